@@ -1,0 +1,20 @@
+# Flags for everything of ours: baseline x86-64-v2 (wider paths are chosen at run time), warnings
+# as errors, hardening, and the sanitizers that were asked for.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+
+add_library(weft_flags INTERFACE)
+target_compile_options(weft_flags INTERFACE
+  -Wall -Wextra -Wshadow -Werror $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
+  -fno-math-errno -ffp-contract=off -fstack-protector-strong)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  target_compile_options(weft_flags INTERFACE -march=x86-64-v2)
+endif()
+if(WEFT_SANITIZE)
+  target_compile_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE}
+    -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  target_link_options(weft_flags INTERFACE -fsanitize=${WEFT_SANITIZE})
+else()
+  target_compile_definitions(weft_flags INTERFACE $<$<CONFIG:Release>:_FORTIFY_SOURCE=2>)
+endif()
+target_link_options(weft_flags INTERFACE -Wl,-z,relro,-z,now)

@@ -1,0 +1,38 @@
+# weft_add_plugin(KIND NAME SOURCES a.c b.cc [LIBRARIES ...] [OUTPUT_DIR dir])
+#
+# One plugin: a module KIND/NAME.so without a lib prefix, hidden visibility, an export map with the
+# one symbol, and no undefined symbol left (-z defs). KIND is device, comm, parallel or optim.
+# Works inside the tree and, through find_package(weft), outside it.
+set(WEFT_EXPORT_MAP ${CMAKE_CURRENT_LIST_DIR}/plugin.map CACHE INTERNAL "")
+
+function(weft_add_plugin KIND NAME)
+  cmake_parse_arguments(ARG "" "OUTPUT_DIR" "SOURCES;LIBRARIES" ${ARGN})
+  if(NOT KIND MATCHES "^(device|comm|parallel|optim)$")
+    message(FATAL_ERROR "weft_add_plugin: kind '${KIND}' is none of device, comm, parallel, optim")
+  endif()
+  if(NOT ARG_OUTPUT_DIR)
+    set(ARG_OUTPUT_DIR ${CMAKE_BINARY_DIR}/lib/weft)
+  endif()
+  set(target weft_${KIND}_${NAME})
+  add_library(${target} MODULE ${ARG_SOURCES})
+  if(TARGET weft_flags)
+    target_link_libraries(${target} PRIVATE weft_flags)
+  endif()
+  if(TARGET weft_sdk)
+    target_link_libraries(${target} PRIVATE weft_sdk)
+  else()
+    target_link_libraries(${target} PRIVATE weft::sdk)
+  endif()
+  target_link_libraries(${target} PRIVATE ${ARG_LIBRARIES})
+  set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${NAME}
+    C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON
+    LIBRARY_OUTPUT_DIRECTORY ${ARG_OUTPUT_DIR}/${KIND} LINK_DEPENDS ${WEFT_EXPORT_MAP})
+  target_link_options(${target} PRIVATE LINKER:--version-script=${WEFT_EXPORT_MAP}
+    LINKER:--exclude-libs,ALL)
+  if(NOT WEFT_SANITIZE)
+    target_link_options(${target} PRIVATE LINKER:-z,defs)
+  endif()
+  if(WEFT_SDK_IN_TREE)
+    install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/weft/${KIND})
+  endif()
+endfunction()

@@ -1,0 +1,74 @@
+/* base/err.c: the thread-local failure record. */
+#include "base/err.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ERR_MAX 2048
+
+static _Thread_local char record[ERR_MAX];
+
+static void write_record(const char *fmt, va_list ap)
+{
+    char fresh[ERR_MAX]; /* the arguments may point into the old record */
+    vsnprintf(fresh, sizeof fresh, fmt, ap);
+    memcpy(record, fresh, sizeof record);
+}
+
+weft_status fail(weft_status code, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    write_record(fmt, ap);
+    va_end(ap);
+    return code;
+}
+
+weft_status fail_errno(weft_status code, const char *fmt, ...)
+{
+    int number = errno;
+    va_list ap;
+    va_start(ap, fmt);
+    write_record(fmt, ap);
+    va_end(ap);
+    size_t used = strlen(record);
+    snprintf(record + used, sizeof record - used, ": %s", strerror(number));
+    return code;
+}
+
+void err_context(const char *fmt, ...)
+{
+    char fresh[ERR_MAX];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(fresh, sizeof fresh, fmt, ap);
+    va_end(ap);
+    if (n < 0 || n >= ERR_MAX - 2)
+        return;
+    snprintf(fresh + n, sizeof fresh - (size_t)n, ": %.*s", ERR_MAX - n - 3, record);
+    memcpy(record, fresh, sizeof record);
+}
+
+const char *err_text(void)
+{
+    return record;
+}
+
+void err_clear(void)
+{
+    record[0] = 0;
+}
+
+int err_exit_code(weft_status code)
+{
+    switch (code) {
+    case WEFT_OK: return 0;
+    case WEFT_USAGE:
+    case WEFT_DATA:
+    case WEFT_UNSUPPORTED: return 2;
+    case WEFT_ABSENT: return 77;
+    default: return 1;
+    }
+}

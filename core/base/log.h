@@ -1,0 +1,20 @@
+/* base/log.h: lines for people, on standard error.
+ *
+ * One line a call, written with one write(2) so that ranks sharing a terminal do not tear each
+ * other's lines. Levels are those of weft/plugin.h. */
+#ifndef BASE_LOG_H
+#define BASE_LOG_H
+
+#include <weft/plugin.h>
+
+/* Lines above `level` are dropped; `rank` < 0 leaves the rank out. Before the first thread. */
+void log_setup(int level, int rank);
+int log_level(void);
+
+/* "weft[ rank R] error: text". [any] */
+void log_line(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Parse "error", "warn", "info" or "debug"; -1 for anything else. */
+int log_level_from(const char *name);
+
+#endif

@@ -1,0 +1,40 @@
+/* base/mem.h: memory for set-up and planning.
+ *
+ * A pool hands out zeroed memory that is freed all at once. It never returns NULL: planning takes
+ * megabytes, and a machine without them ends the program with a sentence and status 1. Nothing of
+ * this header is called inside a step. */
+#ifndef BASE_MEM_H
+#define BASE_MEM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct pool_chunk pool_chunk;
+typedef struct pool {
+    pool_chunk *chunks; /* owned, newest first */
+    uint64_t bytes;     /* handed out so far   */
+} pool;
+
+void *pool_alloc(pool *p, uint64_t bytes);            /* zeroed, aligned to 16 */
+void *pool_array(pool *p, uint64_t n, uint64_t size); /* n elements, product checked */
+char *pool_text(pool *p, const char *text);
+char *pool_printf(pool *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void pool_free(pool *p); /* everything; the pool may be used again */
+
+/* malloc and realloc that end the program in words instead of returning NULL. */
+void *mem_alloc(uint64_t bytes); /* zeroed */
+void *mem_grow(void *p, uint64_t bytes);
+
+/* A growing array: VEC(int) v = {0}; *vec_push(&v) = 3; free(v.at). Elements move as it grows. */
+#define VEC(type)                                                                                  \
+    struct {                                                                                       \
+        type *at;                                                                                  \
+        uint32_t n, cap;                                                                           \
+    }
+#define vec_push(v)                                                                                \
+    ((v)->n == (v)->cap                                                                            \
+         ? ((v)->at = mem_more((v)->at, &(v)->cap, sizeof *(v)->at), &(v)->at[(v)->n++])           \
+         : &(v)->at[(v)->n++])
+void *mem_more(void *at, uint32_t *cap, uint64_t size); /* doubles *cap; new part zeroed */
+
+#endif

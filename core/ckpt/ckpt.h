@@ -1,0 +1,68 @@
+/* ckpt/ckpt.h: checkpoints that are complete or not there.
+ *
+ * A checkpoint is a folder OUT/checkpoints/step-00000100 with safetensors shards, one a writing
+ * rank, and manifest.json, which has the step, the job's INI text, the ranks, and for each shard its
+ * length and SHA-256, and for each tensor where its bytes are. It is written into a folder with
+ * a temporary name: shards, fsync, manifest, fsync, rename, fsync of the parent. A reader trusts
+ * nothing: lengths, offsets, names and sums are checked before use.
+ *
+ * Tensors are named as the graph names them ("block.0.attn.qkv.w", with ".m" and ".v" for moments)
+ * and stored whole in logical shape; a shard may hold a contiguous element range of a flattened
+ * tensor, so that any layout loads any other's. */
+#ifndef CKPT_CKPT_H
+#define CKPT_CKPT_H
+
+#include <stdbool.h>
+#include <weft/base.h>
+
+typedef struct ckpt_piece { /* elements [first, first + count) of a flattened tensor */
+    const char *name;
+    uint32_t dtype, rank;
+    int64_t shape[WEFT_MAX_AXES]; /* of the whole tensor */
+    uint64_t first, count;
+    const void *data; /* count elements, borrowed */
+} ckpt_piece;
+
+typedef struct ckpt_shard_sum {
+    uint64_t bytes;
+    uint8_t sha256[32];
+} ckpt_shard_sum;
+
+/* The paths of a save: `temp` is OUT/checkpoints/.step-00000100.tmp, `final` its name after the
+ * rename. Rank 0 creates the temporary folder (removing an old one) before others write. */
+weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char final[4096]);
+
+/* Write this rank's shard: pieces sorted by name, then first. fsynced on return. The full disk, a
+ * vanished folder, a short write: a sentence, and the temporary file is removed. [setup] */
+weft_status ckpt_write_shard(const char *temp, uint32_t shard, uint32_t shards,
+                             const ckpt_piece *pieces, uint32_t n, ckpt_shard_sum *sum);
+
+/* Rank 0, after all shards are written and their sums gathered: manifest, rename, sync. Then old
+ * ones beyond `keep` are removed (0 keeps all). */
+weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, const char *job_text,
+                        const ckpt_shard_sum *sums, uint32_t shards, uint32_t keep);
+void ckpt_abandon(const char *temp); /* removes a temporary folder; NULL allowed */
+
+typedef struct ckpt ckpt; /* opaque: an opened, verified checkpoint */
+
+/* Open the folder `dir` and verify all of it: manifest, sums, headers, that the pieces of each
+ * tensor cover it exactly once. [setup] */
+weft_status ckpt_open(const char *dir, ckpt **out);
+void ckpt_close(ckpt *c);
+
+/* The newest checkpoint under OUT/checkpoints that verifies, saying in the log which were passed
+ * over and why. WEFT_USAGE when there is none. */
+weft_status ckpt_open_newest(const char *out_dir, ckpt **out);
+
+uint64_t ckpt_step(const ckpt *c);
+const char *ckpt_job_text(const ckpt *c);
+const char *ckpt_dir(const ckpt *c);
+
+/* Copy elements [first, first + count) of a tensor into `out`. Name, dtype and shape must be those
+ * stored, or the difference is named. [setup] */
+weft_status ckpt_read(const ckpt *c, const ckpt_piece *want, void *out);
+
+/* Every tensor, for `weft ckpt info`; whole shapes, data NULL. */
+uint32_t ckpt_tensors(const ckpt *c, const ckpt_piece **out);
+
+#endif

@@ -1,0 +1,70 @@
+/* config/config.h: from an INI file and the command line to checked values.
+ *
+ * Three steps. config_load() reads text and remembers where each value stands. Then the core's own
+ * tables (options.c) and those of the plugins that the job names are added, each to a section, and
+ * config_check() holds every key against them: unknown section or key (with the nearest known
+ * name), wrong type, out of range. Only after that are values read.
+ *
+ * Keys are written "section.key": "train.batch", "comm.tcp.encrypt". */
+#ifndef CONFIG_CONFIG_H
+#define CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <weft/plugin.h>
+
+typedef struct config config; /* opaque */
+
+/* One section of the core's own: what `weft plugins` and docs/CONFIG.md print. NULL-ended. */
+typedef struct config_section {
+    const char *name, *help;
+    const weft_option *const *options;
+} config_section;
+const config_section *config_core_sections(void); /* ended by a NULL name */
+
+/* Read `path` (NULL: no file, defaults alone), then `n` overrides "section.key=value", of which the
+ * last for a key holds. Every override is remembered with the place "command line". The caller owns
+ * *out and frees it with config_destroy(). [setup] */
+weft_status config_load(const char *path, const char *const *overrides, uint32_t n, config **out);
+/* The same from text in memory, for checkpoints, which carry their job; `name` is for messages. */
+weft_status config_load_text(const char *text, const char *name, config **out);
+void config_destroy(config *c);
+
+/* Make `section` known and the keys of `options` lawful in it; `owner` ("plugin adamw") stands in
+ * messages. Two owners may declare the same key with the same type; the first default holds.
+ * A section that nobody added is unknown. [setup] */
+weft_status config_add(config *c, const char *section, const char *owner,
+                       const weft_option *const *options);
+
+/* Everything in the text against everything added. Reports the first wrong line. [setup] */
+weft_status config_check(config *c);
+
+/* A value after config_check(), or its default. Asking for a key that nobody declared is a bug and
+ * ends the program. config_raw() may be called before the check: the text as written, or NULL when
+ * the key was left out; from it the core learns which plugins to load. [any] */
+const char *config_raw(const config *c, const char *key);
+const char *config_text(const config *c, const char *key);
+int64_t config_int(const config *c, const char *key); /* BOOL as 0 or 1, auto as 0 */
+double config_real(const config *c, const char *key);
+bool config_given(const config *c, const char *key); /* written by the user, not a default */
+
+/* Where a key stands, for messages: "job.ini:12", "command line", or "default of train.batch". */
+const char *config_where(const config *c, const char *key);
+
+/* fail(WEFT_USAGE) with "job.ini:12: train.batch: " before the text. [any] */
+weft_status config_fail(const config *c, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* Every section name written in the text, in order; NULL at the end of the list. */
+const char *config_section_at(const config *c, uint32_t i);
+
+/* The options of one component as its plugin sees them; lives as long as `c`. */
+const weft_conf *config_conf(config *c, const char *section, const weft_option *const *options);
+
+/* The job as text, defaults filled in, one key a line under its section, keys in a fixed order: what
+ * a checkpoint keeps and what ranks compare. The caller frees it. */
+char *config_dump(const config *c);
+
+/* The known word nearest to `word` among n, by edit distance; NULL when none is near. */
+const char *config_nearest(const char *word, const char *const *known, uint32_t n);
+
+#endif

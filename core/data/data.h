@@ -1,0 +1,41 @@
+/* data/data.h: token files, mapped into memory, and the order in which they are read.
+ *
+ * A file is a header of 256 int32 and then tokens of 16 bits, little endian. Magic 20240520 is the
+ * public GPT-2 token format (vocabulary 50257); ours, 20261121, is the same with the vocabulary in
+ * word 3. Sample s of an epoch-less stream is a window of sequence + 1 tokens whose start depends on
+ * (seed, s) alone, so that the order is the same on every layout and after every resume. */
+#ifndef DATA_DATA_H
+#define DATA_DATA_H
+
+#include <weft/base.h>
+
+typedef struct data_file {
+    const char *path;       /* borrowed                                   */
+    const uint16_t *tokens; /* mapped, read-only                          */
+    uint64_t count;         /* tokens                                     */
+    uint32_t vocab;         /* every token was checked to be below it     */
+    void *map;
+    uint64_t map_bytes;
+} data_file;
+
+/* Map and check. Missing, truncated or foreign files fail with a sentence. [setup] */
+weft_status data_open(const char *path, data_file *out);
+void data_close(data_file *f);
+
+/* Fill tokens and targets [count, sequence] with samples first .. first + count - 1. Targets are
+ * the tokens shifted by one. The file must have more than `sequence` tokens. [any] */
+void data_samples(const data_file *f, uint64_t seed, uint64_t first, uint64_t count,
+                  uint64_t sequence, int32_t *tokens, int32_t *targets);
+
+/* The evaluation window number w, w < data_windows(): fixed, not shuffled, not overlapping. */
+uint64_t data_windows(const data_file *f, uint64_t sequence);
+void data_window(const data_file *f, uint64_t w, uint64_t sequence, int32_t *tokens,
+                 int32_t *targets);
+
+/* Write byte-level token files from `n` texts: every 20th block of 4 KiB goes to `valid_path` when
+ * it is not NULL. Written to a temporary name, synced and renamed. [setup] */
+weft_status data_write_bytes(const char *const *texts, uint32_t n, const char *train_path,
+                             const char *valid_path, uint64_t *train_tokens,
+                             uint64_t *valid_tokens);
+
+#endif

@@ -1,0 +1,65 @@
+/* job/job.h: who is in the job, where they meet, and whether everybody is alive.
+ *
+ * Rank 0 keeps a small key-value store behind TLS 1.3 with a pre-shared job key; every rank holds
+ * one connection to it, which carries the rendezvous first and heartbeats after. A rank that dies
+ * or freezes is told to all others over it, and each wait in the run asks job_failure(). */
+#ifndef JOB_JOB_H
+#define JOB_JOB_H
+
+#include <stdbool.h>
+#include <weft/base.h>
+
+typedef struct job job; /* opaque; one a process */
+
+typedef struct job_identity {
+    uint32_t rank, ranks, local_rank, local_ranks;
+    bool launched;  /* a launcher started us: RANK and WORLD_SIZE, or mpirun's or srun's own names */
+    char addr[256]; /* MASTER_ADDR                                                                */
+    uint16_t port;  /* MASTER_PORT                                                                */
+} job_identity;
+
+/* Read who we are from the environment: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, or
+ * OMPI_COMM_WORLD_*, PMI_*, SLURM_* . Contradictions are refused. Nothing set: one rank, not
+ * launched. [setup] */
+weft_status job_identify(job_identity *out);
+
+typedef struct job_options {
+    const char *key_file;    /* [run] key: NULL unless given; a descriptor of the launcher wins   */
+    double frozen_after;     /* seconds without a sign of life                                    */
+    double join_timeout;     /* seconds to wait for all ranks to meet                             */
+} job_options;
+
+/* Meet the other ranks. One rank: opens nothing. [setup] [collective] */
+weft_status job_join(const job_identity *who, const job_options *opt, job **out);
+
+/* Leave in good order: waits until all ranks came here, so that an early exit elsewhere reads as a
+ * failure. `status` WEFT_OK for a good end; otherwise tells the others what failed here at once
+ * (`text`, which names the instruction) and does not wait. NULL job allowed. [setup] */
+void job_leave(job *j, weft_status status, const char *text);
+
+/* The store: values up to 1 MiB, keys up to 200 bytes. put replaces; get waits for the key until
+ * the deadline (seconds), or until a rank fails. [setup] */
+weft_status job_put(job *j, const char *key, const void *value, uint64_t bytes);
+weft_status job_get(job *j, const char *key, double deadline, void **value, uint64_t *bytes);
+
+/* All ranks give `bytes` bytes and get all of them in rank order (ranks * bytes). [collective] */
+weft_status job_exchange(job *j, const char *name, const void *mine, uint64_t bytes, void *all);
+
+/* Progress mark of this rank, sent with its heartbeats: step and place in the list. Cheap. [any] */
+void job_mark(job *j, uint64_t step, uint64_t place);
+
+/* Has another rank failed? Cheap enough for a wait loop: reads one atomic. On WEFT_PEER the record
+ * names the rank, how (killed by signal 9, frozen, ended early, its own words) and the last place
+ * it is known to have reached. A NULL job never fails. [any] */
+weft_status job_failure(job *j);
+
+/* A descriptor that becomes readable when job_failure() starts to fail; -1 for one rank. */
+int job_failure_fd(job *j);
+
+/* 32 bytes derived from the job key for `label` (HKDF-SHA256). [setup] */
+weft_status job_subkey(job *j, const char *label, uint8_t out[32]);
+
+/* The table weft_host_tls of weft/host.h bound to this job's key. */
+const void *job_tls_table(job *j);
+
+#endif
