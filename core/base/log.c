@@ -34,9 +34,9 @@ void log_line(int level, const char *fmt, ...)
     if (level > max_level || level < 0)
         return;
     char line[4096];
-    int n = own_rank < 0 ? snprintf(line, sizeof line, "weft %s: ", level_names[level])
-                         : snprintf(line, sizeof line, "weft rank %d %s: ", own_rank,
-                                    level_names[level]);
+    int n = own_rank < 0
+                ? snprintf(line, sizeof line, "weft %s: ", level_names[level])
+                : snprintf(line, sizeof line, "weft rank %d %s: ", own_rank, level_names[level]);
     va_list ap;
     va_start(ap, fmt);
     int m = vsnprintf(line + n, sizeof line - (size_t)n - 1, fmt, ap);

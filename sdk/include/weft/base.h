@@ -53,26 +53,26 @@ WEFT_EXTERN_C_BEGIN
  * to out-parameters on WEFT_OK alone. */
 typedef enum WEFT_CHECKED weft_status {
     WEFT_OK = 0,
-    WEFT_BUSY = 1,        /* not finished yet: call again; never recorded as a failure          */
-    WEFT_UNSUPPORTED = 2, /* a lawful request that this plugin cannot serve                     */
-    WEFT_USAGE = 3,       /* the request is wrong: the user or the caller must change it        */
-    WEFT_NO_MEMORY = 4,   /* no memory, or over a limit that was declared before                */
-    WEFT_IO = 5,          /* the system below failed: disk, network, driver                     */
-    WEFT_PEER = 6,        /* another rank is gone, frozen or disagrees                          */
-    WEFT_DATA = 7,        /* bytes from outside (file, socket) are not what they claim to be    */
-    WEFT_ABSENT = 8,      /* the machine lacks the device, driver or NIC: exit status 77        */
-    WEFT_INTERNAL = 9     /* an invariant of ours broke                                         */
+    WEFT_BUSY = 1,        /* not finished yet: call again; never recorded as a failure */
+    WEFT_UNSUPPORTED = 2, /* a lawful request that this plugin cannot serve */
+    WEFT_USAGE = 3,       /* the request is wrong: the user or the caller must change it */
+    WEFT_NO_MEMORY = 4,   /* no memory, or over a limit that was declared before */
+    WEFT_IO = 5,          /* the system below failed: disk, network, driver */
+    WEFT_PEER = 6,        /* another rank is gone, frozen or disagrees */
+    WEFT_DATA = 7,        /* bytes from outside (file, socket) are not what they claim to be */
+    WEFT_ABSENT = 8,      /* the machine lacks the device, driver or NIC: exit status 77 */
+    WEFT_INTERNAL = 9     /* an invariant of ours broke */
 } weft_status;
 
 /* Element types. An int of any width carries them; the values never change. 16-bit floats are
  * arithmetic types: sums of them are formed in fp32 and rounded once at the end. */
-#define WEFT_F32 1u  /* IEEE binary32                                                            */
-#define WEFT_BF16 2u /* upper half of binary32, rounded to nearest even                          */
-#define WEFT_F16 3u  /* IEEE binary16                                                            */
+#define WEFT_F32 1u  /* IEEE binary32 */
+#define WEFT_BF16 2u /* upper half of binary32, rounded to nearest even */
+#define WEFT_F16 3u  /* IEEE binary16 */
 #define WEFT_I32 4u
 #define WEFT_I64 5u
-#define WEFT_F64 6u /* referees in tests only; no shipped plan uses it                           */
-#define WEFT_U8 7u  /* plain bytes                                                               */
+#define WEFT_F64 6u /* referees in tests only; no shipped plan uses it */
+#define WEFT_U8 7u  /* plain bytes */
 
 /* Bytes of one element; 0 for a value that is no element type. [any] */
 static inline uint64_t weft_dtype_size(uint32_t dtype)
@@ -90,8 +90,8 @@ static inline uint64_t weft_dtype_size(uint32_t dtype)
 }
 
 /* Limits that let tables be plain arrays. A tensor has at most WEFT_MAX_AXES axes, an op at most
- * WEFT_MAX_OPERANDS inputs and as many outputs, a mesh at most WEFT_MAX_MESH axes; names are at most
- * WEFT_MAX_NAME bytes with their zero. Whatever exceeds one is refused in words. */
+ * WEFT_MAX_OPERANDS inputs and as many outputs, a mesh at most WEFT_MAX_MESH axes; names are at
+ * most WEFT_MAX_NAME bytes with their zero. Whatever exceeds one is refused in words. */
 #define WEFT_MAX_AXES 6
 #define WEFT_MAX_OPERANDS 12
 #define WEFT_MAX_MESH 6

@@ -26,14 +26,15 @@ typedef struct weft_host_tls {
     weft_status (*start)(void *ctx, int32_t fd, int32_t server, const char *label, weft_tls **out);
 
     /* Take the handshake as far as it goes without blocking. WEFT_BUSY: call again when the socket
-     * is ready for what wants() says. A wrong key is WEFT_PEER with a sentence. [setup] [progress] */
+     * is ready for what wants() says. A wrong key is WEFT_PEER with a sentence. [setup] [progress]
+     */
     weft_status (*handshake)(weft_tls *t);
 
     /* 1: waits to read, 2: waits to write. [any] */
     int32_t (*wants)(const weft_tls *t);
 
-    /* Move up to `bytes`; *done says how many. WEFT_BUSY with *done 0 when none can move now; the end
-     * of the stream is WEFT_PEER. [progress] */
+    /* Move up to `bytes`; *done says how many. WEFT_BUSY with *done 0 when none can move now; the
+     * end of the stream is WEFT_PEER. [progress] */
     weft_status (*read)(weft_tls *t, void *to, uint64_t bytes, uint64_t *done);
     weft_status (*write)(weft_tls *t, const void *from, uint64_t bytes, uint64_t *done);
 

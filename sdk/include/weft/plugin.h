@@ -36,24 +36,24 @@ WEFT_EXTERN_C_BEGIN
  * The host parses, checks and documents them; the plugin reads values that are already lawful.
  * Where the keys stand: those of device, strategy, rule and placement components in the section of
  * their kind ([device], [parallel], [optim]); those of a transport in [comm.NAME]. */
-#define WEFT_OPT_BOOL 1u    /* on | off (also true/false, yes/no, 1/0)                            */
-#define WEFT_OPT_INT 2u     /* whole number in [min, max]                                         */
-#define WEFT_OPT_REAL 3u    /* real number in [min, max]                                          */
-#define WEFT_OPT_STRING 4u  /* any text                                                           */
-#define WEFT_OPT_CHOICE 5u  /* one of `choices`, separated by '|'                                 */
-#define WEFT_OPT_BYTES 6u   /* whole number with an optional K, M or G (powers of 1024)           */
-#define WEFT_OPT_SECONDS 7u /* real number of seconds in [min, max]                               */
-#define WEFT_OPT_REALS 8u   /* reals separated by commas, each in [min, max]                      */
-#define WEFT_OPT_AUTO_INT 9u /* `auto`, read as 0, or a whole number in [min, max]                */
+#define WEFT_OPT_BOOL 1u     /* on | off (also true/false, yes/no, 1/0) */
+#define WEFT_OPT_INT 2u      /* whole number in [min, max] */
+#define WEFT_OPT_REAL 3u     /* real number in [min, max] */
+#define WEFT_OPT_STRING 4u   /* any text */
+#define WEFT_OPT_CHOICE 5u   /* one of `choices`, separated by '|' */
+#define WEFT_OPT_BYTES 6u    /* whole number with an optional K, M or G (powers of 1024) */
+#define WEFT_OPT_SECONDS 7u  /* real number of seconds in [min, max] */
+#define WEFT_OPT_REALS 8u    /* reals separated by commas, each in [min, max] */
+#define WEFT_OPT_AUTO_INT 9u /* `auto`, read as 0, or a whole number in [min, max] */
 
 typedef struct weft_option {
     uint32_t struct_size;
-    uint32_t type;       /* WEFT_OPT_...                                                          */
-    const char *key;     /* lower case, digits, '_'                                               */
-    const char *dflt;    /* must parse under its own type; NULL: the user has to give it          */
-    const char *help;    /* one line, no full stop; printed by `weft plugins NAME` and the docs   */
-    const char *choices; /* WEFT_OPT_CHOICE: "a|b|c"; otherwise NULL                              */
-    double min, max;     /* both 0: no bounds                                                     */
+    uint32_t type;       /* WEFT_OPT_... */
+    const char *key;     /* lower case, digits, '_' */
+    const char *dflt;    /* must parse under its own type; NULL: the user has to give it */
+    const char *help;    /* one line, no full stop; printed by `weft plugins NAME` and the docs */
+    const char *choices; /* WEFT_OPT_CHOICE: "a|b|c"; otherwise NULL */
+    double min, max;     /* both 0: no bounds */
 } weft_option;
 WEFT_FREEZE(weft_option, max, 56);
 
@@ -63,10 +63,10 @@ WEFT_FREEZE(weft_option, max, 56);
 typedef struct weft_conf {
     uint32_t struct_size, flags;
     void *ctx;
-    const char *(*text)(void *ctx, const char *key);  /* as written, trimmed                      */
-    int64_t (*integer)(void *ctx, const char *key);   /* INT, BYTES, AUTO_INT; BOOL as 0 or 1     */
-    double (*real)(void *ctx, const char *key);       /* REAL, SECONDS                            */
-    uint32_t (*reals)(void *ctx, const char *key, double *out, uint32_t cap); /* count, <= cap    */
+    const char *(*text)(void *ctx, const char *key); /* as written, trimmed */
+    int64_t (*integer)(void *ctx, const char *key);  /* INT, BYTES, AUTO_INT; BOOL as 0 or 1 */
+    double (*real)(void *ctx, const char *key);      /* REAL, SECONDS */
+    uint32_t (*reals)(void *ctx, const char *key, double *out, uint32_t cap); /* count, <= cap */
 } weft_conf;
 WEFT_FREEZE(weft_conf, reals, 48);
 
@@ -104,24 +104,24 @@ WEFT_FREEZE(weft_host, iface, 64);
 
 /* --- The manifest: constant data --- */
 typedef struct weft_component {
-    uint32_t struct_size, flags; /* flags: 0                                                      */
-    const char *iface;           /* "weft.link/1"                                                 */
-    const char *name;            /* what the user writes: "tcp"; lower case, digits, '.', '_'     */
-    const char *help;            /* one line for `weft plugins`                                   */
-    const weft_option *const *options; /* NULL-ended array of pointers; NULL: none                */
-    const void *table;           /* const, of the type that `iface` names, its size first         */
+    uint32_t struct_size, flags; /* flags: 0 */
+    const char *iface;           /* "weft.link/1" */
+    const char *name;            /* what the user writes: "tcp"; lower case, digits, '.', '_' */
+    const char *help;            /* one line for `weft plugins` */
+    const weft_option *const *options; /* NULL-ended array of pointers; NULL: none */
+    const void *table;                 /* const, of the type that `iface` names, its size first */
 } weft_component;
 WEFT_FREEZE(weft_component, table, 48);
 
 typedef struct weft_manifest {
-    uint32_t magic, struct_size;   /* WEFT_MAGIC, sizeof(weft_manifest)                           */
-    uint16_t abi_major, abi_minor; /* of the headers that the plugin was compiled with            */
-    uint32_t flags;                /* 0                                                           */
-    uint64_t abi_tag;              /* WEFT_ABI_TAG                                                */
-    const char *id;                /* "weft.tcp", "org.acme.rail"                                 */
-    const char *version, *license; /* for people; never compared                                  */
-    const char *build;             /* compiler and commit if you like; shown in reports           */
-    const weft_component *const *components; /* NULL-ended                                        */
+    uint32_t magic, struct_size;             /* WEFT_MAGIC, sizeof(weft_manifest) */
+    uint16_t abi_major, abi_minor;           /* of the headers that the plugin was compiled with */
+    uint32_t flags;                          /* 0 */
+    uint64_t abi_tag;                        /* WEFT_ABI_TAG */
+    const char *id;                          /* "weft.tcp", "org.acme.rail" */
+    const char *version, *license;           /* for people; never compared */
+    const char *build;                       /* compiler and commit if you like; shown in reports */
+    const weft_component *const *components; /* NULL-ended */
 
     /* Begin a job: `*module` is handed to every call of the components' tables until close(). May
      * be called several times in a process, with different hosts; keep nothing global. [setup] */

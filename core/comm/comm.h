@@ -1,0 +1,96 @@
+/* comm/comm.h: collectives over any link, and the thread that moves bytes.
+ *
+ * A collective is a *schedule*: a straight list of steps for one rank (send, receive, reduce, copy,
+ * read a peer's memory), built by a pure function from (kind, type, count, ranks, rank, what the
+ * link can do). The plan asks schedules for their scratch and bytes; tests run them against each
+ * other without any transport; the engine walks them over a link. One algorithm, one file.
+ *
+ * The engine: starting an operation never blocks; whoever has time moves bytes. While the rank
+ * computes that is the progress thread, which sleeps when nothing is in flight; inside comm_wait()
+ * it is the waiting thread itself. Operations of one channel complete in the order they were
+ * started. */
+#ifndef COMM_COMM_H
+#define COMM_COMM_H
+
+#include "host/host.h"
+#include "job/job.h"
+
+#include <weft/coll.h>
+#include <weft/link.h>
+
+/* --- schedules: pure, callable while planning --- */
+
+typedef struct comm_request {
+    uint32_t kind, redop, dtype; /* weft/coll.h */
+    uint64_t count;              /* elements, as weft/coll.h counts them */
+    uint32_t ranks, me;          /* of the group */
+    uint32_t root;
+    uint32_t in_place;     /* in and out are the same place (see weft/coll.h) */
+    uint64_t link_caps;    /* of the link that will carry it */
+    const char *algorithm; /* "auto", "ring", "halving", "direct", "mapped" */
+} comm_request;
+
+typedef struct comm_schedule comm_schedule; /* opaque */
+
+/* WEFT_USAGE when the named algorithm cannot do this request (and says which can). Owned by the
+ * caller. [plan] */
+weft_status comm_schedule_make(const comm_request *r, comm_schedule **out);
+void comm_schedule_free(comm_schedule *s);
+uint64_t comm_schedule_scratch(const comm_schedule *s); /* bytes of scratch, aligned to 64 */
+uint64_t comm_schedule_sent(const comm_schedule *s); /* payload bytes this rank sends or writes */
+uint32_t comm_schedule_messages(const comm_schedule *s);
+const char *comm_schedule_algorithm(const comm_schedule *s);
+
+/* --- run time --- */
+
+typedef struct comm_world comm_world;     /* all links of this rank */
+typedef struct comm_channel comm_channel; /* an ordered group of ranks over one link */
+typedef struct comm_op comm_op;           /* one prepared operation, started any number of times */
+
+typedef struct comm_arena {
+    void *base;
+    uint64_t bytes;
+    int32_t fd;           /* maps the same bytes, or -1 */
+    uint32_t device_caps; /* device.h */
+} comm_arena;
+
+/* `job` may be NULL for one rank. [setup] */
+weft_status comm_world_create(job *j, const job_identity *who, comm_world **out);
+void comm_world_destroy(comm_world *w); /* stops the threads, closes links; NULL allowed */
+
+/* Make a link component (already opened by host_open) usable; `index` names it below. [setup] */
+weft_status comm_add_link(comm_world *w, const component *link, const weft_conf *conf,
+                          uint32_t *index);
+
+/* A channel over `ranks` (job ranks in group order) on link `index`. The same calls in the same
+ * order on all of its ranks; `name` appears in messages. [setup] [collective] */
+weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, const uint32_t *ranks,
+                             uint32_t n, comm_channel **out);
+
+/* An operation of the channel; borrows the schedule, which outlives it. `name` is what failures are
+ * called by ("all-reduce of grads block.3"). [setup] */
+weft_status comm_add_op(comm_channel *c, const comm_schedule *s, const char *name, comm_op **out);
+
+/* After all channels and operations are there: exchange addresses, connect the pairs that schedules
+ * use, register and map the arena where the link can. `deadline` seconds. [setup] [collective] */
+weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline);
+
+/* Start with these addresses (scratch of comm_schedule_scratch() bytes). Never blocks. `overlap`
+ * says that computation follows, so that the progress thread is woken. [compute] */
+weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, int overlap);
+
+/* WEFT_OK when the last start has finished. [compute] */
+weft_status comm_test(comm_op *op);
+
+/* Move bytes until the last start has finished, or a rank fails (WEFT_PEER naming it), or
+ * `deadline` seconds pass (WEFT_PEER naming the ranks that it still waits for, the channel and the
+ * operation). [compute] */
+weft_status comm_wait(comm_op *op, double deadline);
+
+/* Payload bytes sent by this rank so far. [any] */
+uint64_t comm_bytes_sent(const comm_world *w);
+
+/* When the last start of `op` began and ended, clock_ns(); for traces. 0: not yet. [compute] */
+void comm_times(const comm_op *op, uint64_t *began, uint64_t *ended);
+
+#endif

@@ -1,0 +1,88 @@
+/* weft/coll.h: the kinds of collectives, and libraries that bring their own, "weft.coll/1".
+ *
+ * A coll plugin wraps a library such as NCCL whose operations are ordered on a device stream. Where
+ * it is named the core runs none of its own algorithms: it opens one communicator a channel and
+ * enqueues the plan's operations, in the plan's order, in the plan's groups.
+ *
+ * Set-up never blocks for ever: open() only begins, ready() is polled under a deadline. A failure
+ * is seen by health(); abort() may be slow or hang inside the library, so the host calls it on a
+ * helper thread, waits a bounded time, and exits.
+ */
+#ifndef WEFT_COLL_H
+#define WEFT_COLL_H
+
+#include <weft/device.h>
+
+WEFT_EXTERN_C_BEGIN
+
+/* Kinds of communication; n ranks, `count` elements. The count is that of the larger side: what
+ * each rank has after an all-gather, before a reduce-scatter. In place means: the smaller side lies
+ * at rank * count / n of the larger. */
+#define WEFT_ALL_REDUCE 1u     /* in [count] -> out [count], reduced */
+#define WEFT_REDUCE_SCATTER 2u /* in [count] -> out [count / n], part r reduced at rank r */
+#define WEFT_ALL_GATHER 3u     /* in [count / n] -> out [count] */
+#define WEFT_BROADCAST 4u      /* root's in [count] -> out [count] of all */
+#define WEFT_REDUCE 5u         /* in [count] -> root's out [count] */
+#define WEFT_GATHER 6u         /* in [count / n] -> root's out [count] */
+#define WEFT_SCATTER 7u        /* root's in [count] -> out [count / n] */
+#define WEFT_ALL_TO_ALL 8u     /* in [count] -> out [count]: part j of rank i is part i of rank j */
+#define WEFT_BARRIER 9u        /* nobody leaves before everybody came; count 0 */
+#define WEFT_SEND 10u          /* in [count] -> root (the peer) */
+#define WEFT_RECV 11u          /* root (the peer) -> out [count] */
+
+#define WEFT_SUM 1u
+#define WEFT_MAX 2u
+#define WEFT_MIN 3u
+
+typedef struct weft_comm weft_comm; /* opaque, the plugin's: one communicator */
+
+typedef struct weft_coll_args {
+    uint32_t struct_size, flags;
+    uint32_t rank, ranks; /* in the group */
+    const void *id;       /* what id() gave on the group's rank 0 */
+    uint64_t id_bytes;
+    weft_comm *parent; /* a communicator to split from, where all its ranks take part; NULL */
+    weft_device *device;
+    const weft_conf *conf;
+} weft_coll_args;
+WEFT_FREEZE(weft_coll_args, conf, 56);
+
+typedef struct weft_coll_table {
+    uint32_t struct_size;
+    uint32_t channels; /* communicators that may have operations in flight at once; 0: any number */
+    uint64_t caps;     /* 0 */
+
+    /* 0 and a recorded reason where the library or a fitting device is missing. [setup] */
+    weft_status (*probe)(void *module, const weft_conf *conf, uint32_t device_caps, int32_t *score);
+
+    /* Bytes that identify a new communicator, made on one rank and carried to the others by the
+     * core; *bytes is the room on entry (4096) and the number on return. [setup] */
+    weft_status (*id)(void *module, const weft_conf *conf, void *out, uint64_t *bytes);
+
+    /* Begin to open; ready() is WEFT_BUSY until all ranks are in. [setup] [collective] */
+    weft_status (*open)(void *module, const weft_coll_args *args, weft_comm **out);
+    weft_status (*ready)(weft_comm *c);
+    void (*close)(weft_comm *c); /* after all work has finished; NULL allowed. [setup] */
+
+    /* Tell the library of memory that will be sent from and received into. OPT [setup] */
+    weft_status (*enrol)(weft_comm *c, void *base, uint64_t bytes);
+
+    /* Calls between begin and end of a module form one group, which starts as one. [compute] */
+    weft_status (*begin)(void *module);
+    weft_status (*end)(void *module);
+
+    /* Enqueue one operation on the stream. Never blocks. [compute] [collective] */
+    weft_status (*call)(weft_comm *c, uint32_t kind, uint32_t redop, uint32_t dtype, const void *in,
+                        void *out, uint64_t count, uint32_t root, weft_stream *s);
+
+    /* WEFT_OK, or what has gone wrong since: WEFT_PEER, WEFT_IO. Cheap. [progress] */
+    weft_status (*health)(weft_comm *c);
+
+    /* Give up whatever is in flight. May hang: called on a thread that can be left behind. [any] */
+    void (*abort)(weft_comm *c);
+} weft_coll_table;
+WEFT_FREEZE(weft_coll_table, abort, 104);
+
+WEFT_EXTERN_C_END
+
+#endif

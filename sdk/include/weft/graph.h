@@ -1,0 +1,122 @@
+/* weft/graph.h: tensors with named axes, and the builder.
+ *
+ * The graph is logical: it speaks of the whole model, unsharded, in the whole job's sizes. One
+ * builder serves everybody who writes graph: the model families, the gradients of ops, a strategy's
+ * replacements, and update rules. What a tensor looks like on a rank follows from placements, which
+ * edits set (strategy.h) and the core propagates through the ops (op.h).
+ *
+ * Axes are matched by name. linear(x [tokens, embed], w [ffn, embed]) gives [tokens, ffn] because
+ * `embed` is in both; if `tokens` is split over a mesh axis so is the result, and if `embed` is
+ * split in both, the result is a partial sum. Give two axes of one tensor different names.
+ *
+ * Activations are [tokens, features...]; tokens is batch times sequence, flattened, so that a split
+ * of whole sequences is contiguous.
+ */
+#ifndef WEFT_GRAPH_H
+#define WEFT_GRAPH_H
+
+#include <weft/base.h>
+
+WEFT_EXTERN_C_BEGIN
+
+typedef uint32_t weft_tensor; /* a handle of the builder that made it; 0 is none */
+
+typedef struct weft_axis {
+    const char *name; /* "tokens", "embed", "heads", "ffn", "vocab"; the host keeps a copy */
+    int64_t size;     /* elements, at least 1 */
+} weft_axis;
+
+/* Element type and axes, slowest first; dense, row-major. dtype 0 asks for the job's compute type
+ * (fp32, bf16 or fp16); a shape that the host hands out always has a real type. rank 0 is a scalar.
+ * This struct is passed in arrays: it never grows. */
+typedef struct weft_shape {
+    uint32_t dtype, rank;
+    weft_axis axes[WEFT_MAX_AXES];
+} weft_shape;
+WEFT_FREEZE(weft_shape, axes, 104);
+
+/* What a tensor is for. */
+#define WEFT_T_INPUT 1u      /* filled for each micro-batch: tokens, targets, positions */
+#define WEFT_T_PARAM 2u      /* learned; fp32 master copy, and a compute copy for 16-bit types */
+#define WEFT_T_ACTIVATION 3u /* made by an op in a pass */
+#define WEFT_T_GRAD 4u       /* the sum of a parameter's gradient over the step */
+#define WEFT_T_STATE 5u      /* an update rule's own, kept across steps and in checkpoints */
+#define WEFT_T_SCALAR 6u     /* one fp32 in plan memory that ops read and write */
+
+/* A number given to an op: a whole number or a real, by key. Passed in arrays: never grows. */
+typedef struct weft_attr {
+    const char *key;
+    int64_t i;
+    double f;
+} weft_attr;
+WEFT_FREEZE(weft_attr, f, 24);
+
+#define WEFT_PARAM_MATRIX 1u /* a matrix in the optimizer's eyes: weight decay applies */
+
+/* Scalars with a meaning, by name (builder.scalar). All fp32, one element.
+ *   "lr"       the learning rate of this step, schedule included
+ *   "count"    updates done, this one included: 1 at the first; does not move on a skipped step
+ *   "loss"     sum over the step of the loss a token, already divided by the step's tokens
+ *   "scale"    loss scale: what the loss gradient is multiplied by; 1 without scaling
+ *   "clip"     factor for gradients: clipping and the inverse of the loss scale in one
+ *   "gate"     1, or 0 when the step is skipped: every assignment of an update obeys it
+ *   "norm"     global gradient norm before clipping, each element counted once */
+
+typedef struct weft_builder {
+    uint32_t struct_size, flags;
+    void *ctx; /* first argument of every call below */
+
+    /* Look at a tensor. The strings live as long as the graph. [plan] */
+    weft_status (*shape)(void *ctx, weft_tensor t, weft_shape *out);
+    const char *(*name)(void *ctx, weft_tensor t);
+    uint32_t (*kind)(void *ctx, weft_tensor t); /* WEFT_T_... */
+
+    /* Begin the block `name`; everything until the next call belongs to it. Blocks whose ops,
+     * shapes and attributes agree share one copy of their instructions: name them with a trailing
+     * number
+     * ("block.0", "block.1"). Models only. [plan] */
+    weft_status (*block)(void *ctx, const char *name);
+
+    /* A tensor that the core fills for each micro-batch. [plan] */
+    weft_status (*input)(void *ctx, const char *name, const weft_shape *shape, weft_tensor *out);
+
+    /* A parameter, full name "block.0.attn.qkv.w". `init` is "zeros", "ones" or "normal:0.02" (mean
+     * 0, that deviation); element e depends on (seed, name, e) alone. flags: WEFT_PARAM_... [plan]
+     */
+    weft_status (*param)(void *ctx, const char *name, const weft_shape *shape, const char *init,
+                         uint32_t flags, weft_tensor *out);
+
+    /* A scalar from the list above, or a new one that starts at 0. [plan] */
+    weft_status (*scalar)(void *ctx, const char *name, weft_tensor *out);
+    weft_status (*constant)(void *ctx, double value, weft_tensor *out);
+
+    /* State of an update rule beside the parameter now updated, zero at the start: `name` is a
+     * suffix
+     * ("m"). The axes are those of `like`, or of them only the names in `keep`, separated by commas
+     * (a factored moment: "ffn"); NULL keeps all. dtype 0 is fp32. Rules only. [plan] */
+    weft_status (*state)(void *ctx, const char *name, weft_tensor like, uint32_t dtype,
+                         const char *keep, weft_tensor *out);
+
+    /* Append an op. `nout` must be what the op's infer() says; `out` receives the handles. Unknown
+     * ids, shapes that do not fit: WEFT_USAGE with a sentence. [plan] */
+    weft_status (*op)(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
+                      const weft_tensor *in, uint32_t nin, weft_tensor *out, uint32_t nout);
+
+    /* Append communication along a mesh axis: kind is WEFT_ALL_REDUCE ... of coll.h, `axis` the
+     * name of a tensor axis where the kind cuts or joins one (NULL otherwise). A mesh axis of size
+     * 1 copies nothing: the output is the input. [plan] */
+    weft_status (*comm)(void *ctx, uint32_t kind, uint32_t redop, const char *mesh_axis,
+                        const char *axis, weft_tensor in, weft_tensor *out);
+
+    /* dst (a parameter, state or scalar) takes the value of src at the end of the step. Updates and
+     * lists only. [plan] */
+    weft_status (*assign)(void *ctx, weft_tensor dst, weft_tensor src);
+
+    /* Record why building fails; returns `code`. [plan] */
+    weft_status (*fail)(void *ctx, weft_status code, const char *text);
+} weft_builder;
+WEFT_FREEZE(weft_builder, fail, 120);
+
+WEFT_EXTERN_C_END
+
+#endif

@@ -1,0 +1,120 @@
+/* weft/link.h: a point-to-point transport, interface "weft.link/1".
+ *
+ * A link moves bytes between pairs of ranks; over any link the core runs its own collectives. The
+ * whole of it: make known where I am (address), open a connection for each (peer, channel), post
+ * sends and receives in order, and say how many have finished.
+ *
+ * Matching is by order alone: the k-th send of a connection meets the k-th receive at its other
+ * end, and their byte counts are equal (the plan has checked that; a link that sees otherwise fails
+ * with both counts). There are no tags. A link buffers nothing that it was not asked to, but may.
+ *
+ * One thread at a time enters a link object, with three exceptions tagged [any]: wake, abort and
+ * the constant members. No call blocks except wait().
+ *
+ * A peer that is gone is WEFT_PEER, from any call that notices. Data is either delivered unchanged
+ * or the connection fails.
+ */
+#ifndef WEFT_LINK_H
+#define WEFT_LINK_H
+
+#include <weft/plugin.h>
+
+WEFT_EXTERN_C_BEGIN
+
+typedef struct weft_link weft_link; /* all opaque, the plugin's */
+typedef struct weft_conn weft_conn;
+typedef struct weft_region weft_region;
+
+#define WEFT_LINK_HOST 1u /* sends from and receives into host memory */
+#define WEFT_LINK_CUDA 2u /* ... and CUDA memory */
+#define WEFT_LINK_REGISTER                                                                         \
+    4u                      /* memory must be registered before it is sent from or received into */
+#define WEFT_LINK_MAP 8u    /* map() gives the peer's region in this address space */
+#define WEFT_LINK_WRITE 16u /* write() puts bytes into a peer's region */
+#define WEFT_LINK_LOCAL 32u /* reaches ranks of the same machine only */
+
+typedef struct weft_link_args {
+    uint32_t struct_size, flags;
+    uint32_t rank, ranks;             /* in the whole job */
+    uint32_t local_rank, local_ranks; /* on this machine */
+    const weft_conf *conf;
+    const char *bind_addr; /* the one local address to listen on, as text; never a wildcard */
+    const char *job_id;    /* the same on all ranks of a job, unlike any other job's */
+} weft_link_args;
+WEFT_FREEZE(weft_link_args, job_id, 48);
+
+/* What a link is asked to carry, for probe(). */
+typedef struct weft_link_group {
+    uint32_t struct_size, flags;
+    uint32_t same_machine; /* 1 when all ranks of the group share one machine */
+    uint32_t device_caps;  /* of the device whose memory is moved (device.h) */
+} weft_link_group;
+WEFT_FREEZE(weft_link_group, device_caps, 16);
+
+typedef struct weft_link_table {
+    uint32_t struct_size;
+    uint32_t channels; /* how many channels may have operations in flight at once; 0: any number */
+    uint64_t caps;     /* WEFT_LINK_... */
+
+    /* How well it would carry the group here: 0 not at all, with a recorded reason; higher is
+     * better (a loopback tcp 10, shared memory 50, an RDMA NIC 80). [setup] */
+    weft_status (*probe)(void *module, const weft_conf *conf, const weft_link_group *group,
+                         int32_t *score);
+
+    weft_status (*create)(void *module, const weft_link_args *args, weft_link **out); /* [setup] */
+    void (*destroy)(weft_link *l); /* closes what is open; NULL allowed. [setup] */
+
+    /* Up to *bytes bytes that let any peer reach this rank; *bytes becomes their number (at most
+     * 4096). The core carries them to the others over its authenticated store. [setup] */
+    weft_status (*address)(weft_link *l, void *out, uint64_t *bytes);
+
+    /* Begin a connection with `peer` for `channel` (a number that both ends use); both ends call
+     * it, and the plugin decides who dials. Never blocks: ready() says WEFT_BUSY until both ends
+     * are up and have authenticated each other. [setup] */
+    weft_status (*connect)(weft_link *l, uint32_t peer, uint32_t channel, const void *address,
+                           uint64_t bytes, weft_conn **out);
+    weft_status (*ready)(weft_conn *c);
+    void (*disconnect)(weft_conn *c); /* NULL allowed. [setup] */
+
+    /* Post a send or a receive of `bytes` (0 is lawful: a signal). The memory is borrowed until the
+     * matching count of progress() has passed it. WEFT_BUSY: the queue is full (it holds 64 at
+     * least), post again after progress(). `region` covers the memory when WEFT_LINK_REGISTER is
+     * set, else NULL. [progress] */
+    weft_status (*send)(weft_conn *c, const void *from, uint64_t bytes, weft_region *region);
+    weft_status (*recv)(weft_conn *c, void *to, uint64_t bytes, weft_region *region);
+
+    /* Move what can be moved now, and say how many sends and receives of this connection have
+     * finished since it began. A finished send's memory may be written again. [progress] */
+    weft_status (*progress)(weft_conn *c, uint64_t *sent, uint64_t *received);
+
+    /* Sleep until a connection with posted work may make progress, wake() is called, or
+     * `timeout_us` is over; early returns are fine. `spin_us` first polls that long without
+     * sleeping. [progress] */
+    weft_status (*wait)(weft_link *l, uint32_t spin_us, uint32_t timeout_us);
+    void (*wake)(weft_link *l); /* [any] */
+
+    /* Make every call on this link fail from now on, and let both ends notice. [any] */
+    void (*abort)(weft_link *l);
+
+    /* Registered memory. `fd` maps the same bytes (device.h, arena), or -1. key() writes up to
+     * *bytes bytes that a peer needs for map() or write(). OPT with REGISTER, MAP or WRITE [setup]
+     */
+    weft_status (*enrol)(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out);
+    void (*withdraw)(weft_region *r);
+    weft_status (*key)(weft_region *r, void *out, uint64_t *bytes);
+
+    /* The peer's region in this address space, readable and writable. What is written there before
+     * a send is visible to the peer after the matching receive. OPT with WEFT_LINK_MAP [setup] */
+    weft_status (*map)(weft_link *l, uint32_t peer, const void *key, uint64_t bytes, void **base);
+
+    /* Put bytes at `offset` of the peer's region; counts as a send. With `notify` a posted receive
+     * of 0 bytes at the peer finishes once the bytes are there. OPT with WEFT_LINK_WRITE [progress]
+     */
+    weft_status (*write)(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
+                         const void *key, uint64_t key_bytes, uint64_t offset, int32_t notify);
+} weft_link_table;
+WEFT_FREEZE(weft_link_table, write, 160);
+
+WEFT_EXTERN_C_END
+
+#endif

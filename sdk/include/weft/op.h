@@ -1,0 +1,145 @@
+/* weft/op.h: ops, their gradients, and kernels for them.
+ *
+ * An op is a name ("linear", "org.acme.rope2d") and a table of pure functions: what comes out, what
+ * it costs, how its gradient is written in ops, and how a split of its inputs carries to its
+ * outputs. It knows no device. A device answers for an op id whether it has a kernel (device.h); a
+ * plugin can bring the kernel of its own op for a named device (weft_kernel below). The core's own
+ * ops use these same tables: core/graph is their reference.
+ *
+ * A component of interface "weft.op/1" has the op id as its name.
+ */
+#ifndef WEFT_OP_H
+#define WEFT_OP_H
+
+#include <weft/graph.h>
+
+WEFT_EXTERN_C_BEGIN
+
+/* Where a tensor's elements are along one mesh axis. */
+#define WEFT_WHOLE 0u       /* every coordinate has all of it */
+#define WEFT_SPLIT 1u       /* each has an equal part of the tensor axis `axis`, in order */
+#define WEFT_PARTIAL_SUM 2u /* the true value is the sum over coordinates */
+#define WEFT_PARTIAL_MAX 3u /* ... the maximum */
+#define WEFT_HELD 4u        /* only coordinate `axis` has it (a pipeline stage) */
+
+typedef struct weft_place {
+    uint32_t kind;
+    uint32_t axis; /* WEFT_SPLIT: index of the tensor axis; WEFT_HELD: the coordinate; else 0 */
+} weft_place;
+WEFT_FREEZE(weft_place, axis, 8);
+
+/* A call of an op as the graph has it. Arrays have nin and nout elements; dout holds the gradient
+ * of each output, 0 where none flows. */
+typedef struct weft_opcall {
+    uint32_t struct_size, nattr;
+    const weft_attr *attrs;
+    uint32_t nin, nout;
+    const weft_tensor *in, *out, *dout;
+} weft_opcall;
+WEFT_FREEZE(weft_opcall, dout, 48);
+
+/* The two parts of a gradient, which a schedule may set apart. */
+#define WEFT_GRAD_INPUTS 1u /* B: gradients of activations, needed by the block before */
+#define WEFT_GRAD_PARAMS 2u /* W: gradients of parameters, needed at the end of the step */
+
+#define WEFT_OP_ELEMENTWISE 1u /* same-shape inputs or scalars, `ew` says what; may be fused */
+#define WEFT_OP_ACCUMULATES 2u /* its kernels can add into their outputs instead of writing them   \
+                                */
+#define WEFT_OP_SHAPE_LAST                                                                         \
+    4u /* of the last input only the shape is used; its address may be NULL */
+
+typedef struct weft_op {
+    uint32_t struct_size;
+    uint32_t flags;    /* WEFT_OP_... */
+    uint32_t ew;       /* WEFT_EW_... of an elementwise op, else 0 */
+    uint32_t in_place; /* k > 0: output 0 may lie over input k-1 when nothing else reads it later */
+
+    /* Shapes of the outputs from those of the inputs, and how many there are. Sizes are the whole
+     * job's, or those of one rank: the function must not care. [plan] */
+    weft_status (*infer)(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                         const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout);
+
+    /* Write the gradient into the graph: for WEFT_GRAD_INPUTS fill din[i] for inputs that are
+     * activations, for WEFT_GRAD_PARAMS for those that are parameters; leave 0 where none flows.
+     * NULL: the op has no gradient. Whatever it reads of in and out is kept until then. OPT [plan]
+     */
+    weft_status (*grad)(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                        weft_tensor *din);
+
+    /* Placement of the outputs along one mesh axis of `size` coordinates. WEFT_UNSUPPORTED with a
+     * sentence when the inputs' placements cannot be computed on. NULL: by names alone, as
+     * weft/graph.h says; every axis may be split except those that `whole` lists. OPT [plan] */
+    weft_status (*shard)(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                         const weft_place *in, weft_place *out);
+    const char *whole; /* "embed,head_dim": axes that the op needs whole; NULL: none. OPT */
+
+    /* Floating-point operations, multiply and add apart; NULL: none that matter. OPT [plan] */
+    double (*flops)(const weft_attr *attrs, uint32_t nattr, const weft_shape *in, uint32_t nin,
+                    const weft_shape *out, uint32_t nout);
+} weft_op;
+WEFT_FREEZE(weft_op, flops, 56);
+
+/* --- Elementwise programs ---
+ *
+ * The core joins chains of elementwise ops into one op "ew", which passes over its operands once.
+ * Register r < nin holds input r; each step writes register dst = op(a, b, c). An operand with one
+ * element is a scalar: it holds for all elements. Steps whose operands are all scalars are marked
+ * and computed once. Arithmetic is fp32; 16-bit inputs are widened, outputs rounded to their own
+ * type. */
+#define WEFT_EW_COPY 1u
+#define WEFT_EW_ADD 2u
+#define WEFT_EW_SUB 3u
+#define WEFT_EW_MUL 4u
+#define WEFT_EW_DIV 5u
+#define WEFT_EW_MIN 6u
+#define WEFT_EW_MAX 7u
+#define WEFT_EW_SQRT 8u
+#define WEFT_EW_NEG 9u
+#define WEFT_EW_ABS 10u
+#define WEFT_EW_SIGN 11u
+#define WEFT_EW_EXP 12u
+#define WEFT_EW_LOG 13u
+#define WEFT_EW_POW 14u    /* a to the b */
+#define WEFT_EW_SELECT 15u /* c != 0 ? a : b */
+#define WEFT_EW_LESS 16u   /* a < b ? 1 : 0 */
+#define WEFT_EW_FINITE 17u /* 1 when a is neither infinite nor a NaN, else 0 */
+#define WEFT_EW_COS 18u
+#define WEFT_EW_CONST 19u /* the number imm */
+
+typedef struct weft_ew_step {
+    uint16_t op, dst, a, b, c, scalar; /* scalar: 1 when every operand is a scalar */
+    float imm;
+} weft_ew_step;
+WEFT_FREEZE(weft_ew_step, imm, 16);
+
+#define WEFT_EW_MAX_REGISTERS 64
+
+typedef struct weft_ew_program {
+    uint32_t struct_size, nsteps, nregs;
+    int32_t gate; /* input whose value 0 means: write nothing; -1: none */
+    const weft_ew_step *steps;
+    const uint16_t *out_reg; /* [nout] the register that each output takes */
+} weft_ew_program;
+WEFT_FREEZE(weft_ew_program, out_reg, 32);
+
+/* --- A kernel of an op for one device, interface "weft.kernel/1" ---
+ *
+ * The same four calls that a device has for its own ops (device.h); `stream` is the device's native
+ * stream, or NULL on a device that computes on the calling thread. */
+struct weft_opspec;
+struct weft_need;
+typedef struct weft_kernel {
+    uint32_t struct_size, flags;
+    const char *op, *device; /* op id, device component name */
+    weft_status (*need)(void *module, const struct weft_opspec *spec,
+                        struct weft_need *out);                                       /*[plan]*/
+    weft_status (*prepare)(void *module, const struct weft_opspec *spec, void **out); /*[setup]*/
+    void (*release)(void *prepared);                                                  /*[setup]*/
+    weft_status (*run)(void *prepared, void *stream, const void *const *in, void *const *out,
+                       void *workspace); /* [compute] */
+} weft_kernel;
+WEFT_FREEZE(weft_kernel, run, 56);
+
+WEFT_EXTERN_C_END
+
+#endif

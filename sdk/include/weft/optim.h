@@ -1,0 +1,60 @@
+/* weft/optim.h: update rules "weft.rule/1" and placements "weft.placement/1".
+ *
+ * A rule writes, with the graph builder, how one parameter changes from its gradient and its state.
+ * It knows nothing of ranks, devices or sharding: a norm of a sharded tensor becomes a partial sum
+ * that the core completes, and chains of elementwise ops run as one pass over flat ranges of many
+ * parameters at once. A placement says what of state, gradients and parameters is sharded over the
+ * data-parallel mesh axis, by edits, for any rule.
+ *
+ * The smallest rule is a page: see plugins/optim/sgd.
+ */
+#ifndef WEFT_OPTIM_H
+#define WEFT_OPTIM_H
+
+#include <weft/graph.h>
+#include <weft/plugin.h>
+#include <weft/strategy.h>
+
+WEFT_EXTERN_C_BEGIN
+
+/* What a placement must not cut. */
+#define WEFT_UNIT_ELEMENT 1u /* nothing: every element is updated for itself */
+#define WEFT_UNIT_TENSOR 2u  /* a parameter */
+#define WEFT_UNIT_MATRIX 3u  /* the last two axes of a parameter */
+
+/* One parameter to update. The gradient has already been multiplied by the scalar "clip": clipped
+ * to the global norm and freed of the loss scale. All are fp32 for the rule; the core rounds the
+ * compute copy of 16-bit jobs in the same pass. */
+typedef struct weft_update {
+    uint32_t struct_size;
+    uint32_t flags;          /* WEFT_PARAM_MATRIX: weight decay applies */
+    const char *name;        /* of the parameter */
+    weft_tensor param, grad; /* same shape */
+    weft_tensor lr, count;   /* scalars: this step's learning rate; updates, this one included */
+} weft_update;
+WEFT_FREEZE(weft_update, count, 32);
+
+typedef struct weft_rule {
+    uint32_t struct_size;
+    uint32_t unit; /* WEFT_UNIT_... */
+
+    /* Build the update: read param and grad, make states, assign to param and to each state exactly
+     * once. Must be the same graph for parameters of equal shape and flags. [plan] */
+    weft_status (*update)(void *module, const weft_conf *conf, const weft_builder *b,
+                          const weft_update *u);
+} weft_rule;
+WEFT_FREEZE(weft_rule, update, 16);
+
+typedef struct weft_placement {
+    uint32_t struct_size, flags;
+
+    /* Emit store and sync edits, in WEFT_PHASE_SYNC. `mesh_axes` is the NULL-ended list of axes
+     * over which the job's data is split, outermost first; `unit` is the rule's. [plan] */
+    weft_status (*edit)(void *module, const weft_conf *conf, const weft_view *view,
+                        const weft_edits *edits, const char *const *mesh_axes, uint32_t unit);
+} weft_placement;
+WEFT_FREEZE(weft_placement, edit, 16);
+
+WEFT_EXTERN_C_END
+
+#endif

@@ -1,0 +1,144 @@
+/* weft/strategy.h: parallel strategies as data, interface "weft.strategy/1".
+ *
+ * A strategy never sees a running job. It is called while planning, once a phase, reads the graph
+ * and the mesh, and emits edits; the core applies them, derives the backward pass and all
+ * communication, checks that every rank's lists end, and runs the result. Edits speak of the whole
+ * job in mesh coordinates, never of "my rank". The call must be a pure function of its arguments:
+ * every rank plans for itself, and digests of the plans are compared before step 1.
+ *
+ * Phases, in order; each sees what the phases before it have done:
+ *   WEFT_PHASE_SPLIT   split, replace, group
+ *   WEFT_PHASE_STAGE   stage, order
+ *   WEFT_PHASE_SYNC    sync, store, list         sizes are now those of one rank
+ *   WEFT_PHASE_MEMORY  keep, carry
+ * Edits that contradict each other are refused, naming both plugins. An edit outside its phase is
+ * WEFT_USAGE. An edit that this host cannot apply is WEFT_UNSUPPORTED: pass it on.
+ */
+#ifndef WEFT_STRATEGY_H
+#define WEFT_STRATEGY_H
+
+#include <weft/graph.h>
+#include <weft/op.h>
+#include <weft/plugin.h>
+
+WEFT_EXTERN_C_BEGIN
+
+#define WEFT_PHASE_SPLIT 1u
+#define WEFT_PHASE_STAGE 2u
+#define WEFT_PHASE_SYNC 3u
+#define WEFT_PHASE_MEMORY 4u
+
+/* A mesh axis that a strategy brings, as data: the host declares the INI key `[parallel] size_key`
+ * for it (a number, or auto: what the other axes leave). */
+typedef struct weft_mesh_axis {
+    uint32_t struct_size, flags;
+    const char *name, *size_key, *help;
+} weft_mesh_axis;
+WEFT_FREEZE(weft_mesh_axis, help, 32);
+
+/* One cell of a schedule: chunk `chunk` of the model at this stage works on micro-batch `pass`. */
+#define WEFT_WORK_FORWARD 1u
+#define WEFT_WORK_BACKWARD 2u        /* inputs and parameters */
+#define WEFT_WORK_BACKWARD_INPUTS 3u /* B alone */
+#define WEFT_WORK_BACKWARD_PARAMS 4u /* W alone, after its B */
+typedef struct weft_work {
+    uint32_t chunk, pass, phase, reserved;
+} weft_work;
+WEFT_FREEZE(weft_work, reserved, 16);
+
+/* --- What a strategy reads. Handles run from 1 to tensors(), blocks from 0 to blocks() - 1. --- */
+typedef struct weft_view {
+    uint32_t struct_size, flags;
+    void *ctx;
+    uint32_t (*mesh)(void *ctx, const char *mesh_axis); /* its size; 0: no such axis in this job */
+    uint32_t (*passes)(void *ctx);                      /* micro-batches a step */
+    uint32_t (*tensors)(void *ctx);
+    weft_status (*tensor)(void *ctx, weft_tensor t, weft_shape *shape, const char **name,
+                          uint32_t *kind, uint32_t *block);
+    weft_status (*place)(void *ctx, weft_tensor t, const char *mesh_axis, weft_place *out);
+    uint32_t (*blocks)(void *ctx);
+    const char *(*block)(void *ctx, uint32_t i);
+    double (*block_flops)(void *ctx, uint32_t i);    /* forward, a micro-batch */
+    uint64_t (*block_params)(void *ctx, uint32_t i); /* elements */
+    uint32_t (*ops)(void *ctx);                      /* ops are numbered 0 .. ops() - 1 */
+    weft_status (*op)(void *ctx, uint32_t op, const char **id, weft_opcall *call);
+} weft_view;
+WEFT_FREEZE(weft_view, op, 104);
+
+/* When a gradient is summed. */
+#define WEFT_SYNC_LAST 1u  /* once, after its last contribution in the step */
+#define WEFT_SYNC_EVERY 2u /* after every pass */
+
+/* What a placement shards (store). */
+#define WEFT_STORE_STATE 1u
+#define WEFT_STORE_GRADS 2u
+#define WEFT_STORE_PARAMS 3u
+
+/* What becomes of a tensor that backward needs (keep). */
+#define WEFT_KEEP_WHOLE 1u
+#define WEFT_KEEP_SPLIT 2u /* a part a coordinate of the mesh axis, gathered again */
+#define WEFT_KEEP_RECOMPUTE 3u
+
+typedef weft_status (*weft_emit)(void *user, const weft_builder *b);
+
+/* --- What it emits. Names are globs with '*', alternatives separated by '|'. All [plan]. --- */
+typedef struct weft_edits {
+    uint32_t struct_size, flags;
+    void *ctx;
+
+    /* Split the tensors (parameters, inputs, activations) along the named tensor axis. At least one
+     * must match. All else follows by propagation. */
+    weft_status (*split)(void *ctx, const char *tensors, const char *axis, const char *mesh_axis);
+
+    /* Put `emit`'s ops in the place of op number `op`; its outputs must have the same shapes. */
+    weft_status (*replace)(void *ctx, uint32_t op, weft_emit emit, void *user);
+
+    /* A named channel over some coordinates of the mesh: `coords` has one number a mesh axis, n
+     * times. */
+    weft_status (*group)(void *ctx, const char *name, const uint32_t *coords, uint32_t n);
+
+    /* Blocks that match live on coordinate `stage` of the mesh axis, as its chunk number `chunk`.
+     */
+    weft_status (*stage)(void *ctx, const char *blocks, const char *mesh_axis, uint32_t stage,
+                         uint32_t chunk);
+
+    /* The order in which coordinate `stage` works. Every (chunk, pass) exactly once a phase. */
+    weft_status (*order)(void *ctx, const char *mesh_axis, uint32_t stage, const weft_work *work,
+                         uint32_t n);
+
+    /* Sum the gradients of the parameters that match over the mesh axis, in buckets of at most
+     * `bucket_bytes`; `when` is WEFT_SYNC_.... A gradient that is partial and never synced is an
+     * error. */
+    weft_status (*sync)(void *ctx, const char *params, const char *mesh_axis, uint32_t when,
+                        uint64_t bucket_bytes);
+
+    /* Shard state, gradients or parameters over the mesh axis, cut at the rule's units. `ahead`:
+     * how many blocks a gather runs ahead of use (parameters). */
+    weft_status (*store)(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
+                         uint32_t ahead);
+
+    /* A list of its own that runs after every `every`-th step. */
+    weft_status (*list)(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user);
+
+    /* How tensors that backward needs are kept. mesh_axis for WEFT_KEEP_SPLIT, else NULL. */
+    weft_status (*keep)(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis);
+
+    /* Keep `versions` versions of the parameters that match (asynchronous schedules). */
+    weft_status (*carry)(void *ctx, const char *params, uint32_t versions);
+
+    /* Say, in one line for the user, how this plugin makes results depend on the layout. */
+    weft_status (*changes_results)(void *ctx, const char *text);
+} weft_edits;
+WEFT_FREEZE(weft_edits, changes_results, 104);
+
+typedef struct weft_strategy {
+    uint32_t struct_size, flags;
+    const weft_mesh_axis *const *axes; /* NULL-ended; NULL: brings none */
+    weft_status (*edit)(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
+                        const weft_edits *edits); /* [plan] */
+} weft_strategy;
+WEFT_FREEZE(weft_strategy, edit, 24);
+
+WEFT_EXTERN_C_END
+
+#endif
