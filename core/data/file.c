@@ -1,0 +1,127 @@
+/* data/file.c: see file.h. */
+#define _GNU_SOURCE
+#include "data/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_AT_ONCE ((uint64_t)1 << 30) /* Linux transfers less than 2 GiB a call */
+
+int file_write(int fd, const void *data, uint64_t bytes)
+{
+    const unsigned char *at = data;
+    while (bytes) {
+        ssize_t w = write(fd, at, bytes < MOST_AT_ONCE ? bytes : MOST_AT_ONCE);
+        if (w < 0 && errno == EINTR)
+            continue;
+        if (w <= 0) {
+            errno = w < 0 ? errno : EIO;
+            return -1;
+        }
+        at += w;
+        bytes -= (uint64_t)w;
+    }
+    return 0;
+}
+
+int file_read(int fd, void *out, uint64_t bytes, uint64_t at)
+{
+    unsigned char *to = out;
+    if (at > (uint64_t)INT64_MAX - bytes)
+        return 1;
+    while (bytes) {
+        uint64_t most = bytes < MOST_AT_ONCE ? bytes : MOST_AT_ONCE;
+        ssize_t r = pread(fd, to, most, (off_t)at);
+        if (r < 0 && errno == EINTR)
+            continue;
+        if (r < 0)
+            return -1;
+        if (r == 0)
+            return 1;
+        to += r;
+        at += (uint64_t)r;
+        bytes -= (uint64_t)r;
+    }
+    return 0;
+}
+
+int file_sync(int fd)
+{
+    int rc;
+    do
+        rc = fsync(fd);
+    while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+int file_sync_folder(int fd)
+{
+    int rc = file_sync(fd);
+    return rc < 0 && errno == EINVAL ? 0 : rc;
+}
+
+int file_sync_parent(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) + 1 : 0; /* with the slash, which may be the root */
+    if (n >= sizeof folder) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(folder, path, n);
+    folder[n] = 0;
+    int fd = open(n ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    int rc = file_sync_folder(fd);
+    int error = errno;
+    close(fd);
+    errno = error;
+    return rc;
+}
+
+int file_open_regular(int folder, const char *name, bool follow, struct stat *st)
+{
+    int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW);
+    int fd = openat(folder, name, flags);
+    if (fd < 0)
+        return -1;
+    int error = 0;
+    if (fstat(fd, st) < 0)
+        error = errno;
+    else if (S_ISDIR(st->st_mode))
+        error = EISDIR;
+    else if (!S_ISREG(st->st_mode) || st->st_size < 0)
+        error = ENODEV;
+    if (!error)
+        return fd;
+    close(fd);
+    errno = error;
+    return -1;
+}
+
+weft_status file_blame(int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case ENODEV:
+    case ENXIO:
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ELOOP:
+    case EEXIST:
+    case EBUSY:
+    case ENAMETOOLONG:
+    case EINVAL: return WEFT_USAGE;
+    case ENOMEM: return WEFT_NO_MEMORY;
+    default: return WEFT_IO;
+    }
+}

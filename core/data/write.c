@@ -1,0 +1,273 @@
+/* data/write.c: byte-level token files from texts.
+ *
+ * The texts are read one after the other as one stream of bytes, block by block: each byte becomes
+ * a token of 16 bits, and every DATA_VALID_EVERY-th block goes to the second output. Memory is a
+ * buffer an output, however long the texts are. Both outputs are complete and synced under
+ * temporary names before either is renamed, so a full disk or an interruption of any kind leaves
+ * the old files as they were. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "data/data.h"
+#include "data/file.h"
+
+#define BUFFER_TOKENS (16 * DATA_BLOCK)
+
+typedef struct output {
+    const char *path; /* NULL: not wanted */
+    char temp[PATH_MAX];
+    int fd;       /* -1: not open; while it is, `temp` exists */
+    bool renamed; /* `path` is the new file */
+    uint64_t tokens;
+    uint32_t held; /* tokens in the buffer */
+    uint16_t buffer[BUFFER_TOKENS];
+} output;
+
+typedef struct job {
+    output train, valid;
+    uint64_t at; /* bytes of text read so far */
+    unsigned char block[DATA_BLOCK];
+} job;
+
+static bool same_file(const char *a, const struct stat *b)
+{
+    struct stat st;
+    return stat(a, &st) == 0 && st.st_dev == b->st_dev && st.st_ino == b->st_ino;
+}
+
+/* Two names of one place, whether or not a file is there yet: same last part, same folder. */
+static bool same_place(const char *a, const char *b)
+{
+    const char *slash_a = strrchr(a, '/'), *slash_b = strrchr(b, '/');
+    const char *last_a = slash_a ? slash_a + 1 : a, *last_b = slash_b ? slash_b + 1 : b;
+    char folder_a[PATH_MAX], folder_b[PATH_MAX];
+    if (strcmp(last_a, last_b) || last_a - a >= PATH_MAX - 1 || last_b - b >= PATH_MAX - 1)
+        return false;
+    snprintf(folder_a, sizeof folder_a, "./%.*s", (int)(last_a - a), a);
+    snprintf(folder_b, sizeof folder_b, "./%.*s", (int)(last_b - b), b);
+    struct stat st;
+    return stat(*a == '/' ? folder_a + 2 : folder_a, &st) == 0 &&
+           same_file(*b == '/' ? folder_b + 2 : folder_b, &st);
+}
+
+/* An output may be new or replace a regular file, but not a text, a folder or a device. */
+static weft_status check_output(const char *path, const char *const *texts, uint32_t n)
+{
+    struct stat st;
+    if (stat(path, &st) < 0) {
+        if (errno == ENOENT)
+            return WEFT_OK;
+        return fail_errno(file_blame(errno), "cannot write data file %s", path);
+    }
+    if (!S_ISREG(st.st_mode))
+        return fail(WEFT_USAGE, "cannot write data file %s: it is there and is no regular file",
+                    path);
+    for (uint32_t i = 0; i < n; i++)
+        if (same_file(texts[i], &st))
+            return fail(WEFT_USAGE, "data file %s would replace the text that it is made from",
+                        path);
+    return WEFT_OK;
+}
+
+static weft_status check_request(const char *const *texts, uint32_t n, const char *train,
+                                 const char *valid)
+{
+    if (!n)
+        return fail(WEFT_USAGE, "no text was given to make data file %s from", train);
+    for (uint32_t i = 0; i < n; i++) {
+        struct stat st;
+        int fd = file_open_regular(AT_FDCWD, texts[i], true, &st);
+        if (fd < 0)
+            return fail_errno(file_blame(errno), "cannot read text %s", texts[i]);
+        close(fd);
+    }
+    struct stat there;
+    if (valid &&
+        (same_place(train, valid) || (stat(train, &there) == 0 && same_file(valid, &there))))
+        return fail(WEFT_USAGE, "training and validation data are both to be written to %s", train);
+    weft_status st = check_output(train, texts, n);
+    return st || !valid ? st : check_output(valid, texts, n);
+}
+
+static weft_status cannot_write(const output *o)
+{
+    return fail_errno(WEFT_IO, "cannot write data file %s (after %" PRIu64 " tokens)", o->path,
+                      o->tokens);
+}
+
+/* A name beside the output that nobody has, and room for the header. */
+static weft_status output_open(output *o, const char *path)
+{
+    static const unsigned char blank[DATA_HEADER_BYTES];
+    o->fd = -1;
+    o->path = path;
+    if (!path)
+        return WEFT_OK;
+    for (int i = 0; o->fd < 0 && i < 100; i++) {
+        int n = snprintf(o->temp, sizeof o->temp, "%s.%ld-%d.tmp", path, (long)getpid(), i);
+        if (n < 0 || n >= (int)sizeof o->temp)
+            return fail(WEFT_USAGE, "the name of data file %s is too long", path);
+        o->fd = open(o->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (o->fd < 0 && errno != EEXIST)
+            break;
+    }
+    if (o->fd < 0)
+        return fail_errno(file_blame(errno), "cannot write data file %s", path);
+    return file_write(o->fd, blank, sizeof blank) ? cannot_write(o) : WEFT_OK;
+}
+
+static weft_status output_flush(output *o)
+{
+    if (file_write(o->fd, o->buffer, (uint64_t)o->held * sizeof *o->buffer))
+        return cannot_write(o);
+    o->held = 0;
+    return WEFT_OK;
+}
+
+static weft_status output_add(output *o, const unsigned char *bytes, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        o->buffer[o->held++] = bytes[i];
+        if (o->held < BUFFER_TOKENS)
+            continue;
+        weft_status st = output_flush(o);
+        if (st)
+            return st;
+    }
+    o->tokens += n;
+    return WEFT_OK;
+}
+
+/* The rest of the tokens, then the header in front, which says how many there are. */
+static weft_status output_finish(output *o)
+{
+    if (!o->path)
+        return WEFT_OK;
+    weft_status st = output_flush(o);
+    if (st)
+        return st;
+    uint32_t head[DATA_HEADER_WORDS] = {DATA_MAGIC, 1, (uint32_t)o->tokens, 256,
+                                        (uint32_t)(o->tokens >> 32)};
+    if (lseek(o->fd, 0, SEEK_SET) < 0 || file_write(o->fd, head, sizeof head) || file_sync(o->fd))
+        return cannot_write(o);
+    return WEFT_OK;
+}
+
+/* Whole blocks of the stream, whatever the lengths of the texts: the block that byte `at` belongs
+ * to decides. At most as many bytes as the text had when it was opened, so that one that is being
+ * written to comes to an end. */
+static weft_status add_text(job *j, const char *text)
+{
+    struct stat st;
+    int fd = file_open_regular(AT_FDCWD, text, true, &st);
+    if (fd < 0)
+        return fail_errno(file_blame(errno), "cannot read text %s", text);
+    uint64_t size = (uint64_t)st.st_size;
+    weft_status status = WEFT_OK;
+    for (uint64_t done = 0; done < size && !status;) {
+        uint64_t n = DATA_BLOCK - j->at % DATA_BLOCK;
+        n = n < size - done ? n : size - done;
+        int rc = file_read(fd, j->block, n, done);
+        if (rc > 0)
+            status = fail(WEFT_DATA, "text %s became shorter while it was read", text);
+        else if (rc < 0)
+            status = fail_errno(WEFT_IO, "cannot read text %s", text);
+        bool last = j->at / DATA_BLOCK % DATA_VALID_EVERY == DATA_VALID_EVERY - 1;
+        if (!status)
+            status = output_add(last && j->valid.path ? &j->valid : &j->train, j->block, n);
+        j->at += n;
+        done += n;
+    }
+    close(fd);
+    return status;
+}
+
+/* A window needs a token and its target, so each file needs two. */
+static weft_status check_amount(const job *j)
+{
+    uint64_t need = j->valid.path ? (DATA_VALID_EVERY - 1) * DATA_BLOCK + 2 : 2;
+    if (j->at >= need)
+        return WEFT_OK;
+    return fail(WEFT_USAGE,
+                "the text has %" PRIu64 " bytes; %s needs at least %" PRIu64
+                " (every %uth block of %u bytes is for validation)",
+                j->at, j->valid.path ? j->valid.path : j->train.path, need, DATA_VALID_EVERY,
+                DATA_BLOCK);
+}
+
+static weft_status output_rename(output *o)
+{
+    if (!o->path)
+        return WEFT_OK;
+    int fd = o->fd;
+    o->fd = -1;
+    if (close(fd) < 0 || rename(o->temp, o->path) < 0) {
+        weft_status st = fail_errno(WEFT_IO, "cannot put data file %s in place", o->path);
+        unlink(o->temp);
+        return st;
+    }
+    o->renamed = true;
+    if (file_sync_parent(o->path) < 0)
+        return fail_errno(WEFT_IO, "cannot sync the folder of data file %s", o->path);
+    return WEFT_OK;
+}
+
+static void output_drop(output *o)
+{
+    if (o->renamed)
+        unlink(o->path);
+    if (o->fd < 0)
+        return;
+    close(o->fd);
+    unlink(o->temp);
+}
+
+static weft_status write_all(job *j, const char *const *texts, uint32_t n, const char *train,
+                             const char *valid)
+{
+    weft_status st = output_open(&j->train, train);
+    if (!st)
+        st = output_open(&j->valid, valid);
+    for (uint32_t i = 0; i < n && !st; i++)
+        st = add_text(j, texts[i]);
+    if (!st)
+        st = check_amount(j);
+    if (!st)
+        st = output_finish(&j->train);
+    if (!st)
+        st = output_finish(&j->valid);
+    if (!st)
+        st = output_rename(&j->train);
+    return st ? st : output_rename(&j->valid);
+}
+
+weft_status data_write_bytes(const char *const *texts, uint32_t n, const char *train_path,
+                             const char *valid_path, uint64_t *train_tokens, uint64_t *valid_tokens)
+{
+    weft_status st = check_request(texts, n, train_path, valid_path);
+    if (st)
+        return st;
+    job *j = mem_alloc(sizeof *j);
+    j->train.fd = j->valid.fd = -1;
+    st = write_all(j, texts, n, train_path, valid_path);
+    if (st) {
+        output_drop(&j->train);
+        output_drop(&j->valid);
+    } else {
+        if (train_tokens)
+            *train_tokens = j->train.tokens;
+        if (valid_tokens)
+            *valid_tokens = j->valid.tokens;
+    }
+    free(j);
+    return st;
+}

@@ -1,0 +1,251 @@
+/* Are token files made from texts right, and is nothing left behind when making one fails? */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+
+#include "base/err.h" /* before cmocka, which has a fail() of its own */
+
+#include <cmocka.h>
+
+#include "data/data.h"
+#include "file_faults.h"
+
+static char folder[] = "/tmp/weft-write-XXXXXX";
+static char a_txt[256], b_txt[256], train_bin[256], valid_bin[256];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    snprintf(a_txt, sizeof a_txt, "%s/a.txt", folder);
+    snprintf(b_txt, sizeof b_txt, "%s/b.txt", folder);
+    snprintf(train_bin, sizeof train_bin, "%s/train.bin", folder);
+    snprintf(valid_bin, sizeof valid_bin, "%s/valid.bin", folder);
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    unlink(a_txt);
+    unlink(b_txt);
+    unlink(train_bin);
+    unlink(valid_bin);
+    return rmdir(folder);
+}
+
+static int files_in_folder(void)
+{
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    int n = -2; /* . and .. */
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+static unsigned char letter(uint64_t i)
+{
+    return (unsigned char)((i * 2654435761u) >> 13);
+}
+
+/* Bytes first .. first + n - 1 of an endless text. */
+static void put_text(const char *path, uint64_t first, uint64_t n)
+{
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    for (uint64_t i = 0; i < n; i++)
+        assert_true(fputc(letter(first + i), f) != EOF);
+    assert_int_equal(fclose(f), 0);
+}
+
+/* The referee: token t of an output is byte number t among those whose block is its own. */
+static void check_output(const char *path, bool valid, bool split, uint64_t bytes)
+{
+    data_file f;
+    assert_int_equal(data_open(path, &f), WEFT_OK);
+    assert_int_equal(f.vocab, 256);
+    uint64_t t = 0;
+    for (uint64_t i = 0; i < bytes; i++)
+        if (!split || valid == (i / 4096 % 20 == 19)) {
+            assert_true(t < f.count);
+            assert_int_equal(f.tokens[t], letter(i));
+            t++;
+        }
+    assert_int_equal(t, f.count);
+    data_close(&f);
+}
+
+static void texts_become_tokens(void **state)
+{
+    (void)state;
+    /* The second text starts inside a block, at its edge, and inside one that is for validation. */
+    static const uint64_t first[] = {1, 4096, 19 * 4096 + 100, 200000};
+    for (size_t i = 0; i < 4; i++) {
+        uint64_t second = 100000 + i, train = 0, valid = 0, whole = first[i] + second;
+        put_text(a_txt, 0, first[i]);
+        put_text(b_txt, first[i], second);
+        const char *texts[] = {a_txt, b_txt};
+        assert_int_equal(data_write_bytes(texts, 2, train_bin, valid_bin, &train, &valid), WEFT_OK);
+        assert_int_equal(train + valid, whole);
+        check_output(train_bin, false, true, whole);
+        check_output(valid_bin, true, true, whole);
+        assert_int_equal(data_write_bytes(texts, 2, train_bin, NULL, &train, NULL), WEFT_OK);
+        assert_int_equal(train, whole);
+        check_output(train_bin, false, false, whole);
+    }
+    assert_int_equal(files_in_folder(), 4);
+}
+
+static void request_fails(const char *const *texts, uint32_t n, const char *train,
+                          const char *valid, const char *word)
+{
+    int before = files_in_folder();
+    err_clear();
+    weft_status st = data_write_bytes(texts, n, train, valid, NULL, NULL);
+    assert_int_equal(st, WEFT_USAGE);
+    if (!strstr(err_text(), word))
+        fail_msg("'%s' does not speak of '%s'", err_text(), word);
+    assert_int_equal(files_in_folder(), before);
+}
+
+static void refuses_lawless_requests(void **state)
+{
+    (void)state;
+    unlink(train_bin);
+    unlink(valid_bin);
+    unlink(b_txt);
+    put_text(a_txt, 0, 100000);
+    char aliased[300];
+    snprintf(aliased, sizeof aliased, "%s/./train.bin", folder);
+    const char *a[] = {a_txt}, *missing[] = {a_txt, b_txt}, *dir[] = {folder};
+    const char *device[] = {"/dev/zero"};
+    request_fails(a, 0, train_bin, NULL, "no text");
+    request_fails(missing, 2, train_bin, NULL, "b.txt");
+    request_fails(dir, 1, train_bin, NULL, "directory");
+    request_fails(device, 1, train_bin, NULL, "/dev/zero"); /* endless */
+    request_fails(a, 1, a_txt, NULL, "replace the text");
+    request_fails(a, 1, train_bin, a_txt, "replace the text");
+    request_fails(a, 1, train_bin, train_bin, "both");
+    request_fails(a, 1, train_bin, aliased, "both");
+    request_fails(a, 1, "/dev/null", NULL, "no regular file");
+    request_fails(a, 1, folder, NULL, "no regular file");
+    request_fails(a, 1, "/tmp/weft-no-such-folder/x.bin", NULL, "No such file");
+}
+
+static void refuses_too_little_text(void **state)
+{
+    (void)state;
+    const char *a[] = {a_txt};
+    put_text(a_txt, 0, 0);
+    request_fails(a, 1, train_bin, NULL, "0 bytes");
+    put_text(a_txt, 0, 1);
+    request_fails(a, 1, train_bin, NULL, "1 bytes");
+    put_text(a_txt, 0, 19 * 4096 + 1); /* one token for validation has no target */
+    request_fails(a, 1, train_bin, valid_bin, "77826");
+    put_text(a_txt, 0, 19 * 4096 + 2);
+    uint64_t train, valid;
+    assert_int_equal(data_write_bytes(a, 1, train_bin, valid_bin, &train, &valid), WEFT_OK);
+    assert_int_equal(valid, 2);
+}
+
+/* Old outputs of 3 bytes stand; a run that fails must leave both or, once they are being replaced,
+ * none that is half-written, and nothing else. */
+static void check_after_failure(bool ok, uint64_t whole)
+{
+    faults_set(FAULT_NONE, 0, 0, false);
+    if (ok) {
+        check_output(train_bin, false, true, whole);
+        check_output(valid_bin, true, true, whole);
+    }
+    DIR *d = opendir(folder);
+    assert_non_null(d);
+    for (struct dirent *e; (e = readdir(d));)
+        if (strstr(e->d_name, ".tmp"))
+            fail_msg("%s was left behind", e->d_name);
+    closedir(d);
+}
+
+static void no_failing_call_leaves_litter(void **state)
+{
+    (void)state;
+    uint64_t whole = 300000;
+    put_text(a_txt, 0, whole);
+    const char *a[] = {a_txt};
+    static const int errors[] = {ENOSPC, EIO, EDQUOT};
+    for (int for_ever = 0; for_ever < 2; for_ever++)
+        for (long at = 1;; at++) {
+            put_text(train_bin, 0, 3);
+            put_text(valid_bin, 0, 3);
+            faults_set(FAULT_ERROR, at, errors[at % 3], for_ever);
+            weft_status st = data_write_bytes(a, 1, train_bin, valid_bin, NULL, NULL);
+            bool hit = faults.calls >= at;
+            check_after_failure(st == WEFT_OK, whole);
+            assert_int_equal(st == WEFT_OK, !hit);
+            if (!hit)
+                break;
+            assert_true(strlen(err_text()) > 20);
+        }
+}
+
+static void interruptions_and_short_writes_do_no_harm(void **state)
+{
+    (void)state;
+    uint64_t whole = 300000;
+    put_text(a_txt, 0, whole);
+    const char *a[] = {a_txt};
+    faults_set(FAULT_NONE, 0, 0, false);
+    assert_int_equal(data_write_bytes(a, 1, train_bin, valid_bin, NULL, NULL), WEFT_OK);
+    char log[sizeof faults.log];
+    memcpy(log, faults.log, sizeof log);
+    for (long at = 1; log[at - 1]; at++) {
+        if (log[at - 1] != 'w' && log[at - 1] != 's')
+            continue;
+        faults_set(FAULT_ERROR, at, EINTR, false);
+        assert_int_equal(data_write_bytes(a, 1, train_bin, valid_bin, NULL, NULL), WEFT_OK);
+        check_after_failure(true, whole);
+        faults_set(FAULT_SHORT, at, 0, false);
+        assert_int_equal(data_write_bytes(a, 1, train_bin, valid_bin, NULL, NULL), WEFT_OK);
+        check_after_failure(true, whole);
+    }
+}
+
+static void full_disk_is_said_in_words(void **state)
+{
+    (void)state;
+    put_text(a_txt, 0, 300000);
+    unlink(train_bin);
+    const char *a[] = {a_txt};
+    struct rlimit old, small = {100000, 100000};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small.rlim_max = old.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    weft_status st = data_write_bytes(a, 1, train_bin, NULL, NULL, NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    assert_int_equal(st, WEFT_IO);
+    assert_non_null(strstr(err_text(), "File too large"));
+    assert_int_equal(access(train_bin, F_OK), -1);
+    check_after_failure(false, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_become_tokens),
+        cmocka_unit_test(refuses_lawless_requests),
+        cmocka_unit_test(refuses_too_little_text),
+        cmocka_unit_test(no_failing_call_leaves_litter),
+        cmocka_unit_test(interruptions_and_short_writes_do_no_harm),
+        cmocka_unit_test(full_disk_is_said_in_words),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
