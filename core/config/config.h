@@ -10,6 +10,7 @@
 #define CONFIG_CONFIG_H
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <weft/plugin.h>
 
 typedef struct config config; /* opaque */
@@ -21,7 +22,9 @@ typedef struct config_section {
 } config_section;
 const config_section *config_core_sections(void); /* ended by a NULL name */
 
-/* Read `path` (NULL: no file, defaults alone), then `n` overrides "section.key=value", of which the
+/* Load text; the core's sections are known from the start and need no config_add().
+ *
+ * Read `path` (NULL: no file, defaults alone), then `n` overrides "section.key=value", of which the
  * last for a key holds. Every override is remembered with the place "command line". The caller owns
  * *out and frees it with config_destroy(). [setup] */
 weft_status config_load(const char *path, const char *const *overrides, uint32_t n, config **out);
@@ -60,9 +63,19 @@ const char *config_section_at(const config *c, uint32_t i);
 /* The options of one component as its plugin sees them; lives as long as `c`. */
 const weft_conf *config_conf(config *c, const char *section, const weft_option *const *options);
 
-/* The job as text, defaults filled in, one key a line under its section, keys in a fixed order: what
- * a checkpoint keeps and what ranks compare. The caller frees it. */
+/* The job as text, defaults filled in, one key a line under its section, keys in a fixed order:
+ * what a checkpoint keeps and what ranks compare. The caller frees it. */
 char *config_dump(const config *c);
+
+/* One section's options as a table: for people in a terminal, or for docs/CONFIG.md. */
+void config_print_options(FILE *to, const weft_option *const *options, int markdown);
+
+/* Is the option itself lawful: key, type, choices, bounds, and a default that it would accept? The
+ * record says what is wrong, without naming whose option it is. [any] */
+weft_status config_option_check(const weft_option *o);
+
+/* May `text` stand as a value in an INI file and be read back the same? [any] */
+bool config_text_lawful(const char *text);
 
 /* The known word nearest to `word` among n, by edit distance; NULL when none is near. */
 const char *config_nearest(const char *word, const char *const *known, uint32_t n);

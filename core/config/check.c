@@ -1,0 +1,172 @@
+/* config/check.c: what was written against what was declared. See config.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "config/store.h"
+
+static bool is_known(const config *c, const char *section)
+{
+    for (uint32_t i = 0; i < c->knowns.n; i++)
+        if (!strcmp(c->knowns.at[i].section, section))
+            return true;
+    return false;
+}
+
+static const declared *find_declared(const config *c, const char *section, const char *key)
+{
+    for (uint32_t i = 0; i < c->options.n; i++) {
+        const declared *d = &c->options.at[i];
+        if (!strcmp(d->option->key, key) && !strcmp(d->section, section))
+            return d;
+    }
+    return NULL;
+}
+
+static weft_status add_option(config *c, const char *section, const char *owner,
+                              const weft_option *o)
+{
+    for (uint32_t i = 0; i < c->options.n; i++) {
+        const declared *d = &c->options.at[i];
+        if (strcmp(d->option->key, o->key) || strcmp(d->section, section))
+            continue;
+        if (d->option == o)
+            return WEFT_OK;
+        if (d->option->type != o->type) {
+            char one[400], two[400];
+            value_type_text(d->option, one, sizeof one);
+            value_type_text(o, two, sizeof two);
+            return fail(WEFT_USAGE,
+                        "[%s] %s: %s declares it as '%s', %s as '%s'; the two cannot be "
+                        "used together",
+                        section, o->key, d->owner, one, owner, two);
+        }
+    }
+    *vec_push(&c->options) = (declared){section, owner, o};
+    return WEFT_OK;
+}
+
+weft_status config_add(config *c, const char *section, const char *owner,
+                       const weft_option *const *options)
+{
+    section = pool_text(&c->pool, section);
+    owner = pool_text(&c->pool, owner);
+    if (!is_known(c, section))
+        *vec_push(&c->knowns) = (known){section};
+    weft_status st = WEFT_OK;
+    for (; options && *options && st == WEFT_OK; options++)
+        st = add_option(c, section, owner, *options);
+    return st;
+}
+
+/* --- the sentences --- */
+
+static weft_status unknown_section(const config *c, const char *section, uint32_t line)
+{
+    char place[4200];
+    const char **names = mem_alloc(c->knowns.n * sizeof *names);
+    for (uint32_t i = 0; i < c->knowns.n; i++)
+        names[i] = c->knowns.at[i].section;
+    const char *near = config_nearest(section, names, c->knowns.n);
+    free(names);
+    config_place(c, line, place, sizeof place);
+    if (near)
+        return fail(WEFT_USAGE, "%s: unknown section [%s]; did you mean [%s]?", place, section,
+                    near);
+    return fail(WEFT_USAGE,
+                "%s: unknown section [%s]; neither the core nor a plugin that the job "
+                "names has it",
+                place, section);
+}
+
+/* "the core and plugin adamw": everyone who declares a key of the section. */
+static void list_owners(const config *c, const char *section, char *out, size_t size)
+{
+    const char *before = NULL;
+    size_t used = 0;
+    out[0] = 0;
+    for (uint32_t i = 0; i < c->options.n && used < size; i++) {
+        const declared *d = &c->options.at[i];
+        if (strcmp(d->section, section) || (before && !strcmp(before, d->owner)))
+            continue;
+        int n = snprintf(out + used, size - used, "%s%s", before ? " and " : "", d->owner);
+        used += n < 0 ? 0 : (size_t)n;
+        before = d->owner;
+    }
+}
+
+static weft_status unknown_key(const config *c, const entry *e)
+{
+    char place[4200], owners[600];
+    uint32_t n = 0;
+    const char **names = mem_alloc(c->options.n * sizeof *names);
+    for (uint32_t i = 0; i < c->options.n; i++)
+        if (!strcmp(c->options.at[i].section, e->section))
+            names[n++] = c->options.at[i].option->key;
+    const char *near = config_nearest(e->key, names, n);
+    free(names);
+    config_place(c, e->line, place, sizeof place);
+    if (near)
+        return fail(WEFT_USAGE, "%s: unknown key '%s' in [%s]; did you mean '%s'?", place, e->key,
+                    e->section, near);
+    list_owners(c, e->section, owners, sizeof owners);
+    if (!owners[0])
+        return fail(WEFT_USAGE, "%s: unknown key '%s' in [%s], which has no keys", place, e->key,
+                    e->section);
+    return fail(WEFT_USAGE, "%s: unknown key '%s' in [%s]; its keys are those of %s", place, e->key,
+                e->section, owners);
+}
+
+/* --- the check --- */
+
+static weft_status check_entry(const config *c, const entry *e)
+{
+    if (!is_known(c, e->section))
+        return unknown_section(c, e->section, e->line);
+    if (!find_declared(c, e->section, e->key))
+        return unknown_key(c, e);
+    for (uint32_t i = 0; i < c->options.n; i++) {
+        const declared *d = &c->options.at[i];
+        parsed v;
+        char why[VALUE_WHY], place[4200];
+        if (strcmp(d->option->key, e->key) || strcmp(d->section, e->section) ||
+            value_read(d->option, e->value, &v, why))
+            continue;
+        config_place(c, e->line, place, sizeof place);
+        return fail(WEFT_USAGE, "%s: %s.%s: %s", place, e->section, e->key, why);
+    }
+    return WEFT_OK;
+}
+
+static weft_status check_required(const config *c)
+{
+    for (uint32_t i = 0; i < c->options.n; i++) {
+        const declared *d = &c->options.at[i];
+        if (d->option->dflt || config_entry(c, d->section, d->option->key) ||
+            find_declared(c, d->section, d->option->key)->option->dflt)
+            continue;
+        return fail(WEFT_USAGE, "%s%s%s.%s has to be given (%s): %s", c->name ? c->name : "",
+                    c->name ? ": " : "", d->section, d->option->key, d->owner, d->option->help);
+    }
+    return WEFT_OK;
+}
+
+/* The text is walked in its own order, so that what is reported is the first wrong line of it. */
+weft_status config_check(config *c)
+{
+    uint32_t s = 0;
+    for (uint32_t i = 0; i <= c->entries.n; i++) {
+        const entry *e = i < c->entries.n ? &c->entries.at[i] : NULL;
+        for (; s < c->sections.n; s++) {
+            const written *w = &c->sections.at[s];
+            if (!w->line || (e && e->line && w->line > e->line))
+                break;
+            if (!is_known(c, w->section))
+                return unknown_section(c, w->section, w->line);
+        }
+        weft_status st = e ? check_entry(c, e) : check_required(c);
+        if (st != WEFT_OK)
+            return st;
+    }
+    return WEFT_OK;
+}

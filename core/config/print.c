@@ -1,0 +1,101 @@
+/* config/print.c: a config or a table of options as text. See config.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/store.h"
+
+/* --- the job as text --- */
+
+typedef VEC(char) text;
+
+static void add(text *t, const char *s)
+{
+    for (; *s; s++)
+        *vec_push(t) = *s;
+}
+
+/* Declared by somebody earlier under the same name: it has its line already. */
+static bool is_repeated(const config *c, uint32_t i)
+{
+    const declared *d = &c->options.at[i];
+    for (uint32_t j = 0; j < i; j++)
+        if (!strcmp(c->options.at[j].option->key, d->option->key) &&
+            !strcmp(c->options.at[j].section, d->section))
+            return true;
+    return false;
+}
+
+static void dump_section(const config *c, const char *section, text *out)
+{
+    bool begun = false;
+    for (uint32_t i = 0; i < c->options.n; i++) {
+        const declared *d = &c->options.at[i];
+        if (strcmp(d->section, section) || is_repeated(c, i))
+            continue;
+        const entry *e = config_entry(c, section, d->option->key);
+        if (!e && !d->option->dflt)
+            continue;
+        if (!begun) {
+            add(out, out->n ? "\n[" : "[");
+            add(out, section);
+            add(out, "]\n");
+            begun = true;
+        }
+        const char *value = e ? e->value : d->option->dflt;
+        add(out, d->option->key);
+        add(out, value[0] ? " = " : " =");
+        add(out, value);
+        add(out, "\n");
+    }
+}
+
+char *config_dump(const config *c)
+{
+    text out = {0};
+    for (uint32_t i = 0; i < c->knowns.n; i++)
+        dump_section(c, c->knowns.at[i].section, &out);
+    *vec_push(&out) = 0;
+    return out.at;
+}
+
+bool config_text_lawful(const char *s)
+{
+    size_t n = strlen(s);
+    if (n && (s[0] == ' ' || s[0] == '\t' || s[n - 1] == ' ' || s[n - 1] == '\t'))
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char b = (unsigned char)s[i];
+        if ((b < 32 && b != '\t') || b == 127)
+            return false;
+        if (b == ';' && (!i || s[i - 1] == ' ' || s[i - 1] == '\t'))
+            return false;
+    }
+    return true;
+}
+
+/* --- tables of options --- */
+
+void config_print_options(FILE *to, const weft_option *const *options, int markdown)
+{
+    size_t key_width = 3, type_width = 5, default_width = 7;
+    char type[512];
+    for (const weft_option *const *o = options; o && *o; o++) {
+        const char *dflt = (*o)->dflt ? (*o)->dflt : "(needed)";
+        value_type_text(*o, type, sizeof type);
+        size_t k = strlen((*o)->key), t = strlen(type), d = strlen(dflt);
+        key_width = k > key_width ? k : key_width;
+        type_width = t > type_width ? t : type_width;
+        default_width = d > default_width ? d : default_width;
+    }
+    const char *row = markdown ? "| %-*s | %-*s | %-*s | %s |\n" : "  %-*s  %-*s  %-*s  %s\n";
+    fprintf(to, row, (int)key_width, "key", (int)type_width, "value", (int)default_width, "default",
+            "meaning");
+    if (markdown)
+        fprintf(to, "|---|---|---|---|\n");
+    for (const weft_option *const *o = options; o && *o; o++) {
+        value_type_text(*o, type, sizeof type);
+        fprintf(to, row, (int)key_width, (*o)->key, (int)type_width, type, (int)default_width,
+                (*o)->dflt ? (*o)->dflt : "(needed)", (*o)->help);
+    }
+}

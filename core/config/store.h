@@ -1,0 +1,72 @@
+/* config/store.h: what a config keeps; for the files of this folder alone. */
+#ifndef CONFIG_STORE_H
+#define CONFIG_STORE_H
+
+#include "base/mem.h"
+#include "config/config.h"
+
+#define CONFIG_MAX_NAME 48   /* bytes of a section or key; the parser below would cut longer ones */
+#define CONFIG_MAX_LINE 4000 /* bytes of a line, leading blanks not counted */
+#define CONFIG_MAX_KEYS 4096 /* keys of one job */
+#define CONFIG_MAX_TEXT (1u << 20)
+
+typedef struct entry { /* section, key and value are the pool's */
+    const char *section, *key, *value;
+    uint32_t line; /* 0: the command line */
+} entry;
+
+typedef struct written {
+    const char *section;
+    uint32_t line; /* 0: the command line */
+} written;
+
+typedef struct declared {
+    const char *section, *owner;
+    const weft_option *option; /* borrowed */
+} declared;
+
+typedef struct known {
+    const char *section;
+} known;
+
+typedef struct bound_conf bound_conf; /* a weft_conf and what it looks into */
+
+struct config {
+    pool pool;
+    const char *name;   /* for messages: "job.ini", or NULL without a file          */
+    VEC(entry) entries; /* in the order of the text, then those of the command line */
+    VEC(written) sections;
+    VEC(known) knowns; /* sections added, in that order */
+    VEC(declared) options;
+    bound_conf *confs;
+};
+
+/* A value as its option reads it. */
+typedef struct parsed {
+    int64_t i;
+    double r;
+    uint32_t n; /* WEFT_OPT_REALS: how many */
+} parsed;
+
+/* ini.c: fill c->entries and c->sections from `bytes` bytes of text. */
+weft_status ini_read(config *c, const char *text, size_t bytes);
+
+/* value.c: read `text` under the option. On false, `why` has the reason, to stand after a colon.
+ * `reals`, if not NULL, receives up to `cap` numbers of WEFT_OPT_REALS. */
+#define VALUE_WHY 512
+bool value_read(const weft_option *o, const char *text, parsed *out, char why[VALUE_WHY]);
+uint32_t value_reals(const char *text, double *reals, uint32_t cap);
+
+/* "whole number, 1 to 64", for messages, help and docs. */
+void value_type_text(const weft_option *o, char *out, size_t size);
+
+/* config.c: the last entry of section and key, or NULL. */
+const entry *config_entry(const config *c, const char *section, const char *key);
+
+/* config.c: remember that the section was written; once a name. */
+void config_note_section(config *c, const char *section, uint32_t line);
+
+/* "job.ini:12" or "command line". */
+void config_place(const config *c, uint32_t line, char *out, size_t size);
+
+#endif

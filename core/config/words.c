@@ -1,0 +1,54 @@
+/* config/words.c: the nearest known word.
+ *
+ * Optimal string alignment: the least number of insertions, deletions, replacements and swaps of
+ * two neighbours that turn one word into the other; n * m steps. A word is near when a third of its
+ * letters or fewer have to change, so that two-letter words are never near each other. */
+#include <string.h>
+
+#include "config/config.h"
+
+#define WORD_MAX 64
+
+static uint32_t least(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint32_t distance(const char *a, uint32_t n, const char *b, uint32_t m)
+{
+    uint32_t rows[3][WORD_MAX + 1]; /* the row now filled and the two before it */
+    for (uint32_t j = 0; j <= m; j++)
+        rows[0][j] = j;
+    for (uint32_t i = 1; i <= n; i++) {
+        uint32_t *now = rows[i % 3], *last = rows[(i - 1) % 3], *older = rows[(i + 1) % 3];
+        now[0] = i;
+        for (uint32_t j = 1; j <= m; j++) {
+            uint32_t d = last[j - 1] + (a[i - 1] != b[j - 1]);
+            d = least(d, least(last[j], now[j - 1]) + 1);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+                d = least(d, older[j - 2] + 1);
+            now[j] = d;
+        }
+    }
+    return rows[n % 3][m];
+}
+
+const char *config_nearest(const char *word, const char *const *known, uint32_t n)
+{
+    size_t len = strlen(word);
+    const char *best = NULL;
+    uint32_t best_distance = (uint32_t)len / 3 + 1;
+    if (len > WORD_MAX)
+        return NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        size_t m = strlen(known[i]);
+        if (m > WORD_MAX)
+            continue;
+        uint32_t d = distance(word, (uint32_t)len, known[i], (uint32_t)m);
+        if (d < best_distance) {
+            best = known[i];
+            best_distance = d;
+        }
+    }
+    return best;
+}
