@@ -129,7 +129,7 @@ static char *read_line(char *out, int room, void *stream)
     if (limit > CONFIG_MAX_LINE)
         limit = CONFIG_MAX_LINE;
     if (n > limit) {
-        refuse(in, "a line of %zu bytes; %zu is the limit", n, limit);
+        in->status = refuse(in, "a line of %zu bytes; %zu is the limit", n, limit);
         return NULL;
     }
     if (judge_line(in, s, n) != WEFT_OK)
@@ -147,6 +147,9 @@ static int keep_entry(void *user, const char *section, const char *key, const ch
         return 0;
     if (!section[0])
         return refuse(in, "key '%s' stands before any [section]", key) == WEFT_OK;
+    if (text[0] == ';')
+        return refuse(in, "the value of '%s' begins with ';'; put a blank before a comment", key) ==
+               WEFT_OK;
     const entry *before = config_entry(c, section, key);
     if (before)
         return refuse(in, "key '%s' of [%s] was given in line %u already; keep one of the two", key,

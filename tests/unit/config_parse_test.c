@@ -87,6 +87,9 @@ static void malformed_lines_are_named(void **state)
     refused("[run]\nseed: 1\n", "job.ini:2: 'seed: 1' has ':' before any '='; write key = value");
     refused("[run]\n= 1\n", "job.ini:2: '' is no key; write key = value");
     refused("[run]\nthe seed = 1\n", "job.ini:2: 'the seed' is no key; write key = value");
+    refused("[run]\nname =;x\n",
+            "job.ini:2: the value of 'name' begins with ';'; put a blank before "
+            "a comment");
     refused("seed = 1\n", "job.ini:1: key 'seed' stands before any [section]");
     refused("[run]\nname = a\x01z\n", "job.ini:2: byte 9 is the control character 0x01; the file "
                                       "has to be text");
