@@ -1,0 +1,146 @@
+/* graph/model.c: the table of families, checks that hold for all, and the steps they share. */
+#include "graph/model.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "graph/model_family.h"
+
+static const model_family *const families[] = {&model_gpt2, NULL};
+
+static weft_status unknown_family(const char *name)
+{
+    char list[256] = "";
+    for (size_t i = 0; families[i]; i++) {
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", families[i]->name);
+    }
+    return fail(WEFT_USAGE, "model.family = %s is no family of models that this version has: %s",
+                name ? name : "(none)", list);
+}
+
+/* Products of three of these and a number of layers stay far below 2^63. */
+static weft_status check_sizes(const model_options *o)
+{
+    const struct {
+        const char *key;
+        int64_t value, most;
+    } size[] = {
+        {"model.layers", o->layers, 1 << 16},     {"model.heads", o->heads, 1 << 20},
+        {"model.embed", o->embed, 1 << 20},       {"model.ffn", o->ffn, 1 << 22},
+        {"model.context", o->context, 1 << 24},   {"model.vocab", o->vocab, 1 << 24},
+        {"train.sequence", o->sequence, 1 << 24}, {"train.microbatch", o->batch, 1 << 30},
+    };
+    for (size_t i = 0; i < sizeof size / sizeof *size; i++)
+        if (size[i].value < 1 || size[i].value > size[i].most)
+            return fail(WEFT_USAGE, "%s is %lld; it must be from 1 to %lld", size[i].key,
+                        (long long)size[i].value, (long long)size[i].most);
+    return WEFT_OK;
+}
+
+static weft_status check_shape(const model_options *o)
+{
+    if (o->embed % o->heads)
+        return fail(WEFT_USAGE,
+                    "model.embed is %lld and model.heads is %lld: the heads divide embed among "
+                    "them, so it must be a multiple of heads",
+                    (long long)o->embed, (long long)o->heads);
+    if (o->sequence > o->context)
+        return fail(WEFT_USAGE, "train.sequence is %lld, longer than model.context, which is %lld",
+                    (long long)o->sequence, (long long)o->context);
+    if (o->dropout != 0)
+        return fail(WEFT_USAGE, "model.dropout is %g; only 0 is possible: there is no dropout",
+                    o->dropout);
+    return WEFT_OK;
+}
+
+static weft_status find_family(const model_options *o, const model_family **out)
+{
+    size_t i = 0;
+    while (families[i] && (!o->family || strcmp(families[i]->name, o->family)))
+        i++;
+    if (!families[i])
+        return unknown_family(o->family);
+    weft_status st = check_sizes(o);
+    if (!st)
+        st = check_shape(o);
+    if (!st)
+        st = families[i]->check(o);
+    if (!st)
+        *out = families[i];
+    return st;
+}
+
+weft_status model_build(const weft_builder *b, const model_options *o, weft_tensor *out)
+{
+    const model_family *family;
+    weft_status st = find_family(o, &family);
+    return st ? st : family->build(b, o, out);
+}
+
+int64_t model_params(const model_options *o)
+{
+    const model_family *family;
+    return find_family(o, &family) ? 0 : family->params(o);
+}
+
+void make_block(making *m, const char *name)
+{
+    if (!m->st)
+        m->st = m->b->block(m->b->ctx, name);
+}
+
+weft_tensor make_input(making *m, const char *name)
+{
+    weft_shape shape = {.dtype = WEFT_I32, .rank = 1};
+    shape.axes[0] = (weft_axis){"tokens", m->o->batch * m->o->sequence};
+    weft_tensor out = 0;
+    if (!m->st)
+        m->st = m->b->input(m->b->ctx, name, &shape, &out);
+    return out;
+}
+
+weft_tensor make_param(making *m, const char *name, uint32_t rank, const weft_axis *axes,
+                       const char *init)
+{
+    char full[WEFT_MAX_NAME];
+    snprintf(full, sizeof full, "%s%s", m->prefix, name);
+    weft_shape shape = {.rank = rank};
+    memcpy(shape.axes, axes, rank * sizeof *axes);
+    uint32_t flags = strncmp(init, "normal", 6) ? 0 : WEFT_PARAM_MATRIX;
+    weft_tensor out = 0;
+    if (!m->st)
+        m->st = m->b->param(m->b->ctx, full, &shape, init, flags, &out);
+    return out;
+}
+
+weft_tensor make_op(making *m, const char *id, const weft_attr *attrs, uint32_t nattr,
+                    const weft_tensor in[MAKE_INPUTS], uint32_t nout)
+{
+    uint32_t nin = 0;
+    while (nin < MAKE_INPUTS && in[nin])
+        nin++;
+    weft_tensor out[WEFT_MAX_OPERANDS] = {0};
+    if (!m->st)
+        m->st = m->b->op(m->b->ctx, id, attrs, nattr, in, nin, out, nout);
+    return out[0];
+}
+
+weft_tensor make_loss(making *m, weft_tensor logits)
+{
+    weft_attr weight = {.key = "weight", .f = m->o->weight};
+    weft_tensor scale = 0, out[2] = {0};
+    if (m->o->want == MODEL_LOGITS)
+        return logits;
+    weft_tensor targets = make_input(m, "targets");
+    if (m->o->want == MODEL_EVAL)
+        return make_op(m, "softmax_xent.loss", &weight, 1,
+                       (weft_tensor[MAKE_INPUTS]){logits, targets}, 1);
+    if (!m->st)
+        m->st = m->b->scalar(m->b->ctx, "scale", &scale);
+    if (!m->st)
+        m->st = m->b->op(m->b->ctx, "softmax_xent", &weight, 1,
+                         (weft_tensor[]){logits, targets, scale}, 3, out, 2);
+    return out[1];
+}
