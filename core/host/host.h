@@ -19,7 +19,7 @@ typedef struct component {
     const weft_option *const *options; /* never NULL; may be empty                                */
     const void *table;
     const weft_manifest *manifest;
-    void *module;                      /* after host_open(); NULL before                          */
+    void *module; /* after host_open(); NULL before                          */
 } component;
 
 /* `dirs` is the user's "DIR:DIR" or NULL. [setup] */
@@ -42,7 +42,8 @@ void host_serve(host *h, const char *id, const void *table);
  * be used come with iface NULL and the reason in `help`. For `weft plugins`. */
 weft_status host_list(host *h, const component ***out, uint32_t *n);
 
-/* Every op and kernel component ("weft.op/1", "weft.kernel/1") of the objects loaded so far. */
+/* Every component of an interface ("weft.op/1", "weft.kernel/1") in the objects loaded so far: how
+ * many there are; at most `cap` of them are written. */
 uint32_t host_loaded(host *h, const char *iface, const component **out, uint32_t cap);
 
 #endif

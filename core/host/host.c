@@ -1,0 +1,322 @@
+/* host/host.c: where plugins are looked for, and how one is found by name. See host.h. */
+#include "host/host.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "config/config.h"
+#include "host/object.h"
+
+#define PLACES_MAX 64
+
+static const char *const kinds[] = {"device", "comm", "parallel", "optim"};
+
+/* --- places --- */
+
+static weft_status add_places(host *h, const char *list)
+{
+    for (const char *at = list; at && *at;) {
+        size_t n = strcspn(at, ":");
+        if (h->places.n == PLACES_MAX)
+            return fail(WEFT_USAGE, "more than %d folders to search for plugins", PLACES_MAX);
+        if (n)
+            *vec_push(&h->places) = pool_printf(&h->pool, "%.*s", (int)n, at);
+        at += n + (at[n] == ':');
+    }
+    return WEFT_OK;
+}
+
+/* lib/weft beside the bin that this program was started from. */
+static void add_own_place(host *h)
+{
+    char exe[PATH_MAX];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    if (n <= 0)
+        return;
+    exe[n] = 0;
+    for (int up = 0; up < 2; up++) {
+        char *slash = strrchr(exe, '/');
+        if (!slash)
+            return;
+        *slash = 0;
+    }
+    *vec_push(&h->places) = pool_printf(&h->pool, "%s/lib/weft", exe);
+}
+
+weft_status host_create(const char *dirs, host **out)
+{
+    host *h = mem_alloc(sizeof *h);
+    weft_status st = add_places(h, dirs);
+    if (st == WEFT_OK)
+        st = add_places(h, getenv("WEFT_PLUGIN_PATH"));
+    if (st != WEFT_OK) {
+        host_destroy(h);
+        return st;
+    }
+    add_own_place(h);
+    *out = h;
+    return WEFT_OK;
+}
+
+void host_destroy(host *h)
+{
+    if (!h)
+        return;
+    for (uint32_t i = h->opened.n; i-- > 0;)
+        object_close(h->opened.at[i]);
+    free(h->places.at);
+    free(h->objects.at);
+    free(h->served.at);
+    free(h->opened.at);
+    pool_free(&h->pool);
+    free(h);
+}
+
+/* --- finding --- */
+
+static const component *find_in(const object *o, const char *name, const char *const *ifaces)
+{
+    for (; *ifaces; ifaces++)
+        for (uint32_t i = 0; i < o->n; i++) {
+            const component *c = &o->components[i].shown;
+            if (c->table && !strcmp(c->iface, *ifaces) && !strcmp(c->name, name))
+                return c;
+        }
+    return NULL;
+}
+
+static void append(char *out, size_t size, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static void append(char *out, size_t size, const char *fmt, ...)
+{
+    size_t used = strlen(out);
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(out + used, size - used, fmt, ap);
+    va_end(ap);
+}
+
+/* The file is there under the right name, and has something else in it. */
+static weft_status not_inside(const object *o, const char *name, const char *const *ifaces)
+{
+    char list[512] = "", wanted[256] = "";
+    for (uint32_t i = 0; ifaces[i]; i++)
+        append(wanted, sizeof wanted, "%s%s", i ? " or " : "", ifaces[i]);
+    for (uint32_t i = 0; i < o->n; i++) {
+        const component *c = &o->components[i].shown;
+        append(list, sizeof list, "%s'%s' of %s", i ? ", " : "", c->name, c->iface);
+        if (!c->table && interface_other_major(c->iface))
+            append(list, sizeof list, " (this program knows %s)",
+                   interface_other_major(c->iface)->id);
+    }
+    return fail(WEFT_USAGE, "%s has no component '%s' of %s; it has %s", o->path, name, wanted,
+                list);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+typedef VEC(const char *) names;
+
+/* The .so files of PLACE/KIND, as paths, sorted; a folder that is not there has none. */
+static void list_files(host *h, const char *place, const char *kind, names *out)
+{
+    const char *folder = pool_printf(&h->pool, "%s/%s", place, kind);
+    DIR *dir = opendir(folder);
+    if (!dir)
+        return;
+    uint32_t first = out->n;
+    for (struct dirent *e = readdir(dir); e; e = readdir(dir)) {
+        size_t n = strlen(e->d_name);
+        if (n > 3 && !strcmp(e->d_name + n - 3, ".so"))
+            *vec_push(out) = pool_printf(&h->pool, "%s/%s", folder, e->d_name);
+    }
+    closedir(dir);
+    if (out->n > first)
+        qsort(out->at + first, out->n - first, sizeof *out->at, by_name);
+}
+
+/* What a search by component name came to. */
+typedef struct search {
+    const component *found;
+    uint32_t refused; /* files that cannot be used, */
+    const char *why;  /* and the first one's reason */
+} search;
+
+/* Look into every object of the KIND folders. */
+static search scan(host *h, const char *kind, const char *name, const char *const *ifaces)
+{
+    names files = {0};
+    search s = {0};
+    for (uint32_t p = 0; p < h->places.n; p++)
+        list_files(h, h->places.at[p], kind, &files);
+    for (uint32_t i = 0; i < files.n && !s.found; i++) {
+        object *o;
+        if (object_load(h, kind, files.at[i], &o) == WEFT_OK)
+            s.found = find_in(o, name, ifaces);
+        else if (!s.refused++)
+            s.why = pool_text(&h->pool, err_text());
+    }
+    free(files.at);
+    return s;
+}
+
+/* The nearest name among the components that would have done. */
+static const char *near_name(const host *h, const char *name, const char *const *ifaces)
+{
+    names known = {0};
+    for (uint32_t i = 0; i < h->objects.n; i++)
+        for (uint32_t j = 0; j < h->objects.at[i]->n; j++) {
+            const component *c = &h->objects.at[i]->components[j].shown;
+            for (uint32_t k = 0; c->table && ifaces[k]; k++)
+                if (!strcmp(c->iface, ifaces[k]))
+                    *vec_push(&known) = c->name;
+        }
+    const char *near = config_nearest(name, known.at, known.n);
+    free(known.at);
+    return near;
+}
+
+static weft_status not_found(const host *h, const char *kind, const char *name,
+                             const char *const *ifaces, const search *s)
+{
+    char text[2048] = "";
+    for (uint32_t p = 0; p < h->places.n; p++)
+        append(text, sizeof text, "%s%s/%s", p ? ", " : "", h->places.at[p], kind);
+    const char *near = near_name(h, name, ifaces);
+    if (near)
+        append(text, sizeof text, "; did you mean '%s'?", near);
+    if (s->refused)
+        append(text, sizeof text, "; files there that cannot be used: %u, the first: %s",
+               s->refused, s->why);
+    return fail(WEFT_USAGE, "no %s plugin '%s' in %s", kind, name, text);
+}
+
+weft_status host_find(host *h, const char *kind, const char *name, const char *const *ifaces,
+                      const component **out)
+{
+    if (!plugin_name_well_formed(name))
+        return fail(WEFT_USAGE,
+                    "'%.80s' is no name of a %s plugin; names are made of a-z, 0-9, "
+                    "single '.' and '_'",
+                    name, kind);
+    for (uint32_t p = 0; p < h->places.n; p++) {
+        object *o;
+        const char *path = pool_printf(&h->pool, "%s/%s/%s.so", h->places.at[p], kind, name);
+        if (access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR))
+            continue;
+        weft_status st = object_load(h, kind, path, &o);
+        if (st != WEFT_OK)
+            return st;
+        *out = find_in(o, name, ifaces);
+        return *out ? WEFT_OK : not_inside(o, name, ifaces);
+    }
+    search s = scan(h, kind, name, ifaces);
+    if (!s.found)
+        return not_found(h, kind, name, ifaces, &s);
+    err_clear();
+    *out = s.found;
+    return WEFT_OK;
+}
+
+/* --- listing --- */
+
+static int by_kind_and_name(const void *a, const void *b)
+{
+    const component *x = *(const component *const *)a, *y = *(const component *const *)b;
+    int order = strcmp(x->kind, y->kind);
+    order = order ? order : strcmp(x->name, y->name);
+    return order ? order : strcmp(x->path, y->path);
+}
+
+/* What `weft plugins` shows of a file or component that cannot be used. */
+static const component *refused(host *h, const char *kind, const char *path, const char *name,
+                                const char *why)
+{
+    component *c = pool_alloc(&h->pool, sizeof *c);
+    static const weft_option *const none[] = {NULL};
+    *c = (component){.kind = kind, .path = path, .options = none};
+    c->name = pool_text(&h->pool, name);
+    c->help = pool_text(&h->pool, why);
+    return c;
+}
+
+static const component *refused_file(host *h, const char *kind, const char *path)
+{
+    const char *base = strrchr(path, '/') + 1;
+    return refused(h, kind, path, pool_printf(&h->pool, "%.*s", (int)strlen(base) - 3, base),
+                   err_text());
+}
+
+typedef VEC(const component *) listing;
+
+static void list_object(host *h, const object *o, listing *out)
+{
+    for (uint32_t i = 0; i < o->n; i++) {
+        const component *c = &o->components[i].shown;
+        const char *why =
+            pool_printf(&h->pool, "this program does not know the interface %s", c->iface);
+        *vec_push(out) = c->table ? c : refused(h, c->kind, c->path, c->name, why);
+    }
+}
+
+static void list_kind(host *h, const char *kind, listing *out)
+{
+    names files = {0};
+    for (uint32_t p = 0; p < h->places.n; p++)
+        list_files(h, h->places.at[p], kind, &files);
+    for (uint32_t i = 0; i < files.n; i++) {
+        object *o;
+        if (object_load(h, kind, files.at[i], &o) != WEFT_OK) {
+            *vec_push(out) = refused_file(h, kind, files.at[i]);
+            continue;
+        }
+        bool seen = false;
+        for (uint32_t j = 0; j < out->n; j++)
+            seen = seen || out->at[j]->path == o->path;
+        if (!seen)
+            list_object(h, o, out);
+    }
+    free(files.at);
+}
+
+weft_status host_list(host *h, const component ***out, uint32_t *n)
+{
+    listing all = {0};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        list_kind(h, kinds[k], &all);
+    if (all.n)
+        qsort(all.at, all.n, sizeof *all.at, by_kind_and_name);
+    err_clear();
+    *n = all.n;
+    *out = pool_array(&h->pool, all.n, sizeof **out);
+    if (all.n)
+        memcpy(*out, all.at, all.n * sizeof **out);
+    free(all.at);
+    return WEFT_OK;
+}
+
+uint32_t host_loaded(host *h, const char *iface, const component **out, uint32_t cap)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < h->objects.n; i++)
+        for (uint32_t j = 0; j < h->objects.at[i]->n; j++) {
+            const component *c = &h->objects.at[i]->components[j].shown;
+            if (!c->table || strcmp(c->iface, iface))
+                continue;
+            if (n < cap)
+                out[n] = c;
+            n++;
+        }
+    return n;
+}

@@ -1,0 +1,153 @@
+/* host/interfaces.c: every interface that the host knows: the size of its table, and the members
+ * without which it is of no use. A new interface is an entry here and nothing else in this folder.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <weft/coll.h>
+#include <weft/device.h>
+#include <weft/link.h>
+#include <weft/op.h>
+#include <weft/optim.h>
+#include <weft/strategy.h>
+
+#include "host/object.h"
+
+#define SLOT(type, member)                                                                         \
+    {                                                                                              \
+#member, offsetof(type, member), 0                                                         \
+    }
+#define WITH(type, member, caps)                                                                   \
+    {                                                                                              \
+#member, offsetof(type, member), caps                                                      \
+    }
+#define END                                                                                        \
+    {                                                                                              \
+        NULL, 0, 0                                                                                 \
+    }
+
+static const slot device_slots[] = {
+    SLOT(weft_device_table, need),
+    SLOT(weft_device_table, probe),
+    SLOT(weft_device_table, open),
+    SLOT(weft_device_table, close),
+    SLOT(weft_device_table, describe),
+    SLOT(weft_device_table, arena),
+    SLOT(weft_device_table, host_memory),
+    SLOT(weft_device_table, stream),
+    SLOT(weft_device_table, event),
+    SLOT(weft_device_table, record),
+    SLOT(weft_device_table, await),
+    SLOT(weft_device_table, query),
+    SLOT(weft_device_table, copy),
+    SLOT(weft_device_table, fill),
+    SLOT(weft_device_table, prepare),
+    SLOT(weft_device_table, release),
+    SLOT(weft_device_table, run),
+    WITH(weft_device_table, flag_wait, WEFT_DEV_FLAGS),
+    WITH(weft_device_table, flag_set, WEFT_DEV_FLAGS),
+    WITH(weft_device_table, capture_begin, WEFT_DEV_CAPTURE),
+    WITH(weft_device_table, capture_end, WEFT_DEV_CAPTURE),
+    WITH(weft_device_table, replay, WEFT_DEV_CAPTURE),
+    END,
+};
+
+#define LINK_MEMORY (WEFT_LINK_REGISTER | WEFT_LINK_MAP | WEFT_LINK_WRITE)
+static const slot link_slots[] = {
+    SLOT(weft_link_table, probe),
+    SLOT(weft_link_table, create),
+    SLOT(weft_link_table, destroy),
+    SLOT(weft_link_table, address),
+    SLOT(weft_link_table, connect),
+    SLOT(weft_link_table, ready),
+    SLOT(weft_link_table, disconnect),
+    SLOT(weft_link_table, send),
+    SLOT(weft_link_table, recv),
+    SLOT(weft_link_table, progress),
+    SLOT(weft_link_table, wait),
+    SLOT(weft_link_table, wake),
+    SLOT(weft_link_table, abort),
+    WITH(weft_link_table, enrol, LINK_MEMORY),
+    WITH(weft_link_table, withdraw, LINK_MEMORY),
+    WITH(weft_link_table, key, LINK_MEMORY),
+    WITH(weft_link_table, map, WEFT_LINK_MAP),
+    WITH(weft_link_table, write, WEFT_LINK_WRITE),
+    END,
+};
+
+static const slot coll_slots[] = {
+    SLOT(weft_coll_table, probe),
+    SLOT(weft_coll_table, id),
+    SLOT(weft_coll_table, open),
+    SLOT(weft_coll_table, ready),
+    SLOT(weft_coll_table, close),
+    SLOT(weft_coll_table, begin),
+    SLOT(weft_coll_table, end),
+    SLOT(weft_coll_table, call),
+    SLOT(weft_coll_table, health),
+    SLOT(weft_coll_table, abort),
+    END,
+};
+
+static const slot strategy_slots[] = {SLOT(weft_strategy, edit), END};
+static const slot rule_slots[] = {SLOT(weft_rule, update), END};
+static const slot placement_slots[] = {SLOT(weft_placement, edit), END};
+static const slot op_slots[] = {SLOT(weft_op, infer), END};
+static const slot kernel_slots[] = {
+    SLOT(weft_kernel, op),
+    SLOT(weft_kernel, device),
+    SLOT(weft_kernel, need),
+    SLOT(weft_kernel, prepare),
+    SLOT(weft_kernel, release),
+    SLOT(weft_kernel, run),
+    END,
+};
+
+static const interface interfaces[] = {
+    {"weft.device/1", "device", sizeof(weft_device_table), offsetof(weft_device_table, caps),
+     device_slots},
+    {"weft.link/1", "comm", sizeof(weft_link_table), offsetof(weft_link_table, caps), link_slots},
+    {"weft.coll/1", "comm", sizeof(weft_coll_table), offsetof(weft_coll_table, caps), coll_slots},
+    {"weft.strategy/1", "parallel", sizeof(weft_strategy), 0, strategy_slots},
+    {"weft.rule/1", "optim", sizeof(weft_rule), 0, rule_slots},
+    {"weft.placement/1", "optim", sizeof(weft_placement), 0, placement_slots},
+    {"weft.op/1", NULL, sizeof(weft_op), 0, op_slots},
+    {"weft.kernel/1", NULL, sizeof(weft_kernel), 0, kernel_slots},
+};
+
+#define COUNT (sizeof interfaces / sizeof *interfaces)
+
+const interface *interface_find(const char *id)
+{
+    for (size_t i = 0; i < COUNT; i++)
+        if (!strcmp(interfaces[i].id, id))
+            return &interfaces[i];
+    return NULL;
+}
+
+const interface *interface_other_major(const char *id)
+{
+    size_t stem = strcspn(id, "/") + 1;
+    for (size_t i = 0; i < COUNT; i++)
+        if (!strncmp(interfaces[i].id, id, stem))
+            return &interfaces[i];
+    return NULL;
+}
+
+#define WORD "abcdefghijklmnopqrstuvwxyz0123456789._"
+
+bool plugin_name_well_formed(const char *name)
+{
+    size_t n = name ? strnlen(name, WEFT_MAX_NAME) : 0;
+    return n && n < WEFT_MAX_NAME && strspn(name, WORD) == n && name[0] != '.' &&
+           name[n - 1] != '.' && !strstr(name, "..");
+}
+
+bool interface_well_formed(const char *id)
+{
+    size_t n = id ? strnlen(id, WEFT_MAX_NAME) : 0, stem = n ? strspn(id, WORD "-") : 0;
+    if (!stem || n >= WEFT_MAX_NAME || id[stem] != '/')
+        return false;
+    const char *major = id + stem + 1;
+    size_t digits = strspn(major, "0123456789");
+    return digits && digits < 6 && !major[digits] && major[0] != '0';
+}

@@ -1,0 +1,86 @@
+/* host/object.h: one plugin file and what was found in it; for the files of this folder alone. */
+#ifndef HOST_OBJECT_H
+#define HOST_OBJECT_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "host/host.h"
+
+/* --- interfaces.c: what the host knows of each interface --- */
+
+typedef struct slot {
+    const char *name; /* NULL ends the list */
+    uint32_t offset;
+    uint64_t caps; /* 0: always mandatory; else when the table's caps have one of these bits */
+} slot;
+
+typedef struct interface {
+    const char *id;   /* "weft.link/1" */
+    const char *kind; /* NULL: whatever folder the object lies in */
+    uint32_t size;    /* of the table, in this program */
+    uint32_t caps;    /* offset of its 64-bit caps; 0: it has none */
+    const slot *slots;
+} interface;
+
+const interface *interface_find(const char *id);        /* NULL: not known       */
+const interface *interface_other_major(const char *id); /* "weft.link/1" for /2  */
+bool interface_well_formed(const char *id);             /* "name/N", nothing after */
+bool plugin_name_well_formed(const char *name);         /* "tcp", "acme.ring"    */
+
+/* --- objects --- */
+
+typedef struct object object;
+
+typedef struct adopted { /* a component and the object that it came in */
+    component shown;     /* first: host_open() gets back from one to the other */
+    object *from;
+} adopted;
+
+struct object {
+    host *owner;
+    const char *path, *kind; /* real path; the folder that it lies in */
+    dev_t dev;
+    ino_t ino;
+    const char *refusal; /* why it cannot be used, or NULL */
+    weft_status status;  /* with which */
+    const weft_manifest *manifest;
+    adopted *components;
+    uint32_t n;
+    weft_host table; /* what its module calls */
+    bool opened;
+    void *module;
+    atomic_llong blocks; /* taken with alloc() and not given back */
+};
+
+typedef struct served {
+    const char *id;
+    const void *table;
+} served;
+
+struct host {
+    pool pool;
+    VEC(const char *) places;
+    VEC(object *) objects;
+    VEC(served) served;
+    VEC(object *) opened; /* in that order */
+};
+
+/* object.c: the object at `path`, loaded and judged at most once however it is named. What cannot
+ * be used fails with the same record every time. */
+weft_status object_load(host *h, const char *kind, const char *path, object **out);
+
+/* judge.c: hold the manifest against the law and adopt its components. */
+weft_status judge(object *o, const weft_manifest *m);
+
+/* trust.c: may this file be run as part of us? Owner, permissions, folder. */
+weft_status trust_file(const char *path, struct stat *st);
+/* trust.c: is it a whole shared object for this machine? */
+weft_status trust_elf(const char *path, uint64_t bytes);
+
+/* serve.c */
+void object_close(object *o);
+
+#endif

@@ -1,0 +1,132 @@
+/* host/serve.c: the table that a plugin calls, and the life of its module. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "host/object.h"
+
+/* A plugin's text as one line of ours. */
+static void one_line(const char *text, char out[1024])
+{
+    size_t n = 0;
+    for (; text && text[n] && n < 1023; n++)
+        out[n] = (unsigned char)text[n] < 32 || text[n] == 127 ? ' ' : text[n];
+    out[n] = 0;
+}
+
+static void *serve_alloc(void *ctx, uint64_t bytes, uint64_t align)
+{
+    object *o = ctx;
+    void *p = NULL;
+    align = align < 16 ? 16 : align;
+    if ((align & (align - 1)) || bytes > INT64_MAX || posix_memalign(&p, align, bytes ? bytes : 1))
+        return NULL;
+    memset(p, 0, bytes ? bytes : 1);
+    atomic_fetch_add(&o->blocks, 1);
+    return p;
+}
+
+static void serve_free(void *ctx, void *p)
+{
+    object *o = ctx;
+    if (p)
+        atomic_fetch_sub(&o->blocks, 1);
+    free(p);
+}
+
+static int32_t serve_log_enabled(void *ctx, int32_t level)
+{
+    (void)ctx;
+    return level <= log_level();
+}
+
+static void serve_log(void *ctx, int32_t level, const char *text)
+{
+    const object *o = ctx;
+    char line[1024];
+    if (level < WEFT_LOG_ERROR)
+        level = WEFT_LOG_ERROR;
+    if (level > log_level())
+        return;
+    one_line(text, line);
+    log_line(level > WEFT_LOG_DEBUG ? WEFT_LOG_DEBUG : level, "%s: %s", o->manifest->id, line);
+}
+
+/* The first record of a failure stays; later ones, from callers further up, go before it. */
+static weft_status serve_fail(void *ctx, weft_status code, const char *text)
+{
+    const object *o = ctx;
+    char line[1024];
+    if (code == WEFT_OK || code == WEFT_BUSY)
+        return code;
+    one_line(text && text[0] ? text : "no reason given", line);
+    if (err_text()[0])
+        err_context("%s", line);
+    else
+        code = fail(code, "plugin %s: %s", o->manifest->id, line);
+    return code;
+}
+
+static const void *serve_iface(void *ctx, const char *id)
+{
+    const object *o = ctx;
+    const host *h = o->owner;
+    for (uint32_t i = 0; id && i < h->served.n; i++)
+        if (!strcmp(h->served.at[i].id, id))
+            return h->served.at[i].table;
+    return NULL;
+}
+
+void host_serve(host *h, const char *id, const void *table)
+{
+    for (uint32_t i = 0; i < h->served.n; i++)
+        if (!strcmp(h->served.at[i].id, id)) {
+            h->served.at[i].table = table;
+            return;
+        }
+    *vec_push(&h->served) = (served){pool_text(&h->pool, id), table};
+}
+
+static void show_module(object *o)
+{
+    for (uint32_t i = 0; i < o->n; i++)
+        o->components[i].shown.module = o->module;
+}
+
+weft_status host_open(host *h, const component *c)
+{
+    object *o = ((const adopted *)c)->from;
+    if (o->opened)
+        return WEFT_OK;
+    o->table = (weft_host){
+        sizeof o->table, WEFT_ABI_MAJOR,    WEFT_ABI_MINOR, o,          serve_alloc,
+        serve_free,      serve_log_enabled, serve_log,      serve_fail, serve_iface,
+    };
+    void *module = NULL;
+    err_clear();
+    weft_status st = o->manifest->open ? o->manifest->open(&o->table, &module) : WEFT_OK;
+    if (st != WEFT_OK) {
+        if (!err_text()[0])
+            return fail(st, "plugin %s does not open, and gives no reason", o->manifest->id);
+        return st;
+    }
+    o->module = module;
+    o->opened = true;
+    show_module(o);
+    *vec_push(&h->opened) = o;
+    return WEFT_OK;
+}
+
+void object_close(object *o)
+{
+    if (o->manifest->close)
+        o->manifest->close(o->module);
+    o->opened = false;
+    o->module = NULL;
+    show_module(o);
+    long long left = atomic_load(&o->blocks);
+    if (left)
+        log_line(WEFT_LOG_WARN, "plugin %s has closed without giving back %lld blocks of memory",
+                 o->manifest->id, left);
+}
