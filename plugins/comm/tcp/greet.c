@@ -1,0 +1,329 @@
+/* greet.c: what happens between a new socket and a connection.
+ *
+ *   dialer (the higher rank)              listener (the lower rank)
+ *   connect                               accept
+ *   TLS 1.3 handshake with the job's key, label "weft.tcp JOB RANK-THAT-LISTENS"
+ *   inside TLS: who I am, channel    ->   waits until the core has asked for that connection
+ *                                    <-   inside TLS: welcome, or why not
+ *   one byte: from here on payload   ->   connection is up
+ *
+ * Without encrypt both sides end the session before the last byte, so that neither can have read
+ * ahead what is no longer TLS. A socket that has not proved itself within two seconds is dropped;
+ * the seconds run only while we look, so that a busy listener wrongs nobody. */
+#include "tcp.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { ANSWER = 8, WELCOME = 0, OTHER_ENCRYPT = 1, NOT_OURS = 2 };
+
+static const uint8_t magic[4] = {'w', 'f', 't', 'H'};
+
+static void put32(uint8_t *at, uint32_t v)
+{
+    for (int i = 0; i < 4; i++)
+        at[i] = (uint8_t)(v >> 8 * i);
+}
+
+static uint32_t get32(const uint8_t *at)
+{
+    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
+}
+
+static void prepare(weft_link *l, int fd)
+{
+    int on = 1, idle = 10, every = 5, times = 3; /* a machine that vanished: 25 s */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+    if (l->sndbuf > 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &l->sndbuf, sizeof l->sndbuf);
+    if (l->rcvbuf > 0)
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &l->rcvbuf, sizeof l->rcvbuf);
+}
+
+/* Takes the descriptor, also when it fails. */
+static greeting *greet(weft_link *l, int fd, bool dialer)
+{
+    greeting *g = l->host->alloc(l->host->ctx, sizeof *g, 0);
+    if (g == NULL) {
+        close(fd);
+        return NULL;
+    }
+    g->io = (source){SOURCE_GREETING, fd, true, true};
+    g->dialer = dialer;
+    g->phase = dialer ? DIALING : SHAKING;
+    g->began = l->clock;
+    g->next = l->greetings;
+    l->greetings = g;
+    l->strangers += dialer ? 0 : 1;
+    if (tcp_watch(l, &g->io, EPOLL_CTL_ADD) == WEFT_OK)
+        return g;
+    tcp_forget(l, g);
+    return NULL;
+}
+
+static void proved(weft_link *l, greeting *g)
+{
+    if (!g->dialer && !g->proved)
+        l->strangers--;
+    g->proved = true;
+}
+
+/* Unlinks and frees; the descriptor goes with it unless it was handed on. */
+void tcp_forget(weft_link *l, greeting *g)
+{
+    greeting **at = &l->greetings;
+    while (*at != g)
+        at = &(*at)->next;
+    *at = g->next;
+    proved(l, g);
+    if (g->conn != NULL)
+        g->conn->greeting = NULL;
+    if (g->tls != NULL)
+        l->tls->end(g->tls);
+    if (g->io.fd >= 0)
+        close(g->io.fd);
+    l->host->free(l->host->ctx, g);
+}
+
+void tcp_accept(weft_link *l)
+{
+    while (l->strangers < STRANGERS) {
+        int fd = accept4(l->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0)
+            break; /* none waits, or no descriptor is left: those who wait stay in the backlog */
+        prepare(l, fd);
+        (void)greet(l, fd, false);
+    }
+    l->listener.readable = false; /* level-triggered: it says so again */
+}
+
+weft_status tcp_dial(weft_conn *c, const endpoint *to)
+{
+    weft_link *l = c->link;
+    endpoint from = l->bound;
+    char where[96];
+    tcp_print(to, where, sizeof where);
+    if (from.any.sa_family != to->any.sa_family)
+        return tcp_fail(l->host, WEFT_USAGE,
+                        "rank %u listens on %s and this rank on an address of another family",
+                        c->peer, where);
+    int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return tcp_fail(l->host, WEFT_IO, "tcp cannot open a socket: %s", strerror(errno));
+    prepare(l, fd);
+    int on = 1; /* leave by the chosen address, port as the system likes */
+    (void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+    *(from.any.sa_family == AF_INET6 ? &from.v6.sin6_port : &from.v4.sin_port) = 0;
+    if (bind(fd, &from.any, tcp_length(&from)) != 0 ||
+        (connect(fd, &to->any, tcp_length(to)) != 0 && errno != EINPROGRESS)) {
+        int why = errno;
+        close(fd);
+        return tcp_fail(l->host, WEFT_PEER, "cannot reach rank %u at %s: %s", c->peer, where,
+                        strerror(why));
+    }
+    greeting *g = greet(l, fd, true);
+    if (g == NULL)
+        return tcp_fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
+    g->conn = c;
+    c->greeting = g;
+    g->rank = c->peer;
+    g->channel = c->channel;
+    return WEFT_OK;
+}
+
+/* Move `text` up to `bytes` through the session, or bare when there is none. */
+static weft_status move(greeting *g, const weft_host_tls *tls, bool give, uint32_t bytes)
+{
+    while (g->moved < bytes) {
+        uint8_t *at = g->text + g->moved;
+        uint64_t left = bytes - g->moved, done = 0;
+        weft_status s = WEFT_OK;
+        if (g->tls != NULL) {
+            s = give ? tls->write(g->tls, at, left, &done) : tls->read(g->tls, at, left, &done);
+        } else {
+            ssize_t n = give ? send(g->io.fd, at, left, MSG_NOSIGNAL) : recv(g->io.fd, at, left, 0);
+            if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                return WEFT_BUSY;
+            s = n <= 0 ? WEFT_PEER : WEFT_OK;
+            done = n > 0 ? (uint64_t)n : 0;
+        }
+        if (s != WEFT_OK)
+            return s;
+        g->moved += (uint32_t)done;
+    }
+    g->moved = 0;
+    return WEFT_OK;
+}
+
+static weft_status dialing(weft_link *l, greeting *g)
+{
+    int why = 0;
+    socklen_t size = sizeof why;
+    endpoint peer;
+    socklen_t length = sizeof peer;
+    if (getsockopt(g->io.fd, SOL_SOCKET, SO_ERROR, &why, &size) != 0)
+        why = errno;
+    if (why != 0)
+        return tcp_fail(l->host, WEFT_PEER, "%s", strerror(why));
+    if (getpeername(g->io.fd, &peer.any, &length) != 0)
+        return errno == ENOTCONN ? WEFT_BUSY : WEFT_PEER;
+    g->phase = SHAKING;
+    return WEFT_OK;
+}
+
+static weft_status shaking(weft_link *l, greeting *g)
+{
+    char label[192];
+    weft_status s = WEFT_OK;
+    if (g->tls == NULL) {
+        snprintf(label, sizeof label, "weft.tcp %s %u", l->job, g->dialer ? g->rank : l->rank);
+        s = l->tls->start(l->tls->ctx, g->io.fd, g->dialer ? 0 : 1, label, &g->tls);
+    }
+    if (s == WEFT_OK)
+        s = l->tls->handshake(g->tls);
+    if (s != WEFT_OK)
+        return s;
+    g->phase = HELLOING;
+    if (g->dialer) {
+        memset(g->text, 0, sizeof g->text);
+        memcpy(g->text, magic, sizeof magic);
+        g->text[4] = l->encrypt;
+        put32(g->text + 8, l->rank);
+        put32(g->text + 12, g->rank);
+        put32(g->text + 16, g->channel);
+    }
+    return WEFT_OK;
+}
+
+static void answer(greeting *g, uint8_t code)
+{
+    memset(g->text, 0, sizeof g->text);
+    memcpy(g->text, magic, sizeof magic);
+    g->text[4] = code;
+    g->phase = ANSWERING;
+}
+
+static weft_status helloing(weft_link *l, greeting *g)
+{
+    weft_status s = move(g, l->tls, g->dialer, HELLO);
+    if (s != WEFT_OK)
+        return s;
+    g->phase = ANSWERING;
+    if (g->dialer)
+        return WEFT_OK;
+    g->rank = get32(g->text + 8);
+    g->channel = get32(g->text + 16);
+    if (memcmp(g->text, magic, sizeof magic) != 0)
+        return tcp_fail(l->host, WEFT_DATA, "a peer with the job's key speaks another protocol");
+    proved(l, g);
+    g->phase = MATCHING;
+    if (g->text[4] != (l->encrypt ? 1 : 0))
+        answer(g, OTHER_ENCRYPT);
+    if (g->rank <= l->rank || g->rank >= l->ranks || get32(g->text + 12) != l->rank)
+        answer(g, NOT_OURS);
+    return WEFT_OK;
+}
+
+static weft_status matching(weft_link *l, greeting *g)
+{
+    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+        if (c->peer == g->rank && c->channel == g->channel && !c->up && c->greeting == NULL &&
+            c->broken == WEFT_OK) {
+            g->conn = c;
+            c->greeting = g;
+            answer(g, WELCOME);
+            return WEFT_OK;
+        }
+    return WEFT_BUSY;
+}
+
+static weft_status answering(weft_link *l, greeting *g)
+{
+    weft_status s = move(g, l->tls, !g->dialer, ANSWER);
+    if (s != WEFT_OK)
+        return s;
+    if (memcmp(g->text, magic, sizeof magic) != 0)
+        return tcp_fail(l->host, WEFT_DATA, "it speaks another protocol");
+    if (g->text[4] == OTHER_ENCRYPT)
+        return tcp_fail(l->host, WEFT_USAGE, "[comm.tcp] encrypt must be the same on all ranks");
+    if (g->text[4] != WELCOME)
+        return tcp_fail(l->host, WEFT_PEER, "it expects no such rank");
+    if (!l->encrypt) {
+        l->tls->end(g->tls);
+        g->tls = NULL;
+    }
+    g->phase = GOING;
+    return WEFT_OK;
+}
+
+static weft_status going(weft_link *l, greeting *g)
+{
+    weft_status s = move(g, l->tls, g->dialer, 1);
+    if (s != WEFT_OK)
+        return s;
+    int fd = g->io.fd;
+    weft_tls *tls = g->tls;
+    weft_conn *c = g->conn;
+    g->io.fd = -1;
+    g->tls = NULL;
+    tcp_forget(l, g);
+    tcp_adopt(c, fd, tls);
+    return WEFT_BUSY; /* g is gone: no more steps */
+}
+
+static weft_status (*const steps[])(weft_link *, greeting *) = {
+    [DIALING] = dialing,   [SHAKING] = shaking,     [HELLOING] = helloing,
+    [MATCHING] = matching, [ANSWERING] = answering, [GOING] = going,
+};
+
+static void drop(weft_link *l, greeting *g, weft_status s)
+{
+    endpoint from;
+    socklen_t size = sizeof from;
+    char where[96] = "?", text[WHY];
+    if (getpeername(g->io.fd, &from.any, &size) == 0)
+        tcp_print(&from, where, sizeof where);
+    if (g->conn != NULL) {
+        (void)!tcp_break(g->conn, s, "cannot set up channel %u with rank %u (%s)", g->channel,
+                         g->rank, where);
+    } else if (l->dropped++ < 8) {
+        snprintf(text, sizeof text, "dropped a connection from %s that did not prove itself",
+                 where);
+        l->host->log(l->host->ctx, WEFT_LOG_WARN, text);
+    }
+    tcp_forget(l, g);
+}
+
+void tcp_greet(weft_link *l)
+{
+    uint64_t now = tcp_now_us() / 1000, gap = now - l->ticked;
+    l->clock += gap < 100 ? gap : 100;
+    l->ticked = now;
+    for (greeting *g = l->greetings, *next; g != NULL; g = next) {
+        next = g->next;
+        weft_status s = WEFT_BUSY;
+        if (g->io.readable || g->io.writable || g->phase == MATCHING) {
+            g->io.readable = g->io.writable = false;
+            do
+                s = steps[g->phase](l, g);
+            while (s == WEFT_OK);
+        }
+        if (s != WEFT_BUSY)
+            drop(l, g, s);
+    }
+    for (greeting *g = l->greetings, *next; g != NULL; g = next) {
+        next = g->next;
+        if (!g->dialer && !g->proved && l->clock - g->began > STRANGER_MS)
+            drop(l, g, WEFT_PEER);
+    }
+}

@@ -1,0 +1,216 @@
+/* link.c: the link of one rank. It listens on the one address that it was given, on a port that the
+ * system chooses, and only while a connection waits for its peer; owns the epoll set and the
+ * eventfd that wake() rings; and sleeps. */
+#include "tcp.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+weft_status tcp_fail(const weft_host *host, weft_status code, const char *fmt, ...)
+{
+    char text[WHY];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return host->fail(host->ctx, code, text);
+}
+
+uint64_t tcp_now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+static weft_status broken(weft_link *l, const char *what)
+{
+    return tcp_fail(l->host, WEFT_IO, "tcp cannot %s: %s", what, strerror(errno));
+}
+
+weft_status tcp_watch(weft_link *l, source *s, int op)
+{
+    uint32_t events = EPOLLIN;
+    if (s->kind == SOURCE_GREETING || s->kind == SOURCE_CONN)
+        events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
+    struct epoll_event e = {.events = events, .data.ptr = s};
+    return epoll_ctl(l->epoll, op, s->fd, &e) == 0 ? WEFT_OK : broken(l, "watch a socket");
+}
+
+void tcp_listen(weft_link *l)
+{
+    bool wanted = false;
+    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+        wanted |= !c->up && c->broken == WEFT_OK && c->peer > l->rank;
+    wanted &= l->strangers < STRANGERS;
+    if (wanted != l->listening) {
+        struct epoll_event e = {.events = wanted ? EPOLLIN : 0, .data.ptr = &l->listener};
+        l->listening = epoll_ctl(l->epoll, EPOLL_CTL_MOD, l->listener.fd, &e) == 0 ? wanted : false;
+    }
+}
+
+static weft_status listen_on(weft_link *l, const char *address)
+{
+    weft_status s = tcp_parse(l->host, address, &l->bound);
+    if (s != WEFT_OK)
+        return s;
+    int fd = socket(l->bound.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return broken(l, "open a socket");
+    l->listener = (source){.kind = SOURCE_LISTENER, .fd = fd};
+    if (l->rcvbuf > 0) /* before listen(), so that the window is scaled for it */
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &l->rcvbuf, sizeof l->rcvbuf);
+    if (bind(fd, &l->bound.any, tcp_length(&l->bound)) != 0)
+        return tcp_fail(l->host, WEFT_USAGE, "tcp cannot listen on %s: %s", address,
+                        strerror(errno));
+    socklen_t size = sizeof l->bound;
+    if (listen(fd, 1024) != 0 || getsockname(fd, &l->bound.any, &size) != 0)
+        return broken(l, "listen");
+    return tcp_watch(l, &l->listener, EPOLL_CTL_ADD);
+}
+
+static weft_status start(weft_link *l, const weft_link_args *args)
+{
+    if (l->tls == NULL)
+        return tcp_fail(l->host, WEFT_UNSUPPORTED,
+                        "tcp needs a host that can authenticate sockets, and this one cannot");
+    if (args->job_id == NULL || strlen(args->job_id) >= sizeof l->job || args->rank >= args->ranks)
+        return tcp_fail(l->host, WEFT_USAGE, "tcp was given no lawful job, rank %u of %u",
+                        args->rank, args->ranks);
+    memcpy(l->job, args->job_id, strlen(args->job_id));
+    l->epoll = epoll_create1(EPOLL_CLOEXEC);
+    l->waker = (source){.kind = SOURCE_WAKE, .fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+    if (l->epoll < 0 || l->waker.fd < 0)
+        return broken(l, "open an event descriptor");
+    weft_status s = tcp_watch(l, &l->waker, EPOLL_CTL_ADD);
+    return s != WEFT_OK ? s : listen_on(l, args->bind_addr);
+}
+
+weft_status tcp_create(void *module, const weft_link_args *args, weft_link **out)
+{
+    tcp_module *m = module;
+    const weft_host *host = m->host;
+    weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
+    if (l == NULL)
+        return tcp_fail(host, WEFT_NO_MEMORY, "no memory for a link");
+    l->host = host;
+    l->tls = host->iface(host->ctx, "weft.host.tls/1");
+    l->rank = args->rank;
+    l->ranks = args->ranks;
+    l->encrypt = args->conf->integer(args->conf->ctx, "encrypt") != 0;
+    l->sndbuf = (int)args->conf->integer(args->conf->ctx, "sndbuf");
+    l->rcvbuf = (int)args->conf->integer(args->conf->ctx, "rcvbuf");
+    l->epoll = l->listener.fd = l->waker.fd = -1;
+    l->listening = true;
+    pthread_mutex_init(&l->lock, NULL);
+    weft_status s = start(l, args);
+    if (s != WEFT_OK) {
+        tcp_destroy(l);
+        return s;
+    }
+    tcp_listen(l);
+    *out = l;
+    return WEFT_OK;
+}
+
+void tcp_destroy(weft_link *l)
+{
+    if (l == NULL)
+        return;
+    while (l->conns != NULL)
+        tcp_disconnect(l->conns);
+    while (l->greetings != NULL)
+        tcp_forget(l, l->greetings);
+    int open[] = {l->listener.fd, l->waker.fd, l->epoll};
+    for (unsigned i = 0; i < sizeof open / sizeof open[0]; i++)
+        if (open[i] >= 0)
+            close(open[i]);
+    pthread_mutex_destroy(&l->lock);
+    l->host->free(l->host->ctx, l);
+}
+
+/* Microseconds where the kernel has them, else milliseconds rounded up. */
+static int sleep_on(int epoll, struct epoll_event *e, int cap, int64_t timeout_us)
+{
+    if (timeout_us <= 0)
+        return epoll_wait(epoll, e, cap, 0);
+    struct timespec t = {timeout_us / 1000000, timeout_us % 1000000 * 1000};
+    int n = epoll_pwait2(epoll, e, cap, &t, NULL);
+    if (n < 0 && errno != EINTR)
+        n = epoll_wait(epoll, e, cap, (int)((timeout_us + 999) / 1000));
+    return n;
+}
+
+int tcp_events(weft_link *l, int64_t timeout_us)
+{
+    struct epoll_event e[64];
+    uint64_t rung;
+    l->round++;
+    int n = sleep_on(l->epoll, e, 64, timeout_us);
+    for (int i = 0; i < n; i++) {
+        source *s = e[i].data.ptr;
+        bool lost = (e[i].events & (EPOLLERR | EPOLLHUP)) != 0; /* found by trying */
+        s->readable |= lost || (e[i].events & (EPOLLIN | EPOLLRDHUP)) != 0;
+        s->writable |= lost || (e[i].events & EPOLLOUT) != 0;
+        if (s->kind == SOURCE_WAKE)
+            while (read(s->fd, &rung, sizeof rung) > 0)
+                continue;
+    }
+    return n;
+}
+
+/* Would a call on some connection find work now? */
+static bool anything(weft_link *l)
+{
+    if (atomic_exchange(&l->woken, false) || atomic_load(&l->aborted) || l->listener.readable)
+        return true;
+    for (greeting *g = l->greetings; g != NULL; g = g->next)
+        if (g->io.readable || g->io.writable)
+            return true;
+    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+        if (tcp_can_move(c))
+            return true;
+    return false;
+}
+
+weft_status tcp_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
+{
+    if (!anything(l)) {
+        uint64_t until = spin_us > 0 ? tcp_now_us() + spin_us : 0;
+        do {
+            if (tcp_events(l, 0) > 0 && anything(l))
+                return WEFT_OK;
+        } while (until > 0 && tcp_now_us() < until);
+        if (l->greetings != NULL && timeout_us > 100000) /* strangers have a deadline */
+            timeout_us = 100000;
+        tcp_events(l, timeout_us);
+    }
+    if (atomic_load(&l->aborted))
+        return tcp_fail(l->host, WEFT_PEER, "this rank has given its tcp connections up");
+    return WEFT_OK;
+}
+
+void tcp_wake(weft_link *l)
+{
+    uint64_t one = 1;
+    atomic_store(&l->woken, true);
+    ssize_t n = write(l->waker.fd, &one, sizeof one); /* full means rung already */
+    (void)n;
+}
+
+void tcp_abort(weft_link *l)
+{
+    atomic_store(&l->aborted, true);
+    pthread_mutex_lock(&l->lock);
+    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+        if (c->io.fd >= 0)
+            shutdown(c->io.fd, SHUT_RDWR);
+    pthread_mutex_unlock(&l->lock);
+    tcp_wake(l);
+}

@@ -1,0 +1,91 @@
+/* plugins/comm/tcp: sockets. Reaches any machine that a route leads to; the slowest transport, and
+ * the one that is always there. See tcp.h for the map of the files. */
+#include "tcp.h"
+
+static const weft_option encrypt = {.struct_size = sizeof encrypt,
+                                    .type = WEFT_OPT_BOOL,
+                                    .key = "encrypt",
+                                    .dflt = "off",
+                                    .help = "payload through TLS too; the handshake always is"};
+static const weft_option sndbuf = {.struct_size = sizeof sndbuf,
+                                   .type = WEFT_OPT_BYTES,
+                                   .key = "sndbuf",
+                                   .dflt = "0",
+                                   .help = "send buffer of a socket; 0 leaves it to the system",
+                                   .max = 1 << 30};
+static const weft_option rcvbuf = {.struct_size = sizeof rcvbuf,
+                                   .type = WEFT_OPT_BYTES,
+                                   .key = "rcvbuf",
+                                   .dflt = "0",
+                                   .help = "receive buffer of a socket; 0 leaves it to the system",
+                                   .max = 1 << 30};
+static const weft_option *const options[] = {&encrypt, &sndbuf, &rcvbuf, NULL};
+
+static weft_status tcp_probe(void *module, const weft_conf *conf, const weft_link_group *group,
+                             int32_t *score)
+{
+    tcp_module *m = module;
+    (void)conf, (void)group; /* device memory that is not the host's is staged by the core */
+    *score = 10;
+    if (m->host->iface(m->host->ctx, "weft.host.tls/1") == NULL) {
+        *score = 0;
+        (void)!tcp_fail(m->host, WEFT_UNSUPPORTED,
+                        "tcp needs a host that can authenticate sockets, and this one cannot");
+    }
+    return WEFT_OK;
+}
+
+static weft_status tcp_open(const weft_host *host, void **module)
+{
+    tcp_module *m = host->alloc(host->ctx, sizeof *m, 0);
+    if (m == NULL)
+        return tcp_fail(host, WEFT_NO_MEMORY, "no memory for the tcp transport");
+    m->host = host;
+    *module = m;
+    return WEFT_OK;
+}
+
+static void tcp_close(void *module)
+{
+    tcp_module *m = module;
+    if (m != NULL)
+        m->host->free(m->host->ctx, m);
+}
+
+static const weft_link_table table = {
+    .struct_size = sizeof table,
+    .channels = 0,
+    .caps = WEFT_LINK_HOST,
+    .probe = tcp_probe,
+    .create = tcp_create,
+    .destroy = tcp_destroy,
+    .address = tcp_address,
+    .connect = tcp_connect,
+    .ready = tcp_ready,
+    .disconnect = tcp_disconnect,
+    .send = tcp_send,
+    .recv = tcp_recv,
+    .progress = tcp_progress,
+    .wait = tcp_wait,
+    .wake = tcp_wake,
+    .abort = tcp_abort,
+};
+
+static const weft_component component = {
+    .struct_size = sizeof component,
+    .iface = "weft.link/1",
+    .name = "tcp",
+    .help = "sockets; reaches any machine that a route leads to",
+    .options = options,
+    .table = &table,
+};
+static const weft_component *const components[] = {&component, NULL};
+static const weft_manifest manifest = {
+    WEFT_MANIFEST_HEAD,   .id = "weft.tcp",         .version = "0.1.0", .license = "",
+    .build = __VERSION__, .components = components, .open = tcp_open,   .close = tcp_close,
+};
+
+const weft_manifest *weft_plugin_entry(void)
+{
+    return &manifest;
+}
