@@ -1,0 +1,318 @@
+/* rig.c: nodes, connections, processes and patterns for the tests of transports. */
+#include "rig.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+const weft_manifest *rig_manifest;
+const weft_component *rig_plugin;
+const weft_link_table *rig_table;
+
+int rig_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
+{
+    if (argc < 2) {
+        fprintf(stderr, "usage: %s PLUGIN.so\n", argv[0]);
+        return 2;
+    }
+    void *object = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
+    if (object == NULL) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 1;
+    }
+    weft_plugin_entry_fn entry = NULL;
+    *(void **)&entry = dlsym(object, "weft_plugin_entry");
+    rig_manifest = entry();
+    for (const weft_component *const *c = rig_manifest->components; *c != NULL; c++)
+        if (strcmp((*c)->iface, "weft.link/1") == 0)
+            rig_plugin = *c;
+    if (rig_plugin == NULL)
+        return 77; /* no transport of this kind */
+    rig_table = rig_plugin->table;
+    return _cmocka_run_group_tests(rig_plugin->name, tests, n, NULL, NULL);
+}
+
+/* A transport of one rank refuses every other peer; it says so with its lack of an address. */
+bool rig_alone(void)
+{
+    node n;
+    node_init(&n, 0, 1);
+    assert_int_equal(node_open(&n), WEFT_OK);
+    bool alone = n.address_bytes == 0;
+    node_close(&n);
+    return alone;
+}
+
+bool rig_has_option(const char *key)
+{
+    for (const weft_option *const *o = rig_plugin->options; o != NULL && *o != NULL; o++)
+        if (strcmp((*o)->key, key) == 0)
+            return true;
+    return false;
+}
+
+bool rig_listens(void)
+{
+    return strcmp(rig_plugin->name, "tcp") == 0;
+}
+
+double rig_now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+double rig_patience(void)
+{
+    return 60;
+}
+
+void node_init(node *n, uint32_t rank, uint32_t ranks)
+{
+    memset(n, 0, sizeof *n);
+    n->rank = rank;
+    n->ranks = ranks;
+    n->key = 7;
+    n->bind_addr = "127.0.0.1";
+    fake_host_init(n);
+}
+
+weft_status node_open(node *n)
+{
+    weft_link_args args = {.struct_size = sizeof args,
+                           .rank = n->rank,
+                           .ranks = n->ranks,
+                           .local_rank = n->rank,
+                           .local_ranks = n->ranks,
+                           .conf = &n->conf,
+                           .bind_addr = n->bind_addr,
+                           .job_id = "job-of-the-tests"};
+    if (rig_manifest->open != NULL)
+        assert_int_equal(rig_manifest->open(&n->host, &n->module), WEFT_OK);
+    weft_status s = rig_table->create(n->module, &args, &n->link);
+    if (s == WEFT_OK) {
+        n->address_bytes = sizeof n->address;
+        s = rig_table->address(n->link, n->address, &n->address_bytes);
+    }
+    return s;
+}
+
+void node_close(node *n)
+{
+    rig_table->destroy(n->link);
+    if (rig_manifest->close != NULL)
+        rig_manifest->close(n->module);
+    n->link = NULL;
+    n->module = NULL;
+}
+
+void nodes_up(node *n, uint32_t ranks)
+{
+    for (uint32_t r = 0; r < ranks; r++) {
+        node_init(&n[r], r, ranks);
+        assert_int_equal(node_open(&n[r]), WEFT_OK);
+    }
+}
+
+weft_conn *node_connect(node *n, const node *peer, uint32_t channel)
+{
+    weft_conn *c = NULL;
+    weft_status s =
+        rig_table->connect(n->link, peer->rank, channel, peer->address, peer->address_bytes, &c);
+    if (s != WEFT_OK)
+        fail_msg("connect: %s", fake_why());
+    return c;
+}
+
+static void check(weft_status s, double until, const char *what)
+{
+    if (s != WEFT_OK && s != WEFT_BUSY)
+        fail_msg("%s: status %d: %s", what, (int)s, fake_why());
+    if (rig_now() > until)
+        fail_msg("%s: not finished in time", what);
+}
+
+void conn_ready(weft_conn *c)
+{
+    double until = rig_now() + rig_patience();
+    weft_status s;
+    while ((s = rig_table->ready(c)) != WEFT_OK)
+        check(s, until, "ready");
+}
+
+pair pair_up(node *a, node *b, uint32_t channel)
+{
+    double until = rig_now() + rig_patience();
+    pair p = {.a = node_connect(a, b, channel)};
+    p.b = a == b ? p.a : node_connect(b, a, channel);
+    for (weft_status s = WEFT_BUSY, t = WEFT_BUSY; s != WEFT_OK || t != WEFT_OK;) {
+        check(s = rig_table->ready(p.a), until, "ready");
+        check(t = rig_table->ready(p.b), until, "ready");
+    }
+    return p;
+}
+
+void pair_down(pair p)
+{
+    rig_table->disconnect(p.a);
+    if (p.b != p.a)
+        rig_table->disconnect(p.b);
+}
+
+void pair_finish(pair p, const uint64_t want[4])
+{
+    double until = rig_now() + rig_patience();
+    for (;;) {
+        uint64_t got[4];
+        check(rig_table->progress(p.a, &got[0], &got[1]), until, "progress");
+        check(rig_table->progress(p.b, &got[2], &got[3]), until, "progress");
+        bool done = true;
+        for (int i = 0; i < 4; i++) {
+            assert_true(got[i] <= want[i]);
+            done &= got[i] == want[i];
+        }
+        if (done)
+            return;
+    }
+}
+
+void conn_send(node *n, weft_conn *c, const void *from, uint64_t bytes)
+{
+    double until = rig_now() + rig_patience();
+    weft_status s;
+    uint64_t sent, received;
+    while ((s = rig_table->send(c, from, bytes, NULL)) != WEFT_OK) {
+        check(s, until, "send");
+        check(rig_table->wait(n->link, 0, 10000), until, "wait");
+        check(rig_table->progress(c, &sent, &received), until, "progress");
+    }
+}
+
+void conn_recv(node *n, weft_conn *c, void *to, uint64_t bytes)
+{
+    double until = rig_now() + rig_patience();
+    weft_status s;
+    uint64_t sent, received;
+    while ((s = rig_table->recv(c, to, bytes, NULL)) != WEFT_OK) {
+        check(s, until, "recv");
+        check(rig_table->wait(n->link, 0, 10000), until, "wait");
+        check(rig_table->progress(c, &sent, &received), until, "progress");
+    }
+}
+
+void conn_finish(node *n, weft_conn *c, uint64_t sent, uint64_t received)
+{
+    double until = rig_now() + rig_patience();
+    for (;;) {
+        uint64_t s, r;
+        check(rig_table->progress(c, &s, &r), until, "progress");
+        if (s >= sent && r >= received)
+            return;
+        check(rig_table->wait(n->link, 20, 1000000), until, "wait");
+    }
+}
+
+weft_status conn_fate(node *n, weft_conn *c, double seconds)
+{
+    double until = rig_now() + seconds;
+    uint64_t sent, received;
+    while (rig_now() < until) {
+        weft_status s = rig_table->progress(c, &sent, &received);
+        if (s != WEFT_OK)
+            return s;
+        s = rig_table->wait(n->link, 0, 20000);
+        if (s != WEFT_OK)
+            return s;
+    }
+    return WEFT_OK;
+}
+
+int child_start(child_fn fn, uint32_t rank, void *arg, int *fd)
+{
+    int ends[2];
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    fflush(NULL);
+    int pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        close(ends[0]);
+        _exit(fn(ends[1], rank, arg));
+    }
+    close(ends[1]);
+    *fd = ends[0];
+    return pid;
+}
+
+int child_end(int pid)
+{
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0)
+        assert_int_equal(errno, EINTR);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+void tell(int fd, const void *from, uint64_t bytes)
+{
+    const uint8_t *at = from;
+    while (bytes > 0) {
+        ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
+        assert_true(n > 0);
+        at += n;
+        bytes -= (uint64_t)n;
+    }
+}
+
+void hear(int fd, void *to, uint64_t bytes)
+{
+    uint8_t *at = to;
+    while (bytes > 0) {
+        ssize_t n = recv(fd, at, bytes, 0);
+        assert_true(n > 0);
+        at += n;
+        bytes -= (uint64_t)n;
+    }
+}
+
+void swap_address(node *mine, node *theirs, int fd)
+{
+    tell(fd, &mine->rank, sizeof mine->rank);
+    tell(fd, &mine->address_bytes, sizeof mine->address_bytes);
+    tell(fd, mine->address, sizeof mine->address);
+    hear(fd, &theirs->rank, sizeof theirs->rank);
+    hear(fd, &theirs->address_bytes, sizeof theirs->address_bytes);
+    hear(fd, theirs->address, sizeof theirs->address);
+}
+
+static uint64_t mix(uint64_t x)
+{
+    x = (x ^ x >> 31) * 0x9e3779b97f4a7c15u;
+    return x ^ x >> 29;
+}
+
+void pattern_fill(void *to, uint64_t bytes, uint64_t seed)
+{
+    uint8_t *at = to;
+    for (uint64_t i = 0; i < bytes; i += 8) {
+        uint64_t v = mix(seed + i / 8);
+        memcpy(at + i, &v, bytes - i < 8 ? bytes - i : 8);
+    }
+}
+
+bool pattern_holds(const void *from, uint64_t bytes, uint64_t seed)
+{
+    const uint8_t *at = from;
+    for (uint64_t i = 0; i < bytes; i += 8) {
+        uint64_t v = mix(seed + i / 8);
+        if (memcmp(at + i, &v, bytes - i < 8 ? bytes - i : 8) != 0)
+            return false;
+    }
+    return true;
+}

@@ -1,0 +1,83 @@
+/* rig.h: what the tests of transports share. A `node` is one rank: a host of its own, the plugin's
+ * module, a link. Several nodes may live in one process (driven by turns, or by a thread each) or
+ * in processes of their own; the tests say which. Whoever waits longer than rig_patience() fails.
+ */
+#ifndef LINKS_RIG_H
+#define LINKS_RIG_H
+
+#define _GNU_SOURCE 1
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <weft/host.h>
+#include <weft/link.h>
+
+typedef struct node {
+    weft_host host;
+    weft_conf conf;
+    void *module;
+    weft_link *link;
+    uint32_t rank, ranks;
+    uint8_t key;               /* of the fake TLS */
+    bool no_tls;               /* the host has no table */
+    const char *options[4][2]; /* key, value; other keys have their defaults */
+    const char *bind_addr;
+    uint8_t address[4096];
+    uint64_t address_bytes;
+} node;
+
+/* Two ends of one channel; one and the same connection for a transport of one rank. */
+typedef struct pair {
+    weft_conn *a, *b;
+} pair;
+
+extern const weft_manifest *rig_manifest;
+extern const weft_component *rig_plugin; /* the link component under test */
+extern const weft_link_table *rig_table; /* its table */
+
+int rig_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n);
+bool rig_alone(void); /* the transport carries one rank only */
+bool rig_has_option(const char *key);
+bool rig_listens(void); /* the transport opens a TCP port */
+
+/* nodes */
+void node_init(node *n, uint32_t rank, uint32_t ranks); /* no link yet: options may be set */
+weft_status node_open(node *n);                         /* module and link */
+void node_close(node *n);
+void nodes_up(node *n, uint32_t ranks); /* init and open all */
+weft_conn *node_connect(node *n, const node *peer, uint32_t channel);
+void conn_ready(weft_conn *c); /* waits, alone (the other end lives elsewhere) */
+pair pair_up(node *a, node *b, uint32_t channel);
+void pair_down(pair p);
+void pair_finish(pair p, const uint64_t want[4]); /* a sent, a received, b sent, b received */
+
+/* one end, where the other runs by itself */
+void conn_send(node *n, weft_conn *c, const void *from, uint64_t bytes);
+void conn_recv(node *n, weft_conn *c, void *to, uint64_t bytes);
+void conn_finish(node *n, weft_conn *c, uint64_t sent, uint64_t received);
+weft_status conn_fate(node *n, weft_conn *c, double seconds); /* progress until it fails */
+
+/* processes: the child runs fn with its end of a socket pair and exits with what it returns */
+typedef int (*child_fn)(int fd, uint32_t rank, void *arg);
+int child_start(child_fn fn, uint32_t rank, void *arg, int *fd);
+int child_end(int pid); /* exit status, or 128 + signal */
+void tell(int fd, const void *from, uint64_t bytes);
+void hear(int fd, void *to, uint64_t bytes);
+void swap_address(node *mine, node *theirs, int fd);
+
+/* the rest */
+double rig_now(void);
+double rig_patience(void);
+void pattern_fill(void *to, uint64_t bytes, uint64_t seed);
+bool pattern_holds(const void *at, uint64_t bytes, uint64_t seed);
+const char *fake_why(void);   /* the last recorded failure of this thread */
+int64_t fake_allocated(void); /* blocks that are allocated now */
+const char *fake_text(const node *n, const char *key);
+void fake_host_init(node *n);
+const weft_host_tls *fake_tls(node *n);
+
+#endif
