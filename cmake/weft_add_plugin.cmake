@@ -2,6 +2,8 @@
 #
 # One plugin: a module KIND/NAME.so without a lib prefix, hidden visibility, an export map with the
 # one symbol, and no undefined symbol left (-z defs). KIND is device, comm, parallel or optim.
+# The file is written to OUTPUT_DIR/KIND (lib/weft of the build tree unless given) and closed to the
+# group where the user's files are open to it, because the host loads nothing that others can write.
 # Works inside the tree and, through find_package(weft), outside it.
 set(WEFT_EXPORT_MAP ${CMAKE_CURRENT_LIST_DIR}/plugin.map CACHE INTERNAL "")
 
@@ -10,7 +12,10 @@ function(weft_add_plugin KIND NAME)
   if(NOT KIND MATCHES "^(device|comm|parallel|optim)$")
     message(FATAL_ERROR "weft_add_plugin: kind '${KIND}' is none of device, comm, parallel, optim")
   endif()
-  if(NOT ARG_OUTPUT_DIR)
+  set(install ${WEFT_SDK_IN_TREE})
+  if(ARG_OUTPUT_DIR)
+    set(install OFF)
+  else()
     set(ARG_OUTPUT_DIR ${CMAKE_BINARY_DIR}/lib/weft)
   endif()
   set(target weft_${KIND}_${NAME})
@@ -32,7 +37,8 @@ function(weft_add_plugin KIND NAME)
   if(NOT WEFT_SANITIZE)
     target_link_options(${target} PRIVATE LINKER:-z,defs)
   endif()
-  if(WEFT_SDK_IN_TREE)
-    install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/weft/${KIND})
+  add_custom_command(TARGET ${target} POST_BUILD COMMAND chmod go-w $<TARGET_FILE:${target}>)
+  if(install) # where the program looks: ../lib/weft, whatever this system calls its libraries' folder
+    install(TARGETS ${target} LIBRARY DESTINATION lib/weft/${KIND})
   endif()
 endfunction()

@@ -207,7 +207,7 @@ weft_status host_find(host *h, const char *kind, const char *name, const char *c
 {
     if (!plugin_name_well_formed(name))
         return fail(WEFT_USAGE,
-                    "'%.80s' is no name of a %s plugin; names are made of a-z, 0-9, "
+                    "'%.80s' is no name for a plugin (%s); names are made of a-z, 0-9, "
                     "single '.' and '_'",
                     name, kind);
     for (uint32_t p = 0; p < h->places.n; p++) {

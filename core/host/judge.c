@@ -41,6 +41,8 @@ static weft_status judge_numbers(const weft_manifest *m)
         return differs("flags", m->flags, 0);
     if (!plugin_name_well_formed(m->id))
         return fail(WEFT_USAGE, "manifest field id is not made of a-z, 0-9, '.' and '_'");
+    if (!m->open)
+        return fail(WEFT_USAGE, "manifest field open is NULL");
     if (!m->components)
         return fail(WEFT_USAGE, "manifest field components is NULL");
     return WEFT_OK;

@@ -105,7 +105,7 @@ weft_status host_open(host *h, const component *c)
     };
     void *module = NULL;
     err_clear();
-    weft_status st = o->manifest->open ? o->manifest->open(&o->table, &module) : WEFT_OK;
+    weft_status st = o->manifest->open(&o->table, &module);
     if (st != WEFT_OK) {
         if (!err_text()[0])
             return fail(st, "plugin %s does not open, and gives no reason", o->manifest->id);

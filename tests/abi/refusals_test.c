@@ -1,0 +1,347 @@
+/* Is every lawless plugin refused, each with exactly its sentence, and the lawful one served?
+ *
+ * The plugins are bad.c built once a broken rule; PLUGINS is the folder that holds them. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <weft/optim.h>
+
+#include "bad.h"
+#include "base/err.h"
+#include "host/host.h"
+
+#include <cmocka.h>
+#undef fail /* the host table has a member of that name */
+
+static const char *const rules[] = {"weft.rule/1", NULL};
+static const char *const links[] = {"weft.coll/1", "weft.link/1", NULL};
+
+static host *hosts(const char *dirs)
+{
+    host *h = NULL;
+    assert_int_equal(host_create(dirs, &h), WEFT_OK);
+    return h;
+}
+
+/* `name` of the folder `kind` ends with `sentence`; "PATH" in it stands for the file's path. */
+static void refused(const char *kind, const char *name, const char *const *ifaces,
+                    const char *sentence)
+{
+    host *h = hosts(PLUGINS);
+    const component *c = NULL;
+    char wanted[1024];
+    if (!strncmp(sentence, "PATH", 4))
+        snprintf(wanted, sizeof wanted, "%s/%s/%s.so%s", PLUGINS, kind, name, sentence + 4);
+    else
+        snprintf(wanted, sizeof wanted, "%s", sentence);
+    assert_int_equal(host_find(h, kind, name, ifaces, &c), WEFT_USAGE);
+    assert_null(c);
+    assert_string_equal(err_text(), wanted);
+    host_destroy(h);
+}
+
+static const struct {
+    const char *name, *sentence;
+} manifests[] = {
+    {"returns_null", "PATH: its weft_plugin_entry() returned NULL"},
+    {"magic", "PATH: manifest field magic is 0x12345678 instead of 0x54464557; this is no weft "
+              "plugin"},
+    {"major",
+     "PATH: manifest field abi_major is 1, this program has 0; build the plugin again with "
+     "the headers of this program"},
+    {"minor",
+     "PATH: manifest field abi_minor is 2, this program has 1; build the plugin again with "
+     "the headers of this program"},
+    {"tag", "PATH: manifest field abi_tag is 0x4, this program has 0x4d20808; the plugin was built "
+            "for another kind of machine"},
+    {"size", "PATH: manifest field struct_size is 72, this program has 80; build the plugin again "
+             "with the headers of this program"},
+    {"flags",
+     "PATH: manifest field flags is 2, this program has 0; build the plugin again with the "
+     "headers of this program"},
+    {"id", "PATH: manifest field id is not made of a-z, 0-9, '.' and '_'"},
+    {"no_open", "PATH: manifest field open is NULL"},
+    {"no_components", "PATH: manifest field components is NULL"},
+    {"empty", "PATH: manifest lists no components"},
+    {"component_size", "PATH: a component of 40 bytes; 48 is the size in this ABI"},
+    {"name_slash", "PATH: component name '../good' is not made of a-z, 0-9, single '.' and '_'"},
+    {"name_dots", "PATH: component name 'go..od' is not made of a-z, 0-9, single '.' and '_'"},
+    {"name_long", "PATH: component name 'a.name.that.is.longer.than.sixty.three.bytes.and.then.even"
+                  ".longe' is not made of a-z, 0-9, single '.' and '_'"},
+    {"component_flags", "PATH: component 'good' has flags 0x4; 0 is expected"},
+    {"iface_garbage", "PATH: component 'good' has the interface 'weft.rule/1x', which is no "
+                      "name/major"},
+    {"iface_bare", "PATH: component 'good' has the interface 'weft.rule', which is no name/major"},
+    {"no_help", "PATH: component 'good' has no line of help"},
+    {"option_key", "PATH: component 'good': an option whose key is not made of a-z, 0-9 and '_', 1 "
+                   "to 48 bytes"},
+    {"option_default", "PATH: component 'good': the default of option 'momentum' is unlawful: "
+                       "'fast' is not a number"},
+    {"option_twice", "PATH: component 'good' has two options 'momentum'"},
+    {"no_table", "PATH: component 'good': its weft.rule/1 table is NULL"},
+    {"short_table", "PATH: component 'good': its weft.rule/1 table has 8 bytes, 16 are needed"},
+    {"missing_slot",
+     "PATH: component 'good': its weft.rule/1 table has NULL for 'update', which is "
+     "mandatory"},
+    {"promised_slot", "PATH: component 'mapper': its weft.link/1 table has NULL for 'map', which "
+                      "its caps promise"},
+    {"twice", "PATH: component 'good' of weft.rule/1 is listed twice"},
+    {"iface_newer", "PATH has no component 'iface_newer' of weft.rule/1; it has 'good' of "
+                    "weft.rule/2 (this program knows weft.rule/1), 'good_too' of weft.rule/1, "
+                    "'acme.twice' of weft.op/1, 'rail' of org.acme.rail/3"},
+    {"no_entry", "PATH: it does not export weft_plugin_entry; it is no weft plugin"},
+    {"borrowed", "PATH: its weft_plugin_entry is that of " PLUGINS "/libborrow.so, to which it "
+                 "links; a plugin exports its own"},
+};
+
+static void lawless_plugins_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof manifests / sizeof *manifests; i++)
+        refused("optim", manifests[i].name, rules, manifests[i].sentence);
+}
+
+static void a_refusal_is_the_same_twice(void **state)
+{
+    (void)state;
+    host *h = hosts(PLUGINS);
+    const component *c = NULL;
+    for (int i = 0; i < 2; i++) {
+        err_clear();
+        assert_int_equal(host_find(h, "optim", "no_open", rules, &c), WEFT_USAGE);
+        assert_string_equal(err_text(), PLUGINS "/optim/no_open.so: manifest field open is NULL");
+    }
+    host_destroy(h);
+}
+
+static void a_lawful_component_is_found(void **state)
+{
+    (void)state;
+    host *h = hosts("/nowhere:" PLUGINS "/one");
+    const component *c = NULL, *too = NULL, *op[2] = {NULL, NULL};
+    assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
+    assert_string_equal(c->kind, "optim");
+    assert_string_equal(c->iface, "weft.rule/1");
+    assert_string_equal(c->path, PLUGINS "/one/optim/good.so");
+    assert_string_equal(c->options[1]->key, "nesterov");
+    assert_null(c->options[2]);
+    assert_null(c->module);
+    const weft_rule *rule = c->table;
+    assert_int_equal(rule->struct_size, sizeof(weft_rule));
+    assert_non_null(rule->update);
+
+    assert_int_equal(host_find(h, "optim", "good_too", rules, &too), WEFT_OK);
+    assert_ptr_equal(too->manifest, c->manifest);
+    assert_non_null(too->options);
+    assert_null(too->options[0]);
+    assert_int_equal(host_loaded(h, "weft.op/1", op, 2), 1);
+    assert_string_equal(op[0]->name, "acme.twice");
+    assert_string_equal(op[0]->kind, "optim");
+    assert_int_equal(host_loaded(h, "weft.rule/1", op, 1), 2);
+    assert_int_equal(host_loaded(h, "org.acme.rail/3", op, 1), 0);
+    host_destroy(h);
+}
+
+static void a_grown_table_is_cut_to_what_is_known(void **state)
+{
+    (void)state;
+    host *h = hosts(PLUGINS);
+    const component *c = NULL;
+    assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
+    assert_string_equal(c->path, PLUGINS "/optim/grown_table.so");
+    assert_int_equal(((const weft_rule *)c->table)->struct_size, sizeof(weft_rule));
+    host_destroy(h);
+}
+
+static void what_is_not_there_has_a_neighbour(void **state)
+{
+    (void)state;
+    host *h = hosts(PLUGINS "/one");
+    const component *c = NULL;
+    char exe[512], wanted[1024];
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof exe - 1);
+    assert_true(n > 0);
+    exe[n] = 0;
+    for (int up = 0; up < 2; up++)
+        *strrchr(exe, '/') = 0;
+    assert_int_equal(host_find(h, "optim", "god_too", rules, &c), WEFT_USAGE);
+    snprintf(wanted, sizeof wanted,
+             "no optim plugin 'god_too' in %s/optim, %s/lib/weft/optim; did "
+             "you mean 'good_too'?",
+             PLUGINS "/one", exe);
+    assert_memory_equal(err_text(), wanted, strlen(wanted));
+    assert_int_equal(host_find(h, "comm", "good", links, &c), WEFT_USAGE);
+    snprintf(wanted, sizeof wanted, "no comm plugin 'good' in %s/comm, %s/lib/weft/comm",
+             PLUGINS "/one", exe);
+    assert_memory_equal(err_text(), wanted, strlen(wanted));
+    host_destroy(h);
+}
+
+static void one_file_is_one_object(void **state)
+{
+    (void)state;
+    char dir[] = "/tmp/weft-abi-XXXXXX", folder[64], other[128], file[128];
+    assert_non_null(mkdtemp(dir));
+    snprintf(folder, sizeof folder, "%s/optim", dir);
+    snprintf(file, sizeof file, "%s/good.so", folder);
+    snprintf(other, sizeof other, "%s/another.so", folder);
+    assert_int_equal(mkdir(folder, 0755), 0);
+    assert_int_equal(symlink(PLUGINS "/one/optim/good.so", file), 0);
+    assert_int_equal(symlink(PLUGINS "/one/optim/good.so", other), 0);
+    char dirs[1024];
+    snprintf(dirs, sizeof dirs, "%s:%s/one", dir, PLUGINS);
+    host *h = hosts(dirs);
+    const component *c = NULL, *again = NULL, **all = NULL;
+    uint32_t n = 0, found = 0;
+    assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
+    assert_int_equal(host_find(h, "optim", "good", rules, &again), WEFT_OK);
+    assert_ptr_equal(c, again);
+    assert_int_equal(host_list(h, &all, &n), WEFT_OK);
+    for (uint32_t i = 0; i < n; i++)
+        found += !strcmp(all[i]->name, "good") && all[i]->iface != NULL;
+    assert_int_equal(found, 1);
+    host_destroy(h);
+    unlink(file);
+    unlink(other);
+    rmdir(folder);
+    rmdir(dir);
+}
+
+static void a_list_has_the_lawful_and_the_lawless(void **state)
+{
+    (void)state;
+    host *h = hosts(PLUGINS);
+    const component **all = NULL;
+    uint32_t n = 0, usable = 0, unusable = 0;
+    bool saw_minor = false, saw_rail = false;
+    assert_int_equal(host_list(h, &all, &n), WEFT_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i)
+            assert_true(strcmp(all[i - 1]->kind, all[i]->kind) < 0 ||
+                        (!strcmp(all[i - 1]->kind, all[i]->kind) &&
+                         strcmp(all[i - 1]->name, all[i]->name) <= 0));
+        usable += all[i]->iface != NULL;
+        unusable += all[i]->iface == NULL;
+        saw_minor = saw_minor || (!strcmp(all[i]->name, "minor") && !all[i]->iface &&
+                                  strstr(all[i]->help, "abi_minor is 2"));
+        saw_rail = saw_rail || (!strcmp(all[i]->name, "rail") && !all[i]->iface &&
+                                !strcmp(all[i]->help, "this program does not know the interface "
+                                                      "org.acme.rail/3"));
+    }
+    assert_true(saw_minor && saw_rail);
+    assert_true(usable >= 3 && unusable >= 28);
+    host_destroy(h);
+}
+
+/* What a plugin writes to standard error, caught. */
+static void catch (char *out, size_t size, void (*what)(host *), host *h)
+{
+    int saved = dup(2), pipes[2];
+    assert_int_equal(pipe(pipes), 0);
+    dup2(pipes[1], 2);
+    what(h);
+    dup2(saved, 2);
+    close(saved);
+    close(pipes[1]);
+    ssize_t n = read(pipes[0], out, size - 1);
+    out[n > 0 ? n : 0] = 0;
+    close(pipes[0]);
+}
+
+static void open_good(host *h)
+{
+    const component *c = NULL;
+    assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
+    assert_int_equal(host_open(h, c), WEFT_OK);
+    assert_int_equal(host_open(h, c), WEFT_OK);
+}
+
+static void a_module_is_served(void **state)
+{
+    (void)state;
+    static const int tls = 7;
+    char said[256];
+    host *h = hosts(PLUGINS "/one");
+    const component *c = NULL, *too = NULL;
+    host_serve(h, "weft.host.tls/1", &tls);
+    catch (said, sizeof said, open_good, h);
+    assert_string_equal(said, "weft warn: weft.test: open and ready\n");
+    assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
+    assert_int_equal(host_find(h, "optim", "good_too", rules, &too), WEFT_OK);
+    const bad_module *m = c->module;
+    assert_non_null(m);
+    assert_ptr_equal(m, too->module);
+    assert_ptr_equal(m->tls, &tls);
+    assert_int_equal((uintptr_t)m->block % 4096, 0);
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(((const char *)m->block)[i], 0);
+    const weft_host *t = m->host;
+    assert_int_equal(t->struct_size, sizeof *t);
+    assert_int_equal(t->abi_minor, WEFT_ABI_MINOR);
+    assert_null(t->iface(t->ctx, "weft.host.none/1"));
+    assert_null(t->iface(t->ctx, NULL));
+    assert_null(t->alloc(t->ctx, 8, 24));
+    assert_null(t->alloc(t->ctx, UINT64_MAX, 0));
+    assert_int_equal(t->log_enabled(t->ctx, WEFT_LOG_DEBUG), 0);
+    assert_int_equal(t->log_enabled(t->ctx, WEFT_LOG_ERROR), 1);
+    err_clear();
+    assert_int_equal(t->fail(t->ctx, WEFT_BUSY, "not a failure"), WEFT_BUSY);
+    assert_string_equal(err_text(), "");
+    assert_int_equal(t->fail(t->ctx, WEFT_IO, NULL), WEFT_IO);
+    assert_string_equal(err_text(), "plugin weft.test: no reason given");
+    host_destroy(h);
+}
+
+static void failing_to_open_is_told(void **state)
+{
+    (void)state;
+    host *h = hosts(PLUGINS "/broken");
+    const component *c = NULL;
+    err_clear();
+    assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
+    assert_int_equal(host_open(h, c), WEFT_ABSENT);
+    assert_string_equal(err_text(),
+                        "opening for the test: plugin weft.test: there is no such device");
+    assert_null(c->module);
+    host_destroy(h);
+    h = hosts(PLUGINS "/silent");
+    assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
+    assert_int_equal(host_open(h, c), WEFT_IO);
+    assert_string_equal(err_text(), "plugin weft.test does not open, and gives no reason");
+    host_destroy(h);
+}
+
+static void memory_left_behind_is_told(void **state)
+{
+    (void)state;
+    char said[256];
+    host *h = hosts(PLUGINS "/leaks");
+    catch (said, sizeof said, open_good, h);
+    catch (said, sizeof said, host_destroy, h);
+    assert_string_equal(said, "weft warn: plugin weft.test has closed without giving back 1 blocks "
+                              "of memory\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lawless_plugins_are_refused),
+        cmocka_unit_test(a_refusal_is_the_same_twice),
+        cmocka_unit_test(a_lawful_component_is_found),
+        cmocka_unit_test(a_grown_table_is_cut_to_what_is_known),
+        cmocka_unit_test(what_is_not_there_has_a_neighbour),
+        cmocka_unit_test(one_file_is_one_object),
+        cmocka_unit_test(a_list_has_the_lawful_and_the_lawless),
+        cmocka_unit_test(a_module_is_served),
+        cmocka_unit_test(failing_to_open_is_told),
+        cmocka_unit_test(memory_left_behind_is_told),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
