@@ -1,0 +1,229 @@
+/* Are the gradients that ops write those of the ops?
+ *
+ * A graph is evaluated by plain loops in double precision, and every element of every gradient is
+ * held against central differences of the loss. The graphs are each elementwise op alone, and a
+ * GPT-2 of two blocks, tied and untied, which has all the others. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "graph/graph.h"
+#include "graph/model.h"
+#include "graph/ops.h"
+
+#include <cmocka.h>
+
+#include "graph_eval.h"
+
+static const mesh alone = {0};
+
+static void compare(const char *what, int64_t k, double got, double want)
+{
+    if (fabs(got - want) > 1e-6 * (1 + fabs(want)))
+        fail_msg("gradient of %s, element %lld: %.9g, by differences %.9g", what, (long long)k, got,
+                 want);
+}
+
+static double loss_after(evaluation *e, uint32_t forward, weft_tensor loss)
+{
+    eval_nodes(e, 0, forward);
+    return e->value[loss][0];
+}
+
+/* d loss / d (value[t][k]), by differences */
+static double slope(evaluation *e, uint32_t forward, weft_tensor loss, weft_tensor t, int64_t k)
+{
+    const double h = 1e-4;
+    double was = e->value[t][k];
+    e->value[t][k] = was + h;
+    double up = loss_after(e, forward, loss);
+    e->value[t][k] = was - h;
+    double down = loss_after(e, forward, loss);
+    e->value[t][k] = was;
+    return (up - down) / (2 * h);
+}
+
+/* Every parameter's gradient; returns how many elements were compared. */
+static int64_t check_params(graph *g, evaluation *e, uint32_t forward, weft_tensor loss)
+{
+    int64_t n = 0;
+    eval_nodes(e, 0, g->nodes.n);
+    for (weft_tensor t = 1; t <= g->tensors.n; t++) {
+        const tensor *x = graph_tensor(g, t);
+        if (x->kind != WEFT_T_PARAM)
+            continue;
+        if (!x->grad)
+            fail_msg("%s has no gradient", x->name);
+        for (int64_t k = 0; k < eval_elements(&x->shape); k++, n++)
+            compare(x->name, k, e->value[x->grad][k], slope(e, forward, loss, t, k));
+    }
+    return n;
+}
+
+/* One op of scalar parameters is the loss; five draws of their values. */
+static void one_elementwise(const char *id)
+{
+    graph g;
+    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    static const char *const names[] = {"p0", "p1", "p2"};
+    weft_shape s = {.dtype = WEFT_F32}, in[3] = {s, s, s}, probe[1];
+    weft_tensor p[3], loss;
+    uint32_t nin = 1, one;
+    while (graph_core_op(id)->infer(&b, NULL, 0, in, nin, probe, &one))
+        nin++;
+    for (uint32_t i = 0; i < nin; i++)
+        assert_int_equal(b.param(b.ctx, names[i], &s, "ones", 0, &p[i]), WEFT_OK);
+    assert_int_equal(b.op(b.ctx, id, NULL, 0, p, nin, &loss, 1), WEFT_OK);
+    uint32_t forward = g.nodes.n;
+    assert_int_equal(graph_backward(&g, loss), WEFT_OK);
+    for (uint64_t draw = 0; draw < 5; draw++) {
+        evaluation e = eval_begin(&g);
+        for (uint32_t i = 0; i < nin; i++)
+            e.value[p[i]][0] = i == 2 ? (double)(draw % 2) : 0.3 + rng_uniform(2, draw * 3 + i);
+        eval_nodes(&e, 0, g.nodes.n);
+        for (uint32_t i = 0; i < nin; i++) {
+            weft_tensor d = graph_tensor(&g, p[i])->grad;
+            double want = i == 2 ? 0 : slope(&e, forward, loss, p[i], 0);
+            compare(id, i, d ? e.value[d][0] : 0, want);
+        }
+        eval_end(&e);
+    }
+    graph_free(&g);
+}
+
+static void elementwise_ops(void **state)
+{
+    (void)state;
+    const char *id;
+    for (uint32_t i = 0; (id = graph_core_op_id(i)); i++)
+        if (graph_core_op(id)->flags & WEFT_OP_ELEMENTWISE) {
+            assert_int_not_equal(graph_core_op(id)->ew, 0);
+            one_elementwise(id);
+        }
+}
+
+static model_options tiny(int tied)
+{
+    return (model_options){.family = "gpt2",
+                           .layers = 2,
+                           .heads = 2,
+                           .embed = 6,
+                           .ffn = 7,
+                           .context = 5,
+                           .vocab = 11,
+                           .tied = tied,
+                           .batch = 2,
+                           .sequence = 4,
+                           .weight = 1.0 / 8};
+}
+
+/* Values that are large enough for every term of a gradient to show. */
+static void fill(evaluation *e)
+{
+    for (weft_tensor t = 1; t <= e->g->tensors.n; t++) {
+        const tensor *x = graph_tensor(e->g, t);
+        uint64_t key = rng_key(5, x->name);
+        for (int64_t k = 0; k < eval_elements(&x->shape); k++) {
+            if (x->kind == WEFT_T_PARAM)
+                e->value[t][k] = 0.5 * rng_normal(key, (uint64_t)k) + (x->init[0] == 'o');
+            if (x->kind == WEFT_T_INPUT)
+                e->value[t][k] =
+                    x->name[0] == 'p' ? (double)(k % 4) : (double)rng_below(key, (uint64_t)k, 11);
+        }
+    }
+}
+
+static void gpt2(int tied, double scale)
+{
+    graph g;
+    model_options o = tiny(tied);
+    weft_tensor loss;
+    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    assert_int_equal(model_build(&b, &o, &loss), WEFT_OK);
+    uint32_t forward = g.nodes.n;
+    assert_int_equal(graph_backward(&g, loss), WEFT_OK);
+    evaluation e = eval_begin(&g);
+    fill(&e);
+    e.value[graph_find(&g, "targets")][3] = -1; /* a target that does not count */
+    e.value[graph_find(&g, "scale")][0] = scale;
+    assert_int_equal(check_params(&g, &e, forward, loss), model_params(&o));
+    eval_end(&e);
+    graph_free(&g);
+}
+
+static void gpt2_tied(void **state)
+{
+    (void)state;
+    gpt2(1, 1);
+}
+
+static void gpt2_untied(void **state)
+{
+    (void)state;
+    gpt2(0, 1);
+}
+
+/* Forward and backward leave the loss as it is, with the loss scale in the gradient alone. */
+static void loss_scale(void **state)
+{
+    (void)state;
+    graph g;
+    model_options o = tiny(1);
+    weft_tensor loss;
+    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    assert_int_equal(model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(graph_backward(&g, loss), WEFT_OK);
+    double l[2], d[2];
+    for (int i = 0; i < 2; i++) {
+        evaluation e = eval_begin(&g);
+        fill(&e);
+        e.value[graph_find(&g, "scale")][0] = i ? 1024 : 1;
+        eval_nodes(&e, 0, g.nodes.n);
+        l[i] = e.value[loss][0];
+        d[i] = e.value[graph_tensor(&g, graph_find(&g, "block.0.ffn.in.b"))->grad][0];
+        eval_end(&e);
+    }
+    assert_true(l[0] == l[1] && l[0] > 1);
+    assert_true(fabs(d[1] - 1024 * d[0]) < 1e-9 * fabs(d[1]));
+    graph_free(&g);
+}
+
+/* What has no gradient says so instead of training on a wrong one. */
+static void refused(void **state)
+{
+    (void)state;
+    graph g;
+    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    weft_shape s = {.rank = 2, .axes = {{"t", 2}, {"c", 3}}}, c = {.rank = 1, .axes = {{"c", 3}}};
+    weft_tensor x, gain, out[3], y, scalar;
+    assert_int_equal(b.param(b.ctx, "x", &s, "ones", 0, &x), WEFT_OK);
+    assert_int_equal(b.param(b.ctx, "g", &c, "ones", 0, &gain), WEFT_OK);
+    assert_int_equal(b.op(b.ctx, "layernorm", NULL, 0, (weft_tensor[]){x, gain, gain}, 3, out, 3),
+                     WEFT_OK);
+    assert_int_equal(graph_backward(&g, out[1]), WEFT_UNSUPPORTED);
+    assert_non_null(strstr(err_text(), "by-product"));
+    assert_int_equal(b.op(b.ctx, "sumsq", NULL, 0, &x, 1, &scalar, 1), WEFT_OK);
+    assert_int_equal(b.op(b.ctx, "mul", NULL, 0, (weft_tensor[]){x, scalar}, 2, &y, 1), WEFT_OK);
+    assert_int_equal(graph_backward(&g, y), WEFT_UNSUPPORTED);
+    assert_non_null(strstr(err_text(), "is a scalar in an elementwise op"));
+    graph_free(&g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(elementwise_ops), cmocka_unit_test(gpt2_tied),
+        cmocka_unit_test(gpt2_untied),     cmocka_unit_test(loss_scale),
+        cmocka_unit_test(refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+/* Are models built as their sizes say, and sizes that no model can have refused? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "graph/graph.h"
+#include "graph/model.h"
+
+#include <cmocka.h>
+
+static const mesh alone = {0};
+
+/* GPT-2 as it was published, the smallest. */
+static model_options published(void)
+{
+    return (model_options){.family = "gpt2",
+                           .layers = 12,
+                           .heads = 12,
+                           .embed = 768,
+                           .ffn = 3072,
+                           .context = 1024,
+                           .vocab = 50257,
+                           .tied = 1,
+                           .batch = 2,
+                           .sequence = 1024,
+                           .weight = 1.0 / 2048};
+}
+
+static int64_t built_params(const model_options *o, uint32_t *count)
+{
+    graph g;
+    weft_tensor loss;
+    int64_t n = 0;
+    graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    assert_int_equal(model_build(&b, o, &loss), WEFT_OK);
+    *count = 0;
+    for (uint32_t i = 0; i < g.tensors.n; i++)
+        if (g.tensors.at[i].kind == WEFT_T_PARAM) {
+            n += (int64_t)shape_elements(&g.tensors.at[i].shape);
+            ++*count;
+        }
+    graph_free(&g);
+    return n;
+}
+
+static void parameter_counts(void **state)
+{
+    (void)state;
+    uint32_t tensors;
+    model_options o = published();
+    assert_int_equal(model_params(&o), 124439808); /* the published number */
+    assert_int_equal(built_params(&o, &tensors), 124439808);
+    assert_int_equal(tensors, 2 + 12 * 12 + 2);
+    o.tied = 0;
+    assert_int_equal(built_params(&o, &tensors), model_params(&o));
+    o = (model_options){"gpt2", 3, 5, 5, 35, 17, 9, 101, 0, 1, 7, 1.0, MODEL_TRAIN, 0};
+    assert_int_equal(built_params(&o, &tensors), model_params(&o));
+}
+
+static const tensor *named(const graph *g, const char *name)
+{
+    weft_tensor t = graph_find(g, name);
+    if (!t)
+        fail_msg("there is no tensor %s", name);
+    return graph_tensor(g, t);
+}
+
+/* Names, axes and starting values are read from checkpoints and by strategies: they are fixed. */
+static void names_axes_and_init(void **state)
+{
+    (void)state;
+    graph g;
+    weft_tensor loss;
+    model_options o = published();
+    graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    assert_int_equal(model_build(&b, &o, &loss), WEFT_OK);
+    const tensor *w = named(&g, "block.11.attn.qkv.w");
+    const char *const axes[] = {"three", "heads", "head_dim", "embed"};
+    assert_int_equal(w->shape.rank, 4);
+    for (int i = 0; i < 4; i++)
+        assert_string_equal(w->shape.axes[i].name, axes[i]);
+    assert_int_equal(w->flags, WEFT_PARAM_MATRIX);
+    assert_string_equal(w->init, "normal:0.02");
+    assert_string_equal(g.blocks.at[w->block], "block.11");
+    w = named(&g, "block.3.ffn.out.w");
+    assert_true(!strncmp(w->init, "normal:", 7));
+    assert_true(strtod(w->init + 7, NULL) * strtod(w->init + 7, NULL) * 24 - 0.0004 < 1e-12);
+    assert_string_equal(named(&g, "block.0.ln1.g")->init, "ones");
+    assert_string_equal(named(&g, "block.0.attn.qkv.b")->init, "zeros");
+    assert_int_equal(named(&g, "block.0.attn.qkv.b")->flags, 0);
+    assert_int_equal(named(&g, "embed.pos.w")->flags, WEFT_PARAM_MATRIX);
+    assert_string_equal(named(&g, "head.ln.g")->init, "ones");
+    assert_int_equal(graph_find(&g, "head.w"), 0);
+    assert_int_equal(named(&g, "tokens")->shape.axes[0].size, 2048);
+    assert_int_equal(named(&g, "targets")->shape.dtype, WEFT_I32);
+    assert_int_equal(g.blocks.n, 14);
+    graph_free(&g);
+}
+
+static void what_is_wanted(void **state)
+{
+    (void)state;
+    for (int want = MODEL_TRAIN; want <= MODEL_LOGITS; want++) {
+        graph g;
+        weft_tensor out;
+        model_options o = published();
+        o.want = want;
+        graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+        weft_builder b = graph_builder(&g);
+        assert_int_equal(model_build(&b, &o, &out), WEFT_OK);
+        const tensor *t = graph_tensor(&g, out);
+        assert_int_equal(t->shape.rank, want == MODEL_LOGITS ? 2 : 0);
+        assert_int_equal(t->shape.dtype, want == MODEL_LOGITS ? WEFT_BF16 : WEFT_F32);
+        assert_int_equal(graph_find(&g, "targets") != 0, want != MODEL_LOGITS);
+        assert_int_equal(graph_find(&g, "scale") != 0, want == MODEL_TRAIN);
+        graph_free(&g);
+    }
+}
+
+static void refuse(const model_options *o, const char *says)
+{
+    graph g;
+    weft_tensor out = 77;
+    graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    assert_int_equal(model_build(&b, o, &out), WEFT_USAGE);
+    if (!strstr(err_text(), says))
+        fail_msg("expected '%s' in: %s", says, err_text());
+    assert_int_equal(out, 77);
+    assert_int_equal(g.tensors.n, 0);
+    assert_int_equal(model_params(o), 0);
+    graph_free(&g);
+}
+
+static void impossible_sizes(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t at;
+        int64_t value;
+        const char *says;
+    } wrong[] = {
+        {offsetof(model_options, layers), 0, "model.layers is 0"},
+        {offsetof(model_options, layers), INT64_MAX, "model.layers is"},
+        {offsetof(model_options, heads), -1, "model.heads is -1"},
+        {offsetof(model_options, heads), 7, "model.embed is 768 and model.heads is 7"},
+        {offsetof(model_options, kv_heads), 4, "model.kv_heads is 4 and model.heads is 12"},
+        {offsetof(model_options, embed), 0, "model.embed is 0"},
+        {offsetof(model_options, embed), INT64_MAX, "model.embed is"},
+        {offsetof(model_options, ffn), 0, "model.ffn is 0"},
+        {offsetof(model_options, context), 0, "model.context is 0"},
+        {offsetof(model_options, context), 1000, "train.sequence is 1024, longer than"},
+        {offsetof(model_options, vocab), 0, "model.vocab is 0"},
+        {offsetof(model_options, vocab), INT64_MAX, "model.vocab is"},
+        {offsetof(model_options, batch), 0, "train.microbatch is 0"},
+        {offsetof(model_options, sequence), 0, "train.sequence is 0"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        model_options o = published();
+        memcpy((char *)&o + wrong[i].at, &wrong[i].value, sizeof wrong[i].value);
+        refuse(&o, wrong[i].says);
+    }
+    model_options o = published();
+    o.dropout = 0.1;
+    refuse(&o, "model.dropout is 0.1");
+    o = published();
+    o.family = "llama";
+    refuse(&o, "model.family = llama is no family of models that this version has: gpt2");
+    o.family = NULL;
+    refuse(&o, "gpt2");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parameter_counts),
+        cmocka_unit_test(names_axes_and_init),
+        cmocka_unit_test(what_is_wanted),
+        cmocka_unit_test(impossible_sizes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

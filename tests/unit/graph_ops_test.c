@@ -1,0 +1,264 @@
+/* Do the ops of the core make the right shapes, and refuse the wrong ones in a useful sentence? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "graph/graph.h"
+#include "graph/ops.h"
+
+#include <cmocka.h>
+
+static const mesh alone = {0};
+
+/* "bf16 tokens=8,embed=4" as a shape; the names live in `text`. */
+static weft_shape parse(const char *spec, char text[128])
+{
+    static const struct {
+        const char *word;
+        uint32_t dtype;
+    } types[] = {{"f32", WEFT_F32}, {"bf16", WEFT_BF16}, {"f16", WEFT_F16}, {"i32", WEFT_I32}};
+    weft_shape s = {0};
+    snprintf(text, 128, "%s", spec);
+    char *p = strchr(text, ' ');
+    if (p)
+        *p++ = 0;
+    for (size_t i = 0; i < 4; i++)
+        if (!strcmp(text, types[i].word))
+            s.dtype = types[i].dtype;
+    for (char *axis = p ? strtok(p, ",") : NULL; axis; axis = strtok(NULL, ",")) {
+        char *equal = strchr(axis, '=');
+        *equal = 0;
+        s.axes[s.rank++] = (weft_axis){axis, strtoll(equal + 1, NULL, 10)};
+    }
+    return s;
+}
+
+static void print(const weft_shape *s, char *out, size_t cap)
+{
+    static const char *const words[] = {"?", "f32", "bf16", "f16", "i32"};
+    size_t used = (size_t)snprintf(out, cap, "%s", words[s->dtype]);
+    for (uint32_t i = 0; i < s->rank; i++)
+        used += (size_t)snprintf(out + used, cap - used, "%c%s=%lld", i ? ',' : ' ',
+                                 s->axes[i].name, (long long)s->axes[i].size);
+}
+
+typedef struct infer_case {
+    const char *id;
+    const char *in[6];
+    const char *out;  /* shapes joined by " | " */
+    const char *says; /* instead: part of the refusal */
+} infer_case;
+
+#define T "tokens=8"
+#define X "f32 tokens=8,embed=4"
+static const infer_case cases[] = {
+    {"linear", {X, "f32 ffn=16,embed=4"}, "f32 tokens=8,ffn=16", NULL},
+    {"linear",
+     {"bf16 " T ",embed=4", "bf16 three=3,heads=2,dim=2,embed=4", "bf16 three=3,heads=2,dim=2"},
+     "bf16 tokens=8,three=3,heads=2,dim=2",
+     NULL},
+    {"linear", {"f32 " T ",heads=2,dim=2", "f32 embed=4,heads=2,dim=2"}, X, NULL},
+    {"linear",
+     {X, "f32 ffn=16,embed=5"},
+     NULL,
+     "linear: x[t,I..] w[O..,I..] b?[O..] -> y[t,O..]: w, which is f32 [ffn 16, embed 5], does not "
+     "fit x, which is f32 [tokens 8, embed 4]"},
+    {"linear",
+     {X, "f32 embed=4,ffn=16"},
+     NULL,
+     "w, which is f32 [embed 4, ffn 16], does not fit x"},
+    {"linear", {X, "f32 ffn=16,channel=4"}, NULL, "does not fit x"},
+    {"linear", {X, "f32 embed=4"}, NULL, "w, which is f32 [embed 4], does not fit x"},
+    {"linear",
+     {X, "bf16 ffn=16,embed=4"},
+     NULL,
+     "w, which is bf16 [ffn 16, embed 4], does not fit"},
+    {"linear", {"i32 " T ",embed=4", "f32 ffn=16,embed=4"}, NULL, "x cannot be i32"},
+    {"linear", {"f32 " T, "f32 ffn=16,embed=4"}, NULL, "x cannot be f32 [tokens 8]"},
+    {"linear", {X, "f32 ffn=16,embed=4", "f32 ffn=8"}, NULL, "b, which is f32 [ffn 8], does not"},
+    {"linear", {X}, NULL, "1 inputs were given"},
+    {"linear", {X, "f32 tokens=9,embed=4"}, NULL, "two axes named 'tokens'"},
+    {"linear",
+     {X, "f32 a=1,b=1,c=1,d=1,e=1,embed=4", "f32 a=1,b=1,c=1,d=1,e=1"},
+     "f32 tokens=8,a=1,b=1,c=1,d=1,e=1",
+     NULL},
+    {"linear.dx", {"f32 " T ",ffn=16", "f32 ffn=16,embed=4"}, X, NULL},
+    {"linear.dx", {"f32 " T ",ffn=16", "f32 ffn=15,embed=4"}, NULL, "does not fit dy"},
+    {"linear.dw", {"f32 " T ",ffn=16", X}, "f32 ffn=16,embed=4", NULL},
+    {"linear.dw", {"f32 tokens=9,ffn=16", X}, NULL, "does not fit dy"},
+    {"linear.dw",
+     {"f32 " T ",a=1,b=1,c=1,d=1", "f32 " T ",e=1,f=1,g=1"},
+     NULL,
+     "dw would have more than 6 axes"},
+    {"colsum", {"f32 " T ",heads=2,dim=2"}, "f32 heads=2,dim=2", NULL},
+    {"colsum", {"f32 " T}, NULL, "cannot be"},
+    {"layernorm",
+     {"f16 " T ",embed=4", "f16 embed=4", "f16 embed=4"},
+     "f16 tokens=8,embed=4 | f32 tokens=8 | f32 tokens=8",
+     NULL},
+    {"layernorm", {X, "f32 embed=4", "f32 embed=3"}, NULL, "does not fit x"},
+    {"layernorm.dx", {X, X, "f32 embed=4", "f32 " T, "f32 " T}, X, NULL},
+    {"layernorm.dx", {X, X, "f32 embed=4", "f32 tokens=7", "f32 " T}, NULL, "does not fit dy"},
+    {"layernorm.dw", {X, X, "f32 " T, "f32 " T}, "f32 embed=4 | f32 embed=4", NULL},
+    {"layernorm.dw",
+     {"bf16 " T ",embed=4", "bf16 " T ",embed=4", "bf16 " T, "f32 " T},
+     NULL,
+     "mean cannot be bf16 [tokens 8]"},
+    {"attention",
+     {"f32 " T ",three=3,heads=2,dim=5"},
+     "f32 tokens=8,heads=2,dim=5 | f32 tokens=8,heads=2",
+     NULL},
+    {"attention", {"f32 " T ",three=2,heads=2,dim=5"}, NULL, "queries, keys and values"},
+    {"attention", {"f32 tokens=9,three=3,heads=2,dim=5"}, NULL, "no whole number of sequences"},
+    {"attention.dx",
+     {"f32 " T ",heads=2,dim=5", "f32 " T ",three=3,heads=2,dim=5", "f32 " T ",heads=2,dim=5",
+      "f32 " T ",heads=2"},
+     "f32 tokens=8,three=3,heads=2,dim=5",
+     NULL},
+    {"embedding", {"f32 vocab=50,embed=4", "i32 " T}, X, NULL},
+    {"embedding", {"f32 vocab=50,embed=4", "f32 " T}, NULL, "ids cannot be f32"},
+    {"embedding.dw", {X, "i32 " T, "f32 vocab=50,embed=4"}, "f32 vocab=50,embed=4", NULL},
+    {"embedding.dw", {X, "i32 " T, "f32 vocab=50,embed=5"}, NULL, "does not fit dy"},
+    {"softmax_xent",
+     {"bf16 " T ",vocab=50", "i32 " T, "f32"},
+     "bf16 tokens=8,vocab=50 | f32",
+     NULL},
+    {"softmax_xent", {"f32 " T ",vocab=50", "i32 tokens=9", "f32"}, NULL, "targets, which is i32"},
+    {"softmax_xent", {"f32 " T ",vocab=5", "i32 " T, "f32"}, NULL, "6 columns of the logits are"},
+    {"softmax_xent.loss", {"f16 " T ",vocab=50", "i32 " T}, "f32", NULL},
+    {"bias_gelu", {"f32 " T ",ffn=16", "f32 ffn=16"}, "f32 tokens=8,ffn=16", NULL},
+    {"bias_gelu", {"f32 " T ",ffn=16", "f32 ffn=1"}, NULL, "does not fit x"},
+    {"bias_gelu.dx", {X, X, "f32 embed=4"}, X, NULL},
+    {"bias_residual", {X, "f32 embed=4", X}, X, NULL},
+    {"bias_residual",
+     {X, "f32 embed=4", "f32 tokens=4,embed=4"},
+     NULL,
+     "r, which is f32 [tokens 4"},
+    {"accumulate", {X}, X, NULL},
+    {"accumulate", {"f32"}, "f32", NULL},
+    {"sumsq", {"bf16 " T ",embed=4"}, "f32", NULL},
+    {"sumsq", {"f32"}, "f32", NULL},
+    {"add", {X, X}, X, NULL},
+    {"add", {X, "f32"}, X, NULL},
+    {"add", {"f32", "bf16 embed=4"}, "bf16 embed=4", NULL},
+    {"add", {"f32 embed=4", "bf16 embed=4"}, "f32 embed=4", NULL},
+    {"mul", {"bf16 embed=4", "bf16 embed=4"}, "bf16 embed=4", NULL},
+    {"select", {"f32", "f32 embed=4", "f32"}, "f32 embed=4", NULL},
+    {"add",
+     {X, "f32 tokens=8,embed=5"},
+     NULL,
+     "f32 [tokens 8, embed 4] and f32 [tokens 8, embed 5]"},
+    {"add", {X, "f32 embed=4,tokens=8"}, NULL, "operands of one shape or scalars"},
+    {"add", {X}, NULL, "takes 2 inputs, not 1"},
+    {"sqrt", {"i32 embed=4"}, NULL, "not on i32 [embed 4]"},
+};
+
+static void one_case(const infer_case *c)
+{
+    graph g;
+    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    const weft_attr attrs[] = {{.key = "sequence", .i = 4}, {.key = "valid", .i = 6}};
+    uint32_t nattr = strcmp(c->id, "softmax_xent") ? 1 : 2, nin = 0, nout = 0;
+    weft_shape in[6], out[WEFT_MAX_OPERANDS];
+    char names[6][128], got[512] = "";
+    for (; nin < 6 && c->in[nin]; nin++)
+        in[nin] = parse(c->in[nin], names[nin]);
+    weft_status st = graph_core_op(c->id)->infer(&b, attrs, nattr, in, nin, out, &nout);
+    if (c->says) {
+        assert_int_equal(st, WEFT_USAGE);
+        if (!strstr(err_text(), c->says))
+            fail_msg("%s: expected '%s' in: %s", c->id, c->says, err_text());
+    } else {
+        if (st)
+            fail_msg("%s: %s", c->id, err_text());
+        for (uint32_t i = 0; i < nout; i++) {
+            if (i)
+                snprintf(got + strlen(got), sizeof got - strlen(got), " | ");
+            print(&out[i], got + strlen(got), sizeof got - strlen(got));
+        }
+        assert_string_equal(got, c->out);
+    }
+    graph_free(&g);
+}
+
+static void shapes(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        one_case(&cases[i]);
+}
+
+static void attention_needs_its_sequence(void **state)
+{
+    (void)state;
+    graph g;
+    char names[128];
+    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    weft_shape in = parse("f32 tokens=8,three=3,heads=2,dim=5", names), out[2];
+    uint32_t n;
+    assert_int_equal(graph_core_op("attention")->infer(&b, NULL, 0, &in, 1, out, &n), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "'sequence'"));
+    graph_free(&g);
+}
+
+/* The longest names and the largest sizes that a shape can have still make a whole sentence. */
+static void long_names(void **state)
+{
+    (void)state;
+    char name[6][WEFT_MAX_NAME];
+    weft_shape s = {.dtype = WEFT_F32, .rank = 6}, in[2], out[2];
+    for (int i = 0; i < 6; i++) {
+        memset(name[i], 'a' + i, sizeof name[i] - 1);
+        name[i][WEFT_MAX_NAME - 1] = 0;
+        s.axes[i] = (weft_axis){name[i], INT64_MAX};
+    }
+    graph g;
+    graph_init(&g, &alone, WEFT_F32, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    uint32_t n;
+    in[0] = in[1] = s;
+    in[1].axes[5].size--;
+    assert_int_equal(graph_core_op("linear")->infer(&b, NULL, 0, in, 2, out, &n), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "does not fit x"));
+    graph_free(&g);
+}
+
+/* Numbers of the published GPT-2: 6 times parameters and 12 layers width sequence a token. */
+static void costs(void **state)
+{
+    (void)state;
+    char names[4][128];
+    weft_attr attrs[] = {{.key = "sequence", .i = 4}, {.key = "causal", .i = 1}};
+    weft_shape x = parse(X, names[0]), w = parse("f32 ffn=16,embed=4", names[1]);
+    weft_shape y = parse("f32 tokens=8,ffn=16", names[2]), in[] = {x, w}, dy[] = {y, x};
+    assert_true(graph_core_op("linear")->flops(NULL, 0, in, 2, &y, 1) == 2.0 * 8 * 16 * 4);
+    assert_true(graph_core_op("linear.dw")->flops(NULL, 0, dy, 2, &w, 1) == 2.0 * 8 * 16 * 4);
+    weft_shape q = parse("f32 tokens=8,three=3,heads=2,dim=5", names[3]), a = q;
+    a.axes[1] = q.axes[2];
+    a.axes[2] = q.axes[3];
+    a.rank = 3;
+    const weft_op *op = graph_core_op("attention");
+    assert_true(op->flops(attrs, 1, &q, 1, &a, 1) == 4.0 * 8 * 4 * 2 * 5);
+    assert_true(op->flops(attrs, 2, &q, 1, &a, 1) == 2.0 * 8 * 4 * 2 * 5);
+    weft_shape din[] = {a, q};
+    op = graph_core_op("attention.dx");
+    assert_true(op->flops(attrs, 2, din, 2, &q, 1) == 4.0 * 8 * 4 * 2 * 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shapes),
+        cmocka_unit_test(attention_needs_its_sequence),
+        cmocka_unit_test(long_names),
+        cmocka_unit_test(costs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

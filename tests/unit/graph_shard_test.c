@@ -1,0 +1,386 @@
+/* Is a split that an op accepts right?
+ *
+ * For every op of the core and every combination of whole, split and partial inputs over a mesh
+ * axis of two: where the op accepts it, each coordinate's part is computed by plain loops from its
+ * parts of the inputs, and the parts, put together as the op says its outputs lie, must be the
+ * result of the whole op. What must be accepted is listed besides. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "graph/graph.h"
+#include "graph/ops.h"
+
+#include <cmocka.h>
+
+#include "op_eval.h"
+
+#define SIZE 2 /* coordinates of the mesh axis */
+#define MOST 4096
+
+typedef struct example {
+    const char *id;
+    const char *in[6];  /* axes of each input, a letter each (sizes in size_of()); ":i" ids */
+    const char *accept; /* splits that must work, as axis letters; "+k": partial input k */
+} example;
+
+/* t tokens, c channels, o and p outputs, q three, h heads, d head_dim, v vocabulary */
+static const example examples[] = {
+    {"linear", {"tc", "oc"}, "tco+0+1"},
+    {"linear", {"tc", "oc", "o"}, "to"},
+    {"linear", {"thd", "ophd"}, "thdop+0+1"},
+    {"linear.dx", {"to", "oc"}, "toc+0+1"},
+    {"linear.dw", {"to", "tc"}, "toc+0+1"},
+    {"colsum", {"to"}, "to+0"},
+    {"layernorm", {"tc", "c", "c"}, "t"},
+    {"layernorm.dx", {"tc", "tc", "c", "t", "t"}, "t+0"},
+    {"layernorm.dw", {"tc", "tc", "t", "t"}, "t+0"},
+    {"attention", {"tqhd"}, "th"},
+    {"attention.dx", {"thd", "tqhd", "thd", "th"}, "th+0"},
+    {"embedding", {"vc", "t:i"}, "vct+0"},
+    {"embedding.dw", {"tc", "t:i", "vc"}, "vct+0"},
+    {"softmax_xent", {"tv", "t:i", ""}, "t"},
+    {"softmax_xent.loss", {"tv", "t:i"}, "t"},
+    {"bias_gelu", {"tc", "c"}, "tc"},
+    {"bias_gelu.dx", {"tc", "tc", "c"}, "tc+0"},
+    {"bias_residual", {"tc", "c", "tc"}, "tc"},
+    {"accumulate", {"tc"}, "tc+0"},
+    {"sumsq", {"tc"}, "tc"},
+    {"copy", {"tc"}, "tc+0"},
+    {"neg", {"tc"}, "tc+0"},
+    {"add", {"tc", "tc"}, "tc"},
+    {"add", {"tc", ""}, "tc"},
+    {"sub", {"tc", "tc"}, "tc"},
+    {"mul", {"tc", "tc"}, "tc+0+1"},
+    {"mul", {"tc", ""}, "tc+0+1"},
+    {"div", {"tc", "tc"}, "tc+0"},
+    {"min", {"tc", "tc"}, "tc"},
+    {"max", {"tc", "tc"}, "tc"},
+    {"sqrt", {"tc"}, "tc"},
+    {"abs", {"tc"}, "tc"},
+    {"sign", {"tc"}, "tc"},
+    {"exp", {"tc"}, "tc"},
+    {"log", {"tc"}, "tc"},
+    {"pow", {"tc", "tc"}, "tc"},
+    {"select", {"tc", "tc", "tc"}, "tc"},
+    {"less", {"tc", "tc"}, "tc"},
+    {"finite", {"tc"}, "tc"},
+    {"cos", {"tc"}, "tc"},
+};
+#define EXAMPLES (sizeof examples / sizeof *examples)
+
+static int64_t size_of(char axis)
+{
+    static const char letters[] = "tcopqhdv";
+    static const int64_t sizes[] = {8, 6, 4, 2, 3, 2, 4, 6};
+    return sizes[strchr(letters, axis) - letters];
+}
+
+static const weft_attr attrs[] = {{.key = "eps", .f = 1e-3},
+                                  {.key = "sequence", .i = 4},
+                                  {.key = "causal", .i = 1},
+                                  {.key = "weight", .f = 0.25}};
+
+/* One op in a graph of its own, with values for its inputs and the whole result. */
+typedef struct bench {
+    mesh mesh;
+    graph g;
+    const weft_op *op;
+    weft_opcall call;
+    weft_tensor in[6], out[3];
+    weft_shape is[6], os[3];
+    double x[6][MOST], y[3][MOST];
+} bench;
+
+static weft_shape shape_of(const char *axes)
+{
+    static const char *const names[] = {"t", "c", "o", "p", "q", "h", "d", "v"};
+    weft_shape s = {.dtype = strchr(axes, ':') ? WEFT_I32 : WEFT_F32};
+    for (; *axes && *axes != ':'; axes++)
+        s.axes[s.rank++] =
+            (weft_axis){names[strchr("tcopqhdv", *axes) - "tcopqhdv"], size_of(*axes)};
+    return s;
+}
+
+/* Positive numbers, fit for logarithms; ids below the vocabulary. */
+static void fill(double *x, const weft_shape *s, uint64_t key)
+{
+    for (int64_t i = 0; i < eval_elements(s); i++)
+        x[i] = s->dtype == WEFT_I32 ? (double)rng_below(key, (uint64_t)i, (uint64_t)size_of('v'))
+                                    : 0.2 + rng_uniform(key, (uint64_t)i);
+}
+
+static void run(const bench *w, const weft_attr *a, uint32_t nattr, const weft_shape *is,
+                const weft_shape *os, double (*x)[MOST], double (*y)[MOST])
+{
+    double *in[6], *out[3];
+    for (uint32_t i = 0; i < 6; i++)
+        in[i] = x[i];
+    for (uint32_t i = 0; i < 3; i++)
+        out[i] = y[i];
+    eval_op(&(eval_call){examples[w->g.block].id, a, nattr, w->call.nin, w->call.nout, is, os, in,
+                         out});
+}
+
+static bench *set_up(uint32_t e)
+{
+    bench *w = calloc(1, sizeof *w);
+    w->mesh = (mesh){.n = 1, .name = {"m"}, .size = {SIZE}};
+    graph_init(&w->g, &w->mesh, WEFT_F32, WEFT_F32);
+    w->g.block = e;
+    uint32_t nin = 0, nout = 0;
+    weft_builder b = graph_builder(&w->g);
+    for (; nin < 6 && examples[e].in[nin]; nin++) {
+        char name[16];
+        snprintf(name, sizeof name, "in.%u", nin);
+        w->is[nin] = shape_of(examples[e].in[nin]);
+        w->in[nin] = graph_add(&w->g, name, WEFT_T_ACTIVATION, &w->is[nin]);
+        fill(w->x[nin], &w->is[nin], rng_key(e, name));
+    }
+    w->op = graph_core_op(examples[e].id);
+    assert_non_null(w->op);
+    assert_int_equal(w->op->infer(&b, attrs, 4, w->is, nin, w->os, &nout), WEFT_OK);
+    assert_int_equal(b.op(b.ctx, examples[e].id, attrs, 4, w->in, nin, w->out, nout), WEFT_OK);
+    w->call = (weft_opcall){sizeof w->call, 4, attrs, nin, nout, w->in, w->out, NULL};
+    run(w, attrs, 4, w->is, w->os, w->x, w->y);
+    return w;
+}
+
+static void tear_down(bench *w)
+{
+    graph_free(&w->g);
+    free(w);
+}
+
+static weft_status ask(const bench *w, const weft_place *in, weft_place *out)
+{
+    weft_builder b = graph_builder((graph *)&w->g);
+    const char *id = examples[w->g.block].id;
+    return w->op->shard ? w->op->shard(&b, &w->call, SIZE, in, out)
+                        : graph_shard_by_names(&b, w->op, id, &w->call, in, out);
+}
+
+/* Copy coordinate c's part of `whole` to `part`, or back when `join`. */
+static void cut(const weft_shape *s, uint32_t axis, int c, double *whole, double *part, int join)
+{
+    int64_t inner = 1, size = s->axes[axis].size, half = size / SIZE;
+    for (uint32_t i = axis + 1; i < s->rank; i++)
+        inner *= s->axes[i].size;
+    for (int64_t i = 0; i < eval_elements(s) / SIZE; i++) {
+        int64_t outer = i / (half * inner), rest = i % (half * inner);
+        double *at = &whole[outer * size * inner + c * half * inner + rest];
+        *(join ? at : &part[i]) = join ? part[i] : *at;
+    }
+}
+
+/* Coordinate c's part of every input. Parts of a partial sum differ wildly. */
+static void take_parts(bench *w, const weft_place *place, int c, weft_shape *is, double (*x)[MOST])
+{
+    for (uint32_t i = 0; i < w->call.nin; i++) {
+        is[i] = w->is[i];
+        memcpy(x[i], w->x[i], sizeof x[i]);
+        if (place[i].kind == WEFT_SPLIT) {
+            cut(&w->is[i], place[i].axis, c, w->x[i], x[i], 0);
+            is[i].axes[place[i].axis].size /= SIZE;
+        }
+        for (int64_t k = 0; place[i].kind == WEFT_PARTIAL_SUM && k < eval_elements(&is[i]); k++) {
+            double share = rng_normal(99, (uint64_t)k);
+            x[i][k] = c ? x[i][k] - share : share;
+        }
+    }
+}
+
+static void join_parts(const bench *w, const weft_place *place, int c, double (*y)[MOST],
+                       double (*sum)[MOST])
+{
+    for (uint32_t i = 0; i < w->call.nout; i++) {
+        if (place[i].kind == WEFT_SPLIT)
+            cut(&w->os[i], place[i].axis, c, sum[i], y[i], 1);
+        for (int64_t k = 0; place[i].kind != WEFT_SPLIT && k < eval_elements(&w->os[i]); k++)
+            sum[i][k] = place[i].kind == WEFT_WHOLE ? y[i][k] : sum[i][k] + y[i][k];
+    }
+}
+
+/* The parts of an accepted placement, computed and joined, against the whole. */
+static void check_parts(bench *w, const weft_place *in, const weft_place *out)
+{
+    static double x[6][MOST], y[3][MOST], sum[3][MOST];
+    const example *e = &examples[w->g.block];
+    weft_builder b = graph_builder(&w->g);
+    memset(sum, 0, sizeof sum);
+    for (int c = 0; c < SIZE; c++) {
+        weft_shape is[6], os[3];
+        uint32_t nout;
+        weft_attr a[5] = {attrs[0], attrs[1], attrs[2], attrs[3], {.key = "first"}};
+        take_parts(w, in, c, is, x);
+        for (uint32_t i = 0; i < w->call.nin; i++)
+            if (!strncmp(e->id, "embedding", 9) && !strcmp(e->in[i], "vc"))
+                a[4].i = c * (w->is[i].axes[0].size - is[i].axes[0].size);
+        assert_int_equal(w->op->infer(&b, a, 5, is, w->call.nin, os, &nout), WEFT_OK);
+        run(w, a, 5, is, os, x, y);
+        join_parts(w, out, c, y, sum);
+    }
+    for (uint32_t i = 0; i < w->call.nout; i++)
+        for (int64_t k = 0; k < eval_elements(&w->os[i]); k++)
+            if (fabs(sum[i][k] - w->y[i][k]) > 1e-9 * (1 + fabs(w->y[i][k])))
+                fail_msg("%s, output %u, element %lld: %g in parts, %g whole", e->id, i,
+                         (long long)k, sum[i][k], w->y[i][k]);
+}
+
+/* Is this placement on the example's list? */
+static void must_accept(const bench *w, weft_place *in, weft_place *out, char axis, int partial)
+{
+    const example *e = &examples[w->g.block];
+    for (uint32_t i = 0; i < w->call.nin; i++) {
+        const char *at = axis ? strchr(e->in[i], axis) : NULL;
+        in[i] = at ? (weft_place){WEFT_SPLIT, (uint32_t)(at - e->in[i])} : (weft_place){0, 0};
+        if (!axis && (int)i == partial)
+            in[i].kind = WEFT_PARTIAL_SUM;
+    }
+    if (ask(w, in, out))
+        fail_msg("%s refuses '%c' %d: %s", e->id, axis ? axis : '+', partial, err_text());
+}
+
+static void listed_splits_are_accepted(void **state)
+{
+    (void)state;
+    for (uint32_t e = 0; e < EXAMPLES; e++) {
+        bench *w = set_up(e);
+        for (const char *p = examples[e].accept; *p; p++) {
+            weft_place in[6] = {0}, out[3] = {0};
+            if (*p == '+')
+                must_accept(w, in, out, 0, *++p - '0');
+            else
+                must_accept(w, in, out, *p, -1);
+        }
+        tear_down(w);
+    }
+}
+
+/* Odometer over placements: whole, partial, or split along each axis, for every input. */
+static bool next_places(const bench *w, weft_place *in)
+{
+    for (uint32_t i = 0; i < w->call.nin; i++) {
+        if (in[i].kind == WEFT_WHOLE && w->is[i].dtype == WEFT_F32) {
+            in[i].kind = WEFT_PARTIAL_SUM;
+            return true;
+        }
+        uint32_t axis = in[i].kind == WEFT_SPLIT ? in[i].axis + 1 : 0;
+        for (; axis < w->is[i].rank; axis++)
+            if (w->is[i].axes[axis].size % SIZE == 0) {
+                in[i] = (weft_place){WEFT_SPLIT, axis};
+                return true;
+            }
+        in[i] = (weft_place){0, 0};
+    }
+    return false;
+}
+
+static void accepted_splits_are_right(void **state)
+{
+    (void)state;
+    uint32_t accepted = 0, refused = 0;
+    for (uint32_t e = 0; e < EXAMPLES; e++) {
+        bench *w = set_up(e);
+        weft_place in[6] = {0};
+        do {
+            weft_place out[3] = {0};
+            weft_status st = ask(w, in, out);
+            if (!st)
+                check_parts(w, in, out);
+            else
+                assert_int_equal(st, WEFT_UNSUPPORTED);
+            accepted += !st;
+            refused += st != WEFT_OK;
+        } while (next_places(w, in));
+        tear_down(w);
+    }
+    assert_in_range(accepted, 2 * EXAMPLES, 1000);
+    assert_in_range(refused, 1000, 100000);
+}
+
+static void every_op_is_in_the_list(void **state)
+{
+    (void)state;
+    uint32_t n = 0;
+    for (const char *id; (id = graph_core_op_id(n)); n++) {
+        uint32_t e = 0;
+        while (e < EXAMPLES && strcmp(examples[e].id, id))
+            e++;
+        if (e == EXAMPLES)
+            fail_msg("no example splits %s", id);
+        assert_ptr_not_equal(graph_core_op(id), NULL);
+    }
+    assert_in_range(n, 30, 60);
+    assert_null(graph_core_op("linear.d"));
+}
+
+static void sequences_are_not_cut(void **state)
+{
+    (void)state;
+    uint32_t e = 0;
+    while (strcmp(examples[e].id, "attention"))
+        e++;
+    bench *w = set_up(e);
+    weft_place in = {WEFT_SPLIT, 0}, out[3];
+    weft_builder b = graph_builder(&w->g);
+    assert_int_equal(w->op->shard(&b, &w->call, 2, &in, out), WEFT_OK);
+    assert_int_equal(w->op->shard(&b, &w->call, 4, &in, out), WEFT_UNSUPPORTED);
+    assert_non_null(strstr(err_text(), "would cut a sequence of 4 tokens"));
+    tear_down(w);
+}
+
+static void held_and_maxima(void **state)
+{
+    (void)state;
+    bench *w = set_up(0);
+    weft_place in[2] = {{WEFT_HELD, 1}, {WEFT_WHOLE, 0}}, out[3];
+    assert_int_equal(ask(w, in, out), WEFT_OK);
+    assert_int_equal(out[0].kind, WEFT_HELD);
+    assert_int_equal(out[0].axis, 1);
+    in[1] = (weft_place){WEFT_HELD, 0};
+    assert_int_equal(ask(w, in, out), WEFT_UNSUPPORTED);
+    in[0] = (weft_place){WEFT_PARTIAL_MAX, 0};
+    in[1] = (weft_place){WEFT_WHOLE, 0};
+    assert_int_equal(ask(w, in, out), WEFT_UNSUPPORTED);
+    tear_down(w);
+}
+
+/* A plugin's op without shard(): its `whole` list is kept, partial inputs are refused. */
+static void an_op_by_names_alone(void **state)
+{
+    (void)state;
+    bench *w = set_up(0);
+    weft_op op = *w->op;
+    op.whole = "embed,o";
+    weft_builder b = graph_builder(&w->g);
+    weft_place split_t[2] = {{WEFT_SPLIT, 0}}, split_o[2] = {{0, 0}, {WEFT_SPLIT, 0}}, out[3];
+    weft_place split_c[2] = {{WEFT_SPLIT, 1}, {WEFT_SPLIT, 1}},
+               partial[2] = {{WEFT_PARTIAL_SUM, 0}};
+    assert_int_equal(graph_shard_by_names(&b, &op, "acme", &w->call, split_t, out), WEFT_OK);
+    assert_int_equal(out[0].kind, WEFT_SPLIT);
+    assert_int_equal(graph_shard_by_names(&b, &op, "acme", &w->call, split_o, out),
+                     WEFT_UNSUPPORTED);
+    assert_non_null(strstr(err_text(), "acme needs the axis 'o' whole, but in.1"));
+    assert_int_equal(graph_shard_by_names(&b, &op, "acme", &w->call, split_c, out),
+                     WEFT_UNSUPPORTED);
+    assert_int_equal(graph_shard_by_names(&b, &op, "acme", &w->call, partial, out),
+                     WEFT_UNSUPPORTED);
+    tear_down(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_op_is_in_the_list),   cmocka_unit_test(listed_splits_are_accepted),
+        cmocka_unit_test(accepted_splits_are_right), cmocka_unit_test(sequences_are_not_cut),
+        cmocka_unit_test(held_and_maxima),           cmocka_unit_test(an_op_by_names_alone),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

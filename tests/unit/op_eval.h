@@ -1,0 +1,387 @@
+/* Every op of the core in double precision, by the plainest loops: the referee for gradients and
+ * splits. An op is evaluated from its shapes alone, so that it may be a rank's part of one. */
+#ifndef OP_EVAL_H
+#define OP_EVAL_H
+
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#include <weft/op.h>
+
+typedef struct eval_call {
+    const char *id;
+    const weft_attr *attrs;
+    uint32_t nattr, nin, nout;
+    const weft_shape *is, *os; /* [nin], [nout] */
+    double *const *in;
+    double *const *out;
+} eval_call;
+
+static int64_t eval_elements(const weft_shape *s)
+{
+    int64_t n = 1;
+    for (uint32_t i = 0; i < s->rank; i++)
+        n *= s->axes[i].size;
+    return n;
+}
+
+static const weft_attr *eval_attr(const eval_call *c, const char *key)
+{
+    static const weft_attr none = {0};
+    for (uint32_t i = 0; i < c->nattr; i++)
+        if (!strcmp(c->attrs[i].key, key))
+            return &c->attrs[i];
+    return &none;
+}
+
+/* Rows and columns of operand `s` seen as a matrix whose rows are its first axis. */
+static int64_t eval_columns(const weft_shape *s)
+{
+    return eval_elements(s) / s->axes[0].size;
+}
+
+/* --- Products: x [t, k], w [m, k], y [t, m] --- */
+
+static void eval_linear(const eval_call *c)
+{
+    int64_t t = c->is[0].axes[0].size, k = eval_columns(&c->is[0]), m = eval_columns(&c->os[0]);
+    for (int64_t i = 0; i < t; i++)
+        for (int64_t j = 0; j < m; j++) {
+            double sum = c->nin > 2 ? c->in[2][j] : 0;
+            for (int64_t l = 0; l < k; l++)
+                sum += c->in[0][i * k + l] * c->in[1][j * k + l];
+            c->out[0][i * m + j] = sum;
+        }
+}
+
+static void eval_linear_dx(const eval_call *c)
+{
+    int64_t t = c->is[0].axes[0].size, m = eval_columns(&c->is[0]), k = eval_columns(&c->os[0]);
+    for (int64_t i = 0; i < t; i++)
+        for (int64_t l = 0; l < k; l++) {
+            double sum = 0;
+            for (int64_t j = 0; j < m; j++)
+                sum += c->in[0][i * m + j] * c->in[1][j * k + l];
+            c->out[0][i * k + l] = sum;
+        }
+}
+
+static void eval_linear_dw(const eval_call *c)
+{
+    int64_t t = c->is[0].axes[0].size, m = eval_columns(&c->is[0]), k = eval_columns(&c->is[1]);
+    for (int64_t j = 0; j < m; j++)
+        for (int64_t l = 0; l < k; l++) {
+            double sum = 0;
+            for (int64_t i = 0; i < t; i++)
+                sum += c->in[0][i * m + j] * c->in[1][i * k + l];
+            c->out[0][j * k + l] = sum;
+        }
+}
+
+static void eval_colsum(const eval_call *c)
+{
+    int64_t t = c->is[0].axes[0].size, m = eval_columns(&c->is[0]);
+    for (int64_t j = 0; j < m; j++) {
+        c->out[0][j] = 0;
+        for (int64_t i = 0; i < t; i++)
+            c->out[0][j] += c->in[0][i * m + j];
+    }
+}
+
+/* --- Normalisation --- */
+
+static void eval_layernorm(const eval_call *c)
+{
+    int64_t t = c->is[0].axes[0].size, n = eval_columns(&c->is[0]);
+    for (int64_t i = 0; i < t; i++) {
+        const double *x = c->in[0] + i * n;
+        double mean = 0, var = 0;
+        for (int64_t j = 0; j < n; j++)
+            mean += x[j] / (double)n;
+        for (int64_t j = 0; j < n; j++)
+            var += (x[j] - mean) * (x[j] - mean) / (double)n;
+        double rstd = 1 / sqrt(var + eval_attr(c, "eps")->f);
+        for (int64_t j = 0; j < n; j++)
+            c->out[0][i * n + j] = (x[j] - mean) * rstd * c->in[1][j] + c->in[2][j];
+        c->out[1][i] = mean;
+        c->out[2][i] = rstd;
+    }
+}
+
+static void eval_layernorm_dx(const eval_call *c)
+{
+    int64_t t = c->is[0].axes[0].size, n = eval_columns(&c->is[0]);
+    for (int64_t i = 0; i < t; i++) {
+        const double *dy = c->in[0] + i * n, *x = c->in[1] + i * n, *g = c->in[2];
+        double mean = c->in[3][i], rstd = c->in[4][i], a = 0, b = 0;
+        for (int64_t j = 0; j < n; j++) {
+            a += dy[j] * g[j] / (double)n;
+            b += dy[j] * g[j] * (x[j] - mean) * rstd / (double)n;
+        }
+        for (int64_t j = 0; j < n; j++)
+            c->out[0][i * n + j] = rstd * (dy[j] * g[j] - a - (x[j] - mean) * rstd * b);
+    }
+}
+
+static void eval_layernorm_dw(const eval_call *c)
+{
+    int64_t t = c->is[0].axes[0].size, n = eval_columns(&c->is[0]);
+    for (int64_t j = 0; j < n; j++) {
+        c->out[0][j] = c->out[1][j] = 0;
+        for (int64_t i = 0; i < t; i++) {
+            double dy = c->in[0][i * n + j];
+            c->out[0][j] += dy * (c->in[1][i * n + j] - c->in[2][i]) * c->in[3][i];
+            c->out[1][j] += dy;
+        }
+    }
+}
+
+/* --- Attention; at() finds query, key or value (which = 0, 1, 2) of a token and head --- */
+
+typedef struct eval_heads {
+    int64_t tokens, heads, dim, sequence;
+    double scale;
+    int causal;
+} eval_heads;
+
+static eval_heads eval_heads_of(const eval_call *c, const weft_shape *qkv)
+{
+    eval_heads h = {qkv->axes[0].size,
+                    qkv->axes[2].size,
+                    qkv->axes[3].size,
+                    eval_attr(c, "sequence")->i,
+                    0,
+                    eval_attr(c, "causal")->i != 0};
+    h.scale = 1 / sqrt((double)h.dim);
+    return h;
+}
+
+static double *eval_at(const eval_heads *h, double *qkv, int64_t token, int which, int64_t head)
+{
+    return qkv + ((token * 3 + which) * h->heads + head) * h->dim;
+}
+
+static double eval_dot(const double *a, const double *b, int64_t n)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* Tokens [*from, *to) that `token` attends to. */
+static void eval_range(const eval_heads *h, int64_t token, int64_t *from, int64_t *to)
+{
+    *from = token / h->sequence * h->sequence;
+    *to = h->causal ? token + 1 : *from + h->sequence;
+}
+
+static void eval_attention(const eval_call *c)
+{
+    eval_heads h = eval_heads_of(c, &c->is[0]);
+    for (int64_t t = 0; t < h.tokens; t++)
+        for (int64_t a = 0; a < h.heads; a++) {
+            int64_t from, to;
+            double *q = eval_at(&h, c->in[0], t, 0, a), *y = c->out[0] + (t * h.heads + a) * h.dim;
+            double sum = 0;
+            eval_range(&h, t, &from, &to);
+            memset(y, 0, (size_t)h.dim * sizeof *y);
+            for (int64_t s = from; s < to; s++) {
+                double p = exp(h.scale * eval_dot(q, eval_at(&h, c->in[0], s, 1, a), h.dim));
+                sum += p;
+                for (int64_t d = 0; d < h.dim; d++)
+                    y[d] += p * eval_at(&h, c->in[0], s, 2, a)[d];
+            }
+            for (int64_t d = 0; d < h.dim; d++)
+                y[d] /= sum;
+            c->out[1][t * h.heads + a] = log(sum);
+        }
+}
+
+static void eval_attention_dx(const eval_call *c)
+{
+    eval_heads h = eval_heads_of(c, &c->is[1]);
+    double *qkv = c->in[1], *dqkv = c->out[0];
+    memset(dqkv, 0, (size_t)eval_elements(&c->os[0]) * sizeof *dqkv);
+    for (int64_t t = 0; t < h.tokens; t++)
+        for (int64_t a = 0; a < h.heads; a++) {
+            int64_t from, to, at = t * h.heads + a;
+            double *dy = c->in[0] + at * h.dim, *y = c->in[2] + at * h.dim;
+            double *q = eval_at(&h, qkv, t, 0, a), lse = c->in[3][at], ydy = eval_dot(y, dy, h.dim);
+            eval_range(&h, t, &from, &to);
+            for (int64_t s = from; s < to; s++) {
+                double *k = eval_at(&h, qkv, s, 1, a), *v = eval_at(&h, qkv, s, 2, a);
+                double p = exp(h.scale * eval_dot(q, k, h.dim) - lse);
+                double ds = h.scale * p * (eval_dot(dy, v, h.dim) - ydy);
+                for (int64_t d = 0; d < h.dim; d++) {
+                    eval_at(&h, dqkv, t, 0, a)[d] += ds * k[d];
+                    eval_at(&h, dqkv, s, 1, a)[d] += ds * q[d];
+                    eval_at(&h, dqkv, s, 2, a)[d] += p * dy[d];
+                }
+            }
+        }
+}
+
+/* --- Embedding and loss --- */
+
+static void eval_embedding(const eval_call *c)
+{
+    int64_t rows = c->is[0].axes[0].size, n = eval_columns(&c->is[0]);
+    for (int64_t t = 0; t < c->is[1].axes[0].size; t++) {
+        int64_t row = (int64_t)c->in[1][t] - eval_attr(c, "first")->i;
+        for (int64_t j = 0; j < n; j++)
+            c->out[0][t * n + j] = row >= 0 && row < rows ? c->in[0][row * n + j] : 0;
+    }
+}
+
+static void eval_embedding_dw(const eval_call *c)
+{
+    int64_t rows = c->os[0].axes[0].size, n = eval_columns(&c->os[0]);
+    memset(c->out[0], 0, (size_t)(rows * n) * sizeof(double));
+    for (int64_t t = 0; t < c->is[1].axes[0].size; t++) {
+        int64_t row = (int64_t)c->in[1][t] - eval_attr(c, "first")->i;
+        for (int64_t j = 0; row >= 0 && row < rows && j < n; j++)
+            c->out[0][row * n + j] += c->in[0][t * n + j];
+    }
+}
+
+/* nll of row t; its softmax into p */
+static double eval_softmax(const eval_call *c, int64_t t, double *p)
+{
+    int64_t n = c->is[0].axes[1].size, target = (int64_t)c->in[1][t];
+    int64_t valid = eval_attr(c, "valid")->i ? eval_attr(c, "valid")->i : n;
+    double sum = 0;
+    for (int64_t j = 0; j < n; j++) {
+        p[j] = j < valid ? exp(c->in[0][t * n + j]) : 0;
+        sum += p[j];
+    }
+    for (int64_t j = 0; j < n; j++)
+        p[j] /= sum;
+    return target < 0 ? 0 : -log(p[target]);
+}
+
+static void eval_xent(const eval_call *c)
+{
+    int64_t n = c->is[0].axes[1].size;
+    int full = c->nout == 2;
+    double weight = eval_attr(c, "weight")->f, p[64], *loss = c->out[full];
+    *loss = 0;
+    for (int64_t t = 0; t < c->is[0].axes[0].size; t++) {
+        int64_t target = (int64_t)c->in[1][t];
+        *loss += weight * eval_softmax(c, t, p);
+        for (int64_t j = 0; full && j < n; j++)
+            c->out[0][t * n + j] = target < 0 ? 0 : (p[j] - (j == target)) * weight * c->in[2][0];
+    }
+}
+
+/* --- The rest, element by element --- */
+
+static double eval_gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
+}
+
+static double eval_gelu_slope(double x)
+{
+    double u = tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + u) +
+           0.5 * x * (1 - u * u) * 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
+}
+
+static void eval_bias(const eval_call *c)
+{
+    int64_t n = eval_elements(&c->os[0]), columns = eval_columns(&c->os[0]);
+    for (int64_t i = 0; i < n; i++) {
+        if (!strcmp(c->id, "bias_gelu.dx"))
+            c->out[0][i] = c->in[0][i] * eval_gelu_slope(c->in[1][i] + c->in[2][i % columns]);
+        else if (!strcmp(c->id, "bias_gelu"))
+            c->out[0][i] = eval_gelu(c->in[0][i] + c->in[1][i % columns]);
+        else
+            c->out[0][i] = c->in[0][i] + c->in[1][i % columns] + c->in[2][i];
+    }
+}
+
+static void eval_sumsq(const eval_call *c)
+{
+    c->out[0][0] = eval_dot(c->in[0], c->in[0], eval_elements(&c->is[0]));
+}
+
+static double eval_number(const char *id, double a, double b, double c)
+{
+    static const struct {
+        const char *id;
+        double (*f)(double);
+    } one[] = {{"sqrt", sqrt}, {"abs", fabs}, {"exp", exp}, {"log", log}, {"cos", cos}};
+    for (size_t i = 0; i < sizeof one / sizeof *one; i++)
+        if (!strcmp(id, one[i].id))
+            return one[i].f(a);
+    if (!strcmp(id, "add"))
+        return a + b;
+    if (!strcmp(id, "sub"))
+        return a - b;
+    if (!strcmp(id, "mul"))
+        return a * b;
+    if (!strcmp(id, "div"))
+        return a / b;
+    if (!strcmp(id, "pow"))
+        return pow(a, b);
+    if (!strcmp(id, "min"))
+        return a < b ? a : b;
+    if (!strcmp(id, "max"))
+        return a > b ? a : b;
+    if (!strcmp(id, "less"))
+        return a < b;
+    if (!strcmp(id, "select"))
+        return c != 0 ? a : b;
+    if (!strcmp(id, "neg"))
+        return -a;
+    if (!strcmp(id, "sign"))
+        return (a > 0) - (a < 0);
+    if (!strcmp(id, "finite"))
+        return isfinite(a) != 0;
+    return a; /* copy, accumulate */
+}
+
+static void eval_elementwise(const eval_call *c)
+{
+    for (int64_t i = 0; i < eval_elements(&c->os[0]); i++) {
+        double x[3] = {0};
+        for (uint32_t k = 0; k < c->nin; k++)
+            x[k] = c->in[k][c->is[k].rank ? i : 0];
+        c->out[0][i] = eval_number(c->id, x[0], x[1], x[2]);
+    }
+}
+
+static void eval_op(const eval_call *c)
+{
+    static const struct {
+        const char *id;
+        void (*f)(const eval_call *c);
+    } table[] = {
+        {"linear", eval_linear},
+        {"linear.dx", eval_linear_dx},
+        {"linear.dw", eval_linear_dw},
+        {"colsum", eval_colsum},
+        {"layernorm", eval_layernorm},
+        {"layernorm.dx", eval_layernorm_dx},
+        {"layernorm.dw", eval_layernorm_dw},
+        {"attention", eval_attention},
+        {"attention.dx", eval_attention_dx},
+        {"embedding", eval_embedding},
+        {"embedding.dw", eval_embedding_dw},
+        {"softmax_xent", eval_xent},
+        {"softmax_xent.loss", eval_xent},
+        {"bias_gelu", eval_bias},
+        {"bias_gelu.dx", eval_bias},
+        {"bias_residual", eval_bias},
+        {"sumsq", eval_sumsq},
+    };
+    for (size_t i = 0; i < sizeof table / sizeof *table; i++)
+        if (!strcmp(c->id, table[i].id)) {
+            table[i].f(c);
+            return;
+        }
+    eval_elementwise(c);
+}
+
+#endif
