@@ -1,4 +1,5 @@
 /* host/serve.c: the table that a plugin calls, and the life of its module. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,6 +54,17 @@ static void serve_log(void *ctx, int32_t level, const char *text)
     log_line(level > WEFT_LOG_DEBUG ? WEFT_LOG_DEBUG : level, "%s: %s", o->manifest->id, line);
 }
 
+/* Does the record that stands tell of another plugin? Then it is a failure that somebody has dealt
+ * with, such as a probe that said no. */
+static bool is_stale(const weft_manifest *own, const weft_manifest *recorder)
+{
+    char mark[WEFT_MAX_NAME + 16];
+    if (!recorder || recorder == own)
+        return false;
+    snprintf(mark, sizeof mark, "plugin %s: ", recorder->id);
+    return strstr(err_text(), mark) != NULL;
+}
+
 /* The first record of a failure stays; later ones, from callers further up, go before it. */
 static weft_status serve_fail(void *ctx, weft_status code, const char *text)
 {
@@ -61,11 +73,13 @@ static weft_status serve_fail(void *ctx, weft_status code, const char *text)
     if (code == WEFT_OK || code == WEFT_BUSY)
         return code;
     one_line(text && text[0] ? text : "no reason given", line);
-    if (err_text()[0])
+    static _Thread_local const weft_manifest *recorder; /* objects stay loaded */
+    if (err_text()[0] && !is_stale(o->manifest, recorder)) {
         err_context("%s", line);
-    else
-        code = fail(code, "plugin %s: %s", o->manifest->id, line);
-    return code;
+        return code;
+    }
+    recorder = o->manifest;
+    return fail(code, "plugin %s: %s", o->manifest->id, line);
 }
 
 static const void *serve_iface(void *ctx, const char *id)

@@ -318,6 +318,33 @@ static void failing_to_open_is_told(void **state)
     host_destroy(h);
 }
 
+/* A plugin adds to a record of the core's or its own, and replaces another plugin's old one. */
+static void records_are_joined(void **state)
+{
+    (void)state;
+    char said[256];
+    host *h = hosts(PLUGINS "/one"), *g = hosts(PLUGINS "/leaks");
+    const component *c = NULL, *d = NULL;
+    catch (said, sizeof said, open_good, h);
+    catch (said, sizeof said, open_good, g);
+    assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
+    assert_int_equal(host_find(g, "optim", "good", rules, &d), WEFT_OK);
+    const weft_host *one = ((const bad_module *)c->module)->host;
+    const weft_host *two = ((const bad_module *)d->module)->host;
+    err_clear();
+    (void)!one->fail(one->ctx, WEFT_IO, "no");
+    (void)!one->fail(one->ctx, WEFT_IO, "asked twice");
+    assert_string_equal(err_text(), "asked twice: plugin weft.test: no");
+    (void)!two->fail(two->ctx, WEFT_IO, "mine");
+    assert_string_equal(err_text(), "plugin weft.test: mine");
+    err_clear();
+    err_context("the core's own words");
+    (void)!two->fail(two->ctx, WEFT_IO, "then mine");
+    assert_memory_equal(err_text(), "then mine: the core's own words", 31);
+    host_destroy(h);
+    catch (said, sizeof said, host_destroy, g);
+}
+
 static void memory_left_behind_is_told(void **state)
 {
     (void)state;
@@ -341,6 +368,7 @@ int main(void)
         cmocka_unit_test(a_list_has_the_lawful_and_the_lawless),
         cmocka_unit_test(a_module_is_served),
         cmocka_unit_test(failing_to_open_is_told),
+        cmocka_unit_test(records_are_joined),
         cmocka_unit_test(memory_left_behind_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
