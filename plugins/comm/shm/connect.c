@@ -1,0 +1,171 @@
+/* connect.c: connections, from the core's request to their end. Each end lays a ring into its own
+ * segment, enters it into its directory, and takes the ring that the other end entered for it; it
+ * is ready when both are taken. */
+#include "shm.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+weft_status shm_break(weft_conn *c, weft_status code, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(c->why, sizeof c->why, fmt, args);
+    va_end(args);
+    c->broken = code;
+    return c->link->host->fail(c->link->host->ctx, code, c->why);
+}
+
+weft_status shm_usable(weft_conn *c)
+{
+    weft_link *l = c->link;
+    if (atomic_load_explicit(&l->aborted, memory_order_relaxed))
+        return shm_fail(l->host, WEFT_PEER, "this rank has given its shm connections up");
+    if (c->broken != WEFT_OK)
+        return l->host->fail(l->host->ctx, c->broken, c->why);
+    return WEFT_OK;
+}
+
+/* Lay my ring and show it to the peer. */
+static weft_status offer(weft_link *l, weft_conn *c)
+{
+    unsigned n = atomic_load(&l->head->entries);
+    uint64_t offset = 0;
+    if (n == ENTRIES)
+        return shm_fail(l->host, WEFT_UNSUPPORTED, "shm makes at most %d connections a rank",
+                        ENTRIES);
+    c->in_bytes = l->ring_bytes;
+    weft_status s = shm_grow(l, shm_ring_size(c->in_bytes), &offset);
+    if (s != WEFT_OK)
+        return s;
+    c->in_ring = shm_map(l->fd, offset, shm_ring_size(c->in_bytes));
+    if (c->in_ring == NULL)
+        return shm_fail(l->host, WEFT_NO_MEMORY, "shm cannot map a ring: %s", strerror(errno));
+    c->entry = &l->head->directory[n];
+    c->entry->peer = c->peer->rank;
+    c->entry->channel = c->channel;
+    c->entry->data_bytes = l->ring_bytes;
+    c->entry->offset = offset;
+    atomic_store(&c->entry->state, ENTRY_OPEN);
+    atomic_store(&l->head->entries, n + 1);
+    return WEFT_OK;
+}
+
+weft_status shm_connect(weft_link *l, uint32_t rank, uint32_t channel, const void *where,
+                        uint64_t bytes, weft_conn **out)
+{
+    address a;
+    if (rank == l->rank || rank >= l->ranks)
+        return shm_fail(l->host, WEFT_USAGE, "shm was to connect rank %u with rank %u of %u",
+                        l->rank, rank, l->ranks);
+    memset(&a, 0, sizeof a);
+    if (where != NULL && bytes == sizeof a)
+        memcpy(&a, where, sizeof a);
+    peer *p = NULL;
+    weft_status s = shm_open_peer(l, rank, &a, &p);
+    if (s != WEFT_OK)
+        return s;
+    weft_conn *c = l->host->alloc(l->host->ctx, sizeof *c, 64);
+    if (c == NULL)
+        return shm_fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
+    c->link = l;
+    c->peer = p;
+    c->channel = channel;
+    c->next = l->conns;
+    l->conns = c;
+    s = offer(l, c);
+    if (s != WEFT_OK) {
+        shm_disconnect(c);
+        return s;
+    }
+    *out = c;
+    return WEFT_OK;
+}
+
+/* Map the ring of a directory entry that the peer wrote: nothing in it is believed. */
+static weft_status take(weft_conn *c, entry *e)
+{
+    struct stat s;
+    uint64_t offset = e->offset, data = e->data_bytes;
+    bool lawful = data >= RING_MIN && data <= RING_MAX && (data & (data - 1)) == 0 &&
+                  offset % 4096 == 0 && fstat(c->peer->fd, &s) == 0 && s.st_size > 0 &&
+                  offset <= (uint64_t)s.st_size &&
+                  shm_ring_size(data) <= (uint64_t)s.st_size - offset;
+    if (!lawful)
+        return shm_break(c, WEFT_DATA, "rank %u offers a ring outside its own memory",
+                         c->peer->rank);
+    c->out_ring = shm_map(c->peer->fd, offset, shm_ring_size(data));
+    if (c->out_ring == NULL)
+        return shm_break(c, WEFT_NO_MEMORY, "shm cannot map a ring of rank %u: %s", c->peer->rank,
+                         strerror(errno));
+    c->out_bytes = data;
+    return WEFT_OK;
+}
+
+static weft_status find(weft_conn *c)
+{
+    segment *s = c->peer->head;
+    unsigned n = atomic_load(&s->entries);
+    for (unsigned i = 0; i < n && i < ENTRIES; i++) {
+        entry *e = &s->directory[i];
+        unsigned open = ENTRY_OPEN;
+        if (e->peer == c->link->rank && e->channel == c->channel &&
+            atomic_compare_exchange_strong(&e->state, &open, ENTRY_TAKEN)) {
+            weft_status status = take(c, e);
+            shm_notify(c->peer);
+            return status;
+        }
+    }
+    return WEFT_BUSY;
+}
+
+weft_status shm_ready(weft_conn *c)
+{
+    weft_status s = shm_usable(c);
+    if (s != WEFT_OK || c->up)
+        return s;
+    if (c->out_ring == NULL)
+        s = find(c);
+    if (s == WEFT_OK && atomic_load(&c->entry->state) == ENTRY_TAKEN)
+        c->up = true;
+    if (s == WEFT_OK && c->up)
+        return WEFT_OK;
+    shm_look(c->link);
+    if (c->peer->dead || atomic_load(&c->peer->head->gone) != GONE_NOT)
+        return shm_break(c, WEFT_PEER, "rank %u is gone before channel %u was set up",
+                         c->peer->rank, c->channel);
+    return s == WEFT_OK ? WEFT_BUSY : s;
+}
+
+void shm_disconnect(weft_conn *c)
+{
+    if (c == NULL)
+        return;
+    weft_link *l = c->link;
+    weft_conn **at = &l->conns;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+    if (c->out_ring != NULL) {
+        atomic_store(&c->out_ring->writer_closed, 1);
+        munmap(c->out_ring, shm_ring_size(c->out_bytes));
+    }
+    if (c->in_ring != NULL) {
+        atomic_store(&c->in_ring->reader_closed, 1);
+        munmap(c->in_ring, shm_ring_size(c->in_bytes));
+    }
+    if (c->entry != NULL) {
+        atomic_store(&c->entry->state, ENTRY_CLOSED);
+        /* Give the pages back, but for the first, whose flags the peer may still read. */
+        (void)!fallocate(l->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                         (off_t)c->entry->offset + 4096, (off_t)shm_ring_size(c->in_bytes) - 4096);
+    }
+    shm_notify(c->peer);
+    l->host->free(l->host->ctx, c);
+}

@@ -1,0 +1,201 @@
+/* link.c: the link of one rank: sleeping and waking, and who is alive.
+ *
+ * Sleeping loses no wake-up: the sleeper reads its bell, raises `sleeping`, then looks once more
+ * for work, then sleeps unless the bell has changed; a peer changes memory first, then looks at
+ * `sleeping`, and rings if it is up. A full fence on each side between its write and its read makes
+ * one of the two see the other.
+ *
+ * A peer that dies cannot ring, so its process is looked at now and then while we wait. */
+#include "shm.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t now_us(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000u + (uint64_t)t.tv_nsec / 1000u;
+}
+
+static void ring_bell(segment *s)
+{
+    atomic_fetch_add(&s->bell, 1);
+    syscall(SYS_futex, &s->bell, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+void shm_notify(peer *p)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    if (atomic_load_explicit(&p->head->sleeping, memory_order_relaxed) != 0)
+        ring_bell(p->head);
+}
+
+static uint32_t power_of_two(int64_t v)
+{
+    uint32_t p = RING_MIN;
+    while (p < RING_MAX && p < v)
+        p *= 2;
+    return p;
+}
+
+weft_status shm_create(void *module, const weft_link_args *args, weft_link **out)
+{
+    const weft_host *host = module;
+    weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
+    if (l == NULL)
+        return shm_fail(host, WEFT_NO_MEMORY, "no memory for a link");
+    l->host = host;
+    l->rank = args->rank;
+    l->ranks = args->ranks;
+    l->ring_bytes = power_of_two(args->conf->integer(args->conf->ctx, "ring"));
+    l->fd = -1;
+    pthread_mutex_init(&l->lock, NULL);
+    weft_status s = shm_segment(l);
+    if (s != WEFT_OK) {
+        shm_destroy(l);
+        return s;
+    }
+    *out = l;
+    return WEFT_OK;
+}
+
+static void tell_gone(weft_link *l, unsigned how)
+{
+    unsigned not_yet = GONE_NOT;
+    atomic_compare_exchange_strong(&l->head->gone, &not_yet, how);
+    for (peer *p = l->peers; p != NULL; p = p->next)
+        shm_notify(p);
+}
+
+void shm_destroy(weft_link *l)
+{
+    if (l == NULL)
+        return;
+    while (l->conns != NULL)
+        shm_disconnect(l->conns);
+    if (l->head != NULL)
+        tell_gone(l, GONE_CLOSED);
+    while (l->peers != NULL)
+        shm_close_peer(l, l->peers);
+    while (l->mappings != NULL) {
+        mapping *m = l->mappings;
+        l->mappings = m->next;
+        munmap(m->base, m->bytes);
+        l->host->free(l->host->ctx, m);
+    }
+    if (l->head != NULL)
+        munmap(l->head, sizeof(segment));
+    if (l->fd >= 0)
+        close(l->fd);
+    pthread_mutex_destroy(&l->lock);
+    l->host->free(l->host->ctx, l);
+}
+
+weft_status shm_address(weft_link *l, void *out, uint64_t *bytes)
+{
+    if (*bytes < sizeof l->self)
+        return shm_fail(l->host, WEFT_USAGE, "an address of shm takes %zu bytes", sizeof l->self);
+    memcpy(out, &l->self, sizeof l->self);
+    *bytes = sizeof l->self;
+    return WEFT_OK;
+}
+
+static void look(weft_link *l, uint64_t now)
+{
+    l->idle = 0;
+    if (now - l->looked < LOOK_US)
+        return;
+    l->looked = now;
+    for (peer *p = l->peers; p != NULL; p = p->next) {
+        struct pollfd f = {.fd = p->pidfd, .events = POLLIN};
+        if (p->pidfd >= 0)
+            p->dead |= poll(&f, 1, 0) > 0;
+        else /* a kernel without process descriptors */
+            p->dead |= kill(p->pid, 0) != 0 && errno == ESRCH;
+    }
+}
+
+void shm_look(weft_link *l)
+{
+    look(l, now_us());
+}
+
+/* Would a call on some connection find work now? */
+static bool anything(weft_link *l)
+{
+    if (atomic_load_explicit(&l->woken, memory_order_relaxed) || atomic_load(&l->aborted))
+        return true;
+    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+        if (shm_can_move(c))
+            return true;
+    return false;
+}
+
+static bool setting_up(const weft_link *l)
+{
+    for (const weft_conn *c = l->conns; c != NULL; c = c->next)
+        if (!c->up)
+            return true;
+    return false;
+}
+
+static void sleep_once(weft_link *l, uint64_t us)
+{
+    struct timespec t = {(time_t)(us / 1000000), (long)(us % 1000000 * 1000)};
+    unsigned bell = atomic_load(&l->head->bell);
+    atomic_store(&l->head->sleeping, 1);
+    atomic_thread_fence(memory_order_seq_cst);
+    if (!anything(l))
+        syscall(SYS_futex, &l->head->bell, FUTEX_WAIT, bell, &t, NULL, 0);
+    atomic_store(&l->head->sleeping, 0);
+}
+
+weft_status shm_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
+{
+    uint64_t start = now_us(), until = start + timeout_us, spun = start + spin_us, now = start;
+    bool found = anything(l);
+    while (!found && now < spun) {
+        for (int i = 0; i < 64 && !found; i++) {
+            __builtin_ia32_pause();
+            found = anything(l);
+        }
+        now = now_us();
+        look(l, now);
+    }
+    while (!found && now < until) {
+        uint64_t most = setting_up(l) ? 1000 : LOOK_US;
+        sleep_once(l, until - now < most ? until - now : most);
+        now = now_us();
+        look(l, now);
+        found = anything(l);
+    }
+    atomic_store(&l->woken, false);
+    if (atomic_load(&l->aborted))
+        return shm_fail(l->host, WEFT_PEER, "this rank has given its shm connections up");
+    return WEFT_OK;
+}
+
+void shm_wake(weft_link *l)
+{
+    atomic_store(&l->woken, true);
+    ring_bell(l->head);
+}
+
+void shm_abort(weft_link *l)
+{
+    atomic_store(&l->aborted, true);
+    pthread_mutex_lock(&l->lock);
+    tell_gone(l, GONE_ABORTED);
+    pthread_mutex_unlock(&l->lock);
+    shm_wake(l);
+}
