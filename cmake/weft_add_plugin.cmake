@@ -38,7 +38,7 @@ function(weft_add_plugin KIND NAME)
     target_link_options(${target} PRIVATE LINKER:-z,defs)
   endif()
   add_custom_command(TARGET ${target} POST_BUILD COMMAND chmod go-w $<TARGET_FILE:${target}>)
-  if(install) # where the program looks: ../lib/weft, whatever this system calls its libraries' folder
+  if(install) # where the program looks: ../lib/weft, however this system names such folders
     install(TARGETS ${target} LIBRARY DESTINATION lib/weft/${KIND})
   endif()
 endfunction()

@@ -1,8 +1,8 @@
 # layout.awk: from the public headers to a C program's body that prints every layout in them.
 #
-# For each `typedef struct T { ... } T;` a line TYPE(T) and for each member M a line MEMBER(T, M); for
-# each `#define NAME number` and each `NAME = number` of an enum a line VALUE(NAME). The headers are
-# the only list, so nothing can be forgotten.
+# For each `typedef struct T { ... } T;` a line TYPE(T) and for each member M a line MEMBER(T, M);
+# for each `#define NAME number` and each `NAME = number` of an enum a line VALUE(NAME). The headers
+# are the only list, so nothing can be forgotten.
 function strip_comments(s,    out, at) {
   while ((at = index(s, "/*")) > 0) {
     out = out substr(s, 1, at - 1) " "

@@ -53,7 +53,8 @@ losses two >"$work/two.losses"
 losses one >"$work/one.losses"
 [ "$(wc -l <"$work/two.losses")" -eq 6 ] || fail "six steps, and another number of losses"
 paste "$work/two.losses" "$work/one.losses" | awk '
-  { gap = $1 - $2; if (gap < 0) gap = -gap; if (gap > 1e-4 * $2) { print "step", NR, $0; wrong = 1 } }
+  { gap = $1 - $2; if (gap < 0) gap = -gap }
+  gap > 1e-4 * $2 { print "step", NR, $0; wrong = 1 }
   NR == 1 { first = $1 }
   END { if (!($1 < first)) { print "the loss does not fall:", first, $1; wrong = 1 } exit wrong }
 ' >"$work/build.log" || fail "two ranks and one do not train the same: $(cat "$work/build.log")"

@@ -54,14 +54,14 @@ struct weft_link {
 static weft_status failed(weft_link *l, weft_status code, const char *what)
 {
     char text[160];
-    snprintf(text, sizeof text, "acme.socket: %s: %s", what, strerror(errno));
+    snprintf(text, sizeof text, "%s: %s", what, strerror(errno));
     return l->host->fail(l->host->ctx, code, text);
 }
 
 static weft_status gone(weft_conn *c)
 {
     char text[80];
-    snprintf(text, sizeof text, "acme.socket: rank %u has hung up", c->peer);
+    snprintf(text, sizeof text, "rank %u has hung up", c->peer);
     return c->link->host->fail(c->link->host->ctx, WEFT_PEER, text);
 }
 
@@ -90,7 +90,7 @@ static weft_status probe(void *module, const weft_conf *conf, const weft_link_gr
     *score = group->same_machine && (group->device_caps & 1) ? 5 : 0;
     if (!*score)
         (void)!host->fail(host->ctx, WEFT_UNSUPPORTED,
-                          "acme.socket joins ranks of one machine, from host memory");
+                          "it joins ranks of one machine, from host memory");
     return WEFT_OK;
 }
 
@@ -114,7 +114,7 @@ static weft_status create(void *module, const weft_link_args *args, weft_link **
     struct sockaddr_un a;
     weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
     if (!l)
-        return host->fail(host->ctx, WEFT_NO_MEMORY, "acme.socket: no memory for a link");
+        return host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for a link");
     l->host = host;
     l->rank = args->rank;
     for (int i = 0; i < CONNS; i++)
@@ -162,7 +162,7 @@ static weft_status connect_to(weft_link *l, uint32_t peer, uint32_t channel, con
         slot++;
     weft_conn *c = slot < CONNS ? l->host->alloc(l->host->ctx, sizeof *c, 0) : NULL;
     if (!c)
-        return l->host->fail(l->host->ctx, WEFT_NO_MEMORY, "acme.socket: too many connections");
+        return l->host->fail(l->host->ctx, WEFT_NO_MEMORY, "too many connections");
     c->link = l;
     c->peer = peer;
     c->channel = channel;
@@ -301,7 +301,7 @@ static weft_status move(weft_conn *c, queue *q, int out)
         m->moved += (uint64_t)n;
         if (m->moved >= sizeof m->header && m->header != m->bytes)
             return c->link->host->fail(c->link->host->ctx, WEFT_PEER,
-                                       "acme.socket: a message has another length than expected");
+                                       "a message has another length than expected");
         if (m->moved == sizeof m->header + m->bytes)
             q->done++;
     }
