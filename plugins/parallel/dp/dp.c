@@ -21,28 +21,16 @@ static const weft_mesh_axis axis = {sizeof axis, 0, AXIS, AXIS,
                                     "ranks that share the batch, each with the whole model"};
 static const weft_mesh_axis *const axes[] = {&axis, NULL};
 
-static const weft_option bucket_mb = {
-    .struct_size = sizeof bucket_mb,
-    .type = WEFT_OPT_INT,
-    .key = "bucket_mb",
-    .dflt = "25",
-    .help = "MiB of gradients that are summed at once; less starts earlier, more wastes less",
-    .min = 1,
-    .max = 4096};
-static const weft_option *const options[] = {&bucket_mb, NULL};
-
 static weft_status dp_edit(void *module, const weft_conf *conf, uint32_t phase,
                            const weft_view *view, const weft_edits *edits)
 {
-    (void)module;
+    (void)module, (void)conf;
     if (view->mesh(view->ctx, AXIS) < 2) /* alone there is nothing to share */
         return WEFT_OK;
     if (phase == WEFT_PHASE_SPLIT)
         return edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS);
-    if (phase == WEFT_PHASE_SYNC) {
-        uint64_t bytes = (uint64_t)conf->integer(conf->ctx, "bucket_mb") << 20;
-        return edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, bytes);
-    }
+    if (phase == WEFT_PHASE_SYNC) /* 0: buckets of the size that [train] bucket_mb says */
+        return edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, 0);
     return WEFT_OK; /* nothing to say about stages or memory */
 }
 
@@ -53,7 +41,6 @@ static const weft_component component = {.struct_size = sizeof component,
                                          .name = "dp",
                                          .help = "data parallelism: every rank has the whole "
                                                  "model and a part of the batch",
-                                         .options = options,
                                          .table = &table};
 static const weft_component *const components[] = {&component, NULL};
 
