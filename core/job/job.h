@@ -13,20 +13,24 @@ typedef struct job job; /* opaque; one a process */
 
 typedef struct job_identity {
     uint32_t rank, ranks, local_rank, local_ranks;
-    bool launched;  /* a launcher started us: RANK and WORLD_SIZE, or mpirun's or srun's own names */
+    bool launched; /* a launcher started us: RANK and WORLD_SIZE, or mpirun's or srun's own names */
     char addr[256]; /* MASTER_ADDR                                                                */
     uint16_t port;  /* MASTER_PORT                                                                */
 } job_identity;
 
 /* Read who we are from the environment: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, or
  * OMPI_COMM_WORLD_*, PMI_*, SLURM_* . Contradictions are refused. Nothing set: one rank, not
- * launched. [setup] */
+ * launched. identity.c says what wins over what. [setup] */
 weft_status job_identify(job_identity *out);
 
+/* Make a job key and write it to the new file `path`, mode 0600, for `weft key -o FILE`. A file
+ * that exists is left alone and refused. [setup] */
+weft_status job_key_write(const char *path);
+
 typedef struct job_options {
-    const char *key_file;    /* [run] key: NULL unless given; a descriptor of the launcher wins   */
-    double frozen_after;     /* seconds without a sign of life                                    */
-    double join_timeout;     /* seconds to wait for all ranks to meet                             */
+    const char *key_file; /* [run] key: NULL unless given; a descriptor of the launcher wins   */
+    double frozen_after;  /* seconds without a sign of life                                    */
+    double join_timeout;  /* seconds to wait for all ranks to meet                             */
 } job_options;
 
 /* Meet the other ranks. One rank: opens nothing. [setup] [collective] */
@@ -34,15 +38,21 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
 
 /* Leave in good order: waits until all ranks came here, so that an early exit elsewhere reads as a
  * failure. `status` WEFT_OK for a good end; otherwise tells the others what failed here at once
- * (`text`, which names the instruction) and does not wait. NULL job allowed. [setup] */
-void job_leave(job *j, weft_status status, const char *text);
+ * (`text`, which names the instruction) and does not wait. Frees `j`; NULL allowed.
+ *
+ * True when every rank left in good order. False with WEFT_OK given means that another rank failed
+ * while this one waited: then err_text() says which and how, and the process must not exit with 0.
+ * The record of this thread is left as it is otherwise. [setup] */
+bool job_leave(job *j, weft_status status, const char *text);
 
 /* The store: values up to 1 MiB, keys up to 200 bytes. put replaces; get waits for the key until
- * the deadline (seconds), or until a rank fails. [setup] */
+ * the deadline (seconds), or until a rank fails. The value is the caller's to free(). [setup] */
 weft_status job_put(job *j, const char *key, const void *value, uint64_t bytes);
 weft_status job_get(job *j, const char *key, double deadline, void **value, uint64_t *bytes);
 
-/* All ranks give `bytes` bytes and get all of them in rank order (ranks * bytes). [collective] */
+/* All ranks give `bytes` bytes and get all of them in rank order (ranks * bytes). `bytes` 0 makes
+ * it a barrier. Waits for the slowest rank as long as job_join() would; names those that did not
+ * come. [setup] [collective] */
 weft_status job_exchange(job *j, const char *name, const void *mine, uint64_t bytes, void *all);
 
 /* Progress mark of this rank, sent with its heartbeats: step and place in the list. Cheap. [any] */
@@ -59,7 +69,12 @@ int job_failure_fd(job *j);
 /* 32 bytes derived from the job key for `label` (HKDF-SHA256). [setup] */
 weft_status job_subkey(job *j, const char *label, uint8_t out[32]);
 
-/* The table weft_host_tls of weft/host.h bound to this job's key. */
+/* The table weft_host_tls of weft/host.h bound to this job's key and to this meeting of its ranks:
+ * a rank left over from an earlier run with the same key file cannot connect. Lives as long as `j`.
+ *
+ * The session may hold decrypted bytes when the socket is silent: read until WEFT_BUSY before
+ * waiting for the socket. After a write that was WEFT_BUSY the next one begins with the same bytes
+ * and brings no fewer of them. */
 const void *job_tls_table(job *j);
 
 #endif

@@ -1,0 +1,202 @@
+/* job/identity.c: who we are, from the environment.
+ *
+ * Launchers speak four dialects. RANK and WORLD_SIZE (ours and torchrun's) win; then mpirun's names
+ * (OMPI_COMM_WORLD_* of Open MPI, PMI_* of MPICH and others); then srun's. What contradicts is
+ * refused, with one exception: Slurm's names leak into everything that runs inside an allocation,
+ * so they never overrule or contradict another dialect, and inside a batch script (where
+ * SLURM_PROCID is 0 although nobody called srun) they do not count. Under our own launcher only
+ * RANK counts. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "job/control.h"
+#include "job/job.h"
+
+#define RANKS_MAX 65536
+
+typedef struct dialect {
+    const char *rank, *size, *local, *local_size;
+    const char *who;
+} dialect;
+
+typedef struct reading {
+    bool rank_set, size_set, local_set, local_size_set;
+    uint32_t rank, size, local, local_size;
+} reading;
+
+static const dialect torch = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+                              "RANK and WORLD_SIZE"};
+static const dialect open_mpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+                                 "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                 "mpirun"};
+static const dialect pmi = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+                            "mpiexec (PMI)"};
+
+/* A whole number below `limit`; *set tells whether the variable is there. */
+static weft_status number(const char *name, uint32_t limit, bool *set, uint32_t *out)
+{
+    const char *text = name ? getenv(name) : NULL;
+    *set = text != NULL;
+    if (!text)
+        return WEFT_OK;
+    char *end = NULL;
+    errno = 0;
+    unsigned long v = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end || errno)
+        return fail(WEFT_USAGE,
+                    "the environment says %s='%.40s', which is not a whole number: set "
+                    "or unset it",
+                    name, text);
+    if (v >= limit)
+        return fail(WEFT_USAGE, "the environment says %s=%.40s, and it must be below %u", name,
+                    text, limit);
+    *out = (uint32_t)v;
+    return WEFT_OK;
+}
+
+static weft_status read_dialect(const dialect *d, reading *r)
+{
+    *r = (reading){0};
+    weft_status status = number(d->rank, RANKS_MAX, &r->rank_set, &r->rank);
+    if (!status)
+        status = number(d->size, RANKS_MAX + 1, &r->size_set, &r->size);
+    if (!status)
+        status = number(d->local, RANKS_MAX, &r->local_set, &r->local);
+    if (!status)
+        status = number(d->local_size, RANKS_MAX + 1, &r->local_size_set, &r->local_size);
+    return status;
+}
+
+/* What must hold inside one dialect. */
+static weft_status judge(const dialect *d, const reading *r)
+{
+    if (r->rank_set != r->size_set)
+        return fail(WEFT_USAGE, "the environment has %s without %s: set both or neither",
+                    r->rank_set ? d->rank : d->size, r->rank_set ? d->size : d->rank);
+    if (!r->rank_set)
+        return WEFT_OK;
+    if (!r->size)
+        return fail(WEFT_USAGE, "the environment says %s=0; a job has at least one rank", d->size);
+    if (r->rank >= r->size)
+        return fail(WEFT_USAGE, "the environment says %s=%u, and %s=%u allows ranks 0 to %u",
+                    d->rank, r->rank, d->size, r->size, r->size - 1);
+    if (r->local_set && r->local > r->rank)
+        return fail(WEFT_USAGE,
+                    "the environment says %s=%u and %s=%u: a rank on one machine cannot "
+                    "be above the rank in the job",
+                    d->local, r->local, d->rank, r->rank);
+    if (r->local_size_set && r->local_size > r->size)
+        return fail(WEFT_USAGE,
+                    "the environment says %s=%u and %s=%u: one machine cannot have more "
+                    "ranks than the job",
+                    d->local_size, r->local_size, d->size, r->size);
+    if (r->local_size_set && r->local_set && r->local >= r->local_size)
+        return fail(WEFT_USAGE, "the environment says %s=%u and %s=%u: ranks count from 0",
+                    d->local, r->local, d->local_size, r->local_size);
+    return WEFT_OK;
+}
+
+static weft_status agree(const dialect *a, const reading *x, const dialect *b, const reading *y)
+{
+    bool both = x->rank_set && y->rank_set && y->size > 1;
+    if (both && (x->rank != y->rank || x->size != y->size))
+        return fail(WEFT_USAGE,
+                    "%s say rank %u of %u and %s says rank %u of %u: unset the ones that "
+                    "do not hold",
+                    a->who, x->rank, x->size, b->who, y->rank, y->size);
+    return WEFT_OK;
+}
+
+/* srun names the step's own count; a batch script has SLURM_PROCID, but no step. */
+static weft_status read_slurm(reading *r)
+{
+    dialect d = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, "srun"};
+    if (getenv("SLURM_JOB_ID") || getenv("SLURM_STEP_NUM_TASKS"))
+        d.size = "SLURM_STEP_NUM_TASKS";
+    *r = (reading){0};
+    if (!getenv(d.rank) || !getenv(d.size))
+        return WEFT_OK;
+    weft_status status = read_dialect(&d, r);
+    return status ? status : judge(&d, r);
+}
+
+static weft_status find(reading *out)
+{
+    reading t, o, p, s;
+    weft_status status = read_dialect(&torch, &t);
+    if (!status)
+        status = judge(&torch, &t);
+    *out = t;
+    if (status || (t.rank_set && getenv(CONTROL_FD_ENV)))
+        return status;
+    if ((status = read_dialect(&open_mpi, &o)) || (status = judge(&open_mpi, &o)) ||
+        (status = read_dialect(&pmi, &p)) || (status = judge(&pmi, &p)) ||
+        (status = agree(&torch, &t, &open_mpi, &o)) || (status = agree(&torch, &t, &pmi, &p)) ||
+        (status = agree(&open_mpi, &o, &pmi, &p)))
+        return status;
+    if (!t.rank_set && (o.rank_set || p.rank_set)) {
+        *out = o.rank_set ? o : p;
+    } else if (!t.rank_set) {
+        status = read_slurm(&s);
+        *out = s;
+    }
+    return status;
+}
+
+static bool is_loopback(const char *addr)
+{
+    return !strncmp(addr, "127.", 4) || !strcmp(addr, "localhost") || !strcmp(addr, "::1");
+}
+
+/* MASTER_ADDR and MASTER_PORT, and what of the local numbers follows from them. */
+static weft_status find_meeting(const reading *r, job_identity *out)
+{
+    const char *addr = getenv("MASTER_ADDR");
+    if (!addr && r->local_size_set && r->local_size < r->size)
+        return fail(WEFT_USAGE,
+                    "the %u ranks of this job are on several machines and MASTER_ADDR is "
+                    "not set: give every rank the address of rank 0's machine",
+                    r->size);
+    if (addr && (!*addr || strlen(addr) >= sizeof out->addr))
+        return fail(WEFT_USAGE, "MASTER_ADDR has %zu bytes; an address has 1 to %zu", strlen(addr),
+                    sizeof out->addr - 1);
+    snprintf(out->addr, sizeof out->addr, "%s", addr ? addr : "127.0.0.1");
+    bool here = is_loopback(out->addr);
+    out->local_rank = r->local_set ? r->local : here ? r->rank : 0;
+    out->local_ranks = r->local_size_set ? r->local_size : here ? r->size : out->local_rank + 1;
+    bool set;
+    uint32_t port = 0;
+    weft_status status = number("MASTER_PORT", 65536, &set, &port);
+    if (status)
+        return status;
+    if (!set || !port)
+        return fail(WEFT_USAGE,
+                    "this is rank %u of %u and MASTER_PORT is %s: give every rank the same "
+                    "free port of rank 0's machine",
+                    r->rank, r->size, set ? "0" : "not set");
+    out->port = (uint16_t)port;
+    return WEFT_OK;
+}
+
+weft_status job_identify(job_identity *out)
+{
+    job_identity me = {.ranks = 1, .local_ranks = 1};
+    snprintf(me.addr, sizeof me.addr, "127.0.0.1");
+    reading r;
+    weft_status status = find(&r);
+    if (status)
+        return status;
+    if (r.rank_set) {
+        me.launched = true;
+        me.rank = r.rank;
+        me.ranks = r.size;
+        if (r.size > 1 && (status = find_meeting(&r, &me)))
+            return status;
+    }
+    *out = me;
+    return WEFT_OK;
+}
