@@ -1,0 +1,17 @@
+/* job/address.h: where the store listens and how it is found. */
+#ifndef JOB_ADDRESS_H
+#define JOB_ADDRESS_H
+
+#include "job/job.h"
+
+#define STORE_FD_ENV "WEFT_STORE_FD" /* rank 0: the number of an inherited listening socket */
+
+struct addrinfo;
+
+/* The addresses of MASTER_ADDR with MASTER_PORT; freeaddrinfo() gives them back. */
+weft_status address_resolve(const job_identity *who, struct addrinfo **out);
+
+/* A listening, non-blocking socket: inherited, or bound to MASTER_ADDR alone. */
+weft_status listen_open(const job_identity *who, int *fd);
+
+#endif

@@ -1,0 +1,32 @@
+/* job/store.h: the key-value table of rank 0, and the requests that wait in it.
+ *
+ * Pure bookkeeping: no socket, no thread, no clock of its own. The caller holds a lock, says what
+ * time it is, and is called back with each reply, at once or later. A rank has one request at a
+ * time, so everything that waits has a place from the start. */
+#ifndef JOB_STORE_H
+#define JOB_STORE_H
+
+#include <weft/base.h>
+
+#define STORE_BYTES_MAX (UINT64_C(256) << 20) /* all keys and values together */
+
+typedef struct store store;
+
+/* With WEFT_OK the bytes are the answer, else a sentence. They are gone after the call. */
+typedef void (*store_reply)(void *ctx, uint32_t rank, weft_status status, const void *bytes,
+                            uint64_t n);
+
+store *store_open(uint32_t ranks, store_reply reply, void *ctx);
+void store_close(store *s); /* NULL allowed */
+
+void store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes);
+void store_get(store *s, uint32_t rank, const char *key, uint64_t due);
+
+/* Answered with the parts of all ranks in order once the last has come. */
+void store_exchange(store *s, uint32_t rank, const char *name, const void *mine, uint64_t bytes,
+                    uint64_t due);
+
+/* Answer whatever waited past its time. */
+void store_tick(store *s, uint64_t now);
+
+#endif
