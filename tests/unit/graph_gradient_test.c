@@ -154,6 +154,10 @@ static void gpt2(int tied, double scale)
     e.value[graph_find(&g, "targets")][3] = -1; /* a target that does not count */
     e.value[graph_find(&g, "scale")][0] = scale;
     assert_int_equal(check_params(&g, &e, forward, loss), model_params(&o));
+    uint32_t slopes = 0; /* of the gelu: once a block, for both parts of its gradient */
+    for (uint32_t i = 0; i < g.nodes.n; i++)
+        slopes += !strcmp(g.nodes.at[i].id, "bias_gelu.dx");
+    assert_int_equal(slopes, o.layers);
     eval_end(&e);
     graph_free(&g);
 }
