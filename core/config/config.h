@@ -5,7 +5,10 @@
  * config_check() holds every key against them: unknown section or key (with the nearest known
  * name), wrong type, out of range. Only after that are values read.
  *
- * Keys are written "section.key": "train.batch", "comm.tcp.encrypt". */
+ * Keys are written "section.key": "train.batch", "comm.tcp.encrypt".
+ *
+ * The text: [section] and key = value, one a line; a comment is a line that begins with ';' or '#',
+ * or what follows a blank and ';'. Names are at most 48 bytes, lines 4000, a file 1 MiB. */
 #ifndef CONFIG_CONFIG_H
 #define CONFIG_CONFIG_H
 
