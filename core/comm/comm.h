@@ -27,7 +27,8 @@ typedef struct comm_request {
     uint32_t root;
     uint32_t in_place;     /* in and out are the same place (see weft/coll.h) */
     uint64_t link_caps;    /* of the link that will carry it */
-    const char *algorithm; /* "auto", "ring", "halving", "direct", "mapped" */
+    const char *algorithm; /* "auto", "ring", "halving", "direct", "mapped", ... */
+    uint64_t chunk;        /* bytes that long messages are cut into; 0: the algorithm's own */
 } comm_request;
 
 typedef struct comm_schedule comm_schedule; /* opaque */

@@ -1,0 +1,197 @@
+/* comm/halving.c: recursive halving and doubling (Rabenseifner) for reduce-scatter, all-gather and
+ * all-reduce.
+ *
+ * Idea: of 2^k ranks, each exchanges half of what it still holds with the rank 2^(k-1) away and
+ * adds what it gets to the half it keeps; then a quarter with the rank 2^(k-2) away, and so on,
+ * until it holds the sum of one part. Gathering walks the same way back, doubling. Where the number
+ * of ranks is no power of two, the first ranks form pairs: the even one of a pair hands all it has
+ * to the odd one, which acts for both (`group` below), and gets its result at the end.
+ *
+ * Cost for S bytes on 2^k ranks: each phase sends S (n-1)/n bytes in only k messages. A pair's even
+ * rank costs up to 2 S more.
+ *
+ * It loses to the direct exchange on few ranks, where n - 1 messages side by side take less time
+ * than k in a row, to the ring where the network dislikes far partners, and off powers of two.
+ * Partial sums of 16-bit floats are rounded k times. */
+#include "comm/schedule.h"
+
+typedef struct halving {
+    builder *b;
+    uint32_t groups, pairs; /* groups: a power of two; the first `pairs` have two ranks */
+    uint32_t group;         /* mine */
+    int idle;               /* an even rank of a pair, after it has handed over */
+} halving;
+
+static halving set_up(builder *b)
+{
+    uint32_t n = b->r->ranks, me = b->r->me;
+    halving h = {.b = b, .groups = 1};
+    while (h.groups * 2 <= n)
+        h.groups *= 2;
+    h.pairs = n - h.groups;
+    h.group = me < 2 * h.pairs ? me / 2 : me - h.pairs;
+    h.idle = me < 2 * h.pairs && me % 2 == 0;
+    return h;
+}
+
+static uint32_t first_rank(const halving *h, uint32_t group)
+{
+    return group < h->pairs ? 2 * group : group + h->pairs;
+}
+
+/* The rank that acts for a group. */
+static uint32_t actor(const halving *h, uint32_t group)
+{
+    return group < h->pairs ? 2 * group + 1 : group + h->pairs;
+}
+
+static span parts_of(const halving *h, uint32_t first, uint32_t end)
+{
+    return build_parts(h->b, first_rank(h, first), first_rank(h, end));
+}
+
+/* Before halving: the odd rank of a pair adds the even one's input to its own. Returns where the
+ * input of the group now begins. */
+static comm_place fold_in(halving *h)
+{
+    builder *b = h->b;
+    uint32_t me = b->r->me;
+    if (me >= 2 * h->pairs)
+        return in_at(0);
+    span all = {0, b->bytes};
+    comm_place both = {0};
+    if (!h->idle)
+        both = build_scratch(b, b->bytes);
+    for (uint64_t c = 0; c < build_chunks(b, b->bytes); c++) {
+        span s = build_chunk(b, all, c);
+        if (h->idle) {
+            build_send(b, me + 1, in_at(s.at), s.bytes);
+            continue;
+        }
+        comm_place to = place_plus(both, s.at);
+        build_recv(b, me - 1, to, s.bytes);
+        build_reduce2(b, to, to, in_at(s.at), s.bytes);
+    }
+    return both;
+}
+
+/* One exchange: give the bytes of `give`, keep the sum over `keep` at `to`. `now` is where the
+ * bytes from `base` on are now. Sources stand in the order of the ranks that they come from. */
+static void exchange(builder *b, uint32_t partner, comm_place now, uint64_t base, span give,
+                     span keep, comm_place to)
+{
+    uint64_t longest = give.bytes > keep.bytes ? give.bytes : keep.bytes;
+    comm_place got = build_scratch(b, keep.bytes);
+    for (uint64_t c = 0; c < build_chunks(b, longest); c++) {
+        span out = build_chunk(b, give, c), in = build_chunk(b, keep, c);
+        build_send(b, partner, place_plus(now, out.at - base), out.bytes);
+        comm_place theirs = place_plus(got, in.at - keep.at);
+        comm_place ours = place_plus(now, in.at - base);
+        build_recv(b, partner, theirs, in.bytes);
+        int first = partner < b->r->me;
+        build_reduce2(b, place_plus(to, in.at - keep.at), first ? theirs : ours,
+                      first ? ours : theirs, in.bytes);
+    }
+}
+
+/* Ends with the sum over the parts of my group at `mine`. */
+static void halve(halving *h, comm_place mine)
+{
+    builder *b = h->b;
+    comm_place now = fold_in(h);
+    if (h->idle)
+        return;
+    uint64_t base = 0;
+    for (uint32_t first = 0, count = h->groups; count > 1; count /= 2) {
+        uint32_t half = count / 2, low = h->group < first + half;
+        uint32_t keep = low ? first : first + half, give = low ? first + half : first;
+        span kept = parts_of(h, keep, keep + half);
+        comm_place to = half == 1 ? mine : build_scratch(b, kept.bytes);
+        uint32_t partner = actor(h, low ? h->group + half : h->group - half);
+        exchange(b, partner, now, base, parts_of(h, give, give + half), kept, to);
+        now = to;
+        base = kept.at;
+        first = keep;
+    }
+}
+
+/* Begins with the parts of my group in place in out. */
+static void twice(halving *h)
+{
+    for (uint32_t have = 1; have < h->groups && !h->idle; have *= 2) {
+        uint32_t other = h->group ^ have, mask = ~(have - 1);
+        span ours = parts_of(h, h->group & mask, (h->group & mask) + have);
+        span theirs = parts_of(h, other & mask, (other & mask) + have);
+        build_send(h->b, actor(h, other), out_at(ours.at), ours.bytes);
+        build_recv(h->b, actor(h, other), out_at(theirs.at), theirs.bytes);
+    }
+}
+
+static void all_reduce(halving *h)
+{
+    builder *b = h->b;
+    halve(h, out_at(parts_of(h, h->group, h->group + 1).at));
+    twice(h);
+    if (h->idle)
+        build_recv(b, b->r->me + 1, out_at(0), b->bytes);
+    else if (h->group < h->pairs)
+        build_send(b, b->r->me - 1, out_at(0), b->bytes);
+}
+
+static void reduce_scatter(halving *h)
+{
+    builder *b = h->b;
+    uint64_t part = b->bytes / b->r->ranks;
+    if (h->group >= h->pairs) {
+        halve(h, out_at(0));
+        return;
+    }
+    comm_place both = h->idle ? out_at(0) : build_scratch(b, 2 * part);
+    halve(h, both);
+    if (h->idle) {
+        build_recv(b, b->r->me + 1, out_at(0), part);
+        return;
+    }
+    build_send(b, b->r->me - 1, both, part);
+    build_copy(b, out_at(0), place_plus(both, part), part);
+}
+
+/* The even rank of a pair has its own part already: it gets what lies before and after it. */
+static void all_gather(halving *h)
+{
+    builder *b = h->b;
+    uint32_t me = b->r->me;
+    uint64_t part = b->bytes / b->r->ranks, even = (h->idle ? me : me - 1) * part;
+    uint64_t rest = even + part;
+    build_copy(b, out_at(me * part), in_at(0), part);
+    if (h->idle) {
+        build_send(b, me + 1, in_at(0), part);
+        build_recv(b, me + 1, out_at(0), even);
+        build_recv(b, me + 1, out_at(rest), b->bytes - rest);
+        return;
+    }
+    if (h->group < h->pairs)
+        build_recv(b, me - 1, out_at(even), part);
+    twice(h);
+    if (h->group < h->pairs) {
+        build_send(b, me - 1, out_at(0), even);
+        build_send(b, me - 1, out_at(rest), b->bytes - rest);
+    }
+}
+
+static void emit(builder *b)
+{
+    halving h = set_up(b);
+    switch (b->r->kind) {
+    case WEFT_ALL_REDUCE: all_reduce(&h); break;
+    case WEFT_REDUCE_SCATTER: reduce_scatter(&h); break;
+    default: all_gather(&h); break;
+    }
+}
+
+const comm_algorithm comm_halving = {
+    .name = "halving",
+    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER) | COMM_ON(WEFT_ALL_GATHER),
+    .chunk = 256 << 10,
+    .emit = emit,
+};
