@@ -1,8 +1,8 @@
 /* ckpt/ckpt.h: checkpoints that are complete or not there.
  *
  * A checkpoint is a folder OUT/checkpoints/step-00000100 with safetensors shards, one a writing
- * rank, and manifest.json, which has the step, the job's INI text, the ranks, and for each shard its
- * length and SHA-256, and for each tensor where its bytes are. It is written into a folder with
+ * rank, and manifest.json, which has the step, the job's INI text, the ranks, and for each shard
+ * its length and SHA-256, and for each tensor where its bytes are. It is written into a folder with
  * a temporary name: shards, fsync, manifest, fsync, rename, fsync of the parent. A reader trusts
  * nothing: lengths, offsets, names and sums are checked before use.
  *
@@ -29,19 +29,27 @@ typedef struct ckpt_shard_sum {
 } ckpt_shard_sum;
 
 /* The paths of a save: `temp` is OUT/checkpoints/.step-00000100.tmp, `final` its name after the
- * rename. Rank 0 creates the temporary folder (removing an old one) before others write. */
+ * rename. Touches nothing. [any] */
+weft_status ckpt_paths(const char *out_dir, uint64_t step, char temp[4096], char final[4096]);
+
+/* Rank 0 alone, before others write: the same paths; makes OUT/checkpoints and the temporary
+ * folder, removes what killed jobs left there, and holds the lock of OUT/checkpoints until
+ * ckpt_commit() or ckpt_abandon(). A second job that writes there is WEFT_USAGE. One save at a time
+ * a process. [setup] */
 weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char final[4096]);
 
-/* Write this rank's shard: pieces sorted by name, then first. fsynced on return. The full disk, a
- * vanished folder, a short write: a sentence, and the temporary file is removed. [setup] */
+/* Write this rank's shard, pieces in any order, those without elements left out. fsynced on return.
+ * The full disk, a vanished folder, a short write: a sentence, and the file is removed. [setup] */
 weft_status ckpt_write_shard(const char *temp, uint32_t shard, uint32_t shards,
                              const ckpt_piece *pieces, uint32_t n, ckpt_shard_sum *sum);
 
-/* Rank 0, after all shards are written and their sums gathered: manifest, rename, sync. Then old
- * ones beyond `keep` are removed (0 keeps all). */
+/* Rank 0, after all shards are written and their sums gathered: the shards' headers are read and
+ * held against each other, then manifest, rename, sync; one of the same step is replaced. Once the
+ * new one is durable, those of earlier steps are removed until `keep` are left (0 keeps all). On
+ * failure the temporary folder is removed; either way the save is over. [setup] */
 weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, const char *job_text,
                         const ckpt_shard_sum *sums, uint32_t shards, uint32_t keep);
-void ckpt_abandon(const char *temp); /* removes a temporary folder; NULL allowed */
+void ckpt_abandon(const char *temp); /* rank 0: removes a temporary folder; NULL allowed */
 
 typedef struct ckpt ckpt; /* opaque: an opened, verified checkpoint */
 

@@ -1,0 +1,176 @@
+/* ckpt/folder.c: the folder OUT/checkpoints.
+ *
+ *   step-00000100         a checkpoint; it is complete, or was damaged since
+ *   .step-00000100.tmp    one that is being written, or was when its job was killed
+ *   .step-00000100.old    one that is being removed
+ *   .lock                 held (flock) by the job that writes
+ *
+ * All names are made from numbers. Links are never followed below the folder. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "ckpt/internal.h"
+#include "data/file.h"
+
+void ckpt_shard_name(uint32_t shard, uint32_t shards, char out[CKPT_FILE_MAX])
+{
+    snprintf(out, CKPT_FILE_MAX, "shard-%05" PRIu32 "-of-%05" PRIu32 ".safetensors", shard, shards);
+}
+
+void ckpt_step_name(uint64_t step, const char *prefix, const char *suffix, char out[CKPT_FILE_MAX])
+{
+    snprintf(out, CKPT_FILE_MAX, "%sstep-%08" PRIu64 "%s", prefix, step, suffix);
+}
+
+/* The number is read leniently and the name made again from it: only our own spelling passes. */
+bool ckpt_step_from(const char *name, const char *prefix, const char *suffix, uint64_t *step)
+{
+    char again[CKPT_FILE_MAX];
+    size_t skip = strlen(prefix) + strlen("step-");
+    if (strlen(name) <= skip || name[skip] < '0' || name[skip] > '9')
+        return false;
+    errno = 0;
+    uint64_t number = strtoull(name + skip, NULL, 10);
+    if (errno || number > INT64_MAX)
+        return false;
+    ckpt_step_name(number, prefix, suffix, again);
+    if (strcmp(again, name))
+        return false;
+    *step = number;
+    return true;
+}
+
+bool ckpt_is_leftover(const char *name)
+{
+    uint64_t step;
+    return ckpt_step_from(name, ".", ".tmp", &step) || ckpt_step_from(name, ".", ".old", &step);
+}
+
+/* A stream over an open folder, with a descriptor of its own. */
+static DIR *list_folder(int folder)
+{
+    int fd = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d && fd >= 0)
+        close(fd);
+    return d;
+}
+
+static int newest_first(const void *a, const void *b)
+{
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x > y ? -1 : x < y;
+}
+
+weft_status ckpt_list(int folder, ckpt_steps *out)
+{
+    *out = (ckpt_steps){0};
+    DIR *d = list_folder(folder);
+    if (!d)
+        return fail_errno(WEFT_IO, "cannot list the checkpoints");
+    uint64_t step;
+    for (const struct dirent *e; (e = readdir(d));)
+        if (ckpt_step_from(e->d_name, "", "", &step))
+            *vec_push(out) = step;
+    closedir(d);
+    if (out->n)
+        qsort(out->at, out->n, sizeof *out->at, newest_first);
+    return WEFT_OK;
+}
+
+/* A folder that may be there already; a new one is made to last. */
+static int make_folder(const char *path)
+{
+    if (mkdirat(AT_FDCWD, path, 0777) == 0)
+        return file_sync_parent(path);
+    return errno == EEXIST ? 0 : -1;
+}
+
+weft_status ckpt_folder_open(const char *out_dir, bool make, int *fd)
+{
+    char path[CKPT_PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/checkpoints", out_dir);
+    if (n < 0 || n >= (int)sizeof path - CKPT_FILE_MAX)
+        return fail(WEFT_USAGE, "the folder name %.64s... is too long", out_dir);
+    if (make && (make_folder(out_dir) || make_folder(path)))
+        return fail_errno(file_blame(errno), "cannot make folder %s", path);
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder < 0)
+        return fail_errno(file_blame(errno), "cannot open checkpoint folder %s", path);
+    *fd = folder;
+    return WEFT_OK;
+}
+
+weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd)
+{
+    int lock =
+        openat(folder, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (lock < 0)
+        return fail_errno(WEFT_IO, "cannot open the lock of %s/checkpoints", out_dir);
+    if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
+        *fd = lock;
+        return WEFT_OK;
+    }
+    if (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK) {
+        log_line(WEFT_LOG_WARN,
+                 "the file system of %s/checkpoints has no locks: see to it that no second job "
+                 "writes there",
+                 out_dir);
+        *fd = lock;
+        return WEFT_OK;
+    }
+    weft_status st =
+        errno == EWOULDBLOCK
+            ? fail(WEFT_USAGE,
+                   "another job is writing a checkpoint into %s/checkpoints; give each job a "
+                   "run.out of its own",
+                   out_dir)
+            : fail_errno(WEFT_IO, "cannot lock %s/checkpoints", out_dir);
+    close(lock);
+    return st;
+}
+
+int ckpt_folder_remove(int parent, const char *name)
+{
+    int fd = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) /* a file or a link of that name goes as such; one that is not there is gone */
+        return errno == ENOENT || unlinkat(parent, name, 0) == 0 ? 0 : -1;
+    DIR *d = fdopendir(fd);
+    if (!d) {
+        close(fd);
+        return -1;
+    }
+    int removed; /* listing again finds what a changing folder hid; what stays fails the last call
+                  */
+    do {
+        removed = 0;
+        rewinddir(d);
+        for (const struct dirent *e; (e = readdir(d));)
+            if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
+                removed += unlinkat(fd, e->d_name, 0) == 0;
+    } while (removed);
+    closedir(d);
+    return unlinkat(parent, name, AT_REMOVEDIR);
+}
+
+void ckpt_sweep(int folder)
+{
+    DIR *d = list_folder(folder);
+    if (!d)
+        return;
+    for (const struct dirent *e; (e = readdir(d));)
+        if (ckpt_is_leftover(e->d_name) && ckpt_folder_remove(folder, e->d_name) < 0)
+            log_line(WEFT_LOG_WARN, "cannot remove the leftover checkpoint folder %s: %s",
+                     e->d_name, strerror(errno));
+    closedir(d);
+}

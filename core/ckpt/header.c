@@ -1,0 +1,282 @@
+/* ckpt/header.c: the JSON header of a shard, in the safetensors format.
+ *
+ * A shard is eight bytes of length, little endian, that many bytes of JSON, and the data. The JSON
+ * has one entry a tensor with type, shape and the bytes [begin, end) counted from the first byte of
+ * data; the entries must cover the data without a hole. Any program that knows the format can read
+ * our shards. What we add stays lawful: a part of a tensor is a vector of its own, NAME@FIRST, and
+ * __metadata__, which may hold any strings, gives the whole shape under "shape:NAME". */
+#include <jansson.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "ckpt/internal.h"
+
+#define KEY_MAX (CKPT_NAME_MAX + 32) /* a name and "shape:" or '@' and a number */
+
+/* --- building --- */
+
+/* Takes over the reference of `value`. With names and numbers checked before, jansson fails for
+ * want of memory alone. */
+static bool put(json_t *object, const char *key, json_t *value)
+{
+    return json_object_set_new(object, key, value) == 0;
+}
+
+static json_t *shape_array(uint32_t rank, const int64_t *shape)
+{
+    json_t *out = json_array();
+    for (uint32_t i = 0; i < rank; i++)
+        if (json_array_append_new(out, json_integer(shape[i]))) {
+            json_decref(out);
+            return NULL;
+        }
+    return out;
+}
+
+static bool add_piece(json_t *root, json_t *meta, const ckpt_piece *p, uint64_t begin)
+{
+    uint64_t whole = 0;
+    char key[KEY_MAX], shape_key[KEY_MAX], text[CKPT_SHAPE_TEXT];
+    bool part = ckpt_elements(p->rank, p->shape, p->dtype, &whole) && p->count != whole;
+    const int64_t vector = (int64_t)p->count;
+    json_t *shape = part ? shape_array(1, &vector) : shape_array(p->rank, p->shape);
+    snprintf(key, sizeof key, "%s", p->name);
+    if (part) {
+        snprintf(key, sizeof key, "%s@%" PRIu64, p->name, p->first);
+        snprintf(shape_key, sizeof shape_key, "shape:%s", p->name);
+        ckpt_shape_text(p->rank, p->shape, text);
+    }
+    uint64_t end = begin + p->count * weft_dtype_size(p->dtype);
+    json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", ckpt_dtype_name(p->dtype), "shape",
+                              shape, "data_offsets", (json_int_t)begin, (json_int_t)end);
+    return put(root, key, entry) && (!part || put(meta, shape_key, json_string(text)));
+}
+
+static weft_status no_memory(void)
+{
+    return fail(WEFT_NO_MEMORY, "no memory for the header of a checkpoint shard");
+}
+
+/* The JSON behind its length word, padded with spaces so that the data begin at a multiple of 8. */
+static weft_status frame(const json_t *root, char **text, uint64_t *bytes)
+{
+    size_t n = json_dumpb(root, NULL, 0, JSON_COMPACT);
+    uint64_t padded;
+    if (!n)
+        return no_memory();
+    if (!ck_align(n, 8, &padded) || padded > CKPT_JSON_MAX)
+        return fail(WEFT_UNSUPPORTED,
+                    "a checkpoint shard has so many tensors that its header of %zu bytes is over "
+                    "the format's limit of %u",
+                    n, CKPT_JSON_MAX);
+    char *out = mem_alloc(8 + padded);
+    memset(out, ' ', 8 + padded);
+    memcpy(out, &padded, 8);
+    if (json_dumpb(root, out + 8, n, JSON_COMPACT) != n) {
+        free(out);
+        return no_memory();
+    }
+    *text = out;
+    *bytes = 8 + padded;
+    return WEFT_OK;
+}
+
+weft_status ckpt_header_build(const ckpt_piece *const *pieces, uint32_t n, char **text,
+                              uint64_t *bytes)
+{
+    json_t *root = json_object(), *meta = json_object();
+    bool ok = put(meta, "format", json_string("weft")) &&
+              json_object_set(root, "__metadata__", meta) == 0;
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < n && ok; i++) {
+        ok = add_piece(root, meta, pieces[i], at);
+        at += pieces[i]->count * weft_dtype_size(pieces[i]->dtype);
+    }
+    weft_status st = ok ? frame(root, text, bytes) : no_memory();
+    json_decref(meta);
+    json_decref(root);
+    return st;
+}
+
+/* --- parsing --- */
+
+static weft_status bad(const char *name, const char *what)
+{
+    return fail(WEFT_DATA, "tensor %s: %s", name, what);
+}
+
+/* A decimal number as this program writes it: no sign, no leading zero; *end is what follows. */
+static bool parse_number(const char *text, uint64_t *out, const char **end)
+{
+    uint64_t v = 0;
+    const char *at = text;
+    for (; *at >= '0' && *at <= '9'; at++)
+        if (!ck_mul(v, 10, &v) || !ck_add(v, (uint64_t)(*at - '0'), &v))
+            return false;
+    *out = v;
+    *end = at;
+    return at != text && (*text != '0' || at == text + 1) && v <= INT64_MAX;
+}
+
+/* "[768, 3072]" */
+static bool parse_shape_text(const char *text, ckpt_range *r)
+{
+    r->rank = 0;
+    if (*text++ != '[')
+        return false;
+    while (*text != ']') {
+        uint64_t size;
+        if (r->rank == WEFT_MAX_AXES || !parse_number(text, &size, &text))
+            return false;
+        r->shape[r->rank++] = (int64_t)size;
+        if (!strncmp(text, ", ", 2))
+            text += 2;
+        else if (*text != ']')
+            return false;
+    }
+    return text[1] == 0;
+}
+
+static bool parse_shape(const json_t *shape, ckpt_range *r)
+{
+    r->rank = 0;
+    if (!json_is_array(shape) || json_array_size(shape) > WEFT_MAX_AXES)
+        return false;
+    for (size_t i = 0; i < json_array_size(shape); i++) {
+        const json_t *size = json_array_get(shape, i);
+        if (!json_is_integer(size))
+            return false;
+        r->shape[r->rank++] = json_integer_value(size);
+    }
+    return true;
+}
+
+/* A part of a tensor: the entry is a vector of `count` elements, the shape stands elsewhere. */
+static weft_status parse_part(const char *first, const json_t *meta, ckpt_range *r)
+{
+    const char *end;
+    char key[KEY_MAX];
+    uint64_t whole, last;
+    if (!parse_number(first, &r->first, &end) || *end)
+        return bad(r->name, "the number after '@' is not one");
+    if (r->rank != 1)
+        return bad(r->name, "a part of a tensor must be stored as a vector");
+    r->count = (uint64_t)r->shape[0];
+    snprintf(key, sizeof key, "shape:%s", r->name);
+    const char *text = json_string_value(json_object_get(meta, key));
+    if (!text || !parse_shape_text(text, r))
+        return bad(r->name, "the whole shape of a stored part is missing or malformed");
+    if (!ckpt_elements(r->rank, r->shape, r->dtype, &whole))
+        return bad(r->name, "the whole shape has a size below 1 or too many elements");
+    if (!ck_add(r->first, r->count, &last) || last > whole || r->count == whole)
+        return bad(r->name, "a stored part does not lie inside its tensor");
+    return WEFT_OK;
+}
+
+/* "NAME" or "NAME@FIRST": the name is copied into the pool, *first is what follows the '@'. */
+static weft_status parse_key(const char *key, pool *p, ckpt_range *r, const char **first)
+{
+    char name[CKPT_NAME_MAX];
+    const char *mark = strchr(key, '@');
+    size_t n = mark ? (size_t)(mark - key) : strlen(key);
+    if (n < sizeof name) {
+        memcpy(name, key, n);
+        name[n] = 0;
+    }
+    if (n >= sizeof name || !ckpt_name_ok(name))
+        return fail(WEFT_DATA, "a tensor name in the header is empty, too long or not printable");
+    r->name = pool_text(p, name);
+    *first = mark ? mark + 1 : NULL;
+    return WEFT_OK;
+}
+
+static weft_status parse_entry(const char *key, json_t *value, const json_t *meta, pool *p,
+                               ckpt_range *r)
+{
+    const char *first = NULL, *dtype;
+    json_t *shape;
+    json_int_t begin, end;
+    weft_status st = parse_key(key, p, r, &first);
+    if (st)
+        return st;
+    if (json_unpack_ex(value, NULL, JSON_STRICT, "{s:s, s:o, s:[I,I]}", "dtype", &dtype, "shape",
+                       &shape, "data_offsets", &begin, &end))
+        return bad(r->name, "the entry must have dtype, shape and data_offsets and nothing else");
+    r->dtype = ckpt_dtype_from(dtype);
+    if (!r->dtype)
+        return bad(r->name, "its type is none that this program knows");
+    uint64_t stored, bytes;
+    if (!parse_shape(shape, r) || !ckpt_elements(r->rank, r->shape, r->dtype, &stored))
+        return bad(r->name, "its shape is malformed, has a size below 1 or too many elements");
+    bytes = stored * weft_dtype_size(r->dtype); /* fits: ckpt_elements() saw to it */
+    if (begin < 0 || end < begin || (uint64_t)(end - begin) != bytes)
+        return bad(r->name, "its byte range does not agree with its type and shape");
+    r->at = (uint64_t)begin;
+    r->count = stored;
+    return first ? parse_part(first, meta, r) : WEFT_OK;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const ckpt_range *x = a, *y = b;
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* The entries, put in the order of their bytes, leave no hole, overlap nowhere, and end with the
+ * file. */
+static weft_status check_data(ckpt_range *r, uint32_t n, uint64_t data_bytes)
+{
+    uint64_t at = 0;
+    if (n)
+        qsort(r, n, sizeof *r, by_offset);
+    for (uint32_t i = 0; i < n; i++) {
+        uint64_t bytes = r[i].count * weft_dtype_size(r[i].dtype);
+        if (r[i].at != at)
+            return bad(r[i].name, r[i].at < at ? "its bytes overlap those of another"
+                                               : "the bytes before it belong to no tensor");
+        if (!ck_range(at, bytes, data_bytes))
+            return bad(r[i].name, "its bytes go past the end of the file");
+        at += bytes;
+    }
+    if (at != data_bytes)
+        return fail(WEFT_DATA, "%" PRIu64 " bytes at the end belong to no tensor", data_bytes - at);
+    return WEFT_OK;
+}
+
+static weft_status parse_root(json_t *root, uint64_t data_bytes, uint32_t shard, pool *p,
+                              ckpt_ranges *out)
+{
+    uint32_t before = out->n;
+    const json_t *meta = json_object_get(root, "__metadata__");
+    const char *key;
+    json_t *value;
+    json_object_foreach(root, key, value)
+    {
+        if (value == meta)
+            continue;
+        ckpt_range r = {.shard = shard};
+        weft_status st = parse_entry(key, value, meta, p, &r);
+        if (st)
+            return st;
+        *vec_push(out) = r;
+    }
+    return check_data(out->at + before, out->n - before, data_bytes);
+}
+
+weft_status ckpt_header_parse(const char *text, uint64_t bytes, uint64_t data_bytes, uint32_t shard,
+                              pool *p, ckpt_ranges *out)
+{
+    json_error_t error;
+    /* The format wants '{' first, so that no file is also a lawful file of another kind. */
+    json_t *root =
+        bytes && *text == '{' ? json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error) : NULL;
+    if (!root)
+        return fail(WEFT_DATA, "its header is not JSON, or gives a name twice");
+    weft_status st = parse_root(root, data_bytes, shard, p, out);
+    json_decref(root);
+    return st;
+}

@@ -1,0 +1,114 @@
+/* ckpt/internal.h: what the files of this folder share.
+ *
+ *   tensor.c    names, types and shapes, checked
+ *   header.c    the JSON in front of a shard
+ *   shard.c     a shard file: written, and read back with its sum
+ *   index.c     all ranges of a checkpoint: sorted, and covering each tensor exactly once
+ *   manifest.c  manifest.json and its own sum
+ *   folder.c    the folder OUT/checkpoints: names, steps, lock, removal
+ *   save.c, load.c   the calls of ckpt.h
+ *
+ * Functions that parse name the fault alone; their callers put file and folder before it with
+ * err_context(). */
+#ifndef CKPT_INTERNAL_H
+#define CKPT_INTERNAL_H
+
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "ckpt/ckpt.h"
+
+#define CKPT_JSON_MAX 100000000u /* bytes of a header or manifest; the cap of the shard format */
+#define CKPT_SHARDS_MAX 99999u
+#define CKPT_NAME_MAX (2 * WEFT_MAX_NAME) /* a graph's name and a suffix, with the zero */
+#define CKPT_PATH_MAX 4096
+#define CKPT_FILE_MAX 64                     /* bytes of any name that folder.c makes */
+#define CKPT_SHAPE_TEXT (WEFT_MAX_AXES * 22) /* bytes of a shape in words, with the zero */
+
+/* Elements [first, first + count) of a tensor, which stand in `shard` from byte `at` on. */
+typedef struct ckpt_range {
+    const char *name;             /* in the pool of whoever parsed it */
+    uint32_t dtype, rank;         /* of the tensor                    */
+    int64_t shape[WEFT_MAX_AXES]; /* of the whole tensor              */
+    uint64_t first, count;
+    uint64_t at; /* from the beginning of the shard file; 0 when a manifest gave the range */
+    uint32_t shard;
+} ckpt_range;
+typedef VEC(ckpt_range) ckpt_ranges;
+
+/* --- tensor.c --- */
+const char *ckpt_dtype_name(uint32_t dtype); /* "F32"; NULL for what is no type */
+uint32_t ckpt_dtype_from(const char *name);  /* 0 for an unknown name           */
+bool ckpt_name_ok(const char *name);         /* printable, no '@', short enough */
+void ckpt_shape_text(uint32_t rank, const int64_t *shape, char out[CKPT_SHAPE_TEXT]);
+bool ckpt_shape_same(uint32_t rank_a, const int64_t *a, uint32_t rank_b, const int64_t *b);
+
+/* Elements of a shape whose sizes are all positive and whose bytes fit in 63 bits. */
+bool ckpt_elements(uint32_t rank, const int64_t *shape, uint32_t dtype, uint64_t *out);
+
+/* --- header.c: a tensor that a shard holds whole stands under NAME with its shape; a part of one
+ * as a vector under NAME@FIRST, with the whole shape in __metadata__ as "shape:NAME" --- */
+
+/* Length word, JSON and padding for pieces in the order of their bytes; the caller frees *text. */
+weft_status ckpt_header_build(const ckpt_piece *const *pieces, uint32_t n, char **text,
+                              uint64_t *bytes);
+/* The JSON alone, of a shard with `data_bytes` behind it; ranges are appended with `at` counted
+ * from the first byte of data. */
+weft_status ckpt_header_parse(const char *text, uint64_t bytes, uint64_t data_bytes, uint32_t shard,
+                              pool *p, ckpt_ranges *out);
+
+/* --- shard.c --- */
+
+/* Read and check the shard `shard` of `shards` in the folder: length as in `sum`, then the sum if
+ * `hash`, then the header, whose ranges are appended. `st` gets the file's identity. */
+weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const ckpt_shard_sum *sum,
+                             bool hash, pool *p, ckpt_ranges *out, struct stat *st);
+
+/* --- index.c --- */
+void ckpt_ranges_sort(ckpt_ranges *r); /* by name, first, shard */
+
+/* One entry a tensor from sorted ranges, which must agree on type and shape and cover it exactly
+ * once. tensors [n]; ranges of tensor i are starts[i] .. starts[i + 1] - 1. */
+weft_status ckpt_cover(const ckpt_ranges *r, pool *p, ckpt_piece **tensors, uint32_t **starts,
+                       uint32_t *n);
+/* The manifest's ranges against those that the shards' headers have; both sorted. */
+weft_status ckpt_ranges_agree(const ckpt_ranges *manifest, const ckpt_ranges *headers);
+
+/* --- manifest.c --- */
+typedef struct ckpt_manifest {
+    uint64_t step;
+    const char *job; /* in the pool */
+    uint32_t shards;
+    ckpt_shard_sum *sums; /* [shards], in the pool */
+    ckpt_ranges ranges;   /* in the file's order; `at` is 0 */
+} ckpt_manifest;
+
+/* `m` with sorted ranges as text, its own sum included; the caller frees it. */
+weft_status ckpt_manifest_build(const ckpt_manifest *m, char **text, uint64_t *bytes);
+/* The caller frees m->ranges.at, on failure too. */
+weft_status ckpt_manifest_parse(const char *text, uint64_t bytes, pool *p, ckpt_manifest *m);
+void ckpt_hex(const uint8_t sum[32], char out[65]);
+/* The text without its last '}' and newline gets a sum over what stands before; the length that
+ * a manifest's end has. For the builder and for tests. */
+#define CKPT_TRAILER (sizeof ",\"sha256\":\"\"}\n" - 1 + 64)
+weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER + 1]);
+
+/* --- folder.c: names are made from numbers and never taken from a file --- */
+void ckpt_shard_name(uint32_t shard, uint32_t shards, char out[CKPT_FILE_MAX]);
+void ckpt_step_name(uint64_t step, const char *prefix, const char *suffix, char out[CKPT_FILE_MAX]);
+bool ckpt_step_from(const char *name, const char *prefix, const char *suffix, uint64_t *step);
+bool ckpt_is_leftover(const char *name); /* a temporary or half-removed folder of ours */
+
+typedef VEC(uint64_t) ckpt_steps;
+/* Steps of the checkpoints in an open folder, newest first; the caller frees out->at. */
+weft_status ckpt_list(int folder, ckpt_steps *out);
+
+/* Open, or with `make` create, OUT/checkpoints; and take its lock. Descriptors, or a sentence. */
+weft_status ckpt_folder_open(const char *out_dir, bool make, int *fd);
+weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd);
+
+/* Remove a folder with the plain files in it, following no link: 0, or -1 with errno. */
+int ckpt_folder_remove(int parent, const char *name);
+void ckpt_sweep(int folder); /* leftovers of runs that were killed */
+
+#endif

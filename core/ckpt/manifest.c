@@ -1,0 +1,264 @@
+/* ckpt/manifest.c: manifest.json.
+ *
+ *   {"format":"weft checkpoint","version":1,"step":100,"job":"[run]\n...",
+ *    "shards":[{"bytes":1064,"sha256":"..."},...],
+ *    "tensors":{"block.0.attn.qkv.w":{"dtype":"F32","shape":[768,2304],
+ *               "pieces":[[shard,first,count],...]},...},"sha256":"..."}
+ *
+ * on one line. The last member is the SHA-256 of all that stands before it, byte for byte, so that
+ * a damaged manifest is known before any of it is parsed. Where in its shard a piece lies, the
+ * shard's own header says. Shards have numbers; a name of a file is never taken from here. */
+#include <jansson.h>
+#include <openssl/evp.h>
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/err.h"
+#include "ckpt/internal.h"
+
+#define FORMAT "weft checkpoint"
+#define VERSION 1
+
+void ckpt_hex(const uint8_t sum[32], char out[65])
+{
+    for (int i = 0; i < 32; i++)
+        snprintf(out + 2 * i, 3, "%02x", sum[i]);
+}
+
+static bool parse_hex(const char *text, uint8_t sum[32])
+{
+    static const char digits[] = "0123456789abcdef";
+    if (strlen(text) != 64)
+        return false;
+    for (int i = 0; i < 64; i++) {
+        const char *d = strchr(digits, text[i]);
+        if (!d)
+            return false;
+        sum[i / 2] = (uint8_t)(sum[i / 2] << 4 | (d - digits));
+    }
+    return true;
+}
+
+weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER + 1])
+{
+    uint8_t sum[32];
+    char hex[65];
+    if (!EVP_Digest(body, bytes, sum, NULL, EVP_sha256(), NULL))
+        return fail(WEFT_NO_MEMORY, "no memory for the sum of a manifest");
+    ckpt_hex(sum, hex);
+    snprintf(out, CKPT_TRAILER + 1, ",\"sha256\":\"%s\"}\n", hex);
+    return WEFT_OK;
+}
+
+/* --- building: every function gives a new reference, or NULL for want of memory, which jansson
+ * passes on when it is handed one --- */
+
+static json_t *shards_json(const ckpt_manifest *m)
+{
+    json_t *out = json_array();
+    for (uint32_t i = 0; i < m->shards; i++) {
+        char hex[65];
+        ckpt_hex(m->sums[i].sha256, hex);
+        json_t *one = json_pack("{s:I, s:s}", "bytes", (json_int_t)m->sums[i].bytes, "sha256", hex);
+        if (json_array_append_new(out, one)) {
+            json_decref(out);
+            return NULL;
+        }
+    }
+    return out;
+}
+
+/* Ranges r[0 .. n) of one tensor. */
+static json_t *tensor_json(const ckpt_range *r, uint32_t n)
+{
+    json_t *shape = json_array(), *pieces = json_array();
+    bool ok = true;
+    for (uint32_t i = 0; i < r->rank; i++)
+        ok = ok && !json_array_append_new(shape, json_integer(r->shape[i]));
+    for (uint32_t i = 0; i < n && ok; i++)
+        ok = !json_array_append_new(pieces,
+                                    json_pack("[I,I,I]", (json_int_t)r[i].shard,
+                                              (json_int_t)r[i].first, (json_int_t)r[i].count));
+    json_t *out = json_pack("{s:s, s:o, s:o}", "dtype", ckpt_dtype_name(r->dtype), "shape", shape,
+                            "pieces", pieces);
+    if (ok)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+static json_t *tensors_json(const ckpt_ranges *r)
+{
+    json_t *out = json_object();
+    for (uint32_t i = 0, next; i < r->n; i = next) {
+        for (next = i + 1; next < r->n && !strcmp(r->at[next].name, r->at[i].name);)
+            next++;
+        if (json_object_set_new(out, r->at[i].name, tensor_json(&r->at[i], next - i))) {
+            json_decref(out);
+            return NULL;
+        }
+    }
+    return out;
+}
+
+/* The text with its last brace given up for the sum and a brace of its own. */
+static weft_status sign(char *body, char **text, uint64_t *bytes)
+{
+    uint64_t n = strlen(body) - 1;
+    if (n + CKPT_TRAILER > CKPT_JSON_MAX)
+        return fail(WEFT_UNSUPPORTED,
+                    "the checkpoint has so many pieces that its manifest of %" PRIu64
+                    " bytes is over the limit of %u",
+                    n, CKPT_JSON_MAX);
+    char *out = mem_alloc(n + CKPT_TRAILER + 1);
+    memcpy(out, body, n);
+    weft_status st = ckpt_trailer(out, n, out + n);
+    if (st) {
+        free(out);
+        return st;
+    }
+    *text = out;
+    *bytes = n + CKPT_TRAILER;
+    return WEFT_OK;
+}
+
+weft_status ckpt_manifest_build(const ckpt_manifest *m, char **text, uint64_t *bytes)
+{
+    json_t *job = json_string(m->job);
+    if (!job)
+        return fail(WEFT_USAGE, "the text of the job is not UTF-8, which a manifest has to be");
+    json_t *root = json_pack("{s:s, s:i, s:I, s:o, s:o, s:o}", "format", FORMAT, "version", VERSION,
+                             "step", (json_int_t)m->step, "job", job, "shards", shards_json(m),
+                             "tensors", tensors_json(&m->ranges));
+    char *body = json_dumps(root, JSON_COMPACT);
+    json_decref(root);
+    if (!body)
+        return fail(WEFT_NO_MEMORY, "no memory for the manifest of a checkpoint");
+    weft_status st = sign(body, text, bytes);
+    free(body);
+    return st;
+}
+
+/* --- parsing --- */
+
+static weft_status parse_shards(const json_t *list, pool *p, ckpt_manifest *m)
+{
+    uint64_t n = json_is_array(list) ? json_array_size(list) : 0;
+    if (!n || n > CKPT_SHARDS_MAX)
+        return fail(WEFT_DATA, "the list of shards is missing, empty or over %u long",
+                    CKPT_SHARDS_MAX);
+    m->shards = (uint32_t)n;
+    m->sums = pool_array(p, n, sizeof *m->sums);
+    for (uint32_t i = 0; i < n; i++) {
+        json_int_t bytes;
+        const char *hex;
+        if (json_unpack_ex(json_array_get(list, i), NULL, JSON_STRICT, "{s:I, s:s}", "bytes",
+                           &bytes, "sha256", &hex) ||
+            bytes < 0 || !parse_hex(hex, m->sums[i].sha256))
+            return fail(WEFT_DATA, "the entry of shard %" PRIu32 " is malformed", i);
+        m->sums[i].bytes = (uint64_t)bytes;
+    }
+    return WEFT_OK;
+}
+
+static bool parse_piece(json_t *piece, uint64_t whole, uint32_t shards, ckpt_range *r)
+{
+    json_int_t shard, first, count;
+    uint64_t last;
+    if (json_unpack_ex(piece, NULL, JSON_STRICT, "[I,I,I]", &shard, &first, &count) || shard < 0 ||
+        shard >= shards || first < 0 || count < 1 ||
+        !ck_add((uint64_t)first, (uint64_t)count, &last) || last > whole)
+        return false;
+    r->shard = (uint32_t)shard;
+    r->first = (uint64_t)first;
+    r->count = (uint64_t)count;
+    return true;
+}
+
+static bool parse_shape(const json_t *shape, ckpt_range *r, uint64_t *whole)
+{
+    if (!json_is_array(shape) || json_array_size(shape) > WEFT_MAX_AXES)
+        return false;
+    for (size_t i = 0; i < json_array_size(shape); i++) {
+        const json_t *size = json_array_get(shape, i);
+        if (!json_is_integer(size))
+            return false;
+        r->shape[r->rank++] = json_integer_value(size);
+    }
+    return ckpt_elements(r->rank, r->shape, r->dtype, whole);
+}
+
+static weft_status parse_tensor(const char *name, json_t *value, pool *p, ckpt_manifest *m)
+{
+    const char *dtype;
+    json_t *shape, *pieces;
+    uint64_t whole;
+    if (!ckpt_name_ok(name))
+        return fail(WEFT_DATA, "a tensor name is empty, too long or not printable");
+    ckpt_range r = {.name = pool_text(p, name)};
+    if (json_unpack_ex(value, NULL, JSON_STRICT, "{s:s, s:o, s:o}", "dtype", &dtype, "shape",
+                       &shape, "pieces", &pieces) ||
+        !(r.dtype = ckpt_dtype_from(dtype)) || !parse_shape(shape, &r, &whole) ||
+        !json_is_array(pieces))
+        return fail(WEFT_DATA, "tensor %s: its type, shape or list of pieces is malformed", r.name);
+    for (size_t i = 0; i < json_array_size(pieces); i++) {
+        if (!parse_piece(json_array_get(pieces, i), whole, m->shards, &r))
+            return fail(WEFT_DATA, "tensor %s: piece %zu is malformed or outside the tensor",
+                        r.name, i);
+        *vec_push(&m->ranges) = r;
+    }
+    return WEFT_OK;
+}
+
+static weft_status parse_root(json_t *root, pool *p, ckpt_manifest *m)
+{
+    const char *format, *job, *hex;
+    int version;
+    json_int_t step;
+    json_t *shards, *tensors;
+    if (json_unpack_ex(root, NULL, 0, "{s:s, s:i}", "format", &format, "version", &version) ||
+        strcmp(format, FORMAT))
+        return fail(WEFT_DATA, "it is no manifest of a weft checkpoint");
+    if (version != VERSION)
+        return fail(WEFT_DATA, "it has format version %d; this program reads %d", version, VERSION);
+    if (json_unpack_ex(root, NULL, JSON_STRICT, "{s:s, s:i, s:I, s:s, s:o, s:o, s:s}", "format",
+                       &format, "version", &version, "step", &step, "job", &job, "shards", &shards,
+                       "tensors", &tensors, "sha256", &hex) ||
+        step < 0 || !json_is_object(tensors))
+        return fail(WEFT_DATA, "a member is missing, unknown or of the wrong type");
+    m->step = (uint64_t)step;
+    m->job = pool_text(p, job);
+    weft_status st = parse_shards(shards, p, m);
+    const char *name;
+    json_t *value;
+    json_object_foreach(tensors, name, value)
+    {
+        if (!st)
+            st = parse_tensor(name, value, p, m);
+    }
+    return st;
+}
+
+weft_status ckpt_manifest_parse(const char *text, uint64_t bytes, pool *p, ckpt_manifest *m)
+{
+    char trailer[CKPT_TRAILER + 1];
+    *m = (ckpt_manifest){0};
+    if (bytes <= CKPT_TRAILER)
+        return fail(WEFT_DATA, "it is cut short");
+    weft_status st = ckpt_trailer(text, bytes - CKPT_TRAILER, trailer);
+    if (st)
+        return st;
+    if (memcmp(trailer, text + bytes - CKPT_TRAILER, CKPT_TRAILER))
+        return fail(WEFT_DATA, "its sum does not agree with its text: it is damaged or cut short");
+    json_error_t error;
+    json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
+    if (!root)
+        return fail(WEFT_DATA, "it is not JSON, or gives a name twice");
+    st = parse_root(root, p, m);
+    json_decref(root);
+    return st;
+}

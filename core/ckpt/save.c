@@ -1,0 +1,256 @@
+/* ckpt/save.c: a checkpoint is complete under its own name, or not there.
+ *
+ *   1. begin   lock, sweep, mkdir .step-N.tmp
+ *   2. shards  each rank writes and syncs its own file, and syncs the folder
+ *   3. commit  manifest written and synced, folder synced, renamed to step-N, parent synced
+ *   4. older ones beyond `keep`: renamed to .step-N.old, then removed
+ *
+ * A crash before the rename leaves the earlier checkpoints as they were and a folder that the next
+ * begin sweeps; a crash after it leaves both. Where step-N is there already (a damaged one that a
+ * resume passed over), the two change places in one rename. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "ckpt/internal.h"
+#include "data/file.h"
+
+/* The save under way: one a process, and no other thread is in it. */
+static struct {
+    int lock; /* descriptor that holds the flock, -1: no save */
+    char temp[CKPT_PATH_MAX];
+} under_way = {.lock = -1};
+
+weft_status ckpt_paths(const char *out_dir, uint64_t step, char temp[4096], char final[4096])
+{
+    char temp_name[CKPT_FILE_MAX], final_name[CKPT_FILE_MAX];
+    if (step > INT64_MAX)
+        return fail(WEFT_USAGE, "step %" PRIu64 " is too large for a checkpoint", step);
+    ckpt_step_name(step, ".", ".tmp", temp_name);
+    ckpt_step_name(step, "", "", final_name);
+    int n = snprintf(temp, CKPT_PATH_MAX, "%s/checkpoints/%s", out_dir, temp_name);
+    int m = snprintf(final, CKPT_PATH_MAX, "%s/checkpoints/%s", out_dir, final_name);
+    if (n < 0 || n >= CKPT_PATH_MAX || m < 0 || m >= CKPT_PATH_MAX)
+        return fail(WEFT_USAGE, "the folder name %.64s... is too long", out_dir);
+    return WEFT_OK;
+}
+
+static const char *last_part(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* The folder in which `path` stands: a descriptor, or -1 with errno. */
+static int open_parent(const char *path)
+{
+    char parent[CKPT_PATH_MAX];
+    snprintf(parent, sizeof parent, "%.*s.", (int)(last_part(path) - path), path);
+    return open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static void end_save(void)
+{
+    if (under_way.lock >= 0)
+        close(under_way.lock); /* gives up the flock */
+    under_way.lock = -1;
+}
+
+weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char final[4096])
+{
+    int folder, lock;
+    weft_status st = ckpt_paths(out_dir, step, temp, final);
+    if (!st && under_way.lock >= 0)
+        st = fail(WEFT_INTERNAL, "a checkpoint is begun while %s is under way", under_way.temp);
+    if (!st)
+        st = ckpt_folder_open(out_dir, true, &folder);
+    if (st)
+        return st;
+    st = ckpt_folder_lock(folder, out_dir, &lock);
+    if (!st) {
+        ckpt_sweep(folder);
+        if (mkdirat(folder, last_part(temp), 0777) < 0) {
+            st = fail_errno(WEFT_IO, "cannot make folder %s", temp);
+            close(lock);
+        }
+    }
+    close(folder);
+    if (st)
+        return st;
+    under_way.lock = lock;
+    snprintf(under_way.temp, sizeof under_way.temp, "%s", temp);
+    return WEFT_OK;
+}
+
+void ckpt_abandon(const char *temp)
+{
+    if (!temp || !ckpt_is_leftover(last_part(temp)))
+        return;
+    int parent = open_parent(temp);
+    if (parent >= 0) {
+        if (ckpt_folder_remove(parent, last_part(temp)) < 0)
+            log_line(WEFT_LOG_WARN, "cannot remove %s: %s", temp, strerror(errno));
+        close(parent);
+    }
+    if (!strcmp(temp, under_way.temp))
+        end_save();
+}
+
+/* --- commit --- */
+
+static weft_status write_manifest(int folder, const char *text, uint64_t bytes)
+{
+    int fd =
+        openat(folder, "manifest.json", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return fail_errno(WEFT_IO, "cannot create manifest.json");
+    weft_status st = WEFT_OK;
+    if (file_write(fd, text, bytes) || file_sync(fd))
+        st = fail_errno(WEFT_IO, "cannot write manifest.json");
+    if (close(fd) < 0 && !st)
+        st = fail_errno(WEFT_IO, "cannot close manifest.json");
+    if (!st && file_sync_folder(folder))
+        st = fail_errno(WEFT_IO, "cannot sync the folder");
+    return st;
+}
+
+/* What all shards say that they hold, which must be every tensor exactly once. The bytes were
+ * hashed by those who wrote them and are not read again. */
+static weft_status gather(int folder, ckpt_manifest *m, pool *p)
+{
+    struct stat unused;
+    for (uint32_t i = 0; i < m->shards; i++) {
+        weft_status st =
+            ckpt_shard_check(folder, i, m->shards, &m->sums[i], false, p, &m->ranges, &unused);
+        if (st)
+            return st;
+    }
+    ckpt_piece *tensors;
+    uint32_t *starts, n;
+    ckpt_ranges_sort(&m->ranges);
+    return ckpt_cover(&m->ranges, p, &tensors, &starts, &n);
+}
+
+static weft_status complete(int folder, ckpt_manifest *m)
+{
+    pool p = {0};
+    char *text = NULL;
+    uint64_t bytes = 0;
+    weft_status st = gather(folder, m, &p);
+    if (st == WEFT_DATA) /* not what somebody handed us, but what this job has just written */
+        st = WEFT_INTERNAL;
+    if (!st)
+        st = ckpt_manifest_build(m, &text, &bytes);
+    if (!st)
+        st = write_manifest(folder, text, bytes);
+    free(text);
+    free(m->ranges.at);
+    pool_free(&p);
+    return st;
+}
+
+/* The new folder under its own name. One that stands there ends under the temporary name; a file
+ * system that cannot exchange two names has a moment without either, after which it is put back. */
+static int put_in_place(int parent, const char *temp, const char *final, uint64_t step)
+{
+    struct stat there;
+    char old[CKPT_FILE_MAX];
+    if (fstatat(parent, final, &there, AT_SYMLINK_NOFOLLOW) < 0)
+        return errno == ENOENT ? renameat(parent, temp, parent, final) : -1;
+    if (renameat2(parent, temp, parent, final, RENAME_EXCHANGE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+        return -1;
+    ckpt_step_name(step, ".", ".old", old);
+    if (renameat(parent, final, parent, old) < 0)
+        return -1;
+    if (renameat(parent, temp, parent, final) == 0)
+        return 0;
+    int error = errno;
+    if (renameat(parent, old, parent, final) < 0)
+        log_line(WEFT_LOG_ERROR, "a checkpoint is left under the name %s", old);
+    errno = error;
+    return -1;
+}
+
+/* Of the checkpoints up to `step`, which is the newest of them, `keep` stay. Later ones are damaged
+ * ones that a resume passed over; they are not counted. What cannot be removed is no failure of the
+ * save. */
+static void remove_old(int parent, uint64_t step, uint32_t keep)
+{
+    ckpt_steps list;
+    uint32_t kept = 0;
+    if (ckpt_list(parent, &list)) {
+        log_line(WEFT_LOG_WARN, "old checkpoints stay: %s", err_text());
+        return;
+    }
+    for (uint32_t i = 0; i < list.n; i++) {
+        char name[CKPT_FILE_MAX], old[CKPT_FILE_MAX];
+        if (list.at[i] > step || kept++ < keep)
+            continue;
+        ckpt_step_name(list.at[i], "", "", name);
+        ckpt_step_name(list.at[i], ".", ".old", old);
+        if (renameat(parent, name, parent, old) < 0 || ckpt_folder_remove(parent, old) < 0)
+            log_line(WEFT_LOG_WARN, "cannot remove the old checkpoint %s: %s", name,
+                     strerror(errno));
+    }
+    free(list.at);
+}
+
+static weft_status commit(int parent, const char *temp, const char *final, ckpt_manifest *m,
+                          uint32_t keep)
+{
+    int folder = openat(parent, temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0)
+        return fail_errno(WEFT_IO, "cannot open it");
+    weft_status st = complete(folder, m);
+    close(folder);
+    if (st)
+        return st;
+    if (put_in_place(parent, temp, final, m->step) < 0)
+        return fail_errno(WEFT_IO, "cannot rename it to %s", final);
+    if (file_sync_folder(parent) < 0)
+        return fail_errno(WEFT_IO, "cannot sync the folder, so that %s may not last", final);
+    ckpt_sweep(parent); /* what the new one replaced */
+    if (keep)
+        remove_old(parent, m->step, keep);
+    return WEFT_OK;
+}
+
+weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, const char *job_text,
+                        const ckpt_shard_sum *sums, uint32_t shards, uint32_t keep)
+{
+    uint64_t named;
+    if (!shards || shards > CKPT_SHARDS_MAX || !ckpt_step_from(last_part(final), "", "", &named) ||
+        named != step || !ckpt_is_leftover(last_part(temp))) {
+        ckpt_abandon(temp);
+        return fail(WEFT_INTERNAL, "a commit of step %" PRIu64 " with %" PRIu32 " shards", step,
+                    shards);
+    }
+    ckpt_shard_sum *own = mem_alloc((uint64_t)shards * sizeof *own);
+    memcpy(own, sums, (uint64_t)shards * sizeof *own);
+    ckpt_manifest m = {
+        .step = step, .job = job_text ? job_text : "", .shards = shards, .sums = own};
+    weft_status st = WEFT_OK;
+    int parent = open_parent(temp);
+    if (parent < 0)
+        st = fail_errno(WEFT_IO, "cannot open its folder");
+    if (!st)
+        st = commit(parent, last_part(temp), last_part(final), &m, keep);
+    if (parent >= 0)
+        close(parent);
+    free(own);
+    if (st) {
+        err_context("checkpoint %s", temp);
+        ckpt_abandon(temp);
+    }
+    end_save();
+    return st;
+}
