@@ -16,6 +16,11 @@ void log_setup(int level, int rank)
     own_rank = rank;
 }
 
+int log_rank(void)
+{
+    return own_rank;
+}
+
 int log_level(void)
 {
     return max_level;

@@ -10,6 +10,7 @@
 /* Lines above `level` are dropped; `rank` < 0 leaves the rank out. Before the first thread. */
 void log_setup(int level, int rank);
 int log_level(void);
+int log_rank(void);
 
 /* "weft[ rank R] error: text". [any] */
 void log_line(int level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

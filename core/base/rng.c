@@ -53,13 +53,32 @@ uint64_t rng_below(uint64_t key, uint64_t index, uint64_t n)
     return (uint64_t)(((unsigned __int128)r * n) >> 64);
 }
 
-double rng_normal(uint64_t key, uint64_t index)
+/* Two normals a counter: the pair shares its words. */
+static void normal_pair(uint64_t key, uint64_t pair, double out[2])
 {
-    /* Two normals a counter: the pair shares its words. */
     uint32_t w[4];
-    rng_words(key, index / 2, 1, w);
+    rng_words(key, pair, 1, w);
     double u = ((double)(((uint64_t)w[0] << 32 | w[1]) >> 11) + 0.5) * 0x1p-53;
     double v = (double)(((uint64_t)w[2] << 32 | w[3]) >> 11) * 0x1p-53;
     double r = sqrt(-2.0 * log(u)), a = 6.283185307179586476925 * v;
-    return index % 2 ? r * sin(a) : r * cos(a);
+    out[0] = r * cos(a);
+    out[1] = r * sin(a);
+}
+
+double rng_normal(uint64_t key, uint64_t index)
+{
+    double pair[2];
+    normal_pair(key, index / 2, pair);
+    return pair[index % 2];
+}
+
+void rng_normals(uint64_t key, uint64_t first, uint64_t n, float deviation, float *out)
+{
+    double pair[2] = {0};
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t index = first + i;
+        if (i == 0 || index % 2 == 0)
+            normal_pair(key, index / 2, pair);
+        out[i] = (float)(pair[index % 2] * (double)deviation);
+    }
 }

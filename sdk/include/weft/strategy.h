@@ -107,8 +107,8 @@ typedef struct weft_edits {
                          uint32_t n);
 
     /* Sum the gradients of the parameters that match over the mesh axis, in buckets of at most
-     * `bucket_bytes`; `when` is WEFT_SYNC_.... A gradient that is partial and never synced is an
-     * error. */
+     * `bucket_bytes` (0: what the job's [train] bucket_mb says); `when` is WEFT_SYNC_.... A
+     * gradient that is partial and never synced is an error. */
     weft_status (*sync)(void *ctx, const char *params, const char *mesh_axis, uint32_t when,
                         uint64_t bucket_bytes);
 

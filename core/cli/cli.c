@@ -1,0 +1,120 @@
+/* cli/cli.c: what the commands share. */
+#include "cli/cli.h"
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int cli_fail(weft_status s)
+{
+    if (s)
+        log_line(WEFT_LOG_ERROR, "%s", err_text());
+    return err_exit_code(s);
+}
+
+int cli_usage(const command *c, const char *fmt, ...)
+{
+    char text[1024];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    log_line(WEFT_LOG_ERROR, "weft %s: %s\nusage: weft %s %s", c->name, text, c->name, c->usage);
+    return 2;
+}
+
+bool cli_help(const command *c, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            printf("usage: weft %s %s\n\n%s\n", c->name, c->usage, c->help);
+            return true;
+        }
+    return false;
+}
+
+bool cli_number(const char *text, uint64_t min, uint64_t max, uint64_t *out)
+{
+    char *end;
+    errno = 0;
+    if (*text < '0' || *text > '9')
+        return false;
+    unsigned long long v = strtoull(text, &end, 10);
+    if (errno || *end || v < min || v > max)
+        return false;
+    *out = v;
+    return true;
+}
+
+static int position(const char *const *list, const char *word)
+{
+    for (int i = 0; list && list[i]; i++)
+        if (!strcmp(list[i], word))
+            return i;
+    return -1;
+}
+
+/* One argument; returns how many were used, 0 after an error. */
+static int take(const command *c, int argc, char **argv, int i, const char *const *flags,
+                const char *const *valued, cli_job *out, int *status)
+{
+    const char *a = argv[i];
+    uint64_t ranks;
+    int at;
+    if (!strcmp(a, "-n")) {
+        if (i + 1 == argc || !cli_number(argv[i + 1], 1, 1048576, &ranks)) {
+            *status = cli_usage(c, "-n takes a number of ranks from 1 to 1048576");
+            return 0;
+        }
+        out->ranks = (uint32_t)ranks;
+        return 2;
+    }
+    if ((at = position(flags, a)) >= 0) {
+        out->flag[at] = true;
+        return 1;
+    }
+    if ((at = position(valued, a)) >= 0) {
+        if (i + 1 == argc) {
+            *status = cli_usage(c, "%s takes a value", a);
+            return 0;
+        }
+        out->value[at] = argv[i + 1];
+        return 2;
+    }
+    if (*a == '-') {
+        *status = cli_usage(c, "there is no option %s", a);
+        return 0;
+    }
+    if (strchr(a, '=')) {
+        out->overrides[out->noverrides++] = a;
+    } else if (!out->ini) {
+        out->ini = a;
+    } else {
+        *status = cli_usage(c,
+                            "'%s' is neither an option nor section.key=value, and the job file is "
+                            "%s already",
+                            a, out->ini);
+        return 0;
+    }
+    return 1;
+}
+
+bool cli_parse_job(const command *c, int argc, char **argv, const char *const *flags,
+                   const char *const *valued, cli_job *out, int *status)
+{
+    *out = (cli_job){0};
+    out->overrides = mem_alloc((uint64_t)argc * sizeof *out->overrides);
+    for (int i = 1; i < argc;) {
+        int used = take(c, argc, argv, i, flags, valued, out, status);
+        if (!used)
+            return false;
+        i += used;
+    }
+    return true;
+}

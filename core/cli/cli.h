@@ -1,0 +1,47 @@
+/* cli/cli.h: the commands that users type, one file each, and what they share. */
+#ifndef CLI_CLI_H
+#define CLI_CLI_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <weft/base.h>
+
+typedef struct command {
+    const char *name;
+    const char *usage;                 /* after "weft NAME " */
+    const char *help;                  /* one line, then more after a newline */
+    int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
+} command;
+
+extern const command cmd_train, cmd_plan, cmd_plugins, cmd_data, cmd_key, cmd_sample, cmd_ckpt,
+    cmd_flight, cmd_config;
+
+/* NULL-ended, in the order in which `weft --help` prints them. */
+extern const command *const commands[];
+
+/* Print the record of the failure and return its exit status. */
+int cli_fail(weft_status s);
+
+/* fail(WEFT_USAGE) with the command's usage behind the sentence; returns 2. */
+int cli_usage(const command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* --help among the arguments: prints it and returns true. */
+bool cli_help(const command *c, int argc, char **argv);
+
+/* A job on the command line: [-n RANKS] JOB.ini [section.key=value ...] and the flags and options
+ * named in `flags` ("--json") and `valued` ("--rank"), both NULL-ended. */
+typedef struct cli_job {
+    const char *ini;
+    uint32_t ranks;         /* 0: not given */
+    const char **overrides; /* pointers into argv; freed by the caller */
+    uint32_t noverrides;
+    bool flag[4];         /* by position in `flags` */
+    const char *value[4]; /* by position in `valued`; NULL: not given */
+} cli_job;
+bool cli_parse_job(const command *c, int argc, char **argv, const char *const *flags,
+                   const char *const *valued, cli_job *out, int *status);
+
+/* A whole number in [min, max]; false when it is none. */
+bool cli_number(const char *text, uint64_t min, uint64_t max, uint64_t *out);
+
+#endif

@@ -1,0 +1,59 @@
+/* cli/plan.c: weft plan. Needs no device, no data and no other rank. */
+#include "cli/cli.h"
+
+#include "base/err.h"
+#include "run/train.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static weft_status print(const prepared_job *p, const cli_job *j)
+{
+    uint64_t rank = 0;
+    bool json = j->flag[0], lists = j->flag[1];
+    if (j->value[0] && !cli_number(j->value[0], 0, p->spec.ranks - 1, &rank))
+        return fail(WEFT_USAGE, "--rank %s: the job has ranks 0 to %u", j->value[0],
+                    p->spec.ranks - 1);
+    if (lists && json)
+        return plan_print_list_json(&p->plan, (uint32_t)rank, stdout);
+    if (json)
+        return plan_print_json(&p->plan, stdout);
+    if (lists)
+        plan_print_list(&p->plan, (uint32_t)rank, stdout);
+    else
+        plan_print(&p->plan, stdout);
+    return WEFT_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    static const char *const flags[] = {"--json", "--list", NULL};
+    static const char *const valued[] = {"--rank", NULL};
+    cli_job j;
+    int status = 2;
+    if (!cli_parse_job(&cmd_plan, argc, argv, flags, valued, &j, &status)) {
+        free(j.overrides);
+        return status;
+    }
+    if (!j.ini) {
+        status = cli_usage(&cmd_plan, "which job? name its INI file");
+    } else {
+        prepared_job p;
+        weft_status s =
+            job_prepare(j.ini, j.overrides, j.noverrides, j.ranks ? j.ranks : 1, false, true, &p);
+        if (!s)
+            s = print(&p, &j);
+        job_unprepare(&p);
+        status = cli_fail(s);
+    }
+    free(j.overrides);
+    return status;
+}
+
+const command cmd_plan = {
+    "plan", "[-n RANKS] JOB.ini [section.key=value ...] [--json] [--rank R] [--list]",
+    "Print what each rank would hold, send and do, without a device and without other ranks.\n\n"
+    "  --json     for programs\n"
+    "  --list     the lists that rank R (0 unless given) walks, every instruction\n"
+    "  --rank R   whose lists",
+    run};

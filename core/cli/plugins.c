@@ -1,0 +1,135 @@
+/* cli/plugins.c: weft plugins [NAME], and weft config, the reference that docs/CONFIG.md holds. */
+#include "cli/cli.h"
+
+#include "base/err.h"
+#include "config/config.h"
+#include "host/host.h"
+#include "plan/spec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *section_of(const component *c, char out[128])
+{
+    snprintf(out, 128, "%s%s%s", c->kind, strcmp(c->kind, "comm") ? "" : ".",
+             strcmp(c->kind, "comm") ? "" : c->name);
+    return out;
+}
+
+static void print_axes(const component *c)
+{
+    if (strcmp(c->iface, "weft.strategy/1"))
+        return;
+    const weft_strategy *s = c->table;
+    for (uint32_t i = 0; s->axes && s->axes[i]; i++)
+        printf("  %-14s a number, or auto (default auto): %s\n", s->axes[i]->size_key,
+               s->axes[i]->help);
+}
+
+static void print_one(const component *c)
+{
+    char section[128];
+    printf("%s %s: %s\n  interface %s, version %s, %s\n", c->kind, c->name, c->help, c->iface,
+           c->manifest->version, c->path);
+    printf("keys in [%s]:\n", section_of(c, section));
+    print_axes(c);
+    config_print_options(stdout, c->options, 0);
+}
+
+static void print_all(const component *const *all, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (all[i]->iface)
+            printf("%-9s %-10s %-18s %s\n", all[i]->kind, all[i]->name, all[i]->iface,
+                   all[i]->help);
+        else
+            printf("%-9s %-10s unusable: %s\n", all[i]->kind, all[i]->name, all[i]->help);
+}
+
+static weft_status find_and_print(const component *const *all, uint32_t n, const char *name)
+{
+    bool found = false;
+    const char *names[256] = {0};
+    uint32_t known = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (known < 256)
+            names[known++] = all[i]->name;
+        if (strcmp(all[i]->name, name) || !all[i]->iface)
+            continue;
+        print_one(all[i]);
+        found = true;
+    }
+    const char *near = config_nearest(name, names, known);
+    if (!found)
+        return fail(WEFT_USAGE, "no plugin is named '%s'%s%s%s; `weft plugins` lists them", name,
+                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return WEFT_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    host *h;
+    const component **all;
+    uint32_t n;
+    if (argc > 2)
+        return cli_usage(&cmd_plugins, "one name at a time");
+    weft_status s = host_create(NULL, &h);
+    if (s)
+        return cli_fail(s);
+    s = host_list(h, &all, &n);
+    if (!s && argc == 2)
+        s = find_and_print(all, n, argv[1]);
+    else if (!s)
+        print_all(all, n);
+    host_destroy(h);
+    return cli_fail(s);
+}
+
+const command cmd_plugins = {
+    "plugins", "[NAME]",
+    "List the plugins that are installed, or print the keys of one, with types and defaults.", run};
+
+static void print_reference(const component *const *all, uint32_t n)
+{
+    printf("# Every key of a job file\n\nWritten by `weft config`; a test holds it against the "
+           "program.\n");
+    const config_section *s = config_core_sections();
+    for (; s->name; s++) {
+        printf("\n## [%s]: %s\n\n", s->name, s->help);
+        config_print_options(stdout, s->options, 1);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        char section[128];
+        if (!all[i]->iface)
+            continue;
+        printf("\n## [%s] with the plugin %s: %s\n\n", section_of(all[i], section), all[i]->name,
+               all[i]->help);
+        const weft_strategy *st = all[i]->table;
+        for (uint32_t k = 0; !strcmp(all[i]->iface, "weft.strategy/1") && st->axes && st->axes[k];
+             k++)
+            printf("- `%s` (a number, or auto; default `auto`): %s\n", st->axes[k]->size_key,
+                   st->axes[k]->help);
+        config_print_options(stdout, all[i]->options, 1);
+    }
+}
+
+static int reference(int argc, char **argv)
+{
+    host *h;
+    const component **all;
+    uint32_t n;
+    (void)argv;
+    if (argc > 1)
+        return cli_usage(&cmd_config, "it takes no arguments");
+    weft_status s = host_create(NULL, &h);
+    if (!s)
+        s = host_list(h, &all, &n);
+    if (!s)
+        print_reference(all, n);
+    host_destroy(h);
+    return cli_fail(s);
+}
+
+const command cmd_config = {
+    "config", "", "Print every key of a job file, of the core and of the plugins installed.",
+    reference};

@@ -1,0 +1,66 @@
+/* cli/train.c: weft train. As a launcher it refuses a wrong job once, then starts the ranks. */
+#include "cli/cli.h"
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "job/launch.h"
+#include "run/train.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The arguments of a rank: the same command without -n. */
+static char **rank_arguments(const cli_job *j, bool resume)
+{
+    char **argv = mem_alloc((j->noverrides + 6) * sizeof *argv);
+    uint32_t n = 0;
+    argv[n++] = "weft";
+    argv[n++] = "train";
+    argv[n++] = (char *)j->ini;
+    for (uint32_t i = 0; i < j->noverrides; i++)
+        argv[n++] = (char *)j->overrides[i];
+    if (resume)
+        argv[n++] = "--resume";
+    return argv;
+}
+
+static int launch(const cli_job *j, bool resume)
+{
+    prepared_job p;
+    weft_status s = job_prepare(j->ini, j->overrides, j->noverrides, j->ranks, true, true, &p);
+    job_unprepare(&p);
+    if (s)
+        return cli_fail(s);
+    char **argv = rank_arguments(j, resume);
+    int status = launch_ranks(j->ranks, argv);
+    free(argv);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    static const char *const flags[] = {"--resume", NULL};
+    cli_job j;
+    int status = 2;
+    if (!cli_parse_job(&cmd_train, argc, argv, flags, NULL, &j, &status)) {
+        free(j.overrides);
+        return status;
+    }
+    if (!j.ini)
+        status = cli_usage(&cmd_train, "which job? name its INI file");
+    else if (j.ranks > 1)
+        status = launch(&j, j.flag[0]);
+    else
+        status = train_rank(j.ini, j.overrides, j.noverrides, j.flag[0]);
+    free(j.overrides);
+    return status;
+}
+
+const command cmd_train = {
+    "train", "[-n RANKS] JOB.ini [section.key=value ...] [--resume]",
+    "Train a model as the job file says.\n\n"
+    "  -n RANKS   start so many ranks on this machine; without it, and started by mpirun, srun\n"
+    "             or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT set, it joins as one rank\n"
+    "  --resume   go on from the newest checkpoint under run.out\n\n"
+    "Exit status: 0 done, 1 the run failed, 2 the request was wrong, 77 not possible here.",
+    run};

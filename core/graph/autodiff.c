@@ -1,0 +1,136 @@
+/* graph/autodiff.c: the backward pass, derived from the ops.
+ *
+ * Nodes are visited last to first. Each asks its op for the gradients of its inputs (B) and of its
+ * parameters (W); what the op appends belongs to the node's block. A tensor that several nodes read
+ * gets the sum of their contributions, added where the later one arises, so that one gradient
+ * crosses the border of a block. Contributions to a parameter are not added in the graph: each goes
+ * into the parameter's WEFT_T_GRAD tensor, which sums over the step. */
+#include "base/err.h"
+#include "graph/graph.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The gradient sum of a parameter, made at its first contribution. */
+static weft_tensor grad_of(graph *g, weft_tensor param)
+{
+    tensor *p = graph_tensor(g, param);
+    if (p->grad)
+        return p->grad;
+    char name[2 * WEFT_MAX_NAME];
+    snprintf(name, sizeof name, "d(%s)", p->name);
+    weft_shape shape = p->shape;
+    shape.dtype = g->grad_dtype;
+    uint32_t block = g->block;
+    g->block = p->block;
+    weft_tensor t = graph_add(g, name, WEFT_T_GRAD, &shape);
+    g->block = block;
+    graph_tensor(g, t)->of = param;
+    graph_tensor(g, t)->sum = true;
+    memcpy(graph_tensor(g, t)->place, graph_tensor(g, param)->place, sizeof p->place);
+    graph_tensor(g, param)->grad = t;
+    return t;
+}
+
+/* Let the node that made `d` write into the parameter's sum; through an `accumulate` where its op
+ * cannot add, or where something else reads `d`. */
+static weft_status into_grad(graph *g, weft_tensor param, weft_tensor d, uint32_t first_new)
+{
+    weft_tensor sum = grad_of(g, param);
+    uint32_t producer = graph_tensor(g, d)->producer;
+    if (producer > first_new && g->nodes.at[producer - 1].op &&
+        (g->nodes.at[producer - 1].op->flags & WEFT_OP_ACCUMULATES)) {
+        node *n = &g->nodes.at[producer - 1];
+        for (uint32_t k = 0; k < n->nout; k++)
+            if (n->out[k] == d)
+                n->out[k] = sum;
+        return WEFT_OK;
+    }
+    weft_builder b = graph_builder(g);
+    weft_tensor out;
+    weft_status s = b.op(g, "accumulate", NULL, 0, &d, 1, &out, 1);
+    if (!s)
+        g->nodes.at[g->nodes.n - 1].out[0] = sum;
+    return s;
+}
+
+static weft_status contribute(graph *g, weft_tensor *grads, weft_tensor t, weft_tensor d)
+{
+    if (!grads[t]) {
+        grads[t] = d;
+        return WEFT_OK;
+    }
+    weft_builder b = graph_builder(g);
+    weft_tensor both[2] = {grads[t], d};
+    return b.op(g, "add", NULL, 0, both, 2, &grads[t], 1);
+}
+
+static bool wants_grad(const graph *g, weft_tensor t)
+{
+    const tensor *x = graph_tensor(g, t);
+    return x->kind == WEFT_T_PARAM ||
+           (x->kind == WEFT_T_ACTIVATION && weft_dtype_size(x->shape.dtype) &&
+            x->shape.dtype != WEFT_I32 && x->shape.dtype != WEFT_I64);
+}
+
+/* `din` goes from the first part to the second, which may build on what the first made. */
+static weft_status one_part(graph *g, const node *n, const weft_opcall *call, uint32_t part,
+                            weft_tensor *din, weft_tensor *grads)
+{
+    weft_builder b = graph_builder(g);
+    g->phase = part == WEFT_GRAD_INPUTS ? PHASE_INPUTS : PHASE_PARAMS;
+    uint32_t first_new = g->nodes.n;
+    weft_status s = n->op->grad(&b, call, part, din);
+    for (uint32_t i = 0; !s && i < n->nin; i++) {
+        if (!din[i] || !wants_grad(g, n->in[i]))
+            continue;
+        bool param = graph_tensor(g, n->in[i])->kind == WEFT_T_PARAM;
+        if (param != (part == WEFT_GRAD_PARAMS))
+            continue;
+        s = param ? into_grad(g, n->in[i], din[i], first_new)
+                  : contribute(g, grads, n->in[i], din[i]);
+    }
+    return s;
+}
+
+static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
+{
+    node n = g->nodes.at[at]; /* a copy: the array grows below; the operand arrays stay */
+    weft_tensor dout[WEFT_MAX_OPERANDS] = {0};
+    bool any = false;
+    for (uint32_t k = 0; k < n.nout; k++) {
+        dout[k] = grads[n.out[k]];
+        any |= dout[k] != 0;
+    }
+    if (!any)
+        return WEFT_OK;
+    g->block = n.block;
+    if (n.comm) { /* in the logical graph an all-reduce is the identity */
+        g->phase = PHASE_INPUTS;
+        return contribute(g, grads, n.in[0], dout[0]);
+    }
+    if (!n.op || !n.op->grad)
+        return fail(WEFT_USAGE, "op %s has no gradient, and the loss depends on it", n.id);
+    weft_opcall call = {sizeof call, n.nattr, n.attrs, n.nin, n.nout, n.in, n.out, dout};
+    weft_tensor din[WEFT_MAX_OPERANDS] = {0};
+    weft_status s = one_part(g, &n, &call, WEFT_GRAD_INPUTS, din, grads);
+    return s ? s : one_part(g, &n, &call, WEFT_GRAD_PARAMS, din, grads);
+}
+
+weft_status graph_backward(graph *g, weft_tensor loss)
+{
+    uint32_t forward = g->nodes.n;
+    weft_tensor one;
+    weft_builder b = graph_builder(g);
+    weft_status s = b.constant(g, 1.0, &one);
+    if (s)
+        return s;
+    /* Only forward tensors are looked up, and they all exist by now. */
+    weft_tensor *grads = mem_alloc((g->tensors.n + 1) * sizeof *grads);
+    grads[loss] = one;
+    for (uint32_t i = forward; !s && i-- > 0;)
+        s = one_node(g, i, grads);
+    free(grads);
+    return s;
+}

@@ -1,0 +1,147 @@
+/* graph/graph.c: tensors, nodes, meshes and names. */
+#define _GNU_SOURCE /* strchrnul */
+#include "graph/graph.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t mesh_ranks(const mesh *m)
+{
+    uint32_t n = 1;
+    for (uint32_t a = 0; a < m->n; a++)
+        n *= m->size[a];
+    return n;
+}
+
+static uint32_t mesh_stride(const mesh *m, uint32_t a)
+{
+    uint32_t stride = 1;
+    for (uint32_t i = 0; i < a; i++)
+        stride *= m->size[i];
+    return stride;
+}
+
+uint32_t mesh_coord(const mesh *m, uint32_t rank, uint32_t a)
+{
+    return rank / mesh_stride(m, a) % m->size[a];
+}
+
+uint32_t mesh_rank_at(const mesh *m, uint32_t rank, uint32_t a, uint32_t c)
+{
+    uint32_t stride = mesh_stride(m, a);
+    return rank + c * stride - mesh_coord(m, rank, a) * stride;
+}
+
+int mesh_axis(const mesh *m, const char *name)
+{
+    for (uint32_t a = 0; a < m->n; a++)
+        if (!strcmp(m->name[a], name))
+            return (int)a;
+    return -1;
+}
+
+void graph_init(graph *g, const mesh *m, uint32_t compute, uint32_t grad_dtype)
+{
+    *g = (graph){.mesh = m, .compute = compute, .grad_dtype = grad_dtype, .phase = PHASE_FORWARD};
+}
+
+void graph_free(graph *g)
+{
+    free(g->tensors.at);
+    free(g->nodes.at);
+    free(g->blocks.at);
+    pool_free(&g->pool);
+    *g = (graph){0};
+}
+
+tensor *graph_tensor(const graph *g, weft_tensor t)
+{
+    return &g->tensors.at[t - 1];
+}
+
+weft_tensor graph_find(const graph *g, const char *name)
+{
+    for (uint32_t i = 0; i < g->tensors.n; i++)
+        if (!strcmp(g->tensors.at[i].name, name))
+            return i + 1;
+    return 0;
+}
+
+uint64_t shape_elements(const weft_shape *s)
+{
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < s->rank; i++)
+        n *= (uint64_t)s->axes[i].size;
+    return n;
+}
+
+uint64_t shape_bytes(const weft_shape *s)
+{
+    return shape_elements(s) * weft_dtype_size(s->dtype);
+}
+
+weft_shape graph_local(const graph *g, weft_tensor t)
+{
+    const tensor *x = graph_tensor(g, t);
+    weft_shape s = x->shape;
+    for (uint32_t a = 0; a < g->mesh->n; a++)
+        if (x->place[a].kind == WEFT_SPLIT)
+            s.axes[x->place[a].axis].size /= g->mesh->size[a];
+    return s;
+}
+
+weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shape *shape)
+{
+    tensor *t = vec_push(&g->tensors);
+    *t = (tensor){.name = pool_text(&g->pool, name), .kind = kind, .block = g->block};
+    t->shape = *shape;
+    if (!t->shape.dtype)
+        t->shape.dtype = g->compute;
+    for (uint32_t i = 0; i < t->shape.rank; i++)
+        t->shape.axes[i].name = pool_text(&g->pool, shape->axes[i].name);
+    return g->tensors.n;
+}
+
+node *graph_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_t nout)
+{
+    node *n = vec_push(&g->nodes);
+    *n = (node){.id = pool_text(&g->pool, id), .block = g->block, .phase = g->phase};
+    n->nattr = nattr;
+    n->nin = nin;
+    n->nout = nout;
+    n->attrs = pool_array(&g->pool, nattr, sizeof(weft_attr));
+    n->in = pool_array(&g->pool, nin, sizeof(weft_tensor));
+    n->out = pool_array(&g->pool, nout, sizeof(weft_tensor));
+    return n;
+}
+
+/* One alternative of a glob, which ends at `end`. */
+static bool match_one(const char *glob, const char *end, const char *name)
+{
+    for (; glob < end; glob++, name++) {
+        if (*glob == '*') {
+            for (const char *rest = name;; rest++) {
+                if (match_one(glob + 1, end, rest))
+                    return true;
+                if (!*rest)
+                    return false;
+            }
+        }
+        if (*glob != *name)
+            return false;
+    }
+    return !*name;
+}
+
+bool glob_match(const char *glob, const char *name)
+{
+    for (const char *end;; glob = end + 1) {
+        end = strchrnul(glob, '|');
+        if (match_one(glob, end, name))
+            return true;
+        if (!*end)
+            return false;
+    }
+}

@@ -1,0 +1,119 @@
+/* graph/graph.h: the model graph in memory.
+ *
+ * Tensors and nodes in the order in which they were built. The forward nodes come from a model
+ * (model.h), the backward ones from autodiff.c, communication from place.c. Nothing here knows a
+ * rank: sizes are the whole job's, and each tensor says for every mesh axis where its elements are.
+ *
+ * Handles (weft_tensor) are 1 + the index into `tensors`. Memory belongs to the graph's pool. */
+#ifndef GRAPH_GRAPH_H
+#define GRAPH_GRAPH_H
+
+#include "base/mem.h"
+
+#include <stdbool.h>
+#include <weft/coll.h>
+#include <weft/op.h>
+
+typedef struct mesh {
+    uint32_t n; /* axes, innermost (fastest varying rank) first */
+    const char *name[WEFT_MAX_MESH];
+    uint32_t size[WEFT_MAX_MESH];
+} mesh;
+
+/* Coordinate of `rank` on axis `a`, and the rank that has coordinate `c` there instead. */
+uint32_t mesh_coord(const mesh *m, uint32_t rank, uint32_t a);
+uint32_t mesh_rank_at(const mesh *m, uint32_t rank, uint32_t a, uint32_t c);
+uint32_t mesh_ranks(const mesh *m);
+int mesh_axis(const mesh *m, const char *name); /* -1: none */
+
+typedef struct tensor {
+    const char *name;
+    uint32_t kind, flags; /* WEFT_T_..., WEFT_PARAM_... */
+    uint32_t block;       /* that it was built in */
+    uint32_t producer;    /* 1 + node, 0 for inputs, parameters, ... */
+    weft_shape shape;     /* the whole job's */
+    weft_place place[WEFT_MAX_MESH];
+    const char *init; /* parameters */
+    weft_tensor grad; /* parameters: its WEFT_T_GRAD tensor, once it has one */
+    weft_tensor of;   /* WEFT_T_GRAD: the parameter; state: the parameter */
+    double value;     /* constants: scalar with `constant` set */
+    bool constant;
+    bool sum; /* contributions to it add up over the step: gradients, the loss */
+} tensor;
+
+#define PHASE_FORWARD 1u
+#define PHASE_INPUTS 2u /* B */
+#define PHASE_PARAMS 3u /* W */
+#define PHASE_UPDATE 4u
+
+typedef struct node {
+    const char *id;    /* op id; of communication "all_reduce" ... */
+    const weft_op *op; /* NULL for communication and assignments */
+    const weft_attr *attrs;
+    weft_tensor *in, *out;
+    uint32_t nattr, nin, nout;
+    uint32_t block, phase;
+    uint32_t comm, redop; /* WEFT_ALL_REDUCE ...; 0: computes */
+    uint32_t mesh_axis;
+    bool assign; /* out[0] (parameter, state, scalar) takes in[0] */
+} node;
+
+typedef const weft_op *(*op_finder)(void *ctx, const char *id);
+
+typedef struct graph {
+    pool pool;
+    VEC(tensor) tensors;
+    VEC(node) nodes;
+    VEC(const char *) blocks;
+    const mesh *mesh;
+    uint32_t compute;      /* WEFT_F32, WEFT_BF16, WEFT_F16 */
+    uint32_t grad_dtype;   /* of WEFT_T_GRAD */
+    uint32_t phase, block; /* where the builder appends */
+    op_finder find;        /* ops of plugins, after the core's own; may be NULL */
+    void *find_ctx;
+    const char *state_of; /* name of the parameter whose update is being built */
+} graph;
+
+void graph_init(graph *g, const mesh *m, uint32_t compute, uint32_t grad_dtype);
+void graph_free(graph *g);
+tensor *graph_tensor(const graph *g, weft_tensor t);      /* never NULL for a valid handle */
+weft_tensor graph_find(const graph *g, const char *name); /* 0: none */
+
+/* The builder bound to `g`; valid as long as the graph. */
+weft_builder graph_builder(graph *g);
+
+/* Shape of `t` on one rank: split axes divided. */
+weft_shape graph_local(const graph *g, weft_tensor t);
+uint64_t shape_elements(const weft_shape *s);
+uint64_t shape_bytes(const weft_shape *s);
+
+/* New tensor of any kind; name copied. Used by the builder and the passes. */
+weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shape *shape);
+node *graph_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_t nout);
+
+/* --- passes --- */
+
+/* Set the placement of tensors that match `glob` along a named tensor axis (strategy.h, split). */
+weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t mesh_axis);
+
+/* Placements of nodes [first, end) from their inputs'. Where an op cannot take a partial input, an
+ * all-reduce is put before it. Returns the new end in *end. */
+weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end);
+
+/* Append the backward nodes of everything that `loss` depends on, last block first. Each parameter
+ * that takes part gets a WEFT_T_GRAD tensor. */
+weft_status graph_backward(graph *g, weft_tensor loss);
+
+/* Join elementwise nodes [first, end) into one program. Inputs and outputs receive the tensors that
+ * the program reads and writes; fails with WEFT_UNSUPPORTED when a node is not elementwise. */
+typedef struct fused {
+    weft_ew_program program;
+    weft_tensor in[32], out[32];
+    uint32_t nin, nout;
+} fused;
+weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, fused *out);
+
+/* '*' matches any run of characters; alternatives are separated by '|'. */
+bool glob_match(const char *glob, const char *name);
+
+#endif

@@ -1,0 +1,53 @@
+/* main.c: start reading here. `weft train job.ini` goes cli/train.c -> run/train.c, which reads the
+ * INI (config/), finds the plugins (host/), builds the model (graph/), plans the step (plan/), and
+ * walks the plan (run/exec.c). */
+#include "cli/cli.h"
+
+#include "base/log.h"
+#include "config/config.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const command *const commands[] = {&cmd_train,  &cmd_plan, &cmd_data,    &cmd_sample, &cmd_ckpt,
+                                   &cmd_flight, &cmd_key,  &cmd_plugins, &cmd_config, NULL};
+
+static int help(void)
+{
+    printf("usage: weft COMMAND ...\n\n");
+    for (uint32_t i = 0; commands[i]; i++)
+        printf("  %-8s %.*s\n", commands[i]->name, (int)strcspn(commands[i]->help, "\n"),
+               commands[i]->help);
+    printf("\nweft COMMAND --help says more; weft --version prints the version.\n");
+    return 0;
+}
+
+static int unknown(const char *name)
+{
+    const char *names[32];
+    uint32_t n = 0;
+    for (; commands[n]; n++)
+        names[n] = commands[n]->name;
+    const char *near = config_nearest(name, names, n);
+    log_line(WEFT_LOG_ERROR, "there is no command '%s'%s%s%s; weft --help lists them", name,
+             near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    log_setup(WEFT_LOG_INFO, -1);
+    if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
+        help();
+        return argc < 2 ? 2 : 0;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("weft %s, plugin ABI %u.%u\n", WEFT_VERSION, WEFT_ABI_MAJOR, WEFT_ABI_MINOR);
+        return 0;
+    }
+    for (uint32_t i = 0; commands[i]; i++)
+        if (!strcmp(argv[1], commands[i]->name))
+            return cli_help(commands[i], argc - 1, argv + 1) ? 0
+                                                             : commands[i]->run(argc - 1, argv + 1);
+    return unknown(argv[1]);
+}

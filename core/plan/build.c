@@ -1,0 +1,316 @@
+/* plan/build.c: the whole way from a resolved job to its plan.
+ *
+ * graph -> split edits -> placements -> backward -> placements -> flat layout -> sync edits ->
+ * regions
+ * -> lists. How many ranks share the data is not told but found: the graph is built once with a
+ * batch that any mesh divides, the strategies split it, and the mesh axes over which `tokens` is
+ * then split are the data-parallel ones; the second build has the true sizes. */
+#include "plan/build.h"
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SCALARS 64u
+#define SCALAR_BYTES 64u
+
+uint64_t scalar_offset(builder *b, const char *name, double start)
+{
+    for (uint32_t i = 0; i < b->p->scalars.n; i++)
+        if (!strcmp(b->p->scalars.at[i].name, name))
+            return b->p->scalars.at[i].offset;
+    uint64_t at = (uint64_t)b->p->scalars.n * SCALAR_BYTES;
+    *vec_push(&b->p->scalars) = (scalar_slot){pool_text(&b->p->pool, name), at, start};
+    return at;
+}
+
+uint64_t plan_scalar(const plan *p, const char *name)
+{
+    for (uint32_t i = 0; i < p->scalars.n; i++)
+        if (!strcmp(p->scalars.at[i].name, name))
+            return p->scalars.at[i].offset;
+    return UINT64_MAX;
+}
+
+/* Data-parallel ranks: the product of the mesh axes over which the input is split. */
+static uint32_t data_ranks(const graph *g, uint64_t *axes)
+{
+    uint32_t n = 1;
+    weft_tensor t = graph_find(g, "tokens");
+    for (uint32_t a = 0; t && a < g->mesh->n; a++)
+        if (graph_tensor(g, t)->place[a].kind == WEFT_SPLIT) {
+            n *= g->mesh->size[a];
+            *axes |= (uint64_t)1 << a;
+        }
+    return n;
+}
+
+uint32_t plan_data_part(const plan *p, uint32_t rank)
+{
+    const mesh *m = &p->spec->mesh;
+    uint32_t part = 0;
+    for (uint32_t a = m->n; a-- > 0;) /* the first axis that splits varies fastest */
+        if (p->data_axes >> a & 1)
+            part = part * m->size[a] + mesh_coord(m, rank, a);
+    return part;
+}
+
+static weft_status forward_graph(graph *g, edit_state *e, const spec *s, uint32_t sharing, int want,
+                                 double batch, weft_tensor *result)
+{
+    graph_init(g, &s->mesh, s->compute, s->grad_dtype);
+    model_options m = s->model;
+    m.batch = (int64_t)(s->microbatch * sharing);
+    m.weight = 1.0 / (batch * (double)m.sequence);
+    m.want = want;
+    weft_builder b = graph_builder(g);
+    weft_status st = model_build(&b, &m, result);
+    if (st)
+        return st;
+    e->g = g;
+    return s->want == SPEC_TRAIN ? edits_run(e, WEFT_PHASE_SPLIT) : WEFT_OK;
+}
+
+static weft_status find_sharing(plan *p, edit_state *e, uint32_t *sharing)
+{
+    const spec *s = p->spec;
+    graph probe;
+    weft_tensor loss;
+    weft_status st = forward_graph(&probe, e, s, s->ranks, 0, 1, &loss);
+    *sharing = st ? 1 : data_ranks(&probe, &p->data_axes);
+    graph_free(&probe);
+    e->g = NULL;
+    return st;
+}
+
+/* The loss of a pass goes into the scalar that sums over the step. */
+static weft_status sum_loss(graph *g, weft_tensor loss)
+{
+    weft_builder b = graph_builder(g);
+    weft_tensor sum, out;
+    weft_status s = b.scalar(b.ctx, "loss", &sum);
+    g->block = graph_tensor(g, loss)->block;
+    if (!s)
+        s = b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, &out, 1);
+    if (s)
+        return s;
+    g->nodes.at[g->nodes.n - 1].out[0] = sum;
+    graph_tensor(g, sum)->sum = true;
+    return WEFT_OK;
+}
+
+static void count_inputs(plan *p, const graph *g, uint64_t passes, uint64_t *at)
+{
+    for (uint32_t i = 0; i < g->tensors.n; i++) {
+        if (g->tensors.at[i].kind != WEFT_T_INPUT)
+            continue;
+        weft_shape local = graph_local(g, i + 1);
+        input_slot *x = vec_push(&p->inputs);
+        *x = (input_slot){pool_text(&p->pool, g->tensors.at[i].name), *at, 0,
+                          shape_elements(&local)};
+        x->stride = (shape_bytes(&local) + 63) & ~(uint64_t)63;
+        *at += x->stride * passes;
+    }
+}
+
+static uint64_t region(uint64_t *at, uint64_t bytes)
+{
+    uint64_t here = *at;
+    *at = (*at + bytes + 4095) & ~(uint64_t)4095;
+    return here;
+}
+
+static weft_status set_regions(builder *b, uint64_t passes)
+{
+    plan *p = b->p;
+    flat *f = b->f;
+    bool train = p->spec->want == SPEC_TRAIN;
+    uint64_t at = MAX_SCALARS * SCALAR_BYTES;
+    count_inputs(p, b->g, passes, &at);
+    p->bytes.activations = at = (at + 4095) & ~(uint64_t)4095;
+    f->compute_size = (uint32_t)weft_dtype_size(b->g->compute);
+    f->grad_size = (uint32_t)weft_dtype_size(b->g->grad_dtype);
+    f->compute = f->master = region(&at, f->elements * f->compute_size);
+    p->bytes.params = at - f->compute;
+    uint64_t start = at;
+    if (f->compute_size != 4)
+        f->master = region(&at, f->elements * 4);
+    if (train) {
+        weft_status s = update_prepare(b); /* says which states there are */
+        if (s)
+            return s;
+    }
+    for (uint32_t i = 0; i < f->states.n; i++)
+        f->states.at[i].offset = region(&at, f->elements * 4);
+    p->bytes.state = at - start;
+    start = at;
+    if (train)
+        f->grads = region(&at, f->elements * f->grad_size);
+    p->bytes.grads = at - start;
+    b->zone = at;
+    return WEFT_OK;
+}
+
+static weft_status train_graph(plan *p, edit_state *e, graph *g, builder *b, uint32_t sharing)
+{
+    weft_tensor loss;
+    weft_status s = forward_graph(g, e, p->spec, sharing, 0, (double)p->spec->batch, &loss);
+    if (!s)
+        s = sum_loss(g, loss);
+    uint32_t end = g->nodes.n;
+    if (!s)
+        s = graph_propagate(g, 0, &end);
+    uint32_t forward = g->nodes.n;
+    if (!s)
+        s = graph_backward(g, loss);
+    end = g->nodes.n;
+    if (!s)
+        s = graph_propagate(g, forward, &end);
+    weft_tensor sum = s ? 0 : graph_find(g, "loss");
+    for (uint32_t a = 0; sum && a < g->mesh->n; a++)
+        if (graph_tensor(g, sum)->place[a].kind == WEFT_PARTIAL_SUM)
+            b->loss_axes |= (uint64_t)1 << a;
+    return s;
+}
+
+static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint32_t sharing)
+{
+    graph g = {0};
+    b->g = &g;
+    weft_status s = train_graph(p, e, &g, b, sharing);
+    if (!s)
+        s = flat_layout(&g, f);
+    for (uint32_t ph = WEFT_PHASE_STAGE; !s && ph <= WEFT_PHASE_MEMORY; ph++)
+        s = edits_run(e, ph);
+    if (!s)
+        s = set_regions(b, e->passes);
+    if (!s)
+        s = sync_prepare(b, e);
+    if (!s)
+        s = lower_prepare(b);
+    if (!s)
+        s = build_passes(b, &p->step, true, (uint32_t)e->passes);
+    if (!s)
+        s = build_end_of_step(b, &p->step);
+    if (!s)
+        s = build_save(b);
+    lower_finish(b);
+    update_finish(b);
+    free(b->sync ? b->sync->buckets.at : NULL);
+    graph_free(&g);
+    return s;
+}
+
+/* The list that evaluates one micro-batch, or gives the logits of one sequence. */
+static weft_status build_forward(plan *p, edit_state *e, flat *f, builder *b, uint32_t sharing,
+                                 list *l)
+{
+    graph g = {0};
+    weft_tensor result;
+    bool logits = p->spec->want == SPEC_FORWARD;
+    double batch = (double)p->spec->microbatch * sharing;
+    b->g = &g;
+    weft_status s = forward_graph(&g, e, p->spec, sharing, logits ? 2 : 1, batch, &result);
+    if (!s && !logits)
+        s = sum_loss(&g, result);
+    uint32_t end = g.nodes.n;
+    if (!s)
+        s = graph_propagate(&g, 0, &end);
+    if (!s && logits) {
+        s = flat_layout(&g, f);
+        if (!s)
+            s = set_regions(b, 1);
+        b->keep = result;
+    }
+    if (!s)
+        s = lower_prepare(b);
+    if (!s)
+        s = build_passes(b, l, false, 1);
+    if (!s && !logits)
+        s = sync_scalar(b, l, "loss", b->loss_axes);
+    if (!s && logits)
+        s = build_save(b);
+    lower_finish(b);
+    graph_free(&g);
+    return s;
+}
+
+static void finish(plan *p, const builder *b, const flat *f)
+{
+    uint64_t at = (b->zone + b->activations.top + 4095) & ~(uint64_t)4095, most = 0;
+    for (uint32_t i = 0; i < p->kernels.n; i++)
+        most = p->kernels.at[i].workspace > most ? p->kernels.at[i].workspace : most;
+    p->workspace = at;
+    at = (at + most + 4095) & ~(uint64_t)4095;
+    p->bytes.activations += at - b->zone;
+    for (uint32_t i = 0; i < p->collectives.n; i++)
+        p->collectives.at[i].scratch += at;
+    p->bytes.comm = (b->comm.top + 4095) & ~(uint64_t)4095;
+    p->bytes.peak = at + p->bytes.comm;
+    for (uint32_t i = 0; i < f->params.n; i++)
+        p->param_elements += f->params.at[i].count;
+    plan_digest(p);
+}
+
+weft_status plan_build(const spec *s, plan *out)
+{
+    *out = (plan){.spec = s, .step.name = "step", .eval.name = "eval", .save.name = "save"};
+    edit_state e = {.s = s, .pool = &out->pool};
+    flat f = {0};
+    builder b = {.p = out, .f = &f};
+    uint32_t sharing = 1;
+    bool train = s->want == SPEC_TRAIN;
+    weft_status st = train ? find_sharing(out, &e, &sharing) : WEFT_OK;
+    uint64_t per_pass = s->microbatch * sharing;
+    if (!st && train && (s->batch % per_pass || !s->batch))
+        st =
+            config_fail(s->cfg, "train.batch",
+                        "%llu sequences are not a multiple of microbatch = %llu times the %u ranks "
+                        "that share the data",
+                        (unsigned long long)s->batch, (unsigned long long)s->microbatch, sharing);
+    e.passes = train ? s->batch / per_pass : 1;
+    scalar_offset(&b, "scale", 1);
+    scalar_offset(&b, "loss", 0);
+    if (!st && train)
+        st = build_step(out, &e, &f, &b, sharing);
+    if (!st)
+        st = build_forward(out, &e, &f, &b, sharing, &out->eval);
+    if (!st && out->scalars.n > MAX_SCALARS)
+        st = fail(WEFT_UNSUPPORTED, "the job has more than %u scalars", MAX_SCALARS);
+    out->changes = e.changes;
+    out->sharing = sharing;
+    out->passes = (uint32_t)e.passes;
+    if (!st)
+        finish(out, &b, &f);
+    free(b.activations.holes.at);
+    free(b.comm.holes.at);
+    free(f.params.at);
+    free(f.blocks.at);
+    free(f.states.at);
+    free(e.syncs.at);
+    return st;
+}
+
+static void list_free(list *l)
+{
+    free(l->entries.at);
+}
+
+void plan_free(plan *p)
+{
+    list_free(&p->step);
+    list_free(&p->eval);
+    list_free(&p->save);
+    free(p->kernels.at);
+    free(p->instrs.at);
+    free(p->refs.at);
+    free(p->segments.at);
+    free(p->bases.at);
+    free(p->channels.at);
+    free(p->collectives.at);
+    free(p->pieces.at);
+    free(p->inputs.at);
+    free(p->scalars.at);
+    pool_free(&p->pool);
+    *p = (plan){0};
+}

@@ -1,0 +1,175 @@
+/* plan/build.h: what the files of plan/ share while a plan is built; nobody else includes it. */
+#ifndef PLAN_BUILD_H
+#define PLAN_BUILD_H
+
+#include "plan/plan.h"
+
+/* --- layout.c: parameters, gradients and state in flat ranges of elements ---
+ *
+ * All regions (compute copy, fp32 master, gradients, each state) have the same element index, so
+ * one range of elements is one range in each. A block's parameters are contiguous: first matrices,
+ * then the rest, each tensor aligned to 32 elements. */
+typedef struct flat_param {
+    const char *name;
+    uint32_t block, flags;
+    weft_shape local;
+    uint64_t first, count; /* elements */
+    const char *init;
+    weft_shape whole;
+    uint64_t sync_axes; /* bit a: its gradient is partial over mesh axis a */
+} flat_param;
+
+typedef struct flat_block {
+    const char *name;
+    uint64_t first, matrices_end, end; /* elements */
+} flat_block;
+
+typedef struct flat_state {
+    const char *name; /* suffix */
+    uint64_t offset;
+} flat_state;
+
+typedef struct flat {
+    VEC(flat_param) params;
+    VEC(flat_block) blocks;
+    VEC(flat_state) states;
+    uint64_t elements;                /* with padding */
+    uint64_t compute, master, grads;  /* region offsets; master == compute in fp32 jobs */
+    uint32_t compute_size, grad_size; /* bytes an element */
+} flat;
+
+weft_status flat_layout(const graph *g, flat *out);
+const flat_param *flat_find(const flat *f, const char *name);
+int flat_block_of(const flat *f, const char *name); /* -1: none */
+
+/* --- space.c: offsets --- */
+typedef struct hole {
+    uint64_t at, bytes;
+} hole;
+typedef struct space { /* best fit over a growing range, for buffers taken and given back in order
+                        */
+    VEC(hole) holes;
+    uint64_t top; /* highest byte ever used */
+} space;
+uint64_t space_take(space *s, uint64_t bytes);
+void space_give(space *s, uint64_t at, uint64_t bytes);
+
+typedef struct lifetime {
+    uint64_t bytes, offset;
+    uint32_t from, to; /* first and last moment, both included */
+} lifetime;
+uint64_t lifetimes_place(lifetime *l, uint32_t n); /* sets offsets; returns the bytes they need */
+
+/* --- lower.c: one block in one pass --- */
+typedef struct item { /* a segment, or communication between two of them */
+    bool comm;
+    uint32_t segment;
+    const char *name;
+    uint32_t mesh_axis, redop, dtype;
+    uint64_t count;
+    ref in, out;
+} item;
+
+typedef struct routine {
+    VEC(item) items;
+    weft_tensor cross[MAX_BASES]; /* tensor behind base BASE_FIRST + k */
+    uint32_t ncross;
+    uint64_t frame;
+} routine;
+
+typedef struct sync_state sync_state;
+typedef struct update_state update_state;
+
+typedef struct builder {
+    plan *p;
+    sync_state *sync;
+    update_state *update;
+    uint64_t loss_axes; /* mesh axes over which the loss is partial */
+    weft_tensor keep;   /* still there when the list has ended; 0: none */
+    graph *g;
+    flat *f;
+    VEC(uint64_t) saved;     /* [block] bytes of its saved slot */
+    uint64_t *saved_at;      /* [tensor] offset in its block's slot, UINT64_MAX: not saved */
+    weft_tensor *root;       /* [tensor] the tensor whose place it shares */
+    uint64_t *scalar_at;     /* [tensor] arena offset of a scalar, UINT64_MAX */
+    space activations, comm; /* transient zones, relative to their start */
+    uint64_t zone;           /* where the zone of activations starts */
+    bool *first_sum;         /* [node] writes a sum for the first time in a pass */
+} builder;
+
+/* Places shared by outputs that may lie over inputs; what each block keeps. Once a graph. */
+weft_status lower_prepare(builder *b);
+void lower_finish(builder *b);
+
+/* The instructions of `block` in the phases of `phases` (bits 1 << PHASE_...). `first`: sums are
+ * written, not added to. Equal segments are shared. */
+weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first, const char *name,
+                        routine *out);
+
+/* One kernel with its need, shared when equal; one instruction. */
+weft_status plan_kernel(plan *p, const weft_opspec *spec, double flops, uint32_t *out);
+uint32_t segment_begin(plan *p, const char *name);
+weft_status segment_add(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
+                        const ref *refs);
+uint32_t segment_end(plan *p, uint32_t seg, uint32_t nbases); /* the equal one, if there is one */
+
+/* --- edits.c: what strategies and placements asked for --- */
+typedef struct sync_edit {
+    const char *glob, *owner;
+    uint32_t mesh_axis, when;
+    uint64_t bucket_bytes;
+} sync_edit;
+
+typedef struct edit_state {
+    graph *g;
+    const spec *s;
+    pool *pool;
+    const char *owner; /* plugin that is emitting */
+    uint32_t phase;
+    uint64_t passes;
+    VEC(sync_edit) syncs;
+    char *changes;
+} edit_state;
+
+weft_status edits_run(edit_state *e, uint32_t phase);
+
+/* --- lists.c --- */
+entry *list_add(plan *p, list *l, uint32_t kind, uint32_t what, uint32_t pass, const char *name);
+void list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
+               uint32_t pass, const char *name);
+weft_status build_passes(builder *b, list *l, bool train, uint32_t passes);
+
+/* --- sync.c: gradients in buckets, summed while backward still computes --- */
+typedef struct bucket {
+    uint64_t first, end; /* elements */
+    uint64_t axes;       /* mesh axes still to be summed over, bit a */
+    uint32_t pending;    /* 1 + the collective in flight; 0: none */
+} bucket;
+
+struct sync_state {
+    VEC(bucket) buckets;
+    uint32_t *ready_after;    /* [flat block] block whose backward makes its last contribution */
+    uint64_t *axes;           /* [flat param] to sum over */
+    uint64_t bucket_elements; /* at most */
+    bucket open;              /* grows downwards until it is full */
+};
+
+weft_status sync_prepare(builder *b, const edit_state *e);
+weft_status sync_block_done(builder *b, list *l, uint32_t block);
+weft_status sync_flush(builder *b, list *l);
+weft_status sync_next_axis(builder *b, list *l, bucket *k);
+uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis);
+/* A collective like `like`, whose scratch is taken from the communication zone. */
+weft_status plan_collective(builder *b, const collective *like, uint32_t *out);
+weft_status sync_scalar(builder *b, list *l, const char *scalar, uint64_t axes);
+
+/* --- update.c, step.c: what follows the passes --- */
+weft_status update_prepare(builder *b); /* the rule's graphs and its states */
+void update_finish(builder *b);
+weft_status build_updates(builder *b, list *l);
+weft_status build_end_of_step(builder *b, list *l); /* norm, scalars, updates */
+weft_status build_save(builder *b);
+void plan_digest(plan *p);
+uint64_t scalar_offset(builder *b, const char *name, double start);
+
+#endif

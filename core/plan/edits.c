@@ -1,0 +1,264 @@
+/* plan/edits.c: the tables that strategies read and write (weft/strategy.h). */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <string.h>
+
+static edit_state *state(void *ctx)
+{
+    return ctx;
+}
+
+/* --- what a strategy reads --- */
+
+static uint32_t v_mesh(void *ctx, const char *axis)
+{
+    int a = mesh_axis(&state(ctx)->s->mesh, axis);
+    return a < 0 ? 0 : state(ctx)->s->mesh.size[a];
+}
+
+static uint32_t v_passes(void *ctx)
+{
+    return (uint32_t)state(ctx)->passes;
+}
+
+static uint32_t v_tensors(void *ctx)
+{
+    return state(ctx)->g->tensors.n;
+}
+
+static weft_status v_tensor(void *ctx, weft_tensor t, weft_shape *shape, const char **name,
+                            uint32_t *kind, uint32_t *block)
+{
+    edit_state *e = state(ctx);
+    if (t < 1 || t > e->g->tensors.n)
+        return fail(WEFT_USAGE, "the graph has no tensor number %u", t);
+    const tensor *x = graph_tensor(e->g, t);
+    *shape = e->phase >= WEFT_PHASE_SYNC ? graph_local(e->g, t) : x->shape;
+    *name = x->name;
+    *kind = x->kind;
+    *block = x->block;
+    return WEFT_OK;
+}
+
+static weft_status v_place(void *ctx, weft_tensor t, const char *axis, weft_place *out)
+{
+    edit_state *e = state(ctx);
+    int a = mesh_axis(&e->s->mesh, axis);
+    if (a < 0 || t < 1 || t > e->g->tensors.n)
+        return fail(WEFT_USAGE, "no tensor number %u or no mesh axis '%s'", t, axis);
+    *out = graph_tensor(e->g, t)->place[a];
+    return WEFT_OK;
+}
+
+static uint32_t v_blocks(void *ctx)
+{
+    return state(ctx)->g->blocks.n;
+}
+
+static const char *v_block(void *ctx, uint32_t i)
+{
+    return i < state(ctx)->g->blocks.n ? state(ctx)->g->blocks.at[i] : NULL;
+}
+
+static double v_flops(void *ctx, uint32_t block)
+{
+    const graph *g = state(ctx)->g;
+    double sum = 0;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        if (n->block != block || n->phase != PHASE_FORWARD || !n->op || !n->op->flops)
+            continue;
+        weft_shape in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
+        for (uint32_t k = 0; k < n->nin; k++)
+            in[k] = graph_local(g, n->in[k]);
+        for (uint32_t k = 0; k < n->nout; k++)
+            out[k] = graph_local(g, n->out[k]);
+        sum += n->op->flops(n->attrs, n->nattr, in, n->nin, out, n->nout);
+    }
+    return sum;
+}
+
+static uint64_t v_params(void *ctx, uint32_t block)
+{
+    const graph *g = state(ctx)->g;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < g->tensors.n; i++)
+        if (g->tensors.at[i].kind == WEFT_T_PARAM && g->tensors.at[i].block == block)
+            sum += shape_elements(&g->tensors.at[i].shape);
+    return sum;
+}
+
+static uint32_t v_ops(void *ctx)
+{
+    return state(ctx)->g->nodes.n;
+}
+
+static weft_status v_op(void *ctx, uint32_t i, const char **id, weft_opcall *call)
+{
+    const graph *g = state(ctx)->g;
+    if (i >= g->nodes.n)
+        return fail(WEFT_USAGE, "the graph has no op number %u", i);
+    const node *n = &g->nodes.at[i];
+    *id = n->id;
+    *call = (weft_opcall){sizeof *call, n->nattr, n->attrs, n->nin, n->nout, n->in, n->out, NULL};
+    return WEFT_OK;
+}
+
+/* --- what it emits --- */
+
+static weft_status in_phase(const edit_state *e, uint32_t phase, const char *edit)
+{
+    if (e->phase == phase)
+        return WEFT_OK;
+    return fail(WEFT_USAGE, "%s emitted a '%s' edit in phase %u; it belongs to phase %u", e->owner,
+                edit, e->phase, phase);
+}
+
+static weft_status axis_of(const edit_state *e, const char *name, uint32_t *out)
+{
+    int a = mesh_axis(&e->s->mesh, name);
+    if (a < 0)
+        return fail(WEFT_USAGE, "%s names the mesh axis '%s', which no strategy of this job brings",
+                    e->owner, name);
+    *out = (uint32_t)a;
+    return WEFT_OK;
+}
+
+static weft_status e_split(void *ctx, const char *tensors, const char *axis, const char *mesh_name)
+{
+    edit_state *e = state(ctx);
+    uint32_t a = 0;
+    weft_status s = in_phase(e, WEFT_PHASE_SPLIT, "split");
+    if (!s)
+        s = axis_of(e, mesh_name, &a);
+    for (uint32_t i = 0; !s && i < e->g->tensors.n; i++)
+        if (e->g->tensors.at[i].kind == WEFT_T_PARAM &&
+            glob_match(tensors, e->g->tensors.at[i].name))
+            s = fail(WEFT_UNSUPPORTED,
+                     "%s splits the parameter %s; this version of the core splits "
+                     "inputs and activations only",
+                     e->owner, e->g->tensors.at[i].name);
+    if (!s && e->s->mesh.size[a] > 1)
+        s = graph_split(e->g, tensors, axis, a);
+    return s;
+}
+
+static weft_status e_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
+                          uint64_t bucket_bytes)
+{
+    edit_state *e = state(ctx);
+    uint32_t a = 0;
+    weft_status s = in_phase(e, WEFT_PHASE_SYNC, "sync");
+    if (!s)
+        s = axis_of(e, mesh_name, &a);
+    if (!s && when != WEFT_SYNC_LAST)
+        s = fail(WEFT_UNSUPPORTED,
+                 "%s asks for a sum after every pass; this version of the core "
+                 "sums once a step",
+                 e->owner);
+    bucket_bytes = bucket_bytes ? bucket_bytes : e->s->bucket_bytes;
+    if (!s && bucket_bytes < 1024)
+        s = fail(WEFT_USAGE, "%s asks for buckets of %llu bytes; at least 1024 make sense",
+                 e->owner, (unsigned long long)bucket_bytes);
+    if (!s)
+        *vec_push(&e->syncs) =
+            (sync_edit){pool_text(e->pool, params), e->owner, a, when, bucket_bytes};
+    return s;
+}
+
+static weft_status refuse(void *ctx, const char *edit)
+{
+    return fail(WEFT_UNSUPPORTED,
+                "%s emitted a '%s' edit, which this version of the core does not "
+                "apply",
+                state(ctx)->owner, edit);
+}
+
+static weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
+{
+    (void)op, (void)emit, (void)user;
+    return refuse(ctx, "replace");
+}
+
+static weft_status e_group(void *ctx, const char *name, const uint32_t *coords, uint32_t n)
+{
+    (void)name, (void)coords, (void)n;
+    return refuse(ctx, "group");
+}
+
+static weft_status e_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage,
+                           uint32_t chunk)
+{
+    (void)blocks, (void)axis, (void)stage, (void)chunk;
+    return refuse(ctx, "stage");
+}
+
+static weft_status e_order(void *ctx, const char *axis, uint32_t stage, const weft_work *work,
+                           uint32_t n)
+{
+    (void)axis, (void)stage, (void)work, (void)n;
+    return refuse(ctx, "order");
+}
+
+static weft_status e_store(void *ctx, uint32_t what, const char *params, const char *axis,
+                           uint32_t ahead)
+{
+    (void)what, (void)params, (void)axis, (void)ahead;
+    return refuse(ctx, "store");
+}
+
+static weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
+{
+    (void)name, (void)every, (void)emit, (void)user;
+    return refuse(ctx, "list");
+}
+
+static weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axis)
+{
+    (void)tensors, (void)how, (void)axis;
+    return refuse(ctx, "keep");
+}
+
+static weft_status e_carry(void *ctx, const char *params, uint32_t versions)
+{
+    (void)params, (void)versions;
+    return refuse(ctx, "carry");
+}
+
+static weft_status e_changes(void *ctx, const char *text)
+{
+    edit_state *e = state(ctx);
+    e->changes = e->changes ? pool_printf(e->pool, "%s\n%s: %s", e->changes, e->owner, text)
+                            : pool_printf(e->pool, "%s: %s", e->owner, text);
+    return WEFT_OK;
+}
+
+weft_status edits_run(edit_state *e, uint32_t phase)
+{
+    weft_view view = {sizeof view, 0,        e,       v_mesh,  v_passes, v_tensors, v_tensor,
+                      v_place,     v_blocks, v_block, v_flops, v_params, v_ops,     v_op};
+    weft_edits edits = {sizeof edits, 0,      e,       e_split, e_replace, e_group, e_stage,
+                        e_order,      e_sync, e_store, e_list,  e_keep,    e_carry, e_changes};
+    e->phase = phase;
+    for (uint32_t i = 0; i < e->s->nstrategies; i++) {
+        const spec_plugin *p = &e->s->strategies[i];
+        const weft_strategy *table = p->c->table;
+        e->owner = pool_printf(e->pool, "strategy %s", p->c->name);
+        weft_status s = table->edit(p->c->module, p->conf, phase, &view, &edits);
+        if (s)
+            return s;
+    }
+    if (phase != WEFT_PHASE_SYNC || !e->s->placement.c)
+        return WEFT_OK;
+    const char *axes[WEFT_MAX_MESH + 1] = {0};
+    weft_tensor t = graph_find(e->g, "tokens");
+    for (uint32_t a = e->g->mesh->n, n = 0; t && a-- > 0;)
+        if (graph_tensor(e->g, t)->place[a].kind == WEFT_SPLIT)
+            axes[n++] = e->g->mesh->name[a];
+    const weft_placement *table = e->s->placement.c->table;
+    e->owner = pool_printf(e->pool, "placement %s", e->s->placement.c->name);
+    const weft_rule *rule = e->s->rule.c->table;
+    return table->edit(e->s->placement.c->module, e->s->placement.conf, &view, &edits, axes,
+                       rule->unit);
+}

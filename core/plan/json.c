@@ -1,0 +1,110 @@
+/* plan/json.c: the plan for programs. */
+#include "base/err.h"
+#include "plan/plan.h"
+
+#include <jansson.h>
+
+static json_t *bytes(uint64_t n)
+{
+    return json_integer((json_int_t)n);
+}
+
+static json_t *rank_json(const plan *p, uint32_t rank)
+{
+    json_t *sent = json_object();
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_RECV; k++)
+        if (plan_sent(p, k) || k == WEFT_ALL_REDUCE)
+            json_object_set_new(sent, plan_kind_name(k), bytes(plan_sent(p, k)));
+    json_t *r = json_object();
+    json_object_set_new(r, "rank", json_integer(rank));
+    json_object_set_new(r, "params", bytes(p->bytes.params));
+    json_object_set_new(r, "grads", bytes(p->bytes.grads));
+    json_object_set_new(r, "state", bytes(p->bytes.state));
+    json_object_set_new(r, "activations", bytes(p->bytes.activations));
+    json_object_set_new(r, "comm", bytes(p->bytes.comm));
+    json_object_set_new(r, "peak", bytes(p->bytes.peak));
+    json_object_set_new(r, "sent", sent);
+    return r;
+}
+
+static weft_status dump(json_t *root, FILE *to)
+{
+    int bad = !root || json_dumpf(root, to, JSON_INDENT(1)) || fputc('\n', to) == EOF;
+    json_decref(root);
+    return bad ? fail_errno(WEFT_IO, "the plan could not be written as JSON") : WEFT_OK;
+}
+
+weft_status plan_print_json(const plan *p, FILE *to)
+{
+    json_t *root = json_object(), *ranks = json_array(), *axes = json_object();
+    for (uint32_t a = 0; a < p->spec->mesh.n; a++)
+        json_object_set_new(axes, p->spec->mesh.name[a], json_integer(p->spec->mesh.size[a]));
+    for (uint32_t r = 0; r < p->spec->ranks; r++)
+        json_array_append_new(ranks, rank_json(p, r));
+    json_object_set_new(root, "parameters", bytes(p->param_elements));
+    json_object_set_new(root, "mesh", axes);
+    json_object_set_new(root, "passes", json_integer(p->passes));
+    json_object_set_new(root, "flops", json_real(p->flops_step));
+    json_object_set_new(root, "ranks", ranks);
+    return dump(root, to);
+}
+
+static json_t *call_json(const plan *p, const entry *e)
+{
+    const segment *s = &p->segments.at[e->what];
+    json_t *ops = json_array();
+    for (uint32_t i = 0; i < s->n; i++) {
+        const instr *x = &p->instrs.at[s->first + i];
+        json_t *op = json_object(), *in = json_array(), *out = json_array();
+        for (uint32_t k = 0; k < x->nin + x->nout; k++) {
+            const ref *r = &p->refs.at[x->first_ref + k];
+            json_t *at = r->shape_only ? json_null()
+                                       : bytes(p->bases.at[e->first_base + r->base] + r->offset);
+            json_array_append_new(k < x->nin ? in : out, at);
+        }
+        json_object_set_new(op, "op", json_string(p->kernels.at[x->kernel].spec.id));
+        json_object_set_new(op, "in", in);
+        json_object_set_new(op, "out", out);
+        json_array_append_new(ops, op);
+    }
+    return ops;
+}
+
+static json_t *entry_json(const plan *p, const entry *e)
+{
+    static const char *const kinds[] = {"", "call", "start", "wait", "write"};
+    json_t *x = json_object();
+    json_object_set_new(x, "kind", json_string(kinds[e->kind]));
+    json_object_set_new(x, "name", json_string(e->name));
+    json_object_set_new(x, "pass", json_integer(e->pass));
+    if (e->kind == ENTRY_CALL)
+        json_object_set_new(x, "ops", call_json(p, e));
+    if (e->kind == ENTRY_START || e->kind == ENTRY_WAIT)
+        json_object_set_new(x, "operation", json_integer(e->what));
+    if (e->kind == ENTRY_START) {
+        const collective *c = &p->collectives.at[e->what];
+        json_object_set_new(x, "channel", json_string(p->channels.at[c->channel].name));
+        json_object_set_new(x, "algorithm", json_string(c->algorithm));
+        json_object_set_new(x, "collective", json_string(plan_kind_name(c->kind)));
+        json_object_set_new(x, "count", bytes(c->count));
+        json_object_set_new(x, "sent", bytes(c->sent));
+    }
+    return x;
+}
+
+weft_status plan_print_list_json(const plan *p, uint32_t rank, FILE *to)
+{
+    const list *const lists[] = {&p->step, &p->eval, &p->save};
+    json_t *root = json_object();
+    json_object_set_new(root, "rank", json_integer(rank));
+    for (uint32_t i = 0; i < 3; i++) {
+        json_t *entries = json_array();
+        for (uint32_t k = 0; k < lists[i]->entries.n; k++) {
+            const entry *e = &lists[i]->entries.at[k];
+            if (e->kind != ENTRY_WRITE || p->pieces.at[e->what].writer == rank)
+                json_array_append_new(entries, entry_json(p, e));
+        }
+        json_object_set_new(root, lists[i]->name, entries);
+    }
+    return dump(root, to);
+}

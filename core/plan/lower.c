@@ -1,0 +1,350 @@
+/* plan/lower.c: a block in one pass becomes instructions whose operands have places.
+ *
+ * Where a tensor lies follows from who reads it:
+ *   parameter, gradient   its region; relative to the block when it is the block's own
+ *   saved                 made in the block's forward, read in its backward: the block's slot
+ *   crossing              read or made by another block, or an input: a base of its own
+ *   frame                 everything else: dies with the call
+ * An output that may lie over its input, and is the last to read it, shares the input's place. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NOWHERE UINT64_MAX
+
+static weft_tensor root_of(const builder *b, weft_tensor t)
+{
+    while (b->root[t] != t)
+        t = b->root[t];
+    return t;
+}
+
+static bool shape_only(const node *n, uint32_t k)
+{
+    return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
+}
+
+/* --- what shares a place, what is saved, what crosses --- */
+
+static void share_places(builder *b)
+{
+    graph *g = b->g;
+    uint32_t *last = mem_alloc((g->tensors.n + 1) * sizeof *last);
+    for (uint32_t i = 0; i < g->nodes.n; i++)
+        for (uint32_t k = 0; k < g->nodes.at[i].nin; k++)
+            last[g->nodes.at[i].in[k]] = i;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        uint32_t k = n->op ? n->op->in_place : n->comm ? 1 : 0;
+        if (!k || k > n->nin)
+            continue;
+        weft_tensor from = n->in[k - 1], to = n->out[0];
+        const tensor *f = graph_tensor(g, from), *t = graph_tensor(g, to);
+        weft_shape sf = graph_local(g, from), st = graph_local(g, to);
+        bool twice = false;
+        for (uint32_t j = 0; j < n->nin; j++)
+            twice |= j != k - 1 && n->in[j] == from;
+        if (f->kind == WEFT_T_ACTIVATION && t->kind == WEFT_T_ACTIVATION && last[from] == i &&
+            f->producer && f->block == n->block && !twice && shape_bytes(&sf) == shape_bytes(&st))
+            b->root[to] = root_of(b, from);
+    }
+    free(last);
+}
+
+typedef struct usage { /* of a root tensor over the whole graph */
+    uint32_t block;
+    uint8_t forward, backward; /* touched in these parts of its own block */
+    uint8_t elsewhere;         /* touched by another block */
+} usage;
+
+static void note(builder *b, usage *u, weft_tensor t, const node *n)
+{
+    usage *x = &u[root_of(b, t)];
+    if (x->block == UINT32_MAX)
+        x->block = n->block;
+    else if (x->block != n->block)
+        x->elsewhere = 1;
+    if (n->phase == PHASE_FORWARD)
+        x->forward = 1;
+    else
+        x->backward = 1;
+}
+
+weft_status lower_prepare(builder *b)
+{
+    graph *g = b->g;
+    uint32_t n = g->tensors.n + 1;
+    b->root = mem_alloc(n * sizeof *b->root);
+    b->saved_at = mem_alloc(n * sizeof *b->saved_at);
+    b->first_sum = mem_alloc(g->nodes.n * sizeof *b->first_sum + 1);
+    for (uint32_t t = 0; t < n; t++) {
+        b->root[t] = t;
+        b->saved_at[t] = NOWHERE;
+    }
+    share_places(b);
+    usage *u = mem_alloc(n * sizeof *u);
+    bool *summed = mem_alloc(n * sizeof *summed);
+    for (uint32_t t = 0; t < n; t++)
+        u[t].block = UINT32_MAX;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *x = &g->nodes.at[i];
+        for (uint32_t k = 0; k < x->nin; k++)
+            if (!shape_only(x, k))
+                note(b, u, x->in[k], x);
+        for (uint32_t k = 0; k < x->nout; k++) {
+            note(b, u, x->out[k], x);
+            b->first_sum[i] |= graph_tensor(g, x->out[k])->sum && !summed[x->out[k]];
+        }
+        for (uint32_t k = 0; k < x->nout; k++)
+            summed[x->out[k]] = true;
+    }
+    for (uint32_t i = 0; i < g->blocks.n; i++)
+        *vec_push(&b->saved) = 0;
+    if (b->keep)
+        u[b->root[b->keep]].elsewhere = 1;
+    for (weft_tensor t = 1; t < n; t++) {
+        if (graph_tensor(g, t)->kind != WEFT_T_ACTIVATION || b->root[t] != t || u[t].elsewhere)
+            continue;
+        if (u[t].forward && u[t].backward) {
+            weft_shape local = graph_local(g, t);
+            b->saved_at[t] = b->saved.at[u[t].block];
+            b->saved.at[u[t].block] += (shape_bytes(&local) + 63) & ~(uint64_t)63;
+        }
+    }
+    for (weft_tensor t = 1; t < n; t++) /* crossing tensors are marked by their usage */
+        if (u[t].elsewhere)
+            b->saved_at[t] = NOWHERE - 1;
+    free(summed);
+    free(u);
+    return WEFT_OK;
+}
+
+void lower_finish(builder *b)
+{
+    free(b->root);
+    free(b->saved_at);
+    free(b->first_sum);
+    free(b->saved.at);
+    b->saved.at = NULL;
+    b->saved.n = b->saved.cap = 0;
+}
+
+/* --- one call --- */
+
+typedef struct lowering {
+    builder *b;
+    routine *r;
+    VEC(uint32_t) nodes;
+    VEC(lifetime) frame;
+    VEC(weft_tensor) frame_of;
+    bool first;
+} lowering;
+
+static bool crosses(const builder *b, weft_tensor root)
+{
+    const tensor *t = graph_tensor(b->g, root);
+    return t->kind == WEFT_T_INPUT || b->saved_at[root] == NOWHERE - 1;
+}
+
+static bool in_frame(const builder *b, weft_tensor root)
+{
+    return graph_tensor(b->g, root)->kind == WEFT_T_ACTIVATION && b->saved_at[root] == NOWHERE;
+}
+
+static void frame_touch(lowering *l, weft_tensor t, uint32_t when)
+{
+    weft_tensor root = root_of(l->b, t);
+    if (!in_frame(l->b, root))
+        return;
+    for (uint32_t i = 0; i < l->frame_of.n; i++)
+        if (l->frame_of.at[i] == root) {
+            l->frame.at[i].to = when;
+            return;
+        }
+    weft_shape local = graph_local(l->b->g, root);
+    *vec_push(&l->frame_of) = root;
+    *vec_push(&l->frame) = (lifetime){shape_bytes(&local), 0, when, when};
+}
+
+static void place_frame(lowering *l)
+{
+    for (uint32_t i = 0; i < l->nodes.n; i++) {
+        const node *n = &l->b->g->nodes.at[l->nodes.at[i]];
+        for (uint32_t k = 0; k < n->nin; k++)
+            if (!shape_only(n, k))
+                frame_touch(l, n->in[k], i);
+        for (uint32_t k = 0; k < n->nout; k++)
+            frame_touch(l, n->out[k], i);
+    }
+    l->r->frame = lifetimes_place(l->frame.at, l->frame.n);
+}
+
+static weft_status ref_param(lowering *l, const tensor *t, const char *name, bool grad, ref *out)
+{
+    const flat *f = l->b->f;
+    const flat_param *p = flat_find(f, name);
+    if (!p)
+        return fail(WEFT_INTERNAL, "parameter %s has no place", name);
+    uint64_t size = grad ? f->grad_size : f->compute_size;
+    const char *here = l->b->g->blocks.at[l->b->g->nodes.at[l->nodes.at[0]].block];
+    (void)t;
+    if (!strcmp(f->blocks.at[p->block].name, here))
+        *out = (ref){grad ? BASE_GRAD : BASE_PARAM, 0,
+                     (p->first - f->blocks.at[p->block].first) * size};
+    else
+        *out = (ref){BASE_ABSOLUTE, 0, (grad ? f->grads : f->compute) + p->first * size};
+    return WEFT_OK;
+}
+
+static weft_status ref_of(lowering *l, weft_tensor t, ref *out)
+{
+    builder *b = l->b;
+    const tensor *x = graph_tensor(b->g, t);
+    if (x->kind == WEFT_T_PARAM)
+        return ref_param(l, x, x->name, false, out);
+    if (x->kind == WEFT_T_GRAD)
+        return ref_param(l, x, graph_tensor(b->g, x->of)->name, true, out);
+    if (x->kind == WEFT_T_SCALAR) {
+        uint64_t at = scalar_offset(b, x->name, x->constant ? x->value : 0);
+        *out = (ref){BASE_ABSOLUTE, 0, at};
+        return WEFT_OK;
+    }
+    weft_tensor root = root_of(b, t);
+    if (crosses(b, root)) {
+        for (uint32_t i = 0; i < l->r->ncross; i++)
+            if (l->r->cross[i] == root) {
+                *out = (ref){BASE_FIRST + i, 0, 0};
+                return WEFT_OK;
+            }
+        if (BASE_FIRST + l->r->ncross == MAX_BASES)
+            return fail(WEFT_UNSUPPORTED, "block %s exchanges more than %u tensors with others",
+                        b->g->blocks.at[x->block], MAX_BASES - BASE_FIRST);
+        l->r->cross[l->r->ncross] = root;
+        *out = (ref){BASE_FIRST + l->r->ncross++, 0, 0};
+        return WEFT_OK;
+    }
+    if (b->saved_at[root] != NOWHERE) {
+        *out = (ref){BASE_SAVED, 0, b->saved_at[root]};
+        return WEFT_OK;
+    }
+    for (uint32_t i = 0; i < l->frame_of.n; i++)
+        if (l->frame_of.at[i] == root) {
+            *out = (ref){BASE_FRAME, 0, l->frame.at[i].offset};
+            return WEFT_OK;
+        }
+    return fail(WEFT_INTERNAL, "tensor %s has no place", x->name);
+}
+
+static weft_operand operand_of(const graph *g, weft_tensor t)
+{
+    weft_shape s = graph_local(g, t);
+    weft_operand o = {.dtype = s.dtype, .rank = s.rank};
+    for (uint32_t i = 0; i < s.rank; i++)
+        o.size[i] = s.axes[i].size;
+    return o;
+}
+
+static double node_flops(const graph *g, const node *n)
+{
+    weft_shape in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
+    if (!n->op->flops)
+        return 0;
+    for (uint32_t k = 0; k < n->nin; k++)
+        in[k] = graph_local(g, n->in[k]);
+    for (uint32_t k = 0; k < n->nout; k++)
+        out[k] = graph_local(g, n->out[k]);
+    return n->op->flops(n->attrs, n->nattr, in, n->nin, out, n->nout);
+}
+
+/* An elementwise op on its own is a program of one step. */
+static void single_step(const node *n, weft_ew_step *step, uint16_t *reg, weft_ew_program *p)
+{
+    *step = (weft_ew_step){(uint16_t)n->op->ew, (uint16_t)n->nin, 0, 1, 2, 0, 0};
+    step->b = n->nin > 1 ? 1 : 0;
+    step->c = n->nin > 2 ? 2 : 0;
+    *reg = (uint16_t)n->nin;
+    *p = (weft_ew_program){sizeof *p, 1, n->nin + 1, -1, step, reg};
+}
+
+static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
+{
+    const graph *g = l->b->g;
+    const node *n = &g->nodes.at[at];
+    weft_operand io[2 * WEFT_MAX_OPERANDS];
+    ref refs[2 * WEFT_MAX_OPERANDS];
+    bool sum = false;
+    for (uint32_t k = 0; k < n->nin + n->nout; k++) {
+        weft_tensor t = k < n->nin ? n->in[k] : n->out[k - n->nin];
+        io[k] = operand_of(g, t);
+        if (k < n->nin && shape_only(n, k)) {
+            refs[k] = (ref){BASE_ABSOLUTE, 1, 0};
+            continue;
+        }
+        weft_status s = ref_of(l, t, &refs[k]);
+        if (s)
+            return s;
+        sum |= k >= n->nin && graph_tensor(g, t)->sum;
+    }
+    weft_ew_step step;
+    uint16_t reg;
+    weft_ew_program program;
+    bool ew = n->op->flags & WEFT_OP_ELEMENTWISE;
+    if (ew)
+        single_step(n, &step, &reg, &program);
+    weft_opspec op = {
+        sizeof op, 0,           ew ? "ew" : n->id,   n->attrs, n->nattr, n->nin, n->nout, 0,
+        io,        io + n->nin, ew ? &program : NULL};
+    if (sum && !(l->first && l->b->first_sum[at]))
+        op.flags |= WEFT_SPEC_ACCUMULATE;
+    return segment_add(l->b->p, seg, &op, node_flops(g, n), refs);
+}
+
+static weft_status lower_comm(lowering *l, const node *n)
+{
+    item *it = vec_push(&l->r->items);
+    *it = (item){.comm = true,
+                 .name = graph_tensor(l->b->g, n->in[0])->name,
+                 .mesh_axis = n->mesh_axis,
+                 .redop = n->redop};
+    weft_shape local = graph_local(l->b->g, n->in[0]);
+    it->dtype = local.dtype;
+    it->count = shape_elements(&local);
+    weft_status s = ref_of(l, n->in[0], &it->in);
+    return s ? s : ref_of(l, n->out[0], &it->out);
+}
+
+weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first, const char *name,
+                        routine *out)
+{
+    lowering l = {.b = b, .r = out, .first = first};
+    *out = (routine){0};
+    for (uint32_t i = 0; i < b->g->nodes.n; i++)
+        if (b->g->nodes.at[i].block == block && (phases >> b->g->nodes.at[i].phase & 1))
+            *vec_push(&l.nodes) = i;
+    place_frame(&l);
+    weft_status s = WEFT_OK;
+    uint32_t seg = UINT32_MAX;
+    for (uint32_t i = 0; !s && i <= l.nodes.n; i++) {
+        const node *n = i < l.nodes.n ? &b->g->nodes.at[l.nodes.at[i]] : NULL;
+        if ((!n || n->comm) && seg != UINT32_MAX) {
+            seg = segment_end(b->p, seg, BASE_FIRST + out->ncross);
+            *vec_push(&out->items) = (item){.segment = seg};
+            seg = UINT32_MAX;
+        }
+        if (n && n->comm) {
+            s = lower_comm(&l, n);
+        } else if (n) {
+            if (seg == UINT32_MAX)
+                seg = segment_begin(b->p, name);
+            s = lower_compute(&l, seg, l.nodes.at[i]);
+        }
+    }
+    if (s)
+        err_context("block %s", b->g->blocks.at[block]);
+    free(l.nodes.at);
+    free(l.frame.at);
+    free(l.frame_of.at);
+    return s;
+}

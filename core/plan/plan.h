@@ -1,0 +1,172 @@
+/* plan/plan.h: what a rank does in a step, before any rank exists.
+ *
+ * Two levels. *Segments* are straight-line instructions, written once for all blocks and passes
+ * that are alike; an operand is a base number and an offset. *Lists* are what a rank walks: call a
+ * segment with these bases, start a collective, wait for it, write a tensor. Every buffer has its
+ * place in one arena, decided here; a step allocates nothing.
+ *
+ * All offsets are bytes from the arena's start. Ranks whose mesh coordinates do not change what
+ * they hold share one plan; which ranks a channel joins follows from the mesh (plan_group). */
+#ifndef PLAN_PLAN_H
+#define PLAN_PLAN_H
+
+#include "comm/comm.h"
+#include "graph/graph.h"
+#include "plan/spec.h"
+
+#define BASE_ABSOLUTE 0u /* the arena's start */
+#define BASE_PARAM 1u    /* the compute parameters of the call's block */
+#define BASE_GRAD 2u     /* its gradients */
+#define BASE_SAVED 3u    /* what its forward keeps for its backward, of this pass */
+#define BASE_FRAME 4u    /* what lives inside this call alone */
+#define BASE_FIRST 5u    /* from here on: tensors that cross calls, one base each */
+#define MAX_BASES 40u
+
+typedef struct ref {
+    uint32_t base, shape_only;
+    uint64_t offset;
+} ref;
+
+/* An op with its shapes, prepared once by the device; instructions of equal spec share it. */
+typedef struct kernel {
+    weft_opspec spec;   /* arrays owned by the plan's pool */
+    uint64_t workspace; /* bytes at most, as the device declared */
+    double flops;
+} kernel;
+
+typedef struct instr {
+    uint32_t kernel;
+    uint32_t first_ref; /* nin + nout of them in plan.refs */
+    uint32_t nin, nout;
+} instr;
+
+typedef struct segment {
+    const char *name;
+    uint32_t first, n; /* in plan.instrs */
+    uint32_t nbases;
+    double flops;
+    bool wanted; /* internal to lowering: kept after comparison */
+} segment;
+
+#define ENTRY_CALL 1u
+#define ENTRY_START 2u
+#define ENTRY_WAIT 3u
+#define ENTRY_WRITE 4u
+
+typedef struct entry {
+    uint32_t kind;
+    uint32_t what;       /* segment, collective, collective, piece */
+    uint32_t first_base; /* CALL: segment.nbases of them in plan.bases */
+    uint32_t pass;
+    const char *name; /* "forward block.3", "all-reduce grads 0-7087872" */
+} entry;
+
+typedef struct list {
+    const char *name; /* "step", "eval", "save" */
+    VEC(entry) entries;
+} list;
+
+/* An ordered set of ranks that communicate: for each rank, those that share all its coordinates but
+ * the one on `mesh_axis`. */
+typedef struct channel {
+    const char *name; /* "dp.grads" */
+    uint32_t mesh_axis;
+    const char *algorithm;
+    uint32_t link; /* index into spec.links */
+} channel;
+
+typedef struct collective {
+    const char *name;
+    uint32_t channel, kind, redop, dtype, root;
+    uint64_t count;            /* elements, as weft/coll.h counts them */
+    uint64_t in, out, scratch; /* offsets */
+    uint64_t scratch_bytes;
+    uint64_t sent;         /* bytes the first rank of the group sends */
+    const char *algorithm; /* that the schedule chose */
+} collective;
+
+/* A parameter or state as checkpoints and initialisation see it. */
+typedef struct piece {
+    const char *name; /* "block.0.attn.qkv.w", "block.0.attn.qkv.w.m" */
+    const char *param;
+    const char *init; /* NULL: zeros */
+    weft_shape shape; /* whole, fp32 */
+    uint64_t offset;  /* of the fp32 values */
+    uint64_t copy;    /* of the compute copy, or UINT64_MAX */
+    uint32_t copy_dtype;
+    uint32_t writer; /* rank that writes it */
+} piece;
+
+typedef struct input_slot {
+    const char *name;
+    uint64_t offset, stride, elements; /* of pass 0; between passes; of one rank's micro-batch */
+} input_slot;
+
+typedef struct scalar_slot {
+    const char *name;
+    uint64_t offset;
+    double value; /* at the start */
+} scalar_slot;
+
+/* Bytes by purpose; they add up to `peak`, the size of the arena. */
+typedef struct plan_bytes {
+    uint64_t params, grads, state, activations, comm, peak;
+} plan_bytes;
+
+typedef struct plan {
+    pool pool;
+    const spec *spec;
+    VEC(kernel) kernels;
+    VEC(instr) instrs;
+    VEC(ref) refs;
+    VEC(segment) segments;
+    VEC(uint64_t) bases;
+    VEC(channel) channels;
+    VEC(collective) collectives;
+    VEC(piece) pieces;
+    VEC(input_slot) inputs;
+    VEC(scalar_slot) scalars;
+    list step, eval, save;
+    plan_bytes bytes;
+    uint64_t workspace;       /* offset of the workspace shared by all calls */
+    uint64_t logits;          /* offset of the logits of a forward-only plan */
+    uint64_t param_elements;  /* of the model, without padding */
+    double flops_step;        /* of one rank in a step: products and attention, no recomputation */
+    const char *changes;      /* what makes results depend on the layout, one line each, or NULL */
+    uint32_t sharing, passes; /* ranks that share the data; micro-batches a step */
+    uint64_t data_axes;       /* bit a: the data is split over mesh axis a */
+    uint64_t digest;          /* equal on all ranks of a job */
+} plan;
+
+/* Plan the job. Pure: no device is opened, no rank asked. `out` is initialised; free it with
+ * plan_free() also after a failure. [plan] */
+weft_status plan_build(const spec *s, plan *out);
+void plan_free(plan *p);
+
+/* Ranks of the channel that `rank` belongs to, in group order, into out[WEFT..]; returns how many,
+ * and rank's own place in *me. */
+uint32_t plan_group(const plan *p, uint32_t channel, uint32_t rank, uint32_t *out, uint32_t *me);
+
+/* The request that member `me` of the channel's group makes of comm/ for a collective. */
+void plan_request(const plan *p, const collective *c, uint32_t me, comm_request *out);
+
+/* Run the lists of all ranks against each other on a machine that buffers nothing: every list must
+ * reach its end with equal bytes. WEFT_USAGE says which ranks stand where. [plan] */
+weft_status plan_check(const plan *p);
+
+uint64_t plan_scalar(const plan *p, const char *name); /* offset; UINT64_MAX: none */
+
+/* Which of the `sharing` parts of a micro-batch is `rank`'s. */
+uint32_t plan_data_part(const plan *p, uint32_t rank);
+
+/* Bytes that a rank sends in a step by collectives of one kind (weft/coll.h), and its name. */
+uint64_t plan_sent(const plan *p, uint32_t kind);
+const char *plan_kind_name(uint32_t kind);
+
+/* --- output --- */
+void plan_print(const plan *p, FILE *to);
+weft_status plan_print_json(const plan *p, FILE *to);
+void plan_print_list(const plan *p, uint32_t rank, FILE *to);
+weft_status plan_print_list_json(const plan *p, uint32_t rank, FILE *to);
+
+#endif

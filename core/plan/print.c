@@ -1,0 +1,190 @@
+/* plan/print.c: the plan for people, and its digest. */
+#include "plan/build.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+const char *plan_kind_name(uint32_t kind)
+{
+    static const char *const names[] = {"",           "all_reduce", "reduce_scatter", "all_gather",
+                                        "broadcast",  "reduce",     "gather",         "scatter",
+                                        "all_to_all", "barrier",    "send",           "recv"};
+    return kind < sizeof names / sizeof *names ? names[kind] : "other";
+}
+
+uint64_t plan_sent(const plan *p, uint32_t kind)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < p->step.entries.n; i++) {
+        const entry *e = &p->step.entries.at[i];
+        if (e->kind == ENTRY_START && p->collectives.at[e->what].kind == kind)
+            sum += p->collectives.at[e->what].sent;
+    }
+    return sum;
+}
+
+static const char *human(uint64_t bytes, char out[32])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double v = (double)bytes;
+    int u = 0;
+    while (v >= 1024 && u < 4) {
+        v /= 1024;
+        u++;
+    }
+    snprintf(out, 32, u ? "%.1f %s" : "%.0f %s", v, units[u]);
+    return out;
+}
+
+static void print_mesh(const plan *p, FILE *to)
+{
+    const spec *s = p->spec;
+    fprintf(to, "%u rank%s", s->ranks, s->ranks == 1 ? "" : "s");
+    for (uint32_t a = s->mesh.n; a-- > 0;) {
+        fprintf(to, "%s %s %u", a + 1 == s->mesh.n ? ":" : " x", s->mesh.name[a], s->mesh.size[a]);
+        if (s->mesh.size[a] > 1)
+            fprintf(to, " over %s", s->links[s->axis_link[a]].c->name);
+    }
+    fprintf(to, "\n");
+}
+
+void plan_print(const plan *p, FILE *to)
+{
+    const plan_bytes *b = &p->bytes;
+    char t[6][32];
+    fprintf(to, "model        %" PRIu64 " parameters\n", p->param_elements);
+    fprintf(to, "mesh         ");
+    print_mesh(p, to);
+    fprintf(to,
+            "step         %u micro-batch%s of %llu sequences a rank, %" PRIu32 " entries, "
+            "%.3g GFLOP a rank\n",
+            p->passes, p->passes == 1 ? "" : "es", (unsigned long long)p->spec->microbatch,
+            p->step.entries.n, p->flops_step * 1e-9);
+    fprintf(to, "segments     %u, %u instructions, %u kernels\n", p->segments.n, p->instrs.n,
+            p->kernels.n);
+    if (p->changes)
+        fprintf(to, "note         results depend on the layout:\n%s\n", p->changes);
+    fprintf(to, "\n%5s %12s %12s %12s %12s %12s %12s\n", "rank", "params", "grads", "state",
+            "activations", "comm", "peak");
+    for (uint32_t r = 0; r < p->spec->ranks; r++)
+        fprintf(to, "%5u %12s %12s %12s %12s %12s %12s\n", r, human(b->params, t[0]),
+                human(b->grads, t[1]), human(b->state, t[2]), human(b->activations, t[3]),
+                human(b->comm, t[4]), human(b->peak, t[5]));
+    fprintf(to, "\nsent a step, a rank\n");
+    bool any = false;
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_RECV; k++)
+        if (plan_sent(p, k)) {
+            fprintf(to, "  %-14s %12s\n", plan_kind_name(k), human(plan_sent(p, k), t[0]));
+            any = true;
+        }
+    if (!any)
+        fprintf(to, "  nothing\n");
+}
+
+static bool concerns(const plan *p, const entry *e, uint32_t rank)
+{
+    return e->kind != ENTRY_WRITE || p->pieces.at[e->what].writer == rank;
+}
+
+static void print_segment(const plan *p, const entry *e, FILE *to)
+{
+    const segment *s = &p->segments.at[e->what];
+    const uint64_t *bases = &p->bases.at[e->first_base];
+    for (uint32_t i = 0; i < s->n; i++) {
+        const instr *x = &p->instrs.at[s->first + i];
+        const weft_opspec *op = &p->kernels.at[x->kernel].spec;
+        fprintf(to, "         %-16s%s", op->id, op->flags & WEFT_SPEC_ACCUMULATE ? " +" : "");
+        for (uint32_t k = 0; k < x->nin + x->nout; k++) {
+            const ref *r = &p->refs.at[x->first_ref + k];
+            fprintf(to, "%s", k == x->nin ? " ->" : "");
+            if (r->shape_only)
+                fprintf(to, " (shape)");
+            else
+                fprintf(to, " %#" PRIx64, bases[r->base] + r->offset);
+        }
+        fprintf(to, "\n");
+    }
+}
+
+static void print_one(const plan *p, const list *l, uint32_t rank, FILE *to)
+{
+    fprintf(to, "list %s\n", l->name);
+    for (uint32_t i = 0; i < l->entries.n; i++) {
+        const entry *e = &l->entries.at[i];
+        const collective *c = &p->collectives.at[e->what];
+        if (!concerns(p, e, rank))
+            continue;
+        switch (e->kind) {
+        case ENTRY_CALL:
+            fprintf(to, "%6u   call   %s, pass %u\n", i, e->name, e->pass);
+            print_segment(p, e, to);
+            break;
+        case ENTRY_START:
+            fprintf(to,
+                    "%6u   start  #%u %s on %s (%s): %" PRIu64 " elements at %#" PRIx64
+                    ", sends %" PRIu64 " B\n",
+                    i, e->what, e->name, p->channels.at[c->channel].name, c->algorithm, c->count,
+                    c->in, c->sent);
+            break;
+        case ENTRY_WAIT: fprintf(to, "%6u   wait   #%u\n", i, e->what); break;
+        default:
+            fprintf(to, "%6u   write  %s at %#" PRIx64 "\n", i, e->name,
+                    p->pieces.at[e->what].offset);
+        }
+    }
+}
+
+void plan_print_list(const plan *p, uint32_t rank, FILE *to)
+{
+    print_one(p, &p->step, rank, to);
+    print_one(p, &p->eval, rank, to);
+    print_one(p, &p->save, rank, to);
+}
+
+/* --- digest: FNV-1a over everything that two ranks must agree on --- */
+
+static void mix(uint64_t *h, const void *data, uint64_t bytes)
+{
+    const unsigned char *p = data;
+    for (uint64_t i = 0; i < bytes; i++)
+        *h = (*h ^ p[i]) * 1099511628211ull;
+}
+
+static void mix_text(uint64_t *h, const char *text)
+{
+    mix(h, text, strlen(text) + 1);
+}
+
+static void mix_list(uint64_t *h, const list *l)
+{
+    for (uint32_t i = 0; i < l->entries.n; i++) {
+        const entry *e = &l->entries.at[i];
+        uint32_t numbers[4] = {e->kind, e->what, e->first_base, e->pass};
+        mix(h, numbers, sizeof numbers);
+        mix_text(h, e->name);
+    }
+}
+
+void plan_digest(plan *p)
+{
+    uint64_t h = 1469598103934665603ull;
+    mix_list(&h, &p->step);
+    mix_list(&h, &p->eval);
+    mix_list(&h, &p->save);
+    mix(&h, p->refs.at, p->refs.n * sizeof *p->refs.at);
+    mix(&h, p->bases.at, p->bases.n * sizeof *p->bases.at);
+    mix(&h, p->instrs.at, p->instrs.n * sizeof *p->instrs.at);
+    for (uint32_t i = 0; i < p->kernels.n; i++) {
+        mix_text(&h, p->kernels.at[i].spec.id);
+        mix(&h, &p->kernels.at[i].spec.flags, 4);
+    }
+    for (uint32_t i = 0; i < p->collectives.n; i++) {
+        const collective *c = &p->collectives.at[i];
+        uint64_t numbers[8] = {c->channel, c->kind, c->redop, c->dtype,
+                               c->count,   c->in,   c->out,   c->scratch};
+        mix(&h, numbers, sizeof numbers);
+        mix_text(&h, c->algorithm);
+    }
+    mix(&h, &p->bytes, sizeof p->bytes);
+    p->digest = h;
+}

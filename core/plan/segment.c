@@ -1,0 +1,138 @@
+/* plan/segment.c: kernels and segments, each kept once.
+ *
+ * Every block is lowered on its own; a segment that equals an earlier one, instruction by
+ * instruction and operand by operand, is dropped for it. So 48 equal blocks share one segment and
+ * nobody has to say that they are equal. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <string.h>
+
+static bool same_operands(const weft_operand *a, const weft_operand *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (a[i].dtype != b[i].dtype || a[i].rank != b[i].rank)
+            return false;
+        for (uint32_t k = 0; k < a[i].rank; k++)
+            if (a[i].size[k] != b[i].size[k])
+                return false;
+    }
+    return true;
+}
+
+static bool same_program(const weft_ew_program *a, const weft_ew_program *b, uint32_t nout)
+{
+    if (!a || !b)
+        return a == b;
+    return a->nsteps == b->nsteps && a->nregs == b->nregs && a->gate == b->gate &&
+           !memcmp(a->steps, b->steps, a->nsteps * sizeof *a->steps) &&
+           !memcmp(a->out_reg, b->out_reg, nout * sizeof *a->out_reg);
+}
+
+static bool same_spec(const weft_opspec *a, const weft_opspec *b)
+{
+    if (strcmp(a->id, b->id) || a->flags != b->flags || a->nattr != b->nattr || a->nin != b->nin ||
+        a->nout != b->nout || !same_operands(a->in, b->in, a->nin) ||
+        !same_operands(a->out, b->out, a->nout) || !same_program(a->program, b->program, a->nout))
+        return false;
+    for (uint32_t i = 0; i < a->nattr; i++)
+        if (strcmp(a->attrs[i].key, b->attrs[i].key) || a->attrs[i].i != b->attrs[i].i ||
+            memcmp(&a->attrs[i].f, &b->attrs[i].f, sizeof(double)))
+            return false;
+    return true;
+}
+
+static void *copied(pool *p, const void *from, uint64_t bytes)
+{
+    void *to = pool_alloc(p, bytes);
+    if (bytes)
+        memcpy(to, from, bytes);
+    return to;
+}
+
+static void own_spec(pool *p, weft_opspec *s)
+{
+    s->id = pool_text(p, s->id);
+    weft_attr *attrs = copied(p, s->attrs, s->nattr * sizeof *attrs);
+    for (uint32_t i = 0; i < s->nattr; i++)
+        attrs[i].key = pool_text(p, attrs[i].key);
+    s->attrs = attrs;
+    s->in = copied(p, s->in, s->nin * sizeof *s->in);
+    s->out = copied(p, s->out, s->nout * sizeof *s->out);
+    if (s->program) {
+        weft_ew_program *own = copied(p, s->program, sizeof *own);
+        own->steps = copied(p, own->steps, own->nsteps * sizeof *own->steps);
+        own->out_reg = copied(p, own->out_reg, s->nout * sizeof *own->out_reg);
+        s->program = own;
+    }
+}
+
+weft_status plan_kernel(plan *p, const weft_opspec *op, double flops, uint32_t *out)
+{
+    for (uint32_t i = 0; i < p->kernels.n; i++)
+        if (same_spec(&p->kernels.at[i].spec, op)) {
+            *out = i;
+            return WEFT_OK;
+        }
+    const spec_plugin *d = &p->spec->device;
+    const weft_device_table *table = d->c->table;
+    weft_need need = {.struct_size = sizeof need};
+    weft_status s = table->need(d->c->module, d->conf, op, &need);
+    if (s) {
+        err_context("device %s, op %s", d->c->name, op->id);
+        return s;
+    }
+    kernel *k = vec_push(&p->kernels);
+    *k = (kernel){*op, need.workspace, flops};
+    own_spec(&p->pool, &k->spec);
+    *out = p->kernels.n - 1;
+    return WEFT_OK;
+}
+
+uint32_t segment_begin(plan *p, const char *name)
+{
+    segment *s = vec_push(&p->segments);
+    *s = (segment){.name = pool_text(&p->pool, name), .first = p->instrs.n};
+    return p->segments.n - 1;
+}
+
+weft_status segment_add(plan *p, uint32_t seg, const weft_opspec *op, double flops, const ref *refs)
+{
+    uint32_t number;
+    weft_status s = plan_kernel(p, op, flops, &number);
+    if (s)
+        return s;
+    *vec_push(&p->instrs) = (instr){number, p->refs.n, op->nin, op->nout};
+    for (uint32_t i = 0; i < op->nin + op->nout; i++)
+        *vec_push(&p->refs) = refs[i];
+    p->segments.at[seg].n++;
+    p->segments.at[seg].flops += flops;
+    return WEFT_OK;
+}
+
+static bool same_segment(const plan *p, const segment *a, const segment *b)
+{
+    if (a->n != b->n || a->nbases != b->nbases)
+        return false;
+    for (uint32_t i = 0; i < a->n; i++) {
+        const instr *x = &p->instrs.at[a->first + i], *y = &p->instrs.at[b->first + i];
+        if (x->kernel != y->kernel || memcmp(&p->refs.at[x->first_ref], &p->refs.at[y->first_ref],
+                                             (x->nin + x->nout) * sizeof(ref)))
+            return false;
+    }
+    return true;
+}
+
+uint32_t segment_end(plan *p, uint32_t seg, uint32_t nbases)
+{
+    segment *s = &p->segments.at[seg];
+    s->nbases = nbases;
+    for (uint32_t i = 0; i < seg; i++)
+        if (same_segment(p, &p->segments.at[i], s)) {
+            p->refs.n = s->n ? p->instrs.at[s->first].first_ref : p->refs.n;
+            p->instrs.n = s->first;
+            p->segments.n = seg;
+            return i;
+        }
+    return seg;
+}

@@ -1,0 +1,105 @@
+/* plan/space.c: offsets for buffers whose lifetimes are known.
+ *
+ * Two allocators. Inside a block's pass there are tens of buffers: largest first, each at the
+ * lowest place that is free during its whole life (lifetimes_place, quadratic). Over a list there
+ * may be a hundred thousand: they are taken and given back in the order of the list, each from the
+ * smallest hole that fits (space_take). A forward pass pushes and its backward pops, so the holes
+ * close again. */
+#include "plan/build.h"
+
+#include <stdlib.h>
+
+#define ALIGN 64u
+
+static uint64_t rounded(uint64_t bytes)
+{
+    return (bytes + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
+}
+
+uint64_t space_take(space *s, uint64_t bytes)
+{
+    bytes = rounded(bytes ? bytes : 1);
+    uint32_t best = s->holes.n;
+    for (uint32_t i = 0; i < s->holes.n; i++)
+        if (s->holes.at[i].bytes >= bytes &&
+            (best == s->holes.n || s->holes.at[i].bytes < s->holes.at[best].bytes))
+            best = i;
+    if (best < s->holes.n) {
+        hole *h = &s->holes.at[best];
+        uint64_t at = h->at;
+        h->at += bytes;
+        h->bytes -= bytes;
+        if (!h->bytes)
+            *h = s->holes.at[--s->holes.n];
+        return at;
+    }
+    /* Grow, starting inside a hole that touches the top. */
+    uint64_t at = s->top;
+    for (uint32_t i = 0; i < s->holes.n; i++)
+        if (s->holes.at[i].at + s->holes.at[i].bytes == s->top) {
+            at = s->holes.at[i].at;
+            s->holes.at[i] = s->holes.at[--s->holes.n];
+            break;
+        }
+    s->top = at + bytes;
+    return at;
+}
+
+void space_give(space *s, uint64_t at, uint64_t bytes)
+{
+    hole fresh = {at, rounded(bytes ? bytes : 1)};
+    for (uint32_t i = 0; i < s->holes.n;) { /* join the neighbours on both sides */
+        hole h = s->holes.at[i];
+        if (h.at + h.bytes == fresh.at || fresh.at + fresh.bytes == h.at) {
+            fresh.at = h.at < fresh.at ? h.at : fresh.at;
+            fresh.bytes += h.bytes;
+            s->holes.at[i] = s->holes.at[--s->holes.n];
+        } else {
+            i++;
+        }
+    }
+    *vec_push(&s->holes) = fresh;
+}
+
+static int larger_first(const void *x, const void *y)
+{
+    const lifetime *a = *(lifetime *const *)x, *b = *(lifetime *const *)y;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? 1 : -1;
+    return a < b ? -1 : a > b; /* the same on every rank */
+}
+
+/* The lowest offset at which `l` overlaps none of the first n in `placed` that live beside it. */
+static uint64_t lowest(const lifetime *l, lifetime *const *placed, uint32_t n)
+{
+    uint64_t at = 0;
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (uint32_t i = 0; i < n; i++) {
+            const lifetime *o = placed[i];
+            bool beside = o->from <= l->to && l->from <= o->to;
+            if (beside && o->offset < at + rounded(l->bytes) &&
+                at < o->offset + rounded(o->bytes)) {
+                at = o->offset + rounded(o->bytes);
+                moved = true;
+            }
+        }
+    }
+    return at;
+}
+
+uint64_t lifetimes_place(lifetime *l, uint32_t n)
+{
+    lifetime **order = mem_alloc(n * sizeof *order);
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = &l[i];
+    qsort(order, n, sizeof *order, larger_first);
+    uint64_t top = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        order[i]->offset = lowest(order[i], order, i);
+        uint64_t end = order[i]->offset + rounded(order[i]->bytes);
+        top = end > top ? end : top;
+    }
+    free(order);
+    return top;
+}

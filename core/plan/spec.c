@@ -1,0 +1,224 @@
+/* plan/spec.c: the job, resolved (see spec.h). */
+#include "plan/spec.h"
+
+#include "base/err.h"
+#include "plan/transport.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const strategy_ifaces[] = {"weft.strategy/1", NULL};
+static const char *const device_ifaces[] = {"weft.device/1", NULL};
+static const char *const rule_ifaces[] = {"weft.rule/1", NULL};
+static const char *const placement_ifaces[] = {"weft.placement/1", NULL};
+
+static const char *raw(const config *cfg, const char *key, const char *dflt)
+{
+    const char *text = config_raw(cfg, key);
+    return text ? text : dflt;
+}
+
+/* One component by the name that stands under `key`; its options join `section`. */
+static weft_status find(spec *s, const char *kind, const char *name, const char *key,
+                        const char *const *ifaces, const char *section, const component **out)
+{
+    weft_status st = host_find(s->host, kind, name, ifaces, out);
+    if (st) {
+        err_context("%s: %s", config_where(s->cfg, key), key);
+        return st;
+    }
+    char *owner = pool_printf(&s->pool, "plugin %s", name);
+    return config_add(s->cfg, section, owner, (*out)->options);
+}
+
+/* The INI keys of a strategy's mesh axes: a number, or auto. */
+static weft_status add_axes(spec *s, const component *c)
+{
+    const weft_strategy *table = c->table;
+    for (uint32_t i = 0; table->axes && table->axes[i]; i++) {
+        const weft_mesh_axis *axis = table->axes[i];
+        if (s->mesh.n == WEFT_MAX_MESH)
+            return fail(WEFT_UNSUPPORTED, "the job has more than %d mesh axes", WEFT_MAX_MESH);
+        if (mesh_axis(&s->mesh, axis->name) >= 0)
+            return fail(WEFT_USAGE, "two strategies bring the mesh axis '%s'", axis->name);
+        weft_option *o = pool_alloc(&s->pool, sizeof *o);
+        *o = (weft_option){
+            sizeof *o, WEFT_OPT_AUTO_INT, axis->size_key, "auto", axis->help, NULL, 1, 1048576};
+        const weft_option **list = pool_array(&s->pool, 2, sizeof *list);
+        list[0] = o;
+        s->size_key[s->mesh.n] = pool_printf(&s->pool, "parallel.%s", axis->size_key);
+        s->mesh.name[s->mesh.n++] = axis->name;
+        weft_status st =
+            config_add(s->cfg, "parallel", pool_printf(&s->pool, "plugin %s", c->name), list);
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+static weft_status find_strategies(spec *s)
+{
+    char *text = pool_text(&s->pool, raw(s->cfg, "parallel.strategy", "none")), *rest = text;
+    if (!strcmp(text, "none"))
+        return WEFT_OK;
+    for (char *word; (word = strsep(&rest, ","));) {
+        word += strspn(word, " \t");
+        word[strcspn(word, " \t")] = 0;
+        if (s->nstrategies == WEFT_MAX_MESH)
+            return fail(WEFT_UNSUPPORTED, "%s: more than %d strategies",
+                        config_where(s->cfg, "parallel.strategy"), WEFT_MAX_MESH);
+        spec_plugin *p = &s->strategies[s->nstrategies++];
+        weft_status st =
+            find(s, "parallel", word, "parallel.strategy", strategy_ifaces, "parallel", &p->c);
+        if (!st)
+            st = add_axes(s, p->c);
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+weft_status spec_check_config(config *cfg, host *h, spec *out)
+{
+    *out = (spec){.cfg = cfg, .host = h};
+    const char *placement = raw(cfg, "optim.placement", "none");
+    weft_status s = find_strategies(out);
+    if (!s)
+        s = find(out, "device", raw(cfg, "device.plugin", "cpu"), "device.plugin", device_ifaces,
+                 "device", &out->device.c);
+    if (!s)
+        s = find(out, "optim", raw(cfg, "optim.rule", "adamw"), "optim.rule", rule_ifaces, "optim",
+                 &out->rule.c);
+    if (!s && strcmp(placement, "none"))
+        s = find(out, "optim", placement, "optim.placement", placement_ifaces, "optim",
+                 &out->placement.c);
+    if (!s)
+        s = transport_add_sections(out);
+    return s ? s : config_check(cfg);
+}
+
+/* --- the second half --- */
+
+static weft_status open_plugin(spec *s, spec_plugin *p, const char *section)
+{
+    if (!p->c)
+        return WEFT_OK;
+    p->conf = config_conf(s->cfg, section, p->c->options);
+    return host_open(s->host, p->c);
+}
+
+static weft_status open_all(spec *s)
+{
+    weft_status st = open_plugin(s, &s->device, "device");
+    if (!st)
+        st = open_plugin(s, &s->rule, "optim");
+    if (!st)
+        st = open_plugin(s, &s->placement, "optim");
+    for (uint32_t i = 0; !st && i < s->nstrategies; i++)
+        st = open_plugin(s, &s->strategies[i], "parallel");
+    return st;
+}
+
+static weft_status size_mesh(spec *s)
+{
+    uint32_t left = s->ranks, open = WEFT_MAX_MESH;
+    for (uint32_t a = 0; a < s->mesh.n; a++) {
+        uint32_t n = (uint32_t)config_int(s->cfg, s->size_key[a]);
+        s->mesh.size[a] = n ? n : 1;
+        if (!n && open < WEFT_MAX_MESH)
+            return config_fail(s->cfg, s->size_key[a],
+                               "only one of the mesh axes can be auto; %s "
+                               "is as well",
+                               s->size_key[open]);
+        if (!n)
+            open = a;
+        else if (left % n)
+            return config_fail(s->cfg, s->size_key[a], "%u does not divide the %u ranks of the job",
+                               n, s->ranks);
+        else
+            left /= n;
+    }
+    if (open < WEFT_MAX_MESH)
+        s->mesh.size[open] = left;
+    uint32_t n = mesh_ranks(&s->mesh);
+    if (n != s->ranks)
+        return config_fail(s->cfg, "parallel.strategy",
+                           "the strategies use %u rank%s, but the job has %u; set [parallel] "
+                           "strategy (dp, say) and its sizes, or start %u",
+                           n, n == 1 ? "" : "s", s->ranks, n);
+    return WEFT_OK;
+}
+
+static weft_status set_precision(spec *s)
+{
+    const char *precision = config_text(s->cfg, "train.precision");
+    s->compute = !strcmp(precision, "fp32") ? WEFT_F32 : WEFT_BF16;
+    if (!strcmp(precision, "fp16"))
+        return config_fail(s->cfg, "train.precision", "this version computes in fp32 or bf16");
+    bool compute = !strcmp(config_text(s->cfg, "train.accumulate"), "compute");
+    s->grad_dtype = compute ? s->compute : WEFT_F32;
+    if (strcmp(config_text(s->cfg, "train.recompute"), "none"))
+        return config_fail(s->cfg, "train.recompute", "this version keeps all activations: none");
+    s->clip = config_real(s->cfg, "train.clip");
+    s->bucket_bytes = (uint64_t)(config_real(s->cfg, "train.bucket_mb") * 1048576.0);
+    return WEFT_OK;
+}
+
+static weft_status set_model(spec *s, uint32_t vocab)
+{
+    const config *c = s->cfg;
+    model_options *m = &s->model;
+    m->family = config_text(c, "model.family");
+    m->layers = config_int(c, "model.layers");
+    m->heads = config_int(c, "model.heads");
+    m->kv_heads = config_int(c, "model.kv_heads");
+    m->embed = config_int(c, "model.embed");
+    m->ffn = config_int(c, "model.ffn");
+    m->context = config_int(c, "model.context");
+    m->vocab = config_int(c, "model.vocab");
+    m->tied = config_int(c, "model.tied") != 0;
+    m->dropout = config_real(c, "model.dropout");
+    m->sequence = config_int(c, "train.sequence");
+    s->batch = (uint64_t)config_int(c, "train.batch");
+    s->microbatch = (uint64_t)config_int(c, "train.microbatch");
+    if (!config_given(c, "train.sequence") && m->sequence > m->context)
+        m->sequence = m->context;
+    if (!m->vocab && !vocab)
+        return config_fail(c, "model.vocab", "0 means what the data says, but the job has no data");
+    m->vocab = m->vocab ? m->vocab : vocab;
+    if (vocab > m->vocab)
+        return config_fail(c, "model.vocab", "the data has tokens up to %u, the model only %lld",
+                           vocab - 1, (long long)m->vocab);
+    if (m->sequence > m->context)
+        return config_fail(c, "train.sequence", "%lld tokens are more than model.context = %lld",
+                           (long long)m->sequence, (long long)m->context);
+    if (m->embed % m->heads)
+        return config_fail(c, "model.heads", "%lld heads do not divide model.embed = %lld",
+                           (long long)m->heads, (long long)m->embed);
+    return WEFT_OK;
+}
+
+weft_status spec_resolve(spec *s, uint32_t ranks, uint32_t vocab, bool same_machine, int want)
+{
+    s->ranks = ranks;
+    s->want = want;
+    weft_status st = set_precision(s);
+    if (!st)
+        st = set_model(s, vocab);
+    if (!st)
+        st = size_mesh(s);
+    if (!st)
+        st = open_all(s);
+    if (!st)
+        st = transport_choose(s, same_machine);
+    if (!st && want == SPEC_FORWARD) {
+        s->microbatch = s->batch = 1;
+        s->model.sequence = s->model.context;
+    }
+    return st;
+}
+
+void spec_free(spec *s)
+{
+    pool_free(&s->pool);
+}

@@ -1,0 +1,59 @@
+/* plan/spec.h: the job, resolved: numbers checked against each other, plugins found, mesh laid out.
+ *
+ * From here on nobody reads the INI for anything that shapes the plan. */
+#ifndef PLAN_SPEC_H
+#define PLAN_SPEC_H
+
+#include "config/config.h"
+#include "graph/graph.h"
+#include "graph/model.h"
+#include "host/host.h"
+
+#include <stdio.h>
+#include <weft/device.h>
+#include <weft/link.h>
+#include <weft/optim.h>
+#include <weft/strategy.h>
+
+#define SPEC_TRAIN 0
+#define SPEC_FORWARD 1 /* logits of one sequence: sampling */
+
+typedef struct spec_plugin {
+    const component *c;
+    const weft_conf *conf;
+} spec_plugin;
+
+typedef struct spec {
+    config *cfg; /* borrowed */
+    host *host;  /* borrowed */
+    int want;    /* SPEC_... */
+    uint32_t ranks;
+    mesh mesh;
+    const char *size_key[WEFT_MAX_MESH]; /* "parallel.dp": INI key of a mesh axis' size */
+    spec_plugin device, rule, placement; /* placement.c NULL: none */
+    spec_plugin strategies[WEFT_MAX_MESH];
+    uint32_t nstrategies;
+    spec_plugin links[WEFT_MAX_MESH]; /* one a distinct transport */
+    uint32_t nlinks;
+    uint32_t axis_link[WEFT_MAX_MESH]; /* transport of a mesh axis */
+    const char *axis_algorithm[WEFT_MAX_MESH];
+    const char *comm_choice; /* what auto chose and why, for the log; NULL: nothing to choose */
+    model_options model;     /* batch and weight are set by the plan */
+    uint64_t batch, microbatch;
+    uint32_t compute, grad_dtype;
+    double clip;
+    uint64_t bucket_bytes;
+    pool pool; /* of what the members above point to */
+} spec;
+
+/* Find what the job names (strategies, device, rule, placement, transports), add their keys, and
+ * hold the whole INI against all keys. No module is opened. [setup] */
+weft_status spec_check_config(config *cfg, host *h, spec *out);
+
+/* After the above: open the modules and fill in the rest. `vocab` is what the data says (0: no
+ * data); `same_machine` says that all ranks share one, for `comm.plugin = auto`. [setup] */
+weft_status spec_resolve(spec *s, uint32_t ranks, uint32_t vocab, bool same_machine, int want);
+
+void spec_free(spec *s);
+
+#endif

@@ -1,0 +1,234 @@
+/* plan/step.c: what follows the passes: norm, scalars, updates, the loss of all ranks; and saving.
+ *
+ * Lists do not branch. Whether a step is skipped is a scalar, the gate: 0 when the gradient norm is
+ * not finite, and then every assignment of the updates leaves its target alone, on every rank
+ * alike, because every rank has the same norm. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- the norm --- */
+
+static weft_status square_sum(builder *b, list *l, uint64_t first, uint64_t end, bool adding)
+{
+    weft_operand io[2] = {{b->g->grad_dtype, 1, {(int64_t)(end - first)}}, {.dtype = WEFT_F32}};
+    ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_ABSOLUTE, 0, scalar_offset(b, "sumsq", 0)}};
+    weft_opspec op = {.struct_size = sizeof op,
+                      .id = "sumsq",
+                      .nin = 1,
+                      .nout = 1,
+                      .in = io,
+                      .out = io + 1,
+                      .flags = adding ? WEFT_SPEC_ACCUMULATE : 0};
+    uint32_t seg = segment_begin(b->p, "sum of squares");
+    weft_status s = segment_add(b->p, seg, &op, 0, refs);
+    if (s)
+        return s;
+    seg = segment_end(b->p, seg, BASE_FIRST + 1);
+    uint64_t bases[BASE_FIRST + 1] = {0};
+    bases[BASE_FIRST] = b->f->grads + first * b->f->grad_size;
+    list_call(b->p, l, seg, bases, BASE_FIRST + 1, 0, "sum of squares");
+    return WEFT_OK;
+}
+
+/* Finish the buckets in the order in which they were started, then square each. */
+static weft_status finish_buckets(builder *b, list *l)
+{
+    sync_state *sync = b->sync;
+    for (uint32_t i = 0; i < sync->buckets.n; i++) {
+        bucket *k = &sync->buckets.at[i];
+        while (k->pending) {
+            collective c = b->p->collectives.at[k->pending - 1];
+            list_add(b->p, l, ENTRY_WAIT, k->pending - 1, 0, c.name);
+            space_give(&b->comm, c.scratch, c.scratch_bytes);
+            k->pending = 0;
+            if (!k->axes)
+                break;
+            weft_status s = sync_next_axis(b, l, k);
+            if (s)
+                return s;
+        }
+        weft_status s = square_sum(b, l, k->first, k->end, i > 0);
+        if (s)
+            return s;
+    }
+    return WEFT_OK;
+}
+
+/* --- the scalars, as a small graph of one-element tensors --- */
+
+typedef struct scalars {
+    graph g;
+    weft_builder w;
+    weft_status status;
+} scalars;
+
+static weft_tensor number(scalars *s, double value)
+{
+    weft_tensor t = 0;
+    if (!s->status)
+        s->status = s->w.constant(s->w.ctx, value, &t);
+    return t;
+}
+
+static weft_tensor named(scalars *s, const char *name)
+{
+    weft_tensor t = 0;
+    if (!s->status)
+        s->status = s->w.scalar(s->w.ctx, name, &t);
+    return t;
+}
+
+static weft_tensor apply(scalars *s, const char *id, weft_tensor a, weft_tensor b, weft_tensor c)
+{
+    weft_tensor in[3] = {a, b, c}, out = 0;
+    if (!s->status)
+        s->status = s->w.op(s->w.ctx, id, NULL, 0, in, c ? 3 : b ? 2 : 1, &out, 1);
+    return out;
+}
+
+static void set(scalars *s, const char *name, weft_tensor value)
+{
+    weft_tensor to = named(s, name);
+    if (!s->status)
+        s->status = s->w.assign(s->w.ctx, to, value);
+}
+
+/* The learning rate after `count` updates: linear warm-up, then constant, linear or cosine decay to
+ * min_lr at the last step. */
+static weft_tensor learning_rate(scalars *s, const config *cfg, weft_tensor count)
+{
+    double top = config_real(cfg, "optim.lr"), low = config_real(cfg, "optim.min_lr");
+    double warmup = (double)config_int(cfg, "optim.warmup");
+    double span = fmax(1, (double)config_int(cfg, "run.steps") - warmup);
+    const char *kind = config_text(cfg, "optim.schedule");
+    weft_tensor past = apply(s, "sub", count, number(s, warmup), 0);
+    weft_tensor t = apply(s, "div", past, number(s, span), 0);
+    t = apply(s, "min", apply(s, "max", t, number(s, 0), 0), number(s, 1), 0);
+    weft_tensor share = number(s, 1); /* of the way between low and top */
+    if (!strcmp(kind, "cosine")) {
+        weft_tensor turn = apply(s, "cos", apply(s, "mul", t, number(s, M_PI), 0), 0, 0);
+        share = apply(s, "mul", apply(s, "add", turn, number(s, 1), 0), number(s, 0.5), 0);
+    } else if (!strcmp(kind, "linear")) {
+        share = apply(s, "sub", number(s, 1), t, 0);
+    }
+    weft_tensor decayed = apply(s, "mul", share, number(s, top - low), 0);
+    decayed = apply(s, "add", decayed, number(s, low), 0);
+    if (warmup < 1 || !strcmp(kind, "constant"))
+        decayed = strcmp(kind, "constant") ? decayed : number(s, top);
+    if (warmup < 1)
+        return decayed;
+    weft_tensor rising = apply(s, "mul", count, number(s, top / warmup), 0);
+    weft_tensor warm = apply(s, "less", count, number(s, warmup), 0);
+    return apply(s, "select", rising, decayed, warm);
+}
+
+static void scalar_graph(scalars *s, const spec *wanted)
+{
+    weft_tensor scale = named(s, "scale");
+    weft_tensor norm = apply(s, "sqrt", named(s, "sumsq"), 0, 0);
+    norm = apply(s, "div", norm, scale, 0);
+    weft_tensor gate = apply(s, "finite", norm, 0, 0);
+    weft_tensor count = apply(s, "add", named(s, "count"), gate, 0);
+    weft_tensor skipped = apply(s, "sub", number(s, 1), gate, 0);
+    weft_tensor clip = number(s, 1);
+    if (wanted->clip > 0) { /* as torch.nn.utils.clip_grad_norm_ */
+        weft_tensor room = apply(s, "add", norm, number(s, 1e-6), 0);
+        clip = apply(s, "min", number(s, 1), apply(s, "div", number(s, wanted->clip), room, 0), 0);
+    }
+    set(s, "norm", norm);
+    set(s, "gate", gate);
+    set(s, "count", count);
+    set(s, "clip", apply(s, "div", clip, scale, 0));
+    set(s, "lr", learning_rate(s, wanted->cfg, count));
+    set(s, "skipped", apply(s, "add", named(s, "skipped"), skipped, 0));
+}
+
+static weft_status build_scalars(builder *b, list *l)
+{
+    scalars s = {0};
+    graph_init(&s.g, b->g->mesh, WEFT_F32, WEFT_F32);
+    s.w = graph_builder(&s.g);
+    scalar_graph(&s, b->p->spec);
+    fused f;
+    if (!s.status)
+        s.status = graph_fuse(&s.g, 0, s.g.nodes.n, 0, &f);
+    if (!s.status) {
+        weft_operand io[64] = {{0}};
+        ref refs[64];
+        for (uint32_t i = 0; i < f.nin + f.nout; i++) {
+            const tensor *t = graph_tensor(&s.g, i < f.nin ? f.in[i] : f.out[i - f.nin]);
+            io[i].dtype = WEFT_F32;
+            refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b, t->name, 0)};
+        }
+        weft_opspec op = {.struct_size = sizeof op,
+                          .id = "ew",
+                          .nin = f.nin,
+                          .nout = f.nout,
+                          .in = io,
+                          .out = io + f.nin,
+                          .program = &f.program};
+        uint32_t seg = segment_begin(b->p, "scalars");
+        s.status = segment_add(b->p, seg, &op, 0, refs);
+        seg = segment_end(b->p, seg, BASE_FIRST);
+        uint64_t bases[BASE_FIRST] = {0};
+        list_call(b->p, l, seg, bases, BASE_FIRST, 0, "norm, clip and learning rate");
+    }
+    graph_free(&s.g);
+    return s.status;
+}
+
+weft_status build_end_of_step(builder *b, list *l)
+{
+    weft_status s = finish_buckets(b, l);
+    if (!s)
+        s = build_scalars(b, l);
+    if (!s)
+        s = build_updates(b, l);
+    return s ? s : sync_scalar(b, l, "loss", b->loss_axes);
+}
+
+/* --- saving: every parameter and state by one rank, spread evenly by bytes --- */
+
+static void add_piece(builder *b, const flat_param *p, const char *suffix, uint64_t region)
+{
+    plan *pl = b->p;
+    piece *x = vec_push(&pl->pieces);
+    *x = (piece){.param = pool_text(&pl->pool, p->name), .copy = UINT64_MAX};
+    x->name = suffix ? pool_printf(&pl->pool, "%s.%s", p->name, suffix) : x->param;
+    x->init = suffix ? NULL : pool_text(&pl->pool, p->init);
+    x->shape = p->whole;
+    x->shape.dtype = WEFT_F32;
+    for (uint32_t i = 0; i < x->shape.rank; i++)
+        x->shape.axes[i].name = pool_text(&pl->pool, x->shape.axes[i].name);
+    x->offset = region + p->first * 4;
+    if (!suffix && b->f->compute != b->f->master) {
+        x->copy = b->f->compute + p->first * b->f->compute_size;
+        x->copy_dtype = b->g->compute;
+    }
+}
+
+weft_status build_save(builder *b)
+{
+    plan *p = b->p;
+    uint32_t ranks = p->spec->ranks;
+    uint64_t *load = mem_alloc(ranks * sizeof *load);
+    for (uint32_t i = 0; i < b->f->params.n; i++) {
+        add_piece(b, &b->f->params.at[i], NULL, b->f->master);
+        for (uint32_t k = 0; k < b->f->states.n; k++)
+            add_piece(b, &b->f->params.at[i], b->f->states.at[k].name, b->f->states.at[k].offset);
+    }
+    for (uint32_t i = 0; i < p->pieces.n; i++) {
+        piece *x = &p->pieces.at[i];
+        for (uint32_t r = 1; r < ranks; r++)
+            if (load[r] < load[x->writer])
+                x->writer = r;
+        load[x->writer] += shape_bytes(&x->shape);
+        list_add(p, &p->save, ENTRY_WRITE, i, 0, x->name);
+    }
+    free(load);
+    return WEFT_OK;
+}

@@ -1,0 +1,247 @@
+/* plan/sync.c: sums of gradients, in buckets, while backward still computes.
+ *
+ * Backward finishes blocks last to first, and a block's gradients are one range: so what is ready
+ * grows downwards. When it reaches the bucket's size its all-reduce starts; the wait stands at the
+ * end of the step, before the norm. A tied parameter belongs to its first block and is ready when
+ * the last of its users has gone backward. Cost: every gradient once, 2 (n-1)/n of its bytes a
+ * rank. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis)
+{
+    const spec *s = p->spec;
+    char *name = pool_printf(&p->pool, "%s.%s", s->mesh.name[mesh_axis], what);
+    for (uint32_t i = 0; i < p->channels.n; i++)
+        if (!strcmp(p->channels.at[i].name, name))
+            return i;
+    *vec_push(&p->channels) =
+        (channel){name, mesh_axis, s->axis_algorithm[mesh_axis], s->axis_link[mesh_axis]};
+    return p->channels.n - 1;
+}
+
+void plan_request(const plan *p, const collective *c, uint32_t me, comm_request *out)
+{
+    const channel *ch = &p->channels.at[c->channel];
+    const spec *s = p->spec;
+    const weft_link_table *link = s->links[ch->link].c->table;
+    const weft_device_table *device = s->device.c->table;
+    *out = (comm_request){.kind = c->kind, .redop = c->redop, .dtype = c->dtype, .me = me};
+    out->count = c->count;
+    out->ranks = s->mesh.size[ch->mesh_axis];
+    out->root = c->root;
+    out->in_place = c->in == c->out;
+    out->link_caps = link->caps;
+    if (!(device->caps & WEFT_DEV_EXPORT_FD)) /* nothing that peers could map */
+        out->link_caps &= ~(uint64_t)WEFT_LINK_MAP;
+    out->algorithm = ch->algorithm;
+}
+
+weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
+{
+    plan *p = b->p;
+    collective c = *like;
+    comm_schedule *mine;
+    uint32_t n = p->spec->mesh.size[p->channels.at[c.channel].mesh_axis];
+    for (uint32_t me = 0; me < n; me++) { /* scratch that suits every member */
+        comm_request r;
+        plan_request(p, &c, me, &r);
+        weft_status s = comm_schedule_make(&r, &mine);
+        if (s) {
+            err_context("channel %s", p->channels.at[c.channel].name);
+            return s;
+        }
+        uint64_t scratch = comm_schedule_scratch(mine);
+        c.scratch_bytes = scratch > c.scratch_bytes ? scratch : c.scratch_bytes;
+        if (me == 0) {
+            c.sent = comm_schedule_sent(mine);
+            c.algorithm = pool_text(&p->pool, comm_schedule_algorithm(mine));
+        }
+        comm_schedule_free(mine);
+        if (me == 7 && n > 16)
+            me = n - 2; /* the last as well; those between are like their neighbours */
+    }
+    c.scratch = space_take(&b->comm, c.scratch_bytes);
+    *vec_push(&p->collectives) = c;
+    *out = p->collectives.n - 1;
+    return WEFT_OK;
+}
+
+/* --- which parameters are summed over which axes, and when they are ready --- */
+
+static weft_status axes_of_param(const builder *b, const edit_state *e, const flat_param *p,
+                                 sync_state *s, uint64_t *out)
+{
+    *out = 0;
+    for (uint32_t i = 0; i < e->syncs.n; i++) {
+        const sync_edit *x = &e->syncs.at[i];
+        if (!glob_match(x->glob, p->name))
+            continue;
+        if (*out >> x->mesh_axis & 1)
+            return fail(WEFT_USAGE, "the gradient of %s is summed over %s twice, by %s as well",
+                        p->name, b->g->mesh->name[x->mesh_axis], x->owner);
+        *out |= (uint64_t)1 << x->mesh_axis;
+        uint64_t elements = x->bucket_bytes / b->f->grad_size;
+        if (!s->bucket_elements || elements < s->bucket_elements)
+            s->bucket_elements = elements ? elements : 1;
+    }
+    for (uint32_t a = 0; a < b->g->mesh->n; a++)
+        if ((p->sync_axes & ~*out) >> a & 1)
+            return fail(
+                WEFT_USAGE,
+                "the gradient of %s is a partial sum over the mesh axis %s, and no strategy "
+                "says when it is summed",
+                p->name, b->g->mesh->name[a]);
+    *out &= p->sync_axes; /* whole already: nothing to do */
+    return WEFT_OK;
+}
+
+static void find_ready(const builder *b, sync_state *s)
+{
+    for (uint32_t i = 0; i < b->f->blocks.n; i++)
+        s->ready_after[i] = i;
+    for (uint32_t i = 0; i < b->g->nodes.n; i++) {
+        const node *n = &b->g->nodes.at[i];
+        for (uint32_t k = 0; k < n->nout; k++) {
+            const tensor *t = graph_tensor(b->g, n->out[k]);
+            if (t->kind == WEFT_T_GRAD && n->block < s->ready_after[t->block])
+                s->ready_after[t->block] = n->block;
+        }
+    }
+}
+
+weft_status sync_prepare(builder *b, const edit_state *e)
+{
+    sync_state *s = pool_alloc(&b->p->pool, sizeof *s);
+    b->sync = s;
+    s->axes = pool_array(&b->p->pool, b->f->params.n, sizeof *s->axes);
+    s->ready_after = pool_array(&b->p->pool, b->f->blocks.n, sizeof *s->ready_after);
+    find_ready(b, s);
+    for (uint32_t i = 0; i < b->f->params.n; i++) {
+        weft_status st = axes_of_param(b, e, &b->f->params.at[i], s, &s->axes[i]);
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+/* --- buckets --- */
+
+weft_status sync_next_axis(builder *b, list *l, bucket *k)
+{
+    plan *p = b->p;
+    uint32_t a = (uint32_t)__builtin_ctzll(k->axes);
+    k->axes &= k->axes - 1;
+    collective c = {.channel = plan_channel(p, "grads", a),
+                    .kind = WEFT_ALL_REDUCE,
+                    .redop = WEFT_SUM,
+                    .dtype = b->g->grad_dtype,
+                    .count = k->end - k->first};
+    c.name = pool_printf(&p->pool, "all-reduce of gradients %llu-%llu",
+                         (unsigned long long)k->first, (unsigned long long)k->end);
+    c.in = c.out = b->f->grads + k->first * b->f->grad_size;
+    uint32_t number;
+    weft_status s = plan_collective(b, &c, &number);
+    if (s)
+        return s;
+    list_add(p, l, ENTRY_START, number, 0, c.name);
+    k->pending = number + 1;
+    return WEFT_OK;
+}
+
+static weft_status start_piece(builder *b, list *l, uint64_t first, uint64_t end, uint64_t axes)
+{
+    bucket k = {first, end, axes, 0};
+    weft_status s = axes ? sync_next_axis(b, l, &k) : WEFT_OK;
+    *vec_push(&b->sync->buckets) = k;
+    return s;
+}
+
+/* Start the open bucket in pieces of the bucket's size, the last block's elements first. */
+weft_status sync_flush(builder *b, list *l)
+{
+    sync_state *s = b->sync;
+    bucket k = s->open;
+    s->open = (bucket){0};
+    uint64_t most = k.axes ? s->bucket_elements : UINT64_MAX;
+    while (k.end > k.first) {
+        uint64_t n = k.end - k.first;
+        uint64_t pieces = n / most + (n % most != 0);
+        uint64_t take = (n / pieces + 31) / 32 * 32; /* even pieces, on aligned places */
+        uint64_t first = take < n ? k.end - take : k.first;
+        weft_status st = start_piece(b, l, first, k.end, k.axes);
+        if (st)
+            return st;
+        k.end = first;
+    }
+    return WEFT_OK;
+}
+
+static weft_status grow(builder *b, list *l, uint64_t first, uint64_t end, uint64_t axes)
+{
+    sync_state *s = b->sync;
+    bool joins = s->open.end > s->open.first && s->open.first == end && s->open.axes == axes;
+    if (!joins) {
+        weft_status st = sync_flush(b, l);
+        if (st)
+            return st;
+        s->open = (bucket){end, end, axes, 0};
+    }
+    s->open.first = first;
+    if (axes && s->open.end - s->open.first >= s->bucket_elements)
+        return sync_flush(b, l);
+    return WEFT_OK;
+}
+
+static weft_status block_ready(builder *b, list *l, uint32_t fb)
+{
+    const flat_block *k = &b->f->blocks.at[fb];
+    uint64_t end = k->end;
+    for (uint32_t i = b->f->params.n; i-- > 0;) {
+        const flat_param *p = &b->f->params.at[i];
+        if (p->block != fb)
+            continue;
+        weft_status s = grow(b, l, p->first, end, b->sync->axes[i]);
+        if (s)
+            return s;
+        end = p->first;
+    }
+    return WEFT_OK;
+}
+
+weft_status sync_block_done(builder *b, list *l, uint32_t block)
+{
+    for (uint32_t i = b->f->blocks.n; i-- > 0;)
+        if (b->sync->ready_after[i] == block) {
+            weft_status s = block_ready(b, l, i);
+            if (s)
+                return s;
+        }
+    return block == 0 ? sync_flush(b, l) : WEFT_OK;
+}
+
+/* The scalar summed over each mesh axis in `axes`, at once. */
+weft_status sync_scalar(builder *b, list *l, const char *scalar, uint64_t axes)
+{
+    for (; axes; axes &= axes - 1) {
+        uint32_t number;
+        collective c = {.channel = plan_channel(b->p, "scalars", (uint32_t)__builtin_ctzll(axes)),
+                        .kind = WEFT_ALL_REDUCE,
+                        .redop = WEFT_SUM,
+                        .dtype = WEFT_F32,
+                        .count = 1};
+        c.name = pool_printf(&b->p->pool, "all-reduce of %s", scalar);
+        c.in = c.out = scalar_offset(b, scalar, 0);
+        weft_status s = plan_collective(b, &c, &number);
+        if (s)
+            return s;
+        list_add(b->p, l, ENTRY_START, number, 0, c.name);
+        list_add(b->p, l, ENTRY_WAIT, number, 0, c.name);
+        const collective *made = &b->p->collectives.at[number];
+        space_give(&b->comm, made->scratch, made->scratch_bytes);
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,207 @@
+/* plan/update.c: the update rule, built once for matrices and once for the rest, run over flat
+ * ranges.
+ *
+ * The rule sees one parameter as a flat range of fp32 elements. Its elementwise ops become one
+ * program (graph/fuse.c), which then runs once a block and group: reads parameter, gradient and
+ * states, writes parameter, states and, in 16-bit jobs, the compute copy, in a single pass over
+ * memory. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define FROM_SCALAR 0u
+#define FROM_PARAM 1u
+#define FROM_GRAD 2u
+#define FROM_COPY 3u
+#define FROM_STATE 4u /* + index into flat.states */
+
+typedef struct group {
+    graph g;
+    fused f;
+    uint32_t flags;
+    weft_tensor param, grad, copy;
+} group;
+
+struct update_state {
+    group groups[2]; /* matrices, the rest */
+};
+
+static uint32_t state_index(builder *b, const char *full)
+{
+    const char *suffix = strchr(full, '.') + 1;
+    for (uint32_t i = 0; i < b->f->states.n; i++)
+        if (!strcmp(b->f->states.at[i].name, suffix))
+            return i;
+    *vec_push(&b->f->states) = (flat_state){pool_text(&b->p->pool, suffix), 0};
+    return b->f->states.n - 1;
+}
+
+/* The source of an assignment to `dst` among the nodes of the graph; 0: none. */
+static weft_tensor assigned(const graph *g, weft_tensor dst, uint32_t *times)
+{
+    weft_tensor src = 0;
+    *times = 0;
+    for (uint32_t i = 0; i < g->nodes.n; i++)
+        if (g->nodes.at[i].assign && g->nodes.at[i].out[0] == dst) {
+            src = g->nodes.at[i].in[0];
+            ++*times;
+        }
+    return src;
+}
+
+static weft_status check_assigned(const group *k)
+{
+    for (uint32_t i = 1; i <= k->g.tensors.n; i++) {
+        const tensor *t = graph_tensor(&k->g, i);
+        uint32_t times;
+        if (i != k->param && t->kind != WEFT_T_STATE)
+            continue;
+        assigned(&k->g, i, &times);
+        if (times != 1)
+            return fail(WEFT_USAGE, "the rule assigns %s %u times; it has to be once",
+                        i == k->param ? "the parameter" : t->name, times);
+    }
+    return WEFT_OK;
+}
+
+static weft_status run_rule(builder *b, group *k)
+{
+    const spec_plugin *rule = &b->p->spec->rule;
+    const weft_rule *table = rule->c->table;
+    weft_builder w = graph_builder(&k->g);
+    weft_tensor clip, scaled[1];
+    weft_update u = {.struct_size = sizeof u, .flags = k->flags, .name = "p", .param = k->param};
+    weft_status s = w.scalar(w.ctx, "clip", &clip);
+    if (!s)
+        s = w.scalar(w.ctx, "lr", &u.lr);
+    if (!s)
+        s = w.scalar(w.ctx, "count", &u.count);
+    weft_tensor both[2] = {k->grad, clip};
+    if (!s)
+        s = w.op(w.ctx, "mul", NULL, 0, both, 2, scaled, 1);
+    u.grad = scaled[0];
+    k->g.state_of = "p";
+    if (!s)
+        s = table->update(rule->c->module, rule->conf, &w, &u);
+    if (!s)
+        s = check_assigned(k);
+    uint32_t times;
+    if (!s && k->copy)
+        s = w.assign(w.ctx, k->copy, assigned(&k->g, k->param, &times));
+    weft_tensor gate = 0;
+    if (!s)
+        s = w.scalar(w.ctx, "gate", &gate);
+    if (!s)
+        s = graph_fuse(&k->g, 0, k->g.nodes.n, gate, &k->f);
+    if (s)
+        err_context("update rule %s", rule->c->name);
+    return s;
+}
+
+weft_status update_prepare(builder *b)
+{
+    update_state *u = pool_alloc(&b->p->pool, sizeof *u);
+    b->update = u;
+    for (uint32_t i = 0; i < 2; i++) {
+        group *k = &u->groups[i];
+        graph_init(&k->g, b->g->mesh, WEFT_F32, WEFT_F32);
+        k->flags = i ? 0 : WEFT_PARAM_MATRIX;
+        weft_shape flat_range = {.dtype = WEFT_F32, .rank = 1, .axes = {{"elements", 64}}};
+        k->param = graph_add(&k->g, "p", WEFT_T_PARAM, &flat_range);
+        k->grad = graph_add(&k->g, "g", WEFT_T_ACTIVATION, &flat_range);
+        if (b->f->compute != b->f->master)
+            k->copy = graph_add(&k->g, "copy", WEFT_T_PARAM, &flat_range);
+        weft_status s = run_rule(b, k);
+        if (s)
+            return s;
+        for (uint32_t t = 1; t <= k->g.tensors.n; t++)
+            if (graph_tensor(&k->g, t)->kind == WEFT_T_STATE)
+                state_index(b, graph_tensor(&k->g, t)->name);
+    }
+    return WEFT_OK;
+}
+
+static uint32_t source_of(builder *b, const group *k, weft_tensor t)
+{
+    const tensor *x = graph_tensor(&k->g, t);
+    if (t == k->param)
+        return FROM_PARAM;
+    if (t == k->grad)
+        return FROM_GRAD;
+    if (t == k->copy)
+        return FROM_COPY;
+    return x->kind == WEFT_T_STATE ? FROM_STATE + state_index(b, x->name) : FROM_SCALAR;
+}
+
+static uint64_t region_of(const builder *b, uint32_t from, uint64_t first, uint32_t *dtype)
+{
+    const flat *f = b->f;
+    *dtype = from == FROM_GRAD ? b->g->grad_dtype : from == FROM_COPY ? b->g->compute : WEFT_F32;
+    switch (from) {
+    case FROM_PARAM: return f->master + first * 4;
+    case FROM_GRAD: return f->grads + first * f->grad_size;
+    case FROM_COPY: return f->compute + first * f->compute_size;
+    default: return f->states.at[from - FROM_STATE].offset + first * 4;
+    }
+}
+
+/* One call of the rule over elements [first, end) of group k. */
+static weft_status update_range(builder *b, list *l, group *k, uint64_t first, uint64_t end,
+                                const char *name)
+{
+    weft_operand io[64];
+    ref refs[64];
+    uint64_t bases[BASE_FIRST + 64] = {0};
+    uint32_t nbases = BASE_FIRST;
+    fused *f = &k->f;
+    if (BASE_FIRST + f->nin + f->nout > MAX_BASES)
+        return fail(WEFT_UNSUPPORTED, "the rule has more than %u operands", MAX_BASES - BASE_FIRST);
+    for (uint32_t i = 0; i < f->nin + f->nout; i++) {
+        weft_tensor t = i < f->nin ? f->in[i] : f->out[i - f->nin];
+        uint32_t from = source_of(b, k, t);
+        if (from == FROM_SCALAR) {
+            io[i] = (weft_operand){.dtype = WEFT_F32};
+            refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b, graph_tensor(&k->g, t)->name, 0)};
+            continue;
+        }
+        bases[nbases] = region_of(b, from, first, &io[i].dtype);
+        io[i] = (weft_operand){io[i].dtype, 1, {(int64_t)(end - first)}};
+        refs[i] = (ref){nbases++, 0, 0};
+    }
+    weft_opspec op = {.struct_size = sizeof op,
+                      .id = "ew",
+                      .nin = f->nin,
+                      .nout = f->nout,
+                      .in = io,
+                      .out = io + f->nin,
+                      .program = &f->program};
+    uint32_t seg = segment_begin(b->p, "update");
+    weft_status s = segment_add(b->p, seg, &op, 0, refs);
+    if (s)
+        return s;
+    seg = segment_end(b->p, seg, nbases);
+    list_call(b->p, l, seg, bases, nbases, 0, name);
+    return WEFT_OK;
+}
+
+weft_status build_updates(builder *b, list *l)
+{
+    weft_status s = WEFT_OK;
+    for (uint32_t i = b->f->blocks.n; !s && i-- > 0;) {
+        const flat_block *k = &b->f->blocks.at[i];
+        const char *name = pool_printf(&b->p->pool, "update %s", k->name);
+        if (k->matrices_end > k->first)
+            s = update_range(b, l, &b->update->groups[0], k->first, k->matrices_end, name);
+        if (!s && k->end > k->matrices_end)
+            s = update_range(b, l, &b->update->groups[1], k->matrices_end, k->end, name);
+    }
+    return s;
+}
+
+void update_finish(builder *b)
+{
+    for (uint32_t i = 0; b->update && i < 2; i++)
+        graph_free(&b->update->groups[i].g);
+}

@@ -1,0 +1,138 @@
+/* run/exec.c: walking a list. Set-up is in setup.c. */
+#include "run/exec.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+
+#include <sched.h>
+#include <string.h>
+
+static weft_status run_segment(executor *e, const entry *x)
+{
+    const plan *p = e->plan;
+    const segment *s = &p->segments.at[x->what];
+    const uint64_t *bases = &p->bases.at[x->first_base];
+    for (uint32_t i = 0; i < s->n; i++) {
+        const instr *n = &p->instrs.at[s->first + i];
+        const ref *r = &p->refs.at[n->first_ref];
+        const void *in[32];
+        void *out[32];
+        for (uint32_t k = 0; k < n->nin; k++)
+            in[k] = r[k].shape_only ? NULL : e->base + bases[r[k].base] + r[k].offset;
+        for (uint32_t k = 0; k < n->nout; k++)
+            out[k] = e->base + bases[r[n->nin + k].base] + r[n->nin + k].offset;
+        weft_status st =
+            e->table->run(e->kernels[n->kernel], e->stream, in, out, e->base + p->workspace);
+        if (st) {
+            err_context("op %s", p->kernels.at[n->kernel].spec.id);
+            return st;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* Hold the host until the stream has got here. A device that computes on this thread is there. */
+static weft_status reach(executor *e)
+{
+    weft_status s = e->table->record(e->event, e->stream);
+    uint64_t until = clock_ns() + (uint64_t)(e->deadline * 1e9);
+    while (!s && (s = e->table->query(e->event)) == WEFT_BUSY) {
+        s = job_failure(e->job);
+        if (!s && clock_ns() > until)
+            s = fail(WEFT_IO, "the device did not finish within %.3g seconds", e->deadline);
+        sched_yield();
+    }
+    return s;
+}
+
+static bool waited_at_once(const list *l, uint32_t i)
+{
+    return i + 1 < l->entries.n && l->entries.at[i + 1].kind == ENTRY_WAIT &&
+           l->entries.at[i + 1].what == l->entries.at[i].what;
+}
+
+static weft_status start(executor *e, const list *l, uint32_t i)
+{
+    const collective *c = &e->plan->collectives.at[l->entries.at[i].what];
+    weft_status s = reach(e);
+    return s ? s
+             : comm_start(e->ops[l->entries.at[i].what], e->base + c->in, e->base + c->out,
+                          e->base + c->scratch, !waited_at_once(l, i));
+}
+
+static weft_status wait(executor *e, const entry *x)
+{
+    uint64_t began = clock_ns();
+    weft_status s = comm_wait(e->ops[x->what], e->deadline);
+    e->waited_ns += clock_ns() - began;
+    if (!s && trace_wants(&e->trace, e->step)) {
+        uint64_t from, to;
+        comm_times(e->ops[x->what], &from, &to);
+        trace_note(&e->trace, x->name, TRACE_COMM, e->step, from, to);
+    }
+    return s;
+}
+
+static weft_status run_entry(executor *e, const list *l, uint32_t i)
+{
+    const entry *x = &l->entries.at[i];
+    static const char kinds[] = "?csw?";
+    flight_note(&e->flight, e->step, i, kinds[x->kind], x->name);
+    job_mark(e->job, e->step, i);
+    if (x->kind == ENTRY_START)
+        return start(e, l, i);
+    if (x->kind == ENTRY_WAIT)
+        return wait(e, x);
+    weft_status s = job_failure(e->job);
+    bool traced = trace_wants(&e->trace, e->step);
+    uint64_t began = traced ? clock_ns() : 0;
+    if (!s)
+        s = run_segment(e, x);
+    if (!s && traced)
+        trace_note(&e->trace, x->name, TRACE_COMPUTE, e->step, began, clock_ns());
+    return s;
+}
+
+weft_status exec_run(executor *e, const list *l)
+{
+    for (uint32_t i = 0; i < l->entries.n; i++) {
+        weft_status s = run_entry(e, l, i);
+        if (s) {
+            err_context("rank %u, step %llu, entry %u of list %s, %s", e->rank,
+                        (unsigned long long)e->step, i, l->name, l->entries.at[i].name);
+            return s;
+        }
+    }
+    flight_note(&e->flight, e->step, l->entries.n, 'e', l->name);
+    return reach(e);
+}
+
+weft_status exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes)
+{
+    weft_status s = e->table->copy(e->device, e->stream, e->base + offset, from, bytes);
+    return s ? s : reach(e);
+}
+
+weft_status exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes)
+{
+    weft_status s = e->table->copy(e->device, e->stream, to, e->base + offset, bytes);
+    return s ? s : reach(e);
+}
+
+weft_status exec_zero(executor *e, uint64_t offset, uint64_t bytes)
+{
+    weft_status s = e->table->fill(e->device, e->stream, e->base + offset, 0, bytes);
+    return s ? s : reach(e);
+}
+
+weft_status exec_scalar(executor *e, const char *name, double *out)
+{
+    float value;
+    uint64_t at = plan_scalar(e->plan, name);
+    if (at == UINT64_MAX)
+        return fail(WEFT_INTERNAL, "the plan has no scalar '%s'", name);
+    weft_status s = exec_read(e, at, &value, sizeof value);
+    if (!s)
+        *out = value;
+    return s;
+}

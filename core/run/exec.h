@@ -1,0 +1,53 @@
+/* run/exec.h: walks a plan.
+ *
+ * Set-up opens the device, takes the one arena, prepares every kernel and every collective, and
+ * connects the ranks. Then exec_run() walks a list: a call runs its segment's kernels on the
+ * compute stream, a start hands a collective to the links, a wait moves bytes until it is done.
+ * Nothing is allocated or opened after set-up, no wait is without a deadline, and each entry is
+ * noted in the flight record before it is begun. */
+#ifndef RUN_EXEC_H
+#define RUN_EXEC_H
+
+#include "plan/plan.h"
+#include "run/flight.h"
+#include "run/trace.h"
+
+typedef struct executor {
+    const plan *plan;
+    job *job; /* NULL for one rank */
+    uint32_t rank;
+    double deadline; /* seconds a wait may last */
+    const weft_device_table *table;
+    weft_device *device;
+    weft_stream *stream;
+    weft_event *event;
+    char *base; /* of the arena */
+    weft_prepared **kernels;
+    comm_world *world; /* NULL for one rank */
+    comm_op **ops;     /* [collective] */
+    comm_schedule **schedules;
+    flight flight;
+    trace trace;
+    uint64_t step;      /* now being run, for messages */
+    uint64_t waited_ns; /* in waits, since set-up: exposed communication */
+} executor;
+
+/* Make `p` ready to run on this rank. `out_dir` NULL: no flight record. [setup] [collective] */
+weft_status exec_create(const plan *p, job *j, const job_identity *who, const char *out_dir,
+                        executor *out);
+void exec_destroy(executor *e);
+
+/* Walk a list once. [compute] [collective] */
+weft_status exec_run(executor *e, const list *l);
+
+/* Copy between host memory and the arena, and wait for it. [setup], between lists */
+weft_status exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes);
+weft_status exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes);
+weft_status exec_zero(executor *e, uint64_t offset, uint64_t bytes);
+weft_status exec_scalar(executor *e, const char *name, double *out);
+
+/* Floating-point operations a second that this device reaches on a matrix product of the job's
+ * compute type; uses the arena and leaves it zeroed. Before weights are there. [setup] */
+weft_status exec_measure_peak(executor *e, double *flops);
+
+#endif

@@ -1,0 +1,29 @@
+/* run/outdir.h: the folder of a run, and its metrics file. */
+#ifndef RUN_OUTDIR_H
+#define RUN_OUTDIR_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <weft/base.h>
+
+/* Make OUT ready (rank 0): without `resume` an OUT that holds a run is renamed OUT.1, OUT.2, ...;
+ * then it is created with its parents. [setup] */
+weft_status outdir_prepare(const char *out, bool resume);
+
+/* Open OUT/metrics.jsonl for appending; with `after` > 0 lines of later steps are cut off first.
+ * [setup] */
+weft_status metrics_open(const char *out, uint64_t after, FILE **file);
+
+typedef struct metrics {
+    uint64_t step, tokens, comm_bytes, peak_bytes;
+    double loss, grad_norm, lr, step_ms, tokens_per_s, mfu, exposed_comm_ms;
+    double valid_loss; /* < 0: not evaluated in this step */
+    double skipped;    /* steps skipped so far */
+    const char *flops_rule;
+} metrics;
+
+/* One flushed line. A full disk is an error, not a silence. */
+weft_status metrics_write(FILE *file, const metrics *m);
+
+#endif

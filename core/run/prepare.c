@@ -1,0 +1,79 @@
+/* run/prepare.c: from an INI to a checked plan (see train.h). */
+#include "base/err.h"
+#include "base/log.h"
+#include "run/train.h"
+
+#include <string.h>
+
+static weft_status open_data(prepared_job *j)
+{
+    const char *train = config_text(j->cfg, "data.train"),
+               *valid = config_text(j->cfg, "data.valid");
+    if (!*train)
+        return config_fail(j->cfg, "data.train",
+                           "the job names no token file to learn from; "
+                           "`weft data TEXT... -o FILE` makes one");
+    weft_status s = data_open(train, &j->train);
+    if (s)
+        err_context("%s: data.train", config_where(j->cfg, "data.train"));
+    if (!s && *valid) {
+        s = data_open(valid, &j->valid);
+        if (s)
+            err_context("%s: data.valid", config_where(j->cfg, "data.valid"));
+    }
+    if (!s && *valid && j->valid.vocab != j->train.vocab)
+        s = config_fail(j->cfg, "data.valid", "%s has %u kinds of tokens, %s has %u", valid,
+                        j->valid.vocab, train, j->train.vocab);
+    return s;
+}
+
+static weft_status check_lengths(const prepared_job *j)
+{
+    uint64_t need = (uint64_t)j->spec.model.sequence + 1;
+    if (j->train.count < need)
+        return config_fail(j->cfg, "data.train", "the file has %llu tokens; a sequence takes %llu",
+                           (unsigned long long)j->train.count, (unsigned long long)need);
+    if (j->valid.count && !data_windows(&j->valid, (uint64_t)j->spec.model.sequence))
+        return config_fail(j->cfg, "data.valid", "the file has %llu tokens; a sequence takes %llu",
+                           (unsigned long long)j->valid.count, (unsigned long long)need);
+    return WEFT_OK;
+}
+
+weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,
+                        bool with_data, bool same_machine, prepared_job *out)
+{
+    *out = (prepared_job){0};
+    weft_status s = config_load(ini, overrides, n, &out->cfg);
+    if (s)
+        return s;
+    s = host_create(config_raw(out->cfg, "run.plugins"), &out->host);
+    if (!s)
+        s = spec_check_config(out->cfg, out->host, &out->spec);
+    if (s)
+        return s;
+    log_setup(log_level_from(config_text(out->cfg, "log.level")), log_rank());
+    if (with_data)
+        s = open_data(out);
+    if (!s)
+        s = spec_resolve(&out->spec, ranks, out->train.vocab, same_machine, SPEC_TRAIN);
+    if (!s && with_data)
+        s = check_lengths(out);
+    if (!s) {
+        out->planned = true;
+        s = plan_build(&out->spec, &out->plan);
+    }
+    return s ? s : plan_check(&out->plan);
+}
+
+void job_unprepare(prepared_job *j)
+{
+    if (j->planned)
+        plan_free(&j->plan);
+    spec_free(&j->spec);
+    if (j->train.map)
+        data_close(&j->train);
+    if (j->valid.map)
+        data_close(&j->valid);
+    host_destroy(j->host);
+    config_destroy(j->cfg);
+}

@@ -1,0 +1,243 @@
+/* run/sample.c: text from a checkpoint.
+ *
+ * The forward list gives the logits of one sequence of model.context tokens; the next token is
+ * drawn from those at the last place, and the whole sequence is computed again. That is context
+ * times the work of a cache, and simple; a model of the demo's size writes hundreds of tokens a
+ * second so. */
+#include "run/sample.h"
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "run/weights.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct sampler {
+    config *cfg;
+    host *host;
+    spec spec;
+    plan plan;
+    executor exec;
+    const sample_options *o;
+    int32_t *tokens; /* [context] */
+    int32_t *positions;
+    float *logits; /* [vocab] */
+    void *raw;     /* [vocab] in the compute type */
+    uint64_t n;    /* tokens so far, at most context */
+} sampler;
+
+/* The job that wrote the checkpoint, for one rank: how it shared the work falls away. */
+static char *one_rank_text(const char *text)
+{
+    char *out = mem_alloc(strlen(text) + 1), *to = out;
+    bool drop = false;
+    for (const char *line = text; *line;) {
+        size_t n = strcspn(line, "\n");
+        n += line[n] == '\n';
+        if (*line == '[')
+            drop = !strncmp(line, "[parallel]", 10) || !strncmp(line, "[comm", 5);
+        if (!drop) {
+            memcpy(to, line, n);
+            to += n;
+        }
+        line += n;
+    }
+    *to = 0;
+    return out;
+}
+
+static weft_status open_model(sampler *s, const ckpt *c)
+{
+    char *text = one_rank_text(ckpt_job_text(c));
+    weft_status st = config_load_text(text, ckpt_dir(c), &s->cfg);
+    free(text);
+    if (st)
+        return st;
+    const ckpt_piece *p;
+    uint32_t n = ckpt_tensors(c, &p), vocab = 0;
+    for (uint32_t i = 0; i < n;
+         i++) /* `vocab = 0` left the size to the data; the weights know it */
+        if (!strcmp(p[i].name, "embed.tok.w") && p[i].shape[0] < (1 << 24))
+            vocab = (uint32_t)p[i].shape[0];
+    st = host_create(s->o->plugins ? s->o->plugins : config_raw(s->cfg, "run.plugins"), &s->host);
+    if (!st)
+        st = spec_check_config(s->cfg, s->host, &s->spec);
+    if (!st)
+        st = spec_resolve(&s->spec, 1, vocab, true, SPEC_FORWARD);
+    return st ? st : plan_build(&s->spec, &s->plan);
+}
+
+static weft_status fill(sampler *s)
+{
+    for (uint32_t i = 0; i < s->plan.inputs.n; i++) {
+        const input_slot *x = &s->plan.inputs.at[i];
+        const int32_t *from = strcmp(x->name, "positions") ? s->tokens : s->positions;
+        weft_status st = exec_write(&s->exec, x->offset, from, x->elements * 4);
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+static float widen(uint32_t dtype, const void *raw, uint64_t i)
+{
+    if (dtype == WEFT_F32)
+        return ((const float *)raw)[i];
+    uint32_t bits = (uint32_t)((const uint16_t *)raw)[i] << 16;
+    float v;
+    memcpy(&v, &bits, 4);
+    return v;
+}
+
+static weft_status run_model(sampler *s)
+{
+    uint64_t vocab = (uint64_t)s->spec.model.vocab, size = weft_dtype_size(s->spec.compute);
+    weft_status st = fill(s);
+    if (!st)
+        st = exec_run(&s->exec, &s->plan.eval);
+    if (!st)
+        st = exec_read(&s->exec, s->plan.logits + (s->n - 1) * vocab * size, s->raw, vocab * size);
+    for (uint64_t i = 0; !st && i < vocab; i++)
+        s->logits[i] = widen(s->spec.compute, s->raw, i);
+    return st;
+}
+
+static int descending(const void *x, const void *y)
+{
+    float a = *(const float *)x, b = *(const float *)y;
+    return a < b ? 1 : a > b ? -1 : 0;
+}
+
+/* Smallest logit that may still be drawn. */
+static float threshold(const sampler *s, uint64_t vocab, float *sorted)
+{
+    if (!s->o->top || s->o->top >= vocab)
+        return -INFINITY;
+    memcpy(sorted, s->logits, vocab * sizeof *sorted);
+    qsort(sorted, vocab, sizeof *sorted, descending);
+    return sorted[s->o->top - 1];
+}
+
+static int32_t draw(const sampler *s, uint64_t index, float *sorted)
+{
+    uint64_t vocab = (uint64_t)s->spec.model.vocab;
+    uint64_t best = 0;
+    for (uint64_t i = 1; i < vocab; i++)
+        if (s->logits[i] > s->logits[best])
+            best = i;
+    if (s->o->temperature <= 0)
+        return (int32_t)best;
+    float least = threshold(s, vocab, sorted);
+    double sum = 0, top = s->logits[best];
+    for (uint64_t i = 0; i < vocab; i++)
+        if (s->logits[i] >= least)
+            sum += exp((s->logits[i] - top) / s->o->temperature);
+    double mark = rng_uniform(rng_key(s->o->seed, "sample"), index) * sum;
+    for (uint64_t i = 0; i < vocab; i++) {
+        if (s->logits[i] < least)
+            continue;
+        mark -= exp((s->logits[i] - top) / s->o->temperature);
+        if (mark < 0)
+            return (int32_t)i;
+    }
+    return (int32_t)best;
+}
+
+static void print_token(const sampler *s, int32_t token, FILE *to)
+{
+    if (s->spec.model.vocab == 256)
+        fputc(token, to);
+    else
+        fprintf(to, "%" PRId32 " ", token);
+}
+
+static weft_status read_prompt(sampler *s)
+{
+    uint64_t context = (uint64_t)s->spec.model.context;
+    const char *p = s->o->prompt;
+    while (*p && s->n < context) {
+        int64_t token = (unsigned char)*p;
+        char *end = (char *)p + 1;
+        if (s->spec.model.vocab != 256)
+            token = strtoll(p, &end, 10);
+        if (end == p || token < 0 || token >= s->spec.model.vocab)
+            return fail(WEFT_USAGE,
+                        "the prompt '%s' has to be token numbers below %lld: the model "
+                        "is not a byte-level one",
+                        s->o->prompt, (long long)s->spec.model.vocab);
+        s->tokens[s->n++] = (int32_t)token;
+        for (p = end; s->spec.model.vocab != 256 && (*p == ' ' || *p == ','); p++)
+            ;
+    }
+    if (!s->n)
+        s->tokens[s->n++] = s->spec.model.vocab == 256 ? '\n' : 0;
+    return WEFT_OK;
+}
+
+static weft_status write_text(sampler *s, FILE *to)
+{
+    uint64_t context = (uint64_t)s->spec.model.context;
+    float *sorted = mem_alloc((uint64_t)s->spec.model.vocab * sizeof *sorted);
+    weft_status st = read_prompt(s);
+    for (uint64_t i = 0; !st && i < s->n; i++)
+        print_token(s, s->tokens[i], to);
+    for (uint64_t i = 0; !st && i < s->o->tokens; i++) {
+        st = run_model(s);
+        if (st)
+            break;
+        int32_t token = draw(s, i, sorted);
+        if (s->n == context) { /* drop the older half and go on */
+            memmove(s->tokens, s->tokens + context / 2, (context - context / 2) * 4);
+            s->n = context - context / 2;
+        }
+        s->tokens[s->n++] = token;
+        print_token(s, token, to);
+        fflush(to);
+    }
+    fputc('\n', to);
+    free(sorted);
+    return st;
+}
+
+static weft_status run(sampler *s, const ckpt *c, FILE *to)
+{
+    weft_status st = open_model(s, c);
+    if (st)
+        return st;
+    job_identity alone = {.ranks = 1, .local_ranks = 1};
+    uint64_t context = (uint64_t)s->spec.model.context, vocab = (uint64_t)s->spec.model.vocab;
+    s->tokens = mem_alloc(context * 4);
+    s->positions = mem_alloc(context * 4);
+    s->logits = mem_alloc(vocab * 4);
+    s->raw = mem_alloc(vocab * 4);
+    for (uint64_t i = 0; i < context; i++)
+        s->positions[i] = (int32_t)i;
+    st = exec_create(&s->plan, NULL, &alone, NULL, &s->exec);
+    if (!st)
+        st = weights_load(&s->exec, c);
+    return st ? st : write_text(s, to);
+}
+
+weft_status sample_checkpoint(const char *dir, const sample_options *o, FILE *to)
+{
+    ckpt *c;
+    sampler s = {.o = o};
+    weft_status st = ckpt_open(dir, &c);
+    if (st)
+        return st;
+    st = run(&s, c, to);
+    exec_destroy(&s.exec);
+    plan_free(&s.plan);
+    spec_free(&s.spec);
+    host_destroy(s.host);
+    config_destroy(s.cfg);
+    free(s.tokens);
+    free(s.positions);
+    free(s.logits);
+    free(s.raw);
+    ckpt_close(c);
+    return st;
+}

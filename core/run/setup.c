@@ -1,0 +1,230 @@
+/* run/setup.c: everything that a step needs, taken before the first. */
+#include "base/clock.h"
+#include "base/err.h"
+#include "run/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool wants_map(const plan *p)
+{
+    for (uint32_t i = 0; i < p->spec->nlinks; i++) {
+        const weft_link_table *link = p->spec->links[i].c->table;
+        if (link->caps & WEFT_LINK_MAP)
+            return true;
+    }
+    return false;
+}
+
+static weft_status open_device(executor *e, const job_identity *who, comm_arena *arena)
+{
+    const spec *s = e->plan->spec;
+    void *base;
+    int32_t fd = -1;
+    weft_device_args args = {sizeof args, 0, who->local_rank, who->local_ranks, s->device.conf};
+    if (config_int(s->cfg, "run.deterministic"))
+        args.flags |= WEFT_SPEC_DETERMINISTIC;
+    int32_t score = 0;
+    weft_status st = e->table->probe(s->device.c->module, s->device.conf, &score);
+    if (!st && !score)
+        st = fail(WEFT_ABSENT, "device %s is not on this machine: %s", s->device.c->name,
+                  err_text());
+    if (!st)
+        st = e->table->open(s->device.c->module, &args, &e->device);
+    bool map = s->ranks > 1 && wants_map(e->plan) && (e->table->caps & WEFT_DEV_EXPORT_FD);
+    if (!st)
+        st = e->table->arena(e->device, e->plan->bytes.peak, map, &base, &fd);
+    if (!st)
+        st = e->table->stream(e->device, 0, &e->stream);
+    if (!st)
+        st = e->table->event(e->device, &e->event);
+    if (!st) {
+        e->base = base;
+        *arena = (comm_arena){base, e->plan->bytes.peak, fd, (uint32_t)e->table->caps};
+    }
+    return st;
+}
+
+static weft_status prepare_kernels(executor *e)
+{
+    const plan *p = e->plan;
+    e->kernels = mem_alloc(p->kernels.n * sizeof *e->kernels + 1);
+    for (uint32_t i = 0; i < p->kernels.n; i++) {
+        weft_status s = e->table->prepare(e->device, &p->kernels.at[i].spec, &e->kernels[i]);
+        if (s) {
+            err_context("op %s on device %s", p->kernels.at[i].spec.id, p->spec->device.c->name);
+            return s;
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status add_channels(executor *e, comm_channel **out)
+{
+    const plan *p = e->plan;
+    uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks), me;
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; !s && i < p->channels.n; i++) {
+        uint32_t n = plan_group(p, i, e->rank, ranks, &me);
+        s = comm_add_channel(e->world, p->channels.at[i].link, p->channels.at[i].name, ranks, n,
+                             &out[i]);
+    }
+    free(ranks);
+    return s;
+}
+
+static weft_status add_operations(executor *e, comm_channel *const *channels)
+{
+    const plan *p = e->plan;
+    e->ops = mem_alloc(p->collectives.n * sizeof *e->ops + 1);
+    e->schedules = mem_alloc(p->collectives.n * sizeof *e->schedules + 1);
+    for (uint32_t i = 0; i < p->collectives.n; i++) {
+        const collective *c = &p->collectives.at[i];
+        comm_request r;
+        plan_request(p, c,
+                     mesh_coord(&p->spec->mesh, e->rank, p->channels.at[c->channel].mesh_axis), &r);
+        weft_status st = comm_schedule_make(&r, &e->schedules[i]);
+        if (!st && comm_schedule_scratch(e->schedules[i]) > c->scratch_bytes)
+            st = fail(WEFT_INTERNAL, "%s needs more scratch than was planned", c->name);
+        if (!st)
+            st = comm_add_op(channels[c->channel], e->schedules[i], c->name, &e->ops[i]);
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+static weft_status connect_ranks(executor *e, const job_identity *who, const comm_arena *arena)
+{
+    const plan *p = e->plan;
+    if (p->spec->ranks == 1)
+        return WEFT_OK;
+    comm_channel **channels = mem_alloc(p->channels.n * sizeof *channels + 1);
+    weft_status s = comm_world_create(e->job, who, &e->world);
+    for (uint32_t i = 0; !s && i < p->spec->nlinks; i++) {
+        uint32_t index;
+        s = comm_add_link(e->world, p->spec->links[i].c, p->spec->links[i].conf, &index);
+        if (!s && index != i)
+            s = fail(WEFT_INTERNAL, "transports are numbered unlike the plan's");
+    }
+    if (!s)
+        s = add_channels(e, channels);
+    if (!s)
+        s = add_operations(e, channels);
+    if (!s)
+        s = comm_connect(e->world, arena, config_real(p->spec->cfg, "run.join_timeout"));
+    free(channels);
+    return s;
+}
+
+static uint64_t entries_a_step(const plan *p)
+{
+    return (uint64_t)p->step.entries.n + 16;
+}
+
+static weft_status set_scalars(executor *e)
+{
+    for (uint32_t i = 0; i < e->plan->scalars.n; i++) {
+        float value = (float)e->plan->scalars.at[i].value;
+        weft_status s = exec_write(e, e->plan->scalars.at[i].offset, &value, sizeof value);
+        if (s)
+            return s;
+    }
+    return WEFT_OK;
+}
+
+weft_status exec_create(const plan *p, job *j, const job_identity *who, const char *out_dir,
+                        executor *out)
+{
+    *out = (executor){.plan = p, .job = j, .rank = who->rank, .table = p->spec->device.c->table};
+    comm_arena arena;
+    out->deadline = config_real(p->spec->cfg, "run.deadline");
+    weft_status s =
+        trace_setup(config_text(p->spec->cfg, "log.trace_steps"), entries_a_step(p), &out->trace);
+    if (!s && out_dir)
+        s = flight_open(out_dir, who->rank, who->ranks, &out->flight);
+    if (!s)
+        s = open_device(out, who, &arena);
+    if (!s)
+        s = prepare_kernels(out);
+    if (!s)
+        s = set_scalars(out);
+    return s ? s : connect_ranks(out, who, &arena);
+}
+
+void exec_destroy(executor *e)
+{
+    comm_world_destroy(e->world);
+    for (uint32_t i = 0; e->schedules && i < e->plan->collectives.n; i++)
+        comm_schedule_free(e->schedules[i]);
+    for (uint32_t i = 0; e->kernels && i < e->plan->kernels.n; i++)
+        if (e->kernels[i])
+            e->table->release(e->kernels[i]);
+    if (e->device)
+        e->table->close(e->device);
+    free(e->kernels);
+    free(e->ops);
+    free(e->schedules);
+    trace_free(&e->trace);
+    flight_close(&e->flight);
+    *e = (executor){0};
+}
+
+/* --- the peak that MFU divides by --- */
+
+/* A product [512, d] x [d, d] as large as the arena lets it be. */
+static int64_t peak_width(const plan *p, uint64_t size)
+{
+    int64_t d = 1024;
+    while (d > 32 && (uint64_t)(2 * 512 * d + d * d) * size + 4096 > p->bytes.peak)
+        d /= 2;
+    return d;
+}
+
+static weft_status time_product(executor *e, weft_prepared *k, const uint64_t *at, void *workspace,
+                                double work, double *best)
+{
+    const void *in[2] = {e->base + at[0], e->base + at[1]};
+    void *out[1] = {e->base + at[2]};
+    uint64_t start = clock_ns();
+    *best = 0;
+    for (uint32_t i = 0; i < 5 || clock_ns() - start < 100000000u; i++) {
+        uint64_t began = clock_ns();
+        weft_status s = e->table->run(k, e->stream, in, out, workspace);
+        if (s)
+            return s;
+        double rate = work / ((double)(clock_ns() - began) * 1e-9);
+        *best = rate > *best ? rate : *best;
+    }
+    return WEFT_OK;
+}
+
+weft_status exec_measure_peak(executor *e, double *flops)
+{
+    uint64_t size = weft_dtype_size(e->plan->spec->compute);
+    int64_t d = peak_width(e->plan, size);
+    uint32_t type = e->plan->spec->compute;
+    weft_operand in[2] = {{type, 2, {512, d}}, {type, 2, {d, d}}}, out = {type, 2, {512, d}};
+    weft_opspec op = {
+        .struct_size = sizeof op, .id = "linear", .nin = 2, .nout = 1, .in = in, .out = &out};
+    weft_need need = {.struct_size = sizeof need};
+    weft_prepared *k = NULL;
+    const spec_plugin *device = &e->plan->spec->device;
+    uint64_t part = (uint64_t)(512 * d) * size;
+    uint64_t at[3] = {0, 2 * part, part};
+    *flops = 0;
+    weft_status s = e->table->need(device->c->module, device->conf, &op, &need);
+    void *workspace = s ? NULL : malloc(need.workspace + 64);
+    if (!s)
+        s = e->table->prepare(e->device, &op, &k);
+    if (!s && workspace && (e->table->caps & WEFT_DEV_HOST_MEMORY) &&
+        2 * part + (uint64_t)(d * d) * size <= e->plan->bytes.peak)
+        s = time_product(e, k, at, (char *)workspace + (64 - (uintptr_t)workspace % 64),
+                         2.0 * 512 * (double)d * (double)d, flops);
+    if (k)
+        e->table->release(k);
+    free(workspace);
+    if (!s)
+        s = exec_zero(e, 0, e->plan->bytes.peak);
+    return s ? s : set_scalars(e);
+}

@@ -1,0 +1,381 @@
+/* run/train.c: the training loop. Everything hard has been decided by the plan: a step fills the
+ * inputs, walks the list, reads four scalars. */
+#include "run/train.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "run/outdir.h"
+#include "run/progress.h"
+#include "run/weights.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SKIPS_IN_A_ROW 20
+
+typedef struct trainer {
+    prepared_job *j;
+    executor exec;
+    job *job;
+    job_identity who;
+    const char *out;
+    FILE *metrics;
+    progress progress;
+    int32_t *tokens, *targets, *positions; /* [microbatch, sequence] of one pass */
+    uint64_t first, steps, skips_in_a_row;
+    double peak_flops;
+} trainer;
+
+static volatile sig_atomic_t asked_to_stop;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    asked_to_stop = 1;
+}
+
+/* --- inputs --- */
+
+static weft_status fill(trainer *t, uint32_t pass)
+{
+    const plan *p = &t->j->plan;
+    for (uint32_t i = 0; i < p->inputs.n; i++) {
+        const input_slot *x = &p->inputs.at[i];
+        const int32_t *from = !strcmp(x->name, "tokens")    ? t->tokens
+                              : !strcmp(x->name, "targets") ? t->targets
+                                                            : t->positions;
+        weft_status s = exec_write(&t->exec, x->offset + pass * x->stride, from, x->elements * 4);
+        if (s)
+            return s;
+    }
+    return WEFT_OK;
+}
+
+/* Sample numbers run over the whole job: step, then pass, then part of the micro-batch. */
+static weft_status fill_step(trainer *t, uint64_t step)
+{
+    const spec *s = &t->j->spec;
+    uint64_t micro = s->microbatch, part = plan_data_part(&t->j->plan, t->who.rank);
+    for (uint32_t pass = 0; pass < t->j->plan.passes; pass++) {
+        uint64_t sample = (step - 1) * s->batch + pass * micro * t->j->plan.sharing + part * micro;
+        data_samples(&t->j->train, (uint64_t)config_int(t->j->cfg, "run.seed"), sample, micro,
+                     (uint64_t)s->model.sequence, t->tokens, t->targets);
+        weft_status st = fill(t, pass);
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+static void take_buffers(trainer *t)
+{
+    uint64_t sequence = (uint64_t)t->j->spec.model.sequence, n = t->j->spec.microbatch * sequence;
+    t->tokens = mem_alloc(n * 4);
+    t->targets = mem_alloc(n * 4);
+    t->positions = mem_alloc(n * 4);
+    for (uint64_t i = 0; i < n; i++)
+        t->positions[i] = (int32_t)(i % sequence);
+}
+
+/* --- evaluation: the same windows on every layout, a whole number of batches --- */
+
+static weft_status evaluate(trainer *t, double *out)
+{
+    const spec *s = &t->j->spec;
+    uint64_t sequence = (uint64_t)s->model.sequence, windows = data_windows(&t->j->valid, sequence);
+    uint64_t wanted = (uint64_t)config_int(t->j->cfg, "train.eval_batches");
+    uint64_t whole = (windows + s->batch - 1) / s->batch; /* the last batch wraps around */
+    uint64_t batches = wanted < whole ? wanted : whole;
+    uint64_t per_run = s->microbatch * t->j->plan.sharing, runs = batches * s->batch / per_run;
+    uint64_t part = plan_data_part(&t->j->plan, t->who.rank) * s->microbatch;
+    double sum = 0;
+    for (uint64_t r = 0; r < runs; r++) {
+        for (uint64_t k = 0; k < s->microbatch; k++)
+            data_window(&t->j->valid, (r * per_run + part + k) % windows, sequence,
+                        t->tokens + k * sequence, t->targets + k * sequence);
+        double loss;
+        weft_status st = fill(t, 0);
+        if (!st)
+            st = exec_run(&t->exec, &t->j->plan.eval);
+        if (!st)
+            st = exec_scalar(&t->exec, "loss", &loss);
+        if (st)
+            return st;
+        sum += loss;
+    }
+    *out = sum / (double)runs;
+    return WEFT_OK;
+}
+
+/* --- one step --- */
+
+static weft_status read_results(trainer *t, metrics *m)
+{
+    double gate = 1;
+    weft_status s = exec_scalar(&t->exec, "loss", &m->loss);
+    if (!s)
+        s = exec_scalar(&t->exec, "norm", &m->grad_norm);
+    if (!s)
+        s = exec_scalar(&t->exec, "lr", &m->lr);
+    if (!s)
+        s = exec_scalar(&t->exec, "skipped", &m->skipped);
+    if (!s)
+        s = exec_scalar(&t->exec, "gate", &gate);
+    if (s)
+        return s;
+    t->skips_in_a_row = gate != 0 ? 0 : t->skips_in_a_row + 1;
+    if (gate == 0 && t->who.rank == 0)
+        log_line(WEFT_LOG_WARN, "step %llu changes nothing: the gradient norm is not finite",
+                 (unsigned long long)m->step);
+    if (t->skips_in_a_row >= SKIPS_IN_A_ROW)
+        return fail(WEFT_IO,
+                    "the gradient norm was not finite in %d steps in a row: the run has "
+                    "diverged; try a lower optim.lr",
+                    SKIPS_IN_A_ROW);
+    return WEFT_OK;
+}
+
+static void measure(trainer *t, metrics *m, uint64_t ns, uint64_t waited, uint64_t sent)
+{
+    const spec *s = &t->j->spec;
+    double seconds = (double)ns * 1e-9;
+    m->tokens = s->batch * (uint64_t)s->model.sequence;
+    m->step_ms = seconds * 1e3;
+    m->tokens_per_s = (double)m->tokens / seconds;
+    m->mfu = t->peak_flops > 0 ? t->j->plan.flops_step / seconds / t->peak_flops : 0;
+    m->flops_rule = "products and attention of the plan, forward and backward";
+    m->comm_bytes = sent;
+    m->exposed_comm_ms = (double)waited * 1e-6;
+    m->peak_bytes = t->j->plan.bytes.peak;
+}
+
+static weft_status one_step(trainer *t, uint64_t step, metrics *m)
+{
+    uint64_t began = clock_ns(), waited = t->exec.waited_ns;
+    uint64_t sent = t->exec.world ? comm_bytes_sent(t->exec.world) : 0;
+    *m = (metrics){.step = step, .valid_loss = -1};
+    t->exec.step = step;
+    weft_status s = fill_step(t, step);
+    if (!s)
+        s = exec_run(&t->exec, &t->j->plan.step);
+    if (s)
+        return s;
+    measure(t, m, clock_ns() - began, t->exec.waited_ns - waited,
+            (t->exec.world ? comm_bytes_sent(t->exec.world) : 0) - sent);
+    s = read_results(t, m);
+    uint64_t every = (uint64_t)config_int(t->j->cfg, "train.eval_every");
+    if (!s && t->j->valid.count && every && (step % every == 0 || step == t->steps))
+        s = evaluate(t, &m->valid_loss);
+    return s;
+}
+
+static weft_status report(trainer *t, const metrics *m)
+{
+    if (t->who.rank)
+        return WEFT_OK;
+    progress_step(&t->progress, m);
+    return metrics_write(t->metrics, m);
+}
+
+static weft_status save(trainer *t, uint64_t step)
+{
+    return weights_save(&t->exec, t->out, step, (uint32_t)config_int(t->j->cfg, "checkpoint.keep"));
+}
+
+static weft_status loop(trainer *t)
+{
+    uint64_t every = (uint64_t)config_int(t->j->cfg, "checkpoint.every");
+    weft_status s = WEFT_OK;
+    for (uint64_t step = t->first; !s && step <= t->steps; step++) {
+        metrics m;
+        s = one_step(t, step, &m);
+        if (!s)
+            s = report(t, &m);
+        bool due = every && (step % every == 0 || step == t->steps);
+        if (!s && due)
+            s = save(t, step);
+        if (!s && asked_to_stop)
+            s = fail(WEFT_IO, "stopped by a signal after step %llu", (unsigned long long)step);
+    }
+    if (!s)
+        s = trace_write(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
+    return s;
+}
+
+/* --- getting there --- */
+
+static weft_status begin_or_resume(trainer *t, bool resume)
+{
+    t->first = 1;
+    t->steps = (uint64_t)config_int(t->j->cfg, "run.steps");
+    if (!resume)
+        return weights_init(&t->exec, (uint64_t)config_int(t->j->cfg, "run.seed"));
+    ckpt *c;
+    weft_status s = ckpt_open_newest(t->out, &c);
+    if (s)
+        return s;
+    t->first = ckpt_step(c) + 1;
+    s = weights_load(&t->exec, c);
+    if (s)
+        err_context("checkpoint %s", ckpt_dir(c));
+    else if (t->who.rank == 0)
+        log_line(WEFT_LOG_INFO, "goes on after step %llu of %s", (unsigned long long)t->first - 1,
+                 ckpt_dir(c));
+    ckpt_close(c);
+    return s;
+}
+
+/* Ranks that planned differently must not start. */
+static weft_status compare_plans(trainer *t)
+{
+    if (!t->job)
+        return WEFT_OK;
+    uint64_t mine[2] = {t->j->plan.digest, t->first}, *all = mem_alloc(t->who.ranks * sizeof mine);
+    weft_status s = job_exchange(t->job, "plan", mine, sizeof mine, all);
+    for (uint32_t r = 0; !s && r < t->who.ranks; r++)
+        if (memcmp(&all[2 * r], mine, sizeof mine))
+            s = fail(WEFT_USAGE,
+                     "rank %u has another plan or checkpoint than rank %u: do both read "
+                     "the same INI, data and plugins?",
+                     r, t->who.rank);
+    free(all);
+    return s;
+}
+
+static weft_status prepare_out(trainer *t, bool resume)
+{
+    weft_status s = t->who.rank ? WEFT_OK : outdir_prepare(t->out, resume);
+    if (t->job) { /* nobody writes there before rank 0 is done */
+        uint32_t mine = s, *all = mem_alloc(t->who.ranks * sizeof *all);
+        weft_status x = job_exchange(t->job, "out", &mine, sizeof mine, all);
+        if (!s && !x && all[0])
+            x = fail(WEFT_IO, "rank 0 could not prepare %s", t->out);
+        s = s ? s : x;
+        free(all);
+    }
+    return s;
+}
+
+static void announce(const trainer *t)
+{
+    const spec *s = &t->j->spec;
+    if (t->who.rank)
+        return;
+    log_line(WEFT_LOG_INFO, "%llu parameters, %u rank%s, %llu MiB a rank, on %s",
+             (unsigned long long)t->j->plan.param_elements, s->ranks, s->ranks == 1 ? "" : "s",
+             (unsigned long long)(t->j->plan.bytes.peak >> 20),
+             t->exec.table->describe(t->exec.device));
+    if (s->comm_choice)
+        log_line(WEFT_LOG_INFO, "%s", s->comm_choice);
+    if (t->j->plan.changes)
+        log_line(WEFT_LOG_WARN, "results depend on the layout: %s", t->j->plan.changes);
+    if (t->peak_flops > 0)
+        log_line(WEFT_LOG_INFO, "MFU divides by %.4g GFLOP/s, measured on this rank",
+                 t->peak_flops * 1e-9);
+}
+
+static weft_status start(trainer *t, bool resume)
+{
+    weft_status s = prepare_out(t, resume);
+    if (!s)
+        s = exec_create(&t->j->plan, t->job, &t->who, t->out, &t->exec);
+    if (!s)
+        s = exec_measure_peak(&t->exec, &t->peak_flops);
+    if (!s)
+        s = begin_or_resume(t, resume);
+    if (!s)
+        s = compare_plans(t);
+    if (!s && t->who.rank == 0)
+        s = metrics_open(t->out, resume ? t->first - 1 : 0, &t->metrics);
+    if (s)
+        return s;
+    announce(t);
+    take_buffers(t);
+    progress_begin(&t->progress, t->first, t->steps,
+                   (uint64_t)config_int(t->j->cfg, "log.progress"));
+    return WEFT_OK;
+}
+
+static weft_status same_machine(job *j, uint32_t ranks, bool *out)
+{
+    char mine[64] = {0}, *all = mem_alloc((uint64_t)ranks * sizeof mine);
+    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (!f || !fgets(mine, sizeof mine, f))
+        mine[0] = 0;
+    if (f)
+        fclose(f);
+    weft_status s = j ? job_exchange(j, "machine", mine, sizeof mine, all) : WEFT_OK;
+    *out = mine[0] != 0;
+    for (uint32_t r = 0; j && !s && r < ranks; r++)
+        *out = *out && !memcmp(all + r * sizeof mine, mine, sizeof mine);
+    free(all);
+    return s;
+}
+
+static weft_status join(trainer *t, const char *ini, const char *const *overrides, uint32_t n)
+{
+    /* The job file says how to join, and is checked as a whole only when all ranks are known. */
+    config *cfg;
+    weft_status s = config_load(ini, overrides, n, &cfg);
+    if (s)
+        return s;
+    const char *key = config_raw(cfg, "run.key"), *frozen = config_raw(cfg, "run.frozen_after"),
+               *timeout = config_raw(cfg, "run.join_timeout");
+    job_options opt = {key && *key ? key : NULL, frozen ? strtod(frozen, NULL) : 5,
+                       timeout ? strtod(timeout, NULL) : 60};
+    if (!(opt.frozen_after >= 0.1))
+        opt.frozen_after = 5;
+    if (!(opt.join_timeout >= 0.1))
+        opt.join_timeout = 60;
+    if (t->who.ranks > 1)
+        s = job_join(&t->who, &opt, &t->job);
+    config_destroy(cfg);
+    return s;
+}
+
+static weft_status run(trainer *t, const char *ini, const char *const *overrides, uint32_t n,
+                       bool resume)
+{
+    bool together = true;
+    weft_status s = join(t, ini, overrides, n);
+    if (!s)
+        s = same_machine(t->job, t->who.ranks, &together);
+    if (!s)
+        s = job_prepare(ini, overrides, n, t->who.ranks, true, together, t->j);
+    if (s)
+        return s;
+    t->out = config_text(t->j->cfg, "run.out");
+    s = start(t, resume);
+    if (!s)
+        s = loop(t);
+    progress_end(&t->progress);
+    return s;
+}
+
+int train_rank(const char *ini, const char *const *overrides, uint32_t n, bool resume)
+{
+    prepared_job j = {0};
+    trainer t = {.j = &j};
+    weft_status s = job_identify(&t.who);
+    if (!s) {
+        log_setup(WEFT_LOG_INFO, t.who.ranks > 1 ? (int)t.who.rank : -1);
+        struct sigaction act = {.sa_handler = on_signal};
+        sigaction(SIGTERM, &act, NULL);
+        sigaction(SIGINT, &act, NULL);
+        s = run(&t, ini, overrides, n, resume);
+    }
+    if (s)
+        log_line(WEFT_LOG_ERROR, "%s", err_text());
+    job_leave(t.job, s, s ? err_text() : NULL);
+    exec_destroy(&t.exec);
+    if (t.metrics)
+        fclose(t.metrics);
+    free(t.tokens);
+    free(t.targets);
+    free(t.positions);
+    job_unprepare(&j);
+    return err_exit_code(s);
+}

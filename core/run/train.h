@@ -1,0 +1,31 @@
+/* run/train.h: a rank from its INI to its last step. */
+#ifndef RUN_TRAIN_H
+#define RUN_TRAIN_H
+
+#include "data/data.h"
+#include "plan/plan.h"
+
+#include <stdbool.h>
+
+/* Everything that can be known without other ranks, a device or a network; the launcher does it
+ * too, so that a wrong job is refused once, before anything starts. */
+typedef struct prepared_job {
+    config *cfg;
+    host *host;
+    spec spec;
+    data_file train, valid; /* valid.count 0: none */
+    plan plan;
+    bool planned;
+} prepared_job;
+
+/* Read, check, open the data and plan for `ranks` ranks. `with_data` false leaves the data alone.
+ * Free with job_unprepare() also after a failure. [setup] */
+weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,
+                        bool with_data, bool same_machine, prepared_job *out);
+void job_unprepare(prepared_job *j);
+
+/* Run this process as a rank (or as the whole of a one-rank job). Returns the exit status and has
+ * said on standard error why, when it is not 0. [setup] */
+int train_rank(const char *ini, const char *const *overrides, uint32_t n, bool resume);
+
+#endif

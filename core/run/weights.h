@@ -1,0 +1,18 @@
+/* run/weights.h: parameters and states between the arena and the world outside it. */
+#ifndef RUN_WEIGHTS_H
+#define RUN_WEIGHTS_H
+
+#include "ckpt/ckpt.h"
+#include "run/exec.h"
+
+/* Initial parameters from (seed, name, element), states zero; the same on every layout. [setup] */
+weft_status weights_init(executor *e, uint64_t seed);
+
+/* All parameters, and for a training plan all states and counters, from a checkpoint. [setup] */
+weft_status weights_load(executor *e, const ckpt *c);
+
+/* Run the save list: each rank writes its pieces, rank 0 commits. On failure nothing is left behind
+ * and the last good checkpoint stands. [setup] [collective] */
+weft_status weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep);
+
+#endif
