@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,8 @@
 const weft_manifest *rig_manifest;
 const weft_component *rig_plugin;
 const weft_link_table *rig_table;
+static pthread_t tester; /* cmocka's own thread */
+static bool is_child;    /* made by child_start() */
 
 int rig_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
 {
@@ -36,6 +39,7 @@ int rig_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
     if (rig_plugin == NULL)
         return 77; /* no transport of this kind */
     rig_table = rig_plugin->table;
+    tester = pthread_self();
     return _cmocka_run_group_tests(rig_plugin->name, tests, n, NULL, NULL);
 }
 
@@ -75,6 +79,24 @@ double rig_patience(void)
     return 60;
 }
 
+void rig_must_failed(const char *condition, const char *file, int line)
+{
+    if (pthread_equal(pthread_self(), tester) && !is_child)
+        _fail(file, line);
+    fprintf(stderr, "%s:%d: not true: %s (%s)\n", file, line, condition, fake_why());
+    _exit(3);
+}
+
+static void check(weft_status s, double until, const char *what)
+{
+    if (s != WEFT_OK && s != WEFT_BUSY)
+        fprintf(stderr, "%s: status %d: %s\n", what, (int)s, fake_why());
+    must(s == WEFT_OK || s == WEFT_BUSY);
+    if (rig_now() > until)
+        fprintf(stderr, "%s: not finished in time\n", what);
+    must(rig_now() <= until);
+}
+
 void node_init(node *n, uint32_t rank, uint32_t ranks)
 {
     memset(n, 0, sizeof *n);
@@ -96,7 +118,7 @@ weft_status node_open(node *n)
                            .bind_addr = n->bind_addr,
                            .job_id = "job-of-the-tests"};
     if (rig_manifest->open != NULL)
-        assert_int_equal(rig_manifest->open(&n->host, &n->module), WEFT_OK);
+        must(rig_manifest->open(&n->host, &n->module) == WEFT_OK);
     weft_status s = rig_table->create(n->module, &args, &n->link);
     if (s == WEFT_OK) {
         n->address_bytes = sizeof n->address;
@@ -118,7 +140,7 @@ void nodes_up(node *n, uint32_t ranks)
 {
     for (uint32_t r = 0; r < ranks; r++) {
         node_init(&n[r], r, ranks);
-        assert_int_equal(node_open(&n[r]), WEFT_OK);
+        must(node_open(&n[r]) == WEFT_OK);
     }
 }
 
@@ -127,17 +149,8 @@ weft_conn *node_connect(node *n, const node *peer, uint32_t channel)
     weft_conn *c = NULL;
     weft_status s =
         rig_table->connect(n->link, peer->rank, channel, peer->address, peer->address_bytes, &c);
-    if (s != WEFT_OK)
-        fail_msg("connect: %s", fake_why());
+    check(s, rig_now() + 1, "connect");
     return c;
-}
-
-static void check(weft_status s, double until, const char *what)
-{
-    if (s != WEFT_OK && s != WEFT_BUSY)
-        fail_msg("%s: status %d: %s", what, (int)s, fake_why());
-    if (rig_now() > until)
-        fail_msg("%s: not finished in time", what);
 }
 
 void conn_ready(weft_conn *c)
@@ -176,7 +189,7 @@ void pair_finish(pair p, const uint64_t want[4])
         check(rig_table->progress(p.b, &got[2], &got[3]), until, "progress");
         bool done = true;
         for (int i = 0; i < 4; i++) {
-            assert_true(got[i] <= want[i]);
+            must(got[i] <= want[i]);
             done &= got[i] == want[i];
         }
         if (done)
@@ -244,6 +257,7 @@ int child_start(child_fn fn, uint32_t rank, void *arg, int *fd)
     assert_true(pid >= 0);
     if (pid == 0) {
         close(ends[0]);
+        is_child = true;
         _exit(fn(ends[1], rank, arg));
     }
     close(ends[1]);
@@ -255,7 +269,7 @@ int child_end(int pid)
 {
     int status = 0;
     while (waitpid(pid, &status, 0) < 0)
-        assert_int_equal(errno, EINTR);
+        must(errno == EINTR);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -264,7 +278,7 @@ void tell(int fd, const void *from, uint64_t bytes)
     const uint8_t *at = from;
     while (bytes > 0) {
         ssize_t n = send(fd, at, bytes, MSG_NOSIGNAL);
-        assert_true(n > 0);
+        must(n > 0);
         at += n;
         bytes -= (uint64_t)n;
     }
@@ -275,7 +289,7 @@ void hear(int fd, void *to, uint64_t bytes)
     uint8_t *at = to;
     while (bytes > 0) {
         ssize_t n = recv(fd, at, bytes, 0);
-        assert_true(n > 0);
+        must(n > 0);
         at += n;
         bytes -= (uint64_t)n;
     }

@@ -69,6 +69,11 @@ void tell(int fd, const void *from, uint64_t bytes);
 void hear(int fd, void *to, uint64_t bytes);
 void swap_address(node *mine, node *theirs, int fd);
 
+/* Threads and children cannot use cmocka's asserts: their failure ends the process with status 3.
+ */
+#define must(condition) ((condition) ? (void)0 : rig_must_failed(#condition, __FILE__, __LINE__))
+void rig_must_failed(const char *condition, const char *file, int line);
+
 /* the rest */
 double rig_now(void);
 double rig_patience(void);

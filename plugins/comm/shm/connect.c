@@ -125,22 +125,34 @@ static weft_status find(weft_conn *c)
     return WEFT_BUSY;
 }
 
+/* One connection as far as it goes. */
+static weft_status set_up(weft_conn *c)
+{
+    weft_status s = c->out_ring == NULL ? find(c) : WEFT_OK;
+    if (s != WEFT_OK && s != WEFT_BUSY)
+        return s;
+    if (s == WEFT_OK && atomic_load(&c->entry->state) == ENTRY_TAKEN) {
+        c->up = true;
+        return WEFT_OK;
+    }
+    if (c->peer->dead || atomic_load(&c->peer->head->gone) != GONE_NOT)
+        return shm_break(c, WEFT_PEER, "rank %u is gone before channel %u was set up",
+                         c->peer->rank, c->channel);
+    return WEFT_BUSY;
+}
+
+/* All connections are taken along, so that ranks that ask for theirs in different orders do not
+ * wait for each other. */
 weft_status shm_ready(weft_conn *c)
 {
     weft_status s = shm_usable(c);
     if (s != WEFT_OK || c->up)
         return s;
-    if (c->out_ring == NULL)
-        s = find(c);
-    if (s == WEFT_OK && atomic_load(&c->entry->state) == ENTRY_TAKEN)
-        c->up = true;
-    if (s == WEFT_OK && c->up)
-        return WEFT_OK;
     shm_look(c->link);
-    if (c->peer->dead || atomic_load(&c->peer->head->gone) != GONE_NOT)
-        return shm_break(c, WEFT_PEER, "rank %u is gone before channel %u was set up",
-                         c->peer->rank, c->channel);
-    return s == WEFT_OK ? WEFT_BUSY : s;
+    for (weft_conn *other = c->link->conns; other != NULL; other = other->next)
+        if (other != c && !other->up && other->broken == WEFT_OK)
+            (void)!set_up(other);
+    return set_up(c);
 }
 
 void shm_disconnect(weft_conn *c)

@@ -86,7 +86,7 @@ weft_status tcp_ready(weft_conn *c)
 void tcp_adopt(weft_conn *c, int fd, weft_tls *tls)
 {
     pthread_mutex_lock(&c->link->lock);
-    c->io = (source){SOURCE_CONN, fd, true, true};
+    c->io = (source){.kind = SOURCE_CONN, .fd = fd, .readable = true, .writable = true};
     if (atomic_load(&c->link->aborted))
         shutdown(fd, SHUT_RDWR);
     pthread_mutex_unlock(&c->link->lock);

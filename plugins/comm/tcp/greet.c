@@ -56,7 +56,7 @@ static greeting *greet(weft_link *l, int fd, bool dialer)
         close(fd);
         return NULL;
     }
-    g->io = (source){SOURCE_GREETING, fd, true, true};
+    g->io = (source){.kind = SOURCE_GREETING, .fd = fd, .readable = true, .writable = true};
     g->dialer = dialer;
     g->phase = dialer ? DIALING : SHAKING;
     g->began = l->clock;

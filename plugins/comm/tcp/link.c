@@ -157,6 +157,7 @@ int tcp_events(weft_link *l, int64_t timeout_us)
         source *s = e[i].data.ptr;
         bool lost = (e[i].events & (EPOLLERR | EPOLLHUP)) != 0; /* found by trying */
         s->readable |= lost || (e[i].events & (EPOLLIN | EPOLLRDHUP)) != 0;
+        s->ended |= lost || (e[i].events & EPOLLRDHUP) != 0;
         s->writable |= lost || (e[i].events & EPOLLOUT) != 0;
         if (s->kind == SOURCE_WAKE)
             while (read(s->fd, &rung, sizeof rung) > 0)

@@ -138,8 +138,9 @@ static weft_status move_bare(weft_conn *c, queue *q, bool *able)
     }
     if (n < 0 || (n == 0 && !sending))
         return gone(c, sending, n < 0 ? errno : 0);
-    *able =
-        (uint64_t)n == total; /* less: the kernel's buffer is empty or full, an event will come */
+    /* Less than asked: the kernel's buffer is empty or full, and an event will come, unless the
+     * last one told of the end already. */
+    *able = (uint64_t)n == total || (c->io.ended && !sending);
     return advance(c, q, (uint64_t)n);
 }
 

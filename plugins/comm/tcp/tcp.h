@@ -46,6 +46,7 @@ enum source_kind { SOURCE_LISTENER, SOURCE_WAKE, SOURCE_GREETING, SOURCE_CONN };
 typedef struct source {
     int kind, fd;
     bool readable, writable;
+    bool ended; /* the end of the stream follows what can be read: no further event will say so */
 } source;
 
 typedef union endpoint {
