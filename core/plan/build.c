@@ -179,7 +179,7 @@ static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint3
     b->g = &g;
     weft_status s = train_graph(p, e, &g, b, sharing);
     if (!s)
-        s = flat_layout(&g, f);
+        s = flat_layout(&g, &p->pool, f);
     for (uint32_t ph = WEFT_PHASE_STAGE; !s && ph <= WEFT_PHASE_MEMORY; ph++)
         s = edits_run(e, ph);
     if (!s)
@@ -217,7 +217,7 @@ static weft_status build_forward(plan *p, edit_state *e, flat *f, builder *b, ui
     if (!s)
         s = graph_propagate(&g, 0, &end);
     if (!s && logits) {
-        s = flat_layout(&g, f);
+        s = flat_layout(&g, &p->pool, f);
         if (!s)
             s = set_regions(b, 1);
         b->keep = result;

@@ -38,7 +38,7 @@ typedef struct flat {
     uint32_t compute_size, grad_size; /* bytes an element */
 } flat;
 
-weft_status flat_layout(const graph *g, flat *out);
+weft_status flat_layout(const graph *g, pool *texts, flat *out);
 const flat_param *flat_find(const flat *f, const char *name);
 int flat_block_of(const flat *f, const char *name); /* -1: none */
 
@@ -157,7 +157,7 @@ struct sync_state {
 weft_status sync_prepare(builder *b, const edit_state *e);
 weft_status sync_block_done(builder *b, list *l, uint32_t block);
 weft_status sync_flush(builder *b, list *l);
-weft_status sync_next_axis(builder *b, list *l, bucket *k);
+weft_status sync_finish(builder *b, list *l, bucket *k);
 uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis);
 /* A collective like `like`, whose scratch is taken from the communication zone. */
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out);

@@ -16,14 +16,21 @@ static uint64_t partial_axes(const graph *g, weft_tensor grad)
 }
 
 /* Parameters of block `b` that are (or are not) matrices, appended in the order of the graph. */
-static uint64_t add_group(const graph *g, flat *f, uint32_t b, uint32_t matrix, uint64_t at)
+static uint64_t add_group(const graph *g, pool *texts, flat *f, uint32_t b, uint32_t matrix,
+                          uint64_t at)
 {
     for (uint32_t i = 0; i < g->tensors.n; i++) {
         const tensor *t = &g->tensors.at[i];
         if (t->kind != WEFT_T_PARAM || t->block != b || (t->flags & WEFT_PARAM_MATRIX) != matrix)
             continue;
         flat_param *p = vec_push(&f->params);
-        *p = (flat_param){t->name, b, t->flags, graph_local(g, i + 1), at, 0, t->init, t->shape, 0};
+        *p = (flat_param){.block = b, .flags = t->flags, .first = at};
+        p->name = pool_text(texts, t->name); /* the layout outlives the graph */
+        p->init = pool_text(texts, t->init);
+        p->local = graph_local(g, i + 1);
+        p->whole = t->shape;
+        for (uint32_t k = 0; k < t->shape.rank; k++)
+            p->whole.axes[k].name = p->local.axes[k].name = pool_text(texts, t->shape.axes[k].name);
         p->count = shape_elements(&p->local);
         p->sync_axes = partial_axes(g, t->grad);
         at += (p->count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
@@ -31,16 +38,16 @@ static uint64_t add_group(const graph *g, flat *f, uint32_t b, uint32_t matrix, 
     return at;
 }
 
-weft_status flat_layout(const graph *g, flat *out)
+weft_status flat_layout(const graph *g, pool *texts, flat *out)
 {
     uint64_t at = 0;
     for (uint32_t b = 0; b < g->blocks.n; b++) {
         flat_block *fb = vec_push(&out->blocks);
-        fb->name = g->blocks.at[b];
+        fb->name = pool_text(texts, g->blocks.at[b]);
         fb->first = at;
-        at = add_group(g, out, b, WEFT_PARAM_MATRIX, at);
+        at = add_group(g, texts, out, b, WEFT_PARAM_MATRIX, at);
         fb->matrices_end = at;
-        at = add_group(g, out, b, 0, at);
+        at = add_group(g, texts, out, b, 0, at);
         fb->end = at;
     }
     out->elements = at;

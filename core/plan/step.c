@@ -40,17 +40,9 @@ static weft_status finish_buckets(builder *b, list *l)
     sync_state *sync = b->sync;
     for (uint32_t i = 0; i < sync->buckets.n; i++) {
         bucket *k = &sync->buckets.at[i];
-        while (k->pending) {
-            collective c = b->p->collectives.at[k->pending - 1];
-            list_add(b->p, l, ENTRY_WAIT, k->pending - 1, 0, c.name);
-            space_give(&b->comm, c.scratch, c.scratch_bytes);
-            k->pending = 0;
-            if (!k->axes)
-                break;
-            weft_status s = sync_next_axis(b, l, k);
-            if (s)
-                return s;
-        }
+        weft_status waited = sync_finish(b, l, k);
+        if (waited)
+            return waited;
         weft_status s = square_sum(b, l, k->first, k->end, i > 0);
         if (s)
             return s;

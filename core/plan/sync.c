@@ -130,7 +130,7 @@ weft_status sync_prepare(builder *b, const edit_state *e)
 
 /* --- buckets --- */
 
-weft_status sync_next_axis(builder *b, list *l, bucket *k)
+static weft_status next_axis(builder *b, list *l, bucket *k)
 {
     plan *p = b->p;
     uint32_t a = (uint32_t)__builtin_ctzll(k->axes);
@@ -152,12 +152,42 @@ weft_status sync_next_axis(builder *b, list *l, bucket *k)
     return WEFT_OK;
 }
 
+/* Wait for the bucket on its last axis, axis by axis. Its scratch is free from then on. */
+weft_status sync_finish(builder *b, list *l, bucket *k)
+{
+    while (k->pending) {
+        collective c = b->p->collectives.at[k->pending - 1];
+        list_add(b->p, l, ENTRY_WAIT, k->pending - 1, 0, c.name);
+        space_give(&b->comm, c.scratch, c.scratch_bytes);
+        k->pending = 0;
+        weft_status s = k->axes ? next_axis(b, l, k) : WEFT_OK;
+        if (s)
+            return s;
+    }
+    return WEFT_OK;
+}
+
+/* So many buckets are in flight at most: enough that the links never idle, few enough that their
+ * scratch stays small. */
+#define BUCKETS_IN_FLIGHT 4u
+
 static weft_status start_piece(builder *b, list *l, uint64_t first, uint64_t end, uint64_t axes)
 {
+    sync_state *s = b->sync;
     bucket k = {first, end, axes, 0};
-    weft_status s = axes ? sync_next_axis(b, l, &k) : WEFT_OK;
-    *vec_push(&b->sync->buckets) = k;
-    return s;
+    uint32_t oldest = s->buckets.n, flying = 0;
+    for (uint32_t i = s->buckets.n; i-- > 0;)
+        if (s->buckets.at[i].pending) {
+            flying++;
+            oldest = i;
+        }
+    weft_status st = WEFT_OK;
+    if (axes && flying >= BUCKETS_IN_FLIGHT)
+        st = sync_finish(b, l, &s->buckets.at[oldest]);
+    if (!st && axes)
+        st = next_axis(b, l, &k);
+    *vec_push(&s->buckets) = k;
+    return st;
 }
 
 /* Start the open bucket in pieces of the bucket's size, the last block's elements first. */
