@@ -226,14 +226,15 @@ static int by_offset(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* The entries, put in the order of their bytes, leave no hole, overlap nowhere, and end with the
- * file. */
-static weft_status check_data(ckpt_range *r, uint32_t n, uint64_t data_bytes)
+/* The entries from number `before` on, put in the order of their bytes, leave no hole, overlap
+ * nowhere, and end with the file. */
+static weft_status check_data(ckpt_ranges *all, uint32_t before, uint64_t data_bytes)
 {
+    ckpt_range *r = all->at;
     uint64_t at = 0;
-    if (n)
-        qsort(r, n, sizeof *r, by_offset);
-    for (uint32_t i = 0; i < n; i++) {
+    if (all->n > before)
+        qsort(r + before, all->n - before, sizeof *r, by_offset);
+    for (uint32_t i = before; i < all->n; i++) {
         uint64_t bytes = r[i].count * weft_dtype_size(r[i].dtype);
         if (r[i].at != at)
             return bad(r[i].name, r[i].at < at ? "its bytes overlap those of another"
@@ -247,13 +248,27 @@ static weft_status check_data(ckpt_range *r, uint32_t n, uint64_t data_bytes)
     return WEFT_OK;
 }
 
+static bool all_text(json_t *object)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach(object, key, value)
+    {
+        if (!json_is_string(value))
+            return false;
+    }
+    return json_is_object(object);
+}
+
 static weft_status parse_root(json_t *root, uint64_t data_bytes, uint32_t shard, pool *p,
                               ckpt_ranges *out)
 {
     uint32_t before = out->n;
-    const json_t *meta = json_object_get(root, "__metadata__");
+    json_t *meta = json_object_get(root, "__metadata__");
     const char *key;
     json_t *value;
+    if (meta && !all_text(meta))
+        return fail(WEFT_DATA, "__metadata__ in its header is not text by name");
     json_object_foreach(root, key, value)
     {
         if (value == meta)
@@ -264,7 +279,7 @@ static weft_status parse_root(json_t *root, uint64_t data_bytes, uint32_t shard,
             return st;
         *vec_push(out) = r;
     }
-    return check_data(out->at + before, out->n - before, data_bytes);
+    return check_data(out, before, data_bytes);
 }
 
 weft_status ckpt_header_parse(const char *text, uint64_t bytes, uint64_t data_bytes, uint32_t shard,

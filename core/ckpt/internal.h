@@ -59,8 +59,8 @@ weft_status ckpt_header_parse(const char *text, uint64_t bytes, uint64_t data_by
 
 /* --- shard.c --- */
 
-/* Read and check the shard `shard` of `shards` in the folder: length as in `sum`, then the sum if
- * `hash`, then the header, whose ranges are appended. `st` gets the file's identity. */
+/* Read and check the shard `shard` of `shards` in the folder: length as in `sum`, then the sum
+ * if `hash`, then the header, whose ranges are appended. `st` gets the file's identity. */
 weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const ckpt_shard_sum *sum,
                              bool hash, pool *p, ckpt_ranges *out, struct stat *st);
 
@@ -88,8 +88,7 @@ weft_status ckpt_manifest_build(const ckpt_manifest *m, char **text, uint64_t *b
 /* The caller frees m->ranges.at, on failure too. */
 weft_status ckpt_manifest_parse(const char *text, uint64_t bytes, pool *p, ckpt_manifest *m);
 void ckpt_hex(const uint8_t sum[32], char out[65]);
-/* The text without its last '}' and newline gets a sum over what stands before; the length that
- * a manifest's end has. For the builder and for tests. */
+/* The end of a manifest: the sum of the text before it, the last brace and a newline. */
 #define CKPT_TRAILER (sizeof ",\"sha256\":\"\"}\n" - 1 + 64)
 weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER + 1]);
 

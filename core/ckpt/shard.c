@@ -240,7 +240,7 @@ static weft_status hash_rest(const source *s, EVP_MD_CTX *hash, unsigned char *b
 static weft_status check_sum(const source *s, const ckpt_shard_sum *sum)
 {
     EVP_MD_CTX *hash = EVP_MD_CTX_new();
-    unsigned char *block = mem_alloc(BLOCK);
+    unsigned char *block = mem_alloc(s->bytes < BLOCK ? s->bytes : BLOCK);
     uint8_t digest[32];
     weft_status st = WEFT_OK;
     posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* advice: it may be refused */
@@ -284,9 +284,7 @@ weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const 
     ckpt_shard_name(shard, shards, name);
     source s = {.fd = file_open_regular(folder, name, false, st)};
     if (s.fd < 0)
-        return fail_errno(errno == ENOENT || errno == ELOOP || file_blame(errno) == WEFT_USAGE
-                              ? WEFT_DATA
-                              : WEFT_IO,
+        return fail_errno(file_blame(errno) == WEFT_USAGE ? WEFT_DATA : WEFT_IO,
                           "cannot read shard %s", name);
     s.bytes = (uint64_t)st->st_size;
     weft_status status = check_source(&s, shard, sum, hash, p, out);
