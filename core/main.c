@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "config/config.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,6 +38,8 @@ static int unknown(const char *name)
 int main(int argc, char **argv)
 {
     log_setup(WEFT_LOG_INFO, -1);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
+    signal(SIGPIPE, SIG_IGN);
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
         help();
         return argc < 2 ? 2 : 0;

@@ -39,8 +39,8 @@ static int run(int argc, char **argv)
         status = cli_usage(&cmd_plan, "which job? name its INI file");
     } else {
         prepared_job p;
-        weft_status s =
-            job_prepare(j.ini, j.overrides, j.noverrides, j.ranks ? j.ranks : 1, false, true, &p);
+        weft_status s = job_prepare(j.ini, j.overrides, j.noverrides, j.ranks ? j.ranks : 1, false,
+                                    true, NULL, &p);
         if (!s)
             s = print(&p, &j);
         job_unprepare(&p);

@@ -11,13 +11,14 @@ static weft_status check_sequence(const weft_builder *b, const weft_attr *attrs,
     int64_t sequence = op_attr_i(attrs, nattr, "sequence", 0);
     int64_t tokens = first->axes[0].size;
     if (sequence < 1)
-        return op_fail(b, WEFT_USAGE,
-                       "attention needs the attribute 'sequence', the tokens of one sequence");
+        return shape_fail(b, WEFT_USAGE,
+                          "attention needs the attribute 'sequence', the tokens of one sequence");
     if (tokens % sequence)
-        return op_fail(b, WEFT_USAGE,
-                       "attention over sequences of %lld tokens was given %lld tokens, which is no "
-                       "whole number of sequences",
-                       (long long)sequence, (long long)tokens);
+        return shape_fail(
+            b, WEFT_USAGE,
+            "attention over sequences of %lld tokens was given %lld tokens, which is no "
+            "whole number of sequences",
+            (long long)sequence, (long long)tokens);
     return WEFT_OK;
 }
 
@@ -31,10 +32,10 @@ static weft_status attention_infer(const weft_builder *b, const weft_attr *attrs
         return st;
     char text[OP_TEXT];
     if (in[0].axes[1].size != 3)
-        return op_fail(b, WEFT_USAGE,
-                       "attention takes queries, keys and values in one tensor [t, 3, heads, "
-                       "head_dim]; it was given %s",
-                       op_shape_text(&in[0], text));
+        return shape_fail(b, WEFT_USAGE,
+                          "attention takes queries, keys and values in one tensor [t, 3, heads, "
+                          "head_dim]; it was given %s",
+                          op_shape_text(&in[0], text));
     return check_sequence(b, attrs, nattr, &in[0]);
 }
 
@@ -68,10 +69,11 @@ static weft_status check_cut(const weft_builder *b, const weft_opcall *call, uin
     int64_t sequence = op_attr_i(call->attrs, call->nattr, "sequence", 1);
     if (first.axes[0].size % ((int64_t)size * sequence) == 0)
         return WEFT_OK;
-    return op_fail(b, WEFT_UNSUPPORTED,
-                   "%lld tokens split in %u would cut a sequence of %lld tokens, which attention "
-                   "needs whole; the sequences of a pass must be a multiple of %u",
-                   (long long)first.axes[0].size, size, (long long)sequence, size);
+    return shape_fail(
+        b, WEFT_UNSUPPORTED,
+        "%lld tokens split in %u would cut a sequence of %lld tokens, which attention "
+        "needs whole; the sequences of a pass must be a multiple of %u",
+        (long long)first.axes[0].size, size, (long long)sequence, size);
 }
 
 static weft_status attention_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,

@@ -25,22 +25,23 @@ static weft_status infer_n(uint32_t arity, const weft_builder *b, const weft_sha
 {
     char a[OP_TEXT], c[OP_TEXT];
     if (nin != arity)
-        return op_fail(b, WEFT_USAGE, "this elementwise op takes %u inputs, not %u", arity, nin);
+        return shape_fail(b, WEFT_USAGE, "this elementwise op takes %u inputs, not %u", arity, nin);
     uint32_t full = 0; /* the first operand that is no scalar */
     while (full < nin - 1 && !in[full].rank)
         full++;
     weft_shape result = in[full];
     for (uint32_t i = 0; i < nin; i++) {
         if (!is_float(in[i].dtype))
-            return op_fail(b, WEFT_USAGE, "elementwise ops work on floating point, not on %s",
-                           op_shape_text(&in[i], a));
+            return shape_fail(b, WEFT_USAGE, "elementwise ops work on floating point, not on %s",
+                              op_shape_text(&in[i], a));
         if (!in[i].rank && result.rank)
             continue;
         if (!same_shape(&in[full], &in[i]))
-            return op_fail(b, WEFT_USAGE,
-                           "an elementwise op needs operands of one shape or scalars; it was given "
-                           "%s and %s",
-                           op_shape_text(&in[full], a), op_shape_text(&in[i], c));
+            return shape_fail(
+                b, WEFT_USAGE,
+                "an elementwise op needs operands of one shape or scalars; it was given "
+                "%s and %s",
+                op_shape_text(&in[full], a), op_shape_text(&in[i], c));
         if (in[i].dtype != result.dtype)
             result.dtype = WEFT_F32;
     }
@@ -122,10 +123,11 @@ static bool wanted(formula *f, uint32_t i)
         f->st = b->shape(b->ctx, f->call->out[0], &y);
     if (f->st || x.rank || !y.rank)
         return !f->st;
-    f->st = op_fail(b, WEFT_UNSUPPORTED,
-                    "%s is a scalar in an elementwise op on a tensor; its gradient, a sum over the "
-                    "tensor, is not available",
-                    b->name(b->ctx, f->call->in[i]));
+    f->st =
+        shape_fail(b, WEFT_UNSUPPORTED,
+                   "%s is a scalar in an elementwise op on a tensor; its gradient, a sum over the "
+                   "tensor, is not available",
+                   b->name(b->ctx, f->call->in[i]));
     return false;
 }
 

@@ -11,9 +11,10 @@ static weft_status check_valid(const weft_builder *b, const weft_attr *attrs, ui
     int64_t valid = op_attr_i(attrs, nattr, "valid", 0), columns = logits->axes[1].size;
     if (valid >= 0 && valid <= columns)
         return WEFT_OK;
-    return op_fail(b, WEFT_USAGE,
-                   "softmax_xent was told that %lld columns of the logits are real; they have %lld",
-                   (long long)valid, (long long)columns);
+    return shape_fail(
+        b, WEFT_USAGE,
+        "softmax_xent was told that %lld columns of the logits are real; they have %lld",
+        (long long)valid, (long long)columns);
 }
 
 static weft_status xent_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
@@ -38,7 +39,7 @@ static weft_status xent_grad(const weft_builder *b, const weft_opcall *call, uin
                              weft_tensor *din)
 {
     if (call->dout[0])
-        return op_fail(b, WEFT_UNSUPPORTED, "the gradient of the logits has no gradient itself");
+        return shape_fail(b, WEFT_UNSUPPORTED, "the gradient of the logits has no gradient itself");
     if (call->dout[1] && op_wants(b, call, 0, phase))
         din[0] = call->out[0];
     return WEFT_OK;

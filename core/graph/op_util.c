@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-weft_status op_fail(const weft_builder *b, weft_status code, const char *fmt, ...)
+weft_status shape_fail(const weft_builder *b, weft_status code, const char *fmt, ...)
 {
     char text[4 * OP_TEXT];
     va_list ap;
@@ -70,10 +70,11 @@ weft_status op_first_only(const weft_builder *b, const weft_opcall *call)
 {
     for (uint32_t i = 1; i < call->nout; i++)
         if (call->dout[i])
-            return op_fail(b, WEFT_UNSUPPORTED,
-                           "%s is a by-product of its op, kept for the backward pass; no gradient "
-                           "can flow into it",
-                           b->name(b->ctx, call->out[i]));
+            return shape_fail(
+                b, WEFT_UNSUPPORTED,
+                "%s is a by-product of its op, kept for the backward pass; no gradient "
+                "can flow into it",
+                b->name(b->ctx, call->out[i]));
     return WEFT_OK;
 }
 

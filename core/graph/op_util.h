@@ -17,7 +17,7 @@ extern const op_entry op_linear_family[], op_norm_family[], op_attention_family[
     op_embedding_family[], op_loss_family[], op_elementwise_family[], op_misc_family[];
 
 /* b->fail() with a format. */
-weft_status op_fail(const weft_builder *b, weft_status code, const char *fmt, ...)
+weft_status shape_fail(const weft_builder *b, weft_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* "bf16 [tokens 32, embed 64]" into `text`, which is also what comes back. */

@@ -4,6 +4,16 @@
 #include "run/train.h"
 
 #include <string.h>
+#include <weft/host.h>
+
+/* While planning nobody connects; the table is there so that a probe sees a host that could. */
+static weft_status no_job(void *ctx, int32_t fd, int32_t server, const char *label, weft_tls **out)
+{
+    (void)ctx, (void)fd, (void)server, (void)label, (void)out;
+    return fail(WEFT_USAGE, "sockets cannot be authenticated outside a job");
+}
+
+static const weft_host_tls planning_tls = {.struct_size = sizeof planning_tls, .start = no_job};
 
 static weft_status open_data(prepared_job *j)
 {
@@ -40,13 +50,15 @@ static weft_status check_lengths(const prepared_job *j)
 }
 
 weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,
-                        bool with_data, bool same_machine, prepared_job *out)
+                        bool with_data, bool same_machine, job *meeting, prepared_job *out)
 {
     *out = (prepared_job){0};
     weft_status s = config_load(ini, overrides, n, &out->cfg);
     if (s)
         return s;
     s = host_create(config_raw(out->cfg, "run.plugins"), &out->host);
+    if (!s)
+        host_serve(out->host, "weft.host.tls/1", meeting ? job_tls_table(meeting) : &planning_tls);
     if (!s)
         s = spec_check_config(out->cfg, out->host, &out->spec);
     if (s)

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "job/launch.h"
 #include "run/outdir.h"
 #include "run/progress.h"
 #include "run/weights.h"
@@ -207,6 +208,23 @@ static weft_status loop(trainer *t)
 
 /* --- getting there --- */
 
+/* Rank 0 chooses the newest that verifies; the others open the same. */
+static weft_status open_checkpoint(trainer *t, ckpt **out)
+{
+    char mine[4096] = "", *all = mem_alloc((uint64_t)t->who.ranks * sizeof mine);
+    weft_status s = t->who.rank ? WEFT_OK : ckpt_open_newest(t->out, out), x = WEFT_OK;
+    if (!s && !t->who.rank)
+        snprintf(mine, sizeof mine, "%s", ckpt_dir(*out));
+    if (t->job)
+        x = job_exchange(t->job, "resume", mine, sizeof mine, all);
+    if (!s && !x && t->who.rank)
+        s = *all ? ckpt_open(all, out) : fail(WEFT_USAGE, "rank 0 found no checkpoint");
+    else if (!s && x && !t->who.rank)
+        ckpt_close(*out);
+    free(all);
+    return s ? s : x;
+}
+
 static weft_status begin_or_resume(trainer *t, bool resume)
 {
     t->first = 1;
@@ -214,7 +232,7 @@ static weft_status begin_or_resume(trainer *t, bool resume)
     if (!resume)
         return weights_init(&t->exec, (uint64_t)config_int(t->j->cfg, "run.seed"));
     ckpt *c;
-    weft_status s = ckpt_open_newest(t->out, &c);
+    weft_status s = open_checkpoint(t, &c);
     if (s)
         return s;
     t->first = ckpt_step(c) + 1;
@@ -344,7 +362,7 @@ static weft_status run(trainer *t, const char *ini, const char *const *overrides
     if (!s)
         s = same_machine(t->job, t->who.ranks, &together);
     if (!s)
-        s = job_prepare(ini, overrides, n, t->who.ranks, true, together, t->j);
+        s = job_prepare(ini, overrides, n, t->who.ranks, true, together, t->job, t->j);
     if (s)
         return s;
     t->out = config_text(t->j->cfg, "run.out");
@@ -367,9 +385,14 @@ int train_rank(const char *ini, const char *const *overrides, uint32_t n, bool r
         sigaction(SIGINT, &act, NULL);
         s = run(&t, ini, overrides, n, resume);
     }
-    if (s)
-        log_line(WEFT_LOG_ERROR, "%s", err_text());
-    job_leave(t.job, s, s ? err_text() : NULL);
+    char why[2048];
+    snprintf(why, sizeof why, "%s", s ? err_text() : "");
+    if (!job_leave(t.job, s, s ? why : NULL) && !s) {
+        snprintf(why, sizeof why, "%s", err_text());
+        s = WEFT_PEER;
+    }
+    if (s && !launch_say(why))
+        log_line(WEFT_LOG_ERROR, "%s", why);
     exec_destroy(&t.exec);
     if (t.metrics)
         fclose(t.metrics);

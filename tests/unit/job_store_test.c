@@ -28,7 +28,8 @@ static void on_reply(void *ctx, uint32_t rank, weft_status status, const void *b
     reply[rank].status = status;
     reply[rank].n = n;
     memset(reply[rank].bytes, 0, sizeof reply[rank].bytes);
-    memcpy(reply[rank].bytes, bytes, n < 255 ? n : 255);
+    if (n)
+        memcpy(reply[rank].bytes, bytes, n < 255 ? n : 255);
 }
 
 static store *fresh(void)
