@@ -63,8 +63,7 @@ typedef struct weft_device_args {
 WEFT_FREEZE(weft_device_args, conf, 24);
 
 /* What a device can do. */
-#define WEFT_DEV_HOST_MEMORY 1u /* its memory is the host's: a link may touch the arena directly   \
-                                 */
+#define WEFT_DEV_HOST_MEMORY 1u /* its memory is the host's: a link may touch the arena */
 #define WEFT_DEV_EXPORT_FD 2u   /* arena() can give a descriptor that another process can map */
 #define WEFT_DEV_CAPTURE 4u     /* capture_begin ... replay work */
 #define WEFT_DEV_FLAGS 8u       /* flag_wait and flag_set work */

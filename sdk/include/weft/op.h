@@ -43,10 +43,9 @@ WEFT_FREEZE(weft_opcall, dout, 48);
 #define WEFT_GRAD_PARAMS 2u /* W: gradients of parameters, needed at the end of the step */
 
 #define WEFT_OP_ELEMENTWISE 1u /* same-shape inputs or scalars, `ew` says what; may be fused */
-#define WEFT_OP_ACCUMULATES 2u /* its kernels can add into their outputs instead of writing them   \
-                                */
+#define WEFT_OP_ACCUMULATES 2u /* its kernels can add to their outputs instead of writing them */
 #define WEFT_OP_SHAPE_LAST                                                                         \
-    4u /* of the last input only the shape is used; its address may be NULL */
+    4u /* only the shape of the last input is used; NULL may be its address */
 
 typedef struct weft_op {
     uint32_t struct_size;
