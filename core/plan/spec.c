@@ -12,12 +12,6 @@ static const char *const device_ifaces[] = {"weft.device/1", NULL};
 static const char *const rule_ifaces[] = {"weft.rule/1", NULL};
 static const char *const placement_ifaces[] = {"weft.placement/1", NULL};
 
-static const char *raw(const config *cfg, const char *key, const char *dflt)
-{
-    const char *text = config_raw(cfg, key);
-    return text ? text : dflt;
-}
-
 /* One component by the name that stands under `key`; its options join `section`. */
 static weft_status find(spec *s, const char *kind, const char *name, const char *key,
                         const char *const *ifaces, const char *section, const component **out)
@@ -58,7 +52,7 @@ static weft_status add_axes(spec *s, const component *c)
 
 static weft_status find_strategies(spec *s)
 {
-    char *text = pool_text(&s->pool, raw(s->cfg, "parallel.strategy", "none")), *rest = text;
+    char *text = pool_text(&s->pool, config_text(s->cfg, "parallel.strategy")), *rest = text;
     if (!strcmp(text, "none"))
         return WEFT_OK;
     for (char *word; (word = strsep(&rest, ","));) {
@@ -81,13 +75,13 @@ static weft_status find_strategies(spec *s)
 weft_status spec_check_config(config *cfg, host *h, spec *out)
 {
     *out = (spec){.cfg = cfg, .host = h};
-    const char *placement = raw(cfg, "optim.placement", "none");
+    const char *placement = config_text(cfg, "optim.placement");
     weft_status s = find_strategies(out);
     if (!s)
-        s = find(out, "device", raw(cfg, "device.plugin", "cpu"), "device.plugin", device_ifaces,
+        s = find(out, "device", config_text(cfg, "device.plugin"), "device.plugin", device_ifaces,
                  "device", &out->device.c);
     if (!s)
-        s = find(out, "optim", raw(cfg, "optim.rule", "adamw"), "optim.rule", rule_ifaces, "optim",
+        s = find(out, "optim", config_text(cfg, "optim.rule"), "optim.rule", rule_ifaces, "optim",
                  &out->rule.c);
     if (!s && strcmp(placement, "none"))
         s = find(out, "optim", placement, "optim.placement", placement_ifaces, "optim",
