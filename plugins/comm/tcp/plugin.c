@@ -2,6 +2,8 @@
  * the one that is always there. See tcp.h for the map of the files. */
 #include "tcp.h"
 
+#include <weft/device.h>
+
 static const weft_option encrypt = {.struct_size = sizeof encrypt,
                                     .type = WEFT_OPT_BOOL,
                                     .key = "encrypt",
@@ -25,13 +27,16 @@ static weft_status tcp_probe(void *module, const weft_conf *conf, const weft_lin
                              int32_t *score)
 {
     tcp_module *m = module;
-    (void)conf, (void)group; /* device memory that is not the host's is staged by the core */
-    *score = 10;
-    if (m->host->iface(m->host->ctx, "weft.host.tls/1") == NULL) {
-        *score = 0;
+    (void)conf;
+    *score = 0;
+    if ((group->device_caps & WEFT_DEV_HOST_MEMORY) == 0)
+        (void)!tcp_fail(m->host, WEFT_UNSUPPORTED,
+                        "tcp moves host memory only, and the device has its own");
+    else if (m->host->iface(m->host->ctx, "weft.host.tls/1") == NULL)
         (void)!tcp_fail(m->host, WEFT_UNSUPPORTED,
                         "tcp needs a host that can authenticate sockets, and this one cannot");
-    }
+    else
+        *score = 10;
     return WEFT_OK;
 }
 

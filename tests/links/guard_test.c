@@ -1,0 +1,286 @@
+/* Does a transport that listens let in those alone who hold the job's key, on the one address that
+ * it was given? Transports that open no port skip all of it. */
+#include "rig.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static void need_listener(void)
+{
+    if (!rig_listens())
+        skip();
+}
+
+/* Local addresses that this process listens on with TCP, as text of /proc/net/tcp
+ * ("0100007F:PORT"); how many. */
+static int listening(char out[][64], int cap)
+{
+    char line[512], target[64], path[300], link[64];
+    int n = 0;
+    FILE *f = fopen("/proc/net/tcp", "r");
+    assert_non_null(f);
+    while (fgets(line, sizeof line, f) != NULL) {
+        char local[64];
+        unsigned status, inode;
+        if (sscanf(line, " %*d: %63s %*s %x %*s %*s %*s %*u %*u %u", local, &status, &inode) != 3 ||
+            status != 0x0A)
+            continue;
+        snprintf(target, sizeof target, "socket:[%u]", inode);
+        DIR *d = opendir("/proc/self/fd");
+        for (struct dirent *e; (e = readdir(d)) != NULL;) {
+            snprintf(path, sizeof path, "/proc/self/fd/%s", e->d_name);
+            ssize_t len = readlink(path, link, sizeof link - 1);
+            link[len < 0 ? 0 : len] = '\0';
+            if (strcmp(link, target) == 0 && n < cap)
+                snprintf(out[n++], 64, "%s", local);
+        }
+        closedir(d);
+    }
+    fclose(f);
+    return n;
+}
+
+static struct sockaddr_in where(void)
+{
+    char local[4][64];
+    unsigned address, port;
+    assert_int_equal(listening(local, 4), 1);
+    assert_int_equal(sscanf(local[0], "%X:%X", &address, &port), 2);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    to.sin_addr.s_addr = address;
+    return to;
+}
+
+static int stranger(const struct sockaddr_in *to, const void *says, size_t bytes)
+{
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    assert_true(fd >= 0);
+    (void)!connect(fd, (const struct sockaddr *)to, sizeof *to);
+    usleep(1000);
+    if (bytes > 0)
+        (void)!send(fd, says, bytes, MSG_NOSIGNAL);
+    return fd;
+}
+
+static void test_listens_on_the_given_address_only(void **state)
+{
+    static const char *const addresses[] = {"127.0.0.1", "127.0.0.3"};
+    char local[4][64], expected[16];
+    (void)state;
+    need_listener();
+    for (int i = 0; i < 2; i++) {
+        node n;
+        node_init(&n, 0, 2);
+        n.bind_addr = addresses[i];
+        assert_int_equal(node_open(&n), WEFT_OK);
+        assert_int_equal(listening(local, 4), 1);
+        snprintf(expected, sizeof expected, "%08X:", inet_addr(addresses[i]));
+        assert_memory_equal(local[0], expected, 9);
+        node_close(&n);
+        assert_int_equal(listening(local, 4), 0);
+    }
+}
+
+static void test_bad_bind_addresses_are_refused(void **state)
+{
+    static const char *const addresses[] = {"0.0.0.0",   "::",        "",
+                                            "localhost", "300.1.1.1", "8.8.8.8"};
+    (void)state;
+    need_listener();
+    for (size_t i = 0; i < sizeof addresses / sizeof addresses[0]; i++) {
+        node n;
+        node_init(&n, 0, 2);
+        n.bind_addr = addresses[i];
+        assert_int_equal(node_open(&n), WEFT_USAGE);
+        n.link = NULL;
+        node_close(&n);
+    }
+    assert_int_equal(fake_allocated(), 0);
+}
+
+static void test_host_without_tls_is_refused(void **state)
+{
+    node n;
+    (void)state;
+    need_listener();
+    node_init(&n, 0, 2);
+    n.no_tls = true;
+    assert_int_equal(node_open(&n), WEFT_UNSUPPORTED);
+    assert_non_null(strstr(fake_why(), "authenticate"));
+    n.link = NULL;
+    node_close(&n);
+    assert_int_equal(fake_allocated(), 0);
+}
+
+/* Both ends until one fails, or `seconds` pass. */
+static weft_status pair_fate(weft_conn *a, weft_conn *b, double seconds)
+{
+    for (double until = rig_now() + seconds; rig_now() < until;) {
+        weft_status s = rig_table->ready(a), t = rig_table->ready(b);
+        if (s == WEFT_OK && t == WEFT_OK)
+            return WEFT_OK;
+        if (t != WEFT_OK && t != WEFT_BUSY)
+            return t;
+        if (s != WEFT_OK && s != WEFT_BUSY)
+            return s;
+    }
+    return WEFT_BUSY;
+}
+
+static void test_wrong_key_is_refused(void **state)
+{
+    node n[2];
+    (void)state;
+    need_listener();
+    for (uint32_t r = 0; r < 2; r++) {
+        node_init(&n[r], r, 2);
+        n[r].key = (uint8_t)(r + 1);
+        assert_int_equal(node_open(&n[r]), WEFT_OK);
+    }
+    weft_conn *a = node_connect(&n[0], &n[1], 0), *b = node_connect(&n[1], &n[0], 0);
+    assert_int_equal(pair_fate(a, b, 10), WEFT_PEER);
+    for (int i = 0; i < 100; i++) /* the listener waits on: it was no peer that failed */
+        assert_int_equal(rig_table->ready(a), WEFT_BUSY);
+    node_close(&n[0]);
+    node_close(&n[1]);
+    assert_int_equal(fake_allocated(), 0);
+}
+
+static void test_encrypt_must_agree(void **state)
+{
+    node n[2];
+    (void)state;
+    need_listener();
+    for (uint32_t r = 0; r < 2; r++) {
+        node_init(&n[r], r, 2);
+        n[r].options[0][0] = "encrypt";
+        n[r].options[0][1] = r ? "on" : "off";
+        assert_int_equal(node_open(&n[r]), WEFT_OK);
+    }
+    weft_conn *a = node_connect(&n[0], &n[1], 0), *b = node_connect(&n[1], &n[0], 0);
+    assert_int_equal(pair_fate(a, b, 10), WEFT_USAGE);
+    node_close(&n[0]);
+    node_close(&n[1]);
+    assert_int_equal(fake_allocated(), 0);
+}
+
+/* The fake TLS flips bits, so a payload that took another way would not survive. */
+static void test_encrypted_payload(void **state)
+{
+    enum { BYTES = 3000017 };
+    node n[2];
+    uint8_t *out = malloc(BYTES), *in = calloc(1, BYTES);
+    (void)state;
+    need_listener();
+    for (uint32_t r = 0; r < 2; r++) {
+        node_init(&n[r], r, 2);
+        n[r].options[0][0] = "encrypt";
+        n[r].options[0][1] = "on";
+        assert_int_equal(node_open(&n[r]), WEFT_OK);
+    }
+    pair p = pair_up(&n[0], &n[1], 0);
+    pattern_fill(out, BYTES, 3);
+    uint64_t want[4] = {0, 0, 0, 0};
+    for (uint64_t i = 0; i < 20; i++) {
+        uint64_t bytes = i == 10 ? BYTES : i * i * 100;
+        memset(in, 0, BYTES);
+        assert_int_equal(rig_table->send(i % 2 ? p.a : p.b, out, bytes, NULL), WEFT_OK);
+        assert_int_equal(rig_table->recv(i % 2 ? p.b : p.a, in, bytes, NULL), WEFT_OK);
+        want[i % 2 ? 0 : 2]++;
+        want[i % 2 ? 3 : 1]++;
+        pair_finish(p, want);
+        assert_memory_equal(in, out, bytes);
+    }
+    pair_down(p);
+    node_close(&n[0]);
+    node_close(&n[1]);
+    free(out);
+    free(in);
+    assert_int_equal(fake_allocated(), 0);
+}
+
+/* Noise and silence at the port, from more strangers than are let wait at once: none is believed,
+ * and the real peer gets in between and after them. */
+static void test_strangers_are_dropped(void **state)
+{
+    enum { STRANGERS = 150 };
+    node n[2];
+    int fd[STRANGERS];
+    uint8_t noise[4096];
+    (void)state;
+    need_listener();
+    node_init(&n[0], 0, 2);
+    assert_int_equal(node_open(&n[0]), WEFT_OK);
+    struct sockaddr_in to = where();
+    weft_conn *a = NULL;
+    for (int i = 0; i < STRANGERS; i++) {
+        pattern_fill(noise, sizeof noise, (uint64_t)i);
+        fd[i] = stranger(&to, noise, i % 3 == 0 ? 0 : i % 3 == 1 ? 5 : sizeof noise);
+        if (i == STRANGERS / 2) {
+            node_init(&n[1], 1, 2);
+            assert_int_equal(node_open(&n[1]), WEFT_OK);
+            a = node_connect(&n[0], &n[1], 0);
+        }
+        if (a != NULL)
+            assert_int_equal(rig_table->ready(a), WEFT_BUSY);
+    }
+    weft_conn *b = node_connect(&n[1], &n[0], 0);
+    assert_int_equal(pair_fate(a, b, 30), WEFT_OK);
+    uint8_t sent = 42, got = 0;
+    uint64_t want[4] = {1, 0, 0, 1};
+    assert_int_equal(rig_table->send(a, &sent, 1, NULL), WEFT_OK);
+    assert_int_equal(rig_table->recv(b, &got, 1, NULL), WEFT_OK);
+    pair_finish((pair){a, b}, want);
+    assert_int_equal(got, 42);
+    for (int i = 0; i < STRANGERS; i++)
+        close(fd[i]);
+    node_close(&n[0]);
+    node_close(&n[1]);
+    assert_int_equal(fake_allocated(), 0);
+}
+
+/* A silent stranger is hung up on after two seconds of a listener that looks. */
+static void test_silence_has_a_deadline(void **state)
+{
+    node n[2];
+    char byte;
+    (void)state;
+    need_listener();
+    nodes_up(n, 2);
+    node_close(&n[1]);
+    struct sockaddr_in to = where();
+    weft_conn *a = node_connect(&n[0], &n[1], 0);
+    int fd = stranger(&to, NULL, 0);
+    ssize_t got = -1;
+    for (double until = rig_now() + 15; got < 0 && rig_now() < until;) {
+        assert_int_equal(rig_table->ready(a), WEFT_BUSY);
+        assert_int_equal(rig_table->wait(n[0].link, 0, 20000), WEFT_OK);
+        do
+            got = recv(fd, &byte, 1, 0); /* the fake TLS speaks first */
+        while (got > 0);
+    }
+    assert_int_equal(got, 0);
+    close(fd);
+    node_close(&n[0]);
+    assert_int_equal(fake_allocated(), 0);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_listens_on_the_given_address_only),
+        cmocka_unit_test(test_bad_bind_addresses_are_refused),
+        cmocka_unit_test(test_host_without_tls_is_refused),
+        cmocka_unit_test(test_wrong_key_is_refused),
+        cmocka_unit_test(test_encrypt_must_agree),
+        cmocka_unit_test(test_encrypted_payload),
+        cmocka_unit_test(test_strangers_are_dropped),
+        cmocka_unit_test(test_silence_has_a_deadline),
+    };
+    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
