@@ -91,7 +91,7 @@ static weft_status read_override(config *c, const char *text)
     if (!config_text_lawful(equals + 1))
         return fail(WEFT_USAGE,
                     "command line: the value of '%.*s' has blanks around it, a control "
-                    "character, or a ';' that would begin a comment",
+                    "character or other than UTF-8, or a ';' that would begin a comment",
                     (int)(equals - text), text);
     entry e = {.value = pool_text(&c->pool, equals + 1)};
     e.section = pool_printf(&c->pool, "%.*s", (int)section, text);

@@ -105,6 +105,9 @@ static weft_status judge_line(cursor *in, const char *s, size_t n)
             return refuse(in, "byte %zu is the control character 0x%02x; the file has to be text",
                           i + 1, b);
     }
+    size_t whole = config_utf8(s, n);
+    if (whole < n)
+        return refuse(in, "byte %zu begins no UTF-8 character; save the file as UTF-8", whole + 1);
     if (!n || s[0] == ';' || s[0] == '#')
         return WEFT_OK;
     n = before_comment(s, n);

@@ -104,6 +104,7 @@ static const weft_option *const checkpoint_options[] = {
 static const weft_option *const log_options[] = {
     CHOICE("level", "info", "error|warn|info|debug", "lines above it are dropped"),
     TEXT("trace_steps", "", "steps in trace.json: FIRST-LAST; empty: none"),
+    REAL("peak_gflops", "0", 0, 1e9, "peak that MFU divides by; 0: measured at the start"),
     INT("progress", "1", 0, 1e12, "a line on the terminal every so many steps; 0: none"),
     NULL,
 };

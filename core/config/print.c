@@ -64,6 +64,8 @@ bool config_text_lawful(const char *s)
     size_t n = strlen(s);
     if (n && (s[0] == ' ' || s[0] == '\t' || s[n - 1] == ' ' || s[n - 1] == '\t'))
         return false;
+    if (config_utf8(s, n) < n)
+        return false;
     for (size_t i = 0; i < n; i++) {
         unsigned char b = (unsigned char)s[i];
         if ((b < 32 && b != '\t') || b == 127)

@@ -69,4 +69,7 @@ void config_note_section(config *c, const char *section, uint32_t line);
 /* "job.ini:12" or "command line". */
 void config_place(const config *c, uint32_t line, char *out, size_t size);
 
+/* How many of the first bytes of the text are whole UTF-8 characters: n when all are. */
+size_t config_utf8(const char *text, size_t n);
+
 #endif

@@ -5,7 +5,7 @@
  * letters or fewer have to change, so that two-letter words are never near each other. */
 #include <string.h>
 
-#include "config/config.h"
+#include "config/store.h"
 
 #define WORD_MAX 64
 
@@ -51,4 +51,28 @@ const char *config_nearest(const char *word, const char *const *known, uint32_t 
         }
     }
     return best;
+}
+
+/* Length of the UTF-8 sequence at `s`, of at most `n` bytes; 0: it is none. Overlong forms,
+ * surrogates and what lies beyond U+10FFFF are none. */
+static size_t sequence(const unsigned char *s, size_t n)
+{
+    size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
+    if (!len || len > n || s[0] > 0xf4)
+        return 0;
+    for (size_t i = 1; i < len; i++)
+        if ((s[i] & 0xc0) != 0x80)
+            return 0;
+    bool wrong = (s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+                 (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f);
+    return wrong ? 0 : len;
+}
+
+size_t config_utf8(const char *text, size_t n)
+{
+    size_t at = 0;
+    for (size_t len; at < n && (len = sequence((const unsigned char *)text + at, n - at));
+         at += len)
+        ;
+    return at;
 }
