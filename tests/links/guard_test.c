@@ -174,9 +174,9 @@ static void test_encrypted_payload(void **state)
 {
     enum { BYTES = 3000017 };
     node n[2];
-    uint8_t *out = malloc(BYTES), *in = calloc(1, BYTES);
     (void)state;
     need_listener();
+    uint8_t *out = malloc(BYTES), *in = calloc(1, BYTES);
     for (uint32_t r = 0; r < 2; r++) {
         node_init(&n[r], r, 2);
         n[r].options[0][0] = "encrypt";
