@@ -29,8 +29,9 @@ weft_status job_key_write(const char *path);
 
 typedef struct job_options {
     const char *key_file; /* [run] key: NULL unless given; a descriptor of the launcher wins   */
-    double frozen_after;  /* seconds without a sign of life                                    */
-    double join_timeout;  /* seconds to wait for all ranks to meet                             */
+    double frozen_after;  /* seconds without a sign of life within which survivors are gone;
+                           * 0: 5, and never less than 1                                       */
+    double join_timeout;  /* seconds to wait for all ranks to meet; 0: 60                      */
 } job_options;
 
 /* Meet the other ranks. One rank: opens nothing. [setup] [collective] */

@@ -307,6 +307,11 @@ bool tls_lost(const weft_tls *t)
     return t->lost;
 }
 
+bool tls_known(const weft_tls *t)
+{
+    return SSL_session_reused(t->ssl) != 0;
+}
+
 uint64_t tls_heard(const weft_tls *t)
 {
     return t->heard;

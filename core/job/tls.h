@@ -28,7 +28,10 @@ void tls_end(weft_tls *t);
 /* The connection itself ended or broke; nothing was said about the key. */
 bool tls_lost(const weft_tls *t);
 
-/* Has the peer sent anything yet, and how much? */
+/* The peer has shown that it holds the key; for a server true before the handshake is over. */
+bool tls_known(const weft_tls *t);
+
+/* Bytes received so far. */
 uint64_t tls_heard(const weft_tls *t);
 
 /* A fresh sending key after this many bytes, far below what AES-GCM allows; tests lower it. */

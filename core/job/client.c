@@ -1,0 +1,361 @@
+/* job/client.c: a rank other than 0: finding the store, and the thread that stays in touch with it.
+ *
+ * The caller of job_join() makes the connection; then a thread owns it. It sends a sign of life
+ * with this rank's progress every quarter of a second, carries requests and answers, and judges
+ * rank 0 as rank 0 judges the others. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "job/address.h"
+#include "job/inside.h"
+#include "job/key.h"
+
+#define ATTEMPT_MS 3000 /* one connection, from the first packet to the welcome */
+#define AGAIN_MS 50     /* between attempts */
+
+struct client {
+    wire w;
+    uint8_t psk[32];
+    uint64_t alive;       /* job.clock when rank 0 last gave a sign of life */
+    uint64_t beat;        /* clock_ms() of our last one */
+    uint64_t step, place; /* of rank 0 */
+    bool met;             /* rank 0 has welcomed us */
+};
+
+/* --- finding rank 0 --- */
+
+/* Wait for `events` of `fd` (-1: just wait) until `until`, listening to the launcher meanwhile.
+ * WEFT_OK: ready; WEFT_BUSY: the time is over; WEFT_PEER: a rank failed. */
+static weft_status wait_for(job *j, int fd, short events, uint64_t until)
+{
+    for (;;) {
+        uint64_t now = clock_ms();
+        int left = now >= until ? 0 : until - now < TICK_MS ? (int)(until - now) : TICK_MS;
+        struct pollfd p[2] = {{.fd = fd, .events = events},
+                              {.fd = j->control_fd, .events = POLLIN}};
+        int n = poll(p, 2, left);
+        pthread_mutex_lock(&j->lock);
+        if (n > 0 && p[1].revents)
+            job_hear_launcher(j);
+        job_judge(j);
+        pthread_mutex_unlock(&j->lock);
+        if (atomic_load(&j->failed))
+            return job_fail_here(j);
+        if (n > 0 && p[0].revents)
+            return WEFT_OK;
+        if (clock_ms() >= until)
+            return WEFT_BUSY;
+    }
+}
+
+static weft_status connect_one(job *j, const struct addrinfo *a, uint64_t until, int *out)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return fail_errno(WEFT_IO, "no socket");
+    int on = 1, error = 0;
+    socklen_t n = sizeof error;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    weft_status status = WEFT_OK;
+    if (connect(fd, a->ai_addr, a->ai_addrlen)) {
+        error = errno;
+        if (error == EINPROGRESS && !(status = wait_for(j, fd, POLLOUT, until)))
+            getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
+    }
+    if (!status && error)
+        status = fail(WEFT_IO, "%s", strerror(error));
+    if (status == WEFT_BUSY)
+        status = fail(WEFT_IO, "no answer");
+    if (status)
+        close(fd);
+    else
+        *out = fd;
+    return status;
+}
+
+static void say_hello(job *j, wire *w)
+{
+    wire_hello h = {.rank = j->who.rank, .ranks = j->who.ranks};
+    uint8_t body[8 + WIRE_VERSION];
+    wire_version(h.version);
+    wire_pack_hello(&h, body);
+    wire_send(w, WIRE_HELLO, 0, 0, body, sizeof body);
+}
+
+/* Wait for what the session waits for; the end of the time is WEFT_IO, worth another attempt. */
+static weft_status wait_session(job *j, wire *w, uint64_t until)
+{
+    weft_status status = wait_for(j, w->fd, tls_wants(w->tls) == 2 ? POLLOUT : POLLIN, until);
+    return status == WEFT_BUSY ? fail(WEFT_IO, "it accepts connections and says nothing") : status;
+}
+
+static weft_status shake(job *j, wire *w, uint64_t until)
+{
+    weft_status status;
+    while ((status = tls_handshake(w->tls)) == WEFT_BUSY)
+        if ((status = wait_session(j, w, until)))
+            return status;
+    if (status && tls_lost(w->tls))
+        return fail(WEFT_IO, "it closed the connection");
+    if (status)
+        err_context("rank %u was not let into the job at %s port %u", j->who.rank, j->who.addr,
+                    j->who.port);
+    return status;
+}
+
+static weft_status welcome(job *j, wire *w, uint64_t until)
+{
+    wire_frame f;
+    weft_status status;
+    w->limit = WIRE_TEXT;
+    say_hello(j, w);
+    while ((status = wire_flush(w)) == WEFT_BUSY ||
+           (!status && (status = wire_take(w, &f)) == WEFT_BUSY))
+        if ((status = wait_session(j, w, until)))
+            return status;
+    if (status)
+        return tls_lost(w->tls) ? fail(WEFT_IO, "it closed the connection") : status;
+    if (f.type == WIRE_WELCOME && f.bytes == MEETING_BYTES) {
+        memcpy(j->meeting, f.body, MEETING_BYTES);
+        w->limit = WIRE_BODY_MAX;
+        return WEFT_OK;
+    }
+    char why[WIRE_TEXT];
+    if (f.type != WIRE_REFUSED)
+        return fail(WEFT_DATA, "rank 0 answered the hello of rank %u with a frame of type %u",
+                    j->who.rank, f.type);
+    wire_text(&f, why, sizeof why);
+    return fail(WEFT_USAGE, "rank 0 refused this rank: %s", why);
+}
+
+/* One attempt at one address. WEFT_IO: try again. */
+static weft_status attempt(job *j, const struct addrinfo *a, uint64_t deadline)
+{
+    client *c = j->client;
+    uint64_t until = clock_ms() + ATTEMPT_MS;
+    int fd = -1;
+    until = until < deadline ? until : deadline;
+    weft_status status = connect_one(j, a, until, &fd);
+    if (status || (status = wire_open(&c->w, j->tls, fd, false, c->psk)))
+        return status;
+    status = shake(j, &c->w, until);
+    if (!status)
+        status = welcome(j, &c->w, until);
+    if (status)
+        wire_close(&c->w);
+    return status;
+}
+
+static weft_status find_store(job *j)
+{
+    struct addrinfo *list = NULL;
+    uint64_t deadline = clock_ms() + j->join_ms;
+    weft_status status = address_resolve(&j->who, &list);
+    if (status)
+        return status;
+    const struct addrinfo *a = list;
+    while ((status = attempt(j, a, deadline)) == WEFT_IO && clock_ms() < deadline) {
+        a = a->ai_next;
+        if (a)
+            continue;
+        a = list;
+        weft_status pause = wait_for(j, -1, 0, clock_ms() + AGAIN_MS);
+        if (pause != WEFT_BUSY) {
+            status = pause;
+            break;
+        }
+    }
+    freeaddrinfo(list);
+    if (status == WEFT_IO) {
+        err_context("rank %u did not reach rank 0 at %s port %u within %.0f s", j->who.rank,
+                    j->who.addr, j->who.port, (double)j->join_ms / 1000);
+        return WEFT_PEER;
+    }
+    return status;
+}
+
+/* --- the thread --- */
+
+static void lost(job *j)
+{
+    wire_close(&j->client->w);
+    job_suspect(j, 0, BLAME_GONE, "is gone: its connection ended without a word");
+}
+
+static bool take_frame(job *j, const wire_frame *f)
+{
+    client *c = j->client;
+    char text[WIRE_TEXT];
+    switch (f->type) {
+    case WIRE_BEAT:
+        if (f->bytes != 16)
+            return false;
+        c->step = wire_get64(f->body);
+        c->place = wire_get64(f->body + 8);
+        return true;
+    case WIRE_JOINED:
+        j->joined = true;
+        pthread_cond_broadcast(&j->moved);
+        return true;
+    case WIRE_REPLY: job_answer(j, f->seq, (weft_status)f->arg, f->body, f->bytes); return true;
+    case WIRE_FAILURE:
+        wire_text(f, text, sizeof text);
+        job_declare(j, f->arg, text);
+        return true;
+    case WIRE_ALL_LEFT:
+        j->all_left = true;
+        pthread_cond_broadcast(&j->moved);
+        return true;
+    default: return false;
+    }
+}
+
+static void read_all(job *j)
+{
+    client *c = j->client;
+    if (c->w.fd < 0)
+        return;
+    uint64_t before = tls_heard(c->w.tls);
+    wire_frame f;
+    weft_status status;
+    while (!(status = wire_take(&c->w, &f)))
+        if (!take_frame(j, &f)) {
+            job_suspect(j, 0, BLAME_SURE, "broke the protocol of the store");
+            wire_close(&c->w);
+            return;
+        }
+    if (tls_heard(c->w.tls) != before)
+        c->alive = j->clock.ms;
+    if (status != WEFT_BUSY)
+        lost(j);
+}
+
+static void tick(job *j)
+{
+    client *c = j->client;
+    uint64_t now = clock_ms(), silent = awake_tick(&j->clock) - c->alive;
+    if (c->w.fd >= 0 && silent >= j->silence_ms) {
+        char text[96];
+        snprintf(text, sizeof text, "is frozen: no sign of life for %.1f s", (double)silent / 1000);
+        job_suspect(j, 0, BLAME_SURE, text);
+    }
+    job_judge(j);
+    if (c->w.fd < 0 || now - c->beat < j->beat_ms || wire_unsent(&c->w))
+        return;
+    uint8_t body[16];
+    wire_put64(body, atomic_load_explicit(&j->step, memory_order_relaxed));
+    wire_put64(body + 8, atomic_load_explicit(&j->place, memory_order_relaxed));
+    wire_send(&c->w, WIRE_BEAT, 0, 0, body, sizeof body);
+    c->beat = now;
+}
+
+static void write_all(job *j)
+{
+    client *c = j->client;
+    weft_status status = wire_flush(&c->w);
+    if (status && status != WEFT_BUSY) {
+        read_all(j); /* rank 0's last words may have come before the end */
+        if (c->w.fd >= 0)
+            lost(j);
+    }
+    bool drained = c->w.fd < 0 || !wire_unsent(&c->w);
+    if (drained && !j->drained)
+        pthread_cond_broadcast(&j->moved);
+    j->drained = drained;
+}
+
+static void *stay(void *arg)
+{
+    job *j = arg;
+    client *c = j->client;
+    for (bool stop = false; !stop;) {
+        pthread_mutex_lock(&j->lock);
+        bool writes = c->w.fd >= 0 && (wire_unsent(&c->w) || tls_wants(c->w.tls) == 2);
+        struct pollfd p[3] = {
+            {.fd = c->w.fd, .events = (short)(POLLIN | (writes ? POLLOUT : 0))},
+            {.fd = j->wake_fd, .events = POLLIN},
+            {.fd = j->control_fd, .events = POLLIN},
+        };
+        pthread_mutex_unlock(&j->lock);
+        poll(p, 3, TICK_MS);
+        uint64_t count;
+        if (p[1].revents)
+            (void)!read(j->wake_fd, &count, sizeof count);
+        pthread_mutex_lock(&j->lock);
+        read_all(j);
+        if (p[2].revents)
+            job_hear_launcher(j);
+        tick(j);
+        write_all(j);
+        stop = j->stop;
+        pthread_mutex_unlock(&j->lock);
+    }
+    return NULL;
+}
+
+/* --- calls from job.c --- */
+
+weft_status client_start(job *j)
+{
+    static const uint8_t no_meeting[MEETING_BYTES];
+    client *c = j->client = mem_alloc(sizeof *c);
+    c->w.fd = -1;
+    weft_status status = key_derive(j->key, no_meeting, "tls", "store", c->psk);
+    if (!status)
+        status = find_store(j);
+    if (status)
+        return status;
+    c->met = true;
+    return job_start_thread(j, stay);
+}
+
+void client_free(job *j)
+{
+    wire_close(&j->client->w);
+    explicit_bzero(j->client->psk, sizeof j->client->psk);
+    free(j->client);
+    j->client = NULL;
+}
+
+void client_ask(job *j, uint32_t type, const char *key, const void *value, uint64_t bytes,
+                uint64_t wait_ms)
+{
+    uint8_t head[2 + WIRE_KEY_MAX];
+    size_t n = strlen(key);
+    head[0] = (uint8_t)n;
+    head[1] = (uint8_t)(n >> 8);
+    memcpy(head + 2, key, n);
+    uint32_t wait = wait_ms < UINT32_MAX ? (uint32_t)wait_ms : UINT32_MAX;
+    wire_send2(&j->client->w, type, wait, j->box.seq, head, (uint32_t)n + 2, value,
+               (uint32_t)bytes);
+    job_wake(j);
+}
+
+void client_bye(job *j, weft_status status, const char *text)
+{
+    if (!j->running)
+        return;
+    wire_send(&j->client->w, WIRE_BYE, (uint32_t)status, 0, text,
+              (uint32_t)strnlen(text, WIRE_TEXT - 1));
+    j->drained = false;
+    job_wake(j);
+}
+
+bool client_seen(job *j, uint32_t rank, uint64_t *step, uint64_t *place)
+{
+    const client *c = j->client;
+    *step = c->step;
+    *place = c->place;
+    return !rank && c->met;
+}

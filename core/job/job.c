@@ -1,0 +1,398 @@
+/* job/job.c: the calls of job.h: meeting, asking, leaving.
+ *
+ * Both kinds of rank ask in the same way: a request is left under the lock, and the answer comes to
+ * the mailbox, from the store in this process or over the wire. Whatever waits here wakes when a
+ * rank fails, and has a time after which it says what it waited for. */
+#define _GNU_SOURCE
+#include "job/job.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <weft/host.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "job/control.h"
+#include "job/inside.h"
+#include "job/key.h"
+
+#define FROZEN_DEFAULT 5.0
+#define FROZEN_LEAST 1.0
+#define JOIN_DEFAULT 60.0
+#define EXCHANGE_BYTES (UINT64_C(64) << 20) /* all answers of one exchange, in rank 0's memory */
+#define LATE_MS 5000 /* an answer may be that much later than the time we gave the store */
+
+/* Wait for `moved` until clock_ms() is `until`. False: the time is over. Under the lock. */
+static bool wait_moved(job *j, uint64_t until)
+{
+    uint64_t now = clock_ms();
+    if (now >= until)
+        return false;
+    uint64_t ns = clock_ns() + (until - now) * 1000000;
+    struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    pthread_cond_timedwait(&j->moved, &j->lock, &t);
+    return true;
+}
+
+static uint64_t milliseconds(double seconds)
+{
+    return seconds > 0 ? seconds < 4e6 ? (uint64_t)(seconds * 1000) : 4000000000u : 0;
+}
+
+/* --- the TLS table --- */
+
+static weft_status table_start(void *ctx, int32_t fd, int32_t accepts, const char *label,
+                               weft_tls **out)
+{
+    const job *j = ctx;
+    uint8_t psk[KEY_BYTES];
+    weft_status status = key_derive(j->key, j->meeting, "tls link", label, psk);
+    if (!status)
+        status = tls_start(j->tls, fd, accepts != 0, psk, out);
+    explicit_bzero(psk, sizeof psk);
+    return status;
+}
+
+const void *job_tls_table(job *j)
+{
+    return j ? &j->table : NULL;
+}
+
+weft_status job_subkey(job *j, const char *label, uint8_t out[32])
+{
+    if (!j)
+        return fail(WEFT_USAGE, "there is no job to derive a key of");
+    return key_derive(j->key, j->meeting, "sub-key", label, out);
+}
+
+/* --- making and freeing --- */
+
+weft_status job_start_thread(job *j, void *(*body)(void *))
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+    sigset_t none, before;
+    sigfillset(&none);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&none, own[i]);
+    pthread_sigmask(SIG_BLOCK, &none, &before);
+    int error = pthread_create(&j->thread, NULL, body, j);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error)
+        return fail(WEFT_IO, "rank %u cannot start the thread that keeps in touch: %s", j->who.rank,
+                    strerror(error));
+    pthread_setname_np(j->thread, "weft-job");
+    j->running = true;
+    return WEFT_OK;
+}
+
+static weft_status make_lock(job *j)
+{
+    pthread_condattr_t attr;
+    if (pthread_condattr_init(&attr))
+        return fail(WEFT_NO_MEMORY, "no memory for a condition variable");
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    j->ready = !pthread_cond_init(&j->moved, &attr) && !pthread_mutex_init(&j->lock, NULL) &&
+               !pthread_mutex_init(&j->asking, NULL);
+    pthread_condattr_destroy(&attr);
+    return j->ready ? WEFT_OK : fail(WEFT_NO_MEMORY, "no memory for a lock");
+}
+
+static job *make(const job_identity *who, const job_options *opt)
+{
+    job *j = mem_alloc(sizeof *j);
+    double frozen = opt->frozen_after > 0 ? opt->frozen_after : FROZEN_DEFAULT;
+    frozen = frozen > FROZEN_LEAST ? frozen : FROZEN_LEAST;
+    j->who = *who;
+    j->silence_ms = (uint32_t)milliseconds(frozen * 0.9); /* the rest is for the way out */
+    j->beat_ms = j->silence_ms / 10 < 250 ? j->silence_ms / 10 : 250;
+    j->join_ms = milliseconds(opt->join_timeout > 0 ? opt->join_timeout : JOIN_DEFAULT);
+    j->wake_fd = j->failure_fd = j->control_fd = -1;
+    j->table = (weft_host_tls){sizeof j->table, 0,        j,         table_start, tls_handshake,
+                               tls_wants,       tls_read, tls_write, tls_end};
+    return j;
+}
+
+static weft_status open_parts(job *j, const job_options *opt)
+{
+    j->key = key_alloc();
+    if (!j->key)
+        return fail(WEFT_NO_MEMORY, "no memory for the job key");
+    weft_status status = make_lock(j);
+    if (!status)
+        status = tls_context_open(&j->tls);
+    if (!status)
+        status = key_random(j->meeting, sizeof j->meeting);
+    if (status)
+        return status;
+    if (j->who.ranks == 1)
+        return key_random(j->key, KEY_BYTES);
+    j->control_fd = control_descriptor();
+    j->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    j->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (j->wake_fd < 0 || j->failure_fd < 0)
+        return fail_errno(WEFT_IO, "no descriptor to wake threads with");
+    return key_obtain(&j->who, opt->key_file, j->key);
+}
+
+static void destroy(job *j)
+{
+    if (j->running) {
+        pthread_mutex_lock(&j->lock);
+        j->stop = true;
+        pthread_mutex_unlock(&j->lock);
+        job_wake(j);
+        pthread_join(j->thread, NULL);
+    }
+    if (j->server)
+        server_free(j);
+    if (j->client)
+        client_free(j);
+    if (j->ready) {
+        pthread_mutex_destroy(&j->asking);
+        pthread_mutex_destroy(&j->lock);
+        pthread_cond_destroy(&j->moved);
+    }
+    if (j->wake_fd >= 0)
+        close(j->wake_fd);
+    if (j->failure_fd >= 0)
+        close(j->failure_fd);
+    tls_context_close(j->tls);
+    key_free(j->key);
+    free(j->box.bytes);
+    free(j);
+}
+
+/* --- meeting --- */
+
+static weft_status wait_joined(job *j)
+{
+    weft_status status = WEFT_OK;
+    uint64_t until = clock_ms() + j->join_ms;
+    pthread_mutex_lock(&j->lock);
+    while (!j->joined && !atomic_load(&j->failed) && wait_moved(j, until))
+        continue;
+    if (atomic_load(&j->failed)) {
+        status = job_fail_here(j);
+    } else if (!j->joined && j->server) {
+        char missing[512];
+        server_missing(j, missing, sizeof missing);
+        status = fail(WEFT_PEER, "the job cannot begin: after %.0f s there is no sign of %s",
+                      (double)j->join_ms / 1000, missing);
+    } else if (!j->joined) {
+        status =
+            fail(WEFT_PEER, "the job cannot begin: after %.0f s not all of its %u ranks have come",
+                 (double)j->join_ms / 1000, j->who.ranks);
+    }
+    pthread_mutex_unlock(&j->lock);
+    return status;
+}
+
+weft_status job_join(const job_identity *who, const job_options *opt, job **out)
+{
+    static const job_options defaults;
+    job *j = make(who, opt ? opt : &defaults);
+    weft_status status = open_parts(j, opt ? opt : &defaults);
+    if (!status)
+        status = who->rank == 0 ? server_start(j) : client_start(j);
+    if (!status)
+        status = wait_joined(j);
+    if (!status) {
+        *out = j;
+        return WEFT_OK;
+    }
+    char text[JOB_TEXT];
+    snprintf(text, sizeof text, "%s", err_text());
+    if (j->ready)
+        job_leave(j, status, text);
+    else
+        destroy(j);
+    return fail(status, "%s", text);
+}
+
+/* --- leaving --- */
+
+static void wait_parted(job *j)
+{
+    uint64_t until = clock_ms() + 2000;
+    while (j->server && j->running && !j->parted && wait_moved(j, until))
+        continue;
+}
+
+/* Say what failed here and see it off. A rank that gave up because of another one leaves room for
+ * the better explanation when it is the judge itself. */
+static void leave_badly(job *j, weft_status status, const char *text)
+{
+    char full[BLAME_TEXT];
+    snprintf(full, sizeof full, "rank %u failed: %.900s", j->who.rank, text);
+    if (!atomic_load(&j->failed))
+        control_send(j->control_fd, CONTROL_BLAME, j->who.rank,
+                     status == WEFT_PEER ? BLAME_SECOND : BLAME_SURE, full);
+    if (j->server && j->running)
+        server_bye(j, 0, status, text);
+    else if (j->client)
+        client_bye(j, status, text);
+    uint64_t until = clock_ms() + 500;
+    while (j->server && j->running && !atomic_load(&j->failed) && wait_moved(j, until))
+        continue;
+    until = clock_ms() + 250;
+    while (j->running && !j->drained && wait_moved(j, until))
+        continue;
+}
+
+static bool leave_well(job *j)
+{
+    if (j->server)
+        server_bye(j, 0, WEFT_OK, "");
+    else
+        client_bye(j, WEFT_OK, "");
+    uint64_t until = clock_ms() + milliseconds(LEAVE_SECONDS);
+    while (!j->all_left && !atomic_load(&j->failed) && wait_moved(j, until))
+        continue;
+    if (j->all_left)
+        wait_parted(j);
+    else if (atomic_load(&j->failed))
+        (void)job_fail_here(j);
+    else
+        (void)fail(WEFT_PEER, "not all ranks have finished %.0f s after this one", LEAVE_SECONDS);
+    return j->all_left;
+}
+
+bool job_leave(job *j, weft_status status, const char *text)
+{
+    if (!j)
+        return status == WEFT_OK;
+    pthread_mutex_lock(&j->lock);
+    bool good = status == WEFT_OK && !atomic_load(&j->failed);
+    j->leaving = true;
+    if (good)
+        good = leave_well(j);
+    else if (status)
+        leave_badly(j, status, text ? text : "");
+    else
+        (void)job_fail_here(j);
+    pthread_mutex_unlock(&j->lock);
+    destroy(j);
+    return good;
+}
+
+/* --- asking --- */
+
+/* The answer's bytes are the caller's on WEFT_OK. */
+static weft_status take_answer(job *j, void **bytes, uint64_t *n)
+{
+    mailbox *b = &j->box;
+    weft_status status = b->status;
+    if (!b->done) {
+        status = atomic_load(&j->failed) ? job_fail_here(j)
+                                         : fail(WEFT_PEER, "rank 0 did not answer in time");
+    } else if (status) {
+        status = fail(status, "%.*s", (int)b->n, (const char *)b->bytes);
+    } else if (bytes) {
+        *bytes = b->bytes;
+        *n = b->n;
+        b->bytes = NULL;
+    }
+    free(b->bytes);
+    b->bytes = NULL;
+    b->waits = false;
+    return status;
+}
+
+static weft_status ask(job *j, uint32_t type, const char *key, const void *value, uint64_t bytes,
+                       uint64_t wait_ms, void **answer, uint64_t *n)
+{
+    if (strlen(key) > WIRE_KEY_MAX || bytes > WIRE_VALUE_MAX)
+        return fail(WEFT_USAGE,
+                    "the job's store takes keys up to %u bytes and values up to %u; "
+                    "'%.40s...' has %zu and %llu",
+                    WIRE_KEY_MAX, WIRE_VALUE_MAX, key, strlen(key), (unsigned long long)bytes);
+    pthread_mutex_lock(&j->asking);
+    pthread_mutex_lock(&j->lock);
+    mailbox *b = &j->box;
+    *b = (mailbox){.waits = true, .seq = b->seq + 1};
+    if (!atomic_load(&j->failed)) {
+        if (j->server)
+            server_ask(j, type, key, value, bytes, wait_ms);
+        else
+            client_ask(j, type, key, value, bytes, wait_ms);
+    }
+    uint64_t until = clock_ms() + wait_ms + LATE_MS;
+    if (j->who.ranks == 1 && !b->done)
+        server_give_up(j);
+    while (!b->done && !atomic_load(&j->failed) && wait_moved(j, until))
+        continue;
+    weft_status status = take_answer(j, answer, n);
+    pthread_mutex_unlock(&j->lock);
+    pthread_mutex_unlock(&j->asking);
+    return status;
+}
+
+weft_status job_put(job *j, const char *key, const void *value, uint64_t bytes)
+{
+    if (!j)
+        return fail(WEFT_USAGE, "there is no job to put '%s' into", key);
+    return ask(j, WIRE_PUT, key, value, bytes, j->join_ms, NULL, NULL);
+}
+
+weft_status job_get(job *j, const char *key, double deadline, void **value, uint64_t *bytes)
+{
+    if (!j)
+        return fail(WEFT_USAGE, "there is no job to get '%s' from", key);
+    return ask(j, WIRE_GET, key, NULL, 0, milliseconds(deadline), value, bytes);
+}
+
+/* The store gathers at most 1 MiB at once; more goes in pieces, each of them all ranks' part. */
+weft_status job_exchange(job *j, const char *name, const void *mine, uint64_t bytes, void *all)
+{
+    if (!j) {
+        if (bytes)
+            memcpy(all, mine, bytes);
+        return WEFT_OK;
+    }
+    uint64_t ranks = j->who.ranks, at = 0;
+    uint64_t most = WIRE_VALUE_MAX / ranks, by_memory = EXCHANGE_BYTES / ranks / ranks;
+    most = most < by_memory ? most : by_memory ? by_memory : 1;
+    do {
+        uint64_t piece = bytes - at < most ? bytes - at : most, n = 0;
+        void *got = NULL;
+        const uint8_t *part = piece ? (const uint8_t *)mine + at : NULL;
+        weft_status status = ask(j, WIRE_EXCHANGE, name, part, piece, j->join_ms, &got, &n);
+        if (!status && n != piece * j->who.ranks)
+            status = fail(WEFT_DATA, "the exchange '%s' brought %llu bytes instead of %llu", name,
+                          (unsigned long long)n, (unsigned long long)(piece * j->who.ranks));
+        for (uint32_t r = 0; !status && piece && r < j->who.ranks; r++)
+            memcpy((uint8_t *)all + r * bytes + at, (uint8_t *)got + r * piece, piece);
+        free(got);
+        if (status)
+            return status;
+        at += piece;
+    } while (at < bytes);
+    return WEFT_OK;
+}
+
+/* --- while running --- */
+
+void job_mark(job *j, uint64_t step, uint64_t place)
+{
+    if (!j)
+        return;
+    atomic_store_explicit(&j->step, step, memory_order_relaxed);
+    atomic_store_explicit(&j->place, place, memory_order_relaxed);
+}
+
+weft_status job_failure(job *j)
+{
+    if (!j || !atomic_load_explicit(&j->failed, memory_order_acquire))
+        return WEFT_OK;
+    return job_fail_here(j);
+}
+
+int job_failure_fd(job *j)
+{
+    return j ? j->failure_fd : -1;
+}

@@ -1,0 +1,316 @@
+/* job/server.c: rank 0's thread: the door of the store.
+ *
+ * A connection is a stranger until it has shown the job key (TLS) and said a hello that fits; what
+ * a stranger can take is fixed beforehand: one of 24 places, 2 s, 2 KiB read. When the places are
+ * taken, one that has not shown the key within 25 ms gives way, so that idle or slow connections
+ * keep nobody out; the rest waits in the kernel. A rank that had to give way tries again. Once all
+ * ranks are here the door is closed for good. */
+#define _GNU_SOURCE
+#include "job/server.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "job/address.h"
+#include "job/control.h"
+#include "job/key.h"
+
+#define EVENTS 64
+
+/* epoll hands these back for the descriptors that are no peers. */
+static char at_door, at_wake, at_launcher;
+
+void peer_watch(job *j, peer *p)
+{
+    if (p->w.fd < 0)
+        return;
+    bool writes = tls_wants(p->w.tls) == 2 || wire_unsent(&p->w);
+    uint32_t want = EPOLLIN | (writes ? EPOLLOUT : 0);
+    if (want == p->interest)
+        return;
+    struct epoll_event e = {.events = want, .data.ptr = p};
+    int op = p->interest ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (!epoll_ctl(j->server->epoll_fd, op, p->w.fd, &e))
+        p->interest = want;
+}
+
+static void drop(peer *p)
+{
+    wire_close(&p->w); /* epoll forgets it with the descriptor */
+    p->interest = 0;
+}
+
+static void watch_door(server *s, bool on)
+{
+    if (s->listen_fd < 0 || on == s->listening)
+        return;
+    struct epoll_event e = {.events = on ? EPOLLIN : 0, .data.ptr = &at_door};
+    if (!epoll_ctl(s->epoll_fd, EPOLL_CTL_MOD, s->listen_fd, &e))
+        s->listening = on;
+}
+
+static void close_door(server *s)
+{
+    for (int i = 0; i < STRANGERS_MAX; i++)
+        drop(s->strangers[i]);
+    if (s->listen_fd >= 0)
+        close(s->listen_fd);
+    s->listen_fd = -1;
+}
+
+/* A free place, or that of the oldest stranger who has not shown the key; NULL when all are new. */
+static peer *find_place(server *s, uint64_t now)
+{
+    peer *oldest = NULL;
+    for (int i = 0; i < STRANGERS_MAX; i++) {
+        peer *p = s->strangers[i];
+        if (p->w.fd < 0)
+            return p;
+        if (!tls_known(p->w.tls) && (!oldest || p->since < oldest->since))
+            oldest = p;
+    }
+    return oldest && now - oldest->since >= STRANGER_AGE ? oldest : NULL;
+}
+
+static void let_in(job *j)
+{
+    server *s = j->server;
+    while (s->listen_fd >= 0) {
+        uint64_t now = clock_ms();
+        peer *p = find_place(s, now);
+        int fd = p ? accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
+        if (!p || (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED))
+            watch_door(s, false); /* the next tick looks again */
+        if (fd < 0)
+            return;
+        if (p->w.fd >= 0)
+            s->turned_away++;
+        drop(p);
+        int on = 1;
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        if (wire_open(&p->w, j->tls, fd, true, s->psk))
+            continue;
+        p->since = now;
+        peer_watch(j, p);
+    }
+}
+
+/* --- hello --- */
+
+static void refuse(job *j, peer *p, const char *text)
+{
+    log_line(WEFT_LOG_WARN, "a rank was refused: %s", text);
+    wire_send(&p->w, WIRE_REFUSED, 0, 0, text, (uint32_t)strlen(text));
+    (void)!wire_flush(&p->w); /* an empty socket takes so little at once */
+    shutdown(p->w.fd, SHUT_WR);
+    drop(p);
+    pthread_cond_broadcast(&j->moved);
+}
+
+static bool hello_fits(job *j, const wire_hello *h, char *why, size_t bytes)
+{
+    char version[WIRE_VERSION];
+    wire_version(version);
+    why[0] = 0;
+    if (strcmp(h->version, version) != 0)
+        snprintf(why, bytes, "rank %u runs another weft (%s) than rank 0 (%s)", h->rank, h->version,
+                 version);
+    else if (h->ranks != j->who.ranks)
+        snprintf(why, bytes, "rank %u was started for a job of %u ranks, rank 0 for one of %u",
+                 h->rank, h->ranks, j->who.ranks);
+    else if (h->rank >= j->who.ranks || j->server->members[h->rank].joined)
+        snprintf(why, bytes,
+                 "rank %u is in the job already: two processes were started with the "
+                 "same rank",
+                 h->rank);
+    else if (atomic_load(&j->failed))
+        snprintf(why, bytes, "%.1000s", j->failure);
+    return !why[0];
+}
+
+static void all_met(job *j)
+{
+    server *s = j->server;
+    for (uint32_t r = 1; r < j->who.ranks; r++)
+        wire_send(&s->members[r].p->w, WIRE_JOINED, 0, 0, NULL, 0);
+    close_door(s);
+    j->joined = true;
+    pthread_cond_broadcast(&j->moved);
+}
+
+static void admit(job *j, int place, uint32_t rank)
+{
+    server *s = j->server;
+    peer *p = s->strangers[place];
+    s->strangers[place] = mem_alloc(sizeof *p);
+    s->strangers[place]->w.fd = -1;
+    p->rank = rank;
+    p->w.limit = WIRE_BODY_MAX;
+    s->members[rank] = (member){.p = p, .joined = true, .alive = j->clock.ms};
+    wire_send(&p->w, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
+    if (++s->joined == j->who.ranks)
+        all_met(j);
+    member_event(j, p); /* it may have said more already */
+}
+
+static void stranger_event(job *j, int place)
+{
+    server *s = j->server;
+    peer *p = s->strangers[place];
+    weft_status status = tls_handshake(p->w.tls);
+    wire_frame f;
+    wire_hello h;
+    if (!status)
+        status = wire_take(&p->w, &f);
+    if (status == WEFT_BUSY) {
+        peer_watch(j, p);
+        return;
+    }
+    char why[WIRE_TEXT];
+    if (status || !wire_unpack_hello(&f, &h)) {
+        s->turned_away++;
+        log_line(WEFT_LOG_DEBUG, "a connection to the store was dropped: %s",
+                 status ? err_text() : "its first frame is no hello");
+        drop(p);
+    } else if (hello_fits(j, &h, why, sizeof why)) {
+        admit(j, place, h.rank);
+    } else {
+        refuse(j, p, why);
+    }
+}
+
+/* --- the thread --- */
+
+static void tick(job *j)
+{
+    server *s = j->server;
+    uint64_t now = clock_ms();
+    awake_tick(&j->clock);
+    for (int i = 0; i < STRANGERS_MAX; i++) {
+        peer *p = s->strangers[i];
+        if (p->w.fd >= 0 && now - p->since >= STRANGER_MS) {
+            s->turned_away++;
+            drop(p);
+        }
+    }
+    watch_door(s, true);
+    members_tick(j);
+    store_tick(s->store, now);
+    job_judge(j);
+}
+
+static void handle(job *j, void *what)
+{
+    server *s = j->server;
+    if (what == &at_door) {
+        let_in(j);
+    } else if (what == &at_launcher) {
+        job_hear_launcher(j);
+        if (j->control_fd < 0)
+            epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, control_descriptor(), NULL);
+    } else if (what == &at_wake) {
+        uint64_t count;
+        (void)!read(j->wake_fd, &count, sizeof count);
+    } else {
+        peer *p = what;
+        for (int i = 0; i < STRANGERS_MAX; i++)
+            if (s->strangers[i] == p && p->w.fd >= 0) {
+                stranger_event(j, i);
+                return;
+            }
+        if (p->w.fd >= 0)
+            member_event(j, p);
+    }
+}
+
+static void *serve(void *arg)
+{
+    job *j = arg;
+    struct epoll_event events[EVENTS];
+    for (bool stop = false; !stop;) {
+        int n = epoll_wait(j->server->epoll_fd, events, EVENTS, TICK_MS);
+        pthread_mutex_lock(&j->lock);
+        for (int i = 0; i < n; i++)
+            handle(j, events[i].data.ptr);
+        tick(j);
+        members_flush(j);
+        stop = j->stop;
+        pthread_mutex_unlock(&j->lock);
+    }
+    return NULL;
+}
+
+static weft_status watch(server *s, int fd, void *what)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = what};
+    if (fd < 0 || !epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e))
+        return WEFT_OK;
+    return fail_errno(WEFT_IO, "rank 0 cannot watch descriptor %d", fd);
+}
+
+static void prepare(job *j, server *s)
+{
+    s->listen_fd = s->epoll_fd = -1;
+    s->store = store_open(j->who.ranks, members_reply, j);
+    s->members = mem_alloc((uint64_t)j->who.ranks * sizeof *s->members);
+    s->members[0].joined = true;
+    s->joined = 1;
+    for (int i = 0; i < STRANGERS_MAX; i++) {
+        s->strangers[i] = mem_alloc(sizeof *s->strangers[i]);
+        s->strangers[i]->w.fd = -1;
+    }
+}
+
+weft_status server_start(job *j)
+{
+    server *s = j->server = mem_alloc(sizeof *s);
+    static const uint8_t no_meeting[MEETING_BYTES];
+    prepare(j, s);
+    if (j->who.ranks == 1) {
+        j->joined = true;
+        return WEFT_OK; /* the table alone, used in place */
+    }
+    weft_status status = key_derive(j->key, no_meeting, "tls", "store", s->psk);
+    if (!status)
+        status = listen_open(&j->who, &s->listen_fd);
+    if (status)
+        return status;
+    s->listening = true;
+    s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (s->epoll_fd < 0)
+        return fail_errno(WEFT_IO, "rank 0 cannot watch its connections");
+    if ((status = watch(s, s->listen_fd, &at_door)) || (status = watch(s, j->wake_fd, &at_wake)) ||
+        (status = watch(s, j->control_fd, &at_launcher)))
+        return status;
+    return job_start_thread(j, serve);
+}
+
+void server_free(job *j)
+{
+    server *s = j->server;
+    close_door(s);
+    for (int i = 0; i < STRANGERS_MAX; i++)
+        free(s->strangers[i]);
+    for (uint32_t r = 0; r < j->who.ranks; r++)
+        if (s->members[r].p) {
+            drop(s->members[r].p);
+            free(s->members[r].p);
+        }
+    if (s->epoll_fd >= 0)
+        close(s->epoll_fd);
+    store_close(s->store);
+    explicit_bzero(s->psk, sizeof s->psk);
+    free(s->members);
+    free(s);
+    j->server = NULL;
+}

@@ -1,0 +1,333 @@
+/* Ranks that die, freeze, leave early or fail in words, without a launcher to say so: every
+ * survivor is told who and how in time. And nothing is said when nothing is wrong. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "ranks.h"
+
+#define N 4
+
+/* At work until another rank fails; a mark makes the last place known. */
+static weft_status at_work(job *j, uint32_t me, uint32_t n)
+{
+    (void)n;
+    job_mark(j, 17, 34 + me);
+    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    while (!status && !(status = job_failure(j)))
+        usleep(1000);
+    return status;
+}
+
+/* In a wait of the store, which must end as well. */
+static weft_status in_get(job *j, uint32_t me, uint32_t n)
+{
+    (void)me, (void)n;
+    void *value = NULL;
+    uint64_t bytes;
+    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    return status ? status : job_get(j, "never put", 60, &value, &bytes);
+}
+
+/* Asleep on the descriptor, as a transport's thread would be. */
+static weft_status on_descriptor(job *j, uint32_t me, uint32_t n)
+{
+    (void)me, (void)n;
+    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    struct pollfd p = {.fd = job_failure_fd(j), .events = POLLIN};
+    if (!status && poll(&p, 1, 60000) == 1)
+        status = job_failure(j);
+    return status;
+}
+
+static void expect_text(const ranks *r, uint32_t i, uint32_t victim, const char *word)
+{
+    char name[32];
+    snprintf(name, sizeof name, "rank %u ", victim);
+    if (!strstr(r->report[i].text, name) || !strstr(r->report[i].text, word))
+        fail_msg("rank %u says '%s'; expected '%s' and '%s'", i, r->report[i].text, name, word);
+}
+
+/* All but `victim` end with WEFT_PEER and its name within `ms` of now. */
+static void survivors_name(ranks *r, uint32_t victim, const char *word, uint64_t ms)
+{
+    uint64_t began = clock_ms();
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (i == victim)
+            continue;
+        assert_int_equal(ranks_wait(r, i, 20000), 0);
+        assert_int_equal(r->report[i].join, WEFT_OK);
+        assert_int_equal(r->report[i].body, WEFT_PEER);
+        assert_false(r->report[i].left_well);
+        expect_text(r, i, victim, word);
+        if (r->report[i].ended_ms > began + ms)
+            fail_msg("rank %u needed %d ms to learn of rank %u", i,
+                     (int)(r->report[i].ended_ms - began), victim);
+    }
+}
+
+static void killed(void **state)
+{
+    (void)state;
+    static const rank_body bodies[] = {at_work, in_get, on_descriptor};
+    for (uint32_t victim = 0; victim < N; victim++) {
+        ranks r;
+        ranks_prepare(&r, N);
+        ranks_start(&r, bodies[victim % 3]);
+        usleep(700000);
+        kill(r.pid[victim], SIGKILL);
+        survivors_name(&r, victim, "is gone", 1000);
+        ranks_end(&r);
+    }
+}
+
+static void last_place(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, N);
+    ranks_start(&r, at_work);
+    usleep(900000); /* a mark travels with the next sign of life */
+    kill(r.pid[2], SIGKILL);
+    survivors_name(&r, 2, "last seen at step 17, place 36", 1000);
+    ranks_end(&r);
+}
+
+static void frozen(void **state)
+{
+    (void)state;
+    for (uint32_t victim = 0; victim < N; victim += N - 1) {
+        ranks r;
+        ranks_prepare(&r, N);
+        ranks_start(&r, at_work);
+        usleep(900000);
+        kill(r.pid[victim], SIGSTOP);
+        survivors_name(&r, victim, "is frozen: no sign of life for 4.", 5000);
+        expect_text(&r, 1, victim, "last seen at step 17");
+        ranks_end(&r);
+    }
+}
+
+/* A frozen rank that thaws afterwards learns that it was given up. */
+static void thawed(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 3);
+    r.frozen_after = 1;
+    ranks_start(&r, at_work);
+    usleep(600000);
+    kill(r.pid[1], SIGSTOP);
+    survivors_name(&r, 1, "is frozen", 1000);
+    kill(r.pid[1], SIGCONT);
+    assert_int_equal(ranks_wait(&r, 1, 5000), 0);
+    assert_int_equal(r.report[1].body, WEFT_PEER);
+    ranks_end(&r);
+}
+
+static weft_status work_seven_seconds(job *j, uint32_t me, uint32_t n)
+{
+    (void)me, (void)n;
+    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    uint64_t until = clock_ms() + 7000;
+    while (!status && clock_ms() < until) {
+        status = job_failure(j);
+        usleep(10000);
+    }
+    return status;
+}
+
+/* Stopped for a second, each in turn; then all together for longer than frozen_after. */
+static void no_false_alarm(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 3);
+    ranks_start(&r, work_seven_seconds);
+    usleep(500000);
+    for (uint32_t i = 0; i < 3; i++) {
+        kill(r.pid[i], SIGSTOP);
+        sleep(1);
+        kill(r.pid[i], SIGCONT);
+    }
+    ranks_expect_well(&r);
+    ranks_end(&r);
+}
+
+static void suspended_together(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 3);
+    r.frozen_after = 1.5;
+    ranks_start(&r, work_seven_seconds);
+    usleep(700000);
+    for (uint32_t i = 0; i < 3; i++)
+        kill(r.pid[i], SIGSTOP);
+    sleep(3);
+    for (uint32_t i = 3; i-- > 0;) {
+        kill(r.pid[i], SIGCONT);
+        usleep(200000);
+    }
+    ranks_expect_well(&r);
+    ranks_end(&r);
+}
+
+static weft_status exits_early(job *j, uint32_t me, uint32_t n)
+{
+    (void)n;
+    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    if (me == 2)
+        _exit(0);
+    while (!status && !(status = job_failure(j)))
+        usleep(1000);
+    return status;
+}
+
+/* The others are already leaving in good order: they do not end with success either. */
+static weft_status others_leave(job *j, uint32_t me, uint32_t n)
+{
+    (void)n;
+    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    if (me == 2) {
+        usleep(300000);
+        _exit(0);
+    }
+    return status;
+}
+
+static void early_exit(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, N);
+    ranks_start(&r, exits_early);
+    survivors_name(&r, 2, "is gone", 2000);
+    ranks_end(&r);
+    ranks_prepare(&r, N);
+    ranks_start(&r, others_leave);
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(ranks_wait(&r, i, 10000), 0);
+        if (i == 2)
+            continue;
+        assert_int_equal(r.report[i].body, WEFT_OK);
+        assert_false(r.report[i].left_well);
+        expect_text(&r, i, 2, "is gone");
+    }
+    ranks_end(&r);
+}
+
+static weft_status one_fails(job *j, uint32_t me, uint32_t n)
+{
+    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    if (me == n - 1)
+        return (fail)(WEFT_IO, "disk full in instruction 12 of list step");
+    while (!status && !(status = job_failure(j)))
+        usleep(1000);
+    return status;
+}
+
+static weft_status rank_0_fails(job *j, uint32_t me, uint32_t n)
+{
+    (void)n;
+    return one_fails(j, me, 1);
+}
+
+static void own_words(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, N);
+    ranks_start(&r, one_fails);
+    survivors_name(&r, N - 1, "failed: disk full in instruction 12 of list step", 2000);
+    ranks_end(&r);
+    ranks_prepare(&r, N);
+    ranks_start(&r, rank_0_fails);
+    survivors_name(&r, 0, "failed: disk full in instruction 12 of list step", 2000);
+    ranks_end(&r);
+}
+
+/* Rank 1 gives up over a broken connection before anybody knows why it broke: the death of rank 2,
+ * which comes a little later, is what the others hear of. */
+static weft_status second_hand(job *j, uint32_t me, uint32_t n)
+{
+    (void)n;
+    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    if (me == 1)
+        return (fail)(WEFT_PEER, "the connection with rank 2 is broken");
+    if (me == 2) {
+        usleep(100000);
+        raise(SIGKILL);
+    }
+    while (!status && !(status = job_failure(j)))
+        usleep(1000);
+    return status;
+}
+
+static weft_status gives_up(job *j, uint32_t me, uint32_t n)
+{
+    (void)n;
+    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    if (me == 1)
+        return (fail)(WEFT_PEER, "30 s passed in all-reduce 3");
+    while (!status && !(status = job_failure(j)))
+        usleep(1000);
+    return status;
+}
+
+static void cause_and_effect(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, N);
+    ranks_start(&r, second_hand);
+    assert_int_equal(ranks_wait(&r, 1, 10000), 0);
+    for (uint32_t i = 0; i < N; i += 3) {
+        assert_int_equal(ranks_wait(&r, i, 10000), 0);
+        expect_text(&r, i, 2, "is gone");
+    }
+    ranks_end(&r);
+    ranks_prepare(&r, 3);
+    ranks_start(&r, gives_up);
+    survivors_name(&r, 1, "gave up: 30 s passed in all-reduce 3", 2000);
+    ranks_end(&r);
+}
+
+/* Dead before the meeting is complete. */
+static void during_join(void **state)
+{
+    (void)state;
+    for (uint32_t victim = 0; victim < 3; victim += 2) {
+        ranks r;
+        ranks_prepare(&r, 3);
+        r.join_timeout = 2;
+        ranks_start_one(&r, victim, at_work);
+        ranks_start_one(&r, victim ? 0 : 1, at_work);
+        usleep(500000);
+        kill(r.pid[victim], SIGKILL);
+        waitpid(r.pid[victim], NULL, 0);
+        uint32_t other = victim ? 0 : 1;
+        assert_int_equal(ranks_wait(&r, other, 10000), 0);
+        assert_int_equal(r.report[other].join, WEFT_PEER);
+        expect_text(&r, other, victim, "is gone");
+        close(r.out[victim]);
+        close(r.out[other]);
+        unlink(r.key);
+        unlink(r.other_key);
+    }
+}
+
+int main(void)
+{
+    log_setup(WEFT_LOG_ERROR, -1);
+    unsetenv(KEY_FD_ENV);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(killed),           cmocka_unit_test(last_place),
+        cmocka_unit_test(frozen),           cmocka_unit_test(thawed),
+        cmocka_unit_test(no_false_alarm),   cmocka_unit_test(suspended_together),
+        cmocka_unit_test(early_exit),       cmocka_unit_test(own_words),
+        cmocka_unit_test(cause_and_effect), cmocka_unit_test(during_join),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,304 @@
+/* Meeting and working together: 1 to 5 processes, and everything that makes a meeting fail. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "ranks.h"
+
+#define BIG (1u << 20)
+
+static weft_status expect(bool truth, const char *what)
+{
+    return truth ? WEFT_OK : (fail)(WEFT_INTERNAL, "%s", what);
+}
+
+static weft_status put_and_get(job *j, uint32_t me, uint32_t n)
+{
+    char key[32];
+    uint64_t bytes;
+    uint8_t *big = malloc(BIG);
+    memset(big, (int)me + 1, BIG);
+    snprintf(key, sizeof key, "big/%u", me);
+    weft_status status = job_put(j, key, big, BIG);
+    if (!status && job_put(j, key, big, BIG + 1) != WEFT_USAGE)
+        status = expect(false, "a value above the limit was taken");
+    for (uint32_t r = 0; !status && r < n; r++) {
+        void *value = NULL;
+        snprintf(key, sizeof key, "big/%u", r);
+        status = job_get(j, key, 30, &value, &bytes);
+        if (!status) {
+            memset(big, (int)r + 1, BIG);
+            status = expect(bytes == BIG && !memcmp(value, big, BIG), "another value came back");
+            free(value);
+        }
+    }
+    free(big);
+    return status;
+}
+
+static weft_status exchanges(job *j, uint32_t me, uint32_t n)
+{
+    static const uint64_t sizes[] = {0, 1, 8, 1000, 700000};
+    weft_status status = WEFT_OK;
+    for (size_t s = 0; !status && s < sizeof sizes / sizeof *sizes; s++) {
+        uint8_t *mine = malloc(sizes[s] + 1), *all = calloc(n, sizes[s] + 1);
+        for (uint64_t i = 0; i < sizes[s]; i++)
+            mine[i] = (uint8_t)(i * 31 + me * 7 + s);
+        status = job_exchange(j, "x", mine, sizes[s], all);
+        for (uint32_t r = 0; r < n; r++)
+            for (uint64_t i = 0; !status && i < sizes[s]; i++)
+                status = expect(all[r * sizes[s] + i] == (uint8_t)(i * 31 + r * 7 + s),
+                                "a part of an exchange is another one's");
+        free(mine);
+        free(all);
+    }
+    return status;
+}
+
+static weft_status keys(job *j, uint32_t me, uint32_t n)
+{
+    uint8_t mine[64], all[RANKS_MAX * 64], other[32];
+    weft_status status = job_subkey(j, "a", mine);
+    if (!status)
+        status = job_subkey(j, "b", mine + 32);
+    if (!status)
+        status = job_exchange(j, "keys", mine, sizeof mine, all);
+    for (uint32_t r = 0; !status && r < n; r++)
+        status = expect(!memcmp(all + r * 64, mine, 64), "ranks derive different keys");
+    if (!status)
+        status = expect(memcmp(mine, mine + 32, 32) != 0, "labels do not matter");
+    if (!status && job_subkey(j, "a", other))
+        status = expect(false, "a sub-key was refused");
+    (void)me;
+    return status;
+}
+
+/* A get that comes long before its put; a get that nobody answers. */
+static weft_status waits(job *j, uint32_t me, uint32_t n)
+{
+    void *value = NULL;
+    uint64_t bytes = 0;
+    weft_status status;
+    if (me == n - 1) {
+        usleep(300000);
+        status = job_put(j, "late", "now", 3);
+    } else {
+        status = job_get(j, "late", 20, &value, &bytes);
+        if (!status)
+            status = expect(bytes == 3 && !memcmp(value, "now", 3), "the late value is another");
+        free(value);
+    }
+    if (!status) {
+        uint64_t before = clock_ms();
+        status = expect(job_get(j, "never", 0.3, &value, &bytes) == WEFT_PEER &&
+                            clock_ms() - before < 5000 && strstr(err_text(), "'never'"),
+                        "a get that nobody answers did not end in words");
+    }
+    err_clear();
+    return status ? status : job_failure(j);
+}
+
+static weft_status work(job *j, uint32_t me, uint32_t n)
+{
+    weft_status status = put_and_get(j, me, n);
+    if (!status)
+        status = exchanges(j, me, n);
+    if (!status)
+        status = keys(j, me, n);
+    return status ? status : waits(j, me, n);
+}
+
+static void one_to_five(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 5; n++) {
+        ranks r;
+        ranks_prepare(&r, n);
+        ranks_start(&r, work);
+        ranks_expect_well(&r);
+        ranks_end(&r);
+    }
+}
+
+/* One rank opens no descriptor and starts no thread. */
+static void alone(void **state)
+{
+    (void)state;
+    job_identity who = {.ranks = 1, .local_ranks = 1};
+    job *j = NULL;
+    int before = dup(0);
+    close(before);
+    assert_int_equal(job_join(&who, NULL, &j), WEFT_OK);
+    int after = dup(0);
+    close(after);
+    assert_int_equal(before, after);
+    assert_int_equal(job_failure_fd(j), -1);
+    assert_int_equal(job_failure(j), WEFT_OK);
+    assert_int_equal(work(j, 0, 1), WEFT_OK);
+    assert_non_null(job_tls_table(j));
+    assert_true(job_leave(j, WEFT_OK, NULL));
+    assert_true(job_leave(NULL, WEFT_OK, NULL));
+    assert_int_equal(job_failure(NULL), WEFT_OK);
+}
+
+static weft_status nothing(job *j, uint32_t me, uint32_t n)
+{
+    (void)j, (void)me, (void)n;
+    return WEFT_OK;
+}
+
+/* Rank 2 is refused, and the others still wait for a right one until their time is over. */
+static void refused(ranks *r, const char *word, weft_status status)
+{
+    r->join_timeout = 1.5;
+    ranks_start(r, nothing);
+    assert_int_equal(ranks_wait(r, 2, 10000), 0);
+    assert_int_equal(r->report[2].join, status);
+    if (!strstr(r->report[2].text, word))
+        fail_msg("rank 2 says '%s' without '%s'", r->report[2].text, word);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(ranks_wait(r, i, 10000), 0);
+        assert_int_equal(r->report[i].join, WEFT_PEER);
+    }
+    if (!strstr(r->report[0].text, "rank 2"))
+        fail_msg("rank 0 says '%s'", r->report[0].text);
+    ranks_end(r);
+}
+
+static void wrong_key(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 3);
+    r.liar = 2;
+    refused(&r, "does not hold the key", WEFT_PEER);
+    assert_non_null(strstr(r.report[0].text, "did not show this job's key"));
+}
+
+static void wrong_world(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 3);
+    r.world[2] = 5;
+    refused(&r, "a job of 5 ranks, rank 0 for one of 3", WEFT_USAGE);
+}
+
+static void same_rank_twice(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 3);
+    r.join_timeout = 1.5;
+    r.claim[2] = 1;
+    ranks_start(&r, nothing);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(ranks_wait(&r, i, 10000), 0);
+    /* Whichever of the two came second is refused. */
+    const char *first = r.report[1].text, *second = r.report[2].text;
+    bool refused_one = strstr(first, "in the job already") != NULL;
+    assert_non_null(strstr(refused_one ? first : second, "rank 1 is in the job already"));
+    assert_null(strstr(refused_one ? second : first, "in the job already"));
+    ranks_end(&r);
+}
+
+static void no_key(void **state)
+{
+    (void)state;
+    job_identity who = {.rank = 1, .ranks = 2, .local_ranks = 2, .addr = "127.0.0.1", .port = 9};
+    job *j = NULL;
+    assert_int_equal(job_join(&who, NULL, &j), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "weft key -o FILE"));
+    assert_non_null(strstr(err_text(), "[run] key"));
+    assert_null(j);
+}
+
+static void nobody_there(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 2);
+    job_identity who = {
+        .rank = 1, .ranks = 2, .local_ranks = 2, .addr = "127.0.0.1", .port = r.port};
+    job_options opt = {.key_file = r.key, .join_timeout = 0.5};
+    job *j = NULL;
+    assert_int_equal(job_join(&who, &opt, &j), WEFT_PEER);
+    assert_non_null(strstr(err_text(), "did not reach rank 0 at 127.0.0.1 port"));
+    who.rank = 0;
+    assert_int_equal(job_join(&who, &opt, &j), WEFT_PEER);
+    assert_non_null(strstr(err_text(), "no sign of rank 1"));
+    unlink(r.key);
+    unlink(r.other_key);
+}
+
+static void bad_address(job_identity who, const char *addr, const char *word, const char *key)
+{
+    job_options opt = {.key_file = key, .join_timeout = 0.5};
+    job *j = NULL;
+    snprintf(who.addr, sizeof who.addr, "%s", addr);
+    assert_int_equal(job_join(&who, &opt, &j), WEFT_USAGE);
+    if (!strstr(err_text(), word))
+        fail_msg("'%s' lacks '%s'", err_text(), word);
+}
+
+static void addresses(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 2);
+    job_identity who = {.ranks = 2, .local_ranks = 2, .port = r.port};
+    bad_address(who, "0.0.0.0", "every address", r.key);
+    bad_address(who, "::", "every address", r.key);
+    bad_address(who, "192.0.2.1", "no address of this machine", r.key);
+    bad_address(who, "no such name", "does not lead to an address", r.key);
+    who.local_ranks = 1;
+    bad_address(who, "127.0.0.1", "other machines cannot reach", r.key);
+    who.local_ranks = 2;
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+                            .sin_port = htons(r.port)};
+    int taken = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(taken, (struct sockaddr *)&a, sizeof a), 0);
+    assert_int_equal(listen(taken, 1), 0);
+    bad_address(who, "127.0.0.1", "taken by another program", r.key);
+    close(taken);
+    unlink(r.key);
+    unlink(r.other_key);
+}
+
+/* What one rank asks for is not what the others ask for. */
+static weft_status disagree(job *j, uint32_t me, uint32_t n)
+{
+    uint8_t all[RANKS_MAX * 16], mine[16] = {0};
+    (void)n;
+    return job_exchange(j, "digest", mine, me == 1 ? 16 : 8, all);
+}
+
+static void different_programs(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 2);
+    ranks_start(&r, disagree);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(ranks_wait(&r, i, 10000), 0);
+        assert_int_equal(r.report[i].body, WEFT_PEER);
+        assert_non_null(strstr(r.report[i].text, "do not run the same configuration"));
+    }
+    ranks_end(&r);
+}
+
+int main(void)
+{
+    log_setup(WEFT_LOG_ERROR, -1);
+    unsetenv(KEY_FD_ENV);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_to_five),        cmocka_unit_test(alone),
+        cmocka_unit_test(wrong_key),          cmocka_unit_test(wrong_world),
+        cmocka_unit_test(same_rank_twice),    cmocka_unit_test(no_key),
+        cmocka_unit_test(nobody_there),       cmocka_unit_test(addresses),
+        cmocka_unit_test(different_programs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
