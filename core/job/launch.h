@@ -2,15 +2,32 @@
  *
  * The ranks are direct children with RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT set.
  * The job key and the store's listening socket reach them as inherited descriptors. When one dies
- * the launcher says which and how, tells the others, gives them a second to say where they were, and
- * kills what is left. When the launcher dies, the kernel kills the ranks. */
+ * the launcher says which and how, tells the others, gives them a second to say where they were,
+ * and kills what is left. When the launcher dies, the kernel kills the ranks.
+ *
+ * What ranks print. All ranks meet the same wrong option, and a failure of one is known to all, so
+ * a rank hands the sentence that it ends with to launch_say(), and the launcher prints each
+ * different sentence once, as "rank R: sentence". Call it on failure instead of printing. */
 #ifndef JOB_LAUNCH_H
 #define JOB_LAUNCH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* Run `argv` (argv[0] is this program's own path) as `ranks` children. Returns the exit status for
- * the launcher itself: 0, or the status of the rank that failed first. [setup] */
+#define LAUNCH_MAX 1024 /* ranks on one machine */
+
+/* Run `argv` (argv[0] is this program's own path; what is run is this very program, also when the
+ * file has been replaced) as `ranks` children. Returns the exit status for the launcher itself: 0,
+ * or the status of the rank that failed first if it ended by itself with 1, 2 or 77, else 1.
+ *
+ * SIGINT, SIGTERM and SIGHUP are passed on once, and kill all ranks the second time; a rank that
+ * stops early because it was asked to ends with another status than 0. SIGTSTP stops all ranks.
+ * Call it from the main thread, before any other is started: the ranks die with the thread that
+ * started them. [setup] */
 int launch_ranks(uint32_t ranks, char *const argv[]);
+
+/* In a rank: have the launcher print `text`. False when no launcher of ours is there, and the
+ * caller has to print it. [any] */
+bool launch_say(const char *text);
 
 #endif
