@@ -11,7 +11,7 @@ trap 'rm -rf "$work"' EXIT
 vocab=$(sed -n 's/^vocab = //p' "$here/$job.ini")
 python3 "$here/tokens.py" "$work/tokens.bin" "$vocab"
 "$weft" train -n "${RANKS:-1}" "$here/$job.ini" data.train="$work/tokens.bin" \
-  run.out="$work/out" comm.plugin=tcp log.progress=0 "$@"
+  run.out="$work/out" log.progress=0 "$@"
 python3 "$here/compare.py" "$here/recorded.json" "$job" "$work/out"
 mkdir "$work/changed"
 sed 's/"loss":\([0-9]*\)\.\(.\)/"loss":\1.5/' "$work/out/metrics.jsonl" > "$work/changed/metrics.jsonl"
