@@ -5,9 +5,10 @@
 #include "comm/schedule.h"
 
 /* All bytes are of the larger side. Measured on 2 and 4 ranks of one machine with 2 cores. */
-#define EXCHANGE_MAX (4u << 10) /* all-reduce: one round of whole inputs up to here, times n - 1   \
-                                 */
-#define MAPPED_MIN (2u << 10)   /* ... peers' memory from here on */
+#define EXCHANGE_MAX                                                                               \
+    (4u << 10)                /* all-reduce: one round of whole inputs up to here, times n - 1     \
+                               */
+#define MAPPED_MIN (2u << 10) /* ... peers' memory from here on */
 #define MAPPED_MOVE_MIN (4u << 10) /* the same for kinds that only move bytes */
 #define FEW_RANKS 16u              /* up to here all pairs at once beat rounds */
 #define HALVING_MAX (256u << 10)   /* many ranks: few rounds up to here, then the ring */

@@ -1,0 +1,285 @@
+/* comm/connect.c: exchange addresses, connect the pairs that operations use, register and map.
+ *
+ * Each rank puts one card a link into the job's store: its address, the key of its arena, and two
+ * digests for each of its channels. A rank reads the cards of the peers that it has something to do
+ * with, and compares the digests first: ranks that mean different operations by one channel would
+ * wait for ever, and this says so instead. */
+#include "comm/connect.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+
+#define CARD_MAGIC 0x63617264u
+#define MOST_BLOB 4096u
+
+typedef struct card {
+    uint32_t magic, channels;
+    uint64_t address_bytes, key_bytes, arena_bytes;
+    unsigned char address[MOST_BLOB], key[MOST_BLOB];
+} card; /* followed by two digests a channel: who, what */
+
+static int uses_peer(const comm_link *l, const comm_channel *c, uint32_t peer)
+{
+    for (uint32_t i = 0; i < l->ops.n; i++) {
+        const comm_op *op = l->ops.at[i];
+        for (uint32_t k = 0; op->channel == c && k < op->program.lanes; k++)
+            if (op->program.lane[k].peer == peer)
+                return 1;
+    }
+    return 0;
+}
+
+static int maps_any(const comm_link *l)
+{
+    for (uint32_t i = 0; i < l->ops.n; i++)
+        if (comm_schedule_maps(l->ops.at[i]->schedule) && l->ops.at[i]->program.lanes)
+            return 1;
+    return 0;
+}
+
+static weft_status enrol(comm_link *l)
+{
+    const comm_arena *a = &l->world->arena;
+    if (maps_any(l) && (!a->base || a->fd < 0))
+        return fail(WEFT_USAGE,
+                    "link %s: an operation maps its peers' memory, but the arena of this device "
+                    "cannot be mapped by others; use another algorithm",
+                    l->component->name);
+    if (!a->base || !(maps_any(l) || (l->table->caps & WEFT_LINK_REGISTER)))
+        return WEFT_OK;
+    return l->table->enrol(l->link, a->base, a->bytes, a->fd, &l->region);
+}
+
+static void card_name(const comm_link *l, uint32_t rank, uint32_t meeting, char out[200])
+{
+    snprintf(out, 200, "comm/%u/%.64s/%u", meeting, l->component->name, rank);
+}
+
+static weft_status put_card(comm_link *l, uint32_t meeting)
+{
+    uint64_t bytes = sizeof(card) + l->channels.n * 2 * sizeof(uint64_t);
+    card *mine = mem_alloc(bytes);
+    *mine = (card){.magic = CARD_MAGIC,
+                   .channels = l->channels.n,
+                   .address_bytes = MOST_BLOB,
+                   .key_bytes = MOST_BLOB,
+                   .arena_bytes = l->world->arena.bytes};
+    uint64_t *digest = (uint64_t *)(mine + 1);
+    for (uint32_t i = 0; i < l->channels.n; i++) {
+        *digest++ = l->channels.at[i]->who;
+        *digest++ = l->channels.at[i]->what;
+    }
+    weft_status st = l->table->address(l->link, mine->address, &mine->address_bytes);
+    if (!l->region)
+        mine->key_bytes = 0;
+    else if (st == WEFT_OK)
+        st = l->table->key(l->region, mine->key, &mine->key_bytes);
+    if (st == WEFT_OK && (mine->address_bytes > MOST_BLOB || mine->key_bytes > MOST_BLOB))
+        st = fail(WEFT_INTERNAL, "link %s: its address or key is longer than 4096 bytes",
+                  l->component->name);
+    char name[200];
+    card_name(l, l->world->who.rank, meeting, name);
+    if (st == WEFT_OK)
+        st = job_put(l->world->job, name, mine, bytes);
+    free(mine);
+    return st;
+}
+
+static weft_status get_card(comm_link *l, uint32_t rank, uint32_t meeting, double seconds,
+                            card **out)
+{
+    char name[200];
+    void *value = NULL;
+    uint64_t bytes = 0;
+    card_name(l, rank, meeting, name);
+    weft_status st = job_get(l->world->job, name, seconds, &value, &bytes);
+    if (st != WEFT_OK) {
+        err_context("waiting for the address of rank %u on %s", rank, l->component->name);
+        return st;
+    }
+    card *c = value;
+    if (bytes < sizeof *c || c->magic != CARD_MAGIC || c->address_bytes > MOST_BLOB ||
+        c->key_bytes > MOST_BLOB || (bytes - sizeof *c) / 16 != c->channels) {
+        free(value);
+        return fail(WEFT_DATA, "link %s: the address of rank %u is garbled", l->component->name,
+                    rank);
+    }
+    *out = c;
+    return WEFT_OK;
+}
+
+/* Does the peer have this channel, with the same operations? */
+static weft_status compare(const comm_channel *c, uint32_t peer, const card *theirs)
+{
+    const uint64_t *digest = (const uint64_t *)(theirs + 1);
+    uint32_t rank = c->ranks[peer];
+    for (uint32_t i = 0; i < theirs->channels; i++, digest += 2) {
+        if (digest[0] != c->who)
+            continue;
+        if (digest[1] == c->what)
+            return WEFT_OK;
+        return fail(WEFT_PEER,
+                    "channel %s: rank %u has other operations on it (kinds, counts, types or "
+                    "algorithms differ); do all ranks run the same configuration and program?",
+                    c->name, rank);
+    }
+    return fail(WEFT_PEER, "channel %s: rank %u has no channel of this name over the same ranks",
+                c->name, rank);
+}
+
+static weft_status map_peer(comm_link *l, const comm_channel *c, uint32_t peer, const card *theirs)
+{
+    uint32_t rank = c->ranks[peer];
+    int needed = 0;
+    for (uint32_t i = 0; i < l->ops.n && !needed; i++)
+        needed = l->ops.at[i]->channel == c && comm_schedule_maps(l->ops.at[i]->schedule);
+    if (!needed || l->mapped[rank])
+        return WEFT_OK;
+    if (theirs->key_bytes == 0)
+        return fail(WEFT_PEER, "channel %s: rank %u offers no memory to map", c->name, rank);
+    void *base = NULL;
+    weft_status st = l->table->map(l->link, rank, theirs->key, theirs->key_bytes, &base);
+    if (st != WEFT_OK)
+        return st;
+    l->mapped[rank] = base;
+    l->mapped_bytes[rank] = theirs->arena_bytes;
+    return WEFT_OK;
+}
+
+/* The number of a connection: which of the channels that both ranks share, in the order in which
+ * both added them. */
+static uint32_t number_for(const comm_link *l, const comm_channel *c, uint32_t rank)
+{
+    uint32_t number = 0;
+    for (uint32_t i = 0; l->channels.at[i] != c; i++)
+        for (uint32_t k = 0; k < l->channels.at[i]->n; k++)
+            number += l->channels.at[i]->ranks[k] == rank;
+    return number;
+}
+
+static weft_status begin_channel(comm_link *l, comm_channel *c, card **cards, uint32_t meeting,
+                                 double seconds)
+{
+    for (uint32_t k = 0; k < c->n; k++) {
+        uint32_t rank = c->ranks[k];
+        if (k == c->me || !uses_peer(l, c, k))
+            continue;
+        weft_status st = WEFT_OK;
+        if (!cards[rank])
+            st = get_card(l, rank, meeting, seconds, &cards[rank]);
+        if (st == WEFT_OK)
+            st = compare(c, k, cards[rank]);
+        if (st == WEFT_OK)
+            st = map_peer(l, c, k, cards[rank]);
+        if (st == WEFT_OK)
+            st = l->table->connect(l->link, rank, number_for(l, c, rank), cards[rank]->address,
+                                   cards[rank]->address_bytes, &c->wire[k].conn);
+        if (st != WEFT_OK) {
+            err_context("channel %s, connecting to rank %u over %s", c->name, rank,
+                        l->component->name);
+            return st;
+        }
+    }
+    return WEFT_OK;
+}
+
+/* How many connections are not up yet; the rank of the last of them. */
+static weft_status not_ready(comm_link *l, uint32_t *count, uint32_t *rank)
+{
+    *count = 0;
+    for (uint32_t i = 0; i < l->channels.n; i++)
+        for (uint32_t k = 0; k < l->channels.at[i]->n; k++) {
+            comm_channel *c = l->channels.at[i];
+            weft_status st = c->wire[k].conn ? l->table->ready(c->wire[k].conn) : WEFT_OK;
+            if (st == WEFT_OK)
+                continue;
+            if (st != WEFT_BUSY) {
+                err_context("channel %s, connecting to rank %u over %s", c->name, c->ranks[k],
+                            l->component->name);
+                return st;
+            }
+            ++*count;
+            *rank = c->ranks[k];
+        }
+    return WEFT_OK;
+}
+
+static weft_status await_ready(comm_link *l, uint64_t deadline_ns)
+{
+    for (;;) {
+        uint32_t count, rank = 0;
+        weft_status st = not_ready(l, &count, &rank);
+        if (st != WEFT_OK || count == 0)
+            return st;
+        if (job_failure(l->world->job) != WEFT_OK)
+            return WEFT_PEER;
+        if (clock_ns() > deadline_ns)
+            return fail(WEFT_PEER, "link %s: %u connections are not up in time, one to rank %u",
+                        l->component->name, count, rank);
+        st = l->table->wait(l->link, 0, 1000);
+        if (st != WEFT_OK && st != WEFT_BUSY)
+            return st;
+    }
+}
+
+/* Everything that a step needs beyond its own memory. */
+static void take_memory(comm_link *l)
+{
+    pool *mem = &l->world->pool;
+    uint32_t widest = 1, room = 1;
+    for (uint32_t i = 0; i < l->ops.n; i++)
+        if (l->ops.at[i]->program.widest > widest)
+            widest = l->ops.at[i]->program.widest;
+    while (room <= l->ops.n)
+        room *= 2;
+    l->handed = pool_array(mem, room, sizeof *l->handed);
+    l->mask = room - 1;
+    l->active = pool_array(mem, l->channels.n, sizeof *l->active);
+    l->from = pool_array(mem, widest, sizeof *l->from);
+    l->to = pool_array(mem, widest, sizeof *l->to);
+    l->mapped = pool_array(mem, l->world->who.ranks, sizeof *l->mapped);
+    l->mapped_bytes = pool_array(mem, l->world->who.ranks, sizeof *l->mapped_bytes);
+}
+
+static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
+{
+    uint64_t deadline = clock_ns() + (uint64_t)(seconds * 1e9);
+    uint32_t ranks = l->world->who.ranks;
+    take_memory(l);
+    weft_status st = WEFT_OK;
+    if (l->world->job) {
+        st = enrol(l);
+        if (st == WEFT_OK)
+            st = put_card(l, meeting);
+    }
+    card **cards = mem_alloc(ranks * sizeof *cards);
+    for (uint32_t i = 0; i < l->channels.n && st == WEFT_OK; i++)
+        st = begin_channel(l, l->channels.at[i], cards, meeting, seconds);
+    if (st == WEFT_OK)
+        st = await_ready(l, deadline);
+    for (uint32_t i = 0; i < ranks; i++)
+        free(cards[i]);
+    free(cards);
+    return st == WEFT_OK ? mover_begin(l) : st;
+}
+
+weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline)
+{
+    static _Thread_local uint32_t meetings; /* all ranks count the same; a rank is a thread here */
+    uint32_t meeting = meetings++;
+    if (w->connected)
+        return fail(WEFT_USAGE, "comm_connect() was called before");
+    w->arena = arena ? *arena : (comm_arena){.fd = -1};
+    for (uint32_t i = 0; i < w->links.n; i++) {
+        weft_status st = connect_link(w->links.at[i], meeting, deadline);
+        if (st != WEFT_OK)
+            return st;
+    }
+    w->connected = 1;
+    return WEFT_OK;
+}

@@ -1,0 +1,283 @@
+/* comm/engine.c: walks the steps of the operations of one link.
+ *
+ * A step whose predecessors are done is ready. Sends and receives are posted lane by lane in their
+ * order as soon as the first of a lane is ready; copies and reductions are done here, one at a
+ * time, with a look at the link between them. A channel has one operation under way; the others
+ * wait in the order in which they were started. */
+#include "comm/engine.h"
+
+#include <string.h>
+
+#include "base/check.h"
+#include "base/clock.h"
+#include "base/err.h"
+
+/* Rounds that one operation may take before the next one has its turn. */
+#define ROUNDS 16
+
+void op_prepare(comm_op *op)
+{
+    const comm_program *p = &op->program;
+    pool *mem = &op->channel->link->world->pool;
+    op->need = pool_array(mem, p->steps, sizeof *op->need);
+    op->need0 = pool_array(mem, p->steps, sizeof *op->need0);
+    op->ready = pool_array(mem, p->moves, sizeof *op->ready);
+    op->lane = pool_array(mem, p->lanes, sizeof *op->lane);
+    op->where = pool_array(mem, op->channel->n, sizeof *op->where);
+    op->base[COMM_PLACES] = (char *)op->where;
+    for (uint32_t i = 0; i < p->steps; i++)
+        op->need0[i] = p->step[i].need;
+}
+
+static uint64_t place_in_arena(const comm_op *op, const char *at)
+{
+    const comm_arena *a = &op->channel->link->world->arena;
+    return at ? (uint64_t)(at - (const char *)a->base) : COMM_NOWHERE;
+}
+
+static void begin(comm_op *op)
+{
+    const comm_program *p = &op->program;
+    memcpy(op->need, op->need0, p->steps * sizeof *op->need);
+    memset(op->lane, 0, p->lanes * sizeof *op->lane);
+    op->ready_head = op->ready_tail = 0;
+    op->left = p->steps;
+    op->dirty = 1;
+    for (uint32_t i = 0; i < p->steps && p->moves; i++)
+        if (op->need[i] == 0 && p->step[i].what >= COMM_REDUCE)
+            op->ready[op->ready_tail++] = i;
+    if (comm_schedule_maps(op->schedule))
+        op->where[op->channel->me] = (comm_whereabouts){place_in_arena(op, op->base[COMM_IN]),
+                                                        place_in_arena(op, op->base[COMM_OUT])};
+    op->began = clock_ns();
+}
+
+static void complete(comm_op *op, uint32_t step)
+{
+    const comm_program *p = &op->program;
+    const comm_step *s = &p->step[step];
+    op->left--;
+    for (uint32_t i = 0; i < s->nexts; i++) {
+        uint32_t n = p->next[s->next + i];
+        if (--op->need[n])
+            continue;
+        if (p->step[n].what >= COMM_REDUCE)
+            op->ready[op->ready_tail++] = n;
+        else
+            op->dirty = 1;
+    }
+}
+
+/* NULL: the peer named a place that is not in its arena. */
+static char *resolve(const comm_op *op, const comm_place *p, uint64_t bytes)
+{
+    if (p->buffer <= COMM_PLACES)
+        return op->base[p->buffer] + p->at;
+    const comm_link *l = op->channel->link;
+    uint32_t rank = op->channel->ranks[p->rank];
+    const comm_whereabouts *w = &op->where[p->rank];
+    uint64_t at;
+    if (!ck_add(p->buffer == COMM_PEER_IN ? w->in : w->out, p->at, &at) ||
+        !ck_range(at, bytes, l->mapped_bytes[rank]))
+        return NULL;
+    return l->mapped[rank] + at;
+}
+
+static weft_status run_step(comm_op *op, uint32_t step)
+{
+    const comm_step *s = &op->program.step[step];
+    const comm_place *place = &op->program.place[s->place];
+    comm_link *l = op->channel->link;
+    for (uint32_t i = 0; i < s->nfrom + s->nto; i++) {
+        char *at = resolve(op, &place[i], s->bytes);
+        if (!at)
+            return op_fail(op, place[i].rank,
+                           fail(WEFT_DATA, "the peer named a buffer outside its arena"));
+        if (i < s->nfrom)
+            l->from[i] = at;
+        else
+            l->to[i - s->nfrom] = at;
+    }
+    if (s->what == COMM_COPY)
+        memcpy(l->to[0], l->from[0], s->bytes);
+    else
+        reduce_run(&(reduce_job){op->kernel, op->redop, op->size, s->nto, s->nfrom, l->to, l->from,
+                                 s->bytes / op->size});
+    complete(op, step);
+    return WEFT_OK;
+}
+
+/* Post the next send (or receive) of a lane if it is ready. */
+static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
+{
+    const comm_lane *l = &op->program.lane[lane];
+    lane_state *state = &op->lane[lane];
+    uint32_t *at = sending ? &state->send_posted : &state->recv_posted;
+    *posted = 0;
+    if (*at == (sending ? l->sends : l->recvs))
+        return WEFT_OK;
+    uint32_t step = op->program.order[(sending ? l->send : l->recv) + *at];
+    if (op->need[step])
+        return WEFT_OK;
+    const comm_step *s = &op->program.step[step];
+    comm_link *link = op->channel->link;
+    weft_conn *conn = op->channel->wire[l->peer].conn;
+    char *memory = s->bytes ? resolve(op, &op->program.place[s->place], s->bytes) : NULL;
+    weft_status st = sending ? link->table->send(conn, memory, s->bytes, link->region)
+                             : link->table->recv(conn, memory, s->bytes, link->region);
+    if (st == WEFT_BUSY) { /* its queue is full: once more when something has finished */
+        op->dirty = 1;
+        return WEFT_OK;
+    }
+    if (st != WEFT_OK)
+        return op_fail(op, l->peer, st);
+    ++*at;
+    *posted = 1;
+    return WEFT_OK;
+}
+
+/* Receives first: the sooner a place is known, the less is buffered. */
+static weft_status post_all(comm_op *op)
+{
+    op->dirty = 0;
+    for (uint32_t i = 0; i < op->program.lanes; i++)
+        for (int sending = 0; sending < 2; sending++) {
+            int posted;
+            do {
+                weft_status st = post(op, i, sending, &posted);
+                if (st != WEFT_OK)
+                    return st;
+            } while (posted);
+        }
+    return WEFT_OK;
+}
+
+/* Steps of a lane that the link has finished since the last look. */
+static weft_status settle(comm_op *op, uint32_t lane, int sending, uint64_t now)
+{
+    const comm_lane *l = &op->program.lane[lane];
+    lane_state *state = &op->lane[lane];
+    wire *w = &op->channel->wire[l->peer];
+    uint64_t *seen = sending ? &w->sent : &w->received;
+    uint32_t *done = sending ? &state->send_done : &state->recv_done;
+    uint32_t posted = sending ? state->send_posted : state->recv_posted;
+    if (now - *seen > posted - *done)
+        return op_fail(op, l->peer,
+                       fail(WEFT_INTERNAL, "the link counts more finished %s than were posted",
+                            sending ? "sends" : "receives"));
+    for (; *seen < now; ++*seen)
+        complete(op, op->program.order[(sending ? l->send : l->recv) + (*done)++]);
+    return WEFT_OK;
+}
+
+static weft_status poll_all(comm_op *op, int *moved)
+{
+    const weft_link_table *table = op->channel->link->table;
+    for (uint32_t i = 0; i < op->program.lanes; i++) {
+        const lane_state *state = &op->lane[i];
+        if (state->send_posted == state->send_done && state->recv_posted == state->recv_done)
+            continue;
+        wire *w = &op->channel->wire[op->program.lane[i].peer];
+        uint64_t sent, received;
+        weft_status st = table->progress(w->conn, &sent, &received);
+        if (st == WEFT_BUSY)
+            continue;
+        if (st != WEFT_OK)
+            return op_fail(op, op->program.lane[i].peer, st);
+        *moved |= sent != w->sent || received != w->received;
+        st = settle(op, i, 1, sent);
+        if (st == WEFT_OK)
+            st = settle(op, i, 0, received);
+        if (st != WEFT_OK)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+static weft_status advance(comm_op *op, int *moved)
+{
+    int again = 1;
+    for (uint32_t round = 0; round < ROUNDS && again && op->left; round++) {
+        again = 0;
+        weft_status st = op->dirty ? post_all(op) : WEFT_OK;
+        if (st == WEFT_OK)
+            st = poll_all(op, &again);
+        if (st == WEFT_OK && op->ready_head < op->ready_tail) {
+            st = run_step(op, op->ready[op->ready_head++]);
+            again = 1;
+        }
+        if (st != WEFT_OK)
+            return st;
+        *moved |= again;
+    }
+    return WEFT_OK;
+}
+
+static void take_handed(comm_link *l)
+{
+    uint32_t in = atomic_load_explicit(&l->handed_in, memory_order_acquire);
+    uint32_t out = atomic_load_explicit(&l->handed_out, memory_order_relaxed);
+    for (; out != in; out++) {
+        comm_op *op = l->handed[out & l->mask];
+        op->next = NULL;
+        *l->waiting_end = op;
+        l->waiting_end = &op->next;
+    }
+    atomic_store_explicit(&l->handed_out, out, memory_order_release);
+}
+
+/* Start order decides; an operation whose channel is taken lets those of other channels pass. */
+static void begin_waiting(comm_link *l)
+{
+    uint32_t most = l->table->channels ? l->table->channels : UINT32_MAX;
+    for (comm_op **at = &l->waiting; *at && l->actives < most;) {
+        comm_op *op = *at;
+        if (op->channel->active) {
+            at = &op->next;
+            continue;
+        }
+        *at = op->next;
+        if (!op->next)
+            l->waiting_end = at;
+        op->channel->active = op;
+        l->active[l->actives++] = op;
+        begin(op);
+    }
+}
+
+static void finish(comm_link *l, uint32_t index)
+{
+    comm_op *op = l->active[index];
+    comm_world *w = l->world;
+    l->active[index] = l->active[--l->actives];
+    op->channel->active = NULL;
+    op->ended = clock_ns();
+    atomic_fetch_add_explicit(&w->sent, comm_schedule_sent(op->schedule), memory_order_relaxed);
+    atomic_fetch_add_explicit(&op->finished, 1, memory_order_release);
+    atomic_fetch_add_explicit(&l->finished, 1, memory_order_release);
+}
+
+int link_has_work(const comm_link *l)
+{
+    return l->actives || l->waiting ||
+           atomic_load(&l->handed_in) != atomic_load_explicit(&l->handed_out, memory_order_relaxed);
+}
+
+weft_status link_advance(comm_link *l, int *moved)
+{
+    *moved = 0;
+    take_handed(l);
+    if (l->waiting)
+        begin_waiting(l);
+    for (uint32_t i = l->actives; i-- > 0;) {
+        comm_op *op = l->active[i];
+        weft_status st = advance(op, moved);
+        if (st != WEFT_OK)
+            return st;
+        if (op->left)
+            continue;
+        finish(l, i);
+        *moved = 1;
+    }
+    return WEFT_OK;
+}

@@ -1,0 +1,149 @@
+/* comm/engine.h: the run-time side: links, channels and operations, and who may touch them when.
+ *
+ * Two threads meet at a link: the one that walks the lists (comm_start, comm_test, comm_wait) and
+ * the link's mover, which moves bytes while the first one computes. Whoever holds the `baton` is
+ * the only one in the link, its channels and the running state of its operations. comm_start()
+ * never waits for the baton: it hands the operation over in a ring of one producer and one
+ * consumer. */
+#ifndef COMM_ENGINE_H
+#define COMM_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/mem.h"
+#include "comm/reduce.h"
+#include "comm/schedule.h"
+
+typedef struct comm_link comm_link;
+
+/* A connection of a channel: what the link has counted so far. */
+typedef struct wire {
+    weft_conn *conn;
+    uint64_t sent, received;
+} wire;
+
+struct comm_channel {
+    comm_link *link;
+    const char *name;
+    uint32_t *ranks; /* [n] job ranks in group order */
+    uint32_t n, me;
+    wire *wire;         /* [n]; conn NULL where no operation needs one */
+    comm_op *active;    /* the one that is under way */
+    uint64_t who, what; /* digests: of name and ranks, of the operations */
+};
+
+typedef struct lane_state {
+    uint32_t send_posted, send_done, recv_posted, recv_done;
+} lane_state;
+
+struct comm_op {
+    comm_channel *channel;
+    const comm_schedule *schedule;
+    const char *name;
+    comm_program program;
+    reduce_kernel kernel; /* NULL where nothing is reduced */
+    uint32_t redop, size;
+    uint64_t in_bytes, out_bytes, scratch_bytes;
+    uint64_t shift; /* in place: where the smaller side begins in the larger */
+    int shared;     /* in place: both sides are one memory at this rank */
+
+    uint32_t started; /* starts so far; the walking thread's */
+    atomic_uint finished;
+
+    /* one start, under the baton */
+    char *base[4];           /* IN, OUT, SCRATCH, PLACES */
+    comm_whereabouts *where; /* [n]; base[PLACES] */
+    uint32_t *need, *need0;  /* [steps] */
+    uint32_t *ready;         /* [moves] steps to do here, in the order they became ready */
+    uint32_t ready_head, ready_tail, left;
+    lane_state *lane; /* [lanes] */
+    int dirty;        /* something may be posted */
+    uint64_t began, ended;
+    comm_op *next; /* in the link's line of operations that wait to begin */
+};
+
+struct comm_link {
+    comm_world *world;
+    const component *component;
+    const weft_link_table *table;
+    weft_link *link;
+    weft_region *region; /* the arena, where the link registers or maps */
+    char **mapped;       /* [job ranks] peers' arenas here; NULL where not mapped */
+    uint64_t *mapped_bytes;
+    VEC(comm_channel *) channels;
+    VEC(comm_op *) ops;
+
+    /* handed over by comm_start(): [mask + 1] */
+    comm_op **handed;
+    uint32_t mask;
+    atomic_uint handed_in, handed_out;
+    uint32_t started; /* operations, by the walking thread */
+    atomic_uint finished;
+
+    pthread_mutex_t baton;
+    comm_op *waiting, **waiting_end; /* in start order */
+    comm_op **active;                /* [number of channels] */
+    uint32_t actives;
+    const void **from; /* room for the addresses of the widest step */
+    void **to;
+
+    pthread_t mover;
+    int has_mover;
+    pthread_mutex_t park;
+    pthread_cond_t unpark;
+    atomic_int kicked, parked, stop;
+    atomic_int claimed; /* the walking thread wants the baton */
+    atomic_int asleep;  /* whoever has the baton sleeps in the link's wait() */
+};
+
+struct comm_world {
+    job *job;
+    job_identity who;
+    comm_arena arena;
+    VEC(comm_link *) links;
+    pool pool;
+    int connected;
+    int crowded; /* more ranks than cores here: spinning only keeps others from running */
+    _Atomic uint64_t sent;
+    atomic_int failed; /* a weft_status; the text below stands once it is set */
+    pthread_mutex_t failing;
+    char text[1024];
+};
+
+/* --- engine.c: under the baton --- */
+
+/* Begin what has been handed over, and move what can be moved now. *moved: something happened. */
+weft_status link_advance(comm_link *l, int *moved);
+int link_has_work(const comm_link *l);
+void op_prepare(comm_op *op); /* memory of a start; once, after its program is made [setup] */
+
+/* --- mover.c --- */
+
+weft_status mover_begin(comm_link *l);
+void mover_end(comm_link *l);
+void mover_kick(comm_link *l); /* there is work, and the walking thread has other things to do */
+void link_claim(comm_link *l);
+void link_release(comm_link *l);
+
+/* One idle moment of whoever holds the baton: spin, yield or sleep by how long nothing has moved;
+ * and now and then ask whether another rank has failed. WEFT_BUSY: some time has passed, so that
+ * deadlines are worth a look. */
+typedef struct idle {
+    uint32_t spins;
+    uint64_t since; /* clock_ns() of the first idle moment, 0: none yet */
+} idle;
+weft_status link_idle(comm_link *l, idle *state, int walking, uint64_t deadline_ns);
+
+/* --- failure.c --- */
+
+/* Keep the record of the calling thread as the failure of this world, unless one stands; abort the
+ * links; return the status that stands. */
+weft_status world_fail(comm_world *w, weft_status st);
+weft_status world_failed(comm_world *w); /* WEFT_OK, or the record again */
+
+/* A link's call failed under `op` with group rank `peer`: prefer what the job knows. */
+weft_status op_fail(comm_op *op, uint32_t peer, weft_status st);
+weft_status op_late(comm_op *op, double seconds); /* a deadline has passed */
+
+#endif

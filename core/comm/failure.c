@@ -1,0 +1,97 @@
+/* comm/failure.c: the first failure is the failure of the world, and every later call repeats it.
+ *
+ * A broken connection says little: the peer may have died, or have left because of a third rank's
+ * death. The job knows better but may hear it a moment later, so a failure of the link waits a
+ * little for the job's word, before this rank's own links are aborted and mislead others in turn.
+ */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/err.h"
+#include "comm/engine.h"
+
+#define GRACE_MS 2000
+
+weft_status world_failed(comm_world *w)
+{
+    weft_status st = (weft_status)atomic_load_explicit(&w->failed, memory_order_acquire);
+    return st == WEFT_OK ? WEFT_OK : fail(st, "%s", w->text);
+}
+
+weft_status world_fail(comm_world *w, weft_status st)
+{
+    pthread_mutex_lock(&w->failing);
+    int first = atomic_load(&w->failed) == WEFT_OK;
+    if (first) {
+        snprintf(w->text, sizeof w->text, "%s", err_text());
+        atomic_store_explicit(&w->failed, (int)st, memory_order_release);
+    }
+    pthread_mutex_unlock(&w->failing);
+    for (uint32_t i = 0; first && i < w->links.n; i++)
+        w->links.at[i]->table->abort(w->links.at[i]->link);
+    return world_failed(w);
+}
+
+static int job_says_why(comm_world *w)
+{
+    const struct timespec moment = {0, 1000000};
+    for (uint32_t ms = 0; w->job && ms < GRACE_MS; ms++) {
+        if (atomic_load(&w->failed) != WEFT_OK)
+            return 0;
+        if (job_failure(w->job) != WEFT_OK)
+            return 1;
+        nanosleep(&moment, NULL);
+    }
+    return 0;
+}
+
+weft_status op_fail(comm_op *op, uint32_t peer, weft_status st)
+{
+    const comm_channel *c = op->channel;
+    comm_world *w = c->link->world;
+    char text[1024];
+    snprintf(text, sizeof text, "%s", err_text());
+    if ((st == WEFT_PEER || st == WEFT_IO) && job_says_why(w))
+        st = WEFT_PEER; /* the record is the job's now */
+    else
+        st = fail(st, "with rank %u: %s", c->ranks[peer], text);
+    err_context("%s on channel %s over %s", op->name, c->name, c->link->component->name);
+    return world_fail(w, st);
+}
+
+/* The ranks from which, or for which, something is posted and not finished. */
+static void name_late(const comm_op *op, char *text, size_t room)
+{
+    size_t used = 0;
+    uint32_t more = 0;
+    text[0] = 0;
+    for (uint32_t i = 0; i < op->program.lanes; i++) {
+        const lane_state *s = &op->lane[i];
+        if (s->send_posted == s->send_done && s->recv_posted == s->recv_done)
+            continue;
+        uint32_t rank = op->channel->ranks[op->program.lane[i].peer];
+        if (used + 24 < room)
+            used += (size_t)snprintf(text + used, room - used, "%s%u", used ? ", " : "", rank);
+        else
+            more++;
+    }
+    if (more)
+        snprintf(text + used, room - used, " and %u more", more);
+}
+
+weft_status op_late(comm_op *op, double seconds)
+{
+    const comm_channel *c = op->channel;
+    comm_op *on = c->active ? c->active : op;
+    char ranks[160];
+    name_late(on, ranks, sizeof ranks);
+    weft_status st =
+        fail(WEFT_PEER, "%s on channel %s over %s: not finished after %g s; %s%s%s%s", op->name,
+             c->name, c->link->component->name, seconds, on != op ? "it waits behind " : "",
+             on != op ? on->name : "", on != op ? ", which " : "",
+             ranks[0] ? "waits for rank " : "has nothing under way");
+    char whole[1024];
+    snprintf(whole, sizeof whole, "%s%s", err_text(), ranks);
+    return world_fail(c->link->world, fail(st, "%s", whole));
+}

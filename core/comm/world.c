@@ -1,0 +1,193 @@
+/* comm/world.c: builds up and takes down what engine.h describes. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "comm/connect.h"
+#include "comm/engine.h"
+
+/* Do the ranks of this machine outnumber its cores? A rank that is bound to a few cores of many is
+ * taken to have them for itself. */
+static int is_crowded(const job_identity *who)
+{
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t mine;
+    long allowed = sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : online;
+    long ranks = who->local_ranks ? (long)who->local_ranks : 1;
+    return allowed < ranks && allowed * ranks > online;
+}
+
+weft_status comm_world_create(job *j, const job_identity *who, comm_world **out)
+{
+    comm_world *w = mem_alloc(sizeof *w);
+    w->job = j;
+    w->who = *who;
+    w->crowded = is_crowded(who);
+    pthread_mutex_init(&w->failing, NULL);
+    *out = w;
+    return WEFT_OK;
+}
+
+static void free_link(comm_link *l)
+{
+    mover_end(l);
+    for (uint32_t i = 0; i < l->ops.n; i++)
+        comm_program_free(&l->ops.at[i]->program);
+    for (uint32_t i = 0; i < l->channels.n; i++) {
+        comm_channel *c = l->channels.at[i];
+        for (uint32_t k = 0; k < c->n; k++)
+            if (c->wire[k].conn)
+                l->table->disconnect(c->wire[k].conn);
+    }
+    if (l->region)
+        l->table->withdraw(l->region);
+    l->table->destroy(l->link);
+    pthread_mutex_destroy(&l->baton);
+    pthread_mutex_destroy(&l->park);
+    pthread_cond_destroy(&l->unpark);
+    free(l->channels.at);
+    free(l->ops.at);
+}
+
+void comm_world_destroy(comm_world *w)
+{
+    if (!w)
+        return;
+    for (uint32_t i = 0; i < w->links.n; i++)
+        free_link(w->links.at[i]);
+    free(w->links.at);
+    pthread_mutex_destroy(&w->failing);
+    pool_free(&w->pool);
+    free(w);
+}
+
+weft_status comm_add_link(comm_world *w, const component *c, const weft_conf *conf, uint32_t *index)
+{
+    char address[256], id[65];
+    weft_status st = connect_names(w, address, sizeof address, id);
+    if (st != WEFT_OK)
+        return st;
+    comm_link *l = pool_alloc(&w->pool, sizeof *l);
+    l->world = w;
+    l->component = c;
+    l->table = c->table;
+    weft_link_args args = {.struct_size = sizeof args,
+                           .rank = w->who.rank,
+                           .ranks = w->who.ranks,
+                           .local_rank = w->who.local_rank,
+                           .local_ranks = w->who.local_ranks,
+                           .conf = conf,
+                           .bind_addr = address,
+                           .job_id = id};
+    st = l->table->create(c->module, &args, &l->link);
+    if (st != WEFT_OK)
+        return st;
+    pthread_mutex_init(&l->baton, NULL);
+    pthread_mutex_init(&l->park, NULL);
+    pthread_cond_init(&l->unpark, NULL);
+    l->waiting_end = &l->waiting;
+    *index = w->links.n;
+    *vec_push(&w->links) = l;
+    return WEFT_OK;
+}
+
+weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, const uint32_t *ranks,
+                             uint32_t n, comm_channel **out)
+{
+    if (w->connected || index >= w->links.n)
+        return fail(WEFT_USAGE, "channel %s: %s", name,
+                    w->connected ? "added after comm_connect()" : "there is no such link");
+    comm_channel *c = pool_alloc(&w->pool, sizeof *c);
+    c->me = n;
+    for (uint32_t i = 0; i < n; i++) {
+        if (ranks[i] >= w->who.ranks || (i && ranks[i] == w->who.rank && c->me < n))
+            return fail(WEFT_USAGE, "channel %s: rank %u %s", name, ranks[i],
+                        ranks[i] >= w->who.ranks ? "is not in the job" : "stands in it twice");
+        if (ranks[i] == w->who.rank)
+            c->me = i;
+    }
+    if (c->me == n)
+        return fail(WEFT_USAGE, "channel %s: this rank, %u, is not in it", name, w->who.rank);
+    c->link = w->links.at[index];
+    c->name = pool_text(&w->pool, name);
+    c->n = n;
+    c->ranks = pool_array(&w->pool, n, sizeof *c->ranks);
+    memcpy(c->ranks, ranks, n * sizeof *ranks);
+    c->wire = pool_array(&w->pool, n, sizeof *c->wire);
+    connect_digest(&c->who, name, strlen(name));
+    connect_digest(&c->who, ranks, n * sizeof *ranks);
+    *vec_push(&c->link->channels) = c;
+    *out = c;
+    return WEFT_OK;
+}
+
+/* Bytes that the operation touches at this rank, and how the two sides lie when in place. */
+static void measure(comm_op *op, const comm_request *r)
+{
+    uint64_t all = r->count * op->size, part = all / r->ranks;
+    int root = r->me == r->root, rooted = 0;
+    op->in_bytes = op->out_bytes = all;
+    switch (r->kind) {
+    case WEFT_REDUCE_SCATTER: op->out_bytes = part; break;
+    case WEFT_ALL_GATHER: op->in_bytes = part; break;
+    case WEFT_BROADCAST: op->in_bytes = root ? all : 0; break;
+    case WEFT_REDUCE: op->out_bytes = root ? all : 0; break;
+    case WEFT_SCATTER:
+        op->in_bytes = root ? all : 0;
+        op->out_bytes = part;
+        break;
+    case WEFT_GATHER:
+        op->in_bytes = part;
+        op->out_bytes = root ? all : 0;
+        break;
+    case WEFT_SEND: op->out_bytes = 0; break;
+    case WEFT_RECV: op->in_bytes = 0; break;
+    default: break;
+    }
+    rooted = op->in_bytes == 0 || op->out_bytes == 0;
+    op->shared = r->in_place && !rooted && (r->ranks == 1 || root || r->kind != WEFT_SCATTER) &&
+                 (root || r->kind != WEFT_BROADCAST);
+    op->shift = op->in_bytes == op->out_bytes ? 0 : part * r->me;
+}
+
+weft_status comm_add_op(comm_channel *c, const comm_schedule *s, const char *name, comm_op **out)
+{
+    comm_world *w = c->link->world;
+    const comm_request *r = comm_schedule_request(s);
+    if (w->connected)
+        return fail(WEFT_USAGE, "%s on channel %s: added after comm_connect()", name, c->name);
+    if (r->ranks != c->n || r->me != c->me)
+        return fail(WEFT_USAGE,
+                    "%s: its schedule is for rank %u of %u, but channel %s has this rank as %u "
+                    "of %u",
+                    name, r->me, r->ranks, c->name, c->me, c->n);
+    if (comm_schedule_maps(s) && !comm_link_maps(c->link->table->caps))
+        return fail(WEFT_USAGE,
+                    "%s on channel %s: algorithm '%s' needs a link that maps, and %s "
+                    "does not",
+                    name, c->name, comm_schedule_algorithm(s), c->link->component->name);
+    comm_op *op = pool_alloc(&w->pool, sizeof *op);
+    op->channel = c;
+    op->schedule = s;
+    op->name = pool_text(&w->pool, name);
+    op->size = (uint32_t)weft_dtype_size(r->dtype);
+    op->redop = r->redop;
+    op->kernel = reduce_pick(r->dtype);
+    op->scratch_bytes = comm_schedule_scratch(s);
+    measure(op, r);
+    comm_program_make(s, &op->program);
+    op_prepare(op);
+    connect_digest_op(c, r);
+    *vec_push(&c->link->ops) = op;
+    *out = op;
+    return WEFT_OK;
+}
+
+uint64_t comm_bytes_sent(const comm_world *w)
+{
+    return atomic_load_explicit(&w->sent, memory_order_relaxed);
+}

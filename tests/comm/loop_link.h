@@ -1,0 +1,48 @@
+/* tests/comm/loop_link.h: a transport between the threads of one process, and a job for them.
+ *
+ * It buffers nothing, moves random pieces at random moments, and does harm on request. A hub is the
+ * network; its component is handed to comm_add_link() by every rank. */
+#ifndef TESTS_COMM_LOOP_LINK_H
+#define TESTS_COMM_LOOP_LINK_H
+
+#include <pthread.h>
+
+#include "comm/comm.h"
+
+#define LOOP_MOST_RANKS 8
+
+typedef struct loop_hub {
+    component component;
+    weft_link_table table; /* caps and channels may be changed before ranks begin */
+    pthread_mutex_t lock;
+    weft_link *link[LOOP_MOST_RANKS];
+    struct weft_conn *conns;
+    uint64_t random, moved;
+    uint64_t piece; /* most bytes moved at once */
+
+    /* harm */
+    int64_t gone;        /* this rank breaks its connections ... */
+    uint64_t gone_after; /* ... once this many bytes have moved in all */
+    int lie;             /* 16-byte messages arrive as all ones */
+} loop_hub;
+
+void loop_begin(loop_hub *h, uint64_t caps, uint32_t channels);
+void loop_end(loop_hub *h);
+
+/* The job of these threads: a store, and a failure that a test sets. */
+struct job {
+    pthread_mutex_t lock;
+    pthread_cond_t put;
+    struct {
+        char key[256];
+        void *value;
+        uint64_t bytes;
+    } entry[256];
+    uint32_t entries;
+    const char *failure; /* set under the lock; NULL: none */
+};
+void fake_job_begin(job *j);
+void fake_job_fail(job *j, const char *text);
+void fake_job_end(job *j);
+
+#endif
