@@ -25,6 +25,21 @@ static weft_status find(spec *s, const char *kind, const char *name, const char 
     return config_add(s->cfg, section, owner, (*out)->options);
 }
 
+static const weft_option *const *axis_option(spec *s, const weft_mesh_axis *axis)
+{
+    weft_option *o = pool_alloc(&s->pool, sizeof *o);
+    *o = (weft_option){.struct_size = sizeof *o,
+                       .type = WEFT_OPT_AUTO_INT,
+                       .key = axis->size_key,
+                       .dflt = "auto",
+                       .help = axis->help,
+                       .min = 1,
+                       .max = 1048576};
+    const weft_option **list = pool_array(&s->pool, 2, sizeof *list);
+    list[0] = o;
+    return list;
+}
+
 /* The INI keys of a strategy's mesh axes: a number, or auto. */
 static weft_status add_axes(spec *s, const component *c)
 {
@@ -42,8 +57,8 @@ static weft_status add_axes(spec *s, const component *c)
         list[0] = o;
         s->size_key[s->mesh.n] = pool_printf(&s->pool, "parallel.%s", axis->size_key);
         s->mesh.name[s->mesh.n++] = axis->name;
-        weft_status st =
-            config_add(s->cfg, "parallel", pool_printf(&s->pool, "plugin %s", c->name), list);
+        weft_status st = config_add(s->cfg, "parallel", pool_printf(&s->pool, "plugin %s", c->name),
+                                    axis_option(s, axis));
         if (st)
             return st;
     }
@@ -72,6 +87,29 @@ static weft_status find_strategies(spec *s)
     return WEFT_OK;
 }
 
+static void add_unused_axes(spec *s, const component *c)
+{
+    const weft_strategy *table = c->table;
+    for (uint32_t i = 0; table->axes && table->axes[i]; i++) {
+        (void)!config_add(s->cfg, "parallel", c->name, axis_option(s, table->axes[i]));
+    }
+}
+
+static void add_unused(spec *s)
+{
+    const component **all;
+    uint32_t n;
+    if (host_list(s->host, &all, &n))
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!all[i]->iface || !strcmp(all[i]->kind, "comm"))
+            continue;
+        (void)!config_add(s->cfg, all[i]->kind, all[i]->name, all[i]->options);
+        if (!strcmp(all[i]->iface, strategy_ifaces[0]))
+            add_unused_axes(s, all[i]);
+    }
+}
+
 weft_status spec_check_config(config *cfg, host *h, spec *out)
 {
     *out = (spec){.cfg = cfg, .host = h};
@@ -88,7 +126,14 @@ weft_status spec_check_config(config *cfg, host *h, spec *out)
                  &out->placement.c);
     if (!s)
         s = transport_add_sections(out);
-    return s ? s : config_check(cfg);
+    if (!s)
+        s = config_check(cfg);
+    if (s != WEFT_USAGE)
+        return s;
+    /* Keys of installed plugins that this job does not use may stand there, so that a backend is
+     * swapped by editing one line. They are looked for only where a key was not known. */
+    add_unused(out);
+    return config_check(cfg);
 }
 
 /* --- the second half --- */
