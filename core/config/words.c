@@ -33,7 +33,7 @@ static uint32_t distance(const char *a, uint32_t n, const char *b, uint32_t m)
     return rows[n % 3][m];
 }
 
-const char *config_nearest(const char *word, const char *const *known, uint32_t n)
+const char *config_nearest(const char *word, const char *const *words, uint32_t n)
 {
     size_t len = strlen(word);
     const char *best = NULL;
@@ -41,12 +41,12 @@ const char *config_nearest(const char *word, const char *const *known, uint32_t 
     if (len > WORD_MAX)
         return NULL;
     for (uint32_t i = 0; i < n; i++) {
-        size_t m = strlen(known[i]);
+        size_t m = strlen(words[i]);
         if (m > WORD_MAX)
             continue;
-        uint32_t d = distance(word, (uint32_t)len, known[i], (uint32_t)m);
+        uint32_t d = distance(word, (uint32_t)len, words[i], (uint32_t)m);
         if (d < best_distance) {
-            best = known[i];
+            best = words[i];
             best_distance = d;
         }
     }

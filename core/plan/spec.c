@@ -126,9 +126,7 @@ weft_status spec_check_config(config *cfg, host *h, spec *out)
                  &out->placement.c);
     if (!s)
         s = transport_add_sections(out);
-    if (!s)
-        s = config_check(cfg);
-    if (s != WEFT_USAGE)
+    if (s || config_check(cfg) == WEFT_OK)
         return s;
     /* Keys of installed plugins that this job does not use may stand there, so that a backend is
      * swapped by editing one line. They are looked for only where a key was not known. */
