@@ -1,0 +1,271 @@
+/* tests/comm/links_test.c: are collectives right over the transports that users have, between
+ * processes in a real job: every kind, type, awkward count, in place and out of place; more than
+ * 2^31 bytes; and when a rank is killed? */
+#include "base/err.h" /* before cmocka, whose fail() is a macro */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+static weft_status (*const record)(weft_status, const char *, ...) = fail;
+
+#include <cmocka.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "forked.h"
+#include "naive.h"
+
+#define PATIENCE 120.0
+
+static const char *const plugins[] = {"tcp", "shm"};
+
+typedef struct piece {
+    comm_request r;
+    comm_schedule *s;
+    comm_op *op;
+    char *in, *out, *scratch;
+    struct piece *next;
+} piece;
+
+static comm_channel *all_ranks(forked *f, const char *name)
+{
+    uint32_t ranks[FORKED_MOST];
+    comm_channel *c = NULL;
+    for (uint32_t i = 0; i < f->n; i++)
+        ranks[i] = i;
+    return comm_add_channel(f->world, f->link, name, ranks, f->n, &c) == WEFT_OK ? c : NULL;
+}
+
+/* Pieces use the same memory one after the other: the arena is taken afresh for each. */
+static weft_status add_piece(forked *f, comm_channel *c, const comm_request *all, piece **list)
+{
+    piece *p = mem_alloc(sizeof *p);
+    if (!naive_role(all, f->me, &p->r)) {
+        free(p);
+        return WEFT_OK;
+    }
+    p->r.link_caps = f->caps;
+    weft_status st = comm_schedule_make(&p->r, &p->s);
+    if (st == WEFT_OK)
+        st = comm_add_op(c, p->s, comm_schedule_algorithm(p->s), &p->op);
+    if (st != WEFT_OK)
+        return st;
+    uint64_t size = weft_dtype_size(p->r.dtype), part = p->r.count / p->r.ranks * size * f->me;
+    uint64_t in = naive_in_count(&p->r, f->me) * size, out = naive_out_count(&p->r, f->me) * size;
+    f->used = 0;
+    p->in = forked_take(f, in);
+    p->out = forked_take(f, out);
+    if (p->r.in_place && in && out) {
+        p->out = in > out ? p->in + part : p->out;
+        p->in = in > out ? p->in : p->out + (in < out ? part : 0);
+    }
+    p->scratch = forked_take(f, comm_schedule_scratch(p->s));
+    p->next = *list;
+    *list = p;
+    return p->in && p->out && p->scratch ? WEFT_OK : record(WEFT_USAGE, "the arena is too small");
+}
+
+static weft_status run_piece(forked *f, piece *p, int overlap)
+{
+    naive_fill(&p->r, f->me, p->in);
+    weft_status st = comm_start(p->op, p->in, p->out, p->scratch, overlap);
+    if (st == WEFT_OK)
+        st = comm_wait(p->op, PATIENCE);
+    if (st != WEFT_OK)
+        return st;
+    uint64_t wrong = naive_first_wrong(&p->r, f->me, p->out, 1, 5000);
+    if (wrong == UINT64_MAX)
+        return WEFT_OK;
+    return record(WEFT_INTERNAL, "kind %u type %u count %llu %s: element %llu is wrong", p->r.kind,
+                  p->r.dtype, (unsigned long long)p->r.count, comm_schedule_algorithm(p->s),
+                  (unsigned long long)wrong);
+}
+
+static weft_status everything(forked *f)
+{
+    static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_I64};
+    static const uint64_t counts[] = {0, 1, 7, 509, 4099, 70001};
+    comm_channel *c = all_ranks(f, "everything");
+    piece *list = NULL;
+    weft_status st = WEFT_OK;
+    for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SEND; kind++)
+        for (uint32_t i = 0; i < 60 && st == WEFT_OK; i++) {
+            comm_request r = {.kind = kind,
+                              .redop = WEFT_SUM + i % 3,
+                              .dtype = types[i % 5],
+                              .count = counts[i / 10],
+                              .ranks = f->n,
+                              .root = i % f->n,
+                              .in_place = i / 5 & 1};
+            int parts = kind == WEFT_REDUCE_SCATTER || kind == WEFT_ALL_GATHER ||
+                        (kind >= WEFT_GATHER && kind <= WEFT_ALL_TO_ALL);
+            r.count = parts ? r.count * f->n : kind == WEFT_BARRIER ? 0 : r.count;
+            if (kind != WEFT_SEND || f->n > 1)
+                st = add_piece(f, c, &r, &list);
+        }
+    if (st == WEFT_OK)
+        st = comm_connect(f->world, &f->arena, PATIENCE);
+    for (int overlap = 0; overlap < 2; overlap++)
+        for (piece *p = list; p && st == WEFT_OK; p = p->next)
+            st = run_piece(f, p, overlap);
+    return st;
+}
+
+static void all_end_well(const char *plugin, uint32_t n, const forked_end *end)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (end[i].wait_status || end[i].st != WEFT_OK)
+            fail_msg("%s, rank %u of %u: status %d, wait %d: %s", plugin, i, n, end[i].st,
+                     end[i].wait_status, end[i].text);
+}
+
+static void every_kind(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {1, 2, 3, 4, 7};
+    forked_end end[FORKED_MOST];
+    for (uint32_t p = 0; p < 2; p++)
+        for (uint32_t n = 0; n < 5; n++) {
+            if (!forked_run(plugins[p], sizes[n], 64 << 20, everything, NULL, end)) {
+                print_message("%s is not built here\n", plugins[p]);
+                break;
+            }
+            all_end_well(plugins[p], sizes[n], end);
+        }
+}
+
+/* --- more than 2^31 bytes --- */
+
+#define LONG_COUNT ((1ull << 29) + 12345)
+
+static int32_t long_input(uint32_t rank, uint64_t i)
+{
+    return (int32_t)((uint32_t)i * 2654435761u + rank * 97);
+}
+
+static weft_status very_long(forked *f)
+{
+    comm_request r = {.kind = WEFT_ALL_REDUCE,
+                      .redop = WEFT_SUM,
+                      .dtype = WEFT_I32,
+                      .count = LONG_COUNT,
+                      .ranks = f->n,
+                      .me = f->me,
+                      .in_place = 1,
+                      .link_caps = f->caps};
+    comm_schedule *s;
+    comm_op *op;
+    weft_status st = comm_schedule_make(&r, &s);
+    if (st == WEFT_OK)
+        st = comm_add_op(all_ranks(f, "long"), s, "long all-reduce", &op);
+    int32_t *x = forked_take(f, r.count * 4);
+    void *scratch = st == WEFT_OK ? forked_take(f, comm_schedule_scratch(s)) : NULL;
+    if (st != WEFT_OK || !x || !scratch)
+        return record(WEFT_NO_MEMORY, "no room: %s", err_text());
+    for (uint64_t i = 0; i < r.count; i++)
+        x[i] = long_input(f->me, i);
+    st = comm_connect(f->world, &f->arena, PATIENCE);
+    if (st == WEFT_OK)
+        st = comm_start(op, x, x, scratch, 0);
+    if (st == WEFT_OK)
+        st = comm_wait(op, PATIENCE);
+    for (uint64_t i = 0; i < r.count && st == WEFT_OK; i++)
+        if ((uint32_t)x[i] != (uint32_t)long_input(0, i) + (uint32_t)long_input(1, i))
+            st = record(WEFT_INTERNAL, "element %llu is wrong", (unsigned long long)i);
+    comm_schedule_free(s);
+    return st;
+}
+
+static uint64_t memory_available(void)
+{
+    char line[128];
+    unsigned long long kib = 0;
+    FILE *f = fopen("/proc/meminfo", "r");
+    while (f && fgets(line, sizeof line, f))
+        if (sscanf(line, "MemAvailable: %llu", &kib) == 1)
+            break;
+    if (f)
+        fclose(f);
+    return kib << 10;
+}
+
+static void above_two_gigabytes(void **state)
+{
+    (void)state;
+    uint64_t arena = LONG_COUNT * 4 + (64 << 20);
+    forked_end end[FORKED_MOST];
+    if (memory_available() < 2 * arena + (1ull << 30)) {
+        print_message("not enough memory is available\n");
+        skip();
+    }
+    for (uint32_t p = 0; p < 2; p++)
+        if (forked_run(plugins[p], 2, arena, very_long, NULL, end))
+            all_end_well(plugins[p], 2, end);
+}
+
+/* --- a rank is killed --- */
+
+static weft_status until_killed(forked *f)
+{
+    comm_request r = {.kind = WEFT_ALL_REDUCE,
+                      .redop = WEFT_SUM,
+                      .dtype = WEFT_F32,
+                      .count = 1 << 20,
+                      .ranks = f->n,
+                      .me = f->me,
+                      .in_place = 1,
+                      .link_caps = f->caps};
+    comm_schedule *s;
+    comm_op *op;
+    weft_status st = comm_schedule_make(&r, &s);
+    if (st == WEFT_OK)
+        st = comm_add_op(all_ranks(f, "dp.grads"), s, "all-reduce of block.3", &op);
+    char *x = forked_take(f, r.count * 4);
+    void *scratch = st == WEFT_OK ? forked_take(f, comm_schedule_scratch(s)) : NULL;
+    if (st == WEFT_OK)
+        st = comm_connect(f->world, &f->arena, PATIENCE);
+    for (uint32_t i = 0; st == WEFT_OK && i < 100000; i++) {
+        st = comm_start(op, x, x, scratch, *(const int *)f->argument);
+        if (f->me == 1 && i == 50) {
+            usleep(2000);
+            raise(SIGKILL);
+        }
+        if (st == WEFT_OK)
+            st = comm_wait(op, PATIENCE);
+    }
+    comm_schedule_free(s);
+    return st;
+}
+
+static void killed_rank(void **state)
+{
+    (void)state;
+    forked_end end[FORKED_MOST];
+    for (uint32_t p = 0; p < 2; p++)
+        for (int overlap = 0; overlap < 2; overlap++) {
+            if (!forked_run(plugins[p], 3, 64 << 20, until_killed, &overlap, end))
+                continue;
+            assert_true(WIFSIGNALED(end[1].wait_status));
+            for (uint32_t i = 0; i < 3; i += 2)
+                if (end[i].st != WEFT_PEER || !strstr(end[i].text, "rank 1") ||
+                    !strstr(end[i].text, "all-reduce of block.3 on channel dp.grads"))
+                    fail_msg("%s, rank %u: status %d: %s", plugins[p], i, end[i].st, end[i].text);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_kind),
+        cmocka_unit_test(above_two_gigabytes),
+        cmocka_unit_test(killed_rank),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
