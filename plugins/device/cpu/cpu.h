@@ -1,0 +1,154 @@
+/* cpu.h: the parts of the cpu device and how they see each other.
+ *
+ *   plugin.c   the manifest, the options, the plan half
+ *   device.c   the run half: open, streams, events, copies, prepared ops
+ *   topo.c     which cores this rank has, and pinning (hwloc)
+ *   isa.c      which instruction set the kernels use; names for the log
+ *   par.c      parallel regions in oneDNN's pool of threads
+ *   arena.c    the arena and host memory
+ *   match.c    operands against a pattern of types and shapes
+ *   ops.c      the table of ops
+ *   product.c  linear and its gradients (oneDNN)
+ *   simple.c   ops that are one parallel run of a kernel, and what follows it
+ *   ew.c       elementwise programs, made ready
+ *   scalar.c   one number at a time
+ *   kern/      the kernels
+ */
+#ifndef CPU_H
+#define CPU_H
+
+#include "kern/kern.h"
+#include <dnnl.h>
+#include <hwloc.h>
+#include <stdbool.h>
+#include <weft/device.h>
+
+struct cpu_module {
+    const weft_host *host;
+};
+
+/* The host's fail() with a format; returns `code`. */
+__attribute__((format(printf, 3, 4))) weft_status
+cpu_fail(const struct cpu_module *m, weft_status code, const char *format, ...);
+
+/* --- topo.c --- */
+struct cpu_topo {
+    hwloc_topology_t tree;
+    hwloc_cpuset_t *core;   /* [threads] where each is pinned; NULL: not pinned */
+    hwloc_cpuset_t share;   /* all of them */
+    hwloc_cpuset_t before;  /* the opener's binding before us, restored at close */
+    int32_t threads, first; /* first: logical number of the first core */
+    int64_t serial;         /* tells one opened device from another */
+};
+weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
+                          const weft_device_args *args);
+void cpu_topo_close(struct cpu_topo *t, const struct cpu_module *m);
+void cpu_topo_pin_worker(const struct cpu_topo *t, int32_t thread); /* once a thread */
+
+/* --- isa.c --- */
+weft_status cpu_isa_choose(const struct cpu_module *m, const char *asked,
+                           const struct cpu_kernels **out);
+void cpu_isa_brand(char *out, size_t cap); /* "AMD EPYC 9654 ..." */
+const char *cpu_isa_products(void);        /* what oneDNN will use: "avx512_bf16" */
+
+/* --- scalar.c: one number at a time, on the host side --- */
+float cpu_get_one(const void *p, uint32_t dtype);
+void cpu_put_one(void *p, uint32_t dtype, float x);
+float cpu_apply(uint32_t ew, float a, float b, float c); /* WEFT_EW_... */
+
+/* --- the device --- */
+struct cpu_block { /* memory to give back at close */
+    struct cpu_block *next;
+    void *base, *map; /* map: what munmap gets, or NULL: the host's */
+    uint64_t bytes;
+    int fd;
+};
+
+struct weft_stream {
+    weft_device *d;
+    struct weft_stream *next;
+};
+
+struct weft_event {
+    weft_device *d;
+    struct weft_event *next;
+};
+
+struct weft_device {
+    struct cpu_module *m;
+    const struct cpu_kernels *kernels;
+    struct cpu_topo topo;
+    int32_t threads;
+    dnnl_engine_t engine;
+    dnnl_stream_t queue;
+    char *scratch; /* [threads][scratch_each], grown by prepare */
+    uint64_t scratch_each;
+    void *product_scratch; /* oneDNN's, where the plan's workspace is too small */
+    uint64_t product_bytes;
+    void *wide; /* fp32 copies of 16-bit operands, where oneDNN has no kernel for them */
+    uint64_t wide_bytes;
+    struct cpu_block *blocks;
+    weft_stream *streams;
+    weft_event *events;
+    weft_prepared *prepared;
+    char text[160];
+};
+
+/* --- arena.c --- */
+weft_status cpu_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **base, int32_t *fd);
+weft_status cpu_host_memory(weft_device *d, uint64_t bytes, void **out);
+void cpu_free_blocks(weft_device *d);
+
+/* --- par.c --- */
+
+/* Run k over items [0, items) with all threads, or on this one where there are at most `few`. */
+void cpu_par(weft_device *d, cpu_kernel *k, const struct cpu_job *j, int64_t items, int64_t few);
+void cpu_threads_for_products(const weft_device *d); /* tell oneDNN, on this thread, how many */
+weft_status cpu_scratch_reserve(weft_device *d, uint64_t each);
+
+/* Make *p at least `bytes` long; what was in it is lost. [setup] */
+weft_status cpu_grow(weft_device *d, void **p, uint64_t *have, uint64_t bytes);
+
+/* --- match.c --- */
+
+/* Sizes that a pattern's letters took, by letter - 'A'; a group *X has the product. */
+struct cpu_match {
+    int64_t size['Z' - 'A' + 1];
+    int64_t dims['Z' - 'A' + 1][WEFT_MAX_AXES]; /* of a group */
+    uint32_t rank['Z' - 'A' + 1];
+    uint32_t bound; /* bit a letter */
+    uint32_t dt;    /* compute type; 0: none seen */
+};
+weft_status cpu_match(const struct cpu_module *m, const weft_opspec *spec, const char *in,
+                      const char *out, struct cpu_match *match);
+int64_t cpu_attr_i(const weft_opspec *spec, const char *key, int64_t dflt);
+double cpu_attr_f(const weft_opspec *spec, const char *key, double dflt);
+bool cpu_elements(const weft_operand *o, int64_t *count); /* false: not a lawful shape */
+
+/* --- ops.c --- */
+struct weft_prepared {
+    const struct cpu_op *op;
+    weft_device *d;
+    struct weft_prepared *next, **link;
+    struct cpu_args a;
+    uint64_t workspace;
+    void *extra; /* the op's own; freed by its drop() */
+};
+
+struct cpu_op {
+    const char *id, *in, *out; /* patterns of match.c; NULL: plan() looks at the operands itself */
+
+    /* Fill the sizes and the workspace cap from the spec; shapes fit the patterns. [plan] */
+    weft_status (*plan)(const struct cpu_module *m, const struct cpu_op *op,
+                        const weft_opspec *spec, const struct cpu_match *match, struct cpu_args *a,
+                        uint64_t *workspace);
+    weft_status (*ready)(weft_prepared *p, const weft_opspec *spec); /* OPT [setup] */
+    weft_status (*run)(weft_prepared *p, const void *const *in, void *const *out, void *ws);
+    void (*drop)(weft_prepared *p); /* OPT */
+    size_t kernel;                  /* simple.c: where the kernel stands in struct cpu_kernels */
+    uint32_t form; /* product.c: which of the three; ew.c: WEFT_EW_... of an op that is one step */
+};
+weft_status cpu_op_plan(const struct cpu_module *m, const weft_opspec *spec,
+                        const struct cpu_op **op, struct cpu_args *a, uint64_t *workspace);
+
+#endif

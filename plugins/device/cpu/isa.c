@@ -1,0 +1,70 @@
+/* isa.c: which instruction set the kernels use, and names for the log. */
+#include "cpu.h"
+#include <cpuid.h>
+#include <stdio.h>
+#include <string.h>
+
+/* F16C, LZCNT and MOVBE, the rest of x86-64-v3, come with these in every CPU there is. */
+static bool has_v3(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");
+}
+
+static bool has_v4(void)
+{
+    return has_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vl");
+}
+
+weft_status cpu_isa_choose(const struct cpu_module *m, const char *asked,
+                           const struct cpu_kernels **out)
+{
+    const bool v3 = has_v3(), v4 = has_v4();
+    const bool wants4 = strcmp(asked, "v4") == 0, wants3 = strcmp(asked, "v3") == 0;
+    if ((wants4 && !v4) || (wants3 && !v3))
+        return cpu_fail(m, WEFT_ABSENT,
+                        "device.isa = %s, but this CPU has x86-64-%s at most; use isa = auto",
+                        asked, v3 ? "v3" : "v2");
+    *out = &cpu_kernels_v2;
+    if (wants4 || (v4 && strcmp(asked, "auto") == 0))
+        *out = &cpu_kernels_v4;
+    else if (wants3 || (v3 && strcmp(asked, "auto") == 0))
+        *out = &cpu_kernels_v3;
+    return WEFT_OK;
+}
+
+/* The brand that the CPU gives itself, without the blanks that pad it. */
+void cpu_isa_brand(char *out, size_t cap)
+{
+    unsigned r[12];
+    char text[sizeof r + 1] = {0};
+    for (unsigned leaf = 0; leaf < 3; leaf++)
+        if (!__get_cpuid(0x80000002u + leaf, &r[4 * leaf], &r[4 * leaf + 1], &r[4 * leaf + 2],
+                         &r[4 * leaf + 3])) {
+            snprintf(out, cap, "unnamed CPU");
+            return;
+        }
+    memcpy(text, r, sizeof r);
+    const char *p = text + strspn(text, " ");
+    size_t n = strlen(p);
+    while (n > 0 && p[n - 1] == ' ')
+        n--;
+    snprintf(out, cap, "%.*s", (int)n, p);
+}
+
+const char *cpu_isa_products(void)
+{
+    switch ((int)dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41: return "sse4.1";
+    case dnnl_cpu_isa_avx: return "avx";
+    case dnnl_cpu_isa_avx2:
+    case dnnl_cpu_isa_avx2_vnni: return "avx2";
+    case dnnl_cpu_isa_avx512_core:
+    case dnnl_cpu_isa_avx512_core_vnni: return "avx512";
+    case dnnl_cpu_isa_avx512_core_bf16: return "avx512_bf16";
+    case dnnl_cpu_isa_avx512_core_amx: return "amx";
+    default: return "plain";
+    }
+}

@@ -1,0 +1,20 @@
+/* kern/impl.h: what every kernel source includes. */
+#ifndef CPU_IMPL_H
+#define CPU_IMPL_H
+
+#include "types.h"
+
+#define CPU_KERNEL_PROTOTYPE(name) cpu_kernel KERNEL(name);
+CPU_KERNELS(CPU_KERNEL_PROTOTYPE)
+cpu_scratch KERNEL(attention_scratch), KERNEL(attention_dx_scratch);
+
+/* A kernel's body entered with the activation type as a constant. */
+#define BY_TYPE(dt, call)                                                                          \
+    do {                                                                                           \
+        if ((dt) == WEFT_F32)                                                                      \
+            call(WEFT_F32);                                                                        \
+        else                                                                                       \
+            call(WEFT_BF16);                                                                       \
+    } while (0)
+
+#endif

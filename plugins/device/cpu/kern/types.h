@@ -1,0 +1,116 @@
+/* kern/types.h: element types at the edge of a kernel. Inside, all arithmetic is fp32.
+ *
+ * `dt` is a constant wherever speed matters: a kernel's body is an always-inline function of it,
+ * entered once for each type, so that every switch below folds away. */
+#ifndef CPU_TYPES_H
+#define CPU_TYPES_H
+
+#include CPU_VEC
+#include "kern.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+INLINE vu vu_set1(uint32_t x)
+{
+    return (vu)v_set1(0) + x;
+}
+
+INLINE void v_store_bf16(uint16_t *p, vf x)
+{
+    vu u = (vu)x;
+    vu r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+    vu nan = (vu)(x != x);
+    v_store_low16(p, (nan & (u >> 16 | 0x40)) | (~nan & r));
+}
+
+/* VL elements from element i on. */
+INLINE vf v_get(const void *p, int64_t i, uint32_t dt)
+{
+    switch (dt) {
+    case WEFT_F32: return v_load((const float *)p + i);
+    case WEFT_BF16: return v_load_bf16((const uint16_t *)p + i);
+    default: return v_load_f16((const uint16_t *)p + i);
+    }
+}
+
+INLINE void v_put(void *p, int64_t i, uint32_t dt, vf x)
+{
+    switch (dt) {
+    case WEFT_F32: v_store((float *)p + i, x); break;
+    case WEFT_BF16: v_store_bf16((uint16_t *)p + i, x); break;
+    default: v_store_f16((uint16_t *)p + i, x); break;
+    }
+}
+
+INLINE int64_t dt_size(uint32_t dt)
+{
+    return dt == WEFT_F32 ? 4 : 2;
+}
+
+/* The last n < VL elements of a run: absent lanes read as zero and are not written. */
+static __attribute__((noinline, unused)) vf v_get_tail(const void *p, int64_t i, int64_t n,
+                                                       uint32_t dt)
+{
+    float part[VL] = {0};
+    memcpy(part, (const char *)p + i * dt_size(dt), (size_t)(n * dt_size(dt)));
+    return v_get(part, 0, dt);
+}
+
+static __attribute__((noinline, unused)) void v_put_tail(void *p, int64_t i, int64_t n, uint32_t dt,
+                                                         vf x)
+{
+    float part[VL];
+    v_put(part, 0, dt, x);
+    memcpy((char *)p + i * dt_size(dt), part, (size_t)(n * dt_size(dt)));
+}
+
+/* As v_get and v_put, for a vector of which only n lanes may be there. */
+INLINE vf v_get_n(const void *p, int64_t i, int64_t n, uint32_t dt)
+{
+    return n >= VL ? v_get(p, i, dt) : v_get_tail(p, i, n, dt);
+}
+
+INLINE void v_put_n(void *p, int64_t i, int64_t n, uint32_t dt, vf x)
+{
+    if (n >= VL)
+        v_put(p, i, dt, x);
+    else
+        v_put_tail(p, i, n, dt, x);
+}
+
+INLINE float v_sum(vf x)
+{
+    float lane[VL];
+    v_store(lane, x);
+    for (int step = VL / 2; step > 0; step /= 2)
+        for (int i = 0; i < step; i++)
+            lane[i] += lane[i + step];
+    return lane[0];
+}
+
+INLINE float v_largest(vf x)
+{
+    float lane[VL];
+    v_store(lane, x);
+    for (int step = VL / 2; step > 0; step /= 2)
+        for (int i = 0; i < step; i++)
+            lane[i] = lane[i] > lane[i + step] ? lane[i] : lane[i + step];
+    return lane[0];
+}
+
+/* -1 in the first n lanes, 0 in the rest. */
+INLINE vi v_first(int64_t n)
+{
+    static const int32_t lane[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+    vi at;
+    memcpy(&at, lane, sizeof at);
+    int32_t have = n > VL ? VL : n < 0 ? 0 : (int32_t)n;
+    return at < have;
+}
+
+INLINE float get_one(const void *p, int64_t i, uint32_t dt)
+{
+    return v_get_tail(p, i, 1, dt)[0];
+}
+
+#endif

@@ -1,0 +1,118 @@
+/* kern/vec_v2.h: four floats in an SSE register, for any x86-64-v2 machine: the plain path that the
+ * wider ones are tested against. What each function promises is said in vec_v4.h. */
+#ifndef CPU_VEC_H
+#define CPU_VEC_H
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+enum { VL = 4, MR = 4, NR = 2 };
+
+typedef __m128 vf;
+typedef int32_t vi __attribute__((vector_size(16)));
+typedef uint32_t vu __attribute__((vector_size(16)));
+
+static inline vf v_set1(float x)
+{
+    return _mm_set1_ps(x);
+}
+
+static inline vf v_load(const float *p)
+{
+    return _mm_loadu_ps(p);
+}
+
+static inline void v_store(float *p, vf x)
+{
+    _mm_storeu_ps(p, x);
+}
+
+static inline vf v_fma(vf a, vf b, vf c)
+{
+    return a * b + c;
+}
+
+static inline vf v_max(vf a, vf b)
+{
+    return _mm_max_ps(a, b);
+}
+
+static inline vf v_min(vf a, vf b)
+{
+    return _mm_min_ps(a, b);
+}
+
+static inline vf v_sqrt(vf a)
+{
+    return _mm_sqrt_ps(a);
+}
+
+static inline vf v_select(vi mask, vf a, vf b)
+{
+    return _mm_blendv_ps(b, a, (__m128)mask);
+}
+
+static inline vf v_from_int(vi a)
+{
+    return _mm_cvtepi32_ps((__m128i)a);
+}
+
+static inline vf v_load_bf16(const uint16_t *p)
+{
+    __m128i h = _mm_loadl_epi64((const void *)p);
+    return (vf)_mm_slli_epi32(_mm_cvtepu16_epi32(h), 16);
+}
+
+/* Sixteen low bits of each lane. */
+static inline void v_store_low16(uint16_t *p, vu x)
+{
+    __m128i m = _mm_and_si128((__m128i)x, _mm_set1_epi32(0xffff));
+    _mm_storel_epi64((void *)p, _mm_packus_epi32(m, m));
+}
+
+/* binary16 has no instruction here: its exponent is moved into place, and a multiplication by
+ * 2^112 sets the bias right, subnormals included; infinities and NaNs are put right after. */
+static inline vf v_load_f16(const uint16_t *p)
+{
+    vu h = (vu)_mm_cvtepu16_epi32(_mm_loadl_epi64((const void *)p));
+    vu bits = (h & 0x7fff) << 13;
+    vf x = (vf)bits * v_set1(0x1p112f);
+    vi special = (vi)bits >= (0x7c00 << 13);
+    x = (vf)((vu)x | ((vu)special & 0x7f800000u));
+    return (vf)((vu)x | (h & 0x8000) << 16);
+}
+
+/* Round to nearest even: a normal result by integer arithmetic on the bits, a subnormal one by
+ * adding 0.5, whose last place is the smallest binary16 step. */
+static inline void v_store_f16(uint16_t *p, vf x)
+{
+    vu sign = (vu)x & 0x80000000u, a = (vu)x ^ sign;
+    vu normal = (a - 0x38000000u + 0xfff + ((a >> 13) & 1)) >> 13;
+    vu small = (vu)((vf)a + v_set1(0.5f)) - 0x3f000000u;
+    vu big = 0x7c00u + ((vu)((vi)a > 0x7f800000) & 0x200u);
+    vu is_small = (vu)((vi)a < 0x38800000), is_big = (vu)((vi)a >= 0x47800000);
+    vu r = (is_small & small) | (~is_small & normal);
+    r = (is_big & big) | (~is_big & r);
+    v_store_low16(p, r | sign >> 16);
+}
+
+/* Sums of the squares, formed in double. */
+typedef struct vsquares {
+    __m128d s[2];
+} vsquares;
+
+static inline void v_squares_add(vsquares *q, vf x)
+{
+    __m128d lo = _mm_cvtps_pd(x), hi = _mm_cvtps_pd(_mm_movehl_ps(x, x));
+    q->s[0] += lo * lo;
+    q->s[1] += hi * hi;
+}
+
+static inline double v_squares_total(const vsquares *q)
+{
+    __m128d s = q->s[0] + q->s[1];
+    return s[0] + s[1];
+}
+
+#endif

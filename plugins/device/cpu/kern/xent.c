@@ -1,0 +1,118 @@
+/* kern/xent.c: softmax, cross-entropy and its gradient in one visit of a row.
+ *
+ * First pass: maximum and sum of exponentials together, block by block, the sum rescaled when the
+ * maximum grows, so that the row comes from memory once. Second pass, now from the cache: the
+ * gradient, in place if the caller wants. The logarithm of the likelihood goes to the workspace a
+ * row, and the host side adds those up in order. */
+#include "impl.h"
+#include "vmath.h"
+#include <math.h>
+
+enum { XENT_BLOCK = 1024 };
+
+INLINE float block_max(const void *x, int64_t i0, int64_t n, const uint32_t dt)
+{
+    vf m0 = v_set1(-__builtin_inff()), m1 = m0;
+    int64_t i = 0;
+    for (; i + 2 * VL <= n; i += 2 * VL) {
+        m0 = v_max(v_get(x, i0 + i, dt), m0);
+        m1 = v_max(v_get(x, i0 + i + VL, dt), m1);
+    }
+    for (; i < n; i += VL)
+        m0 = v_max(v_select(v_first(n - i), v_get_n(x, i0 + i, n - i, dt), m0), m0);
+    return v_largest(v_max(m0, m1));
+}
+
+INLINE float block_sum(const void *x, int64_t i0, int64_t n, float max, const uint32_t dt)
+{
+    vf s = v_set1(0);
+    int64_t i = 0;
+    for (; i + VL <= n; i += VL)
+        s += v_exp(v_get(x, i0 + i, dt) - max);
+    if (i < n)
+        s += (vf)((vi)v_exp(v_get_n(x, i0 + i, n - i, dt) - max) & v_first(n - i));
+    return v_sum(s);
+}
+
+/* The row's softmax is exp(x - max) / sum. */
+struct row_stats {
+    float max, sum;
+};
+
+INLINE struct row_stats row_stats(const void *x, int64_t n, const uint32_t dt)
+{
+    struct row_stats r = {-__builtin_inff(), 0};
+    for (int64_t i = 0; i < n; i += XENT_BLOCK) {
+        const int64_t len = n - i < XENT_BLOCK ? n - i : XENT_BLOCK;
+        const float m = block_max(x, i, len, dt);
+        if (m > r.max) {
+            r.sum *= expf(r.max - m);
+            r.max = m;
+        }
+        r.sum += block_sum(x, i, len, r.max, dt);
+    }
+    return r;
+}
+
+/* Logarithm of the probability of column `target`. One beyond the columns has none, and the loss
+ * says so by a NaN. */
+INLINE float row_logp(const void *x, int64_t target, int64_t n, struct row_stats r,
+                      const uint32_t dt)
+{
+    return target < n ? get_one(x, target, dt) - r.max - logf(r.sum) : __builtin_nanf("");
+}
+
+/* A target below 0 is ignored: no loss, no gradient. */
+INLINE void xent_row(const struct cpu_job *j, int64_t t, float factor, const uint32_t dt)
+{
+    const int64_t c = j->a->cols, n = j->a->valid;
+    const int64_t target = ((const int32_t *)j->in[1])[t];
+    const char *x = (const char *)j->in[0] + t * c * dt_size(dt);
+    char *d = (char *)j->out[0] + t * c * dt_size(dt);
+    if (target < 0) {
+        memset(d, 0, (size_t)(c * dt_size(dt)));
+        ((float *)j->ws)[t] = 0;
+        return;
+    }
+    const struct row_stats r = row_stats(x, n, dt);
+    const float logp = row_logp(x, target, n, r, dt), scale = factor / r.sum;
+    for (int64_t i = 0; i < n; i += VL)
+        v_put_n(d, i, n - i, dt, v_exp(v_get_n(x, i, n - i, dt) - r.max) * scale);
+    memset(d + n * dt_size(dt), 0, (size_t)((c - n) * dt_size(dt)));
+    if (target < n)
+        v_put_tail(d, target, 1, dt, v_set1(expm1f(logp) * factor));
+    ((float *)j->ws)[t] = -logp;
+}
+
+/* in: logits [T,V], targets i32 [T], scale; out: dlogits [T,V]. ws: f32 [T]. Item: a row. */
+void KERNEL(xent)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
+{
+    (void)scratch;
+    const float factor = (float)j->a->weight * *(const float *)j->in[2];
+    for (int64_t t = begin; t < end; t++) {
+#define CALL(dt) xent_row(j, t, factor, dt)
+        BY_TYPE(j->a->dt, CALL);
+#undef CALL
+    }
+}
+
+INLINE void loss_row(const struct cpu_job *j, int64_t t, const uint32_t dt)
+{
+    const int64_t target = ((const int32_t *)j->in[1])[t], n = j->a->valid;
+    const char *x = (const char *)j->in[0] + t * j->a->cols * dt_size(dt);
+    float nll = 0;
+    if (target >= 0)
+        nll = -row_logp(x, target, n, row_stats(x, n, dt), dt);
+    ((float *)j->ws)[t] = nll;
+}
+
+/* in: logits [T,V], targets i32 [T]. ws: f32 [T]. Item: a row. */
+void KERNEL(xent_loss)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
+{
+    (void)scratch;
+    for (int64_t t = begin; t < end; t++) {
+#define CALL(dt) loss_row(j, t, dt)
+        BY_TYPE(j->a->dt, CALL);
+#undef CALL
+    }
+}

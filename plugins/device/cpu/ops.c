@@ -1,0 +1,98 @@
+/* ops.c: the ops of this device. Adding one is a line here, a plan, and a kernel. */
+#include "ops.h"
+#include "cpu.h"
+#include <string.h>
+
+#define AT(name) .kernel = offsetof(struct cpu_kernels, name)
+#define ROWS .plan = plan_rows, .run = run_rows
+#define COLS .plan = plan_rows, .run = run_columns
+#define PRODUCT .ready = product_ready, .run = product_run, .drop = product_drop
+#define HEADS .plan = plan_attention, .ready = ready_attention, .run = run_attention
+#define EW .plan = plan_ew, .ready = ready_ew, .run = run_ew, .drop = drop_ew
+
+static const struct cpu_op ops[] = {
+    {"embedding", "cV*F iT", "cT*F", plan_embedding, .run = run_rows, AT(embedding)},
+    {"embedding.dw", "cT*F iT xV*F", "gV*F", plan_embedding_dw, .run = run_embedding_dw,
+     AT(embedding_dw)},
+    {"layernorm", "cTC cC cC", "cTC fT fT", ROWS, AT(layernorm)},
+    {"layernorm.dx", "cTC cTC cC fT fT", "cTC", ROWS, AT(layernorm_dx)},
+    {"layernorm.dw", "cTC cTC fT fT", "gC gC", COLS, AT(layernorm_dw)},
+    {"linear", "cT*I c*O*I c*O?", "cT*O", plan_product, PRODUCT, .form = PRODUCT_Y},
+    {"linear.dx", "cT*O c*O*I", "cT*I", plan_product, PRODUCT, .form = PRODUCT_DX},
+    {"linear.dw", "cT*O cT*I", "g*O*I", plan_product, PRODUCT, .form = PRODUCT_DW},
+    {"colsum", "cT*O", "g*O", COLS, AT(colsum)},
+    {"bias_gelu", "cT*F c*F", "cT*F", ROWS, AT(bias_gelu)},
+    {"bias_gelu.dx", "cT*F cT*F c*F", "cT*F", ROWS, AT(bias_gelu_dx)},
+    {"bias_residual", "cT*C c*C cT*C", "cT*C", ROWS, AT(bias_residual)},
+    {"attention", "cT3HD", "cTHD fTH", HEADS, AT(attention)},
+    {"attention.dx", "cTHD cT3HD cTHD fTH", "cT3HD", HEADS, AT(attention_dx)},
+    {"softmax_xent", "cTV iT f", "cTV f", plan_xent, .run = run_xent, AT(xent)},
+    {"softmax_xent.loss", "cTV iT", "f", plan_xent, .run = run_xent, AT(xent_loss)},
+    {"accumulate", NULL, NULL, plan_flat, .run = run_flat, AT(accumulate)},
+    {"sumsq", NULL, NULL, plan_sumsq, .run = run_sumsq, AT(sumsq)},
+    {"ew", NULL, NULL, EW},
+    {"copy", NULL, NULL, EW, .form = WEFT_EW_COPY},
+    {"add", NULL, NULL, EW, .form = WEFT_EW_ADD},
+    {"sub", NULL, NULL, EW, .form = WEFT_EW_SUB},
+    {"mul", NULL, NULL, EW, .form = WEFT_EW_MUL},
+    {"div", NULL, NULL, EW, .form = WEFT_EW_DIV},
+    {"min", NULL, NULL, EW, .form = WEFT_EW_MIN},
+    {"max", NULL, NULL, EW, .form = WEFT_EW_MAX},
+    {"sqrt", NULL, NULL, EW, .form = WEFT_EW_SQRT},
+    {"neg", NULL, NULL, EW, .form = WEFT_EW_NEG},
+    {"abs", NULL, NULL, EW, .form = WEFT_EW_ABS},
+    {"sign", NULL, NULL, EW, .form = WEFT_EW_SIGN},
+    {"exp", NULL, NULL, EW, .form = WEFT_EW_EXP},
+    {"log", NULL, NULL, EW, .form = WEFT_EW_LOG},
+    {"pow", NULL, NULL, EW, .form = WEFT_EW_POW},
+    {"select", NULL, NULL, EW, .form = WEFT_EW_SELECT},
+    {"less", NULL, NULL, EW, .form = WEFT_EW_LESS},
+    {"finite", NULL, NULL, EW, .form = WEFT_EW_FINITE},
+    {"cos", NULL, NULL, EW, .form = WEFT_EW_COS},
+};
+
+/* Which ops may add into their outputs: those with a gradient type in them, and the flat sums. */
+static bool may_accumulate(const struct cpu_op *op)
+{
+    return op->out != NULL ? op->out[0] == 'g' : op->plan == plan_flat || op->plan == plan_sumsq;
+}
+
+static weft_status refuse(const struct cpu_module *m, const weft_opspec *spec)
+{
+    return cpu_fail(m, WEFT_UNSUPPORTED,
+                    "op %s: the cpu device has no kernel for it; load a plugin that brings one",
+                    spec->id);
+}
+
+static weft_status plan_found(const struct cpu_module *m, const weft_opspec *spec,
+                              const struct cpu_op *op, struct cpu_args *a, uint64_t *workspace)
+{
+    struct cpu_match match = {.bound = 0};
+    *a = (struct cpu_args){.accumulate = (spec->flags & WEFT_SPEC_ACCUMULATE) != 0};
+    *workspace = 0;
+    if (a->accumulate && !may_accumulate(op))
+        return cpu_fail(m, WEFT_UNSUPPORTED, "op %s: the cpu device cannot add into its output",
+                        spec->id);
+    if (spec->nin > WEFT_MAX_OPERANDS || spec->nout > WEFT_MAX_OPERANDS)
+        return cpu_fail(m, WEFT_USAGE, "op %s: more than %d operands", spec->id, WEFT_MAX_OPERANDS);
+    if (op->in != NULL) {
+        weft_status st = cpu_match(m, spec, op->in, op->out, &match);
+        if (st != WEFT_OK)
+            return st;
+        a->dt = match.dt;
+        for (uint32_t k = 0; k < spec->nout && k < 2; k++)
+            a->gt[k] = spec->out[k].dtype;
+    }
+    return op->plan(m, op, spec, &match, a, workspace);
+}
+
+weft_status cpu_op_plan(const struct cpu_module *m, const weft_opspec *spec,
+                        const struct cpu_op **op, struct cpu_args *a, uint64_t *workspace)
+{
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+        if (strcmp(ops[k].id, spec->id) == 0) {
+            *op = &ops[k];
+            return plan_found(m, spec, *op, a, workspace);
+        }
+    return refuse(m, spec);
+}

@@ -1,0 +1,45 @@
+/* ops.h: plans and runs that the table of ops.c names. What each does is said where it stands. */
+#ifndef CPU_OPS_H
+#define CPU_OPS_H
+
+#include "cpu.h"
+
+#define CPU_PLAN(name)                                                                             \
+    weft_status name(const struct cpu_module *m, const struct cpu_op *op, const weft_opspec *spec, \
+                     const struct cpu_match *match, struct cpu_args *a, uint64_t *workspace)
+#define CPU_RUN(name)                                                                              \
+    weft_status name(weft_prepared *p, const void *const *in, void *const *out, void *ws)
+
+/* simple.c */
+CPU_PLAN(plan_rows);
+CPU_PLAN(plan_embedding);
+CPU_PLAN(plan_embedding_dw);
+CPU_PLAN(plan_attention);
+CPU_PLAN(plan_xent);
+CPU_PLAN(plan_flat);
+CPU_PLAN(plan_sumsq);
+weft_status ready_attention(weft_prepared *p, const weft_opspec *spec);
+CPU_RUN(run_rows);
+CPU_RUN(run_columns);
+CPU_RUN(run_embedding_dw);
+CPU_RUN(run_attention);
+CPU_RUN(run_xent);
+CPU_RUN(run_flat);
+CPU_RUN(run_sumsq);
+
+/* product.c */
+#define PRODUCT_Y 1u  /* y = x w' + b */
+#define PRODUCT_DX 2u /* dx = dy w */
+#define PRODUCT_DW 3u /* dw = dy' x */
+CPU_PLAN(plan_product);
+weft_status product_ready(weft_prepared *p, const weft_opspec *spec);
+CPU_RUN(product_run);
+void product_drop(weft_prepared *p);
+
+/* ew.c */
+CPU_PLAN(plan_ew);
+weft_status ready_ew(weft_prepared *p, const weft_opspec *spec);
+CPU_RUN(run_ew);
+void drop_ew(weft_prepared *p);
+
+#endif

@@ -1,0 +1,74 @@
+/* par.c: parallel regions in the pool of threads that oneDNN uses.
+ *
+ * GOMP_parallel is what gcc makes of `#pragma omp parallel`. It is called by its name, and not by
+ * the pragma, because clang would bring a runtime and a pool of its own beside oneDNN's. */
+#include "cpu.h"
+
+void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
+int omp_get_thread_num(void);
+int omp_get_num_threads(void);
+void omp_set_num_threads(int n);
+
+struct region {
+    weft_device *d;
+    cpu_kernel *kernel;
+    const struct cpu_job *job;
+    int64_t items;
+};
+
+static void body(void *data)
+{
+    const struct region *r = data;
+    const int64_t t = omp_get_thread_num(), n = omp_get_num_threads();
+    if (t > 0)
+        cpu_topo_pin_worker(&r->d->topo, (int32_t)t);
+    const int64_t begin = r->items / n * t + r->items % n * t / n;
+    const int64_t end = r->items / n * (t + 1) + r->items % n * (t + 1) / n;
+    if (begin < end)
+        r->kernel(r->job, begin, end, r->d->scratch + (uint64_t)t * r->d->scratch_each);
+}
+
+/* Always all threads or one: libgomp ends those that a smaller region leaves out. */
+void cpu_par(weft_device *d, cpu_kernel *k, const struct cpu_job *j, int64_t items, int64_t few)
+{
+    struct region r = {d, k, j, items};
+    if (d->threads == 1 || items <= few || items <= 1)
+        k(j, 0, items, d->scratch);
+    else
+        GOMP_parallel(body, &r, (unsigned)d->threads, 0);
+}
+
+void cpu_threads_for_products(const weft_device *d)
+{
+    omp_set_num_threads(d->threads);
+}
+
+weft_status cpu_grow(weft_device *d, void **p, uint64_t *have, uint64_t bytes)
+{
+    const weft_host *host = d->m->host;
+    if (bytes <= *have)
+        return WEFT_OK;
+    void *more = host->alloc(host->ctx, bytes, 4096);
+    if (more == NULL)
+        return cpu_fail(d->m, WEFT_NO_MEMORY, "no memory for %llu bytes of scratch",
+                        (unsigned long long)bytes);
+    host->free(host->ctx, *p);
+    *p = more;
+    *have = bytes;
+    return WEFT_OK;
+}
+
+weft_status cpu_scratch_reserve(weft_device *d, uint64_t each)
+{
+    const uint64_t padded = (each + 4095) / 4096 * 4096 + 256; /* threads off each other's sets */
+    uint64_t have = d->scratch_each * (uint64_t)d->threads;
+    void *p = d->scratch;
+    if (padded <= d->scratch_each)
+        return WEFT_OK;
+    weft_status st = cpu_grow(d, &p, &have, padded * (uint64_t)d->threads);
+    if (st == WEFT_OK) {
+        d->scratch = p;
+        d->scratch_each = padded;
+    }
+    return st;
+}

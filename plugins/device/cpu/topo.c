@@ -1,0 +1,119 @@
+/* topo.c: which cores this rank has, and pinning.
+ *
+ * The local ranks divide the cores that the process may use, in hwloc's logical order, so that a
+ * rank's cores are neighbours and share caches and memory. A rank with one thread is pinned to its
+ * core. With more, each worker is pinned to one core, and the opening thread to the share as a
+ * whole: workers are born with its binding, and oneDNN's pool may let some go and make new ones.
+ * Threads that the opener starts later inherit its binding too. */
+#include "cpu.h"
+#include <stdatomic.h>
+#include <unistd.h>
+
+static atomic_llong next_serial = 1;
+static _Thread_local int64_t pinned_for; /* serial of the device that this worker was pinned for */
+
+/* The cores that this process may run on, as sets; their number, at most `cap`. */
+static int32_t list_cores(hwloc_topology_t tree, hwloc_const_cpuset_t may, hwloc_cpuset_t *out,
+                          int32_t cap)
+{
+    const int n = hwloc_get_nbobjs_by_type(tree, HWLOC_OBJ_CORE);
+    int32_t found = 0;
+    for (int k = 0; k < n && found < cap; k++) {
+        hwloc_obj_t core = hwloc_get_obj_by_type(tree, HWLOC_OBJ_CORE, (unsigned)k);
+        if (!hwloc_bitmap_intersects(core->cpuset, may))
+            continue;
+        out[found] = hwloc_bitmap_dup(core->cpuset);
+        hwloc_bitmap_and(out[found], out[found], may);
+        found++;
+    }
+    return found;
+}
+
+/* Keep this rank's part of the cores, or none of them. */
+static void keep_share(struct cpu_topo *t, hwloc_cpuset_t *core, int32_t n, bool pin)
+{
+    for (int32_t k = 0; k < n; k++) {
+        if (pin && k >= t->first && k < t->first + t->threads) {
+            t->core[k - t->first] = core[k];
+            hwloc_bitmap_or(t->share, t->share, core[k]);
+        } else {
+            hwloc_bitmap_free(core[k]);
+        }
+    }
+}
+
+static weft_status divide(struct cpu_topo *t, const struct cpu_module *m,
+                          const weft_device_args *args, hwloc_cpuset_t *core, int32_t n)
+{
+    const int32_t ranks = args->local_ranks > 0 ? (int32_t)args->local_ranks : 1;
+    const int64_t asked = args->conf->integer(args->conf->ctx, "threads");
+    const int32_t cores = n > 0 ? n : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
+    t->threads = asked > 0 ? (int32_t)asked : cores / ranks > 0 ? cores / ranks : 1;
+    t->first = (int32_t)args->local_rank * t->threads;
+    const bool pin = args->conf->integer(args->conf->ctx, "pin") != 0 &&
+                     (int64_t)ranks * t->threads <= n && (int32_t)args->local_rank < ranks;
+    if (pin) {
+        t->core = m->host->alloc(m->host->ctx, (uint64_t)t->threads * sizeof *t->core, 0);
+        t->share = hwloc_bitmap_alloc();
+        t->before = hwloc_bitmap_alloc();
+        if (t->core == NULL || t->share == NULL || t->before == NULL) {
+            keep_share(t, core, n, false);
+            return cpu_fail(m, WEFT_NO_MEMORY, "no memory for the map of %d cores", n);
+        }
+    }
+    keep_share(t, core, n, pin);
+    return WEFT_OK;
+}
+
+static void pin_opener(struct cpu_topo *t, const struct cpu_module *m)
+{
+    if (t->core == NULL)
+        return;
+    hwloc_get_cpubind(t->tree, t->before, HWLOC_CPUBIND_THREAD);
+    if (hwloc_set_cpubind(t->tree, t->share, HWLOC_CPUBIND_THREAD) != 0)
+        m->host->log(m->host->ctx, WEFT_LOG_WARN, "this system does not let the thread be pinned");
+}
+
+weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
+                          const weft_device_args *args)
+{
+    enum { MOST = 1024 };
+    hwloc_cpuset_t core[MOST];
+    *t = (struct cpu_topo){.threads = 1, .serial = atomic_fetch_add(&next_serial, 1)};
+    if (hwloc_topology_init(&t->tree) != 0 || hwloc_topology_load(t->tree) != 0)
+        return cpu_fail(m, WEFT_IO, "hwloc cannot read this machine's topology from /sys");
+    hwloc_cpuset_t may = hwloc_bitmap_alloc();
+    if (may == NULL)
+        return cpu_fail(m, WEFT_NO_MEMORY, "no memory for the map of cores");
+    if (hwloc_get_cpubind(t->tree, may, HWLOC_CPUBIND_PROCESS) != 0)
+        hwloc_bitmap_copy(may, hwloc_topology_get_allowed_cpuset(t->tree));
+    const int32_t n = list_cores(t->tree, may, core, MOST);
+    hwloc_bitmap_free(may);
+    weft_status st = divide(t, m, args, core, n);
+    if (st == WEFT_OK)
+        pin_opener(t, m);
+    return st;
+}
+
+void cpu_topo_pin_worker(const struct cpu_topo *t, int32_t thread)
+{
+    if (t->core == NULL || pinned_for == t->serial || thread >= t->threads)
+        return;
+    pinned_for = t->serial;
+    hwloc_set_cpubind(t->tree, t->core[thread], HWLOC_CPUBIND_THREAD);
+}
+
+void cpu_topo_close(struct cpu_topo *t, const struct cpu_module *m)
+{
+    if (t->tree == NULL)
+        return;
+    if (t->core != NULL) {
+        hwloc_set_cpubind(t->tree, t->before, HWLOC_CPUBIND_THREAD);
+        for (int32_t k = 0; k < t->threads; k++)
+            hwloc_bitmap_free(t->core[k]);
+    }
+    m->host->free(m->host->ctx, t->core);
+    hwloc_bitmap_free(t->share);
+    hwloc_bitmap_free(t->before);
+    hwloc_topology_destroy(t->tree);
+}

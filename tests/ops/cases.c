@@ -1,0 +1,257 @@
+/* cases.c: calls of each op. Multi-axis features are used on purpose: a row of `cols` features is
+ * given as [cols] or, where it divides, as [3, cols/3]. */
+#include "cases.h"
+#include "referee.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static weft_operand operand(uint32_t dtype, uint32_t rank, const int64_t *size)
+{
+    weft_operand o = {.dtype = dtype, .rank = rank};
+    for (uint32_t k = 0; k < rank; k++)
+        o.size[k] = size[k];
+    return o;
+}
+
+double *add_input(struct call *c, uint32_t dtype, uint32_t rank, const int64_t *size, double lo,
+                  double hi)
+{
+    const uint32_t k = c->nin++;
+    c->in[k] = operand(dtype, rank, size);
+    const int64_t n = count_of(&c->in[k]);
+    c->x[k] = malloc((size_t)n * sizeof(double));
+    for (int64_t i = 0; i < n; i++)
+        c->x[k][i] = rounded(dtype == WEFT_I32 ? floor(uniform(lo, hi)) : uniform(lo, hi), dtype);
+    return c->x[k];
+}
+
+void add_output(struct call *c, uint32_t dtype, uint32_t rank, const int64_t *size)
+{
+    const uint32_t k = c->nout++;
+    c->out[k] = operand(dtype, rank, size);
+    const int64_t n = count_of(&c->out[k]);
+    c->y[k] = malloc((size_t)n * sizeof(double));
+    for (int64_t i = 0; i < n; i++)
+        c->y[k][i] = rounded(uniform(-1, 1), dtype);
+}
+
+static void add_attr(struct call *c, const char *key, int64_t i, double f)
+{
+    c->attr[c->nattr++] = (weft_attr){key, i, f};
+}
+
+/* Axes of a row of features. */
+static uint32_t feature_rank(int64_t cols)
+{
+    return cols % 3 == 0 ? 2 : 1;
+}
+
+static void features(int64_t *to, int64_t cols)
+{
+    to[0] = cols % 3 == 0 ? 3 : cols;
+    to[1] = cols % 3 == 0 ? cols / 3 : 1;
+}
+
+static void input_rows(struct call *c, uint32_t dtype, int64_t tokens, int64_t cols)
+{
+    int64_t size[3] = {tokens};
+    features(size + 1, cols);
+    add_input(c, dtype, 1 + feature_rank(cols), size, -2, 2);
+}
+
+static void output_rows(struct call *c, uint32_t dtype, int64_t tokens, int64_t cols)
+{
+    int64_t size[3] = {tokens};
+    features(size + 1, cols);
+    add_output(c, dtype, 1 + feature_rank(cols), size);
+}
+
+static void input_features(struct call *c, uint32_t dtype, int64_t cols)
+{
+    int64_t size[2];
+    features(size, cols);
+    add_input(c, dtype, feature_rank(cols), size, -1, 1);
+}
+
+static void output_features(struct call *c, uint32_t dtype, int64_t cols)
+{
+    int64_t size[2];
+    features(size, cols);
+    add_output(c, dtype, feature_rank(cols), size);
+}
+
+/* A weight [O.., I..]. */
+static uint32_t weight_size(int64_t *size, const struct sizes *n)
+{
+    const uint32_t r = feature_rank(n->cols);
+    features(size, n->cols);
+    features(size + r, n->inner);
+    return r + feature_rank(n->inner);
+}
+
+static void make_linear(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    int64_t w[4];
+    const uint32_t rank = weight_size(w, n);
+    if (strcmp(c->id, "linear") == 0) {
+        input_rows(c, ct, n->tokens, n->inner);
+        add_input(c, ct, rank, w, -1, 1);
+        if (n->bias)
+            input_features(c, ct, n->cols);
+        output_rows(c, ct, n->tokens, n->cols);
+    } else if (strcmp(c->id, "linear.dx") == 0) {
+        input_rows(c, ct, n->tokens, n->cols);
+        add_input(c, ct, rank, w, -1, 1);
+        output_rows(c, ct, n->tokens, n->inner);
+    } else {
+        input_rows(c, ct, n->tokens, n->cols);
+        input_rows(c, ct, n->tokens, n->inner);
+        add_output(c, gt, rank, w);
+    }
+}
+
+static void make_embedding(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    const int backward = strcmp(c->id, "embedding.dw") == 0;
+    int64_t table[3] = {n->vocab}, tokens[1] = {n->tokens};
+    features(table + 1, n->cols);
+    const uint32_t rank = 1 + feature_rank(n->cols);
+    if (backward)
+        input_rows(c, ct, n->tokens, n->cols);
+    else
+        add_input(c, ct, rank, table, -1, 1);
+    add_input(c, WEFT_I32, 1, tokens, -2, (double)n->vocab + 2); /* some ids are not there */
+    if (backward) {
+        add_input(c, ct, rank, table, -1, 1);
+        free(c->x[2]);
+        c->x[2] = NULL; /* only its shape is used: no address */
+        add_output(c, gt, rank, table);
+    } else {
+        output_rows(c, ct, n->tokens, n->cols);
+    }
+    add_attr(c, "first", n->first, 0);
+}
+
+/* x, g, b through the referee, for mean and rstd. */
+static void make_layernorm(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    const int64_t rows[2] = {n->tokens, n->cols}, cols[1] = {n->cols}, tokens[1] = {n->tokens};
+    struct call f = {.id = "layernorm"};
+    add_attr(&f, "eps", 0, 1e-5);
+    add_input(&f, ct, 2, rows, -1, 3);
+    add_input(&f, ct, 1, cols, -1, 1);
+    add_input(&f, ct, 1, cols, -1, 1);
+    add_output(&f, ct, 2, rows);
+    add_output(&f, WEFT_F32, 1, tokens);
+    add_output(&f, WEFT_F32, 1, tokens);
+    if (strcmp(c->id, "layernorm") == 0) {
+        *c = f;
+        return;
+    }
+    referee(&f);
+    add_input(c, ct, 2, rows, -1, 1);
+    const int dx = strcmp(c->id, "layernorm.dx") == 0;
+    memcpy(add_input(c, ct, 2, rows, 0, 1), f.x[0], (size_t)(rows[0] * rows[1]) * sizeof(double));
+    if (dx)
+        memcpy(add_input(c, ct, 1, cols, 0, 1), f.x[1], (size_t)cols[0] * sizeof(double));
+    for (int k = 1; k <= 2; k++) {
+        double *x = add_input(c, WEFT_F32, 1, tokens, 0, 1);
+        for (int64_t i = 0; i < n->tokens; i++)
+            x[i] = rounded(f.y[k][i], WEFT_F32);
+    }
+    if (dx)
+        add_output(c, ct, 2, rows);
+    for (int k = 0; k < 2 && !dx; k++)
+        add_output(c, gt, 1, cols);
+    call_free(&f);
+}
+
+static void make_rows(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    input_rows(c, ct, n->tokens, n->cols);
+    if (strcmp(c->id, "colsum") == 0) {
+        output_features(c, gt, n->cols);
+        return;
+    }
+    if (strcmp(c->id, "bias_gelu.dx") == 0)
+        input_rows(c, ct, n->tokens, n->cols);
+    input_features(c, ct, n->cols);
+    if (strcmp(c->id, "bias_residual") == 0)
+        input_rows(c, ct, n->tokens, n->cols);
+    output_rows(c, ct, n->tokens, n->cols);
+}
+
+static void make_attention(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    const int64_t qkv[4] = {n->tokens, 3, n->heads, n->dim};
+    const int64_t y[3] = {n->tokens, n->heads, n->dim};
+    struct call f = {.id = "attention"};
+    (void)gt;
+    add_attr(&f, "sequence", n->sequence, 0);
+    add_attr(&f, "causal", n->causal, 0);
+    add_input(&f, ct, 4, qkv, -2, 2);
+    add_output(&f, ct, 3, y);
+    add_output(&f, WEFT_F32, 2, y);
+    if (strcmp(c->id, "attention") == 0) {
+        *c = f;
+        return;
+    }
+    referee(&f);
+    c->nattr = f.nattr;
+    memcpy(c->attr, f.attr, sizeof c->attr);
+    add_input(c, ct, 3, y, -1, 1);
+    memcpy(add_input(c, ct, 4, qkv, 0, 1), f.x[0], (size_t)count_of(&f.in[0]) * sizeof(double));
+    double *x = add_input(c, ct, 3, y, 0, 1);
+    for (int64_t i = 0; i < count_of(&f.out[0]); i++)
+        x[i] = rounded(f.y[0][i], ct);
+    x = add_input(c, WEFT_F32, 2, y, 0, 1);
+    for (int64_t i = 0; i < count_of(&f.out[1]); i++)
+        x[i] = rounded(f.y[1][i], WEFT_F32);
+    add_output(c, ct, 4, qkv);
+    call_free(&f);
+}
+
+static void make_xent(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    const int64_t logits[2] = {n->tokens, n->vocab}, tokens[1] = {n->tokens};
+    const int64_t valid = n->valid ? n->valid : n->vocab;
+    (void)gt;
+    add_input(c, ct, 2, logits, -8, 8);
+    add_input(c, WEFT_I32, 1, tokens, -1.2, (double)valid); /* some targets are ignored */
+    if (strcmp(c->id, "softmax_xent") == 0) {
+        add_input(c, WEFT_F32, 0, NULL, 0.5, 4);
+        add_output(c, ct, 2, logits);
+    }
+    add_output(c, WEFT_F32, 0, NULL);
+    add_attr(c, "weight", 0, 1.0 / (double)n->tokens);
+    add_attr(c, "valid", n->valid, 0);
+}
+
+static void make_flat(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    input_rows(c, ct, n->tokens, n->cols);
+    if (strcmp(c->id, "sumsq") == 0)
+        add_output(c, WEFT_F32, 0, NULL);
+    else
+        output_rows(c, gt, n->tokens, n->cols);
+}
+
+void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    static const struct {
+        const char *prefix;
+        void (*make)(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
+    } makers[] = {
+        {"linear", make_linear},       {"embedding", make_embedding},
+        {"layernorm", make_layernorm}, {"attention", make_attention},
+        {"softmax", make_xent},        {"accumulate", make_flat},
+        {"sumsq", make_flat},          {"", make_rows},
+    };
+    *c = (struct call){.id = id};
+    for (size_t k = 0; k < sizeof makers / sizeof *makers; k++)
+        if (strncmp(id, makers[k].prefix, strlen(makers[k].prefix)) == 0) {
+            makers[k].make(c, n, ct, gt);
+            return;
+        }
+}

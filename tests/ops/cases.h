@@ -1,0 +1,22 @@
+/* cases.h: calls of each op with random operands. */
+#ifndef OPS_CASES_H
+#define OPS_CASES_H
+
+#include "harness.h"
+
+/* Sizes of a case; each op uses some. */
+struct sizes {
+    int64_t tokens, cols, inner, heads, dim, sequence, vocab, valid, first;
+    int causal, bias;
+};
+
+/* Fill `c` with a call of `id`: compute type `ct`, gradients in `gt`. Inputs that come out of a
+ * forward op (mean, rstd, y, lse) are the referee's. */
+void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t ct, uint32_t gt);
+
+/* The pieces: an operand with values in [lo, hi), and outputs without values. */
+double *add_input(struct call *c, uint32_t dtype, uint32_t rank, const int64_t *size, double lo,
+                  double hi);
+void add_output(struct call *c, uint32_t dtype, uint32_t rank, const int64_t *size);
+
+#endif

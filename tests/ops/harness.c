@@ -1,0 +1,301 @@
+/* harness.c: host table, loading, conversions, and running one call. */
+#include "harness.h"
+#include <dlfcn.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- host --- */
+
+static void *host_alloc(void *ctx, uint64_t bytes, uint64_t align)
+{
+    void *p = NULL;
+    (void)ctx;
+    if (posix_memalign(&p, align < 16 ? 16 : align, bytes) != 0)
+        return NULL;
+    return memset(p, 0, bytes);
+}
+
+static void host_free(void *ctx, void *p)
+{
+    (void)ctx;
+    free(p);
+}
+
+static int32_t host_log_enabled(void *ctx, int32_t level)
+{
+    (void)ctx;
+    return level <= WEFT_LOG_WARN;
+}
+
+static void host_log(void *ctx, int32_t level, const char *text)
+{
+    (void)ctx;
+    (void)level;
+    fprintf(stderr, "%s\n", text);
+}
+
+static weft_status host_fail(void *ctx, weft_status code, const char *text)
+{
+    struct bench *b = ctx;
+    snprintf(b->said, sizeof b->said, "%s", text);
+    return code;
+}
+
+static const void *host_iface(void *ctx, const char *id)
+{
+    (void)ctx;
+    (void)id;
+    return NULL;
+}
+
+static const char *conf_text(void *ctx, const char *key)
+{
+    struct bench *b = ctx;
+    return strcmp(key, "isa") == 0 ? b->isa : strcmp(key, "threads") == 0 ? b->threads : b->pin;
+}
+
+static int64_t conf_integer(void *ctx, const char *key)
+{
+    const char *v = conf_text(ctx, key);
+    return strcmp(v, "on") == 0 ? 1 : strtoll(v, NULL, 10);
+}
+
+weft_status bench_open(struct bench *b, const char *isa, int threads)
+{
+    memset(b, 0, sizeof *b);
+    b->host = (weft_host){sizeof b->host, WEFT_ABI_MAJOR,   WEFT_ABI_MINOR, b,         host_alloc,
+                          host_free,      host_log_enabled, host_log,       host_fail, host_iface};
+    b->conf = (weft_conf){
+        .struct_size = sizeof b->conf, .ctx = b, .text = conf_text, .integer = conf_integer};
+    snprintf(b->isa, sizeof b->isa, "%s", isa);
+    snprintf(b->threads, sizeof b->threads, "%d", threads);
+    snprintf(b->pin, sizeof b->pin, "on");
+    void *so = dlopen(WEFT_CPU_SO, RTLD_NOW | RTLD_LOCAL);
+    if (so == NULL)
+        fail_msg("%s", dlerror());
+    weft_plugin_entry_fn entry;
+    *(void **)&entry = dlsym(so, "weft_plugin_entry");
+    assert_non_null(entry);
+    const weft_manifest *m = entry();
+    assert_int_equal(m->magic, WEFT_MAGIC);
+    assert_string_equal(m->components[0]->iface, "weft.device/1");
+    assert_string_equal(m->components[0]->name, "cpu");
+    b->t = m->components[0]->table;
+    assert_int_equal(m->open(&b->host, &b->module), WEFT_OK);
+    const weft_device_args args = {sizeof args, 0, 0, 1, &b->conf};
+    weft_status st = b->t->open(b->module, &args, &b->d);
+    if (st == WEFT_OK)
+        st = b->t->stream(b->d, 0, &b->s);
+    if (st != WEFT_OK)
+        m->close(b->module);
+    return st;
+}
+
+void bench_close(struct bench *b)
+{
+    b->t->close(b->d);
+    host_free(NULL, b->module); /* what the manifest's close() does is tested in device_test.c */
+}
+
+const char *const *bench_isas(void)
+{
+    static const char *have[4];
+    const int v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    const int v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                   __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+    have[0] = "v2";
+    have[1] = v3 ? "v3" : NULL;
+    have[2] = v4 ? "v4" : NULL;
+    return have;
+}
+
+/* --- values --- */
+
+int64_t count_of(const weft_operand *o)
+{
+    int64_t n = 1;
+    for (uint32_t k = 0; k < o->rank; k++)
+        n *= o->size[k];
+    return n;
+}
+
+weft_opspec spec_of(const struct call *c)
+{
+    return (weft_opspec){.struct_size = sizeof(weft_opspec),
+                         .flags = c->flags,
+                         .id = c->id,
+                         .attrs = c->attr,
+                         .nattr = c->nattr,
+                         .nin = c->nin,
+                         .nout = c->nout,
+                         .in = c->in,
+                         .out = c->out,
+                         .program = c->program};
+}
+
+/* A 16-bit float with `bits` bits of fraction and exponents from emin on: nearest, ties to even. */
+static uint16_t to_small(double x, int bits, int emin, int emax)
+{
+    const uint16_t sign = signbit(x) ? 0x8000 : 0;
+    const uint16_t inf = (uint16_t)((emax - emin + 2) << bits);
+    int e;
+    if (isnan(x))
+        return sign | inf | (uint16_t)(1 << (bits - 1));
+    frexp(x, &e);
+    if (x == 0)
+        return sign;
+    e = e - 1 < emin ? emin : e - 1;
+    const double units = nearbyint(ldexp(fabs(x), bits - e));
+    if (isinf(x) || ldexp(units, e - bits) >= ldexp(1, emax + 1))
+        return sign | inf;
+    return sign | (uint16_t)((uint32_t)units + (uint32_t)((e - emin) << bits));
+}
+
+static double from_small(uint16_t h, int bits, int emin, int emax)
+{
+    const int field = (h & 0x7fff) >> bits, fraction = h & ((1 << bits) - 1);
+    const double sign = h & 0x8000 ? -1 : 1;
+    if (field == emax - emin + 2)
+        return fraction ? NAN : sign * INFINITY;
+    if (field == 0)
+        return sign * ldexp(fraction, emin - bits);
+    return sign * ldexp(fraction + (1 << bits), field - 1 + emin - bits);
+}
+
+void encode(void *to, uint32_t dtype, const double *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        switch (dtype) {
+        case WEFT_F32: ((float *)to)[i] = (float)from[i]; break;
+        case WEFT_BF16: ((uint16_t *)to)[i] = to_small(from[i], 7, -126, 127); break;
+        case WEFT_F16: ((uint16_t *)to)[i] = to_small(from[i], 10, -14, 15); break;
+        default: ((int32_t *)to)[i] = (int32_t)from[i]; break;
+        }
+}
+
+void decode(double *to, uint32_t dtype, const void *from, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        switch (dtype) {
+        case WEFT_F32: to[i] = (double)((const float *)from)[i]; break;
+        case WEFT_BF16: to[i] = from_small(((const uint16_t *)from)[i], 7, -126, 127); break;
+        case WEFT_F16: to[i] = from_small(((const uint16_t *)from)[i], 10, -14, 15); break;
+        default: to[i] = ((const int32_t *)from)[i]; break;
+        }
+}
+
+double rounded(double x, uint32_t dtype)
+{
+    uint64_t cell = 0;
+    double y;
+    encode(&cell, dtype, &x, 1);
+    decode(&y, dtype, &cell, 1);
+    return y;
+}
+
+double uniform(double lo, double hi)
+{
+    static uint64_t state = 0x9e3779b97f4a7c15u;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return lo + (hi - lo) * ldexp((double)(state >> 11), -53);
+}
+
+/* --- running --- */
+
+enum { GUARD = 64, POISON = 0xff };
+
+/* A buffer with GUARD bytes of poison on both sides. */
+static char *guarded(uint64_t bytes)
+{
+    char *p = malloc(bytes + 2 * GUARD + 64);
+    assert_non_null(p);
+    memset(p, POISON, bytes + 2 * GUARD);
+    return p + GUARD;
+}
+
+static void check_guard(const struct call *c, const char *p, uint64_t bytes)
+{
+    for (uint64_t i = 0; i < GUARD; i++)
+        if (((const unsigned char *)p)[bytes + i] != POISON ||
+            ((const unsigned char *)p)[-(int64_t)i - 1] != POISON)
+            fail_msg("%s wrote outside of a buffer of %llu bytes", c->id,
+                     (unsigned long long)bytes);
+}
+
+static uint64_t bytes_of(const weft_operand *o)
+{
+    return (uint64_t)count_of(o) * weft_dtype_size(o->dtype);
+}
+
+/* Buffers in, filled, and out. */
+static void make_buffers(const struct call *c, char **in, char **out)
+{
+    for (uint32_t k = 0; k < c->nin; k++) {
+        in[k] = c->x[k] != NULL ? guarded(bytes_of(&c->in[k])) : NULL;
+        if (in[k] != NULL)
+            encode(in[k], c->in[k].dtype, c->x[k], count_of(&c->in[k]));
+    }
+    for (uint32_t k = 0; k < c->nout; k++) {
+        out[k] = c->alias[k] ? in[c->alias[k] - 1] : guarded(bytes_of(&c->out[k]));
+        if (c->flags & WEFT_SPEC_ACCUMULATE)
+            encode(out[k], c->out[k].dtype, c->y[k], count_of(&c->out[k]));
+    }
+}
+
+void device_run(struct bench *b, const struct call *c, void **got)
+{
+    char *in[WEFT_MAX_OPERANDS] = {0}, *out[WEFT_MAX_OPERANDS] = {0};
+    const weft_opspec spec = spec_of(c);
+    weft_need need = {.struct_size = sizeof need};
+    weft_prepared *p = NULL;
+    if (b->t->need(b->module, &b->conf, &spec, &need) != WEFT_OK ||
+        b->t->prepare(b->d, &spec, &p) != WEFT_OK)
+        fail_msg("%s: %s", c->id, b->said);
+    char *ws = NULL;
+    assert_int_equal(posix_memalign((void **)&ws, 64, need.workspace + GUARD), 0);
+    memset(ws, POISON, need.workspace + GUARD);
+    make_buffers(c, in, out);
+    assert_int_equal(b->t->run(p, b->s, (const void *const *)in, (void *const *)out, ws), WEFT_OK);
+    b->t->release(p);
+    for (uint64_t i = 0; i < GUARD; i++)
+        assert_int_equal((unsigned char)ws[need.workspace + i], POISON);
+    free(ws);
+    for (uint32_t k = 0; k < c->nout; k++) {
+        const uint64_t bytes = bytes_of(&c->out[k]);
+        check_guard(c, out[k], bytes);
+        got[k] = malloc(bytes);
+        memcpy(got[k], out[k], bytes);
+        if (!c->alias[k])
+            free(out[k] - GUARD);
+    }
+    for (uint32_t k = 0; k < c->nin; k++)
+        if (in[k] != NULL)
+            free(in[k] - GUARD);
+}
+
+void expect_close(const char *what, const double *got, const double *want, int64_t n, double tol)
+{
+    double rms = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (isfinite(want[i]))
+            rms += want[i] * want[i];
+    rms = sqrt(rms / (double)n);
+    for (int64_t i = 0; i < n; i++) {
+        const int same = got[i] == want[i] || (isnan(got[i]) && isnan(want[i]));
+        if (!same && !(fabs(got[i] - want[i]) <= tol * (fabs(want[i]) + rms)))
+            fail_msg("%s: element %lld of %lld is %.9g, should be %.9g (rms %.3g, tolerance %g)",
+                     what, (long long)i, (long long)n, got[i], want[i], rms, tol);
+    }
+}
+
+void call_free(struct call *c)
+{
+    for (uint32_t k = 0; k < WEFT_MAX_OPERANDS; k++) {
+        free(c->x[k]);
+        free(c->y[k]);
+    }
+}

@@ -1,0 +1,65 @@
+/* harness.h: the cpu device as a test sees it: loaded by its path, with a small host table. */
+#ifndef OPS_HARNESS_H
+#define OPS_HARNESS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <weft/device.h>
+
+/* A device opened with these options. */
+struct bench {
+    const weft_device_table *t;
+    weft_host host;
+    weft_conf conf;
+    void *module;
+    weft_device *d;
+    weft_stream *s;
+    char threads[8], isa[8], pin[8];
+    char said[1024]; /* the last failure's sentence */
+};
+
+/* WEFT_OK, or what open() said. */
+weft_status bench_open(struct bench *b, const char *isa, int threads);
+void bench_close(struct bench *b);
+
+/* Instruction sets that this CPU has, narrowest first; NULL ends the list. */
+const char *const *bench_isas(void);
+
+/* A call of an op: operands, and their values in double. Values of inputs are exact in their type.
+ * Before a call that accumulates, `out` values are what the outputs hold; afterwards they are what
+ * the referee expects. */
+struct call {
+    const char *id;
+    weft_attr attr[4];
+    uint32_t nattr, nin, nout, flags;
+    weft_operand in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
+    double *x[WEFT_MAX_OPERANDS], *y[WEFT_MAX_OPERANDS];
+    const weft_ew_program *program;
+    int alias[WEFT_MAX_OPERANDS]; /* output k lies over input alias[k]-1; 0: nowhere */
+};
+
+int64_t count_of(const weft_operand *o);
+weft_opspec spec_of(const struct call *c);
+
+/* Values to and from memory of an element type; rounding is to nearest even. */
+void encode(void *to, uint32_t dtype, const double *from, int64_t n);
+void decode(double *to, uint32_t dtype, const void *from, int64_t n);
+double rounded(double x, uint32_t dtype);
+
+/* Uniform in [lo, hi), the same sequence in each run of a test. */
+double uniform(double lo, double hi);
+
+/* Run the call on a device: outputs poisoned, or holding y where it accumulates; bytes around each
+ * buffer checked. got[k]: the outputs' bytes, to be freed. */
+void device_run(struct bench *b, const struct call *c, void **got);
+
+/* Fail unless |got - want| <= tol (|want| + rms(want)) for each element. */
+void expect_close(const char *what, const double *got, const double *want, int64_t n, double tol);
+
+void call_free(struct call *c);
+
+#endif

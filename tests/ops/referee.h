@@ -1,0 +1,10 @@
+/* referee.h: every op in naive double-precision loops: what the device is judged by. */
+#ifndef OPS_REFEREE_H
+#define OPS_REFEREE_H
+
+#include "harness.h"
+
+/* Put into c->y what the op gives for c->x (added to what y holds, if the call accumulates). */
+void referee(const struct call *c);
+
+#endif
