@@ -1,0 +1,345 @@
+/* cli/bench_comm.c: weft bench comm: how fast are collectives here? One table an operation. */
+#define _GNU_SOURCE
+#include "cli/bench_comm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "comm/measure.h"
+#include "config/config.h"
+#include "job/launch.h"
+
+#define MOST_OPS 8
+#define MEET 60.0 /* seconds to connect */
+
+#define OPTION(key_, type_, dflt_, help_, choices_, min_, max_)                                    \
+    {                                                                                              \
+        sizeof(weft_option), type_, key_, dflt_, help_, choices_, min_, max_                       \
+    }
+static const weft_option option_list[] = {
+    OPTION("op", WEFT_OPT_STRING, "all_reduce", "collectives, separated by commas", NULL, 0, 0),
+    OPTION("min", WEFT_OPT_BYTES, "8", "smallest size", NULL, 1, 1e15),
+    OPTION("max", WEFT_OPT_BYTES, "64M", "largest size", NULL, 1, 1e15),
+    OPTION("factor", WEFT_OPT_INT, "8", "from one size to the next", NULL, 2, 1e6),
+    OPTION("type", WEFT_OPT_CHOICE, "fp32", "of the elements", "fp32|bf16|fp16|int32|int64", 0, 0),
+    OPTION("inplace", WEFT_OPT_BOOL, "off", "input and output are one memory", NULL, 0, 0),
+    OPTION("chunk", WEFT_OPT_BYTES, "0", "bytes that messages are cut into; 0: as built", NULL, 0,
+           1e12),
+};
+static const weft_option *const options[] = {
+    &option_list[0], &option_list[1], &option_list[2], &option_list[3],
+    &option_list[4], &option_list[5], &option_list[6], NULL,
+};
+
+static const char *const ifaces[] = {"weft.link/1", NULL};
+
+typedef struct bench {
+    const char *ini;
+    const char **overrides; /* pointers into argv */
+    uint32_t noverrides, ranks;
+    job_identity who;
+    config *cfg;
+    host *host;
+    job *job;
+    comm_world *world;
+    comm_arena arena;
+    const component *link;
+    measure *m[MOST_OPS];
+    uint32_t kind[MOST_OPS], n;
+} bench;
+
+static uint32_t type_of(const char *name)
+{
+    static const char *const types[] = {"fp32", "bf16", "fp16", "int32", "int64"};
+    for (uint32_t i = 0; i < 5; i++)
+        if (strcmp(name, types[i]) == 0)
+            return WEFT_F32 + i;
+    return 0;
+}
+
+static weft_status parse_ops(bench *b)
+{
+    char text[256], *rest = text, *word;
+    snprintf(text, sizeof text, "%s", config_text(b->cfg, "bench.op"));
+    while ((word = strsep(&rest, ", \t"))) {
+        uint32_t kind = measure_kind(word);
+        if (*word && !kind)
+            return config_fail(b->cfg, "bench.op",
+                               "'%s' is none of all_reduce, reduce_scatter, all_gather, broadcast, "
+                               "reduce, gather, scatter and all_to_all",
+                               word);
+        if (*word && b->n == MOST_OPS)
+            return config_fail(b->cfg, "bench.op", "more than %d operations", MOST_OPS);
+        if (*word)
+            b->kind[b->n++] = kind;
+    }
+    if (config_int(b->cfg, "bench.max") < config_int(b->cfg, "bench.min"))
+        return config_fail(b->cfg, "bench.max", "is less than bench.min");
+    return b->n ? WEFT_OK : config_fail(b->cfg, "bench.op", "names no operation");
+}
+
+static weft_status add_options(bench *b, const component *c)
+{
+    char section[80], owner[80];
+    snprintf(section, sizeof section, "comm.%s", c->name);
+    snprintf(owner, sizeof owner, "plugin %s", c->name);
+    return config_add(b->cfg, section, owner, c->options);
+}
+
+static const weft_conf *conf_of(bench *b, const component *c)
+{
+    char section[80];
+    snprintf(section, sizeof section, "comm.%s", c->name);
+    return config_conf(b->cfg, section, c->options);
+}
+
+static weft_status score_of(bench *b, const component *c, int32_t *score)
+{
+    const weft_link_table *t = c->table;
+    weft_link_group group = {sizeof group, 0, b->who.local_ranks == b->who.ranks,
+                             WEFT_DEV_HOST_MEMORY};
+    *score = 0;
+    weft_status st = host_open(b->host, c);
+    return st == WEFT_OK ? t->probe(c->module, conf_of(b, c), &group, score) : st;
+}
+
+/* `auto`: the transport with the best score. */
+static weft_status find_best(bench *b)
+{
+    const component **all, *c;
+    uint32_t n;
+    int32_t best = 0, score;
+    weft_status st = host_list(b->host, &all, &n);
+    for (uint32_t i = 0; i < n && st == WEFT_OK; i++) {
+        if (!all[i]->iface || strcmp(all[i]->iface, ifaces[0]) ||
+            host_find(b->host, "comm", all[i]->name, ifaces, &c) != WEFT_OK)
+            continue;
+        st = add_options(b, c);
+        if (st == WEFT_OK && score_of(b, c, &score) == WEFT_OK && score > best) {
+            best = score;
+            b->link = c;
+        }
+    }
+    if (st == WEFT_OK && !b->link)
+        st = fail(WEFT_ABSENT, "comm.plugin = auto: no transport can be used here");
+    return st;
+}
+
+static weft_status find_link(bench *b)
+{
+    const char *name = config_raw(b->cfg, "comm.plugin");
+    int32_t score;
+    if (!name || strcmp(name, "auto") == 0)
+        return find_best(b);
+    weft_status st = host_find(b->host, "comm", name, ifaces, &b->link);
+    if (st == WEFT_OK)
+        st = add_options(b, b->link);
+    if (st == WEFT_OK)
+        st = score_of(b, b->link, &score);
+    if (st == WEFT_OK && score == 0)
+        st = fail(WEFT_ABSENT, "transport %s cannot be used here: %s", name, err_text());
+    return st;
+}
+
+/* Of a job file only what concerns this is read; the rest may need plugins that do not. */
+static weft_status take_job_file(bench *b, const char *key)
+{
+    config *file = NULL;
+    weft_status st = config_load(b->ini, NULL, 0, &file);
+    const char *text = st == WEFT_OK ? config_raw(file, key) : NULL;
+    if (text) {
+        uint64_t room = strlen(key) + strlen(text) + 2;
+        char *kept = mem_alloc(room); /* as long as the program */
+        snprintf(kept, room, "%s=%s", key, text);
+        memmove(b->overrides + 1, b->overrides, b->noverrides++ * sizeof *b->overrides);
+        b->overrides[0] = kept;
+    }
+    config_destroy(file);
+    return st;
+}
+
+static weft_status load(bench *b)
+{
+    char key[64];
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; options[i] && b->ini && st == WEFT_OK; i++) {
+        snprintf(key, sizeof key, "bench.%s", options[i]->key);
+        st = take_job_file(b, key);
+    }
+    if (st == WEFT_OK && b->ini)
+        st = take_job_file(b, "comm.plugin");
+    if (st == WEFT_OK && b->ini)
+        st = take_job_file(b, "comm.algorithm");
+    if (st == WEFT_OK)
+        st = config_load(NULL, b->overrides, b->noverrides, &b->cfg);
+    return st == WEFT_OK ? config_add(b->cfg, "bench", "weft bench", options) : st;
+}
+
+static weft_status map_arena(bench *b)
+{
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < b->n; i++)
+        bytes = measure_memory(b->m[i]) > bytes ? measure_memory(b->m[i]) : bytes;
+    bytes = (bytes + (2u << 20) - 1) & ~(uint64_t)((2u << 20) - 1);
+    b->arena = (comm_arena){.bytes = bytes, .fd = memfd_create("weft bench", MFD_CLOEXEC)};
+    if (b->arena.fd < 0 || ftruncate(b->arena.fd, (off_t)bytes))
+        return fail_errno(WEFT_NO_MEMORY, "no memory file of %llu bytes",
+                          (unsigned long long)bytes);
+    b->arena.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, b->arena.fd, 0);
+    if (b->arena.base == MAP_FAILED)
+        return fail_errno(WEFT_NO_MEMORY, "cannot map %llu bytes", (unsigned long long)bytes);
+    (void)madvise(b->arena.base, bytes, MADV_HUGEPAGE);
+    return WEFT_OK;
+}
+
+static weft_status add_operations(bench *b, uint32_t link)
+{
+    uint32_t *ranks = mem_alloc(b->who.ranks * sizeof *ranks);
+    comm_channel *c = NULL;
+    for (uint32_t i = 0; i < b->who.ranks; i++)
+        ranks[i] = i;
+    weft_status st = comm_add_channel(b->world, link, "bench", ranks, b->who.ranks, &c);
+    free(ranks);
+    const config *cfg = b->cfg;
+    for (uint32_t i = 0; i < b->n && st == WEFT_OK; i++) {
+        measure_request q = {.kind = b->kind[i],
+                             .dtype = type_of(config_text(cfg, "bench.type")),
+                             .ranks = b->who.ranks,
+                             .me = b->who.rank,
+                             .in_place = (int)config_int(cfg, "bench.inplace"),
+                             .min = (uint64_t)config_int(cfg, "bench.min"),
+                             .max = (uint64_t)config_int(cfg, "bench.max"),
+                             .factor = (uint64_t)config_int(cfg, "bench.factor"),
+                             .link_caps = ((const weft_link_table *)b->link->table)->caps,
+                             .algorithm = config_text(cfg, "comm.algorithm"),
+                             .chunk = (uint64_t)config_int(cfg, "bench.chunk")};
+        st = measure_create(c, &q, &b->m[i]);
+    }
+    return st;
+}
+
+static weft_status print_table(bench *b, uint32_t op)
+{
+    int speak = b->who.rank == 0;
+    weft_status st = WEFT_OK;
+    uint64_t wrong = 0;
+    if (speak)
+        printf("#%11s %12s %6s %15s %12s %8s %8s %7s\n", "size", "count", "type", "op", "time",
+               "algbw", "busbw", "#wrong");
+    for (uint32_t i = 0; i < measure_rows(b->m[op]) && st == WEFT_OK; i++) {
+        measure_row r;
+        st = measure_run(b->m[op], i, b->arena.base, &r);
+        if (st != WEFT_OK)
+            break;
+        wrong += r.wrong;
+        if (speak)
+            printf("%12llu %12llu %6s %15s %12.2f %8.3f %8.3f %7llu\n", (unsigned long long)r.bytes,
+                   (unsigned long long)r.count, config_text(b->cfg, "bench.type"),
+                   measure_kind_name(b->kind[op]), r.us, r.algbw, r.busbw,
+                   (unsigned long long)r.wrong);
+        fflush(stdout);
+    }
+    if (st == WEFT_OK && wrong)
+        st = fail(WEFT_INTERNAL, "%llu elements are wrong", (unsigned long long)wrong);
+    return st;
+}
+
+static weft_status set_up(bench *b)
+{
+    uint32_t link;
+    job_options opt = {.frozen_after = 30, .join_timeout = MEET};
+    weft_status st = load(b);
+    if (st == WEFT_OK)
+        st = job_join(&b->who, &opt, &b->job);
+    if (st == WEFT_OK)
+        st = host_create(config_raw(b->cfg, "run.plugins"), &b->host);
+    if (st == WEFT_OK && b->job)
+        host_serve(b->host, "weft.host.tls/1", job_tls_table(b->job));
+    if (st == WEFT_OK)
+        st = find_link(b);
+    if (st == WEFT_OK)
+        st = config_check(b->cfg);
+    if (st == WEFT_OK)
+        st = parse_ops(b);
+    if (st == WEFT_OK)
+        st = comm_world_create(b->job, &b->who, &b->world);
+    if (st == WEFT_OK)
+        st = comm_add_link(b->world, b->link, conf_of(b, b->link), &link);
+    if (st == WEFT_OK)
+        st = add_operations(b, link);
+    if (st == WEFT_OK)
+        st = map_arena(b);
+    return st == WEFT_OK ? comm_connect(b->world, &b->arena, MEET) : st;
+}
+
+static int run_rank(bench *b)
+{
+    char text[1024];
+    weft_status st = set_up(b);
+    for (uint32_t i = 0; i < b->n && st == WEFT_OK; i++)
+        st = print_table(b, i);
+    snprintf(text, sizeof text, "%s", err_text());
+    if (st != WEFT_OK && !launch_say(text))
+        log_line(WEFT_LOG_ERROR, "%s", text);
+    comm_world_destroy(b->world);
+    for (uint32_t i = 0; i < b->n; i++)
+        measure_destroy(b->m[i]);
+    if (!job_leave(b->job, st, text) && st == WEFT_OK)
+        st = WEFT_PEER;
+    host_destroy(b->host);
+    config_destroy(b->cfg);
+    return err_exit_code(st);
+}
+
+/* The arguments of a rank: the same command without -n. */
+static int launch(const bench *b)
+{
+    char **argv = mem_alloc((b->noverrides + 5) * sizeof *argv);
+    uint32_t n = 0;
+    argv[n++] = "weft";
+    argv[n++] = "bench";
+    argv[n++] = "comm";
+    if (b->ini)
+        argv[n++] = (char *)(uintptr_t)b->ini;
+    for (uint32_t i = 0; i < b->noverrides; i++)
+        argv[n++] = (char *)(uintptr_t)b->overrides[i];
+    int status = launch_ranks(b->ranks, argv);
+    free(argv);
+    return status;
+}
+
+int bench_comm_main(int argc, char **argv)
+{
+    bench b = {.ranks = 1};
+    b.overrides = mem_alloc(((uint64_t)argc + 16) * sizeof *b.overrides);
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "-n") == 0 && i + 1 < argc && atol(argv[i + 1]) > 0)
+            b.ranks = (uint32_t)atol(argv[++i]);
+        else if (strchr(argv[i], '='))
+            b.overrides[b.noverrides++] = argv[i];
+        else if (!b.ini && argv[i][0] != '-')
+            b.ini = argv[i];
+        else {
+            log_line(WEFT_LOG_ERROR,
+                     "weft bench comm: '%s' is not understood\nusage: weft bench "
+                     "comm [-n RANKS] [JOB.ini] [section.key=value ...]",
+                     argv[i]);
+            return 2;
+        }
+    }
+    int status;
+    if (b.ranks > 1) {
+        status = launch(&b);
+    } else {
+        weft_status st = job_identify(&b.who);
+        status = st == WEFT_OK ? run_rank(&b) : (log_line(WEFT_LOG_ERROR, "%s", err_text()), 2);
+    }
+    free(b.overrides);
+    return status;
+}

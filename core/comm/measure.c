@@ -1,0 +1,272 @@
+/* comm/measure.c: see measure.h.
+ *
+ * Operations follow each other without a pause, as in the programs that this is compared with,
+ * after a tenth as many to warm up. Numbers are small integers, so that sums are exact in every
+ * type. */
+#include "comm/measure.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+#include "comm/schedule.h"
+
+#define PATIENCE 120.0 /* seconds for one operation */
+#define MOST_ROWS 64
+
+typedef struct row {
+    comm_request r;
+    comm_schedule *s;
+    comm_op *op;
+} row;
+
+struct measure {
+    measure_request q;
+    uint32_t rows;
+    row row[MOST_ROWS];
+    row barrier, slowest, total; /* helpers: everybody is here; the maximum; the sum */
+    uint64_t side, scratch;      /* bytes of the longest input or output, and of scratch */
+};
+
+static const char *const names[] = {NULL,         "all_reduce", "reduce_scatter",
+                                    "all_gather", "broadcast",  "reduce",
+                                    "gather",     "scatter",    "all_to_all"};
+
+uint32_t measure_kind(const char *name)
+{
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_ALL_TO_ALL; k++)
+        if (strcmp(names[k], name) == 0)
+            return k;
+    return 0;
+}
+
+const char *measure_kind_name(uint32_t kind)
+{
+    return names[kind];
+}
+
+static weft_status add(measure *m, comm_channel *c, row *to, const comm_request *r)
+{
+    to->r = *r;
+    to->r.ranks = m->q.ranks;
+    to->r.me = m->q.me;
+    to->r.link_caps = m->q.link_caps;
+    weft_status st = comm_schedule_make(&to->r, &to->s);
+    if (st == WEFT_OK)
+        st = comm_add_op(c, to->s, comm_kind_name(r->kind), &to->op);
+    if (st == WEFT_OK && comm_schedule_scratch(to->s) > m->scratch)
+        m->scratch = comm_schedule_scratch(to->s);
+    return st;
+}
+
+static weft_status add_helpers(measure *m, comm_channel *c)
+{
+    comm_request one = {
+        .kind = WEFT_ALL_REDUCE, .redop = WEFT_MAX, .dtype = WEFT_I64, .count = 1, .in_place = 1};
+    weft_status st = add(m, c, &m->barrier, &(comm_request){.kind = WEFT_BARRIER});
+    if (st == WEFT_OK)
+        st = add(m, c, &m->slowest, &one);
+    one.redop = WEFT_SUM;
+    return st == WEFT_OK ? add(m, c, &m->total, &one) : st;
+}
+
+weft_status measure_create(comm_channel *c, const measure_request *q, measure **out)
+{
+    measure *m = mem_alloc(sizeof *m);
+    uint64_t size = weft_dtype_size(q->dtype), unit = size * q->ranks;
+    m->q = *q;
+    m->side = 64;
+    *out = m;
+    weft_status st = add_helpers(m, c);
+    for (uint64_t bytes = q->min; st == WEFT_OK && bytes <= q->max; bytes *= q->factor) {
+        uint64_t whole = (bytes < unit ? unit : bytes / unit * unit); /* divides into parts */
+        comm_request r = {.kind = q->kind,
+                          .redop = WEFT_SUM,
+                          .dtype = q->dtype,
+                          .count = q->kind == WEFT_ALL_REDUCE ? bytes / size : whole / size,
+                          .in_place = (uint32_t)q->in_place,
+                          .algorithm = q->algorithm,
+                          .chunk = q->chunk};
+        if (m->rows == MOST_ROWS)
+            return fail(WEFT_USAGE, "more than %u sizes; choose a larger factor", MOST_ROWS);
+        st = add(m, c, &m->row[m->rows++], &r);
+        m->side = whole + 64 > m->side ? whole + 64 : m->side;
+        if (bytes > q->max / q->factor)
+            break;
+    }
+    return st;
+}
+
+void measure_destroy(measure *m)
+{
+    for (uint32_t i = 0; m && i < m->rows; i++)
+        comm_schedule_free(m->row[i].s);
+    if (m) {
+        comm_schedule_free(m->barrier.s);
+        comm_schedule_free(m->slowest.s);
+        comm_schedule_free(m->total.s);
+    }
+    free(m);
+}
+
+uint32_t measure_rows(const measure *m)
+{
+    return m->rows;
+}
+
+uint64_t measure_memory(const measure *m)
+{
+    return 2 * lines(m->side) + lines(m->scratch) + 64;
+}
+
+/* What rank `rank` puts in at `i`, and what rank `me` then has to find at `i`. */
+static int64_t put_in(uint32_t rank, uint64_t i)
+{
+    return (int64_t)((i + rank) % 3);
+}
+
+static int64_t expected(const comm_request *r, uint64_t i)
+{
+    uint64_t part = r->count / r->ranks;
+    switch (r->kind) {
+    case WEFT_ALL_GATHER:
+    case WEFT_GATHER: return put_in((uint32_t)(i / part), i % part);
+    case WEFT_BROADCAST: return put_in(r->root, i);
+    case WEFT_SCATTER: return put_in(r->root, r->me * part + i);
+    case WEFT_ALL_TO_ALL: return put_in((uint32_t)(i / part), r->me * part + i % part);
+    default: break;
+    }
+    uint64_t at = r->kind == WEFT_REDUCE_SCATTER ? r->me * part + i : i;
+    int64_t sum = 0;
+    for (uint32_t k = 0; k < r->ranks; k++)
+        sum += put_in(k, at);
+    return sum;
+}
+
+/* A small whole number as an element: the halves by their bits. */
+static void element(uint32_t dtype, int64_t v, void *out)
+{
+    float f = (float)v;
+    uint32_t bits, narrow = (uint32_t)v;
+    memcpy(&bits, &f, 4);
+    uint16_t upper = (uint16_t)(bits >> 16);
+    uint16_t half = v ? (uint16_t)((bits - 0x38000000u) >> 13) : 0;
+    switch (dtype) {
+    case WEFT_F32: memcpy(out, &f, 4); break;
+    case WEFT_BF16: memcpy(out, &upper, 2); break;
+    case WEFT_F16: memcpy(out, &half, 2); break;
+    case WEFT_I32: memcpy(out, &narrow, 4); break;
+    default: memcpy(out, &v, 8);
+    }
+}
+
+typedef struct sides {
+    char *in, *out;
+    uint64_t in_count, out_count;
+    void *scratch;
+} sides;
+
+static sides lay_out(const measure *m, const comm_request *r, void *memory)
+{
+    uint64_t size = weft_dtype_size(r->dtype), part = r->count / r->ranks;
+    int root = r->me == r->root;
+    sides s = {memory, (char *)memory + lines(m->side), r->count, r->count,
+               (char *)memory + 2 * lines(m->side)};
+    switch (r->kind) {
+    case WEFT_REDUCE_SCATTER: s.out_count = part; break;
+    case WEFT_ALL_GATHER: s.in_count = part; break;
+    case WEFT_BROADCAST: s.in_count = root ? r->count : 0; break;
+    case WEFT_REDUCE: s.out_count = root ? r->count : 0; break;
+    case WEFT_GATHER:
+        s.in_count = part;
+        s.out_count = root ? r->count : 0;
+        break;
+    case WEFT_SCATTER:
+        s.in_count = root ? r->count : 0;
+        s.out_count = part;
+        break;
+    default: break;
+    }
+    if (r->in_place && s.in_count && s.out_count) {
+        uint64_t shift = s.in_count == s.out_count ? 0 : r->me * part * size;
+        s.out = s.in_count < s.out_count ? s.in : s.in + shift;
+        s.in = s.in_count < s.out_count ? s.in + shift : s.in;
+    }
+    return s;
+}
+
+static weft_status once(const row *w, const sides *s)
+{
+    weft_status st = comm_start(w->op, s->in, s->out, s->scratch, 0);
+    return st == WEFT_OK ? comm_wait(w->op, PATIENCE) : st;
+}
+
+static weft_status agree(const row *w, const measure *m, void *memory, int64_t *value)
+{
+    sides s = lay_out(m, &w->r, memory);
+    memcpy(s.in, value, sizeof *value);
+    weft_status st = once(w, &s);
+    memcpy(value, s.out, sizeof *value);
+    return st;
+}
+
+static weft_status verify(const row *w, const sides *s, int64_t *wrong)
+{
+    uint64_t size = weft_dtype_size(w->r.dtype);
+    char want[8];
+    for (uint64_t i = 0; i < s->in_count; i++)
+        element(w->r.dtype, put_in(w->r.me, i), s->in + i * size);
+    weft_status st = once(w, s);
+    *wrong = 0;
+    for (uint64_t i = 0; i < s->out_count; i++) {
+        element(w->r.dtype, expected(&w->r, i), want);
+        *wrong += memcmp(want, s->out + i * size, size) != 0;
+    }
+    return st;
+}
+
+static double bus_share(const comm_request *r)
+{
+    double n = r->ranks;
+    if (r->kind == WEFT_ALL_REDUCE)
+        return 2 * (n - 1) / n;
+    return r->kind == WEFT_BROADCAST || r->kind == WEFT_REDUCE ? 1 : (n - 1) / n;
+}
+
+weft_status measure_run(measure *m, uint32_t i, void *memory, measure_row *out)
+{
+    const row *w = &m->row[i];
+    uint64_t bytes = w->r.count * weft_dtype_size(w->r.dtype), from = 0;
+    uint32_t times = bytes < 65536 ? 2000 : bytes < (4u << 20) ? 200 : 20;
+    memset(memory, 0, 2 * lines(m->side));
+    sides s = lay_out(m, &w->r, memory), nothing = {0};
+    weft_status st = WEFT_OK;
+    for (uint32_t k = 0; k < times / 10 + 1 + times && st == WEFT_OK; k++) {
+        if (k == times / 10 + 1) {
+            st = once(&m->barrier, &nothing);
+            from = clock_ns();
+        }
+        if (st == WEFT_OK)
+            st = once(w, &s);
+    }
+    int64_t ns = (int64_t)(clock_ns() - from), wrong = 0;
+    if (st == WEFT_OK)
+        st = agree(&m->slowest, m, memory, &ns);
+    if (st == WEFT_OK)
+        st = verify(w, &s, &wrong);
+    if (st == WEFT_OK)
+        st = agree(&m->total, m, memory, &wrong);
+    if (st != WEFT_OK)
+        return st;
+    double algbw = ns ? (double)bytes * times / (double)ns : 0;
+    *out = (measure_row){bytes,
+                         w->r.count,
+                         comm_schedule_algorithm(w->s),
+                         (double)ns / 1e3 / times,
+                         algbw,
+                         algbw * bus_share(&w->r),
+                         (uint64_t)wrong};
+    return WEFT_OK;
+}

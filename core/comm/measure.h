@@ -1,0 +1,43 @@
+/* comm/measure.h: how fast a collective is over a channel, size by size: the rows of the table that
+ * `weft bench comm` prints. */
+#ifndef COMM_MEASURE_H
+#define COMM_MEASURE_H
+
+#include "comm/comm.h"
+
+typedef struct measure measure; /* opaque: the operations of all sizes */
+
+typedef struct measure_request {
+    uint32_t kind, dtype;
+    uint32_t ranks, me;
+    int in_place;
+    uint64_t min, max, factor; /* bytes of the larger side: min, min * factor, ... up to max */
+    uint64_t link_caps;
+    const char *algorithm;
+    uint64_t chunk; /* comm_request's */
+} measure_request;
+
+typedef struct measure_row {
+    uint64_t bytes, count; /* of the larger side */
+    const char *algorithm;
+    double us;           /* mean time of one operation, of the slowest rank */
+    double algbw, busbw; /* GB/s; busbw counts what the best algorithm has to move per rank */
+    uint64_t wrong;      /* elements, over all ranks */
+} measure_row;
+
+/* Adds the operations of all sizes to the channel. Between comm_add_channel() and comm_connect().
+ * [setup] [collective] */
+weft_status measure_create(comm_channel *c, const measure_request *r, measure **out);
+void measure_destroy(measure *m); /* after the world; NULL allowed */
+
+uint32_t measure_rows(const measure *m);
+uint64_t measure_memory(const measure *m); /* bytes that measure_run() needs */
+
+/* Time row `i`, then check one operation with numbers that say whose they are. [collective] */
+weft_status measure_run(measure *m, uint32_t i, void *memory, measure_row *out);
+
+/* "all_reduce", and back; 0 for a name that is none. What sends to one rank is not measured. */
+uint32_t measure_kind(const char *name);
+const char *measure_kind_name(uint32_t kind);
+
+#endif
