@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""weft train against PyTorch: the same model, shapes and threads, runs in turn, medians, ratios.
+
+  bench/train.py [--weft build/release/bin/weft] [--rounds 3] [--steps 8] [--only bf16:4x64]
+
+Prints a JSON line a case. Nothing else should run on the machine. Needs PyTorch for the peer."""
+import argparse
+import array
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+CASES = [("fp32", 4, 64), ("bf16", 4, 64), ("fp32", 4, 512), ("bf16", 4, 512)]
+
+
+def tokens(path, count=200000):
+    """A file in the public GPT-2 token format."""
+    random.seed(1)
+    head = array.array("i", [20240520, 1, count] + [0] * 253)
+    body = array.array("H", (random.randrange(50257) for _ in range(count)))
+    with open(path, "wb") as f:
+        f.write(head.tobytes() + body.tobytes())
+
+
+def run_weft(o, work, precision, batch, sequence):
+    out = os.path.join(work, "run")
+    job = os.path.join(work, "job.ini")
+    with open(job, "w") as f:
+        f.write(f"[run]\nout = {out}\nsteps = {o.steps}\n[model]\nvocab = 50304\n"
+                f"[data]\ntrain = {work}/tokens.bin\n"
+                f"[train]\nbatch = {batch}\nmicrobatch = {batch}\nsequence = {sequence}\n"
+                f"precision = {precision}\neval_every = 0\n"
+                "[optim]\nlr = 1e-4\nschedule = constant\nwarmup = 0\nbetas = 0.9, 0.999\n"
+                "weight_decay = 0.01\n"
+                f"[device]\nthreads = {o.threads}\n[log]\nprogress = 0\nlevel = error\n")
+    child = subprocess.Popen([o.weft, "train", job])
+    _, status, usage = os.wait4(child.pid, 0)
+    if status:
+        sys.exit(f"weft train failed with {status}")
+    with open(os.path.join(out, "metrics.jsonl")) as f:
+        steps = [json.loads(line) for line in f]
+    later = [m["tokens_per_s"] for m in steps[2:]]
+    return {"tokens_per_s": statistics.median(later), "mfu": steps[-1]["mfu"],
+            "peak_bytes": usage.ru_maxrss * 1024, "plan_bytes": steps[-1]["peak_bytes"]}
+
+
+def run_torch(o, precision, batch, sequence):
+    text = subprocess.run(
+        [sys.executable, os.path.join(HERE, "peers", "torch_gpt2.py"), "--batch", str(batch),
+         "--sequence", str(sequence), "--threads", str(o.threads), "--steps", str(o.steps),
+         "--precision", precision], check=True, capture_output=True, text=True).stdout
+    return json.loads(text)
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--weft", default=os.path.join(HERE, "..", "build", "release", "bin", "weft"))
+    a.add_argument("--rounds", type=int, default=3)
+    a.add_argument("--steps", type=int, default=8)
+    a.add_argument("--threads", type=int, default=2)
+    a.add_argument("--only", help="PRECISION:BATCHxSEQUENCE")
+    o = a.parse_args()
+    with tempfile.TemporaryDirectory() as work:
+        tokens(os.path.join(work, "tokens.bin"))
+        for precision, batch, sequence in CASES:
+            if o.only and o.only != f"{precision}:{batch}x{sequence}":
+                continue
+            ours, theirs = [], []
+            for _ in range(o.rounds):
+                ours.append(run_weft(o, work, precision, batch, sequence))
+                theirs.append(run_torch(o, precision, batch, sequence))
+            mine = statistics.median(r["tokens_per_s"] for r in ours)
+            peer = statistics.median(r["tokens_per_s"] for r in theirs)
+            print(json.dumps({
+                "case": f"GPT-2 124M {precision} {batch} x {sequence}, {o.threads} threads",
+                "weft_tokens_per_s": round(mine, 1), "torch_tokens_per_s": round(peer, 1),
+                "ratio": round(mine / peer, 3), "mfu": round(ours[-1]["mfu"], 3),
+                "weft_peak_mb": max(r["peak_bytes"] for r in ours) >> 20,
+                "plan_mb": ours[-1]["plan_bytes"] >> 20,
+                "torch_peak_mb": max(r["peak_bytes"] for r in theirs) >> 20,
+                "torch": theirs[-1]["peer"]}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
