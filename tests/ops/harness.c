@@ -83,6 +83,7 @@ weft_status bench_open(struct bench *b, const char *isa, int threads)
     assert_string_equal(m->components[0]->iface, "weft.device/1");
     assert_string_equal(m->components[0]->name, "cpu");
     b->t = m->components[0]->table;
+    b->close = m->close;
     assert_int_equal(m->open(&b->host, &b->module), WEFT_OK);
     const weft_device_args args = {sizeof args, 0, 0, 1, &b->conf};
     weft_status st = b->t->open(b->module, &args, &b->d);
@@ -96,7 +97,7 @@ weft_status bench_open(struct bench *b, const char *isa, int threads)
 void bench_close(struct bench *b)
 {
     b->t->close(b->d);
-    host_free(NULL, b->module); /* what the manifest's close() does is tested in device_test.c */
+    b->close(b->module);
 }
 
 const char *const *bench_isas(void)

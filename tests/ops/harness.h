@@ -16,6 +16,7 @@ struct bench {
     weft_host host;
     weft_conf conf;
     void *module;
+    void (*close)(void *module);
     weft_device *d;
     weft_stream *s;
     char threads[8], isa[8], pin[8];

@@ -30,7 +30,7 @@ struct build {
     uint32_t nvalue, out[WEFT_MAX_OPERANDS];
     int64_t count;
     int32_t gate;
-    struct ew_instr instr[MAX_STEPS];
+    struct ew_instr instr[MAX_VALUES];
     uint32_t scalar_of[MAX_VALUES]; /* values that are scalars, in order */
     uint32_t ninstr, nscalar, nslot;
     bool taken[MAX_VALUES];
@@ -242,6 +242,20 @@ static void free_slots(struct build *b, const struct value *v, int32_t i)
     }
 }
 
+/* An input that is an output goes through its tile: another output may lie over it, and be written
+ * first. */
+static void copy_outputs(struct build *b)
+{
+    for (uint32_t k = 0; k < b->spec->nin; k++) {
+        struct value *v = &b->v[k];
+        if (v->last != MAX_STEPS || v->ref.kind != EW_INPUT)
+            continue;
+        b->instr[b->ninstr++] =
+            (struct ew_instr){.op = WEFT_EW_COPY, .dst = b->in_slot[k], .a = v->ref};
+        v->ref = (struct ew_ref){EW_SLOT, b->in_slot[k]};
+    }
+}
+
 /* Step 4. An input has a tile too: for conversion, and for the short tile at the end. */
 static void place_values(struct build *b)
 {
@@ -265,6 +279,7 @@ static void place_values(struct build *b)
         if (v->last < 0)
             b->taken[v->ref.at] = false;
     }
+    copy_outputs(b);
 }
 
 /* The program of an op that is one step. */
