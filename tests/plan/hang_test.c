@@ -1,0 +1,93 @@
+/* Lists written by hand for two ranks: those that would hang are refused, with the place. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "plan/plan.h"
+
+#include <cmocka.h>
+
+/* Two ranks, two channels over one transport, a collective on each. */
+typedef struct hand {
+    spec spec;
+    plan plan;
+    weft_link_table link;
+    component wire;
+    channel channels[2];
+    collective collectives[2];
+    entry entries[8];
+} hand;
+
+static void begin(hand *h, uint32_t at_once)
+{
+    memset(h, 0, sizeof *h);
+    h->link = (weft_link_table){.struct_size = sizeof h->link, .channels = at_once};
+    h->wire = (component){.name = "wire", .table = &h->link};
+    h->spec.ranks = 2;
+    h->spec.mesh = (mesh){1, {"row"}, {2}};
+    h->spec.links[0].c = &h->wire;
+    h->channels[0] = (channel){.name = "row.left"};
+    h->channels[1] = (channel){.name = "row.right"};
+    for (uint32_t i = 0; i < 2; i++)
+        h->collectives[i] = (collective){.name = i ? "right" : "left",
+                                         .channel = i,
+                                         .kind = WEFT_ALL_REDUCE,
+                                         .redop = WEFT_SUM,
+                                         .dtype = WEFT_F32,
+                                         .count = 10};
+    h->plan = (plan){.spec = &h->spec, .step.name = "step", .eval.name = "eval"};
+    h->plan.channels.at = h->channels;
+    h->plan.collectives.at = h->collectives;
+    h->plan.channels.n = h->plan.collectives.n = 2;
+    h->plan.step.entries.at = h->entries;
+}
+
+/* "S0 W0": start and wait for collectives, one after another. */
+static weft_status check(hand *h, const char *words)
+{
+    uint32_t *n = &h->plan.step.entries.n;
+    for (*n = 0; *words; words += words[2] ? 3 : 2, ++*n) {
+        uint32_t what = (uint32_t)(words[1] - '0');
+        h->entries[*n] = (entry){.kind = words[0] == 'S' ? ENTRY_START : ENTRY_WAIT,
+                                 .what = what,
+                                 .name = h->collectives[what].name};
+    }
+    return plan_check(&h->plan);
+}
+
+static void lawful(void **state)
+{
+    (void)state;
+    static const char *const lists[] = {"S0 W0",       "S0 W0 S1 W1", "S0 S1 W0 W1",
+                                        "S0 S1 W1 W0", "S0 S1 W1",    "S0 S0 W0"};
+    hand h;
+    for (uint32_t at_once = 0; at_once < 3; at_once++)
+        for (uint32_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+            begin(&h, at_once);
+            if (check(&h, lists[i]))
+                fail_msg("'%s' with %u channels at once: %s", lists[i], at_once, err_text());
+        }
+}
+
+static void hanging(void **state)
+{
+    (void)state;
+    static const char *const lists[] = {"W0", "W0 S0", "S1 W0", "S0 W1 S1"};
+    hand h;
+    for (uint32_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        begin(&h, 0);
+        if (check(&h, lists[i]) != WEFT_USAGE)
+            fail_msg("'%s' was let through", lists[i]);
+        assert_non_null(strstr(err_text(), "list step would hang"));
+        assert_non_null(strstr(err_text(), "rank 0 stands at entry "));
+        assert_non_null(strstr(err_text(), "rank 1 stands at entry "));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lawful), cmocka_unit_test(hanging)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,32 @@
+#include "job.h"
+
+#include "base/mem.h"
+
+#include <string.h>
+
+weft_status planned_make(const char *text, uint32_t ranks, int want, planned *out)
+{
+    static const char head[] =
+        "[run]\nplugins = " PAPER "\n[device]\nplugin = paper\n[comm]\nplugin = paper\n";
+    *out = (planned){0};
+    pool all = {0};
+    weft_status s = config_load_text(pool_printf(&all, "%s%s", head, text), "test.ini", &out->cfg);
+    pool_free(&all);
+    if (!s)
+        s = host_create(config_raw(out->cfg, "run.plugins"), &out->host);
+    if (!s)
+        s = spec_check_config(out->cfg, out->host, &out->spec);
+    if (!s)
+        s = spec_resolve(&out->spec, ranks, 0, true, want);
+    out->built = !s;
+    return s ? s : plan_build(&out->spec, &out->plan);
+}
+
+void planned_free(planned *j)
+{
+    if (j->built)
+        plan_free(&j->plan);
+    spec_free(&j->spec);
+    host_destroy(j->host);
+    config_destroy(j->cfg);
+}

@@ -1,0 +1,25 @@
+/* A job as a plan, from the text of its INI; the device and the transport are on paper. */
+#ifndef JOB_H
+#define JOB_H
+
+#include "plan/plan.h"
+
+typedef struct planned {
+    config *cfg;
+    host *host;
+    spec spec;
+    plan plan;
+    bool built;
+} planned;
+
+/* `text` follows a head that names the paper plugins. Free with planned_free(), also after a
+ * failure. */
+weft_status planned_make(const char *text, uint32_t ranks, int want, planned *out);
+void planned_free(planned *j);
+
+/* A GPT-2 of sizes that divide badly; lines of the caller go behind it. */
+#define TINY                                                                                       \
+    "[model]\nlayers = 2\nheads = 3\nembed = 15\nffn = 37\ncontext = 12\nvocab = 23\n"             \
+    "[train]\nsequence = 7\nclip = 1\n"
+
+#endif

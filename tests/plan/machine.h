@@ -1,0 +1,52 @@
+/* A machine that walks a plan's list and computes nothing: each two bytes of the arena have a tag
+ * that says what lies there. The graph is built here once more, with the functions of graph/ and
+ * none of plan/; instruction by instruction the machine asks whether the operands lie where the
+ * list says, and marks what the instruction writes. So an overwritten buffer, a missing
+ * instruction, a sum that adds to old values or a gradient that is read too early all show as a
+ * tag that is not the one expected. */
+#ifndef MACHINE_H
+#define MACHINE_H
+
+#include "plan/plan.h"
+
+/* What lies in a cell. `id` is a tensor of the graph except for T_BUSY and T_STATE. */
+#define T_NOTHING 0u
+#define T_INPUT 1u
+#define T_PARAM 2u /* as the passes read it */
+#define T_MASTER 3u
+#define T_VALUE 4u /* an activation of pass `n` */
+#define T_SUM 5u   /* `n` contributions, `sums` all-reduces */
+#define T_STATE 6u
+#define T_BUSY 7u    /* a collective in flight: id is its number */
+#define T_UPDATED 8u /* id: the parameter */
+#define T_SCRATCH 9u
+
+typedef struct tag {
+    uint8_t what, sums;
+    uint16_t n;
+    uint32_t id;
+} tag;
+
+typedef struct machine {
+    const plan *p;
+    graph g;
+    uint32_t axes;      /* over which the data is split */
+    uint32_t passes;    /* of the list */
+    tag *cells;         /* [peak / 2] */
+    tag *before;        /* under a collective in flight */
+    uint8_t *squared;   /* [peak / 2] how often it went into the norm */
+    uint64_t *grad_at;  /* [tensor] where its sum lies; UINT64_MAX before the first contribution */
+    uint32_t *writes;   /* [tensor] contributions to a sum in one pass */
+    uint32_t *work;     /* nodes of the call that is being walked */
+    uint32_t nwork, at; /* how many, and the next one */
+    uint32_t works;     /* calls of blocks so far */
+    uint64_t updated;   /* elements */
+} machine;
+
+/* `want`: 0 for the list that trains, 1 for the one that evaluates. */
+void machine_begin(machine *m, const plan *p, int want);
+void machine_walk(machine *m, const list *l);
+void machine_end_of_step(machine *m); /* what must hold after a step */
+void machine_end(machine *m);
+
+#endif
