@@ -165,6 +165,31 @@ static void mix_list(uint64_t *h, const list *l)
     }
 }
 
+static void mix_operands(uint64_t *h, const weft_operand *o, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        mix(h, &o[i].dtype, sizeof o[i].dtype);
+        mix(h, o[i].size, o[i].rank * sizeof *o[i].size);
+    }
+}
+
+static void mix_spec(uint64_t *h, const weft_opspec *op)
+{
+    mix_text(h, op->id);
+    mix(h, &op->flags, sizeof op->flags);
+    mix_operands(h, op->in, op->nin);
+    mix_operands(h, op->out, op->nout);
+    for (uint32_t i = 0; i < op->nattr; i++) {
+        mix_text(h, op->attrs[i].key);
+        mix(h, &op->attrs[i].i, sizeof op->attrs[i].i);
+        mix(h, &op->attrs[i].f, sizeof op->attrs[i].f);
+    }
+    if (op->program) {
+        mix(h, op->program->steps, op->program->nsteps * sizeof *op->program->steps);
+        mix(h, op->program->out_reg, op->nout * sizeof *op->program->out_reg);
+    }
+}
+
 void plan_digest(plan *p)
 {
     uint64_t h = 1469598103934665603ull;
@@ -174,10 +199,10 @@ void plan_digest(plan *p)
     mix(&h, p->refs.at, p->refs.n * sizeof *p->refs.at);
     mix(&h, p->bases.at, p->bases.n * sizeof *p->bases.at);
     mix(&h, p->instrs.at, p->instrs.n * sizeof *p->instrs.at);
-    for (uint32_t i = 0; i < p->kernels.n; i++) {
-        mix_text(&h, p->kernels.at[i].spec.id);
-        mix(&h, &p->kernels.at[i].spec.flags, 4);
-    }
+    for (uint32_t i = 0; i < p->kernels.n; i++)
+        mix_spec(&h, &p->kernels.at[i].spec);
+    for (uint32_t i = 0; i < p->scalars.n; i++)
+        mix(&h, &p->scalars.at[i].value, sizeof(double));
     for (uint32_t i = 0; i < p->collectives.n; i++) {
         const collective *c = &p->collectives.at[i];
         uint64_t numbers[8] = {c->channel, c->kind, c->redop, c->dtype,
