@@ -35,7 +35,7 @@ static const weft_option *const run_options[] = {
 
 static const weft_option *const model_options[] = {
     CHOICE("family", "gpt2", "gpt2|llama", "which transformer is built"),
-    INT("layers", "12", 1, 65536, "transformer blocks"),
+    INT("layers", "12", 1, 1024, "transformer blocks"),
     INT("heads", "12", 1, 65536, "attention heads"),
     AUTO("kv_heads", "auto", 1, 65536, "heads of keys and values; auto: as many as heads"),
     INT("embed", "768", 1, 1048576, "width of the residual stream"),
