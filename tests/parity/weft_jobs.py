@@ -1,0 +1,225 @@
+"""weft_jobs.py: what the scripts of tests/parity and tests/fault share: tiny jobs, the program
+started on them, and what a run leaves behind. Needs Python alone.
+
+Every script is `SCRIPT WEFT [unittest's arguments]`."""
+import array
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, "..", "pytorch"))
+import checkpoint  # noqa: E402  (tests/pytorch/checkpoint.py)
+import numbers_of_weft  # noqa: E402  (tests/pytorch/numbers_of_weft.py)
+
+WEFT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "weft"
+SLOW = 10 if os.environ.get("WEFT_SANITIZED") else 1  # times as slow as the release build
+TIMEOUT = 60 * SLOW
+NO_TIME = ("step_ms", "tokens_per_s", "mfu", "exposed_comm_ms")
+LAUNCHERS = ("RANK", "WORLD_", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "WEFT_PLUGIN")
+
+# No size that a kernel, a cache line or a number of ranks would like.
+ODD = {
+    "run.seed": 5, "run.steps": 20, "model.layers": 2, "model.heads": 3, "model.embed": 24,
+    "model.ffn": 40, "model.context": 19, "model.vocab": 257, "model.tied": "on",
+    "train.batch": 12, "train.microbatch": 3, "train.sequence": 17, "train.precision": "fp32",
+    "train.eval_every": 0, "parallel.strategy": "dp", "optim.lr": 3e-3, "optim.warmup": 5,
+    "device.threads": 1, "log.peak_gflops": 1, "log.progress": 0,
+}
+EVEN = ODD | {
+    "run.seed": 6, "model.heads": 4, "model.embed": 32, "model.ffn": 128, "model.context": 16,
+    "model.vocab": 256, "model.tied": "off", "train.sequence": 16,
+}
+
+
+def environment(extra=None):
+    """Ours, without what another launcher may have left in it."""
+    keep = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
+    return keep | {"WEFT_LOG_COLOR": "off"} | (extra or {})
+
+
+def weft(*words, status=0, extra=None, timeout=TIMEOUT):
+    """Run the program to its end; the status has to be the one given (None: any)."""
+    done = subprocess.run([WEFT, *map(str, words)], env=environment(extra), timeout=timeout,
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if status is not None and done.returncode != status:
+        raise AssertionError(f"weft {' '.join(map(str, words))}\nended with {done.returncode}, "
+                             f"not {status}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
+    return done
+
+
+class Bench(unittest.TestCase):
+    """A test case with a folder, token files and a job file of its own."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.place = tempfile.mkdtemp(prefix="weft-" + cls.__name__.lower() + "-")
+        cls.addClassCleanup(shutil.rmtree, cls.place, ignore_errors=True)
+        for name, count, vocab in (("train", 4000, 251), ("valid", 900, 251)):
+            tokens = numbers_of_weft.noisy_chain(count, vocab)
+            numbers_of_weft.write_tokens(cls.path(name + ".bin"), tokens, vocab)
+        cls.ini = cls.path("job.ini")
+        with open(cls.ini, "w", encoding="utf-8") as f:
+            f.write("[run]\nname = tests\n")
+
+    @classmethod
+    def path(cls, *names):
+        return os.path.join(cls.place, *names)
+
+    @classmethod
+    def options(cls, out, job):
+        """The command line after the job's file."""
+        job = {"data.train": cls.path("train.bin")} | job | {"run.out": cls.path(out)}
+        return [f"{key}={value}" for key, value in job.items()]
+
+    @classmethod
+    def train(cls, out, job, *, ranks=1, resume=False, status=0, **more):
+        """Train to the end under the launcher; returns what the program said."""
+        return weft("train", "-n", ranks, cls.ini, *cls.options(out, job),
+                    *(["--resume"] if resume else []), status=status, **more)
+
+    def same_run(self, one, two, step=None, skip=NO_TIME):
+        """Two runs with the same bits in metrics and, when `step` is given, in its checkpoint."""
+        self.assertEqual(lines(self.path(one), skip), lines(self.path(two), skip))
+        if step:
+            self.same_tensors(tensors(self.path(one), step), tensors(self.path(two), step))
+
+    def same_tensors(self, one, two):
+        self.assertEqual(sorted(one), sorted(two))
+        for name, (shape, values) in one.items():
+            self.assertEqual(shape, two[name][0], name)
+            self.assertEqual(values.tobytes(), two[name][1].tobytes(), f"the bits of {name}")
+
+
+class Running:
+    """A job under the launcher, running beside the test."""
+
+    def __init__(self, case, out, job, ranks, resume=False, extra=None):
+        self.out, self.n, self.case = case.path(out), ranks, case
+        self.log = open(case.path(out + ".log"), "w+", encoding="utf-8")
+        words = [WEFT, "train", "-n", str(ranks), case.ini, *case.options(out, job)]
+        self.process = subprocess.Popen(words + (["--resume"] if resume else []),
+                                        env=environment(extra), stdin=subprocess.DEVNULL,
+                                        stdout=self.log, stderr=self.log, start_new_session=True)
+        self.pid = self.process.pid
+        case.addCleanup(self.end)
+
+    def end(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.log.close()
+
+    def said(self):
+        self.log.seek(0)
+        return self.log.read()
+
+    def wait(self, timeout=TIMEOUT):
+        """The launcher's status."""
+        try:
+            return self.process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            self.case.fail(f"the job did not end within {timeout} s:\n{self.said()}")
+
+    def until(self, true, what):
+        """Wait until true() is; the job must not end before."""
+        limit = time.monotonic() + TIMEOUT
+        while not true():
+            if self.process.poll() is not None:
+                self.case.fail(f"the job ended before {what}:\n{self.said()}")
+            if time.monotonic() > limit:
+                self.case.fail(f"the job did not get to {what}:\n{self.said()}")
+            time.sleep(0.005)
+
+    def until_step(self, step):
+        """Until metrics.jsonl has the line of `step`, written by this process."""
+        path = os.path.join(self.out, "metrics.jsonl")
+
+        def there():
+            try:
+                with open(path, "rb") as f:
+                    last = f.read().rstrip(b"\n").rpartition(b"\n")[2]
+                return last and json.loads(last)["step"] >= step
+            except (FileNotFoundError, ValueError):
+                return False
+
+        self.until(there, f"step {step}")
+
+    def ranks(self):
+        """{rank: process number} of those that live."""
+        found = {}
+        for pid in children(self.pid):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as f:
+                    words = dict(x.split(b"=", 1) for x in f.read().split(b"\0") if b"=" in x)
+                found[int(words[b"RANK"])] = pid
+            except (FileNotFoundError, ProcessLookupError, KeyError):
+                pass
+        return found
+
+
+def children(pid):
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as f:
+            return [int(x) for x in f.read().split()]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def metrics(out):
+    with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
+        return [json.loads(line) for line in f]
+
+
+def lines(out, skip=NO_TIME):
+    """The lines of metrics.jsonl, whose numbers stay text, without the keys in `skip`."""
+    with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
+        whole = [json.loads(line, parse_float=str) for line in f]
+    return [{k: v for k, v in line.items() if k not in skip} for line in whole]
+
+
+def folder(out, step):
+    return os.path.join(out, "checkpoints", f"step-{step:08d}")
+
+
+def steps_saved(out):
+    """The steps of complete checkpoints, and the names of all else that lies there."""
+    saved, other = [], []
+    names = os.listdir(os.path.join(out, "checkpoints"))
+    for name in sorted(names):
+        if name.startswith("step-") and name[5:].isdigit():
+            saved.append(int(name[5:]))
+        elif name != ".lock":
+            other.append(name)
+    return saved, other
+
+
+def tensors(out, step):
+    """{name: (shape, values)} of a checkpoint."""
+    return checkpoint.read(folder(out, step))
+
+
+def furthest(one, two, names=None):
+    """(largest |difference| over the largest |value| of its tensor, the tensor's name)"""
+    worst = (0.0, "")
+    for name in names or one:
+        a, b = one[name][1], two[name][1]
+        scale = max(map(abs, a)) or 1.0
+        worst = max(worst, (max(abs(x - y) for x, y in zip(a, b)) / scale, name))
+    return worst
+
+
+def floats(values):
+    return array.array("f", values)
+
+
+def main():
+    sys.dont_write_bytecode = True
+    random.seed(int(os.environ.get("WEFT_TEST_SEED", "0")) or None)
+    unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)
