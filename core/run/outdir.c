@@ -46,6 +46,10 @@ weft_status outdir_prepare(const char *out, bool resume)
 {
     if (!*out)
         return fail(WEFT_USAGE, "run.out is empty: name a folder");
+    if (resume && !has(out, "checkpoints"))
+        return fail(WEFT_USAGE,
+                    "%s holds no checkpoint to go on from; without --resume a run begins there",
+                    out);
     for (uint32_t i = 1; !resume && holds_run(out); i++) {
         char old[4096];
         snprintf(old, sizeof old, "%s.%u", out, i);
@@ -61,7 +65,7 @@ weft_status outdir_prepare(const char *out, bool resume)
 static uint64_t step_of(const char *line)
 {
     const char *p = strstr(line, "\"step\":");
-    return p ? strtoull(p + 7, NULL, 10) : UINT64_MAX;
+    return p && strchr(p, '\n') ? strtoull(p + 7, NULL, 10) : UINT64_MAX;
 }
 
 /* Where the first line of a later step begins. */

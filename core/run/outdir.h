@@ -8,10 +8,11 @@
 #include <weft/base.h>
 
 /* Make OUT ready (rank 0): without `resume` an OUT that holds a run is renamed OUT.1, OUT.2, ...;
- * then it is created with its parents. [setup] */
+ * then it is created with its parents. With it, OUT has to hold checkpoints. [setup] */
 weft_status outdir_prepare(const char *out, bool resume);
 
-/* Open OUT/metrics.jsonl for appending; with `after` > 0 lines of later steps are cut off first.
+/* Open OUT/metrics.jsonl for appending; with `after` > 0 lines of later steps, and a line that was
+ * not written whole, are cut off first.
  * [setup] */
 weft_status metrics_open(const char *out, uint64_t after, FILE **file);
 

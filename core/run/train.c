@@ -237,9 +237,7 @@ static weft_status begin_or_resume(trainer *t, bool resume)
         return s;
     t->first = ckpt_step(c) + 1;
     s = weights_load(&t->exec, c);
-    if (s)
-        err_context("checkpoint %s", ckpt_dir(c));
-    else if (t->who.rank == 0)
+    if (!s && t->who.rank == 0)
         log_line(WEFT_LOG_INFO, "goes on after step %llu of %s", (unsigned long long)t->first - 1,
                  ckpt_dir(c));
     ckpt_close(c);
@@ -270,7 +268,7 @@ static weft_status prepare_out(trainer *t, bool resume)
         uint32_t mine = s, *all = mem_alloc(t->who.ranks * sizeof *all);
         weft_status x = job_exchange(t->job, "out", &mine, sizeof mine, all);
         if (!s && !x && all[0])
-            x = fail(WEFT_IO, "rank 0 could not prepare %s", t->out);
+            x = fail((weft_status)all[0], "rank 0 could not prepare %s", t->out);
         s = s ? s : x;
         free(all);
     }

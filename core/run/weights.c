@@ -116,11 +116,40 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
     return WEFT_OK;
 }
 
+static bool wanted(const executor *e, const char *name)
+{
+    char kept[64];
+    ckpt_piece x;
+    for (uint32_t i = 0; i < e->plan->pieces.n; i++)
+        if (!strcmp(e->plan->pieces.at[i].name, name))
+            return true;
+    for (uint32_t i = 0; i < KEPT; i++) {
+        describe_scalar(i, kept, &x);
+        if (!strcmp(kept, name))
+            return true;
+    }
+    return false;
+}
+
+/* Training goes on from all of a checkpoint: what is left over belongs to another model or rule. */
+static weft_status nothing_over(const executor *e, const ckpt *c)
+{
+    const ckpt_piece *has;
+    uint32_t n = e->plan->spec->want == SPEC_TRAIN ? ckpt_tensors(c, &has) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!wanted(e, has[i].name))
+            return fail(WEFT_USAGE,
+                        "checkpoint %s has tensor %s, which this job has not: [model] and the rule "
+                        "of [optim] have to be those that were saved",
+                        ckpt_dir(c), has[i].name);
+    return WEFT_OK;
+}
+
 weft_status weights_load(executor *e, const ckpt *c)
 {
     float *v = mem_alloc(CHUNK * sizeof *v);
     uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
-    weft_status s = WEFT_OK;
+    weft_status s = nothing_over(e, c);
     for (uint32_t i = 0; !s && i < e->plan->pieces.n; i++)
         s = load_piece(e, c, &e->plan->pieces.at[i], v, scratch);
     for (uint32_t i = 0; !s && i < KEPT && e->plan->spec->want == SPEC_TRAIN; i++) {

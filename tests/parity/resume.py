@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""resume.py WEFT: does a run that was cut off and resumed end where an uninterrupted one ends?
+
+Bit for bit on the same layout: every line of metrics.jsonl but its times, and every tensor of the
+last checkpoint, whoever was killed and when. On another layout, within rounding. What cannot be
+resumed is refused with status 2 and left as it was."""
+import os
+import random
+import shutil
+import signal
+import time
+
+import weft_jobs as w
+
+LONG = w.ODD | {"run.steps": 400, "checkpoint.every": 50, "train.eval_every": 30,
+                "train.eval_batches": 1, "optim.lr": 1e-3, "optim.warmup": 40}
+SHORT = w.ODD | {"run.steps": 10, "checkpoint.every": 5, "optim.schedule": "constant",
+                 "checkpoint.keep": 0, "comm.plugin": "tcp"}
+
+
+def kill_launcher(run):
+    run.process.kill()
+
+
+def kill_some_rank(run):
+    ranks = run.ranks()
+    if ranks:
+        os.kill(random.choice(list(ranks.values())), signal.SIGKILL)
+
+
+def stop(run):
+    run.process.send_signal(signal.SIGTERM)
+
+
+class Resume(w.Bench):
+    def tree(self, out):
+        """Every file of a run with its bytes."""
+        found = {}
+        for base, _, names in os.walk(self.path(out)):
+            for name in names:
+                with open(os.path.join(base, name), "rb") as f:
+                    found[os.path.relpath(os.path.join(base, name), self.path(out))] = f.read()
+        return {k: v for k, v in found.items() if not k.startswith("flight")}
+
+    def check_cut_off(self, transport, ranks, how):
+        """Cut off three times, some time after a step; resumed each time."""
+        job = LONG | {"data.valid": self.path("valid.bin"), "comm.plugin": transport,
+                      "train.microbatch": 12 // ranks}
+        self.train("whole", job, ranks=ranks)
+        shutil.rmtree(self.path("cut"), ignore_errors=True)
+        cuts = 0
+        for after in (random.randint(51, 90), random.randint(110, 190), random.randint(210, 300)):
+            run = w.Running(self, "cut", job, ranks, resume=after > 90)
+            run.until_step(after)
+            time.sleep(random.random() * 0.02)
+            how(run)
+            status = run.wait()
+            self.assertIn(status, (0, 1, -signal.SIGKILL), run.said())
+            cuts += status != 0
+            if status == -signal.SIGKILL:
+                time.sleep(0.2)  # the kernel kills the ranks; until then they may still write
+        self.train("cut", job, ranks=ranks, resume=True)
+        self.same_run("whole", "cut", 400)
+        saved, other = w.steps_saved(self.path("cut"))
+        self.assertEqual((saved, other), ([350, 400], []))
+        self.assertGreater(cuts, 0, "the job was always faster than the signal")
+
+    def test_launcher_killed_tcp(self):
+        self.check_cut_off("tcp", 2, kill_launcher)
+
+    def test_launcher_killed_shm(self):
+        self.check_cut_off("shm", 3, kill_launcher)
+
+    def test_rank_killed(self):
+        self.check_cut_off("shm", 2, kill_some_rank)
+
+    def test_stopped(self):
+        self.check_cut_off("tcp", 3, stop)
+
+    def test_one_rank_killed(self):
+        self.check_cut_off("auto", 1, kill_launcher)
+
+    def test_more_steps(self):
+        self.train("whole", SHORT | {"run.steps": 20}, ranks=2)
+        self.train("cut", SHORT, ranks=2)
+        self.assertEqual(len(w.metrics(self.path("cut"))), 10)
+        self.train("cut", SHORT | {"run.steps": 20}, ranks=2, resume=True)
+        self.same_run("whole", "cut", 20)
+        before = self.tree("cut")
+        self.train("cut", SHORT | {"run.steps": 20}, ranks=2, resume=True)
+        self.assertEqual(self.tree("cut"), before, "there is nothing to do")
+
+    def test_other_layouts(self):
+        """Ten steps on one layout, ten on another, against one rank all the way."""
+        self.train("one", SHORT | {"run.steps": 20})
+        one, whole = w.metrics(self.path("one")), w.tensors(self.path("one"), 20)
+        for first, second in ((2, 1), (1, 2), (2, 4), (4, 2)):
+            with self.subTest(first=first, second=second):
+                shutil.rmtree(self.path("cut"), ignore_errors=True)
+                self.train("cut", SHORT, ranks=first)
+                self.train("cut", SHORT | {"run.steps": 20, "comm.plugin": "shm"}, ranks=second,
+                           resume=True)
+                both = w.metrics(self.path("cut"))
+                self.assertEqual([x["step"] for x in both], list(range(1, 21)))
+                for x, y in zip(one, both):
+                    for key in ("loss", "grad_norm"):
+                        self.assertLessEqual(abs(x[key] - y[key]), 1e-5 * x[key], x["step"])
+                    self.assertEqual(x["lr"], y["lr"])
+                cut = w.tensors(self.path("cut"), 20)
+                smooth = [n for n in whole if not n.endswith("qkv.b")]
+                far, name = w.furthest(whole, cut, smooth)
+                self.assertLessEqual(far, 1e-5, name)
+
+    def test_other_precision(self):
+        """Master weights and moments are fp32 in any precision."""
+        self.train("cut", SHORT | {"train.precision": "bf16"}, ranks=2)
+        before = w.tensors(self.path("cut"), 10)
+        self.train("cut", SHORT | {"run.steps": 11, "checkpoint.every": 1, "optim.lr": 0}, ranks=2,
+                   resume=True)
+        after = w.tensors(self.path("cut"), 11)
+        weights = [n for n in before if not n.endswith((".m", ".v")) and "scalar" not in n]
+        self.same_tensors({n: before[n] for n in weights}, {n: after[n] for n in weights})
+
+    def test_damaged_newest(self):
+        """One bit of the newest checkpoint has turned: the one before it goes on."""
+        self.train("whole", SHORT | {"run.steps": 20}, ranks=2)
+        self.train("cut", SHORT, ranks=2)
+        path = os.path.join(w.folder(self.path("cut"), 10), "shard-00001-of-00002.safetensors")
+        with open(path, "r+b") as f:
+            f.seek(-100, os.SEEK_END)
+            byte = f.read(1)[0]
+            f.seek(-1, os.SEEK_CUR)
+            f.write(bytes([byte ^ 16]))
+        said = self.train("cut", SHORT | {"run.steps": 20}, ranks=2, resume=True).stderr
+        self.assertIn("step-00000010", said)
+        self.assertIn("goes on after step 5", said)
+        self.same_run("whole", "cut", 20)
+
+    def test_torn_metrics(self):
+        """The last line was cut in the middle, as a full disk or a lost machine leaves it."""
+        self.train("whole", SHORT | {"run.steps": 20}, ranks=2)
+        for text in (b'{"step":1', b'{"st', b'{"step":10,"loss":5.1', b"\n", b"\0" * 64):
+            with self.subTest(text=text):
+                shutil.rmtree(self.path("cut"), ignore_errors=True)
+                self.train("cut", SHORT, ranks=2)
+                with open(self.path("cut", "metrics.jsonl"), "ab") as f:
+                    f.write(text)
+                self.train("cut", SHORT | {"run.steps": 20}, ranks=2, resume=True)
+                self.same_run("whole", "cut", 20)
+
+    def test_nothing_there(self):
+        for ranks in (1, 2):
+            said = self.train("nothing", SHORT, ranks=ranks, resume=True, status=2).stderr
+            self.assertIn("nothing", said)
+            self.assertIn("checkpoint", said)
+            self.assertFalse(os.path.exists(self.path("nothing")), said)
+
+    def test_refused(self):
+        """Another model, or another rule: status 2, the reason, and nothing has changed."""
+        self.train("cut", SHORT, ranks=2)
+        before = self.tree("cut")
+        for change, word in (({"model.embed": 30}, "[257, 30]"), ({"model.layers": 3}, "block.2."),
+                             ({"model.layers": 1}, "block.1."), ({"model.tied": "off"}, "head"),
+                             ({"optim.rule": "sgd", "optim.momentum": 0.9}, ".m"),
+                             ({"optim.rule": "sgd"}, ".m")):
+            for ranks in (1, 2):
+                with self.subTest(change=change, ranks=ranks):
+                    said = self.train("cut", SHORT | {"run.steps": 20} | change, ranks=ranks,
+                                      resume=True, status=2).stderr
+                    self.assertIn(word, said)
+                    self.assertEqual(self.tree("cut"), before)
+
+    def test_all_damaged(self):
+        self.train("cut", SHORT, ranks=2)
+        for step in (5, 10):
+            os.truncate(os.path.join(w.folder(self.path("cut"), step), "manifest.json"), 70)
+        before = self.tree("cut")
+        said = self.train("cut", SHORT, ranks=2, resume=True, status=2).stderr
+        self.assertIn("step-00000005", said)
+        self.assertEqual(self.tree("cut"), before)
+
+    def test_without_resume(self):
+        """A run is never written over: it is moved aside."""
+        self.train("run", SHORT, ranks=2)
+        before = self.tree("run")
+        for number in (1, 2):
+            self.train("run", SHORT | {"run.steps": 2, "checkpoint.every": 0}, ranks=2)
+            self.assertEqual(len(w.metrics(self.path("run"))), 2)
+            self.assertTrue(os.path.exists(self.path(f"run.{number}", "metrics.jsonl")))
+        self.assertEqual(self.tree("run.1"), before)
+
+
+if __name__ == "__main__":
+    w.main()
