@@ -1,0 +1,236 @@
+/* Does a fused program compute what its ops do one by one?
+ *
+ * Chains are drawn: elementwise ops over vectors, scalars and constants, with assignments. The
+ * program is run by the plainest interpreter and held, bit for bit in double precision, against
+ * the evaluation of the graph node by node. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "base/err.h"
+#include "base/rng.h"
+#include "graph/graph.h"
+#include "graph/ops.h"
+
+#include <cmocka.h>
+
+#include "graph_eval.h"
+
+#define LANES 5
+
+static const mesh alone = {0};
+
+typedef struct draw {
+    uint64_t key, at;
+} draw;
+
+static uint64_t below(draw *d, uint64_t n)
+{
+    return rng_below(d->key, d->at++, n);
+}
+
+/* The id of an elementwise op by its number. */
+static const char *id_of(uint32_t ew)
+{
+    const char *id;
+    for (uint32_t i = 0; (id = graph_core_op_id(i)); i++)
+        if (graph_core_op(id)->ew == ew)
+            return id;
+    fail_msg("no op has the number %u", ew);
+    return NULL;
+}
+
+static uint32_t operands(const weft_builder *b, const char *id)
+{
+    weft_shape s = {.dtype = WEFT_F32}, in[3] = {s, s, s}, out[1];
+    uint32_t nin = 1, nout;
+    while (graph_core_op(id)->infer(b, NULL, 0, in, nin, out, &nout))
+        nin++;
+    return nin;
+}
+
+/* One lane of the program: registers in, registers out. As in eval_node(), -0 becomes 0. */
+static void run_lane(const fused *f, double *reg)
+{
+    for (uint32_t i = 0; i < f->program.nsteps; i++) {
+        const weft_ew_step *s = &f->program.steps[i];
+        assert_true(s->dst < f->program.nregs && s->dst >= f->nin);
+        reg[s->dst] = s->op == WEFT_EW_CONST
+                          ? (double)s->imm
+                          : eval_number(id_of(s->op), reg[s->a], reg[s->b], reg[s->c]) + 0;
+    }
+}
+
+typedef struct chain {
+    graph g;
+    weft_tensor pool[64], states[4];
+    uint32_t n, nstates;
+} chain;
+
+static weft_tensor add_input(chain *c, const char *name, bool vector)
+{
+    weft_shape s = {.dtype = WEFT_F32, .rank = vector, .axes = {{"elements", LANES}}};
+    return c->pool[c->n++] = graph_add(&c->g, name, vector ? WEFT_T_STATE : WEFT_T_SCALAR, &s);
+}
+
+static void make_chain(chain *c, draw *d)
+{
+    static const char *const ids[] = {"add",  "sub", "mul",    "div", "min",    "max", "sqrt",
+                                      "neg",  "abs", "sign",   "exp", "log",    "pow", "less",
+                                      "copy", "cos", "select", "mul", "finite", "add"};
+    *c = (chain){0};
+    graph_init(&c->g, &alone, WEFT_F32, WEFT_F32);
+    weft_builder b = graph_builder(&c->g);
+    for (uint32_t i = 0; i < 4; i++)
+        c->states[i] = add_input(c, (const char *[]){"a", "b", "c", "d"}[i], true);
+    add_input(c, "s", false);
+    add_input(c, "t", false);
+    for (uint32_t i = 0; i < 3; i++) {
+        double value = (double)(float)(0.25 + rng_uniform(d->key, d->at++));
+        assert_int_equal(b.constant(b.ctx, value, &c->pool[c->n++]), WEFT_OK);
+    }
+    for (uint32_t i = 0; i < 20; i++) {
+        const char *id = ids[below(d, sizeof ids / sizeof *ids)];
+        weft_tensor in[3], out;
+        uint32_t nin = operands(&b, id);
+        for (uint32_t k = 0; k < nin; k++)
+            in[k] = c->pool[below(d, c->n)];
+        assert_int_equal(b.op(b.ctx, id, NULL, 0, in, nin, &out, 1), WEFT_OK);
+        c->pool[c->n++] = out;
+    }
+    for (uint32_t i = c->n; i-- > 0 && c->nstates < 4;) /* the last vectors become the states */
+        if (graph_tensor(&c->g, c->pool[i])->shape.rank)
+            assert_int_equal(b.assign(b.ctx, c->states[c->nstates++], c->pool[i]), WEFT_OK);
+}
+
+static void fill(evaluation *e, const chain *c, draw *d)
+{
+    for (uint32_t i = 0; i < 6; i++)
+        for (uint32_t k = 0; k < (i < 4 ? LANES : 1); k++)
+            e->value[c->pool[i]][k] = 2 * rng_uniform(d->key, d->at++) - 0.5;
+}
+
+static void compare(chain *c, draw *d)
+{
+    fused f;
+    uint32_t nodes = c->g.nodes.n;
+    assert_int_equal(graph_fuse(&c->g, 0, nodes, 0, &f), WEFT_OK);
+    assert_int_equal(f.program.gate, -1);
+    assert_int_equal(f.nout, c->nstates);
+    evaluation e = eval_begin(&c->g);
+    fill(&e, c, d);
+    double got[4][LANES], reg[WEFT_EW_MAX_REGISTERS];
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        for (uint32_t i = 0; i < f.nin; i++)
+            reg[i] = e.value[f.in[i]][graph_tensor(&c->g, f.in[i])->shape.rank ? lane : 0];
+        run_lane(&f, reg);
+        for (uint32_t i = 0; i < f.nout; i++)
+            got[i][lane] = reg[f.program.out_reg[i]];
+    }
+    /* One by one. Assignments hold at the end: none may read what another has written. */
+    double *old[4];
+    eval_nodes(&e, 0, nodes - c->nstates);
+    for (uint32_t i = 0; i < c->nstates; i++) {
+        old[i] = calloc(LANES, sizeof(double));
+        memcpy(old[i], e.value[c->g.nodes.at[nodes - c->nstates + i].in[0]],
+               LANES * sizeof(double));
+    }
+    for (uint32_t i = 0; i < f.nout; i++) {
+        assert_int_equal(f.out[i], c->states[i]);
+        for (uint32_t lane = 0; lane < LANES; lane++)
+            if (memcmp(&got[i][lane], &old[i][lane], sizeof(double)) &&
+                !(isnan(got[i][lane]) && isnan(old[i][lane])))
+                fail_msg("output %u, lane %u: %.17g, one by one %.17g", i, lane, got[i][lane],
+                         old[i][lane]);
+        free(old[i]);
+    }
+    eval_end(&e);
+}
+
+static void drawn_chains(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 200; i++) {
+        draw d = {1000 + i, 0};
+        chain c;
+        make_chain(&c, &d);
+        compare(&c, &d);
+        graph_free(&c.g);
+    }
+}
+
+/* Steps whose operands are all scalars are marked, and no others: a device computes them once. */
+static void scalars_are_marked(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 50; i++) {
+        draw d = {5000 + i, 0};
+        chain c;
+        fused f;
+        bool scalar[WEFT_EW_MAX_REGISTERS] = {0};
+        make_chain(&c, &d);
+        assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_OK);
+        for (uint32_t k = 0; k < f.nin; k++)
+            scalar[k] = graph_tensor(&c.g, f.in[k])->shape.rank == 0;
+        for (uint32_t k = 0; k < f.program.nsteps; k++) {
+            const weft_ew_step *s = &f.program.steps[k];
+            uint32_t nin = s->op == WEFT_EW_CONST ? 0 : 1;
+            weft_builder b = graph_builder(&c.g);
+            nin = nin ? operands(&b, id_of(s->op)) : 0;
+            bool all =
+                (nin < 1 || scalar[s->a]) && (nin < 2 || scalar[s->b]) && (nin < 3 || scalar[s->c]);
+            assert_int_equal(s->scalar, all);
+            scalar[s->dst] = all;
+        }
+        graph_free(&c.g);
+    }
+}
+
+static void the_gate_is_an_input(void **state)
+{
+    (void)state;
+    draw d = {7, 0};
+    chain c;
+    fused f;
+    make_chain(&c, &d);
+    weft_builder b = graph_builder(&c.g);
+    weft_tensor gate;
+    assert_int_equal(b.scalar(b.ctx, "gate", &gate), WEFT_OK);
+    assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, gate, &f), WEFT_OK);
+    assert_in_range(f.program.gate, 0, f.nin - 1);
+    assert_int_equal(f.in[f.program.gate], gate);
+    graph_free(&c.g);
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    draw d = {8, 0};
+    chain c;
+    fused f;
+    make_chain(&c, &d);
+    weft_builder b = graph_builder(&c.g);
+    weft_tensor x = c.states[0], sum;
+    assert_int_equal(b.op(b.ctx, "sumsq", NULL, 0, &x, 1, &sum, 1), WEFT_OK);
+    assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_UNSUPPORTED);
+    assert_non_null(strstr(err_text(), "sumsq is not elementwise"));
+    graph_free(&c.g);
+    make_chain(&c, &d);
+    b = graph_builder(&c.g);
+    for (uint32_t i = 0; i < 70; i++)
+        assert_int_equal(b.op(b.ctx, "neg", NULL, 0, &x, 1, &x, 1), WEFT_OK);
+    assert_int_equal(graph_fuse(&c.g, 0, c.g.nodes.n, 0, &f), WEFT_UNSUPPORTED);
+    assert_non_null(strstr(err_text(), "more than 64 values"));
+    graph_free(&c.g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(drawn_chains),
+        cmocka_unit_test(scalars_are_marked),
+        cmocka_unit_test(the_gate_is_an_input),
+        cmocka_unit_test(refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
