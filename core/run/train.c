@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "job/launch.h"
+#include "run/agree.h"
 #include "run/outdir.h"
 #include "run/progress.h"
 #include "run/weights.h"
@@ -244,23 +245,6 @@ static weft_status begin_or_resume(trainer *t, bool resume)
     return s;
 }
 
-/* Ranks that planned differently must not start. */
-static weft_status compare_plans(trainer *t)
-{
-    if (!t->job)
-        return WEFT_OK;
-    uint64_t mine[2] = {t->j->plan.digest, t->first}, *all = mem_alloc(t->who.ranks * sizeof mine);
-    weft_status s = job_exchange(t->job, "plan", mine, sizeof mine, all);
-    for (uint32_t r = 0; !s && r < t->who.ranks; r++)
-        if (memcmp(&all[2 * r], mine, sizeof mine))
-            s = fail(WEFT_USAGE,
-                     "rank %u has another plan or checkpoint than rank %u: do both read "
-                     "the same INI, data and plugins?",
-                     r, t->who.rank);
-    free(all);
-    return s;
-}
-
 static weft_status prepare_out(trainer *t, bool resume)
 {
     weft_status s = t->who.rank ? WEFT_OK : outdir_prepare(t->out, resume);
@@ -302,8 +286,6 @@ static weft_status start(trainer *t, bool resume)
         s = exec_measure_peak(&t->exec, &t->peak_flops);
     if (!s)
         s = begin_or_resume(t, resume);
-    if (!s)
-        s = compare_plans(t);
     if (!s && t->who.rank == 0)
         s = metrics_open(t->out, resume ? t->first - 1 : 0, &t->metrics);
     if (s)
@@ -361,6 +343,8 @@ static weft_status run(trainer *t, const char *ini, const char *const *overrides
         s = same_machine(t->job, t->who.ranks, &together);
     if (!s)
         s = job_prepare(ini, overrides, n, t->who.ranks, true, together, t->job, t->j);
+    if (!s)
+        s = agree_on_job(t->j, t->job, &t->who, resume);
     if (s)
         return s;
     t->out = config_text(t->j->cfg, "run.out");

@@ -1,0 +1,138 @@
+/* run/agree.c: see agree.h. Every rank has rank 0's settings before the exchange, so that all of
+ * them can still say what differs when the first has left. */
+#include "run/agree.h"
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROBES 65536u /* tokens of a data file that are compared, evenly spread */
+
+typedef struct notes {
+    uint64_t resume, settings, train, valid, plan;
+} notes;
+
+static void mix(uint64_t *h, const void *data, uint64_t bytes)
+{
+    const unsigned char *p = data;
+    for (uint64_t i = 0; i < bytes; i++)
+        *h = (*h ^ p[i]) * 1099511628211ull;
+}
+
+static bool of_a_machine(const char *section, const char *key)
+{
+    bool own = !strcmp(section, "device") || !strcmp(section, "log") || !strcmp(section, "data") ||
+               strchr(section, '.');
+    return own || (!strcmp(section, "run") && (!strcmp(key, "key") || !strcmp(key, "plugins")));
+}
+
+typedef VEC(char) text;
+
+static void add(text *t, const char *what)
+{
+    while (*what)
+        *vec_push(t) = *what++;
+}
+
+/* The settings that all ranks share, one "section.key = value" a line; the caller frees it. */
+static char *shared_settings(const config *c)
+{
+    char *dump = config_dump(c), section[128] = "", key[128], *rest;
+    text out = {0};
+    for (char *line = strtok_r(dump, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        if (sscanf(line, "[%127[^]]]", section) == 1)
+            continue;
+        if (sscanf(line, "%127[^ =]", key) != 1 || of_a_machine(section, key))
+            continue;
+        add(&out, section);
+        add(&out, ".");
+        add(&out, line);
+        add(&out, "\n");
+    }
+    *vec_push(&out) = 0;
+    free(dump);
+    return out.at;
+}
+
+static uint64_t data_mark(const data_file *f)
+{
+    uint64_t h = 1469598103934665603ull, step = f->count / PROBES + 1;
+    mix(&h, &f->count, sizeof f->count);
+    mix(&h, &f->vocab, sizeof f->vocab);
+    for (uint64_t i = 0; i < f->count; i += step)
+        mix(&h, &f->tokens[i], sizeof f->tokens[i]);
+    return h;
+}
+
+/* Keys stand in a fixed order, so the first lines that differ are the culprit. */
+static weft_status name_setting(uint32_t rank, const char *mine, const char *zero)
+{
+    size_t a = strcspn(mine, "\n"), b = strcspn(zero, "\n");
+    while (a && a == b && !memcmp(mine, zero, a + 1)) {
+        mine += a + 1;
+        zero += b + 1;
+        a = strcspn(mine, "\n");
+        b = strcspn(zero, "\n");
+    }
+    return fail(WEFT_USAGE, "rank %u has %.*s where rank 0 has %.*s: give every rank the same job",
+                rank, a < 200 ? (int)a : 200, mine, b < 200 ? (int)b : 200, zero);
+}
+
+/* `r` differs from rank 0; `mine` and `zero` are settings when it is this rank, else NULL. */
+static weft_status name_difference(uint32_t r, const notes *has, const notes *first,
+                                   const char *mine, const char *zero)
+{
+    if (has->resume != first->resume)
+        return fail(WEFT_USAGE, "rank %u was started %s --resume and rank 0 %s it", r,
+                    has->resume ? "with" : "without", first->resume ? "with" : "without");
+    if (has->settings != first->settings && mine)
+        return name_setting(r, mine, zero);
+    if (has->settings != first->settings)
+        return fail(WEFT_USAGE, "rank %u has other settings than rank 0, and says which", r);
+    if (has->train != first->train || has->valid != first->valid)
+        return fail(WEFT_USAGE, "rank %u has other tokens in data.%s than rank 0", r,
+                    has->train != first->train ? "train" : "valid");
+    return fail(WEFT_USAGE,
+                "rank %u has another plan than rank 0: do both run the same program and plugins?",
+                r);
+}
+
+static weft_status compare(const prepared_job *j, job *meeting, const job_identity *who,
+                           bool resume, const char *mine, const char *zero)
+{
+    notes own = {resume, 0, data_mark(&j->train), data_mark(&j->valid), j->plan.digest};
+    notes *all = mem_alloc(who->ranks * sizeof *all);
+    mix(&own.settings, mine, strlen(mine));
+    weft_status s = job_exchange(meeting, "agree", &own, sizeof own, all);
+    if (!s && memcmp(&own, all, sizeof own))
+        s = name_difference(who->rank, &own, all, mine, zero);
+    for (uint32_t r = 1; !s && r < who->ranks; r++)
+        if (memcmp(&all[r], all, sizeof own))
+            s = name_difference(r, &all[r], all, NULL, NULL);
+    free(all);
+    return s;
+}
+
+weft_status agree_on_job(const prepared_job *mine, job *j, const job_identity *who, bool resume)
+{
+    if (!j)
+        return WEFT_OK;
+    void *zero = NULL;
+    uint64_t bytes = 0;
+    char *settings = shared_settings(mine->cfg);
+    weft_status s = WEFT_OK;
+    if (!who->rank)
+        s = job_put(j, "settings", settings, strlen(settings) + 1);
+    else
+        s = job_get(j, "settings", config_real(mine->cfg, "run.join_timeout"), &zero, &bytes);
+    if (!s && zero && (!bytes || ((char *)zero)[bytes - 1]))
+        s = fail(WEFT_DATA, "rank 0 sent settings that are no text");
+    if (!s)
+        s = compare(mine, j, who, resume, settings, zero);
+    free(zero);
+    free(settings);
+    return s;
+}

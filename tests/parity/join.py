@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""join.py WEFT: do ranks that we did not start make the same job, and only with their like?
+
+Ranks that the environment describes, with a key file, train bit for bit as those of the launcher;
+so do those of mpirun. A rank that was told something else (another value in its job file, other
+data, --resume) or has another key is named, and nothing is trained."""
+import os
+import shutil
+import socket
+import subprocess
+import unittest
+
+import weft_jobs as w
+
+JOB = w.ODD | {"checkpoint.every": 20, "comm.plugin": "tcp"}
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Join(w.Bench):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        for name in ("key", "other.key"):
+            w.weft("key", "-o", cls.path(name))
+        cls.key = {"run.key": cls.path("key")}
+        cls.train("launched", JOB, ranks=2)
+
+    def start(self, out, jobs, resume=(), extra=None):
+        """One process a job; [(status, what it said)] in rank order."""
+        common = {"WORLD_SIZE": len(jobs), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        ranks = []
+        for rank, job in enumerate(jobs):
+            words = ["train", self.ini, *self.options(out, job)]
+            env = w.environment({k: str(v) for k, v in common.items()} | {"RANK": str(rank)}
+                                | (extra or {}))
+            ranks.append(subprocess.Popen(
+                [w.WEFT, *words, *(["--resume"] if rank in resume else [])], env=env, text=True,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT))
+            self.addCleanup(ranks[-1].kill)
+        said = [r.communicate(timeout=w.TIMEOUT)[0] for r in ranks]
+        return [(r.returncode, text) for r, text in zip(ranks, said)]
+
+    def refused(self, jobs, *words, resume=(), status=(1, 2)):
+        """All ranks end, the last with one of `status`, and each says the first of `words`."""
+        shutil.rmtree(self.path("refused"), ignore_errors=True)
+        ended = self.start("refused", jobs, resume=resume)
+        for code, text in ended:
+            self.assertIn(code, (1, 2), text)
+            self.assertIn(words[0], text)
+        for word in words:
+            self.assertIn(word, ended[-1][1])
+        self.assertIn(ended[-1][0], status, ended[-1][1])
+        self.assertFalse(os.path.exists(self.path("refused")))
+        return ended
+
+    def test_environment(self):
+        for status, text in self.start("joined", [JOB | self.key] * 2):
+            self.assertEqual(status, 0, text)
+        self.same_run("launched", "joined", 20)
+
+    def test_key_is_handed_over(self):
+        """The key's file is all that is told; it is not in the checkpoint's copy of the job."""
+        with open(self.path("key"), "rb") as f:
+            key = f.read().strip()
+        self.start("joined", [JOB | self.key] * 2)
+        for base, _, names in os.walk(self.path("joined")):
+            for name in names:
+                with open(os.path.join(base, name), "rb") as f:
+                    self.assertNotIn(key, f.read(), name)
+
+    def test_other_settings(self):
+        for change in ({"optim.lr": 1e-3}, {"run.seed": 6}, {"run.steps": 21}, {"model.ffn": 48},
+                       {"train.microbatch": 6}, {"checkpoint.every": 10}, {"optim.betas": "0.8,0.9"},
+                       {"comm.plugin": "shm"}, {"comm.algorithm": "direct"}, {"run.deadline": 7}):
+            with self.subTest(change=change):
+                (key, value), = change.items()
+                self.refused([JOB | self.key, JOB | self.key | change], "rank 1", key, str(value),
+                             str(JOB.get(key, "")), status=(2,))
+
+    def test_the_odd_one_out_of_three(self):
+        job = JOB | self.key | {"train.microbatch": 4}
+        ended = self.refused([job, job | {"optim.lr": 1e-3}, job], "rank 1")
+        self.assertNotIn("rank 2 has", "".join(text for _, text in ended))
+
+    def test_what_may_differ(self):
+        own = JOB | self.key | {"device.threads": 2, "log.level": "warn", "device.pin": "off"}
+        for status, text in self.start("joined", [JOB | self.key, own]):
+            self.assertEqual(status, 0, text)
+        self.same_run("launched", "joined", 20)
+
+    def test_other_data(self):
+        """The same length and the same vocabulary, one token another."""
+        with open(self.path("train.bin"), "rb") as f:
+            data = bytearray(f.read())
+        shutil.copy(self.path("train.bin"), self.path("copy.bin"))
+        copied = JOB | self.key | {"data.train": self.path("copy.bin")}
+        for status, text in self.start("joined", [JOB | self.key, copied]):
+            self.assertEqual(status, 0, text)
+        data[1024 + 2 * 1234] ^= 1
+        with open(self.path("copy.bin"), "wb") as f:
+            f.write(data)
+        self.refused([JOB | self.key, copied], "rank 1", "data.train", status=(2,))
+
+    def test_one_resumes(self):
+        self.refused([JOB | self.key, JOB | self.key], "rank 1", "--resume", resume=(1,),
+                     status=(2,))
+
+    def test_other_key(self):
+        shutil.rmtree(self.path("refused"), ignore_errors=True)
+        job = JOB | {"run.join_timeout": 3}
+        ended = self.start("refused", [job | self.key, job | {"run.key": self.path("other.key")}])
+        for status, text in ended:
+            self.assertIn(status, (1, 2), text)
+        self.assertIn("rank 1", ended[0][1])
+        self.assertIn("key", ended[1][1])
+        self.assertFalse(os.path.exists(self.path("refused")))
+
+    def test_no_key(self):
+        job = JOB | {"run.join_timeout": 3}
+        for status, text in self.start("refused", [job, job]):
+            self.assertEqual(status, 2, text)
+            self.assertIn("key", text)
+        os.chmod(self.path("other.key"), 0o644)
+        job = job | {"run.key": self.path("other.key")}
+        for status, text in self.start("refused", [job, job]):
+            self.assertEqual(status, 2, text)
+            self.assertIn("other.key", text)
+        os.chmod(self.path("other.key"), 0o600)
+
+    def test_a_rank_is_missing(self):
+        ended = self.start("refused", [JOB | self.key | {"run.join_timeout": 2}],
+                           extra={"WORLD_SIZE": "2"})
+        self.assertEqual(ended[0][0], 1, ended[0][1])
+        self.assertIn("rank 1", ended[0][1])
+
+    @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun here")
+    def test_mpirun(self):
+        """Open MPI tells a rank its number by names of its own."""
+        words = ["mpirun", "-n", "2", "--oversubscribe"]
+        words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
+        env = w.environment({"MASTER_PORT": str(free_port()), "OMPI_MCA_plm": "isolated",
+                             "OMPI_MCA_btl": "self", "TMPDIR": self.path()})
+        done = subprocess.run([*words, w.WEFT, "train", self.ini,
+                               *self.options("mpi", JOB | self.key)], env=env, timeout=w.TIMEOUT,
+                              capture_output=True, text=True)
+        if done.returncode and "weft" not in done.stdout + done.stderr:
+            self.skipTest("mpirun starts nothing here: " + done.stderr[-300:])
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.same_run("launched", "mpi", 20)
+
+
+if __name__ == "__main__":
+    w.main()
