@@ -75,7 +75,7 @@ static weft_status put_card(comm_link *l, uint32_t meeting)
         *digest++ = l->channels.at[i]->what;
     }
     weft_status st = l->table->address(l->link, mine->address, &mine->address_bytes);
-    if (!l->region)
+    if (!l->region || !l->table->key)
         mine->key_bytes = 0;
     else if (st == WEFT_OK)
         st = l->table->key(l->region, mine->key, &mine->key_bytes);

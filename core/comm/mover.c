@@ -4,10 +4,10 @@
  * or the walking thread wants the baton for itself. The walking thread, when it waits, moves bytes
  * itself: a message then costs no change of thread.
  *
- * Nothing to move: the walking thread polls for a short while, since most messages are near; then
- * it sleeps in the link. Where ranks outnumber cores it yields its core between polls, because the
- * message that it waits for is sent by a rank that needs one. The mover has a computing thread
- * beside it and sleeps at once. */
+ * Nothing to move: the walking thread polls, since most messages are near; soon it yields its core
+ * between polls, because the rank or program that it waits for may need one (at once where ranks
+ * outnumber cores); then it sleeps in the link. The mover has a computing thread beside it and
+ * sleeps at once. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -17,8 +17,8 @@
 #include "base/err.h"
 #include "comm/engine.h"
 
-#define SPIN_NS 60000u   /* polling before the first sleep */
-#define YIELD_NS 200000u /* the same where ranks outnumber cores */
+#define SPINS 200u       /* polls before the first yield */
+#define AWAKE_NS 200000u /* polling and yielding before the first sleep */
 #define LOOK_EVERY 64u   /* idle polls between two looks at the clock and at other ranks */
 #define SLEEP_US 10000u  /* longest sleep between two looks at other ranks */
 
@@ -51,10 +51,9 @@ static weft_status look_around(comm_link *l)
 
 weft_status link_idle(comm_link *l, idle *state, int walking, uint64_t deadline_ns)
 {
-    int crowded = l->world->crowded;
     state->spins++;
     if (walking) {
-        if (crowded)
+        if (l->world->crowded || state->spins > SPINS)
             sched_yield();
         else
             __builtin_ia32_pause();
@@ -63,7 +62,7 @@ weft_status link_idle(comm_link *l, idle *state, int walking, uint64_t deadline_
         uint64_t now = clock_ns();
         if (state->since == 0)
             state->since = now;
-        if (now - state->since < (crowded ? YIELD_NS : SPIN_NS)) {
+        if (now - state->since < AWAKE_NS) {
             weft_status st = look_around(l);
             return st == WEFT_OK ? WEFT_BUSY : st;
         }
