@@ -2,7 +2,6 @@
 started on them, and what a run leaves behind. Needs Python alone.
 
 Every script is `SCRIPT WEFT [unittest's arguments]`."""
-import array
 import json
 import os
 import random
@@ -41,13 +40,14 @@ EVEN = ODD | {
 def environment(extra=None):
     """Ours, without what another launcher may have left in it."""
     keep = {k: v for k, v in os.environ.items() if not k.startswith(LAUNCHERS)}
-    return keep | {"WEFT_LOG_COLOR": "off"} | (extra or {})
+    return keep | (extra or {})
 
 
 def weft(*words, status=0, extra=None, timeout=TIMEOUT):
     """Run the program to its end; the status has to be the one given (None: any)."""
     done = subprocess.run([WEFT, *map(str, words)], env=environment(extra), timeout=timeout,
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True,
+                          errors="surrogateescape")
     if status is not None and done.returncode != status:
         raise AssertionError(f"weft {' '.join(map(str, words))}\nended with {done.returncode}, "
                              f"not {status}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
@@ -215,11 +215,9 @@ def furthest(one, two, names=None):
     return worst
 
 
-def floats(values):
-    return array.array("f", values)
-
-
 def main():
-    sys.dont_write_bytecode = True
-    random.seed(int(os.environ.get("WEFT_TEST_SEED", "0")) or None)
+    """Moments are random; the seed is printed, and WEFT_TEST_SEED sets it."""
+    seed = int(os.environ.get("WEFT_TEST_SEED", "0")) or int.from_bytes(os.urandom(3), "big")
+    random.seed(seed)
+    print(f"WEFT_TEST_SEED={seed}", flush=True)
     unittest.main(argv=[sys.argv[0], *sys.argv[2:]], verbosity=2)

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""outputs.py WEFT: is what a run leaves behind true?
+
+metrics.jsonl against the plan and against itself, trace.json, and text from a checkpoint of two
+ranks: a model that has learnt a sentence by heart says it again."""
+import collections
+import json
+import os
+
+import weft_jobs as w
+
+KEYS = {"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s", "mfu", "flops_rule",
+        "comm_bytes", "exposed_comm_ms", "peak_bytes"}
+SENTENCE = b"the weft crosses the warp over and under. "
+
+
+class Outputs(w.Bench):
+    def test_metrics(self):
+        """Bytes are those of the plan; times and rates fit together."""
+        for base, ranks, transport in ((w.ODD, 1, "auto"), (w.ODD, 2, "tcp"), (w.EVEN, 4, "shm")):
+            with self.subTest(ranks=ranks):
+                job = base | {"comm.plugin": transport, "train.bucket_mb": 0.01,
+                              "data.valid": self.path("valid.bin"), "train.eval_every": 8}
+                self.train("run", job, ranks=ranks)
+                plan = json.loads(w.weft("plan", "-n", ranks, self.ini, "--json",
+                                         *self.options("run", job)).stdout)
+                seen = w.metrics(self.path("run"))
+                self.assertEqual([x["step"] for x in seen], list(range(1, 21)))
+                self.assertEqual([x["step"] for x in seen if "valid_loss" in x], [8, 16, 20])
+                for x in seen:
+                    self.check_line(x, job, plan)
+        self.assertEqual(plan["parameters"], 2 * 256 * 32 + 16 * 32 + 64 + 2 * (
+            32 * 96 + 96 + 32 * 32 + 32 + 2 * 32 * 128 + 128 + 32 + 128))
+
+    def check_line(self, x, job, plan):
+        self.assertEqual(set(x) - {"valid_loss"}, KEYS)
+        self.assertEqual(x["tokens"], job["train.batch"] * job["train.sequence"])
+        self.assertEqual(x["peak_bytes"], max(r["peak"] for r in plan["ranks"]))
+        self.assertEqual(x["comm_bytes"], sum(plan["ranks"][0]["sent"].values()))
+        self.assertGreater(x["step_ms"], 0)
+        self.assertAlmostEqual(x["tokens_per_s"] * x["step_ms"] / 1e3 / x["tokens"], 1, 5)
+        self.assertAlmostEqual(x["mfu"] * x["step_ms"] * 1e6 / plan["flops"], 1, 5)
+        self.assertLessEqual(x["exposed_comm_ms"], x["step_ms"])
+        self.assertGreaterEqual(x["exposed_comm_ms"], 0)
+        self.assertEqual(x["comm_bytes"] > 0, len(plan["ranks"]) > 1)
+
+    def test_trace(self):
+        job = w.ODD | {"comm.plugin": "tcp", "log.trace_steps": "3-5", "train.bucket_mb": 0.01}
+        self.train("run", job, ranks=2)
+        with open(self.path("run", "trace.json"), encoding="utf-8") as f:
+            events = json.load(f)["traceEvents"]
+        ranks = collections.defaultdict(list)
+        for e in events:
+            if e["ph"] == "X":
+                ranks[e["pid"], e["tid"]].append(e)
+        self.assertEqual(sorted(ranks), [(0, 0), (0, 1), (1, 0), (1, 1)])
+        for lane in ranks.values():
+            self.assertEqual({e["args"]["step"] for e in lane}, {3, 4, 5})
+            for e in lane:
+                self.assertGreaterEqual(e["dur"], 0)
+        for rank in (0, 1):
+            last = 0.0
+            for e in ranks[rank, 0]:
+                self.assertGreaterEqual(e["ts"] + 0.002, last, "compute is one after the other")
+                last = e["ts"] + e["dur"]
+        self.assertEqual([e["name"] for e in ranks[0, 0]], [e["name"] for e in ranks[1, 0]])
+        self.assertFalse([x for x in os.listdir(self.path("run")) if x.startswith(".")])
+
+    def test_sample(self):
+        with open(self.path("text"), "wb") as f:
+            f.write(SENTENCE * 200)
+        w.weft("data", self.path("text"), "-o", self.path("text.bin"))
+        job = w.EVEN | {"data.train": self.path("text.bin"), "run.steps": 150, "optim.lr": 1e-2,
+                        "checkpoint.every": 150, "comm.plugin": "shm", "optim.warmup": 20}
+        self.train("run", job, ranks=2)
+        self.assertLess(w.metrics(self.path("run"))[-1]["loss"], 0.2)
+        saved = w.folder(self.path("run"), 150)
+        greedy = ("sample", saved, "--prompt", SENTENCE[:14].decode(), "--temperature", 0,
+                  "--tokens", 100)
+        text = w.weft(*greedy).stdout
+        self.assertTrue((SENTENCE * 4).decode().startswith(text.rstrip("\n")), text)
+        self.assertGreater(len(text), 100)
+        self.assertEqual(w.weft(*greedy).stdout, text)
+        drawn = [w.weft("sample", saved, "--prompt", "the ", "--temperature", 3, "--tokens", 60,
+                        "--seed", seed).stdout for seed in (1, 1, 2)]
+        self.assertEqual(drawn[0], drawn[1])
+        self.assertNotEqual(drawn[0], drawn[2])
+        w.weft("ckpt", "verify", saved)
+        self.assertIn("block.1.attn.qkv.w", w.weft("ckpt", "info", saved).stdout)
+
+
+if __name__ == "__main__":
+    w.main()
