@@ -74,7 +74,10 @@ void job_suspect(job *j, uint32_t rank, uint32_t weight, const char *text)
             snprintf(place, sizeof place, ", before it joined");
     }
     snprintf(full, sizeof full, "rank %u %.900s%s", rank, text, place);
-    blame_add(&j->suspect, rank, weight, clock_ms(), full);
+    /* A launcher of ours is about to say why: a process closes its connections before it is dead.
+     */
+    uint64_t more = weight == BLAME_GONE && j->control_fd >= 0 ? 300 : 0;
+    blame_add(&j->suspect, rank, weight, clock_ms() + more, full);
     job_judge(j);
 }
 
@@ -84,17 +87,18 @@ void job_judge(job *j)
         job_declare(j, j->suspect.rank, j->suspect.text);
 }
 
-/* Does it matter that `rank` ended with status 0? Only before everybody had left. */
-static bool ended_early(job *j, uint32_t rank)
+/* Does it tell anything new that `rank` ended by itself? The store knows who has said goodbye; the
+ * others leave it to the store, unless it is rank 0 or the status is bad. */
+static bool news(job *j, const control_record *r)
 {
-    return j->server ? rank && !server_left(j, rank) : !rank;
+    return j->server ? !server_left(j, r->rank) : !r->rank || r->code;
 }
 
 static void hear(job *j, const control_record *r)
 {
     if (r->rank >= j->who.ranks || r->rank == j->who.rank)
         return;
-    if (r->kind == CONTROL_ENDED && !r->code && !ended_early(j, r->rank))
+    if (r->kind == CONTROL_ENDED && !news(j, r))
         return;
     char cause[128];
     control_cause(r, cause, sizeof cause);

@@ -22,16 +22,16 @@
 #define LEAVE_SECONDS 300.0
 
 /* Time during which this process was running. A gap in the thread's own loop (the machine was
- * suspended, the whole job was stopped, no processor was free) counts as at most one step, so that
- * nobody is taken for frozen because the judge was. */
+ * suspended, the whole job was stopped) counts as at most `most`, so that nobody is taken for
+ * frozen because the judge was; a gap because processors are scarce still counts in full. */
 typedef struct awake {
-    uint64_t last, ms;
+    uint64_t last, ms, most;
 } awake;
 
 static inline uint64_t awake_tick(awake *a)
 {
-    uint64_t now = clock_ms(), gap = now - a->last;
-    a->ms += a->last ? (gap < 4 * TICK_MS ? gap : 4 * TICK_MS) : 0;
+    uint64_t now = clock_ms(), gap = a->last ? now - a->last : 0;
+    a->ms += gap < a->most ? gap : a->most;
     a->last = now;
     return a->ms;
 }

@@ -109,6 +109,7 @@ static job *make(const job_identity *who, const job_options *opt)
     frozen = frozen > FROZEN_LEAST ? frozen : FROZEN_LEAST;
     j->who = *who;
     j->silence_ms = (uint32_t)milliseconds(frozen * 0.9); /* the rest is for the way out */
+    j->clock.most = j->silence_ms / 4 < 1000 ? j->silence_ms / 4 : 1000;
     j->beat_ms = j->silence_ms / 10 < 250 ? j->silence_ms / 10 : 250;
     j->join_ms = milliseconds(opt->join_timeout > 0 ? opt->join_timeout : JOIN_DEFAULT);
     j->wake_fd = j->failure_fd = j->control_fd = -1;

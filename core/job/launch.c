@@ -180,7 +180,8 @@ static void on_end(launch *l, uint32_t rank)
     s->end = (control_record){.kind = info.si_code == CLD_EXITED ? CONTROL_ENDED : CONTROL_KILLED,
                               .rank = rank,
                               .code = (uint32_t)info.si_status};
-    tell_others(l, &s->end);
+    if (s->end.kind == CONTROL_KILLED || !s->end.code || !s->spoke)
+        tell_others(l, &s->end); /* what it said itself reaches them through the store */
     judge_end(l, rank);
 }
 

@@ -14,7 +14,7 @@ static weft_status at_work(job *j, uint32_t me, uint32_t n)
 {
     (void)n;
     job_mark(j, 17, 34 + me);
-    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    weft_status status = ranks_at_work(j);
     while (!status && !(status = job_failure(j)))
         usleep(1000);
     return status;
@@ -26,7 +26,7 @@ static weft_status in_get(job *j, uint32_t me, uint32_t n)
     (void)me, (void)n;
     void *value = NULL;
     uint64_t bytes;
-    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    weft_status status = ranks_at_work(j);
     return status ? status : job_get(j, "never put", 60, &value, &bytes);
 }
 
@@ -34,7 +34,7 @@ static weft_status in_get(job *j, uint32_t me, uint32_t n)
 static weft_status on_descriptor(job *j, uint32_t me, uint32_t n)
 {
     (void)me, (void)n;
-    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    weft_status status = ranks_at_work(j);
     struct pollfd p = {.fd = job_failure_fd(j), .events = POLLIN};
     if (!status && poll(&p, 1, 60000) == 1)
         status = job_failure(j);
@@ -61,7 +61,7 @@ static void survivors_name(ranks *r, uint32_t victim, const char *word, uint64_t
         assert_int_equal(r->report[i].body, WEFT_PEER);
         assert_false(r->report[i].left_well);
         expect_text(r, i, victim, word);
-        if (r->report[i].ended_ms > began + ms)
+        if (r->report[i].ended_ms > began + patience(ms))
             fail_msg("rank %u needed %d ms to learn of rank %u", i,
                      (int)(r->report[i].ended_ms - began), victim);
     }
@@ -75,7 +75,7 @@ static void killed(void **state)
         ranks r;
         ranks_prepare(&r, N);
         ranks_start(&r, bodies[victim % 3]);
-        usleep(700000);
+        ranks_wait_ready(&r, N);
         kill(r.pid[victim], SIGKILL);
         survivors_name(&r, victim, "is gone", 1000);
         ranks_end(&r);
@@ -88,7 +88,7 @@ static void last_place(void **state)
     ranks r;
     ranks_prepare(&r, N);
     ranks_start(&r, at_work);
-    usleep(900000); /* a mark travels with the next sign of life */
+    ranks_wait_ready(&r, N); /* a mark travels with the next sign of life */
     kill(r.pid[2], SIGKILL);
     survivors_name(&r, 2, "last seen at step 17, place 36", 1000);
     ranks_end(&r);
@@ -101,7 +101,7 @@ static void frozen(void **state)
         ranks r;
         ranks_prepare(&r, N);
         ranks_start(&r, at_work);
-        usleep(900000);
+        ranks_wait_ready(&r, N);
         kill(r.pid[victim], SIGSTOP);
         survivors_name(&r, victim, "is frozen: no sign of life for 4.", 5000);
         expect_text(&r, 1, victim, "last seen at step 17");
@@ -117,7 +117,7 @@ static void thawed(void **state)
     ranks_prepare(&r, 3);
     r.frozen_after = 1;
     ranks_start(&r, at_work);
-    usleep(600000);
+    ranks_wait_ready(&r, 3);
     kill(r.pid[1], SIGSTOP);
     survivors_name(&r, 1, "is frozen", 1000);
     kill(r.pid[1], SIGCONT);
@@ -129,7 +129,7 @@ static void thawed(void **state)
 static weft_status work_seven_seconds(job *j, uint32_t me, uint32_t n)
 {
     (void)me, (void)n;
-    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    weft_status status = ranks_at_work(j);
     uint64_t until = clock_ms() + 7000;
     while (!status && clock_ms() < until) {
         status = job_failure(j);
@@ -145,7 +145,7 @@ static void no_false_alarm(void **state)
     ranks r;
     ranks_prepare(&r, 3);
     ranks_start(&r, work_seven_seconds);
-    usleep(500000);
+    ranks_wait_ready(&r, 3);
     for (uint32_t i = 0; i < 3; i++) {
         kill(r.pid[i], SIGSTOP);
         sleep(1);
@@ -162,7 +162,7 @@ static void suspended_together(void **state)
     ranks_prepare(&r, 3);
     r.frozen_after = 1.5;
     ranks_start(&r, work_seven_seconds);
-    usleep(700000);
+    ranks_wait_ready(&r, 3);
     for (uint32_t i = 0; i < 3; i++)
         kill(r.pid[i], SIGSTOP);
     sleep(3);
@@ -177,7 +177,7 @@ static void suspended_together(void **state)
 static weft_status exits_early(job *j, uint32_t me, uint32_t n)
 {
     (void)n;
-    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    weft_status status = ranks_at_work(j);
     if (me == 2)
         _exit(0);
     while (!status && !(status = job_failure(j)))
@@ -189,7 +189,7 @@ static weft_status exits_early(job *j, uint32_t me, uint32_t n)
 static weft_status others_leave(job *j, uint32_t me, uint32_t n)
 {
     (void)n;
-    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    weft_status status = ranks_at_work(j);
     if (me == 2) {
         usleep(300000);
         _exit(0);
@@ -220,7 +220,7 @@ static void early_exit(void **state)
 
 static weft_status one_fails(job *j, uint32_t me, uint32_t n)
 {
-    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    weft_status status = ranks_at_work(j);
     if (me == n - 1)
         return (fail)(WEFT_IO, "disk full in instruction 12 of list step");
     while (!status && !(status = job_failure(j)))
@@ -253,11 +253,11 @@ static void own_words(void **state)
 static weft_status second_hand(job *j, uint32_t me, uint32_t n)
 {
     (void)n;
-    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    weft_status status = ranks_at_work(j);
     if (me == 1)
         return (fail)(WEFT_PEER, "the connection with rank 2 is broken");
     if (me == 2) {
-        usleep(100000);
+        usleep(30000);
         raise(SIGKILL);
     }
     while (!status && !(status = job_failure(j)))
@@ -268,7 +268,7 @@ static weft_status second_hand(job *j, uint32_t me, uint32_t n)
 static weft_status gives_up(job *j, uint32_t me, uint32_t n)
 {
     (void)n;
-    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    weft_status status = ranks_at_work(j);
     if (me == 1)
         return (fail)(WEFT_PEER, "30 s passed in all-reduce 3");
     while (!status && !(status = job_failure(j)))

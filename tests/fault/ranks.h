@@ -43,11 +43,41 @@ typedef struct ranks {
     rank_report report[RANKS_MAX];
     char key[64], other_key[80];
     uint16_t port;
+    int ready[2]; /* a byte from each rank that is at work */
     double frozen_after, join_timeout;
     uint32_t liar;             /* this rank has the other key; RANKS_MAX: none */
     uint32_t world[RANKS_MAX]; /* what each takes for the number of ranks */
     uint32_t claim[RANKS_MAX]; /* ... and for its own */
 } ranks;
+
+static int ranks_ready_fd = -1; /* in a rank */
+
+/* In a rank: all of them have met, and this one is at work. */
+static inline weft_status ranks_at_work(job *j)
+{
+    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    if (!status && write(ranks_ready_fd, "r", 1) != 1)
+        abort();
+    return status;
+}
+
+/* Wait until `n` ranks are at work, and for their next sign of life after that. */
+static inline void ranks_wait_ready(ranks *r, uint32_t n)
+{
+    char byte;
+    for (uint32_t i = 0; i < n; i++) {
+        struct pollfd p = {.fd = r->ready[0], .events = POLLIN};
+        if (poll(&p, 1, 60000) != 1 || read(r->ready[0], &byte, 1) != 1)
+            fail_msg("only %u of %u ranks are at work", i, n);
+    }
+    usleep(600000);
+}
+
+/* How long something may take: sanitizers slow everything down. */
+static inline uint64_t patience(uint64_t ms)
+{
+    return getenv("WEFT_SANITIZED") ? 4 * ms : ms;
+}
 
 /* A port that was free a moment ago. */
 static inline uint16_t ranks_port(void)
@@ -65,6 +95,8 @@ static inline void ranks_prepare(ranks *r, uint32_t n)
 {
     *r = (ranks){.n = n, .frozen_after = 5, .join_timeout = 20, .liar = RANKS_MAX};
     r->port = ranks_port();
+    if (pipe2(r->ready, O_CLOEXEC))
+        abort();
     snprintf(r->key, sizeof r->key, "/tmp/weft-fault-%d.key", getpid());
     snprintf(r->other_key, sizeof r->other_key, "%s.other", r->key);
     unlink(r->key);
@@ -79,6 +111,7 @@ static inline void ranks_prepare(ranks *r, uint32_t n)
 
 static inline int ranks_child(const ranks *r, uint32_t me, rank_body body, int out)
 {
+    ranks_ready_fd = r->ready[1];
     alarm(100); /* whatever a test does, nothing of it stays behind */
     log_setup(WEFT_LOG_ERROR, (int)me);
     job_identity who = {.rank = r->claim[me],
@@ -150,6 +183,8 @@ static inline void ranks_end(ranks *r)
         }
         close(r->out[i]);
     }
+    close(r->ready[0]);
+    close(r->ready[1]);
     unlink(r->key);
     unlink(r->other_key);
 }
