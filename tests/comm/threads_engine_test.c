@@ -307,7 +307,7 @@ static void crowd(rank *k)
         for (uint32_t i = 0; i < 12; i++)
             start_piece(&p[i < 6 ? (i + turn) % 6 : 6 + (i + turn) % 6], (int)((i + round) & 1));
         for (uint32_t i = 0; i < 12; i++)
-            wait_piece(&p[limit ? i : (i * 5 + seed) % 12], 1);
+            wait_piece(&p[limit ? i : (i * 5 + seed) % 12], 0);
     }
     pthread_barrier_wait(&k->test->barrier);
     atomic_store(&armed, 0);
