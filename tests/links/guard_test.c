@@ -144,6 +144,7 @@ static void test_wrong_key_is_refused(void **state)
     }
     weft_conn *a = node_connect(&n[0], &n[1], 0), *b = node_connect(&n[1], &n[0], 0);
     assert_int_equal(pair_fate(a, b, 10), WEFT_PEER);
+    assert_non_null(strstr(fake_why(), "rank 0"));
     for (int i = 0; i < 100; i++) /* the listener waits on: it was no peer that failed */
         assert_int_equal(rig_table->ready(a), WEFT_BUSY);
     node_close(&n[0]);
@@ -244,6 +245,33 @@ static void test_strangers_are_dropped(void **state)
     assert_int_equal(fake_allocated(), 0);
 }
 
+static void test_over_ipv6(void **state)
+{
+    node n[2];
+    uint64_t sent = 6, got = 0, want[4] = {1, 0, 0, 1};
+    (void)state;
+    need_listener();
+    int fd = socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct sockaddr_in6 here = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+    bool have = fd >= 0 && bind(fd, (struct sockaddr *)&here, sizeof here) == 0;
+    if (fd >= 0)
+        close(fd);
+    if (!have)
+        skip();
+    for (uint32_t r = 0; r < 2; r++) {
+        node_init(&n[r], r, 2);
+        n[r].bind_addr = "::1";
+        assert_int_equal(node_open(&n[r]), WEFT_OK);
+    }
+    pair p = pair_up(&n[0], &n[1], 0);
+    assert_int_equal(rig_table->send(p.a, &sent, sizeof sent, NULL), WEFT_OK);
+    assert_int_equal(rig_table->recv(p.b, &got, sizeof got, NULL), WEFT_OK);
+    pair_finish(p, want);
+    assert_int_equal(got, 6);
+    node_close(&n[0]);
+    node_close(&n[1]);
+}
+
 /* A silent stranger is hung up on after two seconds of a listener that looks. */
 static void test_silence_has_a_deadline(void **state)
 {
@@ -280,6 +308,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_encrypt_must_agree),
         cmocka_unit_test(test_encrypted_payload),
         cmocka_unit_test(test_strangers_are_dropped),
+        cmocka_unit_test(test_over_ipv6),
         cmocka_unit_test(test_silence_has_a_deadline),
     };
     return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -22,12 +22,22 @@ typedef struct two {
     uint64_t posted[4];
 } two;
 
-static void up(two *t)
+static void up_with(two *t, const char *key, const char *value)
 {
     memset(t, 0, sizeof *t);
     t->alone = rig_alone();
-    nodes_up(t->n, t->alone ? 1 : 2);
+    for (uint32_t r = 0; r < (t->alone ? 1 : 2); r++) {
+        node_init(&t->n[r], r, t->alone ? 1 : 2);
+        t->n[r].options[0][0] = key;
+        t->n[r].options[0][1] = value;
+        assert_int_equal(node_open(&t->n[r]), WEFT_OK);
+    }
     t->p = pair_up(&t->n[0], &t->n[t->alone ? 0 : 1], 3);
+}
+
+static void up(two *t)
+{
+    up_with(t, NULL, NULL);
 }
 
 static void down(two *t)
@@ -170,13 +180,12 @@ static void test_full_queue_is_busy(void **state)
 }
 
 /* Both ends send much more than any buffer between them holds before either receives. */
-static void test_long_messages_both_ways(void **state)
+static void long_messages(const char *key, const char *value)
 {
     enum { BYTES = (24 << 20) + 5 };
     two t;
     uint8_t *out = malloc(BYTES), *in[2] = {calloc(1, BYTES), calloc(1, BYTES)};
-    (void)state;
-    up(&t);
+    up_with(&t, key, value);
     pattern_fill(out, BYTES, 9);
     for (int i = 0; i < 2; i++) {
         post(&t, false, out, in[0], BYTES);
@@ -189,6 +198,26 @@ static void test_long_messages_both_ways(void **state)
     free(out);
     free(in[0]);
     free(in[1]);
+}
+
+static void test_long_messages_both_ways(void **state)
+{
+    (void)state;
+    long_messages(NULL, NULL);
+}
+
+static void test_long_messages_through_small_buffers(void **state)
+{
+    static const char *const keys[] = {"sndbuf", "rcvbuf", "ring"};
+    int tried = 0;
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        if (rig_has_option(keys[i])) {
+            long_messages(keys[i], "64K");
+            tried++;
+        }
+    if (tried == 0)
+        skip();
 }
 
 /* 2 MiB of memory, seen again and again over more than 2^31 bytes of addresses. */
@@ -296,6 +325,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_queue_holds_64_both_ways),
         cmocka_unit_test(test_full_queue_is_busy),
         cmocka_unit_test(test_long_messages_both_ways),
+        cmocka_unit_test(test_long_messages_through_small_buffers),
         cmocka_unit_test(test_counts_beyond_32_bits),
         cmocka_unit_test(test_counts_that_differ_are_refused),
         cmocka_unit_test(test_channels_apart),

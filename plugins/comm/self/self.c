@@ -140,7 +140,7 @@ static const weft_link_table table = {
 static const weft_component self = {
     sizeof self, 0, "weft.link/1", "self", "one rank that sends to itself", NULL, &table};
 static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD, "weft.self", "0.1.0", "", __VERSION__,
+    WEFT_MANIFEST_HEAD, "weft.self", "0.1.0", "Apache-2.0", __VERSION__,
     (const weft_component *const[]){&self, NULL}, self_open, NULL};
 
 const weft_manifest *weft_plugin_entry(void)

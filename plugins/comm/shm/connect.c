@@ -92,7 +92,8 @@ weft_status shm_connect(weft_link *l, uint32_t rank, uint32_t channel, const voi
 static weft_status take(weft_conn *c, entry *e)
 {
     struct stat s;
-    uint64_t offset = e->offset, data = e->data_bytes;
+    const volatile entry *theirs = e; /* read once: the peer could change it later */
+    uint64_t offset = theirs->offset, data = theirs->data_bytes;
     bool lawful = data >= RING_MIN && data <= RING_MAX && (data & (data - 1)) == 0 &&
                   offset % 4096 == 0 && fstat(c->peer->fd, &s) == 0 && s.st_size > 0 &&
                   offset <= (uint64_t)s.st_size &&

@@ -62,7 +62,7 @@ static int64_t put(weft_conn *c)
     if (!room(c, lines(k.part)))
         return -1;
     memcpy(c->out_ring->data + (c->bytes_out & (c->out_bytes - 1)), m->at + c->out.at, k.part);
-    memcpy(to->body, &k, sizeof k);
+    to->chunk = k;
     publish(c, to, CELL_CHUNK);
     c->bytes_out += lines(k.part);
     c->out.at += k.part;
@@ -104,8 +104,8 @@ static cell *filled(weft_conn *c, uint64_t *stamp)
 
 static weft_status take_chunk(weft_conn *c, message *m, const cell *from, uint64_t *moved)
 {
-    chunk k; /* a copy: the peer could change its own after the checks */
-    memcpy(&k, from->body, sizeof k);
+    const volatile chunk *theirs = &from->chunk; /* read once: the peer could change it later */
+    chunk k = {theirs->total, theirs->part};
     uint64_t at = c->bytes_in & (c->in_bytes - 1), left = m->bytes - c->in.at;
     if (k.total != m->bytes)
         return unequal(c, k.total);

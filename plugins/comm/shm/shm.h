@@ -74,7 +74,10 @@ typedef struct chunk {
 } chunk;
 typedef struct cell {
     _Alignas(64) _Atomic uint64_t stamp;
-    uint8_t body[INLINE]; /* the message, or a chunk */
+    union {
+        uint8_t body[INLINE]; /* the message */
+        chunk chunk;
+    };
 } cell;
 
 typedef struct ring {

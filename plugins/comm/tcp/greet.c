@@ -49,7 +49,7 @@ static void prepare(weft_link *l, int fd)
 }
 
 /* Takes the descriptor, also when it fails. */
-static greeting *greet(weft_link *l, int fd, bool dialer)
+static greeting *greet(weft_link *l, int fd, bool dialer, const endpoint *other)
 {
     greeting *g = l->host->alloc(l->host->ctx, sizeof *g, 0);
     if (g == NULL) {
@@ -63,6 +63,7 @@ static greeting *greet(weft_link *l, int fd, bool dialer)
     g->next = l->greetings;
     l->greetings = g;
     l->strangers += dialer ? 0 : 1;
+    tcp_print(other, g->where, sizeof g->where);
     if (tcp_watch(l, &g->io, EPOLL_CTL_ADD) == WEFT_OK)
         return g;
     tcp_forget(l, g);
@@ -96,13 +97,15 @@ void tcp_forget(weft_link *l, greeting *g)
 void tcp_accept(weft_link *l)
 {
     while (l->strangers < STRANGERS) {
-        int fd = accept4(l->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        endpoint from;
+        socklen_t size = sizeof from;
+        int fd = accept4(l->listener.fd, &from.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
             continue;
         if (fd < 0)
             break; /* none waits, or no descriptor is left: those who wait stay in the backlog */
         prepare(l, fd);
-        (void)greet(l, fd, false);
+        (void)greet(l, fd, false, &from);
     }
     l->listener.readable = false; /* level-triggered: it says so again */
 }
@@ -131,7 +134,7 @@ weft_status tcp_dial(weft_conn *c, const endpoint *to)
         return tcp_fail(l->host, WEFT_PEER, "cannot reach rank %u at %s: %s", c->peer, where,
                         strerror(why));
     }
-    greeting *g = greet(l, fd, true);
+    greeting *g = greet(l, fd, true, to);
     if (g == NULL)
         return tcp_fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
     g->conn = c;
@@ -165,8 +168,15 @@ static weft_status move(greeting *g, const weft_host_tls *tls, bool give, uint32
     return WEFT_OK;
 }
 
+static weft_status refuse(greeting *g, weft_status code, const char *why)
+{
+    snprintf(g->why, sizeof g->why, "%s", why);
+    return code;
+}
+
 static weft_status dialing(weft_link *l, greeting *g)
 {
+    (void)l;
     int why = 0;
     socklen_t size = sizeof why;
     endpoint peer;
@@ -174,7 +184,7 @@ static weft_status dialing(weft_link *l, greeting *g)
     if (getsockopt(g->io.fd, SOL_SOCKET, SO_ERROR, &why, &size) != 0)
         why = errno;
     if (why != 0)
-        return tcp_fail(l->host, WEFT_PEER, "%s", strerror(why));
+        return refuse(g, WEFT_PEER, strerror(why));
     if (getpeername(g->io.fd, &peer.any, &length) != 0)
         return errno == ENOTCONN ? WEFT_BUSY : WEFT_PEER;
     g->phase = SHAKING;
@@ -224,7 +234,7 @@ static weft_status helloing(weft_link *l, greeting *g)
     g->rank = get32(g->text + 8);
     g->channel = get32(g->text + 16);
     if (memcmp(g->text, magic, sizeof magic) != 0)
-        return tcp_fail(l->host, WEFT_DATA, "a peer with the job's key speaks another protocol");
+        return refuse(g, WEFT_DATA, "it speaks another protocol");
     proved(l, g);
     g->phase = MATCHING;
     if (g->text[4] != (l->encrypt ? 1 : 0))
@@ -253,11 +263,11 @@ static weft_status answering(weft_link *l, greeting *g)
     if (s != WEFT_OK)
         return s;
     if (memcmp(g->text, magic, sizeof magic) != 0)
-        return tcp_fail(l->host, WEFT_DATA, "it speaks another protocol");
+        return refuse(g, WEFT_DATA, "it speaks another protocol");
     if (g->text[4] == OTHER_ENCRYPT)
-        return tcp_fail(l->host, WEFT_USAGE, "[comm.tcp] encrypt must be the same on all ranks");
+        return refuse(g, WEFT_USAGE, "[comm.tcp] encrypt must be the same on all ranks");
     if (g->text[4] != WELCOME)
-        return tcp_fail(l->host, WEFT_PEER, "it expects no such rank");
+        return refuse(g, WEFT_PEER, "it expects no such rank");
     if (!l->encrypt) {
         l->tls->end(g->tls);
         g->tls = NULL;
@@ -286,19 +296,19 @@ static weft_status (*const steps[])(weft_link *, greeting *) = {
     [MATCHING] = matching, [ANSWERING] = answering, [GOING] = going,
 };
 
+/* Of a peer, its connection fails; of a stranger, a few words in the log are enough. */
 static void drop(weft_link *l, greeting *g, weft_status s)
 {
-    endpoint from;
-    socklen_t size = sizeof from;
-    char where[96] = "?", text[WHY];
-    if (getpeername(g->io.fd, &from.any, &size) == 0)
-        tcp_print(&from, where, sizeof where);
+    char text[WHY + 64];
+    const char *why = g->why[0] != '\0'     ? g->why
+                      : g->phase == SHAKING ? "the two did not prove to each other that they are "
+                                              "of one job"
+                                            : "it closed the connection";
     if (g->conn != NULL) {
-        (void)!tcp_break(g->conn, s, "cannot set up channel %u with rank %u (%s)", g->channel,
-                         g->rank, where);
+        (void)!tcp_break(g->conn, s, "cannot set up channel %u with rank %u at %s: %s", g->channel,
+                         g->rank, g->where, why);
     } else if (l->dropped++ < 8) {
-        snprintf(text, sizeof text, "dropped a connection from %s that did not prove itself",
-                 where);
+        snprintf(text, sizeof text, "dropped a connection from %s: %s", g->where, why);
         l->host->log(l->host->ctx, WEFT_LOG_WARN, text);
     }
     tcp_forget(l, g);
@@ -324,6 +334,6 @@ void tcp_greet(weft_link *l)
     for (greeting *g = l->greetings, *next; g != NULL; g = next) {
         next = g->next;
         if (!g->dialer && !g->proved && l->clock - g->began > STRANGER_MS)
-            drop(l, g, WEFT_PEER);
+            drop(l, g, refuse(g, WEFT_PEER, "it did not prove within 2 s to be of this job"));
     }
 }

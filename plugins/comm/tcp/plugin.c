@@ -86,7 +86,7 @@ static const weft_component component = {
 };
 static const weft_component *const components[] = {&component, NULL};
 static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "weft.tcp",         .version = "0.1.0", .license = "",
+    WEFT_MANIFEST_HEAD,   .id = "weft.tcp",         .version = "0.1.0", .license = "Apache-2.0",
     .build = __VERSION__, .components = components, .open = tcp_open,   .close = tcp_close,
 };
 

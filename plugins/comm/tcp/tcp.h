@@ -95,6 +95,8 @@ typedef struct greeting {
     uint32_t rank, channel;
     uint64_t began; /* the link's setup clock, ms */
     uint8_t text[HELLO];
+    char where[80]; /* the other end, for messages */
+    char why[160];  /* why it failed, if we know */
 } greeting;
 
 struct weft_link {
