@@ -19,7 +19,7 @@ struct bench {
     void (*close)(void *module);
     weft_device *d;
     weft_stream *s;
-    char threads[8], isa[8], pin[8];
+    char threads[16], isa[8], pin[8];
     char said[1024]; /* the last failure's sentence */
 };
 
