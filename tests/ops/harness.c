@@ -70,8 +70,7 @@ weft_status bench_open(struct bench *b, const char *isa, int threads)
     b->conf = (weft_conf){
         .struct_size = sizeof b->conf, .ctx = b, .text = conf_text, .integer = conf_integer};
     snprintf(b->isa, sizeof b->isa, "%s", isa);
-    snprintf(b->threads, sizeof b->threads, "%d",
-             threads < OPS_MOST_THREADS ? threads : OPS_MOST_THREADS);
+    snprintf(b->threads, sizeof b->threads, "%d", OPS_MOST_THREADS == 1 ? 1 : threads);
     snprintf(b->pin, sizeof b->pin, "on");
     void *so = dlopen(WEFT_CPU_SO, RTLD_NOW | RTLD_LOCAL);
     if (so == NULL)
