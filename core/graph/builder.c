@@ -195,14 +195,14 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
 }
 
 static weft_status b_comm(void *ctx, uint32_t kind, uint32_t redop, const char *axis_of_mesh,
-                          const char *axis, weft_tensor in, weft_tensor *out)
+                          const char *axis, uint32_t root, weft_tensor in, weft_tensor *out)
 {
     graph *g = ctx;
     int a = mesh_axis(g->mesh, axis_of_mesh);
     if (a < 0 || !known(g, in))
         return fail(WEFT_USAGE, "communication over the mesh axis '%s', which this job has not",
                     axis_of_mesh);
-    if (kind != WEFT_ALL_REDUCE || axis)
+    if (kind != WEFT_ALL_REDUCE || axis || root)
         return fail(WEFT_UNSUPPORTED,
                     "only all-reduce of whole tensors can be built into a graph in this version");
     if (g->mesh->size[a] == 1) {

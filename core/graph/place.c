@@ -59,7 +59,7 @@ static weft_status complete(graph *g, uint32_t *i, uint32_t k, uint32_t a)
     g->block = n.block;
     g->phase = n.phase;
     weft_builder b = graph_builder(g);
-    weft_status s = b.comm(g, WEFT_ALL_REDUCE, redop, g->mesh->name[a], NULL, in, &out);
+    weft_status s = b.comm(g, WEFT_ALL_REDUCE, redop, g->mesh->name[a], NULL, 0, in, &out);
     g->block = block;
     g->phase = phase;
     if (s)

@@ -68,7 +68,7 @@ static const slot link_slots[] = {
     SLOT(weft_link_table, abort),
     WITH(weft_link_table, enrol, LINK_MEMORY),
     WITH(weft_link_table, withdraw, LINK_MEMORY),
-    WITH(weft_link_table, key, LINK_MEMORY),
+    WITH(weft_link_table, key, WEFT_LINK_MAP | WEFT_LINK_WRITE),
     WITH(weft_link_table, map, WEFT_LINK_MAP),
     WITH(weft_link_table, write, WEFT_LINK_WRITE),
     END,

@@ -181,9 +181,10 @@ static weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
     return refuse(ctx, "replace");
 }
 
-static weft_status e_group(void *ctx, const char *name, const uint32_t *coords, uint32_t n)
+static weft_status e_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
+                           uint32_t n)
 {
-    (void)name, (void)coords, (void)n;
+    (void)name, (void)axis, (void)coords, (void)n;
     return refuse(ctx, "group");
 }
 

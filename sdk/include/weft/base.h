@@ -13,7 +13,17 @@
  *   [collective]  every rank of the group makes the same call in the same order
  *
  * [compute] and [progress] name roles, not OS threads: the host promises only that one object is
- * never entered by two threads at once.
+ * never entered by two threads at once. A comment covers the members below it up to the next one
+ * that has tags, and so do its tags.
+ *
+ * Ownership, where a comment does not say otherwise. What is handed into a call is borrowed until
+ * the call returns: keep a copy, not the pointer. What a call hands out stays with whoever made it
+ * and lives as long as the object that was asked. What a call makes (**out) the caller gives back
+ * once, by the function for it, or it goes with the object that it was made from.
+ *
+ * Failure, likewise. A call that fails has changed nothing that its caller can see, and left no
+ * object behind; WEFT_BUSY comes only from calls whose comment names it. What returns no status
+ * cannot fail. A plugin does not end the process, and writes to neither stdout nor stderr.
  *
  * Sizes and counts are 64 bits wide and in bytes unless a name or comment says elements. No enum,
  * bit-field, bool, long or libc object crosses the line between host and plugin, except the status

@@ -2,7 +2,9 @@
  *
  * A coll plugin wraps a library such as NCCL whose operations are ordered on a device stream. Where
  * it is named the core runs none of its own algorithms: it opens one communicator a channel and
- * enqueues the plan's operations, in the plan's order, in the plan's groups.
+ * enqueues the plan's operations, in the plan's order, in the plan's groups. Streams come as the
+ * driver's own (device.h, native), because a plugin never sees another plugin's tables; a device
+ * without them has no use for a coll plugin. 16-bit sums round as the library does.
  *
  * Set-up never blocks for ever: open() only begins, ready() is polled under a deadline. A failure
  * is seen by health(); abort() may be slow or hang inside the library, so the host calls it on a
@@ -29,6 +31,7 @@ WEFT_EXTERN_C_BEGIN
 #define WEFT_BARRIER 9u        /* nobody leaves before everybody came; count 0 */
 #define WEFT_SEND 10u          /* in [count] -> root (the peer) */
 #define WEFT_RECV 11u          /* root (the peer) -> out [count] */
+#define WEFT_SHIFT 12u /* in [count] -> out [count] of the rank `root` further, cyclically */
 
 #define WEFT_SUM 1u
 #define WEFT_MAX 2u
@@ -39,13 +42,15 @@ typedef struct weft_comm weft_comm; /* opaque, the plugin's: one communicator */
 typedef struct weft_coll_args {
     uint32_t struct_size, flags;
     uint32_t rank, ranks; /* in the group */
-    const void *id;       /* what id() gave on the group's rank 0 */
+    const void *id;       /* what id() gave on the group's rank 0; NULL with a parent */
     uint64_t id_bytes;
-    weft_comm *parent; /* a communicator to split from, where all its ranks take part; NULL */
-    weft_device *device;
+    weft_comm *parent; /* idle, to be split: all its ranks call open() alike, in this order; NULL */
+    uint32_t color;    /* with a parent: equal in one group, unlike in any two */
+    uint32_t reserved; /* 0 */
+    void *stream;      /* a native stream of the device: work in its context */
     const weft_conf *conf;
 } weft_coll_args;
-WEFT_FREEZE(weft_coll_args, conf, 56);
+WEFT_FREEZE(weft_coll_args, conf, 64);
 
 typedef struct weft_coll_table {
     uint32_t struct_size;
@@ -59,26 +64,38 @@ typedef struct weft_coll_table {
      * core; *bytes is the room on entry (4096) and the number on return. [setup] */
     weft_status (*id)(void *module, const weft_conf *conf, void *out, uint64_t *bytes);
 
-    /* Begin to open; ready() is WEFT_BUSY until all ranks are in. [setup] [collective] */
+    /* Begin to open: WEFT_OK and a communicator even where the library is still at it; ready() is
+     * WEFT_BUSY until all ranks are in. [setup] [collective] */
     weft_status (*open)(void *module, const weft_coll_args *args, weft_comm **out);
-    weft_status (*ready)(weft_comm *c);
-    void (*close)(weft_comm *c); /* after all work has finished; NULL allowed. [setup] */
 
-    /* Tell the library of memory that will be sent from and received into. OPT [setup] */
+    /* Also after end(), see there. [setup] [compute] */
+    weft_status (*ready)(weft_comm *c);
+
+    /* After all work has finished, or after abort(). May wait for the other ranks to close; NULL
+     * allowed. [setup] [collective] */
+    void (*close)(weft_comm *c);
+
+    /* Tell the library of memory that will be sent from and received into; it is forgotten by
+     * close(). WEFT_UNSUPPORTED: the host goes on without. OPT [setup] [collective] */
     weft_status (*enrol)(weft_comm *c, void *base, uint64_t bytes);
 
-    /* Calls between begin and end of a module form one group, which starts as one. [compute] */
+    /* Calls between begin and end of a module form one group, which starts as one. Both come from
+     * one thread, end() after a call that failed too. WEFT_BUSY from end(): the library is still
+     * launching; the host polls ready() of the group's communicators until WEFT_OK before it puts
+     * anything more on their streams. [compute] */
     weft_status (*begin)(void *module);
     weft_status (*end)(void *module);
 
-    /* Enqueue one operation on the stream. Never blocks. [compute] [collective] */
+    /* Enqueue one operation on the native stream, always inside a group. Never blocks. A kind or
+     * type that the library lacks is WEFT_UNSUPPORTED. [compute] [collective] */
     weft_status (*call)(weft_comm *c, uint32_t kind, uint32_t redop, uint32_t dtype, const void *in,
-                        void *out, uint64_t count, uint32_t root, weft_stream *s);
+                        void *out, uint64_t count, uint32_t root, void *stream);
 
     /* WEFT_OK, or what has gone wrong since: WEFT_PEER, WEFT_IO. Cheap. [progress] */
     weft_status (*health)(weft_comm *c);
 
-    /* Give up whatever is in flight. May hang: called on a thread that can be left behind. [any] */
+    /* Give up whatever is in flight; only close() follows. May hang: called on a thread that can be
+     * left behind, while another is in a call of `c`. [any] */
     void (*abort)(weft_comm *c);
 } weft_coll_table;
 WEFT_FREEZE(weft_coll_table, abort, 104);

@@ -13,6 +13,10 @@
  * that computes on the calling thread has streams whose work is always finished. Device waits for
  * device by event (await); the host polls an event (query); the device waits for the host by a flag
  * (flag_wait) or, where it has none, the host holds the dependants back.
+ *
+ * One thread at a time enters a device, but not always the same one: what a driver keeps for each
+ * thread (a current context) the plugin sets anew in each call. Work that fails after its call has
+ * returned shows as WEFT_IO from some later call on the device, and from then on from all.
  */
 #ifndef WEFT_DEVICE_H
 #define WEFT_DEVICE_H
@@ -62,11 +66,23 @@ typedef struct weft_device_args {
 } weft_device_args;
 WEFT_FREEZE(weft_device_args, conf, 24);
 
-/* What a device can do. */
-#define WEFT_DEV_HOST_MEMORY 1u /* its memory is the host's: a link may touch the arena */
-#define WEFT_DEV_EXPORT_FD 2u   /* arena() can give a descriptor that another process can map */
-#define WEFT_DEV_CAPTURE 4u     /* capture_begin ... replay work */
-#define WEFT_DEV_FLAGS 8u       /* flag_wait and flag_set work */
+/* What a device can do. Links and coll plugins are told the low 32 bits. */
+#define WEFT_DEV_HOST_MEMORY 1u    /* its memory is the host's: a link may touch the arena */
+#define WEFT_DEV_EXPORT_FD 2u      /* arena() can give a descriptor of the kind WEFT_FD_MAP */
+#define WEFT_DEV_CAPTURE 4u        /* capture_begin ... replay work */
+#define WEFT_DEV_FLAGS 8u          /* flag_wait and flag_set work */
+#define WEFT_DEV_CUDA_MEMORY 16u   /* its memory is CUDA's, in one address space with the host's */
+#define WEFT_DEV_EXPORT_CUDA 32u   /* ... a descriptor of the kind WEFT_FD_CUDA */
+#define WEFT_DEV_EXPORT_DMABUF 64u /* ... of the kind WEFT_FD_DMABUF */
+
+/* What a descriptor of the arena is good for; its first byte is the arena's. */
+#define WEFT_FD_MAP 1    /* mmap() in another process */
+#define WEFT_FD_CUDA 2   /* cuMemImportFromShareableHandle() in another process */
+#define WEFT_FD_DMABUF 3 /* a dma-buf: registration with a NIC, in this process */
+
+/* How an op of a chain takes part in it (fuse). */
+#define WEFT_JOIN_FEEDS 1u  /* its input 0 is output 0 of the op before */
+#define WEFT_JOIN_SHARES 2u /* its input 0 is input 0 of the op before */
 
 typedef struct weft_device_table {
     uint32_t struct_size, reserved;
@@ -78,9 +94,12 @@ typedef struct weft_device_table {
     weft_status (*need)(void *module, const weft_conf *conf, const weft_opspec *spec,
                         weft_need *out);
 
-    /* Name of one op that does what `ids` do in a row (each feeding the next), or NULL. OPT [plan]
-     */
-    const char *(*fuse)(void *module, const char *const *ids, uint32_t n);
+    /* Name of one op that does what the chain `ids` does, or NULL; joins[i] is WEFT_JOIN_..., 0 for
+     * the first. The one op reads each tensor from outside the chain once, in order of first use,
+     * and writes the outputs of all members in order; run() gets NULL for an output that nobody
+     * reads. It has the attributes of all; chains with a key twice are not asked for. need() then
+     * says whether it serves these sizes. A constant string. OPT [plan] */
+    const char *(*fuse)(void *module, const char *const *ids, const uint32_t *joins, uint32_t n);
 
     /* --- run half --- */
 
@@ -91,44 +110,56 @@ typedef struct weft_device_table {
     void (*close)(weft_device *d);           /* frees all that is left; NULL allowed. [setup] */
     const char *(*describe)(weft_device *d); /* one line for the log; the plugin's. [any] */
 
-    /* The one allocation: zeroed, aligned to 2 MiB at least. With `want_fd` also a descriptor in
-     * *fd that maps the same bytes in another process (it stays the device's); otherwise *fd is -1.
-     * [setup] */
+    /* The one allocation, freed by close: zeroed, aligned to 2 MiB at least, WEFT_NO_MEMORY where
+     * there is not as much. `want_fd` is 0, with *fd then -1, or the WEFT_FD_... kind of descriptor
+     * that *fd is to be: it stays the device's, which closes it. [setup] */
     weft_status (*arena)(weft_device *d, uint64_t bytes, int32_t want_fd, void **base, int32_t *fd);
 
-    /* Host memory that copies are fast from; freed by close. [setup] */
+    /* Host memory that copies are fast from and flags may lie in; freed by close. [setup] */
     weft_status (*host_memory)(weft_device *d, uint64_t bytes, void **out);
 
     /* Streams and events, freed by close. `priority` higher runs first where that exists. [setup]
      */
     weft_status (*stream)(weft_device *d, int32_t priority, weft_stream **out);
     weft_status (*event)(weft_device *d, weft_event **out);
-    weft_status (*record)(weft_event *e, weft_stream *s); /* [compute] */
+
+    /* An event stands for the latest record of it, and is reached while it has none. [compute] */
+    weft_status (*record)(weft_event *e, weft_stream *s);
     weft_status (*await)(weft_stream *s,
                          weft_event *e); /* later work of s waits for e. [compute] */
     weft_status (*query)(weft_event *e); /* OK: reached; BUSY: not yet. [compute] [progress] */
 
-    /* Any space to any, ordered on the stream. [compute] [setup] */
+    /* Any space to any, ordered on the stream; both are borrowed until the stream has passed it. In
+     * a step, host memory is that of host_memory(); other host memory may make it wait. [compute]
+     * [setup] */
     weft_status (*copy)(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t bytes);
     weft_status (*fill)(weft_device *d, weft_stream *s, void *to, int32_t byte, uint64_t bytes);
 
-    /* An op made ready: kernels chosen, primitives built. `spec` is borrowed for the call. run()
-     * takes one address an operand and a workspace of at least need.workspace bytes. [setup],
-     * [compute] */
+    /* An op made ready: kernels chosen (timed, if you like, in memory of its own), primitives
+     * built. release() comes when no run is in flight; NULL is allowed. [setup] */
     weft_status (*prepare)(weft_device *d, const weft_opspec *spec, weft_prepared **out);
     void (*release)(weft_prepared *p);
+
+    /* One address an operand, each of them and the workspace (need.workspace bytes) at a multiple
+     * of 64. An output lies over an input only as the op's in_place says. The arrays are borrowed
+     * for the call; runs of one prepared op may be in flight on several streams. [compute] */
     weft_status (*run)(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,
                        void *workspace);
 
-    /* A host-visible 32-bit flag at `flag`: the stream waits until it holds at least v; the stream
-     * writes v when it gets there. OPT with WEFT_DEV_FLAGS [compute] */
+    /* A 32-bit flag in host_memory(), 4-byte aligned: the stream waits until it holds at least v,
+     * compared as (int32_t)(*flag - v) >= 0; the stream writes v when it gets there, with all that
+     * it has done before visible to the host. OPT with WEFT_DEV_FLAGS [compute] */
     weft_status (*flag_wait)(weft_stream *s, const uint32_t *flag, uint32_t v);
     weft_status (*flag_set)(weft_stream *s, uint32_t *flag, uint32_t v);
 
-    /* Record what is run on the stream between begin and end, and run it again later in one call.
-     * OPT with WEFT_DEV_CAPTURE [setup], [compute] */
+    /* Record what is enqueued on the stream between begin and end instead of doing it, with
+     * addresses and flag values as they are; streams that await an event recorded inside belong to
+     * it and have to be awaited again before the end. When end() fails nothing is recorded any
+     * more. Freed by close. OPT with WEFT_DEV_CAPTURE [setup] */
     weft_status (*capture_begin)(weft_stream *s);
     weft_status (*capture_end)(weft_stream *s, weft_capture **out);
+
+    /* Do again what was recorded, in order on the stream. OPT with WEFT_DEV_CAPTURE [compute] */
     weft_status (*replay)(weft_capture *c, weft_stream *s);
 
     /* The driver's own stream (a cudaStream_t), for coll/1 and kernel/1; NULL where there is none.

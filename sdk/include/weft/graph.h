@@ -43,7 +43,8 @@ WEFT_FREEZE(weft_shape, axes, 104);
 #define WEFT_T_STATE 5u      /* an update rule's own, kept across steps and in checkpoints */
 #define WEFT_T_SCALAR 6u     /* one fp32 in plan memory that ops read and write */
 
-/* A number given to an op: a whole number or a real, by key. Passed in arrays: never grows. */
+/* A number given to an op: a whole number or a real, by key. An op that needs a name (of an axis)
+ * takes it as a key. Passed in arrays: never grows. */
 typedef struct weft_attr {
     const char *key;
     int64_t i;
@@ -90,26 +91,31 @@ typedef struct weft_builder {
     weft_status (*scalar)(void *ctx, const char *name, weft_tensor *out);
     weft_status (*constant)(void *ctx, double value, weft_tensor *out);
 
-    /* State of an update rule beside the parameter now updated, zero at the start: `name` is a
-     * suffix
-     * ("m"). The axes are those of `like`, or of them only the names in `keep`, separated by commas
-     * (a factored moment: "ffn"); NULL keeps all. dtype 0 is fp32. Rules only. [plan] */
+    /* State beside the parameter now updated, or in a list beside the parameter `like`; zero at the
+     * start. `name` is a suffix ("m"), which rule and lists must not both use. The axes are those
+     * of `like`, or of them only the names in `keep`, separated by commas (a factored moment:
+     * "ffn"); NULL keeps all. dtype 0 is fp32. Rules and lists only. [plan] */
     weft_status (*state)(void *ctx, const char *name, weft_tensor like, uint32_t dtype,
                          const char *keep, weft_tensor *out);
 
-    /* Append an op. `nout` must be what the op's infer() says; `out` receives the handles. Unknown
-     * ids, shapes that do not fit: WEFT_USAGE with a sentence. [plan] */
+    /* Append an op. `nout` must be what the op's infer() says; `out` receives the handles, of
+     * tensors whose names begin with the id and '#' and are unique. Unknown ids, shapes that do not
+     * fit: WEFT_USAGE with a sentence. [plan] */
     weft_status (*op)(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
                       const weft_tensor *in, uint32_t nin, weft_tensor *out, uint32_t nout);
 
-    /* Append communication along a mesh axis: kind is WEFT_ALL_REDUCE ... of coll.h, `axis` the
-     * name of a tensor axis where the kind cuts or joins one (NULL otherwise). A mesh axis of size
-     * 1 copies nothing: the output is the input. [plan] */
+    /* Append communication along a mesh axis, or a group (strategy.h) by its name: kind is
+     * WEFT_ALL_REDUCE ... of coll.h but neither SEND, RECV nor BARRIER; `axis` the name of a tensor
+     * axis where the kind cuts or joins one (NULL otherwise; ALL_TO_ALL cuts it, and joins the one
+     * that was split); `root` a coordinate, or how far to SHIFT, else 0. Its gradient is the
+     * conjugate: gather and reduce-scatter, shift by r and by n - r. A mesh axis of size 1 copies
+     * nothing: the output is the input. [plan] */
     weft_status (*comm)(void *ctx, uint32_t kind, uint32_t redop, const char *mesh_axis,
-                        const char *axis, weft_tensor in, weft_tensor *out);
+                        const char *axis, uint32_t root, weft_tensor in, weft_tensor *out);
 
-    /* dst (a parameter, state or scalar) takes the value of src at the end of the step. Updates and
-     * lists only. [plan] */
+    /* dst (a parameter, state or scalar) takes the value of src at the end of the step: updates and
+     * lists. In a replacement dst is an output of the op replaced, of src's shape and type, and
+     * src stands for it from now on: each output that anything reads, once. [plan] */
     weft_status (*assign)(void *ctx, weft_tensor dst, weft_tensor src);
 
     /* Record why building fails; returns `code`. [plan] */

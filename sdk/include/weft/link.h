@@ -6,7 +6,10 @@
  *
  * Matching is by order alone: the k-th send of a connection meets the k-th receive at its other
  * end, and their byte counts are equal (the plan has checked that; a link that sees otherwise fails
- * with both counts). There are no tags. A link buffers nothing that it was not asked to, but may.
+ * with both counts). There are no tags. A link buffers nothing that it was not asked to, but may. A
+ * send may stand for any time before its receive is posted: that is no failure. Sizes have no upper
+ * bound: a link cuts what its hardware cannot take at once. What was received into a device's
+ * memory is there for work that the device is given afterwards.
  *
  * One thread at a time enters a link object, with three exceptions tagged [any]: wake, abort and
  * the constant members. No call blocks except wait().
@@ -33,6 +36,10 @@ typedef struct weft_region weft_region;
 #define WEFT_LINK_WRITE 16u /* write() puts bytes into a peer's region */
 #define WEFT_LINK_LOCAL 32u /* reaches ranks of the same machine only */
 
+/* The kind of descriptor that enrol() wants (device.h); with neither it is WEFT_FD_MAP. */
+#define WEFT_LINK_FD_CUDA 64u
+#define WEFT_LINK_FD_DMABUF 128u
+
 typedef struct weft_link_args {
     uint32_t struct_size, flags;
     uint32_t rank, ranks;             /* in the whole job */
@@ -47,7 +54,7 @@ WEFT_FREEZE(weft_link_args, job_id, 48);
 typedef struct weft_link_group {
     uint32_t struct_size, flags;
     uint32_t same_machine; /* 1 when all ranks of the group share one machine */
-    uint32_t device_caps;  /* of the device whose memory is moved (device.h) */
+    uint32_t device_caps;  /* of the device whose memory is moved (device.h), the low 32 bits */
 } weft_link_group;
 WEFT_FREEZE(weft_link_group, device_caps, 16);
 
@@ -65,7 +72,8 @@ typedef struct weft_link_table {
     void (*destroy)(weft_link *l); /* closes what is open; NULL allowed. [setup] */
 
     /* Up to *bytes bytes that let any peer reach this rank; *bytes becomes their number (at most
-     * 4096). The core carries them to the others over its authenticated store. [setup] */
+     * 4096). The core carries them to the others over its authenticated store. What belongs to one
+     * connection (a queue pair's number) its two ends tell each other in ready(). [setup] */
     weft_status (*address)(weft_link *l, void *out, uint64_t *bytes);
 
     /* Begin a connection with `peer` for `channel` (a number that both ends use); both ends call
@@ -74,7 +82,9 @@ typedef struct weft_link_table {
     weft_status (*connect)(weft_link *l, uint32_t peer, uint32_t channel, const void *address,
                            uint64_t bytes, weft_conn **out);
     weft_status (*ready)(weft_conn *c);
-    void (*disconnect)(weft_conn *c); /* NULL allowed. [setup] */
+
+    /* On return nothing touches memory that was posted. NULL allowed. [setup] */
+    void (*disconnect)(weft_conn *c);
 
     /* Post a send or a receive of `bytes` (0 is lawful: a signal). The memory is borrowed until the
      * matching count of progress() has passed it. WEFT_BUSY: the queue is full (it holds 64 at
@@ -84,7 +94,8 @@ typedef struct weft_link_table {
     weft_status (*recv)(weft_conn *c, void *to, uint64_t bytes, weft_region *region);
 
     /* Move what can be moved now, and say how many sends and receives of this connection have
-     * finished since it began. A finished send's memory may be written again. [progress] */
+     * finished since it began: those posted first, whatever finished out of order behind them. A
+     * finished send's memory may be written again. [progress] */
     weft_status (*progress)(weft_conn *c, uint64_t *sent, uint64_t *received);
 
     /* Sleep until a connection with posted work may make progress, wake() is called, or
@@ -93,23 +104,31 @@ typedef struct weft_link_table {
     weft_status (*wait)(weft_link *l, uint32_t spin_us, uint32_t timeout_us);
     void (*wake)(weft_link *l); /* [any] */
 
-    /* Make every call on this link fail from now on, and let both ends notice. [any] */
+    /* Make every call on this link that needs a peer fail with WEFT_PEER from now on, and let both
+     * ends notice. What is held is still given back by the usual calls. [any] */
     void (*abort)(weft_link *l);
 
-    /* Registered memory. `fd` maps the same bytes (device.h, arena), or -1. key() writes up to
-     * *bytes bytes that a peer needs for map() or write(). OPT with REGISTER, MAP or WRITE [setup]
-     */
+    /* Registered memory: the arena, of which `fd` is a descriptor of the kind in caps, or any host
+     * memory, with -1; -1 also where the device has no such kind. It comes before connect();
+     * withdraw() after the last use, NULL allowed; destroy() withdraws the rest. OPT with REGISTER,
+     * MAP or WRITE [setup] */
     weft_status (*enrol)(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out);
     void (*withdraw)(weft_region *r);
+
+    /* Up to *bytes bytes (4096) that a peer needs for map() or write(), its length among them: both
+     * check what they are given. OPT with MAP or WRITE [setup] */
     weft_status (*key)(weft_region *r, void *out, uint64_t *bytes);
 
-    /* The peer's region in this address space, readable and writable. What is written there before
-     * a send is visible to the peer after the matching receive. OPT with WEFT_LINK_MAP [setup] */
+    /* The peer's region in this address space until destroy(), readable and writable by whatever
+     * works in an arena of its kind (the host, or the device). What is written there before a send
+     * is visible to the peer after the matching receive. The peer does not help: it may be in this
+     * very call. OPT with WEFT_LINK_MAP [setup] */
     weft_status (*map)(weft_link *l, uint32_t peer, const void *key, uint64_t bytes, void **base);
 
-    /* Put bytes at `offset` of the peer's region; counts as a send. With `notify` a posted receive
-     * of 0 bytes at the peer finishes once the bytes are there. OPT with WEFT_LINK_WRITE [progress]
-     */
+    /* Put bytes at `offset` of the peer's region; counts in `sent`. With `notify` it takes its
+     * place among the sends and meets a receive of 0 bytes; without, it meets none. A receive that
+     * has finished says that all writes posted on the connection before its send are there. `key`
+     * is what the peer's key() wrote. OPT with WEFT_LINK_WRITE [progress] */
     weft_status (*write)(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
                          const void *key, uint64_t key_bytes, uint64_t offset, int32_t notify);
 } weft_link_table;

@@ -29,7 +29,7 @@ typedef struct weft_place {
 WEFT_FREEZE(weft_place, axis, 8);
 
 /* A call of an op as the graph has it. Arrays have nin and nout elements; dout holds the gradient
- * of each output, 0 where none flows. */
+ * of each output, 0 where none flows, and is NULL except in grad(). */
 typedef struct weft_opcall {
     uint32_t struct_size, nattr;
     const weft_attr *attrs;
@@ -53,20 +53,22 @@ typedef struct weft_op {
     uint32_t ew;       /* WEFT_EW_... of an elementwise op, else 0 */
     uint32_t in_place; /* k > 0: output 0 may lie over input k-1 when nothing else reads it later */
 
-    /* Shapes of the outputs from those of the inputs, and how many there are. Sizes are the whole
-     * job's, or those of one rank: the function must not care. [plan] */
+    /* Shapes of the outputs from those of the inputs, and how many there are (`out` has room for
+     * WEFT_MAX_OPERANDS; names may be those of inputs or constants). Sizes are the whole job's, or
+     * those of one rank: the function must not care. [plan] */
     weft_status (*infer)(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                          const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout);
 
     /* Write the gradient into the graph: for WEFT_GRAD_INPUTS fill din[i] for inputs that are
      * activations, for WEFT_GRAD_PARAMS for those that are parameters; leave 0 where none flows.
-     * NULL: the op has no gradient. Whatever it reads of in and out is kept until then. OPT [plan]
-     */
+     * INPUTS is asked first, and what it filled is still in din for PARAMS. NULL: the op has no
+     * gradient. Whatever it reads of in and out is kept until then. OPT [plan] */
     weft_status (*grad)(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                         weft_tensor *din);
 
-    /* Placement of the outputs along one mesh axis of `size` coordinates. WEFT_UNSUPPORTED with a
-     * sentence when the inputs' placements cannot be computed on. NULL: by names alone, as
+    /* Placement of the outputs (WEFT_WHOLE on entry) along one mesh axis of `size` coordinates.
+     * WEFT_UNSUPPORTED with a sentence when the inputs' placements cannot be computed on: the host
+     * then completes partial inputs and asks once more. NULL: by names alone, as
      * weft/graph.h says; every axis may be split except those that `whole` lists. OPT [plan] */
     weft_status (*shard)(const weft_builder *b, const weft_opcall *call, uint32_t size,
                          const weft_place *in, weft_place *out);
@@ -123,17 +125,19 @@ WEFT_FREEZE(weft_ew_program, out_reg, 32);
 
 /* --- A kernel of an op for one device, interface "weft.kernel/1" ---
  *
- * The same four calls that a device has for its own ops (device.h); `stream` is the device's native
- * stream, or NULL on a device that computes on the calling thread. */
+ * The same four calls that a device has for its own ops, with the same rules (device.h); `stream`
+ * is the device's native stream, or NULL on a device that computes on the calling thread. prepare()
+ * gets one too, so that it finds the context to load its code into. */
 struct weft_opspec;
 struct weft_need;
 typedef struct weft_kernel {
     uint32_t struct_size, flags;
     const char *op, *device; /* op id, device component name */
     weft_status (*need)(void *module, const struct weft_opspec *spec,
-                        struct weft_need *out);                                       /*[plan]*/
-    weft_status (*prepare)(void *module, const struct weft_opspec *spec, void **out); /*[setup]*/
-    void (*release)(void *prepared);                                                  /*[setup]*/
+                        struct weft_need *out); /* [plan] */
+    weft_status (*prepare)(void *module, const struct weft_opspec *spec, void *stream,
+                           void **out); /* [setup] */
+    void (*release)(void *prepared);    /* [setup] */
     weft_status (*run)(void *prepared, void *stream, const void *const *in, void *const *out,
                        void *workspace); /* [compute] */
 } weft_kernel;

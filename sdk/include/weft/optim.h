@@ -17,7 +17,9 @@
 
 WEFT_EXTERN_C_BEGIN
 
-/* What a placement must not cut. */
+/* What a placement must not cut. With WEFT_UNIT_ELEMENT the rule may use elementwise ops only, and
+ * may be shown a flat range [elements] of many parameters in place of one with its own axes; a rule
+ * that reduces (a norm, a row sum) or multiplies matrices takes one of the others. */
 #define WEFT_UNIT_ELEMENT 1u /* nothing: every element is updated for itself */
 #define WEFT_UNIT_TENSOR 2u  /* a parameter */
 #define WEFT_UNIT_MATRIX 3u  /* the last two axes of a parameter */
@@ -28,7 +30,7 @@ WEFT_EXTERN_C_BEGIN
 typedef struct weft_update {
     uint32_t struct_size;
     uint32_t flags;          /* WEFT_PARAM_MATRIX: weight decay applies */
-    const char *name;        /* of the parameter */
+    const char *name;        /* of the parameter, or of a range: for messages only */
     weft_tensor param, grad; /* same shape */
     weft_tensor lr, count;   /* scalars: this step's learning rate; updates, this one included */
 } weft_update;
@@ -48,8 +50,10 @@ WEFT_FREEZE(weft_rule, update, 16);
 typedef struct weft_placement {
     uint32_t struct_size, flags;
 
-    /* Emit store and sync edits, in WEFT_PHASE_SYNC. `mesh_axes` is the NULL-ended list of axes
-     * over which the job's data is split, outermost first; `unit` is the rule's. [plan] */
+    /* Emit store and sync edits, in WEFT_PHASE_SYNC, after all strategies. `mesh_axes` is the
+     * NULL-ended list of axes over which the job's data is split, outermost first; `unit` is the
+     * rule's. A sync of its own overrides when and how a strategy's is done along that axis. The
+     * type that gradients are summed in is the user's ([train] accumulate). [plan] */
     weft_status (*edit)(void *module, const weft_conf *conf, const weft_view *view,
                         const weft_edits *edits, const char *const *mesh_axes, uint32_t unit);
 } weft_placement;

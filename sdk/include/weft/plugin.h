@@ -26,7 +26,7 @@
 WEFT_EXTERN_C_BEGIN
 
 #define WEFT_ABI_MAJOR 0u
-#define WEFT_ABI_MINOR 1u
+#define WEFT_ABI_MINOR 2u
 #define WEFT_MAGIC 0x54464557u /* "WEFT" */
 #define WEFT_ABI_TAG                                                                               \
     ((uint64_t)sizeof(void *) | (uint64_t)sizeof(size_t) << 8 | (uint64_t)__BYTE_ORDER__ << 16)
@@ -35,7 +35,8 @@ WEFT_EXTERN_C_BEGIN
  *
  * The host parses, checks and documents them; the plugin reads values that are already lawful.
  * Where the keys stand: those of device, strategy, rule and placement components in the section of
- * their kind ([device], [parallel], [optim]); those of a transport in [comm.NAME]. */
+ * their kind ([device], [parallel], [optim]); those of a link or coll component in [comm.NAME]. Ops
+ * and kernels have none. */
 #define WEFT_OPT_BOOL 1u     /* on | off (also true/false, yes/no, 1/0) */
 #define WEFT_OPT_INT 2u      /* whole number in [min, max] */
 #define WEFT_OPT_REAL 3u     /* real number in [min, max] */

@@ -4,7 +4,13 @@
  * and the mesh, and emits edits; the core applies them, derives the backward pass and all
  * communication, checks that every rank's lists end, and runs the result. Edits speak of the whole
  * job in mesh coordinates, never of "my rank". The call must be a pure function of its arguments:
- * every rank plans for itself, and digests of the plans are compared before step 1.
+ * every rank plans for itself, and digests of the plans are compared before step 1. A graph is
+ * planned more than once (sizes first unknown, then known; training, evaluation): expect each phase
+ * again.
+ *
+ * A tensor may be split over several mesh axes: the outermost cuts first, so that data split over
+ * "dp" and then within it over "cp" lies in order. The strategy that the user names first is the
+ * innermost: its neighbours are the closest ranks.
  *
  * Phases, in order; each sees what the phases before it have done:
  *   WEFT_PHASE_SPLIT   split, replace, group
@@ -36,31 +42,48 @@ typedef struct weft_mesh_axis {
 } weft_mesh_axis;
 WEFT_FREEZE(weft_mesh_axis, help, 32);
 
-/* One cell of a schedule: chunk `chunk` of the model at this stage works on micro-batch `pass`. */
+/* One cell of a schedule: chunk `chunk` of the model at this stage works on micro-batch `pass`. A
+ * cell's input must have been made before it, here or at another stage: the plan runs the orders of
+ * all stages against each other and refuses those that do not end. A backward is one cell of
+ * WEFT_WORK_BACKWARD, or a B and, any time later, its W. Passed in arrays: never grows. */
 #define WEFT_WORK_FORWARD 1u
 #define WEFT_WORK_BACKWARD 2u        /* inputs and parameters */
 #define WEFT_WORK_BACKWARD_INPUTS 3u /* B alone */
 #define WEFT_WORK_BACKWARD_PARAMS 4u /* W alone, after its B */
 typedef struct weft_work {
-    uint32_t chunk, pass, phase, reserved;
+    uint32_t chunk, pass, phase;
+    uint32_t reserved; /* 0 */
 } weft_work;
 WEFT_FREEZE(weft_work, reserved, 16);
 
-/* --- What a strategy reads. Handles run from 1 to tensors(), blocks from 0 to blocks() - 1. --- */
+/* --- What a strategy reads ---
+ *
+ * Handles run from 1 to tensors(), blocks from 0 to blocks() - 1, ops from 0 to ops() - 1 in the
+ * order in which they were built. Table, strings and arrays live until the edit() call returns;
+ * handles are those of the builder that a weft_emit gets. A number that does not exist is
+ * WEFT_USAGE, NULL or 0. All [plan]. */
 typedef struct weft_view {
     uint32_t struct_size, flags;
     void *ctx;
     uint32_t (*mesh)(void *ctx, const char *mesh_axis); /* its size; 0: no such axis in this job */
     uint32_t (*passes)(void *ctx);                      /* micro-batches a step */
+
+    /* Activations have names that begin with the id of the op that makes them, so "attention#*.0"
+     * is the first output of every attention. kind is WEFT_T_...; block is where it was built. */
     uint32_t (*tensors)(void *ctx);
     weft_status (*tensor)(void *ctx, weft_tensor t, weft_shape *shape, const char **name,
                           uint32_t *kind, uint32_t *block);
+
+    /* As the phases before this one have left it: in WEFT_PHASE_SPLIT nothing has spread yet. */
     weft_status (*place)(void *ctx, weft_tensor t, const char *mesh_axis, weft_place *out);
     uint32_t (*blocks)(void *ctx);
     const char *(*block)(void *ctx, uint32_t i);
     double (*block_flops)(void *ctx, uint32_t i);    /* forward, a micro-batch */
     uint64_t (*block_params)(void *ctx, uint32_t i); /* elements */
-    uint32_t (*ops)(void *ctx);                      /* ops are numbered 0 .. ops() - 1 */
+    uint32_t (*ops)(void *ctx);
+
+    /* An op's id and operands: how a strategy finds what it replaces, and the names of what it
+     * splits. Communication and assignments are ops too, without attributes. */
     weft_status (*op)(void *ctx, uint32_t op, const char **id, weft_opcall *call);
 } weft_view;
 WEFT_FREEZE(weft_view, op, 104);
@@ -79,26 +102,39 @@ WEFT_FREEZE(weft_view, op, 104);
 #define WEFT_KEEP_SPLIT 2u /* a part a coordinate of the mesh axis, gathered again */
 #define WEFT_KEEP_RECOMPUTE 3u
 
+/* Writes graph for an edit. Called before the edit returns (once, or once for each of several
+ * graphs that are alike), so `user` may lie on the caller's stack. A failure is the edit's. [plan]
+ */
 typedef weft_status (*weft_emit)(void *user, const weft_builder *b);
 
-/* --- What it emits. Names are globs with '*', alternatives separated by '|'. All [plan]. --- */
+/* --- What it emits ---
+ *
+ * Names are globs with '*', alternatives separated by '|'. An edit over a mesh axis of size 1 is
+ * lawful and does nothing. Any status but WEFT_OK ends the planning: pass it on. All [plan]. */
 typedef struct weft_edits {
     uint32_t struct_size, flags;
     void *ctx;
 
-    /* Split the tensors (parameters, inputs, activations) along the named tensor axis. At least one
-     * must match. All else follows by propagation. */
+    /* Split the tensors (parameters, inputs, activations) along the named tensor axis, into equal
+     * parts; at least one must match. All else follows by propagation: an activation that an op
+     * leaves as a partial sum and that is to be split is reduce-scattered (sequence parallelism is
+     * this edit on the sums), one that is split and needed whole is gathered. */
     weft_status (*split)(void *ctx, const char *tensors, const char *axis, const char *mesh_axis);
 
-    /* Put `emit`'s ops in the place of op number `op`; its outputs must have the same shapes. */
+    /* Put `emit`'s ops in the place of op number `op`. They read its inputs, by their handles, and
+     * say with the builder's assign() what takes the place of each of its outputs. Their gradient
+     * is derived like any other. Handles and op numbers read before stay good. */
     weft_status (*replace)(void *ctx, uint32_t op, weft_emit emit, void *user);
 
-    /* A named channel over some coordinates of the mesh: `coords` has one number a mesh axis, n
-     * times. */
-    weft_status (*group)(void *ctx, const char *name, const uint32_t *coords, uint32_t n);
+    /* A named channel over n coordinates of one mesh axis, ascending: one at each position on the
+     * other axes. Its name may then stand where sync() and the builder's comm() ask for a mesh axis
+     * (a tied embedding: {first stage, last stage} of "pp"). */
+    weft_status (*group)(void *ctx, const char *name, const char *mesh_axis, const uint32_t *coords,
+                         uint32_t n);
 
     /* Blocks that match live on coordinate `stage` of the mesh axis, as its chunk number `chunk`.
-     */
+     * Every block needs a stage once any has one; data runs through chunk 0 of the stages, then
+     * chunk 1. Exact names keep "block.1" and "block.10" apart. */
     weft_status (*stage)(void *ctx, const char *blocks, const char *mesh_axis, uint32_t stage,
                          uint32_t chunk);
 
@@ -107,8 +143,9 @@ typedef struct weft_edits {
                          uint32_t n);
 
     /* Sum the gradients of the parameters that match over the mesh axis, in buckets of at most
-     * `bucket_bytes` (0: what the job's [train] bucket_mb says); `when` is WEFT_SYNC_.... A
-     * gradient that is partial and never synced is an error. */
+     * `bucket_bytes` (0: what the job's [train] bucket_mb says); `when` is WEFT_SYNC_.... Of those
+     * that match, the ones that are no partial sum over the axis (split experts) are left alone, so
+     * "*" is safe. A gradient that is partial and never synced is an error. */
     weft_status (*sync)(void *ctx, const char *params, const char *mesh_axis, uint32_t when,
                         uint64_t bucket_bytes);
 
@@ -117,13 +154,15 @@ typedef struct weft_edits {
     weft_status (*store)(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
                          uint32_t ahead);
 
-    /* A list of its own that runs after every `every`-th step. */
+    /* A list of its own that runs after every `every`-th step, on every rank: what `emit` writes
+     * over parameters, states and scalars. Names of lists are the job's: prefix yours. */
     weft_status (*list)(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user);
 
     /* How tensors that backward needs are kept. mesh_axis for WEFT_KEEP_SPLIT, else NULL. */
     weft_status (*keep)(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis);
 
-    /* Keep `versions` versions of the parameters that match (asynchronous schedules). */
+    /* Keep `versions` versions of the parameters that match (asynchronous schedules): a backward
+     * uses the one that its forward used. Say so with changes_results(). */
     weft_status (*carry)(void *ctx, const char *params, uint32_t versions);
 
     /* Say, in one line for the user, how this plugin makes results depend on the layout. */
@@ -134,6 +173,9 @@ WEFT_FREEZE(weft_edits, changes_results, 104);
 typedef struct weft_strategy {
     uint32_t struct_size, flags;
     const weft_mesh_axis *const *axes; /* NULL-ended; NULL: brings none */
+
+    /* Called once a phase, in the order in which the user names the strategies. WEFT_OK where there
+     * is nothing to do in a phase, or with axes of size 1. */
     weft_status (*edit)(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
                         const weft_edits *edits); /* [plan] */
 } weft_strategy;
