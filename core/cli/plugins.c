@@ -54,8 +54,10 @@ static weft_status find_and_print(const component *const *all, uint32_t n, const
     for (uint32_t i = 0; i < n; i++) {
         if (known < 256)
             names[known++] = all[i]->name;
-        if (strcmp(all[i]->name, name) || !all[i]->iface)
+        if (strcmp(all[i]->name, name))
             continue;
+        if (!all[i]->iface)
+            return fail(WEFT_USAGE, "%s cannot be used: %s", name, all[i]->help);
         print_one(all[i]);
         found = true;
     }

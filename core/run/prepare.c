@@ -64,7 +64,8 @@ weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t 
     if (s)
         return s;
     log_setup(log_level_from(config_text(out->cfg, "log.level")), log_rank());
-    if (with_data)
+    bool asks_data = !config_int(out->cfg, "model.vocab") && *config_text(out->cfg, "data.train");
+    if (with_data || asks_data)
         s = open_data(out);
     if (!s)
         s = spec_resolve(&out->spec, ranks, out->train.vocab, same_machine, SPEC_TRAIN);
