@@ -1,0 +1,99 @@
+"""weft plan: the fields that other people's scripts read, and plans without data or device."""
+import glob
+import json
+import os
+import re
+
+import started
+
+
+class Plan(started.Case):
+    def plan(self, *words):
+        return json.loads(self.weft("plan", *words, "--json")[0])
+
+    def test_json(self):
+        p = self.plan("-n", "4", "tiny.ini", "parallel.strategy=dp", "train.batch=8")
+        self.assertEqual([r["rank"] for r in p["ranks"]], [0, 1, 2, 3])
+        for r in p["ranks"]:
+            self.assertEqual(list(r), ["rank", "params", "grads", "state", "activations", "comm",
+                                       "peak", "sent"])
+            parts = ("params", "grads", "state", "activations", "comm")
+            self.assertEqual(sum(r[x] for x in parts), r["peak"])
+            self.assertTrue(all(isinstance(r[x], int) and r[x] > 0 for x in parts))
+            self.assertGreater(r["sent"]["all_reduce"], 0)
+        self.assertEqual(p["mesh"], {"dp": 4})
+
+    def test_alone_nothing_is_sent(self):
+        r = self.plan("tiny.ini")["ranks"][0]
+        self.assertEqual((r["comm"], r["sent"]), (0, {"all_reduce": 0}))
+
+    def test_text(self):
+        out, _ = self.weft("plan", "-n", "2", "tiny.ini", "parallel.strategy=dp")
+        self.assertRegex(out, r"(?m)^model +\d+ parameters$")
+        self.assertRegex(out, r"(?m)^mesh +2 ranks: dp 2 over \w+$")
+        self.assertRegex(out, r"(?m)^ *rank +params +grads +state +activations +comm +peak$")
+        self.assertEqual(len(re.findall(r"(?m)^ +[01]( +[\d.]+ [KMG]?i?B){6}$", out)), 2)
+
+    def test_lists(self):
+        out, _ = self.weft("plan", "-n", "2", "tiny.ini", "parallel.strategy=dp", "--list",
+                           "--rank", "1")
+        for head in ("list step", "list eval", "list save"):
+            self.assertIn(head, out)
+        self.assertRegex(out, r"call +forward block\.0, pass 0")
+        self.assertRegex(out, r"start +#\d+ all-reduce of gradients")
+        p = json.loads(self.weft("plan", "-n", "2", "tiny.ini", "parallel.strategy=dp", "--list",
+                                 "--json", "--rank", "1")[0])
+        self.assertEqual(p["rank"], 1)
+        for name in ("step", "eval", "save"):
+            self.assertTrue(p[name])
+        started_, waited = ([e["operation"] for e in p["step"] if e["kind"] == k]
+                            for k in ("start", "wait"))
+        self.assertEqual(sorted(started_), sorted(waited))
+
+    def test_every_tensor_is_saved_by_one_rank(self):
+        writes = []
+        for rank in range(3):
+            p = json.loads(self.weft("plan", "-n", "3", "tiny.ini", "parallel.strategy=dp",
+                                     "train.batch=6", "--list", "--json", "--rank", rank)[0])
+            writes += [e["name"] for e in p["save"]]
+        self.assertEqual(len(writes), len(set(writes)))
+        for name in ("embed.tok.w", "block.0.attn.qkv.w.m", "block.0.attn.qkv.w.v"):
+            self.assertIn(name, writes)
+
+    def test_the_same_twice(self):
+        words = ("plan", "-n", "2", "tiny.ini", "parallel.strategy=dp", "--list")
+        self.assertEqual(self.weft(*words), self.weft(*words))
+
+    def test_large_models_and_jobs(self):
+        big = ["model.layers=48", "model.heads=25", "model.embed=1600", "model.ffn=6400",
+               "model.context=1024", "model.vocab=50257", "train.sequence=1024",
+               "parallel.strategy=dp", "train.microbatch=1"]
+        p = self.plan("-n", "8", "tiny.ini", *big, "train.batch=8")
+        self.assertEqual(p["parameters"], 1557611200)
+        self.assertGreater(p["ranks"][0]["peak"], 16 * p["parameters"])
+        p = self.plan("-n", "512", "tiny.ini", *big, "train.batch=512")
+        self.assertEqual(len(p["ranks"]), 512)
+
+    def test_nothing_is_written(self):
+        before = self.everything()
+        self.weft("plan", "tiny.ini", "--list")
+        self.assertEqual(self.everything(), before)
+
+    def test_the_job_files_that_come_along(self):
+        """Each of configs/ is a plan as it stands, and says first what it is for."""
+        self.make_data()
+        os.mkdir(self.path("runs"))
+        for name in ("train", "valid"):
+            os.rename(self.path(f"{name}.bin"), self.path("runs", f"demo-{name}.bin"))
+        found = sorted(glob.glob(os.path.join(started.SOURCE, "configs", "*.ini")))
+        self.assertGreater(len(found), 3)
+        for ini in found:
+            with open(ini, encoding="utf-8") as f:
+                content = f.read()
+            self.assertTrue(content.startswith("; "), ini)
+            ranks = 2 if "\nstrategy = " in content else 1
+            self.weft("plan", "-n", ranks, ini)
+
+
+if __name__ == "__main__":
+    started.main()

@@ -1,0 +1,66 @@
+"""weft plugins and weft config: what is installed, what it takes, and the document made of it."""
+import os
+import shutil
+
+import started
+
+SHIPPED = {"comm": {"self", "tcp", "shm"}, "device": {"cpu"}, "optim": {"sgd", "adam", "adamw"},
+           "parallel": {"dp"}}
+
+
+class Plugins(started.Case):
+    def listed(self, **how):
+        out, _ = self.weft("plugins", **how)
+        return {tuple(line.split(None, 3)[:3]): line.split(None, 3)[3] for line in out.splitlines()}
+
+    def test_all_are_listed(self):
+        found = self.listed()
+        for kind, names in SHIPPED.items():
+            self.assertLessEqual(names, {name for k, name, _ in found if k == kind})
+        self.assertTrue(all(iface.startswith("weft.") for _, _, iface in found))
+        self.assertTrue(all(found.values()))
+
+    def test_each_explains_itself(self):
+        for kind, name, iface in self.listed():
+            out, _ = self.weft("plugins", name)
+            self.assertIn(f"{kind} {name}: ", out)
+            self.assertIn(iface, out)
+        self.assertIn("[optim]", self.weft("plugins", "adamw")[0])
+        self.assertIn("weight_decay", self.weft("plugins", "adamw")[0])
+        self.assertIn("[comm.tcp]", self.weft("plugins", "tcp")[0])
+        self.assertIn("  dp ", self.weft("plugins", "dp")[0])
+
+    def test_refusals(self):
+        self.refused("plugins", "admw", why="did you mean 'adamw'?")
+        self.refused("plugins", "../x", why="no plugin is named")
+        self.refused("plugins", "a", "b", why="one name at a time")
+        self.refused("config", "x", why="takes no arguments")
+
+    def test_an_unusable_file_is_listed_with_its_reason(self):
+        os.makedirs(self.path("p", "optim"))
+        self.write("p/optim/broken.so", "not a plugin")
+        os.chmod(self.path("p"), 0o755)
+        out, _ = self.weft("plugins", env={"WEFT_PLUGIN_PATH": self.path("p")})
+        self.assertRegex(out, r"optim +broken +unusable: .*no shared object")
+        said = self.weft("plugins", "broken", status=2,
+                         env={"WEFT_PLUGIN_PATH": self.path("p")})[1]
+        self.assertIn("broken cannot be used: ", said)
+        self.write("b.ini", f"[run]\nplugins = {self.path('p')}\n[optim]\nrule = broken\n")
+        self.refused("plan", "b.ini", why="it is no shared object")
+
+    def test_a_folder_of_the_users_comes_first(self):
+        os.makedirs(self.path("p", "optim"))
+        lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")
+        shutil.copy(os.path.join(lib, "optim", "sgd.so"), self.path("p", "optim", "sgd.so"))
+        out, _ = self.weft("plugins", "sgd", env={"WEFT_PLUGIN_PATH": self.path("p")})
+        self.assertIn(self.path("p", "optim", "sgd.so"), out)
+
+    def test_the_reference_is_current(self):
+        out, _ = self.weft("config")
+        with open(os.path.join(started.SOURCE, "docs", "CONFIG.md"), encoding="utf-8") as f:
+            kept = f.read()
+        self.assertEqual(kept, out, "docs/CONFIG.md is old: weft config > docs/CONFIG.md")
+
+
+if __name__ == "__main__":
+    started.main()

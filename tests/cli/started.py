@@ -1,0 +1,97 @@
+"""started.py: the program, started in a folder of its own, and what it said."""
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+WEFT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "weft"
+SOURCE = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else "."
+
+TINY = """[run]
+out = run
+steps = 4
+[model]
+layers = 1
+heads = 2
+embed = 16
+ffn = 32
+context = 16
+vocab = 256
+[data]
+train = train.bin
+valid = valid.bin
+[train]
+batch = 4
+microbatch = 2
+sequence = 16
+eval_every = 2
+[checkpoint]
+every = 2
+[log]
+progress = 0
+"""
+
+
+class Case(unittest.TestCase):
+    """Each test has an empty folder with tiny.ini, and weft() runs there."""
+
+    def setUp(self):
+        self.place = tempfile.mkdtemp(prefix="weft-cli-")
+        self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
+        self.write("tiny.ini", TINY)
+
+    def path(self, *names):
+        return os.path.join(self.place, *names)
+
+    def write(self, name, content):
+        with open(self.path(name), "wb") as f:
+            f.write(content.encode() if isinstance(content, str) else content)
+        return name
+
+    def read(self, *names):
+        with open(self.path(*names), "rb") as f:
+            return f.read()
+
+    def names(self, *folder):
+        return sorted(os.listdir(self.path(*folder)))
+
+    def weft(self, *words, status=0, **how):
+        """Run it; its status has to be the one given. Returns (standard output, error)."""
+        env = {k: v for k, v in os.environ.items()
+               if not k.startswith(("RANK", "WORLD_", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_",
+                                    "WEFT_PLUGIN"))}
+        done = subprocess.run([WEFT, *map(str, words)], cwd=self.place, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, errors="replace", timeout=300,
+                              env=env | how.pop("env", {}), **how)
+        said = f"weft {' '.join(map(str, words))}\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+        self.assertEqual(done.returncode, status, said)
+        if status == 0:
+            self.assertNotIn("error", done.stderr)
+        else:
+            self.assertIn("weft", done.stderr, "it failed without a word")
+        return done.stdout, done.stderr
+
+    def refused(self, *words, why, status=2):
+        """It is refused with this sentence, and leaves no file."""
+        before = self.everything()
+        said = self.weft(*words, status=status)[1]
+        self.assertIn(why, said)
+        self.assertEqual(self.everything(), before, f"{words} left something behind")
+
+    def everything(self):
+        return sorted((base, name) for base, dirs, names in os.walk(self.place)
+                      for name in dirs + names)
+
+    def make_data(self, blocks=60):
+        """train.bin and valid.bin, of a text with some structure."""
+        text = "".join(f"{i * i % 9973} is the square of {i}, more or less.\n"
+                       for i in range(blocks * 110))
+        self.write("text", text[:blocks * 4096])
+        self.weft("data", "text", "-o", "train.bin", "--valid", "valid.bin")
+        return text[:blocks * 4096]
+
+
+def main():
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:], verbosity=2)

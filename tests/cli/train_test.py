@@ -1,0 +1,118 @@
+"""weft train as a command: statuses, what it leaves behind, and a disk without room."""
+import json
+import os
+import resource
+import signal
+import subprocess
+
+import started
+
+FIELDS = {"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s", "mfu",
+          "flops_rule", "comm_bytes", "exposed_comm_ms", "peak_bytes"}
+LARGER = ["model.embed=128", "model.ffn=512"]  # its checkpoint is larger than a flight record
+
+
+class Train(started.Case):
+    def setUp(self):
+        super().setUp()
+        self.make_data()
+
+    def metrics(self, run="run"):
+        return [json.loads(line) for line in self.read(run, "metrics.jsonl").splitlines()]
+
+    def test_a_run_leaves_what_it_should(self):
+        self.weft("train", "tiny.ini")
+        lines = self.metrics()
+        self.assertEqual([x["step"] for x in lines], [1, 2, 3, 4])
+        for x in lines:
+            self.assertLessEqual(FIELDS, set(x))
+            self.assertEqual("valid_loss" in x, x["step"] % 2 == 0)
+            self.assertTrue(4 < x["loss"] < 6.5)  # about log(256)
+        self.assertEqual([n for n in self.names("run", "checkpoints") if n[0] != "."],
+                         ["step-00000002", "step-00000004"])
+        self.assertIn("flight", self.names("run"))
+
+    def test_an_old_run_is_kept(self):
+        self.weft("train", "tiny.ini", "run.steps=1")
+        self.weft("train", "tiny.ini", "run.steps=2")
+        self.weft("train", "tiny.ini", "run.steps=3")
+        self.assertEqual([len(self.metrics(r)) for r in ("run.1", "run.2", "run")], [1, 2, 3])
+
+    def test_old_checkpoints_go(self):
+        self.weft("train", "tiny.ini", "checkpoint.every=1", "checkpoint.keep=2", "run.steps=5")
+        self.assertEqual([n for n in self.names("run", "checkpoints") if n[0] != "."],
+                         ["step-00000004", "step-00000005"])
+
+    def test_resume_without_a_run(self):
+        self.refused("train", "tiny.ini", "--resume", why="run")
+        self.refused("train", "-n", "2", "tiny.ini", "parallel.strategy=dp", "--resume", why="run")
+
+    def test_folders_that_cannot_be(self):
+        self.write("file", "x")
+        self.refused("train", "tiny.ini", "run.out=file/run", why="file")
+        self.refused("train", "tiny.ini", "run.out=", why="run.out")
+        self.refused("train", "tiny.ini", "run.out=" + "x" * 300, why="x" * 20)
+
+    def test_a_failed_request_keeps_the_old_run(self):
+        self.weft("train", "tiny.ini", "run.steps=1")
+        before = self.everything()
+        for words in (["train.batch=3"], ["data.train=missing"], ["optim.rule=nothing"]):
+            self.weft("train", "tiny.ini", *words, status=2)
+            self.weft("train", "-n", "2", "tiny.ini", "parallel.strategy=dp", *words, status=2)
+        self.assertEqual(self.everything(), before)
+
+    def test_no_ranks_are_started_for_a_wrong_job(self):
+        said = self.weft("train", "-n", "4", "tiny.ini", "parallel.strategy=dp", status=2)[1]
+        self.assertEqual(said.count("are not a multiple of"), 1, said)
+
+    def test_a_run_that_diverges_says_so(self):
+        said = self.weft("train", "tiny.ini", "optim.lr=1e6", "optim.warmup=0", "train.clip=0",
+                         "optim.schedule=constant", "run.steps=60", "train.precision=fp32",
+                         "optim.rule=sgd", "train.eval_every=0", "checkpoint.every=0", status=1)[1]
+        self.assertIn("diverged", said)
+
+    def no_room(self, bytes_):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_, bytes_))
+        return limit
+
+    def test_files_may_not_grow(self):
+        """A checkpoint that cannot be written whole is not there; the one before it is."""
+        self.weft("train", "tiny.ini", "run.steps=2", *LARGER)
+        said = self.weft("train", "tiny.ini", *LARGER, "--resume", status=1,
+                         preexec_fn=self.no_room(400000))[1]
+        self.assertIn("step-00000004", said)
+        self.weft("ckpt", "verify", "run/checkpoints/step-00000002")
+        self.assertNotIn("step-00000004", self.names("run", "checkpoints"))
+
+    def test_full_disk(self):
+        disk = self.path("disk")
+        os.mkdir(disk)
+        mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", disk],
+                               capture_output=True, check=False)
+        if mount.returncode:
+            self.skipTest("only root can make a small disk")
+        self.addCleanup(subprocess.run, ["umount", "-l", disk], check=False)
+        said = self.weft("train", "tiny.ini", "run.out=disk/run", *LARGER, status=1)[1]
+        self.assertRegex(said, "step-00000002.*No space left on device")
+        self.assertNotIn("step-00000002", self.names("disk", "run", "checkpoints"))
+        self.assertEqual([x["step"] for x in self.metrics("disk/run")], [1, 2])
+
+    def test_stopped_by_a_signal(self):
+        p = subprocess.Popen([started.WEFT, "train", "tiny.ini", "run.steps=100000000"],
+                             cwd=self.place, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                             stdout=subprocess.DEVNULL, text=True)
+        try:
+            while not os.path.exists(self.path("run/checkpoints/step-00000002")):
+                self.assertIsNone(p.poll())
+            p.send_signal(signal.SIGTERM)
+            said = p.communicate(timeout=60)[1]
+        finally:
+            p.kill()
+        self.assertEqual(p.returncode, 1)
+        self.assertIn("stopped by a signal after step", said)
+
+
+if __name__ == "__main__":
+    started.main()
