@@ -196,7 +196,7 @@ static void lost(job *j)
 static bool take_frame(job *j, const wire_frame *f)
 {
     client *c = j->client;
-    char text[WIRE_TEXT];
+    char text[WIRE_TEXT], ours[WIRE_TEXT + 32];
     switch (f->type) {
     case WIRE_BEAT:
         if (f->bytes != 16)
@@ -211,7 +211,8 @@ static bool take_frame(job *j, const wire_frame *f)
     case WIRE_REPLY: job_answer(j, f->seq, (weft_status)f->arg, f->body, f->bytes); return true;
     case WIRE_FAILURE:
         wire_text(f, text, sizeof text);
-        job_declare(j, f->arg, text);
+        snprintf(ours, sizeof ours, "this rank was given up: %s", text);
+        job_declare(j, f->arg, f->arg == j->who.rank ? ours : text);
         return true;
     case WIRE_ALL_LEFT:
         j->all_left = true;

@@ -48,8 +48,7 @@ void job_declare(job *j, uint32_t rank, const char *text)
 {
     if (atomic_load_explicit(&j->failed, memory_order_relaxed))
         return;
-    bool self = rank == j->who.rank && !j->leaving;
-    snprintf(j->failure, sizeof j->failure, "%s%s", self ? "this rank was given up: " : "", text);
+    snprintf(j->failure, sizeof j->failure, "%s", text);
     atomic_store_explicit(&j->failed, 1, memory_order_release);
     uint64_t one = 1;
     if (write(j->failure_fd, &one, sizeof one) < 0)

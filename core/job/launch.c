@@ -121,7 +121,10 @@ static void print_once(launch *l, uint32_t rank, const char *text)
     l->said[l->said_n] = strdup(text);
     if (l->said[l->said_n])
         l->said_n++;
-    log_line(WEFT_LOG_ERROR, "rank %u: %s", rank, text);
+    char own[24];
+    int n = snprintf(own, sizeof own, "rank %u", rank);
+    bool named = !strncmp(text, own, (size_t)n) && (text[n] == ',' || text[n] == ' ');
+    log_line(WEFT_LOG_ERROR, "%s%s%s", named ? "" : own, named ? "" : ": ", text);
 }
 
 static void hear(launch *l, uint32_t rank)

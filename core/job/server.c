@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -258,6 +259,17 @@ static weft_status watch(server *s, int fd, void *what)
     return fail_errno(WEFT_IO, "rank 0 cannot watch descriptor %d", fd);
 }
 
+/* A descriptor a rank, and some for the rest of the program. */
+static void raise_limit(uint32_t ranks)
+{
+    struct rlimit limit;
+    rlim_t need = (rlim_t)ranks + 512;
+    if (getrlimit(RLIMIT_NOFILE, &limit) || limit.rlim_cur >= need)
+        return;
+    limit.rlim_cur = limit.rlim_max < need ? limit.rlim_max : need;
+    setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 static void prepare(job *j, server *s)
 {
     s->listen_fd = s->epoll_fd = -1;
@@ -285,6 +297,7 @@ weft_status server_start(job *j)
         status = listen_open(&j->who, &s->listen_fd);
     if (status)
         return status;
+    raise_limit(j->who.ranks);
     s->listening = true;
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll_fd < 0)

@@ -54,9 +54,10 @@ static char **make_environment(pool *p, const spawn_job *s, uint32_t rank, int c
     e[k++] = pool_printf(p, "LOCAL_WORLD_SIZE=%u", s->ranks);
     e[k++] = pool_text(p, "MASTER_ADDR=127.0.0.1");
     e[k++] = pool_printf(p, "MASTER_PORT=%u", s->port);
-    e[k++] = pool_printf(p, KEY_FD_ENV "=%d", s->key_fd);
     e[k++] = pool_printf(p, CONTROL_FD_ENV "=%d", control);
-    if (!rank)
+    if (s->key_fd >= 0)
+        e[k++] = pool_printf(p, KEY_FD_ENV "=%d", s->key_fd);
+    if (!rank && s->store_fd >= 0)
         e[k++] = pool_printf(p, STORE_FD_ENV "=%d", s->store_fd);
     return e;
 }
@@ -73,8 +74,8 @@ static void become_rank(const spawn_job *s, uint32_t rank, pid_t launcher, int c
         return;
     if (none > STDERR_FILENO)
         close(none);
-    if (fcntl(control, F_SETFD, 0) || fcntl(s->key_fd, F_SETFD, 0) ||
-        (!rank && fcntl(s->store_fd, F_SETFD, 0)))
+    if (fcntl(control, F_SETFD, 0) || (s->key_fd >= 0 && fcntl(s->key_fd, F_SETFD, 0)) ||
+        (!rank && s->store_fd >= 0 && fcntl(s->store_fd, F_SETFD, 0)))
         return;
     sigprocmask(SIG_SETMASK, s->mask, NULL);
     execve("/proc/self/exe", s->argv, environment);
@@ -144,7 +145,9 @@ static void fill_standard(void)
 weft_status spawn_open(spawn_job *s)
 {
     fill_standard();
-    s->store_fd = -1;
+    s->store_fd = s->key_fd = -1;
+    if (s->ranks == 1)
+        return WEFT_OK; /* nobody to meet */
     s->key_fd = key_descriptor();
     weft_status status = s->key_fd < 0 ? WEFT_IO : open_socket(s);
     if (status)

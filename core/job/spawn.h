@@ -9,7 +9,7 @@
 typedef struct spawn_job {
     uint32_t ranks;
     uint16_t port;
-    int key_fd, store_fd; /* close-on-exec; children open them to exec */
+    int key_fd, store_fd; /* close-on-exec; children open them to exec; -1: none */
     const sigset_t *mask; /* signal mask that the ranks get            */
     char *const *argv;
 } spawn_job;
@@ -24,7 +24,7 @@ typedef struct spawn_child {
  * standard input, and holds no other descriptor of ours that is close-on-exec. */
 weft_status spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out);
 
-/* The key, and the socket that listens on 127.0.0.1 at a free port. */
+/* The key, and the socket that listens on 127.0.0.1 at a free port; neither for one rank. */
 weft_status spawn_open(spawn_job *s);
 void spawn_close(spawn_job *s);
 

@@ -262,8 +262,9 @@ static void killed(void **state)
         expect(&l, 20000, 1, word);
         assert_true(clock_ms() - at < patience(1500));
         snprintf(word, sizeof word, "in all-reduce 12: rank %u was killed by signal 9", victim);
-        assert_int_equal(times(l.text, word), 1); /* all say the same: it is printed once */
-        assert_non_null(strstr(l.text, "last seen at step 17, place 34"));
+        /* All say the same, so it is printed once; a slowed-down rank may be killed before. */
+        assert_in_range(times(l.text, word), patience(1) == 1, 1);
+        assert_true(patience(1) > 1 || strstr(l.text, "last seen at step 17, place 34"));
     }
 }
 

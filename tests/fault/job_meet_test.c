@@ -4,6 +4,8 @@
 #include <stdarg.h>
 #include <stdlib.h>
 
+#include <weft/host.h>
+
 #include "ranks.h"
 
 #define BIG (1u << 20)
@@ -119,6 +121,115 @@ static void one_to_five(void **state)
         ranks_expect_well(&r);
         ranks_end(&r);
     }
+}
+
+static void by_name(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 2);
+    snprintf(r.addr, sizeof r.addr, "localhost");
+    ranks_start(&r, work);
+    ranks_expect_well(&r);
+    ranks_end(&r);
+}
+
+/* --- the table that transports authenticate their sockets with --- */
+
+/* Connect ranks 0 and 1 by an address in the store. */
+static weft_status connect_pair(job *j, uint32_t me, const char *key, int *out)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    weft_status status;
+    if (me == 0) {
+        status = expect(!bind(fd, (struct sockaddr *)&a, n) && !listen(fd, 1) &&
+                            !getsockname(fd, (struct sockaddr *)&a, &n),
+                        "no socket");
+        if (!status)
+            status = job_put(j, key, &a, sizeof a);
+        *out = status ? -1 : accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+        close(fd);
+    } else {
+        void *value = NULL;
+        uint64_t bytes;
+        status = job_get(j, key, 20, &value, &bytes);
+        if (!status && bytes == sizeof a && !connect(fd, value, sizeof a))
+            *out = fd;
+        free(value);
+    }
+    if (*out >= 0)
+        fcntl(*out, F_SETFL, O_NONBLOCK);
+    return status ? status : expect(*out >= 0, "the two did not connect");
+}
+
+static weft_status shake(const weft_host_tls *tls, weft_tls *t, int fd)
+{
+    weft_status status;
+    uint64_t until = clock_ms() + 10000;
+    while ((status = tls->handshake(t)) == WEFT_BUSY && clock_ms() < until) {
+        struct pollfd p = {.fd = fd, .events = tls->wants(t) == 2 ? POLLOUT : POLLIN};
+        poll(&p, 1, 100);
+    }
+    return status;
+}
+
+/* Under one label: bytes through the session, or, for the second connection, past its end. Under
+ * two labels: refused. */
+static weft_status use_table(job *j, uint32_t me, const char *label, int32_t how)
+{
+    const weft_host_tls *tls = job_tls_table(j);
+    weft_tls *t = NULL;
+    int fd = -1;
+    char key[32], got[8] = "", mine[8] = "from .";
+    snprintf(key, sizeof key, "addr %d", how);
+    mine[5] = (char)('0' + me);
+    weft_status status = connect_pair(j, me, key, &fd);
+    if (!status)
+        status = tls->start(tls->ctx, fd, me == 0, label, &t);
+    if (!status)
+        status = shake(tls, t, fd);
+    if (status && how == 2)
+        shutdown(fd, SHUT_RDWR);
+    uint64_t done = 0, until = clock_ms() + 10000;
+    if (!status && how == 0)
+        status = tls->write(t, mine, 7, &done);
+    while (!status && how == 0 && (status = tls->read(t, got, 7, &done)) == WEFT_BUSY &&
+           clock_ms() < until)
+        status = WEFT_OK;
+    tls->end(t);
+    if (!status && how == 1) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        status =
+            expect(send(fd, mine, 7, 0) == 7 && poll(&p, 1, 10000) == 1 && recv(fd, got, 8, 0) == 7,
+                   "the bare socket was not clean");
+    }
+    close(fd);
+    mine[5] = (char)('1' - me);
+    return status ? status : expect(how == 2 || !strcmp(got, mine), "other bytes came");
+}
+
+static weft_status use_tables(job *j, uint32_t me, uint32_t n)
+{
+    (void)n;
+    weft_status status = use_table(j, me, "tcp data", 0);
+    if (!status)
+        status = use_table(j, me, "tcp bare", 1);
+    if (!status)
+        status = expect(use_table(j, me, me ? "label a" : "label b", 2) == WEFT_PEER,
+                        "different labels were accepted");
+    return status;
+}
+
+static void tls_table(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 2);
+    ranks_start(&r, use_tables);
+    ranks_expect_well(&r);
+    ranks_end(&r);
 }
 
 /* One rank opens no descriptor and starts no thread. */
@@ -294,7 +405,8 @@ int main(void)
     log_setup(WEFT_LOG_ERROR, -1);
     unsetenv(KEY_FD_ENV);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_to_five),        cmocka_unit_test(alone),
+        cmocka_unit_test(one_to_five),        cmocka_unit_test(by_name),
+        cmocka_unit_test(tls_table),          cmocka_unit_test(alone),
         cmocka_unit_test(wrong_key),          cmocka_unit_test(wrong_world),
         cmocka_unit_test(same_rank_twice),    cmocka_unit_test(no_key),
         cmocka_unit_test(nobody_there),       cmocka_unit_test(addresses),

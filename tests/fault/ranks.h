@@ -41,7 +41,7 @@ typedef struct ranks {
     pid_t pid[RANKS_MAX];
     int out[RANKS_MAX];
     rank_report report[RANKS_MAX];
-    char key[64], other_key[80];
+    char key[64], other_key[80], addr[64];
     uint16_t port;
     int ready[2]; /* a byte from each rank that is at work */
     double frozen_after, join_timeout;
@@ -94,6 +94,7 @@ static inline uint16_t ranks_port(void)
 static inline void ranks_prepare(ranks *r, uint32_t n)
 {
     *r = (ranks){.n = n, .frozen_after = 5, .join_timeout = 20, .liar = RANKS_MAX};
+    snprintf(r->addr, sizeof r->addr, "127.0.0.1");
     r->port = ranks_port();
     if (pipe2(r->ready, O_CLOEXEC))
         abort();
@@ -119,8 +120,8 @@ static inline int ranks_child(const ranks *r, uint32_t me, rank_body body, int o
                         .local_rank = r->claim[me],
                         .local_ranks = r->world[me],
                         .launched = true,
-                        .addr = "127.0.0.1",
                         .port = r->port};
+    snprintf(who.addr, sizeof who.addr, "%s", r->addr);
     job_options opt = {.key_file = me == r->liar ? r->other_key : r->key,
                        .frozen_after = r->frozen_after,
                        .join_timeout = r->join_timeout};

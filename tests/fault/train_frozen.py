@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""train_frozen.py WEFT: what happens when a rank of a training job stops moving?
+
+A frozen rank (SIGSTOP) is found by the heartbeats that it no longer sends, within
+run.frozen_after; a stuck one, whose computing thread alone stands still, by the deadline of those
+that wait for it. Either is named, and the launcher kills it.
+
+A thread is held by ptrace, as a debugger does; where that is not allowed the test is skipped."""
+import contextlib
+import ctypes
+import os
+import random
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
+import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
+
+AFTER = 2 * (1 if w.SLOW == 1 else 3)  # seconds; detection and the way out
+LATE = 5 * w.SLOW  # and so much for a machine that is busy
+ENDLESS = w.ODD | {"run.steps": 100000000, "optim.lr": 1e-4}
+SEIZE, INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
+
+
+class Frozen(w.Bench):
+    def running(self, transport, ranks, change):
+        job = ENDLESS | {"comm.plugin": transport, "train.microbatch": 12 // ranks} | change
+        run = w.Running(self, "run", job, ranks)
+        run.until_step(random.randint(1, 60))
+        time.sleep(random.random() * 0.3)
+        return run
+
+    def wait(self, run, marks, began, bound, what, poll=lambda: None):
+        """The job ends with status 1 within `bound` and some, and nothing is left."""
+        while run.process.poll() is None and time.monotonic() < began + bound + LATE:
+            poll()
+            time.sleep(0.01)
+        took = time.monotonic() - began
+        self.assertEqual(run.process.poll(), 1, run.said())
+        left = marks.wait(LATE)[1]
+        print(f"{what}: over after {took:.2f} s of {bound}", flush=True)
+        self.assertEqual(left, [])
+        return took
+
+    def check_frozen(self, transport, ranks, victim, after=AFTER, change=None):
+        run = self.running(transport, ranks, change or {"run.frozen_after": after})
+        marks, began = run.marks(), time.monotonic()
+        os.kill(run.ranks()[victim], signal.SIGSTOP)
+        took = self.wait(run, marks, began, after, f"rank {victim} of {ranks} over {transport}")
+        self.assertGreater(took, after * 0.5, "a pause is no failure")
+        said = run.said()
+        self.assertRegex(said, rf"(?m)^weft error: rank {victim} is frozen")
+        for rank in set(range(ranks)) - {victim}:
+            self.assertRegex(said, rf"(?m)^weft error: rank {rank}, step \d+, entry .*rank "
+                                   rf"{victim} is frozen")
+
+    def test_tcp(self):
+        for victim in range(3):
+            with self.subTest(victim=victim):
+                self.check_frozen("tcp", 3, victim)
+
+    def test_shm(self):
+        for victim in range(3):
+            with self.subTest(victim=victim):
+                self.check_frozen("shm", 3, victim)
+
+    def test_default(self):
+        self.check_frozen(random.choice(("tcp", "shm")), 4, random.randrange(4), after=5, change={})
+
+    def test_a_pause_is_no_failure(self):
+        """Half the time that is allowed, each rank once; then the job goes on."""
+        run = self.running("tcp", 3, {"run.frozen_after": 3 * w.SLOW})
+        for pid in run.ranks().values():
+            os.kill(pid, signal.SIGSTOP)
+            time.sleep(1)
+            os.kill(pid, signal.SIGCONT)
+            run.until_step(w.metrics(run.out)[-1]["step"] + 2)
+        self.assertIsNone(run.process.poll())
+
+    def test_job_in_the_background(self):
+        """SIGTSTP stops all ranks, as a shell does; SIGCONT lets them go on."""
+        run = self.running("shm", 3, {"run.frozen_after": 2})
+        run.process.send_signal(signal.SIGTSTP)
+        time.sleep(3)
+        self.assertIsNone(run.process.poll(), run.said())
+        run.process.send_signal(signal.SIGCONT)
+        run.until_step(w.metrics(run.out)[-1]["step"] + 20)
+
+    @contextlib.contextmanager
+    def held(self, tid):
+        """Hold one thread; yields what is to be called while waiting."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        libc.ptrace.restype = ctypes.c_long
+        if libc.ptrace(SEIZE, tid, None, None) or libc.ptrace(INTERRUPT, tid, None, None):
+            self.skipTest(f"ptrace: {os.strerror(ctypes.get_errno())}")
+
+        def reap():  # a traced process is dead for its parent when its tracer has seen it
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(tid, os.WNOHANG | WALL)
+
+        yield reap
+
+    def test_stuck(self):
+        for transport, victim in (("tcp", 0), ("tcp", 2), ("shm", 1)):
+            with self.subTest(transport=transport, victim=victim):
+                run = self.running(transport, 3, {"run.deadline": AFTER})
+                marks, began = run.marks(), time.monotonic()
+                with self.held(run.ranks()[victim]) as reap:
+                    self.wait(run, marks, began, AFTER, f"rank {victim} stuck over {transport}",
+                              reap)
+                said = run.said()
+                self.assertRegex(said, r"(?m)^weft error: rank \d, step \d+, entry \d+ of list "
+                                       rf"step: all-reduce .*waits for rank [\d, ]*\b{victim}\b")
+
+
+if __name__ == "__main__":
+    w.main()
