@@ -1,0 +1,34 @@
+# What people type. All work is done by cmake presets and by the scripts named here.
+WEFT = build/release/bin/weft
+
+.PHONY: help setup build test demo format clean
+
+help:
+	@echo 'make setup    install what building and testing need (Debian; needs a network)'
+	@echo 'make demo     train a small GPT on two processes for a minute, and print what it writes'
+	@echo '              TEXT=FILE trains it on a text of yours'
+	@echo 'make build    build/release/bin/weft and its plugins'
+	@echo 'make test     all tests, then again under sanitizers'
+	@echo 'make format   clang-format over the tree'
+	@echo 'make clean    remove build/ (runs/ stays)'
+
+setup:
+	@sh cmake/setup.sh
+
+build:
+	@cmake --preset release >build.log 2>&1 || { cat build.log; rm build.log; exit 1; }
+	@rm build.log
+	@cmake --build --preset release
+
+test:
+	@sh tests/run.sh
+
+demo: build
+	@WEFT=$(WEFT) TEXT='$(TEXT)' sh configs/demo.sh
+
+format:
+	@find core sdk plugins tests bench \( -name '*.c' -o -name '*.h' -o -name '*.cc' \) \
+	  -exec clang-format -i {} +
+
+clean:
+	rm -rf build

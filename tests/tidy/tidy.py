@@ -1,0 +1,421 @@
+"""Does the tree keep its style?
+
+tidy.py RULE BUILD_DIR checks one rule over the whole tree and prints each place that breaks it;
+status 0: none does, 1: some do, 77: a program that the rule needs is missing. `tidy.py list`
+prints the rules. A rule is a function; what it yields is a finding.
+
+The parsing leans on the formatting, which is a rule itself: a function's body begins with a line
+that is "{" and ends with a line that is "}".
+"""
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FOLDERS = ["core", "sdk", "plugins", "tests", "bench", "cmake", "configs", "docs"]
+CODE = (".c", ".h", ".cc")
+SCRIPTS = (".py", ".sh", ".cmake", ".awk")
+LAYERS = "base config host graph job comm plan data ckpt run cli".split()
+KINDS = "device comm parallel optim".split()
+
+FUNCTION_LINES, FUNCTION_P90 = 70, 35
+FILE_LINES, FILE_MEDIAN = 500, 200
+COLUMNS = 100
+HEADER_LINES, HEADER_PROSE = 250, 0.40
+SMALLEST_PLUGIN = 150
+IFS_PER_1000 = 4
+BANNED = ("strcpy strcat sprintf vsprintf gets atoi atol atoll atof alloca system popen tmpnam "
+          "mktemp rand srand setjmp longjmp").split()
+
+
+# --- the tree ---
+
+def files(*endings, under=FOLDERS):
+    """Every file below the given folders with one of the endings, in order."""
+    found = []
+    for folder in under:
+        for base, dirs, names in os.walk(ROOT / folder):
+            dirs[:] = sorted(d for d in dirs if d not in ("__pycache__", "corpus"))
+            found += [Path(base) / n for n in sorted(names) if not endings or n.endswith(endings)]
+    return found
+
+
+def name(path):
+    return str(path.relative_to(ROOT))
+
+
+def text(path):
+    return path.read_text(encoding="utf-8")
+
+
+def lines(path):
+    return text(path).split("\n")[:-1]
+
+
+def blanked(source, comments=True, strings=True):
+    """The source with comments and the insides of strings replaced by blanks, line for line."""
+    token = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
+
+    def blank(match):
+        t = match.group(0)
+        if t[0] == "/":
+            return re.sub(r"[^\n]", " ", t) if comments else t
+        return t[0] + " " * (len(t) - 2) + t[-1] if strings else t
+    return token.sub(blank, source)
+
+
+def functions(path):
+    """(name, first line, number of lines) of each function, its signature included."""
+    body = blanked(text(path)).split("\n")
+    start = None
+    for i, line in enumerate(body):
+        if line == "{":
+            start = i
+            while start > 0 and body[start - 1].strip() and not body[start - 1].startswith(
+                    ("}", "#")) and not body[start - 1].rstrip().endswith(";"):
+                start -= 1
+        elif line == "}" and start is not None:
+            word = re.search(r"(\w+)\s*\(", " ".join(body[start:i]))
+            yield word.group(1) if word else "?", start, i + 1 - start
+            start = None
+
+
+def shipped(path):
+    return not name(path).startswith("tests/")
+
+
+# --- sizes ---
+
+def rule_functions():
+    """A function has at most 70 lines; of those that ship, nine in ten have at most 35."""
+    sizes = []
+    for f in files(".c", ".cc", ".h"):
+        for word, at, n in functions(f):
+            if n > FUNCTION_LINES:
+                yield f"{name(f)}:{at + 1}: {word} has {n} lines; {FUNCTION_LINES} at most"
+            if shipped(f):
+                sizes.append(n)
+    sizes.sort()
+    if sizes and sizes[len(sizes) * 9 // 10] > FUNCTION_P90:
+        yield (f"one function in ten has more than {FUNCTION_P90} lines: the 90th percentile of "
+               f"{len(sizes)} is {sizes[len(sizes) * 9 // 10]}")
+
+
+def rule_files():
+    """A .c file has at most 500 lines, those that ship 200 in the middle."""
+    sizes = []
+    for f in files(".c", ".cc"):
+        n = len(lines(f))
+        if n > FILE_LINES:
+            yield f"{name(f)}: {n} lines; {FILE_LINES} at most"
+        if shipped(f):
+            sizes.append(n)
+    sizes.sort()
+    if sizes and sizes[len(sizes) // 2] > FILE_MEDIAN:
+        yield f"the median file has {sizes[len(sizes) // 2]} lines; {FILE_MEDIAN} at most"
+
+
+def rule_columns():
+    """A line of code has at most 100 columns, no tab and no blank at its end; the last one ends."""
+    others = [ROOT / "CMakeLists.txt", ROOT / ".ci/run"] + files("CMakeLists.txt", ".ini")
+    for f in files(*CODE, *SCRIPTS) + others:
+        if not text(f).endswith("\n") and text(f):
+            yield f"{name(f)}: the last line does not end"
+        for i, line in enumerate(text(f).split("\n")):
+            if len(line) > COLUMNS:
+                yield f"{name(f)}:{i + 1}: {len(line)} columns; {COLUMNS} at most"
+            if line != line.rstrip() or "\t" in line:
+                yield f"{name(f)}:{i + 1}: a tab, or a blank at the end"
+
+
+def rule_headers():
+    """A public header has at most 250 lines, and two in five carry prose."""
+    for f in files(".h", under=["sdk/include"]):
+        body = lines(f)
+        bare = blanked(text(f)).split("\n")
+        written = [i for i, line in enumerate(body) if line.strip()]
+        prose = sum(body[i].rstrip() != bare[i].rstrip() for i in written)
+        if len(body) > HEADER_LINES:
+            yield f"{name(f)}: {len(body)} lines; {HEADER_LINES} at most"
+        if prose < HEADER_PROSE * len(written):
+            yield f"{name(f)}: {prose} of {len(written)} lines carry prose; two in five are wanted"
+
+
+def rule_smallest_plugins():
+    """Each kind but devices has a plugin that is a page: 150 lines at most."""
+    for kind in KINDS[1:]:
+        folders = [p for p in (ROOT / "plugins" / kind).iterdir() if p.is_dir()]
+        sizes = {p.name: sum(len(lines(f)) for f in files(*CODE, under=[name(p)])) for p in folders}
+        least = min(sizes, key=sizes.get)
+        if sizes[least] > SMALLEST_PLUGIN:
+            yield f"plugins/{kind}/{least} is the smallest, with {sizes[least]} lines"
+
+
+def rule_conditionals():
+    """At most 4 #if a thousand lines that ship, and none inside a function."""
+    total = count = 0
+    for f in files(*CODE):
+        body = blanked(text(f)).split("\n")
+        inside = {i for _, at, n in functions(f) for i in range(at, at + n)}
+        for i, line in enumerate(body):
+            guard = line.startswith("#ifndef") and body[i + 1].startswith("#define")
+            if not re.match(r"\s*#\s*if", line) or guard:
+                continue
+            count += shipped(f)
+            if i in inside:
+                yield f"{name(f)}:{i + 1}: a conditional inside a function"
+        total += len(body) if shipped(f) else 0
+    if count * 1000 > IFS_PER_1000 * total:
+        yield f"{count} conditionals in {total} lines; {IFS_PER_1000} a thousand at most"
+
+
+# --- who may see whom ---
+
+def includes(path):
+    """(line, text between quotes or brackets, is it quoted)"""
+    for i, line in enumerate(blanked(text(path), strings=False).split("\n")):
+        m = re.match(r'\s*#\s*include\s*(["<])([^">]+)', line)
+        if m:
+            yield i + 1, m.group(2), m.group(1) == '"'
+
+
+def rule_layers():
+    """A folder of core/ includes those before it; plugins see weft/ and themselves; sdk, itself."""
+    for f in files(*CODE, under=["core"]):
+        own = f.parent.name if f.parent.name in LAYERS else LAYERS[-1]
+        for at, what, quoted in includes(f):
+            part = what.split("/")[0]
+            if quoted and (part not in LAYERS or LAYERS.index(part) > LAYERS.index(own)):
+                yield f"{name(f)}:{at}: {own}/ includes {what}"
+    for f in files(*CODE, under=["plugins", "tests/abi/outside"]):
+        for at, what, quoted in includes(f):
+            if quoted and (".." in what or not (f.parent / what).exists()):
+                yield f"{name(f)}:{at}: {what} is not in the plugin's own folder"
+    for f in files(*CODE, under=["sdk/include"]):
+        for at, what, quoted in includes(f):
+            if quoted or not re.match(r"weft/|std(def|int)\.h$", what):
+                yield f"{name(f)}:{at}: a public header includes {what}"
+
+
+def plugin_names():
+    names = {p.name for kind in KINDS for p in (ROOT / "plugins" / kind).iterdir() if p.is_dir()}
+    for f in files(*CODE, under=["plugins"]):
+        names |= set(re.findall(r'"(\w+)", *"[^"]*", *(?:NULL|\w*options)', text(f)))
+        names |= set(re.findall(r'weft_mesh_axis \w+ = \{[^"]*"(\w+)"', text(f)))
+    return names | set("cuda nccl verbs mpi tp pp hybrid zero1 zero2 zero3".split())
+
+
+def rule_names():
+    """The core knows kinds, never names: no plugin or mesh axis stands in its logic as a string."""
+    known = plugin_names()
+    for f in files(".c", ".h", under=["core"]):
+        if name(f) == "core/config/options.c":  # what a key that is left out means
+            continue
+        for i, line in enumerate(blanked(text(f), strings=False).split("\n")):
+            for word in re.findall(r'"([^"]*)"', line):
+                if word in known:
+                    yield f'{name(f)}:{i + 1}: the core names "{word}"'
+
+
+# --- words ---
+
+def rule_banned_calls():
+    """Calls that cannot be told how much room there is, or that run a shell."""
+    call = re.compile(r"(?<![\w.>])(" + "|".join(BANNED) + r")\s*\(")
+    for f in files(*CODE):
+        for i, line in enumerate(blanked(text(f)).split("\n")):
+            for word in call.findall(line):
+                yield f"{name(f)}:{i + 1}: {word}()"
+
+
+def rule_unfinished():
+    """Nothing says that it is still to be done."""
+    words = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]
+    soft = ["st" + "ub", "place" + "holder", "for " + "now", "not yet " + "implemented"]
+    mark = re.compile(r"\b(" + "|".join(words) + r")\b|(?i:\b(" + "|".join(soft) + r")s?\b)")
+    for f in files(*CODE, *SCRIPTS, ".md", ".txt", ".ini") + list(ROOT.glob("*.md")):
+        for i, line in enumerate(text(f).split("\n")):
+            if mark.search(line):
+                yield f"{name(f)}:{i + 1}: {line.strip()}"
+
+
+def rule_own_machine():
+    """No path of one machine: what is written here works on any."""
+    path = re.compile(r"(?<![\w.])/(work|home|root|mnt|Users)/\w|/tmp/build")
+    for f in files(*CODE, *SCRIPTS, ".md", ".txt", ".ini", ".json") + list(ROOT.glob("*.md")):
+        if f == Path(__file__):
+            continue
+        for i, line in enumerate(text(f).split("\n")):
+            if path.search(line):
+                yield f"{name(f)}:{i + 1}: {line.strip()[:80]}"
+
+
+def rule_control_flow_in_macros():
+    """No macro jumps: a goto or return has to be seen where it happens."""
+    for f in files(*CODE):
+        source = blanked(text(f)).replace("\\\n", " \x01")
+        for i, line in enumerate(source.split("\n")):
+            if re.match(r"\s*#\s*define", line) and re.search(r"\b(goto|return)\b", line):
+                at = source.split("\n")[:i + 1]
+                yield f"{name(f)}:{i + 1 + sum(x.count(chr(1)) for x in at[:-1])}: a macro jumps"
+
+
+# --- what belongs together ---
+
+def globbed(path):
+    """A CMakeLists.txt beside or above it names the file by a pattern: *_test.py, vec_${isa}.h"""
+    for folder in (path.parent, path.parent.parent):
+        lists = folder / "CMakeLists.txt"
+        for word in re.findall(r"[\w$*{}.]+", text(lists)) if lists.exists() else []:
+            pattern = re.sub(r"\$\{\w+\}", "*", word.replace("${CMAKE_CURRENT_SOURCE_DIR}", ""))
+            if "*" in pattern and "." in pattern and fnmatch(path.name, pattern):
+                return True
+    return False
+
+
+def rule_dead_files():
+    """Every source is compiled or named by a script beside it, every header and script is used."""
+    database = json.loads((BUILD / "compile_commands.json").read_text())
+    compiled = {str(Path(x["directory"], x["file"]).resolve()) for x in database}
+    everything = {f: text(f) for f in files(*CODE, *SCRIPTS, ".txt", ".md", ".in")
+                  + [ROOT / "CMakeLists.txt", ROOT / "Makefile", ROOT / ".ci/run"]}
+    for f in files(*CODE, *SCRIPTS):
+        if str(f) in compiled or globbed(f):
+            continue
+        named = any(f.name in t for g, t in everything.items() if g != f)
+        if f.suffix == ".h":
+            named = any(f"{f.name}\"" in t or f"{f.name}>" in t for g, t in everything.items())
+        if not named:
+            yield f"{name(f)}: nothing compiles, includes or runs it"
+
+
+def rule_samples():
+    """A C sample in a document stands, line for line, in a file that is compiled."""
+    sources = "\n".join(text(f) for f in files(*CODE))
+    for f in list(ROOT.glob("*.md")) + files(".md"):
+        for block in re.findall(r"^```c\n(.*?)^```", text(f), re.S | re.M):
+            if block not in sources:
+                yield f"{name(f)}: no source has this sample: {block.splitlines()[0]} ..."
+
+
+def rule_links():
+    """Every file that a document points to is there."""
+    for f in list(ROOT.glob("*.md")) + files(".md"):
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text(f)):
+            if not (f.parent / target).exists():
+                yield f"{name(f)}: there is no {target}"
+
+
+# --- other programs ---
+
+def need(program):
+    if not shutil.which(program):
+        print(f"no {program} here", file=sys.stderr)
+        sys.exit(77)
+
+
+def rule_format():
+    """clang-format 14 would change nothing."""
+    need("clang-format")
+    version = subprocess.run(["clang-format", "--version"], capture_output=True, text=True).stdout
+    if " 14." not in version:
+        print(f"other versions format otherwise: {version.strip()}", file=sys.stderr)
+        sys.exit(77)
+    done = subprocess.run(["clang-format", "--dry-run", "-Werror", *map(str, files(*CODE))],
+                          cwd=ROOT, capture_output=True, text=True)
+    for f in sorted(set(re.findall(r"^(\S+?):\d+:\d+: error", done.stderr, re.M))):
+        yield f"{name(Path(f))}: run clang-format -i"
+
+
+def commands():
+    """(directory, words without the output) of each C file of ours that the build compiles."""
+    for x in json.loads((BUILD / "compile_commands.json").read_text()):
+        words = x["command"].split()
+        if not x["file"].endswith(".c") or not x["file"].startswith(str(ROOT)):
+            continue
+        at = words.index("-o")
+        keep = [w.replace('\\"', '"') for w in words[1:at] + words[at + 2:] if w != "-c"]
+        yield x["directory"], [w for w in keep if not w.startswith(("-fsanitize", "-fno-sanitize"))]
+
+
+def compile_all(compiler, *extra):
+    """Each distinct compilation again, for its warnings alone."""
+    def run(work):
+        directory, words = work
+        done = subprocess.run([compiler, *words, *extra, "-fsyntax-only", "-Werror"],
+                              cwd=directory, capture_output=True, text=True)
+        return done.stderr if done.returncode else ""
+    once = {json.dumps(c): c for c in commands()}.values()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for out in pool.map(run, once):
+            yield from re.findall(r"^\S+:\d+:.*(?:error|warning).*$", out, re.M)[:3] if out else []
+
+
+def rule_clang():
+    """clang has no warning."""
+    need("clang")
+    yield from compile_all("clang")
+
+
+def rule_statuses():
+    """No status is ignored: gcc sees that in C23, where the enum itself can be marked."""
+    need("gcc")
+    yield from compile_all("gcc", "-std=gnu2x")
+
+
+def rule_tidy():
+    """The rules see what they are there for: a bad tree has findings under each."""
+    global ROOT
+    bad = {
+        "core/base/a.c": '#include "plan/plan.h"\nint f(void)\n{\n#if 1\n    system("sgd");\n'
+                         "#endif\n" + "    f();\n" * 70 + "}\n#define M(x) return x\n",
+        "core/base/b.c": "int x; // " + "TO" + "DO" + " " * 100 + "\n" + "\n" * 500,
+        "plugins/comm/tcp/t.c": '#include "../up.h"\n' + "\n" * 151,
+        "plugins/optim/sgd/s.c": 'const char *p = "/ho' + 'me/me";\n' + "\n" * 151,
+        "plugins/parallel/dp/d.c": "\n" * 151,
+        "sdk/include/weft/w.h": "int f(void);\n",
+        "docs/a.md": "```c\nint no_such_thing;\n```\n[x](nothing.h)\n",
+    }
+    blind = []
+    with tempfile.TemporaryDirectory() as place:
+        ROOT = Path(place)
+        for path in bad:
+            (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
+            (ROOT / path).write_text(bad[path])
+        (ROOT / "plugins/device").mkdir()
+        (ROOT / ".ci").mkdir()
+        for path in ("CMakeLists.txt", ".ci/run", "Makefile"):
+            (ROOT / path).write_text("\n")
+        for rule in RULES:
+            outside = ("format", "clang", "statuses", "tidy")
+            if rule not in outside and not list(RULES[rule]()):
+                blind.append(f"the rule {rule} finds nothing in a bad tree")
+    yield from blind
+
+
+RULES = {k[5:]: v for k, v in list(globals().items()) if k.startswith("rule_")}
+
+
+def main():
+    global BUILD
+    if sys.argv[1:] == ["list"]:
+        print("\n".join(RULES))
+        return 0
+    BUILD = Path(sys.argv[2]).resolve()
+    findings = list(RULES[sys.argv[1]]())
+    for f in findings:
+        print(f)
+    if findings:
+        print(f"\n{len(findings)} against the rule: {RULES[sys.argv[1]].__doc__.strip()}")
+    return bool(findings)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
