@@ -3,8 +3,8 @@
 
   bench/allreduce.py [--weft build/release/bin/weft] [--ranks 2,4] [--rounds 5] [--links tcp,shm]
 
-Prints a JSON line a size. Nothing else should run on the machine. Peers that are missing are left out
-and named."""
+Prints a JSON line a size. Nothing else should run on the machine. Peers that are missing are left
+out and named."""
 import argparse
 import json
 import os
@@ -40,8 +40,8 @@ def weft(o, ranks, link):
 def mpi(o, work, ranks, link):
     btl = ["vader,self"] if link == "shm" else ["tcp,self", "--mca", "btl_tcp_if_include", "lo"]
     text = subprocess.run(
-        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), "--mca", "pml", "ob1",
-         "--mca", "btl", *btl, os.path.join(work, "mpi"), *RANGE],
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), "--mca", "pml",
+         "ob1", "--mca", "btl", *btl, os.path.join(work, "mpi"), *RANGE],
         check=True, capture_output=True, text=True).stdout
     return table(text)
 

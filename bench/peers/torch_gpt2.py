@@ -4,8 +4,8 @@
 
 Prints a JSON line: milliseconds of each step, tokens a second (median without the first two steps),
 peak resident bytes, the version. Same shape as weft's default model, AdamW with torch's defaults,
-attention through scaled_dot_product_attention, bf16 through autocast with fp32 weights. Started with
-RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT it runs as DistributedDataParallel over Gloo."""
+attention through scaled_dot_product_attention, bf16 through autocast with fp32 weights. Started
+with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT it runs as DistributedDataParallel over Gloo."""
 import argparse
 import json
 import os

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cli/cli.h"
 #include "comm/measure.h"
 #include "config/config.h"
 #include "job/launch.h"
@@ -319,9 +320,12 @@ int bench_comm_main(int argc, char **argv)
     bench b = {.ranks = 1};
     b.overrides = mem_alloc(((uint64_t)argc + 16) * sizeof *b.overrides);
     for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "-n") == 0 && i + 1 < argc && atol(argv[i + 1]) > 0)
-            b.ranks = (uint32_t)atol(argv[++i]);
-        else if (strchr(argv[i], '='))
+        uint64_t ranks;
+        if (strcmp(argv[i], "-n") == 0 && i + 1 < argc &&
+            cli_number(argv[i + 1], 1, LAUNCH_MAX, &ranks)) {
+            b.ranks = (uint32_t)ranks;
+            i++;
+        } else if (strchr(argv[i], '='))
             b.overrides[b.noverrides++] = argv[i];
         else if (!b.ini && argv[i][0] != '-')
             b.ini = argv[i];

@@ -27,10 +27,10 @@ static int find_shared(shared out[], int cap)
         struct stat s;
         snprintf(path, sizeof path, "/proc/self/fd/%s", e->d_name);
         if (readlink(path, target, sizeof target - 1) < 0 || strncmp(target, "/memfd:", 7) != 0 ||
-            fstat(atoi(e->d_name), &s) != 0 || s.st_size < 4096)
+            fstat((int)strtol(e->d_name, NULL, 10), &s) != 0 || s.st_size < 4096)
             continue;
-        void *p =
-            mmap(NULL, (size_t)s.st_size, PROT_READ | PROT_WRITE, MAP_SHARED, atoi(e->d_name), 0);
+        void *p = mmap(NULL, (size_t)s.st_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+                       (int)strtol(e->d_name, NULL, 10), 0);
         if (p != MAP_FAILED)
             out[n++] = (shared){p, (uint64_t)s.st_size / 8};
     }

@@ -14,7 +14,8 @@ python3 "$here/tokens.py" "$work/tokens.bin" "$vocab"
   run.out="$work/out" log.progress=0 "$@"
 python3 "$here/compare.py" "$here/recorded.json" "$job" "$work/out"
 mkdir "$work/changed"
-sed 's/"loss":\([0-9]*\)\.\(.\)/"loss":\1.5/' "$work/out/metrics.jsonl" > "$work/changed/metrics.jsonl"
+sed 's/"loss":\([0-9]*\)\.\(.\)/"loss":\1.5/' "$work/out/metrics.jsonl" \
+  > "$work/changed/metrics.jsonl"
 if python3 "$here/compare.py" "$here/recorded.json" "$job" "$work/changed" > "$work/log"; then
   echo "changed losses were taken for right ones"
   exit 1
