@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "comm/engine.h"
 
-#define SPINS 200u       /* polls before the first yield */
+#define SPINS 30u        /* polls before the first yield */
 #define AWAKE_NS 200000u /* polling and yielding before the first sleep */
 #define LOOK_EVERY 64u   /* idle polls between two looks at the clock and at other ranks */
 #define SLEEP_US 10000u  /* longest sleep between two looks at other ranks */
