@@ -38,8 +38,12 @@ static weft_status make_folders(const char *out)
             return fail_errno(WEFT_USAGE, "run.out: the folder %s cannot be made", path);
         *p = was;
         if (!was)
-            return WEFT_OK;
+            break;
     }
+    struct stat st;
+    if (stat(path, &st) || !S_ISDIR(st.st_mode))
+        return fail(WEFT_USAGE, "run.out: %s is there and is no folder", path);
+    return WEFT_OK;
 }
 
 weft_status outdir_prepare(const char *out, bool resume)
