@@ -93,13 +93,21 @@ static weft_status run_entry(executor *e, const list *l, uint32_t i)
     return s;
 }
 
+/* Where it was, before the record; a collective's failure begins with its name already. */
+static void add_place(const executor *e, const list *l, uint32_t i)
+{
+    const char *name = l->entries.at[i].name;
+    bool named = !strncmp(err_text(), name, strlen(name));
+    err_context("rank %u, step %llu, entry %u of list %s%s%s", e->rank, (unsigned long long)e->step,
+                i, l->name, named ? "" : ", ", named ? "" : name);
+}
+
 weft_status exec_run(executor *e, const list *l)
 {
     for (uint32_t i = 0; i < l->entries.n; i++) {
         weft_status s = run_entry(e, l, i);
         if (s) {
-            err_context("rank %u, step %llu, entry %u of list %s, %s", e->rank,
-                        (unsigned long long)e->step, i, l->name, l->entries.at[i].name);
+            add_place(e, l, i);
             return s;
         }
     }
