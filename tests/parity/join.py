@@ -45,10 +45,10 @@ class Join(w.Bench):
         said = [r.communicate(timeout=w.TIMEOUT)[0] for r in ranks]
         return [(r.returncode, text) for r, text in zip(ranks, said)]
 
-    def refused(self, jobs, *words, resume=(), status=(1, 2)):
+    def refused(self, jobs, *words, resume=(), status=(1, 2), change=()):
         """All ranks end, the last with one of `status`, and each says the first of `words`."""
         shutil.rmtree(self.path("refused"), ignore_errors=True)
-        ended = self.start("refused", jobs, resume=resume)
+        ended = self.start("refused", [job | dict(change) for job in jobs], resume=resume)
         for code, text in ended:
             self.assertIn(code, (1, 2), text)
             self.assertIn(words[0], text)
@@ -105,6 +105,25 @@ class Join(w.Bench):
         with open(self.path("copy.bin"), "wb") as f:
             f.write(data)
         self.refused([JOB | self.key, copied], "rank 1", "data.train", status=(2,))
+
+    def test_no_data_on_one_rank(self):
+        """What a rank alone finds wrong is told by all."""
+        gone = JOB | self.key | {"data.train": self.path("gone.bin")}
+        ended = self.refused([JOB | self.key, JOB | self.key, gone], "gone.bin", "data.train",
+                             status=(2,), change={"train.microbatch": 4})
+        for status, text in ended[:2]:
+            self.assertIn("rank 2", text)
+
+    def test_port_is_taken(self):
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            s.listen()
+            port = s.getsockname()[1]
+            ended = self.start("refused", [JOB | self.key | {"run.join_timeout": 3}] * 2,
+                               extra={"MASTER_PORT": str(port)})
+        for status, text in ended:
+            self.assertIn(status, (1, 2), text)
+        self.assertIn(str(port), ended[0][1])
 
     def test_one_resumes(self):
         self.refused([JOB | self.key, JOB | self.key], "rank 1", "--resume", resume=(1,),

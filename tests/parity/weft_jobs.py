@@ -102,6 +102,8 @@ class Running:
 
     def __init__(self, case, out, job, ranks, resume=False, extra=None):
         self.out, self.n, self.case = case.path(out), ranks, case
+        if not resume:
+            shutil.rmtree(self.out, ignore_errors=True)
         self.log = open(case.path(out + ".log"), "w+", encoding="utf-8")
         words = [WEFT, "train", "-n", str(ranks), case.ini, *case.options(out, job)]
         self.process = subprocess.Popen(words + (["--resume"] if resume else []),
@@ -162,6 +164,89 @@ class Running:
             except (FileNotFoundError, ProcessLookupError, KeyError):
                 pass
         return found
+
+
+    def until_ranks(self):
+        """{rank: process number} when all have been started."""
+        self.until(lambda: len(self.ranks()) == self.n, "all ranks")
+        return self.ranks()
+
+    def marks(self):
+        """What this job has on the machine: processes, ports, and files outside its own folder."""
+        found = Marks()
+        for pid in [self.pid, *self.ranks().values()]:
+            found.add(pid)
+        found.paths = {x for x in found.paths if not x.startswith(self.case.place)}
+        return found
+
+
+class Marks:
+    """Processes with the sockets that listen, and the paths in /tmp and /dev/shm that are open."""
+
+    def __init__(self):
+        self.born, self.ports, self.paths = {}, set(), set()
+
+    def add(self, pid):
+        self.born[pid] = born(pid)
+        sockets = set()
+        for fd in listed(f"/proc/{pid}/fd"):
+            try:
+                target = os.readlink(f"/proc/{pid}/fd/{fd}")
+            except OSError:
+                continue
+            if target.startswith("socket:["):
+                sockets.add(target[8:-1])
+            elif target.startswith(("/tmp/", "/dev/shm/")):
+                self.paths.add(target)
+        self.ports |= {port for port, inode in listening() if inode in sockets}
+        for line in read_text(f"/proc/{pid}/maps").splitlines():
+            path = line.partition("/")[2]
+            if path.startswith(("tmp/", "dev/shm/")):
+                self.paths.add("/" + path)
+        self.paths = {x for x in self.paths if not x.endswith(" (deleted)") and x != WEFT
+                      and not x.endswith(".so")}
+
+    def left(self):
+        """What is there still, in words."""
+        out = [f"process {p}" for p, b in self.born.items() if b and born(p) == b]
+        out += [f"port {p}" for p in self.ports if p in {port for port, _ in listening()}]
+        return out + [f"file {p}" for p in self.paths if os.path.exists(p)]
+
+    def wait(self, limit):
+        """Seconds until nothing is left; what is left after the limit, else []."""
+        began = time.monotonic()
+        while True:
+            left = self.left()
+            if not left or time.monotonic() > began + limit:
+                return time.monotonic() - began, left
+            time.sleep(0.01)
+
+
+def read_text(path):
+    try:
+        with open(path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+    except OSError:
+        return ""
+
+
+def listed(path):
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def born(pid):
+    """When the process was started; None when it is gone, or dead and nobody has asked."""
+    words = read_text(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return words[19] if words and words[0] not in "ZX" else None
+
+
+def listening():
+    """(port, inode) of every TCP socket that listens."""
+    rows = [x.split() for f in ("tcp", "tcp6") for x in read_text(f"/proc/net/{f}").splitlines()[1:]]
+    return [(int(x[1].rpartition(":")[2], 16), x[9]) for x in rows if x[3] == "0A"]
 
 
 def children(pid):
