@@ -3,7 +3,7 @@
  * On the wire: 16 bytes (magic, message number, byte count), then the payload. Both ends know every
  * count beforehand, so a receive hands the kernel the header's place and the user's own memory for
  * several messages in one call, and the counts are compared once the header is there. Nothing is
- * copied on our side, and 16 messages, or 1 MiB of a long one, cost one system call. */
+ * copied on our side, and 16 messages, or 2 MiB of a long one, cost one system call. */
 #include "tcp.h"
 
 #include <errno.h>

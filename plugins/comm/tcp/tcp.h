@@ -32,7 +32,7 @@ enum {
     STRANGERS = 64,    /* sockets that have not proved themselves, at once */
     ADDRESS = 32,      /* bytes of address() */
     WHY = 256,         /* longest sentence */
-    SLICE = 1 << 20,   /* payload bytes that one call moves, so that connections share fairly */
+    SLICE = 2 << 20,   /* payload bytes that one call moves, so that connections share fairly */
     BATCH = 16,        /* messages that one call moves */
     STRANGER_MS = 2000 /* a socket that has not proved itself by then is dropped */
 };
