@@ -38,7 +38,8 @@ static void show_key(const char *path)
 {
     uint8_t key[KEY_BYTES];
     FILE *f = fopen(path, "we");
-    if (f && pread(atoi(getenv(KEY_FD_ENV)), key, sizeof key, 0) == (ssize_t)sizeof key)
+    if (f &&
+        pread((int)strtol(getenv(KEY_FD_ENV), NULL, 10), key, sizeof key, 0) == (ssize_t)sizeof key)
         fwrite(key, 1, sizeof key, f);
     if (f)
         fclose(f);
