@@ -315,35 +315,58 @@ static int launch(const bench *b)
     return status;
 }
 
+static int help(void)
+{
+    puts(
+        "usage: weft bench comm [-n RANKS] [JOB.ini] [section.key=value ...]\n\n"
+        "Measure collectives over the transport comm.plugin with the algorithm comm.algorithm; of\n"
+        "JOB.ini only these and [bench] are read. -n starts so many ranks on this machine. `time` "
+        "is\n"
+        "in us, `algbw` and `busbw` in GB/s. Keys of [bench]:\n");
+    config_print_options(stdout, options, 0);
+    return 0;
+}
+
+/* A whole number of ranks, 0 when it is none. */
+static uint32_t ranks_from(const char *text)
+{
+    char *end;
+    long n = strtol(text, &end, 10);
+    return *end || n < 1 || n > LAUNCH_MAX ? 0 : (uint32_t)n;
+}
+
+static int run_here(bench *b)
+{
+    if (job_identify(&b->who) == WEFT_OK)
+        return run_rank(b);
+    log_line(WEFT_LOG_ERROR, "%s", err_text());
+    return 2;
+}
+
 int bench_comm_main(int argc, char **argv)
 {
     bench b = {.ranks = 1};
+    int status = -1;
     b.overrides = mem_alloc(((uint64_t)argc + 16) * sizeof *b.overrides);
-    for (int i = 1; i < argc; i++) {
-        uint64_t ranks;
-        if (strcmp(argv[i], "-n") == 0 && i + 1 < argc &&
-            cli_number(argv[i + 1], 1, LAUNCH_MAX, &ranks)) {
-            b.ranks = (uint32_t)ranks;
-            i++;
-        } else if (strchr(argv[i], '='))
+    for (int i = 1; i < argc && status < 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            status = help();
+        } else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc && ranks_from(argv[i + 1])) {
+            b.ranks = ranks_from(argv[++i]);
+        } else if (strchr(argv[i], '=')) {
             b.overrides[b.noverrides++] = argv[i];
-        else if (!b.ini && argv[i][0] != '-')
+        } else if (!b.ini && argv[i][0] != '-') {
             b.ini = argv[i];
-        else {
+        } else {
             log_line(WEFT_LOG_ERROR,
-                     "weft bench comm: '%s' is not understood\nusage: weft bench "
-                     "comm [-n RANKS] [JOB.ini] [section.key=value ...]",
+                     "weft bench comm: '%s' is not understood here\n"
+                     "usage: weft bench comm [-n RANKS] [JOB.ini] [section.key=value ...]",
                      argv[i]);
-            return 2;
+            status = 2;
         }
     }
-    int status;
-    if (b.ranks > 1) {
-        status = launch(&b);
-    } else {
-        weft_status st = job_identify(&b.who);
-        status = st == WEFT_OK ? run_rank(&b) : (log_line(WEFT_LOG_ERROR, "%s", err_text()), 2);
-    }
+    if (status < 0)
+        status = b.ranks > 1 ? launch(&b) : run_here(&b);
     free(b.overrides);
     return status;
 }

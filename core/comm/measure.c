@@ -81,11 +81,14 @@ weft_status measure_create(comm_channel *c, const measure_request *q, measure **
     *out = m;
     weft_status st = add_helpers(m, c);
     for (uint64_t bytes = q->min; st == WEFT_OK && bytes <= q->max; bytes *= q->factor) {
-        uint64_t whole = (bytes < unit ? unit : bytes / unit * unit); /* divides into parts */
+        int in_parts =
+            q->kind != WEFT_ALL_REDUCE && q->kind != WEFT_BROADCAST && q->kind != WEFT_REDUCE;
+        uint64_t step = in_parts ? unit : size; /* a size that has whole elements, or parts */
+        uint64_t whole = bytes < step ? step : bytes / step * step;
         comm_request r = {.kind = q->kind,
                           .redop = WEFT_SUM,
                           .dtype = q->dtype,
-                          .count = q->kind == WEFT_ALL_REDUCE ? bytes / size : whole / size,
+                          .count = whole / size,
                           .in_place = (uint32_t)q->in_place,
                           .algorithm = q->algorithm,
                           .chunk = q->chunk};
@@ -121,27 +124,28 @@ uint64_t measure_memory(const measure *m)
     return 2 * lines(m->side) + lines(m->scratch) + 64;
 }
 
-/* What rank `rank` puts in at `i`, and what rank `me` then has to find at `i`. */
-static int64_t put_in(uint32_t rank, uint64_t i)
+/* What rank `rank` of `ranks` puts in at `i`. No sum exceeds what a brain float holds exactly. */
+static int64_t put_in(uint32_t ranks, uint32_t rank, uint64_t i)
 {
-    return (int64_t)((i + rank) % 3);
+    return ranks <= 128 ? (int64_t)((i + rank) % 3) : i % ranks == rank;
 }
 
+/* What rank `me` then has to find at `i`. */
 static int64_t expected(const comm_request *r, uint64_t i)
 {
     uint64_t part = r->count / r->ranks;
     switch (r->kind) {
     case WEFT_ALL_GATHER:
-    case WEFT_GATHER: return put_in((uint32_t)(i / part), i % part);
-    case WEFT_BROADCAST: return put_in(r->root, i);
-    case WEFT_SCATTER: return put_in(r->root, r->me * part + i);
-    case WEFT_ALL_TO_ALL: return put_in((uint32_t)(i / part), r->me * part + i % part);
+    case WEFT_GATHER: return put_in(r->ranks, (uint32_t)(i / part), i % part);
+    case WEFT_BROADCAST: return put_in(r->ranks, r->root, i);
+    case WEFT_SCATTER: return put_in(r->ranks, r->root, r->me * part + i);
+    case WEFT_ALL_TO_ALL: return put_in(r->ranks, (uint32_t)(i / part), r->me * part + i % part);
     default: break;
     }
     uint64_t at = r->kind == WEFT_REDUCE_SCATTER ? r->me * part + i : i;
     int64_t sum = 0;
     for (uint32_t k = 0; k < r->ranks; k++)
-        sum += put_in(k, at);
+        sum += put_in(r->ranks, k, at);
     return sum;
 }
 
@@ -217,7 +221,7 @@ static weft_status verify(const row *w, const sides *s, int64_t *wrong)
     uint64_t size = weft_dtype_size(w->r.dtype);
     char want[8];
     for (uint64_t i = 0; i < s->in_count; i++)
-        element(w->r.dtype, put_in(w->r.me, i), s->in + i * size);
+        element(w->r.dtype, put_in(w->r.ranks, w->r.me, i), s->in + i * size);
     weft_status st = once(w, s);
     *wrong = 0;
     for (uint64_t i = 0; i < s->out_count; i++) {
