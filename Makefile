@@ -1,7 +1,7 @@
 # What people type. All work is done by cmake presets and by the scripts named here.
 WEFT = build/release/bin/weft
 
-.PHONY: help setup build test demo format clean
+.PHONY: help setup build test demo bench format clean
 
 help:
 	@echo 'make setup    install what building and testing need (Debian; needs a network)'
@@ -9,6 +9,7 @@ help:
 	@echo '              TEXT=FILE trains it on a text of yours'
 	@echo 'make build    build/release/bin/weft and its plugins'
 	@echo 'make test     all tests, then again under sanitizers'
+	@echo 'make bench    collectives and training beside the peers that are installed'
 	@echo 'make format   clang-format over the tree'
 	@echo 'make clean    remove build/ (runs/ stays)'
 
@@ -25,6 +26,11 @@ test:
 
 demo: build
 	@WEFT=$(WEFT) TEXT='$(TEXT)' sh configs/demo.sh
+
+bench: build
+	python3 bench/allreduce.py --weft $(WEFT)
+	@if python3 -c 'import torch' 2>/dev/null; then python3 bench/train.py --weft $(WEFT); \
+	else echo 'there is no PyTorch here for bench/train.py to compare with'; fi
 
 format:
 	@find core sdk plugins tests bench \( -name '*.c' -o -name '*.h' -o -name '*.cc' \) \
