@@ -298,9 +298,40 @@ static int run_rank(bench *b)
     return err_exit_code(st);
 }
 
+/* What one rank alone can find wrong is said once, before there are many. */
+static weft_status check_request(const bench *given)
+{
+    bench b = *given;
+    const component *c;
+    b.overrides = mem_alloc((given->noverrides + 16) * sizeof *b.overrides);
+    memcpy(b.overrides, given->overrides, given->noverrides * sizeof *b.overrides);
+    weft_status st = load(&b);
+    const char *name = st == WEFT_OK ? config_raw(b.cfg, "comm.plugin") : NULL;
+    if (name && strcmp(name, "auto")) {
+        st = host_create(config_raw(b.cfg, "run.plugins"), &b.host);
+        if (st == WEFT_OK)
+            st = host_find(b.host, "comm", name, ifaces, &c);
+        if (st == WEFT_OK)
+            st = add_options(&b, c);
+        if (st == WEFT_OK)
+            st = config_check(b.cfg);
+    }
+    if (st == WEFT_OK && b.host)
+        st = parse_ops(&b);
+    host_destroy(b.host);
+    config_destroy(b.cfg);
+    free(b.overrides);
+    return st;
+}
+
 /* The arguments of a rank: the same command without -n. */
 static int launch(const bench *b)
 {
+    weft_status st = check_request(b);
+    if (st != WEFT_OK) {
+        log_line(WEFT_LOG_ERROR, "%s", err_text());
+        return err_exit_code(st);
+    }
     char **argv = mem_alloc((b->noverrides + 5) * sizeof *argv);
     uint32_t n = 0;
     argv[n++] = "weft";
