@@ -1,7 +1,7 @@
 /* move.c: messages through the rings.
  *
  * The sender fills the next cell of the peer's ring and writes its stamp last (release); the
- * receiver looks for the stamp (acquire) and empties the cell. Up to 56 bytes travel in the cell.
+ * receiver looks for the stamp (acquire) and empties the cell. Up to 120 bytes travel in the cell.
  * A longer message is cut into chunks of the data part, each announced by a cell, so that sender
  * and receiver copy at the same time. Nobody writes what the other writes: the only line that goes
  * back is the one that says how much was taken, and the sender reads it when the ring looks full.
@@ -102,6 +102,15 @@ static cell *filled(weft_conn *c, uint64_t *stamp)
     return (*stamp & CELL_NUMBER) == ((c->cells_in + 1) & CELL_NUMBER) ? from : NULL;
 }
 
+/* What comes will be one line of the cell more, or data: asked for while we wait for the stamp, the
+ * lines travel side by side instead of one after the other. */
+static void foresee(const weft_conn *c)
+{
+    const ring *r = c->in_ring;
+    __builtin_prefetch((const char *)&r->cells[c->cells_in % CELLS] + 64);
+    __builtin_prefetch(r->data + (c->bytes_in & (c->in_bytes - 1)));
+}
+
 static weft_status take_chunk(weft_conn *c, message *m, const cell *from, uint64_t *moved)
 {
     const volatile chunk *theirs = &from->chunk; /* read once: the peer could change it later */
@@ -148,8 +157,10 @@ static weft_status pull(weft_conn *c, bool *moved)
     weft_status s = WEFT_OK;
     while (s == WEFT_OK && budget > 0 && c->in.done < c->in.posted) {
         const cell *from = filled(c, &stamp);
-        if (from == NULL)
+        if (from == NULL) {
+            foresee(c);
             break;
+        }
         message *m = &c->in.m[c->in.done % QUEUE];
         uint64_t bytes = stamp >> 48;
         if (bytes == CELL_CHUNK)

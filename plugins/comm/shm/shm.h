@@ -13,9 +13,10 @@
  * authenticated store, proves that it is the right one. What peers write there is checked like
  * anything from outside.
  *
- * A ring has cells of one cache line. A cell carries a number that rises by one, by which the owner
- * sees that it is new: one line moves between the cores for a small message. Longer messages lie in
- * the data part, a chunk a cell, so that both sides copy at once. */
+ * A ring has cells of two cache lines. A cell carries a number that rises by one, by which the
+ * owner sees that it is new: one line moves between the cores for a small message, two for one of
+ * up to INLINE bytes. Longer messages lie in the data part, a chunk a cell, so that both sides copy
+ * at once. */
 #ifndef SHM_SHM_H
 #define SHM_SHM_H
 
@@ -30,7 +31,7 @@
 enum {
     QUEUE = 128,       /* posted messages that a connection holds each way */
     CELLS = 256,       /* of a ring */
-    INLINE = 56,       /* bytes that fit into a cell beside its number */
+    INLINE = 120,      /* bytes that fit into a cell beside its number */
     ENTRIES = 2048,    /* connections that a link may have in its life */
     CHUNK = 16384,     /* bytes of a longer message that one cell announces, at most */
     TURN = 256 * 1024, /* bytes that one call moves each way, so that connections share fairly */
