@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/check.h"
-#include "base/clock.h"
 #include "base/err.h"
 
 /* Rounds that one operation may take before the next one has its turn. */
@@ -49,7 +48,7 @@ static void begin(comm_op *op)
     if (comm_schedule_maps(op->schedule))
         op->where[op->channel->me] = (comm_whereabouts){place_in_arena(op, op->base[COMM_IN]),
                                                         place_in_arena(op, op->base[COMM_OUT])};
-    op->began = clock_ns();
+    op->began = ticks();
 }
 
 static void complete(comm_op *op, uint32_t step)
@@ -248,13 +247,13 @@ static void begin_waiting(comm_link *l)
 static void finish(comm_link *l, uint32_t index)
 {
     comm_op *op = l->active[index];
-    comm_world *w = l->world;
     l->active[index] = l->active[--l->actives];
     op->channel->active = NULL;
-    op->ended = clock_ns();
-    atomic_fetch_add_explicit(&w->sent, comm_schedule_sent(op->schedule), memory_order_relaxed);
-    atomic_fetch_add_explicit(&op->finished, 1, memory_order_release);
-    atomic_fetch_add_explicit(&l->finished, 1, memory_order_release);
+    op->ended = ticks();
+    uint64_t sent = atomic_load_explicit(&l->sent, memory_order_relaxed);
+    atomic_store_explicit(&l->sent, sent + comm_schedule_sent(op->schedule), memory_order_relaxed);
+    count_one(&op->finished);
+    count_one(&l->finished);
 }
 
 int link_has_work(const comm_link *l)

@@ -147,18 +147,21 @@ void mover_end(comm_link *l)
     l->has_mover = 0;
 }
 
+/* Mostly the mover is not at work, and the baton lies there. */
 void link_claim(comm_link *l)
 {
+    if (pthread_mutex_trylock(&l->baton) == 0)
+        return;
     atomic_store(&l->claimed, 1);
     if (atomic_load(&l->asleep))
         l->table->wake(l->link);
     pthread_mutex_lock(&l->baton);
+    atomic_store(&l->claimed, 0);
 }
 
 void link_release(comm_link *l)
 {
     int work = link_has_work(l);
-    atomic_store(&l->claimed, 0);
     pthread_mutex_unlock(&l->baton);
     if (work)
         mover_kick(l);

@@ -76,9 +76,12 @@ weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, in
     l->started++;
     uint32_t at = atomic_load_explicit(&l->handed_in, memory_order_relaxed);
     l->handed[at & l->mask] = op;
-    atomic_store(&l->handed_in, at + 1);
-    if (overlap)
-        mover_kick(l);
+    if (!overlap) { /* comm_wait() looks here before it sleeps; nobody else needs to */
+        atomic_store_explicit(&l->handed_in, at + 1, memory_order_release);
+        return WEFT_OK;
+    }
+    atomic_store(&l->handed_in, at + 1); /* before the mover's state is read */
+    mover_kick(l);
     return WEFT_OK;
 }
 
@@ -148,11 +151,15 @@ weft_status comm_wait(comm_op *op, double deadline)
     return st;
 }
 
+/* Both clocks run evenly, so two moments known on both give any third. */
 void comm_times(const comm_op *op, uint64_t *began, uint64_t *ended)
 {
     *began = *ended = 0;
     if (op->started == 0 || !is_finished(op))
         return;
-    *began = op->began;
-    *ended = op->ended;
+    const comm_world *w = op->channel->link->world;
+    uint64_t now = ticks(), now_ns = clock_ns();
+    double ns = (double)(now_ns - w->base_ns) / (double)(now - w->base_ticks);
+    *began = now_ns - (uint64_t)((double)(now - op->began) * ns);
+    *ended = now_ns - (uint64_t)((double)(now - op->ended) * ns);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "comm/connect.h"
 #include "comm/engine.h"
@@ -27,6 +28,8 @@ weft_status comm_world_create(job *j, const job_identity *who, comm_world **out)
     w->job = j;
     w->who = *who;
     w->crowded = is_crowded(who);
+    w->base_ticks = ticks();
+    w->base_ns = clock_ns();
     pthread_mutex_init(&w->failing, NULL);
     *out = w;
     return WEFT_OK;
@@ -189,5 +192,8 @@ weft_status comm_add_op(comm_channel *c, const comm_schedule *s, const char *nam
 
 uint64_t comm_bytes_sent(const comm_world *w)
 {
-    return atomic_load_explicit(&w->sent, memory_order_relaxed);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < w->links.n; i++)
+        sum += atomic_load_explicit(&w->links.at[i]->sent, memory_order_relaxed);
+    return sum;
 }
