@@ -255,10 +255,9 @@ weft_status weights_save(executor *e, const char *out_dir, uint64_t step, uint32
     snprintf(tag, sizeof tag, "save.%llu.begin", (unsigned long long)step);
     weft_status begun = agree(e, tag, s, NULL, all);
     s = s ? s : begun;
-    if (!s && e->rank)
-        ckpt_paths(out_dir, step, temp, final);
     if (!s) {
-        s = write_own(e, temp, &sum);
+        s = e->rank ? ckpt_paths(out_dir, step, temp, final) : WEFT_OK;
+        s = s ? s : write_own(e, temp, &sum);
         snprintf(tag, sizeof tag, "save.%llu.shards", (unsigned long long)step);
         weft_status written = agree(e, tag, s, &sum, all);
         s = s ? s : written;
