@@ -219,11 +219,11 @@ static void malformed_overrides_are_refused(void **state)
         {"x=train.batch", "command line: 'x=train.batch' is not section.key=value"},
         {"", "command line: '' is not section.key=value"},
         {"run.name=a\nb", "command line: the value of 'run.name' has blanks around it, a control "
-                          "character, or a ';' that would begin a comment"},
+                          "character or other than UTF-8, or a ';' that would begin a comment"},
         {"run.name= a", "command line: the value of 'run.name' has blanks around it, a control "
-                        "character, or a ';' that would begin a comment"},
+                        "character or other than UTF-8, or a ';' that would begin a comment"},
         {"run.name=a ;b", "command line: the value of 'run.name' has blanks around it, a control "
-                          "character, or a ';' that would begin a comment"},
+                          "character or other than UTF-8, or a ';' that would begin a comment"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         config *c = NULL;
