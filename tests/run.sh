@@ -14,8 +14,8 @@ mkdir -p build
 tree='^(tidy|abi\.headers|abi\.outside|pytorch)'
 threads='^(links|fault|comm|job|cli\.train|unit\.(comm|job|run|log))'
 
-number() { # of an attribute in the first element of the report
-  sed -n "s/.* $1=\"\([0-9]*\)\".*/\1/p;/<testsuite/,/>/!d" "$2" | head -n 1
+number() { # of an attribute of the whole report, which come before those of the tests
+  sed -n "s/^[[:space:]]*$1=\"\([0-9]*\)\".*/\1/p" "$2" | head -n 1
 }
 
 run() { # PRESET [CTEST OPTIONS ...]
