@@ -21,10 +21,10 @@ build:
 	@rm build.log
 	@cmake --build --preset release
 
-test:
+test: setup
 	@sh tests/run.sh
 
-demo: build
+demo: setup build
 	@WEFT=$(WEFT) TEXT='$(TEXT)' sh configs/demo.sh
 
 bench: build
