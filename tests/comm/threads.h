@@ -54,7 +54,8 @@ typedef struct piece {
     comm_request r;
     comm_op *op;
     char *in, *out, *scratch;
-    int takes_part, started;
+    int takes_part;
+    uint64_t started; /* clock_ns() */
 } piece;
 
 void add_piece(rank *k, comm_channel *c, const comm_request *all, piece *p);
