@@ -95,7 +95,7 @@ class Key(w.Bench):
         told = {x.partition(b"=")[2].decode() for x in variables}
         for fd in told & set(w.listed(f"/proc/{pid}/fd")):
             target = os.readlink(f"/proc/{pid}/fd/{fd}")
-            self.assertNotIn("key", target, "the key's descriptor is still open")
+            self.assertNotIn("memfd", target, "the key's descriptor is still open")
 
 
 if __name__ == "__main__":
