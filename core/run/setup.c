@@ -6,14 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool wants_map(const plan *p)
+/* The kind of descriptor that the job's links want of the arena and the device can give; 0: none.
+ */
+static int32_t descriptor_kind(const executor *e)
 {
-    for (uint32_t i = 0; i < p->spec->nlinks; i++) {
-        const weft_link_table *link = p->spec->links[i].c->table;
-        if (link->caps & WEFT_LINK_MAP)
-            return true;
+    uint64_t wanted = 0, can = e->table->caps;
+    for (uint32_t i = 0; e->plan->spec->ranks > 1 && i < e->plan->spec->nlinks; i++) {
+        const weft_link_table *link = e->plan->spec->links[i].c->table;
+        wanted |= link->caps;
     }
-    return false;
+    if (!(wanted & (WEFT_LINK_MAP | WEFT_LINK_REGISTER)))
+        return 0;
+    if ((wanted & WEFT_LINK_FD_DMABUF) && (can & WEFT_DEV_EXPORT_DMABUF))
+        return WEFT_FD_DMABUF;
+    if ((wanted & WEFT_LINK_FD_CUDA) && (can & WEFT_DEV_EXPORT_CUDA))
+        return WEFT_FD_CUDA;
+    return can & WEFT_DEV_EXPORT_FD ? WEFT_FD_MAP : 0;
 }
 
 static weft_status open_device(executor *e, const job_identity *who, comm_arena *arena)
@@ -31,9 +39,8 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
                   err_text());
     if (!st)
         st = e->table->open(s->device.c->module, &args, &e->device);
-    bool map = s->ranks > 1 && wants_map(e->plan) && (e->table->caps & WEFT_DEV_EXPORT_FD);
     if (!st)
-        st = e->table->arena(e->device, e->plan->bytes.peak, map, &base, &fd);
+        st = e->table->arena(e->device, e->plan->bytes.peak, descriptor_kind(e), &base, &fd);
     if (!st)
         st = e->table->stream(e->device, 0, &e->stream);
     if (!st)
