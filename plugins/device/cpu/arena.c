@@ -93,6 +93,9 @@ static struct cpu_block *new_block(weft_device *d)
 
 weft_status cpu_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **base, int32_t *fd)
 {
+    if (want_fd != 0 && want_fd != WEFT_FD_MAP)
+        return cpu_fail(d->m, WEFT_UNSUPPORTED,
+                        "the cpu's memory has descriptors that mmap() takes, and no others");
     const uint64_t have = memory_free();
     if (bytes > have)
         return cpu_fail(d->m, WEFT_NO_MEMORY,
