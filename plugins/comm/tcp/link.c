@@ -92,6 +92,14 @@ static weft_status start(weft_link *l, const weft_link_args *args)
     return s != WEFT_OK ? s : listen_on(l, args->bind_addr);
 }
 
+/* On one machine nothing has to be under way for long, and what fits the caches is copied twice as
+ * fast: the ranks share 1 MiB. */
+static int send_buffer_here(uint32_t ranks)
+{
+    int share = (1 << 20) / (int)(ranks > 1 ? ranks : 2);
+    return share < 65536 ? 65536 : share;
+}
+
 weft_status tcp_create(void *module, const weft_link_args *args, weft_link **out)
 {
     tcp_module *m = module;
@@ -105,6 +113,8 @@ weft_status tcp_create(void *module, const weft_link_args *args, weft_link **out
     l->ranks = args->ranks;
     l->encrypt = args->conf->integer(args->conf->ctx, "encrypt") != 0;
     l->sndbuf = (int)args->conf->integer(args->conf->ctx, "sndbuf");
+    if (l->sndbuf == 0 && args->local_ranks == args->ranks)
+        l->sndbuf = send_buffer_here(args->local_ranks);
     l->rcvbuf = (int)args->conf->integer(args->conf->ctx, "rcvbuf");
     l->epoll = l->listener.fd = l->waker.fd = -1;
     l->listening = true;

@@ -13,7 +13,9 @@ static const weft_option sndbuf = {.struct_size = sizeof sndbuf,
                                    .type = WEFT_OPT_BYTES,
                                    .key = "sndbuf",
                                    .dflt = "0",
-                                   .help = "send buffer of a socket; 0 leaves it to the system",
+                                   .help =
+                                       "send buffer of a socket; 0: the system's choice, or on one "
+                                       "machine what fits the caches",
                                    .max = 1 << 30};
 static const weft_option rcvbuf = {.struct_size = sizeof rcvbuf,
                                    .type = WEFT_OPT_BYTES,
