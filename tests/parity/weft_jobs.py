@@ -3,6 +3,7 @@ started on them, and what a run leaves behind. Needs Python alone.
 
 Every script is `SCRIPT WEFT [unittest's arguments]`."""
 import json
+import math
 import os
 import random
 import shutil
@@ -300,6 +301,16 @@ def furthest(one, two, names=None):
         a, b = one[name][1], two[name][1]
         scale = max(map(abs, a)) or 1.0
         worst = max(worst, (max(abs(x - y) for x, y in zip(a, b)) / scale, name))
+    return worst
+
+
+def distance(one, two, names=None):
+    """The same with lengths: (|a - b| over |a| of the tensor where it is largest, its name)"""
+    worst = (0.0, "")
+    for name in names or one:
+        a, b = one[name][1], two[name][1]
+        far = math.sqrt(sum((x - y) ** 2 for x, y in zip(a, b)))
+        worst = max(worst, (far / (math.sqrt(sum(x * x for x in a)) or 1.0), name))
     return worst
 
 
