@@ -7,7 +7,7 @@
 static const weft_option ring_option = {.struct_size = sizeof ring_option,
                                         .type = WEFT_OPT_BYTES,
                                         .key = "ring",
-                                        .dflt = "256K",
+                                        .dflt = "1M",
                                         .help = "buffer of a connection each way, rounded up to a "
                                                 "power of two",
                                         .min = RING_MIN,
