@@ -102,13 +102,14 @@ void bench_close(struct bench *b)
 
 const char *const *bench_isas(void)
 {
-    static const char *have[4];
+    static const char *have[5];
     const int v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const int v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
     have[0] = "v2";
     have[1] = v3 ? "v3" : NULL;
     have[2] = v4 ? "v4" : NULL;
+    have[3] = v4 && __builtin_cpu_supports("avx512bf16") ? "v4bf16" : NULL;
     return have;
 }
 

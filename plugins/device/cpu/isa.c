@@ -21,18 +21,26 @@ static bool has_v4(void)
 weft_status cpu_isa_choose(const struct cpu_module *m, const char *asked,
                            const struct cpu_kernels **out)
 {
-    const bool v3 = has_v3(), v4 = has_v4();
-    const bool wants4 = strcmp(asked, "v4") == 0, wants3 = strcmp(asked, "v3") == 0;
-    if ((wants4 && !v4) || (wants3 && !v3))
-        return cpu_fail(m, WEFT_ABSENT,
-                        "device.isa = %s, but this CPU has x86-64-%s at most; use isa = auto",
-                        asked, v3 ? "v3" : "v2");
-    *out = &cpu_kernels_v2;
-    if (wants4 || (v4 && strcmp(asked, "auto") == 0))
-        *out = &cpu_kernels_v4;
-    else if (wants3 || (v3 && strcmp(asked, "auto") == 0))
-        *out = &cpu_kernels_v3;
-    return WEFT_OK;
+    /* Widest first: auto takes the first that this CPU has. */
+    const struct {
+        const struct cpu_kernels *kernels;
+        bool here;
+    } sets[] = {{&cpu_kernels_v4bf16, has_v4() && __builtin_cpu_supports("avx512bf16")},
+                {&cpu_kernels_v4, has_v4()},
+                {&cpu_kernels_v3, has_v3()},
+                {&cpu_kernels_v2, true}};
+    const char *most = NULL;
+    for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
+        if (sets[k].here && most == NULL)
+            most = sets[k].kernels->isa;
+        if (sets[k].here &&
+            (strcmp(asked, "auto") == 0 || strcmp(asked, sets[k].kernels->isa) == 0)) {
+            *out = sets[k].kernels;
+            return WEFT_OK;
+        }
+    }
+    return cpu_fail(m, WEFT_ABSENT, "device.isa = %s, but this CPU has %s at most; use isa = auto",
+                    asked, most);
 }
 
 /* The brand that the CPU gives itself, without the blanks that pad it. */

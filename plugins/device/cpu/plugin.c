@@ -75,7 +75,7 @@ static const weft_option isa = {
     .key = "isa",
     .dflt = "auto",
     .help = "instruction set of weft's own kernels; auto: the widest that the CPU has",
-    .choices = "auto|v2|v3|v4",
+    .choices = "auto|v2|v3|v4|v4bf16",
 };
 
 static const weft_option *const options[] = {&threads, &pin, &isa, NULL};

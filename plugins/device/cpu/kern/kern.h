@@ -66,7 +66,7 @@ struct cpu_kernels {
     CPU_KERNELS(CPU_KERNEL_FIELD)
 };
 
-extern const struct cpu_kernels cpu_kernels_v2, cpu_kernels_v3, cpu_kernels_v4;
+extern const struct cpu_kernels cpu_kernels_v2, cpu_kernels_v3, cpu_kernels_v4, cpu_kernels_v4bf16;
 
 #define CPU_JOIN_(a, b) a##_##b
 #define CPU_JOIN(a, b) CPU_JOIN_(a, b)

@@ -1,36 +1,49 @@
-/* kern/panel.h: small fp32 matrix products on buffers that a thread has copied for itself.
+/* kern/panel.h: small matrix products on buffers that a thread has packed for itself.
  *
- * C [m,n] = or += A [m,k] B [k,n], m a multiple of MR and n of VL. A tile of MR x NR vectors of C
- * stays in registers while k runs; a strip of B, k x NR vectors, stays in L1 while m runs. Elements
- * of A are broadcast one at a time, so A may be a transpose: (ra, ka) are its strides. */
+ * C [m,n] = or += A [m,k] B [k,n] in fp32, m a multiple of MR and n of VL. Operands are made of
+ * 32-bit units: an fp32 number, or two bf16 that follow each other along k, so that k counts units
+ * and one loop serves both types. A tile of MR x NR vectors of C stays in registers while k runs; a
+ * strip of B, k x NR vectors, stays in L1 while m runs. Units of A are broadcast one at a time, so
+ * A may lie transposed: (ra, ka) are its strides. */
 #ifndef CPU_PANEL_H
 #define CPU_PANEL_H
 
 #include "types.h"
 
 struct panel {
-    const float *a, *b;
+    const uint32_t *a, *b;
     float *c;
     int64_t m, n, k;
     int64_t ra, ka; /* A's strides: from row to row, from k to k */
     int64_t ldb, ldc;
 };
 
-INLINE void panel_tile(const float *a, const float *b, float *c, const struct panel *p,
-                       const int nr, const int add)
+INLINE vu vu_load(const uint32_t *p)
+{
+    return (vu)v_load((const float *)p);
+}
+
+INLINE void vu_store(uint32_t *p, vu x)
+{
+    v_store((float *)p, (vf)x);
+}
+
+INLINE void panel_tile(const uint32_t *a, const uint32_t *b, float *c, const struct panel *p,
+                       const int nr, const int add, const uint32_t dt)
 {
     vf acc[MR][NR];
     for (int r = 0; r < MR; r++)
         for (int v = 0; v < nr; v++)
             acc[r][v] = add ? v_load(c + r * p->ldc + v * VL) : v_set1(0);
     for (int64_t k = 0; k < p->k; k++) {
-        vf bk[NR];
+        vu bk[NR];
         for (int v = 0; v < nr; v++)
-            bk[v] = v_load(b + k * p->ldb + v * VL);
+            bk[v] = vu_load(b + k * p->ldb + v * VL);
         for (int r = 0; r < MR; r++) {
-            vf ar = v_set1(a[r * p->ra + k * p->ka]);
+            vu ar = vu_set1(a[r * p->ra + k * p->ka]);
             for (int v = 0; v < nr; v++)
-                acc[r][v] = v_fma(ar, bk[v], acc[r][v]);
+                acc[r][v] = dt == WEFT_F32 ? v_fma((vf)ar, (vf)bk[v], acc[r][v])
+                                           : v_dot_bf16(ar, bk[v], acc[r][v]);
         }
     }
     for (int r = 0; r < MR; r++)
@@ -38,53 +51,110 @@ INLINE void panel_tile(const float *a, const float *b, float *c, const struct pa
             v_store(c + r * p->ldc + v * VL, acc[r][v]);
 }
 
-INLINE void panel_strip(const struct panel *p, int64_t n0, const int nr, const int add)
+INLINE void panel_strip(const struct panel *p, int64_t n0, const int nr, const int add,
+                        const uint32_t dt)
 {
     for (int64_t m0 = 0; m0 < p->m; m0 += MR)
-        panel_tile(p->a + m0 * p->ra, p->b + n0, p->c + m0 * p->ldc + n0, p, nr, add);
+        panel_tile(p->a + m0 * p->ra, p->b + n0, p->c + m0 * p->ldc + n0, p, nr, add, dt);
 }
 
-INLINE void panel_product(const struct panel *p, const int add)
+INLINE void panel_product(const struct panel *p, const int add, const uint32_t dt)
 {
     int64_t n0 = 0;
     for (; n0 + NR * VL <= p->n; n0 += NR * VL)
-        panel_strip(p, n0, NR, add);
+        panel_strip(p, n0, NR, add, dt);
     for (; n0 < p->n; n0 += VL)
-        panel_strip(p, n0, 1, add);
+        panel_strip(p, n0, 1, add, dt);
 }
 
-static __attribute__((noinline, unused)) void panel_set(const struct panel *p)
-{
-    panel_product(p, 0);
-}
-
-static __attribute__((noinline, unused)) void panel_add(const struct panel *p)
-{
-    panel_product(p, 1);
-}
-
-/* Rows of d elements, `stride` elements apart, to fp32 rows of dp (zero beyond d; dp is d
- * rounded up to vectors), times `scale`;
- * rows from n up to np become zero. */
-INLINE void panel_copy(float *to, int64_t dp, int64_t np, const void *from, int64_t n, int64_t d,
-                       int64_t stride, float scale, const uint32_t dt)
-{
-    for (int64_t r = 0; r < n; r++)
-        for (int64_t i = 0; i < d; i += VL)
-            v_store(to + r * dp + i, v_get_n(from, r * stride + i, d - i, dt) * scale);
-    memset(to + n * dp, 0, (size_t)((np - n) * dp) * sizeof *to);
-}
-
-/* The transpose of n fp32 rows of dp: to [d][w], zero in the columns from n up to w. */
-static inline void panel_transpose(float *to, int64_t w, const float *from, int64_t dp, int64_t n,
-                                   int64_t d)
-{
-    for (int64_t i = 0; i < d; i++) {
-        for (int64_t r = 0; r < n; r++)
-            to[i * w + r] = from[r * dp + i];
-        for (int64_t r = n; r < w; r++)
-            to[i * w + r] = 0;
+/* Entered often and from many places: four functions, not inlined. */
+#define PANEL_ENTRY(name, add, dt)                                                                 \
+    static __attribute__((noinline, unused)) void name(const struct panel *p)                      \
+    {                                                                                              \
+        panel_product(p, add, dt);                                                                 \
     }
+PANEL_ENTRY(panel_set_f32, 0, WEFT_F32)
+PANEL_ENTRY(panel_add_f32, 1, WEFT_F32)
+PANEL_ENTRY(panel_set_bf16, 0, WEFT_BF16)
+PANEL_ENTRY(panel_add_bf16, 1, WEFT_BF16)
+
+INLINE void panel_set(const struct panel *p, const uint32_t dt)
+{
+    dt == WEFT_F32 ? panel_set_f32(p) : panel_set_bf16(p);
+}
+
+INLINE void panel_add(const struct panel *p, const uint32_t dt)
+{
+    dt == WEFT_F32 ? panel_add_f32(p) : panel_add_bf16(p);
+}
+
+/* Units that n elements along k make. */
+INLINE int64_t units(int64_t n, const uint32_t dt)
+{
+    return dt == WEFT_F32 ? n : (n + 1) / 2;
+}
+
+/* Rows of d elements, `stride` apart, as they are: for A, k running along the row. to: [n][ld]
+ * units; a lone last half is followed by zero; rows from n up to np are zero. */
+INLINE void pack_rows(uint32_t *to, int64_t ld, int64_t np, const void *from, int64_t n, int64_t d,
+                      int64_t stride, const uint32_t dt)
+{
+    const int64_t bytes = d * dt_size(dt), whole = bytes / sizeof(vf) * sizeof(vf);
+    for (int64_t r = 0; r < n; r++) {
+        const char *row = (const char *)from + r * stride * dt_size(dt);
+        to[r * ld + units(d, dt) - 1] = 0;
+        for (int64_t i = 0; i < whole; i += sizeof(vf))
+            v_store((float *)(to + r * ld + i / 4), v_load((const float *)(row + i)));
+        if (whole < bytes)
+            memcpy(to + r * ld + whole / 4, row + whole, (size_t)(bytes - whole));
+    }
+    memset(to + n * ld, 0, (size_t)((np - n) * ld) * sizeof *to);
+}
+
+/* The same rows for B, k running over rows. to: [units of np][dp], zero beyond n rows and d
+ * columns; dp is d rounded up to vectors. */
+INLINE void pack_columns(uint32_t *to, int64_t dp, int64_t np, const void *from, int64_t n,
+                         int64_t d, int64_t stride, const uint32_t dt)
+{
+    const int64_t step = dt == WEFT_F32 ? 1 : 2;
+    for (int64_t r = 0; r < np; r += step)
+        for (int64_t i = 0; i < dp; i += VL) {
+            vu low = r < n ? (vu)v_get_n(from, r * stride + i, d - i, dt) : vu_set1(0);
+            vu high = r + 1 < n ? (vu)v_get_n(from, (r + 1) * stride + i, d - i, dt) : vu_set1(0);
+            vu_store(to + r / step * dp + i,
+                     dt == WEFT_F32 ? low : low >> 16 | (high & 0xffff0000u));
+        }
+}
+
+/* The transpose of n rows of `u` units, for B. to: [u][ldt], zero in the columns from n up to w. */
+static inline void pack_transpose(uint32_t *to, int64_t ldt, const uint32_t *from, int64_t ld,
+                                  int64_t n, int64_t u, int64_t w)
+{
+    for (int64_t i = 0; i < u; i++) {
+        for (int64_t r = 0; r < n; r++)
+            to[i * ldt + r] = from[r * ld + i];
+        for (int64_t r = n; r < w; r++)
+            to[i * ldt + r] = 0;
+    }
+}
+
+/* A row of fp32 results becomes units along itself, in place: nothing to do for fp32. */
+INLINE void pack_result(float *row, int64_t width, const uint32_t dt)
+{
+    for (int64_t i = 0; i < width && dt != WEFT_F32; i += VL)
+        v_store_bf16((uint16_t *)row + i, v_load(row + i));
+}
+
+/* Rows of fp32 results, `ld` apart, become units across rows: to [units of n][ld]. n is even. */
+INLINE void pack_results_across(uint32_t *to, const float *from, int64_t ld, int64_t n,
+                                int64_t width)
+{
+    for (int64_t r = 0; r < n; r += 2)
+        for (int64_t i = 0; i < width; i += VL) {
+            const float *p = from + r * ld + i;
+            vu_store(to + r / 2 * ld + i, v_round_bf16(v_load(p)) | v_round_bf16(v_load(p + ld))
+                                                                        << 16);
+        }
 }
 
 #endif

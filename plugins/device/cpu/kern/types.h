@@ -15,14 +15,6 @@ INLINE vu vu_set1(uint32_t x)
     return (vu)v_set1(0) + x;
 }
 
-INLINE void v_store_bf16(uint16_t *p, vf x)
-{
-    vu u = (vu)x;
-    vu r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-    vu nan = (vu)(x != x);
-    v_store_low16(p, (nan & (u >> 16 | 0x40)) | (~nan & r));
-}
-
 /* VL elements from element i on. */
 INLINE vf v_get(const void *p, int64_t i, uint32_t dt)
 {
@@ -76,26 +68,6 @@ INLINE void v_put_n(void *p, int64_t i, int64_t n, uint32_t dt, vf x)
         v_put(p, i, dt, x);
     else
         v_put_tail(p, i, n, dt, x);
-}
-
-INLINE float v_sum(vf x)
-{
-    float lane[VL];
-    v_store(lane, x);
-    for (int step = VL / 2; step > 0; step /= 2)
-        for (int i = 0; i < step; i++)
-            lane[i] += lane[i + step];
-    return lane[0];
-}
-
-INLINE float v_largest(vf x)
-{
-    float lane[VL];
-    v_store(lane, x);
-    for (int step = VL / 2; step > 0; step /= 2)
-        for (int i = 0; i < step; i++)
-            lane[i] = lane[i] > lane[i + step] ? lane[i] : lane[i + step];
-    return lane[0];
 }
 
 /* -1 in the first n lanes, 0 in the rest. */

@@ -1,5 +1,5 @@
 /* kern/vec_v2.h: four floats in an SSE register, for any x86-64-v2 machine: the plain path that the
- * wider ones are tested against. What each function promises is said in vec_v4.h. */
+ * wider ones are tested against. What each function promises is said in vec_avx512.h. */
 #ifndef CPU_VEC_H
 #define CPU_VEC_H
 
@@ -95,6 +95,38 @@ static inline void v_store_f16(uint16_t *p, vf x)
     vu r = (is_small & small) | (~is_small & normal);
     r = (is_big & big) | (~is_big & r);
     v_store_low16(p, r | sign >> 16);
+}
+
+static inline float v_sum(vf x)
+{
+    vf y = x + _mm_movehl_ps(x, x);
+    return y[0] + y[1];
+}
+
+static inline float v_largest(vf x)
+{
+    vf y = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_max_ss(y, _mm_shuffle_ps(y, y, 1))[0];
+}
+
+/* c + the products of the two bf16 in each lane of a and b, without the instruction for it. */
+static inline vf v_dot_bf16(vu a, vu b, vf c)
+{
+    c = v_fma((vf)(a << 16), (vf)(b << 16), c);
+    return v_fma((vf)(a & 0xffff0000u), (vf)(b & 0xffff0000u), c);
+}
+
+/* The nearest bf16 in the low half of each lane. */
+static inline vu v_round_bf16(vf x)
+{
+    vu u = (vu)x, nan = (vu)(x != x);
+    vu r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+    return (nan & (u >> 16 | 0x40)) | (~nan & r);
+}
+
+static inline void v_store_bf16(uint16_t *p, vf x)
+{
+    v_store_low16(p, v_round_bf16(x));
 }
 
 /* Sums of the squares, formed in double. */

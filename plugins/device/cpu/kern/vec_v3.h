@@ -1,5 +1,5 @@
 /* kern/vec_v3.h: eight floats in an AVX2 register, with FMA and F16C (x86-64-v3). What each
- * function promises is said in vec_v4.h. */
+ * function promises is said in vec_avx512.h. */
 #ifndef CPU_VEC_H
 #define CPU_VEC_H
 
@@ -80,6 +80,40 @@ static inline vf v_load_f16(const uint16_t *p)
 static inline void v_store_f16(uint16_t *p, vf x)
 {
     _mm_storeu_si128((void *)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
+
+static inline float v_sum(vf x)
+{
+    __m128 y = _mm256_castps256_ps128(x) + _mm256_extractf128_ps(x, 1);
+    y = y + _mm_movehl_ps(y, y);
+    return y[0] + y[1];
+}
+
+static inline float v_largest(vf x)
+{
+    __m128 y = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
+    y = _mm_max_ps(y, _mm_movehl_ps(y, y));
+    return _mm_max_ss(y, _mm_shuffle_ps(y, y, 1))[0];
+}
+
+/* c + the products of the two bf16 in each lane of a and b, without the instruction for it. */
+static inline vf v_dot_bf16(vu a, vu b, vf c)
+{
+    c = v_fma((vf)(a << 16), (vf)(b << 16), c);
+    return v_fma((vf)(a & 0xffff0000u), (vf)(b & 0xffff0000u), c);
+}
+
+/* The nearest bf16 in the low half of each lane. */
+static inline vu v_round_bf16(vf x)
+{
+    vu u = (vu)x, nan = (vu)(x != x);
+    vu r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+    return (nan & (u >> 16 | 0x40)) | (~nan & r);
+}
+
+static inline void v_store_bf16(uint16_t *p, vf x)
+{
+    v_store_low16(p, v_round_bf16(x));
 }
 
 /* Sums of the squares, formed in double. */

@@ -1,107 +1,27 @@
-/* kern/vec_v4.h: sixteen floats in an AVX-512 register (x86-64-v4).
- *
- * Each vec_*.h defines the same few types and functions over one instruction set; the kernels are
- * compiled once with each. VL is the number of floats in a vector, MR x NR*VL the tile of a small
- * matrix product that fits the registers. Arithmetic is written with operators on vf; comparisons
- * of vf give a vi of 0 and -1. Loads and stores need no alignment. v_max and v_min return their
- * second operand when either is a NaN. 16-bit stores round to nearest even and keep NaNs. */
+/* kern/vec_v4.h: AVX-512 as every x86-64-v4 machine has it, without instructions for bf16. */
 #ifndef CPU_VEC_H
 #define CPU_VEC_H
 
-#include <immintrin.h>
-#include <stdint.h>
-#include <string.h>
+#include "vec_avx512.h"
 
-enum { VL = 16, MR = 8, NR = 2 };
-
-typedef __m512 vf;
-typedef int32_t vi __attribute__((vector_size(64)));
-typedef uint32_t vu __attribute__((vector_size(64)));
-
-static inline vf v_set1(float x)
+/* c + the products of the two bf16 in each lane of a and b, without the instruction for it. */
+static inline vf v_dot_bf16(vu a, vu b, vf c)
 {
-    return _mm512_set1_ps(x);
+    c = v_fma((vf)(a << 16), (vf)(b << 16), c);
+    return v_fma((vf)(a & 0xffff0000u), (vf)(b & 0xffff0000u), c);
 }
 
-static inline vf v_load(const float *p)
+/* The nearest bf16 in the low half of each lane. */
+static inline vu v_round_bf16(vf x)
 {
-    return _mm512_loadu_ps(p);
+    vu u = (vu)x, nan = (vu)(x != x);
+    vu r = (u + 0x7fff + ((u >> 16) & 1)) >> 16;
+    return (nan & (u >> 16 | 0x40)) | (~nan & r);
 }
 
-static inline void v_store(float *p, vf x)
+static inline void v_store_bf16(uint16_t *p, vf x)
 {
-    _mm512_storeu_ps(p, x);
-}
-
-static inline vf v_fma(vf a, vf b, vf c)
-{
-    return _mm512_fmadd_ps(a, b, c);
-}
-
-static inline vf v_max(vf a, vf b)
-{
-    return _mm512_max_ps(a, b);
-}
-
-static inline vf v_min(vf a, vf b)
-{
-    return _mm512_min_ps(a, b);
-}
-
-static inline vf v_sqrt(vf a)
-{
-    return _mm512_sqrt_ps(a);
-}
-
-/* a where the mask is -1, b where it is 0. */
-static inline vf v_select(vi mask, vf a, vf b)
-{
-    return _mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)mask), b, a);
-}
-
-static inline vf v_from_int(vi a)
-{
-    return _mm512_cvtepi32_ps((__m512i)a);
-}
-
-static inline vf v_load_bf16(const uint16_t *p)
-{
-    __m256i h = _mm256_loadu_si256((const void *)p);
-    return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
-}
-
-/* Sixteen low bits of each lane. */
-static inline void v_store_low16(uint16_t *p, vu x)
-{
-    _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16((__m512i)x));
-}
-
-static inline vf v_load_f16(const uint16_t *p)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
-}
-
-static inline void v_store_f16(uint16_t *p, vf x)
-{
-    _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
-}
-
-/* Sums of the squares, formed in double. */
-typedef struct vsquares {
-    __m512d s[2];
-} vsquares;
-
-static inline void v_squares_add(vsquares *q, vf x)
-{
-    __m512d lo = _mm512_cvtps_pd(_mm512_castps512_ps256(x));
-    __m512d hi = _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1));
-    q->s[0] = _mm512_fmadd_pd(lo, lo, q->s[0]);
-    q->s[1] = _mm512_fmadd_pd(hi, hi, q->s[1]);
-}
-
-static inline double v_squares_total(const vsquares *q)
-{
-    return _mm512_reduce_add_pd(q->s[0] + q->s[1]);
+    v_store_low16(p, v_round_bf16(x));
 }
 
 #endif

@@ -1,0 +1,222 @@
+/* kern/attention_dx.c: the gradient of attention, without the matrix of scores.
+ *
+ * Blocks of keys are outside, so that dK and dV of a block are finished in one visit, and dQ
+ * gathers in a buffer of the sequence's length. With P = exp(scale S - lse) and delta = sum(dy * y)
+ * a row:
+ *
+ *   S = Q K'   dP = dy V'   dS = P * (dP - delta)   dV = P' dy   dK = scale dS' Q   dQ = scale dS K
+ *
+ * Five products a pair of blocks. The two that sum over queries take P and dS as units across
+ * queries, dQ takes dS as units along keys (panel.h says what units are); for fp32 both are the
+ * plain rows. */
+#include "attention.h"
+#include "impl.h"
+#include "panel.h"
+#include "vmath.h"
+
+enum { BQ = 32, BK = 128 }; /* queries and keys of a block */
+
+struct backward {
+    uint32_t *k, *kt, *vt; /* a block of keys: [units of BK][dp], [units of D][BK] twice */
+    float *dk, *dv;        /* [BK][dp] */
+    uint32_t *q, *dy;      /* a block of queries: [BQ][dp], units along D */
+    uint32_t *qc, *dyc;    /* the same, units across queries; for fp32 they are q and dy */
+    float *p, *ds;         /* [BQ][BK] */
+    uint32_t *pc, *dsc;    /* units across queries; for fp32 they are p and ds */
+    float *dq, *delta;     /* the sequence: [n][dp], [n] */
+};
+
+size_t KERNEL(attention_dx_scratch)(const struct cpu_args *a)
+{
+    const int64_t dp = round_up(a->dim, VL), n = round_up(a->sequence, BQ);
+    return (size_t)(4 * (5 * BK * dp + 4 * BQ * dp + 4 * BQ * BK + n * dp + n) + 15 * 64);
+}
+
+INLINE void take_buffers(struct backward *b, const struct head *h, char *p, const uint32_t dt)
+{
+    const int64_t n = round_up(h->n, BQ);
+    const int same = dt == WEFT_F32;
+    b->k = take(&p, BK * h->dp);
+    b->kt = take(&p, BK * h->d);
+    b->vt = take(&p, BK * h->d);
+    b->dk = take(&p, BK * h->dp);
+    b->dv = take(&p, BK * h->dp);
+    b->q = take(&p, BQ * h->dp);
+    b->dy = take(&p, BQ * h->dp);
+    b->p = take(&p, BQ * BK);
+    b->ds = take(&p, BQ * BK);
+    b->qc = same ? b->q : take(&p, BQ * h->dp);
+    b->dyc = same ? b->dy : take(&p, BQ * h->dp);
+    b->pc = same ? (uint32_t *)b->p : take(&p, BQ * BK);
+    b->dsc = same ? (uint32_t *)b->ds : take(&p, BQ * BK);
+    b->dq = take(&p, n * h->dp);
+    b->delta = take(&p, n);
+    memset(b->dq, 0, (size_t)(n * h->dp) * sizeof(float));
+}
+
+INLINE void row_deltas(struct backward *b, const struct head *h, const struct cpu_job *j,
+                       const uint32_t dt)
+{
+    for (int64_t t = 0; t < h->n; t++) {
+        const int64_t at = h->y + t * h->ystride;
+        vf sum = v_set1(0);
+        for (int64_t i = 0; i < h->d; i += VL)
+            sum +=
+                v_get_n(j->in[0], at + i, h->d - i, dt) * v_get_n(j->in[2], at + i, h->d - i, dt);
+        b->delta[t] = v_sum(sum);
+    }
+}
+
+/* P and dS of one row, in place of S and dP; zero beyond the keys that the row sees. */
+INLINE void score_row(float *s, float *dp, int64_t seen, int64_t width, float scale, float lse,
+                      float delta)
+{
+    int64_t i = 0;
+    for (; i + VL <= seen; i += VL) {
+        vf p = v_exp(v_fma(v_load(s + i), v_set1(scale), v_set1(-lse)));
+        v_store(s + i, p);
+        v_store(dp + i, p * (v_load(dp + i) - delta));
+    }
+    for (; i < width; i += VL) {
+        const vi in = v_first(seen - i);
+        vf p = v_exp(v_fma(v_load(s + i), v_set1(scale), v_set1(-lse)));
+        v_store(s + i, (vf)((vi)p & in));
+        v_store(dp + i, (vf)((vi)(p * (v_load(dp + i) - delta)) & in));
+    }
+}
+
+/* P and dS of a pair of blocks, and their packed forms; rows up to whole tiles are zero. */
+INLINE void make_scores(struct backward *b, const struct head *h, const struct cpu_job *j,
+                        int64_t q0, int64_t nq, int64_t k0, int64_t seen, const uint32_t dt)
+{
+    const int64_t mq = round_up(nq, MR), width = round_up(seen, NR * VL), u = units(h->d, dt);
+    const float *lse = (const float *)j->in[3] + h->lse + q0 * h->lstride;
+    struct panel s = {.a = b->q,
+                      .b = b->kt,
+                      .c = b->p,
+                      .m = mq,
+                      .n = width,
+                      .k = u,
+                      .ra = h->dp,
+                      .ka = 1,
+                      .ldb = BK,
+                      .ldc = BK};
+    panel_set(&s, dt);
+    s.a = b->dy;
+    s.b = b->vt;
+    s.c = b->ds;
+    panel_set(&s, dt);
+    for (int64_t r = 0; r < nq; r++)
+        score_row(b->p + r * BK, b->ds + r * BK, h->causal ? smaller(q0 + r + 1 - k0, seen) : seen,
+                  width, h->scale, lse[r * h->lstride], b->delta[q0 + r]);
+    const size_t rest = (size_t)((mq - nq) * BK) * sizeof(float);
+    memset(b->p + nq * BK, 0, rest);
+    memset(b->ds + nq * BK, 0, rest);
+    if (dt == WEFT_F32)
+        return;
+    pack_results_across(b->pc, b->p, BK, mq, width);
+    pack_results_across(b->dsc, b->ds, BK, mq, width);
+    for (int64_t r = 0; r < mq; r++)
+        pack_result(b->ds + r * BK, width, dt);
+}
+
+INLINE void load_queries(struct backward *b, const struct head *h, const struct cpu_job *j,
+                         int64_t q0, int64_t nq, const uint32_t dt)
+{
+    const char *q = (const char *)j->in[1] + (h->qkv + q0 * h->stride) * dt_size(dt);
+    const char *dy = (const char *)j->in[0] + (h->y + q0 * h->ystride) * dt_size(dt);
+    const int64_t mq = round_up(nq, MR);
+    pack_columns(b->qc, h->dp, mq, q, nq, h->d, h->stride, dt);
+    pack_columns(b->dyc, h->dp, mq, dy, nq, h->d, h->ystride, dt);
+    if (dt == WEFT_F32)
+        return;
+    pack_rows(b->q, h->dp, mq, q, nq, h->d, h->stride, dt);
+    pack_rows(b->dy, h->dp, mq, dy, nq, h->d, h->ystride, dt);
+}
+
+INLINE void visit_queries(struct backward *b, const struct head *h, const struct cpu_job *j,
+                          int64_t q0, int64_t k0, const uint32_t dt)
+{
+    const int64_t nq = smaller(h->n - q0, BQ), dp = h->dp;
+    const int64_t seen = smaller((h->causal ? q0 + nq : h->n) - k0, BK);
+    load_queries(b, h, j, q0, nq, dt);
+    make_scores(b, h, j, q0, nq, k0, seen, dt);
+    struct panel g = {.a = b->pc,
+                      .b = b->dyc,
+                      .c = b->dv,
+                      .m = round_up(seen, MR),
+                      .n = dp,
+                      .k = units(nq, dt),
+                      .ra = 1,
+                      .ka = BK,
+                      .ldb = dp,
+                      .ldc = dp};
+    panel_add(&g, dt);
+    g.a = b->dsc;
+    g.b = b->qc;
+    g.c = b->dk;
+    panel_add(&g, dt);
+    panel_add(&(struct panel){.a = (const uint32_t *)b->ds,
+                              .b = b->k,
+                              .c = b->dq + q0 * dp,
+                              .m = round_up(nq, MR),
+                              .n = dp,
+                              .k = units(seen, dt),
+                              .ra = BK,
+                              .ka = 1,
+                              .ldb = dp,
+                              .ldc = dp},
+              dt);
+}
+
+INLINE void put_rows(void *to, int64_t at, const struct head *h, const float *from, int64_t n,
+                     float scale, const uint32_t dt)
+{
+    for (int64_t r = 0; r < n; r++)
+        for (int64_t i = 0; i < h->d; i += VL)
+            v_put_n(to, at + r * h->stride + i, h->d - i, dt, v_load(from + r * h->dp + i) * scale);
+}
+
+/* K and V of a block, in the forms of the products; dk and dv serve as room to transpose from. */
+INLINE void load_keys(struct backward *b, const struct head *h, const char *k, int64_t n,
+                      const uint32_t dt)
+{
+    const int64_t u = units(h->d, dt);
+    uint32_t *rows = (uint32_t *)b->dk;
+    pack_rows(rows, h->dp, n, k, n, h->d, h->stride, dt);
+    pack_transpose(b->kt, BK, rows, h->dp, n, u, round_up(n, NR * VL));
+    pack_rows(rows, h->dp, n, k + h->next * dt_size(dt), n, h->d, h->stride, dt);
+    pack_transpose(b->vt, BK, rows, h->dp, n, u, round_up(n, NR * VL));
+    pack_columns(b->k, h->dp, n, k, n, h->d, h->stride, dt);
+    memset(b->dk, 0, (size_t)(round_up(n, MR) * h->dp) * sizeof(float));
+    memset(b->dv, 0, (size_t)(round_up(n, MR) * h->dp) * sizeof(float));
+}
+
+INLINE void backward_heads(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch,
+                           const uint32_t dt)
+{
+    for (int64_t item = begin; item < end; item++) {
+        const struct head h = head_of(j->a, item);
+        struct backward b;
+        take_buffers(&b, &h, scratch, dt);
+        row_deltas(&b, &h, j, dt);
+        for (int64_t k0 = 0; k0 < h.n; k0 += BK) {
+            const int64_t n = smaller(h.n - k0, BK), at = h.qkv + k0 * h.stride + h.next;
+            load_keys(&b, &h, (const char *)j->in[1] + at * dt_size(dt), n, dt);
+            for (int64_t q0 = h.causal ? k0 / BQ * BQ : 0; q0 < h.n; q0 += BQ)
+                visit_queries(&b, &h, j, q0, k0, dt);
+            put_rows(j->out[0], at, &h, b.dk, n, h.scale, dt);
+            put_rows(j->out[0], at + h.next, &h, b.dv, n, 1.0f, dt);
+        }
+        put_rows(j->out[0], h.qkv, &h, b.dq, h.n, h.scale, dt);
+    }
+}
+
+/* in: dy [T,H,D], qkv [T,3,H,D], y [T,H,D], lse [T,H]; out: dqkv [T,3,H,D], which must lie over
+ * none of them. Item: a head of a sequence. */
+void KERNEL(attention_dx)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
+{
+#define CALL(dt) backward_heads(j, begin, end, scratch, dt)
+    BY_TYPE(j->a->dt, CALL);
+#undef CALL
+}
