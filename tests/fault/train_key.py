@@ -90,7 +90,8 @@ class Key(w.Bench):
     def check_rank(self, pid):
         variables = [x for x in read(f"/proc/{pid}/environ").split(b"\0") if x.startswith(b"WEFT_")]
         for x in variables:
-            self.assertRegex(x.partition(b"=")[2], rb"^\d{0,6}$", "descriptors are all that is told")
+            self.assertRegex(x.partition(b"=")[2], rb"^\d{0,6}$",
+                             "descriptors are all that is told")
         self.assertNotRegex(read(f"/proc/{pid}/cmdline"), rb"[0-9a-fA-F]{32}")
         told = {x.partition(b"=")[2].decode() for x in variables}
         for fd in told & set(w.listed(f"/proc/{pid}/fd")):

@@ -75,7 +75,8 @@ class Join(w.Bench):
 
     def test_other_settings(self):
         for change in ({"optim.lr": 1e-3}, {"run.seed": 6}, {"run.steps": 21}, {"model.ffn": 48},
-                       {"train.microbatch": 6}, {"checkpoint.every": 10}, {"optim.betas": "0.8,0.9"},
+                       {"train.microbatch": 6}, {"checkpoint.every": 10},
+                       {"optim.betas": "0.8,0.9"},
                        {"comm.plugin": "shm"}, {"comm.algorithm": "direct"}, {"run.deadline": 7}):
             with self.subTest(change=change):
                 (key, value), = change.items()

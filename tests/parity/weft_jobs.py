@@ -249,7 +249,8 @@ def born(pid):
 
 def listening():
     """(port, inode) of every TCP socket that listens."""
-    rows = [x.split() for f in ("tcp", "tcp6") for x in read_text(f"/proc/net/{f}").splitlines()[1:]]
+    rows = [x.split() for f in ("tcp", "tcp6")
+            for x in read_text(f"/proc/net/{f}").splitlines()[1:]]
     return [(int(x[1].rpartition(":")[2], 16), x[9]) for x in rows if x[3] == "0A"]
 
 
