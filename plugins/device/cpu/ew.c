@@ -2,16 +2,17 @@
  *
  *   1. Every assignment of a register becomes a value of its own, so that a register may be
  *      assigned again.
- *   2. Values that depend on scalars and constants alone are computed here, once a run.
- *   3. A product that only one sum or difference uses is joined with it.
- *   4. The rest become instructions on tiles; a tile is used again after its value's last use, so
+ *   2. A division by a scalar becomes a product.
+ *   3. Values that depend on scalars and constants alone are computed here, once a run.
+ *   4. A product that only one sum or difference uses is joined with it.
+ *   5. The rest become instructions on tiles; a tile is used again after its value's last use, so
  *      that a long program still fits L1.
  *
  * Where all operands have one element there are no scalars: the program runs on a tile of one. */
 #include "ops.h"
 #include <string.h>
 
-enum { MAX_STEPS = 256, MAX_VALUES = WEFT_MAX_OPERANDS + MAX_STEPS };
+enum { MAX_STEPS = 256, MAX_VALUES = WEFT_MAX_OPERANDS + 2 * MAX_STEPS };
 
 struct value {
     uint32_t op; /* 0: an input */
@@ -64,6 +65,7 @@ static uint32_t arity(uint32_t op)
     case WEFT_EW_EXP:
     case WEFT_EW_LOG:
     case WEFT_EW_FINITE:
+    case EW_INVERSE:
     case WEFT_EW_COS: return 1;
     case WEFT_EW_SELECT:
     case EW_MULADD:
@@ -179,7 +181,21 @@ static weft_status number_values(struct build *b, const weft_ew_program *p)
     return WEFT_OK;
 }
 
-/* Step 3: x + a b, a b + x and x - a b become one instruction where a b has no other use. */
+/* Step 2: x / s becomes x * (1 / s), another rounding of half a last place, where s is a scalar. */
+static void invert_divisors(struct build *b)
+{
+    const uint32_t n = b->nvalue;
+    for (uint32_t k = b->spec->nin; k < n; k++) {
+        struct value *v = &b->v[k];
+        if (v->op != WEFT_EW_DIV || v->scalar || !b->v[v->arg[1]].scalar)
+            continue;
+        b->v[b->nvalue] = (struct value){.op = EW_INVERSE, .arg = {v->arg[1]}, .scalar = true};
+        v->op = WEFT_EW_MUL;
+        v->arg[1] = b->nvalue++;
+    }
+}
+
+/* Step 4: x + a b, a b + x and x - a b become one instruction where a b has no other use. */
 static void join_products(struct build *b)
 {
     for (uint32_t k = b->spec->nin; k < b->nvalue; k++) {
@@ -201,7 +217,7 @@ static void join_products(struct build *b)
     }
 }
 
-/* Step 2, and the order of instructions with each value's last use. */
+/* Step 3, and the order of instructions with each value's last use. */
 static void order_values(struct build *b)
 {
     for (uint32_t k = 0; k < b->nvalue; k++) {
@@ -256,7 +272,7 @@ static void copy_outputs(struct build *b)
     }
 }
 
-/* Step 4. An input has a tile too: for conversion, and for the short tile at the end. */
+/* Step 5. An input has a tile too: for conversion, and for the short tile at the end. */
 static void place_values(struct build *b)
 {
     for (uint32_t k = 0; k < b->spec->nin; k++) {
@@ -320,6 +336,7 @@ static weft_status build_program(struct build *b, const struct cpu_module *m,
         st = number_values(b, p);
     if (st != WEFT_OK)
         return st;
+    invert_divisors(b);
     join_products(b);
     order_values(b);
     place_values(b);
@@ -438,7 +455,7 @@ CPU_RUN(run_ew)
     compute_scalars(r, in);
     const struct cpu_job j = {&p->a, in, out, ws};
     const int64_t items = (r->code.count + EW_TILE - 1) / EW_TILE;
-    cpu_par(p->d, p->d->kernels->ew, &j, items, 16);
+    cpu_par(p->d, p->d->kernels->ew, &j, items, 64);
     for (uint32_t k = 0; k < r->code.nout; k++)
         if (r->code.out[k].kind == EW_NONE)
             cpu_put_one(out[k], r->code.out_type[k],

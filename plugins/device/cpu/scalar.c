@@ -1,5 +1,6 @@
 /* scalar.c: one number at a time: the scalars of elementwise programs. */
 #include "cpu.h"
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -59,6 +60,13 @@ void cpu_put_one(void *p, uint32_t dtype, float x)
     memcpy(p, &h, sizeof h);
 }
 
+/* What to multiply by instead of dividing by a: finite for every a but 0, as 0 / a is 0. */
+static float inverse(float a)
+{
+    const float r = 1.0f / a;
+    return isinf(r) && a != 0.0f ? copysignf(FLT_MAX, a) : r;
+}
+
 float cpu_apply(uint32_t ew, float a, float b, float c)
 {
     switch (ew) {
@@ -79,6 +87,7 @@ float cpu_apply(uint32_t ew, float a, float b, float c)
     case WEFT_EW_SELECT: return c != 0.0f ? a : b;
     case WEFT_EW_LESS: return a < b;
     case WEFT_EW_FINITE: return isfinite(a);
+    case EW_INVERSE: return inverse(a);
     default: return cosf(a);
     }
 }

@@ -146,33 +146,82 @@ INLINE void store_outputs(const struct tile *t, void *const *out)
     }
 }
 
-/* Ask for the inputs of the tile after this one. */
-INLINE void fetch_ahead(const struct tile *t)
+/* What the next tile will need: asked for a few lines at a time, between the instructions of this
+ * one, because the core holds up what comes in a burst. */
+struct stream {
+    const char *base;
+    int64_t tile; /* bytes of a tile */
+};
+
+struct ahead {
+    struct stream stream[2 * WEFT_MAX_OPERANDS];
+    uint32_t streams, at;
+    int64_t line, each; /* next line of stream `at`; lines between two instructions */
+};
+
+INLINE void add_stream(struct ahead *h, const void *base, uint32_t dt)
 {
-    const struct ew_code *code = t->code;
-    for (uint32_t k = 0; k < code->nin; k++) {
-        const int64_t size = dt_size(code->in_type[k]);
-        const char *next = (const char *)t->in[k] + (t->at + EW_TILE) * size;
+    for (uint32_t k = 0; k < h->streams; k++)
+        if (h->stream[k].base == base)
+            return;
+    h->stream[h->streams++] = (struct stream){base, EW_TILE * dt_size(dt)};
+    h->each += EW_TILE * dt_size(dt) / 64;
+}
+
+INLINE void plan_ahead(struct ahead *h, const struct ew_code *code, const struct cpu_job *j)
+{
+    h->streams = 0;
+    h->each = 0;
+    for (uint32_t k = 0; k < code->nin; k++)
         if (code->in_vector[k])
-            for (int64_t i = 0; i < EW_TILE * size; i += 64)
-                __builtin_prefetch(next + i);
+            add_stream(h, j->in[k], code->in_type[k]);
+    for (uint32_t k = 0; k < code->nout; k++)
+        if (code->out[k].kind != EW_NONE)
+            add_stream(h, j->out[k], code->out_type[k]);
+    h->each = h->each / (code->ninstr + 1) + 1;
+}
+
+/* The next few lines of tile `item`. */
+INLINE void fetch_some(struct ahead *h, int64_t item)
+{
+    for (int64_t n = 0; n < h->each && h->at < h->streams; n++) {
+        const struct stream *s = &h->stream[h->at];
+        __builtin_prefetch(s->base + item * s->tile + h->line);
+        h->line += 64;
+        if (h->line == s->tile) {
+            h->line = 0;
+            h->at++;
+        }
     }
+}
+
+INLINE void run_tile(const struct cpu_job *j, const struct tile *t, struct ahead *h, int64_t next)
+{
+    h->at = 0;
+    h->line = 0;
+    load_inputs(t);
+    for (uint32_t i = 0; i < t->code->ninstr; i++) {
+        fetch_some(h, next);
+        execute(t, &t->code->instr[i]);
+    }
+    fetch_some(h, next);
+    store_outputs(t, j->out);
 }
 
 /* Item: EW_TILE elements. scratch: the tiles. */
 void KERNEL(ew)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     const struct ew_code *code = j->a->ew;
+    struct ahead ahead;
+    plan_ahead(&ahead, code, j);
     for (int64_t item = begin; item < end; item++) {
         const int64_t at = item * EW_TILE, left = code->count - at;
-        struct tile t = {.code = code, .in = j->in, .slots = (float *)scratch, .at = at};
-        t.n = left < EW_TILE ? left : EW_TILE;
-        t.direct = t.n == EW_TILE;
-        if (item + 1 < end)
-            fetch_ahead(&t);
-        load_inputs(&t);
-        for (uint32_t i = 0; i < code->ninstr; i++)
-            execute(&t, &code->instr[i]);
-        store_outputs(&t, j->out);
+        const struct tile t = {.code = code,
+                               .in = j->in,
+                               .slots = (float *)scratch,
+                               .at = at,
+                               .n = left < EW_TILE ? left : EW_TILE,
+                               .direct = left >= EW_TILE};
+        run_tile(j, &t, &ahead, item + 1);
     }
 }

@@ -74,7 +74,7 @@ extern const struct cpu_kernels cpu_kernels_v2, cpu_kernels_v3, cpu_kernels_v4, 
 
 /* Items: what one unit of a kernel's range is. */
 #define FLAT_BLOCK 65536 /* elements of an item of accumulate and sumsq */
-#define EW_TILE 512      /* elements of an item of ew */
+#define EW_TILE 256      /* elements of an item of ew */
 #define COLUMN_BLOCK 64  /* columns of an item of the column sums */
 
 /* An elementwise program made ready. Values live in tiles of EW_TILE floats; a fp32 input is read
@@ -89,6 +89,7 @@ struct ew_ref {
 #define EW_SCALAR 3
 #define EW_MULADD 64u  /* a * b + c, a product and a sum joined */
 #define EW_NMULADD 65u /* c - a * b */
+#define EW_INVERSE 66u /* 1 / a; of scalars only */
 #define EW_MAX_LANES 16
 
 struct ew_instr {
