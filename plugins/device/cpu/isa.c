@@ -73,7 +73,6 @@ const char *cpu_isa_products(void)
     case dnnl_cpu_isa_avx512_core_vnni: return "avx512";
     case dnnl_cpu_isa_avx512_core_bf16: return "avx512_bf16";
     case dnnl_cpu_isa_avx512_core_amx: return "amx";
-    case dnnl_cpu_isa_avx512_core_amx: return "avx512_bf16 and amx";
-    default: return "an instruction set of oneDNN's choice";
+    default: return "no wide vectors";
     }
 }
