@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import numbers_of_weft  # noqa: E402  (tests/pytorch/numbers_of_weft.py)
 WEFT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "weft"
 SLOW = 10 if os.environ.get("WEFT_SANITIZED") else 1  # times as slow as the release build
 TIMEOUT = 60 * SLOW
+SANITIZERS = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer:|: runtime error:")
 NO_TIME = ("step_ms", "tokens_per_s", "mfu", "exposed_comm_ms")
 LAUNCHERS = ("RANK", "WORLD_", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "WEFT_PLUGIN")
 
@@ -52,7 +54,8 @@ def weft(*words, status=0, extra=None, timeout=TIMEOUT):
     done = subprocess.run([WEFT, *map(str, words)], env=environment(extra), timeout=timeout,
                           stdin=subprocess.DEVNULL, capture_output=True, text=True,
                           errors="surrogateescape")
-    if status is not None and done.returncode != status:
+    found = SANITIZERS.search(done.stderr)
+    if found or (status is not None and done.returncode != status):
         raise AssertionError(f"weft {' '.join(map(str, words))}\nended with {done.returncode}, "
                              f"not {status}:\n{done.stdout[-2000:]}{done.stderr[-4000:]}")
     return done
@@ -129,9 +132,11 @@ class Running:
     def wait(self, timeout=TIMEOUT):
         """The launcher's status."""
         try:
-            return self.process.wait(timeout)
+            status = self.process.wait(timeout)
         except subprocess.TimeoutExpired:
             self.case.fail(f"the job did not end within {timeout} s:\n{self.said()}")
+        self.case.assertNotRegex(self.said(), SANITIZERS)
+        return status
 
     def until(self, true, what):
         """Wait until true() is; the job must not end before."""
