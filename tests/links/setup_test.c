@@ -247,6 +247,9 @@ static void test_mapped_arenas(void **state)
         skip();
     nodes_up(n, 2);
     arena_up(&a, &n[0], BYTES);
+    weft_region *left = NULL; /* to destroy() */
+    assert_int_equal(rig_table->enrol(n[0].link, a.base, BYTES, a.fd, &left), WEFT_OK);
+    rig_table->withdraw(NULL);
     pair p = pair_up(&n[0], &n[1], 0);
     assert_int_equal(rig_table->map(n[1].link, 0, a.key, a.key_bytes, &seen), WEFT_OK);
     assert_ptr_not_equal(seen, a.base);

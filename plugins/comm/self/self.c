@@ -38,10 +38,10 @@ static weft_status self_probe(void *host, const weft_conf *conf, const weft_link
 static weft_status self_create(void *module, const weft_link_args *args, weft_link **out)
 {
     const weft_host *host = module;
-    weft_link *l = *out = host->alloc(host->ctx, sizeof *l, 0);
+    weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
     if (l == NULL)
         return fail(host, WEFT_NO_MEMORY, "no memory for a link");
-    return l->host = host, (void)args, WEFT_OK; /* a wire would need the rank and address in args */
+    return l->host = host, *out = l, (void)args, WEFT_OK; /* a wire needs the address in args */
 }
 
 static void self_destroy(weft_link *l)
@@ -62,10 +62,10 @@ static weft_status self_connect(weft_link *l, uint32_t peer, uint32_t channel, c
     (void)channel, (void)address, (void)bytes; /* each connection has its own order anyhow */
     if (peer != 0)
         return fail(l->host, WEFT_USAGE, "self carries jobs of one rank: name another transport");
-    weft_conn *c = *out = l->host->alloc(l->host->ctx, sizeof *c, 0);
+    weft_conn *c = l->host->alloc(l->host->ctx, sizeof *c, 0);
     if (c == NULL)
         return fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
-    return c->link = l, WEFT_OK;
+    return c->link = l, *out = c, WEFT_OK;
 }
 
 static weft_status self_ready(weft_conn *c)

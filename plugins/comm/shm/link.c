@@ -88,6 +88,8 @@ void shm_destroy(weft_link *l)
         tell_gone(l, GONE_CLOSED);
     while (l->peers != NULL)
         shm_close_peer(l, l->peers);
+    while (l->regions != NULL)
+        shm_withdraw(l->regions);
     while (l->mappings != NULL) {
         mapping *m = l->mappings;
         l->mappings = m->next;

@@ -26,15 +26,21 @@ weft_status shm_enrol(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft
     weft_region *r = l->host->alloc(l->host->ctx, sizeof *r, 0);
     if (r == NULL)
         return shm_fail(l->host, WEFT_NO_MEMORY, "no memory for a region");
-    *r = (weft_region){l, bytes, fd};
+    *r = (weft_region){.link = l, .next = l->regions, .bytes = bytes, .fd = fd};
+    l->regions = r;
     *out = r;
     return WEFT_OK;
 }
 
 void shm_withdraw(weft_region *r)
 {
-    if (r != NULL)
-        r->link->host->free(r->link->host->ctx, r);
+    if (r == NULL)
+        return;
+    weft_region **at = &r->link->regions;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    r->link->host->free(r->link->host->ctx, r);
 }
 
 weft_status shm_key(weft_region *r, void *out, uint64_t *bytes)

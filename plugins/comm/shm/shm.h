@@ -141,6 +141,7 @@ struct weft_conn {
 
 struct weft_region {
     weft_link *link;
+    weft_region *next;
     uint64_t bytes;
     int fd;
 };
@@ -156,6 +157,7 @@ struct weft_link {
     weft_conn *conns;
     peer *peers;
     mapping *mappings;
+    weft_region *regions;
     uint32_t idle;   /* calls that found nothing, since the last look */
     uint64_t looked; /* us, when peers were last looked at */
     atomic_bool aborted, woken;
