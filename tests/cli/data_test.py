@@ -43,6 +43,8 @@ class Data(started.Case):
         self.refused("data", "a", "-o", "no/such/t.bin", why="no/such")
         self.refused("data", "a", "-o", "t.bin", "--valid", "v.bin", why="v.bin")
         self.refused("data", "a", "-o", "t.bin", "--valid", "t.bin", why="t.bin")
+        self.refused("data", "a", "-o", "a", why="a")
+        self.assertEqual(self.read("a"), b"some text")
 
     def test_files_that_are_none(self):
         self.make_data()

@@ -32,6 +32,16 @@ class Train(started.Case):
                          ["step-00000002", "step-00000004"])
         self.assertIn("flight", self.names("run"))
 
+    def test_the_job_files_that_come_along(self):
+        """Those of a size for a test; tests/cli/plan_test.py plans all of them."""
+        os.mkdir(self.path("runs"))
+        for name in ("train", "valid"):
+            os.rename(self.path(f"{name}.bin"), self.path("runs", f"demo-{name}.bin"))
+        for name, ranks in (("demo", 2), ("one", 1), ("tcp", 2)):
+            ini = os.path.join(started.SOURCE, "configs", name + ".ini")
+            self.weft("train", "-n", ranks, ini, "run.steps=2", "train.eval_every=2")
+            self.assertIn("valid_loss", self.metrics(f"runs/{name}")[1])
+
     def test_an_old_run_is_kept(self):
         self.weft("train", "tiny.ini", "run.steps=1")
         self.weft("train", "tiny.ini", "run.steps=2")
