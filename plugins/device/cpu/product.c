@@ -4,8 +4,13 @@
  * x [T,I]
  *
  * Transposes are strides of plain row-major memory. oneDNN packs what its kernel wants to be packed
- * block by block; measured on AVX-512 it then runs at 90-97 % of the machine's peak in fp32 and
+ * block by block; measured on AVX-512 it then runs at 85-97 % of the machine's peak in fp32 and
  * bf16 for all three (tokens 256-2048, GPT-2's shapes), so nothing is packed here.
+ *
+ * oneDNN has two ways to the same gradients: matmul, and the backward passes of inner_product,
+ * whose kernel for plain memory blocks otherwise. By a fixed rule (better_inner) the latter takes
+ * dw in fp32 that is not accumulated (2-10 % faster) and dx where O is many times I, as in a
+ * model's head (3-13 %); the reverse holds for the rest, up to a factor of 1.4.
  *
  * On CPUs where oneDNN has no bf16 kernel but its reference (before AVX-512), bf16 operands are
  * widened to fp32 beforehand and the result is rounded afterwards. */
@@ -17,6 +22,7 @@ enum { WORKSPACE = 2 << 20 }; /* what oneDNN asks for on a few threads; more com
 struct product {
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, bias, c, scratch;
+    bool inner;           /* an inner_product, else a matmul */
     bool scratch_outside; /* does not fit the plan's workspace */
     bool wide;            /* operands are fp32 copies, one after the other in the device's `wide` */
     int64_t na, nb, nbias, nc; /* elements */
@@ -98,23 +104,104 @@ static dnnl_status_t describe(const struct form *f, struct shapes *s, dnnl_data_
     return st;
 }
 
-/* oneDNN's choice for these shapes; *slow where it is only the reference. */
-static dnnl_status_t choose(const weft_device *d, const struct shapes *s, bool bias, bool add,
-                            dnnl_primitive_desc_t *out, bool *slow)
+/* A dw that is not fp32 would take a copy in fp32 as scratch; a dx takes one of T x I. */
+static bool better_inner(const weft_prepared *p, bool add, dnnl_data_type_t out)
 {
+    if (p->op->form == PRODUCT_DW)
+        return !add && out == dnnl_f32;
+    return p->op->form == PRODUCT_DX && p->a.cols >= 16 * p->a.inner;
+}
+
+/* The gradient as a backward pass of y [T,O] = x [T,I] w [O,I]', for which oneDNN wants to see the
+ * forward pass. The same operands as describe() has, untransposed. */
+static dnnl_status_t describe_inner(const weft_prepared *p, struct shapes *s, dnnl_data_type_t in,
+                                    dnnl_data_type_t out, dnnl_inner_product_desc_t *forward,
+                                    dnnl_inner_product_desc_t *backward)
+{
+    const int64_t t = p->a.rows, o = p->a.cols, i = p->a.inner;
+    const bool dw = p->op->form == PRODUCT_DW;
+    dnnl_memory_desc_t x, w;
+    dnnl_status_t st = matrix(&x, t, i, false, in);
+    if (st == dnnl_success)
+        st = matrix(&w, o, i, false, in);
+    if (st == dnnl_success)
+        st = matrix(&s->a, t, o, false, in);
+    if (st == dnnl_success)
+        st = dw ? matrix(&s->c, o, i, false, out) : matrix(&s->c, t, i, false, out);
+    if (st != dnnl_success)
+        return st;
+    s->b = dw ? x : w;
+    st = dnnl_inner_product_forward_desc_init(forward, dnnl_forward_training, &x, &w, NULL, &s->a);
+    if (st != dnnl_success)
+        return st;
+    return dw ? dnnl_inner_product_backward_weights_desc_init(backward, &x, &s->c, NULL, &s->a)
+              : dnnl_inner_product_backward_data_desc_init(backward, &s->c, &w, &s->a);
+}
+
+static bool is_slow(dnnl_primitive_desc_t pd)
+{
+    const char *name = "";
+    return dnnl_primitive_desc_query(pd, dnnl_query_impl_info_str, 0, &name) != dnnl_success ||
+           strncmp(name, "ref", 3) == 0;
+}
+
+static dnnl_status_t choose_inner(const weft_prepared *p, struct shapes *s, dnnl_data_type_t in,
+                                  dnnl_data_type_t out, dnnl_primitive_desc_t *pd)
+{
+    dnnl_inner_product_desc_t forward, backward;
+    dnnl_primitive_attr_t attr = NULL;
+    dnnl_primitive_desc_t hint = NULL;
+    dnnl_status_t st = describe_inner(p, s, in, out, &forward, &backward);
+    if (st == dnnl_success)
+        st = attributes(&attr, false);
+    if (st == dnnl_success)
+        st = dnnl_primitive_desc_create(&hint, &forward, attr, p->d->engine, NULL);
+    if (st == dnnl_success)
+        st = dnnl_primitive_desc_create(pd, &backward, attr, p->d->engine, hint);
+    if (hint != NULL)
+        dnnl_primitive_desc_destroy(hint);
+    if (attr != NULL)
+        dnnl_primitive_attr_destroy(attr);
+    return st;
+}
+
+static dnnl_status_t choose_matmul(const weft_prepared *p, struct shapes *s, bool bias, bool add,
+                                   dnnl_data_type_t in, dnnl_data_type_t out,
+                                   dnnl_primitive_desc_t *pd)
+{
+    const struct form f = form_of(p);
     dnnl_matmul_desc_t md;
     dnnl_primitive_attr_t attr = NULL;
-    const char *name = "";
-    dnnl_status_t st = dnnl_matmul_desc_init(&md, &s->a, &s->b, bias ? &s->bias : NULL, &s->c);
+    dnnl_status_t st = describe(&f, s, in, out);
+    if (st == dnnl_success)
+        st = dnnl_matmul_desc_init(&md, &s->a, &s->b, bias ? &s->bias : NULL, &s->c);
     if (st == dnnl_success)
         st = attributes(&attr, add);
     if (st == dnnl_success)
-        st = dnnl_primitive_desc_create(out, &md, attr, d->engine, NULL);
+        st = dnnl_primitive_desc_create(pd, &md, attr, p->d->engine, NULL);
     if (attr != NULL)
         dnnl_primitive_attr_destroy(attr);
-    if (st == dnnl_success)
-        st = dnnl_primitive_desc_query(*out, dnnl_query_impl_info_str, 0, &name);
-    *slow = st == dnnl_unimplemented || strncmp(name, "ref", 3) == 0;
+    return st;
+}
+
+/* The primitive for these operands; *slow where oneDNN has only its reference. */
+static dnnl_status_t choose(const weft_prepared *p, struct product *q, struct shapes *s,
+                            dnnl_primitive_desc_t *pd, bool *slow)
+{
+    const bool add = p->a.accumulate && !q->wide;
+    const dnnl_data_type_t in = q->wide ? dnnl_f32 : type_of(p->a.dt);
+    const dnnl_data_type_t out = q->wide ? dnnl_f32 : type_of(p->a.gt[0]);
+    *slow = false;
+    if (better_inner(p, add, out)) {
+        q->inner = choose_inner(p, s, in, out, pd) == dnnl_success && !is_slow(*pd);
+        if (q->inner)
+            return dnnl_success;
+        if (*pd != NULL)
+            dnnl_primitive_desc_destroy(*pd);
+        *pd = NULL;
+    }
+    dnnl_status_t st = choose_matmul(p, s, q->nbias > 0, add, in, out, pd);
+    *slow = st == dnnl_unimplemented || (st == dnnl_success && is_slow(*pd));
     return st;
 }
 
@@ -150,13 +237,7 @@ static dnnl_status_t build(weft_prepared *p, struct product *q, bool *slow)
 {
     struct shapes s;
     dnnl_primitive_desc_t pd = NULL;
-    const struct form f = form_of(p);
-    const bool add = p->a.accumulate && !q->wide;
-    const dnnl_data_type_t in = q->wide ? dnnl_f32 : type_of(p->a.dt);
-    const dnnl_data_type_t out = q->wide ? dnnl_f32 : type_of(p->a.gt[0]);
-    dnnl_status_t st = describe(&f, &s, in, out);
-    if (st == dnnl_success)
-        st = choose(p->d, &s, q->nbias > 0, add, &pd, slow);
+    dnnl_status_t st = choose(p, q, &s, &pd, slow);
     if (st == dnnl_success && !(*slow && !q->wide)) {
         const dnnl_memory_desc_t *scratch =
             dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
@@ -218,10 +299,14 @@ void product_drop(weft_prepared *p)
 static weft_status execute(const weft_prepared *p, const void *a, const void *b, const void *bias,
                            void *c, void *ws)
 {
+    static const int names[3][3] = {{DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
+                                    {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC},
+                                    {DNNL_ARG_DIFF_DST, DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS}};
     const struct product *q = p->extra;
-    dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, q->a},
-                              {DNNL_ARG_WEIGHTS, q->b},
-                              {DNNL_ARG_DST, q->c},
+    const int *name = names[!q->inner ? 0 : p->op->form == PRODUCT_DX ? 1 : 2];
+    dnnl_exec_arg_t args[] = {{name[0], q->a},
+                              {name[1], q->b},
+                              {name[2], q->c},
                               {DNNL_ARG_SCRATCHPAD, q->scratch},
                               {DNNL_ARG_BIAS, q->bias}};
     dnnl_memory_set_data_handle(q->a, (void *)(uintptr_t)a);
