@@ -16,6 +16,7 @@ typedef struct flat_param {
     uint64_t first, count; /* elements */
     const char *init;
     weft_shape whole;
+    weft_place place[WEFT_MAX_MESH];
     uint64_t sync_axes; /* bit a: its gradient is partial over mesh axis a */
 } flat_param;
 

@@ -101,7 +101,7 @@ weft_status plan_print_list_json(const plan *p, uint32_t rank, FILE *to)
         json_t *entries = json_array();
         for (uint32_t k = 0; k < lists[i]->entries.n; k++) {
             const entry *e = &lists[i]->entries.at[k];
-            if (e->kind != ENTRY_WRITE || p->pieces.at[e->what].writer == rank)
+            if (e->kind != ENTRY_WRITE || plan_writes(p, &p->pieces.at[e->what], rank))
                 json_array_append_new(entries, entry_json(p, e));
         }
         json_object_set_new(root, lists[i]->name, entries);

@@ -29,6 +29,7 @@ static uint64_t add_group(const graph *g, pool *texts, flat *f, uint32_t b, uint
         p->init = pool_text(texts, t->init);
         p->local = graph_local(g, i + 1);
         p->whole = t->shape;
+        memcpy(p->place, t->place, sizeof p->place);
         for (uint32_t k = 0; k < t->shape.rank; k++)
             p->whole.axes[k].name = p->local.axes[k].name = pool_text(texts, t->shape.axes[k].name);
         p->count = shape_elements(&p->local);

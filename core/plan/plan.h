@@ -85,17 +85,35 @@ typedef struct collective {
     const char *algorithm; /* that the schedule chose */
 } collective;
 
-/* A parameter or state as checkpoints and initialisation see it. */
+/* A parameter or state as checkpoints and initialisation see it. Three things cut it, in this
+ * order; plan_extent() puts them together:
+ *
+ *   only    a mesh axis of which one coordinate alone has it: a pipeline stage
+ *   split   mesh axes that cut it into blocks; where several cut the same tensor axis the highest
+ *           mesh axis cuts first
+ *   shard   the block, flattened, lies at flat positions [pos, pos + n) of a group that is cut into
+ *           slices of `slice` elements, one for each coordinate of a mesh axis
+ *
+ * A split gives each coordinate memory for ceil(size / n), of which the last ones fill fewer rows
+ * or none. Tensor axis 0 alone may be split unevenly, so that padding lies behind the real
+ * elements; it stays zero. `offset` and `copy` are where the flat position 0 of the group lies, or
+ * the first one of the own slice, in a region that has the own slice alone. */
 typedef struct piece {
     const char *name; /* "block.0.attn.qkv.w", "block.0.attn.qkv.w.m" */
     const char *param;
-    const char *init; /* NULL: zeros */
-    weft_shape shape; /* whole, fp32 */
-    uint64_t offset;  /* of the fp32 values */
-    uint64_t copy;    /* of the compute copy, or UINT64_MAX */
+    const char *init;              /* NULL: zeros */
+    weft_shape shape;              /* whole, fp32 */
+    uint32_t only[WEFT_MAX_MESH];  /* [mesh axis] 1 + the coordinate that has it; 0: all have */
+    uint32_t split[WEFT_MAX_MESH]; /* [mesh axis] 1 + the tensor axis that it cuts; 0: none */
+    uint32_t shard_axis;           /* 1 + the mesh axis of the slices; 0: not cut into slices */
+    uint64_t pos, slice;           /* elements; pos 0 where the block is a group of its own */
+    bool sliced, copy_sliced;      /* the region has the own slice alone: values; compute copy */
+    uint64_t offset;               /* of the fp32 values */
+    uint64_t copy;                 /* of the compute copy, or UINT64_MAX */
     uint32_t copy_dtype;
-    uint32_t writer; /* rank that writes it */
+    uint32_t writer; /* which of the replicas writes it: plan_writes(); or WRITER_ELSEWHERE */
 } piece;
+#define WRITER_ELSEWHERE UINT32_MAX /* the plan of other ranks has it written */
 
 typedef struct input_slot {
     const char *name;
@@ -155,6 +173,26 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
 weft_status plan_check(const plan *p);
 
 uint64_t plan_scalar(const plan *p, const char *name); /* offset; UINT64_MAX: none */
+
+/* What one rank has of a piece: elements [first, first + count) of a block of the whole tensor. */
+typedef struct extent {
+    int64_t start[WEFT_MAX_AXES], size[WEFT_MAX_AXES]; /* the block, without padding */
+    uint64_t first, count; /* of the block, flattened with the last axis fastest; 0: nothing */
+    uint64_t offset, copy; /* of element `first`: fp32 value, compute copy; UINT64_MAX: not here */
+} extent;
+
+#define EXTENT_HELD 0u   /* whose fp32 values are in the arena */
+#define EXTENT_COPIED 1u /* whose compute copies are */
+#define EXTENT_OWNED 2u  /* whose fp32 values the rank answers for: its own slice */
+void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, extent *out);
+
+/* Whether `rank` writes its owned extent into checkpoints: of the ranks that own the same one,
+ * those that differ on mesh axes which do not cut the piece, exactly one does, which has the
+ * coordinates of x->writer there. */
+bool plan_writes(const plan *p, const piece *x, uint32_t rank);
+
+/* Choose the writers of all pieces, evenly by bytes; the same on every rank. */
+void plan_choose_writers(plan *p);
 
 /* Which of the `sharing` parts of a micro-batch is `rank`'s. */
 uint32_t plan_data_part(const plan *p, uint32_t rank);

@@ -83,7 +83,7 @@ void plan_print(const plan *p, FILE *to)
 
 static bool concerns(const plan *p, const entry *e, uint32_t rank)
 {
-    return e->kind != ENTRY_WRITE || p->pieces.at[e->what].writer == rank;
+    return e->kind != ENTRY_WRITE || plan_writes(p, &p->pieces.at[e->what], rank);
 }
 
 static void print_segment(const plan *p, const entry *e, FILE *to)

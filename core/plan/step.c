@@ -183,7 +183,7 @@ weft_status build_end_of_step(builder *b, list *l)
     return s ? s : sync_scalar(b, l, "loss", b->loss_axes);
 }
 
-/* --- saving: every parameter and state by one rank, spread evenly by bytes --- */
+/* --- saving: every parameter and state; extent.c has who writes what of it --- */
 
 static void add_piece(builder *b, const flat_param *p, const char *suffix, uint64_t region)
 {
@@ -196,6 +196,10 @@ static void add_piece(builder *b, const flat_param *p, const char *suffix, uint6
     x->shape.dtype = WEFT_F32;
     for (uint32_t i = 0; i < x->shape.rank; i++)
         x->shape.axes[i].name = pool_text(&pl->pool, x->shape.axes[i].name);
+    for (uint32_t a = 0; a < WEFT_MAX_MESH; a++) {
+        x->split[a] = p->place[a].kind == WEFT_SPLIT ? 1 + p->place[a].axis : 0;
+        x->only[a] = p->place[a].kind == WEFT_HELD ? 1 + p->place[a].axis : 0;
+    }
     x->offset = region + p->first * 4;
     if (!suffix && b->f->compute != b->f->master) {
         x->copy = b->f->compute + p->first * b->f->compute_size;
@@ -206,21 +210,13 @@ static void add_piece(builder *b, const flat_param *p, const char *suffix, uint6
 weft_status build_save(builder *b)
 {
     plan *p = b->p;
-    uint32_t ranks = p->spec->ranks;
-    uint64_t *load = mem_alloc(ranks * sizeof *load);
     for (uint32_t i = 0; i < b->f->params.n; i++) {
         add_piece(b, &b->f->params.at[i], NULL, b->f->master);
         for (uint32_t k = 0; k < b->f->states.n; k++)
             add_piece(b, &b->f->params.at[i], b->f->states.at[k].name, b->f->states.at[k].offset);
     }
-    for (uint32_t i = 0; i < p->pieces.n; i++) {
-        piece *x = &p->pieces.at[i];
-        for (uint32_t r = 1; r < ranks; r++)
-            if (load[r] < load[x->writer])
-                x->writer = r;
-        load[x->writer] += shape_bytes(&x->shape);
-        list_add(p, &p->save, ENTRY_WRITE, i, 0, x->name);
-    }
-    free(load);
+    plan_choose_writers(p);
+    for (uint32_t i = 0; i < p->pieces.n; i++)
+        list_add(p, &p->save, ENTRY_WRITE, i, 0, p->pieces.at[i].name);
     return WEFT_OK;
 }

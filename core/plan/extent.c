@@ -1,0 +1,159 @@
+/* plan/extent.c: what a rank has of a tensor that is cut, and who writes it (see plan.h).
+ *
+ * A block is found axis by axis. The mesh axes that cut a tensor axis are taken from the highest
+ * down: with `held` rows in memory before a cut over n coordinates, coordinate c gets rows
+ * [c * part, (c + 1) * part) of them, part = ceil(held / n), and as many real ones as are left
+ * there. What remains is intervals on a line: the block's place in its group against the rank's
+ * slice of it.
+ *
+ * Ranks that differ only on mesh axes which do not cut a piece are replicas of each other. One of
+ * them writes: the one whose ranks, all that hold a part of the piece, have the least to write so
+ * far. O(pieces * ranks). */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+
+/* The rank's block into out->start and out->size; returns its real elements. */
+static uint64_t find_block(const mesh *m, const piece *x, uint32_t rank, extent *out)
+{
+    int64_t held[WEFT_MAX_AXES];
+    for (uint32_t i = 0; i < x->shape.rank; i++) {
+        out->start[i] = 0;
+        out->size[i] = held[i] = x->shape.axes[i].size;
+    }
+    for (uint32_t a = m->n; a-- > 0;) {
+        if (!x->split[a])
+            continue;
+        uint32_t i = x->split[a] - 1;
+        int64_t n = m->size[a], part = (held[i] + n - 1) / n;
+        int64_t skip = (int64_t)mesh_coord(m, rank, a) * part, left = out->size[i] - skip;
+        out->start[i] += left > 0 ? skip : out->size[i];
+        out->size[i] = left <= 0 ? 0 : left < part ? left : part;
+        held[i] = part;
+    }
+    uint64_t n = 1;
+    for (uint32_t i = 0; i < x->shape.rank; i++)
+        n *= (uint64_t)out->size[i];
+    for (uint32_t a = 0; a < m->n; a++)
+        if (x->only[a] && mesh_coord(m, rank, a) != x->only[a] - 1)
+            n = 0;
+    return n;
+}
+
+typedef struct interval {
+    uint64_t from, to;
+} interval;
+
+/* Where flat positions `at` begin in a region of elements of `size` bytes. */
+static uint64_t address(uint64_t region, uint64_t size, bool sliced, interval own, interval at)
+{
+    if (region == UINT64_MAX || (sliced && (at.from < own.from || at.to > own.to)))
+        return UINT64_MAX;
+    return region + (at.from - (sliced ? own.from : 0)) * size;
+}
+
+void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, extent *out)
+{
+    const mesh *m = &p->spec->mesh;
+    *out = (extent){.offset = UINT64_MAX, .copy = UINT64_MAX};
+    uint64_t n = find_block(m, x, rank, out);
+    if (!n || (what == EXTENT_COPIED && x->copy == UINT64_MAX))
+        return;
+    interval own = {0, UINT64_MAX}, at = {x->pos, x->pos + n};
+    bool cut = what == EXTENT_HELD ? x->sliced : what == EXTENT_COPIED ? x->copy_sliced : true;
+    if (x->shard_axis) {
+        own.from = mesh_coord(m, rank, x->shard_axis - 1) * x->slice;
+        own.to = own.from + x->slice;
+    }
+    if (cut && at.from < own.from)
+        at.from = own.from;
+    if (cut && at.to > own.to)
+        at.to = own.to;
+    if (at.from >= at.to)
+        return;
+    out->first = at.from - x->pos;
+    out->count = at.to - at.from;
+    out->offset = address(x->offset, 4, x->sliced, own, at);
+    out->copy = address(x->copy, weft_dtype_size(x->copy_dtype), x->copy_sliced, own, at);
+}
+
+/* --- writers --- */
+
+static bool cuts(const piece *x, uint32_t a)
+{
+    return x->split[a] || x->only[a] || x->shard_axis == a + 1;
+}
+
+bool plan_writes(const plan *p, const piece *x, uint32_t rank)
+{
+    const mesh *m = &p->spec->mesh;
+    if (x->writer == WRITER_ELSEWHERE)
+        return false;
+    for (uint32_t a = 0; a < m->n; a++)
+        if (x->only[a] ? mesh_coord(m, rank, a) != x->only[a] - 1
+                       : !cuts(x, a) && mesh_coord(m, rank, a) != mesh_coord(m, x->writer, a))
+            return false;
+    return true;
+}
+
+/* Room to choose in, by rank: strides of the mesh come first. */
+typedef struct choice {
+    uint32_t stride[WEFT_MAX_MESH];
+    uint32_t
+        *replica;   /* the first of the ranks that make up the rank's replica; UINT32_MAX: none */
+    uint64_t *load; /* bytes that the rank writes so far */
+    uint64_t *sum;  /* at the first of a replica: what all its ranks write */
+} choice;
+
+/* The rank that has the coordinates of `rank` where a piece is not cut, and 0 where it is;
+ * UINT32_MAX for a rank that has nothing of it. */
+static uint32_t first_of_replica(const mesh *m, const piece *x, const choice *k, uint32_t rank)
+{
+    uint32_t out = rank;
+    for (uint32_t a = 0; a < m->n; a++) {
+        uint32_t c = cuts(x, a) ? rank / k->stride[a] % m->size[a] : 0;
+        if (x->only[a] && c != x->only[a] - 1)
+            return UINT32_MAX;
+        if (!x->only[a])
+            out -= c * k->stride[a];
+    }
+    return out;
+}
+
+static void choose_writer(const plan *p, piece *x, choice *k)
+{
+    uint32_t ranks = p->spec->ranks, best = UINT32_MAX, parts = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+        k->sum[r] = 0;
+        k->replica[r] = first_of_replica(&p->spec->mesh, x, k, r);
+        if (k->replica[r] != UINT32_MAX)
+            k->sum[k->replica[r]] += k->load[r]; /* the first has the lowest number */
+    }
+    for (uint32_t r = 0; r < ranks; r++)
+        if (k->replica[r] == r && (best == UINT32_MAX || k->sum[r] < k->sum[best]))
+            best = r;
+    for (uint32_t r = 0; r < ranks; r++)
+        parts += best != UINT32_MAX && k->replica[r] == best;
+    for (uint32_t r = 0; r < ranks && parts; r++)
+        if (k->replica[r] == best)
+            k->load[r] += shape_bytes(&x->shape) / parts;
+    x->writer = best;
+}
+
+void plan_choose_writers(plan *p)
+{
+    const mesh *m = &p->spec->mesh;
+    uint64_t ranks = p->spec->ranks;
+    choice k = {.stride = {1}};
+    for (uint32_t a = 1; a < m->n; a++)
+        k.stride[a] = k.stride[a - 1] * m->size[a - 1];
+    k.replica = mem_alloc(ranks * sizeof *k.replica);
+    k.load = mem_alloc(ranks * sizeof *k.load);
+    k.sum = mem_alloc(ranks * sizeof *k.sum);
+    for (uint32_t i = 0; i < p->pieces.n; i++)
+        if (p->pieces.at[i].writer != WRITER_ELSEWHERE)
+            choose_writer(p, &p->pieces.at[i], &k);
+    free(k.replica);
+    free(k.load);
+    free(k.sum);
+}
