@@ -25,6 +25,10 @@ typedef struct config_section {
 } config_section;
 const config_section *config_core_sections(void); /* ended by a NULL name */
 
+/* The activations that a word of [train] recompute marks, as names (weft/strategy.h, keep); NULL:
+ * none. */
+const char *config_recompute(const char *word);
+
 /* Load text; the core's sections are known from the start and need no config_add().
  *
  * Read `path` (NULL: no file, defaults alone), then `n` overrides "section.key=value", of which the

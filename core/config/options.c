@@ -1,6 +1,7 @@
 /* config/options.c: the core's own sections. The parser, `weft plugins`, docs/CONFIG.md and every
  * default come from this one table. */
 #include <stddef.h>
+#include <string.h>
 
 #include "config/config.h"
 
@@ -59,7 +60,8 @@ static const weft_option *const train_options[] = {
     INT("sequence", "1024", 1, 16777216, "tokens a sequence, up to model.context"),
     CHOICE("precision", "bf16", "fp32|bf16|fp16", "type that passes compute in"),
     REAL("clip", "1.0", 0, HUGE_BOUND, "largest global gradient norm; 0: no clipping"),
-    CHOICE("recompute", "none", "none|block|selective", "activations computed again in backward"),
+    CHOICE("recompute", "none", "none|block|selective",
+           "backward computes again: nothing, all activations of a block, those of attention"),
     INT("eval_every", "50", 0, 1e12, "evaluate after every so many steps; 0: never"),
     INT("eval_batches", "10", 1, 1e9, "batches an evaluation"),
     CHOICE("accumulate", "fp32", "fp32|compute", "type that gradients are kept and summed in"),
@@ -122,6 +124,24 @@ static const config_section sections[] = {
     {"log", "what is said", log_options},
     {NULL, NULL, NULL},
 };
+
+/* What the words of [train] recompute mean. Which op's tensors are worth making again is known here
+ * and nowhere in the code that does it. */
+static const struct {
+    const char *word, *tensors;
+} recompute_words[] = {
+    {"none", NULL},
+    {"block", "*"},
+    {"selective", "attention#*"},
+};
+
+const char *config_recompute(const char *word)
+{
+    for (size_t i = 0; i < sizeof recompute_words / sizeof *recompute_words; i++)
+        if (!strcmp(recompute_words[i].word, word))
+            return recompute_words[i].tensors;
+    return NULL;
+}
 
 const config_section *config_core_sections(void)
 {

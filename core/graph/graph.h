@@ -38,7 +38,9 @@ typedef struct tensor {
     weft_tensor of;   /* WEFT_T_GRAD: the parameter; state: the parameter */
     double value;     /* constants: scalar with `constant` set */
     bool constant;
-    bool sum; /* contributions to it add up over the step: gradients, the loss */
+    bool sum;               /* contributions to it add up over the step: gradients, the loss */
+    uint32_t keep;          /* WEFT_KEEP_... for backward; 0: whole, as nobody said otherwise */
+    const char *keep_owner; /* plugin that said so; NULL: the job did */
 } tensor;
 
 #define PHASE_FORWARD 1u
@@ -56,6 +58,7 @@ typedef struct node {
     uint32_t comm, redop; /* WEFT_ALL_REDUCE ...; 0: computes */
     uint32_t mesh_axis;
     bool assign; /* out[0] (parameter, state, scalar) takes in[0] */
+    bool again;  /* makes for backward what a forward node has made: no work that counts */
 } node;
 
 typedef const weft_op *(*op_finder)(void *ctx, const char *id);
@@ -103,6 +106,14 @@ weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end);
 /* Append the backward nodes of everything that `loss` depends on, last block first. Each parameter
  * that takes part gets a WEFT_T_GRAD tensor. */
 weft_status graph_backward(graph *g, weft_tensor loss);
+
+/* How activations of the forward pass that match are kept for backward (strategy.h, keep). `owner`:
+ * the plugin that asks, whose word another must not contradict; NULL: the job, which plugins may.
+ */
+weft_status graph_keep(graph *g, const char *glob, uint32_t how, const char *owner);
+
+/* After graph_backward and its placements: let backward make again what is marked for it. */
+void graph_recompute(graph *g);
 
 /* Join elementwise nodes [first, end) into one program. Inputs and outputs receive the tensors that
  * the program reads and writes; fails with WEFT_UNSUPPORTED when a node is not elementwise. */

@@ -1,7 +1,7 @@
 /* plan/build.c: the whole way from a resolved job to its plan.
  *
  * graph -> split edits -> placements -> backward -> placements -> flat layout -> sync edits ->
- * regions
+ * keep edits -> recomputation -> regions
  * -> lists. How many ranks share the data is not told but found: the graph is built once with a
  * batch that any mesh divides, the strategies split it, and the mesh axes over which `tokens` is
  * then split are the data-parallel ones; the second build has the true sizes. */
@@ -182,6 +182,8 @@ static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint3
         s = flat_layout(&g, &p->pool, f);
     for (uint32_t ph = WEFT_PHASE_STAGE; !s && ph <= WEFT_PHASE_MEMORY; ph++)
         s = edits_run(e, ph);
+    if (!s)
+        graph_recompute(&g);
     if (!s)
         s = set_regions(b, e->passes);
     if (!s)

@@ -217,8 +217,20 @@ static weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit
 
 static weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axis)
 {
-    (void)tensors, (void)how, (void)axis;
-    return refuse(ctx, "keep");
+    edit_state *e = state(ctx);
+    weft_status s = in_phase(e, WEFT_PHASE_MEMORY, "keep");
+    if (!s && how == WEFT_KEEP_SPLIT)
+        s = fail(WEFT_UNSUPPORTED,
+                 "%s wants '%s' kept in parts over '%s'; this version of the core keeps a tensor "
+                 "whole or makes it again",
+                 e->owner, tensors, axis ? axis : "(no mesh axis)");
+    if (!s && how != WEFT_KEEP_WHOLE && how != WEFT_KEEP_RECOMPUTE)
+        s = fail(WEFT_USAGE, "%s wants '%s' kept in the unknown way %u", e->owner, tensors, how);
+    if (!s)
+        s = graph_keep(e->g, tensors, how, e->owner);
+    if (s)
+        err_context("edit 'keep' of %s", e->owner);
+    return s;
 }
 
 static weft_status e_carry(void *ctx, const char *params, uint32_t versions)
@@ -242,6 +254,11 @@ weft_status edits_run(edit_state *e, uint32_t phase)
     weft_edits edits = {sizeof edits, 0,      e,       e_split, e_replace, e_group, e_stage,
                         e_order,      e_sync, e_store, e_list,  e_keep,    e_carry, e_changes};
     e->phase = phase;
+    weft_status marked = WEFT_OK;
+    if (phase == WEFT_PHASE_MEMORY && e->s->recompute)
+        marked = graph_keep(e->g, e->s->recompute, WEFT_KEEP_RECOMPUTE, NULL);
+    if (marked)
+        return marked;
     for (uint32_t i = 0; i < e->s->nstrategies; i++) {
         const spec_plugin *p = &e->s->strategies[i];
         const weft_strategy *table = p->c->table;

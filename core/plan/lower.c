@@ -298,7 +298,7 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
         io,        io + n->nin, ew ? &program : NULL};
     if (sum && !(l->first && l->b->first_sum[at]))
         op.flags |= WEFT_SPEC_ACCUMULATE;
-    return segment_add(l->b->p, seg, &op, node_flops(g, n), refs);
+    return segment_add(l->b->p, seg, &op, n->again ? 0 : node_flops(g, n), refs);
 }
 
 static weft_status lower_comm(lowering *l, const node *n)

@@ -112,7 +112,7 @@ weft_status segment_add(plan *p, uint32_t seg, const weft_opspec *op, double flo
 
 static bool same_segment(const plan *p, const segment *a, const segment *b)
 {
-    if (a->n != b->n || a->nbases != b->nbases)
+    if (a->n != b->n || a->nbases != b->nbases || a->flops != b->flops)
         return false;
     for (uint32_t i = 0; i < a->n; i++) {
         const instr *x = &p->instrs.at[a->first + i], *y = &p->instrs.at[b->first + i];

@@ -194,8 +194,7 @@ static weft_status set_precision(spec *s)
         return config_fail(s->cfg, "train.precision", "this version computes in fp32 or bf16");
     bool compute = !strcmp(config_text(s->cfg, "train.accumulate"), "compute");
     s->grad_dtype = compute ? s->compute : WEFT_F32;
-    if (strcmp(config_text(s->cfg, "train.recompute"), "none"))
-        return config_fail(s->cfg, "train.recompute", "this version keeps all activations: none");
+    s->recompute = config_recompute(config_text(s->cfg, "train.recompute"));
     s->clip = config_real(s->cfg, "train.clip");
     s->bucket_bytes = (uint64_t)(config_real(s->cfg, "train.bucket_mb") * 1048576.0);
     return WEFT_OK;

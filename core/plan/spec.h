@@ -43,7 +43,8 @@ typedef struct spec {
     uint32_t compute, grad_dtype;
     double clip;
     uint64_t bucket_bytes;
-    pool pool; /* of what the members above point to */
+    const char *recompute; /* names of activations that backward makes again; NULL: none */
+    pool pool;             /* of what the members above point to */
 } spec;
 
 /* Find what the job names (strategies, device, rule, placement, transports), add their keys, and

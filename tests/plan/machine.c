@@ -91,6 +91,10 @@ static void build_graph(machine *m, int want)
         assert_int_equal(graph_backward(g, loss), WEFT_OK);
     end = g->nodes.n;
     assert_int_equal(graph_propagate(g, forward, &end), WEFT_OK);
+    if (!want && s->recompute) {
+        assert_int_equal(graph_keep(g, s->recompute, WEFT_KEEP_RECOMPUTE, NULL), WEFT_OK);
+        graph_recompute(g);
+    }
 }
 
 /* --- before the first entry --- */

@@ -158,7 +158,9 @@ typedef struct weft_edits {
      * over parameters, states and scalars. Names of lists are the job's: prefix yours. */
     weft_status (*list)(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user);
 
-    /* How tensors that backward needs are kept. mesh_axis for WEFT_KEEP_SPLIT, else NULL. */
+    /* How activations that backward needs are kept; at least one must match. mesh_axis for
+     * WEFT_KEEP_SPLIT, else NULL. What other blocks read, and all of a block that adds to the loss,
+     * stays whole whatever is said. Comes before what [train] recompute says of the same. */
     weft_status (*keep)(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis);
 
     /* Keep `versions` versions of the parameters that match (asynchronous schedules): a backward

@@ -1,0 +1,184 @@
+/* graph/recompute.c: activations that backward makes again instead of keeping them.
+ *
+ * Activations are marked by name (graph_keep). After the backward pass has been derived and placed:
+ *
+ *   1. A mark holds for a tensor of the forward pass that no other block reads: what crosses to
+ *      another block is needed there, and is what the block is made again from. Blocks that add to
+ *      a sum of the step (the loss) are left alone, since they would add twice.
+ *   2. Backward nodes that read such a tensor say that its maker is needed, and makers say so of
+ *      theirs, until all that is read is kept: inputs of the block, parameters, unmarked tensors.
+ *   3. Each maker is copied to just before the first backward node of its block that needs it,
+ *      communication too, and the backward nodes read the copies.
+ *
+ * Nothing else has to know: lowering classes tensors by who reads them, so what only the forward
+ * pass reads now dies in its frame. Copies have the kernels, inputs and placements of what they
+ * copy, so the bits stay the same. Cost: with every activation of a block marked, about one more
+ * forward pass of it (a third of a step's work) for all that it saved; it loses where memory is not
+ * short. */
+#include "base/err.h"
+#include "graph/graph.h"
+
+#include <stdlib.h>
+#include <weft/strategy.h>
+
+weft_status graph_keep(graph *g, const char *glob, uint32_t how, const char *owner)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        for (uint32_t k = 0; n->phase == PHASE_FORWARD && k < n->nout; k++) {
+            tensor *t = graph_tensor(g, n->out[k]);
+            if (t->kind != WEFT_T_ACTIVATION || !glob_match(glob, t->name))
+                continue;
+            any = true;
+            if (t->keep_owner && t->keep != how)
+                return fail(WEFT_USAGE, "%s is kept in one way by %s and in another by %s", t->name,
+                            t->keep_owner, owner);
+            t->keep = how;
+            t->keep_owner = owner;
+        }
+    }
+    return any ? WEFT_OK
+               : fail(WEFT_USAGE, "no activation of the model has a name like '%s'", glob);
+}
+
+typedef struct remaking {
+    graph *g;
+    bool *again;         /* [tensor] step 1 */
+    uint32_t *phase;     /* [node] of its copy; 0: none is needed */
+    weft_tensor *copies; /* [tensor] 0: not yet made */
+    VEC(node) nodes;     /* the graph as it will be */
+} remaking;
+
+static bool reads_values(const node *n, uint32_t k)
+{
+    return !(n->op && n->op->flags & WEFT_OP_SHAPE_LAST && k + 1 == n->nin);
+}
+
+/* Step 1. Returns whether any mark holds. */
+static bool find_marked(remaking *r)
+{
+    graph *g = r->g;
+    bool any = false, *left_alone = mem_alloc(g->blocks.n * sizeof *left_alone + 1);
+    for (uint32_t i = 0; i < g->nodes.n; i++)
+        for (uint32_t k = 0; k < g->nodes.at[i].nout; k++)
+            if (g->nodes.at[i].phase == PHASE_FORWARD &&
+                graph_tensor(g, g->nodes.at[i].out[k])->sum)
+                left_alone[g->nodes.at[i].block] = true;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        for (uint32_t k = 0; n->phase == PHASE_FORWARD && k < n->nout; k++)
+            r->again[n->out[k]] =
+                !left_alone[n->block] && graph_tensor(g, n->out[k])->keep == WEFT_KEEP_RECOMPUTE;
+    }
+    for (uint32_t i = 0; i < g->nodes.n; i++)
+        for (uint32_t k = 0; k < g->nodes.at[i].nin; k++) {
+            weft_tensor t = g->nodes.at[i].in[k];
+            uint32_t maker = graph_tensor(g, t)->producer;
+            if (r->again[t] && g->nodes.at[maker - 1].block != g->nodes.at[i].block)
+                r->again[t] = false;
+        }
+    for (weft_tensor t = 1; t <= g->tensors.n; t++)
+        any |= r->again[t];
+    free(left_alone);
+    return any;
+}
+
+/* The makers of what node `n` reads are needed in `phase`, or earlier. */
+static void need(remaking *r, const node *n, uint32_t phase)
+{
+    for (uint32_t k = 0; k < n->nin; k++) {
+        if (!r->again[n->in[k]] || !reads_values(n, k))
+            continue;
+        uint32_t *p = &r->phase[graph_tensor(r->g, n->in[k])->producer - 1];
+        *p = *p && *p < phase ? *p : phase;
+    }
+}
+
+/* Step 2. Makers stand before their readers, so one walk from the end finds all. */
+static void find_makers(remaking *r)
+{
+    for (uint32_t i = r->g->nodes.n; i-- > 0;) {
+        const node *n = &r->g->nodes.at[i];
+        if (n->phase != PHASE_FORWARD)
+            need(r, n, n->phase);
+        else if (r->phase[i])
+            need(r, n, r->phase[i]);
+    }
+}
+
+static weft_tensor copy_tensor(graph *g, weft_tensor t)
+{
+    tensor *x = vec_push(&g->tensors);
+    *x = *graph_tensor(g, t);
+    x->name = pool_printf(&g->pool, "%s.again", x->name);
+    x->keep = 0;
+    x->keep_owner = NULL;
+    return g->tensors.n;
+}
+
+/* Let node `n`, which is about to be appended, read copies, and append their makers before it. A
+ * maker calls this for itself: as deep as a block is long. */
+static void read_copies(remaking *r, node *n)
+{
+    for (uint32_t k = 0; k < n->nin; k++) {
+        weft_tensor t = n->in[k];
+        if (!r->again[t] || !reads_values(n, k))
+            continue;
+        if (!r->copies[t]) {
+            uint32_t maker = graph_tensor(r->g, t)->producer - 1;
+            node made = r->g->nodes.at[maker];
+            weft_tensor *in = pool_array(&r->g->pool, made.nin, sizeof *in);
+            weft_tensor *out = pool_array(&r->g->pool, made.nout, sizeof *out);
+            for (uint32_t i = 0; i < made.nin; i++)
+                in[i] = made.in[i];
+            for (uint32_t i = 0; i < made.nout; i++)
+                r->copies[made.out[i]] = out[i] = copy_tensor(r->g, made.out[i]);
+            made.in = in;
+            made.out = out;
+            made.phase = r->phase[maker];
+            made.again = true;
+            read_copies(r, &made);
+            *vec_push(&r->nodes) = made;
+        }
+        n->in[k] = r->copies[t];
+    }
+}
+
+/* Step 3. */
+static void rebuild(remaking *r)
+{
+    graph *g = r->g;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        node n = g->nodes.at[i];
+        if (n.phase != PHASE_FORWARD)
+            read_copies(r, &n);
+        *vec_push(&r->nodes) = n;
+    }
+    free(g->nodes.at);
+    g->nodes.at = r->nodes.at;
+    g->nodes.n = r->nodes.n;
+    g->nodes.cap = r->nodes.cap;
+    for (uint32_t i = 0; i < g->nodes.n; i++)
+        for (uint32_t k = 0; k < g->nodes.at[i].nout; k++) {
+            tensor *t = graph_tensor(g, g->nodes.at[i].out[k]);
+            if (t->kind == WEFT_T_ACTIVATION)
+                t->producer = i + 1;
+        }
+}
+
+void graph_recompute(graph *g)
+{
+    remaking r = {.g = g};
+    uint32_t tensors = g->tensors.n + 1;
+    r.again = mem_alloc(tensors * sizeof *r.again);
+    r.copies = mem_alloc(tensors * sizeof *r.copies);
+    r.phase = mem_alloc(g->nodes.n * sizeof *r.phase + 1);
+    if (find_marked(&r)) {
+        find_makers(&r);
+        rebuild(&r);
+    }
+    free(r.again);
+    free(r.copies);
+    free(r.phase);
+}

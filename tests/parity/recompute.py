@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""recompute.py WEFT: do activations that are made again change anything?
+
+Backward runs the same kernels on the same inputs that forward ran, so a run that recomputes must
+have the bits of one that does not, in fp32 and bf16, with several micro-batches, on one rank and
+two: metrics and, after the last step, every parameter and moment. Only the memory may differ, and
+does."""
+import unittest
+
+import weft_jobs as w
+
+SKIP = (*w.NO_TIME, "peak_bytes")
+STEPS = 6
+# So large that activations outweigh what recomputation does not touch.
+DEEP = w.ODD | {"model.layers": 6, "train.batch": 16, "train.microbatch": 8, "run.steps": STEPS,
+                "checkpoint.every": STEPS}
+
+
+class Recompute(w.Bench):
+    def family(self, job, ranks=1):
+        peaks = []
+        for word in ("none", "selective", "block"):
+            out = f"{self.id()}-{word}"
+            self.train(out, job | {"train.recompute": word}, ranks=ranks)
+            self.same_run(f"{self.id()}-none", out, STEPS, SKIP)
+            peaks.append(w.metrics(self.path(out))[0]["peak_bytes"])
+        self.assertGreater(peaks[0], peaks[1])
+        self.assertGreater(peaks[1], peaks[2])
+
+    def test_fp32(self):
+        self.family(DEEP | {"train.precision": "fp32"})
+
+    def test_bf16(self):
+        self.family(DEEP | {"train.precision": "bf16"})
+
+    def test_many_passes(self):
+        self.family(DEEP | {"train.precision": "bf16", "train.microbatch": 2, "model.tied": "off"})
+
+    def test_two_ranks(self):
+        self.family(DEEP | {"train.precision": "fp32", "train.microbatch": 4}, ranks=2)
+
+
+if __name__ == "__main__":
+    w.main()
