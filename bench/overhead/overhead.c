@@ -31,24 +31,24 @@ int main(int argc, char **argv)
     weft_status s = job_prepare(argv[1], overrides, n, 1, false, true, NULL, &j);
     double planned = (double)(clock_ns() - began) * 1e-6;
     if (!s)
-        s = exec_create(&j.plan, NULL, &alone, NULL, &e);
+        s = exec_create(j.plans.at, NULL, &alone, NULL, &e);
     enum { RUNS = 2001 };
     double *us = calloc(RUNS, sizeof *us);
     for (uint32_t i = 0; us && !s && i < RUNS; i++) {
         uint64_t start = clock_ns();
-        s = exec_run(&e, &j.plan.step);
+        s = exec_run(&e, &j.plans.at->step);
         us[i] = (double)(clock_ns() - start) * 1e-3;
     }
     if (s)
         return fprintf(stderr, "%s\n", err_text()), 1;
     qsort(us, RUNS, sizeof *us, by_value);
     uint32_t instrs = 0;
-    for (uint32_t i = 0; i < j.plan.step.entries.n; i++)
-        if (j.plan.step.entries.at[i].kind == ENTRY_CALL)
-            instrs += j.plan.segments.at[j.plan.step.entries.at[i].what].n;
+    for (uint32_t i = 0; i < j.plans.at->step.entries.n; i++)
+        if (j.plans.at->step.entries.at[i].kind == ENTRY_CALL)
+            instrs += j.plans.at->segments.at[j.plans.at->step.entries.at[i].what].n;
     printf("{\"prepare_ms\":%.3f,\"entries\":%u,\"instructions\":%u,\"step_us_median\":%.3f,"
            "\"step_us_p99\":%.3f}\n",
-           planned, j.plan.step.entries.n, instrs, us[RUNS / 2], us[RUNS * 99 / 100]);
+           planned, j.plans.at->step.entries.n, instrs, us[RUNS / 2], us[RUNS * 99 / 100]);
     exec_destroy(&e);
     job_unprepare(&j);
     free(us);

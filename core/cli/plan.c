@@ -15,13 +15,13 @@ static weft_status print(const prepared_job *p, const cli_job *j)
         return fail(WEFT_USAGE, "--rank %s: the job has ranks 0 to %u", j->value[0],
                     p->spec.ranks - 1);
     if (lists && json)
-        return plan_print_list_json(&p->plan, (uint32_t)rank, stdout);
+        return plan_print_list_json(plan_of(&p->plans, (uint32_t)rank), (uint32_t)rank, stdout);
     if (json)
-        return plan_print_json(&p->plan, stdout);
+        return plan_print_json(&p->plans, stdout);
     if (lists)
-        plan_print_list(&p->plan, (uint32_t)rank, stdout);
+        plan_print_list(plan_of(&p->plans, (uint32_t)rank), (uint32_t)rank, stdout);
     else
-        plan_print(&p->plan, stdout);
+        plan_print(&p->plans, stdout);
     return WEFT_OK;
 }
 

@@ -120,6 +120,17 @@ static uint64_t region(uint64_t *at, uint64_t bytes)
     return here;
 }
 
+static void set_bases(builder *b)
+{
+    const flat *f = b->f;
+    b->param_at = pool_array(&b->p->pool, f->blocks.n, sizeof *b->param_at);
+    b->grad_at = pool_array(&b->p->pool, f->blocks.n, sizeof *b->grad_at);
+    for (uint32_t i = 0; i < f->blocks.n; i++) {
+        b->param_at[i] = f->compute + f->blocks.at[i].first * f->compute_size;
+        b->grad_at[i] = f->grads + f->blocks.at[i].first * f->grad_size;
+    }
+}
+
 static weft_status set_regions(builder *b, uint64_t passes)
 {
     plan *p = b->p;
@@ -148,6 +159,7 @@ static weft_status set_regions(builder *b, uint64_t passes)
         f->grads = region(&at, f->elements * f->grad_size);
     p->bytes.grads = at - start;
     b->zone = at;
+    set_bases(b);
     return WEFT_OK;
 }
 
@@ -179,8 +191,10 @@ static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint3
     b->g = &g;
     weft_status s = train_graph(p, e, &g, b, sharing);
     if (!s)
-        s = flat_layout(&g, &p->pool, f);
-    for (uint32_t ph = WEFT_PHASE_STAGE; !s && ph <= WEFT_PHASE_MEMORY; ph++)
+        s = edits_run(e, WEFT_PHASE_STAGE);
+    if (!s)
+        s = flat_layout(&g, &e->stages, &p->pool, f);
+    for (uint32_t ph = WEFT_PHASE_SYNC; !s && ph <= WEFT_PHASE_MEMORY; ph++)
         s = edits_run(e, ph);
     if (!s)
         graph_recompute(&g);
@@ -190,6 +204,8 @@ static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint3
         s = sync_prepare(b, e);
     if (!s)
         s = lower_prepare(b);
+    if (!s)
+        s = clear_loss(b, &p->step);
     if (!s)
         s = build_passes(b, &p->step, true, (uint32_t)e->passes);
     if (!s)
@@ -219,17 +235,19 @@ static weft_status build_forward(plan *p, edit_state *e, flat *f, builder *b, ui
     if (!s)
         s = graph_propagate(&g, 0, &end);
     if (!s && logits) {
-        s = flat_layout(&g, &p->pool, f);
+        s = flat_layout(&g, &e->stages, &p->pool, f);
         if (!s)
             s = set_regions(b, 1);
         b->keep = result;
     }
     if (!s)
         s = lower_prepare(b);
+    if (!s && !logits)
+        s = clear_loss(b, l);
     if (!s)
         s = build_passes(b, l, false, 1);
     if (!s && !logits)
-        s = sync_scalar(b, l, "loss", b->loss_axes);
+        s = sync_scalar(b, l, "loss", loss_axes(b));
     if (!s && logits)
         s = build_save(b);
     lower_finish(b);
@@ -250,16 +268,18 @@ static void finish(plan *p, const builder *b, const flat *f)
     p->bytes.comm = (b->comm.top + 4095) & ~(uint64_t)4095;
     p->bytes.peak = at + p->bytes.comm;
     for (uint32_t i = 0; i < f->params.n; i++)
-        p->param_elements += f->params.at[i].count;
-    plan_digest(p);
+        if (!f->params.at[i].guest)
+            p->param_elements += shape_elements(&f->params.at[i].whole);
 }
 
-weft_status plan_build(const spec *s, plan *out)
+/* The plan of the ranks of one stage; *axis is the mesh axis of the stages. */
+static weft_status build_one(const spec *s, uint32_t stage, plan *out, int32_t *axis)
 {
     *out = (plan){.spec = s, .step.name = "step", .eval.name = "eval", .save.name = "save"};
-    edit_state e = {.s = s, .pool = &out->pool};
+    out->stage = stage;
+    edit_state e = {.s = s, .pool = &out->pool, .stages = {.axis = -1, .mine = stage}};
     flat f = {0};
-    builder b = {.p = out, .f = &f};
+    builder b = {.p = out, .f = &f, .stages = &e.stages, .groups = &e.groups};
     uint32_t sharing = 1;
     bool train = s->want == SPEC_TRAIN;
     weft_status st = train ? find_sharing(out, &e, &sharing) : WEFT_OK;
@@ -290,7 +310,73 @@ weft_status plan_build(const spec *s, plan *out)
     free(f.blocks.at);
     free(f.states.at);
     free(e.syncs.at);
+    free(e.groups.at);
+    *axis = e.stages.axis;
     return st;
+}
+
+/* The same channels in the same order in all plans, so that ranks of all stages open them alike. */
+static void unite_channels(plan_set *set)
+{
+    plan *first = &set->at[0];
+    for (uint32_t i = 1; i < set->n; i++)
+        for (uint32_t k = 0; k < set->at[i].channels.n; k++) {
+            const channel *c = &set->at[i].channels.at[k];
+            plan_channel_some(first, c->name, c->mesh_axis, c->coords, c->ncoords);
+        }
+    for (uint32_t i = 1; i < set->n; i++) {
+        plan *p = &set->at[i];
+        uint32_t *to = mem_alloc(p->channels.n * sizeof *to + 1), was = p->channels.n;
+        for (uint32_t k = 0; k < was; k++)
+            to[k] = plan_channel_some(first, p->channels.at[k].name, 0, NULL, 0);
+        p->channels.n = 0;
+        for (uint32_t k = 0; k < first->channels.n; k++)
+            *vec_push(&p->channels) = first->channels.at[k];
+        for (uint32_t k = 0; k < p->collectives.n; k++)
+            p->collectives.at[k].channel = to[p->collectives.at[k].channel];
+        free(to);
+    }
+}
+
+static void sum_up(plan_set *set)
+{
+    double flops = 0;
+    uint64_t elements = 0;
+    set->digest = 1469598103934665603ull;
+    for (uint32_t i = 0; i < set->n; i++) {
+        plan *p = &set->at[i];
+        plan_digest(p);
+        set->digest = (set->digest ^ p->digest) * 1099511628211ull;
+        set->peak = p->bytes.peak > set->peak ? p->bytes.peak : set->peak;
+        flops += p->flops_step / set->n;
+        elements += p->param_elements;
+    }
+    for (uint32_t i = 0; i < set->n; i++) {
+        set->at[i].flops_step = flops;
+        set->at[i].param_elements = elements;
+    }
+}
+
+const plan *plan_of(const plan_set *p, uint32_t rank)
+{
+    return &p->at[p->stage_axis < 0 ? 0
+                                    : mesh_coord(&p->spec->mesh, rank, (uint32_t)p->stage_axis)];
+}
+
+weft_status plan_build(const spec *s, plan_set *out)
+{
+    *out = (plan_set){.spec = s, .stage_axis = -1};
+    out->at = mem_alloc((s->ranks ? s->ranks : 1) * sizeof *out->at);
+    uint32_t stages = 1;
+    for (uint32_t i = 0; i < stages; i++) {
+        weft_status st = build_one(s, i, &out->at[out->n++], &out->stage_axis);
+        if (st)
+            return st;
+        stages = out->stage_axis < 0 ? 1 : s->mesh.size[out->stage_axis];
+    }
+    unite_channels(out);
+    sum_up(out);
+    return WEFT_OK;
 }
 
 static void list_free(list *l)
@@ -298,7 +384,7 @@ static void list_free(list *l)
     free(l->entries.at);
 }
 
-void plan_free(plan *p)
+static void free_one(plan *p)
 {
     list_free(&p->step);
     list_free(&p->eval);
@@ -313,6 +399,14 @@ void plan_free(plan *p)
     free(p->pieces.at);
     free(p->inputs.at);
     free(p->scalars.at);
+    free(p->shifts.at);
     pool_free(&p->pool);
-    *p = (plan){0};
+}
+
+void plan_free(plan_set *p)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        free_one(&p->at[i]);
+    free(p->at);
+    *p = (plan_set){0};
 }

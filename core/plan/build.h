@@ -4,14 +4,19 @@
 
 #include "plan/plan.h"
 
+struct stage_map;
+
 /* --- layout.c: parameters, gradients and state in flat ranges of elements ---
  *
  * All regions (compute copy, fp32 master, gradients, each state) have the same element index, so
  * one range of elements is one range in each. A block's parameters are contiguous: first matrices,
- * then the rest, each tensor aligned to 32 elements. */
+ * then the rest, each tensor aligned to 32 elements. A parameter that several stages use is a block
+ * of its own, the same one at each of them, so that whatever cuts blocks cuts it alike. Only what
+ * this stage uses has a place. */
 typedef struct flat_param {
     const char *name;
-    uint32_t block, flags;
+    uint32_t block, flags; /* block: of `blocks` below */
+    bool guest;            /* another stage counts it in the norm and saves it */
     weft_shape local;
     uint64_t first, count; /* elements */
     const char *init;
@@ -39,9 +44,19 @@ typedef struct flat {
     uint32_t compute_size, grad_size; /* bytes an element */
 } flat;
 
-weft_status flat_layout(const graph *g, pool *texts, flat *out);
+weft_status flat_layout(const graph *g, const struct stage_map *stages, pool *texts, flat *out);
 const flat_param *flat_find(const flat *f, const char *name);
 int flat_block_of(const flat *f, const char *name); /* -1: none */
+
+typedef struct group_edit { /* a channel over some coordinates of an axis, by name */
+    const char *name;
+    uint32_t mesh_axis, n;
+    const uint32_t *coords;
+} group_edit;
+
+typedef VEC(group_edit) group_list;
+
+#define FIRST_GROUP 32u /* where a mesh axis is asked for, FIRST_GROUP + i is group i */
 
 /* --- space.c: offsets --- */
 typedef struct hole {
@@ -71,10 +86,16 @@ typedef struct item { /* a segment, or communication between two of them */
     ref in, out;
 } item;
 
+typedef struct crossing { /* what base BASE_FIRST + k stands for */
+    weft_tensor tensor;   /* 0: parameters or gradients of another flat block */
+    uint32_t flat_block, grad;
+} crossing;
+
 typedef struct routine {
     VEC(item) items;
-    weft_tensor cross[MAX_BASES]; /* tensor behind base BASE_FIRST + k */
+    crossing cross[MAX_BASES];
     uint32_t ncross;
+    bool params, grads; /* touches those of its own block */
     uint64_t frame;
 } routine;
 
@@ -85,8 +106,11 @@ typedef struct builder {
     plan *p;
     sync_state *sync;
     update_state *update;
-    uint64_t loss_axes; /* mesh axes over which the loss is partial */
-    weft_tensor keep;   /* still there when the list has ended; 0: none */
+    const struct stage_map *stages;
+    const group_list *groups;
+    uint64_t *param_at, *grad_at; /* [flat block] arena offset that its bases stand for */
+    uint64_t loss_axes;           /* mesh axes over which the loss is partial */
+    weft_tensor keep;             /* still there when the list has ended; 0: none */
     graph *g;
     flat *f;
     VEC(uint64_t) saved;     /* [block] bytes of its saved slot */
@@ -115,9 +139,24 @@ weft_status segment_add(plan *p, uint32_t seg, const weft_opspec *spec, double f
 uint32_t segment_end(plan *p, uint32_t seg, uint32_t nbases); /* the equal one, if there is one */
 
 /* --- edits.c: what strategies and placements asked for --- */
+typedef struct stage_order {
+    uint32_t n;
+    const weft_work *work; /* NULL: forward and backward of each micro-batch in turn */
+} stage_order;
+
+struct stage_map {
+    int32_t axis;            /* mesh axis of the stages; -1: none */
+    uint32_t mine;           /* the stage that is being planned */
+    uint32_t chunks;         /* of each stage */
+    uint32_t *stage, *chunk; /* [block] */
+    uint32_t blocks;
+    stage_order *orders; /* [stage] */
+    const char *owner;
+};
+
 typedef struct sync_edit {
     const char *glob, *owner;
-    uint32_t mesh_axis, when;
+    uint32_t mesh_axis, when; /* or FIRST_GROUP + the group */
     uint64_t bucket_bytes;
 } sync_edit;
 
@@ -129,12 +168,57 @@ typedef struct edit_state {
     uint32_t phase;
     uint64_t passes;
     VEC(sync_edit) syncs;
+    group_list groups;
+    struct stage_map stages;
     char *changes;
 } edit_state;
 
 weft_status edits_run(edit_state *e, uint32_t phase);
+weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out);
 
-/* --- lists.c --- */
+/* --- stages.c: which blocks live where, and in which order a stage works --- */
+weft_status e_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage,
+                    uint32_t chunk);
+weft_status e_order(void *ctx, const char *axis, uint32_t stage, const weft_work *work, uint32_t n);
+weft_status e_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
+                    uint32_t n);
+weft_status stages_finish(edit_state *e); /* every block has a stage, every cell its order */
+uint32_t stage_of(const struct stage_map *m, uint32_t block);
+bool stage_here(const struct stage_map *m, uint32_t block);
+
+/* --- lists.c: a list in the making --- */
+typedef struct work {
+    uint32_t block, pass;
+    bool backward;
+    uint32_t cell; /* works of one (chunk, pass, direction) belong together */
+} work;
+
+typedef struct walk {
+    builder *b;
+    list *l;
+    uint32_t passes;
+    bool train;
+    routine *routines; /* [block][backward][first] */
+    work *works;
+    uint32_t nworks;
+    uint32_t *last_use;   /* [tensor][pass] 1 + work */
+    uint32_t *grads_done; /* [flat block] 1 + the last work that adds to its gradients */
+    uint64_t *place;      /* [tensor][pass] 1 + offset in the zone */
+    uint8_t *held;        /* [tensor][pass] sends that still read it: the last wait gives it back */
+    uint64_t *slot;       /* [block][pass] offset of the saved slot in the zone */
+    struct boundary *boundary;
+} walk;
+
+routine *walk_routine(const walk *w, const work *x);
+uint64_t walk_bytes(const walk *w, weft_tensor t);
+
+/* --- boundary.c: what goes from stage to stage --- */
+weft_status boundary_prepare(walk *w);
+weft_status boundary_before(walk *w, uint32_t at); /* what work `at` needs is here */
+weft_status boundary_after(walk *w, uint32_t at);  /* what it made is on its way */
+weft_status boundary_finish(walk *w);
+void boundary_free(walk *w);
+
 entry *list_add(plan *p, list *l, uint32_t kind, uint32_t what, uint32_t pass, const char *name);
 void list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
                uint32_t pass, const char *name);
@@ -145,21 +229,24 @@ typedef struct bucket {
     uint64_t first, end; /* elements */
     uint64_t axes;       /* mesh axes still to be summed over, bit a */
     uint32_t pending;    /* 1 + the collective in flight; 0: none */
+    bool guest;          /* counted at another stage */
 } bucket;
 
 struct sync_state {
     VEC(bucket) buckets;
-    uint32_t *ready_after;    /* [flat block] block whose backward makes its last contribution */
     uint64_t *axes;           /* [flat param] to sum over */
     uint64_t bucket_elements; /* at most */
     bucket open;              /* grows downwards until it is full */
 };
 
 weft_status sync_prepare(builder *b, const edit_state *e);
-weft_status sync_block_done(builder *b, list *l, uint32_t block);
+weft_status sync_work_done(walk *w, uint32_t at); /* sums what is final after work `at` */
 weft_status sync_flush(builder *b, list *l);
 weft_status sync_finish(builder *b, list *l, bucket *k);
 uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis);
+uint32_t plan_channel_size(const plan *p, uint32_t number);
+uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const uint32_t *coords,
+                           uint32_t n);
 /* A collective like `like`, whose scratch is taken from the communication zone. */
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out);
 weft_status sync_scalar(builder *b, list *l, const char *scalar, uint64_t axes);
@@ -170,6 +257,8 @@ void update_finish(builder *b);
 weft_status build_updates(builder *b, list *l);
 weft_status build_end_of_step(builder *b, list *l); /* norm, scalars, updates */
 weft_status build_save(builder *b);
+weft_status clear_loss(builder *b, list *l); /* on stages that do not write it */
+uint64_t loss_axes(const builder *b);
 void plan_digest(plan *p);
 uint64_t scalar_offset(builder *b, const char *name, double start);
 

@@ -14,16 +14,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct queue { /* of one channel, for one group of ranks */
-    VEC(uint32_t) ops; /* collectives, in the order in which the first member started them */
-    uint32_t *started; /* [member] how many it has started */
+typedef struct queue {           /* of one channel, for one group of ranks */
+    VEC(const collective *) ops; /* as the first member started them */
+    uint32_t *started;           /* [member] how many it has started */
     uint32_t members, done;
 } queue;
 
 typedef struct machine {
-    const plan *p;
-    const list *l;
-    uint32_t ranks;
+    const plan_set *set;
+    const list **lists; /* [plan] */
+    uint32_t **nth;     /* [plan][collective] place in its channel's order */
+    uint32_t ranks, channels;
     uint32_t *at;         /* [rank] next entry */
     queue *queues;        /* [channel][group] */
     uint32_t *group, *me; /* [channel][rank] */
@@ -39,23 +40,42 @@ static queue *queue_of(const machine *m, uint32_t number, uint32_t rank)
     return &m->queues[cell(m, number, m->group[cell(m, number, rank)])];
 }
 
+static const list *list_of(const machine *m, uint32_t rank)
+{
+    return m->lists[plan_of(m->set, rank) - m->set->at];
+}
+
+static bool p2p(const collective *c)
+{
+    return c->kind == WEFT_SEND || c->kind == WEFT_RECV;
+}
+
+/* Do two members mean the same operation? A send goes with a receive of the same tensor. */
+static bool same_operation(const collective *a, const collective *b)
+{
+    bool same = a->dtype == b->dtype && a->count == b->count && a->redop == b->redop;
+    if (p2p(a))
+        return same && p2p(b) && a->kind != b->kind && a->root != b->root && a->tag == b->tag;
+    return same && a->kind == b->kind && a->root == b->root;
+}
+
 static weft_status post(machine *m, uint32_t rank, const entry *e)
 {
-    const collective *c = &m->p->collectives.at[e->what];
+    const plan *p = plan_of(m->set, rank);
+    const collective *c = &p->collectives.at[e->what];
     queue *q = queue_of(m, c->channel, rank);
     uint32_t nth = q->started[m->me[cell(m, c->channel, rank)]]++;
     if (nth == q->ops.n) {
-        *vec_push(&q->ops) = e->what;
+        *vec_push(&q->ops) = c;
         return WEFT_OK;
     }
-    const collective *first = &m->p->collectives.at[q->ops.at[nth]];
-    if (first->kind == c->kind && first->dtype == c->dtype && first->count == c->count &&
-        first->redop == c->redop && first->root == c->root)
+    const collective *first = q->ops.at[nth];
+    if (same_operation(first, c))
         return WEFT_OK;
     return fail(WEFT_USAGE,
                 "list %s, channel %s, operation %u: rank %u starts '%s' (%llu elements) "
                 "where another has '%s' (%llu elements)",
-                m->l->name, m->p->channels.at[c->channel].name, nth, rank, c->name,
+                list_of(m, rank)->name, p->channels.at[c->channel].name, nth, rank, c->name,
                 (unsigned long long)c->count, first->name, (unsigned long long)first->count);
 }
 
@@ -71,51 +91,50 @@ static bool complete(queue *q)
     return moved;
 }
 
-/* How many times `rank` had started this collective's channel when it started `e`'s operation:
- * lists name collectives, and each is started once a run. */
 static bool finished(const machine *m, uint32_t rank, const entry *e)
 {
-    const collective *c = &m->p->collectives.at[e->what];
-    queue *q = queue_of(m, c->channel, rank);
-    for (uint32_t i = 0; i < q->done; i++)
-        if (q->ops.at[i] == e->what)
-            return true;
-    return false;
+    const plan *p = plan_of(m->set, rank);
+    const queue *q = queue_of(m, p->collectives.at[e->what].channel, rank);
+    return m->nth[p - m->set->at][e->what] < q->done;
 }
 
 /* Channels of one link that `rank` has operations in flight on. */
 static uint32_t active(const machine *m, uint32_t rank, uint32_t link)
 {
     uint32_t n = 0;
-    for (uint32_t c = 0; c < m->p->channels.n; c++) {
-        queue *q = queue_of(m, c, rank);
-        n += m->p->channels.at[c].link == link && q->started[m->me[cell(m, c, rank)]] > q->done;
+    for (uint32_t c = 0; c < m->channels; c++) {
+        const queue *q = queue_of(m, c, rank);
+        n += m->set->at[0].channels.at[c].link == link &&
+             q->started[m->me[cell(m, c, rank)]] > q->done;
     }
     return n;
 }
 
 static bool has_room(const machine *m, uint32_t rank, const entry *e)
 {
-    const channel *ch = &m->p->channels.at[m->p->collectives.at[e->what].channel];
-    const weft_link_table *link = m->p->spec->links[ch->link].c->table;
-    queue *q = queue_of(m, m->p->collectives.at[e->what].channel, rank);
-    uint32_t me = m->me[cell(m, m->p->collectives.at[e->what].channel, rank)];
-    return !link->channels || q->started[me] > q->done ||
+    const plan *p = plan_of(m->set, rank);
+    const uint32_t number = p->collectives.at[e->what].channel;
+    const channel *ch = &p->channels.at[number];
+    const weft_link_table *link = p->spec->links[ch->link].c->table;
+    const queue *q = queue_of(m, number, rank);
+    return !link->channels || q->started[m->me[cell(m, number, rank)]] > q->done ||
            active(m, rank, ch->link) < link->channels;
 }
 
 /* Walk one rank as far as it goes. */
-static weft_status walk(machine *m, uint32_t rank, bool *moved)
+static weft_status walk_rank(machine *m, uint32_t rank, bool *moved)
 {
-    for (; m->at[rank] < m->l->entries.n; m->at[rank]++) {
-        const entry *e = &m->l->entries.at[m->at[rank]];
+    const plan *p = plan_of(m->set, rank);
+    const list *l = list_of(m, rank);
+    for (; m->at[rank] < l->entries.n; m->at[rank]++) {
+        const entry *e = &l->entries.at[m->at[rank]];
         if (e->kind == ENTRY_START) {
             if (!has_room(m, rank, e))
                 return WEFT_OK;
             weft_status s = post(m, rank, e);
             if (s)
                 return s;
-            complete(queue_of(m, m->p->collectives.at[e->what].channel, rank));
+            complete(queue_of(m, p->collectives.at[e->what].channel, rank));
         } else if (e->kind == ENTRY_WAIT && !finished(m, rank, e)) {
             return WEFT_OK;
         }
@@ -129,16 +148,18 @@ static weft_status report(const machine *m)
     char where[1200] = "";
     size_t used = 0;
     uint32_t shown = 0;
-    for (uint32_t r = 0; r < m->ranks && shown < 8; r++)
-        if (m->at[r] < m->l->entries.n) {
-            used += (size_t)snprintf(where + used, sizeof where - used,
-                                     "; rank %u stands at entry %u, %s", r, m->at[r],
-                                     m->l->entries.at[m->at[r]].name);
-            used = used < sizeof where ? used : sizeof where - 1;
-            shown++;
-        }
-    return fail(WEFT_USAGE, "list %s would hang on a transport that buffers nothing%s", m->l->name,
-                where);
+    for (uint32_t r = 0; r < m->ranks && shown < 8; r++) {
+        const list *l = list_of(m, r);
+        if (m->at[r] >= l->entries.n)
+            continue;
+        used +=
+            (size_t)snprintf(where + used, sizeof where - used, "; rank %u stands at entry %u, %s",
+                             r, m->at[r], l->entries.at[m->at[r]].name);
+        used = used < sizeof where ? used : sizeof where - 1;
+        shown++;
+    }
+    return fail(WEFT_USAGE, "list %s would hang on a transport that buffers nothing%s",
+                m->lists[0]->name, where);
 }
 
 static weft_status run(machine *m)
@@ -146,13 +167,13 @@ static weft_status run(machine *m)
     for (bool moved = true; moved;) {
         moved = false;
         for (uint32_t r = 0; r < m->ranks; r++) {
-            weft_status s = walk(m, r, &moved);
+            weft_status s = walk_rank(m, r, &moved);
             if (s)
                 return s;
         }
     }
     for (uint32_t r = 0; r < m->ranks; r++)
-        if (m->at[r] < m->l->entries.n)
+        if (m->at[r] < list_of(m, r)->entries.n)
             return report(m);
     return WEFT_OK;
 }
@@ -160,23 +181,42 @@ static weft_status run(machine *m)
 static void set_groups(machine *m)
 {
     uint32_t *members = mem_alloc(m->ranks * sizeof *members);
-    for (uint32_t c = 0; c < m->p->channels.n; c++)
+    for (uint32_t c = 0; c < m->channels; c++)
         for (uint32_t r = 0; r < m->ranks; r++) {
-            uint32_t me, n = plan_group(m->p, c, r, members, &me);
-            m->group[cell(m, c, r)] = members[0]; /* named by its first rank */
+            uint32_t me, n = plan_group(&m->set->at[0], c, r, members, &me);
+            uint32_t name = n ? members[0] : r; /* named by its first rank */
+            m->group[cell(m, c, r)] = name;
             m->me[cell(m, c, r)] = me;
-            queue *q = &m->queues[cell(m, c, members[0])];
+            queue *q = &m->queues[cell(m, c, name)];
             if (!q->started)
-                q->started = mem_alloc(n * sizeof *q->started);
-            q->members = n;
+                q->started = mem_alloc((n ? n : 1) * sizeof *q->started);
+            q->members = n ? n : 1;
         }
     free(members);
 }
 
-static weft_status check_list(const plan *p, const list *l)
+/* Each collective's place in the order of its channel: the same for all ranks of a plan. */
+static uint32_t *number_operations(const plan *p, const list *l)
 {
-    machine m = {.p = p, .l = l, .ranks = p->spec->ranks};
-    uint64_t cells = (uint64_t)p->channels.n * m.ranks;
+    uint32_t *nth = mem_alloc(p->collectives.n * sizeof *nth + 1);
+    uint32_t *seen = mem_alloc(p->channels.n * sizeof *seen + 1);
+    for (uint32_t i = 0; i < l->entries.n; i++)
+        if (l->entries.at[i].kind == ENTRY_START)
+            nth[l->entries.at[i].what] = seen[p->collectives.at[l->entries.at[i].what].channel]++;
+    free(seen);
+    return nth;
+}
+
+static weft_status check_list(const plan_set *set, bool step)
+{
+    machine m = {.set = set, .ranks = set->spec->ranks, .channels = set->at[0].channels.n};
+    uint64_t cells = (uint64_t)m.channels * m.ranks;
+    m.lists = mem_alloc(set->n * sizeof *m.lists);
+    m.nth = mem_alloc(set->n * sizeof *m.nth);
+    for (uint32_t i = 0; i < set->n; i++) {
+        m.lists[i] = step ? &set->at[i].step : &set->at[i].eval;
+        m.nth[i] = number_operations(&set->at[i], m.lists[i]);
+    }
     m.at = mem_alloc(m.ranks * sizeof *m.at);
     m.queues = mem_alloc(cells * sizeof *m.queues);
     m.group = mem_alloc(cells * sizeof *m.group);
@@ -187,6 +227,10 @@ static weft_status check_list(const plan *p, const list *l)
         free(m.queues[i].ops.at);
         free(m.queues[i].started);
     }
+    for (uint32_t i = 0; i < set->n; i++)
+        free(m.nth[i]);
+    free(m.lists);
+    free(m.nth);
     free(m.at);
     free(m.queues);
     free(m.group);
@@ -197,17 +241,21 @@ static weft_status check_list(const plan *p, const list *l)
 uint32_t plan_group(const plan *p, uint32_t number, uint32_t rank, uint32_t *out, uint32_t *me)
 {
     const mesh *m = &p->spec->mesh;
-    uint32_t a = p->channels.at[number].mesh_axis;
-    for (uint32_t c = 0; c < m->size[a]; c++)
-        out[c] = mesh_rank_at(m, rank, a, c);
-    *me = mesh_coord(m, rank, a);
-    return m->size[a];
+    const channel *ch = &p->channels.at[number];
+    uint32_t n = ch->coords ? ch->ncoords : m->size[ch->mesh_axis], mine = n;
+    *me = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = mesh_rank_at(m, rank, ch->mesh_axis, ch->coords ? ch->coords[i] : i);
+        if (out[i] == rank)
+            *me = mine = i;
+    }
+    return mine == n ? 0 : n;
 }
 
-weft_status plan_check(const plan *p)
+weft_status plan_check(const plan_set *p)
 {
     if (p->spec->ranks == 1)
         return WEFT_OK;
-    weft_status s = check_list(p, &p->step);
-    return s ? s : check_list(p, &p->eval);
+    weft_status s = check_list(p, true);
+    return s ? s : check_list(p, false);
 }

@@ -115,9 +115,12 @@ static weft_status in_phase(const edit_state *e, uint32_t phase, const char *edi
                 edit, e->phase, phase);
 }
 
-static weft_status axis_of(const edit_state *e, const char *name, uint32_t *out)
+weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out)
 {
     int a = mesh_axis(&e->s->mesh, name);
+    for (uint32_t i = 0; a < 0 && i < e->groups.n; i++)
+        if (!strcmp(e->groups.at[i].name, name))
+            a = (int)(FIRST_GROUP + i);
     if (a < 0)
         return fail(WEFT_USAGE, "%s names the mesh axis '%s', which no strategy of this job brings",
                     e->owner, name);
@@ -131,7 +134,7 @@ static weft_status e_split(void *ctx, const char *tensors, const char *axis, con
     uint32_t a = 0;
     weft_status s = in_phase(e, WEFT_PHASE_SPLIT, "split");
     if (!s)
-        s = axis_of(e, mesh_name, &a);
+        s = edits_axis(e, mesh_name, &a);
     for (uint32_t i = 0; !s && i < e->g->tensors.n; i++)
         if (e->g->tensors.at[i].kind == WEFT_T_PARAM &&
             glob_match(tensors, e->g->tensors.at[i].name))
@@ -151,7 +154,7 @@ static weft_status e_sync(void *ctx, const char *params, const char *mesh_name, 
     uint32_t a = 0;
     weft_status s = in_phase(e, WEFT_PHASE_SYNC, "sync");
     if (!s)
-        s = axis_of(e, mesh_name, &a);
+        s = edits_axis(e, mesh_name, &a);
     if (!s && when != WEFT_SYNC_LAST)
         s = fail(WEFT_UNSUPPORTED,
                  "%s asks for a sum after every pass; this version of the core "
@@ -179,27 +182,6 @@ static weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 {
     (void)op, (void)emit, (void)user;
     return refuse(ctx, "replace");
-}
-
-static weft_status e_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
-                           uint32_t n)
-{
-    (void)name, (void)axis, (void)coords, (void)n;
-    return refuse(ctx, "group");
-}
-
-static weft_status e_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage,
-                           uint32_t chunk)
-{
-    (void)blocks, (void)axis, (void)stage, (void)chunk;
-    return refuse(ctx, "stage");
-}
-
-static weft_status e_order(void *ctx, const char *axis, uint32_t stage, const weft_work *work,
-                           uint32_t n)
-{
-    (void)axis, (void)stage, (void)work, (void)n;
-    return refuse(ctx, "order");
 }
 
 static weft_status e_store(void *ctx, uint32_t what, const char *params, const char *axis,
@@ -267,6 +249,8 @@ weft_status edits_run(edit_state *e, uint32_t phase)
         if (s)
             return s;
     }
+    if (phase == WEFT_PHASE_STAGE)
+        return stages_finish(e);
     if (phase != WEFT_PHASE_SYNC || !e->s->placement.c)
         return WEFT_OK;
     const char *axes[WEFT_MAX_MESH + 1] = {0};

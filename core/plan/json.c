@@ -34,13 +34,14 @@ static weft_status dump(json_t *root, FILE *to)
     return bad ? fail_errno(WEFT_IO, "the plan could not be written as JSON") : WEFT_OK;
 }
 
-weft_status plan_print_json(const plan *p, FILE *to)
+weft_status plan_print_json(const plan_set *set, FILE *to)
 {
+    const plan *p = &set->at[0];
     json_t *root = json_object(), *ranks = json_array(), *axes = json_object();
     for (uint32_t a = 0; a < p->spec->mesh.n; a++)
         json_object_set_new(axes, p->spec->mesh.name[a], json_integer(p->spec->mesh.size[a]));
     for (uint32_t r = 0; r < p->spec->ranks; r++)
-        json_array_append_new(ranks, rank_json(p, r));
+        json_array_append_new(ranks, rank_json(plan_of(set, r), r));
     json_object_set_new(root, "parameters", bytes(p->param_elements));
     json_object_set_new(root, "mesh", axes);
     json_object_set_new(root, "passes", json_integer(p->passes));

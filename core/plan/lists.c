@@ -1,9 +1,9 @@
 /* plan/lists.c: the order of blocks and passes becomes a list.
  *
- * One micro-batch after another: forward through all blocks, backward through them in reverse. What
- * a block's forward saves, and what crosses from block to block, is taken from the zone of
- * activations at its first use in the list and given back after its last; so the peak is that of
- * the order. */
+ * With nothing said one micro-batch after another, forward through all blocks, backward through
+ * them in reverse; else as a strategy ordered the stage. What a block's forward saves, and what
+ * crosses from block to block, is taken from the zone of activations at its first use in the list
+ * and given back after its last; so the peak is that of the order. */
 #include "base/err.h"
 #include "plan/build.h"
 
@@ -26,33 +26,12 @@ void list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t n
     list_add(p, l, ENTRY_CALL, seg, pass, name)->first_base = first;
 }
 
-typedef struct work {
-    uint32_t block, pass;
-    bool backward;
-} work;
-
-typedef struct walk {
-    builder *b;
-    list *l;
-    uint32_t passes;
-    bool train;
-    routine *routines; /* [block][backward][first] */
-    work *works;
-    uint32_t nworks;
-    uint32_t *last_use; /* [tensor][pass] 1 + work */
-    uint64_t *place;    /* [tensor][pass] 1 + offset in the zone */
-    uint64_t *slot;     /* [block][pass] offset of the saved slot in the zone */
-} walk;
-
-static routine *routine_at(const walk *w, uint32_t block, bool backward, bool first)
+routine *walk_routine(const walk *w, const work *x)
 {
-    return &w->routines[(block * 2 + backward) * 2 + first];
+    return &w->routines[(x->block * 2 + x->backward) * 2 + (x->pass == 0)];
 }
 
-static routine *routine_of(const walk *w, const work *x)
-{
-    return routine_at(w, x->block, x->backward, x->pass == 0);
-}
+/* --- the order of work --- */
 
 static weft_status lower_all(walk *w)
 {
@@ -60,41 +39,74 @@ static weft_status lower_all(walk *w)
     uint32_t variants = w->passes > 1 ? 2 : 1;
     for (uint32_t i = 0; i < g->blocks.n; i++)
         for (uint32_t backward = 0; backward <= (w->train ? 1u : 0u); backward++)
-            for (uint32_t v = 0; v < variants; v++) {
+            for (uint32_t v = 0; v < variants && stage_here(w->b->stages, i); v++) {
+                const work x = {i, v, backward != 0, 0};
                 const char *name =
                     pool_printf(&w->b->p->pool, "%s %s%s", backward ? "backward" : "forward",
                                 g->blocks.at[i], v ? " (adding)" : "");
                 uint32_t phases =
                     backward ? 1u << PHASE_INPUTS | 1u << PHASE_PARAMS : 1u << PHASE_FORWARD;
-                weft_status s =
-                    lower_block(w->b, i, phases, v == 0, name, routine_at(w, i, backward, v == 0));
+                weft_status s = lower_block(w->b, i, phases, v == 0, name, walk_routine(w, &x));
                 if (s)
                     return s;
             }
     return WEFT_OK;
 }
 
-/* The order of work: with nothing else said, F and B of each micro-batch in turn. */
-static void order_works(walk *w)
+/* The blocks of a chunk at this stage, forward in order, backward in reverse. */
+static void add_cell(walk *w, uint32_t chunk, uint32_t pass, bool backward)
 {
-    uint32_t blocks = w->b->g->blocks.n;
-    w->works = mem_alloc((uint64_t)blocks * 2 * w->passes * sizeof *w->works);
-    for (uint32_t p = 0; p < w->passes; p++) {
-        for (uint32_t i = 0; i < blocks; i++)
-            w->works[w->nworks++] = (work){i, p, false};
-        for (uint32_t i = blocks; w->train && i-- > 0;)
-            w->works[w->nworks++] = (work){i, p, true};
-    }
-    for (uint32_t i = 0; i < w->nworks; i++) {
-        const routine *r = routine_of(w, &w->works[i]);
-        for (uint32_t k = 0; k < r->ncross; k++)
-            w->last_use[(uint64_t)r->cross[k] * w->passes + w->works[i].pass] = i + 1;
+    const struct stage_map *m = w->b->stages;
+    uint32_t n = w->b->g->blocks.n, cell = w->nworks ? w->works[w->nworks - 1].cell + 1 : 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t block = backward ? n - 1 - i : i;
+        if (stage_here(m, block) && (m->axis < 0 || m->chunk[block] == chunk))
+            w->works[w->nworks++] = (work){block, pass, backward, cell};
     }
 }
 
-static uint64_t tensor_bytes(const builder *b, weft_tensor t)
+/* As a strategy ordered it; with nothing said, F and B of each micro-batch in turn. */
+static void order_works(walk *w)
 {
-    weft_shape s = graph_local(b->g, t);
+    const struct stage_map *m = w->b->stages;
+    uint32_t chunks = m->axis < 0 ? 1 : m->chunks;
+    w->works = mem_alloc((uint64_t)w->b->g->blocks.n * 2 * w->passes * sizeof *w->works + 1);
+    if (m->axis >= 0 && m->orders[m->mine].work && w->train) {
+        const stage_order *o = &m->orders[m->mine];
+        for (uint32_t i = 0; i < o->n; i++)
+            add_cell(w, o->work[i].chunk, o->work[i].pass, o->work[i].phase == WEFT_WORK_BACKWARD);
+        return;
+    }
+    for (uint32_t p = 0; p < w->passes; p++) {
+        for (uint32_t c = 0; c < chunks; c++)
+            add_cell(w, c, p, false);
+        for (uint32_t c = chunks; w->train && c-- > 0;)
+            add_cell(w, c, p, true);
+    }
+}
+
+static void find_last_uses(walk *w)
+{
+    const builder *b = w->b;
+    for (uint32_t i = 0; i < w->nworks; i++) {
+        const work *x = &w->works[i];
+        const routine *r = walk_routine(w, x);
+        int own = flat_block_of(b->f, b->g->blocks.at[x->block]);
+        if (r->grads && own >= 0)
+            w->grads_done[own] = i + 1;
+        for (uint32_t k = 0; k < r->ncross; k++)
+            if (r->cross[k].tensor)
+                w->last_use[(uint64_t)r->cross[k].tensor * w->passes + x->pass] = i + 1;
+            else if (r->cross[k].grad)
+                w->grads_done[r->cross[k].flat_block] = i + 1;
+    }
+}
+
+/* --- one work --- */
+
+uint64_t walk_bytes(const walk *w, weft_tensor t)
+{
+    weft_shape s = graph_local(w->b->g, t);
     return shape_bytes(&s);
 }
 
@@ -111,31 +123,39 @@ static weft_status input_base(const walk *w, weft_tensor t, uint32_t pass, uint6
     return fail(WEFT_USAGE, "nothing fills the input '%s'", x->name);
 }
 
+static weft_status cross_base(walk *w, const work *x, const crossing *c, uint64_t *out)
+{
+    builder *b = w->b;
+    if (!c->tensor) {
+        *out = (c->grad ? b->grad_at : b->param_at)[c->flat_block];
+        return WEFT_OK;
+    }
+    if (graph_tensor(b->g, c->tensor)->kind == WEFT_T_INPUT)
+        return input_base(w, c->tensor, x->pass, out);
+    uint64_t key = (uint64_t)c->tensor * w->passes + x->pass;
+    if (!w->place[key])
+        w->place[key] = 1 + space_take(&b->activations, walk_bytes(w, c->tensor));
+    *out = b->zone + w->place[key] - 1;
+    return WEFT_OK;
+}
+
 static weft_status set_bases(walk *w, const work *x, const routine *r, uint64_t *bases,
                              uint64_t *frame)
 {
     builder *b = w->b;
-    int fb = flat_block_of(b->f, b->g->blocks.at[x->block]);
-    uint64_t element = fb < 0 ? 0 : b->f->blocks.at[fb].first;
+    int own = flat_block_of(b->f, b->g->blocks.at[x->block]);
     uint64_t slot = (uint64_t)x->block * w->passes + x->pass;
     if (!x->backward && b->saved.at[x->block])
         w->slot[slot] = space_take(&b->activations, b->saved.at[x->block]);
     for (uint32_t k = 0; k < r->ncross; k++) {
-        uint64_t at = (uint64_t)r->cross[k] * w->passes + x->pass;
-        if (graph_tensor(b->g, r->cross[k])->kind == WEFT_T_INPUT) {
-            weft_status s = input_base(w, r->cross[k], x->pass, &bases[BASE_FIRST + k]);
-            if (s)
-                return s;
-            continue;
-        }
-        if (!w->place[at])
-            w->place[at] = 1 + space_take(&b->activations, tensor_bytes(b, r->cross[k]));
-        bases[BASE_FIRST + k] = b->zone + w->place[at] - 1;
+        weft_status s = cross_base(w, x, &r->cross[k], &bases[BASE_FIRST + k]);
+        if (s)
+            return s;
     }
     *frame = r->frame ? space_take(&b->activations, r->frame) : 0;
     bases[BASE_ABSOLUTE] = 0;
-    bases[BASE_PARAM] = b->f->compute + element * b->f->compute_size;
-    bases[BASE_GRAD] = b->f->grads + element * b->f->grad_size;
+    bases[BASE_PARAM] = own < 0 ? 0 : b->param_at[own];
+    bases[BASE_GRAD] = own < 0 ? 0 : b->grad_at[own];
     bases[BASE_SAVED] = b->zone + w->slot[slot];
     bases[BASE_FRAME] = b->zone + *frame;
     return WEFT_OK;
@@ -147,9 +167,9 @@ static void give_back(walk *w, const work *x, uint32_t at, const routine *r, uin
     if (r->frame)
         space_give(&b->activations, frame, r->frame);
     for (uint32_t k = 0; k < r->ncross; k++) {
-        uint64_t key = (uint64_t)r->cross[k] * w->passes + x->pass;
-        if (w->place[key] && w->last_use[key] == at + 1)
-            space_give(&b->activations, w->place[key] - 1, tensor_bytes(b, r->cross[k]));
+        uint64_t key = (uint64_t)r->cross[k].tensor * w->passes + x->pass;
+        if (r->cross[k].tensor && w->place[key] && w->last_use[key] == at + 1 && !w->held[key])
+            space_give(&b->activations, w->place[key] - 1, walk_bytes(w, r->cross[k].tensor));
     }
     uint64_t slot = (uint64_t)x->block * w->passes + x->pass;
     if ((x->backward || !w->train) && b->saved.at[x->block])
@@ -177,29 +197,54 @@ static weft_status emit_comm(walk *w, const work *x, const item *it, const uint6
     return WEFT_OK;
 }
 
+static weft_status emit_items(walk *w, const work *x, const routine *r, const uint64_t *bases)
+{
+    plan *p = w->b->p;
+    const char *name = pool_printf(&p->pool, "%s %s", x->backward ? "backward" : "forward",
+                                   w->b->g->blocks.at[x->block]);
+    for (uint32_t i = 0; i < r->items.n; i++) {
+        const item *it = &r->items.at[i];
+        if (it->comm) {
+            weft_status s = emit_comm(w, x, it, bases);
+            if (s)
+                return s;
+            continue;
+        }
+        const segment *seg = &p->segments.at[it->segment];
+        list_call(p, w->l, it->segment, bases, seg->nbases, x->pass, name);
+        p->flops_step += w->train ? seg->flops : 0;
+    }
+    return WEFT_OK;
+}
+
 static weft_status emit_work(walk *w, uint32_t at)
 {
     const work *x = &w->works[at];
-    const routine *r = routine_of(w, x);
+    const routine *r = walk_routine(w, x);
     uint64_t bases[MAX_BASES] = {0}, frame = 0;
-    weft_status s = set_bases(w, x, r, bases, &frame);
-    for (uint32_t i = 0; !s && i < r->items.n; i++) {
-        const item *it = &r->items.at[i];
-        if (it->comm) {
-            s = emit_comm(w, x, it, bases);
-            continue;
-        }
-        const segment *seg = &w->b->p->segments.at[it->segment];
-        const char *name =
-            pool_printf(&w->b->p->pool, "%s %s", x->backward ? "backward" : "forward",
-                        w->b->g->blocks.at[x->block]);
-        list_call(w->b->p, w->l, it->segment, bases, seg->nbases, x->pass, name);
-        w->b->p->flops_step += w->train ? seg->flops : 0;
-    }
+    weft_status s = boundary_before(w, at);
+    if (!s)
+        s = set_bases(w, x, r, bases, &frame);
+    if (!s)
+        s = emit_items(w, x, r, bases);
+    if (!s)
+        s = boundary_after(w, at);
     give_back(w, x, at, r, frame);
-    if (!s && x->backward && x->pass + 1 == w->passes)
-        s = sync_block_done(w->b, w->l, x->block);
-    return s;
+    return s || !w->train ? s : sync_work_done(w, at);
+}
+
+static void walk_free(walk *w)
+{
+    for (uint64_t i = 0; i < (uint64_t)w->b->g->blocks.n * 4; i++)
+        free(w->routines[i].items.at);
+    boundary_free(w);
+    free(w->routines);
+    free(w->works);
+    free(w->last_use);
+    free(w->grads_done);
+    free(w->place);
+    free(w->held);
+    free(w->slot);
 }
 
 weft_status build_passes(builder *b, list *l, bool train, uint32_t passes)
@@ -208,21 +253,24 @@ weft_status build_passes(builder *b, list *l, bool train, uint32_t passes)
     uint64_t blocks = b->g->blocks.n, cells = (uint64_t)(b->g->tensors.n + 1) * passes;
     w.routines = mem_alloc(blocks * 4 * sizeof *w.routines);
     w.last_use = mem_alloc(cells * sizeof *w.last_use);
+    w.grads_done = mem_alloc(b->f->blocks.n * sizeof *w.grads_done + 1);
     w.place = mem_alloc(cells * sizeof *w.place);
+    w.held = mem_alloc(cells * sizeof *w.held);
     w.slot = mem_alloc(blocks * passes * sizeof *w.slot);
     weft_status s = lower_all(&w);
-    if (!s)
+    if (!s) {
         order_works(&w);
+        find_last_uses(&w);
+        s = boundary_prepare(&w);
+    }
     for (uint32_t i = 0; !s && i < w.nworks; i++)
         s = emit_work(&w, i);
+    if (!s)
+        s = boundary_finish(&w);
+    if (!s && train)
+        s = sync_flush(b, l);
     if (!s && b->keep)
         b->p->logits = b->zone + w.place[(uint64_t)b->root[b->keep] * passes] - 1;
-    for (uint64_t i = 0; i < blocks * 4; i++)
-        free(w.routines[i].items.at);
-    free(w.routines);
-    free(w.works);
-    free(w.last_use);
-    free(w.place);
-    free(w.slot);
+    walk_free(&w);
     return s;
 }

@@ -181,7 +181,25 @@ static void place_frame(lowering *l)
     l->r->frame = lifetimes_place(l->frame.at, l->frame.n);
 }
 
-static weft_status ref_param(lowering *l, const tensor *t, const char *name, bool grad, ref *out)
+/* The base that stands for what crosses. */
+static weft_status cross_ref(lowering *l, const crossing *c, uint32_t *base)
+{
+    routine *r = l->r;
+    for (uint32_t i = 0; i < r->ncross; i++)
+        if (r->cross[i].tensor == c->tensor && r->cross[i].flat_block == c->flat_block &&
+            r->cross[i].grad == c->grad) {
+            *base = BASE_FIRST + i;
+            return WEFT_OK;
+        }
+    if (BASE_FIRST + r->ncross == MAX_BASES)
+        return fail(WEFT_UNSUPPORTED, "a block exchanges more than %u tensors with others",
+                    MAX_BASES - BASE_FIRST);
+    r->cross[r->ncross] = *c;
+    *base = BASE_FIRST + r->ncross++;
+    return WEFT_OK;
+}
+
+static weft_status ref_param(lowering *l, const char *name, bool grad, ref *out)
 {
     const flat *f = l->b->f;
     const flat_param *p = flat_find(f, name);
@@ -189,12 +207,12 @@ static weft_status ref_param(lowering *l, const tensor *t, const char *name, boo
         return fail(WEFT_INTERNAL, "parameter %s has no place", name);
     uint64_t size = grad ? f->grad_size : f->compute_size;
     const char *here = l->b->g->blocks.at[l->b->g->nodes.at[l->nodes.at[0]].block];
-    (void)t;
-    if (!strcmp(f->blocks.at[p->block].name, here))
-        *out = (ref){grad ? BASE_GRAD : BASE_PARAM, 0,
-                     (p->first - f->blocks.at[p->block].first) * size};
-    else
-        *out = (ref){BASE_ABSOLUTE, 0, (grad ? f->grads : f->compute) + p->first * size};
+    *out =
+        (ref){grad ? BASE_GRAD : BASE_PARAM, 0, (p->first - f->blocks.at[p->block].first) * size};
+    if (strcmp(f->blocks.at[p->block].name, here))
+        return cross_ref(l, &(crossing){0, p->block, grad}, &out->base);
+    l->r->params |= !grad;
+    l->r->grads |= grad;
     return WEFT_OK;
 }
 
@@ -203,9 +221,9 @@ static weft_status ref_of(lowering *l, weft_tensor t, ref *out)
     builder *b = l->b;
     const tensor *x = graph_tensor(b->g, t);
     if (x->kind == WEFT_T_PARAM)
-        return ref_param(l, x, x->name, false, out);
+        return ref_param(l, x->name, false, out);
     if (x->kind == WEFT_T_GRAD)
-        return ref_param(l, x, graph_tensor(b->g, x->of)->name, true, out);
+        return ref_param(l, graph_tensor(b->g, x->of)->name, true, out);
     if (x->kind == WEFT_T_SCALAR) {
         uint64_t at = scalar_offset(b, x->name, x->constant ? x->value : 0);
         *out = (ref){BASE_ABSOLUTE, 0, at};
@@ -213,17 +231,8 @@ static weft_status ref_of(lowering *l, weft_tensor t, ref *out)
     }
     weft_tensor root = root_of(b, t);
     if (crosses(b, root)) {
-        for (uint32_t i = 0; i < l->r->ncross; i++)
-            if (l->r->cross[i] == root) {
-                *out = (ref){BASE_FIRST + i, 0, 0};
-                return WEFT_OK;
-            }
-        if (BASE_FIRST + l->r->ncross == MAX_BASES)
-            return fail(WEFT_UNSUPPORTED, "block %s exchanges more than %u tensors with others",
-                        b->g->blocks.at[x->block], MAX_BASES - BASE_FIRST);
-        l->r->cross[l->r->ncross] = root;
-        *out = (ref){BASE_FIRST + l->r->ncross++, 0, 0};
-        return WEFT_OK;
+        *out = (ref){0, 0, 0};
+        return cross_ref(l, &(crossing){root, 0, 0}, &out->base);
     }
     if (b->saved_at[root] != NOWHERE) {
         *out = (ref){BASE_SAVED, 0, b->saved_at[root]};

@@ -5,8 +5,10 @@
  * segment with these bases, start a collective, wait for it, write a tensor. Every buffer has its
  * place in one arena, decided here; a step allocates nothing.
  *
- * All offsets are bytes from the arena's start. Ranks whose mesh coordinates do not change what
- * they hold share one plan; which ranks a channel joins follows from the mesh (plan_group). */
+ * All offsets are bytes from the arena's start. Ranks that differ only in coordinates share a plan;
+ * where the blocks of the model are divided into stages, each stage has a plan of its own. Which
+ * ranks a channel joins follows from the mesh (plan_group). What a coordinate changes in an address
+ * is a *shift*: a base or a buffer that lies `stride` further for each step along a mesh axis. */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -67,10 +69,12 @@ typedef struct list {
 } list;
 
 /* An ordered set of ranks that communicate: for each rank, those that share all its coordinates but
- * the one on `mesh_axis`. */
+ * the one on `mesh_axis`; with `ncoords` only those that have one of `coords` there (ascending).
+ * All plans of a job have the same channels, in the same order. */
 typedef struct channel {
     const char *name; /* "dp.grads" */
-    uint32_t mesh_axis;
+    uint32_t mesh_axis, ncoords;
+    const uint32_t *coords; /* NULL: every coordinate */
     const char *algorithm;
     uint32_t link; /* index into spec.links */
 } channel;
@@ -78,8 +82,10 @@ typedef struct channel {
 typedef struct collective {
     const char *name;
     uint32_t channel, kind, redop, dtype, root;
-    uint64_t count;            /* elements, as weft/coll.h counts them */
-    uint64_t in, out, scratch; /* offsets */
+    uint64_t count;               /* elements, as weft/coll.h counts them */
+    uint64_t in, out, scratch;    /* offsets */
+    uint64_t in_shift, out_shift; /* what a coordinate on the channel's axis adds to in and out */
+    uint64_t tag;                 /* of what is sent, to be the same at both ends: check.c */
     uint64_t scratch_bytes;
     uint64_t sent;         /* bytes the first rank of the group sends */
     const char *algorithm; /* that the schedule chose */
@@ -131,9 +137,17 @@ typedef struct plan_bytes {
     uint64_t params, grads, state, activations, comm, peak;
 } plan_bytes;
 
+/* plan.bases[base] lies `stride` further for each coordinate of the mesh axis. */
+typedef struct shift {
+    uint32_t base, mesh_axis;
+    uint64_t stride;
+} shift;
+
 typedef struct plan {
     pool pool;
     const spec *spec;
+    uint32_t stage; /* coordinate on the mesh axis of the stages; 0 without stages */
+    VEC(shift) shifts;
     VEC(kernel) kernels;
     VEC(instr) instrs;
     VEC(ref) refs;
@@ -153,16 +167,27 @@ typedef struct plan {
     const char *changes;      /* what makes results depend on the layout, one line each, or NULL */
     uint32_t sharing, passes; /* ranks that share the data; micro-batches a step */
     uint64_t data_axes;       /* bit a: the data is split over mesh axis a */
-    uint64_t digest;          /* equal on all ranks of a job */
+    uint64_t digest;          /* of this plan */
 } plan;
+
+/* The plans of a job: one, or one a stage. */
+typedef struct plan_set {
+    const spec *spec;
+    int32_t stage_axis; /* -1: the job has no stages */
+    uint32_t n;
+    plan *at;
+    uint64_t digest; /* equal on all ranks of a job */
+    uint64_t peak;   /* of the rank with the most */
+} plan_set;
 
 /* Plan the job. Pure: no device is opened, no rank asked. `out` is initialised; free it with
  * plan_free() also after a failure. [plan] */
-weft_status plan_build(const spec *s, plan *out);
-void plan_free(plan *p);
+weft_status plan_build(const spec *s, plan_set *out);
+void plan_free(plan_set *p);
+const plan *plan_of(const plan_set *p, uint32_t rank);
 
-/* Ranks of the channel that `rank` belongs to, in group order, into out[WEFT..]; returns how many,
- * and rank's own place in *me. */
+/* Ranks of the channel that `rank` belongs to, in group order, into out[ranks of the job]; returns
+ * how many, 0 when it is in none, and rank's own place in *me. */
 uint32_t plan_group(const plan *p, uint32_t channel, uint32_t rank, uint32_t *out, uint32_t *me);
 
 /* The request that member `me` of the channel's group makes of comm/ for a collective. */
@@ -170,7 +195,7 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
 
 /* Run the lists of all ranks against each other on a machine that buffers nothing: every list must
  * reach its end with equal bytes. WEFT_USAGE says which ranks stand where. [plan] */
-weft_status plan_check(const plan *p);
+weft_status plan_check(const plan_set *p);
 
 uint64_t plan_scalar(const plan *p, const char *name); /* offset; UINT64_MAX: none */
 
@@ -202,8 +227,8 @@ uint64_t plan_sent(const plan *p, uint32_t kind);
 const char *plan_kind_name(uint32_t kind);
 
 /* --- output --- */
-void plan_print(const plan *p, FILE *to);
-weft_status plan_print_json(const plan *p, FILE *to);
+void plan_print(const plan_set *p, FILE *to);
+weft_status plan_print_json(const plan_set *p, FILE *to);
 void plan_print_list(const plan *p, uint32_t rank, FILE *to);
 weft_status plan_print_list_json(const plan *p, uint32_t rank, FILE *to);
 

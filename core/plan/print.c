@@ -48,9 +48,22 @@ static void print_mesh(const plan *p, FILE *to)
     fprintf(to, "\n");
 }
 
-void plan_print(const plan *p, FILE *to)
+static void print_sent(const plan *p, FILE *to)
 {
-    const plan_bytes *b = &p->bytes;
+    char t[32];
+    bool any = false;
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_RECV; k++)
+        if (plan_sent(p, k)) {
+            fprintf(to, "  %-14s %12s\n", plan_kind_name(k), human(plan_sent(p, k), t));
+            any = true;
+        }
+    if (!any)
+        fprintf(to, "  nothing\n");
+}
+
+void plan_print(const plan_set *set, FILE *to)
+{
+    const plan *p = &set->at[0];
     char t[6][32];
     fprintf(to, "model        %" PRIu64 " parameters\n", p->param_elements);
     fprintf(to, "mesh         ");
@@ -66,19 +79,19 @@ void plan_print(const plan *p, FILE *to)
         fprintf(to, "note         results depend on the layout:\n%s\n", p->changes);
     fprintf(to, "\n%5s %12s %12s %12s %12s %12s %12s\n", "rank", "params", "grads", "state",
             "activations", "comm", "peak");
-    for (uint32_t r = 0; r < p->spec->ranks; r++)
+    for (uint32_t r = 0; r < p->spec->ranks; r++) {
+        const plan_bytes *b = &plan_of(set, r)->bytes;
         fprintf(to, "%5u %12s %12s %12s %12s %12s %12s\n", r, human(b->params, t[0]),
                 human(b->grads, t[1]), human(b->state, t[2]), human(b->activations, t[3]),
                 human(b->comm, t[4]), human(b->peak, t[5]));
-    fprintf(to, "\nsent a step, a rank\n");
-    bool any = false;
-    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_RECV; k++)
-        if (plan_sent(p, k)) {
-            fprintf(to, "  %-14s %12s\n", plan_kind_name(k), human(plan_sent(p, k), t[0]));
-            any = true;
-        }
-    if (!any)
-        fprintf(to, "  nothing\n");
+    }
+    for (uint32_t i = 0; i < set->n; i++) {
+        if (set->n > 1)
+            fprintf(to, "\nsent a step, a rank of stage %u\n", i);
+        else
+            fprintf(to, "\nsent a step, a rank\n");
+        print_sent(&set->at[i], to);
+    }
 }
 
 static bool concerns(const plan *p, const entry *e, uint32_t rank)

@@ -38,16 +38,18 @@ static weft_status square_sum(builder *b, list *l, uint64_t first, uint64_t end,
 static weft_status finish_buckets(builder *b, list *l)
 {
     sync_state *sync = b->sync;
+    bool adding = false;
     for (uint32_t i = 0; i < sync->buckets.n; i++) {
         bucket *k = &sync->buckets.at[i];
-        weft_status waited = sync_finish(b, l, k);
-        if (waited)
-            return waited;
-        weft_status s = square_sum(b, l, k->first, k->end, i > 0);
+        weft_status s = sync_finish(b, l, k);
+        if (!s && !k->guest)
+            s = square_sum(b, l, k->first, k->end, adding);
         if (s)
             return s;
+        adding |= !k->guest;
     }
-    return WEFT_OK;
+    uint64_t stages = b->stages->axis < 0 ? 0 : (uint64_t)1 << b->stages->axis;
+    return sync_scalar(b, l, "sumsq", stages);
 }
 
 /* --- the scalars, as a small graph of one-element tensors --- */
@@ -180,7 +182,36 @@ weft_status build_end_of_step(builder *b, list *l)
         s = build_scalars(b, l);
     if (!s)
         s = build_updates(b, l);
-    return s ? s : sync_scalar(b, l, "loss", b->loss_axes);
+    return s ? s : sync_scalar(b, l, "loss", loss_axes(b));
+}
+
+/* --- the loss, which one stage makes and all know in the end --- */
+
+uint64_t loss_axes(const builder *b)
+{
+    return b->loss_axes | (b->stages->axis < 0 ? 0 : (uint64_t)1 << b->stages->axis);
+}
+
+weft_status clear_loss(builder *b, list *l)
+{
+    for (uint32_t i = 0; i < b->g->nodes.n; i++)
+        if (stage_here(b->stages, b->g->nodes.at[i].block) &&
+            !strcmp(graph_tensor(b->g, b->g->nodes.at[i].out[0])->name, "loss"))
+            return WEFT_OK;
+    weft_operand io = {.dtype = WEFT_F32};
+    const ref where = {BASE_ABSOLUTE, 0, scalar_offset(b, "loss", 0)};
+    const weft_ew_step zero = {.op = WEFT_EW_CONST, .scalar = 1};
+    const uint16_t reg = 0;
+    const weft_ew_program program = {sizeof program, 1, 1, -1, &zero, &reg};
+    weft_opspec op = {
+        .struct_size = sizeof op, .id = "ew", .nout = 1, .out = &io, .program = &program};
+    uint32_t seg = segment_begin(b->p, "no loss yet");
+    weft_status s = segment_add(b->p, seg, &op, 0, &where);
+    if (s)
+        return s;
+    const uint64_t bases[BASE_FIRST] = {0};
+    list_call(b->p, l, segment_end(b->p, seg, BASE_FIRST), bases, BASE_FIRST, 0, "no loss yet");
+    return WEFT_OK;
 }
 
 /* --- saving: every parameter and state; extent.c has who writes what of it --- */

@@ -11,16 +11,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis)
+uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const uint32_t *coords,
+                           uint32_t n)
 {
     const spec *s = p->spec;
-    char *name = pool_printf(&p->pool, "%s.%s", s->mesh.name[mesh_axis], what);
     for (uint32_t i = 0; i < p->channels.n; i++)
         if (!strcmp(p->channels.at[i].name, name))
             return i;
-    *vec_push(&p->channels) =
-        (channel){name, mesh_axis, s->axis_algorithm[mesh_axis], s->axis_link[mesh_axis]};
+    uint32_t *copy = n ? pool_array(&p->pool, n, sizeof *copy) : NULL;
+    if (n)
+        memcpy(copy, coords, n * sizeof *copy);
+    *vec_push(&p->channels) = (channel){.name = pool_text(&p->pool, name),
+                                        .mesh_axis = mesh_axis,
+                                        .ncoords = n,
+                                        .coords = copy,
+                                        .algorithm = s->axis_algorithm[mesh_axis],
+                                        .link = s->axis_link[mesh_axis]};
     return p->channels.n - 1;
+}
+
+uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis)
+{
+    char *name = pool_printf(&p->pool, "%s.%s", p->spec->mesh.name[mesh_axis], what);
+    return plan_channel_some(p, name, mesh_axis, NULL, 0);
+}
+
+uint32_t plan_channel_size(const plan *p, uint32_t number)
+{
+    const channel *c = &p->channels.at[number];
+    return c->coords ? c->ncoords : p->spec->mesh.size[c->mesh_axis];
+}
+
+static bool p2p(const collective *c)
+{
+    return c->kind == WEFT_SEND || c->kind == WEFT_RECV;
 }
 
 void plan_request(const plan *p, const collective *c, uint32_t me, comm_request *out)
@@ -31,13 +55,32 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
     const weft_device_table *device = s->device.c->table;
     *out = (comm_request){.kind = c->kind, .redop = c->redop, .dtype = c->dtype, .me = me};
     out->count = c->count;
-    out->ranks = s->mesh.size[ch->mesh_axis];
+    out->ranks = plan_channel_size(p, c->channel);
     out->root = c->root;
-    out->in_place = c->in == c->out;
+    out->in_place = c->in == c->out && c->in_shift == c->out_shift;
     out->link_caps = link->caps;
     if (!(device->caps & WEFT_DEV_EXPORT_FD)) /* nothing that peers could map */
         out->link_caps &= ~(uint64_t)WEFT_LINK_MAP;
-    out->algorithm = ch->algorithm;
+    out->algorithm = p2p(c) ? "auto" : ch->algorithm;
+}
+
+/* Lists repeat themselves: what an equal collective needed, from the last few. */
+static bool find_made(const plan *p, collective *c)
+{
+    uint32_t back = p->collectives.n < 64 ? p->collectives.n : 64;
+    for (uint32_t i = 1; i <= back; i++) {
+        const collective *o = &p->collectives.at[p->collectives.n - i];
+        bool in_place = c->in == c->out && c->in_shift == c->out_shift;
+        if (o->channel != c->channel || o->kind != c->kind || o->redop != c->redop ||
+            o->dtype != c->dtype || o->root != c->root || o->count != c->count ||
+            (o->in == o->out && o->in_shift == o->out_shift) != in_place)
+            continue;
+        c->scratch_bytes = o->scratch_bytes;
+        c->sent = o->sent;
+        c->algorithm = o->algorithm;
+        return true;
+    }
+    return false;
 }
 
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
@@ -45,8 +88,16 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
     plan *p = b->p;
     collective c = *like;
     comm_schedule *mine;
-    uint32_t n = p->spec->mesh.size[p->channels.at[c.channel].mesh_axis];
+    uint32_t n = plan_channel_size(p, c.channel);
+    if (find_made(p, &c)) {
+        c.scratch = space_take(&b->comm, c.scratch_bytes);
+        *vec_push(&p->collectives) = c;
+        *out = p->collectives.n - 1;
+        return WEFT_OK;
+    }
     for (uint32_t me = 0; me < n; me++) { /* scratch that suits every member */
+        if (p2p(&c) && me == c.root)
+            continue; /* the other end has a request of its own */
         comm_request r;
         plan_request(p, &c, me, &r);
         weft_status s = comm_schedule_make(&r, &mine);
@@ -56,7 +107,7 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
         }
         uint64_t scratch = comm_schedule_scratch(mine);
         c.scratch_bytes = scratch > c.scratch_bytes ? scratch : c.scratch_bytes;
-        if (me == 0) {
+        if (!c.algorithm) {
             c.sent = comm_schedule_sent(mine);
             c.algorithm = pool_text(&p->pool, comm_schedule_algorithm(mine));
         }
@@ -72,6 +123,17 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
 
 /* --- which parameters are summed over which axes, and when they are ready --- */
 
+static const char *axis_name(const builder *b, uint32_t axis)
+{
+    return axis < FIRST_GROUP ? b->g->mesh->name[axis] : b->groups->at[axis - FIRST_GROUP].name;
+}
+
+/* Several stages use it: it is a block of its own. */
+static bool stage_shared(const builder *b, const flat_param *p)
+{
+    return b->stages->axis >= 0 && !strcmp(b->f->blocks.at[p->block].name, p->name);
+}
+
 static weft_status axes_of_param(const builder *b, const edit_state *e, const flat_param *p,
                                  sync_state *s, uint64_t *out)
 {
@@ -82,7 +144,7 @@ static weft_status axes_of_param(const builder *b, const edit_state *e, const fl
             continue;
         if (*out >> x->mesh_axis & 1)
             return fail(WEFT_USAGE, "the gradient of %s is summed over %s twice, by %s as well",
-                        p->name, b->g->mesh->name[x->mesh_axis], x->owner);
+                        p->name, axis_name(b, x->mesh_axis), x->owner);
         *out |= (uint64_t)1 << x->mesh_axis;
         uint64_t elements = x->bucket_bytes / b->f->grad_size;
         if (!s->bucket_elements || elements < s->bucket_elements)
@@ -95,22 +157,16 @@ static weft_status axes_of_param(const builder *b, const edit_state *e, const fl
                 "the gradient of %s is a partial sum over the mesh axis %s, and no strategy "
                 "says when it is summed",
                 p->name, b->g->mesh->name[a]);
-    *out &= p->sync_axes; /* whole already: nothing to do */
+    uint64_t groups = *out >> FIRST_GROUP << FIRST_GROUP;
+    if (groups ? !stage_shared(b, p) : stage_shared(b, p))
+        return fail(WEFT_USAGE,
+                    groups ? "the gradient of %s is to be summed over a group, but one stage "
+                             "alone uses it"
+                           : "%s is used by several stages, and no strategy says when its "
+                             "gradients are summed over them",
+                    p->name);
+    *out = (*out & p->sync_axes) | groups; /* whole already: nothing to do */
     return WEFT_OK;
-}
-
-static void find_ready(const builder *b, sync_state *s)
-{
-    for (uint32_t i = 0; i < b->f->blocks.n; i++)
-        s->ready_after[i] = i;
-    for (uint32_t i = 0; i < b->g->nodes.n; i++) {
-        const node *n = &b->g->nodes.at[i];
-        for (uint32_t k = 0; k < n->nout; k++) {
-            const tensor *t = graph_tensor(b->g, n->out[k]);
-            if (t->kind == WEFT_T_GRAD && n->block < s->ready_after[t->block])
-                s->ready_after[t->block] = n->block;
-        }
-    }
 }
 
 weft_status sync_prepare(builder *b, const edit_state *e)
@@ -118,8 +174,7 @@ weft_status sync_prepare(builder *b, const edit_state *e)
     sync_state *s = pool_alloc(&b->p->pool, sizeof *s);
     b->sync = s;
     s->axes = pool_array(&b->p->pool, b->f->params.n, sizeof *s->axes);
-    s->ready_after = pool_array(&b->p->pool, b->f->blocks.n, sizeof *s->ready_after);
-    find_ready(b, s);
+    b->groups = &e->groups;
     for (uint32_t i = 0; i < b->f->params.n; i++) {
         weft_status st = axes_of_param(b, e, &b->f->params.at[i], s, &s->axes[i]);
         if (st)
@@ -130,12 +185,20 @@ weft_status sync_prepare(builder *b, const edit_state *e)
 
 /* --- buckets --- */
 
+static uint32_t grads_channel(const builder *b, uint32_t axis)
+{
+    if (axis < FIRST_GROUP)
+        return plan_channel(b->p, "grads", axis);
+    const group_edit *k = &b->groups->at[axis - FIRST_GROUP];
+    return plan_channel_some(b->p, k->name, k->mesh_axis, k->coords, k->n);
+}
+
 static weft_status next_axis(builder *b, list *l, bucket *k)
 {
     plan *p = b->p;
     uint32_t a = (uint32_t)__builtin_ctzll(k->axes);
     k->axes &= k->axes - 1;
-    collective c = {.channel = plan_channel(p, "grads", a),
+    collective c = {.channel = grads_channel(b, a),
                     .kind = WEFT_ALL_REDUCE,
                     .redop = WEFT_SUM,
                     .dtype = b->g->grad_dtype,
@@ -171,10 +234,11 @@ weft_status sync_finish(builder *b, list *l, bucket *k)
  * scratch stays small. */
 #define BUCKETS_IN_FLIGHT 4u
 
-static weft_status start_piece(builder *b, list *l, uint64_t first, uint64_t end, uint64_t axes)
+static weft_status start_piece(builder *b, list *l, uint64_t first, uint64_t end, bool guest,
+                               uint64_t axes)
 {
     sync_state *s = b->sync;
-    bucket k = {first, end, axes, 0};
+    bucket k = {first, end, axes, 0, guest};
     uint32_t oldest = s->buckets.n, flying = 0;
     for (uint32_t i = s->buckets.n; i-- > 0;)
         if (s->buckets.at[i].pending) {
@@ -202,7 +266,7 @@ weft_status sync_flush(builder *b, list *l)
         uint64_t pieces = n / most + (n % most != 0);
         uint64_t take = (n / pieces + 31) / 32 * 32; /* even pieces, on aligned places */
         uint64_t first = take < n ? k.end - take : k.first;
-        weft_status st = start_piece(b, l, first, k.end, k.axes);
+        weft_status st = start_piece(b, l, first, k.end, k.guest, k.axes);
         if (st)
             return st;
         k.end = first;
@@ -210,15 +274,17 @@ weft_status sync_flush(builder *b, list *l)
     return WEFT_OK;
 }
 
-static weft_status grow(builder *b, list *l, uint64_t first, uint64_t end, uint64_t axes)
+static weft_status grow(builder *b, list *l, uint64_t first, uint64_t end, bool guest,
+                        uint64_t axes)
 {
     sync_state *s = b->sync;
-    bool joins = s->open.end > s->open.first && s->open.first == end && s->open.axes == axes;
+    bool joins = s->open.end > s->open.first && s->open.first == end && s->open.axes == axes &&
+                 s->open.guest == guest;
     if (!joins) {
         weft_status st = sync_flush(b, l);
         if (st)
             return st;
-        s->open = (bucket){end, end, axes, 0};
+        s->open = (bucket){end, end, axes, 0, guest};
     }
     s->open.first = first;
     if (axes && s->open.end - s->open.first >= s->bucket_elements)
@@ -234,7 +300,7 @@ static weft_status block_ready(builder *b, list *l, uint32_t fb)
         const flat_param *p = &b->f->params.at[i];
         if (p->block != fb)
             continue;
-        weft_status s = grow(b, l, p->first, end, b->sync->axes[i]);
+        weft_status s = grow(b, l, p->first, end, p->guest, b->sync->axes[i]);
         if (s)
             return s;
         end = p->first;
@@ -242,15 +308,15 @@ static weft_status block_ready(builder *b, list *l, uint32_t fb)
     return WEFT_OK;
 }
 
-weft_status sync_block_done(builder *b, list *l, uint32_t block)
+weft_status sync_work_done(walk *w, uint32_t at)
 {
-    for (uint32_t i = b->f->blocks.n; i-- > 0;)
-        if (b->sync->ready_after[i] == block) {
-            weft_status s = block_ready(b, l, i);
+    for (uint32_t i = w->b->f->blocks.n; i-- > 0;)
+        if (w->grads_done[i] == at + 1) {
+            weft_status s = block_ready(w->b, w->l, i);
             if (s)
                 return s;
         }
-    return block == 0 ? sync_flush(b, l) : WEFT_OK;
+    return WEFT_OK;
 }
 
 /* The scalar summed over each mesh axis in `axes`, at once. */

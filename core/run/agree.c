@@ -103,7 +103,7 @@ static weft_status name_difference(uint32_t r, const notes *has, const notes *fi
 static weft_status compare(const prepared_job *j, job *meeting, const job_identity *who,
                            bool resume, const char *mine, const char *zero)
 {
-    notes own = {resume, 0, data_mark(&j->train), data_mark(&j->valid), j->plan.digest};
+    notes own = {resume, 0, data_mark(&j->train), data_mark(&j->valid), j->plans.digest};
     notes *all = mem_alloc(who->ranks * sizeof *all);
     mix(&own.settings, mine, strlen(mine));
     weft_status s = job_exchange(meeting, "agree", &own, sizeof own, all);

@@ -11,7 +11,7 @@ static weft_status run_segment(executor *e, const entry *x)
 {
     const plan *p = e->plan;
     const segment *s = &p->segments.at[x->what];
-    const uint64_t *bases = &p->bases.at[x->first_base];
+    const uint64_t *bases = &e->bases[x->first_base];
     for (uint32_t i = 0; i < s->n; i++) {
         const instr *n = &p->instrs.at[s->first + i];
         const ref *r = &p->refs.at[n->first_ref];
@@ -53,11 +53,11 @@ static bool waited_at_once(const list *l, uint32_t i)
 
 static weft_status start(executor *e, const list *l, uint32_t i)
 {
-    const collective *c = &e->plan->collectives.at[l->entries.at[i].what];
+    const uint32_t what = l->entries.at[i].what;
     weft_status s = reach(e);
     return s ? s
-             : comm_start(e->ops[l->entries.at[i].what], e->base + c->in, e->base + c->out,
-                          e->base + c->scratch, !waited_at_once(l, i));
+             : comm_start(e->ops[what], e->base + e->from[what], e->base + e->to[what],
+                          e->base + e->plan->collectives.at[what].scratch, !waited_at_once(l, i));
 }
 
 static weft_status wait(executor *e, const entry *x)

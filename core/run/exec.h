@@ -26,6 +26,8 @@ typedef struct executor {
     comm_world *world; /* NULL for one rank */
     comm_op **ops;     /* [collective] */
     comm_schedule **schedules;
+    uint64_t *from, *to; /* [collective] arena offsets on this rank */
+    uint64_t *bases;     /* the plan's, on this rank */
     flight flight;
     trace trace;
     uint64_t step;      /* now being run, for messages */

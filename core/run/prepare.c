@@ -73,15 +73,15 @@ weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t 
         s = check_lengths(out);
     if (!s) {
         out->planned = true;
-        s = plan_build(&out->spec, &out->plan);
+        s = plan_build(&out->spec, &out->plans);
     }
-    return s ? s : plan_check(&out->plan);
+    return s ? s : plan_check(&out->plans);
 }
 
 void job_unprepare(prepared_job *j)
 {
     if (j->planned)
-        plan_free(&j->plan);
+        plan_free(&j->plans);
     spec_free(&j->spec);
     if (j->train.map)
         data_close(&j->train);

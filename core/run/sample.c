@@ -19,7 +19,7 @@ typedef struct sampler {
     config *cfg;
     host *host;
     spec spec;
-    plan plan;
+    plan_set plans;
     executor exec;
     const sample_options *o;
     int32_t *tokens; /* [context] */
@@ -67,13 +67,13 @@ static weft_status open_model(sampler *s, const ckpt *c)
         st = spec_check_config(s->cfg, s->host, &s->spec);
     if (!st)
         st = spec_resolve(&s->spec, 1, vocab, true, SPEC_FORWARD);
-    return st ? st : plan_build(&s->spec, &s->plan);
+    return st ? st : plan_build(&s->spec, &s->plans);
 }
 
 static weft_status fill(sampler *s)
 {
-    for (uint32_t i = 0; i < s->plan.inputs.n; i++) {
-        const input_slot *x = &s->plan.inputs.at[i];
+    for (uint32_t i = 0; i < s->plans.at[0].inputs.n; i++) {
+        const input_slot *x = &s->plans.at[0].inputs.at[i];
         const int32_t *from = strcmp(x->name, "positions") ? s->tokens : s->positions;
         weft_status st = exec_write(&s->exec, x->offset, from, x->elements * 4);
         if (st)
@@ -97,9 +97,10 @@ static weft_status run_model(sampler *s)
     uint64_t vocab = (uint64_t)s->spec.model.vocab, size = weft_dtype_size(s->spec.compute);
     weft_status st = fill(s);
     if (!st)
-        st = exec_run(&s->exec, &s->plan.eval);
+        st = exec_run(&s->exec, &s->plans.at[0].eval);
     if (!st)
-        st = exec_read(&s->exec, s->plan.logits + (s->n - 1) * vocab * size, s->raw, vocab * size);
+        st = exec_read(&s->exec, s->plans.at[0].logits + (s->n - 1) * vocab * size, s->raw,
+                       vocab * size);
     for (uint64_t i = 0; !st && i < vocab; i++)
         s->logits[i] = widen(s->spec.compute, s->raw, i);
     return st;
@@ -215,7 +216,7 @@ static weft_status run(sampler *s, const ckpt *c, FILE *to)
     s->raw = mem_alloc(vocab * 4);
     for (uint64_t i = 0; i < context; i++)
         s->positions[i] = (int32_t)i;
-    st = exec_create(&s->plan, NULL, &alone, NULL, &s->exec);
+    st = exec_create(&s->plans.at[0], NULL, &alone, NULL, &s->exec);
     if (!st)
         st = weights_load(&s->exec, c);
     return st ? st : write_text(s, to);
@@ -230,7 +231,7 @@ weft_status sample_checkpoint(const char *dir, const sample_options *o, FILE *to
         return st;
     st = run(&s, c, to);
     exec_destroy(&s.exec);
-    plan_free(&s.plan);
+    plan_free(&s.plans);
     spec_free(&s.spec);
     host_destroy(s.host);
     config_destroy(s.cfg);

@@ -52,6 +52,19 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
     return st;
 }
 
+/* The bases of this rank's calls: the plan's, moved by its coordinates. */
+static void set_bases(executor *e)
+{
+    const plan *p = e->plan;
+    e->bases = mem_alloc(p->bases.n * sizeof *e->bases + 1);
+    if (p->bases.n)
+        memcpy(e->bases, p->bases.at, p->bases.n * sizeof *e->bases);
+    for (uint32_t i = 0; i < p->shifts.n; i++) {
+        const shift *x = &p->shifts.at[i];
+        e->bases[x->base] += x->stride * mesh_coord(&p->spec->mesh, e->rank, x->mesh_axis);
+    }
+}
+
 static weft_status prepare_kernels(executor *e)
 {
     const plan *p = e->plan;
@@ -73,6 +86,8 @@ static weft_status add_channels(executor *e, comm_channel **out)
     weft_status s = WEFT_OK;
     for (uint32_t i = 0; !s && i < p->channels.n; i++) {
         uint32_t n = plan_group(p, i, e->rank, ranks, &me);
+        if (!n)
+            continue; /* of other ranks */
         s = comm_add_channel(e->world, p->channels.at[i].link, p->channels.at[i].name, ranks, n,
                              &out[i]);
     }
@@ -85,20 +100,28 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
     const plan *p = e->plan;
     e->ops = mem_alloc(p->collectives.n * sizeof *e->ops + 1);
     e->schedules = mem_alloc(p->collectives.n * sizeof *e->schedules + 1);
-    for (uint32_t i = 0; i < p->collectives.n; i++) {
+    e->from = mem_alloc(p->collectives.n * sizeof *e->from + 1);
+    e->to = mem_alloc(p->collectives.n * sizeof *e->to + 1);
+    uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks);
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; !st && i < p->collectives.n; i++) {
         const collective *c = &p->collectives.at[i];
+        const uint64_t at =
+            mesh_coord(&p->spec->mesh, e->rank, p->channels.at[c->channel].mesh_axis);
         comm_request r;
-        plan_request(p, c,
-                     mesh_coord(&p->spec->mesh, e->rank, p->channels.at[c->channel].mesh_axis), &r);
-        weft_status st = comm_schedule_make(&r, &e->schedules[i]);
+        uint32_t me;
+        plan_group(p, c->channel, e->rank, ranks, &me);
+        plan_request(p, c, me, &r);
+        e->from[i] = c->in + at * c->in_shift;
+        e->to[i] = c->out + at * c->out_shift;
+        st = comm_schedule_make(&r, &e->schedules[i]);
         if (!st && comm_schedule_scratch(e->schedules[i]) > c->scratch_bytes)
             st = fail(WEFT_INTERNAL, "%s needs more scratch than was planned", c->name);
         if (!st)
             st = comm_add_op(channels[c->channel], e->schedules[i], c->name, &e->ops[i]);
-        if (st)
-            return st;
     }
-    return WEFT_OK;
+    free(ranks);
+    return st;
 }
 
 static weft_status connect_ranks(executor *e, const job_identity *who, const comm_arena *arena)
@@ -152,6 +175,7 @@ weft_status exec_create(const plan *p, job *j, const job_identity *who, const ch
         s = flight_open(out_dir, who->rank, who->ranks, &out->flight);
     if (!s)
         s = open_device(out, who, &arena);
+    set_bases(out);
     if (!s)
         s = prepare_kernels(out);
     if (!s)
@@ -171,6 +195,9 @@ void exec_destroy(executor *e)
         e->table->close(e->device);
     free(e->kernels);
     free(e->ops);
+    free(e->bases);
+    free(e->from);
+    free(e->to);
     free(e->schedules);
     trace_free(&e->trace);
     flight_close(&e->flight);

@@ -23,6 +23,7 @@ typedef struct trainer {
     executor exec;
     job *job;
     job_identity who;
+    const plan *plan; /* of this rank's stage */
     const char *out;
     FILE *metrics;
     progress progress;
@@ -43,7 +44,7 @@ static void on_signal(int sig)
 
 static weft_status fill(trainer *t, uint32_t pass)
 {
-    const plan *p = &t->j->plan;
+    const plan *p = t->plan;
     for (uint32_t i = 0; i < p->inputs.n; i++) {
         const input_slot *x = &p->inputs.at[i];
         const int32_t *from = !strcmp(x->name, "tokens")    ? t->tokens
@@ -60,9 +61,9 @@ static weft_status fill(trainer *t, uint32_t pass)
 static weft_status fill_step(trainer *t, uint64_t step)
 {
     const spec *s = &t->j->spec;
-    uint64_t micro = s->microbatch, part = plan_data_part(&t->j->plan, t->who.rank);
-    for (uint32_t pass = 0; pass < t->j->plan.passes; pass++) {
-        uint64_t sample = (step - 1) * s->batch + pass * micro * t->j->plan.sharing + part * micro;
+    uint64_t micro = s->microbatch, part = plan_data_part(t->plan, t->who.rank);
+    for (uint32_t pass = 0; pass < t->plan->passes; pass++) {
+        uint64_t sample = (step - 1) * s->batch + pass * micro * t->plan->sharing + part * micro;
         data_samples(&t->j->train, (uint64_t)config_int(t->j->cfg, "run.seed"), sample, micro,
                      (uint64_t)s->model.sequence, t->tokens, t->targets);
         weft_status st = fill(t, pass);
@@ -91,8 +92,8 @@ static weft_status evaluate(trainer *t, double *out)
     uint64_t wanted = (uint64_t)config_int(t->j->cfg, "train.eval_batches");
     uint64_t whole = (windows + s->batch - 1) / s->batch; /* the last batch wraps around */
     uint64_t batches = wanted < whole ? wanted : whole;
-    uint64_t per_run = s->microbatch * t->j->plan.sharing, runs = batches * s->batch / per_run;
-    uint64_t part = plan_data_part(&t->j->plan, t->who.rank) * s->microbatch;
+    uint64_t per_run = s->microbatch * t->plan->sharing, runs = batches * s->batch / per_run;
+    uint64_t part = plan_data_part(t->plan, t->who.rank) * s->microbatch;
     double sum = 0;
     for (uint64_t r = 0; r < runs; r++) {
         for (uint64_t k = 0; k < s->microbatch; k++)
@@ -101,7 +102,7 @@ static weft_status evaluate(trainer *t, double *out)
         double loss;
         weft_status st = fill(t, 0);
         if (!st)
-            st = exec_run(&t->exec, &t->j->plan.eval);
+            st = exec_run(&t->exec, &t->plan->eval);
         if (!st)
             st = exec_scalar(&t->exec, "loss", &loss);
         if (st)
@@ -147,11 +148,11 @@ static void measure(trainer *t, metrics *m, uint64_t ns, uint64_t waited, uint64
     m->tokens = s->batch * (uint64_t)s->model.sequence;
     m->step_ms = seconds * 1e3;
     m->tokens_per_s = (double)m->tokens / seconds;
-    m->mfu = t->peak_flops > 0 ? t->j->plan.flops_step / seconds / t->peak_flops : 0;
+    m->mfu = t->peak_flops > 0 ? t->plan->flops_step / seconds / t->peak_flops : 0;
     m->flops_rule = "products and attention of the plan, forward and backward";
     m->comm_bytes = sent;
     m->exposed_comm_ms = (double)waited * 1e-6;
-    m->peak_bytes = t->j->plan.bytes.peak;
+    m->peak_bytes = t->j->plans.peak;
 }
 
 static weft_status one_step(trainer *t, uint64_t step, metrics *m)
@@ -162,7 +163,7 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
     t->exec.step = step;
     weft_status s = fill_step(t, step);
     if (!s)
-        s = exec_run(&t->exec, &t->j->plan.step);
+        s = exec_run(&t->exec, &t->plan->step);
     if (s)
         return s;
     measure(t, m, clock_ns() - began, t->exec.waited_ns - waited,
@@ -265,13 +266,12 @@ static void announce(const trainer *t)
     if (t->who.rank)
         return;
     log_line(WEFT_LOG_INFO, "%llu parameters, %u rank%s, %llu MiB a rank, on %s",
-             (unsigned long long)t->j->plan.param_elements, s->ranks, s->ranks == 1 ? "" : "s",
-             (unsigned long long)(t->j->plan.bytes.peak >> 20),
-             t->exec.table->describe(t->exec.device));
+             (unsigned long long)t->plan->param_elements, s->ranks, s->ranks == 1 ? "" : "s",
+             (unsigned long long)(t->j->plans.peak >> 20), t->exec.table->describe(t->exec.device));
     if (s->comm_choice)
         log_line(WEFT_LOG_INFO, "%s", s->comm_choice);
-    if (t->j->plan.changes)
-        log_line(WEFT_LOG_WARN, "results depend on the layout: %s", t->j->plan.changes);
+    if (t->plan->changes)
+        log_line(WEFT_LOG_WARN, "results depend on the layout: %s", t->plan->changes);
     if (t->peak_flops > 0)
         log_line(WEFT_LOG_INFO, "MFU divides by %.4g GFLOP/s a rank", t->peak_flops * 1e-9);
 }
@@ -279,8 +279,9 @@ static void announce(const trainer *t)
 static weft_status start(trainer *t, bool resume)
 {
     weft_status s = prepare_out(t, resume);
+    t->plan = plan_of(&t->j->plans, t->who.rank);
     if (!s)
-        s = exec_create(&t->j->plan, t->job, &t->who, t->out, &t->exec);
+        s = exec_create(t->plan, t->job, &t->who, t->out, &t->exec);
     t->peak_flops = config_real(t->j->cfg, "log.peak_gflops") * 1e9;
     if (!s && t->peak_flops <= 0)
         s = exec_measure_peak(&t->exec, &t->peak_flops);

@@ -14,7 +14,7 @@ typedef struct prepared_job {
     host *host;
     spec spec;
     data_file train, valid; /* valid.count 0: none */
-    plan plan;
+    plan_set plans;
     bool planned;
 } prepared_job;
 

@@ -13,6 +13,7 @@
 typedef struct hand {
     spec spec;
     plan plan;
+    plan_set set;
     weft_link_table link;
     component wire;
     channel channels[2];
@@ -54,7 +55,8 @@ static weft_status check(hand *h, const char *words)
                                  .what = what,
                                  .name = h->collectives[what].name};
     }
-    return plan_check(&h->plan);
+    h->set = (plan_set){&h->spec, -1, 1, &h->plan, 0, 0};
+    return plan_check(&h->set);
 }
 
 static void lawful(void **state)

@@ -19,13 +19,15 @@ weft_status planned_make(const char *text, uint32_t ranks, int want, planned *ou
     if (!s)
         s = spec_resolve(&out->spec, ranks, 0, true, want);
     out->built = !s;
-    return s ? s : plan_build(&out->spec, &out->plan);
+    s = s ? s : plan_build(&out->spec, &out->plans);
+    out->plan = out->built ? out->plans.at : NULL;
+    return s;
 }
 
 void planned_free(planned *j)
 {
     if (j->built)
-        plan_free(&j->plan);
+        plan_free(&j->plans);
     spec_free(&j->spec);
     host_destroy(j->host);
     config_destroy(j->cfg);

@@ -8,7 +8,8 @@ typedef struct planned {
     config *cfg;
     host *host;
     spec spec;
-    plan plan;
+    plan_set plans;
+    plan *plan; /* of the first stage */
     bool built;
 } planned;
 

@@ -17,15 +17,15 @@ static void walk_all(const char *text, uint32_t ranks)
     if (planned_make(text, ranks, SPEC_TRAIN, &j))
         fail_msg("%u ranks of\n%s\nare refused: %s", ranks, text, err_text());
     machine m;
-    machine_begin(&m, &j.plan, 0);
-    machine_walk(&m, &j.plan.step);
+    machine_begin(&m, j.plan, 0);
+    machine_walk(&m, &j.plan->step);
     machine_end_of_step(&m);
     machine_end(&m);
-    machine_begin(&m, &j.plan, 1);
-    machine_walk(&m, &j.plan.eval);
+    machine_begin(&m, j.plan, 1);
+    machine_walk(&m, &j.plan->eval);
     assert_int_equal(m.works, m.g.blocks.n);
     machine_end(&m);
-    assert_int_equal(plan_check(&j.plan), WEFT_OK);
+    assert_int_equal(plan_check(&j.plans), WEFT_OK);
     planned_free(&j);
 }
 

@@ -1,0 +1,279 @@
+/* plan/boundary.c: what goes from stage to stage.
+ *
+ * An activation that a block makes on one stage and a block on another reads is sent: forward the
+ * residual stream, backward its gradient. Both ends find this in the same graph, so neither tells
+ * the other. Each directed pair of stages has one channel for activations and one for gradients,
+ * which never wait for each other.
+ *
+ * A receive starts one cell (a chunk's pass) before the cell that needs it, so that it runs beside
+ * computation, and is waited for by the first work that reads it. A send starts when its work is
+ * done and is waited for before the next one on its channel; until then its buffer is held. Cost: a
+ * boundary and micro-batch one tensor of tokens x features each way, and one more of them in memory
+ * on the receiving side. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct transfer {
+    weft_tensor tensor;
+    uint32_t peer, channel;
+    uint32_t made_in; /* block that makes it */
+    bool send, backward;
+} transfer;
+
+typedef struct arrival { /* of one micro-batch */
+    uint32_t transfer, pass, work;
+    uint32_t started; /* 1 + collective */
+} arrival;
+
+typedef struct departure {
+    uint32_t collective, channel;
+    uint64_t key;
+} departure;
+
+struct boundary {
+    VEC(transfer) transfers;
+    VEC(arrival) arrivals; /* in the order in which they are started */
+    uint32_t next;
+    VEC(departure) sent; /* not yet waited for */
+};
+
+/* --- which tensors go where --- */
+
+typedef struct route {
+    uint64_t readers; /* stages, by bits */
+    uint32_t made_in;
+    bool backward;
+} route;
+
+static weft_tensor root_of(const builder *b, weft_tensor t)
+{
+    while (b->root[t] != t)
+        t = b->root[t];
+    return t;
+}
+
+static route *find_routes(const builder *b)
+{
+    const graph *g = b->g;
+    route *r = mem_alloc((g->tensors.n + 1) * sizeof *r);
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        for (uint32_t k = 0; k < n->nout; k++) {
+            route *x = &r[root_of(b, n->out[k])];
+            x->made_in = n->block;
+            x->backward = n->phase != PHASE_FORWARD;
+        }
+        for (uint32_t k = 0; k < n->nin; k++)
+            r[root_of(b, n->in[k])].readers |= (uint64_t)1 << stage_of(b->stages, n->block);
+    }
+    return r;
+}
+
+static uint32_t pair_channel(builder *b, uint32_t from, uint32_t to, bool backward)
+{
+    const struct stage_map *m = b->stages;
+    const char *axis = b->p->spec->mesh.name[m->axis];
+    const uint32_t both[2] = {from < to ? from : to, from < to ? to : from};
+    char *name = pool_printf(&b->p->pool, "%s.%s %u to %u", axis,
+                             backward ? "gradients" : "activations", from, to);
+    return plan_channel_some(b->p, name, (uint32_t)m->axis, both, 2);
+}
+
+static void add_transfers(walk *w, weft_tensor t, const route *r)
+{
+    const struct stage_map *m = w->b->stages;
+    uint32_t home = stage_of(m, r->made_in);
+    for (uint32_t s = 0; s < w->b->p->spec->mesh.size[m->axis]; s++) {
+        if (s == home || !(r->readers >> s & 1) || (home != m->mine && s != m->mine))
+            continue;
+        bool send = home == m->mine;
+        *vec_push(&w->boundary->transfers) =
+            (transfer){t,    send ? s : home, pair_channel(w->b, home, s, r->backward), r->made_in,
+                       send, r->backward};
+    }
+}
+
+/* Senders go through their blocks in the direction of the pass; receivers post in that order. */
+static int by_making(const void *x, const void *y)
+{
+    const transfer *a = x, *b = y;
+    if (a->backward != b->backward)
+        return a->backward - b->backward;
+    if (a->made_in != b->made_in)
+        return (a->made_in < b->made_in) == !a->backward ? -1 : 1;
+    return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
+}
+
+/* The first work that reads each arriving tensor, a pass. */
+static void find_arrivals(walk *w)
+{
+    struct boundary *y = w->boundary;
+    uint32_t from = 0;
+    for (uint32_t i = 0; i < w->nworks; i++) {
+        if (i + 1 < w->nworks && w->works[i + 1].cell == w->works[i].cell)
+            continue;
+        for (uint32_t k = 0; k < y->transfers.n; k++) { /* cell [from, i] */
+            const transfer *x = &y->transfers.at[k];
+            uint64_t key = (uint64_t)x->tensor * w->passes + w->works[i].pass;
+            if (x->send || w->place[key])
+                continue;
+            uint32_t at = from;
+            while (at <= i) {
+                const routine *r = walk_routine(w, &w->works[at]);
+                uint32_t c = 0;
+                while (c < r->ncross && r->cross[c].tensor != x->tensor)
+                    c++;
+                if (c < r->ncross)
+                    break;
+                at++;
+            }
+            if (at > i)
+                continue;
+            w->place[key] = 1; /* seen; the true place comes at the start */
+            *vec_push(&y->arrivals) = (arrival){k, w->works[i].pass, at, 0};
+        }
+        from = i + 1;
+    }
+    for (uint32_t i = 0; i < y->arrivals.n; i++)
+        w->place[(uint64_t)y->transfers.at[y->arrivals.at[i].transfer].tensor * w->passes +
+                 y->arrivals.at[i].pass] = 0;
+}
+
+weft_status boundary_prepare(walk *w)
+{
+    const struct stage_map *m = w->b->stages;
+    w->boundary = mem_alloc(sizeof *w->boundary);
+    if (m->axis < 0)
+        return WEFT_OK;
+    if (w->b->p->spec->mesh.size[m->axis] > 64)
+        return fail(WEFT_UNSUPPORTED, "more than 64 stages");
+    route *r = find_routes(w->b);
+    for (weft_tensor t = 1; t <= w->b->g->tensors.n; t++)
+        if (graph_tensor(w->b->g, t)->kind == WEFT_T_ACTIVATION && w->b->root[t] == t)
+            add_transfers(w, t, &r[t]);
+    free(r);
+    if (w->boundary->transfers.n)
+        qsort(w->boundary->transfers.at, w->boundary->transfers.n, sizeof(transfer), by_making);
+    find_arrivals(w);
+    return WEFT_OK;
+}
+
+void boundary_free(walk *w)
+{
+    if (!w->boundary)
+        return;
+    free(w->boundary->transfers.at);
+    free(w->boundary->arrivals.at);
+    free(w->boundary->sent.at);
+    free(w->boundary);
+}
+
+/* --- entries --- */
+
+static weft_status start(walk *w, const transfer *x, uint32_t pass, uint64_t place, uint32_t *out)
+{
+    plan *p = w->b->p;
+    const channel *ch = &p->channels.at[x->channel];
+    weft_shape local = graph_local(w->b->g, x->tensor);
+    collective c = {.channel = x->channel,
+                    .kind = x->send ? WEFT_SEND : WEFT_RECV,
+                    .dtype = local.dtype,
+                    .count = shape_elements(&local),
+                    .root = ch->coords[1] == x->peer,
+                    .tag = (uint64_t)x->tensor << 32 | pass};
+    c.name =
+        pool_printf(&p->pool, "%s %s of micro-batch %u %s stage %u", x->send ? "send" : "receive",
+                    graph_tensor(w->b->g, x->tensor)->name, pass, x->send ? "to" : "from", x->peer);
+    c.in = c.out = w->b->zone + place;
+    weft_status s = plan_collective(w->b, &c, out);
+    if (!s)
+        list_add(p, w->l, ENTRY_START, *out, pass, c.name);
+    return s;
+}
+
+static void wait(walk *w, uint32_t number, uint32_t pass)
+{
+    const collective *c = &w->b->p->collectives.at[number];
+    list_add(w->b->p, w->l, ENTRY_WAIT, number, pass, c->name);
+    space_give(&w->b->comm, c->scratch, c->scratch_bytes);
+}
+
+/* Start the receives of all cells up to `cell`. */
+static weft_status start_arrivals(walk *w, uint32_t cell)
+{
+    struct boundary *y = w->boundary;
+    for (; y->next < y->arrivals.n; y->next++) {
+        arrival *a = &y->arrivals.at[y->next];
+        if (w->works[a->work].cell > cell)
+            return WEFT_OK;
+        const transfer *x = &y->transfers.at[a->transfer];
+        uint64_t at = space_take(&w->b->activations, walk_bytes(w, x->tensor));
+        uint32_t number;
+        w->place[(uint64_t)x->tensor * w->passes + a->pass] = 1 + at;
+        weft_status s = start(w, x, a->pass, at, &number);
+        if (s)
+            return s;
+        a->started = 1 + number;
+    }
+    return WEFT_OK;
+}
+
+weft_status boundary_before(walk *w, uint32_t at)
+{
+    struct boundary *y = w->boundary;
+    const work *x = &w->works[at];
+    weft_status s = y->arrivals.n ? start_arrivals(w, x->cell + 1) : WEFT_OK;
+    for (uint32_t i = y->next; !s && i-- > 0;) {
+        arrival *a = &y->arrivals.at[i];
+        if (a->work == at && a->started) {
+            wait(w, a->started - 1, a->pass);
+            a->started = 0;
+        }
+        if (w->works[a->work].cell < x->cell)
+            break;
+    }
+    return s;
+}
+
+/* Wait for what was sent at place `i`; its buffer is free unless this stage reads it later. */
+static void finish_send(walk *w, uint32_t i, uint32_t at)
+{
+    struct boundary *y = w->boundary;
+    departure d = y->sent.at[i];
+    memmove(&y->sent.at[i], &y->sent.at[i + 1], (--y->sent.n - i) * sizeof d);
+    wait(w, d.collective, (uint32_t)(d.key % w->passes));
+    weft_tensor t = (weft_tensor)(d.key / w->passes);
+    if (--w->held[d.key] == 0 && w->last_use[d.key] <= at)
+        space_give(&w->b->activations, w->place[d.key] - 1, walk_bytes(w, t));
+}
+
+weft_status boundary_after(walk *w, uint32_t at)
+{
+    struct boundary *y = w->boundary;
+    const work *x = &w->works[at];
+    for (uint32_t k = 0; k < y->transfers.n; k++) {
+        const transfer *t = &y->transfers.at[k];
+        if (!t->send || t->made_in != x->block || t->backward != x->backward)
+            continue;
+        for (uint32_t i = y->sent.n; i-- > 0;)
+            if (y->sent.at[i].channel == t->channel)
+                finish_send(w, i, at);
+        departure d = {0, t->channel, (uint64_t)t->tensor * w->passes + x->pass};
+        weft_status s = start(w, t, x->pass, w->place[d.key] - 1, &d.collective);
+        if (s)
+            return s;
+        w->held[d.key]++;
+        *vec_push(&y->sent) = d;
+    }
+    return WEFT_OK;
+}
+
+weft_status boundary_finish(walk *w)
+{
+    while (w->boundary->sent.n)
+        finish_send(w, 0, w->nworks);
+    return WEFT_OK;
+}

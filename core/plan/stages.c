@@ -1,0 +1,190 @@
+/* plan/stages.c: which blocks live on which stage, and in which order a stage works.
+ *
+ * A stage is a coordinate of one mesh axis; a chunk is a run of blocks that it works through at
+ * once (with several chunks a stage, data passes all stages several times). What is said here is
+ * only kept and held against itself; lists.c makes lists of it, and check.c finds orders that
+ * hang. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <string.h>
+
+#define NO_STAGE UINT32_MAX
+
+static weft_status in_stage_phase(const edit_state *e, const char *edit)
+{
+    if (e->phase == WEFT_PHASE_STAGE)
+        return WEFT_OK;
+    return fail(WEFT_USAGE, "%s emitted a '%s' edit in phase %u; it belongs to phase %u", e->owner,
+                edit, e->phase, WEFT_PHASE_STAGE);
+}
+
+/* The mesh axis of an edit about stages; all of a job's are about one axis. */
+static weft_status stage_axis(edit_state *e, const char *edit, const char *axis, uint32_t stage)
+{
+    struct stage_map *m = &e->stages;
+    uint32_t a = 0;
+    weft_status s = in_stage_phase(e, edit);
+    if (!s)
+        s = edits_axis(e, axis, &a);
+    if (!s && a >= FIRST_GROUP)
+        s = fail(WEFT_USAGE, "%s puts stages on '%s', which is a group", e->owner, axis);
+    if (s)
+        return s;
+    if (m->axis >= 0 && (uint32_t)m->axis != a)
+        return fail(WEFT_USAGE, "%s puts stages on the mesh axis %s, %s on %s: one axis only",
+                    m->owner, e->s->mesh.name[m->axis], e->owner, axis);
+    if (stage >= e->s->mesh.size[a])
+        return fail(WEFT_USAGE, "%s names stage %u of %s, which has %u", e->owner, stage, axis,
+                    e->s->mesh.size[a]);
+    if (m->axis >= 0)
+        return WEFT_OK;
+    m->axis = (int32_t)a;
+    m->owner = e->owner;
+    m->blocks = e->g->blocks.n;
+    m->stage = pool_array(e->pool, m->blocks, sizeof *m->stage);
+    m->chunk = pool_array(e->pool, m->blocks, sizeof *m->chunk);
+    m->orders = pool_array(e->pool, e->s->mesh.size[a], sizeof *m->orders);
+    for (uint32_t i = 0; i < m->blocks; i++)
+        m->stage[i] = NO_STAGE;
+    return WEFT_OK;
+}
+
+weft_status e_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage, uint32_t chunk)
+{
+    edit_state *e = ctx;
+    struct stage_map *m = &e->stages;
+    weft_status s = stage_axis(e, "stage", axis, stage);
+    bool any = false;
+    for (uint32_t i = 0; !s && i < m->blocks; i++) {
+        if (!glob_match(blocks, e->g->blocks.at[i]))
+            continue;
+        any = true;
+        if (m->stage[i] != NO_STAGE && (m->stage[i] != stage || m->chunk[i] != chunk))
+            s = fail(WEFT_USAGE, "block %s is put on stage %u by %s, and on stage %u by %s",
+                     e->g->blocks.at[i], m->stage[i], m->owner, stage, e->owner);
+        m->stage[i] = stage;
+        m->chunk[i] = chunk;
+        m->chunks = chunk + 1 > m->chunks ? chunk + 1 : m->chunks;
+    }
+    return s || any ? s : fail(WEFT_USAGE, "%s: no block is named '%s'", e->owner, blocks);
+}
+
+weft_status e_order(void *ctx, const char *axis, uint32_t stage, const weft_work *cells, uint32_t n)
+{
+    edit_state *e = ctx;
+    weft_status s = stage_axis(e, "order", axis, stage);
+    if (s)
+        return s;
+    if (e->stages.orders[stage].work)
+        return fail(WEFT_USAGE, "%s orders the work of stage %u, which has an order already",
+                    e->owner, stage);
+    weft_work *copy = pool_array(e->pool, n, sizeof *copy);
+    memcpy(copy, cells, n * sizeof *copy);
+    e->stages.orders[stage] = (stage_order){n, copy};
+    return WEFT_OK;
+}
+
+weft_status e_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
+                    uint32_t n)
+{
+    edit_state *e = ctx;
+    uint32_t a = 0;
+    if (e->phase != WEFT_PHASE_SPLIT && e->phase != WEFT_PHASE_STAGE)
+        return fail(WEFT_USAGE, "%s emitted a 'group' edit in phase %u; it belongs to phase %u",
+                    e->owner, e->phase, WEFT_PHASE_SPLIT);
+    weft_status s = edits_axis(e, axis, &a);
+    if (!s && (a >= FIRST_GROUP || !n || n > e->s->mesh.size[a]))
+        s = fail(WEFT_USAGE, "%s makes the group %s of %u coordinates of %s", e->owner, name, n,
+                 axis);
+    for (uint32_t i = 0; !s && i < n; i++)
+        if (coords[i] >= e->s->mesh.size[a] || (i && coords[i] <= coords[i - 1]))
+            s = fail(WEFT_USAGE,
+                     "%s: the coordinates of group %s are not ascending numbers below "
+                     "%u",
+                     e->owner, name, e->s->mesh.size[a]);
+    for (uint32_t i = 0; !s && i < e->groups.n; i++)
+        if (!strcmp(e->groups.at[i].name, name))
+            return WEFT_OK; /* each graph is planned several times */
+    if (s)
+        return s;
+    if (e->groups.n == 64 - FIRST_GROUP || mesh_axis(&e->s->mesh, name) >= 0)
+        return fail(WEFT_USAGE, "%s: there is no room for a group named %s", e->owner, name);
+    uint32_t *copy = pool_array(e->pool, n, sizeof *copy);
+    memcpy(copy, coords, n * sizeof *copy);
+    *vec_push(&e->groups) = (group_edit){pool_text(e->pool, name), a, n, copy};
+    return WEFT_OK;
+}
+
+/* Every (chunk, pass) once forward and once backward, forward first. */
+static weft_status check_order(const edit_state *e, uint32_t stage)
+{
+    const struct stage_map *m = &e->stages;
+    const stage_order *o = &m->orders[stage];
+    uint64_t cells = (uint64_t)m->chunks * e->passes, done = 0;
+    uint8_t *seen = pool_array(e->pool, cells, 1);
+    for (uint32_t i = 0; i < o->n; i++) {
+        const weft_work *w = &o->work[i];
+        if (w->phase != WEFT_WORK_FORWARD && w->phase != WEFT_WORK_BACKWARD)
+            return fail(WEFT_UNSUPPORTED,
+                        "%s orders backward passes of inputs and of parameters apart; this version "
+                        "runs them together",
+                        m->owner);
+        bool back = w->phase == WEFT_WORK_BACKWARD;
+        if (w->chunk >= m->chunks || w->pass >= e->passes)
+            return fail(WEFT_USAGE,
+                        "%s orders chunk %u of micro-batch %u on stage %u; there are "
+                        "%u chunks and %llu micro-batches",
+                        m->owner, w->chunk, w->pass, stage, m->chunks,
+                        (unsigned long long)e->passes);
+        uint8_t *cell = &seen[(uint64_t)w->pass * m->chunks + w->chunk];
+        if (*cell != (back ? 1 : 0))
+            return fail(WEFT_USAGE,
+                        "%s orders the %s pass of chunk %u, micro-batch %u on stage %u "
+                        "%s",
+                        m->owner, back ? "backward" : "forward", w->chunk, w->pass, stage,
+                        back && !*cell ? "before its forward pass" : "twice");
+        ++*cell;
+        done++;
+    }
+    if (done != 2 * cells)
+        return fail(WEFT_USAGE, "%s orders %llu passes on stage %u; %llu are needed", m->owner,
+                    (unsigned long long)done, stage, (unsigned long long)(2 * cells));
+    return WEFT_OK;
+}
+
+weft_status stages_finish(edit_state *e)
+{
+    struct stage_map *m = &e->stages;
+    if (m->axis < 0)
+        return WEFT_OK;
+    for (uint32_t i = 0; i < m->blocks; i++)
+        if (m->stage[i] == NO_STAGE)
+            return fail(WEFT_USAGE, "%s puts blocks on stages, but %s on none", m->owner,
+                        e->g->blocks.at[i]);
+    for (uint32_t i = 1; i < m->blocks; i++)
+        if (m->chunk[i] < m->chunk[i - 1] ||
+            (m->chunk[i] == m->chunk[i - 1] && m->stage[i] < m->stage[i - 1]))
+            return fail(WEFT_USAGE,
+                        "%s puts block %s (stage %u, chunk %u) after %s (stage %u, chunk %u): data "
+                        "runs through chunk 0 of all stages, then chunk 1",
+                        m->owner, e->g->blocks.at[i], m->stage[i], m->chunk[i],
+                        e->g->blocks.at[i - 1], m->stage[i - 1], m->chunk[i - 1]);
+    for (uint32_t i = 0; i < e->s->mesh.size[m->axis]; i++)
+        if (m->orders[i].work) {
+            weft_status s = check_order(e, i);
+            if (s)
+                return s;
+        }
+    return WEFT_OK;
+}
+
+uint32_t stage_of(const struct stage_map *m, uint32_t block)
+{
+    return m->axis < 0 ? 0 : m->stage[block];
+}
+
+bool stage_here(const struct stage_map *m, uint32_t block)
+{
+    return m->axis < 0 || m->stage[block] == m->mine;
+}
