@@ -7,18 +7,20 @@
  * nothing: lengths, offsets, names and sums are checked before use.
  *
  * Tensors are named as the graph names them ("block.0.attn.qkv.w", with ".m" and ".v" for moments)
- * and stored whole in logical shape; a shard may hold a contiguous element range of a flattened
- * tensor, so that any layout loads any other's. */
+ * and are whole in logical shape. What a shard holds of one is a piece: a block of the tensor, or a
+ * contiguous range of a flattened block. The pieces of a tensor cover it exactly once, in whatever
+ * way the job that wrote it was laid out; a reader asks for the piece that its own layout wants. */
 #ifndef CKPT_CKPT_H
 #define CKPT_CKPT_H
 
 #include <stdbool.h>
 #include <weft/base.h>
 
-typedef struct ckpt_piece { /* elements [first, first + count) of a flattened tensor */
+typedef struct ckpt_piece { /* elements [first, first + count) of a flattened block of a tensor */
     const char *name;
     uint32_t dtype, rank;
-    int64_t shape[WEFT_MAX_AXES]; /* of the whole tensor */
+    int64_t shape[WEFT_MAX_AXES];                      /* of the whole tensor */
+    int64_t start[WEFT_MAX_AXES], size[WEFT_MAX_AXES]; /* the block; all sizes 0: the tensor */
     uint64_t first, count;
     const void *data; /* count elements, borrowed */
 } ckpt_piece;
@@ -66,8 +68,8 @@ uint64_t ckpt_step(const ckpt *c);
 const char *ckpt_job_text(const ckpt *c);
 const char *ckpt_dir(const ckpt *c);
 
-/* Copy elements [first, first + count) of a tensor into `out`. Name, dtype and shape must be those
- * stored, or the difference is named. [setup] */
+/* Copy elements [first, first + count) of a block of a tensor into `out`, whatever pieces they are
+ * stored in. Name, dtype and shape must be those stored, or the difference is named. [setup] */
 weft_status ckpt_read(const ckpt *c, const ckpt_piece *want, void *out);
 
 /* Every tensor, for `weft ckpt info`; whole shapes, data NULL. */

@@ -3,8 +3,13 @@
  * A shard is eight bytes of length, little endian, that many bytes of JSON, and the data. The JSON
  * has one entry a tensor with type, shape and the bytes [begin, end) counted from the first byte of
  * data; the entries must cover the data without a hole. Any program that knows the format can read
- * our shards. What we add stays lawful: a part of a tensor is a vector of its own, NAME@FIRST, and
- * __metadata__, which may hold any strings, gives the whole shape under "shape:NAME". */
+ * our shards. What we add stays lawful: a part of a tensor is a tensor of its own with a suffix to
+ * its name, and __metadata__, which may hold any strings, gives the whole shape. For w [768, 1536]:
+ *
+ *   w                     all of it                            [768, 1536]
+ *   w@0:768,512:1024      a block: from and to on every axis   [768, 512]
+ *   w@4096                a range: its first element           [COUNT]
+ *   w@0:768,512:1024@64   a range of a block                   [COUNT] */
 #include <jansson.h>
 
 #include <inttypes.h>
@@ -15,7 +20,7 @@
 #include "base/err.h"
 #include "ckpt/internal.h"
 
-#define KEY_MAX (CKPT_NAME_MAX + 32) /* a name and "shape:" or '@' and a number */
+#define KEY_MAX (CKPT_NAME_MAX + CKPT_BLOCK_TEXT + 32) /* "shape:", or a block, '@', a number */
 
 /* --- building --- */
 
@@ -37,23 +42,36 @@ static json_t *shape_array(uint32_t rank, const int64_t *shape)
     return out;
 }
 
+/* Where in its shard a piece stands, and under which name: true when that is the tensor's own. */
+static bool key_of(const ckpt_piece *p, char key[KEY_MAX], json_t **shape)
+{
+    box block;
+    char text[CKPT_BLOCK_TEXT];
+    bool part = ckpt_piece_block(p, &block);
+    bool range = p->count != box_elements(&block);
+    const int64_t vector = (int64_t)p->count;
+    int n = snprintf(key, KEY_MAX, "%s", p->name);
+    if (part) {
+        ckpt_block_text(&block, text);
+        n += snprintf(key + n, KEY_MAX - (size_t)n, "@%s", text);
+    }
+    if (range)
+        snprintf(key + n, KEY_MAX - (size_t)n, "@%" PRIu64, p->first);
+    *shape = range ? shape_array(1, &vector) : shape_array(block.rank, block.size);
+    return !part && !range;
+}
+
 static bool add_piece(json_t *root, json_t *meta, const ckpt_piece *p, uint64_t begin)
 {
-    uint64_t whole = 0;
     char key[KEY_MAX], shape_key[KEY_MAX], text[CKPT_SHAPE_TEXT];
-    bool part = ckpt_elements(p->rank, p->shape, p->dtype, &whole) && p->count != whole;
-    const int64_t vector = (int64_t)p->count;
-    json_t *shape = part ? shape_array(1, &vector) : shape_array(p->rank, p->shape);
-    snprintf(key, sizeof key, "%s", p->name);
-    if (part) {
-        snprintf(key, sizeof key, "%s@%" PRIu64, p->name, p->first);
-        snprintf(shape_key, sizeof shape_key, "shape:%s", p->name);
-        ckpt_shape_text(p->rank, p->shape, text);
-    }
+    json_t *shape;
+    bool whole = key_of(p, key, &shape);
     uint64_t end = begin + p->count * weft_dtype_size(p->dtype);
     json_t *entry = json_pack("{s:s, s:o, s:[I,I]}", "dtype", ckpt_dtype_name(p->dtype), "shape",
                               shape, "data_offsets", (json_int_t)begin, (json_int_t)end);
-    return put(root, key, entry) && (!part || put(meta, shape_key, json_string(text)));
+    snprintf(shape_key, sizeof shape_key, "shape:%s", p->name);
+    ckpt_shape_text(p->rank, p->shape, text);
+    return put(root, key, entry) && (whole || put(meta, shape_key, json_string(text)));
 }
 
 static weft_status no_memory(void)
@@ -155,30 +173,63 @@ static bool parse_shape(const json_t *shape, ckpt_range *r)
     return true;
 }
 
-/* A part of a tensor: the entry is a vector of `count` elements, the shape stands elsewhere. */
-static weft_status parse_part(const char *first, const json_t *meta, ckpt_range *r)
+/* "0:768,512:1024" of the tensor whose shape stands in `r`; *end is what follows. */
+static weft_status parse_block(const char *text, pool *p, ckpt_range *r, uint64_t *elements,
+                               const char **end)
 {
-    const char *end;
+    box b = {.rank = r->rank};
+    for (uint32_t i = 0; i < r->rank; i++) {
+        uint64_t from, to;
+        if ((i && *text++ != ',') || !parse_number(text, &from, &text) || *text++ != ':' ||
+            !parse_number(text, &to, &text) || to < from)
+            return bad(r->name, "the block after '@' is malformed");
+        b.start[i] = (int64_t)from;
+        b.size[i] = (int64_t)(to - from);
+    }
+    if (!ckpt_block_ok(&b, r->shape, elements))
+        return bad(r->name, "a stored block is empty, all of its tensor or not inside it");
+    box *kept = pool_alloc(p, sizeof *kept);
+    *kept = b;
+    r->block = kept;
+    *end = text;
+    return WEFT_OK;
+}
+
+/* A part of a tensor, by what follows the '@' in its key; the shape of the entry is in `r`, the
+ * tensor's stands elsewhere. */
+static weft_status parse_part(const char *part, const json_t *meta, pool *p, ckpt_range *r)
+{
+    ckpt_range entry = *r;
     char key[KEY_MAX];
-    uint64_t whole, last;
-    if (!parse_number(first, &r->first, &end) || *end)
-        return bad(r->name, "the number after '@' is not one");
-    if (r->rank != 1)
-        return bad(r->name, "a part of a tensor must be stored as a vector");
-    r->count = (uint64_t)r->shape[0];
+    uint64_t held, last;
+    weft_status st;
     snprintf(key, sizeof key, "shape:%s", r->name);
     const char *text = json_string_value(json_object_get(meta, key));
     if (!text || !parse_shape_text(text, r))
         return bad(r->name, "the whole shape of a stored part is missing or malformed");
-    if (!ckpt_elements(r->rank, r->shape, r->dtype, &whole))
+    if (!ckpt_elements(r->rank, r->shape, r->dtype, &held))
         return bad(r->name, "the whole shape has a size below 1 or too many elements");
-    if (!ck_add(r->first, r->count, &last) || last > whole || r->count == whole)
+    if (strchr(part, ':')) {
+        if ((st = parse_block(part, p, r, &held, &part)))
+            return st;
+        if (!*part)
+            return ckpt_shape_same(entry.rank, entry.shape, r->rank, r->block->size)
+                       ? WEFT_OK
+                       : bad(r->name, "a stored block has another shape than its name says");
+        if (*part++ != '@')
+            return bad(r->name, "the block after '@' is malformed");
+    }
+    if (!parse_number(part, &r->first, &part) || *part)
+        return bad(r->name, "the number after '@' is not one");
+    if (entry.rank != 1)
+        return bad(r->name, "a part of a tensor must be stored as a vector");
+    if (!ck_add(r->first, r->count, &last) || last > held || r->count == held)
         return bad(r->name, "a stored part does not lie inside its tensor");
     return WEFT_OK;
 }
 
-/* "NAME" or "NAME@FIRST": the name is copied into the pool, *first is what follows the '@'. */
-static weft_status parse_key(const char *key, pool *p, ckpt_range *r, const char **first)
+/* "NAME" or "NAME@PART": the name is copied into the pool, *part is what follows the '@'. */
+static weft_status parse_key(const char *key, pool *p, ckpt_range *r, const char **part)
 {
     char name[CKPT_NAME_MAX];
     const char *mark = strchr(key, '@');
@@ -190,17 +241,17 @@ static weft_status parse_key(const char *key, pool *p, ckpt_range *r, const char
     if (n >= sizeof name || !ckpt_name_ok(name))
         return fail(WEFT_DATA, "a tensor name in the header is empty, too long or not printable");
     r->name = pool_text(p, name);
-    *first = mark ? mark + 1 : NULL;
+    *part = mark ? mark + 1 : NULL;
     return WEFT_OK;
 }
 
 static weft_status parse_entry(const char *key, json_t *value, const json_t *meta, pool *p,
                                ckpt_range *r)
 {
-    const char *first = NULL, *dtype;
+    const char *part = NULL, *dtype;
     json_t *shape;
     json_int_t begin, end;
-    weft_status st = parse_key(key, p, r, &first);
+    weft_status st = parse_key(key, p, r, &part);
     if (st)
         return st;
     if (json_unpack_ex(value, NULL, JSON_STRICT, "{s:s, s:o, s:[I,I]}", "dtype", &dtype, "shape",
@@ -217,7 +268,7 @@ static weft_status parse_entry(const char *key, json_t *value, const json_t *met
         return bad(r->name, "its byte range does not agree with its type and shape");
     r->at = (uint64_t)begin;
     r->count = stored;
-    return first ? parse_part(first, meta, r) : WEFT_OK;
+    return part ? parse_part(part, meta, p, r) : WEFT_OK;
 }
 
 static int by_offset(const void *a, const void *b)

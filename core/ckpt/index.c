@@ -1,4 +1,14 @@
-/* ckpt/index.c: all ranges of a checkpoint, sorted, and held against each other. See internal.h. */
+/* ckpt/index.c: all ranges of a checkpoint, sorted, and held against each other. See internal.h.
+ *
+ * That the pieces of a tensor cover it exactly once is found out without looking at elements:
+ *
+ *   1. The ranges of one block, in order, follow each other from its first element to its last.
+ *   2. The blocks are the cells of a grid. On every axis their intervals, sorted and without
+ *      doubles, follow each other from 0 to the size; then every block is one cell, and as no
+ *      block occurs twice, there are as many as cells.
+ *
+ * O(n log n) for n ranges. Coverings that are no grid are refused: whoever cuts axis by axis never
+ * writes one. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +19,11 @@
 static int by_place(const void *a, const void *b)
 {
     const ckpt_range *x = a, *y = b;
-    int name = strcmp(x->name, y->name);
-    if (name)
-        return name;
+    int order = strcmp(x->name, y->name);
+    if (!order)
+        order = ckpt_block_order(x->block, y->block);
+    if (order)
+        return order;
     if (x->first != y->first)
         return x->first < y->first ? -1 : 1;
     return x->shard < y->shard ? -1 : x->shard > y->shard;
@@ -28,33 +40,118 @@ static bool same_tensor(const ckpt_range *a, const ckpt_range *b)
     return a->dtype == b->dtype && ckpt_shape_same(a->rank, a->shape, b->rank, b->shape);
 }
 
-/* Ranges r[0 .. n) have one name: one after the other they give the whole tensor. */
-static weft_status cover_one(const ckpt_range *r, uint32_t n)
+/* Ranges r[0 .. n) are of one block: one after the other they give all of it. */
+static weft_status cover_block(const ckpt_range *r, uint32_t n)
 {
-    uint64_t whole, at = 0;
-    if (!ckpt_elements(r->rank, r->shape, r->dtype, &whole))
-        return fail(WEFT_DATA, "tensor %s has an unlawful type or shape", r->name);
+    box b = ckpt_range_box(r);
+    uint64_t whole = box_elements(&b), at = 0;
+    char text[CKPT_BLOCK_TEXT + 16] = "";
+    if (r->block) {
+        memcpy(text, ", block ", 9);
+        ckpt_block_text(r->block, text + 8);
+    }
     for (uint32_t i = 0; i < n; i++) {
-        if (!same_tensor(&r[i], r))
-            return fail(WEFT_DATA,
-                        "tensor %s has two types or shapes, in shards %" PRIu32 " and %" PRIu32,
-                        r->name, r->shard, r[i].shard);
         if (r[i].first < at)
             return fail(WEFT_DATA,
-                        "tensor %s: elements from %" PRIu64 " on are stored twice, the second "
+                        "tensor %s%s: elements from %" PRIu64 " on are stored twice, the second "
                         "time in shard %" PRIu32,
-                        r->name, r[i].first, r[i].shard);
+                        r->name, text, r[i].first, r[i].shard);
         if (r[i].first > at)
             break;
         if (r[i].count > whole - at)
-            return fail(WEFT_DATA, "tensor %s: shard %" PRIu32 " has elements past its end",
-                        r->name, r[i].shard);
+            return fail(WEFT_DATA, "tensor %s%s: shard %" PRIu32 " has elements past its end",
+                        r->name, text, r[i].shard);
         at += r[i].count;
     }
     if (at != whole)
-        return fail(WEFT_DATA, "tensor %s: no shard has the elements from %" PRIu64 " on", r->name,
-                    at);
+        return fail(WEFT_DATA, "tensor %s%s: no shard has the elements from %" PRIu64 " on",
+                    r->name, text, at);
     return WEFT_OK;
+}
+
+typedef struct span {
+    int64_t from, to;
+} span;
+
+static int by_from(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    if (x->from != y->from)
+        return x->from < y->from ? -1 : 1;
+    return x->to < y->to ? -1 : x->to > y->to;
+}
+
+/* Spans s[0 .. n), in any order, follow each other from 0 to `size`; *cells: without doubles. */
+static weft_status chain(span *s, uint32_t n, int64_t size, const char *name, uint64_t *cells)
+{
+    int64_t at = 0;
+    *cells = 0;
+    qsort(s, n, sizeof *s, by_from);
+    for (uint32_t i = 0; i < n; i++) {
+        if (i && !by_from(&s[i], &s[i - 1]))
+            continue;
+        if (s[i].from < at)
+            return fail(WEFT_DATA,
+                        "tensor %s: blocks lie over each other, or are no grid: their elements "
+                        "are stored twice",
+                        name);
+        if (s[i].from > at)
+            break;
+        at = s[i].to;
+        ++*cells;
+    }
+    if (at != size)
+        return fail(WEFT_DATA, "tensor %s: no shard has the blocks from %" PRId64 " on", name, at);
+    return WEFT_OK;
+}
+
+/* The first ranges of the n distinct blocks of one tensor. */
+static weft_status cover_grid(const ckpt_range *const *block, uint32_t n)
+{
+    uint64_t cells = 1;
+    span *s = mem_alloc((uint64_t)n * sizeof *s);
+    weft_status st = WEFT_OK;
+    for (uint32_t a = 0; a < block[0]->rank && !st; a++) {
+        uint64_t here = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            box b = ckpt_range_box(block[i]);
+            s[i] = (span){b.start[a], b.start[a] + b.size[a]};
+        }
+        st = chain(s, n, block[0]->shape[a], block[0]->name, &here);
+        cells *= here; /* no more than elements, whose number fits */
+    }
+    free(s);
+    if (!st && cells != n)
+        st = fail(WEFT_DATA, "tensor %s: no shard has %" PRIu64 " of its %" PRIu64 " blocks",
+                  block[0]->name, cells - n, cells);
+    return st;
+}
+
+/* Ranges r[0 .. n) have one name. */
+static weft_status cover_one(const ckpt_range *r, uint32_t n)
+{
+    uint64_t whole;
+    uint32_t blocks = 0;
+    if (!ckpt_elements(r->rank, r->shape, r->dtype, &whole))
+        return fail(WEFT_DATA, "tensor %s has an unlawful type or shape", r->name);
+    const ckpt_range **block = mem_alloc((uint64_t)n * sizeof *block);
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0, next; i < n && !st; i = next) {
+        block[blocks++] = &r[i];
+        for (next = i; next < n && !ckpt_block_order(r[i].block, r[next].block); next++)
+            if (!same_tensor(&r[next], r)) {
+                st = fail(WEFT_DATA,
+                          "tensor %s has two types or shapes, in shards %" PRIu32 " and %" PRIu32,
+                          r->name, r->shard, r[next].shard);
+                break;
+            }
+        if (!st)
+            st = cover_block(&r[i], next - i);
+    }
+    if (!st)
+        st = cover_grid(block, blocks);
+    free(block);
+    return st;
 }
 
 weft_status ckpt_cover(const ckpt_ranges *r, pool *p, ckpt_piece **tensors, uint32_t **starts,
@@ -75,8 +172,9 @@ weft_status ckpt_cover(const ckpt_ranges *r, pool *p, ckpt_piece **tensors, uint
             return st;
         out[t] = (ckpt_piece){.name = head->name, .dtype = head->dtype, .rank = head->rank};
         memcpy(out[t].shape, head->shape, sizeof head->shape);
-        const ckpt_range *last = &r->at[next - 1];
-        out[t].count = last->first + last->count;
+        memcpy(out[t].size, head->shape, sizeof head->shape);
+        for (uint32_t k = i; k < next; k++)
+            out[t].count += r->at[k].count;
         from[t] = i;
     }
     from[names] = r->n;

@@ -15,6 +15,7 @@
 
 #include <sys/stat.h>
 
+#include "base/box.h"
 #include "base/mem.h"
 #include "ckpt/ckpt.h"
 
@@ -24,12 +25,15 @@
 #define CKPT_PATH_MAX 4096
 #define CKPT_FILE_MAX 64                     /* bytes of any name that folder.c makes */
 #define CKPT_SHAPE_TEXT (WEFT_MAX_AXES * 22) /* bytes of a shape in words, with the zero */
+#define CKPT_BLOCK_TEXT (WEFT_MAX_AXES * 42) /* of a block */
 
-/* Elements [first, first + count) of a tensor, which stand in `shard` from byte `at` on. */
+/* Elements [first, first + count) of a block of a tensor, which stand in `shard` from byte `at` on.
+ * A block that is the whole tensor is NULL, so that there is one way to say it. */
 typedef struct ckpt_range {
     const char *name;             /* in the pool of whoever parsed it */
     uint32_t dtype, rank;         /* of the tensor                    */
     int64_t shape[WEFT_MAX_AXES]; /* of the whole tensor              */
+    const box *block;             /* in the same pool, or NULL        */
     uint64_t first, count;
     uint64_t at; /* from the beginning of the shard file; 0 when a manifest gave the range */
     uint32_t shard;
@@ -46,8 +50,18 @@ bool ckpt_shape_same(uint32_t rank_a, const int64_t *a, uint32_t rank_b, const i
 /* Elements of a shape whose sizes are all positive and whose bytes fit in 63 bits. */
 bool ckpt_elements(uint32_t rank, const int64_t *shape, uint32_t dtype, uint64_t *out);
 
-/* --- header.c: a tensor that a shard holds whole stands under NAME with its shape; a part of one
- * as a vector under NAME@FIRST, with the whole shape in __metadata__ as "shape:NAME" --- */
+/* Elements of a block that lies inside a lawful shape, is not empty and is not all of it. */
+bool ckpt_block_ok(const box *b, const int64_t *shape, uint64_t *out);
+int ckpt_block_order(const box *a, const box *b); /* NULL, the whole tensor, comes first */
+box ckpt_range_box(const ckpt_range *r);          /* the whole tensor's where block is NULL */
+/* The block of a piece into *out: true when it is a part, false when it is the whole tensor. */
+bool ckpt_piece_block(const ckpt_piece *p, box *out);
+/* "0:768,384:768", from and to on every axis. */
+void ckpt_block_text(const box *b, char out[CKPT_BLOCK_TEXT]);
+
+/* --- header.c: a tensor that a shard holds whole stands under NAME with its shape, a block of one
+ * under NAME@BLOCK with the block's; a range of either as a vector under NAME@FIRST or
+ * NAME@BLOCK@FIRST. For parts __metadata__ has the whole shape as "shape:NAME" --- */
 
 /* Length word, JSON and padding for pieces in the order of their bytes; the caller frees *text. */
 weft_status ckpt_header_build(const ckpt_piece *const *pieces, uint32_t n, char **text,
@@ -65,7 +79,7 @@ weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const 
                              bool hash, pool *p, ckpt_ranges *out, struct stat *st);
 
 /* --- index.c --- */
-void ckpt_ranges_sort(ckpt_ranges *r); /* by name, first, shard */
+void ckpt_ranges_sort(ckpt_ranges *r); /* by name, block, first, shard */
 
 /* One entry a tensor from sorted ranges, which must agree on type and shape and cover it exactly
  * once. tensors [n]; ranges of tensor i are starts[i] .. starts[i + 1] - 1. */

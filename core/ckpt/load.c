@@ -2,8 +2,12 @@
  *
  * Order of trust: the manifest's own sum, the manifest's text, each shard's length and sum, each
  * shard's header, the two accounts of what lies where, and that every tensor is covered exactly
- * once. Only then is anything handed out. A shard is opened anew for each read, and must be the
- * file that was verified: same inode, length and times. */
+ * once. Only then is anything handed out. A shard is opened anew by each read, and must be the file
+ * that was verified: same inode, length and times.
+ *
+ * A read is of a block; so is what is stored. Their common elements are rows contiguous in both
+ * (base/box.h), which are taken stored range by stored range, so that the file is read forwards:
+ * long rows straight into place, short ones out of a window over the file. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +22,8 @@
 #include "base/log.h"
 #include "ckpt/internal.h"
 #include "data/file.h"
+
+#define WINDOW ((uint64_t)1 << 16) /* bytes of a file that are read for short rows */
 
 struct ckpt {
     pool mem;
@@ -194,8 +200,9 @@ static int by_name(const void *name, const void *tensor)
     return strcmp(name, ((const ckpt_piece *)tensor)->name);
 }
 
-/* The stored tensor that `want` means, if it is the same in all that matters. */
-static weft_status find(const ckpt *c, const ckpt_piece *want, const ckpt_piece **out)
+/* The stored tensor that `want` means, if it is the same in all that matters, and the block of it
+ * that is wanted. */
+static weft_status find(const ckpt *c, const ckpt_piece *want, box *block, const ckpt_piece **out)
 {
     const ckpt_piece *t = c->n ? bsearch(want->name, c->tensors, c->n, sizeof *t, by_name) : NULL;
     if (!t)
@@ -209,9 +216,13 @@ static weft_status find(const ckpt *c, const ckpt_piece *want, const ckpt_piece 
                     c->dir, t->name, ckpt_dtype_name(t->dtype), have, type ? type : "no type",
                     need);
     }
-    if (!ck_range(want->first, want->count, t->count))
+    uint64_t held = t->count;
+    if (ckpt_piece_block(want, block) && !ckpt_block_ok(block, t->shape, &held))
+        return fail(WEFT_INTERNAL, "tensor %s: a block is wanted that is not inside it",
+                    want->name);
+    if (!ck_range(want->first, want->count, held))
         return fail(WEFT_INTERNAL, "tensor %s: elements %" PRIu64 " + %" PRIu64 " of %" PRIu64,
-                    want->name, want->first, want->count, t->count);
+                    want->name, want->first, want->count, held);
     *out = t;
     return WEFT_OK;
 }
@@ -223,54 +234,157 @@ static bool same_file(const struct stat *a, const struct stat *b)
            a->st_ctim.tv_sec == b->st_ctim.tv_sec && a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
 }
 
-static weft_status read_shard(const ckpt *c, uint32_t shard, uint64_t at, uint64_t bytes, void *out)
+typedef struct reader {
+    const ckpt *c;
+    int fd; /* -1: none open */
+    uint32_t shard;
+    uint64_t at, end;      /* bytes of the file that are in the window */
+    unsigned char *window; /* [WINDOW] */
+    uint64_t width;        /* bytes of an element */
+    uint64_t first, last;  /* elements of the block that are wanted, up to `last` */
+    unsigned char *out;    /* where element `first` goes */
+} reader;
+
+static void close_shard(reader *r)
+{
+    if (r->fd >= 0)
+        close(r->fd);
+    r->fd = -1;
+    r->at = r->end = 0;
+}
+
+static weft_status open_shard(reader *r, uint32_t shard)
 {
     char name[CKPT_FILE_MAX];
     struct stat now;
-    ckpt_shard_name(shard, c->manifest.shards, name);
-    int fd = file_open_regular(c->folder, name, false, &now);
-    if (fd < 0)
-        return fail_errno(WEFT_IO, "checkpoint %s: cannot read shard %s", c->dir, name);
-    int rc = same_file(&now, &c->files[shard]) ? file_read(fd, out, bytes, at) : 1;
-    weft_status st = WEFT_OK;
+    if (r->fd >= 0 && r->shard == shard)
+        return WEFT_OK;
+    close_shard(r);
+    ckpt_shard_name(shard, r->c->manifest.shards, name);
+    r->shard = shard;
+    r->fd = file_open_regular(r->c->folder, name, false, &now);
+    if (r->fd < 0)
+        return fail_errno(WEFT_IO, "checkpoint %s: cannot read shard %s", r->c->dir, name);
+    if (!same_file(&now, &r->c->files[shard]))
+        return fail(WEFT_DATA, "checkpoint %s: shard %s was changed after it was verified",
+                    r->c->dir, name);
+    return WEFT_OK;
+}
+
+static weft_status read_bytes(reader *r, uint64_t at, uint64_t bytes, void *out)
+{
+    int rc = file_read(r->fd, out, bytes, at);
+    if (!rc)
+        return WEFT_OK;
+    char name[CKPT_FILE_MAX];
+    ckpt_shard_name(r->shard, r->c->manifest.shards, name);
     if (rc < 0)
-        st = fail_errno(WEFT_IO, "checkpoint %s: cannot read shard %s", c->dir, name);
-    else if (rc)
-        st = fail(WEFT_DATA, "checkpoint %s: shard %s was changed after it was verified", c->dir,
-                  name);
-    close(fd);
+        return fail_errno(WEFT_IO, "checkpoint %s: cannot read shard %s", r->c->dir, name);
+    return fail(WEFT_DATA, "checkpoint %s: shard %s was changed after it was verified", r->c->dir,
+                name);
+}
+
+/* Bytes [at, at + bytes) of the open shard; a window may be read ahead as far as `end`. */
+static weft_status take(reader *r, uint64_t at, uint64_t bytes, uint64_t end, void *out)
+{
+    if (bytes >= WINDOW / 2)
+        return read_bytes(r, at, bytes, out);
+    if (at < r->at || at + bytes > r->end) {
+        uint64_t n = end - at < WINDOW ? end - at : WINDOW;
+        r->at = r->end = 0;
+        weft_status st = read_bytes(r, at, n, r->window);
+        if (st)
+            return st;
+        r->at = at;
+        r->end = at + n;
+    }
+    memcpy(out, r->window + (at - r->at), bytes);
+    return WEFT_OK;
+}
+
+/* The rows that the wanted block (side 0) and the block of a stored range (side 1) have in common,
+ * as far as the one is wanted and the other stored. */
+static weft_status read_range(reader *r, const ckpt_range *x, const box_rows *rows)
+{
+    uint64_t from = box_row_from(rows, 0, r->first), other = box_row_from(rows, 1, x->first);
+    uint64_t stored_end = x->first + x->count, at[2];
+    weft_status st = open_shard(r, x->shard);
+    for (uint64_t i = from > other ? from : other; i < rows->n && !st; i++) {
+        box_row(rows, i, at);
+        if (at[0] >= r->last || at[1] >= stored_end)
+            break;
+        uint64_t skip = 0, n = rows->length;
+        if (at[0] < r->first)
+            skip = r->first - at[0];
+        if (at[1] + skip < x->first)
+            skip = x->first - at[1];
+        if (n > r->last - at[0])
+            n = r->last - at[0];
+        if (n > stored_end - at[1])
+            n = stored_end - at[1];
+        if (n > skip)
+            st = take(r, x->at + (at[1] + skip - x->first) * r->width, (n - skip) * r->width,
+                      x->at + x->count * r->width, r->out + (at[0] + skip - r->first) * r->width);
+    }
     return st;
 }
 
-/* The range of tensor `t` that holds element `first`: the last one that begins at or before it. */
-static uint32_t range_of(const ckpt *c, uint32_t t, uint64_t first)
+/* Of ranges x[0 .. n), which cover one block in order, the first that ends behind element `at`. */
+static uint32_t range_from(const ckpt_range *x, uint32_t n, uint64_t at)
 {
-    uint32_t low = c->starts[t], high = c->starts[t + 1];
-    while (high - low > 1) {
+    uint32_t low = 0, high = n;
+    while (low < high) {
         uint32_t mid = low + (high - low) / 2;
-        if (c->ranges.at[mid].first <= first)
-            low = mid;
-        else
+        if (x[mid].first + x[mid].count > at)
             high = mid;
+        else
+            low = mid + 1;
     }
     return low;
 }
 
+/* What is wanted of `block` and stands in the ranges x[0 .. n) of one stored block. */
+static weft_status read_block(reader *r, const box *block, const ckpt_range *x, uint32_t n)
+{
+    box stored = ckpt_range_box(x);
+    box_rows rows;
+    uint64_t at[2];
+    box_common(block, &stored, &rows);
+    uint64_t from = box_row_from(&rows, 0, r->first);
+    if (from == rows.n)
+        return WEFT_OK;
+    box_row(&rows, from, at);
+    if (at[0] >= r->last)
+        return WEFT_OK;
+    uint64_t begin = at[1] + (at[0] < r->first ? r->first - at[0] : 0), end = begin;
+    uint64_t last = box_row_from(&rows, 0, r->last - 1); /* nothing behind this row is wanted */
+    box_row(&rows, last < rows.n ? last : rows.n - 1, at);
+    end = at[1] + rows.length;
+    weft_status st = WEFT_OK;
+    for (uint32_t i = range_from(x, n, begin); i < n && x[i].first < end && !st; i++)
+        st = read_range(r, &x[i], &rows);
+    return st;
+}
+
 weft_status ckpt_read(const ckpt *c, const ckpt_piece *want, void *out)
 {
-    const ckpt_piece *t;
-    weft_status st = find(c, want, &t);
+    const ckpt_piece *t = NULL;
+    box block;
+    weft_status st = find(c, want, &block, &t);
     if (st || !want->count)
         return st;
-    uint64_t width = weft_dtype_size(t->dtype), at = want->first, end = at + want->count;
-    unsigned char *to = out;
-    for (uint32_t i = range_of(c, (uint32_t)(t - c->tensors), at); at < end && !st; i++) {
-        const ckpt_range *r = &c->ranges.at[i]; /* in order and without a hole: ckpt_cover() */
-        uint64_t skip = at - r->first;
-        uint64_t n = r->count - skip < end - at ? r->count - skip : end - at;
-        st = read_shard(c, r->shard, r->at + skip * width, n * width, to);
-        to += n * width;
-        at += n;
+    reader r = {.c = c, .fd = -1, .width = weft_dtype_size(t->dtype), .out = out};
+    r.first = want->first;
+    r.last = want->first + want->count;
+    r.window = mem_alloc(WINDOW);
+    uint32_t i = c->starts[t - c->tensors], end = c->starts[t - c->tensors + 1], next;
+    for (; i < end && !st; i = next) {
+        const ckpt_range *x = &c->ranges.at[i];
+        for (next = i + 1; next < end && !ckpt_block_order(x->block, x[next - i].block);)
+            next++;
+        st = read_block(&r, &block, x, next - i);
     }
+    close_shard(&r);
+    free(r.window);
     return st;
 }

@@ -5,9 +5,11 @@
  *    "tensors":{"block.0.attn.qkv.w":{"dtype":"F32","shape":[768,2304],
  *               "pieces":[[shard,first,count],...]},...},"sha256":"..."}
  *
- * on one line. The last member is the SHA-256 of all that stands before it, byte for byte, so that
- * a damaged manifest is known before any of it is parsed. Where in its shard a piece lies, the
- * shard's own header says. Shards have numbers; a name of a file is never taken from here. */
+ * on one line. A piece that is of a block of its tensor has two more members, the block's first
+ * element and its size on each axis: [shard,first,count,[0,768],[768,768]]. The last member is the
+ * SHA-256 of all that stands before it, byte for byte, so that a damaged manifest is known before
+ * any of it is parsed. Where in its shard a piece lies, the shard's own header says. Shards have
+ * numbers; a name of a file is never taken from here. */
 #include <jansson.h>
 #include <openssl/evp.h>
 
@@ -72,17 +74,33 @@ static json_t *shards_json(const ckpt_manifest *m)
     return out;
 }
 
+static json_t *sizes_json(uint32_t rank, const int64_t *size)
+{
+    json_t *out = json_array();
+    for (uint32_t i = 0; i < rank; i++)
+        if (json_array_append_new(out, json_integer(size[i]))) {
+            json_decref(out);
+            return NULL;
+        }
+    return out;
+}
+
+static json_t *piece_json(const ckpt_range *r)
+{
+    json_int_t shard = r->shard, first = (json_int_t)r->first, count = (json_int_t)r->count;
+    if (!r->block)
+        return json_pack("[I,I,I]", shard, first, count);
+    return json_pack("[I,I,I,o,o]", shard, first, count, sizes_json(r->rank, r->block->start),
+                     sizes_json(r->rank, r->block->size));
+}
+
 /* Ranges r[0 .. n) of one tensor. */
 static json_t *tensor_json(const ckpt_range *r, uint32_t n)
 {
-    json_t *shape = json_array(), *pieces = json_array();
+    json_t *shape = sizes_json(r->rank, r->shape), *pieces = json_array();
     bool ok = true;
-    for (uint32_t i = 0; i < r->rank; i++)
-        ok = ok && !json_array_append_new(shape, json_integer(r->shape[i]));
     for (uint32_t i = 0; i < n && ok; i++)
-        ok = !json_array_append_new(pieces,
-                                    json_pack("[I,I,I]", (json_int_t)r[i].shard,
-                                              (json_int_t)r[i].first, (json_int_t)r[i].count));
+        ok = !json_array_append_new(pieces, piece_json(&r[i]));
     json_t *out = json_pack("{s:s, s:o, s:o}", "dtype", ckpt_dtype_name(r->dtype), "shape", shape,
                             "pieces", pieces);
     if (ok)
@@ -165,31 +183,55 @@ static weft_status parse_shards(const json_t *list, pool *p, ckpt_manifest *m)
     return WEFT_OK;
 }
 
-static bool parse_piece(json_t *piece, uint64_t whole, uint32_t shards, ckpt_range *r)
+/* Integers of an array, at most WEFT_MAX_AXES. */
+static bool parse_sizes(const json_t *list, uint32_t *rank, int64_t *out)
+{
+    if (!json_is_array(list) || json_array_size(list) > WEFT_MAX_AXES)
+        return false;
+    *rank = (uint32_t)json_array_size(list);
+    for (size_t i = 0; i < *rank; i++) {
+        const json_t *size = json_array_get(list, i);
+        if (!json_is_integer(size))
+            return false;
+        out[i] = json_integer_value(size);
+    }
+    return true;
+}
+
+static bool parse_block(const json_t *start, const json_t *size, pool *p, ckpt_range *r,
+                        uint64_t *elements)
+{
+    box b;
+    uint32_t rank;
+    if (!parse_sizes(start, &rank, b.start) || rank != r->rank ||
+        !parse_sizes(size, &b.rank, b.size) || b.rank != rank ||
+        !ckpt_block_ok(&b, r->shape, elements))
+        return false;
+    box *kept = pool_alloc(p, sizeof *kept);
+    memcpy(kept->start, b.start, rank * sizeof *b.start);
+    memcpy(kept->size, b.size, rank * sizeof *b.size);
+    kept->rank = rank;
+    r->block = kept;
+    return true;
+}
+
+static bool parse_piece(json_t *piece, uint64_t whole, uint32_t shards, pool *p, ckpt_range *r)
 {
     json_int_t shard, first, count;
     uint64_t last;
-    if (json_unpack_ex(piece, NULL, JSON_STRICT, "[I,I,I]", &shard, &first, &count) || shard < 0 ||
-        shard >= shards || first < 0 || count < 1 ||
+    bool block = json_array_size(piece) == 5;
+    r->block = NULL;
+    if (json_unpack_ex(piece, NULL, block ? 0 : JSON_STRICT, "[I,I,I]", &shard, &first, &count))
+        return false;
+    if (block && !parse_block(json_array_get(piece, 3), json_array_get(piece, 4), p, r, &whole))
+        return false;
+    if (shard < 0 || shard >= shards || first < 0 || count < 1 ||
         !ck_add((uint64_t)first, (uint64_t)count, &last) || last > whole)
         return false;
     r->shard = (uint32_t)shard;
     r->first = (uint64_t)first;
     r->count = (uint64_t)count;
     return true;
-}
-
-static bool parse_shape(const json_t *shape, ckpt_range *r, uint64_t *whole)
-{
-    if (!json_is_array(shape) || json_array_size(shape) > WEFT_MAX_AXES)
-        return false;
-    for (size_t i = 0; i < json_array_size(shape); i++) {
-        const json_t *size = json_array_get(shape, i);
-        if (!json_is_integer(size))
-            return false;
-        r->shape[r->rank++] = json_integer_value(size);
-    }
-    return ckpt_elements(r->rank, r->shape, r->dtype, whole);
 }
 
 static weft_status parse_tensor(const char *name, json_t *value, pool *p, ckpt_manifest *m)
@@ -202,11 +244,11 @@ static weft_status parse_tensor(const char *name, json_t *value, pool *p, ckpt_m
     ckpt_range r = {.name = pool_text(p, name)};
     if (json_unpack_ex(value, NULL, JSON_STRICT, "{s:s, s:o, s:o}", "dtype", &dtype, "shape",
                        &shape, "pieces", &pieces) ||
-        !(r.dtype = ckpt_dtype_from(dtype)) || !parse_shape(shape, &r, &whole) ||
-        !json_is_array(pieces))
+        !(r.dtype = ckpt_dtype_from(dtype)) || !parse_sizes(shape, &r.rank, r.shape) ||
+        !ckpt_elements(r.rank, r.shape, r.dtype, &whole) || !json_is_array(pieces))
         return fail(WEFT_DATA, "tensor %s: its type, shape or list of pieces is malformed", r.name);
     for (size_t i = 0; i < json_array_size(pieces); i++) {
-        if (!parse_piece(json_array_get(pieces, i), whole, m->shards, &r))
+        if (!parse_piece(json_array_get(pieces, i), whole, m->shards, p, &r))
             return fail(WEFT_DATA, "tensor %s: piece %zu is malformed or outside the tensor",
                         r.name, i);
         *vec_push(&m->ranges) = r;

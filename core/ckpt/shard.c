@@ -68,6 +68,13 @@ static int sink_add(sink *s, const void *data, uint64_t n)
     return 0;
 }
 
+static int block_order(const ckpt_piece *x, const ckpt_piece *y)
+{
+    box a, b;
+    bool part_a = ckpt_piece_block(x, &a), part_b = ckpt_piece_block(y, &b);
+    return ckpt_block_order(part_a ? &a : NULL, part_b ? &b : NULL);
+}
+
 /* Wide types first, so that each tensor lies at a multiple of its own element's size. */
 static int by_width(const void *a, const void *b)
 {
@@ -75,24 +82,29 @@ static int by_width(const void *a, const void *b)
     uint64_t wx = weft_dtype_size(x->dtype), wy = weft_dtype_size(y->dtype);
     if (wx != wy)
         return wx > wy ? -1 : 1;
-    int name = strcmp(x->name, y->name);
-    if (name)
-        return name;
+    int order = strcmp(x->name, y->name);
+    if (!order)
+        order = block_order(x, y);
+    if (order)
+        return order;
     return x->first < y->first ? -1 : x->first > y->first;
 }
 
 static weft_status check_piece(const ckpt_piece *p)
 {
-    uint64_t whole;
+    uint64_t held;
+    box block;
     if (!p->name || !ckpt_name_ok(p->name))
         return fail(WEFT_INTERNAL, "a tensor name of the checkpoint is not lawful");
-    if (!ckpt_elements(p->rank, p->shape, p->dtype, &whole) || !ck_range(p->first, p->count, whole))
+    if (!ckpt_elements(p->rank, p->shape, p->dtype, &held) ||
+        (ckpt_piece_block(p, &block) && !ckpt_block_ok(&block, p->shape, &held)) ||
+        !ck_range(p->first, p->count, held))
         return fail(WEFT_INTERNAL, "tensor %s: the piece to be saved is not lawful", p->name);
     return WEFT_OK;
 }
 
-/* Pointers to the pieces that have elements, in the order of their bytes. Pieces of one tensor in
- * one shard must not overlap; across shards the manifest sees to it. */
+/* Pointers to the pieces that have elements, in the order of their bytes. Pieces of one block in
+ * one shard must not overlap; across blocks and shards the manifest sees to it. */
 static weft_status order_pieces(const ckpt_piece *pieces, uint32_t n, const ckpt_piece **order,
                                 uint32_t *kept)
 {
@@ -107,7 +119,7 @@ static weft_status order_pieces(const ckpt_piece *pieces, uint32_t n, const ckpt
     if (*kept)
         qsort(order, *kept, sizeof *order, by_width);
     for (uint32_t i = 1; i < *kept; i++)
-        if (!strcmp(order[i]->name, order[i - 1]->name) &&
+        if (!strcmp(order[i]->name, order[i - 1]->name) && !block_order(order[i], order[i - 1]) &&
             order[i]->first < order[i - 1]->first + order[i - 1]->count)
             return fail(WEFT_INTERNAL, "tensor %s: two pieces to be saved overlap", order[i]->name);
     return WEFT_OK;

@@ -71,3 +71,63 @@ bool ckpt_elements(uint32_t rank, const int64_t *shape, uint32_t dtype, uint64_t
     *out = n;
     return true;
 }
+
+bool ckpt_block_ok(const box *b, const int64_t *shape, uint64_t *out)
+{
+    bool part = false;
+    if (b->rank == 0 || b->rank > WEFT_MAX_AXES)
+        return false;
+    for (uint32_t i = 0; i < b->rank; i++) {
+        if (b->size[i] < 1 || b->start[i] < 0 || b->size[i] > shape[i] ||
+            b->start[i] > shape[i] - b->size[i])
+            return false;
+        part = part || b->size[i] != shape[i];
+    }
+    *out = box_elements(b); /* no more than the shape, which is lawful */
+    return part;
+}
+
+int ckpt_block_order(const box *a, const box *b)
+{
+    if (!a || !b)
+        return a ? 1 : b ? -1 : 0;
+    for (uint32_t i = 0; i < a->rank && i < b->rank; i++) {
+        if (a->start[i] != b->start[i])
+            return a->start[i] < b->start[i] ? -1 : 1;
+        if (a->size[i] != b->size[i])
+            return a->size[i] < b->size[i] ? -1 : 1;
+    }
+    return 0;
+}
+
+box ckpt_range_box(const ckpt_range *r)
+{
+    if (r->block)
+        return *r->block;
+    box out = {.rank = r->rank};
+    memcpy(out.size, r->shape, sizeof out.size);
+    return out;
+}
+
+bool ckpt_piece_block(const ckpt_piece *p, box *out)
+{
+    bool given = false, part = false;
+    *out = (box){.rank = p->rank <= WEFT_MAX_AXES ? p->rank : 0};
+    for (uint32_t i = 0; i < out->rank; i++)
+        given = given || p->size[i];
+    for (uint32_t i = 0; i < out->rank; i++) {
+        out->start[i] = given ? p->start[i] : 0;
+        out->size[i] = given ? p->size[i] : p->shape[i];
+        part = part || out->start[i] || out->size[i] != p->shape[i];
+    }
+    return part;
+}
+
+void ckpt_block_text(const box *b, char out[CKPT_BLOCK_TEXT])
+{
+    size_t at = 0;
+    *out = 0;
+    for (uint32_t i = 0; i < b->rank; i++)
+        at += (size_t)snprintf(out + at, CKPT_BLOCK_TEXT - at, "%s%" PRId64 ":%" PRId64,
+                               i ? "," : "", b->start[i], b->start[i] + b->size[i]);
+}

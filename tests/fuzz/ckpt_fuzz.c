@@ -24,6 +24,7 @@ static void check_ranges(const ckpt_ranges *r)
         const ckpt_range *one = &r->at[i];
         must(ckpt_name_ok(one->name));
         must(ckpt_elements(one->rank, one->shape, one->dtype, &whole));
+        must(!one->block || ckpt_block_ok(one->block, one->shape, &whole));
         must(one->count > 0 && one->first < whole && one->count <= whole - one->first);
     }
 }
@@ -42,13 +43,19 @@ static void header_again(const ckpt_ranges *r, uint64_t data_bytes)
         pieces[i].first = one->first;
         pieces[i].count = one->count;
         memcpy(pieces[i].shape, one->shape, sizeof one->shape);
+        if (one->block) {
+            memcpy(pieces[i].start, one->block->start, sizeof pieces[i].start);
+            memcpy(pieces[i].size, one->block->size, sizeof pieces[i].size);
+        }
         order[i] = &pieces[i];
     }
     must(ckpt_header_build(order, r->n, &text, &bytes) == WEFT_OK && bytes % 8 == 0);
     must(ckpt_header_parse(text + 8, bytes - 8, data_bytes, 0, &p, &again) == WEFT_OK);
     must(again.n == r->n);
     for (uint32_t i = 0; i < r->n; i++)
-        must(again.at[i].at == r->at[i].at && !strcmp(again.at[i].name, r->at[i].name));
+        must(again.at[i].at == r->at[i].at && !strcmp(again.at[i].name, r->at[i].name) &&
+             again.at[i].first == r->at[i].first &&
+             !ckpt_block_order(again.at[i].block, r->at[i].block));
     free(text);
     free(order);
     free(pieces);

@@ -29,8 +29,13 @@ static void put_manifest(const char *body)
 #define HALF0 "\"a@0\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[0,4]}"
 #define HALF4 "\"a@4\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}"
 #define META "\"__metadata__\":{\"shape:a\":\"[2, 4]\"}"
+#define PART(part, shape, begin, end)                                                              \
+    "\"a@" part "\":{\"dtype\":\"U8\",\"shape\":[" shape "],\"data_offsets\":[" begin "," end "]}"
+#define LEFT PART("0:2,0:2", "2,2", "0", "4")
+#define RIGHT PART("0:2,2:4", "2,2", "4", "8")
 #define TENSOR(pieces) "\"a\":{\"dtype\":\"U8\",\"shape\":[2,4],\"pieces\":[" pieces "]}"
 #define HALVES TENSOR("[0,0,4],[0,4,4]")
+#define BLOCKS TENSOR("[0,0,4,[0,0],[2,2]],[0,0,4,[0,2],[2,2]]")
 
 /* One shard with `header` (its length given as `length`, or the true one when 0) and `data` bytes,
  * and a manifest whose sums hold. */
@@ -57,17 +62,18 @@ static void craft(const char *header, uint64_t length, size_t data, const char *
     put_manifest(body);
 }
 
-static void crafted_is_accepted(void)
+/* Elements 3, 4 and 5 of the tensor are those bytes of the shard. */
+static void crafted_is_accepted(const char *bytes)
 {
     char dir[4096];
     ckpt *c;
     snprintf(dir, sizeof dir, "%s", file_of(1, ""));
     if (ckpt_open(dir, &c))
         fail_msg("%s", err_text());
-    ckpt_piece a = {"a", WEFT_U8, 2, {2, 4}, 3, 3, NULL};
+    ckpt_piece a = {"a", WEFT_U8, 2, {2, 4}, {0}, {0}, 3, 3, NULL};
     unsigned char out[3];
     assert_int_equal(ckpt_read(c, &a, out), WEFT_OK);
-    assert_memory_equal(out, "\3\4\5", 3);
+    assert_memory_equal(out, bytes, 3);
     ckpt_close(c);
 }
 
@@ -155,6 +161,30 @@ static const struct {
     {"{" META "," HALF0 ",\"b\":{\"dtype\":\"U8\",\"shape\":[4],\"data_offsets\":[4,8]}}", 0, 8,
      "do not agree"},
     {"{" META "," HALF0 "}", 0, 4, "do not agree"},
+    {"{" META "," LEFT "," RIGHT "}", 0, 8, "do not agree"},
+    {"{" LEFT "," RIGHT "}", 0, 8, "whole shape"},
+    {"{" META "," LEFT "," PART("0:2,2:5", "2,3", "4", "10") "}", 0, 10, "not inside it"},
+    {"{" META "," PART("0:2,0:4", "2,4", "0", "8") "}", 0, 8, "all of its tensor"},
+    {"{" META "," LEFT "," PART("0:2,2:2", "2", "4", "6") "}", 0, 6, "is empty"},
+    {"{" META "," LEFT "," PART("0:2,2:1", "2", "4", "6") "}", 0, 6, "malformed"},
+    {"{" META "," PART("0:2", "2", "0", "2") "}", 0, 2, "malformed"},
+    {"{" META "," PART("0:2,", "2", "0", "2") "}", 0, 2, "malformed"},
+    {"{" META "," PART("0:2,0", "2", "0", "2") "}", 0, 2, "malformed"},
+    {"{" META "," PART(":", "2", "0", "2") "}", 0, 2, "malformed"},
+    {"{" META "," PART("0:2;0:2", "2,2", "0", "4") "}", 0, 4, "malformed"},
+    {"{" META "," PART("0:2,0:2,0:1", "2,2,1", "0", "4") "}", 0, 4, "malformed"},
+    {"{" META "," PART("00:2,0:2", "2,2", "0", "4") "}", 0, 4, "malformed"},
+    {"{" META "," PART("-1:1,0:2", "2,2", "0", "4") "}", 0, 4, "malformed"},
+    {"{" META "," PART("0:9223372036854775807,0:2", "2,2", "0", "4") "}", 0, 4, "not inside"},
+    {"{" META "," PART("0:9223372036854775808,0:2", "2,2", "0", "4") "}", 0, 4, "malformed"},
+    {"{" META "," PART("0:2,0:2", "4", "0", "4") "}", 0, 4, "another shape"},
+    {"{" META "," PART("0:1,0:2", "2,2", "0", "4") "}", 0, 4, "another shape"},
+    {"{" META "," PART("0:2,0:2@", "4", "0", "4") "}", 0, 4, "number after"},
+    {"{" META "," PART("0:2,0:2@0x", "3", "0", "3") "}", 0, 3, "number after"},
+    {"{" META "," PART("0:2,0:2@0", "4", "0", "4") "}", 0, 4, "inside its tensor"},
+    {"{" META "," PART("0:2,0:2@2", "3", "0", "3") "}", 0, 3, "inside its tensor"},
+    {"{" META "," PART("0:2,0:2@0", "3,1", "0", "3") "}", 0, 3, "vector"},
+    {"{" META "," PART("0:2,0:2@18446744073709551615", "2", "0", "2") "}", 0, 2, "number after"},
 };
 
 static void hostile_headers_are_refused(void **state)
@@ -162,9 +192,9 @@ static void hostile_headers_are_refused(void **state)
     (void)state;
     empty_work();
     craft("{" WHOLE "}", 0, 8, TENSOR("[0,0,8]")); /* the craft itself is sound */
-    crafted_is_accepted();
+    crafted_is_accepted("\3\4\5");
     craft("{" META "," HALF4 "," HALF0 "}   ", 0, 8, HALVES);
-    crafted_is_accepted();
+    crafted_is_accepted("\3\4\5");
     for (size_t i = 0; i < sizeof bad_headers / sizeof *bad_headers; i++) {
         craft(bad_headers[i].header, bad_headers[i].length, bad_headers[i].data, HALVES);
         refused(1, bad_headers[i].word);
@@ -175,7 +205,7 @@ static void hostile_headers_are_refused(void **state)
     craft(deep, 0, 8, HALVES);
     refused(1, "not JSON");
     craft("{" META "," HALF0 "," HALF4 "}", 0, 8, HALVES);
-    crafted_is_accepted();
+    crafted_is_accepted("\3\4\5");
 }
 
 static void hostile_pieces_are_refused(void **state)
@@ -208,6 +238,23 @@ static void hostile_pieces_are_refused(void **state)
         {"\"a\":{\"dtype\":\"X\",\"shape\":[2,4],\"pieces\":[[0,0,4],[0,4,4]]}", "malformed"},
         {"\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"pieces\":[]}", "malformed"},
         {"\"a\":{\"dtype\":\"U8\",\"shape\":[1,1,1,1,1,1,8],\"pieces\":[]}", "malformed"},
+        {TENSOR("[0,0,4,[0,0]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0,0],[2,2],[]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0],[2,2]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0,0],[2]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0,0,0],[2,2,1]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0,0,0,0,0,0,0],[1,1,1,1,1,1,1]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0,3],[2,2]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0,-1],[2,2]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0,0],[2,-2]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0,9223372036854775807],[2,2]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0,2],[2,9223372036854775807]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0,0],[2,0]]"), "piece 0"},
+        {TENSOR("[0,0,8,[0,0],[2,4]]"), "piece 0"},
+        {TENSOR("[0,1,4,[0,0],[2,2]]"), "piece 0"},
+        {TENSOR("[0,0,4,[0,0],[2,2.0]]"), "piece 0"},
+        {TENSOR("[0,0,4,0,2]"), "piece 0"},
+        {BLOCKS, "do not agree"},
         {"\"a\":{\"dtype\":\"U8\",\"shape\":8,\"pieces\":[]}", "malformed"},
         {"\"a\":{\"dtype\":\"U8\",\"shape\":[8],\"pieces\":{}}", "malformed"},
         {"\"a\":[]", "malformed"},
@@ -218,6 +265,41 @@ static void hostile_pieces_are_refused(void **state)
         craft("{" META "," HALF0 "," HALF4 "}", 0, 8, cases[i].tensors);
         refused(1, cases[i].word);
     }
+}
+
+/* Header and manifest agree, and still a tensor is not covered once. */
+static void hostile_blocks_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *header;
+        size_t data;
+        const char *tensors, *word;
+    } cases[] = {
+        {"{" META "," LEFT "}", 4, TENSOR("[0,0,4,[0,0],[2,2]]"), "no shard has"},
+        {"{" META "," LEFT "," PART("0:2,1:3", "2,2", "4", "8") "}", 8,
+         TENSOR("[0,0,4,[0,0],[2,2]],[0,0,4,[0,1],[2,2]]"), "stored twice"},
+        {"{" META "," LEFT "," PART("0:2,3:4", "2,1", "4", "6") "}", 6,
+         TENSOR("[0,0,4,[0,0],[2,2]],[0,0,2,[0,3],[2,1]]"), "no shard has"},
+        {"{" META "," LEFT
+         "," PART("0:1,2:4", "1,2", "4", "6") "," PART("1:2,2:4", "1,2", "6", "8") "}",
+         8, TENSOR("[0,0,4,[0,0],[2,2]],[0,0,2,[0,2],[1,2]],[0,0,2,[1,2],[1,2]]"), "no grid"},
+        {"{" META "," LEFT "," PART("0:2,2:4@0", "3", "4", "7") "}", 7,
+         TENSOR("[0,0,4,[0,0],[2,2]],[0,0,3,[0,2],[2,2]]"), "elements from 3 on"},
+        {"{" META "," HALF0 "," RIGHT "}", 8, TENSOR("[0,0,4],[0,0,4,[0,2],[2,2]]"),
+         "elements from 4 on"},
+    };
+    empty_work();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        craft(cases[i].header, 0, cases[i].data, cases[i].tensors);
+        refused(1, cases[i].word);
+    }
+    craft("{" META "," RIGHT "," LEFT "}", 0, 8, BLOCKS);
+    crafted_is_accepted("\5\2\3");
+    craft("{" META
+          "," PART("0:2,0:2@0", "3", "0", "3") "," PART("0:2,0:2@3", "1", "3", "4") "," RIGHT "}",
+          0, 8, TENSOR("[0,0,3,[0,0],[2,2]],[0,3,1,[0,0],[2,2]],[0,0,4,[0,2],[2,2]]"));
+    crafted_is_accepted("\5\2\3");
 }
 
 static void hostile_manifests_are_refused(void **state)
@@ -278,6 +360,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(hostile_headers_are_refused),
         cmocka_unit_test(hostile_pieces_are_refused),
+        cmocka_unit_test(hostile_blocks_are_refused),
         cmocka_unit_test(hostile_manifests_are_refused),
     };
     return cmocka_run_group_tests(tests, make_work, remove_work);

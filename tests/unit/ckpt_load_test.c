@@ -197,16 +197,20 @@ static void differences_are_named(void **state)
         weft_status status;
         const char *word;
     } cases[] = {
-        {{"block.9", WEFT_F32, 2, {12, 21}, 0, 1, NULL}, WEFT_USAGE, "no tensor block.9"},
-        {{"block.0.attn.qkv.w", WEFT_BF16, 2, {12, 21}, 0, 1, NULL},
+        {{"block.9", WEFT_F32, 2, {12, 21}, {0}, {0}, 0, 1, NULL}, WEFT_USAGE, "no tensor block.9"},
+        {{"block.0.attn.qkv.w", WEFT_BF16, 2, {12, 21}, {0}, {0}, 0, 1, NULL},
          WEFT_USAGE,
          "as F32 [12, 21], where this job has BF16 [12, 21]"},
-        {{"block.0.attn.qkv.w", WEFT_F32, 2, {21, 12}, 0, 1, NULL}, WEFT_USAGE, "F32 [21, 12]"},
-        {{"block.0.attn.qkv.w", WEFT_F32, 1, {252}, 0, 1, NULL}, WEFT_USAGE, "F32 [252]"},
-        {{"block.0.attn.qkv.w", WEFT_F32, 9, {12, 21}, 0, 1, NULL}, WEFT_USAGE, "[12, 21]"},
-        {{"steps", WEFT_I64, 1, {1}, 0, 1, NULL}, WEFT_USAGE, "I64 []"},
-        {{"scale", WEFT_I32, 1, {5}, 5, 1, NULL}, WEFT_INTERNAL, "5 + 1 of 5"},
-        {{"scale", WEFT_I32, 1, {5}, UINT64_MAX, 2, NULL}, WEFT_INTERNAL, "scale"},
+        {{"block.0.attn.qkv.w", WEFT_F32, 2, {21, 12}, {0}, {0}, 0, 1, NULL},
+         WEFT_USAGE,
+         "F32 [21, 12]"},
+        {{"block.0.attn.qkv.w", WEFT_F32, 1, {252}, {0}, {0}, 0, 1, NULL}, WEFT_USAGE, "F32 [252]"},
+        {{"block.0.attn.qkv.w", WEFT_F32, 9, {12, 21}, {0}, {0}, 0, 1, NULL},
+         WEFT_USAGE,
+         "[12, 21]"},
+        {{"steps", WEFT_I64, 1, {1}, {0}, {0}, 0, 1, NULL}, WEFT_USAGE, "I64 []"},
+        {{"scale", WEFT_I32, 1, {5}, {0}, {0}, 5, 1, NULL}, WEFT_INTERNAL, "5 + 1 of 5"},
+        {{"scale", WEFT_I32, 1, {5}, {0}, {0}, UINT64_MAX, 2, NULL}, WEFT_INTERNAL, "scale"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         assert_int_equal(ckpt_read(c, &cases[i].want, out), cases[i].status);

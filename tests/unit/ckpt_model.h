@@ -24,14 +24,14 @@
 #include <cmocka.h>
 
 static const ckpt_piece model[] = {
-    {"block.0.attn.qkv.w", WEFT_F32, 2, {12, 21}, 0, 252, NULL},
-    {"block.0.attn.qkv.w.m", WEFT_F32, 2, {12, 21}, 0, 252, NULL},
-    {"block.0.ln.b", WEFT_BF16, 1, {33}, 0, 33, NULL},
-    {"cube", WEFT_F16, 6, {2, 1, 3, 1, 2, 2}, 0, 24, NULL},
-    {"one", WEFT_F64, 1, {1}, 0, 1, NULL},
-    {"scale", WEFT_I32, 1, {5}, 0, 5, NULL},
-    {"steps", WEFT_I64, 0, {0}, 0, 1, NULL},
-    {"text", WEFT_U8, 3, {5, 3, 3}, 0, 45, NULL},
+    {"block.0.attn.qkv.w", WEFT_F32, 2, {12, 21}, {0}, {0}, 0, 252, NULL},
+    {"block.0.attn.qkv.w.m", WEFT_F32, 2, {12, 21}, {0}, {0}, 0, 252, NULL},
+    {"block.0.ln.b", WEFT_BF16, 1, {33}, {0}, {0}, 0, 33, NULL},
+    {"cube", WEFT_F16, 6, {2, 1, 3, 1, 2, 2}, {0}, {0}, 0, 24, NULL},
+    {"one", WEFT_F64, 1, {1}, {0}, {0}, 0, 1, NULL},
+    {"scale", WEFT_I32, 1, {5}, {0}, {0}, 0, 5, NULL},
+    {"steps", WEFT_I64, 0, {0}, {0}, {0}, 0, 1, NULL},
+    {"text", WEFT_U8, 3, {5, 3, 3}, {0}, {0}, 0, 45, NULL},
 };
 enum { MODEL = sizeof model / sizeof *model, MODEL_BYTES = 2048, PIECES = 64 };
 

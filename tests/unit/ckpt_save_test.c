@@ -40,8 +40,8 @@ static void large_tensors_take_many_blocks(void **state)
     assert_true(data && back);
     for (int i = 0; i < N; i++)
         data[i] = (float)i;
-    const ckpt_piece pieces[] = {{"small", WEFT_U8, 0, {0}, 0, 1, &small},
-                                 {"large", WEFT_F32, 1, {N}, 0, N, data}};
+    const ckpt_piece pieces[] = {{"small", WEFT_U8, 0, {0}, {0}, {0}, 0, 1, &small},
+                                 {"large", WEFT_F32, 1, {N}, {0}, {0}, 0, N, data}};
     assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
     assert_int_equal(ckpt_write_shard(temp, 0, 1, pieces, 2, &sum), WEFT_OK);
     assert_int_equal(ckpt_commit(temp, final, 1, NULL, &sum, 1, 0), WEFT_OK);
@@ -330,28 +330,28 @@ static void lawless_pieces_are_refused(void **state)
     (void)state;
     static const unsigned char zeros[64];
     static const ckpt_piece bad[] = {
-        {"../x y", WEFT_U8, 1, {4}, 0, 4, zeros},
-        {"a@0", WEFT_U8, 1, {4}, 0, 4, zeros},
-        {"", WEFT_U8, 1, {4}, 0, 4, zeros},
-        {"__metadata__", WEFT_U8, 1, {4}, 0, 4, zeros},
-        {"a", 99, 1, {4}, 0, 4, zeros},
-        {"a", WEFT_U8, 1, {0}, 0, 0, zeros},
-        {"a", WEFT_U8, 1, {-4}, 0, 4, zeros},
-        {"a", WEFT_U8, 7, {4}, 0, 4, zeros},
-        {"a", WEFT_U8, 1, {4}, 1, 4, zeros},
-        {"a", WEFT_U8, 1, {4}, UINT64_MAX, 4, zeros},
-        {"a", WEFT_U8, 1, {4}, 0, 3, zeros} /* and nobody has the fourth */,
-        {"a", WEFT_I64, 2, {INT64_MAX, 2}, 0, 4, zeros},
+        {"../x y", WEFT_U8, 1, {4}, {0}, {0}, 0, 4, zeros},
+        {"a@0", WEFT_U8, 1, {4}, {0}, {0}, 0, 4, zeros},
+        {"", WEFT_U8, 1, {4}, {0}, {0}, 0, 4, zeros},
+        {"__metadata__", WEFT_U8, 1, {4}, {0}, {0}, 0, 4, zeros},
+        {"a", 99, 1, {4}, {0}, {0}, 0, 4, zeros},
+        {"a", WEFT_U8, 1, {0}, {0}, {0}, 0, 0, zeros},
+        {"a", WEFT_U8, 1, {-4}, {0}, {0}, 0, 4, zeros},
+        {"a", WEFT_U8, 7, {4}, {0}, {0}, 0, 4, zeros},
+        {"a", WEFT_U8, 1, {4}, {0}, {0}, 1, 4, zeros},
+        {"a", WEFT_U8, 1, {4}, {0}, {0}, UINT64_MAX, 4, zeros},
+        {"a", WEFT_U8, 1, {4}, {0}, {0}, 0, 3, zeros} /* and nobody has the fourth */,
+        {"a", WEFT_I64, 2, {INT64_MAX, 2}, {0}, {0}, 0, 4, zeros},
     };
     empty_work();
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         assert_int_equal(save_pieces(&bad[i], 1, 1), WEFT_INTERNAL);
         assert_true(strlen(err_text()) > 20);
     }
-    const ckpt_piece twice[] = {{"a", WEFT_U8, 1, {8}, 0, 5, zeros},
-                                {"a", WEFT_U8, 1, {8}, 4, 4, zeros}};
+    const ckpt_piece twice[] = {{"a", WEFT_U8, 1, {8}, {0}, {0}, 0, 5, zeros},
+                                {"a", WEFT_U8, 1, {8}, {0}, {0}, 4, 4, zeros}};
     assert_int_equal(save_pieces(twice, 2, 1), WEFT_INTERNAL); /* overlap in one shard */
-    const ckpt_piece whole = {"a", WEFT_U8, 1, {8}, 0, 8, zeros};
+    const ckpt_piece whole = {"a", WEFT_U8, 1, {8}, {0}, {0}, 0, 8, zeros};
     assert_int_equal(save_pieces(&whole, 1, 2), WEFT_INTERNAL); /* the same in two */
     assert_non_null(strstr(err_text(), "stored twice"));
 }
