@@ -11,6 +11,7 @@
  *   product.c  linear and its gradients (oneDNN)
  *   simple.c   ops that are one parallel run of a kernel, and what follows it
  *   ew.c       elementwise programs, made ready
+ *   chain.c    ... for a machine with one register
  *   scalar.c   one number at a time
  *   kern/      the kernels
  */

@@ -5,8 +5,9 @@
  *   2. A division by a scalar becomes a product.
  *   3. Values that depend on scalars and constants alone are computed here, once a run.
  *   4. A product that only one sum or difference uses is joined with it.
- *   5. The rest become instructions on tiles; a tile is used again after its value's last use, so
- *      that a long program still fits L1.
+ *   5. The rest become instructions on slots; a slot is used again after its value's last use, so
+ *      that a long program still fits L1. The value of a fp32 output has a place of its own.
+ *   6. Results are passed on to the next instruction (chain.c).
  *
  * Where all operands have one element there are no scalars: the program runs on a tile of one. */
 #include "ops.h"
@@ -35,7 +36,7 @@ struct build {
     uint32_t scalar_of[MAX_VALUES]; /* values that are scalars, in order */
     uint32_t ninstr, nscalar, nslot;
     bool taken[MAX_VALUES];
-    uint16_t in_slot[WEFT_MAX_OPERANDS];
+    uint16_t in_slot[WEFT_MAX_OPERANDS], out_slot[WEFT_MAX_OPERANDS];
     uint32_t born[MAX_STEPS]; /* value of instruction i */
 };
 
@@ -247,7 +248,7 @@ static uint16_t take_slot(struct build *b)
     return (uint16_t)s;
 }
 
-/* Tiles whose value instruction i reads for the last time are free for its result. */
+/* Slots whose value instruction i reads for the last time are free for its result. */
 static void free_slots(struct build *b, const struct value *v, int32_t i)
 {
     for (uint32_t k = 0; k < arity(v->op); k++) {
@@ -258,7 +259,19 @@ static void free_slots(struct build *b, const struct value *v, int32_t i)
     }
 }
 
-/* An input that is an output goes through its tile: another output may lie over it, and be written
+/* The place of a value that is computed: a fp32 output that it becomes, or a slot. */
+static struct ew_ref place_result(struct build *b, uint32_t value)
+{
+    const uint16_t slot = take_slot(b);
+    for (uint32_t k = 0; k < b->spec->nout; k++)
+        if (b->out[k] == value && b->spec->out[k].dtype == WEFT_F32) {
+            b->out_slot[k] = slot;
+            return (struct ew_ref){EW_OUTPUT, (uint16_t)k};
+        }
+    return (struct ew_ref){EW_SLOT, slot};
+}
+
+/* An input that is an output goes through its slot: another output may lie over it, and be written
  * first. */
 static void copy_outputs(struct build *b)
 {
@@ -266,13 +279,13 @@ static void copy_outputs(struct build *b)
         struct value *v = &b->v[k];
         if (v->last != MAX_STEPS || v->ref.kind != EW_INPUT)
             continue;
-        b->instr[b->ninstr++] =
-            (struct ew_instr){.op = WEFT_EW_COPY, .dst = b->in_slot[k], .a = v->ref};
-        v->ref = (struct ew_ref){EW_SLOT, b->in_slot[k]};
+        const struct ew_ref slot = {EW_SLOT, b->in_slot[k]};
+        b->instr[b->ninstr++] = (struct ew_instr){.op = WEFT_EW_COPY, .dst = slot, .a = v->ref};
+        v->ref = slot;
     }
 }
 
-/* Step 5. An input has a tile too: for conversion, and for the short tile at the end. */
+/* Step 5. An input has a slot too: for conversion, and for the short block at the end. */
 static void place_values(struct build *b)
 {
     for (uint32_t k = 0; k < b->spec->nin; k++) {
@@ -286,9 +299,9 @@ static void place_values(struct build *b)
     for (uint32_t i = 0; i < b->ninstr; i++) {
         struct value *v = &b->v[b->born[i]];
         free_slots(b, v, (int32_t)i);
-        v->ref = (struct ew_ref){EW_SLOT, take_slot(b)};
+        v->ref = place_result(b, b->born[i]);
         struct ew_instr *s = &b->instr[i];
-        *s = (struct ew_instr){.op = (uint16_t)v->op, .dst = v->ref.at};
+        *s = (struct ew_instr){.op = (uint16_t)v->op, .dst = v->ref};
         struct ew_ref *to[3] = {&s->a, &s->b, &s->c};
         for (uint32_t k = 0; k < arity(v->op); k++)
             *to[k] = b->v[v->arg[k]].ref;
@@ -372,6 +385,7 @@ static void describe_operands(struct ew_ready *r, const struct build *b)
     }
     for (uint32_t k = 0; k < c->nout; k++) {
         c->out_type[k] = b->spec->out[k].dtype;
+        c->out_slot[k] = b->out_slot[k];
         c->out[k] = b->v[b->out[k]].ref;
         if (is_scalar(b, &b->spec->out[k])) {
             r->out_scalar[k] = c->out[k].at;
@@ -408,6 +422,7 @@ static struct ew_ready *pack(const struct cpu_module *m, const struct build *b)
     memcpy(r->code.instr, b->instr, instr);
     describe_operands(r, b);
     describe_scalars(r, b);
+    cpu_ew_chain(&r->code);
     return r;
 }
 
@@ -423,7 +438,8 @@ weft_status ready_ew(weft_prepared *p, const weft_opspec *spec)
         return cpu_fail(m, WEFT_NO_MEMORY, "op %s: no memory for its program", spec->id);
     p->extra = r;
     p->a.ew = &r->code;
-    return cpu_scratch_reserve(p->d, r->code.nslot * sizeof(float) * EW_TILE);
+    return cpu_scratch_reserve(p->d, r->code.nslot * sizeof(float) * EW_TILE +
+                                         r->code.ninstr * sizeof(struct ew_step));
 }
 
 void drop_ew(weft_prepared *p)

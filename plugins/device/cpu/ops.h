@@ -42,4 +42,7 @@ weft_status ready_ew(weft_prepared *p, const weft_opspec *spec);
 CPU_RUN(run_ew);
 void drop_ew(weft_prepared *p);
 
+/* chain.c */
+void cpu_ew_chain(struct ew_code *c);
+
 #endif

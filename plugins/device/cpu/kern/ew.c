@@ -1,58 +1,61 @@
-/* kern/ew.c: elementwise programs, run a tile at a time.
+/* kern/ew.c: elementwise programs, run a block of eight vectors at a time.
  *
- * A tile of EW_TILE elements passes through all instructions before the next begins, so that what
- * lies between inputs and outputs stays in L1, and memory sees each operand once. While a tile is
- * computed, the next one's inputs are on their way. Instructions have been made ready by the host
- * side (../ew.c): scalars are vectors with a step of 0, fp32 inputs are read where they lie.
- * Outputs are written when a tile's inputs have all been read, so one may lie over the other. */
+ * The interpreter is a machine with one register, eight vectors long, which stays in the CPU's
+ * registers from instruction to instruction: each may load it, changes it by up to two operands in
+ * memory, and may store it. So a chain of steps, as optimizers have them, touches memory only for
+ * its operands, and the cost of reading an instruction is shared by eight vectors. The host side
+ * (../ew.c, ../chain.c) has made the instructions ready; here
+ *   1. addresses are found, once for all whole blocks and once for the short one at the end;
+ *   2. a fp32 result goes right to where it is to lie, if that is over no input that is still read;
+ *      others wait in a slot until the block is through;
+ *   3. 16-bit copies of large tensors, over no input, are written past the caches.
+ * Operands are read in runs of a block, which the CPU sees coming: asking for lines ahead by
+ * instructions was measured on Zen 4 at several distances and gains nothing.
+ * Loses to code made for the one program by about the loads of scalars and slots. */
 #include "impl.h"
 #include "vmath.h"
 #include <math.h>
 
-struct operand {
-    const float *p;
-    int64_t step; /* VL, or 0 for a scalar */
+enum {
+    WIDE = 8,
+    BLOCK = WIDE * VL,
+    LARGE = 32 << 20 /* bytes of operands that no cache holds until they are read again */
 };
 
-struct tile {
+struct run {
     const struct ew_code *code;
-    const void *const *in;
-    float *slots; /* [nslot][EW_TILE] */
-    int64_t at, n;
-    int32_t direct; /* fp32 inputs are read in place: not in the last, short tile */
+    const struct cpu_job *j;
+    struct ew_step *steps;
+    float *slots;                          /* [nslot][EW_TILE] */
+    uint8_t in_place[WEFT_MAX_OPERANDS];   /* outputs that are computed where they are to lie */
+    uint8_t past_cache[WEFT_MAX_OPERANDS]; /* outputs */
 };
 
-INLINE struct operand find(const struct tile *t, struct ew_ref r)
-{
-    switch (r.kind) {
-    case EW_SCALAR: return (struct operand){t->code->scalar + (int64_t)r.at * EW_MAX_LANES, 0};
-    case EW_SLOT: return (struct operand){t->slots + (int64_t)r.at * EW_TILE, VL};
-    case EW_INPUT:
-        if (t->direct)
-            return (struct operand){(const float *)t->in[r.at] + t->at, VL};
-        return (struct operand){t->slots + (int64_t)t->code->in_slot[r.at] * EW_TILE, VL};
-    default: return (struct operand){t->code->scalar, 0};
+/* The expression for u = 0 .. WIDE - 1, unrolled so that the array becomes registers. */
+#define ONE(n, expression)                                                                         \
+    {                                                                                              \
+        enum { u = n };                                                                            \
+        acc[u] = (expression);                                                                     \
     }
-}
-
 #define EACH(expression)                                                                           \
     do {                                                                                           \
-        for (int64_t i = 0; i < n; i += VL, pa += sa, pb += sb, pc += sc)                          \
-            v_store(d + i, expression);                                                            \
+        ONE(0, expression)                                                                         \
+        ONE(1, expression)                                                                         \
+        ONE(2, expression)                                                                         \
+        ONE(3, expression) ONE(4, expression) ONE(5, expression) ONE(6, expression)                \
+            ONE(7, expression)                                                                     \
     } while (0)
-#define A v_load(pa)
-#define B v_load(pb)
-#define C v_load(pc)
+#define A acc[u]
+#define B v_load(pb + u * sb)
+#define C v_load(pc + u * sc)
 #define BIT(mask) (vf)((vi)v_set1(1.0f) & (mask))
 
 /* pow and cos have no vector form here: no rule of the project uses them on tensors, only on
  * scalars. */
-static void by_lanes(uint16_t op, float *d, int64_t n, struct operand a, struct operand b)
+static void by_lanes(uint16_t op, float *d, const float *b, int64_t step)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const float x = a.p[a.step ? i : 0], y = b.p[b.step ? i : 0];
-        d[i] = op == WEFT_EW_POW ? powf(x, y) : cosf(x);
-    }
+    for (int64_t i = 0; i < BLOCK; i++)
+        d[i] = op == WEFT_EW_POW ? powf(d[i], b[step ? i : 0]) : cosf(d[i]);
 }
 
 INLINE vf sign_of(vf a)
@@ -68,160 +71,241 @@ INLINE vf keep_nan(vf r, vf a)
     return v_select(a != a, a, r);
 }
 
-INLINE void unary(uint16_t op, float *d, int64_t n, const float *pa, int64_t sa)
+/* Steps that are rare: d [BLOCK] holds a and takes the result. */
+static __attribute__((noinline)) void rare(const struct ew_step *s, float *d, const float *pb,
+                                           const float *pc)
 {
-    const vi magnitude = (vi)(vu_set1(0x7fffffffu));
-    const float *pb = pa, *pc = pa;
-    const int64_t sb = 0, sc = 0;
-    switch (op) {
-    case WEFT_EW_COPY: EACH(A); break;
-    case WEFT_EW_SQRT: EACH(v_sqrt(A)); break;
-    case WEFT_EW_NEG: EACH(-A); break;
-    case WEFT_EW_ABS: EACH((vf)((vi)A & magnitude)); break;
-    case WEFT_EW_SIGN: EACH(sign_of(A)); break;
-    case WEFT_EW_EXP: EACH(v_exp(A)); break;
-    case WEFT_EW_LOG: EACH(v_log(A)); break;
-    default: EACH(BIT(((vi)A & magnitude) < (vi)vu_set1(0x7f800000u))); break;
+    const vi magnitude = (vi)(vu_set1(0x7fffffffu)), inf = (vi)vu_set1(0x7f800000u);
+    const int64_t sb = s->b.step, sc = s->c.step;
+    if (s->op == WEFT_EW_POW || s->op == WEFT_EW_COS) {
+        by_lanes(s->op, d, pb, sb);
+        return;
     }
-    (void)pb;
-    (void)pc;
-}
-
-static void execute(const struct tile *t, const struct ew_instr *s)
-{
-    float *d = t->slots + (int64_t)s->dst * EW_TILE;
-    const struct operand a = find(t, s->a), b = find(t, s->b), c = find(t, s->c);
-    const float *pa = a.p, *pb = b.p, *pc = c.p;
-    const int64_t sa = a.step, sb = b.step, sc = c.step, n = t->n;
-    switch (s->op) {
-    case WEFT_EW_ADD: EACH(A + B); break;
-    case WEFT_EW_SUB: EACH(A - B); break;
-    case WEFT_EW_MUL: EACH(A * B); break;
-    case WEFT_EW_DIV: EACH(A / B); break;
-    case WEFT_EW_MIN: EACH(keep_nan(v_min(A, B), A)); break;
-    case WEFT_EW_MAX: EACH(keep_nan(v_max(A, B), A)); break;
-    case WEFT_EW_LESS: EACH(BIT(A < B)); break;
-    case WEFT_EW_SELECT: EACH(v_select(C != v_set1(0.0f), A, B)); break;
-    case EW_MULADD: EACH(v_fma(A, B, C)); break;
-    case EW_NMULADD: EACH(v_fma(-A, B, C)); break;
-    case WEFT_EW_POW:
-    case WEFT_EW_COS: by_lanes(s->op, d, n, a, b); break;
-    default: unary(s->op, d, n, pa, sa); break;
+    for (int64_t i = 0; i < BLOCK; i += VL, pb += sb, pc += sc) {
+        const vf a = v_load(d + i), b = v_load(pb), c = v_load(pc);
+        vf r;
+        switch (s->op) {
+        case WEFT_EW_MIN: r = keep_nan(v_min(a, b), a); break;
+        case WEFT_EW_MAX: r = keep_nan(v_max(a, b), a); break;
+        case WEFT_EW_LESS: r = BIT(a < b); break;
+        case WEFT_EW_SELECT: r = v_select(c != v_set1(0.0f), a, b); break;
+        case WEFT_EW_SIGN: r = sign_of(a); break;
+        case WEFT_EW_EXP: r = v_exp(a); break;
+        case WEFT_EW_LOG: r = v_log(a); break;
+        default: r = BIT(((vi)a & magnitude) < inf); break;
+        }
+        v_store(d + i, r);
     }
 }
 
-/* Inputs that cannot be read in place: 16-bit ones, and all of a short tile. */
-INLINE void load_inputs(const struct tile *t)
+INLINE char *address(const struct ew_place *p, int64_t offset)
 {
-    const struct ew_code *code = t->code;
-    for (uint32_t k = 0; k < code->nin; k++) {
-        const uint32_t dt = code->in_type[k];
-        if (!code->in_vector[k] || (t->direct && dt == WEFT_F32))
-            continue;
-        float *to = t->slots + (int64_t)code->in_slot[k] * EW_TILE;
-        for (int64_t i = 0; i < t->n; i += VL)
-            v_store(to + i, v_get_n(t->in[k], t->at + i, t->n - i, dt));
-    }
+    return p->base + (offset & p->moves);
 }
 
-INLINE void put_run(void *to, int64_t at, int64_t n, struct operand s, const uint32_t dt)
+/* All instructions on the block that begins `offset` bytes into the fp32 operands. */
+static void run_steps(const struct run *r, int64_t offset)
 {
-    for (int64_t i = 0; i < n; i += VL, s.p += s.step)
-        v_put_n(to, at + i, n - i, dt, v_load(s.p));
-}
-
-INLINE void store_outputs(const struct tile *t, void *const *out)
-{
-    const struct ew_code *code = t->code;
-    for (uint32_t k = 0; k < code->nout; k++) {
-        if (code->out[k].kind == EW_NONE)
-            continue;
-        const struct operand s = find(t, code->out[k]);
-        if (code->out_type[k] == WEFT_F32)
-            put_run(out[k], t->at, t->n, s, WEFT_F32);
-        else if (code->out_type[k] == WEFT_BF16)
-            put_run(out[k], t->at, t->n, s, WEFT_BF16);
-        else
-            put_run(out[k], t->at, t->n, s, WEFT_F16);
-    }
-}
-
-/* What the next tile will need: asked for a few lines at a time, between the instructions of this
- * one, because the core holds up what comes in a burst. */
-struct stream {
-    const char *base;
-    int64_t tile; /* bytes of a tile */
-};
-
-struct ahead {
-    struct stream stream[2 * WEFT_MAX_OPERANDS];
-    uint32_t streams, at;
-    int64_t line, each; /* next line of stream `at`; lines between two instructions */
-};
-
-INLINE void add_stream(struct ahead *h, const void *base, uint32_t dt)
-{
-    for (uint32_t k = 0; k < h->streams; k++)
-        if (h->stream[k].base == base)
-            return;
-    h->stream[h->streams++] = (struct stream){base, EW_TILE * dt_size(dt)};
-    h->each += EW_TILE * dt_size(dt) / 64;
-}
-
-INLINE void plan_ahead(struct ahead *h, const struct ew_code *code, const struct cpu_job *j)
-{
-    h->streams = 0;
-    h->each = 0;
-    for (uint32_t k = 0; k < code->nin; k++)
-        if (code->in_vector[k])
-            add_stream(h, j->in[k], code->in_type[k]);
-    for (uint32_t k = 0; k < code->nout; k++)
-        if (code->out[k].kind != EW_NONE)
-            add_stream(h, j->out[k], code->out_type[k]);
-    h->each = h->each / (code->ninstr + 1) + 1;
-}
-
-/* The next few lines of tile `item`. */
-INLINE void fetch_some(struct ahead *h, int64_t item)
-{
-    for (int64_t n = 0; n < h->each && h->at < h->streams; n++) {
-        const struct stream *s = &h->stream[h->at];
-        __builtin_prefetch(s->base + item * s->tile + h->line);
-        h->line += 64;
-        if (h->line == s->tile) {
-            h->line = 0;
-            h->at++;
+    vf acc[WIDE] = {0};
+    for (uint32_t k = 0; k < r->code->ninstr; k++) {
+        const struct ew_step *s = &r->steps[k];
+        const float *pb = (const float *)address(&s->b, offset);
+        const float *pc = (const float *)address(&s->c, offset);
+        const int64_t sb = s->b.step, sc = s->c.step;
+        if (s->loads) {
+            const float *pa = (const float *)address(&s->a, offset);
+            const int64_t sa = s->a.step;
+            EACH(v_load(pa + u * sa));
+        }
+        switch (s->op) {
+        case WEFT_EW_COPY: break;
+        case WEFT_EW_ADD: EACH(A + B); break;
+        case WEFT_EW_SUB: EACH(A - B); break;
+        case WEFT_EW_MUL: EACH(A * B); break;
+        case WEFT_EW_DIV: EACH(A / B); break;
+        case EW_RSUB: EACH(B - A); break;
+        case EW_RDIV: EACH(B / A); break;
+        case EW_MULADD: EACH(v_fma(A, B, C)); break;
+        case EW_NMULADD: EACH(v_fma(-A, B, C)); break;
+        case EW_ADDMUL: EACH(v_fma(B, C, A)); break;
+        case EW_SUBMUL: EACH(v_fma(-B, C, A)); break;
+        case WEFT_EW_SQRT: EACH(v_sqrt(A)); break;
+        case WEFT_EW_NEG: EACH(-A); break;
+        case WEFT_EW_ABS: EACH((vf)((vi)A & (vi)vu_set1(0x7fffffffu))); break;
+        default: {
+            float part[BLOCK];
+            EACH((v_store(part + u * VL, A), A));
+            rare(s, part, pb, pc);
+            EACH(v_load(part + u * VL));
+        }
+        }
+        if (s->keeps) {
+            float *to = (float *)address(&s->dst, offset);
+            EACH((v_store(to + u * VL, A), A));
         }
     }
 }
 
-INLINE void run_tile(const struct cpu_job *j, const struct tile *t, struct ahead *h, int64_t next)
+/* Where a value lies; in the short block at the end, all is in slots. */
+static struct ew_place find(const struct run *r, struct ew_ref ref, int32_t whole)
 {
-    h->at = 0;
-    h->line = 0;
-    load_inputs(t);
-    for (uint32_t i = 0; i < t->code->ninstr; i++) {
-        fetch_some(h, next);
-        execute(t, &t->code->instr[i]);
+    const struct ew_code *code = r->code;
+    uint16_t slot = ref.at;
+    switch (ref.kind) {
+    case EW_INPUT:
+        if (whole)
+            return (struct ew_place){(char *)(uintptr_t)r->j->in[ref.at], -1, VL};
+        slot = code->in_slot[ref.at];
+        break;
+    case EW_OUTPUT:
+        if (whole && r->in_place[ref.at])
+            return (struct ew_place){r->j->out[ref.at], -1, VL};
+        slot = code->out_slot[ref.at];
+        break;
+    case EW_SLOT: break;
+    case EW_SCALAR:
+        return (struct ew_place){(char *)(code->scalar + (int64_t)ref.at * EW_MAX_LANES), 0, 0};
+    default: return (struct ew_place){(char *)code->scalar, 0, 0};
     }
-    fetch_some(h, next);
-    store_outputs(t, j->out);
+    return (struct ew_place){(char *)(r->slots + (int64_t)slot * EW_TILE), 0, VL};
 }
 
-/* Item: EW_TILE elements. scratch: the tiles. */
+static void find_all(const struct run *r, int32_t whole)
+{
+    for (uint32_t k = 0; k < r->code->ninstr; k++) {
+        const struct ew_instr *i = &r->code->instr[k];
+        r->steps[k] = (struct ew_step){.op = i->op,
+                                       .loads = i->a.kind != EW_BEFORE,
+                                       .keeps = i->dst.kind != EW_NONE,
+                                       .a = find(r, i->a, whole),
+                                       .b = find(r, i->b, whole),
+                                       .c = find(r, i->c, whole),
+                                       .dst = find(r, i->dst, whole)};
+    }
+}
+
+/* Inputs that cannot be read in place: 16-bit ones, and all of a short block. */
+INLINE void load_inputs(const struct run *r, int64_t at, int64_t n)
+{
+    const struct ew_code *code = r->code;
+    for (uint32_t k = 0; k < code->nin; k++) {
+        const uint32_t dt = code->in_type[k];
+        if (!code->in_vector[k] || (n == BLOCK && dt == WEFT_F32))
+            continue;
+        float *to = r->slots + (int64_t)code->in_slot[k] * EW_TILE;
+        for (int64_t i = 0; i < n; i += VL)
+            v_store(to + i, v_get_n(r->j->in[k], at + i, n - i, dt));
+    }
+}
+
+INLINE void put_run(void *to, int64_t at, int64_t n, const float *from, const uint32_t dt)
+{
+    for (int64_t i = 0; i < n; i += VL)
+        v_put_n(to, at + i, n - i, dt, v_load(from + i));
+}
+
+/* Outputs that are not in place yet. */
+INLINE void store_outputs(const struct run *r, int64_t at, int64_t n)
+{
+    const struct ew_code *code = r->code;
+    for (uint32_t k = 0; k < code->nout; k++) {
+        const struct ew_ref ref = code->out[k];
+        void *to = r->j->out[k];
+        float same[BLOCK];
+        if (ref.kind == EW_NONE ||
+            (n == BLOCK && r->in_place[k] && ref.kind == EW_OUTPUT && ref.at == k))
+            continue;
+        const struct ew_place p = find(r, ref, n == BLOCK);
+        const float *from = (const float *)address(&p, at * 4);
+        if (p.step == 0) {
+            for (int64_t i = 0; i < BLOCK; i += VL)
+                v_store(same + i, v_load(from));
+            from = same;
+        }
+        if (n == BLOCK && r->past_cache[k])
+            for (int64_t i = 0; i < BLOCK; i += VL)
+                v_stream_bf16((uint16_t *)to + at + i, v_load(from + i));
+        else if (code->out_type[k] == WEFT_F32)
+            put_run(to, at, n, from, WEFT_F32);
+        else if (code->out_type[k] == WEFT_BF16)
+            put_run(to, at, n, from, WEFT_BF16);
+        else
+            put_run(to, at, n, from, WEFT_F16);
+    }
+}
+
+INLINE int overlap(const struct ew_code *code, const void *a, uint32_t a_type, const void *b,
+                   uint32_t b_type)
+{
+    const char *x = a, *y = b;
+    return x < y + code->count * dt_size(b_type) && y < x + code->count * dt_size(a_type);
+}
+
+/* Output k against all the others: in place, past the caches, or neither. */
+static void judge_output(struct run *r, uint32_t k, int32_t large)
+{
+    const struct ew_code *code = r->code;
+    const void *to = r->j->out[k];
+    const uint32_t type = code->out_type[k];
+    int32_t in_place = code->out_born[k] >= 0, apart = 1;
+    for (uint32_t i = 0; i < code->nin; i++) {
+        const void *from = r->j->in[i];
+        if (!code->in_vector[i] || !overlap(code, to, type, from, code->in_type[i]))
+            continue;
+        apart = 0;
+        if (from != to || code->in_type[i] != WEFT_F32 || code->in_last[i] > code->out_born[k])
+            in_place = 0;
+    }
+    for (uint32_t i = 0; i < code->nout; i++)
+        if (i != k && code->out[i].kind != EW_NONE &&
+            overlap(code, to, type, r->j->out[i], code->out_type[i]))
+            in_place = apart = 0;
+    r->in_place[k] = (uint8_t)in_place;
+    r->past_cache[k] = (uint8_t)(large && apart && type == WEFT_BF16 && (uintptr_t)to % 64 == 0);
+}
+
+/* Where outputs go; are there any past the caches? */
+static int32_t prepare(struct run *r)
+{
+    const struct ew_code *code = r->code;
+    int64_t bytes = 0;
+    int32_t past = 0;
+    for (uint32_t k = 0; k < code->nin; k++)
+        if (code->in_vector[k])
+            bytes += code->count * dt_size(code->in_type[k]);
+    for (uint32_t k = 0; k < code->nout; k++) {
+        r->in_place[k] = r->past_cache[k] = 0;
+        if (code->out[k].kind == EW_NONE)
+            continue;
+        judge_output(r, k, bytes >= LARGE);
+        past |= r->past_cache[k];
+    }
+    return past;
+}
+
+/* Item: EW_TILE elements. scratch: the steps, and the slots behind them. */
 void KERNEL(ew)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     const struct ew_code *code = j->a->ew;
-    struct ahead ahead;
-    plan_ahead(&ahead, code, j);
-    for (int64_t item = begin; item < end; item++) {
-        const int64_t at = item * EW_TILE, left = code->count - at;
-        const struct tile t = {.code = code,
-                               .in = j->in,
-                               .slots = (float *)scratch,
-                               .at = at,
-                               .n = left < EW_TILE ? left : EW_TILE,
-                               .direct = left >= EW_TILE};
-        run_tile(j, &t, &ahead, item + 1);
+    const int64_t last = end * EW_TILE < code->count ? end * EW_TILE : code->count;
+    struct run r = {.code = code,
+                    .j = j,
+                    .slots = (float *)scratch,
+                    .steps = (struct ew_step *)(scratch + EW_TILE * sizeof(float) * code->nslot)};
+    const int32_t past = prepare(&r);
+    int64_t at = begin * EW_TILE;
+    find_all(&r, 1);
+    for (; at + BLOCK <= last; at += BLOCK) {
+        load_inputs(&r, at, BLOCK);
+        run_steps(&r, at * 4);
+        store_outputs(&r, at, BLOCK);
     }
+    if (at < last) {
+        find_all(&r, 0);
+        load_inputs(&r, at, last - at);
+        run_steps(&r, at * 4);
+        store_outputs(&r, at, last - at);
+    }
+    if (past)
+        _mm_sfence();
 }

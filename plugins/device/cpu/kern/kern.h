@@ -74,38 +74,63 @@ extern const struct cpu_kernels cpu_kernels_v2, cpu_kernels_v3, cpu_kernels_v4, 
 
 /* Items: what one unit of a kernel's range is. */
 #define FLAT_BLOCK 65536 /* elements of an item of accumulate and sumsq */
-#define EW_TILE 256      /* elements of an item of ew */
+#define EW_TILE 256      /* elements of an item of ew; floats of a slot */
 #define COLUMN_BLOCK 64  /* columns of an item of the column sums */
 
-/* An elementwise program made ready. Values live in tiles of EW_TILE floats; a fp32 input is read
- * where it lies; scalars, computed beforehand, are vectors that are read again and again. */
+/* An elementwise program made ready. A value lies in a tile of the thread's own (a slot), where a
+ * fp32 input lies, or where a fp32 output is to lie; scalars, computed beforehand, are vectors that
+ * are read again and again. */
 struct ew_ref {
     uint8_t kind; /* EW_... */
-    uint16_t at;  /* number of the tile, input or scalar */
+    uint16_t at;  /* number of the slot, input, output or scalar */
 };
 #define EW_NONE 0
 #define EW_SLOT 1
 #define EW_INPUT 2
 #define EW_SCALAR 3
+#define EW_OUTPUT 4
+#define EW_BEFORE 5 /* the result of the instruction before, still in registers; `a` only */
+
+/* Steps beside the SDK's. */
 #define EW_MULADD 64u  /* a * b + c, a product and a sum joined */
 #define EW_NMULADD 65u /* c - a * b */
 #define EW_INVERSE 66u /* 1 / a; of scalars only */
+#define EW_ADDMUL 67u  /* b * c + a: from here on another order of operands */
+#define EW_SUBMUL 68u  /* a - b * c */
+#define EW_RSUB 69u    /* b - a */
+#define EW_RDIV 70u    /* b / a */
 #define EW_MAX_LANES 16
 
 struct ew_instr {
-    uint16_t op, dst; /* dst: a tile */
-    struct ew_ref a, b, c;
+    uint16_t op;
+    struct ew_ref dst, a, b, c; /* dst EW_NONE: only the next instruction wants it */
 };
 
 struct ew_code {
     int64_t count;
     uint32_t nin, nout, ninstr, nslot, nscalar;
     uint32_t in_type[WEFT_MAX_OPERANDS], out_type[WEFT_MAX_OPERANDS];
-    uint16_t in_slot[WEFT_MAX_OPERANDS]; /* tile of a vector input, for conversion and tails */
+    uint16_t in_slot[WEFT_MAX_OPERANDS];  /* of a vector input, for conversion and tails */
+    uint16_t out_slot[WEFT_MAX_OPERANDS]; /* of EW_OUTPUT, where it cannot be in place */
     uint8_t in_vector[WEFT_MAX_OPERANDS];
+    int32_t in_last[WEFT_MAX_OPERANDS];   /* last instruction that reads it where it lies, or -1 */
+    int32_t out_born[WEFT_MAX_OPERANDS];  /* instruction that writes EW_OUTPUT, or -1 */
     struct ew_ref out[WEFT_MAX_OPERANDS]; /* EW_NONE: a scalar output, written by the host side */
     struct ew_instr *instr;
     float *scalar; /* [nscalar][EW_MAX_LANES] */
+};
+
+/* An instruction with its addresses found. */
+struct ew_place {
+    char *base;
+    int64_t moves; /* -1: goes on with the blocks of the operands; 0: stays */
+    int64_t step;  /* floats from vector to vector: 0 for a scalar */
+};
+
+struct ew_step {
+    uint16_t op;
+    uint8_t loads, keeps; /* a comes from memory; the result goes there */
+    struct ew_place a, b, c, dst;
 };
 
 #endif

@@ -129,6 +129,13 @@ static inline void v_store_bf16(uint16_t *p, vf x)
     v_store_low16(p, v_round_bf16(x));
 }
 
+/* v_store_bf16 past the caches; needs alignment to its bytes. */
+static inline void v_stream_bf16(uint16_t *p, vf x)
+{
+    __m128i r = (__m128i)v_round_bf16(x);
+    _mm_stream_si64((void *)p, _mm_cvtsi128_si64(_mm_packus_epi32(r, r)));
+}
+
 /* Sums of the squares, formed in double. */
 typedef struct vsquares {
     __m128d s[2];

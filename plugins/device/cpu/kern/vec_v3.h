@@ -116,6 +116,14 @@ static inline void v_store_bf16(uint16_t *p, vf x)
     v_store_low16(p, v_round_bf16(x));
 }
 
+/* v_store_bf16 past the caches; needs alignment to its bytes. */
+static inline void v_stream_bf16(uint16_t *p, vf x)
+{
+    __m256i r = (__m256i)v_round_bf16(x);
+    r = _mm256_permute4x64_epi64(_mm256_packus_epi32(r, r), 0x08);
+    _mm_stream_si128((void *)p, _mm256_castsi256_si128(r));
+}
+
 /* Sums of the squares, formed in double. */
 typedef struct vsquares {
     __m256d s[2];

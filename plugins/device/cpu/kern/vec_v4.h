@@ -24,4 +24,10 @@ static inline void v_store_bf16(uint16_t *p, vf x)
     v_store_low16(p, v_round_bf16(x));
 }
 
+/* v_store_bf16 past the caches; needs alignment to its bytes. */
+static inline void v_stream_bf16(uint16_t *p, vf x)
+{
+    _mm256_stream_si256((void *)p, _mm512_cvtepi32_epi16((__m512i)v_round_bf16(x)));
+}
+
 #endif

@@ -19,4 +19,10 @@ static inline void v_store_bf16(uint16_t *p, vf x)
     _mm256_storeu_si256((void *)p, (__m256i)_mm512_cvtneps_pbh(x));
 }
 
+/* v_store_bf16 past the caches; needs alignment to its bytes. */
+static inline void v_stream_bf16(uint16_t *p, vf x)
+{
+    _mm256_stream_si256((void *)p, (__m256i)_mm512_cvtneps_pbh(x));
+}
+
 #endif
