@@ -189,7 +189,8 @@ bool stage_here(const struct stage_map *m, uint32_t block);
 /* --- lists.c: a list in the making --- */
 typedef struct work {
     uint32_t block, pass;
-    bool backward;
+    bool backward,
+        first;     /* first: of this block in this direction; sums are written, not added to */
     uint32_t cell; /* works of one (chunk, pass, direction) belong together */
 } work;
 

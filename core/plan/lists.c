@@ -28,7 +28,7 @@ void list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t n
 
 routine *walk_routine(const walk *w, const work *x)
 {
-    return &w->routines[(x->block * 2 + x->backward) * 2 + (x->pass == 0)];
+    return &w->routines[(x->block * 2 + x->backward) * 2 + x->first];
 }
 
 /* --- the order of work --- */
@@ -40,7 +40,7 @@ static weft_status lower_all(walk *w)
     for (uint32_t i = 0; i < g->blocks.n; i++)
         for (uint32_t backward = 0; backward <= (w->train ? 1u : 0u); backward++)
             for (uint32_t v = 0; v < variants && stage_here(w->b->stages, i); v++) {
-                const work x = {i, v, backward != 0, 0};
+                const work x = {i, v, backward != 0, v == 0, 0};
                 const char *name =
                     pool_printf(&w->b->p->pool, "%s %s%s", backward ? "backward" : "forward",
                                 g->blocks.at[i], v ? " (adding)" : "");
@@ -61,7 +61,7 @@ static void add_cell(walk *w, uint32_t chunk, uint32_t pass, bool backward)
     for (uint32_t i = 0; i < n; i++) {
         uint32_t block = backward ? n - 1 - i : i;
         if (stage_here(m, block) && (m->axis < 0 || m->chunk[block] == chunk))
-            w->works[w->nworks++] = (work){block, pass, backward, cell};
+            w->works[w->nworks++] = (work){block, pass, backward, false, cell};
     }
 }
 
@@ -83,6 +83,17 @@ static void order_works(walk *w)
         for (uint32_t c = chunks; w->train && c-- > 0;)
             add_cell(w, c, p, true);
     }
+}
+
+static void mark_first(walk *w)
+{
+    bool *seen = mem_alloc((uint64_t)w->b->g->blocks.n * 2 * sizeof *seen);
+    for (uint32_t i = 0; i < w->nworks; i++) {
+        work *x = &w->works[i];
+        x->first = !seen[x->block * 2 + x->backward];
+        seen[x->block * 2 + x->backward] = true;
+    }
+    free(seen);
 }
 
 static void find_last_uses(walk *w)
@@ -260,6 +271,7 @@ weft_status build_passes(builder *b, list *l, bool train, uint32_t passes)
     weft_status s = lower_all(&w);
     if (!s) {
         order_works(&w);
+        mark_first(&w);
         find_last_uses(&w);
         s = boundary_prepare(&w);
     }

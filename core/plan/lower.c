@@ -98,7 +98,7 @@ weft_status lower_prepare(builder *b)
             b->first_sum[i] |= graph_tensor(g, x->out[k])->sum && !summed[x->out[k]];
         }
         for (uint32_t k = 0; k < x->nout; k++)
-            summed[x->out[k]] = true;
+            summed[x->out[k]] |= stage_here(b->stages, x->block);
     }
     for (uint32_t i = 0; i < g->blocks.n; i++)
         *vec_push(&b->saved) = 0;

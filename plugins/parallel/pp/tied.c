@@ -1,0 +1,62 @@
+/* tied.c: parameters that blocks on several stages use, a tied embedding say.
+ *
+ * Each of those stages has the parameter and a part of its gradient. The parts are summed over a
+ * group of just these stages; as all of them then do the same update, they stay alike. */
+#include "pp.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Stages that use parameter t, by bits: those whose ops read it. */
+static weft_status users(const weft_view *view, weft_tensor t, const uint32_t *stage, uint64_t *out)
+{
+    *out = 0;
+    for (uint32_t i = 0; i < view->ops(view->ctx); i++) {
+        weft_opcall call = {.struct_size = sizeof call};
+        const char *id, *name;
+        weft_shape shape;
+        uint32_t kind = 0, block = 0;
+        weft_status s = view->op(view->ctx, i, &id, &call);
+        bool reads = false;
+        for (uint32_t k = 0; !s && k < call.nin; k++)
+            reads |= call.in[k] == t;
+        if (!s && reads)
+            s = view->tensor(view->ctx, call.out[0], &shape, &name, &kind, &block);
+        if (s)
+            return s;
+        if (reads && kind == WEFT_T_ACTIVATION) /* a gradient's block is the parameter's */
+            *out |= (uint64_t)1 << stage[block];
+    }
+    return WEFT_OK;
+}
+
+weft_status pp_tied(const weft_host *host, const weft_view *view, const weft_edits *edits,
+                    const char *axis, const uint32_t *stage, uint32_t stages, bool sync)
+{
+    uint32_t coords[64];
+    if (stages > 64)
+        return pp_fail(host, "parallel.pp: at most 64 stages");
+    for (weft_tensor t = 1; t <= view->tensors(view->ctx); t++) {
+        weft_shape shape;
+        const char *name;
+        uint32_t kind, block, n = 0;
+        uint64_t used = 0;
+        weft_status s = view->tensor(view->ctx, t, &shape, &name, &kind, &block);
+        if (!s && kind == WEFT_T_PARAM)
+            s = users(view, t, stage, &used);
+        for (uint32_t i = 0; i < stages; i++)
+            if (used >> i & 1)
+                coords[n++] = i;
+        if (s)
+            return s;
+        if (n < 2)
+            continue;
+        char group[WEFT_MAX_NAME + 8];
+        snprintf(group, sizeof group, "%s.%s", axis, name);
+        s = sync ? edits->sync(edits->ctx, name, group, WEFT_SYNC_LAST, 0)
+                 : edits->group(edits->ctx, group, axis, coords, n);
+        if (s)
+            return s;
+    }
+    return WEFT_OK;
+}
