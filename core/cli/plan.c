@@ -10,10 +10,16 @@
 static weft_status print(const prepared_job *p, const cli_job *j)
 {
     uint64_t rank = 0;
-    bool json = j->flag[0], lists = j->flag[1];
+    bool json = j->flag[0], lists = j->flag[1], schedule = j->flag[2];
     if (j->value[0] && !cli_number(j->value[0], 0, p->spec.ranks - 1, &rank))
         return fail(WEFT_USAGE, "--rank %s: the job has ranks 0 to %u", j->value[0],
                     p->spec.ranks - 1);
+    if (schedule && (lists || json))
+        return fail(WEFT_USAGE, "--schedule draws for people: not together with --list or --json");
+    if (schedule) {
+        plan_print_schedule(&p->plans, stdout);
+        return WEFT_OK;
+    }
     if (lists && json)
         return plan_print_list_json(plan_of(&p->plans, (uint32_t)rank), (uint32_t)rank, stdout);
     if (json)
@@ -27,7 +33,7 @@ static weft_status print(const prepared_job *p, const cli_job *j)
 
 static int run(int argc, char **argv)
 {
-    static const char *const flags[] = {"--json", "--list", NULL};
+    static const char *const flags[] = {"--json", "--list", "--schedule", NULL};
     static const char *const valued[] = {"--rank", NULL};
     cli_job j;
     int status = 2;
@@ -51,9 +57,12 @@ static int run(int argc, char **argv)
 }
 
 const command cmd_plan = {
-    "plan", "[-n RANKS] JOB.ini [section.key=value ...] [--json] [--rank R] [--list]",
+    "plan",
+    "[-n RANKS] JOB.ini [section.key=value ...] [--json] [--rank R] [--list] "
+    "[--schedule]",
     "Print what each rank would hold, send and do, without a device and without other ranks.\n\n"
     "  --json     for programs\n"
     "  --list     the lists that rank R (0 unless given) walks, every instruction\n"
-    "  --rank R   whose lists",
+    "  --rank R   whose lists\n"
+    "  --schedule what the stages do when, as a picture, and the share of time that they idle",
     run};

@@ -400,6 +400,7 @@ static void free_one(plan *p)
     free(p->inputs.at);
     free(p->scalars.at);
     free(p->shifts.at);
+    free(p->cells.at);
     pool_free(&p->pool);
 }
 

@@ -244,6 +244,22 @@ static weft_status emit_work(walk *w, uint32_t at)
     return s || !w->train ? s : sync_work_done(w, at);
 }
 
+static void note_cells(const walk *w)
+{
+    plan *p = w->b->p;
+    for (uint32_t i = 0; i < w->nworks; i++) {
+        const work *x = &w->works[i];
+        if (!i || x->cell != w->works[i - 1].cell)
+            *vec_push(&p->cells) =
+                (plan_cell){w->b->stages->axis < 0 ? 0 : w->b->stages->chunk[x->block], x->pass,
+                            x->backward, 0};
+        const routine *r = walk_routine(w, x);
+        for (uint32_t k = 0; k < r->items.n; k++)
+            if (!r->items.at[k].comm)
+                p->cells.at[p->cells.n - 1].flops += p->segments.at[r->items.at[k].segment].flops;
+    }
+}
+
 static void walk_free(walk *w)
 {
     for (uint64_t i = 0; i < (uint64_t)w->b->g->blocks.n * 4; i++)
@@ -275,6 +291,8 @@ weft_status build_passes(builder *b, list *l, bool train, uint32_t passes)
         find_last_uses(&w);
         s = boundary_prepare(&w);
     }
+    if (!s && train)
+        note_cells(&w);
     for (uint32_t i = 0; !s && i < w.nworks; i++)
         s = emit_work(&w, i);
     if (!s)

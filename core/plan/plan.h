@@ -143,6 +143,13 @@ typedef struct shift {
     uint64_t stride;
 } shift;
 
+/* A chunk's pass over a micro-batch: what a schedule orders. */
+typedef struct plan_cell {
+    uint32_t chunk, pass;
+    bool backward;
+    double flops;
+} plan_cell;
+
 typedef struct plan {
     pool pool;
     const spec *spec;
@@ -159,6 +166,7 @@ typedef struct plan {
     VEC(input_slot) inputs;
     VEC(scalar_slot) scalars;
     list step, eval, save;
+    VEC(plan_cell) cells; /* of the step, in order */
     plan_bytes bytes;
     uint64_t workspace;       /* offset of the workspace shared by all calls */
     uint64_t logits;          /* offset of the logits of a forward-only plan */
@@ -226,7 +234,14 @@ uint32_t plan_data_part(const plan *p, uint32_t rank);
 uint64_t plan_sent(const plan *p, uint32_t kind);
 const char *plan_kind_name(uint32_t kind);
 
+/* The idle share of the step's schedule when communication takes no time: of equal stages (forward
+ * 1, backward 2), or with the plan's operations. plan_live: the most cells that a stage has gone
+ * forward and not yet backward through. */
+double plan_bubble(const plan_set *p, bool equal);
+uint32_t plan_live(const plan *p);
+
 /* --- output --- */
+void plan_print_schedule(const plan_set *p, FILE *to);
 void plan_print(const plan_set *p, FILE *to);
 weft_status plan_print_json(const plan_set *p, FILE *to);
 void plan_print_list(const plan *p, uint32_t rank, FILE *to);
