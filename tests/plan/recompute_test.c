@@ -30,7 +30,7 @@ static uint64_t activations(int layers, const char *recompute, const char *strat
 {
     planned j;
     make(&j, layers, recompute, strategy);
-    uint64_t bytes = j.plan.bytes.activations;
+    uint64_t bytes = j.plan->bytes.activations;
     planned_free(&j);
     return bytes;
 }
@@ -86,8 +86,8 @@ static void flops_are_the_same(void **state)
     for (int i = 0; i < 3; i++) {
         planned j;
         make(&j, 2, words[i], "none");
-        flops[i] = j.plan.flops_step;
-        digest[i] = j.plan.digest;
+        flops[i] = j.plan->flops_step;
+        digest[i] = j.plan->digest;
         planned_free(&j);
     }
     assert_true(flops[0] > 0 && flops[0] == flops[1] && flops[0] == flops[2]);
@@ -100,11 +100,11 @@ static void walk(const char *text, uint32_t ranks)
     if (planned_make(text, ranks, SPEC_TRAIN, &j))
         fail_msg("%s", err_text());
     machine m;
-    machine_begin(&m, &j.plan, 0);
-    machine_walk(&m, &j.plan.step);
+    machine_begin(&m, j.plan, 0);
+    machine_walk(&m, &j.plan->step);
     machine_end_of_step(&m);
     machine_end(&m);
-    assert_int_equal(plan_check(&j.plan), WEFT_OK);
+    assert_int_equal(plan_check(&j.plans), WEFT_OK);
     planned_free(&j);
 }
 
