@@ -291,7 +291,7 @@ static weft_status build_one(const spec *s, uint32_t stage, plan *out, int32_t *
                         "that share the data",
                         (unsigned long long)s->batch, (unsigned long long)s->microbatch, sharing);
     e.passes = train ? s->batch / per_pass : 1;
-    scalar_offset(&b, "scale", 1);
+    scalar_offset(&b, "scale", s->loss_scale);
     scalar_offset(&b, "loss", 0);
     if (!st && train)
         st = build_step(out, &e, &f, &b, sharing);

@@ -189,9 +189,13 @@ static weft_status size_mesh(spec *s)
 static weft_status set_precision(spec *s)
 {
     const char *precision = config_text(s->cfg, "train.precision");
-    s->compute = !strcmp(precision, "fp32") ? WEFT_F32 : WEFT_BF16;
-    if (!strcmp(precision, "fp16"))
-        return config_fail(s->cfg, "train.precision", "this version computes in fp32 or bf16");
+    s->compute = !strcmp(precision, "fp32")   ? WEFT_F32
+                 : !strcmp(precision, "bf16") ? WEFT_BF16
+                                              : WEFT_F16;
+    s->scaled = s->compute == WEFT_F16 && s->want == SPEC_TRAIN;
+    int64_t scale = config_int(s->cfg, "train.loss_scale");
+    s->loss_scale = !s->scaled ? 1 : scale ? (double)scale : 65536;
+    s->scale_window = config_int(s->cfg, "train.scale_window");
     bool compute = !strcmp(config_text(s->cfg, "train.accumulate"), "compute");
     s->grad_dtype = compute ? s->compute : WEFT_F32;
     s->recompute = config_recompute(config_text(s->cfg, "train.recompute"));

@@ -42,6 +42,9 @@ typedef struct spec {
     uint64_t batch, microbatch;
     uint32_t compute, grad_dtype;
     double clip;
+    bool scaled;          /* the loss is scaled, and how much changes from step to step */
+    double loss_scale;    /* at the start; 1 where it is not scaled */
+    int64_t scale_window; /* good steps after which it doubles; 0: never */
     uint64_t bucket_bytes;
     const char *recompute; /* names of activations that backward makes again; NULL: none */
     pool pool;             /* of what the members above point to */

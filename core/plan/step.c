@@ -120,6 +120,23 @@ static weft_tensor learning_rate(scalars *s, const config *cfg, weft_tensor coun
     return apply(s, "select", rising, decayed, warm);
 }
 
+/* Dynamic loss scaling: half after a step that overflowed, double after `scale_window` good ones in
+ * a row. Neither below 1, where nothing is gained, nor so high that squares of gradients overflow.
+ */
+static void next_scale(scalars *s, const spec *wanted, weft_tensor scale, weft_tensor gate)
+{
+    double window = wanted->scale_window ? (double)wanted->scale_window : 1e30;
+    weft_tensor good = apply(s, "add", named(s, "scale.good"), number(s, 1), 0);
+    good = apply(s, "mul", good, gate, 0);
+    weft_tensor enough = apply(s, "less", number(s, window - 1), good, 0);
+    weft_tensor twice = apply(s, "mul", scale, number(s, 2), 0);
+    twice = apply(s, "min", twice, number(s, 0x1p40), 0);
+    weft_tensor half = apply(s, "mul", scale, number(s, 0.5), 0);
+    half = apply(s, "max", half, number(s, 1), 0);
+    set(s, "scale.good", apply(s, "select", number(s, 0), good, enough));
+    set(s, "scale", apply(s, "select", apply(s, "select", twice, scale, enough), half, gate));
+}
+
 static void scalar_graph(scalars *s, const spec *wanted)
 {
     weft_tensor scale = named(s, "scale");
@@ -139,6 +156,8 @@ static void scalar_graph(scalars *s, const spec *wanted)
     set(s, "clip", apply(s, "div", clip, scale, 0));
     set(s, "lr", learning_rate(s, wanted->cfg, count));
     set(s, "skipped", apply(s, "add", named(s, "skipped"), skipped, 0));
+    if (wanted->scaled)
+        next_scale(s, wanted, scale, gate);
 }
 
 static weft_status build_scalars(builder *b, list *l)

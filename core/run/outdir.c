@@ -124,8 +124,10 @@ weft_status metrics_write(FILE *f, const metrics *m)
     fprintf(f, ",\"flops_rule\":\"%s\",\"comm_bytes\":%" PRIu64, m->flops_rule, m->comm_bytes);
     number(f, "exposed_comm_ms", m->exposed_comm_ms);
     fprintf(f, ",\"peak_bytes\":%" PRIu64, m->peak_bytes);
-    if (m->skipped > 0)
+    if (m->skipped > 0 || m->scale > 0)
         number(f, "skipped", m->skipped);
+    if (m->scale > 0)
+        fprintf(f, ",\"scale\":%.17g", m->scale);
     if (m->valid_loss >= 0 || isnan(m->valid_loss))
         number(f, "valid_loss", m->valid_loss);
     fputs("}\n", f);

@@ -21,6 +21,7 @@ typedef struct metrics {
     double loss, grad_norm, lr, step_ms, tokens_per_s, mfu, exposed_comm_ms;
     double valid_loss; /* < 0: not evaluated in this step */
     double skipped;    /* steps skipped so far */
+    double scale;      /* loss scale after the step; 0: the loss is not scaled */
     const char *flops_rule;
 } metrics;
 

@@ -40,6 +40,10 @@ void progress_step(progress *p, const metrics *m)
             "ETA %s",
             p->terminal ? "\r\033[K" : "", m->step, p->last, m->loss, m->grad_norm, p->tokens_per_s,
             m->step_ms, left);
+    if (m->scale > 0)
+        fprintf(stderr, "  scale %.0f", m->scale);
+    if (m->skipped > 0)
+        fprintf(stderr, "  skipped %.0f", m->skipped);
     if (evaluated)
         fprintf(stderr, "  valid %.4f", m->valid_loss);
     p->open = p->terminal && !evaluated;

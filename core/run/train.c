@@ -115,6 +115,16 @@ static weft_status evaluate(trainer *t, double *out)
 
 /* --- one step --- */
 
+static void tell_skipped(const trainer *t, const metrics *m)
+{
+    char scale[64] = "";
+    if (m->scale > 0)
+        snprintf(scale, sizeof scale, "; the loss scale is now %.0f", m->scale);
+    if (t->who.rank == 0)
+        log_line(WEFT_LOG_WARN, "step %llu changes nothing: the gradient norm is not finite%s",
+                 (unsigned long long)m->step, scale);
+}
+
 static weft_status read_results(trainer *t, metrics *m)
 {
     double gate = 1;
@@ -127,13 +137,14 @@ static weft_status read_results(trainer *t, metrics *m)
         s = exec_scalar(&t->exec, "skipped", &m->skipped);
     if (!s)
         s = exec_scalar(&t->exec, "gate", &gate);
+    if (!s && t->j->spec.scaled)
+        s = exec_scalar(&t->exec, "scale", &m->scale);
     if (s)
         return s;
     t->skips_in_a_row = gate != 0 ? 0 : t->skips_in_a_row + 1;
-    if (gate == 0 && t->who.rank == 0)
-        log_line(WEFT_LOG_WARN, "step %llu changes nothing: the gradient norm is not finite",
-                 (unsigned long long)m->step);
-    if (t->skips_in_a_row >= SKIPS_IN_A_ROW)
+    if (gate == 0)
+        tell_skipped(t, m);
+    if (t->skips_in_a_row >= SKIPS_IN_A_ROW && m->scale <= 1) /* one that can fall may yet help */
         return fail(WEFT_IO,
                     "the gradient norm was not finite in %d steps in a row: the run has "
                     "diverged; try a lower optim.lr",

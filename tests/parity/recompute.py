@@ -39,6 +39,11 @@ class Recompute(w.Bench):
     def test_two_ranks(self):
         self.family(DEEP | {"train.precision": "fp32", "train.microbatch": 4}, ranks=2)
 
+    def test_stages(self):
+        """A block's input may come from another rank, and waits longer for its backward there."""
+        self.family(DEEP | {"train.precision": "bf16", "train.microbatch": 2,
+                            "parallel.strategy": "pp"}, ranks=2)
+
 
 if __name__ == "__main__":
     w.main()

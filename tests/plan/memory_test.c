@@ -34,6 +34,7 @@ static void one_rank(void **state)
     (void)state;
     walk_all(TINY "batch = 1\nmicrobatch = 1\n", 1);
     walk_all(TINY "batch = 6\nmicrobatch = 2\nprecision = fp32\n", 1);
+    walk_all(TINY "batch = 6\nmicrobatch = 2\nprecision = fp16\naccumulate = compute\n", 1);
 }
 
 static void data_parallel(void **state)

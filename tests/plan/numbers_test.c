@@ -95,6 +95,7 @@ static void digests(void **state)
         TINY "batch = 8\nmicrobatch = 2\n" PART,
         TINY "batch = 4\nmicrobatch = 1\n" PART,
         TINY "batch = 4\nmicrobatch = 2\nprecision = fp32\n" PART,
+        TINY "batch = 4\nmicrobatch = 2\nprecision = fp16\n" PART,
         TINY "batch = 4\nmicrobatch = 2\naccumulate = compute\n" PART,
         TINY "batch = 4\nmicrobatch = 2\nbucket_mb = 0.002\n" PART,
         TINY "batch = 4\nmicrobatch = 2\n" PART "[optim]\nrule = sgd\n",

@@ -114,6 +114,7 @@ static void every_byte(void **state)
 #define AGAIN(word) TINY "batch = 12\nmicrobatch = 2\nrecompute = " word "\n"
     walk(AGAIN("block"), 1);
     walk(AGAIN("selective"), 1);
+    walk(AGAIN("block") "precision = fp16\n", 1);
     walk(AGAIN("block") "precision = fp32\n[model]\ntied = off\n", 1);
     walk(AGAIN("block") "[parallel]\nstrategy = dp\n", 3);
     walk(AGAIN("selective") "[parallel]\nstrategy = dp, rows\ndp = 3\nrows = 2\n", 6);
@@ -217,12 +218,42 @@ static void communication(void **state)
     graph_free(&g);
 }
 
+/* What only gradients of parameters need is made again with them; the block of the loss, whose
+ * nodes add to sums, is left alone; and nothing is made that nobody reads. */
+static void when_and_where(void **state)
+{
+    (void)state;
+    planned j;
+    machine m;
+    make(&j, 2, "block", "none");
+    machine_begin(&m, j.plan, 0);
+    const graph *g = &m.g;
+    assert_int_equal(count(g, "bias_gelu", PHASE_PARAMS, true), 2); /* input of the last product */
+    assert_int_equal(count(g, "bias_gelu", PHASE_INPUTS, true), 0);
+    assert_int_equal(count(g, "attention", PHASE_INPUTS, true), 2);
+    assert_int_equal(count(g, "linear", PHASE_INPUTS, true), 2 * 3);
+    assert_int_equal(count(g, "bias_residual", PHASE_INPUTS, true), 2);
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        assert_false(n->again && !strncmp(g->blocks.at[n->block], "head", 4));
+        bool read = !n->again;
+        for (uint32_t k = i + 1; !read && k < g->nodes.n; k++)
+            for (uint32_t a = 0; a < g->nodes.at[k].nin; a++)
+                for (uint32_t o = 0; o < n->nout; o++)
+                    read |= g->nodes.at[k].in[a] == n->out[o];
+        assert_true(read);
+    }
+    machine_end(&m);
+    planned_free(&j);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_a_block_costs), cmocka_unit_test(the_peak),
         cmocka_unit_test(flops_are_the_same), cmocka_unit_test(every_byte),
         cmocka_unit_test(refusals),           cmocka_unit_test(communication),
+        cmocka_unit_test(when_and_where),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

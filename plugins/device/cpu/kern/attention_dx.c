@@ -7,7 +7,7 @@
  *   S = Q K'   dP = dy V'   dS = P * (dP - delta)   dV = P' dy   dK = scale dS' Q   dQ = scale dS K
  *
  * Five products a pair of blocks. The two that sum over queries take P and dS as units across
- * queries, dQ takes dS as units along keys (panel.h says what units are); for fp32 both are the
+ * queries, dQ takes dS as units along keys (panel.h says what units are); but for bf16 both are the
  * plain rows. */
 #include "attention.h"
 #include "impl.h"
@@ -20,9 +20,9 @@ struct backward {
     uint32_t *k, *kt, *vt; /* a block of keys: [units of BK][dp], [units of D][BK] twice */
     float *dk, *dv;        /* [BK][dp] */
     uint32_t *q, *dy;      /* a block of queries: [BQ][dp], units along D */
-    uint32_t *qc, *dyc;    /* the same, units across queries; for fp32 they are q and dy */
+    uint32_t *qc, *dyc;    /* the same, units across queries; but for bf16 they are q and dy */
     float *p, *ds;         /* [BQ][BK] */
-    uint32_t *pc, *dsc;    /* units across queries; for fp32 they are p and ds */
+    uint32_t *pc, *dsc;    /* units across queries; but for bf16 they are p and ds */
     float *dq, *delta;     /* the sequence: [n][dp], [n] */
 };
 
@@ -35,7 +35,7 @@ size_t KERNEL(attention_dx_scratch)(const struct cpu_args *a)
 INLINE void take_buffers(struct backward *b, const struct head *h, char *p, const uint32_t dt)
 {
     const int64_t n = round_up(h->n, BQ);
-    const int same = dt == WEFT_F32;
+    const int same = dt != WEFT_BF16;
     b->k = take(&p, BK * h->dp);
     b->kt = take(&p, BK * h->d);
     b->vt = take(&p, BK * h->d);
@@ -112,7 +112,7 @@ INLINE void make_scores(struct backward *b, const struct head *h, const struct c
     const size_t rest = (size_t)((mq - nq) * BK) * sizeof(float);
     memset(b->p + nq * BK, 0, rest);
     memset(b->ds + nq * BK, 0, rest);
-    if (dt == WEFT_F32)
+    if (dt != WEFT_BF16)
         return;
     pack_results_across(b->pc, b->p, BK, mq, width);
     pack_results_across(b->dsc, b->ds, BK, mq, width);
@@ -128,7 +128,7 @@ INLINE void load_queries(struct backward *b, const struct head *h, const struct 
     const int64_t mq = round_up(nq, MR);
     pack_columns(b->qc, h->dp, mq, q, nq, h->d, h->stride, dt);
     pack_columns(b->dyc, h->dp, mq, dy, nq, h->d, h->ystride, dt);
-    if (dt == WEFT_F32)
+    if (dt != WEFT_BF16)
         return;
     pack_rows(b->q, h->dp, mq, q, nq, h->d, h->stride, dt);
     pack_rows(b->dy, h->dp, mq, dy, nq, h->d, h->ystride, dt);

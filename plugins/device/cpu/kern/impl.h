@@ -13,8 +13,10 @@ cpu_scratch KERNEL(attention_scratch), KERNEL(attention_dx_scratch);
     do {                                                                                           \
         if ((dt) == WEFT_F32)                                                                      \
             call(WEFT_F32);                                                                        \
-        else                                                                                       \
+        else if ((dt) == WEFT_BF16)                                                                \
             call(WEFT_BF16);                                                                       \
+        else                                                                                       \
+            call(WEFT_F16);                                                                        \
     } while (0)
 
 #endif

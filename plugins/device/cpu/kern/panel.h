@@ -2,7 +2,8 @@
  *
  * C [m,n] = or += A [m,k] B [k,n] in fp32, m a multiple of MR and n of VL. Operands are made of
  * 32-bit units: an fp32 number, or two bf16 that follow each other along k, so that k counts units
- * and one loop serves both types. A tile of MR x NR vectors of C stays in registers while k runs; a
+ * and one loop serves both types. fp16 is widened to fp32 units when it is packed, since no product
+ * of it sums in fp32. A tile of MR x NR vectors of C stays in registers while k runs; a
  * strip of B, k x NR vectors, stays in L1 while m runs. Units of A are broadcast one at a time, so
  * A may lie transposed: (ra, ka) are its strides. */
 #ifndef CPU_PANEL_H
@@ -42,8 +43,8 @@ INLINE void panel_tile(const uint32_t *a, const uint32_t *b, float *c, const str
         for (int r = 0; r < MR; r++) {
             vu ar = vu_set1(a[r * p->ra + k * p->ka]);
             for (int v = 0; v < nr; v++)
-                acc[r][v] = dt == WEFT_F32 ? v_fma((vf)ar, (vf)bk[v], acc[r][v])
-                                           : v_dot_bf16(ar, bk[v], acc[r][v]);
+                acc[r][v] = dt != WEFT_BF16 ? v_fma((vf)ar, (vf)bk[v], acc[r][v])
+                                            : v_dot_bf16(ar, bk[v], acc[r][v]);
         }
     }
     for (int r = 0; r < MR; r++)
@@ -80,21 +81,21 @@ PANEL_ENTRY(panel_add_bf16, 1, WEFT_BF16)
 
 INLINE void panel_set(const struct panel *p, const uint32_t dt)
 {
-    dt == WEFT_F32 ? panel_set_f32(p) : panel_set_bf16(p);
+    dt != WEFT_BF16 ? panel_set_f32(p) : panel_set_bf16(p);
 }
 
 INLINE void panel_add(const struct panel *p, const uint32_t dt)
 {
-    dt == WEFT_F32 ? panel_add_f32(p) : panel_add_bf16(p);
+    dt != WEFT_BF16 ? panel_add_f32(p) : panel_add_bf16(p);
 }
 
 /* Units that n elements along k make. */
 INLINE int64_t units(int64_t n, const uint32_t dt)
 {
-    return dt == WEFT_F32 ? n : (n + 1) / 2;
+    return dt != WEFT_BF16 ? n : (n + 1) / 2;
 }
 
-/* Rows of d elements, `stride` apart, as they are: for A, k running along the row. to: [n][ld]
+/* Rows of d elements, `stride` apart, in their order: for A, k running along the row. to: [n][ld]
  * units; a lone last half is followed by zero; rows from n up to np are zero. */
 INLINE void pack_rows(uint32_t *to, int64_t ld, int64_t np, const void *from, int64_t n, int64_t d,
                       int64_t stride, const uint32_t dt)
@@ -102,6 +103,11 @@ INLINE void pack_rows(uint32_t *to, int64_t ld, int64_t np, const void *from, in
     const int64_t bytes = d * dt_size(dt), whole = bytes / sizeof(vf) * sizeof(vf);
     for (int64_t r = 0; r < n; r++) {
         const char *row = (const char *)from + r * stride * dt_size(dt);
+        if (dt == WEFT_F16) {
+            for (int64_t i = 0; i < d; i += VL)
+                v_store((float *)(to + r * ld + i), v_get_n(row, i, d - i, dt));
+            continue;
+        }
         to[r * ld + units(d, dt) - 1] = 0;
         for (int64_t i = 0; i < whole; i += sizeof(vf))
             v_store((float *)(to + r * ld + i / 4), v_load((const float *)(row + i)));
@@ -116,13 +122,13 @@ INLINE void pack_rows(uint32_t *to, int64_t ld, int64_t np, const void *from, in
 INLINE void pack_columns(uint32_t *to, int64_t dp, int64_t np, const void *from, int64_t n,
                          int64_t d, int64_t stride, const uint32_t dt)
 {
-    const int64_t step = dt == WEFT_F32 ? 1 : 2;
+    const int64_t step = dt != WEFT_BF16 ? 1 : 2;
     for (int64_t r = 0; r < np; r += step)
         for (int64_t i = 0; i < dp; i += VL) {
             vu low = r < n ? (vu)v_get_n(from, r * stride + i, d - i, dt) : vu_set1(0);
             vu high = r + 1 < n ? (vu)v_get_n(from, (r + 1) * stride + i, d - i, dt) : vu_set1(0);
             vu_store(to + r / step * dp + i,
-                     dt == WEFT_F32 ? low : low >> 16 | (high & 0xffff0000u));
+                     dt != WEFT_BF16 ? low : low >> 16 | (high & 0xffff0000u));
         }
 }
 
@@ -138,10 +144,10 @@ static inline void pack_transpose(uint32_t *to, int64_t ldt, const uint32_t *fro
     }
 }
 
-/* A row of fp32 results becomes units along itself, in place: nothing to do for fp32. */
+/* A row of fp32 results becomes units along itself, in place: something to do for bf16 alone. */
 INLINE void pack_result(float *row, int64_t width, const uint32_t dt)
 {
-    for (int64_t i = 0; i < width && dt != WEFT_F32; i += VL)
+    for (int64_t i = 0; i < width && dt == WEFT_BF16; i += VL)
         v_store_bf16((uint16_t *)row + i, v_load(row + i));
 }
 
