@@ -1,25 +1,37 @@
-/* graph/op_attention.c: causal self-attention over runs of `sequence` consecutive tokens.
+/* graph/op_attention.c: self-attention over runs of `sequence` consecutive tokens.
  *
- * Queries, keys and values come in one tensor [t, three, heads, head_dim]; beside the result it
- * keeps the log-sum-exp of each row of scores, from which backward forms the scores again. It may
- * be split along heads, and along tokens by whole sequences. */
+ * Its operands come in one of two forms:
+ *
+ *   fused     qkv [t, three, heads, head_dim]: as many heads of keys and values as of queries
+ *   grouped   q [t, heads, head_dim], k and v [t, kv_heads, head_dim]: query head h looks at the
+ *             keys and values of head h / (heads / kv_heads), so that heads / kv_heads neighbours
+ *             share one
+ *
+ * Beside the result it keeps the log-sum-exp of each row of scores, from which backward forms the
+ * scores again. It may be split along tokens by whole sequences, and along heads; in the grouped
+ * form along heads and kv_heads together, since equal parts of both, in order, keep every query
+ * head with its keys. */
 #include "graph/op_util.h"
 
-static weft_status check_sequence(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
-                                  const weft_shape *first)
+static weft_status check_fused(const weft_builder *b, const weft_shape *qkv)
 {
-    int64_t sequence = op_attr_i(attrs, nattr, "sequence", 0);
-    int64_t tokens = first->axes[0].size;
-    if (sequence < 1)
-        return shape_fail(b, WEFT_USAGE,
-                          "attention needs the attribute 'sequence', the tokens of one sequence");
-    if (tokens % sequence)
-        return shape_fail(
-            b, WEFT_USAGE,
-            "attention over sequences of %lld tokens was given %lld tokens, which is no "
-            "whole number of sequences",
-            (long long)sequence, (long long)tokens);
-    return WEFT_OK;
+    char text[OP_TEXT];
+    if (qkv->axes[1].size == 3)
+        return WEFT_OK;
+    return shape_fail(b, WEFT_USAGE,
+                      "attention takes queries, keys and values in one tensor [t, 3, heads, "
+                      "head_dim]; it was given %s",
+                      op_shape_text(qkv, text));
+}
+
+static weft_status check_groups(const weft_builder *b, const weft_shape *q, const weft_shape *k)
+{
+    if (q->axes[1].size % k->axes[1].size == 0)
+        return WEFT_OK;
+    return shape_fail(b, WEFT_USAGE,
+                      "attention gives each head of keys and values to equally many heads of "
+                      "queries; %lld is no multiple of %lld",
+                      (long long)q->axes[1].size, (long long)k->axes[1].size);
 }
 
 static weft_status attention_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
@@ -27,68 +39,89 @@ static weft_status attention_infer(const weft_builder *b, const weft_attr *attrs
                                    uint32_t *nout)
 {
     weft_status st =
-        op_infer("attention: qkv[t,q,h,d] -> y[t,h,d] lse[t,h]:f32", b, in, nin, out, nout);
-    if (st)
-        return st;
-    char text[OP_TEXT];
-    if (in[0].axes[1].size != 3)
-        return shape_fail(b, WEFT_USAGE,
-                          "attention takes queries, keys and values in one tensor [t, 3, heads, "
-                          "head_dim]; it was given %s",
-                          op_shape_text(&in[0], text));
-    return check_sequence(b, attrs, nattr, &in[0]);
+        op_infer(nin == 1 ? "attention: qkv[t,q,h,d] -> y[t,h,d] lse[t,h]:f32"
+                          : "attention: q[t,h,d] k[t,g,d] v[t,g,d] -> y[t,h,d] lse[t,h]:f32",
+                 b, in, nin, out, nout);
+    if (!st)
+        st = nin == 1 ? check_fused(b, &in[0]) : check_groups(b, &in[0], &in[1]);
+    return st ? st : op_check_sequence(b, "attention", attrs, nattr, &in[0]);
 }
 
 static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
-    weft_status st = op_infer("attention.dx: dy[t,h,d] qkv[t,q,h,d] y[t,h,d] lse[t,h]:f32 -> "
-                              "dqkv[t,q,h,d]",
-                              b, in, nin, out, nout);
-    return st ? st : check_sequence(b, attrs, nattr, &in[0]);
+    weft_status st =
+        op_infer(nin == 4 ? "attention.dx: dy[t,h,d] qkv[t,q,h,d] y[t,h,d] lse[t,h]:f32 -> "
+                            "dqkv[t,q,h,d]"
+                          : "attention.dx: dy[t,h,d] q[t,h,d] k[t,g,d] v[t,g,d] y[t,h,d] "
+                            "lse[t,h]:f32 -> dq[t,h,d] dk[t,g,d] dv[t,g,d]",
+                 b, in, nin, out, nout);
+    if (!st)
+        st = nin == 4 ? check_fused(b, &in[1]) : check_groups(b, &in[1], &in[2]);
+    return st ? st : op_check_sequence(b, "attention.dx", attrs, nattr, &in[0]);
 }
 
+/* One op makes all gradients, for whichever part asks first; the other finds them in din. */
 static weft_status attention_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                                   weft_tensor *din)
 {
     weft_status st = op_first_only(b, call);
-    if (st || !call->dout[0] || !op_wants(b, call, 0, phase))
+    bool wanted = false;
+    weft_tensor in[6] = {call->dout[0]};
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < call->nin; i++) {
+        wanted |= op_wants(b, call, i, phase);
+        in[n++] = call->in[i];
+    }
+    if (st || !call->dout[0] || !wanted || din[0])
         return st;
-    weft_tensor in[] = {call->dout[0], call->in[0], call->out[0], call->out[1]};
-    return b->op(b->ctx, "attention.dx", call->attrs, call->nattr, in, 4, &din[0], 1);
+    in[n++] = call->out[0];
+    in[n++] = call->out[1];
+    return b->op(b->ctx, "attention.dx", call->attrs, call->nattr, in, n, din, call->nin);
 }
 
-/* A part of the tokens has to be whole sequences. */
-static weft_status check_cut(const weft_builder *b, const weft_opcall *call, uint32_t size,
-                             weft_place place)
+/* The grouped form: the heads are axis 1 of every operand, under two names. */
+static weft_status heads_shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
+                               weft_place *out)
 {
-    weft_shape first;
-    weft_status st = b->shape(b->ctx, call->in[0], &first);
-    if (st || place.kind != WEFT_SPLIT || place.axis != 0)
-        return st;
-    int64_t sequence = op_attr_i(call->attrs, call->nattr, "sequence", 1);
-    if (first.axes[0].size % ((int64_t)size * sequence) == 0)
-        return WEFT_OK;
-    return shape_fail(
-        b, WEFT_UNSUPPORTED,
-        "%lld tokens split in %u would cut a sequence of %lld tokens, which attention "
-        "needs whole; the sequences of a pass must be a multiple of %u",
-        (long long)first.axes[0].size, size, (long long)sequence, size);
+    for (uint32_t i = 1; i < call->nin; i++)
+        if (in[i].kind != in[0].kind || in[i].axis != in[0].axis)
+            return shape_fail(b, WEFT_UNSUPPORTED,
+                              "attention needs the heads of queries and those of keys and values "
+                              "split over the same mesh axis, but %s and %s are placed unlike",
+                              b->name(b->ctx, call->in[0]), b->name(b->ctx, call->in[i]));
+    for (uint32_t i = 0; i < call->nout; i++)
+        out[i] = in[0];
+    return WEFT_OK;
+}
+
+static bool along_heads(const weft_opcall *call, const weft_place *in)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < call->nin; i++)
+        any |= in[i].kind == WEFT_SPLIT && in[i].axis == 1;
+    return any;
 }
 
 static weft_status attention_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
                                    const weft_place *in, weft_place *out)
 {
-    weft_status st = op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0 | 1u << 2});
-    return st ? st : check_cut(b, call, size, in[0]);
+    bool fused = call->nin == 1;
+    if (!fused && along_heads(call, in))
+        return heads_shard(b, call, in, out);
+    weft_status st = op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0 | (fused ? 4u : 0)});
+    return st ? st : op_check_cut(b, "attention", call, size, in[0]);
 }
 
 static weft_status dx_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
                             const weft_place *in, weft_place *out)
 {
-    weft_status st =
-        op_shard(b, call, in, out, &(shard_rule){.terms = "a---", .only = 1u << 0 | 1u << 1});
-    return st ? st : check_cut(b, call, size, in[0]);
+    bool fused = call->nin == 4;
+    if (!fused && along_heads(call, in))
+        return heads_shard(b, call, in, out);
+    weft_status st = op_shard(b, call, in, out,
+                              &(shard_rule){.terms = "a-----", .only = 1u << 0 | (fused ? 2u : 0)});
+    return st ? st : op_check_cut(b, "attention", call, size, in[0]);
 }
 
 /* Scores and their product with the values: 2 and 2 for every pair of positions and feature; a

@@ -58,6 +58,47 @@ int64_t op_attr_i(const weft_attr *attrs, uint32_t nattr, const char *key, int64
     return dflt;
 }
 
+double op_attr_f(const weft_attr *attrs, uint32_t nattr, const char *key, double dflt)
+{
+    for (uint32_t i = 0; i < nattr; i++)
+        if (!strcmp(attrs[i].key, key))
+            return attrs[i].f;
+    return dflt;
+}
+
+weft_status op_check_sequence(const weft_builder *b, const char *id, const weft_attr *attrs,
+                              uint32_t nattr, const weft_shape *first)
+{
+    int64_t sequence = op_attr_i(attrs, nattr, "sequence", 0);
+    int64_t tokens = first->axes[0].size;
+    if (sequence < 1)
+        return shape_fail(b, WEFT_USAGE,
+                          "%s needs the attribute 'sequence', the tokens of one sequence", id);
+    if (tokens % sequence)
+        return shape_fail(b, WEFT_USAGE,
+                          "%s over sequences of %lld tokens was given %lld tokens, which is no "
+                          "whole number of sequences",
+                          id, (long long)sequence, (long long)tokens);
+    return WEFT_OK;
+}
+
+weft_status op_check_cut(const weft_builder *b, const char *id, const weft_opcall *call,
+                         uint32_t size, weft_place place)
+{
+    weft_shape first;
+    weft_status st = b->shape(b->ctx, call->in[0], &first);
+    if (st || place.kind != WEFT_SPLIT || place.axis != 0)
+        return st;
+    int64_t sequence = op_attr_i(call->attrs, call->nattr, "sequence", 1);
+    if (first.axes[0].size % ((int64_t)size * sequence) == 0)
+        return WEFT_OK;
+    return shape_fail(
+        b, WEFT_UNSUPPORTED,
+        "%lld tokens split in %u would cut a sequence of %lld tokens, which %s needs whole; the "
+        "sequences of a pass must be a multiple of %u",
+        (long long)first.axes[0].size, size, (long long)sequence, id, size);
+}
+
 bool op_wants(const weft_builder *b, const weft_opcall *call, uint32_t i, uint32_t phase)
 {
     if (i >= call->nin)

@@ -13,8 +13,9 @@ typedef struct op_entry {
 } op_entry;
 
 /* One family a file, each ended by an entry without id. */
-extern const op_entry op_linear_family[], op_norm_family[], op_attention_family[],
-    op_embedding_family[], op_loss_family[], op_elementwise_family[], op_misc_family[];
+extern const op_entry op_linear_family[], op_norm_family[], op_rmsnorm_family[],
+    op_attention_family[], op_rope_family[], op_embedding_family[], op_loss_family[],
+    op_elementwise_family[], op_misc_family[], op_swiglu_family[];
 
 /* b->fail() with a format. */
 weft_status shape_fail(const weft_builder *b, weft_status code, const char *fmt, ...)
@@ -30,6 +31,7 @@ int64_t op_elements(const weft_shape *s); /* product of all sizes */
 
 /* Attributes by key; `dflt` when there is none. */
 int64_t op_attr_i(const weft_attr *attrs, uint32_t nattr, const char *key, int64_t dflt);
+double op_attr_f(const weft_attr *attrs, uint32_t nattr, const char *key, double dflt);
 
 /* Hold the inputs against a signature (ops.h) and make the outputs of it. */
 weft_status op_infer(const char *signature, const weft_builder *b, const weft_shape *in,
@@ -60,6 +62,14 @@ bool op_wants(const weft_builder *b, const weft_opcall *call, uint32_t i, uint32
 
 /* WEFT_UNSUPPORTED when a gradient flows into any output but the first. */
 weft_status op_first_only(const weft_builder *b, const weft_opcall *call);
+
+/* For ops that work on runs of `sequence` consecutive tokens, an attribute: is it there, and are
+ * the tokens of `first`, its first axis, whole sequences? And are they still when `place`, that of
+ * the first input, cuts them among `size` coordinates? */
+weft_status op_check_sequence(const weft_builder *b, const char *id, const weft_attr *attrs,
+                              uint32_t nattr, const weft_shape *first);
+weft_status op_check_cut(const weft_builder *b, const char *id, const weft_opcall *call,
+                         uint32_t size, weft_place place);
 
 /* Append an op with one output. */
 weft_status op_append(const weft_builder *b, const char *id, const weft_tensor *in, uint32_t nin,

@@ -120,6 +120,38 @@ static const infer_case cases[] = {
       "f32 " T ",heads=2"},
      "f32 tokens=8,three=3,heads=2,dim=5",
      NULL},
+    {"attention",
+     {"bf16 " T ",heads=4,dim=5", "bf16 " T ",kv=2,dim=5", "bf16 " T ",kv=2,dim=5"},
+     "bf16 tokens=8,heads=4,dim=5 | f32 tokens=8,heads=4",
+     NULL},
+    {"attention",
+     {"f32 " T ",heads=4,dim=5", "f32 " T ",kv=3,dim=5", "f32 " T ",kv=3,dim=5"},
+     NULL,
+     "4 is no multiple of 3"},
+    {"attention",
+     {"f32 " T ",heads=4,dim=5", "f32 " T ",kv=2,dim=5", "f32 " T ",kv=4,dim=5"},
+     NULL,
+     "v, which is f32 [tokens 8, kv 4, dim 5], does not fit k"},
+    {"attention", {"f32 " T ",heads=4,dim=5", "f32 " T ",kv=2,dim=5"}, NULL, "2 inputs were given"},
+    {"attention.dx",
+     {"f32 " T ",heads=4,dim=5", "f32 " T ",heads=4,dim=5", "f32 " T ",kv=2,dim=5",
+      "f32 " T ",kv=2,dim=5", "f32 " T ",heads=4,dim=5", "f32 " T ",heads=4"},
+     "f32 tokens=8,heads=4,dim=5 | f32 tokens=8,kv=2,dim=5 | f32 tokens=8,kv=2,dim=5",
+     NULL},
+    {"rope", {"bf16 " T ",heads=2,dim=6"}, "bf16 tokens=8,heads=2,dim=6", NULL},
+    {"rope", {"f32 " T ",heads=2,dim=5"}, NULL, "the axis 'dim' must be even; it has 5"},
+    {"rope", {"f32 tokens=9,heads=2,dim=6"}, NULL, "rope over sequences of 4 tokens was given 9"},
+    {"rmsnorm",
+     {"bf16 " T ",embed=4", "bf16 embed=4"},
+     "bf16 tokens=8,embed=4 | f32 tokens=8",
+     NULL},
+    {"rmsnorm", {X, "f32 embed=3"}, NULL, "g, which is f32 [embed 3], does not fit x"},
+    {"rmsnorm.dx", {X, X, "f32 embed=4", "f32 " T}, X, NULL},
+    {"rmsnorm.dw", {X, X, "f32 " T}, "f32 embed=4", NULL},
+    {"rmsnorm.dw", {X, X, "f32 tokens=7"}, NULL, "does not fit dy"},
+    {"swiglu", {X, X}, X, NULL},
+    {"swiglu", {X, "f32 " T ",embed=5"}, NULL, "up, which is f32 [tokens 8, embed 5], does not"},
+    {"swiglu.dx", {X, X, X}, X " | " X, NULL},
     {"embedding", {"f32 vocab=50,embed=4", "i32 " T}, X, NULL},
     {"embedding", {"f32 vocab=50,embed=4", "f32 " T}, NULL, "ids cannot be f32"},
     {"embedding.dw", {X, "i32 " T, "f32 vocab=50,embed=4"}, "f32 vocab=50,embed=4", NULL},
@@ -250,6 +282,10 @@ static void costs(void **state)
     weft_shape din[] = {a, q};
     op = graph_core_op("attention.dx");
     assert_true(op->flops(attrs, 2, din, 2, &q, 1) == 4.0 * 8 * 4 * 2 * 5);
+    weft_shape kv = a, grouped[] = {a, kv, kv};
+    grouped[1].axes[1].size = grouped[2].axes[1].size = 1; /* shared keys cost as many products */
+    op = graph_core_op("attention");
+    assert_true(op->flops(attrs, 2, grouped, 3, &a, 1) == 2.0 * 8 * 4 * 2 * 5);
 }
 
 int main(void)

@@ -30,7 +30,8 @@ typedef struct example {
     const char *accept; /* splits that must work, as axis letters; "+k": partial input k */
 } example;
 
-/* t tokens, c channels, o and p outputs, q three, h heads, d head_dim, v vocabulary */
+/* t tokens, c channels, o and p outputs, q three, h heads, g kv_heads, d head_dim, v vocabulary.
+ * A capital H asks for a split along h and g together. */
 static const example examples[] = {
     {"linear", {"tc", "oc"}, "tco+0+1"},
     {"linear", {"tc", "oc", "o"}, "to"},
@@ -43,6 +44,14 @@ static const example examples[] = {
     {"layernorm.dw", {"tc", "tc", "t", "t"}, "t+0"},
     {"attention", {"tqhd"}, "th"},
     {"attention.dx", {"thd", "tqhd", "thd", "th"}, "th+0"},
+    {"attention", {"thd", "tgd", "tgd"}, "tH"},
+    {"attention.dx", {"thd", "thd", "tgd", "tgd", "thd", "th"}, "tH+0"},
+    {"rmsnorm", {"tc", "c"}, "t"},
+    {"rmsnorm.dx", {"tc", "tc", "c", "t"}, "t+0"},
+    {"rmsnorm.dw", {"tc", "tc", "t"}, "t+0"},
+    {"rope", {"thd"}, "th+0"},
+    {"swiglu", {"tc", "tc"}, "tc+1"},
+    {"swiglu.dx", {"tc", "tc", "tc"}, "tc+0"},
     {"embedding", {"vc", "t:i"}, "vct+0"},
     {"embedding.dw", {"tc", "t:i", "vc"}, "vct+0"},
     {"softmax_xent", {"tv", "t:i", ""}, "t"},
@@ -77,8 +86,8 @@ static const example examples[] = {
 
 static int64_t size_of(char axis)
 {
-    static const char letters[] = "tcopqhdv";
-    static const int64_t sizes[] = {8, 6, 4, 2, 3, 2, 4, 6};
+    static const char letters[] = "tcopqhgdv";
+    static const int64_t sizes[] = {8, 6, 4, 2, 3, 4, 2, 4, 6};
     return sizes[strchr(letters, axis) - letters];
 }
 
@@ -100,11 +109,11 @@ typedef struct bench {
 
 static weft_shape shape_of(const char *axes)
 {
-    static const char *const names[] = {"t", "c", "o", "p", "q", "h", "d", "v"};
+    static const char *const names[] = {"t", "c", "o", "p", "q", "h", "g", "d", "v"};
     weft_shape s = {.dtype = strchr(axes, ':') ? WEFT_I32 : WEFT_F32};
     for (; *axes && *axes != ':'; axes++)
         s.axes[s.rank++] =
-            (weft_axis){names[strchr("tcopqhdv", *axes) - "tcopqhdv"], size_of(*axes)};
+            (weft_axis){names[strchr("tcopqhgdv", *axes) - "tcopqhgdv"], size_of(*axes)};
     return s;
 }
 
@@ -238,7 +247,7 @@ static void must_accept(const bench *w, weft_place *in, weft_place *out, char ax
 {
     const example *e = &examples[w->g.block];
     for (uint32_t i = 0; i < w->call.nin; i++) {
-        const char *at = axis ? strchr(e->in[i], axis) : NULL;
+        const char *at = axis ? strpbrk(e->in[i], axis == 'H' ? "hg" : (char[]){axis, 0}) : NULL;
         in[i] = at ? (weft_place){WEFT_SPLIT, (uint32_t)(at - e->in[i])} : (weft_place){0, 0};
         if (!axis && (int)i == partial)
             in[i].kind = WEFT_PARTIAL_SUM;

@@ -136,29 +136,93 @@ static void eval_layernorm_dw(const eval_call *c)
     }
 }
 
-/* --- Attention; at() finds query, key or value (which = 0, 1, 2) of a token and head --- */
+static void eval_rmsnorm(const eval_call *c)
+{
+    int64_t t = c->is[0].axes[0].size, n = eval_columns(&c->is[0]);
+    for (int64_t i = 0; i < t; i++) {
+        const double *x = c->in[0] + i * n;
+        double square = 0;
+        for (int64_t j = 0; j < n; j++)
+            square += x[j] * x[j];
+        c->out[1][i] = 1 / sqrt(square / (double)n + eval_attr(c, "eps")->f);
+        for (int64_t j = 0; j < n; j++)
+            c->out[0][i * n + j] = x[j] * c->out[1][i] * c->in[1][j];
+    }
+}
+
+static void eval_rmsnorm_dx(const eval_call *c)
+{
+    int64_t t = c->is[0].axes[0].size, n = eval_columns(&c->is[0]);
+    for (int64_t i = 0; i < t; i++) {
+        const double *dy = c->in[0] + i * n, *x = c->in[1] + i * n, *g = c->in[2];
+        double rstd = c->in[3][i], a = 0;
+        for (int64_t j = 0; j < n; j++)
+            a += dy[j] * g[j] * x[j] * rstd / (double)n;
+        for (int64_t j = 0; j < n; j++)
+            c->out[0][i * n + j] = rstd * (dy[j] * g[j] - x[j] * rstd * a);
+    }
+}
+
+static void eval_rmsnorm_dw(const eval_call *c)
+{
+    int64_t t = c->is[0].axes[0].size, n = eval_columns(&c->is[0]);
+    for (int64_t j = 0; j < n; j++) {
+        c->out[0][j] = 0;
+        for (int64_t i = 0; i < t; i++)
+            c->out[0][j] += c->in[0][i * n + j] * c->in[1][i * n + j] * c->in[2][i];
+    }
+}
+
+/* --- Rotation: elements i and i + half of a head are the parts of one complex number --- */
+
+static void eval_rope(const eval_call *c)
+{
+    int64_t heads = c->is[0].axes[1].size, dim = c->is[0].axes[2].size, half = dim / 2;
+    for (int64_t i = 0; i < eval_elements(&c->is[0]); i++) {
+        int64_t t = i / dim / heads % eval_attr(c, "sequence")->i, at = i % dim, pair = at % half;
+        double theta = eval_attr(c, "theta")->f, sign = eval_attr(c, "sign")->i < 0 ? -1 : 1;
+        double a =
+            sign * (double)t * pow(theta > 0 ? theta : 1e4, -2.0 * (double)pair / (double)dim);
+        double other = at < half ? -c->in[0][i + half] : c->in[0][i - half];
+        c->out[0][i] = c->in[0][i] * cos(a) + other * sin(a);
+    }
+}
+
+/* --- Attention; at() finds query, key or value (which = 0, 1, 2) of a token for a head of queries,
+ * in one operand or in three --- */
 
 typedef struct eval_heads {
-    int64_t tokens, heads, dim, sequence;
+    int64_t tokens, heads, kv_heads, dim, sequence;
     double scale;
-    int causal;
+    int causal, joined;
 } eval_heads;
 
-static eval_heads eval_heads_of(const eval_call *c, const weft_shape *qkv)
+static eval_heads eval_heads_of(const eval_call *c, uint32_t first)
 {
-    eval_heads h = {qkv->axes[0].size,
-                    qkv->axes[2].size,
-                    qkv->axes[3].size,
+    const weft_shape *q = &c->is[first];
+    int joined = q->rank == 4;
+    eval_heads h = {q->axes[0].size,
+                    q->axes[joined ? 2 : 1].size,
+                    q->axes[joined ? 2 : 1].size,
+                    q->axes[joined ? 3 : 2].size,
                     eval_attr(c, "sequence")->i,
                     0,
-                    eval_attr(c, "causal")->i != 0};
+                    eval_attr(c, "causal")->i != 0,
+                    joined};
+    if (!joined)
+        h.kv_heads = c->is[first + 1].axes[1].size;
     h.scale = 1 / sqrt((double)h.dim);
     return h;
 }
 
-static double *eval_at(const eval_heads *h, double *qkv, int64_t token, int which, int64_t head)
+static double *eval_at(const eval_heads *h, double *const *x, int64_t token, int which,
+                       int64_t head)
 {
-    return qkv + ((token * 3 + which) * h->heads + head) * h->dim;
+    if (h->joined)
+        return x[0] + ((token * 3 + which) * h->heads + head) * h->dim;
+    if (!which)
+        return x[0] + (token * h->heads + head) * h->dim;
+    return x[which] + (token * h->kv_heads + head / (h->heads / h->kv_heads)) * h->dim;
 }
 
 static double eval_dot(const double *a, const double *b, int64_t n)
@@ -178,19 +242,19 @@ static void eval_range(const eval_heads *h, int64_t token, int64_t *from, int64_
 
 static void eval_attention(const eval_call *c)
 {
-    eval_heads h = eval_heads_of(c, &c->is[0]);
+    eval_heads h = eval_heads_of(c, 0);
     for (int64_t t = 0; t < h.tokens; t++)
         for (int64_t a = 0; a < h.heads; a++) {
             int64_t from, to;
-            double *q = eval_at(&h, c->in[0], t, 0, a), *y = c->out[0] + (t * h.heads + a) * h.dim;
+            double *q = eval_at(&h, c->in, t, 0, a), *y = c->out[0] + (t * h.heads + a) * h.dim;
             double sum = 0;
             eval_range(&h, t, &from, &to);
             memset(y, 0, (size_t)h.dim * sizeof *y);
             for (int64_t s = from; s < to; s++) {
-                double p = exp(h.scale * eval_dot(q, eval_at(&h, c->in[0], s, 1, a), h.dim));
+                double p = exp(h.scale * eval_dot(q, eval_at(&h, c->in, s, 1, a), h.dim));
                 sum += p;
                 for (int64_t d = 0; d < h.dim; d++)
-                    y[d] += p * eval_at(&h, c->in[0], s, 2, a)[d];
+                    y[d] += p * eval_at(&h, c->in, s, 2, a)[d];
             }
             for (int64_t d = 0; d < h.dim; d++)
                 y[d] /= sum;
@@ -198,28 +262,34 @@ static void eval_attention(const eval_call *c)
         }
 }
 
+/* What query t of head a adds to the gradients. */
+static void eval_attention_dx_row(const eval_call *c, const eval_heads *h, int64_t t, int64_t a)
+{
+    int64_t from, to, at = t * h->heads + a;
+    const double *dy = c->in[0] + at * h->dim, *y = c->in[h->joined ? 2 : 4] + at * h->dim;
+    double *const *x = c->in + 1, *const *dx = c->out;
+    double *q = eval_at(h, x, t, 0, a), ydy = eval_dot(y, dy, h->dim);
+    eval_range(h, t, &from, &to);
+    for (int64_t s = from; s < to; s++) {
+        double *k = eval_at(h, x, s, 1, a), *v = eval_at(h, x, s, 2, a);
+        double p = exp(h->scale * eval_dot(q, k, h->dim) - c->in[h->joined ? 3 : 5][at]);
+        double ds = h->scale * p * (eval_dot(dy, v, h->dim) - ydy);
+        for (int64_t d = 0; d < h->dim; d++) {
+            eval_at(h, dx, t, 0, a)[d] += ds * k[d];
+            eval_at(h, dx, s, 1, a)[d] += ds * q[d];
+            eval_at(h, dx, s, 2, a)[d] += p * dy[d];
+        }
+    }
+}
+
 static void eval_attention_dx(const eval_call *c)
 {
-    eval_heads h = eval_heads_of(c, &c->is[1]);
-    double *qkv = c->in[1], *dqkv = c->out[0];
-    memset(dqkv, 0, (size_t)eval_elements(&c->os[0]) * sizeof *dqkv);
+    eval_heads h = eval_heads_of(c, 1);
+    for (uint32_t i = 0; i < c->nout; i++)
+        memset(c->out[i], 0, (size_t)eval_elements(&c->os[i]) * sizeof(double));
     for (int64_t t = 0; t < h.tokens; t++)
-        for (int64_t a = 0; a < h.heads; a++) {
-            int64_t from, to, at = t * h.heads + a;
-            double *dy = c->in[0] + at * h.dim, *y = c->in[2] + at * h.dim;
-            double *q = eval_at(&h, qkv, t, 0, a), lse = c->in[3][at], ydy = eval_dot(y, dy, h.dim);
-            eval_range(&h, t, &from, &to);
-            for (int64_t s = from; s < to; s++) {
-                double *k = eval_at(&h, qkv, s, 1, a), *v = eval_at(&h, qkv, s, 2, a);
-                double p = exp(h.scale * eval_dot(q, k, h.dim) - lse);
-                double ds = h.scale * p * (eval_dot(dy, v, h.dim) - ydy);
-                for (int64_t d = 0; d < h.dim; d++) {
-                    eval_at(&h, dqkv, t, 0, a)[d] += ds * k[d];
-                    eval_at(&h, dqkv, s, 1, a)[d] += ds * q[d];
-                    eval_at(&h, dqkv, s, 2, a)[d] += p * dy[d];
-                }
-            }
-        }
+        for (int64_t a = 0; a < h.heads; a++)
+            eval_attention_dx_row(c, &h, t, a);
 }
 
 /* --- Embedding and loss --- */
@@ -301,6 +371,19 @@ static void eval_bias(const eval_call *c)
     }
 }
 
+static void eval_swiglu(const eval_call *c)
+{
+    for (int64_t i = 0; i < eval_elements(&c->os[0]); i++) {
+        double gate = c->in[c->nin - 2][i], up = c->in[c->nin - 1][i], s = 1 / (1 + exp(-gate));
+        if (c->nin == 2) {
+            c->out[0][i] = gate * s * up;
+            continue;
+        }
+        c->out[0][i] = c->in[0][i] * up * (s + gate * s * (1 - s));
+        c->out[1][i] = c->in[0][i] * gate * s;
+    }
+}
+
 static void eval_sumsq(const eval_call *c)
 {
     c->out[0][0] = eval_dot(c->in[0], c->in[0], eval_elements(&c->is[0]));
@@ -365,6 +448,12 @@ static void eval_op(const eval_call *c)
         {"layernorm", eval_layernorm},
         {"layernorm.dx", eval_layernorm_dx},
         {"layernorm.dw", eval_layernorm_dw},
+        {"rmsnorm", eval_rmsnorm},
+        {"rmsnorm.dx", eval_rmsnorm_dx},
+        {"rmsnorm.dw", eval_rmsnorm_dw},
+        {"rope", eval_rope},
+        {"swiglu", eval_swiglu},
+        {"swiglu.dx", eval_swiglu},
         {"attention", eval_attention},
         {"attention.dx", eval_attention_dx},
         {"embedding", eval_embedding},
