@@ -43,7 +43,6 @@ static uint64_t add_param(const graph *g, const struct stage_map *stages, pool *
         p->whole.axes[k].name = p->local.axes[k].name = pool_text(texts, t->shape.axes[k].name);
     p->count = shape_elements(&p->local);
     p->sync_axes = partial_axes(g, t->grad);
-    memcpy(p->place, t->place, sizeof p->place);
     p->guest = !stage_here(stages, t->block);
     return at + (p->count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
 }

@@ -250,6 +250,9 @@ static void add_piece(builder *b, const flat_param *p, const char *suffix, uint6
         x->split[a] = p->place[a].kind == WEFT_SPLIT ? 1 + p->place[a].axis : 0;
         x->only[a] = p->place[a].kind == WEFT_HELD ? 1 + p->place[a].axis : 0;
     }
+    if (b->stages->axis >= 0)
+        x->only[b->stages->axis] = 1 + b->stages->mine;
+    x->writer = p->guest ? WRITER_ELSEWHERE : 0;
     x->offset = region + p->first * 4;
     if (!suffix && b->f->compute != b->f->master) {
         x->copy = b->f->compute + p->first * b->f->compute_size;

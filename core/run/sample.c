@@ -7,6 +7,7 @@
 #include "run/sample.h"
 
 #include "base/err.h"
+#include "base/half.h"
 #include "base/rng.h"
 #include "run/weights.h"
 
@@ -86,10 +87,8 @@ static float widen(uint32_t dtype, const void *raw, uint64_t i)
 {
     if (dtype == WEFT_F32)
         return ((const float *)raw)[i];
-    uint32_t bits = (uint32_t)((const uint16_t *)raw)[i] << 16;
-    float v;
-    memcpy(&v, &bits, 4);
-    return v;
+    uint16_t half = ((const uint16_t *)raw)[i];
+    return dtype == WEFT_F16 ? f16_value(half) : bf16_value(half);
 }
 
 static weft_status run_model(sampler *s)
@@ -218,7 +217,7 @@ static weft_status run(sampler *s, const ckpt *c, FILE *to)
         s->positions[i] = (int32_t)i;
     st = exec_create(&s->plans.at[0], NULL, &alone, NULL, &s->exec);
     if (!st)
-        st = weights_load(&s->exec, c);
+        st = weights_load(&s->exec, &s->plans, c);
     return st ? st : write_text(s, to);
 }
 

@@ -249,7 +249,7 @@ static weft_status begin_or_resume(trainer *t, bool resume)
     if (s)
         return s;
     t->first = ckpt_step(c) + 1;
-    s = weights_load(&t->exec, c);
+    s = weights_load(&t->exec, &t->j->plans, c);
     if (!s && t->who.rank == 0)
         log_line(WEFT_LOG_INFO, "goes on after step %llu of %s", (unsigned long long)t->first - 1,
                  ckpt_dir(c));

@@ -1,33 +1,79 @@
-/* run/weights.c: see weights.h. */
+/* run/weights.c: see weights.h.
+ *
+ * What a rank has of a tensor is one or two extents of the same block (plan.h): the fp32 values and
+ * the compute copy, of which either may be a slice where the other is all. Values pass through host
+ * memory in chunks of the longer one; each goes where there is a place for it. */
+#define _GNU_SOURCE
 #include "run/weights.h"
 
+#include "base/box.h"
 #include "base/err.h"
+#include "base/half.h"
 #include "base/rng.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK (1u << 20) /* elements that pass through host memory at once */
+#define CHUNK (1u << 18) /* elements that pass through host memory at once */
+#define MAX_THREADS 16u
 
-static uint16_t to_bf16(float v)
+/* What this rank has of a piece. */
+typedef struct local {
+    const piece *x;
+    extent held, copied;
+    uint64_t first, end; /* of the block's elements: those of either */
+} local;
+
+static local find_local(const executor *e, const piece *x)
 {
-    uint32_t bits;
-    memcpy(&bits, &v, 4);
-    if ((bits & 0x7fffffffu) > 0x7f800000u)
-        return (uint16_t)(bits >> 16 | 0x40);
-    return (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+    local l = {.x = x};
+    plan_extent(e->plan, x, e->rank, EXTENT_HELD, &l.held);
+    plan_extent(e->plan, x, e->rank, EXTENT_COPIED, &l.copied);
+    const extent *longer = l.copied.count > l.held.count ? &l.copied : &l.held;
+    l.first = longer->first;
+    l.end = longer->first + longer->count;
+    return l;
 }
 
-/* n fp32 values at element `first` of a piece: master and, where there is one, compute copy. */
-static weft_status put(executor *e, const piece *p, uint64_t first, const float *v, uint64_t n,
+/* n values to 16 bits. */
+static void narrow(uint32_t dtype, const float *v, uint64_t n, uint16_t *out)
+{
+    if (dtype == WEFT_F16)
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = f16_from(v[i]);
+    else
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = bf16_from(v[i]);
+}
+
+/* Elements [*from, *to) of a block, less those that are not in `x`. */
+static bool meet(const extent *x, uint64_t *from, uint64_t *to)
+{
+    *from = *from < x->first ? x->first : *from;
+    *to = *to > x->first + x->count ? x->first + x->count : *to;
+    return *from < *to;
+}
+
+/* n fp32 values from element `first` of the block on: master and, where there is one, compute copy.
+ * scratch [n] */
+static weft_status put(executor *e, const local *l, uint64_t first, const float *v, uint64_t n,
                        uint16_t *scratch)
 {
-    weft_status s = exec_write(e, p->offset + first * 4, v, n * 4);
-    if (s || p->copy == UINT64_MAX)
-        return s;
-    for (uint64_t i = 0; i < n; i++)
-        scratch[i] = to_bf16(v[i]);
-    return exec_write(e, p->copy + first * 2, scratch, n * 2);
+    uint64_t from = first, to = first + n;
+    if (meet(&l->held, &from, &to)) {
+        weft_status s = exec_write(e, l->held.offset + (from - l->held.first) * 4, v + from - first,
+                                   (to - from) * 4);
+        if (s)
+            return s;
+    }
+    from = first;
+    to = first + n;
+    if (!meet(&l->copied, &from, &to))
+        return WEFT_OK;
+    narrow(l->x->copy_dtype, v + (from - first), to - from, scratch);
+    return exec_write(e, l->copied.copy + (from - l->copied.first) * 2, scratch, (to - from) * 2);
 }
 
 static weft_status parse_init(const char *text, double *mean, double *deviation)
@@ -48,33 +94,114 @@ static weft_status parse_init(const char *text, double *mean, double *deviation)
     return WEFT_OK;
 }
 
-static weft_status init_piece(executor *e, const piece *p, uint64_t seed, float *v,
-                              uint16_t *scratch)
-{
+/* --- initial values: chunks are drawn by a few threads at once and then written by this one --- */
+
+typedef struct chunk {
+    local l;
+    uint64_t first, n, key;
     double mean, deviation;
-    weft_status s = parse_init(p->init, &mean, &deviation);
-    uint64_t key = rng_key(seed, p->name), count = shape_elements(&p->shape);
-    for (uint64_t first = 0; !s && first < count; first += CHUNK) {
-        uint64_t n = count - first < CHUNK ? count - first : CHUNK;
-        if (deviation != 0)
-            rng_normals(key, first, n, (float)deviation, v);
+    float *v; /* [CHUNK] */
+    pthread_t thread;
+    bool started;
+} chunk;
+
+/* Each element has the number that it has in the whole tensor, whatever block it is in. */
+static void *draw(void *arg)
+{
+    chunk *k = arg;
+    const piece *x = k->l.x;
+    box whole = {.rank = x->shape.rank}, block = whole;
+    box_rows rows;
+    uint64_t at[2], done = 0;
+    for (uint32_t i = 0; i < whole.rank; i++)
+        whole.size[i] = x->shape.axes[i].size;
+    const extent *any = k->l.held.count ? &k->l.held : &k->l.copied;
+    memcpy(block.start, any->start, sizeof block.start);
+    memcpy(block.size, any->size, sizeof block.size);
+    box_common(&block, &whole, &rows);
+    for (uint64_t i = box_row_from(&rows, 0, k->first); done < k->n; i++) {
+        box_row(&rows, i, at);
+        uint64_t skip = k->first + done - at[0], n = rows.length - skip;
+        if (n > k->n - done)
+            n = k->n - done;
+        if (k->deviation != 0)
+            rng_normals(k->key, at[1] + skip, n, (float)k->deviation, k->v + done);
         else
-            for (uint64_t i = 0; i < n; i++)
-                v[i] = (float)mean;
-        s = put(e, p, first, v, n, scratch);
+            for (uint64_t j = 0; j < n; j++)
+                k->v[done + j] = (float)k->mean;
+        done += n;
     }
-    return s;
+    return NULL;
+}
+
+typedef struct cursor { /* the next chunk: of which piece, from which of its elements on */
+    uint32_t piece;
+    uint64_t done;
+} cursor;
+
+/* The next chunk of all that has initial values; n is 0 when there is none. */
+static weft_status next_chunk(const executor *e, uint64_t seed, cursor *c, chunk *out)
+{
+    for (; c->piece < e->plan->pieces.n; *c = (cursor){.piece = c->piece + 1}) {
+        const piece *x = &e->plan->pieces.at[c->piece];
+        if (!x->init)
+            continue;
+        out->l = find_local(e, x);
+        uint64_t left = out->l.end - out->l.first - c->done;
+        if (!left)
+            continue;
+        out->first = out->l.first + c->done;
+        out->n = left < CHUNK ? left : CHUNK;
+        out->key = rng_key(seed, x->name);
+        c->done += out->n;
+        return parse_init(x->init, &out->mean, &out->deviation);
+    }
+    out->n = 0;
+    return WEFT_OK;
+}
+
+static void draw_all(chunk *k, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++)
+        k[i].started = pthread_create(&k[i].thread, NULL, draw, &k[i]) == 0;
+    draw(&k[0]);
+    for (uint32_t i = 1; i < n; i++)
+        if (k[i].started)
+            pthread_join(k[i].thread, NULL);
+        else
+            draw(&k[i]);
+}
+
+static uint32_t usable_threads(void)
+{
+    cpu_set_t set;
+    uint32_t n = sched_getaffinity(0, sizeof set, &set) ? 1 : (uint32_t)CPU_COUNT(&set);
+    return n < 1 ? 1 : n < MAX_THREADS ? n : MAX_THREADS;
 }
 
 weft_status weights_init(executor *e, uint64_t seed)
 {
-    float *v = mem_alloc(CHUNK * sizeof *v);
+    uint32_t threads = usable_threads(), n;
+    chunk *k = mem_alloc(threads * sizeof *k);
     uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
+    cursor c = {0};
     weft_status s = WEFT_OK;
-    for (uint32_t i = 0; !s && i < e->plan->pieces.n; i++)
-        if (e->plan->pieces.at[i].init)
-            s = init_piece(e, &e->plan->pieces.at[i], seed, v, scratch);
-    free(v);
+    for (uint32_t i = 0; i < threads; i++)
+        k[i].v = mem_alloc(CHUNK * sizeof *k[i].v);
+    do {
+        for (n = 0; !s && n < threads; n++) {
+            s = next_chunk(e, seed, &c, &k[n]);
+            if (!k[n].n)
+                break;
+        }
+        if (!s && n)
+            draw_all(k, n);
+        for (uint32_t i = 0; !s && i < n; i++)
+            s = put(e, &k[i].l, k[i].first, k[i].v, k[i].n, scratch);
+    } while (!s && n);
+    for (uint32_t i = 0; i < threads; i++)
+        free(k[i].v);
+    free(k);
     free(scratch);
     return s;
 }
@@ -84,12 +211,15 @@ weft_status weights_init(executor *e, uint64_t seed)
 static const char *const kept_scalars[] = {"count", "skipped"};
 #define KEPT (sizeof kept_scalars / sizeof *kept_scalars)
 
-static void describe(const piece *p, ckpt_piece *out)
+static void describe(const piece *p, const extent *x, ckpt_piece *out)
 {
     *out = (ckpt_piece){.name = p->name, .dtype = WEFT_F32, .rank = p->shape.rank};
     for (uint32_t i = 0; i < p->shape.rank; i++)
         out->shape[i] = p->shape.axes[i].size;
-    out->count = shape_elements(&p->shape);
+    memcpy(out->start, x->start, sizeof out->start);
+    memcpy(out->size, x->size, sizeof out->size);
+    out->first = x->first;
+    out->count = x->count;
 }
 
 static void describe_scalar(uint32_t i, char name[64], ckpt_piece *out)
@@ -102,27 +232,28 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
                               uint16_t *scratch)
 {
     ckpt_piece want;
-    describe(p, &want);
-    uint64_t count = want.count;
-    for (uint64_t first = 0; first < count; first += CHUNK) {
+    local l = find_local(e, p);
+    describe(p, l.held.count ? &l.held : &l.copied, &want);
+    for (uint64_t first = l.first; first < l.end; first += CHUNK) {
         want.first = first;
-        want.count = count - first < CHUNK ? count - first : CHUNK;
+        want.count = l.end - first < CHUNK ? l.end - first : CHUNK;
         weft_status s = ckpt_read(c, &want, v);
         if (!s)
-            s = put(e, p, first, v, want.count, scratch);
+            s = put(e, &l, first, v, want.count, scratch);
         if (s)
             return s;
     }
     return WEFT_OK;
 }
 
-static bool wanted(const executor *e, const char *name)
+static bool wanted(const plan_set *plans, const char *name)
 {
     char kept[64];
     ckpt_piece x;
-    for (uint32_t i = 0; i < e->plan->pieces.n; i++)
-        if (!strcmp(e->plan->pieces.at[i].name, name))
-            return true;
+    for (uint32_t k = 0; k < plans->n; k++)
+        for (uint32_t i = 0; i < plans->at[k].pieces.n; i++)
+            if (!strcmp(plans->at[k].pieces.at[i].name, name))
+                return true;
     for (uint32_t i = 0; i < KEPT; i++) {
         describe_scalar(i, kept, &x);
         if (!strcmp(kept, name))
@@ -132,12 +263,12 @@ static bool wanted(const executor *e, const char *name)
 }
 
 /* Training goes on from all of a checkpoint: what is left over belongs to another model or rule. */
-static weft_status nothing_over(const executor *e, const ckpt *c)
+static weft_status nothing_over(const plan_set *plans, const ckpt *c)
 {
     const ckpt_piece *has;
-    uint32_t n = e->plan->spec->want == SPEC_TRAIN ? ckpt_tensors(c, &has) : 0;
+    uint32_t n = plans->spec->want == SPEC_TRAIN ? ckpt_tensors(c, &has) : 0;
     for (uint32_t i = 0; i < n; i++)
-        if (!wanted(e, has[i].name))
+        if (!wanted(plans, has[i].name))
             return fail(WEFT_USAGE,
                         "checkpoint %s has tensor %s, which this job has not: [model] and the rule "
                         "of [optim] have to be those that were saved",
@@ -145,22 +276,28 @@ static weft_status nothing_over(const executor *e, const ckpt *c)
     return WEFT_OK;
 }
 
-weft_status weights_load(executor *e, const ckpt *c)
+static weft_status load_scalar(executor *e, const ckpt *c, uint32_t i)
+{
+    ckpt_piece want;
+    char name[64];
+    float value;
+    uint64_t at = plan_scalar(e->plan, kept_scalars[i]);
+    if (at == UINT64_MAX)
+        return WEFT_OK;
+    describe_scalar(i, name, &want);
+    weft_status s = ckpt_read(c, &want, &value);
+    return s ? s : exec_write(e, at, &value, sizeof value);
+}
+
+weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
 {
     float *v = mem_alloc(CHUNK * sizeof *v);
     uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
-    weft_status s = nothing_over(e, c);
+    weft_status s = nothing_over(plans, c);
     for (uint32_t i = 0; !s && i < e->plan->pieces.n; i++)
         s = load_piece(e, c, &e->plan->pieces.at[i], v, scratch);
-    for (uint32_t i = 0; !s && i < KEPT && e->plan->spec->want == SPEC_TRAIN; i++) {
-        ckpt_piece want;
-        char name[64];
-        float value;
-        describe_scalar(i, name, &want);
-        s = ckpt_read(c, &want, &value);
-        if (!s)
-            s = exec_write(e, plan_scalar(e->plan, kept_scalars[i]), &value, sizeof value);
-    }
+    for (uint32_t i = 0; !s && i < KEPT && plans->spec->want == SPEC_TRAIN; i++)
+        s = load_scalar(e, c, i);
     free(v);
     free(scratch);
     return s;
@@ -174,14 +311,16 @@ static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*nam
     *n = 0;
     for (uint32_t i = 0; i < e->plan->save.entries.n; i++) {
         const piece *p = &e->plan->pieces.at[e->plan->save.entries.at[i].what];
-        if (p->writer != e->rank)
+        extent own;
+        plan_extent(e->plan, p, e->rank, EXTENT_OWNED, &own);
+        if (!own.count || !plan_writes(e->plan, p, e->rank))
             continue;
         ckpt_piece *x = &out[(*n)++];
-        describe(p, x);
-        x->data = e->base + p->offset;
+        describe(p, &own, x);
+        x->data = e->base + own.offset;
         if (!visible) {
             void *copy = pool_alloc(copies, x->count * 4);
-            weft_status s = exec_read(e, p->offset, copy, x->count * 4);
+            weft_status s = exec_read(e, own.offset, copy, x->count * 4);
             if (s)
                 return s;
             x->data = copy;

@@ -8,11 +8,12 @@
 /* Initial parameters from (seed, name, element), states zero; the same on every layout. [setup] */
 weft_status weights_init(executor *e, uint64_t seed);
 
-/* All parameters, and for a training plan all states and counters, from a checkpoint. [setup] */
-weft_status weights_load(executor *e, const ckpt *c);
+/* What this rank has of all parameters, and for a training plan of all states and counters, from a
+ * checkpoint of any layout. `plans`: all of the job, which has to have every tensor. [setup] */
+weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c);
 
-/* Run the save list: each rank writes its pieces, rank 0 commits. On failure nothing is left behind
- * and the last good checkpoint stands. [setup] [collective] */
+/* Run the save list: each rank writes what it owns, rank 0 commits. On failure nothing is left
+ * behind and the last good checkpoint stands. [setup] [collective] */
 weft_status weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep);
 
 #endif
