@@ -167,6 +167,64 @@ static void make_layernorm(struct call *c, const struct sizes *n, uint32_t ct, u
     call_free(&f);
 }
 
+/* x and g through the referee, for rstd. */
+static void make_rmsnorm(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    const int64_t rows[2] = {n->tokens, n->cols}, cols[1] = {n->cols}, tokens[1] = {n->tokens};
+    struct call f = {.id = "rmsnorm"};
+    add_attr(&f, "eps", 0, 1e-5);
+    add_input(&f, ct, 2, rows, -1, 3);
+    add_input(&f, ct, 1, cols, -1, 1);
+    add_output(&f, ct, 2, rows);
+    add_output(&f, WEFT_F32, 1, tokens);
+    if (strcmp(c->id, "rmsnorm") == 0) {
+        *c = f;
+        return;
+    }
+    referee(&f);
+    add_input(c, ct, 2, rows, -1, 1);
+    const int dx = strcmp(c->id, "rmsnorm.dx") == 0;
+    memcpy(add_input(c, ct, 2, rows, 0, 1), f.x[0], (size_t)(rows[0] * rows[1]) * sizeof(double));
+    if (dx)
+        memcpy(add_input(c, ct, 1, cols, 0, 1), f.x[1], (size_t)cols[0] * sizeof(double));
+    double *rstd = add_input(c, WEFT_F32, 1, tokens, 0, 1);
+    for (int64_t i = 0; i < n->tokens; i++)
+        rstd[i] = rounded(f.y[1][i], WEFT_F32);
+    if (dx)
+        add_output(c, ct, 2, rows);
+    else
+        add_output(c, gt, 1, cols);
+    call_free(&f);
+}
+
+/* Gates where the logistic function bends, and where it is 0 or 1. */
+static void make_swiglu(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    const int backward = strcmp(c->id, "swiglu.dx") == 0;
+    (void)gt;
+    if (backward)
+        input_rows(c, ct, n->tokens, n->cols);
+    input_rows(c, ct, n->tokens, n->cols);
+    double *gate = c->x[backward];
+    for (int64_t i = 0; i < count_of(&c->in[backward]); i += 3)
+        gate[i] = rounded(gate[i] * 30, ct);
+    input_rows(c, ct, n->tokens, n->cols);
+    for (int k = 0; k <= backward; k++)
+        output_rows(c, ct, n->tokens, n->cols);
+}
+
+/* Heads of twice `dim`, so that the halves are of any size. */
+static void make_rope(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    const int64_t x[3] = {n->tokens, n->heads, 2 * n->dim};
+    (void)gt;
+    add_input(c, ct, 3, x, -2, 2);
+    add_output(c, ct, 3, x);
+    add_attr(c, "sequence", n->sequence, 0);
+    add_attr(c, "theta", 0, 1000);
+    add_attr(c, "sign", n->causal ? 1 : -1, 0);
+}
+
 static void make_rows(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     input_rows(c, ct, n->tokens, n->cols);
@@ -182,15 +240,35 @@ static void make_rows(struct call *c, const struct sizes *n, uint32_t ct, uint32
     output_rows(c, ct, n->tokens, n->cols);
 }
 
-static void make_attention(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+/* The operands in the form that the sizes ask for: how many they are. */
+static uint32_t attention_operands(weft_operand o[3], const struct sizes *n, uint32_t ct)
 {
     const int64_t qkv[4] = {n->tokens, 3, n->heads, n->dim};
+    const int64_t q[3] = {n->tokens, n->heads, n->dim}, k[3] = {n->tokens, n->kv_heads, n->dim};
+    o[0] = n->kv_heads ? operand(ct, 3, q) : operand(ct, 4, qkv);
+    o[1] = o[2] = operand(ct, 3, k);
+    return n->kv_heads ? 3 : 1;
+}
+
+static void give_rounded(struct call *c, const struct call *f, uint32_t output, uint32_t dtype)
+{
+    const weft_operand *o = &f->out[output];
+    double *x = add_input(c, dtype, o->rank, o->size, 0, 1);
+    for (int64_t i = 0; i < count_of(o); i++)
+        x[i] = rounded(f->y[output][i], dtype);
+}
+
+static void make_attention(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
     const int64_t y[3] = {n->tokens, n->heads, n->dim};
+    weft_operand o[3];
+    const uint32_t count = attention_operands(o, n, ct);
     struct call f = {.id = "attention"};
     (void)gt;
     add_attr(&f, "sequence", n->sequence, 0);
     add_attr(&f, "causal", n->causal, 0);
-    add_input(&f, ct, 4, qkv, -2, 2);
+    for (uint32_t k = 0; k < count; k++)
+        add_input(&f, ct, o[k].rank, o[k].size, -2, 2);
     add_output(&f, ct, 3, y);
     add_output(&f, WEFT_F32, 2, y);
     if (strcmp(c->id, "attention") == 0) {
@@ -201,14 +279,13 @@ static void make_attention(struct call *c, const struct sizes *n, uint32_t ct, u
     c->nattr = f.nattr;
     memcpy(c->attr, f.attr, sizeof c->attr);
     add_input(c, ct, 3, y, -1, 1);
-    memcpy(add_input(c, ct, 4, qkv, 0, 1), f.x[0], (size_t)count_of(&f.in[0]) * sizeof(double));
-    double *x = add_input(c, ct, 3, y, 0, 1);
-    for (int64_t i = 0; i < count_of(&f.out[0]); i++)
-        x[i] = rounded(f.y[0][i], ct);
-    x = add_input(c, WEFT_F32, 2, y, 0, 1);
-    for (int64_t i = 0; i < count_of(&f.out[1]); i++)
-        x[i] = rounded(f.y[1][i], WEFT_F32);
-    add_output(c, ct, 4, qkv);
+    for (uint32_t k = 0; k < count; k++)
+        memcpy(add_input(c, ct, o[k].rank, o[k].size, 0, 1), f.x[k],
+               (size_t)count_of(&o[k]) * sizeof(double));
+    give_rounded(c, &f, 0, ct);
+    give_rounded(c, &f, 1, WEFT_F32);
+    for (uint32_t k = 0; k < count; k++)
+        add_output(c, ct, o[k].rank, o[k].size);
     call_free(&f);
 }
 
@@ -243,10 +320,17 @@ void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t c
         const char *prefix;
         void (*make)(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
     } makers[] = {
-        {"linear", make_linear},       {"embedding", make_embedding},
-        {"layernorm", make_layernorm}, {"attention", make_attention},
-        {"softmax", make_xent},        {"accumulate", make_flat},
-        {"sumsq", make_flat},          {"", make_rows},
+        {"linear", make_linear},
+        {"embedding", make_embedding},
+        {"layernorm", make_layernorm},
+        {"attention", make_attention},
+        {"rmsnorm", make_rmsnorm},
+        {"swiglu", make_swiglu},
+        {"rope", make_rope},
+        {"softmax", make_xent},
+        {"accumulate", make_flat},
+        {"sumsq", make_flat},
+        {"", make_rows},
     };
     *c = (struct call){.id = id};
     for (size_t k = 0; k < sizeof makers / sizeof *makers; k++)

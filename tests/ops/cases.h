@@ -7,6 +7,7 @@
 /* Sizes of a case; each op uses some. */
 struct sizes {
     int64_t tokens, cols, inner, heads, dim, sequence, vocab, valid, first;
+    int64_t kv_heads; /* attention: 0 for queries, keys and values in one operand */
     int causal, bias;
 };
 

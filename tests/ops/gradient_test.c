@@ -9,24 +9,27 @@
 #include <string.h>
 
 /* Operands of the backward op: r is the weights, a digit an input of the forward op, a letter from
- * a on one of its outputs. `input`: what the gradient is for; `output`: where it comes out. */
+ * a on one of its outputs. `outputs`: the inputs whose gradients come out, in order. */
 struct gradient {
-    const char *forward, *backward, *operands;
-    uint32_t input, output;
+    const char *forward, *backward, *operands, *outputs;
 };
 
 static const struct gradient gradients[] = {
-    {"linear", "linear.dx", "r1", 0, 0},
-    {"linear", "linear.dw", "r0", 1, 0},
-    {"linear", "colsum", "r", 2, 0},
-    {"layernorm", "layernorm.dx", "r01bc", 0, 0},
-    {"layernorm", "layernorm.dw", "r0bc", 1, 0},
-    {"layernorm", "layernorm.dw", "r0bc", 2, 1},
-    {"bias_gelu", "bias_gelu.dx", "r01", 0, 0},
-    {"bias_residual", "colsum", "r", 1, 0},
-    {"attention", "attention.dx", "r0ab", 0, 0},
-    {"embedding", "embedding.dw", "r10", 0, 0},
-    {"softmax_xent.loss", "softmax_xent", "01r", 0, 0},
+    {"linear", "linear.dx", "r1", "0"},
+    {"linear", "linear.dw", "r0", "1"},
+    {"linear", "colsum", "r", "2"},
+    {"layernorm", "layernorm.dx", "r01bc", "0"},
+    {"layernorm", "layernorm.dw", "r0bc", "12"},
+    {"rmsnorm", "rmsnorm.dx", "r01b", "0"},
+    {"rmsnorm", "rmsnorm.dw", "r0b", "1"},
+    {"bias_gelu", "bias_gelu.dx", "r01", "0"},
+    {"bias_residual", "colsum", "r", "1"},
+    {"swiglu", "swiglu.dx", "r01", "01"},
+    {"rope", "rope", "r", "0"},
+    {"attention", "attention.dx", "r0ab", "0"},
+    {"attention", "attention.dx", "r012ab", "012"},
+    {"embedding", "embedding.dw", "r10", "0"},
+    {"softmax_xent.loss", "softmax_xent", "01r", "0"},
 };
 
 static const struct sizes cases[] = {
@@ -34,6 +37,7 @@ static const struct sizes cases[] = {
      .cols = 15,
      .inner = 7,
      .heads = 2,
+     .kv_heads = 1,
      .dim = 5,
      .sequence = 3,
      .vocab = 7,
@@ -42,7 +46,8 @@ static const struct sizes cases[] = {
     {.tokens = 9,
      .cols = 8,
      .inner = 12,
-     .heads = 3,
+     .heads = 6,
+     .kv_heads = 2,
      .dim = 4,
      .sequence = 9,
      .vocab = 11,
@@ -52,6 +57,7 @@ static const struct sizes cases[] = {
      .cols = 33,
      .inner = 3,
      .heads = 1,
+     .kv_heads = 1,
      .dim = 17,
      .sequence = 5,
      .vocab = 18,
@@ -105,39 +111,45 @@ static void make_backward(struct call *b, const struct gradient *g, const struct
         else
             give(b, &f->in[*p - '0'], f->x[*p - '0']);
     }
-    for (uint32_t k = 0; k < g->output; k++)
-        add_output(b, WEFT_F32, f->in[g->input].rank, f->in[g->input].size);
-    add_output(b, WEFT_F32, f->in[g->input].rank, f->in[g->input].size);
-    if (strcmp(g->backward, "layernorm.dw") == 0 && g->output == 0)
-        add_output(b, WEFT_F32, f->in[2].rank, f->in[2].size);
+    for (const char *p = g->outputs; *p != 0; p++)
+        add_output(b, WEFT_F32, f->in[*p - '0'].rank, f->in[*p - '0'].size);
+    for (uint32_t k = 0; k < b->nattr; k++) /* the inverse rotation */
+        if (strcmp(b->attr[k].key, "sign") == 0)
+            b->attr[k].i = -b->attr[k].i;
     if (strcmp(g->backward, "softmax_xent") == 0)
         add_output(b, WEFT_F32, 0, NULL);
 }
 
-static void check(struct bench *dev, const struct gradient *g, const struct sizes *n)
+static void check(struct bench *dev, const struct gradient *g, struct sizes n)
 {
     struct call f, b;
     void *got[WEFT_MAX_OPERANDS];
     char what[128];
-    make_call(&f, g->forward, n, WEFT_F32, WEFT_F32);
-    const int64_t nout = count_of(&f.out[0]), nin = count_of(&f.in[g->input]);
+    if (strlen(g->outputs) != 3)
+        n.kv_heads = 0; /* attention in its fused form */
+    make_call(&f, g->forward, &n, WEFT_F32, WEFT_F32);
+    const int64_t nout = count_of(&f.out[0]);
     double *weight = malloc((size_t)nout * sizeof *weight);
     for (int64_t i = 0; i < nout; i++)
         weight[i] = rounded(uniform(-1, 1), WEFT_F32);
-    double *want = differences(&f, g->input, weight);
     referee(&f);
     make_backward(&b, g, &f, weight);
     device_run(dev, &b, got);
-    double *have = malloc((size_t)nin * sizeof *have);
-    decode(have, WEFT_F32, got[g->output], nin);
-    snprintf(what, sizeof what, "%s as the gradient of %s for input %u", g->backward, g->forward,
-             g->input);
-    expect_close(what, have, want, nin, 2e-5);
+    for (uint32_t k = 0; g->outputs[k] != 0; k++) {
+        const uint32_t input = (uint32_t)(g->outputs[k] - '0');
+        const int64_t nin = count_of(&f.in[input]);
+        double *want = differences(&f, input, weight);
+        double *have = malloc((size_t)nin * sizeof *have);
+        decode(have, WEFT_F32, got[k], nin);
+        snprintf(what, sizeof what, "%s as the gradient of %s for input %u", g->backward,
+                 g->forward, input);
+        expect_close(what, have, want, nin, 2e-5);
+        free(want);
+        free(have);
+    }
     for (uint32_t k = 0; k < b.nout; k++)
         free(got[k]);
     free(weight);
-    free(want);
-    free(have);
     call_free(&f);
     call_free(&b);
 }
@@ -150,7 +162,7 @@ static void test_gradients(void **state)
         assert_int_equal(bench_open(&dev, *isa, 1), WEFT_OK);
         for (size_t g = 0; g < sizeof gradients / sizeof *gradients; g++)
             for (size_t n = 0; n < sizeof cases / sizeof *cases; n++)
-                check(&dev, &gradients[g], &cases[n]);
+                check(&dev, &gradients[g], cases[n]);
         bench_close(&dev);
     }
 }

@@ -10,7 +10,7 @@ static const struct sizes rows[] = {
 static void test_rows(void **state)
 {
     (void)state;
-    CHECK_ALL(rows, 0, "bias_gelu", "bias_gelu.dx", "bias_residual");
+    CHECK_ALL(rows, 0, "bias_gelu", "bias_gelu.dx", "bias_residual", "swiglu", "swiglu.dx");
     CHECK_ALL(rows, 1, "colsum");
 }
 
@@ -26,6 +26,8 @@ static void test_norms(void **state)
     (void)state;
     CHECK_ALL(norms, 0, "layernorm", "layernorm.dx");
     CHECK_ALL(norms, 1, "layernorm.dw");
+    CHECK_ALL(norms, 0, "rmsnorm", "rmsnorm.dx");
+    CHECK_ALL(norms, 1, "rmsnorm.dw");
 }
 
 static const struct sizes tables[] = {
@@ -62,6 +64,31 @@ static void test_attention(void **state)
     CHECK_ALL(heads, 0, "attention", "attention.dx");
 }
 
+/* Groups of one, of some and of all heads; sequences that leave blocks of queries and keys open. (A
+ * sequence of few tokens has gradients of queries that are little but rounding.) */
+static const struct sizes groups[] = {
+    {.tokens = 7, .sequence = 7, .heads = 1, .kv_heads = 1, .dim = 9},
+    {.tokens = 12, .sequence = 6, .heads = 6, .kv_heads = 3, .dim = 5, .causal = 1},
+    {.tokens = 10, .sequence = 5, .heads = 4, .kv_heads = 2, .dim = 24},
+    {.tokens = 66, .sequence = 33, .heads = 6, .kv_heads = 2, .dim = 64, .causal = 1},
+    {.tokens = 33, .sequence = 33, .heads = 5, .kv_heads = 1, .dim = 17, .causal = 1},
+    {.tokens = 130, .sequence = 130, .heads = 4, .kv_heads = 1, .dim = 32},
+    {.tokens = 130, .sequence = 130, .heads = 3, .kv_heads = 3, .dim = 20, .causal = 1},
+    {.tokens = 300, .sequence = 150, .heads = 4, .kv_heads = 2, .dim = 48, .causal = 1},
+};
+
+static void test_grouped(void **state)
+{
+    (void)state;
+    CHECK_ALL(groups, 0, "attention", "attention.dx");
+}
+
+static void test_rope(void **state)
+{
+    (void)state;
+    CHECK_ALL(heads, 0, "rope");
+}
+
 static const struct sizes classes[] = {
     {.tokens = 1, .vocab = 1},    {.tokens = 3, .vocab = 11},
     {.tokens = 65, .vocab = 257}, {.tokens = 17, .vocab = 64, .valid = 50},
@@ -93,9 +120,11 @@ static void test_in_place(void **state)
     static const struct {
         const char *id;
         int over;
-    } ops[] = {{"softmax_xent", 1}, {"bias_gelu", 1},    {"bias_gelu.dx", 1}, {"bias_residual", 3},
-               {"layernorm", 1},    {"layernorm.dx", 1}, {"bias_gelu.dx", 2}};
-    const struct sizes n = {.tokens = 33, .cols = 300, .vocab = 300};
+    } ops[] = {{"softmax_xent", 1},  {"bias_gelu", 1}, {"bias_gelu.dx", 1},
+               {"bias_residual", 3}, {"layernorm", 1}, {"layernorm.dx", 1},
+               {"bias_gelu.dx", 2},  {"swiglu.dx", 1}, {"rope", 1}};
+    const struct sizes n = {
+        .tokens = 33, .cols = 300, .vocab = 300, .sequence = 11, .heads = 3, .dim = 35};
     (void)state;
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
         sweep_in_place(ops[k].id, &n, ops[k].over);
@@ -107,7 +136,8 @@ int main(void)
         cmocka_unit_test(test_rows),      cmocka_unit_test(test_norms),
         cmocka_unit_test(test_embedding), cmocka_unit_test(test_attention),
         cmocka_unit_test(test_xent),      cmocka_unit_test(test_flat),
-        cmocka_unit_test(test_in_place),
+        cmocka_unit_test(test_in_place),  cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_rope),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,31 +183,115 @@ static void bias_residual(const struct call *c)
         c->y[0][i] = c->x[0][i] + c->x[1][i % n] + c->x[2][i];
 }
 
-/* Where element (token, which of q k v, head, d) of qkv [T,3,H,D] lies. */
-struct heads {
-    int64_t t, h, d, n;
-    int causal;
-};
-
-static struct heads heads_of(const struct call *c, const weft_operand *qkv)
+static void rmsnorm(const struct call *c)
 {
-    return (struct heads){axis(qkv, 0), axis(qkv, 2), axis(qkv, 3), attr_i(c, "sequence"),
-                          attr_i(c, "causal") != 0};
+    const int64_t t = axis(&c->in[0], 0), n = row(&c->in[0]);
+    for (int64_t i = 0; i < t; i++) {
+        const double *x = c->x[0] + i * n;
+        double square = 0;
+        for (int64_t k = 0; k < n; k++)
+            square += x[k] * x[k] / (double)n;
+        const double rstd = 1 / sqrt(square + attr_f(c, "eps"));
+        for (int64_t k = 0; k < n; k++)
+            c->y[0][i * n + k] = x[k] * rstd * c->x[1][k];
+        c->y[1][i] = rstd;
+    }
 }
 
-static int64_t at(const struct heads *s, int64_t token, int64_t which, int64_t head)
+static void rmsnorm_dx(const struct call *c)
 {
-    return ((token * 3 + which) * s->h + head) * s->d;
+    const int64_t t = axis(&c->in[0], 0), n = row(&c->in[0]);
+    for (int64_t i = 0; i < t; i++) {
+        const double *dy = c->x[0] + i * n, *x = c->x[1] + i * n, *g = c->x[2];
+        const double rstd = c->x[3][i];
+        double along = 0;
+        for (int64_t k = 0; k < n; k++)
+            along += dy[k] * g[k] * x[k] * rstd / (double)n;
+        for (int64_t k = 0; k < n; k++)
+            c->y[0][i * n + k] = rstd * (dy[k] * g[k] - x[k] * rstd * along);
+    }
+}
+
+static void rmsnorm_dw(const struct call *c)
+{
+    const int64_t t = axis(&c->in[0], 0), n = row(&c->in[0]);
+    for (int64_t k = 0; k < n; k++) {
+        double dg = 0;
+        for (int64_t i = 0; i < t; i++)
+            dg += c->x[0][i * n + k] * c->x[1][i * n + k] * c->x[2][i];
+        put(c, 0, k, dg);
+    }
+}
+
+static void swiglu(const struct call *c)
+{
+    for (int64_t i = 0; i < count_of(&c->in[0]); i++)
+        c->y[0][i] = c->x[0][i] / (1 + exp(-c->x[0][i])) * c->x[1][i];
+}
+
+static void swiglu_dx(const struct call *c)
+{
+    for (int64_t i = 0; i < count_of(&c->in[0]); i++) {
+        const double dy = c->x[0][i], gate = c->x[1][i], s = 1 / (1 + exp(-gate));
+        c->y[0][i] = dy * c->x[2][i] * (s + gate * s * (1 - s));
+        c->y[1][i] = dy * gate * s;
+    }
+}
+
+/* Elements i and i + half of a head as one complex number, times exp(i angle). */
+static void rope(const struct call *c)
+{
+    const int64_t heads = axis(&c->in[0], 1), d = axis(&c->in[0], 2), half = d / 2;
+    for (int64_t k = 0; k < axis(&c->in[0], 0) * heads * half; k++) {
+        const int64_t i = k % half, first = k / half * d + i;
+        const double p = (double)(k / half / heads % attr_i(c, "sequence"));
+        const double a = p / pow(attr_f(c, "theta"), 2 * (double)i / (double)d);
+        const double turn = (double)attr_i(c, "sign") * a;
+        const double x = c->x[0][first], y = c->x[0][first + half];
+        c->y[0][first] = x * cos(turn) - y * sin(turn);
+        c->y[0][first + half] = y * cos(turn) + x * sin(turn);
+    }
+}
+
+/* Attention over operands from number `first` on: qkv [T,3,H,D], or q [T,H,D] and k and v [T,G,D].
+ */
+struct heads {
+    int64_t t, h, kv, d, n;
+    int causal, fused;
+};
+
+static struct heads heads_of(const struct call *c, uint32_t first)
+{
+    const weft_operand *q = &c->in[first];
+    const int fused = q->rank == 4;
+    const int64_t h = axis(q, fused ? 2 : 1);
+    return (struct heads){axis(q, 0),
+                          h,
+                          fused ? h : axis(&c->in[first + 1], 1),
+                          axis(q, fused ? 3 : 2),
+                          attr_i(c, "sequence"),
+                          attr_i(c, "causal") != 0,
+                          fused};
+}
+
+/* Where head `head` of the queries has its queries (which = 0), keys (1) or values (2). */
+static double *at(const struct heads *s, double *const *x, int64_t token, int which, int64_t head)
+{
+    if (s->fused)
+        return x[0] + ((token * 3 + which) * s->h + head) * s->d;
+    if (which == 0)
+        return x[0] + (token * s->h + head) * s->d;
+    return x[which] + (token * s->kv + head * s->kv / s->h) * s->d;
 }
 
 /* Scores of a query against the keys of its sequence; those it does not see are minus infinity. */
-static void scores(const struct heads *s, const double *qkv, int64_t q, int64_t h, double *p)
+static void scores(const struct heads *s, double *const *x, int64_t q, int64_t h, double *p)
 {
     const int64_t first = q / s->n * s->n;
     for (int64_t k = 0; k < s->n; k++) {
         p[k] = 0;
         for (int64_t d = 0; d < s->d; d++)
-            p[k] += qkv[at(s, q, 0, h) + d] * qkv[at(s, first + k, 1, h) + d] / sqrt((double)s->d);
+            p[k] += at(s, x, q, 0, h)[d] * at(s, x, first + k, 1, h)[d] / sqrt((double)s->d);
         if (s->causal && first + k > q)
             p[k] = -INFINITY;
     }
@@ -215,13 +299,13 @@ static void scores(const struct heads *s, const double *qkv, int64_t q, int64_t 
 
 static void attention(const struct call *c)
 {
-    const struct heads s = heads_of(c, &c->in[0]);
+    const struct heads s = heads_of(c, 0);
     double *p = calloc((size_t)s.n, sizeof *p);
     for (int64_t q = 0; q < s.t; q++)
         for (int64_t h = 0; h < s.h; h++) {
             const int64_t first = q / s.n * s.n;
             double max = -INFINITY, sum = 0, *y = c->y[0] + (q * s.h + h) * s.d;
-            scores(&s, c->x[0], q, h, p);
+            scores(&s, c->x, q, h, p);
             for (int64_t k = 0; k < s.n; k++)
                 max = fmax(max, p[k]);
             for (int64_t k = 0; k < s.n; k++)
@@ -230,44 +314,45 @@ static void attention(const struct call *c)
             memset(y, 0, (size_t)s.d * sizeof *y);
             for (int64_t k = 0; k < s.n; k++)
                 for (int64_t d = 0; d < s.d; d++)
-                    y[d] += exp(p[k] - max) / sum * c->x[0][at(&s, first + k, 2, h) + d];
+                    y[d] += exp(p[k] - max) / sum * at(&s, c->x, first + k, 2, h)[d];
         }
     free(p);
 }
 
-/* One query's share of dqkv, given P and dy. */
+/* One query's share of the gradients, given P and dy. */
 static void attention_dx_query(const struct call *c, const struct heads *s, int64_t q, int64_t h,
                                const double *p)
 {
     const int64_t first = q / s->n * s->n, row_at = (q * s->h + h) * s->d;
-    const double *dy = c->x[0] + row_at, *qkv = c->x[1], *y = c->x[2] + row_at;
-    double delta = 0, *g = c->y[0];
+    const double *dy = c->x[0] + row_at, *y = c->x[s->fused ? 2 : 4] + row_at;
+    double *const *x = c->x + 1, *const *g = c->y, delta = 0;
     for (int64_t d = 0; d < s->d; d++)
         delta += dy[d] * y[d];
     for (int64_t k = 0; k < s->n; k++) {
         double dp = 0;
-        const int64_t key = at(s, first + k, 1, h), value = at(s, first + k, 2, h);
         for (int64_t d = 0; d < s->d; d++)
-            dp += dy[d] * qkv[value + d];
+            dp += dy[d] * at(s, x, first + k, 2, h)[d];
         const double ds = p[k] * (dp - delta) / sqrt((double)s->d);
         for (int64_t d = 0; d < s->d; d++) {
-            g[value + d] += p[k] * dy[d];
-            g[at(s, q, 0, h) + d] += ds * qkv[key + d];
-            g[key + d] += ds * qkv[at(s, q, 0, h) + d];
+            at(s, g, first + k, 2, h)[d] += p[k] * dy[d];
+            at(s, g, q, 0, h)[d] += ds * at(s, x, first + k, 1, h)[d];
+            at(s, g, first + k, 1, h)[d] += ds * at(s, x, q, 0, h)[d];
         }
     }
 }
 
 static void attention_dx(const struct call *c)
 {
-    const struct heads s = heads_of(c, &c->in[1]);
+    const struct heads s = heads_of(c, 1);
+    const double *lse = c->x[s.fused ? 3 : 5];
     double *p = calloc((size_t)s.n, sizeof *p);
-    memset(c->y[0], 0, (size_t)count_of(&c->out[0]) * sizeof(double));
+    for (uint32_t k = 0; k < c->nout; k++)
+        memset(c->y[k], 0, (size_t)count_of(&c->out[k]) * sizeof(double));
     for (int64_t q = 0; q < s.t; q++)
         for (int64_t h = 0; h < s.h; h++) {
-            scores(&s, c->x[1], q, h, p);
+            scores(&s, c->x + 1, q, h, p);
             for (int64_t k = 0; k < s.n; k++)
-                p[k] = exp(p[k] - c->x[3][q * s.h + h]);
+                p[k] = exp(p[k] - lse[q * s.h + h]);
             attention_dx_query(c, &s, q, h, p);
         }
     free(p);
@@ -330,6 +415,12 @@ void referee(const struct call *c)
         {"bias_gelu", bias_gelu},
         {"bias_gelu.dx", bias_gelu_dx},
         {"bias_residual", bias_residual},
+        {"rmsnorm", rmsnorm},
+        {"rmsnorm.dx", rmsnorm_dx},
+        {"rmsnorm.dw", rmsnorm_dw},
+        {"swiglu", swiglu},
+        {"swiglu.dx", swiglu_dx},
+        {"rope", rope},
         {"attention", attention},
         {"attention.dx", attention_dx},
         {"softmax_xent", xent},

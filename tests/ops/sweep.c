@@ -10,10 +10,13 @@ struct setting {
     uint32_t ct, gt, flags;
 };
 
-/* Attention in bf16 rounds its probabilities too. */
+/* Attention in bf16 rounds its probabilities too; gradients of queries alone, where no larger ones
+ * of values are beside them, are differences of numbers so rounded. */
 static double tolerance(const char *id, uint32_t dtype)
 {
-    if (dtype == WEFT_BF16 && strncmp(id, "attention", 9) == 0)
+    if (dtype == WEFT_BF16 && strcmp(id, "attention.dx") == 0)
+        return 4e-2;
+    if (dtype == WEFT_BF16 && strcmp(id, "attention") == 0)
         return 2e-2;
     return dtype == WEFT_F32 ? 1e-5 : dtype == WEFT_BF16 ? 5e-3 : 1e-3;
 }

@@ -10,6 +10,7 @@
  *   ops.c      the table of ops
  *   product.c  linear and its gradients (oneDNN)
  *   simple.c   ops that are one parallel run of a kernel, and what follows it
+ *   rope.c     rotary embedding: its table of angles
  *   ew.c       elementwise programs, made ready
  *   chain.c    ... for a machine with one register
  *   scalar.c   one number at a time
@@ -148,6 +149,7 @@ struct cpu_op {
     void (*drop)(weft_prepared *p); /* OPT */
     size_t kernel;                  /* simple.c: where the kernel stands in struct cpu_kernels */
     uint32_t form; /* product.c: which of the three; ew.c: WEFT_EW_... of an op that is one step */
+    uint32_t from; /* goes before an earlier line of the same id for calls with so many inputs */
 };
 weft_status cpu_op_plan(const struct cpu_module *m, const weft_opspec *spec,
                         const struct cpu_op **op, struct cpu_args *a, uint64_t *workspace);

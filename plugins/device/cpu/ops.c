@@ -17,6 +17,9 @@ static const struct cpu_op ops[] = {
     {"layernorm", "cTC cC cC", "cTC fT fT", ROWS, AT(layernorm)},
     {"layernorm.dx", "cTC cTC cC fT fT", "cTC", ROWS, AT(layernorm_dx)},
     {"layernorm.dw", "cTC cTC fT fT", "gC gC", COLS, AT(layernorm_dw)},
+    {"rmsnorm", "cTC cC", "cTC fT", ROWS, AT(rmsnorm)},
+    {"rmsnorm.dx", "cTC cTC cC fT", "cTC", ROWS, AT(rmsnorm_dx)},
+    {"rmsnorm.dw", "cTC cTC fT", "gC", COLS, AT(rmsnorm_dw)},
     {"linear", "cT*I c*O*I c*O?", "cT*O", plan_product, PRODUCT, .form = PRODUCT_Y},
     {"linear.dx", "cT*O c*O*I", "cT*I", plan_product, PRODUCT, .form = PRODUCT_DX},
     {"linear.dw", "cT*O cT*I", "g*O*I", plan_product, PRODUCT, .form = PRODUCT_DW},
@@ -24,8 +27,14 @@ static const struct cpu_op ops[] = {
     {"bias_gelu", "cT*F c*F", "cT*F", ROWS, AT(bias_gelu)},
     {"bias_gelu.dx", "cT*F cT*F c*F", "cT*F", ROWS, AT(bias_gelu_dx)},
     {"bias_residual", "cT*C c*C cT*C", "cT*C", ROWS, AT(bias_residual)},
+    {"swiglu", "cT*F cT*F", "cT*F", ROWS, AT(swiglu)},
+    {"swiglu.dx", "cT*F cT*F cT*F", "cT*F cT*F", ROWS, AT(swiglu_dx)},
+    {"rope", "cTHD", "cTHD", plan_rope, ready_rope, run_rows, drop_rope, AT(rope)},
     {"attention", "cT3HD", "cTHD fTH", HEADS, AT(attention)},
     {"attention.dx", "cTHD cT3HD cTHD fTH", "cT3HD", HEADS, AT(attention_dx)},
+    {"attention", "cTHD cTGD cTGD", "cTHD fTH", HEADS, AT(attention), .from = 3},
+    {"attention.dx", "cTHD cTHD cTGD cTGD cTHD fTH", "cTHD cTGD cTGD", HEADS, AT(attention_dx),
+     .from = 6},
     {"softmax_xent", "cTV iT f", "cTV f", plan_xent, .run = run_xent, AT(xent)},
     {"softmax_xent.loss", "cTV iT", "f", plan_xent, .run = run_xent, AT(xent_loss)},
     {"accumulate", NULL, NULL, plan_flat, .run = run_flat, AT(accumulate)},
@@ -89,10 +98,9 @@ static weft_status plan_found(const struct cpu_module *m, const weft_opspec *spe
 weft_status cpu_op_plan(const struct cpu_module *m, const weft_opspec *spec,
                         const struct cpu_op **op, struct cpu_args *a, uint64_t *workspace)
 {
+    *op = NULL;
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
-        if (strcmp(ops[k].id, spec->id) == 0) {
+        if (strcmp(ops[k].id, spec->id) == 0 && spec->nin >= ops[k].from)
             *op = &ops[k];
-            return plan_found(m, spec, *op, a, workspace);
-        }
-    return refuse(m, spec);
+    return *op == NULL ? refuse(m, spec) : plan_found(m, spec, *op, a, workspace);
 }

@@ -27,6 +27,11 @@ CPU_RUN(run_xent);
 CPU_RUN(run_flat);
 CPU_RUN(run_sumsq);
 
+/* rope.c */
+CPU_PLAN(plan_rope);
+weft_status ready_rope(weft_prepared *p, const weft_opspec *spec);
+void drop_rope(weft_prepared *p);
+
 /* product.c */
 #define PRODUCT_Y 1u  /* y = x w' + b */
 #define PRODUCT_DX 2u /* dx = dy w */

@@ -122,28 +122,38 @@ CPU_PLAN(plan_attention)
     a->rows = size_of(match, 'T');
     a->heads = size_of(match, 'H');
     a->dim = size_of(match, 'D');
+    a->fused = !(match->bound >> ('G' - 'A') & 1);
+    a->kv_heads = a->fused ? a->heads : size_of(match, 'G');
     a->sequence = cpu_attr_i(spec, "sequence", a->rows);
     a->causal = cpu_attr_i(spec, "causal", 1);
+    if (a->heads % a->kv_heads != 0)
+        return cpu_fail(m, WEFT_USAGE, "op %s: %lld heads are no multiple of %lld of keys",
+                        spec->id, (long long)a->heads, (long long)a->kv_heads);
     if (a->sequence < 1 || a->rows % a->sequence != 0)
         return cpu_fail(m, WEFT_USAGE, "op %s: %lld tokens are not whole sequences of %lld",
                         spec->id, (long long)a->rows, (long long)a->sequence);
     return WEFT_OK;
 }
 
+static bool is_forward(const weft_prepared *p)
+{
+    return p->op->kernel == offsetof(struct cpu_kernels, attention);
+}
+
 weft_status ready_attention(weft_prepared *p, const weft_opspec *spec)
 {
     (void)spec;
     const struct cpu_kernels *k = p->d->kernels;
-    const bool forward = p->op->kernel == offsetof(struct cpu_kernels, attention);
-    return cpu_scratch_reserve(p->d, forward ? k->attention_scratch(&p->a)
-                                             : k->attention_dx_scratch(&p->a));
+    return cpu_scratch_reserve(p->d, is_forward(p) ? k->attention_scratch(&p->a)
+                                                   : k->attention_dx_scratch(&p->a));
 }
 
 CPU_RUN(run_attention)
 {
     const struct cpu_job j = {&p->a, in, out, ws};
-    const int64_t items = p->a.rows / p->a.sequence * p->a.heads;
-    cpu_par(p->d, kernel_of(p), &j, items, SMALL / (p->a.sequence * p->a.dim));
+    const int64_t heads = is_forward(p) ? p->a.heads : p->a.kv_heads;
+    cpu_par(p->d, kernel_of(p), &j, p->a.rows / p->a.sequence * heads,
+            SMALL / (p->a.sequence * p->a.dim));
     return WEFT_OK;
 }
 

@@ -1,6 +1,7 @@
 /* kern/attention.c: attention that never holds the matrix of scores.
  *
- * A thread takes a head of a sequence. Forward, blocks of queries visit blocks of keys; a row keeps
+ * A thread takes a head of queries of a sequence; where neighbours share keys and values, it packs
+ * them once. Forward, blocks of queries visit blocks of keys; a row keeps
  * its maximum and its sum of exponentials, and what it has gathered is rescaled when the maximum
  * grows. Blocks that causality masks altogether are skipped. What is kept for backward is the
  * logarithm of each row's sum (lse). Backward is in attention_dx.c.
@@ -30,17 +31,16 @@ size_t KERNEL(attention_scratch)(const struct cpu_args *a)
     return (size_t)(4 * (2 * n * dp + (2 * BQ + BK) * dp + BQ * BK + BQ * VL) + 7 * 64);
 }
 
-INLINE void load_keys(struct forward *f, const struct head *h, const void *qkv, uint32_t *rows,
-                      const uint32_t dt)
+INLINE void load_keys(struct forward *f, const struct head *h, const void *const *in,
+                      uint32_t *rows, const uint32_t dt)
 {
     const int64_t u = units(h->d, dt);
     for (int64_t k0 = 0; k0 < h->n; k0 += BK) {
-        const int64_t n = smaller(h->n - k0, BK), at = h->qkv + k0 * h->stride + h->next;
-        const char *k = (const char *)qkv + at * dt_size(dt);
-        pack_rows(rows, h->dp, n, k, n, h->d, h->stride, dt);
+        const int64_t n = smaller(h->n - k0, BK);
+        pack_rows(rows, h->dp, n, token_of(in, &h->k, k0, dt), n, h->d, h->k.stride, dt);
         pack_transpose(f->kt + k0 * u, BK, rows, h->dp, n, u, round_up(n, NR * VL));
-        pack_columns(f->v + units(k0, dt) * h->dp, h->dp, n, k + h->next * dt_size(dt), n, h->d,
-                     h->stride, dt);
+        pack_columns(f->v + units(k0, dt) * h->dp, h->dp, n, token_of(in, &h->v, k0, dt), n, h->d,
+                     h->v.stride, dt);
     }
 }
 
@@ -108,12 +108,12 @@ INLINE void visit_keys(struct forward *f, const struct head *h, int64_t q0, int6
 INLINE void finish_rows(const struct forward *f, const struct head *h, const struct cpu_job *j,
                         int64_t q0, int64_t nq, const uint32_t dt)
 {
-    char *y = (char *)j->out[0] + (h->y + q0 * h->ystride) * dt_size(dt);
+    char *y = (char *)j->out[0] + (h->y.at + q0 * h->y.stride) * dt_size(dt);
     float *lse = (float *)j->out[1] + h->lse + q0 * h->lstride;
     for (int64_t r = 0; r < nq; r++) {
         const float sum = v_sum(v_load(f->sum + r * VL)), inverse = 1.0f / sum;
         for (int64_t i = 0; i < h->d; i += VL)
-            v_put_n(y, r * h->ystride + i, h->d - i, dt, v_load(f->o + r * h->dp + i) * inverse);
+            v_put_n(y, r * h->y.stride + i, h->d - i, dt, v_load(f->o + r * h->dp + i) * inverse);
         lse[r * h->lstride] = f->max[r] + logf(sum);
     }
 }
@@ -122,8 +122,8 @@ INLINE void forward_block(struct forward *f, const struct head *h, const struct 
                           int64_t q0, const uint32_t dt)
 {
     const int64_t nq = smaller(h->n - q0, BQ), k_end = h->causal ? q0 + nq : h->n;
-    const char *q = (const char *)j->in[0] + (h->qkv + q0 * h->stride) * dt_size(dt);
-    pack_rows(f->q, h->dp, round_up(nq, MR), q, nq, h->d, h->stride, dt);
+    pack_rows(f->q, h->dp, round_up(nq, MR), token_of(j->in, &h->q, q0, dt), nq, h->d, h->q.stride,
+              dt);
     memset(f->o, 0, (size_t)(BQ * h->dp) * sizeof *f->o);
     memset(f->sum, 0, (size_t)(BQ * VL) * sizeof *f->sum);
     for (int r = 0; r < BQ; r++)
@@ -136,22 +136,26 @@ INLINE void forward_block(struct forward *f, const struct head *h, const struct 
 INLINE void forward_heads(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch,
                           const uint32_t dt)
 {
-    for (int64_t item = begin; item < end; item++) {
-        const struct head h = head_of(j->a, item);
-        const int64_t n = round_up(h.n, BK);
-        char *p = scratch;
-        struct forward f = {.kt = take(&p, n * h.d), .v = take(&p, n * h.dp)};
-        f.q = take(&p, BQ * h.dp);
-        f.s = take(&p, BQ * BK);
-        f.o = take(&p, BQ * h.dp);
-        f.sum = take(&p, BQ * VL);
-        load_keys(&f, &h, j->in[0], take(&p, BK * h.dp), dt);
+    const int64_t heads = j->a->heads, n = round_up(j->a->sequence, BK);
+    const int64_t d = j->a->dim, dp = round_up(d, VL);
+    struct forward f = {.kt = take(&scratch, n * d), .v = take(&scratch, n * dp)};
+    f.q = take(&scratch, BQ * dp);
+    f.s = take(&scratch, BQ * BK);
+    f.o = take(&scratch, BQ * dp);
+    f.sum = take(&scratch, BQ * VL);
+    uint32_t *rows = take(&scratch, BK * dp);
+    for (int64_t item = begin, packed = -1; item < end; item++) {
+        const struct head h = head_of(j->a, item / heads, item % heads);
+        if (h.k.at != packed)
+            load_keys(&f, &h, j->in, rows, dt);
+        packed = h.k.at;
         for (int64_t q0 = 0; q0 < h.n; q0 += BQ)
             forward_block(&f, &h, j, q0, dt);
     }
 }
 
-/* in: qkv [T,3,H,D]; out: y [T,H,D], lse [T,H]. Item: a head of a sequence. */
+/* in: qkv [T,3,H,D], or q [T,H,D], k [T,G,D], v [T,G,D]; out: y [T,H,D], lse [T,H]. Item: a head
+ * of queries of a sequence. */
 void KERNEL(attention)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
 #define CALL(dt) forward_heads(j, begin, end, scratch, dt)

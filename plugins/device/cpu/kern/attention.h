@@ -1,4 +1,5 @@
-/* kern/attention.h: one head of one sequence, as both directions of attention see it. */
+/* kern/attention.h: one head of one sequence, as both directions of attention see it, in either
+ * form of the operands. */
 #ifndef CPU_ATTENTION_H
 #define CPU_ATTENTION_H
 
@@ -15,32 +16,52 @@ INLINE int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* qkv: [T, 3, H, D]; y and dy: [T, H, D]; lse: [T, H]. */
+/* Where one head lies in an operand: elements from token 0 of the sequence on. The operand is
+ * counted from that of the queries. */
+struct rows {
+    int64_t operand, at, stride; /* stride: from token to token */
+};
+
+/* Fused: one operand [T, 3, H, D]. Grouped: q [T, H, D], and k and v [T, G, D], of which H / G
+ * neighbouring heads of queries share a head. y and dy: [T, H, D]; lse: [T, H]. */
 struct head {
     int64_t n, d, dp; /* tokens; dimension, and rounded up to whole vectors */
     int64_t causal;
-    int64_t stride, ystride, lstride; /* from token to token */
-    int64_t qkv, y, lse;              /* first element of token 0; K and V follow H*D further */
-    int64_t next;                     /* H*D */
+    struct rows q, k, v, y;
+    int64_t lse, lstride;
     float scale;
 };
 
-INLINE struct head head_of(const struct cpu_args *a, int64_t item)
+/* Head h of the queries of sequence s. */
+INLINE struct head head_of(const struct cpu_args *a, int64_t s, int64_t h)
 {
-    const int64_t s = item / a->heads, h = item % a->heads, t = s * a->sequence;
-    const int64_t next = a->heads * a->dim;
-    return (struct head){.n = a->sequence,
-                         .d = a->dim,
-                         .dp = round_up(a->dim, VL),
-                         .causal = a->causal,
-                         .stride = 3 * next,
-                         .ystride = next,
-                         .lstride = a->heads,
-                         .qkv = t * 3 * next + h * a->dim,
-                         .y = t * next + h * a->dim,
-                         .lse = t * a->heads + h,
-                         .next = next,
-                         .scale = 1.0f / sqrtf((float)a->dim)};
+    const int64_t t = s * a->sequence, row = a->heads * a->dim, at = h * a->dim;
+    struct head r = {.n = a->sequence,
+                     .d = a->dim,
+                     .dp = round_up(a->dim, VL),
+                     .causal = a->causal,
+                     .y = {0, t * row + at, row},
+                     .lse = t * a->heads + h,
+                     .lstride = a->heads,
+                     .scale = 1.0f / sqrtf((float)a->dim)};
+    if (a->fused) {
+        r.q = (struct rows){0, t * 3 * row + at, 3 * row};
+        r.k = (struct rows){0, r.q.at + row, 3 * row};
+        r.v = (struct rows){0, r.k.at + row, 3 * row};
+    } else {
+        const int64_t kv_row = a->kv_heads * a->dim, kv = h / (a->heads / a->kv_heads);
+        r.q = r.y;
+        r.k = (struct rows){1, t * kv_row + kv * a->dim, kv_row};
+        r.v = (struct rows){2, r.k.at, kv_row};
+    }
+    return r;
+}
+
+/* Token t of a head; `first` is the address of the operand of the queries. */
+INLINE const char *token_of(const void *const *first, const struct rows *r, int64_t t,
+                            const uint32_t dt)
+{
+    return (const char *)first[r->operand] + (r->at + t * r->stride) * dt_size(dt);
 }
 
 /* `n` words of the scratch at *p, which moves on. */

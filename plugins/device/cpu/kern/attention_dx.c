@@ -6,6 +6,9 @@
  *
  *   S = Q K'   dP = dy V'   dS = P * (dP - delta)   dV = P' dy   dK = scale dS' Q   dQ = scale dS K
  *
+ * Heads of queries that share keys and values are visited one after the other by the thread that
+ * has those keys, so that sums over them have one order; a thread then gathers dQ for all of them.
+ *
  * Five products a pair of blocks. The two that sum over queries take P and dS as units across
  * queries, dQ takes dS as units along keys (panel.h says what units are); but for bf16 both are the
  * plain rows. */
@@ -23,18 +26,25 @@ struct backward {
     uint32_t *qc, *dyc;    /* the same, units across queries; but for bf16 they are q and dy */
     float *p, *ds;         /* [BQ][BK] */
     uint32_t *pc, *dsc;    /* units across queries; but for bf16 they are p and ds */
-    float *dq, *delta;     /* the sequence: [n][dp], [n] */
+    float *dq, *delta;     /* the sequence, for each head of queries: [n][dp], [n] */
 };
+
+INLINE int64_t sharers(const struct cpu_args *a)
+{
+    return a->heads / a->kv_heads;
+}
 
 size_t KERNEL(attention_dx_scratch)(const struct cpu_args *a)
 {
     const int64_t dp = round_up(a->dim, VL), n = round_up(a->sequence, BQ);
-    return (size_t)(4 * (5 * BK * dp + 4 * BQ * dp + 4 * BQ * BK + n * dp + n) + 15 * 64);
+    return (size_t)(4 * (5 * BK * dp + 4 * BQ * dp + 4 * BQ * BK + sharers(a) * n * (dp + 1)) +
+                    15 * 64);
 }
 
-INLINE void take_buffers(struct backward *b, const struct head *h, char *p, const uint32_t dt)
+INLINE void take_buffers(struct backward *b, const struct cpu_args *a, const struct head *h,
+                         char *p, const uint32_t dt)
 {
-    const int64_t n = round_up(h->n, BQ);
+    const int64_t n = sharers(a) * round_up(h->n, BQ);
     const int same = dt != WEFT_BF16;
     b->k = take(&p, BK * h->dp);
     b->kt = take(&p, BK * h->d);
@@ -57,12 +67,12 @@ INLINE void take_buffers(struct backward *b, const struct head *h, char *p, cons
 INLINE void row_deltas(struct backward *b, const struct head *h, const struct cpu_job *j,
                        const uint32_t dt)
 {
+    const void *y = j->in[j->a->fused ? 2 : 4];
     for (int64_t t = 0; t < h->n; t++) {
-        const int64_t at = h->y + t * h->ystride;
+        const int64_t at = h->y.at + t * h->y.stride;
         vf sum = v_set1(0);
         for (int64_t i = 0; i < h->d; i += VL)
-            sum +=
-                v_get_n(j->in[0], at + i, h->d - i, dt) * v_get_n(j->in[2], at + i, h->d - i, dt);
+            sum += v_get_n(j->in[0], at + i, h->d - i, dt) * v_get_n(y, at + i, h->d - i, dt);
         b->delta[t] = v_sum(sum);
     }
 }
@@ -90,7 +100,7 @@ INLINE void make_scores(struct backward *b, const struct head *h, const struct c
                         int64_t q0, int64_t nq, int64_t k0, int64_t seen, const uint32_t dt)
 {
     const int64_t mq = round_up(nq, MR), width = round_up(seen, NR * VL), u = units(h->d, dt);
-    const float *lse = (const float *)j->in[3] + h->lse + q0 * h->lstride;
+    const float *lse = (const float *)j->in[j->a->fused ? 3 : 5] + h->lse + q0 * h->lstride;
     struct panel s = {.a = b->q,
                       .b = b->kt,
                       .c = b->p,
@@ -123,15 +133,14 @@ INLINE void make_scores(struct backward *b, const struct head *h, const struct c
 INLINE void load_queries(struct backward *b, const struct head *h, const struct cpu_job *j,
                          int64_t q0, int64_t nq, const uint32_t dt)
 {
-    const char *q = (const char *)j->in[1] + (h->qkv + q0 * h->stride) * dt_size(dt);
-    const char *dy = (const char *)j->in[0] + (h->y + q0 * h->ystride) * dt_size(dt);
+    const char *q = token_of(j->in + 1, &h->q, q0, dt), *dy = token_of(j->in, &h->y, q0, dt);
     const int64_t mq = round_up(nq, MR);
-    pack_columns(b->qc, h->dp, mq, q, nq, h->d, h->stride, dt);
-    pack_columns(b->dyc, h->dp, mq, dy, nq, h->d, h->ystride, dt);
+    pack_columns(b->qc, h->dp, mq, q, nq, h->d, h->q.stride, dt);
+    pack_columns(b->dyc, h->dp, mq, dy, nq, h->d, h->y.stride, dt);
     if (dt != WEFT_BF16)
         return;
-    pack_rows(b->q, h->dp, mq, q, nq, h->d, h->stride, dt);
-    pack_rows(b->dy, h->dp, mq, dy, nq, h->d, h->ystride, dt);
+    pack_rows(b->q, h->dp, mq, q, nq, h->d, h->q.stride, dt);
+    pack_rows(b->dy, h->dp, mq, dy, nq, h->d, h->y.stride, dt);
 }
 
 INLINE void visit_queries(struct backward *b, const struct head *h, const struct cpu_job *j,
@@ -169,51 +178,85 @@ INLINE void visit_queries(struct backward *b, const struct head *h, const struct
               dt);
 }
 
-INLINE void put_rows(void *to, int64_t at, const struct head *h, const float *from, int64_t n,
-                     float scale, const uint32_t dt)
+/* Rows [t, t + n) of a gradient, which lies as its operand does. */
+INLINE void put_rows(void *const *out, const struct rows *to, int64_t t, const struct head *h,
+                     const float *from, int64_t n, float scale, const uint32_t dt)
 {
+    void *p = out[to->operand];
     for (int64_t r = 0; r < n; r++)
         for (int64_t i = 0; i < h->d; i += VL)
-            v_put_n(to, at + r * h->stride + i, h->d - i, dt, v_load(from + r * h->dp + i) * scale);
+            v_put_n(p, to->at + (t + r) * to->stride + i, h->d - i, dt,
+                    v_load(from + r * h->dp + i) * scale);
 }
 
 /* K and V of a block, in the forms of the products; dk and dv serve as room to transpose from. */
-INLINE void load_keys(struct backward *b, const struct head *h, const char *k, int64_t n,
-                      const uint32_t dt)
+INLINE void load_keys(struct backward *b, const struct head *h, const char *k, const char *v,
+                      int64_t n, const uint32_t dt)
 {
     const int64_t u = units(h->d, dt);
     uint32_t *rows = (uint32_t *)b->dk;
-    pack_rows(rows, h->dp, n, k, n, h->d, h->stride, dt);
+    pack_rows(rows, h->dp, n, k, n, h->d, h->k.stride, dt);
     pack_transpose(b->kt, BK, rows, h->dp, n, u, round_up(n, NR * VL));
-    pack_rows(rows, h->dp, n, k + h->next * dt_size(dt), n, h->d, h->stride, dt);
+    pack_rows(rows, h->dp, n, v, n, h->d, h->v.stride, dt);
     pack_transpose(b->vt, BK, rows, h->dp, n, u, round_up(n, NR * VL));
-    pack_columns(b->k, h->dp, n, k, n, h->d, h->stride, dt);
+    pack_columns(b->k, h->dp, n, k, n, h->d, h->k.stride, dt);
     memset(b->dk, 0, (size_t)(round_up(n, MR) * h->dp) * sizeof(float));
     memset(b->dv, 0, (size_t)(round_up(n, MR) * h->dp) * sizeof(float));
+}
+
+/* `b` as head number `m` of those that share the keys sees it. */
+INLINE struct backward share_of(const struct backward *b, const struct head *h, int64_t m)
+{
+    const int64_t n = round_up(h->n, BQ);
+    struct backward r = *b;
+    r.dq += m * n * h->dp;
+    r.delta += m * n;
+    return r;
+}
+
+/* All queries against the keys of one block, then dK and dV of the block. */
+INLINE void visit_keys(struct backward *b, const struct cpu_job *j, int64_t s, int64_t h0,
+                       int64_t k0, const uint32_t dt)
+{
+    const struct head first = head_of(j->a, s, h0);
+    const int64_t n = smaller(first.n - k0, BK);
+    load_keys(b, &first, token_of(j->in + 1, &first.k, k0, dt),
+              token_of(j->in + 1, &first.v, k0, dt), n, dt);
+    for (int64_t m = 0; m < sharers(j->a); m++) {
+        const struct head h = head_of(j->a, s, h0 + m);
+        struct backward share = share_of(b, &h, m);
+        for (int64_t q0 = h.causal ? k0 / BQ * BQ : 0; q0 < h.n; q0 += BQ)
+            visit_queries(&share, &h, j, q0, k0, dt);
+    }
+    put_rows(j->out, &first.k, k0, &first, b->dk, n, first.scale, dt);
+    put_rows(j->out, &first.v, k0, &first, b->dv, n, 1.0f, dt);
 }
 
 INLINE void backward_heads(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch,
                            const uint32_t dt)
 {
+    const int64_t kv = j->a->kv_heads, group = sharers(j->a);
     for (int64_t item = begin; item < end; item++) {
-        const struct head h = head_of(j->a, item);
+        const int64_t s = item / kv, h0 = item % kv * group;
+        const struct head first = head_of(j->a, s, h0);
         struct backward b;
-        take_buffers(&b, &h, scratch, dt);
-        row_deltas(&b, &h, j, dt);
-        for (int64_t k0 = 0; k0 < h.n; k0 += BK) {
-            const int64_t n = smaller(h.n - k0, BK), at = h.qkv + k0 * h.stride + h.next;
-            load_keys(&b, &h, (const char *)j->in[1] + at * dt_size(dt), n, dt);
-            for (int64_t q0 = h.causal ? k0 / BQ * BQ : 0; q0 < h.n; q0 += BQ)
-                visit_queries(&b, &h, j, q0, k0, dt);
-            put_rows(j->out[0], at, &h, b.dk, n, h.scale, dt);
-            put_rows(j->out[0], at + h.next, &h, b.dv, n, 1.0f, dt);
+        take_buffers(&b, j->a, &first, scratch, dt);
+        for (int64_t m = 0; m < group; m++) {
+            const struct head h = head_of(j->a, s, h0 + m);
+            struct backward share = share_of(&b, &h, m);
+            row_deltas(&share, &h, j, dt);
         }
-        put_rows(j->out[0], h.qkv, &h, b.dq, h.n, h.scale, dt);
+        for (int64_t k0 = 0; k0 < first.n; k0 += BK)
+            visit_keys(&b, j, s, h0, k0, dt);
+        for (int64_t m = 0; m < group; m++) {
+            const struct head h = head_of(j->a, s, h0 + m);
+            put_rows(j->out, &h.q, 0, &h, share_of(&b, &h, m).dq, h.n, h.scale, dt);
+        }
     }
 }
 
-/* in: dy [T,H,D], qkv [T,3,H,D], y [T,H,D], lse [T,H]; out: dqkv [T,3,H,D], which must lie over
- * none of them. Item: a head of a sequence. */
+/* in: dy [T,H,D], the operands of attention, y [T,H,D], lse [T,H]; out: the gradient of each
+ * operand, which must lie over none of them. Item: a head of keys of a sequence. */
 void KERNEL(attention_dx)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
 #define CALL(dt) backward_heads(j, begin, end, scratch, dt)

@@ -1,5 +1,5 @@
 /* kern/colsum.c: sums over the tokens for each column: gradients of biases and of the gain of a
- * normalisation.
+ * normalisation, with a mean or without.
  *
  * A block of columns is summed in registers' reach of L1 over groups of 256 rows, and the groups'
  * sums are added up, which keeps rounding errors at those of short sums. Each column's order of
@@ -119,6 +119,43 @@ void KERNEL(layernorm_dw)(const struct cpu_job *j, int64_t begin, int64_t end, c
 {
     (void)scratch;
 #define CALL(dt) norm_columns(j, column(j, begin), column(j, end), dt)
+    BY_TYPE(j->a->dt, CALL);
+#undef CALL
+}
+
+/* Row t: dg += dy * x * rstd. */
+INLINE void rms_row(const struct cpu_job *j, int64_t t, int64_t c0, int64_t width, float *dg,
+                    const uint32_t dt)
+{
+    const int64_t at = (t * j->a->cols + c0) * dt_size(dt);
+    const char *dy = (const char *)j->in[0] + at, *x = (const char *)j->in[1] + at;
+    const float rstd = ((const float *)j->in[2])[t];
+    for (int64_t i = 0; i < width; i += VL) {
+        vf n = v_get_n(x, i, width - i, dt) * rstd;
+        v_store(dg + i, v_fma(v_get_n(dy, i, width - i, dt), n, v_load(dg + i)));
+    }
+}
+
+INLINE void rms_columns(const struct cpu_job *j, int64_t begin, int64_t end, const uint32_t dt)
+{
+    for (int64_t c0 = begin; c0 < end; c0 += WIDTH) {
+        const int64_t width = end - c0 < WIDTH ? end - c0 : WIDTH;
+        float total[WIDTH] = {0}, part[WIDTH] = {0};
+        for (int64_t t = 0; t < j->a->rows; t++) {
+            rms_row(j, t, c0, width, part, dt);
+            if (t % GROUP == GROUP - 1)
+                add_up(total, part, width);
+        }
+        add_up(total, part, width);
+        write_sums(j, 0, c0, width, total);
+    }
+}
+
+/* in: dy [T,C], x [T,C], rstd [T]; out: dg [C]. Item: COLUMN_BLOCK columns. */
+void KERNEL(rmsnorm_dw)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
+{
+    (void)scratch;
+#define CALL(dt) rms_columns(j, column(j, begin), column(j, end), dt)
     BY_TYPE(j->a->dt, CALL);
 #undef CALL
 }

@@ -16,7 +16,9 @@ struct cpu_args {
     int64_t rows;       /* tokens, or elements of a flat op */
     int64_t cols;       /* features of a row; outputs of a product */
     int64_t inner;      /* inputs of a product */
-    int64_t heads, dim; /* attention */
+    int64_t heads, dim; /* attention, rope */
+    int64_t kv_heads;   /* attention: heads of keys and values */
+    int64_t fused;      /* ... queries, keys and values lie in one operand */
     int64_t sequence, causal;
     int64_t table, first; /* embedding: rows of the table, id of its first row */
     int64_t valid;        /* columns of the logits that are real */
@@ -25,6 +27,7 @@ struct cpu_args {
     uint32_t gt[2];           /* ... of outputs that may differ */
     int32_t accumulate, loss; /* loss: the output that takes it */
     const struct ew_code *ew;
+    const float *turn; /* rope: cosines, then sines, of the pairs [sequence][2][dim/2] */
 };
 
 struct cpu_job {
@@ -41,6 +44,12 @@ typedef void cpu_kernel(const struct cpu_job *j, int64_t begin, int64_t end, cha
     X(layernorm)                                                                                   \
     X(layernorm_dx)                                                                                \
     X(layernorm_dw)                                                                                \
+    X(rmsnorm)                                                                                     \
+    X(rmsnorm_dx)                                                                                  \
+    X(rmsnorm_dw)                                                                                  \
+    X(rope)                                                                                        \
+    X(swiglu)                                                                                      \
+    X(swiglu_dx)                                                                                   \
     X(colsum)                                                                                      \
     X(bias_gelu)                                                                                   \
     X(bias_gelu_dx)                                                                                \

@@ -4,22 +4,8 @@
  * mean, then the mean square of x - mean (no cancellation), then the result. The gradient for x
  * needs two sums over the row; those for g and b are column sums (colsum.c). */
 #include "impl.h"
+#include "rowsum.h"
 #include <math.h>
-
-/* Sum over a row of f(i, n), i the first lane, n the lanes that are left; two partial sums hide
- * the latency of the addition. */
-#define ROW_SUM(total, cols, term)                                                                 \
-    do {                                                                                           \
-        vf sum0_ = v_set1(0), sum1_ = v_set1(0);                                                   \
-        int64_t i = 0;                                                                             \
-        for (; i + 2 * VL <= (cols); i += 2 * VL) {                                                \
-            sum0_ += term(i, VL);                                                                  \
-            sum1_ += term(i + VL, VL);                                                             \
-        }                                                                                          \
-        for (; i < (cols); i += VL)                                                                \
-            sum0_ += term(i, (cols)-i);                                                            \
-        (total) = v_sum(sum0_ + sum1_);                                                            \
-    } while (0)
 
 /* Lanes beyond the row's end must not enter the sum of squares. */
 INLINE vf centred(const void *x, int64_t i, int64_t n, float mean, uint32_t dt)

@@ -1,0 +1,34 @@
+/* kern/rope.c: rotary position embedding: pairs of elements, half a head apart, are turned by
+ * angles that the host side has put into a table (../rope.c). The result may lie over x. */
+#include "impl.h"
+
+INLINE void turn_head(const char *x, char *y, const float *turn, int64_t half, const uint32_t dt)
+{
+    for (int64_t i = 0; i < half; i += VL) {
+        const int64_t n = half - i;
+        vf a = v_get_n(x, i, n, dt), b = v_get_n(x, half + i, n, dt);
+        vf c = v_get_n(turn, i, n, WEFT_F32), s = v_get_n(turn, half + i, n, WEFT_F32);
+        v_put_n(y, i, n, dt, v_fma(a, c, -(b * s)));
+        v_put_n(y, half + i, n, dt, v_fma(b, c, a * s));
+    }
+}
+
+INLINE void turn_rows(const struct cpu_job *j, int64_t begin, int64_t end, const uint32_t dt)
+{
+    const int64_t d = j->a->dim;
+    for (int64_t t = begin; t < end; t++)
+        for (int64_t h = 0; h < j->a->heads; h++) {
+            const int64_t at = (t * j->a->heads + h) * d * dt_size(dt);
+            turn_head((const char *)j->in[0] + at, (char *)j->out[0] + at,
+                      j->a->turn + t % j->a->sequence * d, d / 2, dt);
+        }
+}
+
+/* in: x [T,H,D]; out: y [T,H,D]. Item: a row. */
+void KERNEL(rope)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
+{
+    (void)scratch;
+#define CALL(dt) turn_rows(j, begin, end, dt)
+    BY_TYPE(j->a->dt, CALL);
+#undef CALL
+}

@@ -1,0 +1,58 @@
+/* rope.c: the host side of rotary embedding: a table of the angles, made once.
+ *
+ * Cosines and sines are formed in double precision when the op is prepared: 4 bytes for each
+ * position and element of a head, a megabyte for 2,048 positions of 128 elements. The inverse
+ * rotation has its sines negated, so that the kernel knows one direction. */
+#include "ops.h"
+#include <math.h>
+
+CPU_PLAN(plan_rope)
+{
+    (void)op;
+    (void)workspace;
+    a->rows = match->size['T' - 'A'];
+    a->heads = match->size['H' - 'A'];
+    a->dim = match->size['D' - 'A'];
+    a->cols = a->heads * a->dim;
+    a->sequence = cpu_attr_i(spec, "sequence", a->rows);
+    if (a->sequence < 1 || a->rows % a->sequence != 0)
+        return cpu_fail(m, WEFT_USAGE, "op %s: %lld tokens are not whole sequences of %lld",
+                        spec->id, (long long)a->rows, (long long)a->sequence);
+    if (a->dim % 2 != 0)
+        return cpu_fail(m, WEFT_USAGE, "op %s: a head of %lld elements cannot be cut into pairs",
+                        spec->id, (long long)a->dim);
+    if (!(cpu_attr_f(spec, "theta", 1e4) > 0))
+        return cpu_fail(m, WEFT_USAGE, "op %s: theta must be above 0", spec->id);
+    return WEFT_OK;
+}
+
+static void fill_table(float *turn, int64_t sequence, int64_t half, double theta, double sign)
+{
+    for (int64_t i = 0; i < half; i++) {
+        const double step = pow(theta, -(double)i / (double)half);
+        for (int64_t p = 0; p < sequence; p++) {
+            turn[p * 2 * half + i] = (float)cos((double)p * step);
+            turn[p * 2 * half + half + i] = (float)(sign * sin((double)p * step));
+        }
+    }
+}
+
+weft_status ready_rope(weft_prepared *p, const weft_opspec *spec)
+{
+    const weft_host *host = p->d->m->host;
+    const uint64_t bytes = (uint64_t)(p->a.sequence * p->a.dim) * sizeof(float);
+    float *turn = host->alloc(host->ctx, bytes, 64);
+    if (turn == NULL)
+        return cpu_fail(p->d->m, WEFT_NO_MEMORY, "no memory for %llu bytes of rotary angles",
+                        (unsigned long long)bytes);
+    fill_table(turn, p->a.sequence, p->a.dim / 2, cpu_attr_f(spec, "theta", 1e4),
+               cpu_attr_i(spec, "sign", 1) < 0 ? -1 : 1);
+    p->extra = turn;
+    p->a.turn = turn;
+    return WEFT_OK;
+}
+
+void drop_rope(weft_prepared *p)
+{
+    p->d->m->host->free(p->d->m->host->ctx, p->extra);
+}
