@@ -43,7 +43,10 @@ static const weft_option *const model_options[] = {
     INT("ffn", "3072", 1, 4194304, "inner width of the feed-forward part"),
     INT("context", "1024", 1, 16777216, "longest sequence, in tokens"),
     INT("vocab", "50257", 0, 16777216, "tokens known; 0: what the data says"),
-    FLAG("tied", "on", "the head shares the weights of the embedding"),
+    CHOICE("tied", "auto", "auto|on|off",
+           "the head shares the weights of the embedding; auto: in gpt2 on, in llama off"),
+    REAL("rope_theta", "10000", 1e-6, 1e18, "llama: base of the angles that encode positions"),
+    REAL("norm_eps", "1e-5", 1e-12, 1, "added to the variance before normalisations divide by it"),
     REAL("dropout", "0", 0, 0.99, "probability that an activation is dropped while training"),
     NULL,
 };

@@ -1,13 +1,14 @@
 /* graph/model.c: the table of families, checks that hold for all, and the steps they share. */
 #include "graph/model.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "graph/model_family.h"
 
-static const model_family *const families[] = {&model_gpt2, NULL};
+static const model_family *const families[] = {&model_gpt2, &model_llama, NULL};
 
 static weft_status unknown_family(const char *name)
 {
@@ -27,10 +28,15 @@ static weft_status check_sizes(const model_options *o)
         const char *key;
         int64_t value, most;
     } size[] = {
-        {"model.layers", o->layers, 1 << 16},     {"model.heads", o->heads, 1 << 20},
-        {"model.embed", o->embed, 1 << 20},       {"model.ffn", o->ffn, 1 << 22},
-        {"model.context", o->context, 1 << 24},   {"model.vocab", o->vocab, 1 << 24},
-        {"train.sequence", o->sequence, 1 << 24}, {"train.microbatch", o->batch, 1 << 30},
+        {"model.layers", o->layers, 1 << 16},
+        {"model.heads", o->heads, 1 << 20},
+        {"model.embed", o->embed, 1 << 20},
+        {"model.ffn", o->ffn, 1 << 22},
+        {"model.context", o->context, 1 << 24},
+        {"model.vocab", o->vocab, 1 << 24},
+        {"train.sequence", o->sequence, 1 << 24},
+        {"train.microbatch", o->batch, 1 << 30},
+        {"model.kv_heads", o->kv_heads ? o->kv_heads : 1, 1 << 20},
     };
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
         if (size[i].value < 1 || size[i].value > size[i].most)
@@ -49,40 +55,55 @@ static weft_status check_shape(const model_options *o)
     if (o->sequence > o->context)
         return fail(WEFT_USAGE, "train.sequence is %lld, longer than model.context, which is %lld",
                     (long long)o->sequence, (long long)o->context);
+    if (o->heads % (o->kv_heads ? o->kv_heads : o->heads))
+        return fail(WEFT_USAGE,
+                    "model.heads is %lld and model.kv_heads is %lld: equally many heads share each "
+                    "head of keys and values, so heads must be a multiple of kv_heads",
+                    (long long)o->heads, (long long)o->kv_heads);
     if (o->dropout != 0)
         return fail(WEFT_USAGE, "model.dropout is %g; only 0 is possible: there is no dropout",
                     o->dropout);
     return WEFT_OK;
 }
 
-static weft_status find_family(const model_options *o, const model_family **out)
+/* The family and the options with what they leave open filled in. */
+static weft_status find_family(const model_options *asked, model_options *o,
+                               const model_family **out)
 {
     size_t i = 0;
-    while (families[i] && (!o->family || strcmp(families[i]->name, o->family)))
+    while (families[i] && (!asked->family || strcmp(families[i]->name, asked->family)))
         i++;
     if (!families[i])
-        return unknown_family(o->family);
-    weft_status st = check_sizes(o);
+        return unknown_family(asked->family);
+    weft_status st = check_sizes(asked);
     if (!st)
-        st = check_shape(o);
-    if (!st)
-        st = families[i]->check(o);
+        st = check_shape(asked);
+    if (st)
+        return st;
+    *o = *asked;
+    o->kv_heads = o->kv_heads ? o->kv_heads : o->heads;
+    o->tied = o->tied == MODEL_TIED_AUTO ? families[i]->tied : o->tied;
+    o->rope_theta = o->rope_theta != 0 ? o->rope_theta : MODEL_ROPE_THETA;
+    o->norm_eps = o->norm_eps != 0 ? o->norm_eps : 1e-5;
+    st = families[i]->check(o);
     if (!st)
         *out = families[i];
     return st;
 }
 
-weft_status model_build(const weft_builder *b, const model_options *o, weft_tensor *out)
+weft_status model_build(const weft_builder *b, const model_options *asked, weft_tensor *out)
 {
     const model_family *family;
-    weft_status st = find_family(o, &family);
-    return st ? st : family->build(b, o, out);
+    model_options o;
+    weft_status st = find_family(asked, &o, &family);
+    return st ? st : family->build(b, &o, out);
 }
 
-int64_t model_params(const model_options *o)
+int64_t model_params(const model_options *asked)
 {
     const model_family *family;
-    return find_family(o, &family) ? 0 : family->params(o);
+    model_options o;
+    return find_family(asked, &o, &family) ? 0 : family->params(&o);
 }
 
 void make_block(making *m, const char *name)
@@ -125,6 +146,25 @@ weft_tensor make_op(making *m, const char *id, const weft_attr *attrs, uint32_t 
     if (!m->st)
         m->st = m->b->op(m->b->ctx, id, attrs, nattr, in, nin, out, nout);
     return out[0];
+}
+
+weft_tensor make_linear(making *m, weft_tensor x, weft_tensor w, weft_tensor b)
+{
+    return make_op(m, "linear", NULL, 0, (weft_tensor[MAKE_INPUTS]){x, w, b}, 1);
+}
+
+void make_layer(making *m, int64_t i, char prefix[MAKE_PREFIX])
+{
+    char block[MAKE_PREFIX - 1];
+    snprintf(block, sizeof block, "block.%lld", (long long)i);
+    snprintf(prefix, MAKE_PREFIX, "%s.", block);
+    m->prefix = prefix;
+    make_block(m, block);
+}
+
+void make_small_normal(const model_options *o, char init[48])
+{
+    snprintf(init, 48, "normal:%.17g", 0.02 / sqrt(2.0 * (double)o->layers));
 }
 
 weft_tensor make_loss(making *m, weft_tensor logits)

@@ -12,16 +12,21 @@
 #define MODEL_EVAL 1  /* the loss alone */
 #define MODEL_LOGITS 2
 
+#define MODEL_TIED_AUTO (-1) /* as is usual in the family */
+#define MODEL_ROPE_THETA 1e4
+
 typedef struct model_options {
     const char *family;
     int64_t layers, heads, kv_heads; /* kv_heads 0: as heads */
     int64_t embed, ffn, context, vocab;
-    int tied;
+    int tied;         /* does the head share the embedding's weights: 1, 0 or MODEL_TIED_AUTO */
     int64_t batch;    /* sequences of a micro-batch, over the whole data-parallel job */
     int64_t sequence; /* tokens a sequence */
     double weight;    /* of a token's loss: 1 / tokens in a step */
     int want;         /* MODEL_... */
     double dropout;
+    double rope_theta; /* base of the rotary angles; 0: MODEL_ROPE_THETA */
+    double norm_eps;   /* added to the variance that a normalisation divides by; 0: 1e-5 */
 } model_options;
 
 /* Build the graph. *out is the loss, or the logits [tokens, vocab]. Options that no such model can

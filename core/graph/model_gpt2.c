@@ -7,17 +7,11 @@
  *
  * and the head is a last normalisation and a product with the vocabulary, whose weight is that of
  * the token embedding when tied. The two projections into the residual stream have their bias added
- * after the product, so that tensor parallelism can cut the product (op_misc.c). Weights are drawn
- * from normal(0, 0.02); those two with a deviation smaller by the root of their number, so that the
- * stream's variance does not grow with depth. */
-#include <math.h>
+ * after the product, so that tensor parallelism can cut the product (op_misc.c). */
 #include <stdio.h>
 
 #include "base/err.h"
 #include "graph/model_family.h"
-
-#define NORMAL "normal:0.02"
-#define EPSILON 1e-5
 
 static weft_axis axis(const char *name, int64_t size)
 {
@@ -28,17 +22,12 @@ static weft_tensor layernorm(making *m, const char *name, weft_tensor x)
 {
     char gain[32], bias[32];
     weft_axis embed = axis("embed", m->o->embed);
-    weft_attr eps = {.key = "eps", .f = EPSILON};
+    weft_attr eps = {.key = "eps", .f = m->o->norm_eps};
     snprintf(gain, sizeof gain, "%s.g", name);
     snprintf(bias, sizeof bias, "%s.b", name);
     weft_tensor g = make_param(m, gain, 1, &embed, "ones");
     weft_tensor b = make_param(m, bias, 1, &embed, "zeros");
     return make_op(m, "layernorm", &eps, 1, (weft_tensor[MAKE_INPUTS]){x, g, b}, 3);
-}
-
-static weft_tensor linear(making *m, weft_tensor x, weft_tensor w, weft_tensor b)
-{
-    return make_op(m, "linear", NULL, 0, (weft_tensor[MAKE_INPUTS]){x, w, b}, 1);
 }
 
 static weft_tensor embed_tokens(making *m, weft_tensor *table)
@@ -66,11 +55,11 @@ static weft_tensor attention(making *m, weft_tensor x, const char *init)
     weft_tensor y = layernorm(m, "ln1", x);
     weft_tensor w = make_param(m, "attn.qkv.w", 4, qkv, NORMAL);
     weft_tensor b = make_param(m, "attn.qkv.b", 3, qkv, "zeros");
-    y = linear(m, y, w, b);
+    y = make_linear(m, y, w, b);
     y = make_op(m, "attention", attrs, 2, (weft_tensor[MAKE_INPUTS]){y}, 2);
     w = make_param(m, "attn.out.w", 3, (weft_axis[]){embed, qkv[1], qkv[2]}, init);
     b = make_param(m, "attn.out.b", 1, &embed, "zeros");
-    y = linear(m, y, w, 0);
+    y = make_linear(m, y, w, 0);
     return make_op(m, "bias_residual", NULL, 0, (weft_tensor[MAKE_INPUTS]){y, b, x}, 1);
 }
 
@@ -80,11 +69,11 @@ static weft_tensor feed_forward(making *m, weft_tensor x, const char *init)
     weft_tensor y = layernorm(m, "ln2", x);
     weft_tensor w = make_param(m, "ffn.in.w", 2, (weft_axis[]){ffn, embed}, NORMAL);
     weft_tensor b = make_param(m, "ffn.in.b", 1, &ffn, "zeros");
-    y = linear(m, y, w, 0);
+    y = make_linear(m, y, w, 0);
     y = make_op(m, "bias_gelu", NULL, 0, (weft_tensor[MAKE_INPUTS]){y, b}, 1);
     w = make_param(m, "ffn.out.w", 2, (weft_axis[]){embed, ffn}, init);
     b = make_param(m, "ffn.out.b", 1, &embed, "zeros");
-    y = linear(m, y, w, 0);
+    y = make_linear(m, y, w, 0);
     return make_op(m, "bias_residual", NULL, 0, (weft_tensor[MAKE_INPUTS]){y, b, x}, 1);
 }
 
@@ -97,20 +86,17 @@ static weft_tensor head(making *m, weft_tensor x, weft_tensor table)
         const weft_axis axes[] = {axis("vocab", m->o->vocab), axis("embed", m->o->embed)};
         table = make_param(m, "w", 2, axes, NORMAL);
     }
-    return make_loss(m, linear(m, x, table, 0));
+    return make_loss(m, make_linear(m, x, table, 0));
 }
 
 static weft_status gpt2_build(const weft_builder *b, const model_options *o, weft_tensor *out)
 {
     making m = {.b = b, .o = o, .prefix = ""};
-    char init[48], block[32], prefix[40];
-    snprintf(init, sizeof init, "normal:%.17g", 0.02 / sqrt(2.0 * (double)o->layers));
+    char init[48], prefix[MAKE_PREFIX];
+    make_small_normal(o, init);
     weft_tensor table, x = embed_tokens(&m, &table);
-    m.prefix = prefix;
     for (int64_t i = 0; i < o->layers; i++) {
-        snprintf(block, sizeof block, "block.%lld", (long long)i);
-        snprintf(prefix, sizeof prefix, "%s.", block);
-        make_block(&m, block);
+        make_layer(&m, i, prefix);
         x = attention(&m, x, init);
         x = feed_forward(&m, x, init);
     }
@@ -122,12 +108,17 @@ static weft_status gpt2_build(const weft_builder *b, const model_options *o, wef
 
 static weft_status gpt2_check(const model_options *o)
 {
-    if (!o->kv_heads || o->kv_heads == o->heads)
-        return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "model.kv_heads is %lld and model.heads is %lld: in family gpt2 every head has "
-                "keys and values of its own; leave kv_heads out",
-                (long long)o->kv_heads, (long long)o->heads);
+    if (o->kv_heads != o->heads)
+        return fail(WEFT_USAGE,
+                    "model.kv_heads is %lld and model.heads is %lld: in family gpt2 every head has "
+                    "keys and values of its own; leave kv_heads out",
+                    (long long)o->kv_heads, (long long)o->heads);
+    if (o->rope_theta != MODEL_ROPE_THETA)
+        return fail(WEFT_USAGE,
+                    "model.rope_theta is %g, but family gpt2 learns its positions and rotates "
+                    "nothing; leave rope_theta out",
+                    o->rope_theta);
+    return WEFT_OK;
 }
 
 static int64_t gpt2_params(const model_options *o)
@@ -140,4 +131,4 @@ static int64_t gpt2_params(const model_options *o)
     return tables + o->layers * (norms + attention_part + ffn_part) + 2 * e;
 }
 
-const model_family model_gpt2 = {"gpt2", gpt2_check, gpt2_build, gpt2_params};
+const model_family model_gpt2 = {"gpt2", 1, gpt2_check, gpt2_build, gpt2_params};

@@ -216,7 +216,10 @@ static weft_status set_model(spec *s, uint32_t vocab)
     m->ffn = config_int(c, "model.ffn");
     m->context = config_int(c, "model.context");
     m->vocab = config_int(c, "model.vocab");
-    m->tied = config_int(c, "model.tied") != 0;
+    const char *tied = config_text(c, "model.tied");
+    m->tied = strcmp(tied, "auto") ? !strcmp(tied, "on") : MODEL_TIED_AUTO;
+    m->rope_theta = config_real(c, "model.rope_theta");
+    m->norm_eps = config_real(c, "model.norm_eps");
     m->dropout = config_real(c, "model.dropout");
     m->sequence = config_int(c, "train.sequence");
     s->batch = (uint64_t)config_int(c, "train.batch");

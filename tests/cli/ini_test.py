@@ -61,7 +61,16 @@ class Ini(started.Case):
         self.bad("[parallel]\nstrategy = dp\ndp = 3\n", "3 does not divide the 2 ranks", "-n", "2")
         self.bad("[run]\nname = x\n", "the strategies use 1 rank, but the job has 2", "-n", "2")
         self.bad("[model]\nlayers = 1000000\n", "bad.ini:2: model.layers")
-        self.bad("[model]\nfamily = llama\n", "family")
+        self.bad("[model]\nfamily = lama\n", "did you mean 'llama'?")
+
+    def test_sizes_that_no_llama_has(self):
+        llama = "[model]\nfamily = llama\nheads = 12\n"
+        self.bad(llama + "kv_heads = 5\n", "heads must be a multiple of kv_heads")
+        self.bad(llama + "kv_heads = 24\n", "heads must be a multiple of kv_heads")
+        self.bad(llama + "embed = 756\n", "gives each head 63 elements")
+        self.bad(llama + "rope_theta = 0\n", "bad.ini:4: model.rope_theta")
+        self.bad("[model]\nrope_theta = 5e5\n", "family gpt2 learns its positions")
+        self.bad("[model]\nkv_heads = 4\n", "every head has keys and values of its own")
 
     def test_what_this_version_lacks_is_said(self):
         self.bad("[train]\nprecision = fp16\n", "this version computes in fp32 or bf16")

@@ -188,7 +188,7 @@ static void defaults_fill_in(void **state)
     assert_int_equal(config_int(c, "train.batch"), 32);
     assert_true(config_real(c, "optim.lr") == 6e-4);
     assert_int_equal(config_int(c, "model.kv_heads"), 0);
-    assert_int_equal(config_int(c, "model.tied"), 1);
+    assert_string_equal(config_text(c, "model.tied"), "auto");
     assert_string_equal(config_text(c, "parallel.strategy"), "none");
     assert_null(config_section_at(c, 0));
     config_destroy(c);

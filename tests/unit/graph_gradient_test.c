@@ -2,7 +2,7 @@
  *
  * A graph is evaluated by plain loops in double precision, and every element of every gradient is
  * held against central differences of the loss. The graphs are each elementwise op alone, and a
- * GPT-2 of two blocks, tied and untied, which has all the others. */
+ * GPT-2 and a Llama of two blocks, tied and untied, which have all the others. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -123,6 +123,18 @@ static model_options tiny(int tied)
                            .weight = 1.0 / 8};
 }
 
+/* Queries share keys and values in twos. */
+static model_options tiny_llama(int tied)
+{
+    model_options o = tiny(tied);
+    o.family = "llama";
+    o.heads = 4;
+    o.kv_heads = 2;
+    o.embed = 16;
+    o.rope_theta = 30;
+    return o;
+}
+
 /* Values that are large enough for every term of a gradient to show. */
 static void fill(evaluation *e)
 {
@@ -139,10 +151,10 @@ static void fill(evaluation *e)
     }
 }
 
-static void gpt2(int tied, double scale)
+/* `once`: an op that both parts of a gradient share, and which must be there once a block. */
+static void model(model_options o, const char *once)
 {
     graph g;
-    model_options o = tiny(tied);
     weft_tensor loss;
     graph_init(&g, &alone, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
@@ -152,12 +164,12 @@ static void gpt2(int tied, double scale)
     evaluation e = eval_begin(&g);
     fill(&e);
     e.value[graph_find(&g, "targets")][3] = -1; /* a target that does not count */
-    e.value[graph_find(&g, "scale")][0] = scale;
+    e.value[graph_find(&g, "scale")][0] = 1;
     assert_int_equal(check_params(&g, &e, forward, loss), model_params(&o));
-    uint32_t slopes = 0; /* of the gelu: once a block, for both parts of its gradient */
+    uint32_t count = 0;
     for (uint32_t i = 0; i < g.nodes.n; i++)
-        slopes += !strcmp(g.nodes.at[i].id, "bias_gelu.dx");
-    assert_int_equal(slopes, o.layers);
+        count += !strcmp(g.nodes.at[i].id, once);
+    assert_int_equal(count, o.layers);
     eval_end(&e);
     graph_free(&g);
 }
@@ -165,13 +177,25 @@ static void gpt2(int tied, double scale)
 static void gpt2_tied(void **state)
 {
     (void)state;
-    gpt2(1, 1);
+    model(tiny(1), "bias_gelu.dx");
 }
 
 static void gpt2_untied(void **state)
 {
     (void)state;
-    gpt2(0, 1);
+    model(tiny(0), "bias_gelu.dx");
+}
+
+static void llama_tied(void **state)
+{
+    (void)state;
+    model(tiny_llama(1), "swiglu.dx");
+}
+
+static void llama_untied(void **state)
+{
+    (void)state;
+    model(tiny_llama(0), "attention.dx");
 }
 
 /* Forward and backward leave the loss as it is, with the loss scale in the gradient alone. */
@@ -227,6 +251,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elementwise_ops), cmocka_unit_test(gpt2_tied),
         cmocka_unit_test(gpt2_untied),     cmocka_unit_test(loss_scale),
+        cmocka_unit_test(llama_tied),      cmocka_unit_test(llama_untied),
         cmocka_unit_test(refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,8 +59,37 @@ static void parameter_counts(void **state)
     assert_int_equal(tensors, 2 + 12 * 12 + 2);
     o.tied = 0;
     assert_int_equal(built_params(&o, &tensors), model_params(&o));
-    o = (model_options){"gpt2", 3, 5, 5, 35, 17, 9, 101, 0, 1, 7, 1.0, MODEL_TRAIN, 0};
+    o = (model_options){"gpt2", 3, 5, 5, 35, 17, 9, 101, 0, 1, 7, 1.0, MODEL_TRAIN, 0, 0, 0};
     assert_int_equal(built_params(&o, &tensors), model_params(&o));
+}
+
+/* Llama 2 7B, Llama 3 8B and TinyLlama 1.1B, as they were published. */
+static void llama_parameter_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t layers, heads, kv_heads, embed, ffn, vocab, params;
+    } known[] = {{32, 32, 32, 4096, 11008, 32000, 6738415616},
+                 {32, 32, 8, 4096, 14336, 128256, 8030261248},
+                 {22, 32, 4, 2048, 5632, 32000, 1100048384}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        uint32_t tensors;
+        model_options o = published();
+        o.family = "llama";
+        o.layers = known[i].layers;
+        o.heads = known[i].heads;
+        o.kv_heads = known[i].kv_heads == known[i].heads ? 0 : known[i].kv_heads;
+        o.embed = known[i].embed;
+        o.ffn = known[i].ffn;
+        o.vocab = known[i].vocab;
+        o.tied = MODEL_TIED_AUTO;
+        assert_int_equal(model_params(&o), known[i].params);
+        assert_int_equal(built_params(&o, &tensors), known[i].params);
+        assert_int_equal(tensors, 3 + 9 * known[i].layers);
+        o.tied = 1;
+        assert_int_equal(model_params(&o), known[i].params - o.vocab * o.embed);
+        assert_int_equal(built_params(&o, &tensors), model_params(&o));
+    }
 }
 
 static const tensor *named(const graph *g, const char *name)
@@ -99,6 +129,49 @@ static void names_axes_and_init(void **state)
     assert_int_equal(graph_find(&g, "head.w"), 0);
     assert_int_equal(named(&g, "tokens")->shape.axes[0].size, 2048);
     assert_int_equal(named(&g, "targets")->shape.dtype, WEFT_I32);
+    assert_int_equal(g.blocks.n, 14);
+    graph_free(&g);
+}
+
+static void expect_axes(const tensor *t, const char *axes)
+{
+    char got[128] = "";
+    for (uint32_t i = 0; i < t->shape.rank; i++)
+        snprintf(got + strlen(got), sizeof got - strlen(got), "%s%s", i ? " " : "",
+                 t->shape.axes[i].name);
+    assert_string_equal(got, axes);
+}
+
+static void llama_names_axes_and_init(void **state)
+{
+    (void)state;
+    graph g;
+    weft_tensor loss;
+    model_options o = published();
+    o.family = "llama";
+    o.kv_heads = 4;
+    o.tied = 0;
+    graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
+    weft_builder b = graph_builder(&g);
+    assert_int_equal(model_build(&b, &o, &loss), WEFT_OK);
+    expect_axes(named(&g, "block.0.attn.q.w"), "heads head_dim embed");
+    expect_axes(named(&g, "block.0.attn.k.w"), "kv_heads head_dim embed");
+    expect_axes(named(&g, "block.0.attn.v.w"), "kv_heads head_dim embed");
+    expect_axes(named(&g, "block.0.attn.out.w"), "embed heads head_dim");
+    expect_axes(named(&g, "block.11.ffn.gate.w"), "ffn embed");
+    expect_axes(named(&g, "block.11.ffn.up.w"), "ffn embed");
+    expect_axes(named(&g, "block.11.ffn.down.w"), "embed ffn");
+    expect_axes(named(&g, "embed.tok.w"), "vocab embed");
+    expect_axes(named(&g, "head.w"), "vocab embed");
+    assert_int_equal(named(&g, "block.0.attn.k.w")->shape.axes[0].size, 4);
+    assert_string_equal(named(&g, "block.0.attn.q.w")->init, "normal:0.02");
+    assert_string_equal(named(&g, "block.0.ffn.down.w")->init,
+                        named(&g, "block.0.attn.out.w")->init);
+    assert_int_equal(named(&g, "block.0.ffn.down.w")->flags, WEFT_PARAM_MATRIX);
+    assert_string_equal(named(&g, "block.0.norm1.g")->init, "ones");
+    assert_string_equal(named(&g, "block.0.norm2.g")->init, "ones");
+    assert_int_equal(named(&g, "head.norm.g")->flags, 0);
+    assert_int_equal(graph_find(&g, "positions"), 0);
     assert_int_equal(g.blocks.n, 14);
     graph_free(&g);
 }
@@ -170,8 +243,24 @@ static void impossible_sizes(void **state)
     o.dropout = 0.1;
     refuse(&o, "model.dropout is 0.1");
     o = published();
+    o.family = "bert";
+    refuse(&o, "model.family = bert is no family of models that this version has: gpt2, llama");
+    o = published();
+    o.rope_theta = 5e5;
+    refuse(&o, "model.rope_theta is 500000, but family gpt2");
+    o = published();
     o.family = "llama";
-    refuse(&o, "model.family = llama is no family of models that this version has: gpt2");
+    o.kv_heads = 5;
+    refuse(&o, "heads must be a multiple of kv_heads");
+    o.kv_heads = 24;
+    refuse(&o, "heads must be a multiple of kv_heads");
+    o.kv_heads = 4;
+    o.embed = 12 * 63;
+    refuse(&o, "gives each head 63 elements");
+    o.embed = 768;
+    o.rope_theta = -1;
+    refuse(&o, "model.rope_theta is -1");
+    o = published();
     o.family = NULL;
     refuse(&o, "gpt2");
 }
@@ -179,10 +268,9 @@ static void impossible_sizes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parameter_counts),
-        cmocka_unit_test(names_axes_and_init),
-        cmocka_unit_test(what_is_wanted),
-        cmocka_unit_test(impossible_sizes),
+        cmocka_unit_test(parameter_counts),    cmocka_unit_test(llama_parameter_counts),
+        cmocka_unit_test(names_axes_and_init), cmocka_unit_test(llama_names_axes_and_init),
+        cmocka_unit_test(what_is_wanted),      cmocka_unit_test(impossible_sizes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
