@@ -1,7 +1,8 @@
 """Reads the tensors of a weft checkpoint, which are safetensors shards, with Python alone.
 
-A tensor that a shard holds whole stands under its name; a part of one as a vector under
-NAME@FIRST, with the whole shape in the shard's metadata as "shape:NAME"."""
+What a shard holds whole stands under its name; a block of a tensor under NAME@FROM:TO,FROM:TO; a
+range of the flattened elements of either as a vector with @FIRST behind that. For parts the whole
+shape is in the shard's metadata as "shape:NAME"."""
 import array
 import glob
 import json
@@ -11,23 +12,35 @@ import struct
 
 
 def read_shard(path):
-    """{name: (shape of the whole, first element, values)}"""
+    """[(name, shape of the whole, block as (from, to) by axis, first element of it, values)]"""
     with open(path, "rb") as f:
         (length,) = struct.unpack("<Q", f.read(8))
         header = json.loads(f.read(length))
         data = f.read()
     meta, out = header.pop("__metadata__", {}), []
     for key, entry in header.items():
-        name, _, first = key.partition("@")
+        name, *part = key.split("@")
         if entry["dtype"] != "F32":
             raise ValueError(f"{path}: {key} is {entry['dtype']}, not F32")
         values = array.array("f")
         values.frombytes(data[slice(*entry["data_offsets"])])
         shape = entry["shape"]
-        if first:
+        if part:
             shape = meta["shape:" + name]
             shape = json.loads(shape) if isinstance(shape, str) else shape
-        out.append((name, shape, int(first or 0), values))
+        block = [(0, n) for n in shape]
+        if part and ":" in part[0]:
+            block = [tuple(map(int, x.split(":"))) for x in part.pop(0).split(",")]
+        out.append((name, shape, block, int(part[0]) if part else 0, values))
+    return out
+
+
+def places(shape, block):
+    """Numbers in the whole tensor of the elements of a block, in their order there."""
+    out, stride = [0], 1
+    for size, (start, end) in reversed(list(zip(shape, block))):
+        out = [i * stride + x for i in range(start, end) for x in out]
+        stride *= size
     return out
 
 
@@ -35,10 +48,15 @@ def read(folder):
     """{name: (shape, array of all elements)} of a checkpoint folder."""
     tensors = {}
     for path in sorted(glob.glob(os.path.join(folder, "*.safetensors"))):
-        for name, shape, first, values in read_shard(path):
+        for name, shape, block, first, values in read_shard(path):
             if name not in tensors:
                 tensors[name] = (shape, array.array("f", bytes(4 * math.prod(shape))))
-            tensors[name][1][first : first + len(values)] = values
+            whole = tensors[name][1]
+            if block == [(0, n) for n in shape]:
+                whole[first : first + len(values)] = values
+                continue
+            for at, value in zip(places(shape, block)[first:], values):
+                whole[at] = value
     if not tensors:
         raise ValueError(f"{folder} holds no shards")
     return tensors
