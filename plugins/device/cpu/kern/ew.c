@@ -33,17 +33,20 @@ struct run {
 
 /* The expression for u = 0 .. WIDE - 1, unrolled so that the array becomes registers. */
 #define ONE(n, expression)                                                                         \
-    {                                                                                              \
+    do {                                                                                           \
         enum { u = n };                                                                            \
         acc[u] = (expression);                                                                     \
-    }
+    } while (0)
 #define EACH(expression)                                                                           \
     do {                                                                                           \
-        ONE(0, expression)                                                                         \
-        ONE(1, expression)                                                                         \
-        ONE(2, expression)                                                                         \
-        ONE(3, expression) ONE(4, expression) ONE(5, expression) ONE(6, expression)                \
-            ONE(7, expression)                                                                     \
+        ONE(0, expression);                                                                        \
+        ONE(1, expression);                                                                        \
+        ONE(2, expression);                                                                        \
+        ONE(3, expression);                                                                        \
+        ONE(4, expression);                                                                        \
+        ONE(5, expression);                                                                        \
+        ONE(6, expression);                                                                        \
+        ONE(7, expression);                                                                        \
     } while (0)
 #define A acc[u]
 #define B v_load(pb + u * sb)
