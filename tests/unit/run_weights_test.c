@@ -1,0 +1,264 @@
+/* Does every rank of any layout start from the values that the whole tensors have, and load them
+ * back from a checkpoint of one rank, and write nothing else? The device is memory. */
+#define _GNU_SOURCE
+#include "ckpt_model.h"
+
+#include "base/half.h"
+#include "base/rng.h"
+#include "run/weights.h"
+
+enum { TENSORS = 5, REGION = 1 << 21, MOST = 300000 };
+enum { ARENA = TENSORS * 3 * REGION + 4096 };
+
+static const weft_shape shapes[TENSORS] = {
+    {.rank = 2, .dtype = WEFT_F32, .axes = {{"a", 300}, {"b", 1000}}}, /* over one chunk */
+    {.rank = 2, .dtype = WEFT_F32, .axes = {{"a", 50}, {"b", 12}}},
+    {.rank = 1, .dtype = WEFT_F32, .axes = {{"a", 37}}},
+    {.rank = 3, .dtype = WEFT_F32, .axes = {{"a", 5}, {"b", 12}, {"c", 6}}},
+    {.rank = 1, .dtype = WEFT_F32, .axes = {{"a", 64}}},
+};
+static const char *const names[TENSORS] = {"w", "embed", "bias", "cube", "gain"};
+static const char *const states[TENSORS] = {"w.m", "embed.m", "bias.m", "cube.m", "gain.m"};
+static const char *const inits[TENSORS] = {"normal:0.02", "normal:1", "zeros", "normal:3", "ones"};
+
+static float values[TENSORS][MOST];
+
+static float state_value(uint32_t i, uint64_t at)
+{
+    return (float)at * 0.25f + (float)i;
+}
+
+static void make_values(uint64_t seed)
+{
+    static const double deviation[TENSORS] = {0.02, 1, 0, 3, 0};
+    for (uint32_t i = 0; i < TENSORS; i++)
+        for (uint64_t k = 0; k < shape_elements(&shapes[i]); k++) {
+            double v = rng_normal(rng_key(seed, names[i]), k);
+            values[i][k] = (float)(v * (double)(float)deviation[i]) + (i == 4 ? 1 : 0);
+        }
+}
+
+/* --- a device that is memory --- */
+
+static weft_status copy(weft_device *d, weft_stream *s, void *to, const void *from, uint64_t n)
+{
+    (void)d;
+    (void)s;
+    memcpy(to, from, n);
+    return WEFT_OK;
+}
+
+static weft_status record(weft_event *e, weft_stream *s)
+{
+    (void)e;
+    (void)s;
+    return WEFT_OK;
+}
+
+static weft_status query(weft_event *e)
+{
+    (void)e;
+    return WEFT_OK;
+}
+
+typedef struct layout {
+    spec spec;
+    plan plan;
+    plan_set set;
+    weft_device_table table;
+    executor e;
+    char *arena, *expected; /* [ARENA] */
+} layout;
+
+static void cut(const mesh *m, piece *x)
+{
+    int64_t left[WEFT_MAX_AXES];
+    for (uint32_t i = 0; i < x->shape.rank; i++)
+        left[i] = x->shape.axes[i].size;
+    for (uint32_t a = m->n; a-- > 0;) {
+        uint32_t axis = dice(x->shape.rank);
+        if (dice(3) == 0 || (axis && left[axis] % m->size[a]))
+            continue;
+        x->split[a] = 1 + axis;
+        left[axis] = (left[axis] + m->size[a] - 1) / m->size[a];
+    }
+    if (m->n && dice(2)) {
+        uint32_t a = dice(m->n);
+        x->split[a] = 0;
+        x->shard_axis = 1 + a;
+        x->pos = dice(30);
+        x->slice = (x->pos + shape_elements(&x->shape) + dice(9)) / m->size[a] + 1;
+        x->sliced = dice(2);
+        x->copy_sliced = dice(2);
+    }
+}
+
+static void make_layout(layout *l, bool one_rank)
+{
+    static const uint32_t sizes[][3] = {{2, 1, 1}, {3, 1, 1}, {4, 2, 1}, {2, 2, 2},
+                                        {2, 3, 2}, {6, 2, 1}, {1, 4, 3}};
+    *l = (layout){.arena = malloc(ARENA), .expected = malloc(ARENA)};
+    assert_true(l->arena && l->expected);
+    mesh *m = &l->spec.mesh;
+    if (!one_rank) {
+        m->n = 3;
+        memcpy(m->size, sizes[dice(7)], sizeof *sizes);
+    }
+    l->spec.ranks = mesh_ranks(m);
+    l->spec.want = SPEC_TRAIN;
+    l->plan.spec = &l->spec;
+    for (uint32_t i = 0; i < 2 * TENSORS; i++) {
+        uint32_t t = i % TENSORS;
+        piece x = {.param = names[t], .shape = shapes[t], .copy = UINT64_MAX};
+        x.name = i < TENSORS ? names[t] : states[t];
+        x.init = i < TENSORS ? inits[t] : NULL;
+        x.offset = (uint64_t)i * REGION;
+        if (i < TENSORS && dice(3)) {
+            x.copy = (uint64_t)(2 * TENSORS + i) * REGION;
+            x.copy_dtype = dice(2) ? WEFT_BF16 : WEFT_F16;
+        }
+        cut(m, &x);
+        *vec_push(&l->plan.pieces) = x;
+    }
+    plan_choose_writers(&l->plan);
+    for (uint32_t i = 0; i < 2 * TENSORS; i++)
+        *vec_push(&l->plan.save.entries) = (entry){.kind = ENTRY_WRITE, .what = i};
+    *vec_push(&l->plan.scalars) = (scalar_slot){.name = "count", .offset = ARENA - 64};
+    *vec_push(&l->plan.scalars) = (scalar_slot){.name = "skipped", .offset = ARENA - 60};
+    l->set = (plan_set){.spec = &l->spec, .stage_axis = -1, .n = 1, .at = &l->plan};
+    l->table = (weft_device_table){.copy = copy, .record = record, .query = query};
+    l->table.caps = dice(2) ? WEFT_DEV_HOST_MEMORY : 0;
+    l->e = (executor){.plan = &l->plan, .table = &l->table, .base = l->arena, .deadline = 10};
+}
+
+static void free_layout(layout *l)
+{
+    free(l->plan.pieces.at);
+    free(l->plan.scalars.at);
+    free(l->plan.save.entries.at);
+    free(l->arena);
+    free(l->expected);
+}
+
+static uint64_t whole_index(const weft_shape *s, const extent *e, uint64_t at)
+{
+    uint64_t index = 0, stride = 1;
+    for (uint32_t i = s->rank; i-- > 0;) {
+        index += stride * ((uint64_t)e->start[i] + at % (uint64_t)e->size[i]);
+        at /= (uint64_t)e->size[i];
+        stride *= (uint64_t)s->axes[i].size;
+    }
+    return index;
+}
+
+static void expect_piece(layout *l, uint32_t i)
+{
+    const piece *x = &l->plan.pieces.at[i];
+    extent held, copied;
+    plan_extent(&l->plan, x, l->e.rank, EXTENT_HELD, &held);
+    plan_extent(&l->plan, x, l->e.rank, EXTENT_COPIED, &copied);
+    for (uint64_t k = 0; k < held.count; k++) {
+        uint64_t at = whole_index(&x->shape, &held, held.first + k);
+        float v = i < TENSORS ? values[i][at] : state_value(i - TENSORS, at);
+        memcpy(l->expected + held.offset + 4 * k, &v, 4);
+    }
+    for (uint64_t k = 0; k < copied.count; k++) {
+        float v = values[i][whole_index(&x->shape, &copied, copied.first + k)];
+        uint16_t half = x->copy_dtype == WEFT_F16 ? f16_from(v) : bf16_from(v);
+        memcpy(l->expected + copied.copy + 2 * k, &half, 2);
+    }
+}
+
+/* The arena of `rank` after initialisation, or after loading too. */
+static void expect(layout *l, uint32_t rank, bool loaded)
+{
+    const float count = 17, skipped = 3;
+    l->e.rank = rank;
+    memset(l->arena, 0, ARENA);
+    memset(l->expected, 0, ARENA);
+    for (uint32_t i = 0; i < (loaded ? 2 : 1) * TENSORS; i++)
+        expect_piece(l, i);
+    if (loaded) {
+        memcpy(l->expected + ARENA - 64, &count, 4);
+        memcpy(l->expected + ARENA - 60, &skipped, 4);
+    }
+}
+
+/* A checkpoint of one rank with all values, made by the program. */
+static void save_one(void)
+{
+    layout l;
+    make_layout(&l, true);
+    expect(&l, 0, true);
+    memcpy(l.arena, l.expected, ARENA);
+    assert_int_equal(config_load_text("", "test", &l.spec.cfg), WEFT_OK);
+    if (weights_save(&l.e, work, 1, 0))
+        fail_msg("%s", err_text());
+    config_destroy(l.spec.cfg);
+    free_layout(&l);
+}
+
+static void any_rank_gets_its_part(void **state)
+{
+    (void)state;
+    char dir[4096];
+    ckpt *c;
+    make_values(99);
+    for (uint32_t turn = 0; turn < 12; turn++) {
+        dice_state = turn * 31 + 5;
+        empty_work();
+        save_one();
+        snprintf(dir, sizeof dir, "%s", file_of(1, ""));
+        if (ckpt_open(dir, &c))
+            fail_msg("%s", err_text());
+        layout l;
+        make_layout(&l, turn == 0);
+        for (uint32_t r = 0; r < l.spec.ranks; r++) {
+            expect(&l, r, false);
+            assert_int_equal(weights_init(&l.e, 99), WEFT_OK);
+            assert_int_equal(memcmp(l.arena, l.expected, ARENA), 0);
+            expect(&l, r, true);
+            if (weights_load(&l.e, &l.set, c))
+                fail_msg("%s", err_text());
+            assert_int_equal(memcmp(l.arena, l.expected, ARENA), 0);
+        }
+        free_layout(&l);
+        ckpt_close(c);
+    }
+}
+
+static void what_does_not_fit_is_named(void **state)
+{
+    (void)state;
+    char dir[4096];
+    ckpt *c;
+    layout l;
+    empty_work();
+    dice_state = 3;
+    save_one();
+    snprintf(dir, sizeof dir, "%s", file_of(1, ""));
+    assert_int_equal(ckpt_open(dir, &c), WEFT_OK);
+    make_layout(&l, false);
+    l.plan.pieces.n--; /* of gain.m the job knows nothing */
+    assert_int_equal(weights_load(&l.e, &l.set, c), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "gain.m"));
+    l.spec.want = SPEC_FORWARD; /* sampling leaves states where they are */
+    assert_int_equal(weights_load(&l.e, &l.set, c), WEFT_OK);
+    l.plan.pieces.at[0].init = "normal:x";
+    assert_int_equal(weights_init(&l.e, 1), WEFT_USAGE);
+    l.plan.pieces.at[0].init = "normal:1";
+    l.plan.pieces.at[0].name = "other";
+    assert_int_equal(weights_load(&l.e, &l.set, c), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "no tensor other"));
+    free_layout(&l);
+    ckpt_close(c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_rank_gets_its_part),
+        cmocka_unit_test(what_does_not_fit_is_named),
+    };
+    return cmocka_run_group_tests(tests, make_work, remove_work);
+}
