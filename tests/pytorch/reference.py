@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""GPT-2 in PyTorch, trained as a weft job says, to compare weft with.
+"""GPT-2 and Llama in PyTorch, trained as a weft job says, to compare weft with.
 
   reference.py JOB.ini... [-o recorded.json] [--fp32] [--weights CHECKPOINT] [--tokens FILE]
 
@@ -26,6 +26,9 @@ def read_job(path):
     with open(path) as f:
         ini.read_file(f)
     model = {k: int(ini["model"][k]) for k in "layers heads embed ffn context vocab".split()}
+    if ini["model"]["family"] == "llama":
+        model["kv_heads"] = int(ini["model"]["kv_heads"])
+        model["rope_theta"] = float(ini["model"]["rope_theta"])
     optim = ini["optim"]
     return dict(
         model,
@@ -44,8 +47,37 @@ def read_job(path):
     )
 
 
+def is_llama(job):
+    return "kv_heads" in job
+
+
+def llama_layout(job):
+    e, f, h, kv = job["embed"], job["ffn"], job["heads"], job["kv_heads"]
+    small = 0.02 / math.sqrt(2 * job["layers"])
+    out = {"embed.tok.w": ((job["vocab"], e), 0.02)}
+    for i in range(job["layers"]):
+        block = {
+            "norm1.g": ((e,), "1"),
+            "attn.q.w": ((h, e // h, e), 0.02),
+            "attn.k.w": ((kv, e // h, e), 0.02),
+            "attn.v.w": ((kv, e // h, e), 0.02),
+            "attn.out.w": ((e, h, e // h), small),
+            "norm2.g": ((e,), "1"),
+            "ffn.gate.w": ((f, e), 0.02),
+            "ffn.up.w": ((f, e), 0.02),
+            "ffn.down.w": ((e, f), small),
+        }
+        out.update({f"block.{i}.{k}": v for k, v in block.items()})
+    out["head.norm.g"] = ((e,), "1")
+    if not job["tied"]:
+        out["head.w"] = ((job["vocab"], e), 0.02)
+    return out
+
+
 def layout(job):
     """{name: (shape, deviation of its normal, or the constant that it starts from)}"""
+    if is_llama(job):
+        return llama_layout(job)
     e, f, h = job["embed"], job["ffn"], job["heads"]
     small = 0.02 / math.sqrt(2 * job["layers"])
     out = {"embed.tok.w": ((job["vocab"], e), 0.02), "embed.pos.w": ((job["context"], e), 0.02)}
@@ -89,8 +121,44 @@ def parameters(job, weights, dtype):
     return out
 
 
+def rotate(x, theta):
+    """x [batch, heads, sequence, dim], rotated as the public Llama code does it."""
+    s, d = x.shape[-2:]
+    frequency = theta ** (-torch.arange(0, d, 2, dtype=x.dtype) / d)
+    angle = torch.outer(torch.arange(s, dtype=x.dtype), frequency).repeat(1, 2)
+    half = torch.cat((-x[..., d // 2 :], x[..., : d // 2]), -1)
+    return x * angle.cos() + half * angle.sin()
+
+
+def llama_forward(job, p, tokens):
+    b, s = tokens.shape
+    e, h, kv = job["embed"], job["heads"], job["kv_heads"]
+
+    def norm(x, name):
+        return F.rms_norm(x, (e,), p[name + ".g"], eps=1e-5)
+
+    def project(x, name):
+        return torch.einsum("bse,hde->bhsd", x, p[name])
+
+    x = p["embed.tok.w"][tokens]
+    for i in range(job["layers"]):
+        n = f"block.{i}."
+        y = norm(x, n + "norm1")
+        q = rotate(project(y, n + "attn.q.w"), job["rope_theta"])
+        k = rotate(project(y, n + "attn.k.w"), job["rope_theta"])
+        k, v = (t.repeat_interleave(h // kv, 1) for t in (k, project(y, n + "attn.v.w")))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + torch.einsum("bhsd,ehd->bse", y, p[n + "attn.out.w"])
+        y = norm(x, n + "norm2")
+        y = F.silu(y @ p[n + "ffn.gate.w"].T) * (y @ p[n + "ffn.up.w"].T)
+        x = x + y @ p[n + "ffn.down.w"].T
+    return norm(x, "head.norm") @ p["embed.tok.w" if job["tied"] else "head.w"].T
+
+
 def forward(job, p, tokens):
     """Logits [batch, sequence, vocab] of tokens [batch, sequence]."""
+    if is_llama(job):
+        return llama_forward(job, p, tokens)
     b, s = tokens.shape
     e, h = job["embed"], job["heads"]
 
@@ -189,7 +257,7 @@ def write(path, recorded):
 
 
 def main():
-    parser = argparse.ArgumentParser(description="GPT-2 in PyTorch, as weft jobs say")
+    parser = argparse.ArgumentParser(description="models in PyTorch, as weft jobs say")
     parser.add_argument("jobs", nargs="+")
     parser.add_argument("-o", "--out")
     parser.add_argument("--fp32", action="store_true", help="compute in fp32, not in fp64")
