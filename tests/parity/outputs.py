@@ -67,10 +67,16 @@ class Outputs(w.Bench):
         self.assertFalse([x for x in os.listdir(self.path("run")) if x.startswith(".")])
 
     def test_sample(self):
+        self.sample(w.EVEN, "block.1.attn.qkv.w")
+
+    def test_sample_llama(self):
+        self.sample(w.EVEN | w.LLAMA, "block.1.attn.k.w")
+
+    def sample(self, base, parameter):
         with open(self.path("text"), "wb") as f:
             f.write(SENTENCE * 200)
         w.weft("data", self.path("text"), "-o", self.path("text.bin"))
-        job = w.EVEN | {"data.train": self.path("text.bin"), "run.steps": 150, "optim.lr": 1e-2,
+        job = base | {"data.train": self.path("text.bin"), "run.steps": 150, "optim.lr": 1e-2,
                         "checkpoint.every": 150, "comm.plugin": "shm", "optim.warmup": 20}
         self.train("run", job, ranks=2)
         self.assertLess(w.metrics(self.path("run"))[-1]["loss"], 0.2)
@@ -86,7 +92,7 @@ class Outputs(w.Bench):
         self.assertEqual(drawn[0], drawn[1])
         self.assertNotEqual(drawn[0], drawn[2])
         w.weft("ckpt", "verify", saved)
-        self.assertIn("block.1.attn.qkv.w", w.weft("ckpt", "info", saved).stdout)
+        self.assertIn(parameter, w.weft("ckpt", "info", saved).stdout)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,8 @@ EVEN = ODD | {
     "run.seed": 6, "model.heads": 4, "model.embed": 32, "model.ffn": 128, "model.context": 16,
     "model.vocab": 256, "model.tied": "off", "train.sequence": 16,
 }
+# On top of one of these: all heads share the same keys and values.
+LLAMA = {"model.family": "llama", "model.kv_heads": 1, "model.tied": "auto"}
 
 
 def environment(extra=None):

@@ -52,6 +52,19 @@ static void two_mesh_axes(void **state)
              6);
 }
 
+/* Rotations and the gated unit write over what they read. */
+static void llama(void **state)
+{
+    (void)state;
+    static const char sizes[] =
+        "[model]\nfamily = llama\nlayers = 2\nheads = 6\nkv_heads = 2\nembed = 36\nffn = 37\n"
+        "context = 12\nvocab = 23\n[train]\nsequence = 7\nclip = 1\nbatch = 12\nmicrobatch = 2\n";
+    char text[512];
+    walk_all(sizes, 1);
+    snprintf(text, sizeof text, "%sbucket_mb = 0.004\n[parallel]\nstrategy = dp\n", sizes);
+    walk_all(text, 3);
+}
+
 /* Fifty jobs of sizes that are drawn. */
 static void drawn(void **state)
 {
@@ -81,9 +94,8 @@ static void drawn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank),
-        cmocka_unit_test(data_parallel),
-        cmocka_unit_test(two_mesh_axes),
+        cmocka_unit_test(one_rank),      cmocka_unit_test(data_parallel),
+        cmocka_unit_test(two_mesh_axes), cmocka_unit_test(llama),
         cmocka_unit_test(drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
