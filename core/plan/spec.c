@@ -50,11 +50,6 @@ static weft_status add_axes(spec *s, const component *c)
             return fail(WEFT_UNSUPPORTED, "the job has more than %d mesh axes", WEFT_MAX_MESH);
         if (mesh_axis(&s->mesh, axis->name) >= 0)
             return fail(WEFT_USAGE, "two strategies bring the mesh axis '%s'", axis->name);
-        weft_option *o = pool_alloc(&s->pool, sizeof *o);
-        *o = (weft_option){
-            sizeof *o, WEFT_OPT_AUTO_INT, axis->size_key, "auto", axis->help, NULL, 1, 1048576};
-        const weft_option **list = pool_array(&s->pool, 2, sizeof *list);
-        list[0] = o;
         s->size_key[s->mesh.n] = pool_printf(&s->pool, "parallel.%s", axis->size_key);
         s->mesh.name[s->mesh.n++] = axis->name;
         weft_status st = config_add(s->cfg, "parallel", pool_printf(&s->pool, "plugin %s", c->name),
@@ -65,26 +60,42 @@ static weft_status add_axes(spec *s, const component *c)
     return WEFT_OK;
 }
 
-static weft_status find_strategies(spec *s)
+/* The strategies of a list; one that stands for a list is replaced by it. */
+static weft_status add_strategies(spec *s, const char *list, bool nested)
 {
-    char *text = pool_text(&s->pool, config_text(s->cfg, "parallel.strategy")), *rest = text;
-    if (!strcmp(text, "none"))
-        return WEFT_OK;
+    char *rest = pool_text(&s->pool, list);
     for (char *word; (word = strsep(&rest, ","));) {
+        const component *c;
         word += strspn(word, " \t");
         word[strcspn(word, " \t")] = 0;
+        weft_status st =
+            find(s, "parallel", word, "parallel.strategy", strategy_ifaces, "parallel", &c);
+        if (st)
+            return st;
+        const weft_strategy *table = c->table;
+        if (table->list && nested)
+            return fail(WEFT_USAGE, "strategy %s stands for a list inside a list", word);
+        if (table->list) {
+            st = add_strategies(s, table->list, true);
+            if (st)
+                return st;
+            continue;
+        }
         if (s->nstrategies == WEFT_MAX_MESH)
             return fail(WEFT_UNSUPPORTED, "%s: more than %d strategies",
                         config_where(s->cfg, "parallel.strategy"), WEFT_MAX_MESH);
-        spec_plugin *p = &s->strategies[s->nstrategies++];
-        weft_status st =
-            find(s, "parallel", word, "parallel.strategy", strategy_ifaces, "parallel", &p->c);
-        if (!st)
-            st = add_axes(s, p->c);
+        s->strategies[s->nstrategies++].c = c;
+        st = add_axes(s, c);
         if (st)
             return st;
     }
     return WEFT_OK;
+}
+
+static weft_status find_strategies(spec *s)
+{
+    const char *text = config_text(s->cfg, "parallel.strategy");
+    return strcmp(text, "none") ? add_strategies(s, text, false) : WEFT_OK;
 }
 
 static void add_unused_axes(spec *s, const component *c)

@@ -88,8 +88,34 @@ static void hanging(void **state)
     }
 }
 
+/* Two groups over the same ranks, started in opposite order: each group's order is lawful. */
+static void opposite_orders(void **state)
+{
+    (void)state;
+    hand h;
+    begin(&h, 0);
+    plan two[2];
+    entry entries[2][4];
+    for (uint32_t r = 0; r < 2; r++) {
+        two[r] = h.plan;
+        for (uint32_t i = 0; i < 4; i++) {
+            uint32_t what = i < 2 ? r : 1 - r;
+            entries[r][i] = (entry){.kind = i % 2 ? ENTRY_WAIT : ENTRY_START,
+                                    .what = what,
+                                    .name = h.collectives[what].name};
+        }
+        two[r].step.entries.at = entries[r];
+        two[r].step.entries.n = 4;
+    }
+    plan_set set = {&h.spec, 0, 2, two, 0, 0};
+    assert_int_equal(plan_check(&set), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "rank 0 stands at entry 1, left; rank 1 stands at entry 1, "
+                                       "right"));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(lawful), cmocka_unit_test(hanging)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(lawful), cmocka_unit_test(hanging),
+                                       cmocka_unit_test(opposite_orders)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -51,7 +51,7 @@ static weft_status vague(void *m, const weft_conf *c, uint32_t phase, const weft
 }
 
 #define KEEPER(word)                                                                               \
-    static const weft_strategy strategy_##word = {sizeof strategy_##word, 0, NULL, word};          \
+    static const weft_strategy strategy_##word = {sizeof strategy_##word, 0, NULL, word, NULL};    \
     static const weft_component component_##word = {                                               \
         sizeof component_##word, 0, "weft.strategy/1", #word, "keeps", NULL, &strategy_##word}
 KEEPER(remaker);

@@ -101,7 +101,7 @@ static weft_status edit_twice(void *m, const weft_conf *c, uint32_t phase, const
     static const weft_mesh_axis axis_##word = {sizeof axis_##word, 0, #word, #word, "ranks"};      \
     static const weft_mesh_axis *const axes_##word[] = {&axis_##word, NULL};                       \
     static const weft_strategy strategy_##word = {sizeof strategy_##word, 0, axes_##word,          \
-                                                  edit_##word};                                    \
+                                                  edit_##word, NULL};                              \
     static const weft_component component_##word = {                                               \
         sizeof component_##word, 0, "weft.strategy/1", #word, "on paper", NULL, &strategy_##word}
 STRATEGY(rows);

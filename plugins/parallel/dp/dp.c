@@ -34,7 +34,7 @@ static weft_status dp_edit(void *module, const weft_conf *conf, uint32_t phase,
     return WEFT_OK; /* nothing to say about stages or memory */
 }
 
-static const weft_strategy table = {sizeof table, 0, axes, dp_edit};
+static const weft_strategy table = {.struct_size = sizeof table, .axes = axes, .edit = dp_edit};
 
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.strategy/1",

@@ -167,7 +167,7 @@ static weft_status pp_edit(void *module, const weft_conf *conf, uint32_t phase,
     return s;
 }
 
-static const weft_strategy table = {sizeof table, 0, axes, pp_edit};
+static const weft_strategy table = {.struct_size = sizeof table, .axes = axes, .edit = pp_edit};
 
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.strategy/1",

@@ -180,8 +180,12 @@ typedef struct weft_strategy {
      * is nothing to do in a phase, or with axes of size 1. */
     weft_status (*edit)(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
                         const weft_edits *edits); /* [plan] */
+
+    /* Names of strategies, separated by commas, innermost first, that this one stands for: a list
+     * that users need often. Its own edit() is then never called, and it brings no axes. OPT */
+    const char *list;
 } weft_strategy;
-WEFT_FREEZE(weft_strategy, edit, 24);
+WEFT_FREEZE(weft_strategy, list, 32);
 
 WEFT_EXTERN_C_END
 

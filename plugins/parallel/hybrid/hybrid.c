@@ -1,0 +1,38 @@
+/* plugins/parallel/hybrid: tensor, pipeline and data parallelism in one mesh, as one word.
+ *
+ * `strategy = hybrid` is `strategy = tp, pp, dp`. What is named first is innermost: the ranks that
+ * share a layer talk most and are neighbours, so they stay inside a machine; then the stages; the
+ * copies that share the data talk least. Another order is a list of one's own. */
+#include <weft/strategy.h>
+
+static weft_status never_called(void *module, const weft_conf *conf, uint32_t phase,
+                                const weft_view *view, const weft_edits *edits)
+{
+    (void)module, (void)conf, (void)phase, (void)view, (void)edits;
+    return WEFT_INTERNAL;
+}
+
+static const weft_strategy table = {sizeof table, 0, NULL, never_called, "tp, pp, dp"};
+
+static const weft_component component = {.struct_size = sizeof component,
+                                         .iface = "weft.strategy/1",
+                                         .name = "hybrid",
+                                         .help = "tensor, pipeline and data parallelism: the list "
+                                                 "tp, pp, dp",
+                                         .table = &table};
+static const weft_component *const components[] = {&component, NULL};
+
+static weft_status hybrid_open(const weft_host *host, void **module)
+{
+    *module = (void *)host;
+    return WEFT_OK;
+}
+
+static const weft_manifest manifest = {
+    WEFT_MANIFEST_HEAD,   .id = "weft.hybrid",      .version = "0.1.0", .license = "",
+    .build = __VERSION__, .components = components, .open = hybrid_open};
+
+const weft_manifest *weft_plugin_entry(void)
+{
+    return &manifest;
+}

@@ -1,0 +1,128 @@
+/* Schedules of a pipeline: their idle share and what they keep, against the known formulas; and
+ * that a schedule which would hang is refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "job.h"
+
+#include <cmocka.h>
+
+static void make(uint32_t stages, uint32_t passes, const char *schedule, uint32_t chunks,
+                 planned *j)
+{
+    char text[1024];
+    snprintf(text, sizeof text,
+             "[model]\nlayers = %u\nheads = 3\nembed = 15\nffn = 37\ncontext = 12\nvocab = 23\n"
+             "[train]\nsequence = 7\nbatch = %u\nmicrobatch = 1\n"
+             "[parallel]\nstrategy = pp\nschedule = %s\nvirtual = %u\n",
+             stages * chunks, passes, schedule, chunks);
+    if (planned_make(text, stages, SPEC_TRAIN, j))
+        fail_msg("%u stages, %u micro-batches, %s: %s", stages, passes, schedule, err_text());
+    if (plan_check(&j->plans))
+        fail_msg("%u stages, %u micro-batches, %s: %s", stages, passes, schedule, err_text());
+}
+
+static void bubble(uint32_t p, uint32_t m, const char *schedule, uint32_t v)
+{
+    planned j;
+    make(p, m, schedule, v, &j);
+    double want = (p - 1.0) / (v * m + p - 1.0), got = plan_bubble(&j.plans, true);
+    if (fabs(got - want) > 1e-9)
+        fail_msg("%u stages of %u chunks, %u micro-batches, %s: idle %g, not %g", p, v, m, schedule,
+                 got, want);
+    for (uint32_t s = 0; s < p && v == 1; s++) {
+        uint32_t most = !strcmp(schedule, "1f1b") && p - s < m ? p - s : m;
+        assert_int_equal(plan_live(&j.plans.at[s]), most);
+    }
+    planned_free(&j);
+}
+
+static void formulas(void **state)
+{
+    (void)state;
+    static const uint32_t stages[] = {2, 3, 4, 7}, passes[] = {1, 2, 3, 8, 13};
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t k = 0; k < 5; k++) {
+            bubble(stages[i], passes[k], "fthenb", 1);
+            bubble(stages[i], passes[k], "1f1b", 1);
+        }
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t v = 2; v < 5; v++)
+            for (uint32_t k = 1; k < 5; k++)
+                bubble(stages[i], k * stages[i], "interleaved", v);
+}
+
+/* What a rank sends: an activation a boundary and micro-batch forward, its gradient backward. */
+static void traffic(void **state)
+{
+    (void)state;
+    planned j;
+    make(4, 8, "1f1b", 1, &j);
+    const uint64_t boundary = 7 * 15 * 2; /* tokens, features, bf16 */
+    for (uint32_t s = 0; s < 4; s++) {
+        uint64_t ways = (s > 0) + (s < 3);
+        assert_int_equal(plan_sent(&j.plans.at[s], WEFT_SEND), 8 * ways * boundary);
+        assert_int_equal(plan_sent(&j.plans.at[s], WEFT_RECV), 0);
+    }
+    planned_free(&j);
+}
+
+/* The nth entry of the kind whose collective is of `kind`. */
+static entry *find(plan *p, uint32_t what, uint32_t kind, uint32_t nth)
+{
+    for (uint32_t i = 0; i < p->step.entries.n; i++) {
+        entry *e = &p->step.entries.at[i];
+        if (e->kind == what && p->collectives.at[e->what].kind == kind && !nth--)
+            return e;
+    }
+    fail_msg("there is no such entry");
+    return NULL;
+}
+
+static void refused(planned *j, const char *word)
+{
+    if (plan_check(&j->plans) != WEFT_USAGE)
+        fail_msg("it was let through");
+    if (!strstr(err_text(), word))
+        fail_msg("'%s' does not say '%s'", err_text(), word);
+    planned_free(j);
+}
+
+static void swapped_receives(void **state)
+{
+    (void)state;
+    planned j;
+    make(2, 4, "fthenb", 1, &j);
+    entry *a = find(&j.plans.at[1], ENTRY_START, WEFT_RECV, 0),
+          *b = find(&j.plans.at[1], ENTRY_START, WEFT_RECV, 1), was = *a;
+    *a = *b;
+    *b = was;
+    refused(&j, "rank 1 starts 'receive");
+}
+
+/* Stage 1 waits for a receive before it has sent what stage 0 waits for. */
+static void waits_in_a_ring(void **state)
+{
+    (void)state;
+    planned j;
+    make(2, 4, "1f1b", 1, &j);
+    list *l = &j.plans.at[1].step;
+    entry *send = find(&j.plans.at[1], ENTRY_START, WEFT_SEND, 0), gone = *send;
+    entry *last = &l->entries.at[l->entries.n - 1];
+    memmove(send, send + 1, (size_t)((char *)last - (char *)send));
+    *last = gone; /* it starts at the end of the step */
+    refused(&j, "rank 0 stands at entry");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(formulas), cmocka_unit_test(traffic),
+                                       cmocka_unit_test(swapped_receives),
+                                       cmocka_unit_test(waits_in_a_ring)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
