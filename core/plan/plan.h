@@ -66,6 +66,7 @@ typedef struct entry {
 typedef struct list {
     const char *name; /* "step", "eval", "save" */
     VEC(entry) entries;
+    uint32_t tail; /* the first entry behind the passes: norm, scalars, updates; 0: none */
 } list;
 
 /* An ordered set of ranks that communicate: for each rank, those that share all its coordinates but

@@ -196,6 +196,7 @@ static weft_status build_scalars(builder *b, list *l)
 
 weft_status build_end_of_step(builder *b, list *l)
 {
+    l->tail = l->entries.n;
     weft_status s = finish_buckets(b, l);
     if (!s)
         s = build_scalars(b, l);

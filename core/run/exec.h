@@ -12,6 +12,13 @@
 #include "run/flight.h"
 #include "run/trace.h"
 
+/* Where the time of lists went, since set-up; what is not here went into the passes. */
+typedef struct exec_times {
+    uint64_t exposed_ns; /* in waits for collectives: communication that nothing hid */
+    uint64_t bubble_ns;  /* in waits for sends and receives: another stage was not as far */
+    uint64_t tail_ns;    /* behind the passes, without such waits: norm and update */
+} exec_times;
+
 typedef struct executor {
     const plan *plan;
     job *job; /* NULL for one rank */
@@ -30,8 +37,8 @@ typedef struct executor {
     uint64_t *bases;     /* the plan's, on this rank */
     flight flight;
     trace trace;
-    uint64_t step;      /* now being run, for messages */
-    uint64_t waited_ns; /* in waits, since set-up: exposed communication */
+    uint64_t step; /* now being run, for messages */
+    exec_times times;
 } executor;
 
 /* Make `p` ready to run on this rank. `out_dir` NULL: no flight record. [setup] [collective] */

@@ -124,6 +124,9 @@ weft_status metrics_write(FILE *f, const metrics *m)
     fprintf(f, ",\"flops_rule\":\"%s\",\"comm_bytes\":%" PRIu64, m->flops_rule, m->comm_bytes);
     number(f, "exposed_comm_ms", m->exposed_comm_ms);
     fprintf(f, ",\"peak_bytes\":%" PRIu64, m->peak_bytes);
+    number(f, "compute_ms", m->compute_ms);
+    number(f, "bubble_ms", m->bubble_ms);
+    number(f, "optimizer_ms", m->optimizer_ms);
     if (m->skipped > 0 || m->scale > 0)
         number(f, "skipped", m->skipped);
     if (m->scale > 0)

@@ -152,7 +152,7 @@ static weft_status read_results(trainer *t, metrics *m)
     return WEFT_OK;
 }
 
-static void measure(trainer *t, metrics *m, uint64_t ns, uint64_t waited, uint64_t sent)
+static void measure(trainer *t, metrics *m, uint64_t ns, const exec_times *before, uint64_t sent)
 {
     const spec *s = &t->j->spec;
     double seconds = (double)ns * 1e-9;
@@ -162,13 +162,18 @@ static void measure(trainer *t, metrics *m, uint64_t ns, uint64_t waited, uint64
     m->mfu = t->peak_flops > 0 ? t->plan->flops_step / seconds / t->peak_flops : 0;
     m->flops_rule = "products and attention of the plan, forward and backward";
     m->comm_bytes = sent;
-    m->exposed_comm_ms = (double)waited * 1e-6;
+    const exec_times *now = &t->exec.times;
+    m->exposed_comm_ms = (double)(now->exposed_ns - before->exposed_ns) * 1e-6;
+    m->bubble_ms = (double)(now->bubble_ns - before->bubble_ns) * 1e-6;
+    m->optimizer_ms = (double)(now->tail_ns - before->tail_ns) * 1e-6;
+    m->compute_ms = m->step_ms - m->exposed_comm_ms - m->bubble_ms - m->optimizer_ms;
     m->peak_bytes = t->j->plans.peak;
 }
 
 static weft_status one_step(trainer *t, uint64_t step, metrics *m)
 {
-    uint64_t began = clock_ns(), waited = t->exec.waited_ns;
+    const exec_times before = t->exec.times;
+    uint64_t began = clock_ns();
     uint64_t sent = t->exec.world ? comm_bytes_sent(t->exec.world) : 0;
     *m = (metrics){.step = step, .valid_loss = -1};
     t->exec.step = step;
@@ -177,7 +182,7 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
         s = exec_run(&t->exec, &t->plan->step);
     if (s)
         return s;
-    measure(t, m, clock_ns() - began, t->exec.waited_ns - waited,
+    measure(t, m, clock_ns() - began, &before,
             (t->exec.world ? comm_bytes_sent(t->exec.world) : 0) - sent);
     s = read_results(t, m);
     uint64_t every = (uint64_t)config_int(t->j->cfg, "train.eval_every");

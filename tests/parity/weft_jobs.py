@@ -23,7 +23,8 @@ WEFT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "weft"
 SLOW = 10 if os.environ.get("WEFT_SANITIZED") else 1  # times as slow as the release build
 TIMEOUT = 60 * SLOW
 SANITIZERS = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer:|: runtime error:")
-NO_TIME = ("step_ms", "tokens_per_s", "mfu", "exposed_comm_ms")
+NO_TIME = ("step_ms", "tokens_per_s", "mfu", "exposed_comm_ms", "compute_ms", "bubble_ms",
+           "optimizer_ms")
 LAUNCHERS = ("RANK", "WORLD_", "LOCAL_", "MASTER_", "OMPI_", "PMI", "SLURM_", "WEFT_PLUGIN")
 
 # No size that a kernel, a cache line or a number of ranks would like.
