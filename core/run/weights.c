@@ -208,8 +208,14 @@ weft_status weights_init(executor *e, uint64_t seed)
 
 /* --- checkpoints --- */
 
-static const char *const kept_scalars[] = {"count", "skipped"};
+static const char *const kept_scalars[] = {"count", "skipped", "scale", "scale.good"};
 #define KEPT (sizeof kept_scalars / sizeof *kept_scalars)
+#define KEPT_ALWAYS 2u /* the rest only of a loss that is scaled */
+
+static uint32_t kept_of(const executor *e)
+{
+    return e->plan->spec->scaled ? KEPT : KEPT_ALWAYS;
+}
 
 static void describe(const piece *p, const extent *x, ckpt_piece *out)
 {
@@ -276,6 +282,15 @@ static weft_status nothing_over(const plan_set *plans, const ckpt *c)
     return WEFT_OK;
 }
 
+static bool saved(const ckpt *c, const char *name)
+{
+    const ckpt_piece *has;
+    for (uint32_t i = ckpt_tensors(c, &has); i-- > 0;)
+        if (!strcmp(has[i].name, name))
+            return true;
+    return false;
+}
+
 static weft_status load_scalar(executor *e, const ckpt *c, uint32_t i)
 {
     ckpt_piece want;
@@ -285,6 +300,8 @@ static weft_status load_scalar(executor *e, const ckpt *c, uint32_t i)
     if (at == UINT64_MAX)
         return WEFT_OK;
     describe_scalar(i, name, &want);
+    if (i >= KEPT_ALWAYS && !saved(c, name))
+        return WEFT_OK; /* by a job of another precision: the scale begins anew */
     weft_status s = ckpt_read(c, &want, &value);
     return s ? s : exec_write(e, at, &value, sizeof value);
 }
@@ -296,7 +313,7 @@ weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
     weft_status s = nothing_over(plans, c);
     for (uint32_t i = 0; !s && i < e->plan->pieces.n; i++)
         s = load_piece(e, c, &e->plan->pieces.at[i], v, scratch);
-    for (uint32_t i = 0; !s && i < KEPT && plans->spec->want == SPEC_TRAIN; i++)
+    for (uint32_t i = 0; !s && i < kept_of(e) && plans->spec->want == SPEC_TRAIN; i++)
         s = load_scalar(e, c, i);
     free(v);
     free(scratch);
@@ -326,7 +343,7 @@ static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*nam
             x->data = copy;
         }
     }
-    for (uint32_t i = 0; i < KEPT && e->rank == 0; i++) {
+    for (uint32_t i = 0; i < kept_of(e) && e->rank == 0; i++) {
         double value;
         weft_status s = exec_scalar(e, kept_scalars[i], &value);
         if (s)

@@ -1,4 +1,4 @@
-/* sweep.h: an op at many sizes in all its variants: fp32 and bf16, gradients in either type,
+/* sweep.h: an op at many sizes in all its variants: fp32, bf16 and fp16, gradients in that or fp32,
  * accumulating or not, on each instruction set, with one thread and with two, twice for the same
  * bits. */
 #ifndef OPS_SWEEP_H

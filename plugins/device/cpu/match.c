@@ -2,8 +2,8 @@
  *
  * A pattern has one word an operand: a letter for the element type, then its axes, slowest first.
  *
- *   c  the compute type: fp32 or bf16, the same in the whole op      f  fp32     i  int32
- *   g  the type of a gradient: fp32 or the compute type              x  any; only the shape counts
+ *   c  the compute type: fp32, bf16 or fp16, the same in the whole op    f  fp32    i  int32
+ *   g  the type of a gradient: fp32 or the compute type    x  any; only the shape counts
  *   A..Z  an axis; where a letter comes again its size must be the same
  *   3     an axis of three
  *   *X    any number of axes, known as a group; where one comes again it must be the same
@@ -70,8 +70,8 @@ static weft_status match_type(const struct look *k, char letter)
     uint32_t *dt = &k->match->dt;
     switch (letter) {
     case 'c':
-        if (dtype != WEFT_F32 && dtype != WEFT_BF16)
-            return refuse_type(k, "fp32 or bf16 (precision = fp32 or bf16)");
+        if (dtype != WEFT_F32 && dtype != WEFT_BF16 && dtype != WEFT_F16)
+            return refuse_type(k, "fp32, bf16 or fp16");
         if (*dt != 0 && *dt != dtype)
             return refuse_type(k, "the type of the other operands");
         *dt = dtype;

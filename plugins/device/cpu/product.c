@@ -12,8 +12,8 @@
  * dw in fp32 that is not accumulated (2-10 % faster) and dx where O is many times I, as in a
  * model's head (3-13 %); the reverse holds for the rest, up to a factor of 1.4.
  *
- * On CPUs where oneDNN has no bf16 kernel but its reference (before AVX-512), bf16 operands are
- * widened to fp32 beforehand and the result is rounded afterwards. */
+ * Where oneDNN has no kernel but its reference (bf16 before AVX-512, fp16 before AVX512-FP16),
+ * 16-bit operands are widened to fp32 beforehand and the result is rounded afterwards. */
 #include "ops.h"
 #include <string.h>
 
@@ -58,7 +58,7 @@ CPU_PLAN(plan_product)
 
 static dnnl_data_type_t type_of(uint32_t dtype)
 {
-    return dtype == WEFT_BF16 ? dnnl_bf16 : dnnl_f32;
+    return dtype == WEFT_BF16 ? dnnl_bf16 : dtype == WEFT_F16 ? dnnl_f16 : dnnl_f32;
 }
 
 /* A [rows, cols] matrix, row-major, or its transpose where `transposed`. */
@@ -270,7 +270,7 @@ weft_status product_ready(weft_prepared *p, const weft_opspec *spec)
     q->nbias = spec->nin > 2 ? f.n : 0;
     cpu_threads_for_products(p->d);
     dnnl_status_t st = build(p, q, &slow);
-    if (slow && p->a.dt == WEFT_BF16) {
+    if (slow && p->a.dt != WEFT_F32) {
         q->wide = true;
         st = build(p, q, &slow);
         if (st == dnnl_success &&
@@ -336,10 +336,10 @@ static weft_status run_wide(const weft_prepared *p, const void *const *in, void 
 {
     const struct product *q = p->extra;
     float *a = p->d->wide, *b = a + q->na, *c = b + q->nb, *bias = c + q->nc;
-    convert(p, in[0], WEFT_BF16, a, WEFT_F32, q->na, false);
-    convert(p, in[1], WEFT_BF16, b, WEFT_F32, q->nb, false);
+    convert(p, in[0], p->a.dt, a, WEFT_F32, q->na, false);
+    convert(p, in[1], p->a.dt, b, WEFT_F32, q->nb, false);
     if (q->nbias > 0)
-        convert(p, in[2], WEFT_BF16, bias, WEFT_F32, q->nbias, false);
+        convert(p, in[2], p->a.dt, bias, WEFT_F32, q->nbias, false);
     weft_status st = execute(p, a, b, bias, c, ws);
     if (st == WEFT_OK)
         convert(p, c, WEFT_F32, out[0], p->a.gt[0], q->nc, p->a.accumulate);
