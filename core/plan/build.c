@@ -55,10 +55,23 @@ uint32_t plan_data_part(const plan *p, uint32_t rank)
     return part;
 }
 
+/* An op that a plugin brings, one of those loaded so far. */
+static const weft_op *plugin_op(void *ctx, const char *id)
+{
+    const component *all[64];
+    uint32_t n = host_loaded(ctx, "weft.op/1", all, 64);
+    for (uint32_t i = 0; i < n && i < 64; i++)
+        if (!strcmp(all[i]->name, id))
+            return all[i]->table;
+    return NULL;
+}
+
 static weft_status forward_graph(graph *g, edit_state *e, const spec *s, uint32_t sharing, int want,
                                  double batch, weft_tensor *result)
 {
     graph_init(g, &s->mesh, s->compute, s->grad_dtype);
+    g->find = plugin_op;
+    g->find_ctx = s->host;
     model_options m = s->model;
     m.batch = (int64_t)(s->microbatch * sharing);
     m.weight = 1.0 / (batch * (double)m.sequence);

@@ -34,6 +34,8 @@ typedef struct kernel {
     weft_opspec spec;   /* arrays owned by the plan's pool */
     uint64_t workspace; /* bytes at most, as the device declared */
     double flops;
+    const weft_kernel *own; /* of a plugin, for an op that the device has no kernel for; or NULL */
+    void *module;           /* the plugin's */
 } kernel;
 
 typedef struct instr {

@@ -67,6 +67,41 @@ static void own_spec(pool *p, weft_opspec *s)
     }
 }
 
+/* A kernel that a plugin brings for this op and device, one of those loaded so far. */
+static const component *plugin_kernel(const spec *s, const char *id)
+{
+    const component *all[64];
+    uint32_t n = host_loaded(s->host, "weft.kernel/1", all, 64);
+    for (uint32_t i = 0; i < n && i < 64; i++) {
+        const weft_kernel *k = all[i]->table;
+        if (!strcmp(k->op, id) && !strcmp(k->device, s->device.c->name))
+            return all[i];
+    }
+    return NULL;
+}
+
+/* The device's own kernel; failing that, a plugin's. */
+static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
+{
+    const spec_plugin *d = &p->spec->device;
+    const weft_device_table *table = d->c->table;
+    weft_need need = {.struct_size = sizeof need};
+    weft_status s = table->need(d->c->module, d->conf, op, &need);
+    const component *other = s == WEFT_UNSUPPORTED ? plugin_kernel(p->spec, op->id) : NULL;
+    if (other) {
+        err_clear();
+        k->own = other->table;
+        s = host_open(p->spec->host, other);
+        k->module = other->module;
+        if (!s)
+            s = k->own->need(k->module, op, &need);
+    }
+    if (s)
+        err_context("device %s, op %s", d->c->name, op->id);
+    k->workspace = need.workspace;
+    return s;
+}
+
 weft_status plan_kernel(plan *p, const weft_opspec *op, double flops, uint32_t *out)
 {
     for (uint32_t i = 0; i < p->kernels.n; i++)
@@ -74,17 +109,12 @@ weft_status plan_kernel(plan *p, const weft_opspec *op, double flops, uint32_t *
             *out = i;
             return WEFT_OK;
         }
-    const spec_plugin *d = &p->spec->device;
-    const weft_device_table *table = d->c->table;
-    weft_need need = {.struct_size = sizeof need};
-    weft_status s = table->need(d->c->module, d->conf, op, &need);
-    if (s) {
-        err_context("device %s, op %s", d->c->name, op->id);
+    kernel k = {*op, 0, flops, NULL, NULL};
+    weft_status s = find_need(p, op, &k);
+    if (s)
         return s;
-    }
-    kernel *k = vec_push(&p->kernels);
-    *k = (kernel){*op, need.workspace, flops};
-    own_spec(&p->pool, &k->spec);
+    *vec_push(&p->kernels) = k;
+    own_spec(&p->pool, &p->kernels.at[p->kernels.n - 1].spec);
     *out = p->kernels.n - 1;
     return WEFT_OK;
 }

@@ -21,12 +21,9 @@ static weft_status run_segment(executor *e, const entry *x)
             in[k] = r[k].shape_only ? NULL : e->base + bases[r[k].base] + r[k].offset;
         for (uint32_t k = 0; k < n->nout; k++)
             out[k] = e->base + bases[r[n->nin + k].base] + r[n->nin + k].offset;
-        weft_status st =
-            e->table->run(e->kernels[n->kernel], e->stream, in, out, e->base + p->workspace);
-        if (st) {
-            err_context("op %s", p->kernels.at[n->kernel].spec.id);
+        weft_status st = kernels_run(e, n->kernel, in, out);
+        if (st)
             return st;
-        }
     }
     return WEFT_OK;
 }

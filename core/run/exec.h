@@ -28,8 +28,8 @@ typedef struct executor {
     weft_device *device;
     weft_stream *stream;
     weft_event *event;
-    char *base; /* of the arena */
-    weft_prepared **kernels;
+    char *base;        /* of the arena */
+    void **kernels;    /* prepared: weft_prepared, or what a plugin's kernel made */
     comm_world *world; /* NULL for one rank */
     comm_op **ops;     /* [collective] */
     comm_schedule **schedules;
@@ -45,6 +45,11 @@ typedef struct executor {
 weft_status exec_create(const plan *p, job *j, const job_identity *who, const char *out_dir,
                         executor *out);
 void exec_destroy(executor *e);
+
+/* kernels.c: [setup], [compute], [setup] */
+weft_status kernels_prepare(executor *e);
+weft_status kernels_run(executor *e, uint32_t number, const void *const *in, void *const *out);
+void kernels_release(executor *e);
 
 /* Walk a list once. [compute] [collective] */
 weft_status exec_run(executor *e, const list *l);

@@ -65,20 +65,6 @@ static void set_bases(executor *e)
     }
 }
 
-static weft_status prepare_kernels(executor *e)
-{
-    const plan *p = e->plan;
-    e->kernels = mem_alloc(p->kernels.n * sizeof *e->kernels + 1);
-    for (uint32_t i = 0; i < p->kernels.n; i++) {
-        weft_status s = e->table->prepare(e->device, &p->kernels.at[i].spec, &e->kernels[i]);
-        if (s) {
-            err_context("op %s on device %s", p->kernels.at[i].spec.id, p->spec->device.c->name);
-            return s;
-        }
-    }
-    return WEFT_OK;
-}
-
 static weft_status add_channels(executor *e, comm_channel **out)
 {
     const plan *p = e->plan;
@@ -177,7 +163,7 @@ weft_status exec_create(const plan *p, job *j, const job_identity *who, const ch
         s = open_device(out, who, &arena);
     set_bases(out);
     if (!s)
-        s = prepare_kernels(out);
+        s = kernels_prepare(out);
     if (!s)
         s = set_scalars(out);
     return s ? s : connect_ranks(out, who, &arena);
@@ -188,12 +174,9 @@ void exec_destroy(executor *e)
     comm_world_destroy(e->world);
     for (uint32_t i = 0; e->schedules && i < e->plan->collectives.n; i++)
         comm_schedule_free(e->schedules[i]);
-    for (uint32_t i = 0; e->kernels && i < e->plan->kernels.n; i++)
-        if (e->kernels[i])
-            e->table->release(e->kernels[i]);
+    kernels_release(e);
     if (e->device)
         e->table->close(e->device);
-    free(e->kernels);
     free(e->ops);
     free(e->bases);
     free(e->from);

@@ -1,0 +1,53 @@
+/* run/kernels.c: the plan's kernels, made ready and run: the device's own and those of plugins. */
+#include "base/err.h"
+#include "run/exec.h"
+
+#include <stdlib.h>
+
+/* The device's own stream, as plugin kernels know it. */
+static void *native(const executor *e)
+{
+    return e->table->native ? e->table->native(e->stream) : NULL;
+}
+
+weft_status kernels_prepare(executor *e)
+{
+    const plan *p = e->plan;
+    e->kernels = mem_alloc(p->kernels.n * sizeof *e->kernels + 1);
+    for (uint32_t i = 0; i < p->kernels.n; i++) {
+        const kernel *k = &p->kernels.at[i];
+        weft_prepared *own = NULL;
+        weft_status s = k->own ? k->own->prepare(k->module, &k->spec, native(e), &e->kernels[i])
+                               : e->table->prepare(e->device, &k->spec, &own);
+        if (!k->own)
+            e->kernels[i] = own;
+        if (s) {
+            err_context("op %s on device %s", k->spec.id, p->spec->device.c->name);
+            return s;
+        }
+    }
+    return WEFT_OK;
+}
+
+weft_status kernels_run(executor *e, uint32_t number, const void *const *in, void *const *out)
+{
+    const kernel *k = &e->plan->kernels.at[number];
+    void *workspace = e->base + e->plan->workspace;
+    weft_status s = k->own ? k->own->run(e->kernels[number], native(e), in, out, workspace)
+                           : e->table->run(e->kernels[number], e->stream, in, out, workspace);
+    if (s)
+        err_context("op %s", k->spec.id);
+    return s;
+}
+
+void kernels_release(executor *e)
+{
+    for (uint32_t i = 0; e->kernels && i < e->plan->kernels.n; i++) {
+        const kernel *k = &e->plan->kernels.at[i];
+        if (e->kernels[i] && k->own)
+            k->own->release(e->kernels[i]);
+        else if (e->kernels[i])
+            e->table->release(e->kernels[i]);
+    }
+    free(e->kernels);
+}
