@@ -1,10 +1,11 @@
 /* plan/build.c: the whole way from a resolved job to its plan.
  *
- * graph -> split edits -> placements -> backward -> placements -> flat layout -> sync edits ->
- * keep edits -> recomputation -> regions
- * -> lists. How many ranks share the data is not told but found: the graph is built once with a
- * batch that any mesh divides, the strategies split it, and the mesh axes over which `tokens` is
- * then split are the data-parallel ones; the second build has the true sizes. */
+ * graph -> split edits -> placements -> backward -> placements -> sync, store and keep edits ->
+ * flat layout -> recomputation -> regions -> lists.
+ *
+ * How many ranks share the data is not told but found: the graph is built once with a batch that
+ * any mesh divides, the strategies split it, and the mesh axes over which `tokens` is then split
+ * are the data-parallel ones; the second build has the true sizes. */
 #include "plan/build.h"
 #include "base/err.h"
 
@@ -139,8 +140,8 @@ static void set_bases(builder *b)
     b->param_at = pool_array(&b->p->pool, f->blocks.n, sizeof *b->param_at);
     b->grad_at = pool_array(&b->p->pool, f->blocks.n, sizeof *b->grad_at);
     for (uint32_t i = 0; i < f->blocks.n; i++) {
-        b->param_at[i] = f->compute + f->blocks.at[i].first * f->compute_size;
-        b->grad_at[i] = f->grads + f->blocks.at[i].first * f->grad_size;
+        b->param_at[i] = f->compute + f->blocks.at[i].at[FLAT_PARAMS] * f->compute_size;
+        b->grad_at[i] = f->grads + f->blocks.at[i].at[FLAT_GRADS] * f->grad_size;
     }
 }
 
@@ -152,24 +153,22 @@ static weft_status set_regions(builder *b, uint64_t passes)
     uint64_t at = MAX_SCALARS * SCALAR_BYTES;
     count_inputs(p, b->g, passes, &at);
     p->bytes.activations = at = (at + 4095) & ~(uint64_t)4095;
-    f->compute_size = (uint32_t)weft_dtype_size(b->g->compute);
-    f->grad_size = (uint32_t)weft_dtype_size(b->g->grad_dtype);
-    f->compute = f->master = region(&at, f->elements * f->compute_size);
+    f->compute = f->master = region(&at, f->size[FLAT_PARAMS] * f->compute_size);
     p->bytes.params = at - f->compute;
     uint64_t start = at;
     if (f->compute_size != 4)
-        f->master = region(&at, f->elements * 4);
+        f->master = region(&at, f->size[FLAT_STATE] * 4);
     if (train) {
         weft_status s = update_prepare(b); /* says which states there are */
         if (s)
             return s;
     }
     for (uint32_t i = 0; i < f->states.n; i++)
-        f->states.at[i].offset = region(&at, f->elements * 4);
+        f->states.at[i].offset = region(&at, f->size[FLAT_STATE] * 4);
     p->bytes.state = at - start;
     start = at;
     if (train)
-        f->grads = region(&at, f->elements * f->grad_size);
+        f->grads = region(&at, f->size[FLAT_GRADS] * f->grad_size);
     p->bytes.grads = at - start;
     b->zone = at;
     set_bases(b);
@@ -206,15 +205,19 @@ static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint3
     if (!s)
         s = edits_run(e, WEFT_PHASE_STAGE);
     if (!s)
-        s = flat_layout(&g, &e->stages, &p->pool, f);
+        flat_list(&g, &e->stages, &p->pool, f);
     for (uint32_t ph = WEFT_PHASE_SYNC; !s && ph <= WEFT_PHASE_MEMORY; ph++)
         s = edits_run(e, ph);
+    if (!s)
+        s = sync_prepare(b, e);
+    if (!s)
+        s = store_prepare(b, e);
+    if (!s)
+        s = flat_place(f, b->sync->bucket_elements);
     if (!s)
         graph_recompute(&g);
     if (!s)
         s = set_regions(b, e->passes);
-    if (!s)
-        s = sync_prepare(b, e);
     if (!s)
         s = lower_prepare(b);
     if (!s)
@@ -248,7 +251,8 @@ static weft_status build_forward(plan *p, edit_state *e, flat *f, builder *b, ui
     if (!s)
         s = graph_propagate(&g, 0, &end);
     if (!s && logits) {
-        s = flat_layout(&g, &e->stages, &p->pool, f);
+        flat_list(&g, &e->stages, &p->pool, f);
+        s = flat_place(f, 0);
         if (!s)
             s = set_regions(b, 1);
         b->keep = result;
@@ -321,8 +325,11 @@ static weft_status build_one(const spec *s, uint32_t stage, plan *out, int32_t *
     free(b.comm.holes.at);
     free(f.params.at);
     free(f.blocks.at);
+    free(f.groups.at);
     free(f.states.at);
+    free(b.gathers.at);
     free(e.syncs.at);
+    free(e.stores.at);
     free(e.groups.at);
     *axis = e.stages.axis;
     return st;

@@ -12,23 +12,49 @@ struct stage_map;
  * one range of elements is one range in each. A block's parameters are contiguous: first matrices,
  * then the rest, each tensor aligned to 32 elements. A parameter that several stages use is a block
  * of its own, the same one at each of them, so that whatever cuts blocks cuts it alike. Only what
- * this stage uses has a place. */
+ * this stage uses has a place.
+ *
+ * A block may be cut over a mesh axis: of its state alone (FLAT_STATE), its gradients too, its
+ * parameters too. It is then made of groups, ranges of parameters of one kind, and coordinate c
+ * owns slice c of each. A region that has the own slices alone is shorter: it has element indices
+ * of its own (at[level]). */
+#define FLAT_STATE WEFT_STORE_STATE
+#define FLAT_GRADS WEFT_STORE_GRADS
+#define FLAT_PARAMS WEFT_STORE_PARAMS
+#define FLAT_LEVELS 4u /* 0: nothing is cut */
+
 typedef struct flat_param {
     const char *name;
     uint32_t block, flags; /* block: of `blocks` below */
+    uint32_t group;        /* where the block is cut */
     bool guest;            /* another stage counts it in the norm and saves it */
     weft_shape local;
     uint64_t first, count; /* elements */
     const char *init;
     weft_shape whole;
     weft_place place[WEFT_MAX_MESH];
-    uint64_t sync_axes; /* bit a: its gradient is partial over mesh axis a */
+    uint64_t cut_axes;     /* bit a: mesh axis a splits it */
+    uint64_t partial_axes; /* its gradient is partial over mesh axis a */
+    uint64_t sum_axes;     /* over which its gradient is summed; also bits of groups */
+    uint64_t every_axes;   /* of these, those over which that is done after every pass */
 } flat_param;
 
 typedef struct flat_block {
     const char *name;
     uint64_t first, matrices_end, end; /* elements */
+    uint64_t at[FLAT_LEVELS];          /* of `first`, in a region that is cut from level on */
+    uint32_t first_param, params, matrices;
+    uint32_t level, axis, parts, ahead; /* how far it is cut, over which mesh axis; see store() */
+    uint32_t first_group, groups;
 } flat_block;
+
+typedef struct flat_group {
+    uint32_t block, flags;
+    bool guest;
+    uint64_t at[FLAT_LEVELS], count; /* at[0]: whole; count: with padding */
+    uint64_t sum_axes;
+    uint64_t differ; /* mesh axes whose coordinates own different elements of it */
+} flat_group;
 
 typedef struct flat_state {
     const char *name; /* suffix */
@@ -38,13 +64,27 @@ typedef struct flat_state {
 typedef struct flat {
     VEC(flat_param) params;
     VEC(flat_block) blocks;
+    VEC(flat_group) groups; /* of all blocks that are cut */
     VEC(flat_state) states;
-    uint64_t elements;                /* with padding */
+    uint64_t size[FLAT_LEVELS];       /* elements of a region that is cut from level on */
     uint64_t compute, master, grads;  /* region offsets; master == compute in fp32 jobs */
     uint32_t compute_size, grad_size; /* bytes an element */
 } flat;
 
-weft_status flat_layout(const graph *g, const struct stage_map *stages, pool *texts, flat *out);
+void flat_list(const graph *g, const struct stage_map *stages, pool *texts, flat *out);
+weft_status flat_place(flat *f, uint64_t most); /* a group with several parameters: at most so many
+                                                   elements */
+
+/* Index of an element of a block that is not cut in a region that is cut from `level` on. */
+uint64_t flat_index(const flat *f, uint64_t element, uint32_t level);
+
+/* The own slice of a group in a region that is cut from `level` on: where coordinate 0 has it, and
+ * how much further on each next one. */
+typedef struct flat_place_in {
+    uint64_t at, shift;
+} flat_place_in;
+flat_place_in flat_own(const flat *f, uint32_t group, uint32_t level, uint64_t region,
+                       uint64_t size);
 const flat_param *flat_find(const flat *f, const char *name);
 int flat_block_of(const flat *f, const char *name); /* -1: none */
 
@@ -120,6 +160,7 @@ typedef struct builder {
     space activations, comm; /* transient zones, relative to their start */
     uint64_t zone;           /* where the zone of activations starts */
     bool *first_sum;         /* [node] writes a sum for the first time in a pass */
+    VEC(uint32_t) gathers;   /* of updated parameters, in flight */
 } builder;
 
 /* Places shared by outputs that may lie over inputs; what each block keeps. Once a graph. */
@@ -158,7 +199,13 @@ typedef struct sync_edit {
     const char *glob, *owner;
     uint32_t mesh_axis, when; /* or FIRST_GROUP + the group */
     uint64_t bucket_bytes;
+    bool overrides; /* a placement's: of what a strategy said for the axis */
 } sync_edit;
+
+typedef struct store_edit {
+    const char *glob, *owner;
+    uint32_t what, mesh_axis, ahead;
+} store_edit;
 
 typedef struct edit_state {
     graph *g;
@@ -168,6 +215,8 @@ typedef struct edit_state {
     uint32_t phase;
     uint64_t passes;
     VEC(sync_edit) syncs;
+    VEC(store_edit) stores;
+    bool placing; /* it is the placement that emits */
     group_list groups;
     struct stage_map stages;
     char *changes;
@@ -208,6 +257,7 @@ typedef struct walk {
     uint8_t *held;        /* [tensor][pass] sends that still read it: the last wait gives it back */
     uint64_t *slot;       /* [block][pass] offset of the saved slot in the zone */
     struct boundary *boundary;
+    struct shard_walk *shard;
 } walk;
 
 routine *walk_routine(const walk *w, const work *x);
@@ -223,27 +273,33 @@ void boundary_free(walk *w);
 entry *list_add(plan *p, list *l, uint32_t kind, uint32_t what, uint32_t pass, const char *name);
 void list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
                uint32_t pass, const char *name);
+/* Base `base` of the call that was added last lies `stride` further for each coordinate. */
+void list_shift(plan *p, const list *l, uint32_t base, uint32_t mesh_axis, uint64_t stride);
 weft_status build_passes(builder *b, list *l, bool train, uint32_t passes);
 
 /* --- sync.c: gradients in buckets, summed while backward still computes --- */
 typedef struct bucket {
     uint64_t first, end; /* elements */
     uint64_t axes;       /* mesh axes still to be summed over, bit a */
+    uint64_t differ;     /* mesh axes whose coordinates have different elements */
+    uint32_t group;      /* 1 + the group that it is, of a block that is cut; 0: whole elements */
     uint32_t pending;    /* 1 + the collective in flight; 0: none */
     bool guest;          /* counted at another stage */
 } bucket;
 
 struct sync_state {
     VEC(bucket) buckets;
-    uint64_t *axes;           /* [flat param] to sum over */
     uint64_t bucket_elements; /* at most */
     bucket open;              /* grows downwards until it is full */
 };
 
-weft_status sync_prepare(builder *b, const edit_state *e);
-weft_status sync_work_done(walk *w, uint32_t at); /* sums what is final after work `at` */
+weft_status sync_prepare(builder *b, const edit_state *e); /* who is summed over what */
+weft_status sync_work_done(walk *w, uint32_t at);          /* sums what is final after work `at` */
 weft_status sync_flush(builder *b, list *l);
 weft_status sync_finish(builder *b, list *l, bucket *k);
+weft_status sync_group(builder *b, list *l, uint32_t group,
+                       uint64_t axes); /* a bucket of its own */
+uint32_t grads_channel(const builder *b, uint32_t axis);
 uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis);
 uint32_t plan_channel_size(const plan *p, uint32_t number);
 uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const uint32_t *coords,
@@ -252,8 +308,20 @@ uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const 
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out);
 weft_status sync_scalar(builder *b, list *l, const char *scalar, uint64_t axes);
 
-/* --- update.c, step.c: what follows the passes --- */
-weft_status update_prepare(builder *b); /* the rule's graphs and its states */
+/* --- store.c, shard.c: what is cut over a mesh axis --- */
+weft_status store_prepare(builder *b, const edit_state *e); /* how far each block is cut */
+weft_status shard_begin(walk *w);
+weft_status shard_before(walk *w, uint32_t at); /* what work `at` reads and adds to is there */
+weft_status shard_after(walk *w, uint32_t at);  /* what nobody needs now is given back */
+weft_status shard_finish(walk *w);
+void shard_free(walk *w);
+bool shard_every_pass(const builder *b, weft_tensor grad);      /* written afresh in each pass */
+weft_status shard_updated(builder *b, list *l, uint32_t group); /* its parameters are gathered */
+weft_status shard_gathered(builder *b, list *l);
+
+/* --- norm.c, update.c, step.c: what follows the passes --- */
+weft_status build_norm(builder *b, list *l); /* finishes the sums of gradients */
+weft_status update_prepare(builder *b);      /* the rule's graphs and its states */
 void update_finish(builder *b);
 weft_status build_updates(builder *b, list *l);
 weft_status build_end_of_step(builder *b, list *l); /* norm, scalars, updates */

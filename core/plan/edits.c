@@ -155,18 +155,16 @@ static weft_status e_sync(void *ctx, const char *params, const char *mesh_name, 
     weft_status s = in_phase(e, WEFT_PHASE_SYNC, "sync");
     if (!s)
         s = edits_axis(e, mesh_name, &a);
-    if (!s && when != WEFT_SYNC_LAST)
-        s = fail(WEFT_UNSUPPORTED,
-                 "%s asks for a sum after every pass; this version of the core "
-                 "sums once a step",
-                 e->owner);
+    if (!s && when != WEFT_SYNC_LAST && when != WEFT_SYNC_EVERY)
+        s = fail(WEFT_USAGE, "%s asks for sums of gradients at the unknown time %u", e->owner,
+                 when);
     bucket_bytes = bucket_bytes ? bucket_bytes : e->s->bucket_bytes;
     if (!s && bucket_bytes < 1024)
         s = fail(WEFT_USAGE, "%s asks for buckets of %llu bytes; at least 1024 make sense",
                  e->owner, (unsigned long long)bucket_bytes);
     if (!s)
         *vec_push(&e->syncs) =
-            (sync_edit){pool_text(e->pool, params), e->owner, a, when, bucket_bytes};
+            (sync_edit){pool_text(e->pool, params), e->owner, a, when, bucket_bytes, e->placing};
     return s;
 }
 
@@ -187,8 +185,31 @@ static weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 static weft_status e_store(void *ctx, uint32_t what, const char *params, const char *axis,
                            uint32_t ahead)
 {
-    (void)what, (void)params, (void)axis, (void)ahead;
-    return refuse(ctx, "store");
+    edit_state *e = state(ctx);
+    const spec_plugin *rule = &e->s->rule;
+    const weft_rule *table = rule->c->table;
+    uint32_t a = 0;
+    bool any = false;
+    weft_status s = in_phase(e, WEFT_PHASE_SYNC, "store");
+    if (!s)
+        s = edits_axis(e, axis, &a);
+    if (!s && (a >= FIRST_GROUP || what < WEFT_STORE_STATE || what > WEFT_STORE_PARAMS))
+        s = fail(WEFT_USAGE, "%s stores something unknown (%u), or over the group %s", e->owner,
+                 what, axis);
+    if (!s && table->unit != WEFT_UNIT_ELEMENT)
+        s = fail(WEFT_UNSUPPORTED,
+                 "%s cuts parameters anywhere, and optim.rule = %s must not be cut inside a "
+                 "parameter; this version has no placement for such rules: say optim.placement = "
+                 "none, or name an elementwise rule",
+                 e->owner, rule->c->name);
+    for (uint32_t i = 0; !s && !any && i < e->g->tensors.n; i++)
+        any = e->g->tensors.at[i].kind == WEFT_T_PARAM &&
+              glob_match(params, e->g->tensors.at[i].name);
+    if (!s && !any)
+        s = fail(WEFT_USAGE, "%s: no parameter has a name like '%s'", e->owner, params);
+    if (!s && e->s->mesh.size[a] > 1)
+        *vec_push(&e->stores) = (store_edit){pool_text(e->pool, params), e->owner, what, a, ahead};
+    return s;
 }
 
 static weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
@@ -229,6 +250,41 @@ static weft_status e_changes(void *ctx, const char *text)
     return WEFT_OK;
 }
 
+/* The mesh axes that there are, with their keys: "parallel.tp = 2, parallel.dp = 1". */
+static const char *axes_text(const edit_state *e)
+{
+    char *text = pool_text(e->pool, "parallel.strategy = none");
+    for (uint32_t a = 0; a < e->s->mesh.n; a++)
+        text = pool_printf(e->pool, "%s%s%s = %u", a ? text : "", a ? ", " : "", e->s->size_key[a],
+                           e->s->mesh.size[a]);
+    return text;
+}
+
+static weft_status run_placement(edit_state *e, const weft_view *view, const weft_edits *edits)
+{
+    const spec_plugin *placement = &e->s->placement;
+    const weft_placement *table = placement->c->table;
+    const weft_rule *rule = e->s->rule.c->table;
+    const char *axes[WEFT_MAX_MESH + 1] = {0};
+    weft_tensor t = graph_find(e->g, "tokens");
+    uint32_t n = 0;
+    for (uint32_t a = e->g->mesh->n; t && a-- > 0;)
+        if (graph_tensor(e->g, t)->place[a].kind == WEFT_SPLIT)
+            axes[n++] = e->g->mesh->name[a];
+    if (!n)
+        return config_fail(e->s->cfg, "optim.placement",
+                           "%s shards over the ranks that share the data, and here none do (%s); "
+                           "let 2 or more ranks share it (parallel.strategy = dp, parallel.dp = 2) "
+                           "or say optim.placement = none",
+                           placement->c->name, axes_text(e));
+    e->owner = pool_printf(e->pool, "placement %s", placement->c->name);
+    e->placing = true;
+    weft_status s =
+        table->edit(placement->c->module, placement->conf, view, edits, axes, rule->unit);
+    e->placing = false;
+    return s;
+}
+
 weft_status edits_run(edit_state *e, uint32_t phase)
 {
     weft_view view = {sizeof view, 0,        e,       v_mesh,  v_passes, v_tensors, v_tensor,
@@ -253,14 +309,5 @@ weft_status edits_run(edit_state *e, uint32_t phase)
         return stages_finish(e);
     if (phase != WEFT_PHASE_SYNC || !e->s->placement.c)
         return WEFT_OK;
-    const char *axes[WEFT_MAX_MESH + 1] = {0};
-    weft_tensor t = graph_find(e->g, "tokens");
-    for (uint32_t a = e->g->mesh->n, n = 0; t && a-- > 0;)
-        if (graph_tensor(e->g, t)->place[a].kind == WEFT_SPLIT)
-            axes[n++] = e->g->mesh->name[a];
-    const weft_placement *table = e->s->placement.c->table;
-    e->owner = pool_printf(e->pool, "placement %s", e->s->placement.c->name);
-    const weft_rule *rule = e->s->rule.c->table;
-    return table->edit(e->s->placement.c->module, e->s->placement.conf, &view, &edits, axes,
-                       rule->unit);
+    return run_placement(e, &view, &edits);
 }

@@ -1,17 +1,28 @@
-/* plan/layout.c: parameters in flat ranges of elements (see build.h). */
+/* plan/layout.c: parameters in flat ranges of elements (see build.h).
+ *
+ * First the order, block by block with matrices first; then, when edits have said what is cut, the
+ * places. A block that is cut over N coordinates is made of groups, and a group of N slices: as
+ * many parameters of one kind as go into a bucket, padded so that the slices are equal and
+ * aligned. */
 #include "base/err.h"
 #include "plan/build.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define ALIGN_ELEMENTS 32u
 
-static uint64_t partial_axes(const graph *g, weft_tensor grad)
+static uint64_t aligned(uint64_t n, uint64_t to)
+{
+    return (n + to - 1) / to * to;
+}
+
+static uint64_t axes_of_kind(const graph *g, const tensor *t, uint32_t kind)
 {
     uint64_t axes = 0;
-    for (uint32_t a = 0; grad && a < g->mesh->n; a++)
-        if (graph_tensor(g, grad)->place[a].kind == WEFT_PARTIAL_SUM)
-            axes |= 1u << a;
+    for (uint32_t a = 0; a < g->mesh->n; a++)
+        if (t->place[a].kind == kind)
+            axes |= (uint64_t)1 << a;
     return axes;
 }
 
@@ -28,12 +39,12 @@ static uint8_t *find_users(const graph *g, const struct stage_map *stages, pool 
     return users;
 }
 
-static uint64_t add_param(const graph *g, const struct stage_map *stages, pool *texts, flat *f,
-                          weft_tensor at_tensor, uint64_t at)
+static void add_param(const graph *g, const struct stage_map *stages, pool *texts, flat *f,
+                      weft_tensor at_tensor)
 {
     const tensor *t = graph_tensor(g, at_tensor);
     flat_param *p = vec_push(&f->params);
-    *p = (flat_param){.block = f->blocks.n - 1, .flags = t->flags, .first = at};
+    *p = (flat_param){.block = f->blocks.n - 1, .flags = t->flags};
     p->name = pool_text(texts, t->name); /* the layout outlives the graph */
     p->init = pool_text(texts, t->init);
     p->local = graph_local(g, at_tensor);
@@ -42,47 +53,153 @@ static uint64_t add_param(const graph *g, const struct stage_map *stages, pool *
     for (uint32_t k = 0; k < t->shape.rank; k++)
         p->whole.axes[k].name = p->local.axes[k].name = pool_text(texts, t->shape.axes[k].name);
     p->count = shape_elements(&p->local);
-    p->sync_axes = partial_axes(g, t->grad);
+    p->cut_axes = axes_of_kind(g, t, WEFT_SPLIT);
+    if (t->grad)
+        p->partial_axes = axes_of_kind(g, graph_tensor(g, t->grad), WEFT_PARTIAL_SUM);
     p->guest = !stage_here(stages, t->block);
-    return at + (p->count + ALIGN_ELEMENTS - 1) / ALIGN_ELEMENTS * ALIGN_ELEMENTS;
+    flat_block *k = &f->blocks.at[p->block];
+    k->params++;
+    k->matrices += t->flags & WEFT_PARAM_MATRIX ? 1 : 0;
 }
 
-static void begin_block(flat *f, const char *name, uint64_t at)
+static void begin_block(flat *f, const char *name)
 {
-    *vec_push(&f->blocks) = (flat_block){name, at, at, at};
+    *vec_push(&f->blocks) = (flat_block){.name = name, .first_param = f->params.n};
 }
 
-weft_status flat_layout(const graph *g, const struct stage_map *stages, pool *texts, flat *out)
+void flat_list(const graph *g, const struct stage_map *stages, pool *texts, flat *out)
 {
-    uint64_t at = 0;
     uint8_t *users = find_users(g, stages, texts);
+    out->compute_size = (uint32_t)weft_dtype_size(g->compute);
+    out->grad_size = (uint32_t)weft_dtype_size(g->grad_dtype);
     for (uint32_t i = 1; i <= g->tensors.n; i++) {
         const tensor *t = graph_tensor(g, i);
         if (t->kind != WEFT_T_PARAM || users[i] != 3)
             continue;
-        begin_block(out, pool_text(texts, t->name), at);
-        at = add_param(g, stages, texts, out, i, at);
-        flat_block *fb = &out->blocks.at[out->blocks.n - 1];
-        fb->end = at;
-        fb->matrices_end = t->flags & WEFT_PARAM_MATRIX ? at : fb->first;
+        begin_block(out, pool_text(texts, t->name));
+        add_param(g, stages, texts, out, i);
     }
     for (uint32_t b = 0; b < g->blocks.n; b++) {
-        begin_block(out, pool_text(texts, g->blocks.at[b]), at);
-        for (uint32_t matrices = 2; matrices-- > 0;) {
+        begin_block(out, pool_text(texts, g->blocks.at[b]));
+        for (uint32_t matrices = 2; matrices-- > 0;)
             for (uint32_t i = 1; i <= g->tensors.n; i++) {
                 const tensor *t = graph_tensor(g, i);
                 if (t->kind == WEFT_T_PARAM && t->block == b && users[i] == 1 &&
                     !(t->flags & WEFT_PARAM_MATRIX) == !matrices)
-                    at = add_param(g, stages, texts, out, i, at);
+                    add_param(g, stages, texts, out, i);
             }
-            *(matrices ? &out->blocks.at[out->blocks.n - 1].matrices_end
-                       : &out->blocks.at[out->blocks.n - 1].end) = at;
-        }
     }
-    out->elements = at;
+}
+
+/* --- places --- */
+
+static void place_whole(flat *f, flat_block *k, uint64_t at)
+{
+    for (uint32_t i = 0; i < k->params; i++) {
+        flat_param *p = &f->params.at[k->first_param + i];
+        p->first = at;
+        at += aligned(p->count, ALIGN_ELEMENTS);
+        if (i + 1 == k->matrices)
+            k->matrices_end = at;
+    }
+    k->end = at;
+}
+
+/* May parameter `p` be in one group with `first`, the first of it? */
+static bool alike(const flat_param *first, const flat_param *p)
+{
+    return first->flags == p->flags && first->sum_axes == p->sum_axes &&
+           first->cut_axes == p->cut_axes;
+}
+
+static void end_group(flat *f, const flat_block *k, uint64_t at)
+{
+    flat_group *x = &f->groups.at[f->groups.n - 1];
+    x->count = aligned(at - x->at[0], (uint64_t)k->parts * ALIGN_ELEMENTS);
+}
+
+static void place_groups(flat *f, flat_block *k, uint64_t at, uint64_t most)
+{
+    const flat_param *first = NULL;
+    k->first_group = f->groups.n;
+    for (uint32_t i = 0; i < k->params; i++) {
+        flat_param *p = &f->params.at[k->first_param + i];
+        if (!first || !alike(first, p) || at + p->count - first->first > most) {
+            if (first) {
+                end_group(f, k, at);
+                at = f->groups.at[f->groups.n - 1].at[0] + f->groups.at[f->groups.n - 1].count;
+            }
+            *vec_push(&f->groups) = (flat_group){.block = p->block, .flags = p->flags, .at = {at}};
+            f->groups.at[f->groups.n - 1].sum_axes = p->sum_axes;
+            f->groups.at[f->groups.n - 1].guest = p->guest;
+            f->groups.at[f->groups.n - 1].differ = p->cut_axes | (uint64_t)1 << k->axis;
+            first = p;
+        }
+        p->group = f->groups.n - 1;
+        p->first = at;
+        at += aligned(p->count, ALIGN_ELEMENTS);
+    }
+    k->groups = f->groups.n - k->first_group;
+    if (first) {
+        end_group(f, k, at);
+        at = f->groups.at[f->groups.n - 1].at[0] + f->groups.at[f->groups.n - 1].count;
+    }
+    k->end = at;
+}
+
+/* Where the block and its groups lie in regions that have slices alone of what is cut so far. */
+static void place_in_regions(flat *f, flat_block *k)
+{
+    for (uint32_t level = FLAT_STATE; level <= FLAT_PARAMS; level++) {
+        uint64_t parts = k->level >= level ? k->parts : 1;
+        k->at[level] = f->size[level];
+        for (uint32_t i = 0; i < k->groups; i++) {
+            flat_group *x = &f->groups.at[k->first_group + i];
+            x->at[level] = f->size[level] + (x->at[0] - k->first) / parts;
+        }
+        f->size[level] += (k->end - k->first) / parts;
+    }
+}
+
+weft_status flat_place(flat *f, uint64_t most)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; i < f->blocks.n; i++) {
+        flat_block *k = &f->blocks.at[i];
+        k->first = k->matrices_end = at;
+        if (k->level)
+            place_groups(f, k, at, most);
+        else
+            place_whole(f, k, at);
+        at = k->end;
+        place_in_regions(f, k);
+    }
     if (at > UINT64_MAX / 64)
         return fail(WEFT_USAGE, "the model has too many parameters to address");
     return WEFT_OK;
+}
+
+uint64_t flat_index(const flat *f, uint64_t element, uint32_t level)
+{
+    uint32_t low = 0, high = f->blocks.n; /* the last block that begins at or before it */
+    while (high - low > 1) {
+        uint32_t middle = (low + high) / 2;
+        if (f->blocks.at[middle].first <= element)
+            low = middle;
+        else
+            high = middle;
+    }
+    const flat_block *k = &f->blocks.at[low];
+    return k->at[level] + element - k->first;
+}
+
+flat_place_in flat_own(const flat *f, uint32_t group, uint32_t level, uint64_t region,
+                       uint64_t size)
+{
+    const flat_group *x = &f->groups.at[group];
+    const flat_block *k = &f->blocks.at[x->block];
+    uint64_t slice = x->count / k->parts;
+    return (flat_place_in){region + x->at[level] * size, k->level < level ? slice * size : 0};
 }
 
 const flat_param *flat_find(const flat *f, const char *name)

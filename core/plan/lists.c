@@ -26,6 +26,13 @@ void list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t n
     list_add(p, l, ENTRY_CALL, seg, pass, name)->first_base = first;
 }
 
+void list_shift(plan *p, const list *l, uint32_t base, uint32_t mesh_axis, uint64_t stride)
+{
+    if (stride)
+        *vec_push(&p->shifts) =
+            (shift){l->entries.at[l->entries.n - 1].first_base + base, mesh_axis, stride};
+}
+
 routine *walk_routine(const walk *w, const work *x)
 {
     return &w->routines[(x->block * 2 + x->backward) * 2 + x->first];
@@ -247,7 +254,9 @@ static weft_status emit_work(walk *w, uint32_t at)
     const work *x = &w->works[at];
     const routine *r = walk_routine(w, x);
     uint64_t bases[MAX_BASES] = {0}, frame = 0;
-    weft_status s = boundary_before(w, at);
+    weft_status s = shard_before(w, at);
+    if (!s)
+        s = boundary_before(w, at);
     if (!s)
         s = set_bases(w, x, r, bases, &frame);
     if (!s)
@@ -255,6 +264,8 @@ static weft_status emit_work(walk *w, uint32_t at)
     if (!s)
         s = boundary_after(w, at);
     give_back(w, x, at, r, frame);
+    if (!s)
+        s = shard_after(w, at);
     return s || !w->train ? s : sync_work_done(w, at);
 }
 
@@ -279,6 +290,7 @@ static void walk_free(walk *w)
     for (uint64_t i = 0; i < (uint64_t)w->b->g->blocks.n * 4; i++)
         free(w->routines[i].items.at);
     boundary_free(w);
+    shard_free(w);
     free(w->routines);
     free(w->works);
     free(w->last_use);
@@ -305,12 +317,16 @@ weft_status build_passes(builder *b, list *l, bool train, uint32_t passes)
         find_last_uses(&w);
         s = boundary_prepare(&w);
     }
+    if (!s)
+        s = shard_begin(&w);
     if (!s && train)
         note_cells(&w);
     for (uint32_t i = 0; !s && i < w.nworks; i++)
         s = emit_work(&w, i);
     if (!s)
         s = boundary_finish(&w);
+    if (!s)
+        s = shard_finish(&w);
     if (!s && train)
         s = sync_flush(b, l);
     if (!s && b->keep)

@@ -283,7 +283,7 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
     const node *n = &g->nodes.at[at];
     weft_operand io[2 * WEFT_MAX_OPERANDS];
     ref refs[2 * WEFT_MAX_OPERANDS];
-    bool sum = false;
+    bool sum = false, first = l->first;
     for (uint32_t k = 0; k < n->nin + n->nout; k++) {
         weft_tensor t = k < n->nin ? n->in[k] : n->out[k - n->nin];
         io[k] = operand_of(g, t);
@@ -295,6 +295,7 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
         if (s)
             return s;
         sum |= k >= n->nin && graph_tensor(g, t)->sum;
+        first |= k >= n->nin && shard_every_pass(l->b, t);
     }
     weft_ew_step step;
     uint16_t reg;
@@ -305,7 +306,7 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
     weft_opspec op = {
         sizeof op, 0,           ew ? "ew" : n->id,   n->attrs, n->nattr, n->nin, n->nout, 0,
         io,        io + n->nin, ew ? &program : NULL};
-    if (sum && !(l->first && l->b->first_sum[at]))
+    if (sum && !(first && l->b->first_sum[at]))
         op.flags |= WEFT_SPEC_ACCUMULATE;
     return segment_add(l->b->p, seg, &op, n->again ? 0 : node_flops(g, n), refs);
 }

@@ -87,8 +87,9 @@ typedef struct collective {
     uint32_t channel, kind, redop, dtype, root;
     uint64_t count;               /* elements, as weft/coll.h counts them */
     uint64_t in, out, scratch;    /* offsets */
-    uint64_t in_shift, out_shift; /* what a coordinate on the channel's axis adds to in and out */
-    uint64_t tag;                 /* of what is sent, to be the same at both ends: check.c */
+    uint64_t in_shift, out_shift; /* what a coordinate on `shift_axis` adds to in and out */
+    uint32_t shift_axis;
+    uint64_t tag; /* of what is sent, to be the same at both ends: check.c */
     uint64_t scratch_bytes;
     uint64_t sent;         /* bytes the first rank of the group sends */
     const char *algorithm; /* that the schedule chose */

@@ -218,10 +218,16 @@ void plan_digest(plan *p)
         mix(&h, &p->scalars.at[i].value, sizeof(double));
     for (uint32_t i = 0; i < p->collectives.n; i++) {
         const collective *c = &p->collectives.at[i];
-        uint64_t numbers[8] = {c->channel, c->kind, c->redop, c->dtype,
-                               c->count,   c->in,   c->out,   c->scratch};
+        uint64_t numbers[] = {c->channel,  c->kind,      c->redop,     c->dtype,
+                              c->count,    c->in,        c->out,       c->scratch,
+                              c->in_shift, c->out_shift, c->shift_axis};
         mix(&h, numbers, sizeof numbers);
         mix_text(&h, c->algorithm);
+    }
+    for (uint32_t i = 0; i < p->shifts.n; i++) {
+        const shift *x = &p->shifts.at[i];
+        uint64_t numbers[] = {x->base, x->mesh_axis, x->stride};
+        mix(&h, numbers, sizeof numbers);
     }
     mix(&h, &p->bytes, sizeof p->bytes);
     p->digest = h;

@@ -1,4 +1,5 @@
-/* plan/step.c: what follows the passes: norm, scalars, updates, the loss of all ranks; and saving.
+/* plan/step.c: what follows the passes: norm (norm.c), scalars, updates, the loss of all ranks; and
+ * saving.
  *
  * Lists do not branch. Whether a step is skipped is a scalar, the gate: 0 when the gradient norm is
  * not finite, and then every assignment of the updates leaves its target alone, on every rank
@@ -9,48 +10,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* --- the norm --- */
-
-static weft_status square_sum(builder *b, list *l, uint64_t first, uint64_t end, bool adding)
-{
-    weft_operand io[2] = {{b->g->grad_dtype, 1, {(int64_t)(end - first)}}, {.dtype = WEFT_F32}};
-    ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_ABSOLUTE, 0, scalar_offset(b, "sumsq", 0)}};
-    weft_opspec op = {.struct_size = sizeof op,
-                      .id = "sumsq",
-                      .nin = 1,
-                      .nout = 1,
-                      .in = io,
-                      .out = io + 1,
-                      .flags = adding ? WEFT_SPEC_ACCUMULATE : 0};
-    uint32_t seg = segment_begin(b->p, "sum of squares");
-    weft_status s = segment_add(b->p, seg, &op, 0, refs);
-    if (s)
-        return s;
-    seg = segment_end(b->p, seg, BASE_FIRST + 1);
-    uint64_t bases[BASE_FIRST + 1] = {0};
-    bases[BASE_FIRST] = b->f->grads + first * b->f->grad_size;
-    list_call(b->p, l, seg, bases, BASE_FIRST + 1, 0, "sum of squares");
-    return WEFT_OK;
-}
-
-/* Finish the buckets in the order in which they were started, then square each. */
-static weft_status finish_buckets(builder *b, list *l)
-{
-    sync_state *sync = b->sync;
-    bool adding = false;
-    for (uint32_t i = 0; i < sync->buckets.n; i++) {
-        bucket *k = &sync->buckets.at[i];
-        weft_status s = sync_finish(b, l, k);
-        if (!s && !k->guest)
-            s = square_sum(b, l, k->first, k->end, adding);
-        if (s)
-            return s;
-        adding |= !k->guest;
-    }
-    uint64_t stages = b->stages->axis < 0 ? 0 : (uint64_t)1 << b->stages->axis;
-    return sync_scalar(b, l, "sumsq", stages);
-}
 
 /* --- the scalars, as a small graph of one-element tensors --- */
 
@@ -197,12 +156,14 @@ static weft_status build_scalars(builder *b, list *l)
 weft_status build_end_of_step(builder *b, list *l)
 {
     l->tail = l->entries.n;
-    weft_status s = finish_buckets(b, l);
+    weft_status s = build_norm(b, l);
     if (!s)
         s = build_scalars(b, l);
     if (!s)
         s = build_updates(b, l);
-    return s ? s : sync_scalar(b, l, "loss", loss_axes(b));
+    if (!s)
+        s = sync_scalar(b, l, "loss", loss_axes(b));
+    return s ? s : shard_gathered(b, l);
 }
 
 /* --- the loss, which one stage makes and all know in the end --- */
@@ -236,7 +197,29 @@ weft_status clear_loss(builder *b, list *l)
 
 /* --- saving: every parameter and state; extent.c has who writes what of it --- */
 
-static void add_piece(builder *b, const flat_param *p, const char *suffix, uint64_t region)
+/* Where a parameter, or the group that it is in, begins in a region that is cut from `level` on. */
+static uint64_t piece_at(const flat *f, const flat_param *p, uint32_t level, uint64_t region,
+                         uint64_t size)
+{
+    if (f->blocks.at[p->block].level)
+        return flat_own(f, p->group, level, region, size).at;
+    return region + flat_index(f, p->first, level) * size;
+}
+
+static void set_slices(const flat *f, const flat_param *p, uint32_t level, piece *x)
+{
+    const flat_block *k = &f->blocks.at[p->block];
+    if (!k->level)
+        return;
+    x->shard_axis = 1 + k->axis;
+    x->pos = p->first - f->groups.at[p->group].at[0];
+    x->slice = f->groups.at[p->group].count / k->parts;
+    x->sliced = k->level >= level;
+    x->copy_sliced = k->level >= FLAT_PARAMS;
+}
+
+static void add_piece(builder *b, const flat_param *p, const char *suffix, uint64_t region,
+                      uint32_t level)
 {
     plan *pl = b->p;
     piece *x = vec_push(&pl->pieces);
@@ -254,9 +237,10 @@ static void add_piece(builder *b, const flat_param *p, const char *suffix, uint6
     if (b->stages->axis >= 0)
         x->only[b->stages->axis] = 1 + b->stages->mine;
     x->writer = p->guest ? WRITER_ELSEWHERE : 0;
-    x->offset = region + p->first * 4;
+    set_slices(b->f, p, level, x);
+    x->offset = piece_at(b->f, p, level, region, 4);
     if (!suffix && b->f->compute != b->f->master) {
-        x->copy = b->f->compute + p->first * b->f->compute_size;
+        x->copy = piece_at(b->f, p, FLAT_PARAMS, b->f->compute, b->f->compute_size);
         x->copy_dtype = b->g->compute;
     }
 }
@@ -264,10 +248,13 @@ static void add_piece(builder *b, const flat_param *p, const char *suffix, uint6
 weft_status build_save(builder *b)
 {
     plan *p = b->p;
-    for (uint32_t i = 0; i < b->f->params.n; i++) {
-        add_piece(b, &b->f->params.at[i], NULL, b->f->master);
-        for (uint32_t k = 0; k < b->f->states.n; k++)
-            add_piece(b, &b->f->params.at[i], b->f->states.at[k].name, b->f->states.at[k].offset);
+    const flat *f = b->f;
+    uint32_t level = f->compute == f->master ? FLAT_PARAMS : FLAT_STATE;
+    for (uint32_t i = 0; i < f->params.n; i++) {
+        add_piece(b, &f->params.at[i], NULL, f->master, level);
+        for (uint32_t k = 0; k < f->states.n; k++)
+            add_piece(b, &f->params.at[i], f->states.at[k].name, f->states.at[k].offset,
+                      FLAT_STATE);
     }
     plan_choose_writers(p);
     for (uint32_t i = 0; i < p->pieces.n; i++)

@@ -4,7 +4,10 @@
  * grows downwards. When it reaches the bucket's size its all-reduce starts; the wait stands at the
  * end of the step, before the norm. A tied parameter belongs to its first block and is ready when
  * the last of its users has gone backward. Cost: every gradient once, 2 (n-1)/n of its bytes a
- * rank. */
+ * rank.
+ *
+ * Of a block that is cut over a mesh axis each group is a bucket. Over that axis it is summed by a
+ * reduce-scatter, first; then the own slice alone goes over the other axes. */
 #include "base/err.h"
 #include "plan/build.h"
 
@@ -47,6 +50,18 @@ static bool p2p(const collective *c)
     return c->kind == WEFT_SEND || c->kind == WEFT_RECV;
 }
 
+/* In place as weft/coll.h means it: the smaller side lies at the own part of the larger. */
+static bool in_place(const plan *p, const collective *c)
+{
+    uint64_t part = c->count / plan_channel_size(p, c->channel) * weft_dtype_size(c->dtype);
+    bool own = c->shift_axis == p->channels.at[c->channel].mesh_axis;
+    if (c->kind == WEFT_REDUCE_SCATTER)
+        return c->in == c->out && own && !c->in_shift && c->out_shift == part;
+    if (c->kind == WEFT_ALL_GATHER)
+        return c->in == c->out && own && !c->out_shift && c->in_shift == part;
+    return c->in == c->out && c->in_shift == c->out_shift;
+}
+
 void plan_request(const plan *p, const collective *c, uint32_t me, comm_request *out)
 {
     const channel *ch = &p->channels.at[c->channel];
@@ -57,7 +72,7 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
     out->count = c->count;
     out->ranks = plan_channel_size(p, c->channel);
     out->root = c->root;
-    out->in_place = c->in == c->out && c->in_shift == c->out_shift;
+    out->in_place = in_place(p, c);
     out->link_caps = link->caps;
     if (!(device->caps & WEFT_DEV_EXPORT_FD)) /* nothing that peers could map */
         out->link_caps &= ~(uint64_t)WEFT_LINK_MAP;
@@ -70,10 +85,9 @@ static bool find_made(const plan *p, collective *c)
     uint32_t back = p->collectives.n < 64 ? p->collectives.n : 64;
     for (uint32_t i = 1; i <= back; i++) {
         const collective *o = &p->collectives.at[p->collectives.n - i];
-        bool in_place = c->in == c->out && c->in_shift == c->out_shift;
         if (o->channel != c->channel || o->kind != c->kind || o->redop != c->redop ||
             o->dtype != c->dtype || o->root != c->root || o->count != c->count ||
-            (o->in == o->out && o->in_shift == o->out_shift) != in_place)
+            in_place(p, o) != in_place(p, c))
             continue;
         c->scratch_bytes = o->scratch_bytes;
         c->sent = o->sent;
@@ -134,30 +148,45 @@ static bool stage_shared(const builder *b, const flat_param *p)
     return b->stages->axis >= 0 && !strcmp(b->f->blocks.at[p->block].name, p->name);
 }
 
-static weft_status axes_of_param(const builder *b, const edit_state *e, const flat_param *p,
-                                 sync_state *s, uint64_t *out)
+/* What strategies (overrides: 0) or the placement (1) say of a parameter's sums. */
+static weft_status read_syncs(const builder *b, const edit_state *e, flat_param *p, sync_state *s,
+                              bool overrides)
 {
-    *out = 0;
+    uint64_t seen = 0;
     for (uint32_t i = 0; i < e->syncs.n; i++) {
         const sync_edit *x = &e->syncs.at[i];
-        if (!glob_match(x->glob, p->name))
+        uint64_t bit = (uint64_t)1 << x->mesh_axis;
+        if (x->overrides != overrides || !glob_match(x->glob, p->name))
             continue;
-        if (*out >> x->mesh_axis & 1)
+        if (seen & bit)
             return fail(WEFT_USAGE, "the gradient of %s is summed over %s twice, by %s as well",
                         p->name, axis_name(b, x->mesh_axis), x->owner);
-        *out |= (uint64_t)1 << x->mesh_axis;
+        seen |= bit;
+        p->sum_axes |= bit;
+        p->every_axes &= ~bit;
+        p->every_axes |= x->when == WEFT_SYNC_EVERY ? bit : 0;
         uint64_t elements = x->bucket_bytes / b->f->grad_size;
         if (!s->bucket_elements || elements < s->bucket_elements)
             s->bucket_elements = elements ? elements : 1;
     }
+    return WEFT_OK;
+}
+
+static weft_status find_axes(const builder *b, const edit_state *e, flat_param *p, sync_state *s)
+{
+    for (int overrides = 0; overrides < 2; overrides++) {
+        weft_status st = read_syncs(b, e, p, s, overrides);
+        if (st)
+            return st;
+    }
     for (uint32_t a = 0; a < b->g->mesh->n; a++)
-        if ((p->sync_axes & ~*out) >> a & 1)
+        if ((p->partial_axes & ~p->sum_axes) >> a & 1)
             return fail(
                 WEFT_USAGE,
                 "the gradient of %s is a partial sum over the mesh axis %s, and no strategy "
                 "says when it is summed",
                 p->name, b->g->mesh->name[a]);
-    uint64_t groups = *out >> FIRST_GROUP << FIRST_GROUP;
+    uint64_t groups = p->sum_axes >> FIRST_GROUP << FIRST_GROUP;
     if (groups ? !stage_shared(b, p) : stage_shared(b, p))
         return fail(WEFT_USAGE,
                     groups ? "the gradient of %s is to be summed over a group, but one stage "
@@ -165,7 +194,8 @@ static weft_status axes_of_param(const builder *b, const edit_state *e, const fl
                            : "%s is used by several stages, and no strategy says when its "
                              "gradients are summed over them",
                     p->name);
-    *out = (*out & p->sync_axes) | groups; /* whole already: nothing to do */
+    p->sum_axes = (p->sum_axes & p->partial_axes) | groups; /* whole already: nothing to do */
+    p->every_axes &= p->sum_axes;
     return WEFT_OK;
 }
 
@@ -173,10 +203,9 @@ weft_status sync_prepare(builder *b, const edit_state *e)
 {
     sync_state *s = pool_alloc(&b->p->pool, sizeof *s);
     b->sync = s;
-    s->axes = pool_array(&b->p->pool, b->f->params.n, sizeof *s->axes);
     b->groups = &e->groups;
     for (uint32_t i = 0; i < b->f->params.n; i++) {
-        weft_status st = axes_of_param(b, e, &b->f->params.at[i], s, &s->axes[i]);
+        weft_status st = find_axes(b, e, &b->f->params.at[i], s);
         if (st)
             return st;
     }
@@ -185,7 +214,7 @@ weft_status sync_prepare(builder *b, const edit_state *e)
 
 /* --- buckets --- */
 
-static uint32_t grads_channel(const builder *b, uint32_t axis)
+uint32_t grads_channel(const builder *b, uint32_t axis)
 {
     if (axis < FIRST_GROUP)
         return plan_channel(b->p, "grads", axis);
@@ -193,19 +222,37 @@ static uint32_t grads_channel(const builder *b, uint32_t axis)
     return plan_channel_some(b->p, k->name, k->mesh_axis, k->coords, k->n);
 }
 
+/* The next axis of a block that is cut: `c` is what the whole group would be. */
+static uint32_t next_of_group(const builder *b, const bucket *k, collective *c)
+{
+    const flat_block *fb = &b->f->blocks.at[b->f->groups.at[k->group - 1].block];
+    flat_place_in own = flat_own(b->f, k->group - 1, FLAT_GRADS, b->f->grads, b->f->grad_size);
+    bool scatter = k->axes >> fb->axis & 1;
+    c->in = c->out = own.at;
+    c->shift_axis = fb->axis;
+    c->out_shift = own.shift;
+    c->in_shift = scatter ? 0 : own.shift;
+    c->kind = scatter ? WEFT_REDUCE_SCATTER : WEFT_ALL_REDUCE;
+    c->count /= scatter ? 1 : fb->parts;
+    return scatter ? fb->axis : (uint32_t)__builtin_ctzll(k->axes);
+}
+
 static weft_status next_axis(builder *b, list *l, bucket *k)
 {
     plan *p = b->p;
     uint32_t a = (uint32_t)__builtin_ctzll(k->axes);
-    k->axes &= k->axes - 1;
-    collective c = {.channel = grads_channel(b, a),
-                    .kind = WEFT_ALL_REDUCE,
+    collective c = {.kind = WEFT_ALL_REDUCE,
                     .redop = WEFT_SUM,
                     .dtype = b->g->grad_dtype,
                     .count = k->end - k->first};
-    c.name = pool_printf(&p->pool, "all-reduce of gradients %llu-%llu",
+    c.in = c.out = b->f->grads + flat_index(b->f, k->first, FLAT_GRADS) * b->f->grad_size;
+    if (k->group)
+        a = next_of_group(b, k, &c);
+    k->axes &= ~((uint64_t)1 << a);
+    c.channel = grads_channel(b, a);
+    c.name = pool_printf(&p->pool, "%s of gradients %llu-%llu",
+                         c.kind == WEFT_ALL_REDUCE ? "all-reduce" : "reduce-scatter",
                          (unsigned long long)k->first, (unsigned long long)k->end);
-    c.in = c.out = b->f->grads + k->first * b->f->grad_size;
     uint32_t number;
     weft_status s = plan_collective(b, &c, &number);
     if (s)
@@ -234,11 +281,9 @@ weft_status sync_finish(builder *b, list *l, bucket *k)
  * scratch stays small. */
 #define BUCKETS_IN_FLIGHT 4u
 
-static weft_status start_piece(builder *b, list *l, uint64_t first, uint64_t end, bool guest,
-                               uint64_t axes)
+static weft_status start_piece(builder *b, list *l, bucket k)
 {
     sync_state *s = b->sync;
-    bucket k = {first, end, axes, 0, guest};
     uint32_t oldest = s->buckets.n, flying = 0;
     for (uint32_t i = s->buckets.n; i-- > 0;)
         if (s->buckets.at[i].pending) {
@@ -246,9 +291,9 @@ static weft_status start_piece(builder *b, list *l, uint64_t first, uint64_t end
             oldest = i;
         }
     weft_status st = WEFT_OK;
-    if (axes && flying >= BUCKETS_IN_FLIGHT)
+    if (k.axes && flying >= BUCKETS_IN_FLIGHT)
         st = sync_finish(b, l, &s->buckets.at[oldest]);
-    if (!st && axes)
+    if (!st && k.axes)
         st = next_axis(b, l, &k);
     *vec_push(&s->buckets) = k;
     return st;
@@ -266,7 +311,9 @@ weft_status sync_flush(builder *b, list *l)
         uint64_t pieces = n / most + (n % most != 0);
         uint64_t take = (n / pieces + 31) / 32 * 32; /* even pieces, on aligned places */
         uint64_t first = take < n ? k.end - take : k.first;
-        weft_status st = start_piece(b, l, first, k.end, k.guest, k.axes);
+        bucket part = k;
+        part.first = first;
+        weft_status st = start_piece(b, l, part);
         if (st)
             return st;
         k.end = first;
@@ -274,44 +321,59 @@ weft_status sync_flush(builder *b, list *l)
     return WEFT_OK;
 }
 
-static weft_status grow(builder *b, list *l, uint64_t first, uint64_t end, bool guest,
-                        uint64_t axes)
+static weft_status grow(builder *b, list *l, const flat_param *p, uint64_t end)
 {
     sync_state *s = b->sync;
-    bool joins = s->open.end > s->open.first && s->open.first == end && s->open.axes == axes &&
-                 s->open.guest == guest;
+    bool joins = s->open.end > s->open.first && s->open.first == end &&
+                 s->open.axes == p->sum_axes && s->open.differ == p->cut_axes &&
+                 s->open.guest == p->guest;
     if (!joins) {
         weft_status st = sync_flush(b, l);
         if (st)
             return st;
-        s->open = (bucket){end, end, axes, 0, guest};
+        s->open = (bucket){.first = end,
+                           .end = end,
+                           .axes = p->sum_axes,
+                           .differ = p->cut_axes,
+                           .guest = p->guest};
     }
-    s->open.first = first;
-    if (axes && s->open.end - s->open.first >= s->bucket_elements)
+    s->open.first = p->first;
+    if (p->sum_axes && s->open.end - s->open.first >= s->bucket_elements)
         return sync_flush(b, l);
     return WEFT_OK;
+}
+
+weft_status sync_group(builder *b, list *l, uint32_t group, uint64_t axes)
+{
+    const flat_group *x = &b->f->groups.at[group];
+    return start_piece(b, l,
+                       (bucket){.first = x->at[0],
+                                .end = x->at[0] + x->count,
+                                .axes = axes,
+                                .differ = x->differ,
+                                .group = 1 + group,
+                                .guest = x->guest});
 }
 
 static weft_status block_ready(builder *b, list *l, uint32_t fb)
 {
     const flat_block *k = &b->f->blocks.at[fb];
     uint64_t end = k->end;
-    for (uint32_t i = b->f->params.n; i-- > 0;) {
-        const flat_param *p = &b->f->params.at[i];
-        if (p->block != fb)
-            continue;
-        weft_status s = grow(b, l, p->first, end, p->guest, b->sync->axes[i]);
-        if (s)
-            return s;
+    weft_status s = WEFT_OK;
+    for (uint32_t i = k->level ? k->groups : 0; !s && i-- > 0;)
+        s = sync_group(b, l, k->first_group + i, b->f->groups.at[k->first_group + i].sum_axes);
+    for (uint32_t i = k->level ? 0 : k->params; !s && i-- > 0;) {
+        const flat_param *p = &b->f->params.at[k->first_param + i];
+        s = grow(b, l, p, end);
         end = p->first;
     }
-    return WEFT_OK;
+    return s;
 }
 
 weft_status sync_work_done(walk *w, uint32_t at)
 {
     for (uint32_t i = w->b->f->blocks.n; i-- > 0;)
-        if (w->grads_done[i] == at + 1) {
+        if (w->grads_done[i] == at + 1 && w->b->f->blocks.at[i].level < FLAT_GRADS) {
             weft_status s = block_ready(w->b, w->l, i);
             if (s)
                 return s;

@@ -135,25 +135,42 @@ static uint32_t source_of(builder *b, const group *k, weft_tensor t)
     return x->kind == WEFT_T_STATE ? FROM_STATE + state_index(b, x->name) : FROM_SCALAR;
 }
 
-static uint64_t region_of(const builder *b, uint32_t from, uint64_t first, uint32_t *dtype)
+/* A range of elements that the rule goes over: of a block that is whole, or the own slice of a
+ * group of one that is cut. */
+typedef struct range {
+    uint64_t first, count;
+    uint32_t group; /* 1 + the group; 0: whole */
+    uint32_t axis;
+    const char *name;
+} range;
+
+static flat_place_in region_of(const builder *b, uint32_t from, const range *r, uint32_t *dtype)
 {
     const flat *f = b->f;
-    *dtype = from == FROM_GRAD ? b->g->grad_dtype : from == FROM_COPY ? b->g->compute : WEFT_F32;
-    switch (from) {
-    case FROM_PARAM: return f->master + first * 4;
-    case FROM_GRAD: return f->grads + first * f->grad_size;
-    case FROM_COPY: return f->compute + first * f->compute_size;
-    default: return f->states.at[from - FROM_STATE].offset + first * 4;
+    uint64_t region = from >= FROM_STATE ? f->states.at[from - FROM_STATE].offset : f->master;
+    uint32_t level = FLAT_STATE;
+    *dtype = WEFT_F32;
+    if (from == FROM_GRAD) {
+        region = f->grads;
+        level = FLAT_GRADS;
+        *dtype = b->g->grad_dtype;
+    } else if (from == FROM_COPY || (from == FROM_PARAM && f->master == f->compute)) {
+        region = f->compute;
+        level = FLAT_PARAMS;
+        *dtype = b->g->compute;
     }
+    uint64_t size = weft_dtype_size(*dtype);
+    if (r->group)
+        return flat_own(f, r->group - 1, level, region, size);
+    return (flat_place_in){region + flat_index(f, r->first, level) * size, 0};
 }
 
-/* One call of the rule over elements [first, end) of group k. */
-static weft_status update_range(builder *b, list *l, group *k, uint64_t first, uint64_t end,
-                                const char *name)
+/* One call of the rule of `k` over a range. */
+static weft_status update_range(builder *b, list *l, group *k, const range *r)
 {
     weft_operand io[64];
     ref refs[64];
-    uint64_t bases[BASE_FIRST + 64] = {0};
+    uint64_t bases[BASE_FIRST + 64] = {0}, shifts[BASE_FIRST + 64] = {0};
     uint32_t nbases = BASE_FIRST;
     fused *f = &k->f;
     if (BASE_FIRST + f->nin + f->nout > MAX_BASES)
@@ -166,8 +183,10 @@ static weft_status update_range(builder *b, list *l, group *k, uint64_t first, u
             refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b, graph_tensor(&k->g, t)->name, 0)};
             continue;
         }
-        bases[nbases] = region_of(b, from, first, &io[i].dtype);
-        io[i] = (weft_operand){io[i].dtype, 1, {(int64_t)(end - first)}};
+        flat_place_in x = region_of(b, from, r, &io[i].dtype);
+        bases[nbases] = x.at;
+        shifts[nbases] = x.shift;
+        io[i] = (weft_operand){io[i].dtype, 1, {(int64_t)r->count}};
         refs[i] = (ref){nbases++, 0, 0};
     }
     weft_opspec op = {.struct_size = sizeof op,
@@ -182,8 +201,23 @@ static weft_status update_range(builder *b, list *l, group *k, uint64_t first, u
     if (s)
         return s;
     seg = segment_end(b->p, seg, nbases);
-    list_call(b->p, l, seg, bases, nbases, 0, name);
+    list_call(b->p, l, seg, bases, nbases, 0, r->name);
+    for (uint32_t i = BASE_FIRST; i < nbases; i++)
+        list_shift(b->p, l, i, r->axis, shifts[i]);
     return WEFT_OK;
+}
+
+static weft_status update_slices(builder *b, list *l, const flat_block *k, const char *name)
+{
+    weft_status s = WEFT_OK;
+    for (uint32_t i = k->first_group; !s && i < k->first_group + k->groups; i++) {
+        const flat_group *x = &b->f->groups.at[i];
+        const range r = {x->at[0], x->count / k->parts, 1 + i, k->axis, name};
+        s = update_range(b, l, &b->update->groups[x->flags & WEFT_PARAM_MATRIX ? 0 : 1], &r);
+        if (!s)
+            s = shard_updated(b, l, i);
+    }
+    return s;
 }
 
 weft_status build_updates(builder *b, list *l)
@@ -192,10 +226,16 @@ weft_status build_updates(builder *b, list *l)
     for (uint32_t i = b->f->blocks.n; !s && i-- > 0;) {
         const flat_block *k = &b->f->blocks.at[i];
         const char *name = pool_printf(&b->p->pool, "update %s", k->name);
-        if (k->matrices_end > k->first)
-            s = update_range(b, l, &b->update->groups[0], k->first, k->matrices_end, name);
-        if (!s && k->end > k->matrices_end)
-            s = update_range(b, l, &b->update->groups[1], k->matrices_end, k->end, name);
+        const range matrices = {k->first, k->matrices_end - k->first, 0, 0, name};
+        const range rest = {k->matrices_end, k->end - k->matrices_end, 0, 0, name};
+        if (k->level) {
+            s = update_slices(b, l, k, name);
+            continue;
+        }
+        if (matrices.count)
+            s = update_range(b, l, &b->update->groups[0], &matrices);
+        if (!s && rest.count)
+            s = update_range(b, l, &b->update->groups[1], &rest);
     }
     return s;
 }

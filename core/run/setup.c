@@ -92,8 +92,7 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; !st && i < p->collectives.n; i++) {
         const collective *c = &p->collectives.at[i];
-        const uint64_t at =
-            mesh_coord(&p->spec->mesh, e->rank, p->channels.at[c->channel].mesh_axis);
+        const uint64_t at = mesh_coord(&p->spec->mesh, e->rank, c->shift_axis);
         comm_request r;
         uint32_t me;
         plan_group(p, c->channel, e->rank, ranks, &me);

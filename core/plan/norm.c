@@ -1,0 +1,128 @@
+/* plan/norm.c: the global norm of the gradients, each element counted once.
+ *
+ * Coordinates of a mesh axis either have the same gradients after their sums, which one of them
+ * counts for all, or different ones: slices of a group, parts of a parameter that the axis splits.
+ * So buckets are told apart by the axes over which they differ; each kind has a sum of squares of
+ * its own, which goes over just these axes. What several stages have, all but one leave out. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <stdlib.h>
+
+#define MAX_KINDS 8u
+
+typedef struct kinds {
+    uint64_t differ[MAX_KINDS];
+    const char *scalar[MAX_KINDS];
+    bool adding[MAX_KINDS];
+    uint32_t n;
+} kinds;
+
+static uint32_t kind_of(const kinds *x, uint64_t differ)
+{
+    uint32_t i = 0;
+    while (i < x->n && x->differ[i] != differ)
+        i++;
+    return i;
+}
+
+static weft_status find_kinds(const builder *b, kinds *x)
+{
+    *x = (kinds){0};
+    for (uint32_t i = 0; i < b->sync->buckets.n; i++) {
+        const bucket *k = &b->sync->buckets.at[i];
+        if (k->guest || kind_of(x, k->differ) < x->n)
+            continue;
+        if (x->n == MAX_KINDS)
+            return fail(WEFT_UNSUPPORTED,
+                        "gradients are cut in more than %u ways over the mesh axes", MAX_KINDS);
+        x->scalar[x->n] = x->n ? pool_printf(&b->p->pool, "sumsq.%u", x->n) : "sumsq";
+        x->differ[x->n++] = k->differ;
+    }
+    return WEFT_OK;
+}
+
+static weft_status square_sum(builder *b, list *l, const bucket *k, kinds *x)
+{
+    const flat *f = b->f;
+    const uint32_t kind = kind_of(x, k->differ);
+    uint64_t n = k->end - k->first, bases[BASE_FIRST + 1] = {0}, stride = 0;
+    uint32_t axis = 0;
+    bases[BASE_FIRST] = f->grads + flat_index(f, k->first, FLAT_GRADS) * f->grad_size;
+    if (k->group) {
+        const flat_block *fb = &f->blocks.at[f->groups.at[k->group - 1].block];
+        flat_place_in own = flat_own(f, k->group - 1, FLAT_GRADS, f->grads, f->grad_size);
+        n /= fb->parts;
+        axis = fb->axis;
+        bases[BASE_FIRST] = own.at;
+        stride = own.shift;
+    }
+    weft_operand io[2] = {{b->g->grad_dtype, 1, {(int64_t)n}}, {.dtype = WEFT_F32}};
+    ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_ABSOLUTE, 0, scalar_offset(b, x->scalar[kind], 0)}};
+    weft_opspec op = {.struct_size = sizeof op,
+                      .id = "sumsq",
+                      .nin = 1,
+                      .nout = 1,
+                      .in = io,
+                      .out = io + 1,
+                      .flags = x->adding[kind] ? WEFT_SPEC_ACCUMULATE : 0};
+    uint32_t seg = segment_begin(b->p, "sum of squares");
+    weft_status s = segment_add(b->p, seg, &op, 0, refs);
+    if (s)
+        return s;
+    seg = segment_end(b->p, seg, BASE_FIRST + 1);
+    list_call(b->p, l, seg, bases, BASE_FIRST + 1, 0, "sum of squares");
+    list_shift(b->p, l, BASE_FIRST, axis, stride);
+    x->adding[kind] = true;
+    return WEFT_OK;
+}
+
+/* sumsq = the sum over all kinds; 0 where there is none. */
+static weft_status join_kinds(builder *b, list *l, const kinds *x)
+{
+    weft_operand io[MAX_KINDS + 1] = {{0}};
+    ref refs[MAX_KINDS + 1];
+    weft_ew_step steps[MAX_KINDS] = {{.op = WEFT_EW_CONST, .dst = (uint16_t)x->n, .scalar = 1}};
+    uint16_t reg = (uint16_t)x->n;
+    for (uint32_t i = 0; i <= x->n; i++) {
+        io[i].dtype = WEFT_F32;
+        refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b, i < x->n ? x->scalar[i] : "sumsq", 0)};
+    }
+    for (uint32_t i = 0; i + 1 < x->n; i++)
+        steps[i] = (weft_ew_step){
+            .op = WEFT_EW_ADD, .dst = reg, .a = i ? reg : 0, .b = (uint16_t)(i + 1), .scalar = 1};
+    const weft_ew_program program = {
+        sizeof program, x->n ? x->n - 1 : 1, x->n + 1, -1, steps, &reg};
+    weft_opspec op = {.struct_size = sizeof op,
+                      .id = "ew",
+                      .nin = x->n,
+                      .nout = 1,
+                      .in = io,
+                      .out = io + x->n,
+                      .program = &program};
+    uint32_t seg = segment_begin(b->p, "all sums of squares");
+    weft_status s = segment_add(b->p, seg, &op, 0, refs);
+    const uint64_t bases[BASE_FIRST] = {0};
+    if (!s)
+        list_call(b->p, l, segment_end(b->p, seg, BASE_FIRST), bases, BASE_FIRST, 0,
+                  "all sums of squares");
+    return s;
+}
+
+/* Finish the buckets in the order in which they were started, square each as it is done. */
+weft_status build_norm(builder *b, list *l)
+{
+    kinds x;
+    weft_status s = find_kinds(b, &x);
+    for (uint32_t i = 0; !s && i < b->sync->buckets.n; i++) {
+        s = sync_finish(b, l, &b->sync->buckets.at[i]);
+        if (!s && !b->sync->buckets.at[i].guest)
+            s = square_sum(b, l, &b->sync->buckets.at[i], &x);
+    }
+    for (uint32_t i = 0; !s && i < x.n; i++)
+        s = sync_scalar(b, l, x.scalar[i], x.differ[i]);
+    if (!s && x.n != 1)
+        s = join_kinds(b, l, &x);
+    uint64_t stages = b->stages->axis < 0 ? 0 : (uint64_t)1 << b->stages->axis;
+    return s ? s : sync_scalar(b, l, "sumsq", stages);
+}

@@ -1,0 +1,445 @@
+/* plan/shard.c: what is cut over a mesh axis, and where it is whole for a while.
+ *
+ * A block may have its state, its gradients and its parameters cut, each including what stands
+ * before it; coordinate c of the axis owns slice c of each group (layout.c).
+ *
+ *   state       gradients are whole; when they are final a reduce-scatter leaves the own slice
+ *               summed (sync.c). The update runs over it, and an all-gather makes the parameters
+ *               whole again, a group at a time while the next one is updated.
+ *   gradients   those of a block are whole from the first work of a pass that adds to them until
+ *               their reduce-scatter, which runs beside the next work; slices are then added to
+ *               those of the passes before.
+ *   parameters  a block's are gathered before a work that reads them, as many works ahead as was
+ *               said, and given back after it. Where the next reader comes before the gather would
+ *               have to start again, they stay: the last block's from forward to backward.
+ *
+ * Cost a pass for parameters of S bytes over n: gradients S (n-1)/n sent, parameters twice that.
+ * It loses against whole ones where passes are many and short, since each moves all of it. */
+#include "plan/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define GATHERS_IN_FLIGHT 4u /* of updated parameters */
+#define REDUCED_AT_ONCE 2u   /* blocks' gradients of one pass */
+
+/* --- a list in the making --- */
+
+typedef struct stay { /* a block's parameters, whole */
+    uint32_t block;
+    uint32_t start, first, last; /* works: before which they are gathered, that read them */
+    uint32_t number;             /* of the first group's collective */
+    uint64_t place;              /* in the zone */
+} stay;
+
+typedef struct reduction { /* of a block's gradients of one pass */
+    uint32_t block, pass, number;
+    bool adding;
+} reduction;
+
+struct shard_walk {
+    VEC(stay) stays; /* by start */
+    uint32_t next;
+    VEC(uint32_t) open; /* started and not given back */
+    uint32_t *last_add; /* [flat block][pass] 1 + the last work that adds to its gradients */
+    uint64_t *whole_at; /* [flat block][pass] 1 + where they are, in the zone */
+    uint32_t *left;     /* [flat block] passes that are not in the accumulator */
+    uint32_t *clear;    /* [flat block] 1 + the segment that clears what lies between tensors */
+    bool *begun;        /* [flat block] the accumulator has a pass already */
+    VEC(reduction) flying;
+};
+
+static uint64_t whole_bytes(const flat_block *k, uint64_t size)
+{
+    return (k->end - k->first) * size;
+}
+
+/* Calls visit() for each flat block whose parameters (grads: gradients) a work touches. */
+typedef void (*visitor)(walk *w, uint32_t flat_block, uint32_t at);
+
+static void visit(walk *w, uint32_t at, bool grads, visitor what)
+{
+    const work *x = &w->works[at];
+    const routine *r = walk_routine(w, x);
+    int own = flat_block_of(w->b->f, w->b->g->blocks.at[x->block]);
+    if (own >= 0 && (grads ? r->grads : r->params))
+        what(w, (uint32_t)own, at);
+    for (uint32_t i = 0; i < r->ncross; i++)
+        if (!r->cross[i].tensor && (r->cross[i].grad != 0) == grads)
+            what(w, r->cross[i].flat_block, at);
+}
+
+/* The stay that a work prolongs, or a new one. */
+static void note_reader(walk *w, uint32_t block, uint32_t at)
+{
+    struct shard_walk *y = w->shard;
+    const flat_block *k = &w->b->f->blocks.at[block];
+    uint32_t ahead = k->ahead ? k->ahead : 1;
+    if (k->level < FLAT_PARAMS)
+        return;
+    for (uint32_t i = y->stays.n; i-- > 0;) {
+        stay *s = &y->stays.at[i];
+        if (s->block != block)
+            continue;
+        if (at - s->last > ahead)
+            break;
+        s->last = at;
+        return;
+    }
+    uint32_t start = at > k->ahead ? at - k->ahead : 0;
+    *vec_push(&y->stays) = (stay){.block = block, .start = start, .first = at, .last = at};
+}
+
+static void note_adder(walk *w, uint32_t block, uint32_t at)
+{
+    if (w->b->f->blocks.at[block].level >= FLAT_GRADS)
+        w->shard->last_add[(uint64_t)block * w->passes + w->works[at].pass] = at + 1;
+}
+
+static int by_start(const void *x, const void *y)
+{
+    const stay *a = x, *b = y;
+    if (a->start != b->start)
+        return a->start < b->start ? -1 : 1;
+    if (a->first != b->first)
+        return a->first < b->first ? -1 : 1;
+    return a->block < b->block ? -1 : a->block > b->block;
+}
+
+weft_status shard_begin(walk *w)
+{
+    struct shard_walk *y = w->shard = mem_alloc(sizeof *y);
+    uint64_t blocks = w->b->f->blocks.n + 1;
+    y->last_add = mem_alloc(blocks * w->passes * sizeof *y->last_add);
+    y->whole_at = mem_alloc(blocks * w->passes * sizeof *y->whole_at);
+    y->left = mem_alloc(blocks * sizeof *y->left);
+    y->clear = mem_alloc(blocks * sizeof *y->clear);
+    y->begun = mem_alloc(blocks * sizeof *y->begun);
+    if (!w->b->f->groups.n)
+        return WEFT_OK;
+    for (uint32_t i = 0; i < w->nworks; i++) {
+        visit(w, i, false, note_reader);
+        visit(w, i, true, note_adder);
+    }
+    for (uint64_t i = 0; i < w->b->f->blocks.n; i++)
+        for (uint32_t pass = 0; pass < w->passes; pass++)
+            y->left[i] += y->last_add[i * w->passes + pass] != 0;
+    if (y->stays.n)
+        qsort(y->stays.at, y->stays.n, sizeof *y->stays.at, by_start);
+    return WEFT_OK;
+}
+
+void shard_free(walk *w)
+{
+    if (!w->shard)
+        return;
+    free(w->shard->stays.at);
+    free(w->shard->open.at);
+    free(w->shard->flying.at);
+    free(w->shard->last_add);
+    free(w->shard->whole_at);
+    free(w->shard->left);
+    free(w->shard->clear);
+    free(w->shard->begun);
+    free(w->shard);
+}
+
+bool shard_every_pass(const builder *b, weft_tensor grad)
+{
+    const tensor *t = graph_tensor(b->g, grad);
+    const flat_param *p =
+        t->kind == WEFT_T_GRAD ? flat_find(b->f, graph_tensor(b->g, t->of)->name) : NULL;
+    return p && b->f->blocks.at[p->block].level >= FLAT_GRADS;
+}
+
+/* --- parameters --- */
+
+static weft_status start_gather(builder *b, list *l, uint32_t group, uint64_t from, uint64_t moved,
+                                uint64_t to, uint32_t pass, uint32_t *number)
+{
+    const flat_group *x = &b->f->groups.at[group];
+    const flat_block *k = &b->f->blocks.at[x->block];
+    collective c = {.channel = plan_channel(b->p, "params", k->axis),
+                    .kind = WEFT_ALL_GATHER,
+                    .dtype = b->g->compute,
+                    .count = x->count,
+                    .in = from,
+                    .in_shift = moved,
+                    .out = to,
+                    .shift_axis = k->axis};
+    c.name = pool_printf(&b->p->pool, "all-gather of parameters %llu-%llu",
+                         (unsigned long long)x->at[0], (unsigned long long)(x->at[0] + x->count));
+    weft_status s = plan_collective(b, &c, number);
+    if (!s)
+        list_add(b->p, l, ENTRY_START, *number, pass, c.name);
+    return s;
+}
+
+static void wait_for(builder *b, list *l, uint32_t number, uint32_t pass)
+{
+    const collective *c = &b->p->collectives.at[number];
+    list_add(b->p, l, ENTRY_WAIT, number, pass, c->name);
+    space_give(&b->comm, c->scratch, c->scratch_bytes);
+}
+
+static weft_status start_stay(walk *w, stay *s, uint32_t pass)
+{
+    builder *b = w->b;
+    const flat *f = b->f;
+    const flat_block *k = &f->blocks.at[s->block];
+    s->place = space_take(&b->activations, whole_bytes(k, f->compute_size));
+    for (uint32_t i = 0; i < k->groups; i++) {
+        uint32_t g = k->first_group + i, number;
+        flat_place_in own = flat_own(f, g, FLAT_PARAMS, f->compute, f->compute_size);
+        uint64_t to = b->zone + s->place + (f->groups.at[g].at[0] - k->first) * f->compute_size;
+        weft_status st = start_gather(b, w->l, g, own.at, own.shift, to, pass, &number);
+        if (st)
+            return st;
+        s->number = i ? s->number : number;
+    }
+    return WEFT_OK;
+}
+
+static weft_status gather_for(walk *w, uint32_t at)
+{
+    struct shard_walk *y = w->shard;
+    for (; y->next < y->stays.n && y->stays.at[y->next].start <= at; y->next++) {
+        stay *s = &y->stays.at[y->next];
+        *vec_push(&y->open) = y->next;
+        weft_status st = start_stay(w, s, w->works[s->first].pass);
+        if (st)
+            return st;
+    }
+    for (uint32_t i = 0; i < y->open.n; i++) {
+        const stay *s = &y->stays.at[y->open.at[i]];
+        if (s->first != at)
+            continue;
+        for (uint32_t g = 0; g < w->b->f->blocks.at[s->block].groups; g++)
+            wait_for(w->b, w->l, s->number + g, w->works[at].pass);
+        w->b->param_at[s->block] = w->b->zone + s->place;
+    }
+    return WEFT_OK;
+}
+
+static void give_parameters(walk *w, uint32_t at)
+{
+    struct shard_walk *y = w->shard;
+    const flat *f = w->b->f;
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < y->open.n; i++) {
+        const stay *s = &y->stays.at[y->open.at[i]];
+        if (s->last == at)
+            space_give(&w->b->activations, s->place,
+                       whole_bytes(&f->blocks.at[s->block], f->compute_size));
+        else
+            y->open.at[kept++] = y->open.at[i];
+    }
+    y->open.n = kept;
+}
+
+/* --- gradients --- */
+
+/* The segment that zeroes what lies between a block's tensors: it is summed and squared as well. */
+static weft_status make_clear(builder *b, const flat_block *k, uint32_t *out)
+{
+    const weft_ew_step zero = {.op = WEFT_EW_CONST, .scalar = 1};
+    const uint16_t reg = 0;
+    const weft_ew_program program = {sizeof program, 1, 1, -1, &zero, &reg};
+    uint32_t seg = segment_begin(b->p, "clear padding");
+    for (uint32_t i = 0; i < k->params; i++) {
+        const flat_param *p = &b->f->params.at[k->first_param + i];
+        uint64_t from = p->first + p->count, to = i + 1 < k->params ? p[1].first : k->end;
+        weft_operand io = {b->g->grad_dtype, 1, {(int64_t)(to - from)}};
+        const ref where = {BASE_GRAD, 0, (from - k->first) * b->f->grad_size};
+        weft_opspec op = {
+            .struct_size = sizeof op, .id = "ew", .nout = 1, .out = &io, .program = &program};
+        weft_status s = to > from ? segment_add(b->p, seg, &op, 0, &where) : WEFT_OK;
+        if (s)
+            return s;
+    }
+    *out = 1 + segment_end(b->p, seg, BASE_FIRST);
+    return WEFT_OK;
+}
+
+static void take_gradients(walk *w, uint32_t block, uint32_t at)
+{
+    builder *b = w->b;
+    const flat_block *k = &b->f->blocks.at[block];
+    uint64_t *place = &w->shard->whole_at[(uint64_t)block * w->passes + w->works[at].pass];
+    if (k->level < FLAT_GRADS)
+        return;
+    bool fresh = !*place;
+    if (fresh)
+        *place = 1 + space_take(&b->activations, whole_bytes(k, b->f->grad_size));
+    b->grad_at[block] = b->zone + *place - 1;
+    uint32_t seg = w->shard->clear[block] - 1;
+    if (!fresh || !b->p->segments.at[seg].n)
+        return;
+    uint64_t bases[BASE_FIRST] = {0};
+    bases[BASE_GRAD] = b->grad_at[block];
+    list_call(b->p, w->l, seg, bases, BASE_FIRST, w->works[at].pass, "clear padding");
+}
+
+weft_status shard_before(walk *w, uint32_t at)
+{
+    if (!w->b->f->groups.n)
+        return WEFT_OK;
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; w->train && !s && !at && i < w->b->f->blocks.n; i++)
+        if (w->b->f->blocks.at[i].level >= FLAT_GRADS)
+            s = make_clear(w->b, &w->b->f->blocks.at[i], &w->shard->clear[i]);
+    if (!s)
+        s = gather_for(w, at);
+    if (!s)
+        visit(w, at, true, take_gradients);
+    return s;
+}
+
+/* The own slice of what was reduced is added to that of the passes before. */
+static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from, uint32_t pass)
+{
+    const flat_block *k = &b->f->blocks.at[b->f->groups.at[group].block];
+    uint64_t slice = b->f->groups.at[group].count / k->parts;
+    weft_operand io[2] = {{b->g->grad_dtype, 1, {(int64_t)slice}},
+                          {b->g->grad_dtype, 1, {(int64_t)slice}}};
+    ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_FIRST + 1, 0, 0}};
+    weft_opspec op = {.struct_size = sizeof op,
+                      .id = "accumulate",
+                      .nin = 1,
+                      .nout = 1,
+                      .in = io,
+                      .out = io + 1,
+                      .flags = WEFT_SPEC_ACCUMULATE};
+    uint32_t seg = segment_begin(b->p, "accumulate");
+    weft_status s = segment_add(b->p, seg, &op, 0, refs);
+    if (s)
+        return s;
+    uint64_t bases[BASE_FIRST + 2] = {0};
+    bases[BASE_FIRST] = from;
+    bases[BASE_FIRST + 1] = flat_own(b->f, group, FLAT_GRADS, b->f->grads, b->f->grad_size).at;
+    list_call(b->p, l, segment_end(b->p, seg, BASE_FIRST + 2), bases, BASE_FIRST + 2, pass,
+              "accumulate");
+    list_shift(b->p, l, BASE_FIRST, k->axis, slice * b->f->grad_size);
+    return WEFT_OK;
+}
+
+/* Wait for the oldest reduction; its buffer is free then. After the last pass of a block the other
+ * axes follow. */
+static weft_status finish_reduction(walk *w)
+{
+    builder *b = w->b;
+    struct shard_walk *y = w->shard;
+    const reduction r = y->flying.at[0];
+    const flat_block *k = &b->f->blocks.at[r.block];
+    memmove(y->flying.at, y->flying.at + 1, --y->flying.n * sizeof r);
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; !s && i < k->groups; i++) {
+        wait_for(b, w->l, r.number + i, r.pass);
+        if (r.adding)
+            s = accumulate(b, w->l, k->first_group + i, b->p->collectives.at[r.number + i].in,
+                           r.pass);
+    }
+    space_give(&b->activations, y->whole_at[(uint64_t)r.block * w->passes + r.pass] - 1,
+               whole_bytes(k, b->f->grad_size));
+    if (--y->left[r.block])
+        return s;
+    for (uint32_t i = k->groups; !s && i-- > 0;) {
+        const flat_group *x = &b->f->groups.at[k->first_group + i];
+        s = sync_group(b, w->l, k->first_group + i, x->sum_axes & ~((uint64_t)1 << k->axis));
+    }
+    return s;
+}
+
+/* The first pass goes straight into the accumulator, a later one to its own slice of the buffer. */
+static weft_status start_reduction(walk *w, uint32_t block, uint32_t pass)
+{
+    builder *b = w->b;
+    const flat *f = b->f;
+    const flat_block *k = &f->blocks.at[block];
+    reduction r = {block, pass, 0, w->shard->begun[block]};
+    uint64_t at = b->zone + w->shard->whole_at[(uint64_t)block * w->passes + pass] - 1;
+    for (uint32_t i = 0; i < k->groups; i++) {
+        const flat_group *x = &f->groups.at[k->first_group + i];
+        collective c = {.channel = grads_channel(b, k->axis),
+                        .kind = WEFT_REDUCE_SCATTER,
+                        .redop = WEFT_SUM,
+                        .dtype = b->g->grad_dtype,
+                        .count = x->count,
+                        .in = at + (x->at[0] - k->first) * f->grad_size,
+                        .shift_axis = k->axis};
+        c.out = flat_own(f, k->first_group + i, FLAT_GRADS, f->grads, f->grad_size).at;
+        if (r.adding) {
+            c.out = c.in;
+            c.out_shift = x->count / k->parts * f->grad_size;
+        }
+        c.name =
+            pool_printf(&b->p->pool, "reduce-scatter of gradients %llu-%llu",
+                        (unsigned long long)x->at[0], (unsigned long long)(x->at[0] + x->count));
+        uint32_t number;
+        weft_status s = plan_collective(b, &c, &number);
+        if (s)
+            return s;
+        list_add(b->p, w->l, ENTRY_START, number, pass, c.name);
+        r.number = i ? r.number : number;
+    }
+    w->shard->begun[block] = true;
+    *vec_push(&w->shard->flying) = r;
+    return WEFT_OK;
+}
+
+weft_status shard_after(walk *w, uint32_t at)
+{
+    struct shard_walk *y = w->shard;
+    if (!w->b->f->groups.n)
+        return WEFT_OK;
+    give_parameters(w, at);
+    weft_status s = WEFT_OK;
+    uint32_t pass = w->works[at].pass;
+    for (uint32_t i = w->b->f->blocks.n; !s && w->works[at].backward && i-- > 0;) {
+        if (y->last_add[(uint64_t)i * w->passes + pass] != at + 1)
+            continue;
+        while (!s && y->flying.n >= REDUCED_AT_ONCE)
+            s = finish_reduction(w);
+        if (!s)
+            s = start_reduction(w, i, pass);
+    }
+    return s;
+}
+
+weft_status shard_finish(walk *w)
+{
+    weft_status s = WEFT_OK;
+    while (!s && w->shard->flying.n)
+        s = finish_reduction(w);
+    return s;
+}
+
+/* --- after the update --- */
+
+static void finish_gathers(builder *b, list *l, uint32_t most)
+{
+    while (b->gathers.n > most) {
+        wait_for(b, l, b->gathers.at[0], 0);
+        memmove(b->gathers.at, b->gathers.at + 1, --b->gathers.n * sizeof *b->gathers.at);
+    }
+}
+
+weft_status shard_updated(builder *b, list *l, uint32_t group)
+{
+    const flat *f = b->f;
+    if (f->blocks.at[f->groups.at[group].block].level >= FLAT_PARAMS)
+        return WEFT_OK;
+    flat_place_in own = flat_own(f, group, FLAT_PARAMS, f->compute, f->compute_size);
+    uint32_t number;
+    finish_gathers(b, l, GATHERS_IN_FLIGHT - 1);
+    weft_status s = start_gather(b, l, group, own.at, own.shift, own.at, 0, &number);
+    if (!s)
+        *vec_push(&b->gathers) = number;
+    return s;
+}
+
+weft_status shard_gathered(builder *b, list *l)
+{
+    finish_gathers(b, l, 0);
+    return WEFT_OK;
+}

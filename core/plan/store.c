@@ -1,0 +1,102 @@
+/* plan/store.c: how far each block is cut, from the edits `store` and `sync`.
+ *
+ * All of a block is cut alike, over one mesh axis, because its parameters and gradients are whole
+ * in one buffer; and what is cut includes what stands before it: gradients in slices are no use
+ * where all ranks update all of the state. Edits that say otherwise are refused here. */
+#include "base/err.h"
+#include "plan/build.h"
+
+typedef struct wish { /* for one parameter, by what is stored: 1 + mesh axis; 0: whole */
+    uint32_t axis[FLAT_LEVELS], ahead;
+    const char *owner;
+} wish;
+
+static weft_status read_wish(const edit_state *e, const flat_param *p, wish *out)
+{
+    *out = (wish){.ahead = 0};
+    for (uint32_t i = 0; i < e->stores.n; i++) {
+        const store_edit *x = &e->stores.at[i];
+        if (!glob_match(x->glob, p->name))
+            continue;
+        if (out->axis[x->what] && out->axis[x->what] != 1 + x->mesh_axis)
+            return fail(WEFT_USAGE, "%s and %s store %s over two mesh axes", out->owner, x->owner,
+                        p->name);
+        out->axis[x->what] = 1 + x->mesh_axis;
+        out->ahead = x->ahead > out->ahead ? x->ahead : out->ahead;
+        out->owner = x->owner;
+    }
+    return WEFT_OK;
+}
+
+/* Gradients in slices need the state in slices, parameters need both, over the same axis. */
+static weft_status level_of(const edit_state *e, const flat_param *p, const wish *x,
+                            uint32_t *level)
+{
+    uint32_t axis = x->axis[FLAT_STATE];
+    *level = 0;
+    for (uint32_t k = FLAT_PARAMS; k >= FLAT_STATE; k--) {
+        if (!x->axis[k])
+            continue;
+        *level = *level ? *level : k;
+        if (x->axis[k] != axis)
+            *level = FLAT_LEVELS;
+    }
+    for (uint32_t k = FLAT_STATE; k <= FLAT_PARAMS && *level; k++)
+        if (*level == FLAT_LEVELS || (k <= *level && !x->axis[k]))
+            return fail(WEFT_USAGE,
+                        "%s stores part of %s in slices: gradients need the state to be, and "
+                        "parameters both, over one mesh axis",
+                        x->owner, p->name);
+    if (*level && !(p->sum_axes >> (axis - 1) & 1))
+        return fail(WEFT_UNSUPPORTED,
+                    "%s stores %s in slices over the mesh axis %s, over which its gradient is "
+                    "not summed",
+                    x->owner, p->name, e->s->mesh.name[axis - 1]);
+    return WEFT_OK;
+}
+
+static weft_status check_times(const edit_state *e, const flat_param *p, const flat_block *k,
+                               const char *owner)
+{
+    uint64_t own = k->level >= FLAT_GRADS ? (uint64_t)1 << k->axis : 0;
+    if (p->every_axes & ~own)
+        return fail(WEFT_UNSUPPORTED,
+                    "the gradient of %s is to be summed after every pass over a mesh axis that "
+                    "does not store gradients in slices",
+                    p->name);
+    if (own & ~p->every_axes && e->passes > 1)
+        return fail(WEFT_USAGE,
+                    "%s stores the gradient of %s in slices over %s, but it is summed there once "
+                    "a step; it has to be after every pass",
+                    owner, p->name, e->s->mesh.name[k->axis]);
+    return WEFT_OK;
+}
+
+weft_status store_prepare(builder *b, const edit_state *e)
+{
+    for (uint32_t i = 0; i < b->f->params.n; i++) {
+        const flat_param *p = &b->f->params.at[i];
+        flat_block *k = &b->f->blocks.at[p->block];
+        wish x;
+        uint32_t level = 0;
+        weft_status s = read_wish(e, p, &x);
+        if (!s)
+            s = level_of(e, p, &x, &level);
+        uint32_t axis = level ? x.axis[FLAT_STATE] - 1 : 0;
+        if (!s && i != k->first_param && (level != k->level || axis != k->axis))
+            s = fail(WEFT_UNSUPPORTED,
+                     "%s stores %s in another way than the block %s that it is in; this version "
+                     "stores all of a block alike",
+                     x.owner ? x.owner : "nobody", p->name, k->name);
+        if (s)
+            return s;
+        k->level = level;
+        k->axis = axis;
+        k->parts = level ? e->s->mesh.size[axis] : 1;
+        k->ahead = x.ahead > k->ahead ? x.ahead : k->ahead;
+        s = check_times(e, p, k, x.owner);
+        if (s)
+            return s;
+    }
+    return WEFT_OK;
+}
