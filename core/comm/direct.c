@@ -139,6 +139,18 @@ static void all_to_all(builder *b)
             build_copy(b, out_at(i * part), place_plus(room, i * part), part);
 }
 
+/* Everybody sends its whole buffer `root` ranks further. */
+static void shift(builder *b)
+{
+    uint32_t n = b->r->ranks, me = b->r->me, by = b->r->root;
+    if (by == 0) {
+        build_copy(b, out_at(0), in_at(0), b->bytes);
+        return;
+    }
+    build_send(b, (me + by) % n, in_at(0), b->bytes);
+    build_recv(b, (me + n - by) % n, out_at(0), b->bytes);
+}
+
 static void emit(builder *b)
 {
     const comm_request *r = b->r;
@@ -150,6 +162,7 @@ static void emit(builder *b)
     case WEFT_GATHER: gather_to_root(b, in_at(0)); break;
     case WEFT_SCATTER: scatter(b); break;
     case WEFT_ALL_TO_ALL: all_to_all(b); break;
+    case WEFT_SHIFT: shift(b); break;
     case WEFT_SEND: build_send(b, r->root, in_at(0), b->bytes); break;
     default: build_recv(b, r->root, out_at(0), b->bytes); break;
     }
@@ -159,7 +172,8 @@ const comm_algorithm comm_direct = {
     .name = "direct",
     .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER) | COMM_ON(WEFT_ALL_GATHER) |
              COMM_ON(WEFT_REDUCE) | COMM_ON(WEFT_GATHER) | COMM_ON(WEFT_SCATTER) |
-             COMM_ON(WEFT_ALL_TO_ALL) | COMM_ON(WEFT_SEND) | COMM_ON(WEFT_RECV),
+             COMM_ON(WEFT_ALL_TO_ALL) | COMM_ON(WEFT_SEND) | COMM_ON(WEFT_RECV) |
+             COMM_ON(WEFT_SHIFT),
     .chunk = 128 << 10,
     .emit = emit,
 };

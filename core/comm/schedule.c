@@ -22,13 +22,13 @@ struct comm_schedule {
 };
 
 static const char *const kind_names[] = {
-    "",       "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce",
-    "gather", "scatter",    "all-to-all",     "barrier",    "send",      "receive",
+    "",        "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather",
+    "scatter", "all-to-all", "barrier",        "send",       "receive",   "shift",
 };
 
 const char *comm_kind_name(uint32_t kind)
 {
-    return kind >= WEFT_ALL_REDUCE && kind <= WEFT_RECV ? kind_names[kind] : "unknown operation";
+    return kind >= WEFT_ALL_REDUCE && kind <= WEFT_SHIFT ? kind_names[kind] : "unknown operation";
 }
 
 static int reduces(uint32_t kind)
@@ -59,6 +59,8 @@ static weft_status check_ranks(const comm_request *r)
     const char *what = comm_kind_name(r->kind);
     if (r->ranks == 0 || r->me >= r->ranks)
         return fail(WEFT_USAGE, "%s: rank %u of a group of %u ranks", what, r->me, r->ranks);
+    if (r->kind == WEFT_SHIFT && r->root >= r->ranks)
+        return fail(WEFT_USAGE, "%s: by %u in a group of %u ranks", what, r->root, r->ranks);
     if ((rooted(r->kind) || between_two(r->kind)) && r->root >= r->ranks)
         return fail(WEFT_USAGE, "%s: the %s is rank %u, but the group has %u ranks", what,
                     rooted(r->kind) ? "root" : "other end", r->root, r->ranks);
@@ -70,7 +72,7 @@ static weft_status check_ranks(const comm_request *r)
 static weft_status check_request(const comm_request *r)
 {
     const char *what = comm_kind_name(r->kind);
-    if (r->kind < WEFT_ALL_REDUCE || r->kind > WEFT_RECV)
+    if (r->kind < WEFT_ALL_REDUCE || r->kind > WEFT_SHIFT)
         return fail(WEFT_USAGE, "kind %u is no kind of communication", r->kind);
     uint64_t size = weft_dtype_size(r->dtype), bytes;
     if (r->kind == WEFT_BARRIER && r->count)
@@ -105,6 +107,8 @@ static int able(const comm_algorithm *a, const comm_request *r)
 {
     if (!(a->kinds & COMM_ON(r->kind)) || (a->maps && !comm_link_maps(r->link_caps)))
         return 0;
+    if (r->kind == WEFT_SHIFT && r->in_place)
+        return 0; /* what arrives would lie over what has still to leave */
     return !(a->maps && r->kind == WEFT_ALL_TO_ALL && r->in_place);
 }
 

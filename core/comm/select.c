@@ -73,7 +73,7 @@ const comm_algorithm *comm_select(const comm_request *r)
     uint64_t bytes = r->count * weft_dtype_size(r->dtype);
     if (r->kind == WEFT_BARRIER)
         return &comm_dissemination;
-    if (should_map(r, bytes))
+    if (r->kind != WEFT_SHIFT && should_map(r, bytes))
         return &comm_mapped;
     if (sums(r))
         return for_sums(r, bytes);

@@ -12,7 +12,7 @@ static json_t *bytes(uint64_t n)
 static json_t *rank_json(const plan *p, uint32_t rank)
 {
     json_t *sent = json_object();
-    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_RECV; k++)
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
         if (plan_sent(p, k) || k == WEFT_ALL_REDUCE)
             json_object_set_new(sent, plan_kind_name(k), bytes(plan_sent(p, k)));
     json_t *r = json_object();

@@ -6,9 +6,9 @@
 
 const char *plan_kind_name(uint32_t kind)
 {
-    static const char *const names[] = {"",           "all_reduce", "reduce_scatter", "all_gather",
-                                        "broadcast",  "reduce",     "gather",         "scatter",
-                                        "all_to_all", "barrier",    "send",           "recv"};
+    static const char *const names[] = {
+        "",        "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce", "gather",
+        "scatter", "all_to_all", "barrier",        "send",       "recv",      "shift"};
     return kind < sizeof names / sizeof *names ? names[kind] : "other";
 }
 
@@ -52,7 +52,7 @@ static void print_sent(const plan *p, FILE *to)
 {
     char t[32];
     bool any = false;
-    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_RECV; k++)
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
         if (plan_sent(p, k)) {
             fprintf(to, "  %-14s %12s\n", plan_kind_name(k), human(plan_sent(p, k), t));
             any = true;

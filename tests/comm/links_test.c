@@ -103,7 +103,7 @@ static weft_status everything(forked *f)
     comm_channel *c = all_ranks(f, "everything");
     piece *list = NULL;
     weft_status st = WEFT_OK;
-    for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SEND; kind++)
+    for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind += kind == WEFT_SEND ? 2 : 1)
         for (uint32_t i = 0; i < 60 && st == WEFT_OK; i++) {
             comm_request r = {.kind = kind,
                               .redop = WEFT_SUM + i % 3,
@@ -116,6 +116,7 @@ static weft_status everything(forked *f)
                         (kind >= WEFT_GATHER && kind <= WEFT_ALL_TO_ALL);
             r.count = parts ? r.count * f->n : kind == WEFT_BARRIER ? 0 : r.count;
             f->used = 0; /* one after the other, all in the same memory */
+            r.in_place = kind == WEFT_SHIFT ? 0 : r.in_place;
             if (kind != WEFT_SEND || f->n > 1)
                 st = add_piece(f, c, &r, &list);
         }

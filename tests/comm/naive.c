@@ -181,6 +181,7 @@ void naive_output(const comm_request *r, uint32_t rank, uint64_t i, void *elemen
     case WEFT_ALL_GATHER:
     case WEFT_GATHER: naive_input(r, (uint32_t)(i / part), i % part, element); return;
     case WEFT_BROADCAST: naive_input(r, r->root, i, element); return;
+    case WEFT_SHIFT: naive_input(r, (rank + r->ranks - r->root) % r->ranks, i, element); return;
     case WEFT_SCATTER: naive_input(r, r->root, rank * part + i, element); return;
     case WEFT_ALL_TO_ALL:
         naive_input(r, (uint32_t)(i / part), rank * part + i % part, element);

@@ -77,7 +77,7 @@ static void every_algorithm(void **state)
     static const uint64_t caps[] = {WEFT_LINK_HOST, WEFT_LINK_HOST | WEFT_LINK_MAP};
     for (uint32_t a = 0; a < 9; a++) {
         uint32_t ran = 0;
-        for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SEND; kind++)
+        for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind += kind == WEFT_SEND ? 2 : 1)
             for (uint32_t m = 0; m < 2; m++)
                 for (uint64_t chunk = 0; chunk <= 128; chunk += 128)
                     ran += shapes((comm_request){
@@ -129,7 +129,7 @@ static void any_order(void **state)
 static void auto_at_length(void **state)
 {
     (void)state;
-    for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SEND; kind++)
+    for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind += kind == WEFT_SEND ? 2 : 1)
         for (uint32_t m = 0; m < 2; m++)
             for (uint32_t t = 0; t < 2; t++)
                 one((comm_request){.kind = kind,
@@ -199,7 +199,7 @@ static void refused(void **state)
         bad[i] = good;
     bad[0].count = 9;
     bad[1].dtype = 99;
-    bad[2].kind = 12;
+    bad[2].kind = 13;
     bad[3].kind = 0;
     bad[4].me = 4;
     bad[5].ranks = 0;
