@@ -72,9 +72,14 @@ class Ini(started.Case):
         self.bad("[model]\nrope_theta = 5e5\n", "family gpt2 learns its positions")
         self.bad("[model]\nkv_heads = 4\n", "every head has keys and values of its own")
 
+    def test_words_and_numbers_of_the_step(self):
+        self.bad("[train]\nrecompute = blocks\n", "did you mean 'block'")
+        self.bad("[train]\nprecision = half\n", "is none of fp32, bf16, fp16")
+        self.bad("[train]\nloss_scale = 0\n", "bad.ini:2: train.loss_scale")
+        self.bad("[train]\nloss_scale = dynamic\n", "bad.ini:2: train.loss_scale")
+        self.bad("[train]\nscale_window = -1\n", "bad.ini:2: train.scale_window")
+
     def test_what_this_version_lacks_is_said(self):
-        self.bad("[train]\nprecision = fp16\n", "this version computes in fp32 or bf16")
-        self.bad("[train]\nrecompute = block\n", "this version keeps all activations")
         self.bad("[model]\ndropout = 0.1\n", "model.dropout")
 
     def test_command_line(self):

@@ -7,8 +7,9 @@ Whatever happens, a resumed run has the bits of one that was not cut off.
 
 The bound against fp32. Numbers of 11 bits are 2^-12 away at most; roundings go in random
 directions, and loss and norm are sums over many of them: 2^-15 of the first loss, 2^-12 of the
-first norm, ten times what is seen. Twenty updates of Adam, whose size does not depend on the gradient's, take the
-runs further apart: 2^-13 and 2^-6. And a run in bf16, of 8 bits, has to be further away."""
+first norm, ten times what is seen. Twenty updates of Adam, whose size does not depend on the
+gradient's, take the runs further apart: 2^-13 and 2^-6. And a run in bf16, of 8 bits, has to be
+further away."""
 import math
 import unittest
 
@@ -24,7 +25,8 @@ class Fp16(w.Bench):
         return w.metrics(self.path(out))
 
     def test_follows_fp32(self):
-        for name, job in (("odd", HALF), ("even", w.EVEN | {"train.precision": "fp16"})):
+        for name, job in (("odd", HALF), ("even", w.EVEN | {"train.precision": "fp16"}),
+                          ("llama", HALF | {"model.family": "llama", "model.kv_heads": 1})):
             half = self.run_of(name, job)
             full = self.run_of(name + "-fp32", job | {"train.precision": "fp32"})
             self.assertLess(half[-1]["loss"], half[0]["loss"])

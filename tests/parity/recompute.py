@@ -2,9 +2,9 @@
 """recompute.py WEFT: do activations that are made again change anything?
 
 Backward runs the same kernels on the same inputs that forward ran, so a run that recomputes must
-have the bits of one that does not, in fp32 and bf16, with several micro-batches, on one rank and
-two: metrics and, after the last step, every parameter and moment. Only the memory may differ, and
-does."""
+have the bits of one that does not, in fp32, bf16 and fp16, with several micro-batches, on one
+rank and two: metrics and, after the last step, every parameter and moment. Only the memory may
+differ, and does."""
 import unittest
 
 import weft_jobs as w
@@ -38,6 +38,10 @@ class Recompute(w.Bench):
 
     def test_two_ranks(self):
         self.family(DEEP | {"train.precision": "fp32", "train.microbatch": 4}, ranks=2)
+
+    def test_llama(self):
+        self.family(DEEP | {"train.precision": "fp16", "model.family": "llama",
+                            "model.kv_heads": 1})
 
     def test_stages(self):
         """A block's input may come from another rank, and waits longer for its backward there."""
