@@ -3,8 +3,11 @@
  * Nodes are visited last to first. Each asks its op for the gradients of its inputs (B) and of its
  * parameters (W); what the op appends belongs to the node's block. A tensor that several nodes read
  * gets the sum of their contributions, added where the later one arises, so that one gradient
- * crosses the border of a block. Contributions to a parameter are not added in the graph: each goes
- * into the parameter's WEFT_T_GRAD tensor, which sums over the step. */
+ * crosses the border of a block; the gradient knows whose it is, because it is to lie among the
+ * ranks as that tensor does (place.c). What an op reads of a gathered tensor backward reads of the
+ * parts, which are gathered again: a block keeps its parts alone. Contributions to a parameter are
+ * not added in the graph: each goes into the parameter's WEFT_T_GRAD tensor, which sums over the
+ * step. */
 #include "base/err.h"
 #include "graph/graph.h"
 
@@ -55,6 +58,12 @@ static weft_status into_grad(graph *g, weft_tensor param, weft_tensor d, uint32_
     return s;
 }
 
+static void belongs(graph *g, weft_tensor d, weft_tensor t)
+{
+    tensor *x = graph_tensor(g, d);
+    x->grad_for = x->grad_for ? x->grad_for : t;
+}
+
 static weft_status contribute(graph *g, weft_tensor *grads, weft_tensor t, weft_tensor d)
 {
     if (!grads[t]) {
@@ -63,7 +72,13 @@ static weft_status contribute(graph *g, weft_tensor *grads, weft_tensor t, weft_
     }
     weft_builder b = graph_builder(g);
     weft_tensor both[2] = {grads[t], d};
-    return b.op(g, "add", NULL, 0, both, 2, &grads[t], 1);
+    weft_status s = b.op(g, "add", NULL, 0, both, 2, &grads[t], 1);
+    if (s)
+        return s;
+    g->nodes.at[g->nodes.n - 1].join = true;
+    belongs(g, both[0], t);
+    belongs(g, both[1], t);
+    return WEFT_OK;
 }
 
 static bool wants_grad(const graph *g, weft_tensor t)
@@ -94,19 +109,32 @@ static weft_status one_part(graph *g, const node *n, const weft_opcall *call, ui
     return s;
 }
 
+/* What an all-gather has gathered. */
+static weft_tensor parts_of(const graph *g, weft_tensor t)
+{
+    const tensor *x = graph_tensor(g, t);
+    const node *by = x->producer ? &g->nodes.at[x->producer - 1] : NULL;
+    return by && by->comm == WEFT_ALL_GATHER ? by->in[0] : t;
+}
+
 static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
 {
-    node n = g->nodes.at[at]; /* a copy: the array grows below; the operand arrays stay */
-    weft_tensor dout[WEFT_MAX_OPERANDS] = {0};
+    node n = g->nodes.at[at]; /* a copy: the array grows below; the output arrays stay */
+    weft_tensor in[WEFT_MAX_OPERANDS] = {0}, dout[WEFT_MAX_OPERANDS] = {0};
     bool any = false;
+    for (uint32_t k = 0; k < n.nin; k++)
+        in[k] = parts_of(g, n.in[k]);
+    n.in = in;
     for (uint32_t k = 0; k < n.nout; k++) {
         dout[k] = grads[n.out[k]];
         any |= dout[k] != 0;
+        if (dout[k])
+            belongs(g, dout[k], n.out[k]);
     }
     if (!any)
         return WEFT_OK;
     g->block = n.block;
-    if (n.comm) { /* in the logical graph an all-reduce is the identity */
+    if (n.comm) { /* in the logical graph it is the identity */
         g->phase = PHASE_INPUTS;
         return contribute(g, grads, n.in[0], dout[0]);
     }

@@ -194,6 +194,39 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
     return WEFT_OK;
 }
 
+/* What kinds of communication are in a graph, and what they are called there. */
+static const char *comm_id(uint32_t kind)
+{
+    switch (kind) {
+    case WEFT_ALL_REDUCE: return "all_reduce";
+    case WEFT_REDUCE_SCATTER: return "reduce_scatter";
+    case WEFT_ALL_GATHER: return "all_gather";
+    default: return NULL;
+    }
+}
+
+static weft_status check_comm(const graph *g, uint32_t kind, const char *axis, uint32_t root,
+                              weft_tensor in)
+{
+    const char *id = comm_id(kind);
+    const tensor *t = graph_tensor(g, in);
+    if (!id)
+        return fail(WEFT_UNSUPPORTED,
+                    "communication of kind %u cannot be built into a graph in "
+                    "this version; all-reduce, reduce-scatter and all-gather can",
+                    kind);
+    if (root || (kind == WEFT_ALL_REDUCE) != !axis)
+        return fail(WEFT_USAGE, "%s of %s takes %s axis of the tensor, and no root", id, t->name,
+                    kind == WEFT_ALL_REDUCE ? "no" : "an");
+    if (!axis || (t->shape.rank && !strcmp(t->shape.axes[0].name, axis)))
+        return WEFT_OK;
+    return fail(WEFT_UNSUPPORTED,
+                "%s of %s along '%s': only the first axis of a tensor can be cut or joined, whose "
+                "parts lie one behind the other in memory; another would have to be copied apart",
+                id, t->name, axis);
+}
+
+/* Logically the identity: only where the elements are changes, which place.c works out. */
 static weft_status b_comm(void *ctx, uint32_t kind, uint32_t redop, const char *axis_of_mesh,
                           const char *axis, uint32_t root, weft_tensor in, weft_tensor *out)
 {
@@ -202,25 +235,44 @@ static weft_status b_comm(void *ctx, uint32_t kind, uint32_t redop, const char *
     if (a < 0 || !known(g, in))
         return fail(WEFT_USAGE, "communication over the mesh axis '%s', which this job has not",
                     axis_of_mesh);
-    if (kind != WEFT_ALL_REDUCE || axis || root)
-        return fail(WEFT_UNSUPPORTED,
-                    "only all-reduce of whole tensors can be built into a graph in this version");
+    weft_status s = check_comm(g, kind, axis, root, in);
+    if (s)
+        return s;
     if (g->mesh->size[a] == 1) {
         *out = in;
         return WEFT_OK;
     }
-    node *n = graph_node(g, "all_reduce", 0, 1, 1);
+    node *n = graph_node(g, comm_id(kind), 0, 1, 1);
     n->comm = kind;
     n->redop = redop;
     n->mesh_axis = (uint32_t)a;
     n->in[0] = in;
     char name[2 * WEFT_MAX_NAME];
-    snprintf(name, sizeof name, "all_reduce#%u", g->nodes.n);
-    weft_shape shape = graph_tensor(g, in)->shape;
     uint32_t number = g->nodes.n;
+    snprintf(name, sizeof name, "%s#%u", n->id, number);
+    weft_shape shape = graph_tensor(g, in)->shape;
     *out = graph_add(g, name, WEFT_T_ACTIVATION, &shape);
     graph_tensor(g, *out)->producer = number;
     g->nodes.at[number - 1].out[0] = *out;
+    return WEFT_OK;
+}
+
+/* In a replacement: is dst an output of the op replaced, and src like it? */
+static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor src)
+{
+    const node *old = &g->nodes.at[g->replacing - 1];
+    const weft_shape *a = &graph_tensor(g, dst)->shape, *b = &graph_tensor(g, src)->shape;
+    bool found = false, like = a->dtype == b->dtype && a->rank == b->rank;
+    for (uint32_t k = 0; k < old->nout; k++)
+        found |= old->out[k] == dst;
+    for (uint32_t k = 0; like && k < a->rank; k++)
+        like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
+    if (!found)
+        return fail(WEFT_USAGE, "a replacement of %s assigns %s, which is no output of it", old->id,
+                    graph_tensor(g, dst)->name);
+    if (!like)
+        return fail(WEFT_USAGE, "a replacement of %s assigns %s a tensor of another shape or type",
+                    old->id, graph_tensor(g, dst)->name);
     return WEFT_OK;
 }
 
@@ -230,7 +282,10 @@ static weft_status b_assign(void *ctx, weft_tensor dst, weft_tensor src)
     if (!known(g, dst) || !known(g, src))
         return fail(WEFT_USAGE, "an assignment names a tensor that does not exist");
     uint32_t kind = graph_tensor(g, dst)->kind;
-    if (kind != WEFT_T_PARAM && kind != WEFT_T_STATE && kind != WEFT_T_SCALAR)
+    weft_status s = g->replacing ? check_stand_in(g, dst, src) : WEFT_OK;
+    if (s)
+        return s;
+    if (!g->replacing && kind != WEFT_T_PARAM && kind != WEFT_T_STATE && kind != WEFT_T_SCALAR)
         return fail(WEFT_USAGE, "%s is neither parameter, state nor scalar: it cannot be assigned",
                     graph_tensor(g, dst)->name);
     node *n = graph_node(g, "assign", 0, 1, 1);

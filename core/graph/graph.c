@@ -87,9 +87,26 @@ weft_shape graph_local(const graph *g, weft_tensor t)
     const tensor *x = graph_tensor(g, t);
     weft_shape s = x->shape;
     for (uint32_t a = 0; a < g->mesh->n; a++)
-        if (x->place[a].kind == WEFT_SPLIT)
-            s.axes[x->place[a].axis].size /= g->mesh->size[a];
+        if (x->place[a].kind == WEFT_SPLIT) {
+            int64_t *size = &s.axes[x->place[a].axis].size;
+            *size = (*size + g->mesh->size[a] - 1) / g->mesh->size[a];
+        }
     return s;
+}
+
+bool graph_first(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH])
+{
+    const tensor *x = graph_tensor(g, t);
+    weft_shape local = graph_local(g, t);
+    uint64_t stride = axis < local.rank ? (uint64_t)local.axes[axis].size : 0;
+    bool any = false;
+    for (uint32_t a = 0; a < g->mesh->n; a++) { /* the outermost mesh axis cuts first */
+        bool cuts = x->place[a].kind == WEFT_SPLIT && x->place[a].axis == axis;
+        out[a] = cuts ? stride : 0;
+        stride *= cuts ? g->mesh->size[a] : 1;
+        any |= cuts;
+    }
+    return any;
 }
 
 weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shape *shape)

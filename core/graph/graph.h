@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <weft/coll.h>
 #include <weft/op.h>
+#include <weft/strategy.h>
 
 typedef struct mesh {
     uint32_t n; /* axes, innermost (fastest varying rank) first */
@@ -33,10 +34,14 @@ typedef struct tensor {
     uint32_t producer;    /* 1 + node, 0 for inputs, parameters, ... */
     weft_shape shape;     /* the whole job's */
     weft_place place[WEFT_MAX_MESH];
-    const char *init; /* parameters */
-    weft_tensor grad; /* parameters: its WEFT_T_GRAD tensor, once it has one */
-    weft_tensor of;   /* WEFT_T_GRAD: the parameter; state: the parameter */
-    double value;     /* constants: scalar with `constant` set */
+    weft_place want[WEFT_MAX_MESH]; /* activations: SPLIT where an edit asks for it */
+    const char *init;               /* parameters */
+    weft_tensor grad;               /* parameters: its WEFT_T_GRAD tensor, once it has one */
+    weft_tensor of;                 /* WEFT_T_GRAD: the parameter; state: the parameter */
+    weft_tensor grad_for;    /* gradients of activations: whose; they are to lie as that does */
+    weft_tensor gathered[2]; /* its latest all-gather, in forward and in backward */
+    uint64_t placed;         /* sums: bit a: a contribution has been placed along mesh axis a */
+    double value;            /* constants: scalar with `constant` set */
     bool constant;
     bool sum;               /* contributions to it add up over the step: gradients, the loss */
     uint32_t keep;          /* WEFT_KEEP_... for backward; 0: whole, as nobody said otherwise */
@@ -57,8 +62,11 @@ typedef struct node {
     uint32_t block, phase;
     uint32_t comm, redop; /* WEFT_ALL_REDUCE ...; 0: computes */
     uint32_t mesh_axis;
-    bool assign; /* out[0] (parameter, state, scalar) takes in[0] */
-    bool again;  /* makes for backward what a forward node has made: no work that counts */
+    bool assign;   /* out[0] (parameter, state, scalar) takes in[0] */
+    bool again;    /* makes for backward what a forward node has made: no work that counts */
+    bool join;     /* adds up contributions to one gradient */
+    bool replaced; /* nodes [put_first, put_end) stand for it: graph_settle() */
+    uint32_t put_first, put_end; /* ... */
 } node;
 
 typedef const weft_op *(*op_finder)(void *ctx, const char *id);
@@ -75,6 +83,7 @@ typedef struct graph {
     op_finder find;        /* ops of plugins, after the core's own; may be NULL */
     void *find_ctx;
     const char *state_of; /* name of the parameter whose update is being built */
+    uint32_t replacing;   /* 1 + the node whose replacement is being built */
 } graph;
 
 void graph_init(graph *g, const mesh *m, uint32_t compute, uint32_t grad_dtype);
@@ -85,8 +94,12 @@ weft_tensor graph_find(const graph *g, const char *name); /* 0: none */
 /* The builder bound to `g`; valid as long as the graph. */
 weft_builder graph_builder(graph *g);
 
-/* Shape of `t` on one rank: split axes divided. */
+/* Shape of `t` on one rank: split axes divided, what does not come out even rounded up. */
 weft_shape graph_local(const graph *g, weft_tensor t);
+
+/* What each step along mesh axis a adds to the index at which a rank's part of axis `axis` of `t`
+ * begins; false: the axis is not split. */
+bool graph_first(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH]);
 uint64_t shape_elements(const weft_shape *s);
 uint64_t shape_bytes(const weft_shape *s);
 
@@ -99,9 +112,14 @@ node *graph_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_
 /* Set the placement of tensors that match `glob` along a named tensor axis (strategy.h, split). */
 weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t mesh_axis);
 
-/* Placements of nodes [first, end) from their inputs'. Where an op cannot take a partial input, an
- * all-reduce is put before it. Returns the new end in *end. */
+/* Placements of nodes [first, end) from their inputs'. Where an op cannot take an input as it lies,
+ * communication is put before it (place.c). Returns the new end in *end. */
 weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end);
+
+/* Let what `emit` builds stand for node `op`. Numbers and handles stay good until graph_settle(),
+ * which puts the replacements in their places. */
+weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user);
+weft_status graph_settle(graph *g);
 
 /* Append the backward nodes of everything that `loss` depends on, last block first. Each parameter
  * that takes part gets a WEFT_T_GRAD tensor. */

@@ -130,6 +130,8 @@ weft_tensor make_param(making *m, const char *name, uint32_t rank, const weft_ax
     weft_shape shape = {.rank = rank};
     memcpy(shape.axes, axes, rank * sizeof *axes);
     uint32_t flags = strncmp(init, "normal", 6) ? 0 : WEFT_PARAM_MATRIX;
+    if (rank == 2 && (!strcmp(axes[0].name, "vocab") || !strcmp(axes[0].name, "context")))
+        flags |= WEFT_PARAM_PAD; /* rows that are looked up, or whose logits the loss leaves out */
     weft_tensor out = 0;
     if (!m->st)
         m->st = m->b->param(m->b->ctx, full, &shape, init, flags, &out);

@@ -2,7 +2,7 @@
  *
  * An id outside the table's rows gives a row of zeros. With the attribute "first" (the id of the
  * table's first row) a rank that holds some of the rows therefore makes a partial sum: each row
- * comes from the one rank that has it. */
+ * comes from the one rank that has it. Rows that pad a table are never asked for. */
 #include "graph/op_util.h"
 
 static weft_status embedding_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
@@ -49,11 +49,13 @@ const op_entry op_embedding_family[] = {
      {.struct_size = sizeof(weft_op),
       .infer = embedding_infer,
       .grad = embedding_grad,
-      .shard = embedding_shard}},
+      .shard = embedding_shard,
+      .first_input = 1}},
     {"embedding.dw",
      {.struct_size = sizeof(weft_op),
       .flags = WEFT_OP_ACCUMULATES | WEFT_OP_SHAPE_LAST,
       .infer = dw_infer,
-      .shard = dw_shard}},
+      .shard = dw_shard,
+      .first_input = 3}},
     {0},
 };

@@ -1,35 +1,70 @@
 /* graph/place.c: where each tensor's elements are, carried through the ops.
  *
- * Edits place a few tensors; every other placement follows from the op that makes the tensor. An op
- * that cannot compute on a partial input gets an all-reduce before it: that is how the two
- * all-reduces of a tensor-parallel block, and their conjugates in backward, come about. */
+ * Edits place a few tensors; every other placement follows from the op that makes the tensor. Where
+ * an op cannot take its inputs as they lie, communication is put before it, in this order:
+ *
+ *   1. A partial sum that has a place to go is completed before anything reads it: into parts by a
+ *      reduce-scatter where an edit wants the tensor split, else by an all-reduce. A gradient is to
+ *      lie as the tensor that it is the gradient of. Contributions to one gradient are added up
+ *      first, and the sum completed once.
+ *   2. Any other partial sum is completed before an op that is not linear in it.
+ *   3. What is split along its first axis is gathered before an op that needs it whole.
+ *
+ * So the two all-reduces of a tensor-parallel block, and their conjugates in backward, come about.
+ * What has been completed once is read by all later readers; what has been gathered, by those of
+ * the same block and direction. Backward gathers again what forward gathered, instead of keeping it
+ * (autodiff.c). */
 #include "base/err.h"
 #include "graph/graph.h"
 #include "graph/ops.h"
 
+#include <stdio.h>
 #include <string.h>
+
+static weft_status indivisible(const graph *g, const tensor *t, const weft_axis *axis, uint32_t a)
+{
+    char legal[160] = "1";
+    size_t used = 1;
+    for (int64_t n = 2; n <= axis->size && n <= 1024 && used < sizeof legal - 8; n++)
+        if (axis->size % n == 0)
+            used += (size_t)snprintf(legal + used, sizeof legal - used, ", %lld", (long long)n);
+    return fail(WEFT_USAGE,
+                "axis '%s' of %s has %lld elements, which %s = %u does not divide; possible are %s",
+                axis->name, t->name, (long long)axis->size, g->mesh->name[a], g->mesh->size[a],
+                legal);
+}
+
+static weft_status split_one(graph *g, weft_tensor handle, const char *axis, uint32_t a)
+{
+    tensor *t = graph_tensor(g, handle);
+    weft_place *to = t->kind == WEFT_T_ACTIVATION ? &t->want[a] : &t->place[a];
+    weft_shape now = graph_local(g, handle);
+    uint32_t k = 0;
+    while (k < now.rank && strcmp(now.axes[k].name, axis))
+        k++;
+    if (k == now.rank)
+        return fail(WEFT_USAGE, "tensor %s has no axis '%s' to split over %s", t->name, axis,
+                    g->mesh->name[a]);
+    if (to->kind == WEFT_SPLIT && to->axis != k)
+        return fail(WEFT_USAGE, "%s is to be split over %s along '%s', and along '%s' as well",
+                    t->name, g->mesh->name[a], axis, now.axes[to->axis].name);
+    bool pads = t->kind == WEFT_T_PARAM && (t->flags & WEFT_PARAM_PAD) && k == 0;
+    if (to->kind != WEFT_SPLIT && !pads && now.axes[k].size % g->mesh->size[a])
+        return indivisible(g, t, &now.axes[k], a);
+    *to = (weft_place){WEFT_SPLIT, k};
+    return WEFT_OK;
+}
 
 weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t mesh_axis)
 {
     bool any = false;
     for (uint32_t i = 0; i < g->tensors.n; i++) {
-        tensor *t = &g->tensors.at[i];
-        if (!glob_match(glob, t->name))
+        if (!glob_match(glob, g->tensors.at[i].name))
             continue;
         any = true;
-        uint32_t k = 0;
-        while (k < t->shape.rank && strcmp(t->shape.axes[k].name, axis))
-            k++;
-        if (k == t->shape.rank)
-            return fail(WEFT_USAGE, "tensor %s has no axis '%s' to split over %s", t->name, axis,
-                        g->mesh->name[mesh_axis]);
-        weft_shape now = graph_local(g, i + 1);
-        if (now.axes[k].size % g->mesh->size[mesh_axis])
-            return fail(WEFT_USAGE,
-                        "axis '%s' of %s has %lld elements, which %s = %u does not divide", axis,
-                        t->name, (long long)now.axes[k].size, g->mesh->name[mesh_axis],
-                        g->mesh->size[mesh_axis]);
-        t->place[mesh_axis] = (weft_place){WEFT_SPLIT, k};
+        weft_status s = split_one(g, i + 1, axis, mesh_axis);
+        if (s)
+            return s;
     }
     if (!any)
         return fail(WEFT_USAGE, "no tensor is named '%s'", glob);
@@ -49,98 +84,231 @@ static weft_status shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out)
                         : graph_shard_by_names(&b, n->op, n->id, &call, in, out);
 }
 
-/* Put an all-reduce of in[k] before node *i, which moves one place up. */
-static weft_status complete(graph *g, uint32_t *i, uint32_t k, uint32_t a)
-{
-    node n = g->nodes.at[*i];
-    weft_tensor out, in = n.in[k];
-    uint32_t redop = graph_tensor(g, in)->place[a].kind == WEFT_PARTIAL_MAX ? WEFT_MAX : WEFT_SUM;
-    uint32_t block = g->block, phase = g->phase;
-    g->block = n.block;
-    g->phase = n.phase;
-    weft_builder b = graph_builder(g);
-    weft_status s = b.comm(g, WEFT_ALL_REDUCE, redop, g->mesh->name[a], NULL, 0, in, &out);
-    g->block = block;
-    g->phase = phase;
-    if (s)
-        return s;
-    memcpy(graph_tensor(g, out)->place, graph_tensor(g, in)->place, sizeof(tensor){0}.place);
-    graph_tensor(g, out)->place[a] = (weft_place){WEFT_WHOLE, 0};
-    node fresh = g->nodes.at[g->nodes.n - 1];
-    memmove(&g->nodes.at[*i + 1], &g->nodes.at[*i], (g->nodes.n - 1 - *i) * sizeof(node));
-    g->nodes.at[*i] = fresh;
-    for (uint32_t j = *i; j < g->nodes.n; j++) { /* producers moved; later readers take the sum */
-        node *later = &g->nodes.at[j];
-        for (uint32_t o = 0; o < later->nout; o++)
-            if (graph_tensor(g, later->out[o])->kind == WEFT_T_ACTIVATION)
-                graph_tensor(g, later->out[o])->producer = j + 1;
-        for (uint32_t o = 0; j > *i && o < later->nin; o++)
-            if (later->in[o] == in)
-                later->in[o] = out;
-    }
-    ++*i;
-    return WEFT_OK;
-}
-
 static bool partial(weft_place p)
 {
     return p.kind == WEFT_PARTIAL_SUM || p.kind == WEFT_PARTIAL_MAX;
 }
 
-static weft_status set_places(graph *g, uint32_t i, uint32_t a, const weft_place *out)
+/* --- communication before a node --- */
+
+typedef struct visit { /* of node `i` along mesh axis `a`; i moves up as nodes are put before it */
+    graph *g;
+    uint32_t i, a, added;
+} visit;
+
+/* Put communication of `in` before the node. Its output is nobody's input yet. */
+static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_place to,
+                              weft_tensor *out)
 {
-    node *n = &g->nodes.at[i];
-    for (uint32_t k = 0; k < n->nout; k++) {
-        tensor *t = graph_tensor(g, n->out[k]);
-        if (t->kind != WEFT_T_ACTIVATION && partial(t->place[a]) && t->place[a].kind != out[k].kind)
-            return fail(WEFT_USAGE, "the contributions to %s are placed unlike over %s", t->name,
-                        g->mesh->name[a]);
-        t->place[a] = out[k];
-        weft_shape local = graph_local(g, n->out[k]);
-        for (uint32_t x = 0; x < local.rank; x++)
-            if (local.axes[x].size < 1)
-                return fail(WEFT_USAGE, "axis '%s' of %s has fewer elements than %s = %u",
-                            local.axes[x].name, t->name, g->mesh->name[a], g->mesh->size[a]);
+    graph *g = v->g;
+    const node n = g->nodes.at[v->i];
+    const tensor *t = graph_tensor(g, in);
+    uint32_t redop = t->place[v->a].kind == WEFT_PARTIAL_MAX ? WEFT_MAX : WEFT_SUM;
+    const char *axis = kind == WEFT_ALL_REDUCE ? NULL : t->shape.axes[0].name;
+    uint32_t block = g->block, phase = g->phase;
+    g->block = n.block;
+    g->phase = n.phase;
+    weft_builder b = graph_builder(g);
+    weft_status s = b.comm(g, kind, redop, g->mesh->name[v->a], axis, 0, in, out);
+    g->block = block;
+    g->phase = phase;
+    if (s)
+        return s;
+    tensor *made = graph_tensor(g, *out);
+    memcpy(made->place, graph_tensor(g, in)->place, sizeof made->place);
+    made->place[v->a] = to;
+    node fresh = g->nodes.at[g->nodes.n - 1];
+    memmove(&g->nodes.at[v->i + 1], &g->nodes.at[v->i], (g->nodes.n - 1 - v->i) * sizeof(node));
+    g->nodes.at[v->i] = fresh;
+    for (uint32_t j = v->i; j < g->nodes.n; j++) /* producers have moved */
+        for (uint32_t o = 0; o < g->nodes.at[j].nout; o++) {
+            tensor *x = graph_tensor(g, g->nodes.at[j].out[o]);
+            x->producer = x->kind == WEFT_T_ACTIVATION ? j + 1 : x->producer;
+        }
+    v->i++;
+    v->added++;
+    return WEFT_OK;
+}
+
+static void read_instead(graph *g, uint32_t from, uint32_t end, weft_tensor old, weft_tensor now)
+{
+    for (uint32_t j = from; j < end; j++)
+        for (uint32_t o = 0; o < g->nodes.at[j].nin; o++)
+            if (g->nodes.at[j].in[o] == old)
+                g->nodes.at[j].in[o] = now;
+}
+
+/* Where a partial tensor is to lie once complete; *due: before anything but a sum of contributions
+ * reads it. */
+static weft_place goal(const visit *v, const tensor *t, bool *due)
+{
+    const weft_place whole = {WEFT_WHOLE, 0};
+    *due = t->want[v->a].kind == WEFT_SPLIT;
+    if (*due || !t->grad_for)
+        return t->want[v->a];
+    weft_place p = graph_tensor(v->g, t->grad_for)->place[v->a];
+    *due = !partial(p) && !v->g->nodes.at[v->i].join;
+    return p.kind == WEFT_SPLIT && p.axis == 0 ? p : whole;
+}
+
+static weft_status check_parts(const visit *v, weft_tensor t)
+{
+    weft_shape local = graph_local(v->g, t);
+    if (local.axes[0].size % v->g->mesh->size[v->a] == 0)
+        return WEFT_OK;
+    return indivisible(v->g, graph_tensor(v->g, t), &local.axes[0], v->a);
+}
+
+/* Complete the partial inputs: those that are due, or all. All later readers take the result. */
+static weft_status complete(visit *v, bool all)
+{
+    graph *g = v->g;
+    for (uint32_t k = 0; k < g->nodes.at[v->i].nin; k++) {
+        weft_tensor out, in = g->nodes.at[v->i].in[k];
+        const tensor *t = graph_tensor(g, in);
+        bool due;
+        weft_place to = goal(v, t, &due);
+        if (!partial(t->place[v->a]) || (!all && !due))
+            continue;
+        bool cuts = to.kind == WEFT_SPLIT;
+        weft_status s = cuts ? check_parts(v, in) : WEFT_OK;
+        if (!s)
+            s = put_before(v, cuts ? WEFT_REDUCE_SCATTER : WEFT_ALL_REDUCE, in, to, &out);
+        if (s)
+            return s;
+        read_instead(g, v->i, g->nodes.n, in, out);
     }
     return WEFT_OK;
 }
 
-static weft_status propagate_axis(graph *g, uint32_t *i, uint32_t a, uint32_t *end)
+/* The all-gather of `t` that the node may read: of its own block and direction. */
+static weft_tensor gathered(const visit *v, const tensor *t, uint32_t backward)
+{
+    weft_tensor have = t->gathered[backward];
+    if (!have)
+        return 0;
+    const node *by = &v->g->nodes.at[graph_tensor(v->g, have)->producer - 1];
+    return by->mesh_axis == v->a && by->block == v->g->nodes.at[v->i].block ? have : 0;
+}
+
+/* Gather the inputs that are split along their first axis, for this node. */
+static weft_status gather(visit *v)
+{
+    graph *g = v->g;
+    for (uint32_t k = 0; k < g->nodes.at[v->i].nin; k++) {
+        weft_tensor in = g->nodes.at[v->i].in[k];
+        const tensor *t = graph_tensor(g, in);
+        uint32_t backward = g->nodes.at[v->i].phase != PHASE_FORWARD;
+        if (t->kind != WEFT_T_ACTIVATION || t->place[v->a].kind != WEFT_SPLIT ||
+            t->place[v->a].axis != 0)
+            continue;
+        weft_tensor out = gathered(v, t, backward);
+        weft_status s = out ? WEFT_OK : put_before(v, WEFT_ALL_GATHER, in, (weft_place){0}, &out);
+        if (s)
+            return s;
+        graph_tensor(g, in)->gathered[backward] = out;
+        read_instead(g, v->i, v->i + 1, in, out);
+    }
+    return WEFT_OK;
+}
+
+/* --- one node --- */
+
+static bool same_place(weft_place x, weft_place y)
+{
+    return x.kind == y.kind && x.axis == y.axis;
+}
+
+/* All contributions to a sum lie alike; those to the gradient of a split parameter, as it does. */
+static weft_status place_sum(const graph *g, tensor *t, uint32_t a, weft_place now)
+{
+    bool lies = t->placed >> a & 1 || t->place[a].kind == WEFT_SPLIT || now.kind == WEFT_SPLIT;
+    if (lies && !same_place(t->place[a], now))
+        return fail(WEFT_USAGE, "the contributions to %s are placed unlike over %s", t->name,
+                    g->mesh->name[a]);
+    t->placed |= (uint64_t)1 << a;
+    t->place[a] = now;
+    return WEFT_OK;
+}
+
+static weft_status set_places(graph *g, uint32_t i, uint32_t a, const weft_place *out)
+{
+    const node *n = &g->nodes.at[i];
+    for (uint32_t k = 0; k < n->nout; k++) {
+        tensor *t = graph_tensor(g, n->out[k]);
+        weft_status s = t->sum ? place_sum(g, t, a, out[k]) : WEFT_OK;
+        if (s)
+            return s;
+        t->place[a] = out[k];
+        if (t->want[a].kind == WEFT_SPLIT && !partial(out[k]) && !same_place(out[k], t->want[a]))
+            return fail(WEFT_USAGE,
+                        "%s is to be split over %s along '%s', but its op leaves it otherwise; "
+                        "only what is a partial sum there can be",
+                        t->name, g->mesh->name[a], t->shape.axes[t->want[a].axis].name);
+    }
+    return WEFT_OK;
+}
+
+static weft_status propagate_axis(visit *v)
 {
     weft_place out[WEFT_MAX_OPERANDS] = {0};
-    weft_status s = shard_node(g, *i, a, out);
-    if (s == WEFT_UNSUPPORTED) {
-        uint32_t before = *i;
-        for (uint32_t k = 0; k < g->nodes.at[*i].nin; k++)
-            if (partial(graph_tensor(g, g->nodes.at[*i].in[k])->place[a])) {
-                weft_status done = complete(g, i, k, a);
-                if (done)
-                    return done;
-                ++*end;
-            }
-        if (*i != before)
-            s = shard_node(g, *i, a, out);
+    weft_status s = complete(v, false);
+    if (!s)
+        s = shard_node(v->g, v->i, v->a, out);
+    for (uint32_t effort = 0; s == WEFT_UNSUPPORTED && effort < 2; effort++) {
+        uint32_t before = v->added;
+        weft_tensor had[WEFT_MAX_OPERANDS];
+        const node *n = &v->g->nodes.at[v->i];
+        memcpy(had, n->in, n->nin * sizeof *had);
+        weft_status put = effort ? gather(v) : complete(v, true);
+        if (put)
+            return put;
+        n = &v->g->nodes.at[v->i];
+        if (v->added != before || memcmp(had, n->in, n->nin * sizeof *had))
+            s = shard_node(v->g, v->i, v->a, out);
     }
     if (s) {
-        err_context("%s cannot be computed over the mesh axis %s", g->nodes.at[*i].id,
-                    g->mesh->name[a]);
+        err_context("%s cannot be computed over the mesh axis %s", v->g->nodes.at[v->i].id,
+                    v->g->mesh->name[v->a]);
         return s == WEFT_UNSUPPORTED ? WEFT_USAGE : s;
     }
-    return set_places(g, *i, a, out);
+    return set_places(v->g, v->i, v->a, out);
+}
+
+/* Communication that somebody has built. */
+static weft_status place_comm(const graph *g, const node *n)
+{
+    const tensor *in = graph_tensor(g, n->in[0]);
+    tensor *out = graph_tensor(g, n->out[0]);
+    weft_place had = in->place[n->mesh_axis], now = {WEFT_WHOLE, 0};
+    uint32_t needs = n->redop == WEFT_MAX ? WEFT_PARTIAL_MAX : WEFT_PARTIAL_SUM;
+    if (n->comm == WEFT_ALL_GATHER)
+        needs = WEFT_SPLIT;
+    if (had.kind != needs || had.axis != 0)
+        return fail(WEFT_USAGE, "%s over %s: %s is no %s there", n->id, g->mesh->name[n->mesh_axis],
+                    in->name,
+                    needs == WEFT_SPLIT ? "tensor split along its first axis" : "partial result");
+    if (n->comm == WEFT_REDUCE_SCATTER)
+        now.kind = WEFT_SPLIT;
+    memcpy(out->place, in->place, sizeof out->place);
+    out->place[n->mesh_axis] = now;
+    return WEFT_OK;
 }
 
 weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end)
 {
-    for (uint32_t i = first; i < *end; i++)
-        for (uint32_t a = 0; a < g->mesh->n; a++) {
-            const node *n = &g->nodes.at[i];
-            if (n->comm || !n->op)
-                break; /* placed when it was put in */
+    for (uint32_t i = first; i < *end; i++) {
+        weft_status s = g->nodes.at[i].comm ? place_comm(g, &g->nodes.at[i]) : WEFT_OK;
+        for (uint32_t a = 0; !s && g->nodes.at[i].op && a < g->mesh->n; a++) {
             if (g->mesh->size[a] == 1)
                 continue;
-            weft_status s = propagate_axis(g, &i, a, end);
-            if (s)
-                return s;
+            visit v = {g, i, a, 0};
+            s = propagate_axis(&v);
+            i = v.i;
+            *end += v.added;
         }
+        if (s)
+            return s;
+    }
     return WEFT_OK;
 }

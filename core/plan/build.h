@@ -121,7 +121,7 @@ typedef struct item { /* a segment, or communication between two of them */
     bool comm;
     uint32_t segment;
     const char *name;
-    uint32_t mesh_axis, redop, dtype;
+    uint32_t kind, mesh_axis, redop, dtype;
     uint64_t count;
     ref in, out;
 } item;
@@ -173,10 +173,14 @@ weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first,
                         routine *out);
 
 /* One kernel with its need, shared when equal; one instruction. */
-weft_status plan_kernel(plan *p, const weft_opspec *spec, double flops, uint32_t *out);
+weft_status plan_kernel(plan *p, const weft_opspec *spec, double flops,
+                        const uint64_t first[WEFT_MAX_MESH], uint32_t *out);
 uint32_t segment_begin(plan *p, const char *name);
 weft_status segment_add(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
                         const ref *refs);
+/* ... whose attribute "first" a coordinate of mesh axis a raises by first[a]. */
+weft_status segment_add_at(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
+                           const ref *refs, const uint64_t first[WEFT_MAX_MESH]);
 uint32_t segment_end(plan *p, uint32_t seg, uint32_t nbases); /* the equal one, if there is one */
 
 /* --- edits.c: what strategies and placements asked for --- */

@@ -135,15 +135,14 @@ static weft_status e_split(void *ctx, const char *tensors, const char *axis, con
     weft_status s = in_phase(e, WEFT_PHASE_SPLIT, "split");
     if (!s)
         s = edits_axis(e, mesh_name, &a);
-    for (uint32_t i = 0; !s && i < e->g->tensors.n; i++)
-        if (e->g->tensors.at[i].kind == WEFT_T_PARAM &&
-            glob_match(tensors, e->g->tensors.at[i].name))
-            s = fail(WEFT_UNSUPPORTED,
-                     "%s splits the parameter %s; this version of the core splits "
-                     "inputs and activations only",
-                     e->owner, e->g->tensors.at[i].name);
-    if (!s && e->s->mesh.size[a] > 1)
-        s = graph_split(e->g, tensors, axis, a);
+    if (!s && a >= FIRST_GROUP)
+        s = fail(WEFT_USAGE, "%s splits '%s' over the group %s; only a mesh axis cuts a tensor",
+                 e->owner, tensors, mesh_name);
+    if (s || e->s->mesh.size[a] == 1)
+        return s;
+    s = graph_split(e->g, tensors, axis, a);
+    if (s)
+        err_context("%s, %s = %u", e->owner, e->s->size_key[a], e->s->mesh.size[a]);
     return s;
 }
 
@@ -178,8 +177,13 @@ static weft_status refuse(void *ctx, const char *edit)
 
 static weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 {
-    (void)op, (void)emit, (void)user;
-    return refuse(ctx, "replace");
+    edit_state *e = state(ctx);
+    weft_status s = in_phase(e, WEFT_PHASE_SPLIT, "replace");
+    if (!s)
+        s = graph_replace(e->g, op, emit, user);
+    if (s)
+        err_context("%s", e->owner);
+    return s;
 }
 
 static weft_status e_store(void *ctx, uint32_t what, const char *params, const char *axis,
@@ -305,6 +309,8 @@ weft_status edits_run(edit_state *e, uint32_t phase)
         if (s)
             return s;
     }
+    if (phase == WEFT_PHASE_SPLIT)
+        return graph_settle(e->g);
     if (phase == WEFT_PHASE_STAGE)
         return stages_finish(e);
     if (phase != WEFT_PHASE_SYNC || !e->s->placement.c)

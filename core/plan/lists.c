@@ -211,8 +211,12 @@ static void give_back(walk *w, const work *x, uint32_t at, const routine *r, uin
 static weft_status emit_comm(walk *w, const work *x, const item *it, const uint64_t *bases)
 {
     plan *p = w->b->p;
-    collective c = {.channel = plan_channel(p, "pass", it->mesh_axis), .kind = WEFT_ALL_REDUCE};
-    c.name = pool_printf(&p->pool, "all-reduce of %s", it->name);
+    collective c = {.channel = plan_channel(p, "pass", it->mesh_axis), .kind = it->kind};
+    c.name = pool_printf(&p->pool, "%s of %s",
+                         it->kind == WEFT_ALL_REDUCE       ? "all-reduce"
+                         : it->kind == WEFT_REDUCE_SCATTER ? "reduce-scatter"
+                                                           : "all-gather",
+                         it->name);
     c.redop = it->redop;
     c.dtype = it->dtype;
     c.count = it->count;

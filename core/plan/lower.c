@@ -277,6 +277,29 @@ static void single_step(const node *n, weft_ew_step *step, uint16_t *reg, weft_e
     *p = (weft_ew_program){sizeof *p, 1, n->nin + 1, -1, step, reg};
 }
 
+#define MAX_ATTRS 16u
+
+/* Does the op have to know where this rank's part of an axis begins? */
+static bool wants_first(const graph *g, const node *n, uint64_t first[WEFT_MAX_MESH])
+{
+    uint32_t k = n->op->first_input;
+    return k && k <= n->nin && n->nattr <= MAX_ATTRS &&
+           graph_first(g, n->in[k - 1], n->op->first_axis, first);
+}
+
+/* The node's attributes, "first" among them: 0 unless the graph says otherwise. */
+static uint32_t with_first(const node *n, weft_attr *out)
+{
+    bool there = false;
+    for (uint32_t i = 0; i < n->nattr; i++) {
+        out[i] = n->attrs[i];
+        there |= !strcmp(out[i].key, "first");
+    }
+    if (!there)
+        out[n->nattr] = (weft_attr){.key = "first"};
+    return n->nattr + !there;
+}
+
 static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
 {
     const graph *g = l->b->g;
@@ -308,7 +331,13 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
         io,        io + n->nin, ew ? &program : NULL};
     if (sum && !(first && l->b->first_sum[at]))
         op.flags |= WEFT_SPEC_ACCUMULATE;
-    return segment_add(l->b->p, seg, &op, n->again ? 0 : node_flops(g, n), refs);
+    uint64_t first[WEFT_MAX_MESH] = {0};
+    weft_attr attrs[MAX_ATTRS + 1];
+    if (wants_first(g, n, first)) {
+        op.attrs = attrs;
+        op.nattr = with_first(n, attrs);
+    }
+    return segment_add_at(l->b->p, seg, &op, n->again ? 0 : node_flops(g, n), refs, first);
 }
 
 static weft_status lower_comm(lowering *l, const node *n)
@@ -316,9 +345,11 @@ static weft_status lower_comm(lowering *l, const node *n)
     item *it = vec_push(&l->r->items);
     *it = (item){.comm = true,
                  .name = graph_tensor(l->b->g, n->in[0])->name,
+                 .kind = n->comm,
                  .mesh_axis = n->mesh_axis,
                  .redop = n->redop};
-    weft_shape local = graph_local(l->b->g, n->in[0]);
+    /* counted on the larger side */
+    weft_shape local = graph_local(l->b->g, n->comm == WEFT_ALL_GATHER ? n->out[0] : n->in[0]);
     it->dtype = local.dtype;
     it->count = shape_elements(&local);
     weft_status s = ref_of(l, n->in[0], &it->in);

@@ -36,6 +36,7 @@ typedef struct kernel {
     double flops;
     const weft_kernel *own; /* of a plugin, for an op that the device has no kernel for; or NULL */
     void *module;           /* the plugin's */
+    uint64_t first[WEFT_MAX_MESH]; /* what a coordinate adds to the attribute "first" */
 } kernel;
 
 typedef struct instr {

@@ -212,8 +212,10 @@ void plan_digest(plan *p)
     mix(&h, p->refs.at, p->refs.n * sizeof *p->refs.at);
     mix(&h, p->bases.at, p->bases.n * sizeof *p->bases.at);
     mix(&h, p->instrs.at, p->instrs.n * sizeof *p->instrs.at);
-    for (uint32_t i = 0; i < p->kernels.n; i++)
+    for (uint32_t i = 0; i < p->kernels.n; i++) {
         mix_spec(&h, &p->kernels.at[i].spec);
+        mix(&h, p->kernels.at[i].first, sizeof p->kernels.at[i].first);
+    }
     for (uint32_t i = 0; i < p->scalars.n; i++)
         mix(&h, &p->scalars.at[i].value, sizeof(double));
     for (uint32_t i = 0; i < p->collectives.n; i++) {

@@ -102,14 +102,17 @@ static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
     return s;
 }
 
-weft_status plan_kernel(plan *p, const weft_opspec *op, double flops, uint32_t *out)
+weft_status plan_kernel(plan *p, const weft_opspec *op, double flops,
+                        const uint64_t first[WEFT_MAX_MESH], uint32_t *out)
 {
     for (uint32_t i = 0; i < p->kernels.n; i++)
-        if (same_spec(&p->kernels.at[i].spec, op)) {
+        if (same_spec(&p->kernels.at[i].spec, op) &&
+            !memcmp(p->kernels.at[i].first, first, sizeof p->kernels.at[i].first)) {
             *out = i;
             return WEFT_OK;
         }
-    kernel k = {*op, 0, flops, NULL, NULL};
+    kernel k = {.spec = *op, .flops = flops};
+    memcpy(k.first, first, sizeof k.first);
     weft_status s = find_need(p, op, &k);
     if (s)
         return s;
@@ -128,8 +131,15 @@ uint32_t segment_begin(plan *p, const char *name)
 
 weft_status segment_add(plan *p, uint32_t seg, const weft_opspec *op, double flops, const ref *refs)
 {
+    static const uint64_t nowhere[WEFT_MAX_MESH] = {0};
+    return segment_add_at(p, seg, op, flops, refs, nowhere);
+}
+
+weft_status segment_add_at(plan *p, uint32_t seg, const weft_opspec *op, double flops,
+                           const ref *refs, const uint64_t first[WEFT_MAX_MESH])
+{
     uint32_t number;
-    weft_status s = plan_kernel(p, op, flops, &number);
+    weft_status s = plan_kernel(p, op, flops, first, &number);
     if (s)
         return s;
     *vec_push(&p->instrs) = (instr){number, p->refs.n, op->nin, op->nout};

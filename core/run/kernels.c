@@ -3,6 +3,7 @@
 #include "run/exec.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* The device's own stream, as plugin kernels know it. */
 static void *native(const executor *e)
@@ -10,19 +11,36 @@ static void *native(const executor *e)
     return e->table->native ? e->table->native(e->stream) : NULL;
 }
 
+/* Make kernel `i` ready, with the attribute "first" as this rank's coordinates have it. */
+static weft_status prepare_here(executor *e, uint32_t i)
+{
+    const kernel *k = &e->plan->kernels.at[i];
+    const mesh *m = &e->plan->spec->mesh;
+    weft_opspec op = k->spec;
+    weft_attr *attrs = mem_alloc(op.nattr * sizeof *attrs + 1);
+    for (uint32_t x = 0; x < op.nattr; x++) {
+        attrs[x] = op.attrs[x];
+        for (uint32_t a = 0; a < m->n && !strcmp(attrs[x].key, "first"); a++)
+            attrs[x].i += (int64_t)(k->first[a] * mesh_coord(m, e->rank, a));
+    }
+    op.attrs = attrs;
+    weft_prepared *own = NULL;
+    weft_status s = k->own ? k->own->prepare(k->module, &op, native(e), &e->kernels[i])
+                           : e->table->prepare(e->device, &op, &own);
+    if (!k->own)
+        e->kernels[i] = own;
+    free(attrs);
+    return s;
+}
+
 weft_status kernels_prepare(executor *e)
 {
     const plan *p = e->plan;
     e->kernels = mem_alloc(p->kernels.n * sizeof *e->kernels + 1);
     for (uint32_t i = 0; i < p->kernels.n; i++) {
-        const kernel *k = &p->kernels.at[i];
-        weft_prepared *own = NULL;
-        weft_status s = k->own ? k->own->prepare(k->module, &k->spec, native(e), &e->kernels[i])
-                               : e->table->prepare(e->device, &k->spec, &own);
-        if (!k->own)
-            e->kernels[i] = own;
+        weft_status s = prepare_here(e, i);
         if (s) {
-            err_context("op %s on device %s", k->spec.id, p->spec->device.c->name);
+            err_context("op %s on device %s", p->kernels.at[i].spec.id, p->spec->device.c->name);
             return s;
         }
     }

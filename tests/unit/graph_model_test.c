@@ -124,7 +124,7 @@ static void names_axes_and_init(void **state)
     assert_string_equal(named(&g, "block.0.ln1.g")->init, "ones");
     assert_string_equal(named(&g, "block.0.attn.qkv.b")->init, "zeros");
     assert_int_equal(named(&g, "block.0.attn.qkv.b")->flags, 0);
-    assert_int_equal(named(&g, "embed.pos.w")->flags, WEFT_PARAM_MATRIX);
+    assert_int_equal(named(&g, "embed.pos.w")->flags, WEFT_PARAM_MATRIX | WEFT_PARAM_PAD);
     assert_string_equal(named(&g, "head.ln.g")->init, "ones");
     assert_int_equal(graph_find(&g, "head.w"), 0);
     assert_int_equal(named(&g, "tokens")->shape.axes[0].size, 2048);

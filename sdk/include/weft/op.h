@@ -77,8 +77,12 @@ typedef struct weft_op {
     /* Floating-point operations, multiply and add apart; NULL: none that matter. OPT [plan] */
     double (*flops)(const weft_attr *attrs, uint32_t nattr, const weft_shape *in, uint32_t nin,
                     const weft_shape *out, uint32_t nout);
+
+    /* k > 0: where axis `first_axis` of input k-1 is split, the kernels are told at which index of
+     * it this rank's part begins, as the whole-number attribute "first" (rows of a vocabulary). */
+    uint32_t first_input, first_axis;
 } weft_op;
-WEFT_FREEZE(weft_op, flops, 56);
+WEFT_FREEZE(weft_op, first_axis, 64);
 
 /* --- Elementwise programs ---
  *

@@ -1,0 +1,147 @@
+/* graph/replace.c: ops in the place of an op.
+ *
+ * What a replacement builds is appended, so that handles and numbers that a strategy has read stay
+ * good; graph_settle() moves it to where the replaced op stood. What is assigned to an output of
+ * the replaced op takes over that output's handle and name: whoever reads it need not be told. */
+#include "base/err.h"
+#include "graph/graph.h"
+
+#include <stdlib.h>
+
+static bool read_by_others(const graph *g, weft_tensor t, uint32_t first)
+{
+    for (uint32_t i = 0; i < first; i++)
+        for (uint32_t k = 0; !g->nodes.at[i].replaced && k < g->nodes.at[i].nin; k++)
+            if (g->nodes.at[i].in[k] == t)
+                return true;
+    return false;
+}
+
+/* The node that makes `src` makes `dst`, for all of the replacement. */
+static weft_status stand_in(graph *g, uint32_t first, weft_tensor dst, weft_tensor src)
+{
+    uint32_t producer = graph_tensor(g, src)->producer;
+    if (producer <= first)
+        return fail(WEFT_USAGE,
+                    "a replacement assigns %s, for the second time or from a tensor that it has "
+                    "not made; the op copy makes one",
+                    graph_tensor(g, dst)->name);
+    for (uint32_t i = first; i < g->nodes.n; i++) {
+        node *n = &g->nodes.at[i];
+        for (uint32_t k = 0; k < n->nin && !n->assign; k++)
+            n->in[k] = n->in[k] == src ? dst : n->in[k];
+        for (uint32_t k = 0; k < n->nout && i + 1 == producer; k++)
+            n->out[k] = n->out[k] == src ? dst : n->out[k];
+    }
+    graph_tensor(g, src)->producer = 0;
+    graph_tensor(g, dst)->producer = producer;
+    return WEFT_OK;
+}
+
+/* Assignments have done their work once the names have changed. */
+static weft_status take_over(graph *g, uint32_t op, uint32_t first)
+{
+    uint64_t assigned = 0;
+    for (uint32_t i = first; i < g->nodes.n; i++) {
+        node *n = &g->nodes.at[i];
+        const node *old = &g->nodes.at[op];
+        if (!n->assign)
+            continue;
+        for (uint32_t k = 0; k < old->nout; k++) {
+            if (old->out[k] != n->out[0])
+                continue;
+            if (assigned >> k & 1)
+                return fail(WEFT_USAGE, "a replacement of %s assigns %s twice", old->id,
+                            graph_tensor(g, n->out[0])->name);
+            assigned |= (uint64_t)1 << k;
+        }
+        n->replaced = true;
+        weft_status s = stand_in(g, first, n->out[0], n->in[0]);
+        if (s)
+            return s;
+    }
+    const node *old = &g->nodes.at[op];
+    for (uint32_t k = 0; k < old->nout; k++)
+        if (!(assigned >> k & 1) && read_by_others(g, old->out[k], first))
+            return fail(WEFT_USAGE, "a replacement of %s assigns nothing to %s, which is read",
+                        old->id, graph_tensor(g, old->out[k])->name);
+    return WEFT_OK;
+}
+
+weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
+{
+    if (op >= g->nodes.n || !g->nodes.at[op].op || g->nodes.at[op].replaced)
+        return fail(WEFT_USAGE,
+                    "op number %u cannot be replaced: it is none, or communication, or has been "
+                    "replaced already",
+                    op);
+    uint32_t block = g->block, phase = g->phase, first = g->nodes.n;
+    g->block = g->nodes.at[op].block;
+    g->phase = g->nodes.at[op].phase;
+    g->replacing = op + 1;
+    weft_builder b = graph_builder(g);
+    weft_status s = emit(user, &b);
+    g->replacing = 0;
+    g->block = block;
+    g->phase = phase;
+    if (!s)
+        s = take_over(g, op, first);
+    g->nodes.at[op].replaced = true;
+    g->nodes.at[op].put_first = first;
+    g->nodes.at[op].put_end = g->nodes.n;
+    return s;
+}
+
+typedef VEC(node) node_list;
+
+static void put(const graph *g, uint32_t i, node_list *to)
+{
+    const node *n = &g->nodes.at[i];
+    if (!n->replaced)
+        *vec_push(to) = *n;
+    for (uint32_t k = n->put_first; n->replaced && k < n->put_end; k++)
+        put(g, k, to);
+}
+
+/* Producers by the new order; everything has to be made before it is read. */
+static weft_status number_producers(graph *g)
+{
+    for (uint32_t t = 0; t < g->tensors.n; t++)
+        if (g->tensors.at[t].kind == WEFT_T_ACTIVATION)
+            g->tensors.at[t].producer = 0;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        for (uint32_t k = 0; k < n->nin; k++) {
+            const tensor *t = graph_tensor(g, n->in[k]);
+            if (t->kind == WEFT_T_ACTIVATION && !t->producer)
+                return fail(WEFT_USAGE, "a replacement's %s reads %s before it is made", n->id,
+                            t->name);
+        }
+        for (uint32_t k = 0; k < n->nout; k++)
+            graph_tensor(g, n->out[k])->producer = i + 1;
+    }
+    return WEFT_OK;
+}
+
+weft_status graph_settle(graph *g)
+{
+    bool any = false, *inside = mem_alloc(g->nodes.n + 1);
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        any |= n->replaced;
+        for (uint32_t k = n->put_first; n->replaced && k < n->put_end; k++)
+            inside[k] = true;
+    }
+    node_list order = {0};
+    for (uint32_t i = 0; any && i < g->nodes.n; i++)
+        if (!inside[i])
+            put(g, i, &order);
+    free(inside);
+    if (!any)
+        return WEFT_OK;
+    free(g->nodes.at);
+    g->nodes.at = order.at;
+    g->nodes.n = order.n;
+    g->nodes.cap = order.cap;
+    return number_producers(g);
+}
