@@ -305,6 +305,51 @@ static void make_xent(struct call *c, const struct sizes *n, uint32_t ct, uint32
     add_attr(c, "valid", n->valid, 0);
 }
 
+/* Maxima that no logit exceeds, sums that could be, and the target's logit where it is here. */
+static void add_sums(struct call *c, const struct sizes *n)
+{
+    const int64_t tokens[2] = {n->tokens, 2};
+    const double *logits = c->x[0], *targets = c->x[1];
+    add_input(c, WEFT_F32, 1, tokens, 8, 9);
+    if (strcmp(c->id, "xent.sums") == 0)
+        return;
+    double *sums = add_input(c, WEFT_F32, 2, tokens, 1, 40);
+    for (int64_t t = 0; t < n->tokens; t++) {
+        const int64_t target = (int64_t)targets[t] - n->first;
+        if (targets[t] >= 0 && target >= 0 && target < n->vocab)
+            sums[2 * t + 1] = logits[t * n->vocab + target];
+    }
+}
+
+static void make_vocab(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
+{
+    const int64_t logits[2] = {n->tokens, n->vocab}, tokens[2] = {n->tokens, 2};
+    const int64_t all = n->valid ? n->valid : n->first + n->vocab;
+    const int loss = strcmp(c->id, "xent.loss") == 0, finish = strcmp(c->id, "xent.finish") == 0;
+    (void)gt;
+    if (!loss)
+        add_input(c, ct, 2, logits, -8, 8);
+    if (strcmp(c->id, "xent.max") != 0)
+        add_input(c, WEFT_I32, 1, tokens, -1.2, (double)all); /* some targets are ignored */
+    if (loss) {
+        add_input(c, WEFT_F32, 1, tokens, 8, 9);
+        add_input(c, WEFT_F32, 2, tokens, 1, 40);
+    } else if (c->nin > 1) {
+        add_sums(c, n);
+    }
+    if (finish)
+        add_input(c, WEFT_F32, 0, NULL, 0.5, 4);
+    if (finish)
+        add_output(c, ct, 2, logits);
+    else if (!loss)
+        add_output(c, WEFT_F32, c->nin > 1 ? 2 : 1, tokens);
+    if (finish || loss)
+        add_output(c, WEFT_F32, 0, NULL);
+    add_attr(c, "weight", 0, 1.0 / (double)n->tokens);
+    add_attr(c, "valid", n->valid, 0);
+    add_attr(c, "first", n->first, 0);
+}
+
 static void make_flat(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     input_rows(c, ct, n->tokens, n->cols);
@@ -320,17 +365,10 @@ void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t c
         const char *prefix;
         void (*make)(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
     } makers[] = {
-        {"linear", make_linear},
-        {"embedding", make_embedding},
-        {"layernorm", make_layernorm},
-        {"attention", make_attention},
-        {"rmsnorm", make_rmsnorm},
-        {"swiglu", make_swiglu},
-        {"rope", make_rope},
-        {"softmax", make_xent},
-        {"accumulate", make_flat},
-        {"sumsq", make_flat},
-        {"", make_rows},
+        {"linear", make_linear},       {"embedding", make_embedding}, {"layernorm", make_layernorm},
+        {"attention", make_attention}, {"rmsnorm", make_rmsnorm},     {"swiglu", make_swiglu},
+        {"rope", make_rope},           {"softmax", make_xent},        {"xent.", make_vocab},
+        {"accumulate", make_flat},     {"sumsq", make_flat},          {"", make_rows},
     };
     *c = (struct call){.id = id};
     for (size_t k = 0; k < sizeof makers / sizeof *makers; k++)

@@ -101,6 +101,25 @@ static void test_xent(void **state)
     CHECK_ALL(classes, 0, "softmax_xent", "softmax_xent.loss");
 }
 
+/* `valid` counts over the whole vocabulary, of which these are the columns from `first` on. */
+static const struct sizes parts[] = {
+    {.tokens = 1, .vocab = 1},
+    {.tokens = 3, .vocab = 11, .first = 22, .valid = 30},
+    {.tokens = 65, .vocab = 257, .first = 257, .valid = 1000},
+    {.tokens = 5, .vocab = 2600, .first = 7},
+    {.tokens = 9, .vocab = 300, .first = 300, .valid = 301},
+};
+
+static const struct sizes padding_alone[] = {
+    {.tokens = 17, .vocab = 64, .first = 640, .valid = 600}};
+
+static void test_vocab(void **state)
+{
+    (void)state;
+    CHECK_ALL(parts, 0, "xent.max", "xent.sums", "xent.finish", "xent.loss");
+    CHECK_ALL(padding_alone, 0, "xent.sums", "xent.finish");
+}
+
 static const struct sizes flats[] = {
     {.tokens = 1, .cols = 1},
     {.tokens = 1, .cols = 17},
@@ -120,9 +139,9 @@ static void test_in_place(void **state)
     static const struct {
         const char *id;
         int over;
-    } ops[] = {{"softmax_xent", 1},  {"bias_gelu", 1}, {"bias_gelu.dx", 1},
-               {"bias_residual", 3}, {"layernorm", 1}, {"layernorm.dx", 1},
-               {"bias_gelu.dx", 2},  {"swiglu.dx", 1}, {"rope", 1}};
+    } ops[] = {{"softmax_xent", 1}, {"bias_gelu", 1},    {"bias_gelu.dx", 1}, {"bias_residual", 3},
+               {"layernorm", 1},    {"layernorm.dx", 1}, {"bias_gelu.dx", 2}, {"swiglu.dx", 1},
+               {"rope", 1},         {"xent.finish", 1}};
     const struct sizes n = {
         .tokens = 33, .cols = 300, .vocab = 300, .sequence = 11, .heads = 3, .dim = 35};
     (void)state;
@@ -137,7 +156,7 @@ int main(void)
         cmocka_unit_test(test_embedding), cmocka_unit_test(test_attention),
         cmocka_unit_test(test_xent),      cmocka_unit_test(test_flat),
         cmocka_unit_test(test_in_place),  cmocka_unit_test(test_grouped),
-        cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_rope),      cmocka_unit_test(test_vocab),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -383,6 +383,55 @@ static void xent(const struct call *c)
     c->y[c->nout - 1][0] = loss;
 }
 
+/* Real columns of a part of the vocabulary: those in front of `valid`, counted over all of it. */
+static int64_t real_columns(const struct call *c)
+{
+    const int64_t v = row(&c->in[0]), n = attr_i(c, "valid") - attr_i(c, "first");
+    return !attr_i(c, "valid") || n > v ? v : n < 0 ? 0 : n;
+}
+
+static void vocab_max(const struct call *c)
+{
+    const int64_t v = row(&c->in[0]);
+    for (int64_t i = 0; i < axis(&c->in[0], 0); i++) {
+        c->y[0][i] = -INFINITY;
+        for (int64_t k = 0; k < real_columns(c); k++)
+            c->y[0][i] = fmax(c->y[0][i], c->x[0][i * v + k]);
+    }
+}
+
+static void vocab_sums(const struct call *c)
+{
+    const int64_t v = row(&c->in[0]);
+    for (int64_t i = 0; i < axis(&c->in[0], 0); i++) {
+        c->y[0][2 * i] = c->y[0][2 * i + 1] = 0;
+        for (int64_t k = 0; k < real_columns(c); k++) {
+            c->y[0][2 * i] += exp(c->x[0][i * v + k] - c->x[2][i]);
+            if (k + attr_i(c, "first") == (int64_t)c->x[1][i])
+                c->y[0][2 * i + 1] = c->x[0][i * v + k];
+        }
+    }
+}
+
+/* Also the loss alone, which has no logits and no gradient. */
+static void vocab_loss(const struct call *c)
+{
+    const int full = c->nout > 1;
+    const int64_t v = full ? row(&c->in[0]) : 0, n = full ? real_columns(c) : 0;
+    const double *targets = c->x[full], *max = c->x[1 + full], *sums = c->x[2 + full];
+    double loss = 0;
+    for (int64_t i = 0; i < axis(&c->in[0], 0); i++) {
+        if (targets[i] >= 0)
+            loss += (max[i] + log(sums[2 * i]) - sums[2 * i + 1]) * attr_f(c, "weight");
+        for (int64_t k = 0; k < v; k++) {
+            double p = k < n ? exp(c->x[0][i * v + k] - max[i]) / sums[2 * i] : 0;
+            p -= k < n && k + attr_i(c, "first") == (int64_t)targets[i];
+            c->y[0][i * v + k] = targets[i] < 0 ? 0 : p * attr_f(c, "weight") * c->x[4][0];
+        }
+    }
+    c->y[full][0] = loss;
+}
+
 static void accumulate(const struct call *c)
 {
     for (int64_t i = 0; i < count_of(&c->in[0]); i++)
@@ -425,6 +474,10 @@ void referee(const struct call *c)
         {"attention.dx", attention_dx},
         {"softmax_xent", xent},
         {"softmax_xent.loss", xent},
+        {"xent.max", vocab_max},
+        {"xent.sums", vocab_sums},
+        {"xent.finish", vocab_loss},
+        {"xent.loss", vocab_loss},
         {"accumulate", accumulate},
         {"sumsq", sumsq},
     };

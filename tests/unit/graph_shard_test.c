@@ -56,6 +56,10 @@ static const example examples[] = {
     {"embedding.dw", {"tc", "t:i", "vc"}, "vct+0"},
     {"softmax_xent", {"tv", "t:i", ""}, "t"},
     {"softmax_xent.loss", {"tv", "t:i"}, "t"},
+    {"xent.max", {"tv"}, "tv"},
+    {"xent.sums", {"tv", "t:i", "t"}, "tv"},
+    {"xent.finish", {"tv", "t:i", "t", "tp", ""}, "tv"},
+    {"xent.loss", {"t:i", "t", "tp"}, "t"},
     {"bias_gelu", {"tc", "c"}, "tc"},
     {"bias_gelu.dx", {"tc", "tc", "c"}, "tc+0"},
     {"bias_residual", {"tc", "c", "tc"}, "tc"},
@@ -212,7 +216,9 @@ static void join_parts(const bench *w, const weft_place *place, int c, double (*
         if (place[i].kind == WEFT_SPLIT)
             cut(&w->os[i], place[i].axis, c, sum[i], y[i], 1);
         for (int64_t k = 0; place[i].kind != WEFT_SPLIT && k < eval_elements(&w->os[i]); k++)
-            sum[i][k] = place[i].kind == WEFT_WHOLE ? y[i][k] : sum[i][k] + y[i][k];
+            sum[i][k] = place[i].kind == WEFT_WHOLE         ? y[i][k]
+                        : place[i].kind == WEFT_PARTIAL_MAX ? fmax(sum[i][k], y[i][k])
+                                                            : sum[i][k] + y[i][k];
     }
 }
 
@@ -228,9 +234,10 @@ static void check_parts(bench *w, const weft_place *in, const weft_place *out)
         uint32_t nout;
         weft_attr a[5] = {attrs[0], attrs[1], attrs[2], attrs[3], {.key = "first"}};
         take_parts(w, in, c, is, x);
-        for (uint32_t i = 0; i < w->call.nin; i++)
-            if (!strncmp(e->id, "embedding", 9) && !strcmp(e->in[i], "vc"))
-                a[4].i = c * (w->is[i].axes[0].size - is[i].axes[0].size);
+        if (w->op->first_input) {
+            uint32_t i = w->op->first_input - 1, axis = w->op->first_axis;
+            a[4].i = c * (w->is[i].axes[axis].size - is[i].axes[axis].size);
+        }
         assert_int_equal(w->op->infer(&b, a, 5, is, w->call.nin, os, &nout), WEFT_OK);
         run(w, a, 5, is, os, x, y);
         join_parts(w, out, c, y, sum);

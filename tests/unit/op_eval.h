@@ -344,6 +344,50 @@ static void eval_xent(const eval_call *c)
     }
 }
 
+/* --- The loss over a part of the vocabulary --- */
+
+static void eval_vocab_max(const eval_call *c)
+{
+    int64_t n = c->is[0].axes[1].size;
+    for (int64_t t = 0; t < c->is[0].axes[0].size; t++) {
+        c->out[0][t] = c->in[0][t * n];
+        for (int64_t j = 1; j < n; j++)
+            c->out[0][t] = fmax(c->out[0][t], c->in[0][t * n + j]);
+    }
+}
+
+static void eval_vocab_sums(const eval_call *c)
+{
+    int64_t n = c->is[0].axes[1].size;
+    for (int64_t t = 0; t < c->is[0].axes[0].size; t++) {
+        int64_t target = (int64_t)c->in[1][t] - eval_attr(c, "first")->i;
+        double *out = c->out[0] + 2 * t;
+        out[0] = out[1] = 0;
+        for (int64_t j = 0; j < n; j++) {
+            out[0] += exp(c->in[0][t * n + j] - c->in[2][t]);
+            out[1] += j == target ? c->in[0][t * n + j] : 0;
+        }
+    }
+}
+
+static void eval_vocab_loss(const eval_call *c)
+{
+    int full = c->nout == 2;
+    const double *targets = c->in[full], *max = c->in[1 + full], *sums = c->in[2 + full];
+    double *loss = c->out[full], weight = eval_attr(c, "weight")->f;
+    int64_t n = full ? c->is[0].axes[1].size : 0;
+    *loss = 0;
+    for (int64_t t = 0; t < c->is[0].axes[0].size; t++) {
+        if (targets[t] >= 0)
+            *loss += weight * (log(sums[2 * t]) + max[t] - sums[2 * t + 1]);
+        for (int64_t j = 0; j < n; j++) {
+            double p = exp(c->in[0][t * n + j] - max[t]) / sums[2 * t];
+            p -= j + eval_attr(c, "first")->i == (int64_t)targets[t];
+            c->out[0][t * n + j] = targets[t] < 0 ? 0 : p * weight * c->in[4][0];
+        }
+    }
+}
+
 /* --- The rest, element by element --- */
 
 static double eval_gelu(double x)
@@ -460,6 +504,10 @@ static void eval_op(const eval_call *c)
         {"embedding.dw", eval_embedding_dw},
         {"softmax_xent", eval_xent},
         {"softmax_xent.loss", eval_xent},
+        {"xent.max", eval_vocab_max},
+        {"xent.sums", eval_vocab_sums},
+        {"xent.finish", eval_vocab_loss},
+        {"xent.loss", eval_vocab_loss},
         {"bias_gelu", eval_bias},
         {"bias_gelu.dx", eval_bias},
         {"bias_residual", eval_bias},

@@ -175,6 +175,25 @@ CPU_PLAN(plan_xent)
     return WEFT_OK;
 }
 
+/* A part of the vocabulary: `table` is how much there is of all of it, 0 where nobody says. */
+CPU_PLAN(plan_vocab)
+{
+    (void)op;
+    a->rows = size_of(match, 'T');
+    a->cols = size_of(match, 'V');
+    a->first = cpu_attr_i(spec, "first", 0);
+    a->table = cpu_attr_i(spec, "valid", 0);
+    a->weight = cpu_attr_f(spec, "weight", 1.0);
+    a->loss = (int32_t)spec->nout - 1;
+    const int64_t real = a->table > 0 ? a->table - a->first : a->cols;
+    a->valid = real < 0 ? 0 : real < a->cols ? real : a->cols;
+    if (size_of(match, 'P') != 2 && match->bound >> ('P' - 'A') & 1)
+        return cpu_fail(m, WEFT_USAGE, "op %s: there are two sums a token, not %lld", spec->id,
+                        (long long)size_of(match, 'P'));
+    *workspace = 4 * (uint64_t)a->rows;
+    return WEFT_OK;
+}
+
 CPU_RUN(run_xent)
 {
     const struct cpu_job j = {&p->a, in, out, ws};

@@ -56,6 +56,10 @@ typedef void cpu_kernel(const struct cpu_job *j, int64_t begin, int64_t end, cha
     X(bias_residual)                                                                               \
     X(xent)                                                                                        \
     X(xent_loss)                                                                                   \
+    X(vocab_max)                                                                                   \
+    X(vocab_sums)                                                                                  \
+    X(vocab_finish)                                                                                \
+    X(vocab_loss)                                                                                  \
     X(embedding)                                                                                   \
     X(embedding_dw)                                                                                \
     X(accumulate)                                                                                  \
