@@ -222,12 +222,12 @@ static bool same_place(weft_place x, weft_place y)
 /* All contributions to a sum lie alike; those to the gradient of a split parameter, as it does. */
 static weft_status place_sum(const graph *g, tensor *t, uint32_t a, weft_place now)
 {
-    bool lies = t->placed >> a & 1 || t->place[a].kind == WEFT_SPLIT || now.kind == WEFT_SPLIT;
-    if (lies && !same_place(t->place[a], now))
+    weft_place as = t->of ? graph_tensor(g, t->of)->place[a] : (weft_place){WEFT_WHOLE, 0};
+    bool fits = as.kind == WEFT_SPLIT ? same_place(as, now) : now.kind != WEFT_SPLIT;
+    if (!fits || (t->placed >> a & 1 && !same_place(t->place[a], now)))
         return fail(WEFT_USAGE, "the contributions to %s are placed unlike over %s", t->name,
                     g->mesh->name[a]);
     t->placed |= (uint64_t)1 << a;
-    t->place[a] = now;
     return WEFT_OK;
 }
 

@@ -331,13 +331,13 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
         io,        io + n->nin, ew ? &program : NULL};
     if (sum && !(first && l->b->first_sum[at]))
         op.flags |= WEFT_SPEC_ACCUMULATE;
-    uint64_t first[WEFT_MAX_MESH] = {0};
+    uint64_t begins[WEFT_MAX_MESH] = {0};
     weft_attr attrs[MAX_ATTRS + 1];
-    if (wants_first(g, n, first)) {
+    if (wants_first(g, n, begins)) {
         op.attrs = attrs;
         op.nattr = with_first(n, attrs);
     }
-    return segment_add_at(l->b->p, seg, &op, n->again ? 0 : node_flops(g, n), refs, first);
+    return segment_add_at(l->b->p, seg, &op, n->again ? 0 : node_flops(g, n), refs, begins);
 }
 
 static weft_status lower_comm(lowering *l, const node *n)

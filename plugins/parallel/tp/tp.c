@@ -1,0 +1,304 @@
+/* plugins/parallel/tp: tensor parallelism (Shoeybi et al., "Megatron-LM", 2019).
+ *
+ * The coordinates of the mesh axis "tp" work on the same tokens, each with a part of every weight.
+ * All that has to be said is along which of its axes a weight is cut:
+ *
+ *   heads, kv_heads   queries, keys and values by their heads, the output projection by its inputs
+ *   ffn               the way in by columns, the way out by rows
+ *   vocab, context    rows of the tables and of the head; padded where they do not come out even
+ *
+ * What has none of these axes, norms and the biases of what goes back into the residual stream, is
+ * whole everywhere. The rest follows: a product with its inputs cut leaves a partial sum, which is
+ * all-reduced before anything that is not linear in it, twice a block forward and, for the
+ * gradients of the inputs of the cut products, twice backward. A table that is cut by rows leaves a
+ * partial sum as well, every row from the rank that has it.
+ *
+ * The loss is replaced by one that works on a part of the vocabulary: the logits are never
+ * gathered, two all-reduces of 4 and 8 bytes a token take their place (graph/op_vocab_loss.c).
+ *
+ * With `sequence = on` the partial sums are split along the tokens, so that norms and the residual
+ * stream exist once and not once a rank: each all-reduce becomes a reduce-scatter and an
+ * all-gather. What was gathered is not kept: backward gathers it again. Gradients of norms and of
+ * those biases are then partial sums, which are synced at the end of the step.
+ *
+ * Cost, in tensors of tokens x embed a block and micro-batch: 4 all-reduces; with sequence 10
+ * halves of one, 4 forward and 6 backward. Communication stands in the way of computation, so it
+ * loses where links are slow: keep tp within a machine. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <weft/strategy.h>
+
+#define AXIS "tp"
+
+static const weft_mesh_axis axis = {
+    sizeof axis, 0, AXIS, AXIS,
+    "ranks that share every matrix: heads, feed-forward and vocabulary are divided among them"};
+static const weft_mesh_axis *const axes[] = {&axis, NULL};
+
+static const weft_option sequence = {.struct_size = sizeof sequence,
+                                     .type = WEFT_OPT_BOOL,
+                                     .key = "sequence",
+                                     .dflt = "off",
+                                     .help = "with tp: norms and the residual stream are divided "
+                                             "along the tokens"};
+static const weft_option *const options[] = {&sequence, NULL};
+
+/* Axes along which weights are cut, and the key that says how long each is; NULL: it may be padded.
+ * A tensor is cut along the first of them that it has. */
+static const struct {
+    const char *name, *key;
+} cuts[] = {{"heads", "model.heads"},
+            {"kv_heads", "model.kv_heads"},
+            {"ffn", "model.ffn"},
+            {"vocab", NULL},
+            {"context", NULL}};
+#define CUTS (sizeof cuts / sizeof *cuts)
+
+typedef struct splitting {
+    const weft_host *host;
+    const weft_view *view;
+    const weft_edits *edits;
+    uint32_t ranks;
+    int sequence;
+} splitting;
+
+__attribute__((format(printf, 2, 3))) static weft_status refuse(const splitting *s,
+                                                                const char *format, ...)
+{
+    char text[512];
+    va_list ap;
+    va_start(ap, format);
+    vsnprintf(text, sizeof text, format, ap);
+    va_end(ap);
+    return s->host->fail(s->host->ctx, WEFT_USAGE, text);
+}
+
+static int has_axis(const weft_shape *shape, const char *name)
+{
+    for (uint32_t i = 0; i < shape->rank; i++)
+        if (!strcmp(shape->axes[i].name, name))
+            return 1;
+    return 0;
+}
+
+/* Where a parameter is cut: an index into `cuts`, or CUTS. */
+static size_t cut_of(const weft_shape *shape)
+{
+    size_t c = 0;
+    while (c < CUTS && !has_axis(shape, cuts[c].name))
+        c++;
+    return c;
+}
+
+static weft_status check_size(const splitting *s, const weft_shape *shape, size_t c)
+{
+    int64_t size = 0;
+    char legal[160] = "1";
+    for (uint32_t i = 0; i < shape->rank; i++)
+        if (!strcmp(shape->axes[i].name, cuts[c].name))
+            size = shape->axes[i].size;
+    if (!cuts[c].key || size % s->ranks == 0)
+        return WEFT_OK;
+    for (int64_t n = 2, used = 1; n <= size && n <= 256 && used < (int64_t)sizeof legal - 8; n++)
+        if (size % n == 0)
+            used += snprintf(legal + used, sizeof legal - (size_t)used, ", %lld", (long long)n);
+    return refuse(s,
+                  "parallel.tp is %u and %s is %lld, which cannot be divided among %u ranks: for "
+                  "this axis parallel.tp may be %s",
+                  s->ranks, cuts[c].key, (long long)size, s->ranks, legal);
+}
+
+static weft_status look(const splitting *s, weft_tensor t, weft_shape *shape, const char **name,
+                        uint32_t *kind)
+{
+    uint32_t block;
+    return s->view->tensor(s->view->ctx, t, shape, name, kind, &block);
+}
+
+static weft_status cut_weights(const splitting *s)
+{
+    weft_status st = WEFT_OK;
+    for (weft_tensor t = 1; !st && t <= s->view->tensors(s->view->ctx); t++) {
+        weft_shape shape;
+        const char *name;
+        uint32_t kind = 0;
+        st = look(s, t, &shape, &name, &kind);
+        size_t c = !st && kind == WEFT_T_PARAM ? cut_of(&shape) : CUTS;
+        if (c == CUTS)
+            continue;
+        st = check_size(s, &shape, c);
+        if (!st)
+            st = s->edits->split(s->edits->ctx, name, cuts[c].name, AXIS);
+    }
+    return st;
+}
+
+/* --- the loss --- */
+
+typedef struct loss {
+    const weft_opcall *call;
+    int with_grad;
+    int64_t vocab;
+} loss;
+
+static double weight_of(const weft_opcall *call)
+{
+    for (uint32_t i = 0; i < call->nattr; i++)
+        if (!strcmp(call->attrs[i].key, "weight"))
+            return call->attrs[i].f;
+    return 1;
+}
+
+static int64_t valid_of(const weft_opcall *call, int64_t columns)
+{
+    for (uint32_t i = 0; i < call->nattr; i++)
+        if (!strcmp(call->attrs[i].key, "valid") && call->attrs[i].i)
+            return call->attrs[i].i;
+    return columns;
+}
+
+/* The maximum is partial and so are the sums: what reads them has them completed first. */
+static weft_status emit_loss(void *user, const weft_builder *b)
+{
+    const loss *l = user;
+    const weft_tensor *in = l->call->in, *out = l->call->out;
+    const weft_attr attrs[] = {{.key = "valid", .i = valid_of(l->call, l->vocab)},
+                               {.key = "weight", .f = weight_of(l->call)}};
+    weft_tensor max, sums, made[2] = {0};
+    weft_status st = b->op(b->ctx, "xent.max", attrs, 1, in, 1, &max, 1);
+    if (!st)
+        st = b->op(b->ctx, "xent.sums", attrs, 1, (weft_tensor[]){in[0], in[1], max}, 3, &sums, 1);
+    if (!st && l->with_grad)
+        st = b->op(b->ctx, "xent.finish", attrs, 2, (weft_tensor[]){in[0], in[1], max, sums, in[2]},
+                   5, made, 2);
+    else if (!st)
+        st = b->op(b->ctx, "xent.loss", attrs, 2, (weft_tensor[]){in[1], max, sums}, 3, made, 1);
+    for (uint32_t i = 0; !st && i < l->call->nout; i++)
+        st = b->assign(b->ctx, out[i], made[i]);
+    return st;
+}
+
+static weft_status replace_losses(const splitting *s)
+{
+    weft_status st = WEFT_OK;
+    uint32_t ops = s->view->ops(s->view->ctx);
+    for (uint32_t i = 0; !st && i < ops; i++) {
+        const char *id, *name;
+        weft_opcall call;
+        weft_shape logits;
+        uint32_t kind;
+        st = s->view->op(s->view->ctx, i, &id, &call);
+        if (st || (strcmp(id, "softmax_xent") && strcmp(id, "softmax_xent.loss")))
+            continue;
+        st = look(s, call.in[0], &logits, &name, &kind);
+        if (st || !has_axis(&logits, "vocab"))
+            continue;
+        loss l = {&call, call.nout == 2, logits.axes[1].size};
+        st = s->edits->replace(s->edits->ctx, i, emit_loss, &l);
+    }
+    return st;
+}
+
+/* --- sequence: partial sums become parts of the tokens --- */
+
+/* Does this op leave a partial sum: a product whose inputs are cut, rows of a table that is, or the
+ * sum of two such? `partial` tells of the tensors before. */
+static weft_status leaves_sum(const splitting *s, const char *id, const weft_opcall *call,
+                              const char *partial, int *out)
+{
+    weft_shape weight, y;
+    const char *name;
+    uint32_t kind;
+    int table = !strcmp(id, "embedding"), product = !strcmp(id, "linear");
+    *out = !strcmp(id, "add") && partial[call->in[0]] && partial[call->in[1]];
+    if (!table && !product)
+        return WEFT_OK;
+    weft_status st = look(s, call->in[product], &weight, &name, &kind);
+    if (!st)
+        st = look(s, call->out[0], &y, &name, &kind);
+    size_t c = st ? CUTS : cut_of(&weight);
+    *out = c < CUTS && !has_axis(&y, cuts[c].name);
+    return st;
+}
+
+/* Partial sums that something else than another partial sum reads are split where they arise. */
+static weft_status split_sums(const splitting *s, char *partial, char *wanted)
+{
+    weft_status st = WEFT_OK;
+    uint32_t ops = s->view->ops(s->view->ctx), tensors = s->view->tensors(s->view->ctx);
+    for (uint32_t i = 0; !st && i < ops; i++) {
+        const char *id;
+        weft_opcall call;
+        int sum = 0;
+        st = s->view->op(s->view->ctx, i, &id, &call);
+        if (!st)
+            st = leaves_sum(s, id, &call, partial, &sum);
+        for (uint32_t k = 0; !st && k < call.nin; k++)
+            wanted[call.in[k]] |= partial[call.in[k]] && !sum;
+        if (!st && sum)
+            partial[call.out[0]] = 1;
+    }
+    for (weft_tensor t = 1; !st && t <= tensors; t++) {
+        weft_shape shape;
+        const char *name;
+        uint32_t kind;
+        if (wanted[t] && !(st = look(s, t, &shape, &name, &kind)))
+            st = s->edits->split(s->edits->ctx, name, shape.axes[0].name, AXIS);
+    }
+    return st;
+}
+
+static weft_status cut_sequence(const splitting *s)
+{
+    uint64_t n = (uint64_t)s->view->tensors(s->view->ctx) + 1;
+    char *marks = s->host->alloc(s->host->ctx, 2 * n, 0);
+    if (!marks)
+        return s->host->fail(s->host->ctx, WEFT_NO_MEMORY, "no memory to plan with");
+    weft_status st = split_sums(s, marks, marks + n);
+    s->host->free(s->host->ctx, marks);
+    return st;
+}
+
+static weft_status tp_edit(void *module, const weft_conf *conf, uint32_t phase,
+                           const weft_view *view, const weft_edits *edits)
+{
+    splitting s = {module, view, edits, view->mesh(view->ctx, AXIS),
+                   conf->integer(conf->ctx, "sequence") != 0};
+    if (s.ranks < 2)
+        return WEFT_OK;
+    if (phase == WEFT_PHASE_SYNC)
+        return edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, 0);
+    if (phase != WEFT_PHASE_SPLIT)
+        return WEFT_OK;
+    weft_status st = cut_weights(&s);
+    if (!st && s.sequence)
+        st = cut_sequence(&s);
+    return st ? st : replace_losses(&s);
+}
+
+static const weft_strategy table = {.struct_size = sizeof table, .axes = axes, .edit = tp_edit};
+
+static const weft_component component = {.struct_size = sizeof component,
+                                         .iface = "weft.strategy/1",
+                                         .name = "tp",
+                                         .help = "tensor parallelism: every rank has a part of "
+                                                 "each matrix and works on all tokens",
+                                         .options = options,
+                                         .table = &table};
+static const weft_component *const components[] = {&component, NULL};
+
+static weft_status tp_open(const weft_host *host, void **module)
+{
+    *module = (void *)host;
+    return WEFT_OK;
+}
+
+static const weft_manifest manifest = {
+    WEFT_MANIFEST_HEAD,   .id = "weft.tp",          .version = "0.1.0", .license = "",
+    .build = __VERSION__, .components = components, .open = tp_open};
+
+const weft_manifest *weft_plugin_entry(void)
+{
+    return &manifest;
+}
