@@ -284,6 +284,18 @@ const char *config_section_at(const config *c, uint32_t i)
     return i < c->sections.n ? c->sections.at[i].section : NULL;
 }
 
+bool config_line_at(const config *c, uint32_t i, config_line *out)
+{
+    if (i >= c->entries.n)
+        return false;
+    const entry *e = &c->entries.at[i];
+    char place[4200];
+    config_place(c, e->line, place, sizeof place);
+    *out = (config_line){e->section, e->key, e->value, pool_text(&((config *)c)->pool, place),
+                         config_entry(c, e->section, e->key) != e};
+    return true;
+}
+
 /* --- what a plugin sees --- */
 
 static const weft_option *plugin_option(const bound_conf *b, const char *key, char name[128])

@@ -67,6 +67,18 @@ weft_status config_fail(const config *c, const char *key, const char *fmt, ...)
 /* Every section name written in the text, in order; NULL at the end of the list. */
 const char *config_section_at(const config *c, uint32_t i);
 
+/* Line `i` of what was written, the command line's after the file's; false behind the last. */
+typedef struct config_line {
+    const char *section, *key, *value;
+    const char *where; /* "job.ini:12" */
+    bool stale;        /* a later one holds */
+} config_line;
+bool config_line_at(const config *c, uint32_t i, config_line *out);
+
+/* What was written, as INI text again: of each key what holds, without sections named `except` or
+ * "`except`.anything". The caller frees it. */
+char *config_written(const config *c, const char *except);
+
 /* The options of one component as its plugin sees them; lives as long as `c`. */
 const weft_conf *config_conf(config *c, const char *section, const weft_option *const *options);
 

@@ -59,6 +59,31 @@ char *config_dump(const config *c)
     return out.at;
 }
 
+char *config_written(const config *c, const char *except)
+{
+    text out = {0};
+    const size_t n = strlen(except);
+    for (uint32_t i = 0; i < c->sections.n; i++) {
+        const char *section = c->sections.at[i].section;
+        if (!strncmp(section, except, n) && (!section[n] || section[n] == '.'))
+            continue;
+        add(&out, out.n ? "\n[" : "[");
+        add(&out, section);
+        add(&out, "]\n");
+        for (uint32_t k = 0; k < c->entries.n; k++) {
+            const entry *e = &c->entries.at[k];
+            if (strcmp(e->section, section) || config_entry(c, section, e->key) != e)
+                continue;
+            add(&out, e->key);
+            add(&out, e->value[0] ? " = " : " =");
+            add(&out, e->value);
+            add(&out, "\n");
+        }
+    }
+    *vec_push(&out) = 0;
+    return out.at;
+}
+
 bool config_text_lawful(const char *s)
 {
     size_t n = strlen(s);

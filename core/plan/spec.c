@@ -167,6 +167,16 @@ static weft_status open_all(spec *s)
     return st;
 }
 
+uint32_t spec_sizes(const spec *s)
+{
+    uint64_t n = 1;
+    for (uint32_t a = 0; a < s->mesh.n; a++) {
+        uint64_t size = (uint64_t)config_int(s->cfg, s->size_key[a]);
+        n = n * (size ? size : 1) > UINT32_MAX ? UINT32_MAX : n * (size ? size : 1);
+    }
+    return (uint32_t)n;
+}
+
 static weft_status size_mesh(spec *s)
 {
     uint32_t left = s->ranks, open = WEFT_MAX_MESH;

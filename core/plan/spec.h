@@ -58,6 +58,9 @@ weft_status spec_check_config(config *cfg, host *h, spec *out);
  * data); `same_machine` says that all ranks share one, for `comm.plugin = auto`. [setup] */
 weft_status spec_resolve(spec *s, uint32_t ranks, uint32_t vocab, bool same_machine, int want);
 
+/* What the sizes of the mesh axes multiply to, `auto` counting as 1. After the first half. */
+uint32_t spec_sizes(const spec *s);
+
 void spec_free(spec *s);
 
 #endif

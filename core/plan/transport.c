@@ -49,6 +49,25 @@ static const char *wish(const spec *s, uint32_t a, const char *what, char key[12
     return text ? text : "auto";
 }
 
+/* [comm.AXIS] of an axis that an installed strategy brings and this job does not use may stand
+ * there, as such a strategy's own keys may. */
+static bool is_unused_axis(const spec *s, const char *name)
+{
+    const component **all;
+    uint32_t n;
+    if (host_list(s->host, &all, &n))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        const weft_strategy *table = all[i]->table;
+        if (!all[i]->iface || strcmp(all[i]->iface, "weft.strategy/1"))
+            continue;
+        for (uint32_t k = 0; table->axes && table->axes[k]; k++)
+            if (!strcmp(table->axes[k]->name, name))
+                return true;
+    }
+    return false;
+}
+
 weft_status transport_add_sections(spec *s)
 {
     char key[128];
@@ -65,7 +84,9 @@ weft_status transport_add_sections(spec *s)
     for (uint32_t i = 0; (section = config_section_at(s->cfg, i)); i++) {
         if (strncmp(section, "comm.", 5) || mesh_axis(&s->mesh, section + 5) >= 0)
             continue;
-        weft_status st = add_transport(s, section + 5, section);
+        weft_status st = is_unused_axis(s, section + 5)
+                             ? config_add(s->cfg, section, "the mesh axis", axis_options)
+                             : add_transport(s, section + 5, section);
         if (st)
             return st;
     }

@@ -21,7 +21,8 @@ static bool has(const char *dir, const char *name)
 
 static bool holds_run(const char *out)
 {
-    return has(out, "metrics.jsonl") || has(out, "checkpoints") || has(out, "flight");
+    return has(out, "metrics.jsonl") || has(out, "checkpoints") || has(out, "flight") ||
+           has(out, "sweep.json");
 }
 
 static weft_status make_folders(const char *out)

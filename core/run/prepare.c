@@ -68,7 +68,8 @@ weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t 
     if (with_data || asks_data)
         s = open_data(out);
     if (!s)
-        s = spec_resolve(&out->spec, ranks, out->train.vocab, same_machine, SPEC_TRAIN);
+        s = spec_resolve(&out->spec, ranks ? ranks : spec_sizes(&out->spec), out->train.vocab,
+                         same_machine, SPEC_TRAIN);
     if (!s && with_data)
         s = check_lengths(out);
     if (!s) {

@@ -18,7 +18,8 @@ typedef struct prepared_job {
     bool planned;
 } prepared_job;
 
-/* Read, check, open the data and plan for `ranks` ranks. `with_data` false leaves the data alone,
+/* Read, check, open the data and plan for `ranks` ranks (0: as many as the sizes of the mesh axes
+ * multiply to). `with_data` false leaves the data alone,
  * unless model.vocab asks for it; `meeting` is the job that has been joined, NULL while only
  * planning. Free with job_unprepare() also after a failure. [setup] */
 weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,

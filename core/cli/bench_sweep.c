@@ -1,0 +1,270 @@
+/* cli/bench_sweep.c: weft bench SWEEP.ini: which combination is best, and does each compute the
+ * same?
+ *
+ * Every combination is planned first, so what is not lawful costs nothing. Then come the references
+ * on one rank, then the rest in rounds, one run of each in turn, so that a machine that grows
+ * slower does so for all. One that fails is a row, and is not tried again. */
+#include "cli/bench_sweep.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "cli/cli.h"
+#include "cli/sweep.h"
+#include "run/outdir.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile int asked_to_stop;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    asked_to_stop = 1;
+}
+
+/* --- a line for people --- */
+
+typedef struct bar {
+    uint64_t done, all, began_ms;
+    const char *what;
+    bool terminal;
+} bar;
+
+static void time_left(const bar *b, char out[32])
+{
+    if (!b->done) {
+        snprintf(out, 32, "?");
+        return;
+    }
+    uint64_t each = (clock_ms() - b->began_ms) / b->done, left = each * (b->all - b->done) / 1000;
+    if (left >= 3600)
+        snprintf(out, 32, "%u:%02u:%02u", (unsigned)(left / 3600), (unsigned)(left / 60 % 60),
+                 (unsigned)(left % 60));
+    else
+        snprintf(out, 32, "%u:%02u", (unsigned)(left / 60), (unsigned)(left % 60));
+}
+
+static void draw(void *ctx)
+{
+    const bar *b = ctx;
+    char left[32], picture[25];
+    if (!b->terminal)
+        return;
+    const uint32_t full = b->all ? (uint32_t)(b->done * 24 / b->all) : 0;
+    for (uint32_t i = 0; i < 24; i++)
+        picture[i] = i < full ? '#' : '.';
+    picture[24] = 0;
+    time_left(b, left);
+    fprintf(stderr, "\r\033[K[%s] %llu/%llu  ETA %s  %.80s", picture, (unsigned long long)b->done,
+            (unsigned long long)b->all, left, b->what);
+    fflush(stderr);
+}
+
+static void note(bar *b, const char *what, const char *result)
+{
+    char left[32];
+    b->done++;
+    time_left(b, left);
+    if (b->terminal)
+        fprintf(stderr, "\r\033[K");
+    if (!b->terminal || result[0] != ' ') /* a bar needs no line for what went well */
+        fprintf(stderr, "%llu/%llu  %s  %s  ETA %s\n", (unsigned long long)b->done,
+                (unsigned long long)b->all, what, result + (result[0] == ' '), left);
+    fflush(stderr);
+}
+
+/* --- planning --- */
+
+static uint32_t plan_rows(sweep *s, bar *b)
+{
+    uint32_t lawful = 0;
+    b->what = "planning";
+    b->all = s->rows.n;
+    for (uint32_t i = 0; i < s->rows.n && !asked_to_stop; i++) {
+        draw(b);
+        sweep_plan_row(s, &s->rows.at[i], false);
+        lawful += s->rows.at[i].status == SWEEP_WAITS;
+        b->done++;
+    }
+    if (b->terminal)
+        fprintf(stderr, "\r\033[K");
+    return lawful;
+}
+
+/* The job of a row on one rank, run.out aside, is what rows that share a reference have alike. */
+static weft_status find_reference(sweep *s, sweep_row *r)
+{
+    char *text;
+    weft_status st = sweep_job(s, r, true, NULL, &text);
+    if (st)
+        return st;
+    r->reference = s->references.n;
+    for (uint32_t i = 0; i < s->references.n; i++)
+        if (!strcmp(s->references.at[i].keys, text))
+            r->reference = i;
+    if (r->reference == s->references.n) {
+        sweep_reference *one = vec_push(&s->references);
+        *one = (sweep_reference){.keys = pool_text(&s->pool, text), .row = *r};
+        one->row.worst = -1;
+        sweep_plan_row(s, &one->row, true);
+    }
+    free(text);
+    return WEFT_OK;
+}
+
+static weft_status find_references(sweep *s)
+{
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; s->compare && !st && i < s->rows.n && !asked_to_stop; i++)
+        if (s->rows.at[i].status == SWEEP_WAITS)
+            st = find_reference(s, &s->rows.at[i]);
+    return st;
+}
+
+/* --- running --- */
+
+static const char *result_of(sweep *s, const sweep_row *r, uint32_t repeat)
+{
+    if (r->status != SWEEP_DONE)
+        return pool_printf(&s->pool, "%s: %s", sweep_status(r), r->why);
+    const sweep_sample *a = &r->sample[repeat];
+    return pool_printf(&s->pool, " %.0f tokens/s", a->tokens / (a->step_ms * 1e-3));
+}
+
+static void run_references(sweep *s, bar *b)
+{
+    for (uint32_t i = 0; i < s->references.n && !asked_to_stop; i++) {
+        sweep_row *r = &s->references.at[i].row;
+        sweep_try t = {.folder = pool_printf(&s->pool, "%s/one-rank-%u", s->out, i + 1),
+                       .alone = true,
+                       .tick = draw,
+                       .ctx = b,
+                       .stop = &asked_to_stop};
+        b->what = "reference on one rank";
+        if (r->status == SWEEP_WAITS)
+            sweep_run(s, r, &t);
+        note(b, b->what, result_of(s, r, 0));
+    }
+}
+
+static void run_round(sweep *s, bar *b, uint32_t repeat)
+{
+    for (uint32_t i = 0; i < s->rows.n && !asked_to_stop; i++) {
+        sweep_row *r = &s->rows.at[i];
+        if (r->status != (repeat ? SWEEP_DONE : SWEEP_WAITS))
+            continue;
+        sweep_try t = {.folder = pool_printf(&s->pool, "%s/%03u-%u", s->out, r->number, repeat + 1),
+                       .repeat = repeat,
+                       .tick = draw,
+                       .ctx = b,
+                       .stop = &asked_to_stop};
+        b->what = sweep_label(s, r);
+        sweep_run(s, r, &t);
+        if (r->status != SWEEP_DONE)
+            b->all -= s->repeats - 1 - repeat;
+        note(b, b->what, result_of(s, r, repeat));
+    }
+}
+
+static weft_status run_all(sweep *s, uint32_t lawful, bool terminal)
+{
+    bar b = {
+        .all = s->references.n + s->repeats * lawful, .began_ms = clock_ms(), .terminal = terminal};
+    run_references(s, &b);
+    for (uint32_t repeat = 0; repeat < s->repeats; repeat++)
+        run_round(s, &b, repeat);
+    for (uint32_t i = 0; i < s->rows.n; i++) {
+        sweep_row *r = &s->rows.at[i];
+        if (r->status == SWEEP_WAITS) {
+            r->status = SWEEP_FAILED;
+            r->why = "the sweep was stopped before";
+        }
+        sweep_compare(s, r, s->references.n ? &s->references.at[r->reference].row : NULL);
+    }
+    weft_status st = sweep_write(s);
+    sweep_print(s);
+    printf("runs, sweep.csv and sweep.json are in %s\n", s->out);
+    if (!st && asked_to_stop)
+        st = fail(WEFT_IO, "the sweep was stopped by a signal");
+    return st;
+}
+
+/* Nothing ran: what was refused is the request. */
+static weft_status none_lawful(const sweep *s)
+{
+    for (uint32_t i = 0; i < s->rows.n; i++)
+        log_line(WEFT_LOG_ERROR, "combination %u: %s", s->rows.at[i].number, s->rows.at[i].why);
+    return fail(WEFT_USAGE, "none of the %u combinations of %s can run", s->rows.n, s->ini);
+}
+
+static void print_plan(sweep *s)
+{
+    for (uint32_t i = 0; i < s->rows.n; i++) {
+        const sweep_row *r = &s->rows.at[i];
+        if (r->status == SWEEP_WAITS)
+            printf("%3u  %s: %u rank%s, %.1f MiB at most a rank, sends %llu bytes a step\n",
+                   r->number, sweep_label(s, r), r->plan.ranks, r->plan.ranks == 1 ? "" : "s",
+                   (double)r->plan.peak / 1048576.0, (unsigned long long)r->plan.sent);
+        else
+            printf("%3u  %s: %s: %s\n", r->number, sweep_label(s, r), sweep_status(r), r->why);
+    }
+}
+
+static bool any_done(const sweep *s)
+{
+    for (uint32_t i = 0; i < s->rows.n; i++)
+        if (s->rows.at[i].status == SWEEP_DONE)
+            return true;
+    return false;
+}
+
+static weft_status do_sweep(sweep *s, const cli_job *j)
+{
+    bar b = {.terminal = isatty(STDERR_FILENO), .began_ms = clock_ms()};
+    s->ranks = j->ranks;
+    weft_status st = sweep_read(s, j->ini, j->overrides, j->noverrides);
+    if (st)
+        return st;
+    uint32_t lawful = plan_rows(s, &b);
+    if (!lawful)
+        return none_lawful(s);
+    if (j->flag[0]) {
+        print_plan(s);
+        return WEFT_OK;
+    }
+    st = find_references(s);
+    if (!st)
+        st = outdir_prepare(s->out, false);
+    if (!st)
+        st = run_all(s, lawful, b.terminal);
+    if (!st && !any_done(s))
+        st = fail(WEFT_IO, "no combination of %s came to its end", s->ini);
+    return st;
+}
+
+int bench_sweep_main(const command *c, int argc, char **argv)
+{
+    static const char *const flags[] = {"--plan", NULL};
+    sweep s = {0};
+    cli_job j;
+    int status = 2;
+    struct sigaction act = {.sa_handler = on_signal};
+    if (!cli_parse_job(c, argc, argv, flags, NULL, &j, &status)) {
+        free(j.overrides);
+        return status;
+    }
+    if (!j.ini) {
+        status = cli_usage(c, "which sweep? name its INI file, or say comm for collectives");
+    } else {
+        sigaction(SIGTERM, &act, NULL);
+        sigaction(SIGINT, &act, NULL);
+        status = cli_fail(do_sweep(&s, &j));
+    }
+    sweep_free(&s);
+    free(j.overrides);
+    return status;
+}

@@ -1,0 +1,292 @@
+/* cli/sweep_try.c: one combination in child processes: planned, then trained (see sweep.h).
+ *
+ * Planning is a fork that reads the job from memory and answers through a pipe. Training is `weft
+ * train` itself, in a process group of its own with a deadline, its words kept in a file. */
+#define _GNU_SOURCE
+#include "cli/sweep.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "run/train.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define TICK_MS 250
+#define PLAN_SECONDS 300
+#define SAID_BYTES 65536 /* of the end of what a run said */
+
+/* --- the job --- */
+
+/* What the reference does not take from a row: it shares nothing and talks to nobody. */
+static const char *const neutral[] = {"parallel.", "comm.",       "device.", "log.",
+                                      "run.",      "checkpoint.", NULL};
+static const char *const neutral_keys[] = {SWEEP_RANKS,       "optim.placement", "optim.prefetch",
+                                           "train.recompute", "train.bucket_mb", NULL};
+
+static bool changes_results(const char *key)
+{
+    for (uint32_t i = 0; neutral[i]; i++)
+        if (!strncmp(key, neutral[i], strlen(neutral[i])) && strcmp(key, "run.seed"))
+            return false;
+    for (uint32_t i = 0; neutral_keys[i]; i++)
+        if (!strcmp(key, neutral_keys[i]))
+            return false;
+    return true;
+}
+
+weft_status sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
+                      char **out)
+{
+    pool p = {0};
+    config *c = NULL;
+    const char **with = pool_array(&p, s->noverrides + s->naxes + 16, sizeof *with);
+    uint32_t n = 0;
+    for (; n < s->noverrides; n++)
+        with[n] = s->overrides[n];
+    for (uint32_t i = 0; i < s->naxes; i++)
+        if (strcmp(s->axis[i].key, SWEEP_RANKS) && (!alone || changes_results(s->axis[i].key)))
+            with[n++] = pool_printf(&p, "%s=%s", s->axis[i].key, r->value[i]);
+    static const char *const one[] = {"parallel.strategy=none", "optim.placement=none",
+                                      "comm.compress=none"};
+    for (uint32_t i = 0; alone && i < 3; i++)
+        with[n++] = one[i];
+    static const char *const quiet[] = {"train.eval_every=0", "checkpoint.every=0",
+                                        "log.progress=0", "log.trace_steps="};
+    for (uint32_t i = 0; i < 4; i++)
+        with[n++] = quiet[i];
+    with[n++] = pool_printf(&p, "run.steps=%llu", (unsigned long long)(s->warmup + s->steps));
+    if (folder)
+        with[n++] = pool_printf(&p, "run.out=%s", folder);
+    weft_status st = config_load(s->ini, with, n, &c);
+    if (!st)
+        *out = config_written(c, "sweep");
+    config_destroy(c);
+    pool_free(&p);
+    return st;
+}
+
+/* --- planning --- */
+
+/* "/proc/self/fd/5:12: text" without its place, which nobody can open. */
+static const char *without_place(const char *text, const char *path)
+{
+    const char *at = strstr(text, path), *end = at ? strstr(at, ": ") : NULL;
+    return end && at == text ? end + 2 : text;
+}
+
+static void plan_here(const char *path, uint32_t ranks, sweep_plan *out)
+{
+    prepared_job p;
+    log_setup(WEFT_LOG_ERROR, -1);
+    out->status = job_prepare(path, NULL, 0, ranks, true, true, NULL, &p);
+    snprintf(out->why, sizeof out->why, "%s", out->status ? without_place(err_text(), path) : "");
+    if (out->status)
+        return;
+    out->ranks = p.spec.ranks;
+    out->exact = p.spec.compute == WEFT_F32;
+    out->peak = p.plans.peak;
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_RECV; k++)
+        out->sent += plan_sent(plan_of(&p.plans, 0), k);
+}
+
+/* The answer of the child, or why there is none. */
+static void hear_plan(int from, pid_t child, sweep_plan *out)
+{
+    struct pollfd ready = {.fd = from, .events = POLLIN};
+    int status = 0;
+    bool late = poll(&ready, 1, PLAN_SECONDS * 1000) == 0;
+    if (late)
+        kill(child, SIGKILL);
+    bool whole = !late && read(from, out, sizeof *out) == (ssize_t)sizeof *out;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    if (whole)
+        return;
+    *out = (sweep_plan){.status = WEFT_INTERNAL};
+    if (late)
+        snprintf(out->why, sizeof out->why, "planning took longer than %d seconds", PLAN_SECONDS);
+    else
+        snprintf(out->why, sizeof out->why, "planning ended with %s %d",
+                 WIFSIGNALED(status) ? "signal" : "status",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+static void plan_apart(const char *path, uint32_t ranks, sweep_plan *out)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC)) {
+        *out = (sweep_plan){.status = WEFT_IO, .why = "no pipe to plan through"};
+        return;
+    }
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        sweep_plan mine = {0};
+        plan_here(path, ranks, &mine);
+        _exit(write(ends[1], &mine, sizeof mine) == (ssize_t)sizeof mine ? 0 : 1);
+    }
+    close(ends[1]);
+    if (child > 0)
+        hear_plan(ends[0], child, out);
+    else
+        *out = (sweep_plan){.status = WEFT_IO, .why = "no process to plan in"};
+    close(ends[0]);
+}
+
+void sweep_plan_row(const sweep *s, sweep_row *r, bool alone)
+{
+    char path[64], *text = NULL;
+    uint64_t ranks = 0;
+    const char *asked = sweep_value(s, r, SWEEP_RANKS);
+    int file = memfd_create("weft job", MFD_CLOEXEC);
+    weft_status st = sweep_job(s, r, alone, NULL, &text);
+    if (!st && (file < 0 || write(file, text, strlen(text)) != (ssize_t)strlen(text)))
+        st = fail_errno(WEFT_NO_MEMORY, "no memory file for a job");
+    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    ranks = alone ? 1 : asked ? strtoull(asked, NULL, 10) : 0;
+    if (st) {
+        r->plan.status = st;
+        snprintf(r->plan.why, sizeof r->plan.why, "%s", err_text());
+    } else {
+        plan_apart(path, (uint32_t)ranks, &r->plan);
+    }
+    free(text);
+    if (file >= 0)
+        close(file);
+    r->status = r->plan.status ? SWEEP_SKIPPED : SWEEP_WAITS;
+    r->why = r->plan.why;
+}
+
+/* --- training --- */
+
+static weft_status write_job(const sweep *s, const sweep_row *r, const sweep_try *t,
+                             const char *path)
+{
+    char *text;
+    weft_status st = sweep_job(s, r, t->alone, t->folder, &text);
+    if (st)
+        return st;
+    FILE *f = fopen(path, "we");
+    bool bad = !f || fputs(text, f) == EOF;
+    bad = (f && fclose(f)) || bad;
+    free(text);
+    return bad ? fail_errno(WEFT_IO, "%s cannot be written", path) : WEFT_OK;
+}
+
+static void become_train(uint32_t ranks, const char *file, const char *log)
+{
+    char number[16];
+    snprintf(number, sizeof number, "%u", ranks);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    int none = open("/dev/null", O_RDONLY), out = open(log, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (none < 0 || out < 0 || dup2(none, 0) < 0 || dup2(out, 1) < 0 || dup2(out, 2) < 0)
+        return;
+    char *argv[] = {"weft", "train", "-n", number, (char *)(uintptr_t)file, NULL};
+    execv("/proc/self/exe", argv);
+}
+
+/* Until it has ended or its time is up; false: its time is up. */
+static bool stand_by(const sweep *s, const sweep_try *t, pid_t child)
+{
+    struct pollfd ended = {.fd = pidfd_open(child, 0), .events = POLLIN};
+    const uint64_t until = clock_ms() + s->deadline * 1000;
+    bool late = false, over = false;
+    while (!over && !late && !*t->stop) {
+        over = poll(&ended, 1, TICK_MS) > 0 || ended.fd < 0;
+        late = !over && clock_ms() > until;
+        t->tick(t->ctx);
+    }
+    if (!over) {
+        kill(-child, SIGTERM);
+        if (poll(&ended, 1, 3000) <= 0)
+            kill(-child, SIGKILL);
+    }
+    if (ended.fd >= 0)
+        close(ended.fd);
+    return !late;
+}
+
+/* The last line that says what was wrong. */
+static const char *last_words(sweep *s, const char *log)
+{
+    char *text = pool_alloc(&s->pool, SAID_BYTES + 1), *found = NULL;
+    FILE *f = fopen(log, "re");
+    struct stat st;
+    if (f && !fstat(fileno(f), &st) && st.st_size > SAID_BYTES)
+        (void)!fseek(f, -SAID_BYTES, SEEK_END);
+    if (f) {
+        text[fread(text, 1, SAID_BYTES, f)] = 0;
+        fclose(f);
+    }
+    for (char *rest = text, *line; (line = strsep(&rest, "\n"));) {
+        char *error = strstr(line, " error: ");
+        if (error || (*line && !found))
+            found = error ? error + 8 : line;
+    }
+    return found ? found : "it said nothing";
+}
+
+static void settle(sweep *s, sweep_row *r, const sweep_try *t, int status, bool in_time,
+                   const char *log)
+{
+    bool ended = WIFEXITED(status);
+    if (*t->stop) {
+        r->status = SWEEP_FAILED;
+        r->why = "the sweep was stopped";
+    } else if (!in_time) {
+        r->status = SWEEP_FAILED;
+        r->why = pool_printf(&s->pool, "not done after %llu seconds (sweep.deadline); it said: %s",
+                             (unsigned long long)s->deadline, last_words(s, log));
+    } else if (!ended || WEXITSTATUS(status)) {
+        r->status = ended && WEXITSTATUS(status) == 77 ? SWEEP_SKIPPED : SWEEP_FAILED;
+        r->why = ended ? last_words(s, log)
+                       : pool_printf(&s->pool, "ended by signal %d", WTERMSIG(status));
+    } else if (sweep_measure(s, r, t)) {
+        r->status = SWEEP_DONE;
+    } else {
+        r->status = SWEEP_FAILED;
+        r->why = pool_printf(&s->pool, "%s/metrics.jsonl has not all of the %llu steps", t->folder,
+                             (unsigned long long)(s->warmup + s->steps));
+    }
+}
+
+void sweep_run(sweep *s, sweep_row *r, const sweep_try *t)
+{
+    char *file = pool_printf(&s->pool, "%s.ini", t->folder);
+    char *log = pool_printf(&s->pool, "%s.log", t->folder);
+    int status = 0;
+    if (write_job(s, r, t, file)) {
+        r->status = SWEEP_FAILED;
+        r->why = pool_text(&s->pool, err_text());
+        return;
+    }
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        become_train(t->alone ? 1 : r->plan.ranks, file, log);
+        _exit(126);
+    }
+    if (child < 0) {
+        r->status = SWEEP_FAILED;
+        r->why = "no process to train in";
+        return;
+    }
+    setpgid(child, child);
+    bool in_time = stand_by(s, t, child);
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+        ;
+    settle(s, r, t, status, in_time, log);
+}

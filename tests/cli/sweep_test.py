@@ -1,0 +1,149 @@
+"""weft bench SWEEP.ini: rows for what runs, what may not, what fails and what hangs."""
+import csv
+import io
+import json
+import os
+
+import started
+
+PARTS = ("compute_ms", "exposed_comm_ms", "bubble_ms", "optimizer_ms")
+SWEEP = started.TINY + """peak_gflops = 1
+[device]
+threads = 1
+[sweep]
+repeats = 2
+warmup = 1
+steps = 3
+out = out
+"""
+
+
+class Sweep(started.Case):
+    def setUp(self):
+        super().setUp()
+        self.make_data()
+
+    def sweep(self, lists, *words, status=0):
+        """Run it; returns (rows of the JSON, standard output, error)."""
+        self.write("sweep.ini", SWEEP + lists)
+        out, err = self.weft("bench", "sweep.ini", "train.precision=fp32", *words, status=status)
+        if status:
+            return None, out, err
+        return json.loads(self.read("out", "sweep.json"))["rows"], out, err
+
+    def test_rows(self):
+        rows, out, err = self.sweep("ranks = 1, 2\nparallel.strategy = none | dp | pp, dp\n"
+                                    "comm.plugin = shm, tcp\nskip = ranks=1 & comm.plugin=tcp\n")
+        self.assertEqual(len(rows), 9)
+        none = [r for r in rows if r["ranks"] is None]
+        self.assertEqual([(r["values"]["parallel.strategy"], r["status"]) for r in none],
+                         [(x, "skipped") for x in ("pp, dp", "none", "none", "pp, dp", "pp, dp")])
+        for r in none:
+            self.assertIn("parallel.", r["why"])
+            self.assertIn(r["why"], out)
+        done = [r for r in rows if r["status"] == "done"]
+        self.assertEqual(len(done), 4)
+        for r in done:
+            self.check(r)
+        self.assertRegex(err, r"(?m)^9/9 .* tokens/s +ETA 0:00$")
+        self.assertEqual(err.count("reference on one rank"), 1)
+
+    def check(self, r):
+        rate = r["tokens_per_s"]
+        self.assertEqual(len(rate["runs"]), 2)
+        self.assertEqual((rate["min"], rate["max"]), (min(rate["runs"]), max(rate["runs"])))
+        self.assertAlmostEqual(rate["median"], sum(rate["runs"]) / 2, 3)
+        self.assertAlmostEqual(sum(r[p] for p in PARTS) / r["step_ms"], 1, 6)
+        self.assertEqual(r["sent_bytes"], r["sent_bytes_planned"])
+        self.assertEqual(r["sent_bytes"] > 0, r["ranks"] > 1)
+        self.assertGreater(r["peak_bytes"], 0)
+        self.assertTrue(r["loss"]["agrees"], r)
+        self.assertLessEqual(r["loss"]["difference"], r["loss"]["bound"])
+
+    def test_the_files_say_the_same(self):
+        rows, _, _ = self.sweep("ranks = 1\nparallel.strategy = none | pp, dp\nparallel.pp = 1, 7\n"
+                                "reference = off\n")
+        table = list(csv.DictReader(io.StringIO(self.read("out", "sweep.csv").decode())))
+        self.assertEqual(len(table), len(rows))
+        for r, line in zip(rows, table):
+            self.assertEqual(line["status"], r["status"])
+            self.assertEqual(line["parallel.strategy"], r["values"]["parallel.strategy"])
+            self.assertNotIn(None, line)
+            self.assertEqual(line["loss_agrees"], "")
+            if r["status"] == "done":
+                self.assertAlmostEqual(float(line["step_ms"]) / r["step_ms"], 1, 6)
+                self.assertEqual(int(line["peak_bytes"]), r["peak_bytes"])
+            else:
+                self.assertEqual(line["why"], r["why"])
+        self.assertEqual([r["status"] for r in rows], ["done", "done", "done", "skipped"])
+
+    def test_its_jobs_run_as_they_stand(self):
+        self.sweep("ranks = 2\nparallel.strategy = dp\n")
+        self.weft("train", "-n", "2", "out/001-1.ini")
+        self.assertIn("001-1.1", self.names("out"))  # the run before it was kept
+
+    def test_one_that_fails_and_one_that_does_not_end(self):
+        rows, out, err = self.sweep(
+            "optim.lr = 1e-3, 1e6\noptim.rule = sgd\noptim.warmup = 0\ntrain.clip = 0\n",
+            "sweep.steps=60", "sweep.repeats=1", "optim.schedule=constant")
+        self.assertEqual([r["status"] for r in rows], ["done", "failed"])
+        self.assertIn("diverged", rows[1]["why"])
+        self.assertIn("diverged", out)
+        rows, _, _ = self.sweep("model.layers = 1, 2\n", "sweep.steps=1000000",
+                                "sweep.deadline=1", "sweep.repeats=1", "sweep.reference=off",
+                                status=1)
+        rows = json.loads(self.read("out", "sweep.json"))["rows"]
+        self.assertEqual([r["status"] for r in rows], ["failed", "failed"])
+        self.assertIn("not done after 1 seconds", rows[0]["why"])
+
+    def test_without_ranks_the_sizes_say_how_many(self):
+        out, _ = self.plan("parallel.strategy = pp, dp |\nparallel.dp = 1, 2\nparallel.pp = 2\n")
+        self.assertRegex(out, r"dp=1  pp=2: 2 ranks")
+        self.assertRegex(out, r"dp=2  pp=2: 4 ranks")
+
+    def plan(self, lists, *words):
+        self.write("sweep.ini", SWEEP + lists)
+        before = self.everything()
+        said = self.weft("bench", "sweep.ini", "--plan", *words)
+        self.assertEqual(self.everything(), before)
+        return said
+
+    def test_only_and_skip(self):
+        lists = "train.batch = 2, 4, 8\noptim.rule = sgd, adamw\n"
+        for rule, kept in (("", 6), ("only = train.batch=4\n", 2),
+                           ("skip = train.batch=4 & optim.rule=sgd\n", 5),
+                           ("only = train.batch!=4\nskip = optim.rule=sgd | train.batch=2\n", 1)):
+            self.assertEqual(len(self.plan(lists + rule)[0].splitlines()), kept, rule)
+        self.assertEqual(len(self.plan(lists, "sweep.train.batch=2")[0].splitlines()), 2)
+        self.assertIn("2 ranks", self.plan("parallel.strategy = dp\nranks = 1, 4\n", "-n", "2")[0])
+
+    def test_refusals(self):
+        self.refused("bench", "tiny.ini", why="has no section [sweep]")
+        self.refused("bench", why="which sweep?")
+        self.write("sweep.ini", SWEEP)
+        self.refused("bench", "sweep.ini", "-n", "2000", why="-n: '2000' is not a number of ranks")
+        self.refused("bench", "missing.ini", why="cannot open the job file missing.ini")
+        for lists, why in (("rank = 2\n", "did you mean 'ranks'?"), ("ranks = 0\n", "'0' is not"),
+                           ("repeat = 1\n", "did you mean 'repeats'?"),
+                           ("train.batch =\n", "the list of train.batch has a value without"),
+                           ("train.batch = 2,2\n", "twice"),
+                           ("run.steps = 3\n", "run.steps is set by the sweep itself"),
+                           ("only = train.batch=4\n", "'train.batch' has no list"),
+                           ("ranks = 1\nskip = ranks=2\n", "'2' is no value in the list"),
+                           ("ranks = 1\nskip = ranks\n", "'ranks' is not section.key=value"),
+                           ("ranks = 1\nskip = ranks=1\n", "leave nothing to run"),
+                           ("deadline = 0\n", "sweep.deadline: '0'"),
+                           ("train.bathc = 1, 2\n", "unknown key 'bathc'"),
+                           ("parallel.strategy = dpp\n", "none of the 1 combinations")):
+            self.write("sweep.ini", SWEEP + lists)
+            self.refused("bench", "sweep.ini", why=why)
+
+    def test_an_older_sweep_is_kept(self):
+        for _ in range(2):
+            self.sweep("ranks = 1\n", "sweep.repeats=1", "sweep.reference=off")
+        self.assertIn("sweep.json", self.names("out.1"))
+        self.assertTrue(os.path.exists(self.path("out", "001-1", "metrics.jsonl")))
+
+
+if __name__ == "__main__":
+    started.main()
