@@ -202,16 +202,24 @@ static weft_status replace_losses(const splitting *s)
 
 /* --- sequence: partial sums become parts of the tokens --- */
 
+typedef struct marks { /* [tensor] each */
+    char *readers;     /* how many ops read it, up to two */
+    char *partial;     /* left as a partial sum */
+    char *wanted;      /* to be split along the tokens */
+} marks;
+
 /* Does this op leave a partial sum: a product whose inputs are cut, rows of a table that is, or the
- * sum of two such? `partial` tells of the tensors before. */
+ * sum of two such that nobody else reads? */
 static weft_status leaves_sum(const splitting *s, const char *id, const weft_opcall *call,
-                              const char *partial, int *out)
+                              const marks *m, int *out)
 {
     weft_shape weight, y;
     const char *name;
     uint32_t kind;
     int table = !strcmp(id, "embedding"), product = !strcmp(id, "linear");
-    *out = !strcmp(id, "add") && partial[call->in[0]] && partial[call->in[1]];
+    *out = !strcmp(id, "add");
+    for (uint32_t k = 0; k < call->nin; k++)
+        *out &= m->partial[call->in[k]] && m->readers[call->in[k]] == 1;
     if (!table && !product)
         return WEFT_OK;
     weft_status st = look(s, call->in[product], &weight, &name, &kind);
@@ -222,29 +230,24 @@ static weft_status leaves_sum(const splitting *s, const char *id, const weft_opc
     return st;
 }
 
-/* Partial sums that something else than another partial sum reads are split where they arise. */
-static weft_status split_sums(const splitting *s, char *partial, char *wanted)
+static weft_status find_sums(const splitting *s, const marks *m)
 {
     weft_status st = WEFT_OK;
-    uint32_t ops = s->view->ops(s->view->ctx), tensors = s->view->tensors(s->view->ctx);
-    for (uint32_t i = 0; !st && i < ops; i++) {
+    uint32_t ops = s->view->ops(s->view->ctx);
+    for (uint32_t i = 0; !st && i < 2 * ops; i++) { /* readers first */
         const char *id;
         weft_opcall call;
         int sum = 0;
-        st = s->view->op(s->view->ctx, i, &id, &call);
-        if (!st)
-            st = leaves_sum(s, id, &call, partial, &sum);
+        st = s->view->op(s->view->ctx, i % ops, &id, &call);
+        for (uint32_t k = 0; !st && i < ops && k < call.nin; k++)
+            m->readers[call.in[k]] += m->readers[call.in[k]] < 2;
+        if (st || i < ops)
+            continue;
+        st = leaves_sum(s, id, &call, m, &sum);
         for (uint32_t k = 0; !st && k < call.nin; k++)
-            wanted[call.in[k]] |= partial[call.in[k]] && !sum;
+            m->wanted[call.in[k]] |= m->partial[call.in[k]] && !sum;
         if (!st && sum)
-            partial[call.out[0]] = 1;
-    }
-    for (weft_tensor t = 1; !st && t <= tensors; t++) {
-        weft_shape shape;
-        const char *name;
-        uint32_t kind;
-        if (wanted[t] && !(st = look(s, t, &shape, &name, &kind)))
-            st = s->edits->split(s->edits->ctx, name, shape.axes[0].name, AXIS);
+            m->partial[call.out[0]] = 1;
     }
     return st;
 }
@@ -252,11 +255,19 @@ static weft_status split_sums(const splitting *s, char *partial, char *wanted)
 static weft_status cut_sequence(const splitting *s)
 {
     uint64_t n = (uint64_t)s->view->tensors(s->view->ctx) + 1;
-    char *marks = s->host->alloc(s->host->ctx, 2 * n, 0);
-    if (!marks)
+    char *room = s->host->alloc(s->host->ctx, 3 * n, 0);
+    if (!room)
         return s->host->fail(s->host->ctx, WEFT_NO_MEMORY, "no memory to plan with");
-    weft_status st = split_sums(s, marks, marks + n);
-    s->host->free(s->host->ctx, marks);
+    const marks m = {room, room + n, room + 2 * n};
+    weft_status st = find_sums(s, &m);
+    for (weft_tensor t = 1; !st && t < n; t++) {
+        weft_shape shape;
+        const char *name;
+        uint32_t kind;
+        if (m.wanted[t] && !(st = look(s, t, &shape, &name, &kind)))
+            st = s->edits->split(s->edits->ctx, name, shape.axes[0].name, AXIS);
+    }
+    s->host->free(s->host->ctx, room);
     return st;
 }
 
