@@ -323,23 +323,6 @@ bool shard_every_pass(const builder *b, weft_tensor grad);      /* written afres
 weft_status shard_updated(builder *b, list *l, uint32_t group); /* its parameters are gathered */
 weft_status shard_gathered(builder *b, list *l);
 
-/* --- straight.c: a small graph, written straight into a list --- */
-typedef struct straight_home { /* where a tensor is: on coordinate c of `axis` at + c * shift */
-    uint64_t at, shift;
-    uint32_t axis, dtype;
-} straight_home;
-
-typedef struct straight_job {
-    const char *name;
-    weft_tensor gate; /* 0: none */
-    /* Where a parameter, gradient or state is; false for a temporary. */
-    bool (*find)(void *ctx, weft_tensor t, straight_home *out);
-    void *ctx;
-} straight_job;
-
-weft_status straight_lower(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
-                           const straight_job *job);
-
 /* --- norm.c, update.c, step.c: what follows the passes --- */
 weft_status build_norm(builder *b, list *l); /* finishes the sums of gradients */
 weft_status update_prepare(builder *b);      /* the rule's graphs and its states */
