@@ -55,28 +55,30 @@ static uint64_t whole_bytes(const flat_block *k, uint64_t size)
 }
 
 /* Calls visit() for each flat block whose parameters (grads: gradients) a work touches. */
-typedef void (*visitor)(walk *w, uint32_t flat_block, uint32_t at);
+typedef weft_status (*visitor)(walk *w, uint32_t flat_block, uint32_t at);
 
-static void visit(walk *w, uint32_t at, bool grads, visitor what)
+static weft_status visit(walk *w, uint32_t at, bool grads, visitor what)
 {
     const work *x = &w->works[at];
     const routine *r = walk_routine(w, x);
     int own = flat_block_of(w->b->f, w->b->g->blocks.at[x->block]);
+    weft_status s = WEFT_OK;
     if (own >= 0 && (grads ? r->grads : r->params))
-        what(w, (uint32_t)own, at);
-    for (uint32_t i = 0; i < r->ncross; i++)
+        s = what(w, (uint32_t)own, at);
+    for (uint32_t i = 0; !s && i < r->ncross; i++)
         if (!r->cross[i].tensor && (r->cross[i].grad != 0) == grads)
-            what(w, r->cross[i].flat_block, at);
+            s = what(w, r->cross[i].flat_block, at);
+    return s;
 }
 
 /* The stay that a work prolongs, or a new one. */
-static void note_reader(walk *w, uint32_t block, uint32_t at)
+static weft_status note_reader(walk *w, uint32_t block, uint32_t at)
 {
     struct shard_walk *y = w->shard;
     const flat_block *k = &w->b->f->blocks.at[block];
     uint32_t ahead = k->ahead ? k->ahead : 1;
     if (k->level < FLAT_PARAMS)
-        return;
+        return WEFT_OK;
     for (uint32_t i = y->stays.n; i-- > 0;) {
         stay *s = &y->stays.at[i];
         if (s->block != block)
@@ -84,16 +86,18 @@ static void note_reader(walk *w, uint32_t block, uint32_t at)
         if (at - s->last > ahead)
             break;
         s->last = at;
-        return;
+        return WEFT_OK;
     }
     uint32_t start = at > k->ahead ? at - k->ahead : 0;
     *vec_push(&y->stays) = (stay){.block = block, .start = start, .first = at, .last = at};
+    return WEFT_OK;
 }
 
-static void note_adder(walk *w, uint32_t block, uint32_t at)
+static weft_status note_adder(walk *w, uint32_t block, uint32_t at)
 {
     if (w->b->f->blocks.at[block].level >= FLAT_GRADS)
         w->shard->last_add[(uint64_t)block * w->passes + w->works[at].pass] = at + 1;
+    return WEFT_OK;
 }
 
 static int by_start(const void *x, const void *y)
@@ -117,16 +121,17 @@ weft_status shard_begin(walk *w)
     y->begun = mem_alloc(blocks * sizeof *y->begun);
     if (!w->b->f->groups.n)
         return WEFT_OK;
-    for (uint32_t i = 0; i < w->nworks; i++) {
-        visit(w, i, false, note_reader);
-        visit(w, i, true, note_adder);
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; !s && i < w->nworks; i++) {
+        s = visit(w, i, false, note_reader);
+        s = s ? s : visit(w, i, true, note_adder);
     }
     for (uint64_t i = 0; i < w->b->f->blocks.n; i++)
         for (uint32_t pass = 0; pass < w->passes; pass++)
             y->left[i] += y->last_add[i * w->passes + pass] != 0;
     if (y->stays.n)
         qsort(y->stays.at, y->stays.n, sizeof *y->stays.at, by_start);
-    return WEFT_OK;
+    return s;
 }
 
 void shard_free(walk *w)
@@ -261,40 +266,6 @@ static weft_status make_clear(builder *b, const flat_block *k, uint32_t *out)
     return WEFT_OK;
 }
 
-static void take_gradients(walk *w, uint32_t block, uint32_t at)
-{
-    builder *b = w->b;
-    const flat_block *k = &b->f->blocks.at[block];
-    uint64_t *place = &w->shard->whole_at[(uint64_t)block * w->passes + w->works[at].pass];
-    if (k->level < FLAT_GRADS)
-        return;
-    bool fresh = !*place;
-    if (fresh)
-        *place = 1 + space_take(&b->activations, whole_bytes(k, b->f->grad_size));
-    b->grad_at[block] = b->zone + *place - 1;
-    uint32_t seg = w->shard->clear[block] - 1;
-    if (!fresh || !b->p->segments.at[seg].n)
-        return;
-    uint64_t bases[BASE_FIRST] = {0};
-    bases[BASE_GRAD] = b->grad_at[block];
-    list_call(b->p, w->l, seg, bases, BASE_FIRST, w->works[at].pass, "clear padding");
-}
-
-weft_status shard_before(walk *w, uint32_t at)
-{
-    if (!w->b->f->groups.n)
-        return WEFT_OK;
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; w->train && !s && !at && i < w->b->f->blocks.n; i++)
-        if (w->b->f->blocks.at[i].level >= FLAT_GRADS)
-            s = make_clear(w->b, &w->b->f->blocks.at[i], &w->shard->clear[i]);
-    if (!s)
-        s = gather_for(w, at);
-    if (!s)
-        visit(w, at, true, take_gradients);
-    return s;
-}
-
 /* The own slice of what was reduced is added to that of the passes before. */
 static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from, uint32_t pass)
 {
@@ -348,6 +319,53 @@ static weft_status finish_reduction(walk *w)
         s = sync_group(b, w->l, k->first_group + i, x->sum_axes & ~((uint64_t)1 << k->axis));
     }
     return s;
+}
+
+static bool is_flying(const walk *w, uint32_t block)
+{
+    for (uint32_t i = 0; i < w->shard->flying.n; i++)
+        if (w->shard->flying.at[i].block == block)
+            return true;
+    return false;
+}
+
+/* One buffer a block: what is left of an earlier pass is waited for. */
+static weft_status take_gradients(walk *w, uint32_t block, uint32_t at)
+{
+    builder *b = w->b;
+    const flat_block *k = &b->f->blocks.at[block];
+    uint64_t *place = &w->shard->whole_at[(uint64_t)block * w->passes + w->works[at].pass];
+    if (k->level < FLAT_GRADS)
+        return WEFT_OK;
+    bool fresh = !*place;
+    while (fresh && is_flying(w, block)) {
+        weft_status s = finish_reduction(w);
+        if (s)
+            return s;
+    }
+    if (fresh)
+        *place = 1 + space_take(&b->activations, whole_bytes(k, b->f->grad_size));
+    b->grad_at[block] = b->zone + *place - 1;
+    uint32_t seg = w->shard->clear[block] - 1;
+    if (!fresh || !b->p->segments.at[seg].n)
+        return WEFT_OK;
+    uint64_t bases[BASE_FIRST] = {0};
+    bases[BASE_GRAD] = b->grad_at[block];
+    list_call(b->p, w->l, seg, bases, BASE_FIRST, w->works[at].pass, "clear padding");
+    return WEFT_OK;
+}
+
+weft_status shard_before(walk *w, uint32_t at)
+{
+    if (!w->b->f->groups.n)
+        return WEFT_OK;
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; w->train && !s && !at && i < w->b->f->blocks.n; i++)
+        if (w->b->f->blocks.at[i].level >= FLAT_GRADS)
+            s = make_clear(w->b, &w->b->f->blocks.at[i], &w->shard->clear[i]);
+    if (!s)
+        s = gather_for(w, at);
+    return s ? s : visit(w, at, true, take_gradients);
 }
 
 /* The first pass goes straight into the accumulator, a later one to its own slice of the buffer. */
