@@ -15,6 +15,18 @@ import struct
 
 import weft_jobs as w
 
+LAYOUTS = (  # ranks, keys
+    (2, {}),
+    (2, {"parallel.strategy": "pp", "parallel.pp": 2}),
+    (3, {"parallel.strategy": "tp", "parallel.tp": 3}),
+    (2, {"optim.placement": "zero1"}),
+    (3, {"optim.placement": "zero2", "train.microbatch": 1}),
+    (3, {"optim.placement": "zero3", "train.microbatch": 1}),
+    (4, {"parallel.strategy": "pp, dp", "parallel.pp": 2, "parallel.dp": 2,
+         "optim.placement": "zero3"}),
+    (6, {"parallel.strategy": "tp, dp", "parallel.tp": 3, "parallel.dp": 2,
+         "optim.placement": "zero1"}),
+)
 JOB = w.ODD | {"run.steps": 6, "checkpoint.every": 6, "optim.schedule": "constant"}
 
 
@@ -119,6 +131,19 @@ class Blocks(w.Bench):
                     self.train("cut", JOB | {"run.steps": 12}, resume=True, ranks=ranks)
                     if ranks == 1:
                         self.same_run("whole", "cut", 12)
+    def test_any_layout(self):
+        job = JOB | {"optim.lr": 0, "model.ffn": 42}
+        for precision in ("fp32", "bf16"):
+            self.train("one", job | {"train.precision": precision})
+            one, said = w.tensors(self.path("one"), 6), self.said("one")
+            names = [n for n in one if not n.endswith((".m", ".v")) and "scalar" not in n]
+            for ranks, keys in LAYOUTS:
+                with self.subTest(precision=precision, ranks=ranks, keys=keys):
+                    self.train("many", job | {"train.precision": precision} | keys, ranks=ranks)
+                    many, text = w.tensors(self.path("many"), 6), self.said("many")[1]
+                    self.same_tensors({n: one[n] for n in names}, {n: many[n] for n in names})
+                    self.assertEqual(sorted(one), sorted(many))
+                    self.assertEqual(text, said[1])
 
 
 if __name__ == "__main__":
