@@ -11,9 +11,37 @@
 
 /* --- tags --- */
 
+uint64_t machine_bytes(const machine *m, weft_tensor t)
+{
+    weft_shape s = graph_local(&m->g, t);
+    return shape_bytes(&s);
+}
+
+/* How much of a gradient's parameter is in slices, by the names of placements: zero1, zero2, zero3,
+ * and "turns" of cutters.c. */
+uint32_t machine_level(const machine *m, weft_tensor grad)
+{
+    const char *param = graph_tensor(&m->g, graph_tensor(&m->g, grad)->of)->name;
+    const component *c = m->p->spec->placement.c;
+    if (!c)
+        return 0;
+    if (strcmp(c->name, "turns"))
+        return (uint32_t)(c->name[4] - '0');
+    return !strncmp(param, "block.1.", 8) ? 3
+           : !strncmp(param, "block.", 6) ? 2
+           : !strncmp(param, "embed.", 6) ? 1
+                                          : 0;
+}
+
+/* Is it a sum that is reduced, and begun again, in every pass? */
+bool machine_afresh(const machine *m, weft_tensor t)
+{
+    return graph_tensor(&m->g, t)->kind == WEFT_T_GRAD && machine_level(m, t) >= 2;
+}
+
 static bool same(tag a, tag b)
 {
-    return a.what == b.what && a.sums == b.sums && a.n == b.n && a.id == b.id;
+    return a.what == b.what && a.sums == b.sums && a.n == b.n && a.id == b.id && a.at == b.at;
 }
 
 static const char *shown(const machine *m, tag t, char out[160])
@@ -22,12 +50,20 @@ static const char *shown(const machine *m, tag t, char out[160])
         "nothing", "input", "parameter",  "master",  "value",
         "sum",     "state", "collective", "updated", "workspace or scratch"};
     bool named = t.what != T_BUSY && t.what != T_SCRATCH && t.id && t.id <= m->g.tensors.n;
-    snprintf(out, 160, "%s %s (number %u, %u, %u sums)", words[t.what],
-             named ? graph_tensor(&m->g, t.id)->name : "", t.id, t.n, t.sums);
+    snprintf(out, 160, "%s %s (number %u, %u, %u sums, element %u)", words[t.what],
+             named ? graph_tensor(&m->g, t.id)->name : "", t.id, t.n, t.sums, t.at);
     return out;
 }
 
-static void mark(machine *m, uint64_t at, uint64_t bytes, tag t)
+/* The tag of cell `i` of a range whose first one has `t`, of elements of `size` bytes; 0: all have
+ * the same. */
+static tag nth(tag t, uint64_t i, uint64_t size)
+{
+    t.at += size ? (uint32_t)(i * 2 / size) : 0;
+    return t;
+}
+
+void machine_mark(machine *m, uint64_t at, uint64_t bytes, tag t, uint64_t size)
 {
     if (at + bytes > m->p->bytes.peak || at % 2)
         fail_msg("bytes %llu to %llu are not in the arena", (unsigned long long)at,
@@ -36,19 +72,31 @@ static void mark(machine *m, uint64_t at, uint64_t bytes, tag t)
         if (m->cells[i].what == T_BUSY && t.what != T_BUSY)
             fail_msg("byte %llu is written while collective %u is in flight",
                      (unsigned long long)i * 2, m->cells[i].id);
-        m->cells[i] = t;
+        m->cells[i] = nth(t, i - at / 2, size);
     }
 }
 
-static void expect(machine *m, uint64_t at, uint64_t bytes, tag want, const char *who)
+void machine_expect(machine *m, uint64_t at, uint64_t bytes, tag want, uint64_t size,
+                    const char *who)
 {
     char a[160], b[160];
     if (at + bytes > m->p->bytes.peak || at % 2)
         fail_msg("%s reads outside the arena", who);
     for (uint64_t i = at / 2; i < (at + bytes + 1) / 2; i++)
-        if (!same(m->cells[i], want))
-            fail_msg("%s: byte %llu holds %s; %s is expected", who, (unsigned long long)i * 2,
-                     shown(m, m->cells[i], a), shown(m, want, b));
+        if (!same(m->cells[i], nth(want, i - at / 2, size)))
+            fail_msg("rank %u, %s: byte %llu holds %s; %s is expected", m->rank, who,
+                     (unsigned long long)i * 2, shown(m, m->cells[i], a),
+                     shown(m, nth(want, i - at / 2, size), b));
+}
+
+static void mark(machine *m, uint64_t at, uint64_t bytes, tag t)
+{
+    machine_mark(m, at, bytes, t, 0);
+}
+
+static void expect(machine *m, uint64_t at, uint64_t bytes, tag want, const char *who)
+{
+    machine_expect(m, at, bytes, want, 0, who);
 }
 
 /* --- the graph, as the model and the mesh have it --- */
@@ -99,7 +147,7 @@ static void build_graph(machine *m, int want)
 
 /* --- before the first entry --- */
 
-static weft_tensor owner(const machine *m, const char *param)
+weft_tensor machine_param(const machine *m, const char *param)
 {
     weft_tensor t = graph_find(&m->g, param);
     if (!t)
@@ -111,16 +159,23 @@ static void place_parameters(machine *m)
 {
     for (uint32_t i = 0; i < m->p->pieces.n; i++) {
         const piece *x = &m->p->pieces.at[i];
-        tag t = {.id = owner(m, x->param)};
-        uint64_t n = shape_elements(&x->shape);
+        tag t = {.id = machine_param(m, x->param)};
+        extent own;
+        plan_extent(m->p, x, m->rank, EXTENT_HELD, &own);
         t.what = strcmp(x->name, x->param) ? T_STATE : x->copy == UINT64_MAX ? T_PARAM : T_MASTER;
-        expect(m, x->offset, n * 4, (tag){0}, x->name);
-        mark(m, x->offset, n * 4, t);
-        if (x->copy == UINT64_MAX)
+        t.at = (uint32_t)own.first;
+        if (own.count) {
+            expect(m, own.offset, own.count * 4, (tag){0}, x->name);
+            machine_mark(m, own.offset, own.count * 4, t, 4);
+        }
+        uint64_t size = weft_dtype_size(x->copy_dtype);
+        plan_extent(m->p, x, m->rank, EXTENT_COPIED, &own);
+        if (x->copy == UINT64_MAX || !own.count)
             continue;
         t.what = T_PARAM;
-        expect(m, x->copy, n * weft_dtype_size(x->copy_dtype), (tag){0}, x->name);
-        mark(m, x->copy, n * weft_dtype_size(x->copy_dtype), t);
+        t.at = (uint32_t)own.first;
+        expect(m, own.copy, own.count * size, (tag){0}, x->name);
+        machine_mark(m, own.copy, own.count * size, t, size);
     }
 }
 
@@ -128,7 +183,7 @@ static void place_inputs(machine *m)
 {
     for (uint32_t i = 0; i < m->p->inputs.n; i++) {
         const input_slot *x = &m->p->inputs.at[i];
-        tag t = {T_INPUT, 0, 0, graph_find(&m->g, x->name)};
+        tag t = {T_INPUT, 0, 0, graph_find(&m->g, x->name), 0};
         for (uint32_t pass = 0; t.id && pass < m->p->passes; pass++) {
             t.n = (uint16_t)pass;
             expect(m, x->offset + pass * x->stride, x->elements * 4, (tag){0}, x->name);
@@ -137,16 +192,31 @@ static void place_inputs(machine *m)
     }
 }
 
-void machine_begin(machine *m, const plan *p, int want)
+static void move_bases(machine *m)
 {
-    *m = (machine){.p = p, .passes = want ? 1 : p->passes};
+    m->bases = malloc(m->p->bases.n * sizeof *m->bases + 1);
+    memcpy(m->bases, m->p->bases.at, m->p->bases.n * sizeof *m->bases);
+    for (uint32_t i = 0; i < m->p->shifts.n; i++) {
+        const shift *x = &m->p->shifts.at[i];
+        m->bases[x->base] += x->stride * mesh_coord(&m->p->spec->mesh, m->rank, x->mesh_axis);
+    }
+}
+
+void machine_begin(machine *m, const plan *p, int want, uint32_t rank)
+{
+    *m = (machine){.p = p, .passes = want ? 1 : p->passes, .rank = rank};
+    move_bases(m);
     build_graph(m, want);
     uint32_t n = m->g.tensors.n + 1;
     m->cells = calloc(p->bytes.peak / 2 + 1, sizeof *m->cells);
     m->before = calloc(p->bytes.peak / 2 + 1, sizeof *m->before);
-    m->squared = calloc(p->bytes.peak / 2 + 1, 1);
+    m->squared = calloc(n, sizeof *m->squared);
+    for (weft_tensor t = 1; t < n; t++)
+        if (graph_tensor(&m->g, t)->kind == WEFT_T_GRAD)
+            m->squared[t] = calloc(machine_bytes(m, t), 1);
     m->grad_at = malloc(n * sizeof *m->grad_at);
     memset(m->grad_at, 0xff, n * sizeof *m->grad_at);
+    m->grad_pass = calloc(n, sizeof *m->grad_pass);
     m->writes = calloc(n, sizeof *m->writes);
     m->work = calloc(m->g.nodes.n, sizeof *m->work);
     for (uint32_t i = 0; i < m->g.nodes.n; i++)
@@ -159,21 +229,19 @@ void machine_begin(machine *m, const plan *p, int want)
 void machine_end(machine *m)
 {
     graph_free(&m->g);
+    for (weft_tensor t = 0; t <= m->g.tensors.n; t++)
+        free(m->squared[t]);
     free(m->cells);
     free(m->before);
     free(m->squared);
+    free(m->bases);
     free(m->grad_at);
+    free(m->grad_pass);
     free(m->writes);
     free(m->work);
 }
 
 /* --- one instruction of a block --- */
-
-static uint64_t local_bytes(const machine *m, weft_tensor t)
-{
-    weft_shape s = graph_local(&m->g, t);
-    return shape_bytes(&s);
-}
 
 static void check_operand(const machine *m, weft_tensor t, const weft_operand *o, const char *who)
 {
@@ -197,32 +265,39 @@ static bool is_scalar_slot(const machine *m, const tensor *t, uint64_t at)
 static void read_operand(machine *m, weft_tensor t, uint64_t at, uint32_t pass, const char *who)
 {
     const tensor *x = graph_tensor(&m->g, t);
-    tag want = {T_VALUE, 0, (uint16_t)pass, t};
+    tag want = {T_VALUE, 0, (uint16_t)pass, t, 0};
+    uint64_t size = 0;
     if (x->kind == WEFT_T_SCALAR) {
         if (!is_scalar_slot(m, x, at))
             fail_msg("%s: the scalar %s is not at byte %llu", who, x->name, (unsigned long long)at);
         return;
     }
-    if (x->kind == WEFT_T_PARAM)
+    if (x->kind == WEFT_T_PARAM) {
         want = (tag){.what = T_PARAM, .id = t};
+        size = weft_dtype_size(m->g.compute);
+    }
     if (x->kind == WEFT_T_INPUT)
         want.what = T_INPUT;
-    expect(m, at, local_bytes(m, t), want, who);
+    machine_expect(m, at, machine_bytes(m, t), want, size, who);
 }
 
 static void write_operand(machine *m, weft_tensor t, uint64_t at, uint32_t pass, bool adds,
                           const char *who)
 {
     const tensor *x = graph_tensor(&m->g, t);
-    tag made = {T_VALUE, 0, (uint16_t)pass, t};
+    tag made = {T_VALUE, 0, (uint16_t)pass, t, 0};
+    uint64_t size = x->kind == WEFT_T_GRAD ? weft_dtype_size(m->g.grad_dtype) : 0;
     if (x->sum) {
+        if (machine_afresh(m, t) && m->grad_pass[t] != pass)
+            m->grad_at[t] = UINT64_MAX;
+        m->grad_pass[t] = pass;
         if (m->grad_at[t] == UINT64_MAX && adds)
             fail_msg("%s: adds to %s, which nobody has written in this list", who, x->name);
         if (m->grad_at[t] != UINT64_MAX && (m->grad_at[t] != at || !adds))
             fail_msg("%s: %s is written afresh, or elsewhere", who, x->name);
-        made = m->grad_at[t] == UINT64_MAX ? (tag){T_SUM, 0, 0, t} : m->cells[at / 2];
+        made = m->grad_at[t] == UINT64_MAX ? (tag){T_SUM, 0, 0, t, 0} : m->cells[at / 2];
         if (adds)
-            expect(m, at, local_bytes(m, t), (tag){T_SUM, 0, made.n, t}, who);
+            machine_expect(m, at, machine_bytes(m, t), (tag){T_SUM, 0, made.n, t, 0}, size, who);
         m->grad_at[t] = at;
         made.n++;
     } else if (adds) {
@@ -230,7 +305,7 @@ static void write_operand(machine *m, weft_tensor t, uint64_t at, uint32_t pass,
     }
     if (x->kind == WEFT_T_SCALAR && !is_scalar_slot(m, x, at))
         fail_msg("%s: the scalar %s is not at byte %llu", who, x->name, (unsigned long long)at);
-    mark(m, at, local_bytes(m, t), made);
+    machine_mark(m, at, machine_bytes(m, t), made, size);
 }
 
 static void check_op(const node *n, const weft_opspec *op)
@@ -247,11 +322,11 @@ static void check_op(const node *n, const weft_opspec *op)
 }
 
 /* Where operand `k` of the instruction lies in this call. */
-static uint64_t place_of(const machine *m, const entry *e, const instr *x, uint32_t k)
+uint64_t machine_place(const machine *m, const entry *e, const instr *x, uint32_t k)
 {
     const ref *r = &m->p->refs.at[x->first_ref + k];
     assert_true(r->base < m->p->segments.at[e->what].nbases);
-    return m->p->bases.at[e->first_base + r->base] + r->offset;
+    return m->bases[e->first_base + r->base] + r->offset;
 }
 
 static void step_node(machine *m, const entry *e, const instr *x, const node *n)
@@ -263,18 +338,18 @@ static void step_node(machine *m, const entry *e, const instr *x, const node *n)
     for (uint32_t i = 0; i < n->nin; i++) {
         check_operand(m, n->in[i], &k->spec.in[i], who);
         if (!m->p->refs.at[x->first_ref + i].shape_only)
-            read_operand(m, n->in[i], place_of(m, e, x, i), e->pass, who);
+            read_operand(m, n->in[i], machine_place(m, e, x, i), e->pass, who);
     }
     mark(m, m->p->workspace, k->workspace, (tag){.what = T_SCRATCH});
     for (uint32_t i = 0; i < n->nout; i++) {
         check_operand(m, n->out[i], &k->spec.out[i], who);
-        write_operand(m, n->out[i], place_of(m, e, x, n->nin + i), e->pass,
+        write_operand(m, n->out[i], machine_place(m, e, x, n->nin + i), e->pass,
                       k->spec.flags & WEFT_SPEC_ACCUMULATE, who);
     }
     for (uint32_t i = 0; i < n->nout; i++) { /* no output lies over another */
         const tensor *t = graph_tensor(&m->g, n->out[i]);
         if (!t->sum)
-            read_operand(m, n->out[i], place_of(m, e, x, n->nin + i), e->pass, who);
+            read_operand(m, n->out[i], machine_place(m, e, x, n->nin + i), e->pass, who);
     }
 }
 
@@ -293,7 +368,7 @@ static void begin_work(machine *m, const entry *e)
     m->works++;
 }
 
-static void call_block(machine *m, const entry *e)
+void machine_call_block(machine *m, const entry *e)
 {
     const segment *s = &m->p->segments.at[e->what];
     if (m->at == m->nwork)
@@ -305,141 +380,4 @@ static void call_block(machine *m, const entry *e)
     }
     if (m->at != m->nwork && !m->g.nodes.at[m->work[m->at]].comm)
         fail_msg("%s: fewer instructions than nodes", e->name);
-}
-
-static void square(machine *m, const entry *e)
-{
-    const instr *x = &m->p->instrs.at[m->p->segments.at[e->what].first];
-    const weft_operand *o = m->p->kernels.at[x->kernel].spec.in;
-    uint64_t at = place_of(m, e, x, 0), bytes = (uint64_t)o->size[0] * weft_dtype_size(o->dtype);
-    for (uint64_t i = at / 2; i < (at + bytes) / 2; i++) {
-        tag t = m->cells[i];
-        if (t.what == T_SUM && (t.sums != m->axes || t.n != m->writes[t.id] * m->passes))
-            fail_msg("the norm squares %s before it is complete", graph_tensor(&m->g, t.id)->name);
-        if (t.what != T_SUM && t.what != T_NOTHING)
-            fail_msg("the norm squares what is no gradient, at byte %llu", (unsigned long long)i);
-        m->squared[i]++;
-    }
-}
-
-/* The parameter of element `i` of an operand of the update; 0 where there is none. */
-static weft_tensor element_of(const machine *m, const weft_operand *o, uint64_t at, uint64_t i)
-{
-    tag t = m->cells[(at + i * weft_dtype_size(o->dtype)) / 2];
-    if (t.what == T_SUM)
-        return graph_tensor(&m->g, t.id)->of;
-    return t.what == T_NOTHING ? 0 : t.id;
-}
-
-static void update(machine *m, const entry *e)
-{
-    const instr *x = &m->p->instrs.at[m->p->segments.at[e->what].first];
-    const weft_opspec *op = &m->p->kernels.at[x->kernel].spec;
-    uint64_t n = 0;
-    for (uint32_t k = 0; k < x->nin; k++)
-        n = op->in[k].rank ? (uint64_t)op->in[k].size[0] : n;
-    for (uint32_t k = 0; k < x->nin; k++) { /* all operands run over the same parameters */
-        uint64_t at = place_of(m, e, x, k), out = place_of(m, e, x, x->nin);
-        for (uint64_t i = 0; op->in[k].rank && i < n; i++)
-            assert_int_equal(element_of(m, &op->in[k], at, i), element_of(m, &op->out[0], out, i));
-    }
-    for (uint32_t k = 0; k < x->nout; k++) {
-        uint64_t at = place_of(m, e, x, x->nin + k), size = weft_dtype_size(op->out[k].dtype);
-        for (uint64_t i = 0; i < n; i++) {
-            tag old = m->cells[(at + i * size) / 2];
-            if (old.what == T_UPDATED || old.what == T_SUM)
-                fail_msg("%s writes twice, or a gradient", e->name);
-            if (old.what != T_NOTHING)
-                mark(m, at + i * size, size, (tag){.what = T_UPDATED, .id = old.id});
-        }
-        m->updated += n;
-    }
-}
-
-static void call(machine *m, const entry *e)
-{
-    if (!strncmp(e->name, "forward ", 8) || !strncmp(e->name, "backward ", 9))
-        call_block(m, e);
-    else if (!strcmp(e->name, "sum of squares"))
-        square(m, e);
-    else if (!strncmp(e->name, "update ", 7))
-        update(m, e);
-}
-
-/* --- collectives --- */
-
-static void begin_collective(machine *m, const entry *e)
-{
-    const collective *c = &m->p->collectives.at[e->what];
-    uint64_t bytes = c->count * weft_dtype_size(c->dtype);
-    tag busy = {.what = T_BUSY, .id = e->what + 1};
-    assert_int_equal(c->in, c->out);
-    for (uint64_t i = c->in / 2; i < (c->in + bytes) / 2; i++) {
-        tag t = m->cells[i];
-        uint32_t parts = t.what == T_SUM ? m->writes[t.id] * m->passes : 0;
-        if (t.what == T_BUSY || (t.what == T_SUM && t.n != parts))
-            fail_msg("%s starts before %s is complete", e->name, graph_tensor(&m->g, t.id)->name);
-        m->before[i] = t;
-        m->cells[i] = busy;
-    }
-    for (uint64_t i = c->scratch / 2; i < (c->scratch + c->scratch_bytes) / 2; i++)
-        if (m->cells[i].what == T_BUSY)
-            fail_msg("%s: its scratch is in use by collective %u", e->name, m->cells[i].id - 1);
-    mark(m, c->scratch, c->scratch_bytes, busy);
-}
-
-static void end_collective(machine *m, const entry *e)
-{
-    const collective *c = &m->p->collectives.at[e->what];
-    uint64_t bytes = c->count * weft_dtype_size(c->dtype);
-    tag busy = {.what = T_BUSY, .id = e->what + 1};
-    expect(m, c->in, bytes, busy, e->name);
-    expect(m, c->scratch, c->scratch_bytes, busy, e->name);
-    for (uint64_t i = c->in / 2; i < (c->in + bytes) / 2; i++) {
-        m->cells[i] = m->before[i];
-        m->cells[i].sums += m->before[i].what == T_SUM;
-    }
-    for (uint64_t i = c->scratch / 2; i < (c->scratch + c->scratch_bytes) / 2; i++)
-        m->cells[i] = (tag){.what = T_SCRATCH};
-}
-
-void machine_walk(machine *m, const list *l)
-{
-    for (uint32_t i = 0; i < l->entries.n; i++) {
-        const entry *e = &l->entries.at[i];
-        switch (e->kind) {
-        case ENTRY_CALL: call(m, e); break;
-        case ENTRY_START: begin_collective(m, e); break;
-        case ENTRY_WAIT: end_collective(m, e); break;
-        default: fail_msg("%s: what kind of entry is that?", e->name);
-        }
-    }
-    assert_int_equal(m->at, m->nwork);
-}
-
-/* --- after the last entry --- */
-
-void machine_end_of_step(machine *m)
-{
-    assert_int_equal(m->works, 2 * m->g.blocks.n * m->passes);
-    for (weft_tensor t = 1; t <= m->g.tensors.n; t++) {
-        const tensor *x = graph_tensor(&m->g, t);
-        if (x->kind == WEFT_T_PARAM && !x->grad)
-            fail_msg("%s has no gradient", x->name);
-        if (x->kind != WEFT_T_GRAD)
-            continue;
-        tag whole = {T_SUM, (uint8_t)m->axes, (uint16_t)(m->writes[t] * m->passes), t};
-        expect(m, m->grad_at[t], local_bytes(m, t), whole, x->name);
-        for (uint64_t i = m->grad_at[t] / 2; i < (m->grad_at[t] + local_bytes(m, t)) / 2; i++)
-            assert_int_equal(m->squared[i], 1);
-    }
-    for (uint32_t i = 0; i < m->p->pieces.n; i++) {
-        const piece *x = &m->p->pieces.at[i];
-        tag done = {.what = T_UPDATED, .id = owner(m, x->param)};
-        uint64_t n = shape_elements(&x->shape);
-        expect(m, x->offset, n * 4, done, x->name);
-        if (x->copy != UINT64_MAX)
-            expect(m, x->copy, n * weft_dtype_size(x->copy_dtype), done, x->name);
-        assert_true(x->writer < m->p->spec->ranks);
-    }
 }

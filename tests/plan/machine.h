@@ -25,28 +25,47 @@ typedef struct tag {
     uint8_t what, sums;
     uint16_t n;
     uint32_t id;
+    uint32_t at; /* element of the parameter, gradient or state */
 } tag;
 
 typedef struct machine {
     const plan *p;
     graph g;
-    uint32_t axes;      /* over which the data is split */
-    uint32_t passes;    /* of the list */
-    tag *cells;         /* [peak / 2] */
-    tag *before;        /* under a collective in flight */
-    uint8_t *squared;   /* [peak / 2] how often it went into the norm */
-    uint64_t *grad_at;  /* [tensor] where its sum lies; UINT64_MAX before the first contribution */
-    uint32_t *writes;   /* [tensor] contributions to a sum in one pass */
-    uint32_t *work;     /* nodes of the call that is being walked */
-    uint32_t nwork, at; /* how many, and the next one */
-    uint32_t works;     /* calls of blocks so far */
-    uint64_t updated;   /* elements */
+    uint32_t axes;       /* over which the data is split */
+    uint32_t passes;     /* of the list */
+    tag *cells;          /* [peak / 2] */
+    tag *before;         /* under a collective in flight */
+    uint8_t **squared;   /* [tensor][element] how often it went into the norm */
+    uint64_t *bases;     /* the plan's, moved by the rank's coordinates */
+    uint64_t *grad_at;   /* [tensor] where its sum lies; UINT64_MAX before the first contribution */
+    uint32_t *grad_pass; /* [tensor] of the last contribution */
+    uint32_t *writes;    /* [tensor] contributions to a sum in one pass */
+    uint32_t *work;      /* nodes of the call that is being walked */
+    uint32_t nwork, at;  /* how many, and the next one */
+    uint32_t works;      /* calls of blocks so far */
+    uint64_t updated;    /* elements */
+    uint32_t rank;
 } machine;
 
 /* `want`: 0 for the list that trains, 1 for the one that evaluates. */
-void machine_begin(machine *m, const plan *p, int want);
-void machine_walk(machine *m, const list *l);
-void machine_end_of_step(machine *m); /* what must hold after a step */
+void machine_begin(machine *m, const plan *p, int want, uint32_t rank);
 void machine_end(machine *m);
+
+/* One for each rank of a plan that all share. */
+void machine_team(const plan *p, int want, machine **out);
+void machine_dismiss(machine *all);
+void machine_walk(machine *all, uint32_t n, const list *l);
+void machine_end_of_step(machine *all, uint32_t n); /* what must hold after a step */
+
+/* --- for walk.c. `size`: bytes of an element where cells are numbered, 0 where they are not --- */
+void machine_mark(machine *m, uint64_t at, uint64_t bytes, tag t, uint64_t size);
+void machine_expect(machine *m, uint64_t at, uint64_t bytes, tag want, uint64_t size,
+                    const char *who);
+void machine_call_block(machine *m, const entry *e);
+uint64_t machine_place(const machine *m, const entry *e, const instr *x, uint32_t k);
+uint64_t machine_bytes(const machine *m, weft_tensor t);
+weft_tensor machine_param(const machine *m, const char *name);
+uint32_t machine_level(const machine *m, weft_tensor grad);
+bool machine_afresh(const machine *m, weft_tensor t);
 
 #endif

@@ -16,15 +16,15 @@ static void walk_all(const char *text, uint32_t ranks)
     planned j;
     if (planned_make(text, ranks, SPEC_TRAIN, &j))
         fail_msg("%u ranks of\n%s\nare refused: %s", ranks, text, err_text());
-    machine m;
-    machine_begin(&m, j.plan, 0);
-    machine_walk(&m, &j.plan->step);
-    machine_end_of_step(&m);
-    machine_end(&m);
-    machine_begin(&m, j.plan, 1);
-    machine_walk(&m, &j.plan->eval);
-    assert_int_equal(m.works, m.g.blocks.n);
-    machine_end(&m);
+    machine *m;
+    machine_team(j.plan, 0, &m);
+    machine_walk(m, ranks, &j.plan->step);
+    machine_end_of_step(m, ranks);
+    machine_dismiss(m);
+    machine_team(j.plan, 1, &m);
+    machine_walk(m, ranks, &j.plan->eval);
+    assert_int_equal(m->works, m->g.blocks.n);
+    machine_dismiss(m);
     assert_int_equal(plan_check(&j.plans), WEFT_OK);
     planned_free(&j);
 }
@@ -65,14 +65,61 @@ static void llama(void **state)
     walk_all(text, 3);
 }
 
-/* Fifty jobs of sizes that are drawn. */
+/* Blocks that are cut in different ways, or not at all, beside each other. */
+static void some_in_slices(void **state)
+{
+    (void)state;
+    walk_all(TINY "batch = 12\nmicrobatch = 2\n[parallel]\nstrategy = dp\n[optim]\nplacement = "
+                  "turns\n[model]\ntied = off\n",
+             3);
+    walk_all(TINY
+             "batch = 12\nmicrobatch = 2\nprecision = fp32\n[parallel]\nstrategy = dp\n[optim]\n"
+             "placement = turns\n",
+             2);
+}
+
+#define IN_SLICES(placement) "[optim]\nplacement = zero" placement "\n"
+
+static void in_slices(void **state)
+{
+    (void)state;
+    static const char *const placements[] = {IN_SLICES("1"), IN_SLICES("2"), IN_SLICES("3"),
+                                             IN_SLICES("3\nprefetch = 0"),
+                                             IN_SLICES("3\nprefetch = 4")};
+    static const char *const jobs[] = {
+        "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = dp\n",
+        "batch = 12\nmicrobatch = 2\nbucket_mb = 0.002\n[parallel]\nstrategy = dp\n",
+        "batch = 12\nmicrobatch = 2\nprecision = fp32\n[parallel]\nstrategy = dp\n[model]\n"
+        "tied = off\n",
+        "batch = 12\nmicrobatch = 2\naccumulate = compute\nrecompute = block\n[parallel]\n"
+        "strategy = dp\n[comm]\nalgorithm = ring\n"};
+    for (uint32_t i = 0; i < 5; i++)
+        for (uint32_t k = 0; k < 4; k++) {
+            char text[1024];
+            snprintf(text, sizeof text, "%s%s%s", TINY, jobs[k], placements[i]);
+            walk_all(text, k == 0 ? 2 : 3);
+        }
+}
+
+/* Slices over one of two axes that share the data: the other sums slices. */
+static void in_slices_over_one_axis(void **state)
+{
+    (void)state;
+#define TWO_AXES TINY "batch = 24\nmicrobatch = 2\nbucket_mb = 0.004\n[parallel]\n"
+    walk_all(TWO_AXES "strategy = dp, rows\ndp = 2\nrows = 3\n" IN_SLICES("1"), 6);
+    walk_all(TWO_AXES "strategy = dp, rows\ndp = 2\nrows = 3\n" IN_SLICES("2"), 6);
+    walk_all(TWO_AXES "strategy = rows, dp\ndp = 3\nrows = 2\n" IN_SLICES("3"), 6);
+}
+
+/* Jobs of sizes that are drawn. */
 static void drawn(void **state)
 {
     (void)state;
-    for (uint64_t i = 0; i < 50; i++) {
-        uint64_t n = 0, r[12];
-        for (; n < 12; n++)
-            r[n] = rng_below(17, i * 12 + n, 1000);
+    static const char *const placements[] = {"none", "zero1", "zero2", "zero3"};
+    for (uint64_t i = 0; i < 80; i++) {
+        uint64_t n = 0, r[13];
+        for (; n < 13; n++)
+            r[n] = rng_below(17, i * 13 + n, 1000);
         uint32_t ranks = (uint32_t)(1 + r[0] % 5), micro = (uint32_t)(1 + r[1] % 3);
         uint32_t heads = (uint32_t)(1 + r[2] % 4), passes = (uint32_t)(1 + r[3] % 4);
         char text[1024];
@@ -81,12 +128,13 @@ static void drawn(void **state)
             "[model]\nlayers = %u\nheads = %u\nembed = %u\nffn = %u\ncontext = 16\nvocab = %u\n"
             "tied = %s\n[train]\nsequence = %u\nbatch = %u\nmicrobatch = %u\nprecision = %s\n"
             "accumulate = %s\nbucket_mb = %g\n[parallel]\nstrategy = %s\n[optim]\nrule = %s\n"
-            "[comm]\nalgorithm = %s\n",
+            "placement = %s\n[comm]\nalgorithm = %s\n",
             (unsigned)(1 + r[4] % 4), heads, heads * (unsigned)(1 + r[5] % 9),
             (unsigned)(1 + r[6] % 70), (unsigned)(2 + r[7] % 90), r[8] % 2 ? "on" : "off",
             (unsigned)(1 + r[9] % 16), ranks * micro * passes, micro, r[10] % 2 ? "fp32" : "bf16",
             r[10] % 3 ? "fp32" : "compute", r[11] % 2 ? 0.001 : 0.02, ranks > 1 ? "dp" : "none",
-            r[11] % 3 ? "adamw" : "sgd", r[11] % 5 ? "auto" : "ring");
+            r[11] % 3 ? "adamw" : "sgd", placements[ranks > 1 ? r[12] % 4 : 0],
+            r[11] % 5 ? "auto" : "ring");
         walk_all(text, ranks);
     }
 }
@@ -94,8 +142,13 @@ static void drawn(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_rank),      cmocka_unit_test(data_parallel),
-        cmocka_unit_test(two_mesh_axes), cmocka_unit_test(llama),
+        cmocka_unit_test(one_rank),
+        cmocka_unit_test(data_parallel),
+        cmocka_unit_test(two_mesh_axes),
+        cmocka_unit_test(in_slices),
+        cmocka_unit_test(in_slices_over_one_axis),
+        cmocka_unit_test(some_in_slices),
+        cmocka_unit_test(llama),
         cmocka_unit_test(drawn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

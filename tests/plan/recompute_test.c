@@ -99,11 +99,11 @@ static void walk(const char *text, uint32_t ranks)
     planned j;
     if (planned_make(text, ranks, SPEC_TRAIN, &j))
         fail_msg("%s", err_text());
-    machine m;
-    machine_begin(&m, j.plan, 0);
-    machine_walk(&m, &j.plan->step);
-    machine_end_of_step(&m);
-    machine_end(&m);
+    machine *m;
+    machine_team(j.plan, 0, &m);
+    machine_walk(m, ranks, &j.plan->step);
+    machine_end_of_step(m, ranks);
+    machine_dismiss(m);
     assert_int_equal(plan_check(&j.plans), WEFT_OK);
     planned_free(&j);
 }
@@ -226,7 +226,7 @@ static void when_and_where(void **state)
     planned j;
     machine m;
     make(&j, 2, "block", "none");
-    machine_begin(&m, j.plan, 0);
+    machine_begin(&m, j.plan, 0, 0);
     const graph *g = &m.g;
     assert_int_equal(count(g, "bias_gelu", PHASE_PARAMS, true), 2); /* input of the last product */
     assert_int_equal(count(g, "bias_gelu", PHASE_INPUTS, true), 0);

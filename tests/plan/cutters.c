@@ -1,0 +1,93 @@
+/* Placements that ask for what cannot be, and a rule that must not be cut. */
+#include <weft/optim.h>
+
+static weft_status half(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
+                        const char *const *axes, uint32_t unit)
+{
+    (void)m, (void)c, (void)v, (void)unit;
+    return e->store(e->ctx, WEFT_STORE_GRADS, "*", axes[0], 0);
+}
+
+static weft_status some(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
+                        const char *const *axes, uint32_t unit)
+{
+    (void)m, (void)c, (void)v, (void)unit;
+    return e->store(e->ctx, WEFT_STORE_STATE, "block.*.attn.*", axes[0], 0);
+}
+
+static weft_status once(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
+                        const char *const *axes, uint32_t unit)
+{
+    (void)m, (void)c, (void)v, (void)unit;
+    weft_status s = e->store(e->ctx, WEFT_STORE_STATE, "*", axes[0], 0);
+    return s ? s : e->store(e->ctx, WEFT_STORE_GRADS, "*", axes[0], 0);
+}
+
+static weft_status often(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
+                         const char *const *axes, uint32_t unit)
+{
+    (void)m, (void)c, (void)v, (void)unit;
+    return e->sync(e->ctx, "*", axes[0], WEFT_SYNC_EVERY, 0);
+}
+
+static weft_status misled(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
+                          const char *const *axes, uint32_t unit)
+{
+    (void)m, (void)c, (void)v, (void)unit;
+    return e->store(e->ctx, WEFT_STORE_STATE, "no.such.*", axes[0], 0);
+}
+
+/* Blocks by turns: lawful. */
+static weft_status turns(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
+                         const char *const *axes, uint32_t unit)
+{
+    (void)m, (void)c, (void)v, (void)unit;
+    weft_status s = e->store(e->ctx, WEFT_STORE_STATE, "block.*|embed.*", axes[0], 0);
+    if (!s)
+        s = e->store(e->ctx, WEFT_STORE_GRADS, "block.*", axes[0], 0);
+    if (!s)
+        s = e->sync(e->ctx, "block.*", axes[0], WEFT_SYNC_EVERY, 0);
+    return s ? s : e->store(e->ctx, WEFT_STORE_PARAMS, "block.1.*", axes[0], 1);
+}
+
+/* Takes one step along the gradient; says that it needs whole matrices. */
+static weft_status update(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
+{
+    (void)m, (void)c;
+    weft_tensor in[2] = {u->param, u->grad}, out;
+    weft_status s = b->op(b->ctx, "sub", NULL, 0, in, 2, &out, 1);
+    return s ? s : b->assign(b->ctx, u->param, out);
+}
+
+static const weft_rule rule = {sizeof rule, WEFT_UNIT_MATRIX, update};
+static const weft_component matrices = {sizeof matrices,        0,    "weft.rule/1", "matrices",
+                                        "wants whole matrices", NULL, &rule};
+
+#define PLACEMENT(word)                                                                            \
+    static const weft_placement placement_##word = {sizeof placement_##word, 0, word};             \
+    static const weft_component component_##word = {                                               \
+        sizeof component_##word, 0, "weft.placement/1", #word, "cuts", NULL, &placement_##word}
+PLACEMENT(half);
+PLACEMENT(some);
+PLACEMENT(once);
+PLACEMENT(often);
+PLACEMENT(misled);
+PLACEMENT(turns);
+
+static const weft_component *const components[] = {
+    &matrices,        &component_half,   &component_some,  &component_once,
+    &component_often, &component_misled, &component_turns, NULL};
+
+static weft_status open_module(const weft_host *host, void **module)
+{
+    *module = (void *)host;
+    return WEFT_OK;
+}
+
+static const weft_manifest manifest = {WEFT_MANIFEST_HEAD, "weft.cutters", "0", "", "",
+                                       components,         open_module,    NULL};
+
+const weft_manifest *weft_plugin_entry(void)
+{
+    return &manifest;
+}

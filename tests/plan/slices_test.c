@@ -1,0 +1,180 @@
+/* What is in slices: the bytes of each placement and what it sends, against the arithmetic of the
+ * paper (Rajbhandari et al., 2020), and what is refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "job.h"
+
+#include <cmocka.h>
+
+static const char *const placements[] = {"none", "zero1", "zero2", "zero3"};
+
+typedef struct job {
+    int layers, heads, embed;
+    uint32_t ranks, passes;
+    const char *precision; /* and how gradients are summed */
+} job;
+
+static void make(const job *x, uint32_t placement, planned *j)
+{
+    char text[512];
+    snprintf(text, sizeof text,
+             "[model]\nlayers = %d\nheads = %d\nembed = %d\nffn = %d\ncontext = 128\n[train]\n"
+             "sequence = 128\nmicrobatch = 1\nbatch = %u\nprecision = %s\n[parallel]\n"
+             "strategy = dp\n[optim]\nplacement = %s\n",
+             x->layers, x->heads, x->embed, 4 * x->embed, x->ranks * x->passes, x->precision,
+             placements[placement]);
+    if (planned_make(text, x->ranks, SPEC_TRAIN, j))
+        fail_msg("%s", err_text());
+}
+
+static void near(double got, double want, double share, const char *what, uint32_t placement)
+{
+    if (got < want * (1 - share) || got > want * (1 + share))
+        fail_msg("%s with %s: %g, not %g", what, placements[placement], got, want);
+}
+
+/* Bytes a parameter, with Adam. */
+static void model_state(const job *x, double param, double grad, double state)
+{
+    for (uint32_t k = 0; k < 4; k++) {
+        planned j;
+        make(x, k, &j);
+        double psi = (double)j.plan->param_elements, n = x->ranks;
+        const plan_bytes *b = &j.plan->bytes;
+        near((double)b->params, psi * param / (k < 3 ? 1 : n), 2e-3, "parameters", k);
+        near((double)b->grads, psi * grad / (k < 2 ? 1 : n), 2e-3, "gradients", k);
+        near((double)b->state, psi * state / (k < 1 ? 1 : n), 2e-3, "state", k);
+        assert_int_equal(b->params + b->grads + b->state + b->activations + b->comm, b->peak);
+        assert_int_equal(plan_check(&j.plans), WEFT_OK);
+        planned_free(&j);
+    }
+}
+
+static void bytes(void **state)
+{
+    (void)state;
+    model_state(&(job){12, 12, 768, 8, 1, "bf16\naccumulate = compute"}, 2, 2, 12);
+    model_state(&(job){12, 12, 768, 4, 3, "bf16"}, 2, 4, 12);
+    model_state(&(job){12, 12, 768, 3, 2, "fp32"}, 4, 4, 8);
+}
+
+/* Figure 1 of the paper: 7.5 G parameters on 64 ranks, in GB. */
+static void the_papers_example(void **state)
+{
+    (void)state;
+    static const double gigabytes[] = {120, 31.4, 16.6, 1.88};
+    const job x = {36, 32, 4096, 64, 1, "bf16\naccumulate = compute"};
+    for (uint32_t k = 0; k < 4; k++) {
+        planned j;
+        make(&x, k, &j);
+        const plan_bytes *b = &j.plan->bytes;
+        near((double)j.plan->param_elements, 7.5e9, 0.01, "parameters", k);
+        near((double)(b->params + b->grads + b->state) * 1e-9, gigabytes[k], 0.01, "GB", k);
+        planned_free(&j);
+    }
+}
+
+/* A million million parameters, 16 GB a rank. */
+static void large(void **state)
+{
+    (void)state;
+    const job x = {128, 160, 25600, 1024, 1, "bf16\naccumulate = compute"};
+    planned j;
+    make(&x, 3, &j);
+    const plan_bytes *b = &j.plan->bytes;
+    near((double)j.plan->param_elements, 1e12, 0.01, "parameters", 3);
+    near((double)(b->params + b->grads + b->state), 16e12 / 1024, 0.01, "bytes", 3);
+    assert_int_equal(plan_check(&j.plans), WEFT_OK);
+    planned_free(&j);
+}
+
+/* What a rank sends, in units of the parameters' bytes times (N - 1) / N. */
+static void traffic(const job *x, double bytes_each)
+{
+    const double m = x->passes, want[] = {2, 2, m + 1, 3 * m};
+    for (uint32_t k = 0; k < 4; k++) {
+        planned j;
+        make(x, k, &j);
+        double unit = (double)j.plan->param_elements * bytes_each * (x->ranks - 1) / x->ranks;
+        double reduced = (double)plan_sent(j.plan, WEFT_REDUCE_SCATTER) / unit;
+        double gathered = (double)plan_sent(j.plan, WEFT_ALL_GATHER) / unit;
+        double all = (double)plan_sent(j.plan, WEFT_ALL_REDUCE) / unit + reduced + gathered;
+        near(all, want[k], 3e-3, "traffic", k);
+        if (k)
+            near(reduced, k == 1 ? 1 : m, 3e-3, "reduce-scatter", k);
+        planned_free(&j);
+    }
+}
+
+static void bytes_sent(void **state)
+{
+    (void)state;
+    traffic(&(job){12, 12, 768, 4, 1, "bf16\naccumulate = compute"}, 2);
+    traffic(&(job){12, 12, 768, 8, 5, "bf16\naccumulate = compute"}, 2);
+    traffic(&(job){12, 12, 768, 3, 2, "fp32"}, 4);
+}
+
+/* Whole parameters and gradients of the tied table and of three blocks are among the activations,
+ * and no more: a deeper model takes no more of them. */
+static void whole_for_a_while(void **state)
+{
+    (void)state;
+    uint64_t more[2];
+    for (uint32_t i = 0; i < 2; i++) {
+        planned whole, cut;
+        const job x = {i ? 24 : 12, 12, 768, 8, 2, "bf16"};
+        make(&x, 0, &whole);
+        make(&x, 3, &cut);
+        more[i] = cut.plan->bytes.activations - whole.plan->bytes.activations;
+        planned_free(&whole);
+        planned_free(&cut);
+    }
+    uint64_t block = 12ull * 768 * 768, table = 50257ull * 768;
+    assert_true(more[0] <= (2 + 4) * table + 3 * (2 + 4) * block);
+    assert_true(more[1] <= more[0] + 4096);
+}
+
+static void refused(const char *text, uint32_t ranks, const char *why)
+{
+    planned j;
+    char all[1024];
+    snprintf(all, sizeof all, TINY "batch = 12\nmicrobatch = 2\n%s", text);
+    weft_status s = planned_make(all, ranks, SPEC_TRAIN, &j);
+    if (!s)
+        fail_msg("accepted, although %s: %s", why, text);
+    assert_int_equal(err_exit_code(s), 2);
+    if (!strstr(err_text(), why))
+        fail_msg("'%s' does not say '%s'", err_text(), why);
+    planned_free(&j);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+#define OVER_DP "[parallel]\nstrategy = dp\n[optim]\nplacement = "
+    refused("[optim]\nplacement = zero1\n", 1, "here none do (parallel.strategy = none)");
+    refused(OVER_DP "zero2\n", 1, "here none do (parallel.dp = 1)");
+    refused(OVER_DP "zero1\nrule = matrices\n", 2, "optim.rule = matrices must not be cut");
+    refused(OVER_DP "half\n", 2, "gradients need the state to be");
+    refused(OVER_DP "some\n", 2, "in another way than the block block.0");
+    refused(OVER_DP "once\n", 2, "it is summed there once a step");
+    refused(OVER_DP "often\n", 2, "does not store gradients in slices");
+    refused(OVER_DP "misled\n", 2, "no parameter has a name like 'no.such.*'");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes),
+        cmocka_unit_test(the_papers_example),
+        cmocka_unit_test(large),
+        cmocka_unit_test(bytes_sent),
+        cmocka_unit_test(whole_for_a_while),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
