@@ -1,0 +1,234 @@
+/* What the strategy tp makes of a plan: what each rank holds and what goes over the wire. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "job.h"
+
+#include <cmocka.h>
+
+#define LAYERS 3
+#define TOKENS (2 * 8) /* of a pass */
+#define EMBED 16
+#define PASSES 2
+
+#define SIZES                                                                                      \
+    "layers = 3\nheads = 4\nembed = 16\nffn = 24\ncontext = 10\nvocab = 1001\n"                    \
+    "[train]\nsequence = 8\nbatch = 4\nmicrobatch = 2\nprecision = fp32\n"
+#define GPT2 "[model]\n" SIZES
+#define LLAMA "[model]\nfamily = llama\nkv_heads = 2\n" SIZES
+#define TP "[parallel]\nstrategy = tp\n"
+
+static void make(const char *text, uint32_t ranks, planned *j)
+{
+    if (planned_make(text, ranks, SPEC_TRAIN, j))
+        fail_msg("%s", err_text());
+    assert_int_equal(plan_check(&j->plans), WEFT_OK);
+}
+
+/* Collectives that the step starts on the channel `on`, of this kind and of so many elements; 0: of
+ * any number. */
+static uint32_t started(const plan *p, const char *on, uint32_t kind, uint64_t count)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < p->step.entries.n; i++) {
+        const entry *e = &p->step.entries.at[i];
+        const collective *c = &p->collectives.at[e->what];
+        n += e->kind == ENTRY_START && c->kind == kind && (!count || c->count == count) &&
+             !strcmp(p->channels.at[c->channel].name, on);
+    }
+    return n;
+}
+
+/* Two all-reduces a block forward and two backward, one of the embedding, one of the head's input;
+ * of the loss two numbers of a token. The logits, 62 times as many, go nowhere. */
+static void all_reduces(void **state)
+{
+    (void)state;
+    const char *const models[] = {GPT2 TP, LLAMA TP};
+    for (int i = 0; i < 2; i++) {
+        planned j;
+        make(models[i], 2, &j);
+        const plan *p = j.plan;
+        const uint32_t sums = PASSES * (4 * LAYERS + 2);
+        assert_int_equal(started(p, "tp.pass", WEFT_ALL_REDUCE, TOKENS * EMBED), sums);
+        assert_int_equal(started(p, "tp.pass", WEFT_ALL_REDUCE, TOKENS), PASSES);
+        assert_int_equal(started(p, "tp.pass", WEFT_ALL_REDUCE, 2 * TOKENS), PASSES);
+        assert_int_equal(started(p, "tp.pass", WEFT_ALL_REDUCE, 0), sums + 2 * PASSES);
+        assert_int_equal(started(p, "tp.grads", WEFT_ALL_REDUCE, 0), 0);
+        assert_int_equal(plan_sent(p, WEFT_REDUCE_SCATTER), 0);
+        assert_int_equal(plan_sent(p, WEFT_ALL_GATHER), 0);
+        uint64_t passes = PASSES * (4 * (uint64_t)LAYERS + 2) * TOKENS * EMBED * 4;
+        assert_true(plan_sent(p, WEFT_ALL_REDUCE) >= passes); /* 2 (n-1)/n is 1 here */
+        assert_true(plan_sent(p, WEFT_ALL_REDUCE) <= passes + PASSES * 6 * TOKENS * 4 + 64);
+        planned_free(&j);
+    }
+}
+
+/* Ten halves a block: forward two of each kind; backward two gathers of gradients, two of what
+ * forward had gathered, two scatters. Embedding: a scatter forward, a gather backward. Head: a
+ * gather forward, a gather and a scatter backward. */
+static void halves(void **state)
+{
+    (void)state;
+    const char *const models[] = {GPT2 TP "sequence = on\n", LLAMA TP "sequence = on\n"};
+    for (int i = 0; i < 2; i++) {
+        planned j;
+        make(models[i], 2, &j);
+        const plan *p = j.plan;
+        const uint32_t scatters = PASSES * (4 * LAYERS + 2), gathers = PASSES * (6 * LAYERS + 3);
+        assert_int_equal(started(p, "tp.pass", WEFT_ALL_REDUCE, 0), 2 * PASSES);
+        assert_int_equal(started(p, "tp.pass", WEFT_REDUCE_SCATTER, TOKENS * EMBED), scatters);
+        assert_int_equal(started(p, "tp.pass", WEFT_ALL_GATHER, TOKENS * EMBED), gathers);
+        assert_int_equal(plan_sent(p, WEFT_REDUCE_SCATTER), scatters * TOKENS * EMBED / 2 * 4);
+        assert_int_equal(plan_sent(p, WEFT_ALL_GATHER), gathers * TOKENS * EMBED / 2 * 4);
+        assert_true(started(p, "tp.grads", WEFT_ALL_REDUCE, 0) > 0); /* norms and biases */
+        planned_free(&j);
+    }
+}
+
+/* Which tensor axis of a parameter tp cuts: 1 + its index; 0: none. */
+static uint32_t cut(const plan *p, const char *name)
+{
+    for (uint32_t i = 0; i < p->pieces.n; i++)
+        if (!strcmp(p->pieces.at[i].name, name))
+            return p->pieces.at[i].split[0];
+    fail_msg("there is no %s", name);
+    return 0;
+}
+
+static void weights(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *name;
+        uint32_t axis;
+    } known[] = {
+        {GPT2, "embed.tok.w", 1},
+        {GPT2, "embed.pos.w", 1},
+        {GPT2, "block.1.ln1.g", 0},
+        {GPT2, "block.1.attn.qkv.w", 2},
+        {GPT2, "block.1.attn.qkv.b", 2},
+        {GPT2, "block.1.attn.out.w", 2},
+        {GPT2, "block.1.attn.out.b", 0},
+        {GPT2, "block.1.ffn.in.w", 1},
+        {GPT2, "block.1.ffn.in.b", 1},
+        {GPT2, "block.1.ffn.out.w", 2},
+        {GPT2, "block.1.ffn.out.b", 0},
+        {GPT2, "block.1.ffn.out.w.m", 2},
+        {GPT2, "head.ln.b", 0},
+        {LLAMA, "block.0.attn.q.w", 1},
+        {LLAMA, "block.0.attn.k.w", 1},
+        {LLAMA, "block.0.attn.v.w", 1},
+        {LLAMA, "block.0.attn.out.w", 2},
+        {LLAMA, "block.0.ffn.gate.w", 1},
+        {LLAMA, "block.0.ffn.up.w", 1},
+        {LLAMA, "block.0.ffn.down.w", 2},
+        {LLAMA, "head.w", 1},
+    };
+    for (uint32_t i = 0; i < sizeof known / sizeof *known; i++) {
+        planned j;
+        char text[512];
+        snprintf(text, sizeof text, "%s" TP, known[i].model);
+        make(text, 2, &j);
+        if (cut(j.plan, known[i].name) != known[i].axis)
+            fail_msg("%s is cut along %u", known[i].name, cut(j.plan, known[i].name));
+        planned_free(&j);
+    }
+}
+
+/* 1001 rows in four parts are 251 each, the last with three of padding; the kernels are told where
+ * a rank's part begins, the loss how many columns are real. */
+static void padded_rows(void **state)
+{
+    (void)state;
+    planned j;
+    uint32_t tables = 0, losses = 0;
+    make(GPT2 TP, 4, &j);
+    for (uint32_t i = 0; i < j.plan->kernels.n; i++) {
+        const kernel *k = &j.plan->kernels.at[i];
+        const weft_opspec *op = &k->spec;
+        if (!strcmp(op->id, "embedding") && op->in[0].size[0] != 3) {
+            assert_int_equal(op->in[0].size[0], 251);
+            assert_int_equal(k->first[0], 251);
+            assert_string_equal(op->attrs[op->nattr - 1].key, "first");
+            tables++;
+        }
+        if (!strncmp(op->id, "xent.", 5) && strcmp(op->id, "xent.loss")) {
+            assert_int_equal(op->in[0].size[1], 251);
+            assert_int_equal(k->first[0], 251);
+            assert_string_equal(op->attrs[0].key, "valid");
+            assert_int_equal(op->attrs[0].i, 1001);
+            losses++;
+        }
+        if (!strcmp(op->id, "linear"))
+            assert_int_equal(k->first[0], 0);
+    }
+    assert_int_equal(tables, 1);
+    assert_int_equal(losses, 3);
+    planned_free(&j);
+}
+
+static uint64_t activations(const char *text, uint32_t ranks)
+{
+    planned j;
+    make(text, ranks, &j);
+    uint64_t bytes = j.plan->bytes.activations;
+    planned_free(&j);
+    return bytes;
+}
+
+static void less_memory(void **state)
+{
+    (void)state;
+    uint64_t one = activations(GPT2 "[parallel]\nstrategy = none\n", 1);
+    uint64_t two = activations(GPT2 TP, 2), parts = activations(GPT2 TP "sequence = on\n", 2);
+    assert_true(parts < two && two < one);
+    planned whole, half;
+    make(GPT2, 1, &whole);
+    make(GPT2 TP, 2, &half);
+    assert_true(half.plan->bytes.params < whole.plan->bytes.params * 0.6);
+    assert_true(half.plan->flops_step < whole.plan->flops_step * 0.51);
+    assert_true(half.plan->digest != whole.plan->digest);
+    planned_free(&whole);
+    planned_free(&half);
+}
+
+static void refused(const char *text, uint32_t ranks, const char *why)
+{
+    planned j;
+    weft_status s = planned_make(text, ranks, SPEC_TRAIN, &j);
+    if (!s)
+        fail_msg("accepted, although %s: %s", why, text);
+    assert_int_equal(err_exit_code(s), 2);
+    if (!strstr(err_text(), why))
+        fail_msg("'%s' does not say '%s'", err_text(), why);
+    planned_free(&j);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    refused(GPT2 TP, 3, "parallel.tp is 3 and model.heads is 4");
+    refused(GPT2 TP, 8, "parallel.tp may be 1, 2, 4");
+    refused("[model]\nlayers = 1\nheads = 6\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
+            "[train]\nsequence = 8\nbatch = 2\nmicrobatch = 1\n" TP,
+            3, "parallel.tp is 3 and model.ffn is 40");
+    refused(LLAMA TP, 4, "parallel.tp is 4 and model.kv_heads is 2");
+    refused("[model]\nlayers = 1\nheads = 2\nembed = 12\nffn = 40\ncontext = 8\nvocab = 9\n"
+            "[train]\nsequence = 7\nbatch = 2\nmicrobatch = 1\n" TP "sequence = on\n",
+            2, "has 7 elements, which tp = 2 does not divide");
+    refused(GPT2 "[parallel]\nstrategy = dp\nsequence = sideways\n", 2, "sequence");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_reduces), cmocka_unit_test(halves),      cmocka_unit_test(weights),
+        cmocka_unit_test(padded_rows), cmocka_unit_test(less_memory), cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
