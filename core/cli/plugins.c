@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include "base/err.h"
+#include "config/combine.h"
 #include "config/config.h"
 #include "host/host.h"
 #include "plan/spec.h"
@@ -115,23 +116,52 @@ static void print_reference(const component *const *all, uint32_t n)
     }
 }
 
+/* Of a plugin's own rules the core knows what the plugin says about its keys. */
+static void print_combinations(const component *const *all, uint32_t n)
+{
+    printf(
+        "# What combines with what\n\nWritten by `weft config combinations`; a test holds it "
+        "against the program, and provokes each row.\n\nEvery combination that is not refused "
+        "works, and nothing is changed in silence: what stands below is an error message "
+        "with\nstatus 2, before anything is started. `AXIS` is a mesh axis. Keys of plugins that "
+        "a job does not use may stand in its file.\n\n");
+    combine_print(stdout);
+    printf("\n## What plugins ask for\n\nA plugin refuses what only it can know. The meaning of "
+           "its keys says what they go with.\n");
+    for (uint32_t i = 0; i < n; i++) {
+        if (!all[i]->iface || !strcmp(all[i]->kind, "device") ||
+            !strcmp(all[i]->iface, "weft.rule/1"))
+            continue;
+        printf("\n- `%s` (%s): %s\n", all[i]->name, all[i]->kind, all[i]->help);
+        const weft_strategy *st = all[i]->table;
+        for (uint32_t k = 0; !strcmp(all[i]->iface, "weft.strategy/1") && st->axes && st->axes[k];
+             k++)
+            printf("  - `parallel.%s`: %s\n", st->axes[k]->size_key, st->axes[k]->help);
+        char section[128];
+        for (const weft_option *const *o = all[i]->options; o && *o; o++)
+            printf("  - `%s.%s`: %s\n", section_of(all[i], section), (*o)->key, (*o)->help);
+    }
+}
+
 static int reference(int argc, char **argv)
 {
     host *h;
     const component **all;
     uint32_t n;
-    (void)argv;
-    if (argc > 1)
-        return cli_usage(&cmd_config, "it takes no arguments");
+    bool combinations = argc == 2 && !strcmp(argv[1], "combinations");
+    if (argc > 1 && !combinations)
+        return cli_usage(&cmd_config, "it takes no arguments but 'combinations'");
     weft_status s = host_create(NULL, &h);
     if (!s)
         s = host_list(h, &all, &n);
     if (!s)
-        print_reference(all, n);
+        (combinations ? print_combinations : print_reference)(all, n);
     host_destroy(h);
     return cli_fail(s);
 }
 
 const command cmd_config = {
-    "config", "", "Print every key of a job file, of the core and of the plugins installed.",
+    "config", "[combinations]",
+    "Print every key of a job file, of the core and of the plugins installed.\n\n"
+    "  combinations   what combines with what and why not: docs/COMBINATIONS.md",
     reference};

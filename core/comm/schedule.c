@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "comm/reduce.h"
+#include "config/combine.h"
 
 /* A message is cut into no more chunks than this, however long it is. */
 #define MOST_CHUNKS 1024
@@ -120,8 +121,12 @@ static weft_status refuse(const char *name, const comm_request *r)
         if (able(comm_algorithms[i], r) && used < sizeof text)
             used +=
                 (size_t)snprintf(text + used, sizeof text - used, ", %s", comm_algorithms[i]->name);
-    return fail(WEFT_USAGE, "algorithm '%s' cannot do %s%s over this link; use one of: %s", name,
-                comm_kind_name(r->kind), r->in_place ? " in place" : "", text);
+    char what[64];
+    snprintf(what, sizeof what, "%s%s", comm_kind_name(r->kind), r->in_place ? " in place" : "");
+    return combine_refuse(
+        COMBINE_ALGORITHM, NULL, NULL,
+        (combine_fact[]){
+            {"comm.algorithm", 0, name}, {"operation", 0, what}, {"able", 0, text}, {0}});
 }
 
 static weft_status choose(const comm_request *r, const comm_algorithm **out)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "config/combine.h"
 #include "graph/model_family.h"
 
 static const model_family *const families[] = {&model_gpt2, &model_llama, NULL};
@@ -48,21 +49,25 @@ static weft_status check_sizes(const model_options *o)
 static weft_status check_shape(const model_options *o)
 {
     if (o->embed % o->heads)
-        return fail(WEFT_USAGE,
-                    "model.embed is %lld and model.heads is %lld: the heads divide embed among "
-                    "them, so it must be a multiple of heads",
-                    (long long)o->embed, (long long)o->heads);
+        return combine_refuse(COMBINE_HEADS, NULL, NULL,
+                              (combine_fact[]){{"model.heads", o->heads, NULL},
+                                               {"model.embed", o->embed, NULL},
+                                               {0}});
     if (o->sequence > o->context)
-        return fail(WEFT_USAGE, "train.sequence is %lld, longer than model.context, which is %lld",
-                    (long long)o->sequence, (long long)o->context);
+        return combine_refuse(COMBINE_SEQUENCE, NULL, NULL,
+                              (combine_fact[]){{"train.sequence", o->sequence, NULL},
+                                               {"model.context", o->context, NULL},
+                                               {0}});
     if (o->heads % (o->kv_heads ? o->kv_heads : o->heads))
-        return fail(WEFT_USAGE,
-                    "model.heads is %lld and model.kv_heads is %lld: equally many heads share each "
-                    "head of keys and values, so heads must be a multiple of kv_heads",
-                    (long long)o->heads, (long long)o->kv_heads);
+        return combine_refuse(COMBINE_KV_HEADS, NULL, NULL,
+                              (combine_fact[]){{"model.heads", o->heads, NULL},
+                                               {"model.kv_heads", o->kv_heads, NULL},
+                                               {0}});
+    char dropout[32];
+    snprintf(dropout, sizeof dropout, "%g", o->dropout);
     if (o->dropout != 0)
-        return fail(WEFT_USAGE, "model.dropout is %g; only 0 is possible: there is no dropout",
-                    o->dropout);
+        return combine_refuse(COMBINE_DROPOUT, NULL, NULL,
+                              (combine_fact[]){{"model.dropout", 0, dropout}, {0}});
     return WEFT_OK;
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "config/combine.h"
 #include "graph/model_family.h"
 
 static weft_axis axis(const char *name, int64_t size)
@@ -109,15 +110,17 @@ static weft_status gpt2_build(const weft_builder *b, const model_options *o, wef
 static weft_status gpt2_check(const model_options *o)
 {
     if (o->kv_heads != o->heads)
-        return fail(WEFT_USAGE,
-                    "model.kv_heads is %lld and model.heads is %lld: in family gpt2 every head has "
-                    "keys and values of its own; leave kv_heads out",
-                    (long long)o->kv_heads, (long long)o->heads);
+        return combine_refuse(COMBINE_OWN_KV_HEADS, NULL, NULL,
+                              (combine_fact[]){{"model.kv_heads", o->kv_heads, NULL},
+                                               {"model.heads", o->heads, NULL},
+                                               {"model.family", 0, "gpt2"},
+                                               {0}});
+    char theta[32];
+    snprintf(theta, sizeof theta, "%g", o->rope_theta);
     if (o->rope_theta != MODEL_ROPE_THETA)
-        return fail(WEFT_USAGE,
-                    "model.rope_theta is %g, but family gpt2 learns its positions and rotates "
-                    "nothing; leave rope_theta out",
-                    o->rope_theta);
+        return combine_refuse(
+            COMBINE_NO_ROTATION, NULL, NULL,
+            (combine_fact[]){{"model.rope_theta", 0, theta}, {"model.family", 0, "gpt2"}, {0}});
     return WEFT_OK;
 }
 

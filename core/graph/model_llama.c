@@ -13,6 +13,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "config/combine.h"
 #include "graph/model_family.h"
 
 static weft_axis axis(const char *name, int64_t size)
@@ -107,10 +108,12 @@ static weft_status llama_check(const model_options *o)
 {
     int64_t dim = o->embed / o->heads;
     if (dim % 2)
-        return fail(WEFT_USAGE,
-                    "model.embed is %lld and model.heads is %lld, which gives each head %lld "
-                    "elements: family llama rotates them in pairs, so that must be even",
-                    (long long)o->embed, (long long)o->heads, (long long)dim);
+        return combine_refuse(COMBINE_PAIRS, NULL, NULL,
+                              (combine_fact[]){{"model.embed", o->embed, NULL},
+                                               {"model.heads", o->heads, NULL},
+                                               {"dim", dim, NULL},
+                                               {"model.family", 0, "llama"},
+                                               {0}});
     if (!(o->rope_theta > 0) || !(o->norm_eps > 0))
         return fail(WEFT_USAGE,
                     "model.rope_theta is %g and model.norm_eps is %g; both must be above 0",

@@ -8,6 +8,7 @@
  * are the data-parallel ones; the second build has the true sizes. */
 #include "plan/build.h"
 #include "base/err.h"
+#include "config/combine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -302,11 +303,11 @@ static weft_status build_one(const spec *s, uint32_t stage, plan *out, int32_t *
     weft_status st = train ? find_sharing(out, &e, &sharing) : WEFT_OK;
     uint64_t per_pass = s->microbatch * sharing;
     if (!st && train && (s->batch % per_pass || !s->batch))
-        st =
-            config_fail(s->cfg, "train.batch",
-                        "%llu sequences are not a multiple of microbatch = %llu times the %u ranks "
-                        "that share the data",
-                        (unsigned long long)s->batch, (unsigned long long)s->microbatch, sharing);
+        st = combine_refuse(COMBINE_BATCH, s->cfg, NULL,
+                            (combine_fact[]){{"train.batch", (long long)s->batch, NULL},
+                                             {"train.microbatch", (long long)s->microbatch, NULL},
+                                             {"sharing", sharing, NULL},
+                                             {0}});
     e.passes = train ? s->batch / per_pass : 1;
     scalar_offset(&b, "scale", s->loss_scale);
     scalar_offset(&b, "loss", 0);

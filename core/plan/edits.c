@@ -1,5 +1,6 @@
 /* plan/edits.c: the tables that strategies read and write (weft/strategy.h). */
 #include "base/err.h"
+#include "config/combine.h"
 #include "plan/build.h"
 
 #include <string.h>
@@ -276,11 +277,10 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
         if (graph_tensor(e->g, t)->place[a].kind == WEFT_SPLIT)
             axes[n++] = e->g->mesh->name[a];
     if (!n)
-        return config_fail(e->s->cfg, "optim.placement",
-                           "%s shards over the ranks that share the data, and here none do (%s); "
-                           "let 2 or more ranks share it (parallel.strategy = dp, parallel.dp = 2) "
-                           "or say optim.placement = none",
-                           placement->c->name, axes_text(e));
+        return combine_refuse(COMBINE_PLACEMENT, e->s->cfg, NULL,
+                              (combine_fact[]){{"optim.placement", 0, placement->c->name},
+                                               {"axes", 0, axes_text(e)},
+                                               {0}});
     e->owner = pool_printf(e->pool, "placement %s", placement->c->name);
     e->placing = true;
     weft_status s =

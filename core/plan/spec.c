@@ -2,6 +2,7 @@
 #include "plan/spec.h"
 
 #include "base/err.h"
+#include "config/combine.h"
 #include "plan/transport.h"
 
 #include <stdlib.h>
@@ -49,7 +50,11 @@ static weft_status add_axes(spec *s, const component *c)
         if (s->mesh.n == WEFT_MAX_MESH)
             return fail(WEFT_UNSUPPORTED, "the job has more than %d mesh axes", WEFT_MAX_MESH);
         if (mesh_axis(&s->mesh, axis->name) >= 0)
-            return fail(WEFT_USAGE, "two strategies bring the mesh axis '%s'", axis->name);
+            return combine_refuse(
+                COMBINE_AXIS_TWICE, s->cfg, NULL,
+                (combine_fact[]){{"parallel.strategy", 0, config_text(s->cfg, "parallel.strategy")},
+                                 {"axis", 0, axis->name},
+                                 {0}});
         s->size_key[s->mesh.n] = pool_printf(&s->pool, "parallel.%s", axis->size_key);
         s->mesh.name[s->mesh.n++] = axis->name;
         weft_status st = config_add(s->cfg, "parallel", pool_printf(&s->pool, "plugin %s", c->name),
@@ -184,15 +189,15 @@ static weft_status size_mesh(spec *s)
         uint32_t n = (uint32_t)config_int(s->cfg, s->size_key[a]);
         s->mesh.size[a] = n ? n : 1;
         if (!n && open < WEFT_MAX_MESH)
-            return config_fail(s->cfg, s->size_key[a],
-                               "only one of the mesh axes can be auto; %s "
-                               "is as well",
-                               s->size_key[open]);
+            return combine_refuse(COMBINE_ONE_AUTO, s->cfg, s->size_key[a],
+                                  (combine_fact[]){{"other", 0, s->size_key[open]}, {0}});
         if (!n)
             open = a;
         else if (left % n)
-            return config_fail(s->cfg, s->size_key[a], "%u does not divide the %u ranks of the job",
-                               n, s->ranks);
+            return combine_refuse(
+                COMBINE_SIZE, s->cfg, s->size_key[a],
+                (combine_fact[]){
+                    {"size", n, NULL}, {"ranks", s->ranks, NULL}, {"left", left, NULL}, {0}});
         else
             left /= n;
     }
@@ -200,10 +205,11 @@ static weft_status size_mesh(spec *s)
         s->mesh.size[open] = left;
     uint32_t n = mesh_ranks(&s->mesh);
     if (n != s->ranks)
-        return config_fail(s->cfg, "parallel.strategy",
-                           "the strategies use %u rank%s, but the job has %u; set [parallel] "
-                           "strategy (dp, say) and its sizes, or start %u",
-                           n, n == 1 ? "" : "s", s->ranks, n);
+        return combine_refuse(
+            COMBINE_RANKS, s->cfg, NULL,
+            (combine_fact[]){{"used", 0, pool_printf(&s->pool, "%u rank%s", n, n == 1 ? "" : "s")},
+                             {"ranks", s->ranks, NULL},
+                             {0}});
     return WEFT_OK;
 }
 
@@ -248,17 +254,22 @@ static weft_status set_model(spec *s, uint32_t vocab)
     if (!config_given(c, "train.sequence") && m->sequence > m->context)
         m->sequence = m->context;
     if (!m->vocab && !vocab)
-        return config_fail(c, "model.vocab", "0 means what the data says, but the job has no data");
+        return combine_refuse(COMBINE_NO_VOCAB, c, NULL, (combine_fact[]){{0}});
     m->vocab = m->vocab ? m->vocab : vocab;
     if (vocab > m->vocab)
-        return config_fail(c, "model.vocab", "the data has tokens up to %u, the model only %lld",
-                           vocab - 1, (long long)m->vocab);
+        return combine_refuse(
+            COMBINE_VOCAB, c, NULL,
+            (combine_fact[]){{"last", vocab - 1, NULL}, {"model.vocab", m->vocab, NULL}, {0}});
     if (m->sequence > m->context)
-        return config_fail(c, "train.sequence", "%lld tokens are more than model.context = %lld",
-                           (long long)m->sequence, (long long)m->context);
+        return combine_refuse(COMBINE_SEQUENCE, c, NULL,
+                              (combine_fact[]){{"train.sequence", m->sequence, NULL},
+                                               {"model.context", m->context, NULL},
+                                               {0}});
     if (m->embed % m->heads)
-        return config_fail(c, "model.heads", "%lld heads do not divide model.embed = %lld",
-                           (long long)m->heads, (long long)m->embed);
+        return combine_refuse(COMBINE_HEADS, c, NULL,
+                              (combine_fact[]){{"model.heads", m->heads, NULL},
+                                               {"model.embed", m->embed, NULL},
+                                               {0}});
     return WEFT_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "plan/transport.h"
 
 #include "base/err.h"
+#include "config/combine.h"
 
 #include <string.h>
 
@@ -128,9 +129,13 @@ static weft_status take_named(spec *s, uint32_t a, const char *name, const char 
     if (!st)
         st = probe(s, c, conf_of(s, c), same_machine, &score);
     if (!st && !score)
-        return config_fail(s->cfg, key, "transport %s cannot carry the mesh axis %s here: %s", name,
-                           s->mesh.name[a],
-                           err_text()[0] ? pool_text(&s->pool, err_text()) : "its probe said no");
+        return combine_refuse(COMBINE_TRANSPORT, s->cfg, key,
+                              (combine_fact[]){{"comm.plugin", 0, name},
+                                               {"axis", 0, s->mesh.name[a]},
+                                               {"reason", 0,
+                                                err_text()[0] ? pool_text(&s->pool, err_text())
+                                                              : "its probe said no"},
+                                               {0}});
     if (!st)
         s->axis_link[a] = use(s, c, conf_of(s, c));
     return st;

@@ -34,7 +34,7 @@ class Plugins(started.Case):
         self.refused("plugins", "admw", why="did you mean 'adamw'?")
         self.refused("plugins", "../x", why="no plugin is named")
         self.refused("plugins", "a", "b", why="one name at a time")
-        self.refused("config", "x", why="takes no arguments")
+        self.refused("config", "x", why="takes no arguments but")
 
     def test_an_unusable_file_is_listed_with_its_reason(self):
         os.makedirs(self.path("p", "optim"))

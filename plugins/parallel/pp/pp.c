@@ -16,7 +16,8 @@
 #define AXIS "pp"
 
 static const weft_mesh_axis axis = {sizeof axis, 0, AXIS, AXIS,
-                                    "stages, each with a part of the blocks"};
+                                    "stages, each with a part of the blocks; times virtual at most "
+                                    "layers + 2"};
 static const weft_mesh_axis *const axes[] = {&axis, NULL};
 
 static const weft_option schedule = {.struct_size = sizeof schedule,
@@ -25,13 +26,15 @@ static const weft_option schedule = {.struct_size = sizeof schedule,
                                      .dflt = "1f1b",
                                      .choices = "fthenb|1f1b|interleaved",
                                      .help = "order in which a stage works on micro-batches"};
-static const weft_option virtual_stages = {.struct_size = sizeof virtual_stages,
-                                           .type = WEFT_OPT_INT,
-                                           .key = "virtual",
-                                           .dflt = "1",
-                                           .help = "chunks a stage, for the interleaved schedule",
-                                           .min = 1,
-                                           .max = 64};
+static const weft_option virtual_stages = {
+    .struct_size = sizeof virtual_stages,
+    .type = WEFT_OPT_INT,
+    .key = "virtual",
+    .dflt = "1",
+    .help = "chunks a stage; more than 1 needs schedule = interleaved and "
+            "micro-batches in multiples of pp",
+    .min = 1,
+    .max = 64};
 static const weft_option stage_sizes = {.struct_size = sizeof stage_sizes,
                                         .type = WEFT_OPT_STRING,
                                         .key = "stages",

@@ -33,7 +33,7 @@
 
 static const weft_mesh_axis axis = {
     sizeof axis, 0, AXIS, AXIS,
-    "ranks that share every matrix: heads, feed-forward and vocabulary are divided among them"};
+    "ranks that share every matrix; divides model.heads, model.kv_heads and model.ffn"};
 static const weft_mesh_axis *const axes[] = {&axis, NULL};
 
 static const weft_option sequence = {.struct_size = sizeof sequence,
