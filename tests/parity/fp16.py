@@ -87,6 +87,23 @@ class Fp16(w.Bench):
         self.assertEqual(sum(finite), 60 - skipped)
         self.assertLess(lines[-1]["loss"], lines[0]["loss"])
 
+    def test_layouts(self):
+        """Whoever sees the overflow, all skip, and the scale moves as on one rank."""
+        base = w.EVEN | {"train.precision": "fp16", "train.loss_scale": LARGEST, "run.steps": 30,
+                         "optim.schedule": "constant", "train.scale_window": 3}
+        one = self.run_of("one", base)
+        for ranks, layout in (
+                (2, {"parallel.strategy": "tp", "parallel.sequence": "on"}),
+                (2, {"optim.placement": "zero1"}), (2, {"optim.placement": "zero3"}),
+                (2, {"optim.placement": "zero2"}),
+                (4, {"parallel.strategy": "hybrid", "parallel.tp": 2, "parallel.pp": 2})):
+            with self.subTest(layout=layout):
+                many = self.run_of("many", base | layout, ranks=ranks)
+                for key in ("scale", "skipped"):
+                    self.assertEqual([x[key] for x in one], [x[key] for x in many], key)
+                self.assertLessEqual(abs(one[-1]["loss"] - many[-1]["loss"]) / one[-1]["loss"],
+                                     2**-12)
+
     def test_the_scale_rises(self):
         lines = self.run_of("rises", HALF | {"train.loss_scale": 8, "train.scale_window": 3})
         self.assertEqual([x["scale"] for x in lines], [8 * 2**(step // 3) for step in range(1, 21)])

@@ -14,6 +14,18 @@ STEPS = 6
 # So large that activations outweigh what recomputation does not touch.
 DEEP = w.ODD | {"model.layers": 6, "train.batch": 16, "train.microbatch": 8, "run.steps": STEPS,
                 "checkpoint.every": STEPS}
+# Communication inside a block is made again too, and parameters are gathered for it.
+WIDE = w.EVEN | {"model.layers": 4, "train.batch": 16, "train.microbatch": 4, "run.steps": STEPS,
+                 "checkpoint.every": STEPS, "train.precision": "bf16"}
+TP = {"parallel.strategy": "tp"}
+PP = {"parallel.strategy": "pp"}
+LAYOUTS = [
+    (2, TP), (2, TP | {"parallel.sequence": "on"}),
+    (2, PP | {"parallel.schedule": "interleaved", "parallel.virtual": 2}),
+    (2, {"optim.placement": "zero2"}), (2, {"optim.placement": "zero3"}),
+    (4, {"parallel.strategy": "hybrid", "parallel.tp": 2, "parallel.pp": 2}),
+    (4, {"parallel.strategy": "tp, dp", "parallel.tp": 2, "optim.placement": "zero3"}),
+]
 
 
 class Recompute(w.Bench):
@@ -47,6 +59,17 @@ class Recompute(w.Bench):
         """A block's input may come from another rank, and waits longer for its backward there."""
         self.family(DEEP | {"train.precision": "bf16", "train.microbatch": 2,
                             "parallel.strategy": "pp"}, ranks=2)
+
+    def test_layouts(self):
+        for family in ({}, {"model.family": "llama", "model.kv_heads": 2}):
+            for ranks, layout in LAYOUTS:
+                with self.subTest(ranks=ranks, layout=layout, family=family):
+                    job, peaks = WIDE | layout | family, []
+                    for word in ("none", "selective", "block"):
+                        self.train(word, job | {"train.recompute": word}, ranks=ranks)
+                        self.same_run("none", word, STEPS, (*SKIP, "comm_bytes"))
+                        peaks.append(w.metrics(self.path(word))[0]["peak_bytes"])
+                    self.assertGreater(peaks[0], peaks[2])
 
 
 if __name__ == "__main__":
