@@ -37,7 +37,8 @@ class Train(started.Case):
         os.mkdir(self.path("runs"))
         for name in ("train", "valid"):
             os.rename(self.path(f"{name}.bin"), self.path("runs", f"demo-{name}.bin"))
-        for name, ranks in (("demo", 2), ("one", 1), ("tcp", 2), ("memory", 1)):
+        for name, ranks in (("demo", 2), ("one", 1), ("tcp", 2), ("zero1", 2),
+                            ("zero2", 2), ("zero3", 2), ("memory", 1)):
             ini = os.path.join(started.SOURCE, "configs", name + ".ini")
             self.weft("train", "-n", ranks, ini, "run.steps=2", "train.eval_every=2")
             self.assertIn("valid_loss", self.metrics(f"runs/{name}")[1])
