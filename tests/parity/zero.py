@@ -67,6 +67,23 @@ class Zero(w.Bench):
     def test_bf16_untied(self):
         self.family(w.EVEN | {"train.precision": "bf16"}, 2**-7)
 
+    def test_beside_stages_and_split_parameters(self):
+        """Tied over two stages, heads and vocabulary split, the rest of the ranks in slices."""
+        job = w.EVEN | CLIPPED | {"train.microbatch": 2, "model.tied": "on", "comm.plugin": "shm",
+                                  "train.bucket_mb": 0.01}
+        for mesh in ({"strategy": "pp, dp", "pp": 2, "dp": 2},
+                     {"strategy": "tp, dp", "tp": 2, "dp": 2},
+                     {"strategy": "tp, pp, dp", "tp": 2, "pp": 2, "dp": 2}):
+            ranks = mesh["dp"] * mesh.get("pp", 1) * mesh.get("tp", 1)
+            these = job | {f"parallel.{key}": value for key, value in mesh.items()}
+            self.train("none", these, ranks=ranks)
+            self.clips("none", 0.5)
+            for placement in PLACEMENTS:
+                with self.subTest(mesh=mesh, placement=placement):
+                    self.train("cut", these | {"optim.placement": placement}, ranks=ranks)
+                    self.near("none", "cut", 1e-5)
+                    self.near_tensors("none", "cut", 1e-5)
+
     def test_tcp(self):
         self.family(w.ODD, 1e-5, 1e-5, transport="tcp", shapes=((3, 2),))
 
