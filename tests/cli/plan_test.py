@@ -1,5 +1,4 @@
 """weft plan: the fields that other people's scripts read, and plans without data or device."""
-import glob
 import json
 import os
 import re
@@ -82,17 +81,15 @@ class Plan(started.Case):
     def test_the_job_files_that_come_along(self):
         """Each of configs/ is a plan as it stands, and says first what it is for."""
         self.make_data()
-        os.mkdir(self.path("runs"))
-        for name in ("train", "valid"):
-            os.rename(self.path(f"{name}.bin"), self.path("runs", f"demo-{name}.bin"))
-        found = sorted(glob.glob(os.path.join(started.SOURCE, "configs", "*.ini")))
-        self.assertGreater(len(found), 3)
-        for ini in found:
-            with open(ini, encoding="utf-8") as f:
-                content = f.read()
-            self.assertTrue(content.startswith("; "), ini)
-            ranks = 2 if "\nstrategy = " in content else 1
-            self.weft("plan", "-n", ranks, ini)
+        self.demo_data()
+        found = started.job_files()
+        self.assertGreater(len(found), 15)
+        for name, (command, ranks) in found.items():
+            ini = os.path.join(started.SOURCE, "configs", name + ".ini")
+            if command == "bench":
+                self.weft("bench", ini, "--plan")
+            else:
+                self.weft("plan", "-n", ranks, ini)
 
 
 if __name__ == "__main__":

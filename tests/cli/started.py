@@ -1,5 +1,7 @@
 """started.py: the program, started in a folder of its own, and what it said."""
+import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -91,6 +93,26 @@ class Case(unittest.TestCase):
         self.write("text", text[:blocks * 4096])
         self.weft("data", "text", "-o", "train.bin", "--valid", "valid.bin")
         return text[:blocks * 4096]
+
+    def demo_data(self):
+        """train.bin and valid.bin where the files of configs/ look for them."""
+        os.mkdir(self.path("runs"))
+        for name in ("train", "valid"):
+            os.rename(self.path(f"{name}.bin"), self.path("runs", f"demo-{name}.bin"))
+
+
+def job_files():
+    """{name: (command, ranks)} of configs/, as the first comment of each says to start it."""
+    found = {}
+    for path in sorted(glob.glob(os.path.join(SOURCE, "configs", "*.ini"))):
+        name = os.path.basename(path)[:-4]
+        with open(path, encoding="utf-8") as f:
+            head = re.match("(?:;.*\n)*", f.read()).group()
+        how = re.findall(rf"weft (train|plan|bench)(?: -n (\d+))? configs/{name}\.ini", head)
+        assert how, f"{path}: the first comment does not say how to start it"
+        command, ranks = ([x for x in how if x[0] != "plan"] or how)[0]
+        found[name] = command, int(ranks or 1)
+    return found
 
 
 def main():

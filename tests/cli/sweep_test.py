@@ -138,6 +138,19 @@ class Sweep(started.Case):
             self.write("sweep.ini", SWEEP + lists)
             self.refused("bench", "sweep.ini", why=why)
 
+    def test_the_sweep_that_comes_along(self):
+        self.demo_data()
+        out, _ = self.weft("bench", os.path.join(started.SOURCE, "configs", "sweep.ini"),
+                           "sweep.steps=2", "sweep.warmup=0", "sweep.repeats=1", "log.peak_gflops=1",
+                           "sweep.optim.placement=none,zero3", "train.batch=4")
+        rows = json.loads(self.read("runs", "sweep", "sweep.json"))["rows"]
+        for r in rows:
+            if r["status"] != "skipped":
+                self.assertTrue(r["loss"]["agrees"], r)
+                self.assertEqual(r["sent_bytes"], r["sent_bytes_planned"], r)
+        self.assertGreater(sum(r["status"] == "done" for r in rows), 8)
+        self.assertIn(" 0 failed", out)
+
     def test_an_older_sweep_is_kept(self):
         for _ in range(2):
             self.sweep("ranks = 1\n", "sweep.repeats=1", "sweep.reference=off")
