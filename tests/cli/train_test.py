@@ -43,7 +43,8 @@ class Train(started.Case):
                     self.weft("plan", "-n", ranks, ini)
                 elif command == "train":
                     self.weft("train", "-n", ranks, ini, "run.steps=2", "train.eval_every=2",
-                              "train.eval_batches=1", "log.peak_gflops=1")
+                              "train.eval_batches=1", "log.peak_gflops=1",
+                              "device.threads=1")
                     self.assertIn("valid_loss", self.metrics(f"runs/{name}")[1])
                     trained += 1
         self.assertGreater(trained, 12)
