@@ -228,7 +228,6 @@ void machine_begin(machine *m, const plan *p, int want, uint32_t rank)
 
 void machine_end(machine *m)
 {
-    graph_free(&m->g);
     for (weft_tensor t = 0; t <= m->g.tensors.n; t++)
         free(m->squared[t]);
     free(m->cells);
@@ -239,6 +238,7 @@ void machine_end(machine *m)
     free(m->grad_pass);
     free(m->writes);
     free(m->work);
+    graph_free(&m->g);
 }
 
 /* --- one instruction of a block --- */
