@@ -96,21 +96,28 @@ static weft_status fuse_node(fuser *u, const node *n)
     return WEFT_OK;
 }
 
-static weft_status fuse_output(fuser *u, const node *n, uint16_t *out_reg)
+/* Output `to` takes the value of `from`. */
+static weft_status fuse_output(fuser *u, weft_tensor from, weft_tensor to, uint16_t *out_reg)
 {
     fused *f = u->f;
     uint16_t r = 0;
-    weft_status s = operand(u, n->in[0], &r);
+    weft_status s = operand(u, from, &r);
     if (s)
         return s;
     if (f->nout == 32)
         return fail(WEFT_UNSUPPORTED, "an elementwise chain writes more than 32 tensors");
     out_reg[f->nout] = r;
-    f->out[f->nout++] = n->out[0];
+    f->out[f->nout++] = to;
     return WEFT_OK;
 }
 
 weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, fused *out)
+{
+    return graph_fuse_wanted(g, first, end, gate, NULL, out);
+}
+
+weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tensor gate,
+                              const bool *wanted, fused *out)
 {
     *out = (fused){0};
     fuser u = {.g = g, .f = out};
@@ -121,11 +128,13 @@ weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate,
     for (uint32_t i = first; !s && i < end; i++) {
         const node *n = &g->nodes.at[i];
         if (n->assign)
-            s = fuse_output(&u, n, out_reg);
+            s = fuse_output(&u, n->in[0], n->out[0], out_reg);
         else if (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE) && n->nin <= 3)
             s = fuse_node(&u, n);
         else
             s = fail(WEFT_UNSUPPORTED, "op %s is not elementwise", n->id);
+        if (!s && wanted && !n->assign && wanted[n->out[0]])
+            s = fuse_output(&u, n->out[0], n->out[0], out_reg);
     }
     if (!s && u.steps.n) {
         weft_ew_step *steps = pool_array(&g->pool, u.steps.n, sizeof *steps);

@@ -142,6 +142,10 @@ typedef struct fused {
 } fused;
 weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, fused *out);
 
+/* The same, and those results [tensor] that are wanted outside are outputs, too. */
+weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tensor gate,
+                              const bool *wanted, fused *out);
+
 /* '*' matches any run of characters; alternatives are separated by '|'. */
 bool glob_match(const char *glob, const char *name);
 

@@ -6,7 +6,7 @@
 static const op_entry *const families[] = {
     op_linear_family, op_norm_family,      op_rmsnorm_family,    op_attention_family,
     op_rope_family,   op_embedding_family, op_loss_family,       op_elementwise_family,
-    op_misc_family,   op_swiglu_family,    op_vocab_loss_family,
+    op_misc_family,   op_swiglu_family,    op_vocab_loss_family, op_rename_family,
 };
 #define FAMILIES (sizeof families / sizeof *families)
 

@@ -15,7 +15,8 @@ typedef struct op_entry {
 /* One family a file, each ended by an entry without id. */
 extern const op_entry op_linear_family[], op_norm_family[], op_rmsnorm_family[],
     op_attention_family[], op_rope_family[], op_embedding_family[], op_loss_family[],
-    op_elementwise_family[], op_misc_family[], op_swiglu_family[], op_vocab_loss_family[];
+    op_elementwise_family[], op_misc_family[], op_swiglu_family[], op_vocab_loss_family[],
+    op_rename_family[];
 
 /* b->fail() with a format. */
 weft_status shape_fail(const weft_builder *b, weft_status code, const char *fmt, ...)

@@ -214,7 +214,7 @@ static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint3
     if (!s)
         s = store_prepare(b, e);
     if (!s)
-        s = flat_place(f, b->sync->bucket_elements);
+        s = flat_place(f, rule_by_element(b) ? b->sync->bucket_elements : 0);
     if (!s)
         graph_recompute(&g);
     if (!s)

@@ -141,11 +141,13 @@ typedef struct routine {
 
 typedef struct sync_state sync_state;
 typedef struct update_state update_state;
+struct each_state;
 
 typedef struct builder {
     plan *p;
     sync_state *sync;
     update_state *update;
+    struct each_state *each; /* rules of a unit larger than an element */
     const struct stage_map *stages;
     const group_list *groups;
     uint64_t *param_at, *grad_at; /* [flat block] arena offset that its bases stand for */
@@ -323,10 +325,43 @@ bool shard_every_pass(const builder *b, weft_tensor grad);      /* written afres
 weft_status shard_updated(builder *b, list *l, uint32_t group); /* its parameters are gathered */
 weft_status shard_gathered(builder *b, list *l);
 
+/* --- straight.c: a small graph, written straight into a list --- */
+typedef struct straight_home { /* where a tensor is: on coordinate c of `axis` at + c * shift */
+    uint64_t at, shift;
+    uint32_t axis, dtype;
+} straight_home;
+
+typedef struct straight_job {
+    const char *name;
+    weft_tensor gate; /* 0: none */
+    /* Where a parameter, gradient or state is; false for a temporary. */
+    bool (*find)(void *ctx, weft_tensor t, straight_home *out);
+    void *ctx;
+} straight_job;
+
+weft_status straight_lower(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
+                           const straight_job *what);
+
 /* --- norm.c, update.c, step.c: what follows the passes --- */
 weft_status build_norm(builder *b, list *l); /* finishes the sums of gradients */
 weft_status update_prepare(builder *b);      /* the rule's graphs and its states */
 void update_finish(builder *b);
+
+/* What update.c and update_each.c share: the rule's graph, and where its tensors are. */
+#define RULE_SCALAR 0u
+#define RULE_PARAM 1u
+#define RULE_GRAD 2u
+#define RULE_COPY 3u
+#define RULE_STATE 4u /* + index into flat.states */
+bool rule_by_element(const builder *b);
+weft_status rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad, weft_tensor copy,
+                       uint32_t flags, weft_tensor *gate);
+uint32_t rule_state(builder *b, const char *full); /* index of the state "p.SUFFIX" */
+flat_place_in rule_region(const builder *b, uint32_t from, uint64_t first, uint32_t slice_of,
+                          uint32_t *dtype); /* slice_of: 1 + the group; 0: whole */
+weft_status each_prepare(builder *b);
+weft_status each_updates(builder *b, list *l);
+void each_finish(builder *b);
 weft_status build_updates(builder *b, list *l);
 weft_status build_end_of_step(builder *b, list *l); /* norm, scalars, updates */
 weft_status build_save(builder *b);

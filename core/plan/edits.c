@@ -201,11 +201,10 @@ static weft_status e_store(void *ctx, uint32_t what, const char *params, const c
     if (!s && (a >= FIRST_GROUP || what < WEFT_STORE_STATE || what > WEFT_STORE_PARAMS))
         s = fail(WEFT_USAGE, "%s stores something unknown (%u), or over the group %s", e->owner,
                  what, axis);
-    if (!s && table->unit != WEFT_UNIT_ELEMENT)
+    if (!s && table->unit == WEFT_UNIT_MATRIX)
         s = fail(WEFT_UNSUPPORTED,
-                 "%s cuts parameters anywhere, and optim.rule = %s must not be cut inside a "
-                 "parameter; this version has no placement for such rules: say optim.placement = "
-                 "none, or name an elementwise rule",
+                 "%s cuts parameters anywhere, and optim.rule = %s needs whole matrices; this "
+                 "version has no placement for such rules: say optim.placement = none",
                  e->owner, rule->c->name);
     for (uint32_t i = 0; !s && !any && i < e->g->tensors.n; i++)
         any = e->g->tensors.at[i].kind == WEFT_T_PARAM &&

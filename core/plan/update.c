@@ -1,21 +1,15 @@
-/* plan/update.c: the update rule, built once for matrices and once for the rest, run over flat
- * ranges.
+/* plan/update.c: an elementwise update rule, built once for matrices and once for the rest, run
+ * over flat ranges.
  *
  * The rule sees one parameter as a flat range of fp32 elements. Its elementwise ops become one
  * program (graph/fuse.c), which then runs once a block and group: reads parameter, gradient and
  * states, writes parameter, states and, in 16-bit jobs, the compute copy, in a single pass over
- * memory. */
+ * memory. Rules that need a whole parameter are update_each.c's. */
 #include "base/err.h"
 #include "plan/build.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define FROM_SCALAR 0u
-#define FROM_PARAM 1u
-#define FROM_GRAD 2u
-#define FROM_COPY 3u
-#define FROM_STATE 4u /* + index into flat.states */
 
 typedef struct group {
     graph g;
@@ -28,7 +22,7 @@ struct update_state {
     group groups[2]; /* matrices, the rest */
 };
 
-static uint32_t state_index(builder *b, const char *full)
+uint32_t rule_state(builder *b, const char *full)
 {
     const char *suffix = strchr(full, '.') + 1;
     for (uint32_t i = 0; i < b->f->states.n; i++)
@@ -51,57 +45,75 @@ static weft_tensor assigned(const graph *g, weft_tensor dst, uint32_t *times)
     return src;
 }
 
-static weft_status check_assigned(const group *k)
+static weft_status check_assigned(const graph *g, weft_tensor param)
 {
-    for (uint32_t i = 1; i <= k->g.tensors.n; i++) {
-        const tensor *t = graph_tensor(&k->g, i);
+    for (uint32_t i = 1; i <= g->tensors.n; i++) {
+        const tensor *t = graph_tensor(g, i);
         uint32_t times;
-        if (i != k->param && t->kind != WEFT_T_STATE)
+        if (i != param && t->kind != WEFT_T_STATE)
             continue;
-        assigned(&k->g, i, &times);
+        assigned(g, i, &times);
         if (times != 1)
             return fail(WEFT_USAGE, "the rule assigns %s %u times; it has to be once",
-                        i == k->param ? "the parameter" : t->name, times);
+                        i == param ? "the parameter" : t->name, times);
     }
     return WEFT_OK;
 }
 
-static weft_status run_rule(builder *b, group *k)
+weft_status rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad, weft_tensor copy,
+                       uint32_t flags, weft_tensor *gate)
 {
     const spec_plugin *rule = &b->p->spec->rule;
     const weft_rule *table = rule->c->table;
-    weft_builder w = graph_builder(&k->g);
+    weft_builder w = graph_builder(g);
     weft_tensor clip, scaled[1];
-    weft_update u = {.struct_size = sizeof u, .flags = k->flags, .name = "p", .param = k->param};
+    weft_update u = {.struct_size = sizeof u, .flags = flags, .name = "p", .param = param};
     weft_status s = w.scalar(w.ctx, "clip", &clip);
     if (!s)
         s = w.scalar(w.ctx, "lr", &u.lr);
     if (!s)
         s = w.scalar(w.ctx, "count", &u.count);
-    weft_tensor both[2] = {k->grad, clip};
+    weft_tensor both[2] = {grad, clip};
     if (!s)
         s = w.op(w.ctx, "mul", NULL, 0, both, 2, scaled, 1);
     u.grad = scaled[0];
-    k->g.state_of = "p";
+    g->state_of = "p";
     if (!s)
         s = table->update(rule->c->module, rule->conf, &w, &u);
     if (!s)
-        s = check_assigned(k);
+        s = check_assigned(g, param);
     uint32_t times;
-    if (!s && k->copy)
-        s = w.assign(w.ctx, k->copy, assigned(&k->g, k->param, &times));
-    weft_tensor gate = 0;
+    if (!s && copy)
+        s = w.assign(w.ctx, copy, assigned(g, param, &times));
     if (!s)
-        s = w.scalar(w.ctx, "gate", &gate);
-    if (!s)
-        s = graph_fuse(&k->g, 0, k->g.nodes.n, gate, &k->f);
+        s = w.scalar(w.ctx, "gate", gate);
     if (s)
         err_context("update rule %s", rule->c->name);
     return s;
 }
 
+static weft_status run_rule(builder *b, group *k)
+{
+    weft_tensor gate = 0;
+    weft_status s = rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, &gate);
+    if (s)
+        return s;
+    s = graph_fuse(&k->g, 0, k->g.nodes.n, gate, &k->f);
+    if (s)
+        err_context("update rule %s", b->p->spec->rule.c->name);
+    return s;
+}
+
+bool rule_by_element(const builder *b)
+{
+    const weft_rule *table = b->p->spec->rule.c->table;
+    return table->unit == WEFT_UNIT_ELEMENT;
+}
+
 weft_status update_prepare(builder *b)
 {
+    if (!rule_by_element(b))
+        return each_prepare(b);
     update_state *u = pool_alloc(&b->p->pool, sizeof *u);
     b->update = u;
     for (uint32_t i = 0; i < 2; i++) {
@@ -118,7 +130,7 @@ weft_status update_prepare(builder *b)
             return s;
         for (uint32_t t = 1; t <= k->g.tensors.n; t++)
             if (graph_tensor(&k->g, t)->kind == WEFT_T_STATE)
-                state_index(b, graph_tensor(&k->g, t)->name);
+                rule_state(b, graph_tensor(&k->g, t)->name);
     }
     return WEFT_OK;
 }
@@ -127,12 +139,12 @@ static uint32_t source_of(builder *b, const group *k, weft_tensor t)
 {
     const tensor *x = graph_tensor(&k->g, t);
     if (t == k->param)
-        return FROM_PARAM;
+        return RULE_PARAM;
     if (t == k->grad)
-        return FROM_GRAD;
+        return RULE_GRAD;
     if (t == k->copy)
-        return FROM_COPY;
-    return x->kind == WEFT_T_STATE ? FROM_STATE + state_index(b, x->name) : FROM_SCALAR;
+        return RULE_COPY;
+    return x->kind == WEFT_T_STATE ? RULE_STATE + rule_state(b, x->name) : RULE_SCALAR;
 }
 
 /* A range of elements that the rule goes over: of a block that is whole, or the own slice of a
@@ -144,25 +156,26 @@ typedef struct range {
     const char *name;
 } range;
 
-static flat_place_in region_of(const builder *b, uint32_t from, const range *r, uint32_t *dtype)
+flat_place_in rule_region(const builder *b, uint32_t from, uint64_t first, uint32_t slice_of,
+                          uint32_t *dtype)
 {
     const flat *f = b->f;
-    uint64_t region = from >= FROM_STATE ? f->states.at[from - FROM_STATE].offset : f->master;
+    uint64_t region = from >= RULE_STATE ? f->states.at[from - RULE_STATE].offset : f->master;
     uint32_t level = FLAT_STATE;
     *dtype = WEFT_F32;
-    if (from == FROM_GRAD) {
+    if (from == RULE_GRAD) {
         region = f->grads;
         level = FLAT_GRADS;
         *dtype = b->g->grad_dtype;
-    } else if (from == FROM_COPY || (from == FROM_PARAM && f->master == f->compute)) {
+    } else if (from == RULE_COPY || (from == RULE_PARAM && f->master == f->compute)) {
         region = f->compute;
         level = FLAT_PARAMS;
         *dtype = b->g->compute;
     }
     uint64_t size = weft_dtype_size(*dtype);
-    if (r->group)
-        return flat_own(f, r->group - 1, level, region, size);
-    return (flat_place_in){region + flat_index(f, r->first, level) * size, 0};
+    if (slice_of)
+        return flat_own(f, slice_of - 1, level, region, size);
+    return (flat_place_in){region + flat_index(f, first, level) * size, 0};
 }
 
 /* One call of the rule of `k` over a range. */
@@ -178,12 +191,12 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
     for (uint32_t i = 0; i < f->nin + f->nout; i++) {
         weft_tensor t = i < f->nin ? f->in[i] : f->out[i - f->nin];
         uint32_t from = source_of(b, k, t);
-        if (from == FROM_SCALAR) {
+        if (from == RULE_SCALAR) {
             io[i] = (weft_operand){.dtype = WEFT_F32};
             refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b, graph_tensor(&k->g, t)->name, 0)};
             continue;
         }
-        flat_place_in x = region_of(b, from, r, &io[i].dtype);
+        flat_place_in x = rule_region(b, from, r->first, r->group, &io[i].dtype);
         bases[nbases] = x.at;
         shifts[nbases] = x.shift;
         io[i] = (weft_operand){io[i].dtype, 1, {(int64_t)r->count}};
@@ -223,6 +236,8 @@ static weft_status update_slices(builder *b, list *l, const flat_block *k, const
 weft_status build_updates(builder *b, list *l)
 {
     weft_status s = WEFT_OK;
+    if (!rule_by_element(b))
+        return each_updates(b, l);
     for (uint32_t i = b->f->blocks.n; !s && i-- > 0;) {
         const flat_block *k = &b->f->blocks.at[i];
         const char *name = pool_printf(&b->p->pool, "update %s", k->name);
@@ -242,6 +257,7 @@ weft_status build_updates(builder *b, list *l)
 
 void update_finish(builder *b)
 {
+    each_finish(b);
     for (uint32_t i = 0; b->update && i < 2; i++)
         graph_free(&b->update->groups[i].g);
 }

@@ -1,0 +1,264 @@
+/* plan/straight.c: a small graph, written straight into a list: update rules that are not
+ * elementwise, and the lists that plugins bring.
+ *
+ * Runs of elementwise nodes of one size become programs that pass over memory once; what lies
+ * between them (a norm, a product, a sum over ranks) is an instruction or a collective of its own.
+ * An assignment whose target a later run still reads is put off to the end. Temporaries are taken
+ * from the zone of activations, which is free after the passes, and given back after their last
+ * use. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct straight {
+    builder *b;
+    list *l;
+    graph *g;
+    const straight_job *job;
+    VEC(node) order;  /* nodes, assignments that are put off at the end */
+    uint32_t *last;   /* [tensor] 1 + last run that reads it */
+    uint32_t *run_of; /* [node in order] */
+    uint64_t *temp;   /* [tensor] 1 + offset in the zone */
+    bool *wanted;     /* [tensor] another run reads it */
+} straight;
+
+static uint64_t elements(const graph *g, weft_tensor t)
+{
+    weft_shape s = graph_local(g, t);
+    return shape_elements(&s);
+}
+
+static bool elementwise(const node *n)
+{
+    return n->assign || (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE));
+}
+
+/* Elements that a run of `n` has; 1 for scalars. */
+static uint64_t width(const graph *g, const node *n)
+{
+    uint64_t most = 1;
+    for (uint32_t k = 0; k < n->nin + n->nout; k++) {
+        uint64_t x = elements(g, k < n->nin ? n->in[k] : n->out[k - n->nin]);
+        most = x > most ? x : most;
+    }
+    return most;
+}
+
+/* Is the target of assignment `at` read by a node behind it? */
+static bool read_later(const graph *g, uint32_t at, uint32_t end)
+{
+    weft_tensor to = g->nodes.at[at].out[0];
+    for (uint32_t i = at + 1; i < end; i++)
+        for (uint32_t k = 0; k < g->nodes.at[i].nin; k++)
+            if (g->nodes.at[i].in[k] == to)
+                return true;
+    return false;
+}
+
+static void put_in_order(straight *s, uint32_t first, uint32_t end)
+{
+    for (uint32_t late = 0; late < 2; late++)
+        for (uint32_t i = first; i < end; i++) {
+            const node *n = &s->g->nodes.at[i];
+            if ((n->assign && read_later(s->g, i, end)) == (late != 0))
+                *vec_push(&s->order) = *n;
+        }
+}
+
+static void divide_into_runs(straight *s)
+{
+    uint32_t run = 0;
+    uint64_t now = 1; /* elements of the run so far */
+    s->run_of = mem_alloc(s->order.n * sizeof *s->run_of + 1);
+    for (uint32_t i = 0; i < s->order.n; i++) {
+        const node *n = &s->order.at[i];
+        const uint64_t w = width(s->g, n);
+        bool joins = i && elementwise(n) && elementwise(&s->order.at[i - 1]) &&
+                     (w == 1 || now == 1 || w == now);
+        if (i && !joins)
+            run++;
+        now = joins && now > w ? now : w;
+        s->run_of[i] = run;
+    }
+    for (uint32_t i = 0; i < s->order.n; i++)
+        for (uint32_t k = 0; k < s->order.at[i].nin; k++)
+            s->last[s->order.at[i].in[k]] = s->run_of[i] + 1;
+    for (uint32_t i = 0; i < s->order.n; i++)
+        for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++) {
+            weft_tensor t = s->order.at[i].out[k];
+            s->wanted[t] = s->last[t] > s->run_of[i] + 1;
+        }
+}
+
+/* --- places --- */
+
+typedef struct operands {
+    weft_operand io[64];
+    ref refs[64];
+    uint64_t bases[BASE_FIRST + 64];
+    straight_home home[BASE_FIRST + 64];
+    uint32_t nbases, n;
+} operands;
+
+static straight_home home_of(straight *s, weft_tensor t)
+{
+    const tensor *x = graph_tensor(s->g, t);
+    straight_home h = {.dtype = x->shape.dtype};
+    if (x->kind == WEFT_T_SCALAR) {
+        h.at = scalar_offset(s->b, x->name, x->constant ? x->value : 0);
+    } else if (!s->job->find(s->job->ctx, t, &h)) {
+        if (!s->temp[t])
+            s->temp[t] = 1 + space_take(&s->b->activations,
+                                        elements(s->g, t) * weft_dtype_size(x->shape.dtype));
+        h.at = s->b->zone + s->temp[t] - 1;
+    }
+    return h;
+}
+
+static weft_status add_operand(straight *s, operands *o, weft_tensor t, bool as_range)
+{
+    weft_shape local = graph_local(s->g, t);
+    if (o->n == 64 || o->nbases == MAX_BASES)
+        return fail(WEFT_UNSUPPORTED, "%s: more than %u operands at once", s->job->name,
+                    MAX_BASES - BASE_FIRST);
+    const straight_home h = home_of(s, t);
+    weft_operand *io = &o->io[o->n];
+    *io = (weft_operand){.dtype = h.dtype, .rank = local.rank};
+    for (uint32_t i = 0; i < local.rank; i++)
+        io->size[i] = local.axes[i].size;
+    if (as_range && local.rank) {
+        io->rank = 1;
+        io->size[0] = (int64_t)shape_elements(&local);
+    }
+    o->home[o->nbases] = h;
+    o->bases[o->nbases] = h.at;
+    o->refs[o->n++] = (ref){o->nbases++, 0, 0};
+    return WEFT_OK;
+}
+
+static weft_status emit(straight *s, operands *o, const weft_opspec *op)
+{
+    uint32_t seg = segment_begin(s->b->p, s->job->name);
+    weft_status st = segment_add(s->b->p, seg, op, 0, o->refs);
+    if (st)
+        return st;
+    seg = segment_end(s->b->p, seg, o->nbases);
+    list_call(s->b->p, s->l, seg, o->bases, o->nbases, 0, s->job->name);
+    for (uint32_t i = BASE_FIRST; i < o->nbases; i++)
+        list_shift(s->b->p, s->l, i, o->home[i].axis, o->home[i].shift);
+    return WEFT_OK;
+}
+
+/* --- one run --- */
+
+static weft_status emit_program(straight *s, uint32_t first, uint32_t end)
+{
+    graph part = *s->g; /* the same tensors, the nodes of the run */
+    fused f;
+    part.nodes.at = &s->order.at[first];
+    part.nodes.n = end - first;
+    weft_status st = graph_fuse_wanted(&part, 0, end - first, s->job->gate, s->wanted, &f);
+    s->g->pool = part.pool;
+    operands o = {.nbases = BASE_FIRST};
+    for (uint32_t i = 0; !st && i < f.nin + f.nout; i++)
+        st = add_operand(s, &o, i < f.nin ? f.in[i] : f.out[i - f.nin], true);
+    const weft_opspec op = {.struct_size = sizeof op,
+                            .id = "ew",
+                            .nin = f.nin,
+                            .nout = f.nout,
+                            .in = o.io,
+                            .out = o.io + f.nin,
+                            .program = &f.program};
+    return st || !f.nout ? st : emit(s, &o, &op);
+}
+
+static weft_status emit_op(straight *s, const node *n)
+{
+    operands o = {.nbases = BASE_FIRST};
+    weft_status st = WEFT_OK;
+    for (uint32_t k = 0; !st && k < n->nin + n->nout; k++)
+        st = add_operand(s, &o, k < n->nin ? n->in[k] : n->out[k - n->nin], false);
+    const weft_opspec op = {.struct_size = sizeof op,
+                            .id = n->id,
+                            .attrs = n->attrs,
+                            .nattr = n->nattr,
+                            .nin = n->nin,
+                            .nout = n->nout,
+                            .in = o.io,
+                            .out = o.io + n->nin};
+    return st ? st : emit(s, &o, &op);
+}
+
+static weft_status emit_comm(straight *s, const node *n)
+{
+    plan *p = s->b->p;
+    const straight_home in = home_of(s, n->in[0]), out = home_of(s, n->out[0]);
+    const uint64_t a = elements(s->g, n->in[0]), z = elements(s->g, n->out[0]);
+    collective c = {.channel = plan_channel(p, "update", n->mesh_axis),
+                    .kind = n->comm,
+                    .redop = n->redop,
+                    .dtype = in.dtype,
+                    .count = a > z ? a : z,
+                    .in = in.at,
+                    .out = out.at};
+    if (in.shift || out.shift) {
+        c.in_shift = in.shift;
+        c.out_shift = out.shift;
+        c.shift_axis = in.shift ? in.axis : out.axis;
+        if (in.shift && out.shift && in.axis != out.axis)
+            return fail(WEFT_UNSUPPORTED, "%s: communication between slices of two mesh axes",
+                        s->job->name);
+    }
+    c.name = pool_printf(&p->pool, "%s of %s, %s", plan_kind_name(n->comm),
+                         graph_tensor(s->g, n->in[0])->name, s->job->name);
+    uint32_t number;
+    weft_status st = plan_collective(s->b, &c, &number);
+    if (st)
+        return st;
+    list_add(p, s->l, ENTRY_START, number, 0, c.name);
+    list_add(p, s->l, ENTRY_WAIT, number, 0, c.name);
+    space_give(&s->b->comm, p->collectives.at[number].scratch,
+               p->collectives.at[number].scratch_bytes);
+    return WEFT_OK;
+}
+
+static void give_back(straight *s, uint32_t run, bool all)
+{
+    for (weft_tensor t = 1; t <= s->g->tensors.n; t++)
+        if (s->temp[t] && (all || s->last[t] <= run + 1)) {
+            space_give(&s->b->activations, s->temp[t] - 1,
+                       elements(s->g, t) * weft_dtype_size(graph_tensor(s->g, t)->shape.dtype));
+            s->temp[t] = 0;
+        }
+}
+
+weft_status straight_lower(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
+                           const straight_job *what)
+{
+    straight s = {.b = b, .l = l, .g = g, .job = what};
+    const uint64_t n = g->tensors.n + 1;
+    s.last = mem_alloc(n * sizeof *s.last);
+    s.temp = mem_alloc(n * sizeof *s.temp);
+    s.wanted = mem_alloc(n * sizeof *s.wanted);
+    put_in_order(&s, first, end);
+    divide_into_runs(&s);
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0, k; !st && i < s.order.n; i = k) {
+        const node *x = &s.order.at[i];
+        for (k = i + 1; k < s.order.n && s.run_of[k] == s.run_of[i];)
+            k++;
+        st = elementwise(x) ? emit_program(&s, i, k) : x->comm ? emit_comm(&s, x) : emit_op(&s, x);
+        give_back(&s, s.run_of[i], false);
+    }
+    give_back(&s, 0, true);
+    if (st)
+        err_context("%s", what->name);
+    free(s.order.at);
+    free(s.run_of);
+    free(s.last);
+    free(s.temp);
+    free(s.wanted);
+    return st;
+}
