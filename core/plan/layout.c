@@ -67,6 +67,16 @@ static void begin_block(flat *f, const char *name)
     *vec_push(&f->blocks) = (flat_block){.name = name, .first_param = f->params.n};
 }
 
+/* The order within a block: matrices, those that a mesh axis cuts next to the rest that are cut, so
+ * that what is summed over the same axes lies together. */
+static uint32_t rank_of(const graph *g, const tensor *t)
+{
+    bool cut = false, matrix = t->flags & WEFT_PARAM_MATRIX;
+    for (uint32_t a = 0; a < g->mesh->n; a++)
+        cut |= t->place[a].kind == WEFT_SPLIT;
+    return matrix ? cut : 3 - cut;
+}
+
 void flat_list(const graph *g, const struct stage_map *stages, pool *texts, flat *out)
 {
     uint8_t *users = find_users(g, stages, texts);
@@ -81,11 +91,11 @@ void flat_list(const graph *g, const struct stage_map *stages, pool *texts, flat
     }
     for (uint32_t b = 0; b < g->blocks.n; b++) {
         begin_block(out, pool_text(texts, g->blocks.at[b]));
-        for (uint32_t matrices = 2; matrices-- > 0;)
+        for (uint32_t rank = 0; rank < 4; rank++)
             for (uint32_t i = 1; i <= g->tensors.n; i++) {
                 const tensor *t = graph_tensor(g, i);
                 if (t->kind == WEFT_T_PARAM && t->block == b && users[i] == 1 &&
-                    !(t->flags & WEFT_PARAM_MATRIX) == !matrices)
+                    rank_of(g, t) == rank)
                     add_param(g, stages, texts, out, i);
             }
     }
