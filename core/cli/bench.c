@@ -29,11 +29,14 @@ const command cmd_bench = {
     "  reference        on or off: compare losses with one rank (on)\n"
     "  out              folder (runs/sweep)\n"
     "  --plan           plan every combination and run none\n\n"
-    "comm prints one table an operation: size, count, type, op, time, algbw, busbw, #wrong.\n"
+    "comm prints one table an operation: size, count, type, op, time, algbw, busbw, #wrong; and\n"
+    "for each combination, when bench.ranks, bench.type, comm.plugin or comm.algorithm are lists.\n"
     "  bench.op       all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather,\n"
     "                 scatter, all_to_all: one, or several separated by commas\n"
     "  bench.min, bench.max, bench.factor   sizes in bytes (8, 64M, 8)\n"
     "  bench.type     fp32, bf16, fp16, int32 or int64\n"
     "  bench.inplace  on or off\n"
+    "  bench.ranks    numbers of ranks to start, for several instead of -n\n"
+    "  bench.out      folder for comm.csv and comm.json\n"
     "  comm.plugin    the transport (auto), comm.algorithm the algorithm (auto)",
     run};

@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cli/bench_lists.h"
 #include "cli/cli.h"
 #include "comm/measure.h"
 #include "config/config.h"
@@ -32,10 +33,24 @@ static const weft_option option_list[] = {
     OPTION("inplace", WEFT_OPT_BOOL, "off", "input and output are one memory", NULL, 0, 0),
     OPTION("chunk", WEFT_OPT_BYTES, "0", "bytes that messages are cut into; 0: as built", NULL, 0,
            1e12),
+    OPTION("ranks", WEFT_OPT_STRING, "", "numbers of ranks to start: one table after the other",
+           NULL, 0, 0),
+    OPTION("out", WEFT_OPT_STRING, "", "folder for comm.csv and comm.json; empty: none", NULL, 0,
+           0),
+    OPTION("append", WEFT_OPT_BOOL, "off", "add to them instead of beginning anew", NULL, 0, 0),
 };
 static const weft_option *const options[] = {
-    &option_list[0], &option_list[1], &option_list[2], &option_list[3],
-    &option_list[4], &option_list[5], &option_list[6], NULL,
+    &option_list[0],
+    &option_list[1],
+    &option_list[2],
+    &option_list[3],
+    &option_list[4],
+    &option_list[5],
+    &option_list[6],
+    &option_list[7],
+    &option_list[8],
+    &option_list[9],
+    NULL,
 };
 
 static const char *const ifaces[] = {"weft.link/1", NULL};
@@ -53,6 +68,7 @@ typedef struct bench {
     const component *link;
     measure *m[MOST_OPS];
     uint32_t kind[MOST_OPS], n;
+    FILE *csv; /* of rank 0, where bench.out names a folder */
 } bench;
 
 static uint32_t type_of(const char *name)
@@ -149,9 +165,18 @@ static weft_status find_link(bench *b)
 }
 
 /* Of a job file only what concerns this is read; the rest may need plugins that do not. */
+static bool is_of_key(const char *override, const char *key)
+{
+    size_t n = strlen(key);
+    return !strncmp(override, key, n) && override[n] == '=';
+}
+
 static weft_status take_job_file(bench *b, const char *key)
 {
     config *file = NULL;
+    for (uint32_t i = 0; i < b->noverrides; i++)
+        if (is_of_key(b->overrides[i], key))
+            return WEFT_OK; /* the command line has it; a list in the file is not looked at */
     weft_status st = config_load(b->ini, NULL, 0, &file);
     const char *text = st == WEFT_OK ? config_raw(file, key) : NULL;
     if (text) {
@@ -225,6 +250,17 @@ static weft_status add_operations(bench *b, uint32_t link)
     return st;
 }
 
+static void keep_row(const bench *b, uint32_t op, const measure_row *r)
+{
+    if (!b->csv)
+        return;
+    fprintf(b->csv, "%u,%s,%s,%s,%s,%s,%d,%llu,%llu,%.9g,%.9g,%.9g,%llu\n", b->who.ranks,
+            b->link->name, config_text(b->cfg, "comm.algorithm"), r->algorithm,
+            config_text(b->cfg, "bench.type"), measure_kind_name(b->kind[op]),
+            (int)config_int(b->cfg, "bench.inplace"), (unsigned long long)r->bytes,
+            (unsigned long long)r->count, r->us, r->algbw, r->busbw, (unsigned long long)r->wrong);
+}
+
 static weft_status print_table(bench *b, uint32_t op)
 {
     int speak = b->who.rank == 0;
@@ -239,6 +275,7 @@ static weft_status print_table(bench *b, uint32_t op)
         if (st != WEFT_OK)
             break;
         wrong += r.wrong;
+        keep_row(b, op, &r);
         if (speak)
             printf("%12llu %12llu %6s %15s %12.2f %8.3f %8.3f %7llu\n", (unsigned long long)r.bytes,
                    (unsigned long long)r.count, config_text(b->cfg, "bench.type"),
@@ -279,12 +316,31 @@ static weft_status set_up(bench *b)
     return st == WEFT_OK ? comm_connect(b->world, &b->arena, MEET) : st;
 }
 
+static weft_status open_files(bench *b)
+{
+    const char *out = config_text(b->cfg, "bench.out");
+    if (b->who.rank || !*out)
+        return WEFT_OK;
+    return bench_open_csv(out, config_int(b->cfg, "bench.append"), &b->csv);
+}
+
+static weft_status close_files(bench *b)
+{
+    if (b->csv && fclose(b->csv))
+        return fail_errno(WEFT_IO, "comm.csv cannot be written");
+    return b->csv ? bench_write_json(config_text(b->cfg, "bench.out")) : WEFT_OK;
+}
+
 static int run_rank(bench *b)
 {
     char text[1024];
     weft_status st = set_up(b);
+    if (st == WEFT_OK)
+        st = open_files(b);
     for (uint32_t i = 0; i < b->n && st == WEFT_OK; i++)
         st = print_table(b, i);
+    if (st == WEFT_OK)
+        st = close_files(b);
     snprintf(text, sizeof text, "%s", err_text());
     if (st != WEFT_OK && !launch_say(text))
         log_line(WEFT_LOG_ERROR, "%s", text);
@@ -353,7 +409,9 @@ static int help(void)
         "Measure collectives over the transport comm.plugin with the algorithm comm.algorithm; of\n"
         "JOB.ini only these and [bench] are read. -n starts so many ranks on this machine. `time` "
         "is\n"
-        "in us, `algbw` and `busbw` in GB/s. Keys of [bench]:\n");
+        "in us, `algbw` and `busbw` in GB/s. comm.plugin, comm.algorithm, bench.type, bench.op "
+        "and\n"
+        "bench.ranks may be lists: every combination is measured. Keys of [bench]:\n");
     config_print_options(stdout, options, 0);
     return 0;
 }
@@ -374,9 +432,32 @@ static int run_here(bench *b)
     return 2;
 }
 
+/* One combination of the lists. */
+static int run_listed(void *ctx, uint32_t ranks, const char *const *more)
+{
+    bench b = *(const bench *)ctx;
+    const char **given = b.overrides;
+    b.overrides = mem_alloc((b.noverrides + 32) * sizeof *b.overrides);
+    b.noverrides = 0;
+    for (uint32_t k = 0; k < ((const bench *)ctx)->noverrides; k++) {
+        bool replaced = false;
+        for (uint32_t i = 0; i < BENCH_LISTED + 2; i++)
+            replaced |= strcspn(given[k], "=") == strcspn(more[i], "=") &&
+                        !strncmp(given[k], more[i], strcspn(more[i], "="));
+        if (!replaced)
+            b.overrides[b.noverrides++] = given[k];
+    }
+    for (uint32_t i = 0; i < BENCH_LISTED + 2; i++)
+        b.overrides[b.noverrides++] = more[i];
+    b.ranks = ranks;
+    int status = ranks > 1 ? launch(&b) : run_here(&b);
+    free(b.overrides);
+    return status;
+}
+
 int bench_comm_main(int argc, char **argv)
 {
-    bench b = {.ranks = 1};
+    bench b = {0};
     int status = -1;
     b.overrides = mem_alloc(((uint64_t)argc + 16) * sizeof *b.overrides);
     for (int i = 1; i < argc && status < 0; i++) {
@@ -396,7 +477,8 @@ int bench_comm_main(int argc, char **argv)
             status = 2;
         }
     }
-    if (status < 0)
+    const bench_run lists = {b.ini, b.overrides, b.noverrides, b.ranks, run_listed, &b};
+    if (status < 0 && !bench_lists(&lists, &status))
         status = b.ranks > 1 ? launch(&b) : run_here(&b);
     free(b.overrides);
     return status;

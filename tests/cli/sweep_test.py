@@ -141,8 +141,8 @@ class Sweep(started.Case):
     def test_the_sweep_that_comes_along(self):
         self.demo_data()
         out, _ = self.weft("bench", os.path.join(started.SOURCE, "configs", "sweep.ini"),
-                           "sweep.steps=2", "sweep.warmup=0", "sweep.repeats=1", "log.peak_gflops=1",
-                           "sweep.optim.placement=none,zero3", "train.batch=4")
+                           "sweep.steps=2", "sweep.warmup=0", "sweep.repeats=1", "train.batch=4",
+                           "sweep.optim.placement=none,zero3", "log.peak_gflops=1")
         rows = json.loads(self.read("runs", "sweep", "sweep.json"))["rows"]
         for r in rows:
             if r["status"] != "skipped":

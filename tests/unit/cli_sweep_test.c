@@ -1,0 +1,150 @@
+/* cli_sweep_test.c: a sweep's judgements, from metrics written here: medians, parts of a step, and
+ * losses held against a reference. */
+#include "cli/sweep.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[] = "/tmp/weft-sweep-XXXXXX";
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    char path[256];
+    (void)state;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    unlink(path);
+    return rmdir(folder);
+}
+
+/* Steps of `ms` milliseconds, losses 4, 3, 2, 1; the loss of step `at` is off by the share `by`. */
+static void write_steps(uint32_t n, double ms, uint32_t at, double by)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    for (uint32_t i = 1; i <= n; i++) {
+        double step = i == 1 ? 1000 : ms; /* the first is the warm-up */
+        fprintf(f,
+                "{\"step\":%u,\"loss\":%.9g,\"tokens\":100,\"step_ms\":%g,\"mfu\":%g,"
+                "\"compute_ms\":%g,\"exposed_comm_ms\":%g,\"bubble_ms\":%g,\"optimizer_ms\":%g,"
+                "\"comm_bytes\":77,\"peak_bytes\":88}\n",
+                i, (5.0 - i) * (i == at ? 1 + by : 1), step, 0.5, step / 2, step / 4, step / 8,
+                step / 8);
+    }
+    fclose(f);
+}
+
+static bool take(sweep *s, sweep_row *r, uint32_t repeat)
+{
+    static volatile int stop;
+    const sweep_try t = {.folder = folder, .repeat = repeat, .stop = &stop};
+    return sweep_measure(s, r, &t);
+}
+
+static void release(sweep *s, sweep_row *r)
+{
+    free(r->sample);
+    free(r->loss);
+    pool_free(&s->pool);
+}
+
+static void the_middle_of_the_runs(void **state)
+{
+    (void)state;
+    sweep s = {.warmup = 1, .steps = 3, .repeats = 3};
+    sweep_row r = {.status = SWEEP_DONE};
+    static const double ms[] = {10, 40, 20};
+    for (uint32_t i = 0; i < 3; i++) {
+        write_steps(4, ms[i], 0, 0);
+        assert_true(take(&s, &r, i));
+    }
+    const sweep_rate rate = sweep_rate_of(&r);
+    assert_float_equal(rate.median, 5000, 1e-6);
+    assert_float_equal(rate.least, 2500, 1e-6);
+    assert_float_equal(rate.most, 10000, 1e-6);
+    const sweep_sample m = sweep_mean(&r);
+    assert_float_equal(m.step_ms, 70.0 / 3, 1e-6);
+    assert_float_equal(m.compute_ms + m.exposed_ms + m.bubble_ms + m.optimizer_ms, m.step_ms, 1e-6);
+    assert_float_equal(m.mfu_ms, 0.5, 1e-6);
+    assert_int_equal(m.sent, 77);
+    assert_int_equal(m.peak, 88);
+    release(&s, &r);
+}
+
+static void a_run_that_is_cut_short(void **state)
+{
+    (void)state;
+    sweep s = {.warmup = 1, .steps = 3, .repeats = 1};
+    sweep_row r = {0};
+    write_steps(3, 10, 0, 0);
+    assert_false(take(&s, &r, 0));
+    char path[256];
+    snprintf(path, sizeof path, "%s/metrics.jsonl", folder);
+    FILE *f = fopen(path, "a");
+    fputs("{\"step\":4,\"loss\":", f);
+    fclose(f);
+    assert_false(take(&s, &r, 0));
+    release(&s, &r);
+}
+
+static void losses(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t at;
+        double by;
+        bool agrees[2]; /* fp32, bf16 */
+    } cases[] = {
+        {1, 0, {true, true}},        {3, 0.9e-4, {true, true}},
+        {4, -1.1e-4, {false, true}}, {1, 0.9e-2, {false, true}}, /* the warm-up counts */
+        {2, 1.1e-2, {false, false}}, {2, NAN, {false, false}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        sweep s = {.warmup = 1, .steps = 3, .repeats = 1};
+        sweep_row one = {.status = SWEEP_DONE}, r = {.status = SWEEP_DONE};
+        write_steps(4, 10, 0, 0);
+        assert_true(take(&s, &one, 0));
+        write_steps(4, 10, cases[i].at, isnan(cases[i].by) ? 0 : cases[i].by);
+        assert_true(take(&s, &r, 0));
+        if (isnan(cases[i].by))
+            r.loss[cases[i].at - 1] = NAN;
+        sweep_compare(&s, &r, &one);
+        assert_true(cases[i].by == 0 || r.worst_step == cases[i].at);
+        for (uint32_t k = 0; k < 2; k++) {
+            r.plan.exact = !k;
+            assert_int_equal(r.worst <= sweep_bound(&r), cases[i].agrees[k]);
+        }
+        one.status = SWEEP_FAILED;
+        sweep_compare(&s, &r, &one);
+        assert_true(r.worst < 0); /* nothing to compare with is no agreement */
+        free(one.sample);
+        free(one.loss);
+        release(&s, &r);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_middle_of_the_runs),
+        cmocka_unit_test(a_run_that_is_cut_short),
+        cmocka_unit_test(losses),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
