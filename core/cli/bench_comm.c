@@ -402,6 +402,11 @@ static int launch(const bench *b)
     return status;
 }
 
+void bench_comm_print_keys(FILE *to, int markdown)
+{
+    config_print_options(to, options, markdown);
+}
+
 static int help(void)
 {
     puts(
@@ -412,7 +417,7 @@ static int help(void)
         "in us, `algbw` and `busbw` in GB/s. comm.plugin, comm.algorithm, bench.type, bench.op "
         "and\n"
         "bench.ranks may be lists: every combination is measured. Keys of [bench]:\n");
-    config_print_options(stdout, options, 0);
+    bench_comm_print_keys(stdout, 0);
     return 0;
 }
 

@@ -2,7 +2,11 @@
 #ifndef CLI_BENCH_COMM_H
 #define CLI_BENCH_COMM_H
 
+#include <stdio.h>
+
 /* argv[0] is the command's own name. Returns the exit status. */
 int bench_comm_main(int argc, char **argv);
+
+void bench_comm_print_keys(FILE *to, int markdown); /* the keys of [bench] */
 
 #endif

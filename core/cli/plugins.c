@@ -2,6 +2,8 @@
 #include "cli/cli.h"
 
 #include "base/err.h"
+#include "cli/bench_comm.h"
+#include "cli/sweep.h"
 #include "config/combine.h"
 #include "config/config.h"
 #include "host/host.h"
@@ -101,6 +103,10 @@ static void print_reference(const component *const *all, uint32_t n)
         printf("\n## [%s]: %s\n\n", s->name, s->help);
         config_print_options(stdout, s->options, 1);
     }
+    printf("\n## [sweep]: lists, for `weft bench SWEEP.ini`\n\n");
+    sweep_print_keys(stdout);
+    printf("\n## [bench]: for `weft bench comm`\n\n");
+    bench_comm_print_keys(stdout, 1);
     for (uint32_t i = 0; i < n; i++) {
         char section[128];
         if (!all[i]->iface)

@@ -78,7 +78,7 @@ typedef struct sweep {
 /* Read [sweep] and make the rows. Free with sweep_free() also after a failure. */
 weft_status sweep_read(sweep *s, const char *ini, const char *const *overrides, uint32_t n);
 void sweep_free(sweep *s);
-void sweep_print_keys(FILE *to, bool markdown); /* the keys of [sweep] */
+void sweep_print_keys(FILE *to); /* the keys of [sweep], in Markdown */
 
 /* The value of an axis, NULL when there is none of that key. */
 const char *sweep_value(const sweep *s, const sweep_row *r, const char *key);

@@ -27,12 +27,15 @@ static const struct own_key {
     {"section.key", "", "values of that key: a list with commas, or with | between the values"},
 };
 
-void sweep_print_keys(FILE *to, bool markdown)
+void sweep_print_keys(FILE *to)
 {
-    fprintf(to, markdown ? "| key | default | meaning |\n|---|---|---|\n" : "%s", "");
-    for (size_t i = 0; i < sizeof own_keys / sizeof *own_keys; i++)
-        fprintf(to, markdown ? "| %s | %s | %s |\n" : "  %-12s %-10s  %s\n", own_keys[i].key,
-                own_keys[i].dflt, own_keys[i].help);
+    fprintf(to, "| key | default | meaning |\n|---|---|---|\n");
+    for (size_t i = 0; i < sizeof own_keys / sizeof *own_keys; i++) {
+        fprintf(to, "| %s | %s | ", own_keys[i].key, own_keys[i].dflt);
+        for (const char *h = own_keys[i].help; *h; h++)
+            fprintf(to, *h == '|' ? "\\|" : "%c", *h);
+        fprintf(to, " |\n");
+    }
 }
 
 static const char *own_text(const sweep *s, const char *key)
