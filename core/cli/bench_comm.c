@@ -180,11 +180,9 @@ static weft_status take_job_file(bench *b, const char *key)
     weft_status st = config_load(b->ini, NULL, 0, &file);
     const char *text = st == WEFT_OK ? config_raw(file, key) : NULL;
     if (text) {
-        uint64_t room = strlen(key) + strlen(text) + 2;
-        char *kept = mem_alloc(room); /* as long as the program */
-        snprintf(kept, room, "%s=%s", key, text);
+        static pool kept; /* as long as the program */
         memmove(b->overrides + 1, b->overrides, b->noverrides++ * sizeof *b->overrides);
-        b->overrides[0] = kept;
+        b->overrides[0] = pool_printf(&kept, "%s=%s", key, text);
     }
     config_destroy(file);
     return st;
