@@ -23,9 +23,10 @@ const char *sweep_label(sweep *s, const sweep_row *r)
 {
     char *text = pool_text(&s->pool, "");
     for (uint32_t i = 0; i < s->naxes; i++)
-        text =
-            pool_printf(&s->pool, "%s%s%s=%s", text, i ? "  " : "", s->axis[i].head, r->value[i]);
-    return text;
+        if (s->axis[i].n > 1)
+            text = pool_printf(&s->pool, "%s%s%s=%s", text, *text ? "  " : "", s->axis[i].head,
+                               r->value[i]);
+    return *text ? text : "the one combination";
 }
 
 static char *human(sweep *s, uint64_t bytes)
@@ -96,11 +97,12 @@ static void make_grid(sweep *s, grid *g)
         }
 }
 
-static bool is_axis(const sweep *s, const char *key)
+/* The ranks have a column among the keys. */
+static bool ranks_listed(const sweep *s)
 {
     for (uint32_t i = 0; i < s->naxes; i++)
-        if (!strcmp(s->axis[i].key, key))
-            return true;
+        if (!strcmp(s->axis[i].key, SWEEP_RANKS))
+            return s->axis[i].n > 1;
     return false;
 }
 
@@ -128,13 +130,13 @@ void sweep_print(sweep *s)
 {
     grid g = {0};
     make_grid(s, &g);
-    const bool twice = is_axis(s, SWEEP_RANKS);
+    const bool twice = ranks_listed(s);
     for (uint32_t i = 0; i <= s->rows.n; i++) {
         const sweep_row *r = i ? &s->rows.at[i - 1] : NULL;
         for (uint32_t c = 0; c < g.columns && g.cell[i][c]; c++) {
             bool last = c + 1 == g.columns, key = c < g.keys;
-            if (c == g.keys && twice)
-                continue;
+            if ((c == g.keys && twice) || (key && s->axis[c].n == 1))
+                continue; /* said already, or the same in all rows */
             printf(key || last || c == g.keys + 9 ? "%-*s%s" : "%*s%s", last ? 0 : (int)g.width[c],
                    g.cell[i][c], last ? "" : "  ");
         }
