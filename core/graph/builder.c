@@ -140,7 +140,8 @@ static weft_status b_state(void *ctx, const char *name, weft_tensor like, uint32
         if (!keep || in_list(keep, whole.axes[i].name))
             shape.axes[shape.rank++] = whole.axes[i];
     char full[2 * WEFT_MAX_NAME];
-    snprintf(full, sizeof full, "%s.%s", g->state_of, name);
+    snprintf(full, sizeof full, "%s.%s", *g->state_of ? g->state_of : graph_tensor(g, like)->name,
+             name);
     weft_status s = add_named(g, full, WEFT_T_STATE, &shape, out);
     if (!s)
         graph_tensor(g, *out)->of = like;

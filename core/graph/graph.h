@@ -82,8 +82,9 @@ typedef struct graph {
     uint32_t phase, block; /* where the builder appends */
     op_finder find;        /* ops of plugins, after the core's own; may be NULL */
     void *find_ctx;
-    const char *state_of; /* name of the parameter whose update is being built */
-    uint32_t replacing;   /* 1 + the node whose replacement is being built */
+    const char
+        *state_of;      /* name of the parameter whose update is being built; "": any; NULL: none */
+    uint32_t replacing; /* 1 + the node whose replacement is being built */
 } graph;
 
 void graph_init(graph *g, const mesh *m, uint32_t compute, uint32_t grad_dtype);

@@ -146,7 +146,7 @@ static void set_bases(builder *b)
     }
 }
 
-static weft_status set_regions(builder *b, uint64_t passes)
+static weft_status set_regions(builder *b, const edit_state *e, uint64_t passes)
 {
     plan *p = b->p;
     flat *f = b->f;
@@ -161,6 +161,8 @@ static weft_status set_regions(builder *b, uint64_t passes)
         f->master = region(&at, f->size[FLAT_STATE] * 4);
     if (train) {
         weft_status s = update_prepare(b); /* says which states there are */
+        if (!s)
+            s = extra_states(b, e);
         if (s)
             return s;
     }
@@ -218,7 +220,7 @@ static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint3
     if (!s)
         graph_recompute(&g);
     if (!s)
-        s = set_regions(b, e->passes);
+        s = set_regions(b, e, e->passes);
     if (!s)
         s = lower_prepare(b);
     if (!s)
@@ -227,6 +229,8 @@ static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint3
         s = build_passes(b, &p->step, true, (uint32_t)e->passes);
     if (!s)
         s = build_end_of_step(b, &p->step);
+    if (!s)
+        s = build_extra(b, e);
     if (!s)
         s = build_save(b);
     lower_finish(b);
@@ -255,7 +259,7 @@ static weft_status build_forward(plan *p, edit_state *e, flat *f, builder *b, ui
         flat_list(&g, &e->stages, &p->pool, f);
         s = flat_place(f, 0);
         if (!s)
-            s = set_regions(b, 1);
+            s = set_regions(b, e, 1);
         b->keep = result;
     }
     if (!s)
@@ -332,6 +336,7 @@ static weft_status build_one(const spec *s, uint32_t stage, plan *out, int32_t *
     free(e.syncs.at);
     free(e.stores.at);
     free(e.groups.at);
+    free(e.lists.at);
     *axis = e.stages.axis;
     return st;
 }
@@ -410,6 +415,9 @@ static void free_one(plan *p)
     list_free(&p->step);
     list_free(&p->eval);
     list_free(&p->save);
+    for (uint32_t i = 0; i < p->extra.n; i++)
+        list_free(&p->extra.at[i].l);
+    free(p->extra.at);
     free(p->kernels.at);
     free(p->instrs.at);
     free(p->refs.at);

@@ -37,6 +37,7 @@ typedef struct flat_param {
     uint64_t partial_axes; /* its gradient is partial over mesh axis a */
     uint64_t sum_axes;     /* over which its gradient is summed; also bits of groups */
     uint64_t every_axes;   /* of these, those over which that is done after every pass */
+    uint64_t never_axes;   /* over which it stays in parts, by somebody's word */
 } flat_param;
 
 typedef struct flat_block {
@@ -213,6 +214,12 @@ typedef struct store_edit {
     uint32_t what, mesh_axis, ahead;
 } store_edit;
 
+typedef struct list_edit {
+    const char *name;
+    uint32_t every, n;
+    node *nodes;
+} list_edit;
+
 typedef struct edit_state {
     graph *g;
     const spec *s;
@@ -222,6 +229,7 @@ typedef struct edit_state {
     uint64_t passes;
     VEC(sync_edit) syncs;
     VEC(store_edit) stores;
+    VEC(list_edit) lists;
     bool placing; /* it is the placement that emits */
     group_list groups;
     struct stage_map stages;
@@ -230,6 +238,11 @@ typedef struct edit_state {
 
 weft_status edits_run(edit_state *e, uint32_t phase);
 weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out);
+
+/* --- extra.c: lists that plugins bring --- */
+weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user);
+weft_status extra_states(builder *b, const edit_state *e); /* which they keep; before regions */
+weft_status build_extra(builder *b, const edit_state *e);
 
 /* --- stages.c: which blocks live where, and in which order a stage works --- */
 weft_status e_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage,

@@ -207,14 +207,20 @@ static uint32_t *number_operations(const plan *p, const list *l)
     return nth;
 }
 
-static weft_status check_list(const plan_set *set, bool step)
+/* List number `which` of a plan: step, eval, then those of plugins. */
+static const list *numbered(const plan *p, uint32_t which)
+{
+    return which == 0 ? &p->step : which == 1 ? &p->eval : &p->extra.at[which - 2].l;
+}
+
+static weft_status check_list(const plan_set *set, uint32_t which)
 {
     machine m = {.set = set, .ranks = set->spec->ranks, .channels = set->at[0].channels.n};
     uint64_t cells = (uint64_t)m.channels * m.ranks;
     m.lists = mem_alloc(set->n * sizeof *m.lists);
     m.nth = mem_alloc(set->n * sizeof *m.nth);
     for (uint32_t i = 0; i < set->n; i++) {
-        m.lists[i] = step ? &set->at[i].step : &set->at[i].eval;
+        m.lists[i] = numbered(&set->at[i], which);
         m.nth[i] = number_operations(&set->at[i], m.lists[i]);
     }
     m.at = mem_alloc(m.ranks * sizeof *m.at);
@@ -256,6 +262,8 @@ weft_status plan_check(const plan_set *p)
 {
     if (p->spec->ranks == 1)
         return WEFT_OK;
-    weft_status s = check_list(p, true);
-    return s ? s : check_list(p, false);
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; !s && i < 2 + p->at[0].extra.n; i++)
+        s = check_list(p, i);
+    return s;
 }

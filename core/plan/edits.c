@@ -155,7 +155,7 @@ static weft_status e_sync(void *ctx, const char *params, const char *mesh_name, 
     weft_status s = in_phase(e, WEFT_PHASE_SYNC, "sync");
     if (!s)
         s = edits_axis(e, mesh_name, &a);
-    if (!s && when != WEFT_SYNC_LAST && when != WEFT_SYNC_EVERY)
+    if (!s && (when < WEFT_SYNC_LAST || when > WEFT_SYNC_NEVER))
         s = fail(WEFT_USAGE, "%s asks for sums of gradients at the unknown time %u", e->owner,
                  when);
     bucket_bytes = bucket_bytes ? bucket_bytes : e->s->bucket_bytes;
@@ -214,12 +214,6 @@ static weft_status e_store(void *ctx, uint32_t what, const char *params, const c
     if (!s && e->s->mesh.size[a] > 1)
         *vec_push(&e->stores) = (store_edit){pool_text(e->pool, params), e->owner, what, a, ahead};
     return s;
-}
-
-static weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
-{
-    (void)name, (void)every, (void)emit, (void)user;
-    return refuse(ctx, "list");
 }
 
 static weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axis)

@@ -93,19 +93,25 @@ static json_t *entry_json(const plan *p, const entry *e)
     return x;
 }
 
+static json_t *list_json(const plan *p, const list *l, uint32_t rank)
+{
+    json_t *entries = json_array();
+    for (uint32_t k = 0; k < l->entries.n; k++) {
+        const entry *e = &l->entries.at[k];
+        if (e->kind != ENTRY_WRITE || plan_writes(p, &p->pieces.at[e->what], rank))
+            json_array_append_new(entries, entry_json(p, e));
+    }
+    return entries;
+}
+
 weft_status plan_print_list_json(const plan *p, uint32_t rank, FILE *to)
 {
-    const list *const lists[] = {&p->step, &p->eval, &p->save};
     json_t *root = json_object();
     json_object_set_new(root, "rank", json_integer(rank));
-    for (uint32_t i = 0; i < 3; i++) {
-        json_t *entries = json_array();
-        for (uint32_t k = 0; k < lists[i]->entries.n; k++) {
-            const entry *e = &lists[i]->entries.at[k];
-            if (e->kind != ENTRY_WRITE || plan_writes(p, &p->pieces.at[e->what], rank))
-                json_array_append_new(entries, entry_json(p, e));
-        }
-        json_object_set_new(root, lists[i]->name, entries);
-    }
+    json_object_set_new(root, p->step.name, list_json(p, &p->step, rank));
+    json_object_set_new(root, p->eval.name, list_json(p, &p->eval, rank));
+    json_object_set_new(root, p->save.name, list_json(p, &p->save, rank));
+    for (uint32_t i = 0; i < p->extra.n; i++)
+        json_object_set_new(root, p->extra.at[i].l.name, list_json(p, &p->extra.at[i].l, rank));
     return dump(root, to);
 }

@@ -72,6 +72,12 @@ typedef struct list {
     uint32_t tail; /* the first entry behind the passes: norm, scalars, updates; 0: none */
 } list;
 
+/* One that runs after every `every`-th step. */
+typedef struct extra_list {
+    list l;
+    uint32_t every;
+} extra_list;
+
 /* An ordered set of ranks that communicate: for each rank, those that share all its coordinates but
  * the one on `mesh_axis`; with `ncoords` only those that have one of `coords` there (ascending).
  * All plans of a job have the same channels, in the same order. */
@@ -171,6 +177,7 @@ typedef struct plan {
     VEC(input_slot) inputs;
     VEC(scalar_slot) scalars;
     list step, eval, save;
+    VEC(extra_list) extra;
     VEC(plan_cell) cells; /* of the step, in order */
     plan_bytes bytes;
     uint64_t workspace;       /* offset of the workspace shared by all calls */

@@ -152,6 +152,8 @@ void plan_print_list(const plan *p, uint32_t rank, FILE *to)
     print_one(p, &p->step, rank, to);
     print_one(p, &p->eval, rank, to);
     print_one(p, &p->save, rank, to);
+    for (uint32_t i = 0; i < p->extra.n; i++)
+        print_one(p, &p->extra.at[i].l, rank, to);
 }
 
 /* --- digest: FNV-1a over everything that two ranks must agree on --- */
@@ -209,6 +211,8 @@ void plan_digest(plan *p)
     mix_list(&h, &p->step);
     mix_list(&h, &p->eval);
     mix_list(&h, &p->save);
+    for (uint32_t i = 0; i < p->extra.n; i++)
+        mix_list(&h, &p->extra.at[i].l);
     mix(&h, p->refs.at, p->refs.n * sizeof *p->refs.at);
     mix(&h, p->bases.at, p->bases.n * sizeof *p->bases.at);
     mix(&h, p->instrs.at, p->instrs.n * sizeof *p->instrs.at);

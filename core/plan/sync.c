@@ -162,6 +162,9 @@ static weft_status read_syncs(const builder *b, const edit_state *e, flat_param 
             return fail(WEFT_USAGE, "the gradient of %s is summed over %s twice, by %s as well",
                         p->name, axis_name(b, x->mesh_axis), x->owner);
         seen |= bit;
+        p->never_axes |= x->when == WEFT_SYNC_NEVER ? bit : 0;
+        if (x->when == WEFT_SYNC_NEVER)
+            continue;
         p->sum_axes |= bit;
         p->every_axes &= ~bit;
         p->every_axes |= x->when == WEFT_SYNC_EVERY ? bit : 0;
@@ -180,7 +183,7 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
             return st;
     }
     for (uint32_t a = 0; a < b->g->mesh->n; a++)
-        if ((p->partial_axes & ~p->sum_axes) >> a & 1)
+        if ((p->partial_axes & ~p->sum_axes & ~p->never_axes) >> a & 1)
             return fail(
                 WEFT_USAGE,
                 "the gradient of %s is a partial sum over the mesh axis %s, and no strategy "
@@ -196,6 +199,10 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
                     p->name);
     p->sum_axes = (p->sum_axes & p->partial_axes) | groups; /* whole already: nothing to do */
     p->every_axes &= p->sum_axes;
+    if (p->sum_axes & p->never_axes)
+        return fail(WEFT_USAGE, "the gradient of %s is to be summed over a mesh axis, and never",
+                    p->name);
+    p->cut_axes |= p->never_axes & p->partial_axes; /* in the norm: coordinates differ */
     return WEFT_OK;
 }
 

@@ -180,6 +180,9 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
     weft_status s = fill_step(t, step);
     if (!s)
         s = exec_run(&t->exec, &t->plan->step);
+    for (uint32_t i = 0; !s && i < t->plan->extra.n; i++)
+        if (step % t->plan->extra.at[i].every == 0)
+            s = exec_run(&t->exec, &t->plan->extra.at[i].l);
     if (s)
         return s;
     measure(t, m, clock_ns() - began, &before,

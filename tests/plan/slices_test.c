@@ -158,7 +158,7 @@ static void refusals(void **state)
 #define OVER_DP "[parallel]\nstrategy = dp\n[optim]\nplacement = "
     refused("[optim]\nplacement = zero1\n", 1, "here none do (parallel.strategy = none)");
     refused(OVER_DP "zero2\n", 1, "here none do (parallel.dp = 1)");
-    refused(OVER_DP "zero1\nrule = matrices\n", 2, "optim.rule = matrices must not be cut");
+    refused(OVER_DP "zero1\nrule = matrices\n", 2, "optim.rule = matrices needs whole matrices");
     refused(OVER_DP "half\n", 2, "gradients need the state to be");
     refused(OVER_DP "some\n", 2, "in another way than the block block.0");
     refused(OVER_DP "once\n", 2, "it is summed there once a step");

@@ -91,6 +91,7 @@ WEFT_FREEZE(weft_view, op, 104);
 /* When a gradient is summed. */
 #define WEFT_SYNC_LAST 1u  /* once, after its last contribution in the step */
 #define WEFT_SYNC_EVERY 2u /* after every pass */
+#define WEFT_SYNC_NEVER 3u /* not at all: see list() */
 
 /* What a placement shards (store). */
 #define WEFT_STORE_STATE 1u
@@ -155,7 +156,10 @@ typedef struct weft_edits {
                          uint32_t ahead);
 
     /* A list of its own that runs after every `every`-th step, on every rank: what `emit` writes
-     * over parameters, states and scalars. Names of lists are the job's: prefix yours. */
+     * over parameters (the fp32 masters), states and scalars. Names of lists are the job's:
+     * prefix yours. Where gradients are never summed over an axis (WEFT_SYNC_NEVER) coordinates go
+     * ways of their own: a gradient is 1 / n of the mean over the coordinate's own tokens, and a
+     * parameter counts as a part of a sum, which a list may complete. */
     weft_status (*list)(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user);
 
     /* How activations that backward needs are kept; at least one must match. mesh_axis for

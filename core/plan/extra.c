@@ -1,0 +1,218 @@
+/* plan/extra.c: lists that plugins bring, run after every so many steps.
+ *
+ * A plugin writes a graph over parameters, states and scalars; here it is taken out of the model's
+ * graph, propagated like one, and written into a list of its own (straight.c). A stage leaves out
+ * what concerns parameters that it has not got. A parameter that is assigned has its compute copy
+ * assigned as well. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool name_taken(const edit_state *e, const char *name)
+{
+    for (uint32_t i = 0; i < e->lists.n; i++)
+        if (!strcmp(e->lists.at[i].name, name))
+            return true;
+    return !strcmp(name, "step") || !strcmp(name, "eval") || !strcmp(name, "save");
+}
+
+/* A list works on the fp32 masters. */
+static void set_types(graph *g, uint32_t dtype)
+{
+    for (weft_tensor t = 1; t <= g->tensors.n; t++)
+        if (graph_tensor(g, t)->kind == WEFT_T_PARAM)
+            graph_tensor(g, t)->shape.dtype = dtype;
+}
+
+weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
+{
+    edit_state *e = ctx;
+    graph *g = e->g;
+    const uint32_t first = g->nodes.n, phase = g->phase;
+    if (e->phase != WEFT_PHASE_SYNC)
+        return fail(WEFT_USAGE, "%s emitted a 'list' edit in phase %u; it belongs to phase %u",
+                    e->owner, e->phase, WEFT_PHASE_SYNC);
+    if (!every || name_taken(e, name))
+        return fail(WEFT_USAGE, "%s brings the list %s, every %u steps: %s", e->owner, name, every,
+                    every ? "the job has a list of that name" : "it has to be at least 1");
+    g->phase = PHASE_UPDATE;
+    g->state_of = "";
+    weft_builder b = graph_builder(g);
+    set_types(g, WEFT_F32);
+    weft_status s = emit(user, &b);
+    set_types(g, g->compute);
+    g->phase = phase;
+    g->state_of = NULL;
+    if (s) {
+        err_context("list %s of %s", name, e->owner);
+        return s;
+    }
+    list_edit *x = vec_push(&e->lists);
+    *x = (list_edit){pool_text(e->pool, name), every, g->nodes.n - first, NULL};
+    x->nodes = pool_array(e->pool, x->n, sizeof *x->nodes);
+    if (x->n)
+        memcpy(x->nodes, &g->nodes.at[first], x->n * sizeof *x->nodes);
+    g->nodes.n = first;
+    return WEFT_OK;
+}
+
+static const char *suffix_of(const graph *g, const tensor *state)
+{
+    return state->name + strlen(graph_tensor(g, state->of)->name) + 1;
+}
+
+static int find_state(const flat *f, const char *suffix)
+{
+    for (uint32_t i = 0; i < f->states.n; i++)
+        if (!strcmp(f->states.at[i].name, suffix))
+            return (int)i;
+    return -1;
+}
+
+weft_status extra_states(builder *b, const edit_state *e)
+{
+    const uint32_t of_rule = b->f->states.n;
+    for (weft_tensor t = 1; e->lists.n && t <= b->g->tensors.n; t++) {
+        const tensor *x = graph_tensor(b->g, t);
+        if (x->kind != WEFT_T_STATE)
+            continue;
+        const char *suffix = suffix_of(b->g, x);
+        const int have = find_state(b->f, suffix);
+        if (have >= 0 && (uint32_t)have < of_rule)
+            return fail(WEFT_USAGE, "a list keeps the state '%s', and so does the update rule",
+                        suffix);
+        if (x->shape.dtype != WEFT_F32 || x->shape.rank != graph_tensor(b->g, x->of)->shape.rank)
+            return fail(WEFT_UNSUPPORTED, "%s: a list's states are fp32 of their parameter's shape",
+                        x->name);
+        if (have < 0)
+            *vec_push(&b->f->states) = (flat_state){pool_text(&b->p->pool, suffix), 0};
+    }
+    return WEFT_OK;
+}
+
+/* --- one list --- */
+
+typedef struct making {
+    builder *b;
+    graph g;          /* the model's tensors, the list's nodes */
+    bool *elsewhere;  /* [tensor] of a parameter that this stage has not got */
+    uint32_t tensors; /* room of that */
+} making;
+
+static const flat_param *param_of(const making *m, weft_tensor t)
+{
+    const tensor *x = graph_tensor(&m->g, t);
+    bool named = x->kind == WEFT_T_STATE || (x->kind == WEFT_T_PARAM && x->of);
+    return flat_find(m->b->f, graph_tensor(&m->g, named ? x->of : t)->name);
+}
+
+static bool find(void *ctx, weft_tensor t, straight_home *out)
+{
+    const making *m = ctx;
+    const tensor *x = graph_tensor(&m->g, t);
+    uint32_t from = x->of ? RULE_COPY : RULE_PARAM;
+    if (x->kind != WEFT_T_PARAM && x->kind != WEFT_T_STATE)
+        return false;
+    if (x->kind == WEFT_T_STATE)
+        from = RULE_STATE + (uint32_t)find_state(m->b->f, suffix_of(&m->g, x));
+    out->at = rule_region(m->b, from, param_of(m, t)->first, 0, &out->dtype).at;
+    out->shift = 0;
+    return true;
+}
+
+/* Nodes of parameters that are here; those that concern others are left out. */
+static weft_status take_nodes(making *m, const list_edit *x)
+{
+    for (uint32_t i = 0; i < x->n; i++) {
+        const node *n = &x->nodes[i];
+        bool away = false;
+        for (uint32_t k = 0; k < n->nin + n->nout; k++) {
+            weft_tensor t = k < n->nin ? n->in[k] : n->out[k - n->nin];
+            const uint32_t kind = graph_tensor(&m->g, t)->kind;
+            const flat_param *p =
+                kind == WEFT_T_PARAM || kind == WEFT_T_STATE ? param_of(m, t) : NULL;
+            if (p && m->b->f->blocks.at[p->block].level)
+                return fail(WEFT_UNSUPPORTED,
+                            "list %s works on %s, which a placement keeps in slices: say "
+                            "optim.placement = none",
+                            x->name, p->name);
+            away |= (kind == WEFT_T_PARAM || kind == WEFT_T_STATE) && !p;
+            away |= kind == WEFT_T_ACTIVATION && m->elsewhere[t];
+        }
+        for (uint32_t k = 0; k < n->nout; k++)
+            m->elsewhere[n->out[k]] |= away && !n->assign;
+        if (!away)
+            *vec_push(&m->g.nodes) = *n;
+    }
+    return WEFT_OK;
+}
+
+static weft_status assign_copies(making *m)
+{
+    const uint32_t n = m->g.nodes.n;
+    for (uint32_t i = 0; i < n && m->b->f->compute != m->b->f->master; i++) {
+        const node x = m->g.nodes.at[i];
+        if (!x.assign || graph_tensor(&m->g, x.out[0])->kind != WEFT_T_PARAM)
+            continue;
+        const tensor was = *graph_tensor(&m->g, x.out[0]);
+        weft_tensor copy = graph_add(&m->g, pool_printf(&m->g.pool, "copy of %s", was.name),
+                                     WEFT_T_PARAM, &was.shape);
+        graph_tensor(&m->g, copy)->of = x.out[0];
+        memcpy(graph_tensor(&m->g, copy)->place, was.place, sizeof was.place);
+        weft_builder w = graph_builder(&m->g);
+        weft_status s = w.assign(w.ctx, copy, x.in[0]);
+        if (s)
+            return s;
+    }
+    return WEFT_OK;
+}
+
+static weft_status make_list(builder *b, const list_edit *x, list *l)
+{
+    making m = {.b = b, .g = *b->g, .tensors = b->g->tensors.n + 1};
+    memset(&m.g.nodes, 0, sizeof m.g.nodes);
+    m.elsewhere = mem_alloc(m.tensors * sizeof *m.elsewhere);
+    weft_status s = take_nodes(&m, x);
+    if (!s)
+        s = assign_copies(&m);
+    uint32_t end = m.g.nodes.n;
+    if (!s)
+        s = graph_propagate(&m.g, 0, &end);
+    const straight_job what = {pool_printf(&b->p->pool, "list %s", x->name), 0, find, &m};
+    if (!s)
+        s = straight_lower(b, l, &m.g, 0, end, &what);
+    free(m.elsewhere);
+    free(m.g.nodes.at);
+    b->g->tensors.at = m.g.tensors.at; /* they may have moved */
+    b->g->tensors.n = m.g.tensors.n;
+    b->g->tensors.cap = m.g.tensors.cap;
+    b->g->pool = m.g.pool;
+    return s;
+}
+
+/* Where nothing sums its gradient every coordinate has a parameter of its own: the list sees it as
+ * a part of their sum. */
+static void part_ways(builder *b)
+{
+    for (uint32_t i = 0; i < b->f->params.n; i++)
+        for (uint32_t a = 0; a < b->g->mesh->n; a++)
+            if (b->f->params.at[i].never_axes >> a & 1)
+                graph_tensor(b->g, graph_find(b->g, b->f->params.at[i].name))->place[a] =
+                    (weft_place){WEFT_PARTIAL_SUM, 0};
+}
+
+weft_status build_extra(builder *b, const edit_state *e)
+{
+    weft_status s = WEFT_OK;
+    if (e->lists.n)
+        part_ways(b);
+    for (uint32_t i = 0; !s && i < e->lists.n; i++) {
+        extra_list *x = vec_push(&b->p->extra);
+        *x = (extra_list){.every = e->lists.at[i].every};
+        x->l.name = e->lists.at[i].name;
+        s = make_list(b, &e->lists.at[i], &x->l);
+    }
+    return s;
+}
