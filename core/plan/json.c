@@ -3,6 +3,7 @@
 #include "plan/plan.h"
 
 #include <jansson.h>
+#include <stdlib.h>
 
 static json_t *bytes(uint64_t n)
 {
@@ -107,11 +108,15 @@ static json_t *list_json(const plan *p, const list *l, uint32_t rank)
 weft_status plan_print_list_json(const plan *p, uint32_t rank, FILE *to)
 {
     json_t *root = json_object();
+    plan moved = *p; /* its addresses are those of the rank */
+    moved.bases.at = plan_bases(p, rank);
     json_object_set_new(root, "rank", json_integer(rank));
-    json_object_set_new(root, p->step.name, list_json(p, &p->step, rank));
-    json_object_set_new(root, p->eval.name, list_json(p, &p->eval, rank));
-    json_object_set_new(root, p->save.name, list_json(p, &p->save, rank));
+    json_object_set_new(root, p->step.name, list_json(&moved, &p->step, rank));
+    json_object_set_new(root, p->eval.name, list_json(&moved, &p->eval, rank));
+    json_object_set_new(root, p->save.name, list_json(&moved, &p->save, rank));
     for (uint32_t i = 0; i < p->extra.n; i++)
-        json_object_set_new(root, p->extra.at[i].l.name, list_json(p, &p->extra.at[i].l, rank));
+        json_object_set_new(root, p->extra.at[i].l.name,
+                            list_json(&moved, &p->extra.at[i].l, rank));
+    free(moved.bases.at);
     return dump(root, to);
 }

@@ -33,6 +33,18 @@ void list_shift(plan *p, const list *l, uint32_t base, uint32_t mesh_axis, uint6
             (shift){l->entries.at[l->entries.n - 1].first_base + base, mesh_axis, stride};
 }
 
+uint64_t *plan_bases(const plan *p, uint32_t rank)
+{
+    uint64_t *at = mem_alloc(p->bases.n * sizeof *at + 1);
+    if (p->bases.n)
+        memcpy(at, p->bases.at, p->bases.n * sizeof *at);
+    for (uint32_t i = 0; i < p->shifts.n; i++) {
+        const shift *x = &p->shifts.at[i];
+        at[x->base] += x->stride * mesh_coord(&p->spec->mesh, rank, x->mesh_axis);
+    }
+    return at;
+}
+
 routine *walk_routine(const walk *w, const work *x)
 {
     return &w->routines[(x->block * 2 + x->backward) * 2 + x->first];

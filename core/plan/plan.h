@@ -219,6 +219,9 @@ weft_status plan_check(const plan_set *p);
 
 uint64_t plan_scalar(const plan *p, const char *name); /* offset; UINT64_MAX: none */
 
+/* The plan's bases, moved by the coordinates of `rank`; free() them. [plan] */
+uint64_t *plan_bases(const plan *p, uint32_t rank);
+
 /* What one rank has of a piece: elements [first, first + count) of a block of the whole tensor. */
 typedef struct extent {
     int64_t start[WEFT_MAX_AXES], size[WEFT_MAX_AXES]; /* the block, without padding */

@@ -2,6 +2,7 @@
 #include "plan/build.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *plan_kind_name(uint32_t kind)
@@ -137,7 +138,7 @@ static void print_one(const plan *p, const list *l, uint32_t rank, FILE *to)
                     "%6u   start  #%u %s on %s (%s): %" PRIu64 " elements at %#" PRIx64
                     ", sends %" PRIu64 " B\n",
                     i, e->what, e->name, p->channels.at[c->channel].name, c->algorithm, c->count,
-                    c->in, c->sent);
+                    c->in + c->in_shift * mesh_coord(&p->spec->mesh, rank, c->shift_axis), c->sent);
             break;
         case ENTRY_WAIT: fprintf(to, "%6u   wait   #%u\n", i, e->what); break;
         default:
@@ -149,11 +150,14 @@ static void print_one(const plan *p, const list *l, uint32_t rank, FILE *to)
 
 void plan_print_list(const plan *p, uint32_t rank, FILE *to)
 {
-    print_one(p, &p->step, rank, to);
-    print_one(p, &p->eval, rank, to);
-    print_one(p, &p->save, rank, to);
+    plan moved = *p; /* its addresses are those of the rank */
+    moved.bases.at = plan_bases(p, rank);
+    print_one(&moved, &p->step, rank, to);
+    print_one(&moved, &p->eval, rank, to);
+    print_one(&moved, &p->save, rank, to);
     for (uint32_t i = 0; i < p->extra.n; i++)
-        print_one(p, &p->extra.at[i].l, rank, to);
+        print_one(&moved, &p->extra.at[i].l, rank, to);
+    free(moved.bases.at);
 }
 
 /* --- digest: FNV-1a over everything that two ranks must agree on --- */

@@ -52,19 +52,6 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
     return st;
 }
 
-/* The bases of this rank's calls: the plan's, moved by its coordinates. */
-static void set_bases(executor *e)
-{
-    const plan *p = e->plan;
-    e->bases = mem_alloc(p->bases.n * sizeof *e->bases + 1);
-    if (p->bases.n)
-        memcpy(e->bases, p->bases.at, p->bases.n * sizeof *e->bases);
-    for (uint32_t i = 0; i < p->shifts.n; i++) {
-        const shift *x = &p->shifts.at[i];
-        e->bases[x->base] += x->stride * mesh_coord(&p->spec->mesh, e->rank, x->mesh_axis);
-    }
-}
-
 static weft_status add_channels(executor *e, comm_channel **out)
 {
     const plan *p = e->plan;
@@ -160,7 +147,7 @@ weft_status exec_create(const plan *p, job *j, const job_identity *who, const ch
         s = flight_open(out_dir, who->rank, who->ranks, &out->flight);
     if (!s)
         s = open_device(out, who, &arena);
-    set_bases(out);
+    out->bases = plan_bases(p, who->rank);
     if (!s)
         s = kernels_prepare(out);
     if (!s)
