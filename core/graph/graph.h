@@ -134,6 +134,9 @@ weft_status graph_keep(graph *g, const char *glob, uint32_t how, const char *own
 /* After graph_backward and its placements: let backward make again what is marked for it. */
 void graph_recompute(graph *g);
 
+/* Thereafter: what a block's backward gathers to make something again it does not gather twice. */
+void graph_share_gathers(graph *g);
+
 /* Join elementwise nodes [first, end) into one program. Inputs and outputs receive the tensors that
  * the program reads and writes; fails with WEFT_UNSUPPORTED when a node is not elementwise. */
 typedef struct fused {

@@ -96,13 +96,17 @@ typedef struct visit { /* of node `i` along mesh axis `a`; i moves up as nodes a
     uint32_t i, a, added;
 } visit;
 
-/* Put communication of `in` before the node. Its output is nobody's input yet. */
+/* Put communication of `in` before the node; a sum that another block has made is completed there,
+ * so that what crosses is complete. Its output is nobody's input yet. */
 static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_place to,
                               weft_tensor *out)
 {
     graph *g = v->g;
-    const node n = g->nodes.at[v->i];
     const tensor *t = graph_tensor(g, in);
+    bool there = kind != WEFT_ALL_GATHER && t->producer &&
+                 g->nodes.at[t->producer - 1].block != g->nodes.at[v->i].block;
+    uint32_t at = there ? t->producer : v->i;
+    const node n = g->nodes.at[there ? at - 1 : at];
     uint32_t redop = t->place[v->a].kind == WEFT_PARTIAL_MAX ? WEFT_MAX : WEFT_SUM;
     const char *axis = kind == WEFT_ALL_REDUCE ? NULL : t->shape.axes[0].name;
     uint32_t block = g->block, phase = g->phase;
@@ -118,9 +122,9 @@ static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_plac
     memcpy(made->place, graph_tensor(g, in)->place, sizeof made->place);
     made->place[v->a] = to;
     node fresh = g->nodes.at[g->nodes.n - 1];
-    memmove(&g->nodes.at[v->i + 1], &g->nodes.at[v->i], (g->nodes.n - 1 - v->i) * sizeof(node));
-    g->nodes.at[v->i] = fresh;
-    for (uint32_t j = v->i; j < g->nodes.n; j++) /* producers have moved */
+    memmove(&g->nodes.at[at + 1], &g->nodes.at[at], (g->nodes.n - 1 - at) * sizeof(node));
+    g->nodes.at[at] = fresh;
+    for (uint32_t j = at; j < g->nodes.n; j++) /* producers have moved */
         for (uint32_t o = 0; o < g->nodes.at[j].nout; o++) {
             tensor *x = graph_tensor(g, g->nodes.at[j].out[o]);
             x->producer = x->kind == WEFT_T_ACTIVATION ? j + 1 : x->producer;
@@ -311,4 +315,38 @@ weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end)
             return s;
     }
     return WEFT_OK;
+}
+
+/* --- after recomputation --- */
+
+/* The output of an all-gather among the first `n` nodes that node `x` does once more. */
+static weft_tensor done_before(const graph *g, uint32_t n, const node *x)
+{
+    while (n-- > 0) {
+        const node *y = &g->nodes.at[n];
+        if (y->comm == WEFT_ALL_GATHER && y->in[0] == x->in[0] && y->mesh_axis == x->mesh_axis &&
+            y->block == x->block && y->phase <= x->phase &&
+            (y->phase == PHASE_FORWARD) == (x->phase == PHASE_FORWARD))
+            return y->out[0];
+    }
+    return 0;
+}
+
+void graph_share_gathers(graph *g)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node n = g->nodes.at[i];
+        weft_tensor same = n.comm == WEFT_ALL_GATHER ? done_before(g, kept, &n) : 0;
+        if (same)
+            read_instead(g, i + 1, g->nodes.n, n.out[0], same);
+        else
+            g->nodes.at[kept++] = n;
+    }
+    g->nodes.n = kept;
+    for (uint32_t i = 0; i < kept; i++)
+        for (uint32_t k = 0; k < g->nodes.at[i].nout; k++) {
+            tensor *t = graph_tensor(g, g->nodes.at[i].out[k]);
+            t->producer = t->kind == WEFT_T_ACTIVATION ? i + 1 : t->producer;
+        }
 }

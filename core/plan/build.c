@@ -217,8 +217,10 @@ static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint3
         s = store_prepare(b, e);
     if (!s)
         s = flat_place(f, rule_by_element(b) ? b->sync->bucket_elements : 0);
-    if (!s)
+    if (!s) {
         graph_recompute(&g);
+        graph_share_gathers(&g);
+    }
     if (!s)
         s = set_regions(b, e, e->passes);
     if (!s)

@@ -90,6 +90,18 @@ static void halves(void **state)
     }
 }
 
+/* Made again, a block sums its attention once more; what it gathers it gathers once. */
+static void halves_again(void **state)
+{
+    (void)state;
+    planned j;
+    make(GPT2 "recompute = block\n" TP "sequence = on\n", 2, &j);
+    const uint32_t scatters = PASSES * (5 * LAYERS + 2), gathers = PASSES * (6 * LAYERS + 3);
+    assert_int_equal(started(j.plan, "tp.pass", WEFT_REDUCE_SCATTER, TOKENS * EMBED), scatters);
+    assert_int_equal(started(j.plan, "tp.pass", WEFT_ALL_GATHER, TOKENS * EMBED), gathers);
+    planned_free(&j);
+}
+
 /* Which tensor axis of a parameter tp cuts: 1 + its index; 0: none. */
 static uint32_t cut(const plan *p, const char *name)
 {
@@ -227,8 +239,10 @@ static void refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_reduces), cmocka_unit_test(halves),      cmocka_unit_test(weights),
-        cmocka_unit_test(padded_rows), cmocka_unit_test(less_memory), cmocka_unit_test(refusals),
+        cmocka_unit_test(all_reduces),  cmocka_unit_test(halves),
+        cmocka_unit_test(halves_again), cmocka_unit_test(weights),
+        cmocka_unit_test(padded_rows),  cmocka_unit_test(less_memory),
+        cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
