@@ -30,7 +30,7 @@ def tokens(path, count=200000):
 def run_weft(o, work, precision, batch, sequence):
     out = os.path.join(work, "run")
     job = os.path.join(work, "job.ini")
-    with open(job, "w") as f:
+    with open(job, "w", encoding="utf-8") as f:
         f.write(f"[run]\nout = {out}\nsteps = {o.steps}\n[model]\nvocab = 50304\n"
                 f"[data]\ntrain = {work}/tokens.bin\n"
                 f"[train]\nbatch = {batch}\nmicrobatch = {batch}\nsequence = {sequence}\n"

@@ -5,7 +5,8 @@
 Prints a JSON line: milliseconds of each step, tokens a second (median without the first two steps),
 peak resident bytes, the version. Same shape as weft's default model, AdamW with torch's defaults,
 attention through scaled_dot_product_attention, bf16 through autocast with fp32 weights. Started
-with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT it runs as DistributedDataParallel over Gloo."""
+with RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT it runs as DistributedDataParallel over Gloo;
+--shard state puts ZeroRedundancyOptimizer under it, --shard all is fully_shard (FSDP2)."""
 import argparse
 import json
 import os
@@ -59,13 +60,25 @@ def main():
                         ("context", 1024)):
         a.add_argument("--" + name, type=int, default=value)
     a.add_argument("--precision", choices=("fp32", "bf16"), default="fp32")
+    a.add_argument("--shard", choices=("none", "state", "all"), default="none")
     o = a.parse_args()
     torch.set_num_threads(o.threads)
     model = net = Gpt2(o.vocab, o.width, o.layers, o.heads, o.context)
     if "RANK" in os.environ:
         torch.distributed.init_process_group("gloo")
-        net = nn.parallel.DistributedDataParallel(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+        if o.shard == "all":
+            from torch.distributed.fsdp import fully_shard
+            mesh = torch.distributed.init_device_mesh("cpu", (int(os.environ["WORLD_SIZE"]),))
+            for block in model.blocks:
+                fully_shard(block, mesh=mesh)
+            fully_shard(model, mesh=mesh)
+        else:
+            net = nn.parallel.DistributedDataParallel(model)
+    if o.shard == "state":
+        from torch.distributed.optim import ZeroRedundancyOptimizer
+        optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-4)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     data = torch.randint(0, min(o.vocab, 50257), (o.batch, o.sequence + 1),
                          generator=torch.Generator().manual_seed(1))
     ms = []

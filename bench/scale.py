@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""How well does data parallelism scale, and what does sharding cost, beside PyTorch?
+
+  bench/scale.py [--weft build/release/bin/weft] [--rounds 3] [--steps 10] [--ranks 2]
+
+A GPT-2 of about 30M parameters, 4 x 256 tokens a rank, fp32, one thread a rank. One rank is the
+reference: tokens a second of N ranks over N times its own are the efficiency. Placements none,
+zero1, zero2, zero3 over shm and tcp, and PyTorch's DistributedDataParallel, ZeroRedundancyOptimizer
+and fully_shard over Gloo, in turn in each round. Prints a JSON line a case. Nothing else should
+run on the machine; --ranks should not be more than its cores."""
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+import train  # noqa: E402  (bench/train.py)
+
+MODEL = {"vocab": 50304, "layers": 6, "heads": 6, "embed": 384, "ffn": 1536, "context": 1024}
+WEFT = [("weft " + placement, transport) for transport in ("shm", "tcp")
+        for placement in ("none", "zero1", "zero2", "zero3")]
+TORCH = [("torch DDP", "none"), ("torch ZeroRedundancyOptimizer", "state"),
+         ("torch fully_shard", "all")]
+
+
+def weft(o, work, ranks, placement, transport):
+    out, job = os.path.join(work, "run"), os.path.join(work, "job.ini")
+    with open(job, "w", encoding="utf-8") as f:
+        f.write(f"[run]\nout = {out}\nsteps = {o.steps}\n[model]\n")
+        f.writelines(f"{key} = {value}\n" for key, value in MODEL.items())
+        f.write(f"[data]\ntrain = {work}/tokens.bin\n[train]\nbatch = {4 * ranks}\n"
+                "microbatch = 4\nsequence = 256\nprecision = fp32\neval_every = 0\n"
+                "[parallel]\nstrategy = dp\n"
+                f"[optim]\nplacement = {placement}\nlr = 1e-4\nschedule = constant\nwarmup = 0\n"
+                f"[comm]\nplugin = {transport}\n[device]\nthreads = 1\n"
+                "[log]\nprogress = 0\nlevel = error\n")
+    done = subprocess.run([o.weft, "train", "-n", str(ranks), job], capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"weft train -n {ranks}: {done.stderr}")
+    with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
+        steps = [json.loads(line) for line in f][2:]
+    return {"tokens_per_s": statistics.median(m["tokens_per_s"] for m in steps),
+            "exposed_ms": statistics.median(m["exposed_comm_ms"] for m in steps),
+            "step_ms": statistics.median(m["step_ms"] for m in steps)}
+
+
+def torch(o, ranks, shard):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    words = [sys.executable, os.path.join(HERE, "peers", "torch_gpt2.py"), "--batch", "4",
+             "--sequence", "256", "--threads", "1", "--steps", str(o.steps), "--shard", shard,
+             "--vocab", str(MODEL["vocab"]), "--width", str(MODEL["embed"]), "--layers",
+             str(MODEL["layers"]), "--heads", str(MODEL["heads"])]
+    children = []
+    for rank in range(ranks):
+        env = dict(os.environ)
+        if ranks > 1:
+            env |= {"RANK": str(rank), "WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1",
+                    "MASTER_PORT": str(port)}
+        children.append(subprocess.Popen(words, env=env, stdout=subprocess.PIPE,
+                                         stderr=subprocess.DEVNULL, text=True))
+    said = [c.communicate()[0] for c in children]
+    if any(c.returncode for c in children):
+        return None
+    got = json.loads(said[0])
+    return {"tokens_per_s": ranks * got["tokens_per_s"], "peer": got["peer"]}
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--weft", default=os.path.join(HERE, "..", "build", "release", "bin", "weft"))
+    a.add_argument("--rounds", type=int, default=3)
+    a.add_argument("--steps", type=int, default=10)
+    a.add_argument("--ranks", type=int, default=2)
+    a.add_argument("--no-torch", action="store_true")
+    o = a.parse_args()
+    found = {}
+    with tempfile.TemporaryDirectory() as work:
+        train.tokens(os.path.join(work, "tokens.bin"))
+        for _ in range(o.rounds):
+            found.setdefault("weft one rank", []).append(weft(o, work, 1, "none", "shm"))
+            for name, transport in WEFT:
+                found.setdefault(f"{name} {transport}", []).append(
+                    weft(o, work, o.ranks, name.split()[1], transport))
+            for name, shard in [] if o.no_torch else TORCH:
+                found.setdefault(name, []).append(torch(o, o.ranks, shard))
+    one = statistics.median(r["tokens_per_s"] for r in found["weft one rank"])
+    for name, runs in found.items():
+        runs = [r for r in runs if r]
+        if not runs:
+            print(json.dumps({"case": name, "failed": True}))
+            continue
+        rate = statistics.median(r["tokens_per_s"] for r in runs)
+        line = {"case": name, "ranks": 1 if name == "weft one rank" else o.ranks,
+                "tokens_per_s": round(rate, 1)}
+        if "one" not in name and name.startswith("weft"):
+            line["efficiency"] = round(rate / (o.ranks * one), 3)
+            line["exposed_comm_share"] = round(statistics.median(
+                r["exposed_ms"] / r["step_ms"] for r in runs), 3)
+        print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    main()
