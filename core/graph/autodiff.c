@@ -117,6 +117,14 @@ static weft_tensor parts_of(const graph *g, weft_tensor t)
     return by && by->comm == WEFT_ALL_GATHER ? by->in[0] : t;
 }
 
+/* The gradient goes back to where its tensor came from. */
+static weft_status shift_back(graph *g, const node *n, weft_tensor *d)
+{
+    weft_builder b = graph_builder(g);
+    const char *axis = g->mesh->name[n->mesh_axis];
+    return b.comm(g, WEFT_SHIFT, 0, axis, NULL, g->mesh->size[n->mesh_axis] - n->root, *d, d);
+}
+
 static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
 {
     node n = g->nodes.at[at]; /* a copy: the array grows below; the output arrays stay */
@@ -134,8 +142,11 @@ static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
     if (!any)
         return WEFT_OK;
     g->block = n.block;
-    if (n.comm) { /* in the logical graph it is the identity */
+    if (n.comm) { /* in the logical graph it is the identity, except for a shift */
         g->phase = PHASE_INPUTS;
+        weft_status s = n.comm == WEFT_SHIFT ? shift_back(g, &n, &dout[0]) : WEFT_OK;
+        if (s)
+            return s;
         return contribute(g, grads, n.in[0], dout[0]);
     }
     if (!n.op || !n.op->grad)

@@ -202,19 +202,32 @@ static const char *comm_id(uint32_t kind)
     case WEFT_ALL_REDUCE: return "all_reduce";
     case WEFT_REDUCE_SCATTER: return "reduce_scatter";
     case WEFT_ALL_GATHER: return "all_gather";
+    case WEFT_SHIFT: return "shift";
     default: return NULL;
     }
 }
 
+static weft_status check_shift(const tensor *t, const char *axis, uint32_t root, uint32_t size)
+{
+    if (!axis && root && (root < size || size == 1))
+        return WEFT_OK;
+    return fail(WEFT_USAGE,
+                "shift of %s by %u over %u coordinates: it takes no axis of the tensor, and goes 1 "
+                "to %u further",
+                t->name, root, size, size - 1);
+}
+
 static weft_status check_comm(const graph *g, uint32_t kind, const char *axis, uint32_t root,
-                              weft_tensor in)
+                              uint32_t size, weft_tensor in)
 {
     const char *id = comm_id(kind);
     const tensor *t = graph_tensor(g, in);
+    if (kind == WEFT_SHIFT)
+        return check_shift(t, axis, root, size);
     if (!id)
         return fail(WEFT_UNSUPPORTED,
                     "communication of kind %u cannot be built into a graph in "
-                    "this version; all-reduce, reduce-scatter and all-gather can",
+                    "this version; all-reduce, reduce-scatter, all-gather and shift can",
                     kind);
     if (root || (kind == WEFT_ALL_REDUCE) != !axis)
         return fail(WEFT_USAGE, "%s of %s takes %s axis of the tensor, and no root", id, t->name,
@@ -227,7 +240,8 @@ static weft_status check_comm(const graph *g, uint32_t kind, const char *axis, u
                 id, t->name, axis);
 }
 
-/* Logically the identity: only where the elements are changes, which place.c works out. */
+/* Logically the identity: only where the elements are changes, which place.c works out. A shift
+ * moves the parts of a split tensor round by `root` parts. */
 static weft_status b_comm(void *ctx, uint32_t kind, uint32_t redop, const char *axis_of_mesh,
                           const char *axis, uint32_t root, weft_tensor in, weft_tensor *out)
 {
@@ -236,7 +250,7 @@ static weft_status b_comm(void *ctx, uint32_t kind, uint32_t redop, const char *
     if (a < 0 || !known(g, in))
         return fail(WEFT_USAGE, "communication over the mesh axis '%s', which this job has not",
                     axis_of_mesh);
-    weft_status s = check_comm(g, kind, axis, root, in);
+    weft_status s = check_comm(g, kind, axis, root, g->mesh->size[a], in);
     if (s)
         return s;
     if (g->mesh->size[a] == 1) {
@@ -247,6 +261,7 @@ static weft_status b_comm(void *ctx, uint32_t kind, uint32_t redop, const char *
     n->comm = kind;
     n->redop = redop;
     n->mesh_axis = (uint32_t)a;
+    n->root = root;
     n->in[0] = in;
     char name[2 * WEFT_MAX_NAME];
     uint32_t number = g->nodes.n;

@@ -62,6 +62,7 @@ typedef struct node {
     uint32_t block, phase;
     uint32_t comm, redop; /* WEFT_ALL_REDUCE ...; 0: computes */
     uint32_t mesh_axis;
+    uint32_t root; /* of a shift: how far */
     bool assign;   /* out[0] (parameter, state, scalar) takes in[0] */
     bool again;    /* makes for backward what a forward node has made: no work that counts */
     bool join;     /* adds up contributions to one gradient */

@@ -279,12 +279,34 @@ static weft_status propagate_axis(visit *v)
     return set_places(v->g, v->i, v->a, out);
 }
 
+/* An assignment moves nothing: what is assigned lies as what it goes into, or is the same for all
+ * where each coordinate has one of its own. */
+static weft_status take_axis(visit *v)
+{
+    bool own = partial(graph_tensor(v->g, v->g->nodes.at[v->i].out[0])->place[v->a]);
+    weft_status s = own ? WEFT_OK : complete(v, true);
+    const node *n = &v->g->nodes.at[v->i];
+    const tensor *from = graph_tensor(v->g, n->in[0]), *to = graph_tensor(v->g, n->out[0]);
+    if (s || same_place(from->place[v->a], to->place[v->a]) ||
+        (own && from->place[v->a].kind == WEFT_WHOLE))
+        return s;
+    return fail(WEFT_UNSUPPORTED,
+                "%s cannot take %s, which is not placed like it over the mesh axis %s", to->name,
+                from->name, v->g->mesh->name[v->a]);
+}
+
 /* Communication that somebody has built. */
 static weft_status place_comm(const graph *g, const node *n)
 {
     const tensor *in = graph_tensor(g, n->in[0]);
     tensor *out = graph_tensor(g, n->out[0]);
     weft_place had = in->place[n->mesh_axis], now = {WEFT_WHOLE, 0};
+    if (n->comm == WEFT_SHIFT) {
+        memcpy(out->place, in->place, sizeof out->place);
+        return had.kind == WEFT_SPLIT ? WEFT_OK
+                                      : fail(WEFT_USAGE, "shift over %s: %s is not split there",
+                                             g->mesh->name[n->mesh_axis], in->name);
+    }
     uint32_t needs = n->redop == WEFT_MAX ? WEFT_PARTIAL_MAX : WEFT_PARTIAL_SUM;
     if (n->comm == WEFT_ALL_GATHER)
         needs = WEFT_SPLIT;
@@ -303,11 +325,11 @@ weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end)
 {
     for (uint32_t i = first; i < *end; i++) {
         weft_status s = g->nodes.at[i].comm ? place_comm(g, &g->nodes.at[i]) : WEFT_OK;
-        for (uint32_t a = 0; !s && g->nodes.at[i].op && a < g->mesh->n; a++) {
+        for (uint32_t a = 0; !s && !g->nodes.at[i].comm && a < g->mesh->n; a++) {
             if (g->mesh->size[a] == 1)
                 continue;
             visit v = {g, i, a, 0};
-            s = propagate_axis(&v);
+            s = g->nodes.at[i].assign ? take_axis(&v) : propagate_axis(&v);
             i = v.i;
             *end += v.added;
         }

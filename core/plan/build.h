@@ -122,7 +122,7 @@ typedef struct item { /* a segment, or communication between two of them */
     bool comm;
     uint32_t segment;
     const char *name;
-    uint32_t kind, mesh_axis, redop, dtype;
+    uint32_t kind, mesh_axis, redop, dtype, root;
     uint64_t count;
     ref in, out;
 } item;

@@ -224,12 +224,13 @@ static weft_status emit_comm(walk *w, const work *x, const item *it, const uint6
 {
     plan *p = w->b->p;
     collective c = {.channel = plan_channel(p, "pass", it->mesh_axis), .kind = it->kind};
-    c.name = pool_printf(&p->pool, "%s of %s",
-                         it->kind == WEFT_ALL_REDUCE       ? "all-reduce"
-                         : it->kind == WEFT_REDUCE_SCATTER ? "reduce-scatter"
-                                                           : "all-gather",
-                         it->name);
+    const char *kind = it->kind == WEFT_ALL_REDUCE       ? "all-reduce"
+                       : it->kind == WEFT_REDUCE_SCATTER ? "reduce-scatter"
+                       : it->kind == WEFT_SHIFT          ? "shift"
+                                                         : "all-gather";
+    c.name = pool_printf(&p->pool, "%s of %s", kind, it->name);
     c.redop = it->redop;
+    c.root = it->root;
     c.dtype = it->dtype;
     c.count = it->count;
     c.in = bases[it->in.base] + it->in.offset;

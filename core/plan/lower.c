@@ -37,7 +37,7 @@ static void share_places(builder *b)
             last[g->nodes.at[i].in[k]] = i;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
-        uint32_t k = n->op ? n->op->in_place : n->comm ? 1 : 0;
+        uint32_t k = n->op ? n->op->in_place : n->comm && n->comm != WEFT_SHIFT ? 1 : 0;
         if (!k || k > n->nin)
             continue;
         weft_tensor from = n->in[k - 1], to = n->out[0];
@@ -347,7 +347,8 @@ static weft_status lower_comm(lowering *l, const node *n)
                  .name = graph_tensor(l->b->g, n->in[0])->name,
                  .kind = n->comm,
                  .mesh_axis = n->mesh_axis,
-                 .redop = n->redop};
+                 .redop = n->redop,
+                 .root = n->root};
     /* counted on the larger side */
     weft_shape local = graph_local(l->b->g, n->comm == WEFT_ALL_GATHER ? n->out[0] : n->in[0]);
     it->dtype = local.dtype;

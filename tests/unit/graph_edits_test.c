@@ -151,8 +151,12 @@ static void bad_communication(void **state)
     begin(&n);
     weft_status (*c)(void *, uint32_t, uint32_t, const char *, const char *, uint32_t, weft_tensor,
                      weft_tensor *) = n.b.comm;
-    expect_refusal(c(&n.g, WEFT_SHIFT, WEFT_SUM, "tp", NULL, 1, n.y, &out), WEFT_UNSUPPORTED,
+    expect_refusal(c(&n.g, WEFT_ALL_TO_ALL, WEFT_SUM, "tp", NULL, 0, n.y, &out), WEFT_UNSUPPORTED,
                    "cannot be built into a graph in this version");
+    expect_refusal(c(&n.g, WEFT_SHIFT, 0, "tp", "tokens", 1, n.y, &out), WEFT_USAGE,
+                   "takes no axis of the tensor");
+    expect_refusal(c(&n.g, WEFT_SHIFT, 0, "tp", NULL, 0, n.y, &out), WEFT_USAGE, "goes 1 to 1");
+    expect_refusal(c(&n.g, WEFT_SHIFT, 0, "tp", NULL, 2, n.y, &out), WEFT_USAGE, "goes 1 to 1");
     expect_refusal(c(&n.g, WEFT_ALL_REDUCE, WEFT_SUM, "cp", NULL, 0, n.y, &out), WEFT_USAGE,
                    "which this job has not");
     expect_refusal(c(&n.g, WEFT_ALL_REDUCE, WEFT_SUM, "tp", "tokens", 0, n.y, &out), WEFT_USAGE,
@@ -169,6 +173,58 @@ static void bad_communication(void **state)
     begin(&n);
     comm(&n, WEFT_ALL_GATHER, "tokens", n.y);
     expect_refusal(place(&n, 0), WEFT_USAGE, "is no tensor split along its first axis");
+    graph_free(&n.g);
+}
+
+static void shifts(void **state)
+{
+    (void)state;
+    static const mesh ring = {.n = 1, .name = {"cp"}, .size = {4}};
+    weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {tokens}};
+    net n = {0};
+    graph_init(&n.g, &ring, WEFT_F32, WEFT_F32);
+    n.b = graph_builder(&n.g);
+    assert_int_equal(n.b.block(n.b.ctx, "all"), WEFT_OK);
+    assert_int_equal(n.b.input(n.b.ctx, "tokens", &ids, &n.tokens), WEFT_OK);
+    weft_tensor table = param(&n, "table", vocab, embed), moved = 0, nowhere = 0;
+    n.x = OP(&n, "embedding", 1, table, n.tokens);
+    assert_int_equal(n.b.comm(n.b.ctx, WEFT_SHIFT, 0, "cp", NULL, 1, n.x, &moved), WEFT_OK);
+    n.loss = OP(&n, "sumsq", 1, OP(&n, "mul", 1, n.x, moved));
+    assert_int_equal(n.b.comm(n.b.ctx, WEFT_SHIFT, 0, "cp", NULL, 1, table, &nowhere), WEFT_OK);
+    assert_int_equal(graph_split(&n.g, "tokens", "tokens", 0), WEFT_OK);
+    expect_refusal(place(&n, 0), WEFT_USAGE, "shift over cp: table is not split there");
+    n.g.nodes.n--;
+    assert_int_equal(place(&n, 0), WEFT_OK);
+    expect_place(&n, moved, WEFT_SPLIT);
+    expect_place(&n, n.loss, WEFT_PARTIAL_SUM);
+    uint32_t forward = n.g.nodes.n;
+    n.g.nodes.n--; /* a square has no gradient; what it squares stands for the loss */
+    assert_int_equal(graph_backward(&n.g, n.g.nodes.at[forward - 1].in[0]), WEFT_OK);
+    assert_int_equal(place(&n, forward - 1), WEFT_OK);
+    assert_int_equal(count(&n, WEFT_SHIFT, true), 1);
+    for (uint32_t i = forward - 1; i < n.g.nodes.n; i++)
+        if (n.g.nodes.at[i].comm == WEFT_SHIFT)
+            assert_int_equal(n.g.nodes.at[i].root, 3);
+    graph_free(&n.g);
+}
+
+/* In an update: a partial result is completed first, one that lies elsewhere is refused. */
+static void assignments(void **state)
+{
+    (void)state;
+    net n;
+    begin(&n);
+    weft_tensor w = graph_find(&n.g, "w1"), sum;
+    assert_int_equal(n.b.scalar(n.b.ctx, "norm", &sum), WEFT_OK);
+    assert_int_equal(n.b.assign(n.b.ctx, sum, OP(&n, "sumsq", 1, w)), WEFT_OK);
+    assert_int_equal(n.b.assign(n.b.ctx, w, OP(&n, "neg", 1, w)), WEFT_OK);
+    if (place(&n, 0))
+        fail_msg("%s", err_text());
+    assert_int_equal(count(&n, WEFT_ALL_REDUCE, false), 1);
+    weft_tensor whole = param(&n, "whole", ffn, embed);
+    uint32_t first = n.g.nodes.n;
+    assert_int_equal(n.b.assign(n.b.ctx, w, OP(&n, "neg", 1, whole)), WEFT_OK);
+    expect_refusal(place(&n, first), WEFT_UNSUPPORTED, "w1 cannot take neg#");
     graph_free(&n.g);
 }
 
@@ -310,6 +366,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_in_parts),
         cmocka_unit_test(bad_communication),
+        cmocka_unit_test(shifts),
+        cmocka_unit_test(assignments),
         cmocka_unit_test(bad_splits),
         cmocka_unit_test(ops_in_the_place_of_one),
         cmocka_unit_test(a_replacement_replaced),
