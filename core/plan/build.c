@@ -34,27 +34,45 @@ uint64_t plan_scalar(const plan *p, const char *name)
     return UINT64_MAX;
 }
 
-/* Data-parallel ranks: the product of the mesh axes over which the input is split. */
-static uint32_t data_ranks(const graph *g, uint64_t *axes)
+/* Data-parallel ranks: the product of the mesh axes over which the input is split, without those
+ * that cut sequences. */
+static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
 {
-    uint32_t n = 1;
     weft_tensor t = graph_find(g, "tokens");
-    for (uint32_t a = 0; t && a < g->mesh->n; a++)
-        if (graph_tensor(g, t)->place[a].kind == WEFT_SPLIT) {
-            n *= g->mesh->size[a];
-            *axes |= (uint64_t)1 << a;
-        }
-    return n;
+    *sharing = 1;
+    for (uint32_t a = 0; t && a < g->mesh->n; a++) {
+        if (graph_tensor(g, t)->place[a].kind != WEFT_SPLIT)
+            continue;
+        bool cuts = p->spec->sequence_axes >> a & 1;
+        *(cuts ? &p->cut_axes : &p->data_axes) |= (uint64_t)1 << a;
+        *sharing *= cuts ? 1 : g->mesh->size[a];
+        if (cuts && p->data_axes)
+            return fail(WEFT_USAGE,
+                        "%s cuts sequences in parts, but a strategy named before its own shares "
+                        "out whole ones: in parallel.strategy name that one after it",
+                        p->spec->size_key[a]);
+    }
+    return WEFT_OK;
 }
 
-uint32_t plan_data_part(const plan *p, uint32_t rank)
+static uint32_t part_of(const plan *p, uint32_t rank, uint64_t axes)
 {
     const mesh *m = &p->spec->mesh;
     uint32_t part = 0;
     for (uint32_t a = m->n; a-- > 0;) /* the first axis that splits varies fastest */
-        if (p->data_axes >> a & 1)
+        if (axes >> a & 1)
             part = part * m->size[a] + mesh_coord(m, rank, a);
     return part;
+}
+
+uint32_t plan_data_part(const plan *p, uint32_t rank)
+{
+    return part_of(p, rank, p->data_axes);
+}
+
+uint32_t plan_token_part(const plan *p, uint32_t rank)
+{
+    return part_of(p, rank, p->cut_axes);
 }
 
 /* An op that a plugin brings, one of those loaded so far. */
@@ -92,7 +110,9 @@ static weft_status find_sharing(plan *p, edit_state *e, uint32_t *sharing)
     graph probe;
     weft_tensor loss;
     weft_status st = forward_graph(&probe, e, s, s->ranks, 0, 1, &loss);
-    *sharing = st ? 1 : data_ranks(&probe, &p->data_axes);
+    *sharing = 1;
+    if (!st)
+        st = data_ranks(p, &probe, sharing);
     graph_free(&probe);
     e->g = NULL;
     return st;

@@ -186,7 +186,8 @@ typedef struct plan {
     double flops_step;        /* of one rank in a step: products and attention, no recomputation */
     const char *changes;      /* what makes results depend on the layout, one line each, or NULL */
     uint32_t sharing, passes; /* ranks that share the data; micro-batches a step */
-    uint64_t data_axes;       /* bit a: the data is split over mesh axis a */
+    uint64_t data_axes;       /* bit a: the batch is split over mesh axis a */
+    uint64_t cut_axes;        /* bit a: its sequences are */
     uint64_t digest;          /* of this plan */
 } plan;
 
@@ -242,8 +243,10 @@ bool plan_writes(const plan *p, const piece *x, uint32_t rank);
 /* Choose the writers of all pieces, evenly by bytes; the same on every rank. */
 void plan_choose_writers(plan *p);
 
-/* Which of the `sharing` parts of a micro-batch is `rank`'s. */
+/* Which of the `sharing` parts of a micro-batch is `rank`'s, and which part of the tokens of that,
+ * where mesh axes cut sequences. */
 uint32_t plan_data_part(const plan *p, uint32_t rank);
+uint32_t plan_token_part(const plan *p, uint32_t rank);
 
 /* Bytes that a rank sends in a step by collectives of one kind (weft/coll.h), and its name. */
 uint64_t plan_sent(const plan *p, uint32_t kind);

@@ -56,6 +56,7 @@ static weft_status add_axes(spec *s, const component *c)
                                  {"axis", 0, axis->name},
                                  {0}});
         s->size_key[s->mesh.n] = pool_printf(&s->pool, "parallel.%s", axis->size_key);
+        s->sequence_axes |= (uint64_t)(axis->flags & WEFT_AXIS_SEQUENCE ? 1 : 0) << s->mesh.n;
         s->mesh.name[s->mesh.n++] = axis->name;
         weft_status st = config_add(s->cfg, "parallel", pool_printf(&s->pool, "plugin %s", c->name),
                                     axis_option(s, axis));

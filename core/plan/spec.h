@@ -30,6 +30,7 @@ typedef struct spec {
     uint32_t ranks;
     mesh mesh;
     const char *size_key[WEFT_MAX_MESH]; /* "parallel.dp": INI key of a mesh axis' size */
+    uint64_t sequence_axes;              /* bit a: mesh axis a cuts sequences, not the batch */
     spec_plugin device, rule, placement; /* placement.c NULL: none */
     spec_plugin strategies[WEFT_MAX_MESH];
     uint32_t nstrategies;

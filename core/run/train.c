@@ -45,12 +45,14 @@ static void on_signal(int sig)
 static weft_status fill(trainer *t, uint32_t pass)
 {
     const plan *p = t->plan;
+    uint32_t part = plan_token_part(p, t->who.rank);
     for (uint32_t i = 0; i < p->inputs.n; i++) {
         const input_slot *x = &p->inputs.at[i];
         const int32_t *from = !strcmp(x->name, "tokens")    ? t->tokens
                               : !strcmp(x->name, "targets") ? t->targets
                                                             : t->positions;
-        weft_status s = exec_write(&t->exec, x->offset + pass * x->stride, from, x->elements * 4);
+        weft_status s = exec_write(&t->exec, x->offset + pass * x->stride,
+                                   from + part * x->elements, x->elements * 4);
         if (s)
             return s;
     }

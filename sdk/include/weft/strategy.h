@@ -35,9 +35,13 @@ WEFT_EXTERN_C_BEGIN
 #define WEFT_PHASE_MEMORY 4u
 
 /* A mesh axis that a strategy brings, as data: the host declares the INI key `[parallel] size_key`
- * for it (a number, or auto: what the other axes leave). */
+ * for it (a number, or auto: what the other axes leave). Ranks along an axis over which the inputs
+ * are split share the batch, `[train] microbatch` sequences each. With WEFT_AXIS_SEQUENCE they work
+ * on the same sequences instead, each on a part of the tokens (context parallelism): such axes are
+ * named before those that share the batch, and attention has to be replaced. */
+#define WEFT_AXIS_SEQUENCE 1u
 typedef struct weft_mesh_axis {
-    uint32_t struct_size, flags;
+    uint32_t struct_size, flags; /* WEFT_AXIS_... */
     const char *name, *size_key, *help;
 } weft_mesh_axis;
 WEFT_FREEZE(weft_mesh_axis, help, 32);
