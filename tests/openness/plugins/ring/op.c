@@ -1,0 +1,93 @@
+/* op.c: one round of ring attention, and its gradient.
+ *
+ *   attend(qkv [t,three,h,d], moved [t,three,h,d], y' [t,h,d]?, l' [t,h]?) -> y [t,h,d], l [t,h]
+ *
+ * The queries of qkv look at the keys and values of `moved`. What the rounds before have made, the
+ * result y' and the log-sum-exp l' of the scores, is merged: with scores s_j of this round
+ *
+ *   l = log(e^l' + sum e^s_j);  y = e^(l' - l) y' + sum e^(s_j - l) v_j
+ *
+ * The gradient, for dy and dl, with p_j = e^(s_j - l) and w = e^(l' - l):
+ *
+ *   dv_j = p_j dy;  ds_j = p_j (dl + dy (v_j - y));  dy' = w dy;  dl' = w (dl + dy (y' - y))
+ *
+ * Which keys may be looked at depends on where the rank's tokens stand in the sequence: the kernels
+ * are told by the attribute "first" (weft/op.h). */
+#include "ring.h"
+
+static weft_axis named(const weft_shape *s, uint32_t i)
+{
+    return s->axes[i];
+}
+
+static weft_status attend_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                                const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    if ((nin != FIRST_ROUND && nin != LATER_ROUND) || in[QKV].rank != 4)
+        return b->fail(b->ctx, WEFT_USAGE, ATTEND " takes qkv, moved, and two of the round before");
+    const weft_axis t = named(&in[QKV], 0), h = named(&in[QKV], 2), d = named(&in[QKV], 3);
+    out[Y] = (weft_shape){in[QKV].dtype, 3, {t, h, d}};
+    out[LSE] = (weft_shape){WEFT_F32, 2, {t, h}};
+    *nout = OUTPUTS;
+    return WEFT_OK;
+}
+
+/* Each gradient is as what it is the gradient of. */
+static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                            const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)b, (void)attrs, (void)nattr;
+    *nout = nin - 2 * OUTPUTS;
+    for (uint32_t i = 0; i < *nout; i++)
+        out[i] = in[OUTPUTS + i];
+    return WEFT_OK;
+}
+
+/* Nothing flows into the last log-sum-exp: nought does. */
+static weft_status grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                        weft_tensor *din)
+{
+    weft_tensor in[ALL] = {call->dout[Y], call->dout[LSE]};
+    const weft_tensor lse[] = {call->out[LSE], call->out[LSE]};
+    uint32_t n = OUTPUTS;
+    weft_status st = WEFT_OK;
+    if (phase != WEFT_GRAD_INPUTS)
+        return WEFT_OK;
+    if (!in[LSE])
+        st = b->op(b->ctx, "sub", NULL, 0, lse, 2, &in[LSE], 1);
+    for (uint32_t i = 0; i < call->nin; i++)
+        in[n++] = call->in[i];
+    for (uint32_t i = 0; i < OUTPUTS; i++)
+        in[n++] = call->out[i];
+    return st ? st : b->op(b->ctx, ATTEND_DX, call->attrs, call->nattr, in, n, din, call->nin);
+}
+
+/* Of coordinates 0 .. rounds - 1 those from `round` on see the keys of this round; the first one's
+ * are half hidden. */
+static double flops(const weft_attr *attrs, uint32_t nattr, const weft_shape *in, uint32_t nin,
+                    const weft_shape *out, uint32_t nout)
+{
+    (void)nin, (void)out, (void)nout;
+    const double rounds = (double)ring_attr(attrs, nattr, "rounds");
+    const double round = (double)ring_attr(attrs, nattr, "round");
+    const double keys = (double)ring_attr(attrs, nattr, "sequence") / rounds;
+    double seen = round > 0 ? 1 - round / rounds : 0.5, work = 4 * keys;
+    if (!ring_attr(attrs, nattr, "causal"))
+        seen = 1;
+    for (uint32_t i = 0; i < in[0].rank; i++) /* of queries alone, or of dy */
+        work *= in[0].rank == 4 && i == 1 ? 1 : (double)in[0].axes[i].size;
+    return seen * work * (in[0].rank == 4 ? 1 : 2);
+}
+
+const weft_op ring_attend = {.struct_size = sizeof ring_attend,
+                             .infer = attend_infer,
+                             .grad = grad,
+                             .whole = "three,head_dim",
+                             .flops = flops,
+                             .first_input = 1};
+const weft_op ring_attend_dx = {.struct_size = sizeof ring_attend_dx,
+                                .infer = dx_infer,
+                                .whole = "three,head_dim",
+                                .flops = flops,
+                                .first_input = 1};
