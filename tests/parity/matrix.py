@@ -4,7 +4,8 @@
 Layouts of up to 8 ranks (data, tensor with and without sequence, pipeline under each schedule, and
 mixtures) times placements times model families times transports: loss and gradient norm of 20
 steps within 1e-4 of the one-rank run in fp32, the weights that are saved at the end likewise by
-their lengths. A sample of the table in bf16, within 2^-7. Then random jobs of odd sizes, drawn from
+their lengths. A sample of the table in bf16, within 2^-6: a rank of tp rounds its part of a product
+before parts are added, which one rank does not. Then random jobs of odd sizes, drawn from
 a seed: those that `weft plan` refuses have to be refused with a sentence, the others have to train
 as one rank. WEFT_PARITY_RANDOM says how many (24; a nightly run takes hundreds), WEFT_PARITY_SEED
 from where."""
@@ -94,7 +95,7 @@ class Matrix(Compared):
         self.assertGreater(self.table("fp32", 1e-4), 120)
 
     def test_bf16(self):
-        self.table("bf16", 2**-7, every=7)
+        self.table("bf16", 2**-6, every=7)
 
 
 class Drawn(Compared):
@@ -107,7 +108,8 @@ class Drawn(Compared):
             "model.heads": heads, "model.embed": heads * dim, "model.ffn": r.randint(3, 70),
             "model.kv_heads": r.choice(divisors), "model.vocab": r.randint(251, 300),
             "model.context": 24, "train.sequence": r.randint(2, 24),
-            "train.batch": r.choice([2, 3, 4, 6, 8, 12]), "train.microbatch": r.choice([1, 1, 2, 3]),
+            "train.batch": r.choice([2, 3, 4, 6, 8, 12]),
+            "train.microbatch": r.choice([1, 1, 2, 3]),
             "train.clip": r.choice([0, 0.3, 1]), "model.tied": r.choice(["on", "off", "auto"])}
         if job["model.family"] == "gpt2":
             del job["model.kv_heads"]

@@ -4,8 +4,8 @@
 A GPT-2 of some 25M parameters is trained for three steps by one rank, by stages, by slices and by
 split tensors. `metrics.jsonl` has the plan's peak, and the resident peak of the largest process has
 to be within a tenth of it, plus a base of 96 MiB for the program, its libraries and the code that
-oneDNN makes. With shm as transport a rank also sees its peers' arenas, which count as resident where
-it has touched them: these jobs use tcp."""
+oneDNN makes. With shm as transport a rank also sees its peers' arenas, which count as resident
+where it has touched them: these jobs use tcp."""
 import os
 import resource
 import unittest
