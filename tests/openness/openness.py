@@ -5,8 +5,8 @@ Installs BUILD to a fresh prefix, builds plugins/ against it with find_package(w
 with them. Each is compared with one rank, in loss, gradient norm and in the parameters after the
 last step; LAMB and Muon are compared with their formulas, in plain Python, as well.
 
-The bounds. fp32 sums in another order differ by some 1e-7, which 20 updates enlarge: 1e-5 of a
-loss or norm, and 1e-4 of the largest element of a tensor. In the formulas the gradient is recovered from
+The bounds. fp32 sums in another order differ by some 1e-7, which 20 updates enlarge: 1e-5 of a loss
+or norm, and 1e-4 of the largest element of a tensor. In the formulas the gradient is recovered from
 what plain SGD with a step of 1e4 has done, to 1e-7 of itself; Muon's iteration enlarges what is
 small by up to 3.4445^5 = 485: 1e-3 of the largest element of an update."""
 import json
