@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """matrix.py WEFT: does every legal combination train as one rank does?
 
-Layouts of up to 8 ranks (data, tensor with and without sequence, pipeline under each schedule, and
+Layouts of up to 16 ranks (data, tensor with and without sequence, pipeline under each schedule, and
 mixtures) times placements times model families times transports: loss and gradient norm of 20
 steps within 1e-4 of the one-rank run in fp32, the weights that are saved at the end likewise by
-their lengths. A sample of the table in bf16, within 2^-6: a rank of tp rounds its part of a product
-before parts are added, which one rank does not. Then random jobs of odd sizes, drawn from
-a seed: those that `weft plan` refuses have to be refused with a sentence, the others have to train
-as one rank. WEFT_PARITY_RANDOM says how many (24; a nightly run takes hundreds), WEFT_PARITY_SEED
-from where."""
+their lengths; what rank 0 sends in a step to the byte what the plan says. A sample of the table in
+bf16, within 2^-6: a rank of tp rounds its part of a product before parts are added, which one rank
+does not. Then random jobs of odd sizes, drawn from a seed: those that `weft plan` refuses have to
+be refused with a sentence, the others have to train as one rank. WEFT_PARITY_RANDOM says how many
+(24; a nightly run takes hundreds), WEFT_PARITY_SEED from where."""
+import json
 import os
 import random
 import subprocess
@@ -59,6 +60,11 @@ class Compared(w.Bench):
             Compared.ones[key] = (w.metrics(self.path(out)), tensors)
         return self.ones[key]
 
+    def sent(self, job, ranks):
+        """Bytes that rank 0 sends in a step, by the plan."""
+        text = w.weft("plan", "-n", ranks, self.ini, *self.options("planned", job), "--json").stdout
+        return sum(json.loads(text)["ranks"][0]["sent"].values())
+
     def compare(self, job, ranks, keys, out, bound):
         want, whole = self.one(job)
         self.train(out, job | keys, ranks=ranks)
@@ -68,6 +74,7 @@ class Compared(w.Bench):
             for key in ("loss", "grad_norm"):
                 self.assertLessEqual(abs(a[key] - b[key]), bound * abs(a[key]),
                                      f"{key} of step {a['step']}")
+        self.assertEqual(got[-1]["comm_bytes"], self.sent(job | keys, ranks))
         many = w.tensors(self.path(out), job["run.steps"])
         self.assertEqual(sorted(whole), sorted(many))
         names = [n for n in whole if n.endswith((".w", ".g"))]
@@ -93,6 +100,16 @@ class Matrix(Compared):
 
     def test_fp32(self):
         self.assertGreater(self.table("fp32", 1e-4), 120)
+
+    def test_sixteen_ranks(self):
+        keys = mesh("hybrid", tp=2, pp=4, dp=2) | {"optim.placement": "zero2"}
+        self.compare(BASE | FAMILIES["gpt2"], 16, keys, "sixteen", 1e-4)
+
+    def test_a_transport_an_axis(self):
+        """Beside each other, and over another link than the job's."""
+        keys = mesh("hybrid", tp=2, pp=2, dp=2) | {
+            "comm.plugin": "shm", "comm.pp.plugin": "tcp", "comm.dp.plugin": "tcp"}
+        self.compare(BASE | FAMILIES["llama"], 8, keys, "mixed", 1e-4)
 
     def test_bf16(self):
         self.table("bf16", 2**-6, every=7)
