@@ -33,6 +33,7 @@ demo: setup build
 
 bench: build
 	python3 bench/allreduce.py --weft $(WEFT)
+	python3 bench/scale.py --weft $(WEFT) --no-torch
 	@if python3 -c 'import torch' 2>/dev/null; then python3 bench/train.py --weft $(WEFT); \
 	else echo 'there is no PyTorch here for bench/train.py to compare with'; fi
 

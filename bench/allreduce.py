@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RANGE = ("64", str(64 << 20), "8")
+RANGE = ("64", "67108864", "4")
 
 
 def table(text):

@@ -65,7 +65,12 @@ def torch(o, ranks, shard):
                     "MASTER_PORT": str(port)}
         children.append(subprocess.Popen(words, env=env, stdout=subprocess.PIPE,
                                          stderr=subprocess.DEVNULL, text=True))
-    said = [c.communicate()[0] for c in children]
+    try:
+        said = [c.communicate(timeout=300)[0] for c in children]
+    except subprocess.TimeoutExpired:
+        for c in children:
+            c.kill()
+        return None
     if any(c.returncode for c in children):
         return None
     got = json.loads(said[0])
@@ -99,7 +104,7 @@ def main():
         rate = statistics.median(r["tokens_per_s"] for r in runs)
         line = {"case": name, "ranks": 1 if name == "weft one rank" else o.ranks,
                 "tokens_per_s": round(rate, 1)}
-        if "one" not in name and name.startswith("weft"):
+        if name.startswith("weft") and name != "weft one rank":
             line["efficiency"] = round(rate / (o.ranks * one), 3)
             line["exposed_comm_share"] = round(statistics.median(
                 r["exposed_ms"] / r["step_ms"] for r in runs), 3)
