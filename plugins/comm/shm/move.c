@@ -102,13 +102,18 @@ static cell *filled(weft_conn *c, uint64_t *stamp)
     return (*stamp & CELL_NUMBER) == ((c->cells_in + 1) & CELL_NUMBER) ? from : NULL;
 }
 
-/* What comes will be one line of the cell more, or data: asked for while we wait for the stamp, the
- * lines travel side by side instead of one after the other. */
+/* What comes will be further lines of the cell, or data: asked for while we wait for the stamp, the
+ * lines travel side by side instead of one after the other. No more of them than the message that
+ * is awaited has: a line that the writer has yet to write would be taken from it. */
 static void foresee(const weft_conn *c)
 {
     const ring *r = c->in_ring;
-    __builtin_prefetch((const char *)&r->cells[c->cells_in % CELLS] + 64);
-    __builtin_prefetch(r->data + (c->bytes_in & (c->in_bytes - 1)));
+    const uint64_t bytes = c->in.m[c->in.done % QUEUE].bytes;
+    const char *waiting = (const char *)&r->cells[c->cells_in % CELLS];
+    if (bytes > INLINE)
+        __builtin_prefetch(r->data + (c->bytes_in & (c->in_bytes - 1)));
+    for (uint64_t at = 64; bytes <= INLINE && at < bytes + sizeof(uint64_t); at += 64)
+        __builtin_prefetch(waiting + at);
 }
 
 static weft_status take_chunk(weft_conn *c, message *m, const cell *from, uint64_t *moved)

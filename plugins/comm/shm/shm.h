@@ -31,7 +31,7 @@
 enum {
     QUEUE = 128,       /* posted messages that a connection holds each way */
     CELLS = 256,       /* of a ring */
-    INLINE = 120,      /* bytes that fit into a cell beside its number */
+    INLINE = 312,      /* bytes that fit into a cell beside its number */
     ENTRIES = 2048,    /* connections that a link may have in its life */
     CHUNK = 16384,     /* bytes of a longer message that one cell announces, at most */
     TURN = 256 * 1024, /* bytes that one call moves each way, so that connections share fairly */
