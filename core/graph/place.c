@@ -268,8 +268,10 @@ static weft_status propagate_axis(visit *v)
         if (put)
             return put;
         n = &v->g->nodes.at[v->i];
-        if (v->added != before || memcmp(had, n->in, n->nin * sizeof *had))
+        if (v->added != before || memcmp(had, n->in, n->nin * sizeof *had)) {
+            err_clear(); /* that refusal has been answered */
             s = shard_node(v->g, v->i, v->a, out);
+        }
     }
     if (s) {
         err_context("%s cannot be computed over the mesh axis %s", v->g->nodes.at[v->i].id,

@@ -80,6 +80,9 @@ class Stages(w.Bench):
                      "multiples of parallel.pp", "3")
         self.refused(2, PIPE | {"parallel.stages": "1, 2"}, "parallel.stages", "4 blocks")
         self.refused(2, PIPE | {"parallel.stages": "1, x"}, "parallel.stages")
+        said = self.train("no", w.EVEN | {"parallel.strategy": "tp, pp", "parallel.tp": 2,
+                                          "parallel.stages": "9"}, ranks=4, status=2).stderr
+        self.assertRegex(said, "2 numbers of at least 1 are needed\n")  # and nothing about tp
 
     def test_resume_on_other_stages(self):
         job = w.EVEN | {"checkpoint.every": 10, "train.clip": 0,
