@@ -48,13 +48,6 @@ typedef struct route {
     bool backward;
 } route;
 
-static weft_tensor root_of(const builder *b, weft_tensor t)
-{
-    while (b->root[t] != t)
-        t = b->root[t];
-    return t;
-}
-
 static route *find_routes(const builder *b)
 {
     const graph *g = b->g;

@@ -169,6 +169,7 @@ typedef struct builder {
 /* Places shared by outputs that may lie over inputs; what each block keeps. Once a graph. */
 weft_status lower_prepare(builder *b);
 void lower_finish(builder *b);
+weft_tensor root_of(const builder *b, weft_tensor t); /* whose place it shares */
 
 /* The instructions of `block` in the phases of `phases` (bits 1 << PHASE_...). `first`: sums are
  * written, not added to. Equal segments are shared. */
@@ -237,6 +238,7 @@ typedef struct edit_state {
 } edit_state;
 
 weft_status edits_run(edit_state *e, uint32_t phase);
+weft_status edits_in_phase(const edit_state *e, uint32_t phase, const char *edit);
 weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out);
 
 /* --- extra.c: lists that plugins bring --- */
@@ -253,6 +255,7 @@ weft_status e_group(void *ctx, const char *name, const char *axis, const uint32_
 weft_status stages_finish(edit_state *e); /* every block has a stage, every cell its order */
 uint32_t stage_of(const struct stage_map *m, uint32_t block);
 bool stage_here(const struct stage_map *m, uint32_t block);
+bool stage_shared(const builder *b, uint32_t number); /* a flat block that several stages use */
 
 /* --- lists.c: a list in the making --- */
 typedef struct work {

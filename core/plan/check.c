@@ -45,17 +45,13 @@ static const list *list_of(const machine *m, uint32_t rank)
     return m->lists[plan_of(m->set, rank) - m->set->at];
 }
 
-static bool p2p(const collective *c)
-{
-    return c->kind == WEFT_SEND || c->kind == WEFT_RECV;
-}
-
 /* Do two members mean the same operation? A send goes with a receive of the same tensor. */
 static bool same_operation(const collective *a, const collective *b)
 {
     bool same = a->dtype == b->dtype && a->count == b->count && a->redop == b->redop;
-    if (p2p(a))
-        return same && p2p(b) && a->kind != b->kind && a->root != b->root && a->tag == b->tag;
+    if (plan_between_two(a))
+        return same && plan_between_two(b) && a->kind != b->kind && a->root != b->root &&
+               a->tag == b->tag;
     return same && a->kind == b->kind && a->root == b->root;
 }
 

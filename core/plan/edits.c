@@ -108,7 +108,7 @@ static weft_status v_op(void *ctx, uint32_t i, const char **id, weft_opcall *cal
 
 /* --- what it emits --- */
 
-static weft_status in_phase(const edit_state *e, uint32_t phase, const char *edit)
+weft_status edits_in_phase(const edit_state *e, uint32_t phase, const char *edit)
 {
     if (e->phase == phase)
         return WEFT_OK;
@@ -133,7 +133,7 @@ static weft_status e_split(void *ctx, const char *tensors, const char *axis, con
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
-    weft_status s = in_phase(e, WEFT_PHASE_SPLIT, "split");
+    weft_status s = edits_in_phase(e, WEFT_PHASE_SPLIT, "split");
     if (!s)
         s = edits_axis(e, mesh_name, &a);
     if (!s && a >= FIRST_GROUP)
@@ -152,7 +152,7 @@ static weft_status e_sync(void *ctx, const char *params, const char *mesh_name, 
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
-    weft_status s = in_phase(e, WEFT_PHASE_SYNC, "sync");
+    weft_status s = edits_in_phase(e, WEFT_PHASE_SYNC, "sync");
     if (!s)
         s = edits_axis(e, mesh_name, &a);
     if (!s && (when < WEFT_SYNC_LAST || when > WEFT_SYNC_NEVER))
@@ -179,7 +179,7 @@ static weft_status refuse(void *ctx, const char *edit)
 static weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 {
     edit_state *e = state(ctx);
-    weft_status s = in_phase(e, WEFT_PHASE_SPLIT, "replace");
+    weft_status s = edits_in_phase(e, WEFT_PHASE_SPLIT, "replace");
     if (!s)
         s = graph_replace(e->g, op, emit, user);
     if (s)
@@ -195,7 +195,7 @@ static weft_status e_store(void *ctx, uint32_t what, const char *params, const c
     const weft_rule *table = rule->c->table;
     uint32_t a = 0;
     bool any = false;
-    weft_status s = in_phase(e, WEFT_PHASE_SYNC, "store");
+    weft_status s = edits_in_phase(e, WEFT_PHASE_SYNC, "store");
     if (!s)
         s = edits_axis(e, axis, &a);
     if (!s && (a >= FIRST_GROUP || what < WEFT_STORE_STATE || what > WEFT_STORE_PARAMS))
@@ -219,7 +219,7 @@ static weft_status e_store(void *ctx, uint32_t what, const char *params, const c
 static weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axis)
 {
     edit_state *e = state(ctx);
-    weft_status s = in_phase(e, WEFT_PHASE_MEMORY, "keep");
+    weft_status s = edits_in_phase(e, WEFT_PHASE_MEMORY, "keep");
     if (!s && how == WEFT_KEEP_SPLIT)
         s = fail(WEFT_UNSUPPORTED,
                  "%s wants '%s' kept in parts over '%s'; this version of the core keeps a tensor "

@@ -31,9 +31,9 @@ weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, 
     edit_state *e = ctx;
     graph *g = e->g;
     const uint32_t first = g->nodes.n, phase = g->phase;
-    if (e->phase != WEFT_PHASE_SYNC)
-        return fail(WEFT_USAGE, "%s emitted a 'list' edit in phase %u; it belongs to phase %u",
-                    e->owner, e->phase, WEFT_PHASE_SYNC);
+    weft_status s = edits_in_phase(e, WEFT_PHASE_SYNC, "list");
+    if (s)
+        return s;
     if (!every || name_taken(e, name))
         return fail(WEFT_USAGE, "%s brings the list %s, every %u steps: %s", e->owner, name, every,
                     every ? "the job has a list of that name" : "it has to be at least 1");
@@ -41,7 +41,7 @@ weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, 
     g->state_of = "";
     weft_builder b = graph_builder(g);
     set_types(g, WEFT_F32);
-    weft_status s = emit(user, &b);
+    s = emit(user, &b);
     set_types(g, g->compute);
     g->phase = phase;
     g->state_of = NULL;

@@ -115,15 +115,6 @@ static void mark_first(walk *w)
     free(seen);
 }
 
-/* Is the flat block a parameter that several stages use? */
-static bool stage_shares(const builder *b, uint32_t number)
-{
-    for (uint32_t i = 0; i < b->g->blocks.n; i++)
-        if (!strcmp(b->g->blocks.at[i], b->f->blocks.at[number].name))
-            return false;
-    return true;
-}
-
 static void find_last_uses(walk *w)
 {
     const builder *b = w->b;
@@ -142,7 +133,7 @@ static void find_last_uses(walk *w)
     /* What stages share is summed when all passes are over: other stages are to have all they need
      * from this one before it waits for them. */
     for (uint32_t i = 0; i < b->f->blocks.n; i++)
-        if (w->grads_done[i] && stage_shares(b, i))
+        if (w->grads_done[i] && stage_shared(b, i))
             w->grads_done[i] = w->nworks;
 }
 

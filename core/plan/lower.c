@@ -14,7 +14,7 @@
 
 #define NOWHERE UINT64_MAX
 
-static weft_tensor root_of(const builder *b, weft_tensor t)
+weft_tensor root_of(const builder *b, weft_tensor t)
 {
     while (b->root[t] != t)
         t = b->root[t];

@@ -102,6 +102,12 @@ typedef struct collective {
     const char *algorithm; /* that the schedule chose */
 } collective;
 
+/* Is it a send or a receive? Its two ends have a request each. */
+static inline bool plan_between_two(const collective *c)
+{
+    return c->kind == WEFT_SEND || c->kind == WEFT_RECV;
+}
+
 /* A parameter or state as checkpoints and initialisation see it. Three things cut it, in this
  * order; plan_extent() puts them together:
  *

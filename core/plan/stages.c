@@ -11,20 +11,12 @@
 
 #define NO_STAGE UINT32_MAX
 
-static weft_status in_stage_phase(const edit_state *e, const char *edit)
-{
-    if (e->phase == WEFT_PHASE_STAGE)
-        return WEFT_OK;
-    return fail(WEFT_USAGE, "%s emitted a '%s' edit in phase %u; it belongs to phase %u", e->owner,
-                edit, e->phase, WEFT_PHASE_STAGE);
-}
-
 /* The mesh axis of an edit about stages; all of a job's are about one axis. */
 static weft_status stage_axis(edit_state *e, const char *edit, const char *axis, uint32_t stage)
 {
     struct stage_map *m = &e->stages;
     uint32_t a = 0;
-    weft_status s = in_stage_phase(e, edit);
+    weft_status s = edits_in_phase(e, WEFT_PHASE_STAGE, edit);
     if (!s)
         s = edits_axis(e, axis, &a);
     if (!s && a >= FIRST_GROUP)
@@ -187,4 +179,11 @@ uint32_t stage_of(const struct stage_map *m, uint32_t block)
 bool stage_here(const struct stage_map *m, uint32_t block)
 {
     return m->axis < 0 || m->stage[block] == m->mine;
+}
+
+bool stage_shared(const builder *b, uint32_t number)
+{
+    const flat_block *k = &b->f->blocks.at[number];
+    return b->stages->axis >= 0 && k->params &&
+           !strcmp(k->name, b->f->params.at[k->first_param].name);
 }

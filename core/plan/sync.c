@@ -45,11 +45,6 @@ uint32_t plan_channel_size(const plan *p, uint32_t number)
     return c->coords ? c->ncoords : p->spec->mesh.size[c->mesh_axis];
 }
 
-static bool p2p(const collective *c)
-{
-    return c->kind == WEFT_SEND || c->kind == WEFT_RECV;
-}
-
 /* In place as weft/coll.h means it: the smaller side lies at the own part of the larger. */
 static bool in_place(const plan *p, const collective *c)
 {
@@ -76,7 +71,7 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
     out->link_caps = link->caps;
     if (!(device->caps & WEFT_DEV_EXPORT_FD)) /* nothing that peers could map */
         out->link_caps &= ~(uint64_t)WEFT_LINK_MAP;
-    out->algorithm = p2p(c) ? "auto" : ch->algorithm;
+    out->algorithm = plan_between_two(c) ? "auto" : ch->algorithm;
 }
 
 /* Lists repeat themselves: what an equal collective needed, from the last few. */
@@ -110,7 +105,7 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
         return WEFT_OK;
     }
     for (uint32_t me = 0; me < n; me++) { /* scratch that suits every member */
-        if (p2p(&c) && me == c.root)
+        if (plan_between_two(&c) && me == c.root)
             continue; /* the other end has a request of its own */
         comm_request r;
         plan_request(p, &c, me, &r);
@@ -140,12 +135,6 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
 static const char *axis_name(const builder *b, uint32_t axis)
 {
     return axis < FIRST_GROUP ? b->g->mesh->name[axis] : b->groups->at[axis - FIRST_GROUP].name;
-}
-
-/* Several stages use it: it is a block of its own. */
-static bool stage_shared(const builder *b, const flat_param *p)
-{
-    return b->stages->axis >= 0 && !strcmp(b->f->blocks.at[p->block].name, p->name);
 }
 
 /* What strategies (overrides: 0) or the placement (1) say of a parameter's sums. */
@@ -190,7 +179,7 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
                 "says when it is summed",
                 p->name, b->g->mesh->name[a]);
     uint64_t groups = p->sum_axes >> FIRST_GROUP << FIRST_GROUP;
-    if (groups ? !stage_shared(b, p) : stage_shared(b, p))
+    if (groups ? !stage_shared(b, p->block) : stage_shared(b, p->block))
         return fail(WEFT_USAGE,
                     groups ? "the gradient of %s is to be summed over a group, but one stage "
                              "alone uses it"

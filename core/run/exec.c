@@ -63,8 +63,7 @@ static weft_status wait(executor *e, const entry *x)
 {
     uint64_t began = clock_ns();
     weft_status s = comm_wait(e->ops[x->what], e->deadline);
-    const uint32_t kind = e->plan->collectives.at[x->what].kind;
-    const bool pair = kind == WEFT_SEND || kind == WEFT_RECV;
+    const bool pair = plan_between_two(&e->plan->collectives.at[x->what]);
     *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += clock_ns() - began;
     if (!s && trace_wants(&e->trace, e->step)) {
         uint64_t from, to;
