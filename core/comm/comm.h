@@ -20,15 +20,43 @@
 
 /* --- schedules: pure, callable while planning --- */
 
+/* Where the members of a group are. Equal on all of them, but for what is said of `me`. */
+typedef struct comm_layout {
+    uint32_t machines;
+    const uint32_t *machine; /* [ranks] numbered from 0 in the order of first appearance */
+    const uint32_t *order;   /* [ranks] place in its machine: 0 is nearest to the network */
+    uint64_t near_caps;      /* of the link between members of one machine */
+} comm_layout;
+
+/* What sending costs, as measured: a message of b bytes arrives `latency` + b * `per_byte` seconds
+ * after it was sent, and keeps its sender busy for `message` + b * `per_byte`; reading a byte to
+ * reduce it takes `reduce`. near: between members of one machine, far: between machines. */
+typedef struct comm_speed {
+    double latency, message, per_byte;
+} comm_speed;
+typedef struct comm_cost {
+    comm_speed near, far;
+    double reduce;
+} comm_cost;
+
+/* How elements travel. Whatever is not COMM_PLAIN changes results (compress.c). */
+#define COMM_PLAIN 0u
+#define COMM_TO_FP16 1u
+#define COMM_TO_BF16 2u
+#define COMM_TO_INT8 3u
+
 typedef struct comm_request {
     uint32_t kind, redop, dtype; /* weft/coll.h */
     uint64_t count;              /* elements, as weft/coll.h counts them */
     uint32_t ranks, me;          /* of the group */
     uint32_t root;
-    uint32_t in_place;     /* in and out are the same place (see weft/coll.h) */
-    uint64_t link_caps;    /* of the link that will carry it */
-    const char *algorithm; /* "auto", "ring", "halving", "direct", "mapped", ... */
-    uint64_t chunk;        /* bytes that long messages are cut into; 0: the algorithm's own */
+    uint32_t in_place;         /* in and out are the same place (see weft/coll.h) */
+    uint64_t link_caps;        /* of the link that will carry it */
+    const char *algorithm;     /* "auto", "ring", "halving", "direct", "mapped", ... */
+    uint64_t chunk;            /* bytes that long messages are cut into; 0: the algorithm's own */
+    uint32_t compress;         /* COMM_PLAIN, ... */
+    const comm_layout *layout; /* NULL: all on one machine, or nobody knows. Borrowed */
+    const comm_cost *cost;     /* what `auto` goes by; NULL: thresholds of select.c. Borrowed */
 } comm_request;
 
 typedef struct comm_schedule comm_schedule; /* opaque */

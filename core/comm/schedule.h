@@ -178,6 +178,18 @@ void build_lent(builder *b, uint64_t bytes);
 
 /* --- an algorithm --- */
 
+/* What a request takes by an algorithm, for the member with the most of each: latencies that follow
+ * one another, messages and bytes that it sends; bytes that it reads to reduce. near: between
+ * members of one machine; far: between machines, where bytes count for all members of a machine
+ * together, since they share its way out. Without a layout all is near. */
+typedef struct comm_way {
+    double rounds, messages, bytes;
+} comm_way;
+typedef struct comm_terms {
+    comm_way near, far;
+    double reduced;
+} comm_terms;
+
 #define COMM_ON(kind) (1u << (kind))
 
 typedef struct comm_algorithm {
@@ -186,6 +198,7 @@ typedef struct comm_algorithm {
     uint32_t maps;  /* touches peers' memory: needs a link that maps */
     uint64_t chunk; /* bytes, see builder; 0: never cut */
     void (*emit)(builder *b);
+    void (*terms)(const comm_request *r, comm_terms *out); /* the formulas of its top comment */
 } comm_algorithm;
 
 /* By name; the one-rank case and `auto` are resolved by select.c. */
