@@ -1,7 +1,7 @@
 # What people type. All work is done by cmake presets and by the scripts named here.
 WEFT = build/release/bin/weft
 
-.PHONY: help setup build test nightly demo bench format clean
+.PHONY: help setup build test lab nightly demo bench format clean
 
 help:
 	@echo 'make setup    install what building and testing need (Debian; needs a network)'
@@ -9,6 +9,7 @@ help:
 	@echo '              TEXT=FILE trains it on a text of yours'
 	@echo 'make build    build/release/bin/weft and its plugins'
 	@echo 'make test     all tests, then again under sanitizers'
+	@echo 'make lab CMD="..."  runs a command in a virtual machine with soft-RoCE and tc'
 	@echo 'make nightly  300 random jobs on several ranks against one rank, half an hour'
 	@echo 'make bench    collectives and training beside the peers that are installed'
 	@echo 'make format   clang-format over the tree'
@@ -24,6 +25,9 @@ build:
 
 test: setup
 	@sh tests/run.sh
+
+lab:
+	@tests/lab/run sh -c "$$CMD"
 
 nightly: build
 	WEFT_PARITY_RANDOM=300 WEFT_PARITY_SEED=$$(date +%j) python3 -B tests/parity/matrix.py $(WEFT) Drawn

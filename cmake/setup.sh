@@ -5,7 +5,10 @@ set -eu
 
 packages="make cmake ninja-build pkg-config gcc g++ clang clang-format python3
   libinih-dev libjansson-dev libhwloc-dev libssl-dev libdnnl-dev libcmocka-dev
-  openmpi-bin fortunes fortunes-min"
+  openmpi-bin fortunes fortunes-min libibverbs-dev librdmacm-dev"
+# tests/lab: a virtual machine, and what runs inside from this machine's files
+packages="$packages qemu-system-x86 busybox-static cpio kmod xz-utils zstd iproute2
+  ibverbs-utils ibverbs-providers rdmacm-utils perftest"
 
 if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>&1; then
   missing=""
