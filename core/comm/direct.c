@@ -175,5 +175,6 @@ const comm_algorithm comm_direct = {
              COMM_ON(WEFT_ALL_TO_ALL) | COMM_ON(WEFT_SEND) | COMM_ON(WEFT_RECV) |
              COMM_ON(WEFT_SHIFT),
     .chunk = 128 << 10,
+    .once = 1,
     .emit = emit,
 };

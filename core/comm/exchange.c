@@ -50,5 +50,6 @@ const comm_algorithm comm_exchange = {
     .name = "exchange",
     .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE),
     .chunk = 128 << 10,
+    .once = 1,
     .emit = emit,
 };

@@ -172,5 +172,6 @@ const comm_algorithm comm_mapped = {
     .kinds = (COMM_ON(WEFT_RECV + 1) - 1) & ~COMM_ON(WEFT_BARRIER) & ~COMM_ON(0),
     .maps = 1,
     .chunk = 1 << 20,
+    .once = 1,
     .emit = emit,
 };

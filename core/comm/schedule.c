@@ -104,7 +104,7 @@ int comm_link_maps(uint64_t link_caps)
     return (link_caps & WEFT_LINK_MAP) && !(link_caps & WEFT_LINK_REGISTER);
 }
 
-static int able(const comm_algorithm *a, const comm_request *r)
+int comm_able(const comm_algorithm *a, const comm_request *r)
 {
     if (!(a->kinds & COMM_ON(r->kind)) || (a->maps && !comm_link_maps(r->link_caps)))
         return 0;
@@ -118,7 +118,7 @@ static weft_status refuse(const char *name, const comm_request *r)
     char text[200] = "auto";
     size_t used = strlen(text);
     for (uint32_t i = 0; comm_algorithms[i]; i++)
-        if (able(comm_algorithms[i], r) && used < sizeof text)
+        if (comm_able(comm_algorithms[i], r) && used < sizeof text)
             used +=
                 (size_t)snprintf(text + used, sizeof text - used, ", %s", comm_algorithms[i]->name);
     char what[64];
@@ -138,7 +138,7 @@ static weft_status choose(const comm_request *r, const comm_algorithm **out)
     for (uint32_t i = 0; comm_algorithms[i] && !found; i++)
         if (strcmp(comm_algorithms[i]->name, name) == 0)
             found = comm_algorithms[i];
-    if (!found || (r->ranks > 1 && !able(found, r)))
+    if (!found || (r->ranks > 1 && !comm_able(found, r)))
         return refuse(name, r);
     *out = r->ranks == 1 ? &comm_alone : found;
     return WEFT_OK;

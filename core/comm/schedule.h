@@ -196,6 +196,7 @@ typedef struct comm_algorithm {
     const char *name;
     uint32_t kinds; /* COMM_ON(kind) | ... */
     uint32_t maps;  /* touches peers' memory: needs a link that maps */
+    uint32_t once;  /* reads all inputs of an element at once: a sum is rounded once */
     uint64_t chunk; /* bytes, see builder; 0: never cut */
     void (*emit)(builder *b);
     void (*terms)(const comm_request *r, comm_terms *out); /* the formulas of its top comment */
@@ -206,8 +207,21 @@ extern const comm_algorithm comm_ring, comm_halving, comm_direct, comm_exchange,
 extern const comm_algorithm comm_tree, comm_chain, comm_dissemination, comm_alone;
 extern const comm_algorithm *const comm_algorithms[]; /* NULL-ended */
 
-/* The algorithm that `auto` means for this request: the same on every rank of the group. */
+/* Can it do this request, over this link? */
+int comm_able(const comm_algorithm *a, const comm_request *r);
+
+/* The algorithm that `auto` means for this request: the same on every rank of the group. By
+ * r->cost (cost.c), or where there is none, or no algorithm has terms, by thresholds (select.c). */
 const comm_algorithm *comm_select(const comm_request *r);
+const comm_algorithm *comm_cheapest(const comm_request *r); /* NULL: by thresholds */
+
+double comm_seconds(const comm_terms *t, const comm_cost *c);
+
+/* Seconds of the request by `a`, which is able to do it; negative: not known. */
+double comm_predict(const comm_algorithm *a, const comm_request *r);
+
+/* Partial sums would be rounded on their way, were they to travel. */
+int comm_sum_rounds(const comm_request *r);
 
 /* Phases that several algorithms share. The first two begin with every rank's in [count] and end
  * with part `me` of the result at `to`; the gathers begin with part `me` in place in out. */

@@ -41,10 +41,9 @@ static int should_map(const comm_request *r, uint64_t bytes)
     return comm_link_maps(r->link_caps) && bytes >= (r->ranks == 2 ? two : more) && !in_place_swap;
 }
 
-/* Partial sums would be rounded on their way. */
-static int rounds_on_the_way(const comm_request *r)
+int comm_sum_rounds(const comm_request *r)
 {
-    return r->redop == WEFT_SUM && (r->dtype == WEFT_BF16 || r->dtype == WEFT_F16);
+    return sums(r) && r->redop == WEFT_SUM && (r->dtype == WEFT_BF16 || r->dtype == WEFT_F16);
 }
 
 /* Few ranks: rounds pay where they are few. Many: where messages are short. */
@@ -61,14 +60,14 @@ static const comm_algorithm *for_sums(const comm_request *r, uint64_t bytes)
     int whole = r->kind != WEFT_REDUCE_SCATTER;
     if (whole && (r->ranks == 2 || bytes <= EXCHANGE_SPREAD / (r->ranks - 1)))
         return &comm_exchange;
-    if (rounds_on_the_way(r))
+    if (comm_sum_rounds(r))
         return &comm_direct;
     if (r->kind != WEFT_REDUCE && should_halve(r, bytes))
         return &comm_halving;
     return r->ranks <= FEW_RANKS ? &comm_direct : &comm_ring;
 }
 
-const comm_algorithm *comm_select(const comm_request *r)
+static const comm_algorithm *by_thresholds(const comm_request *r)
 {
     uint64_t bytes = r->count * weft_dtype_size(r->dtype);
     if (r->kind == WEFT_BARRIER)
@@ -82,4 +81,10 @@ const comm_algorithm *comm_select(const comm_request *r)
     if (r->kind == WEFT_ALL_GATHER && r->ranks > FEW_RANKS)
         return should_halve(r, bytes) ? &comm_halving : &comm_ring;
     return &comm_direct;
+}
+
+const comm_algorithm *comm_select(const comm_request *r)
+{
+    const comm_algorithm *cheapest = comm_cheapest(r);
+    return cheapest ? cheapest : by_thresholds(r);
 }
