@@ -106,7 +106,8 @@ static weft_status add_options(bench *b, const component *c)
     char section[80], owner[80];
     snprintf(section, sizeof section, "comm.%s", c->name);
     snprintf(owner, sizeof owner, "plugin %s", c->name);
-    return config_add(b->cfg, section, owner, c->options);
+    weft_status st = config_add(b->cfg, section, owner, c->options);
+    return st ? st : config_add(b->cfg, section, "the core", config_link_options());
 }
 
 static const weft_conf *conf_of(bench *b, const component *c)

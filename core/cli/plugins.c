@@ -37,6 +37,10 @@ static void print_one(const component *c)
     printf("keys in [%s]:\n", section_of(c, section));
     print_axes(c);
     config_print_options(stdout, c->options, 0);
+    if (strcmp(c->kind, "comm"))
+        return;
+    printf("and those of the core, for every transport:\n");
+    config_print_options(stdout, config_link_options(), 0);
 }
 
 static void print_all(const component *const *all, uint32_t n)
@@ -103,6 +107,8 @@ static void print_reference(const component *const *all, uint32_t n)
         printf("\n## [%s]: %s\n\n", s->name, s->help);
         config_print_options(stdout, s->options, 1);
     }
+    printf("\n## [comm.NAME]: of the core, for every transport; its own keys stand below\n\n");
+    config_print_options(stdout, config_link_options(), 1);
     printf("\n## [sweep]: lists, for `weft bench SWEEP.ini`\n\n");
     sweep_print_keys(stdout);
     printf("\n## [bench]: for `weft bench comm`\n\n");

@@ -12,6 +12,7 @@
 #ifndef COMM_COMM_H
 #define COMM_COMM_H
 
+#include "config/config.h"
 #include "host/host.h"
 #include "job/job.h"
 
@@ -38,6 +39,10 @@ typedef struct comm_cost {
     comm_speed near, far;
     double reduce;
 } comm_cost;
+
+/* What the keys of [comm] and of [comm.TRANSPORT] say of it, near and far alike: 0 when they are
+ * left out, and there is nothing to go by. WEFT_USAGE for half of them. [setup] */
+weft_status comm_cost_read(const config *c, const char *transport, comm_cost *out, int *known);
 
 /* How elements travel. Whatever is not COMM_PLAIN changes results (compress.c). */
 #define COMM_PLAIN 0u

@@ -23,6 +23,10 @@
  * arithmetic is plain double, in one order. */
 #include "comm/schedule.h"
 
+#include <stdio.h>
+
+#include "config/combine.h"
+
 static double of_way(const comm_way *w, const comm_speed *s)
 {
     double more = w->messages > w->rounds ? w->messages - w->rounds : 0;
@@ -73,4 +77,29 @@ const comm_algorithm *comm_cheapest(const comm_request *r)
         }
     }
     return best;
+}
+
+/* comm.NAME.bandwidth and so on, as it stands in the INI. */
+static double read_key(const config *c, const char *transport, const char *key)
+{
+    char name[128];
+    snprintf(name, sizeof name, "comm.%.64s.%s", transport, key);
+    return config_real(c, name);
+}
+
+weft_status comm_cost_read(const config *c, const char *transport, comm_cost *out, int *known)
+{
+    double latency = read_key(c, transport, "latency"), message = read_key(c, transport, "message");
+    double bandwidth = read_key(c, transport, "bandwidth"), reduce = config_real(c, "comm.reduce");
+    *out = (comm_cost){.reduce = reduce > 0 ? 1e-9 / reduce : 0};
+    *known = bandwidth > 0;
+    if (!*known && (latency > 0 || message > 0)) {
+        char key[128];
+        snprintf(key, sizeof key, "comm.%.64s.%s", transport, latency > 0 ? "latency" : "message");
+        return combine_refuse(COMBINE_TUNED, c, key,
+                              (combine_fact[]){{"transport", 0, transport}, {0}});
+    }
+    if (*known)
+        out->near = out->far = (comm_speed){latency * 1e-6, message * 1e-6, 1e-9 / bandwidth};
+    return WEFT_OK;
 }

@@ -61,7 +61,7 @@ weft_status config_add(config *c, const char *section, const char *owner,
 
 /* --- the sentences --- */
 
-static weft_status unknown_section(const config *c, const char *section, uint32_t line)
+static weft_status unknown_section(const config *c, const char *section, const entry *at)
 {
     char place[4200];
     const char **names = mem_alloc(c->knowns.n * sizeof *names);
@@ -69,7 +69,7 @@ static weft_status unknown_section(const config *c, const char *section, uint32_
         names[i] = c->knowns.at[i].section;
     const char *near = config_nearest(section, names, c->knowns.n);
     free(names);
-    config_place(c, line, place, sizeof place);
+    config_place(c, at->file, at->line, place, sizeof place);
     if (near)
         return fail(WEFT_USAGE, "%s: unknown section [%s]; did you mean [%s]?", place, section,
                     near);
@@ -105,7 +105,7 @@ static weft_status unknown_key(const config *c, const entry *e)
             names[n++] = c->options.at[i].option->key;
     const char *near = config_nearest(e->key, names, n);
     free(names);
-    config_place(c, e->line, place, sizeof place);
+    config_place(c, e->file, e->line, place, sizeof place);
     if (near)
         return fail(WEFT_USAGE, "%s: unknown key '%s' in [%s]; did you mean '%s'?", place, e->key,
                     e->section, near);
@@ -122,7 +122,7 @@ static weft_status unknown_key(const config *c, const entry *e)
 static weft_status check_entry(const config *c, const entry *e)
 {
     if (!is_known(c, e->section))
-        return unknown_section(c, e->section, e->line);
+        return unknown_section(c, e->section, e);
     if (!find_declared(c, e->section, e->key))
         return unknown_key(c, e);
     for (uint32_t i = 0; i < c->options.n; i++) {
@@ -132,7 +132,7 @@ static weft_status check_entry(const config *c, const entry *e)
         if (strcmp(d->option->key, e->key) || strcmp(d->section, e->section) ||
             value_read(d->option, e->value, &v, why))
             continue;
-        config_place(c, e->line, place, sizeof place);
+        config_place(c, e->file, e->line, place, sizeof place);
         return fail(WEFT_USAGE, "%s: %s.%s: %s", place, e->section, e->key, why);
     }
     return WEFT_OK;
@@ -151,7 +151,8 @@ static weft_status check_required(const config *c)
     return WEFT_OK;
 }
 
-/* The text is walked in its own order, so that what is reported is the first wrong line of it. */
+/* The text is walked in its own order, so that what is reported is the first wrong line of it. What
+ * was written elsewhere than in the job's file comes behind it and is judged by its keys. */
 weft_status config_check(config *c)
 {
     uint32_t s = 0;
@@ -159,10 +160,10 @@ weft_status config_check(config *c)
         const entry *e = i < c->entries.n ? &c->entries.at[i] : NULL;
         for (; s < c->sections.n; s++) {
             const written *w = &c->sections.at[s];
-            if (!w->line || (e && e->line && w->line > e->line))
+            if (!w->line || (e && e->line && !e->file && w->line > e->line))
                 break;
             if (!is_known(c, w->section))
-                return unknown_section(c, w->section, w->line);
+                return unknown_section(c, w->section, &(entry){.line = w->line});
         }
         weft_status st = e ? check_entry(c, e) : check_required(c);
         if (st != WEFT_OK)

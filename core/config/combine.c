@@ -44,6 +44,10 @@ static const struct row {
                            "one of: {able}",
                            "not every algorithm has every operation, and mapped needs memory that "
                            "ranks share"},
+    [COMBINE_TUNED] = {"comm.TRANSPORT.latency, comm.TRANSPORT.message, comm.TRANSPORT.bandwidth",
+                       "{transport} has no bandwidth: give [comm.{transport}] latency, message and "
+                       "bandwidth together, as weft tune comm writes them, or none",
+                       "without it no time can be foretold, and the key would change nothing"},
     [COMBINE_BATCH] = {"train.batch, train.microbatch, parallel.AXIS",
                        "{train.batch} sequences are not a multiple of microbatch = "
                        "{train.microbatch} times the {sharing} ranks that share the data",

@@ -20,7 +20,7 @@ struct bound_conf {
 
 /* --- loading --- */
 
-static config *config_new(const char *name)
+config *config_new(const char *name)
 {
     config *c = mem_alloc(sizeof *c);
     c->name = name ? pool_text(&c->pool, name) : NULL;
@@ -50,20 +50,19 @@ void config_note_section(config *c, const char *section, uint32_t line)
     *vec_push(&c->sections) = (written){pool_text(&c->pool, section), line};
 }
 
-/* The whole file, at most CONFIG_MAX_TEXT bytes; the caller frees *out. */
-static weft_status read_file(const char *path, char **out, size_t *bytes)
+weft_status config_read_file(const char *path, const char *what, char **out, size_t *bytes)
 {
     FILE *f = fopen(path, "re");
     if (!f)
-        return fail_errno(WEFT_USAGE, "cannot open the job file %s", path);
+        return fail_errno(WEFT_USAGE, "cannot open the %s %s", what, path);
     char *text = mem_alloc(CONFIG_MAX_TEXT + 1);
     *bytes = fread(text, 1, CONFIG_MAX_TEXT + 1, f);
     weft_status st = WEFT_OK;
     if (ferror(f))
-        st = fail_errno(WEFT_USAGE, "cannot read the job file %s", path);
+        st = fail_errno(WEFT_USAGE, "cannot read the %s %s", what, path);
     else if (*bytes > CONFIG_MAX_TEXT)
-        st = fail(WEFT_USAGE, "%s is longer than %u bytes; it is no job file", path,
-                  CONFIG_MAX_TEXT);
+        st = fail(WEFT_USAGE, "%s is longer than %u bytes; it is no %s", path, CONFIG_MAX_TEXT,
+                  what);
     fclose(f);
     if (st != WEFT_OK)
         free(text);
@@ -105,7 +104,7 @@ weft_status config_load(const char *path, const char *const *overrides, uint32_t
 {
     char *text = NULL;
     size_t bytes = 0;
-    weft_status st = path ? read_file(path, &text, &bytes) : WEFT_OK;
+    weft_status st = path ? config_read_file(path, "job file", &text, &bytes) : WEFT_OK;
     if (st != WEFT_OK)
         return st;
     config *c = config_new(path);
@@ -116,6 +115,8 @@ weft_status config_load(const char *path, const char *const *overrides, uint32_t
         st = fail(WEFT_USAGE, "command line: more than %d overrides", CONFIG_MAX_KEYS);
     for (uint32_t i = 0; i < n && st == WEFT_OK; i++)
         st = read_override(c, overrides[i]);
+    if (st == WEFT_OK)
+        st = fragment_read(c);
     if (st == WEFT_OK)
         *out = c;
     else
@@ -245,10 +246,10 @@ double config_real(const config *c, const char *key)
 
 /* --- places --- */
 
-void config_place(const config *c, uint32_t line, char *out, size_t size)
+void config_place(const config *c, const char *file, uint32_t line, char *out, size_t size)
 {
     if (line)
-        snprintf(out, size, "%s:%u", c->name, line);
+        snprintf(out, size, "%s:%u", file ? file : c->name, line);
     else
         snprintf(out, size, "command line");
 }
@@ -260,7 +261,7 @@ const char *config_where(const config *c, const char *key)
     if (!e)
         return pool_printf(names, "default of %s", key);
     char place[4200];
-    config_place(c, e->line, place, sizeof place);
+    config_place(c, e->file, e->line, place, sizeof place);
     return pool_text(names, place);
 }
 
@@ -275,7 +276,7 @@ weft_status config_fail(const config *c, const char *key, const char *fmt, ...)
     if (!e)
         return fail(WEFT_USAGE, "%s (default %s): %s", key, config_text(c, key), text);
     char place[4200];
-    config_place(c, e->line, place, sizeof place);
+    config_place(c, e->file, e->line, place, sizeof place);
     return fail(WEFT_USAGE, "%s: %s: %s", place, key, text);
 }
 
@@ -290,7 +291,7 @@ bool config_line_at(const config *c, uint32_t i, config_line *out)
         return false;
     const entry *e = &c->entries.at[i];
     char place[4200];
-    config_place(c, e->line, place, sizeof place);
+    config_place(c, e->file, e->line, place, sizeof place);
     *out = (config_line){e->section, e->key, e->value, pool_text(&((config *)c)->pool, place),
                          config_entry(c, e->section, e->key) != e};
     return true;

@@ -25,6 +25,10 @@ typedef struct config_section {
 } config_section;
 const config_section *config_core_sections(void); /* ended by a NULL name */
 
+/* The keys that the core has in the section [comm.NAME] of every transport, besides the plugin's
+ * own. NULL-ended. */
+const weft_option *const *config_link_options(void);
+
 /* The activations that a word of [train] recompute marks, as names (weft/strategy.h, keep); NULL:
  * none. */
 const char *config_recompute(const char *word);
@@ -32,10 +36,13 @@ const char *config_recompute(const char *word);
 /* Load text; the core's sections are known from the start and need no config_add().
  *
  * Read `path` (NULL: no file, defaults alone), then `n` overrides "section.key=value", of which the
- * last for a key holds. Every override is remembered with the place "command line". The caller owns
- * *out and frees it with config_destroy(). [setup] */
+ * last for a key holds. Every override is remembered with the place "command line". Last comes the
+ * file that comm.tuned names: keys of [comm] and [comm.NAME] alone, which hold where neither the
+ * job nor the command line has them. The caller owns *out and frees it with config_destroy().
+ * [setup] */
 weft_status config_load(const char *path, const char *const *overrides, uint32_t n, config **out);
-/* The same from text in memory, for checkpoints, which carry their job; `name` is for messages. */
+/* The same from text in memory, for checkpoints, which carry their job as config_dump() wrote it,
+ * so that no other file is read; `name` is for messages. */
 weft_status config_load_text(const char *text, const char *name, config **out);
 void config_destroy(config *c);
 
@@ -75,7 +82,8 @@ typedef struct config_line {
 } config_line;
 bool config_line_at(const config *c, uint32_t i, config_line *out);
 
-/* What was written, as INI text again: of each key what holds, without sections named `except` or
+/* What the job and the command line said, as INI text again: of each key what holds, without
+ * sections named `except` or
  * "`except`.anything". The caller frees it. */
 char *config_written(const config *c, const char *except);
 

@@ -160,7 +160,7 @@ static int keep_entry(void *user, const char *section, const char *key, const ch
     if (c->entries.n >= CONFIG_MAX_KEYS)
         return refuse(in, "more than %d keys", CONFIG_MAX_KEYS) == WEFT_OK;
     *vec_push(&c->entries) = (entry){pool_text(&c->pool, section), pool_text(&c->pool, key),
-                                     pool_text(&c->pool, text), in->line};
+                                     pool_text(&c->pool, text), in->line, NULL};
     return 1;
 }
 

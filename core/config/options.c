@@ -95,7 +95,20 @@ static const weft_option *const comm_options[] = {
     TEXT("plugin", "auto", "transport of every mesh axis that [comm.AXIS] does not set apart"),
     CHOICE("algorithm", "auto", "auto|ring|halving|direct|mapped",
            "collective algorithm over links"),
+    TEXT("tuned", "", "file of weft tune comm: keys of [comm] and [comm.NAME] that the job lacks"),
+    REAL("reduce", "0", 0, 1e6,
+         "what algorithm = auto goes by: GB/s at which a rank reads numbers to sum them; 0: "
+         "unknown"),
     CHOICE("compress", "none", "none", "form in which gradients travel"),
+    NULL,
+};
+
+/* [comm.NAME] of every transport. */
+static const weft_option *const link_options[] = {
+    REAL("latency", "0", 0, 1e9,
+         "what algorithm = auto goes by: us until a short message has arrived"),
+    REAL("message", "0", 0, 1e9, "the same: us that each further message keeps its sender busy"),
+    REAL("bandwidth", "0", 0, 1e6, "the same: GB/s of long messages; 0: not tuned"),
     NULL,
 };
 
@@ -148,6 +161,11 @@ const char *config_recompute(const char *word)
         if (!strcmp(recompute_words[i].word, word))
             return recompute_words[i].tensors;
     return NULL;
+}
+
+const weft_option *const *config_link_options(void)
+{
+    return link_options;
 }
 
 const config_section *config_core_sections(void)

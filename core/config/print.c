@@ -72,7 +72,7 @@ char *config_written(const config *c, const char *except)
         add(&out, "]\n");
         for (uint32_t k = 0; k < c->entries.n; k++) {
             const entry *e = &c->entries.at[k];
-            if (strcmp(e->section, section) || config_entry(c, section, e->key) != e)
+            if (e->file || strcmp(e->section, section) || config_entry(c, section, e->key) != e)
                 continue;
             add(&out, e->key);
             add(&out, e->value[0] ? " = " : " =");

@@ -12,7 +12,8 @@
 
 typedef struct entry { /* section, key and value are the pool's */
     const char *section, *key, *value;
-    uint32_t line; /* 0: the command line */
+    uint32_t line;    /* 0: the command line */
+    const char *file; /* that it stands in, when it is not the job's */
 } entry;
 
 typedef struct written {
@@ -66,8 +67,16 @@ const entry *config_entry(const config *c, const char *section, const char *key)
 /* config.c: remember that the section was written; once a name. */
 void config_note_section(config *c, const char *section, uint32_t line);
 
-/* "job.ini:12" or "command line". */
-void config_place(const config *c, uint32_t line, char *out, size_t size);
+/* "job.ini:12" or "command line". `file` NULL: the job's. */
+void config_place(const config *c, const char *file, uint32_t line, char *out, size_t size);
+
+/* config.c: an empty config that knows the core's sections; the whole text of a file, at most
+ * CONFIG_MAX_TEXT bytes, which the caller frees. `what` ("job file") stands in messages. */
+config *config_new(const char *name);
+weft_status config_read_file(const char *path, const char *what, char **out, size_t *bytes);
+
+/* fragment.c: the file that comm.tuned names, if any. */
+weft_status fragment_read(config *c);
 
 /* How many of the first bytes of the text are whole UTF-8 characters: n when all are. */
 size_t config_utf8(const char *text, size_t n);

@@ -44,7 +44,8 @@ static void print_mesh(const plan *p, FILE *to)
     for (uint32_t a = s->mesh.n; a-- > 0;) {
         fprintf(to, "%s %s %u", a + 1 == s->mesh.n ? ":" : " x", s->mesh.name[a], s->mesh.size[a]);
         if (s->mesh.size[a] > 1)
-            fprintf(to, " over %s", s->links[s->axis_link[a]].c->name);
+            fprintf(to, " over %s%s", s->links[s->axis_link[a]].c->name,
+                    s->axis_cost[a] ? " (tuned)" : "");
     }
     fprintf(to, "\n");
 }

@@ -4,6 +4,7 @@
 #ifndef PLAN_SPEC_H
 #define PLAN_SPEC_H
 
+#include "comm/comm.h"
 #include "config/config.h"
 #include "graph/graph.h"
 #include "graph/model.h"
@@ -38,6 +39,7 @@ typedef struct spec {
     uint32_t nlinks;
     uint32_t axis_link[WEFT_MAX_MESH]; /* transport of a mesh axis */
     const char *axis_algorithm[WEFT_MAX_MESH];
+    const comm_cost *axis_cost[WEFT_MAX_MESH]; /* NULL: its transport was not measured */
     const char *comm_choice; /* what auto chose and why, for the log; NULL: nothing to choose */
     model_options model;     /* batch and weight are set by the plan */
     uint64_t batch, microbatch;

@@ -72,6 +72,7 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
     if (!(device->caps & WEFT_DEV_EXPORT_FD)) /* nothing that peers could map */
         out->link_caps &= ~(uint64_t)WEFT_LINK_MAP;
     out->algorithm = plan_between_two(c) ? "auto" : ch->algorithm;
+    out->cost = s->axis_cost[ch->mesh_axis];
 }
 
 /* Lists repeat themselves: what an equal collective needed, from the last few. */

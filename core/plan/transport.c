@@ -26,6 +26,15 @@ static const weft_option axis_algorithm = {sizeof(weft_option),
                                            0};
 static const weft_option *const axis_options[] = {&axis_plugin, &axis_algorithm, NULL};
 
+/* [comm.NAME] has the plugin's keys and those of the core. */
+static weft_status add_keys(spec *s, const component *c)
+{
+    const char *section = pool_printf(&s->pool, "comm.%s", c->name);
+    weft_status st =
+        config_add(s->cfg, section, pool_printf(&s->pool, "plugin %s", c->name), c->options);
+    return st ? st : config_add(s->cfg, section, "the core", config_link_options());
+}
+
 static weft_status add_transport(spec *s, const char *name, const char *where)
 {
     const component *c;
@@ -34,8 +43,7 @@ static weft_status add_transport(spec *s, const char *name, const char *where)
         err_context("%s", where);
         return st;
     }
-    return config_add(s->cfg, pool_printf(&s->pool, "comm.%s", name),
-                      pool_printf(&s->pool, "plugin %s", name), c->options);
+    return add_keys(s, c);
 }
 
 /* The text of the key that settles axis `a`, and that key. */
@@ -157,8 +165,7 @@ static weft_status take_best(spec *s, uint32_t a, bool same_machine)
         st = host_find(s->host, "comm", all[i]->name, link_ifaces, &c);
         if (st)
             return st;
-        st = config_add(s->cfg, pool_printf(&s->pool, "comm.%s", c->name),
-                        pool_printf(&s->pool, "plugin %s", c->name), c->options);
+        st = add_keys(s, c);
         if (st)
             return st;
         if (probe(s, c, conf_of(s, c), same_machine, &score) || !score)
@@ -179,6 +186,16 @@ static weft_status take_best(spec *s, uint32_t a, bool same_machine)
     return st;
 }
 
+/* What `auto` goes by on the axis, where its transport was measured. */
+static weft_status take_cost(spec *s, uint32_t a)
+{
+    comm_cost *cost = pool_alloc(&s->pool, sizeof *cost);
+    int known;
+    weft_status st = comm_cost_read(s->cfg, s->links[s->axis_link[a]].c->name, cost, &known);
+    s->axis_cost[a] = !st && known ? cost : NULL;
+    return st;
+}
+
 weft_status transport_choose(spec *s, bool same_machine)
 {
     for (uint32_t a = 0; a < s->mesh.n; a++) {
@@ -189,6 +206,8 @@ weft_status transport_choose(spec *s, bool same_machine)
         const char *name = pool_text(&s->pool, wish(s, a, "plugin", key));
         weft_status st = strcmp(name, "auto") ? take_named(s, a, name, key, same_machine)
                                               : take_best(s, a, same_machine);
+        if (!st)
+            st = take_cost(s, a);
         if (st)
             return st;
     }

@@ -22,8 +22,22 @@ static void mix(uint64_t *h, const void *data, uint64_t bytes)
         *h = (*h ^ p[i]) * 1099511628211ull;
 }
 
+/* A measurement that algorithms are chosen by: alike everywhere, whatever file has it. A default is
+ * left out, since not every machine has every transport. */
+static bool is_cost(const config *c, const char *section, const char *key)
+{
+    char name[260];
+    snprintf(name, sizeof name, "%s.%s", section, key);
+    for (const weft_option *const *o = config_link_options(); *o; o++)
+        if (!strcmp((*o)->key, key))
+            return !strncmp(section, "comm.", 5) && config_given(c, name);
+    return false;
+}
+
 static bool of_a_machine(const char *section, const char *key)
 {
+    if (!strcmp(section, "comm") && !strcmp(key, "tuned"))
+        return true; /* a path; what stands there is compared */
     bool own = !strcmp(section, "device") || !strcmp(section, "log") || !strcmp(section, "data") ||
                strchr(section, '.');
     return own || (!strcmp(section, "run") && (!strcmp(key, "key") || !strcmp(key, "plugins")));
@@ -45,7 +59,8 @@ static char *shared_settings(const config *c)
     for (char *line = strtok_r(dump, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         if (sscanf(line, "[%127[^]]]", section) == 1)
             continue;
-        if (sscanf(line, "%127[^ =]", key) != 1 || of_a_machine(section, key))
+        if (sscanf(line, "%127[^ =]", key) != 1 ||
+            (of_a_machine(section, key) && !is_cost(c, section, key)))
             continue;
         add(&out, section);
         add(&out, ".");
@@ -67,6 +82,16 @@ static uint64_t data_mark(const data_file *f)
     return h;
 }
 
+/* Is the key of the first line among the keys of `lines`? */
+static bool has_key_of(const char *line, const char *lines)
+{
+    size_t n = strcspn(line, "=");
+    for (; *lines; lines += strcspn(lines, "\n"), lines += *lines != 0)
+        if (!strncmp(lines, line, n))
+            return true;
+    return !*line;
+}
+
 /* Keys stand in a fixed order, so the first lines that differ are the culprit. */
 static weft_status name_setting(uint32_t rank, const char *mine, const char *zero)
 {
@@ -77,6 +102,14 @@ static weft_status name_setting(uint32_t rank, const char *mine, const char *zer
         a = strcspn(mine, "\n");
         b = strcspn(zero, "\n");
     }
+    if (!has_key_of(mine, zero))
+        return fail(WEFT_USAGE,
+                    "rank %u has %.*s, which rank 0 lacks: give every rank the same job", rank,
+                    a < 200 ? (int)a : 200, mine);
+    if (!has_key_of(zero, mine))
+        return fail(WEFT_USAGE,
+                    "rank %u lacks %.*s, which rank 0 has: give every rank the same job", rank,
+                    b < 200 ? (int)b : 200, zero);
     return fail(WEFT_USAGE, "rank %u has %.*s where rank 0 has %.*s: give every rank the same job",
                 rank, a < 200 ? (int)a : 200, mine, b < 200 ? (int)b : 200, zero);
 }

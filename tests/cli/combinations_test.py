@@ -19,6 +19,7 @@ ROWS = [  # ranks, what is asked for
     (2, DP, "comm.plugin=self"),
     (2, "parallel.strategy=tp", "comm.tp.plugin=self"),
     (2, DP, "comm.plugin=tcp", "comm.algorithm=mapped"),
+    (2, DP, "comm.plugin=tcp", "comm.tcp.latency=20"),
     (1, "train.batch=3"),
     (2, DP, "train.batch=2"),
     (1, "train.sequence=17"),

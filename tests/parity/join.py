@@ -83,6 +83,19 @@ class Join(w.Bench):
                 self.refused([JOB | self.key, JOB | self.key | change], "rank 1", key, str(value),
                              str(JOB.get(key, "")), status=(2,))
 
+    def test_other_costs(self):
+        """What algorithms are chosen by is compared, whatever file it stands in."""
+        tuned = JOB | self.key | {"comm.tcp.bandwidth": 2, "comm.tcp.latency": 20}
+        self.refused([tuned, tuned | {"comm.tcp.latency": 30}], "rank 1",
+                     "has comm.tcp.latency = 30 where rank 0 has comm.tcp.latency = 20",
+                     status=(2,))
+        with open(self.path("tuned.ini"), "w", encoding="utf-8") as f:
+            f.write("[comm.tcp]\nbandwidth = 3\n")
+        self.refused([JOB | self.key, JOB | self.key | {"comm.tuned": self.path("tuned.ini")}],
+                     "rank 1", "has comm.tcp.bandwidth = 3, which rank 0 lacks", status=(2,))
+        self.refused([tuned, JOB | self.key], "rank 1", "lacks comm.tcp.latency = 20",
+                     status=(2,))
+
     def test_the_odd_one_out_of_three(self):
         job = JOB | self.key | {"train.microbatch": 4}
         ended = self.refused([job, job | {"optim.lr": 1e-3}, job], "rank 1")

@@ -1,0 +1,68 @@
+/* config/fragment.c: the file that comm.tuned names, as `weft tune comm` writes it.
+ *
+ * It is INI text of its own: read after the job and its command line, and weaker than both. Only
+ * what says how ranks talk may stand in it, so that a file of measurements never changes what is
+ * trained. Its lines are blamed by its own name. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "config/store.h"
+
+static bool is_of_comm(const char *section)
+{
+    return !strcmp(section, "comm") || !strncmp(section, "comm.", 5);
+}
+
+static weft_status judge(const config *f)
+{
+    for (uint32_t i = 0; i < f->sections.n; i++)
+        if (!is_of_comm(f->sections.at[i].section))
+            return fail(WEFT_USAGE,
+                        "%s:%u: [%s] cannot stand in a file of comm.tuned; only [comm] and "
+                        "[comm.NAME] can",
+                        f->name, f->sections.at[i].line, f->sections.at[i].section);
+    const entry *e = config_entry(f, "comm", "tuned");
+    if (e)
+        return fail(WEFT_USAGE, "%s:%u: a file of comm.tuned names no further one", f->name,
+                    e->line);
+    return WEFT_OK;
+}
+
+static void take(config *c, const config *f)
+{
+    const char *file = pool_text(&c->pool, f->name);
+    for (uint32_t i = 0; i < f->entries.n; i++) {
+        const entry *e = &f->entries.at[i], *before = config_entry(c, e->section, e->key);
+        if (before)
+            continue;
+        config_note_section(c, e->section, 0);
+        *vec_push(&c->entries) =
+            (entry){pool_text(&c->pool, e->section), pool_text(&c->pool, e->key),
+                    pool_text(&c->pool, e->value), e->line, file};
+    }
+}
+
+weft_status fragment_read(config *c)
+{
+    const entry *named = config_entry(c, "comm", "tuned");
+    char *text = NULL, place[4200];
+    size_t bytes = 0;
+    if (!named || !*named->value)
+        return WEFT_OK;
+    config_place(c, named->file, named->line, place, sizeof place);
+    weft_status st = config_read_file(named->value, "file", &text, &bytes);
+    if (st != WEFT_OK) {
+        err_context("%s: comm.tuned", place);
+        return st;
+    }
+    config *f = config_new(named->value);
+    st = ini_read(f, text, bytes);
+    free(text);
+    if (st == WEFT_OK)
+        st = judge(f);
+    if (st == WEFT_OK)
+        take(c, f);
+    config_destroy(f);
+    return st;
+}
