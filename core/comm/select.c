@@ -24,8 +24,8 @@
 #define MAPPED_MOVE (16u << 10)
 
 const comm_algorithm *const comm_algorithms[] = {
-    &comm_ring, &comm_halving, &comm_direct,        &comm_exchange, &comm_mapped,
-    &comm_tree, &comm_chain,   &comm_dissemination, NULL,
+    &comm_ring, &comm_halving, &comm_direct,        &comm_exchange,     &comm_mapped,
+    &comm_tree, &comm_chain,   &comm_dissemination, &comm_hierarchical, NULL,
 };
 
 static int sums(const comm_request *r)
@@ -55,6 +55,13 @@ static int should_halve(const comm_request *r, uint64_t bytes)
     return r->ranks > FEW_RANKS || (power_of_two && bytes > HALVING_MIN);
 }
 
+/* Several machines, and one of them with several members: there the way out is shared. */
+static int should_level(const comm_request *r)
+{
+    return r->layout && r->layout->machines > 1 && r->layout->machines < r->ranks &&
+           (comm_hierarchical.kinds & COMM_ON(r->kind)) && !comm_sum_rounds(r);
+}
+
 static const comm_algorithm *for_sums(const comm_request *r, uint64_t bytes)
 {
     int whole = r->kind != WEFT_REDUCE_SCATTER;
@@ -74,6 +81,8 @@ static const comm_algorithm *by_thresholds(const comm_request *r)
         return &comm_dissemination;
     if (r->kind != WEFT_SHIFT && should_map(r, bytes))
         return &comm_mapped;
+    if (should_level(r))
+        return &comm_hierarchical;
     if (sums(r))
         return for_sums(r, bytes);
     if (r->kind == WEFT_BROADCAST)

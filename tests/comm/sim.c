@@ -16,7 +16,7 @@
 #include "comm/reduce.h"
 
 #define GUARD 64
-#define MOST_RANKS 16
+#define MOST_RANKS 32
 
 typedef struct cursor {
     uint32_t sent, received;

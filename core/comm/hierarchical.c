@@ -1,0 +1,341 @@
+/* comm/hierarchical.c: inside a machine first, then between machines, then inside again.
+ *
+ * Idea: between M machines a byte is dear, so no machine sends one that another of its members
+ * could have saved. The first k members of each machine, those nearest to the network, are its
+ * leaders; leader j answers for part j of k.
+ *
+ *   all-reduce      1. members send part j to their leader j, which adds them in the order of the
+ *                   ranks. 2. The leaders j of all machines all-reduce part j: two of them swap it
+ *                   whole, more take a share each, add, and send the sum round. 3. Leaders send
+ *                   the results to the members. Short messages have one leader a machine.
+ *   reduce-scatter  what a machine has for rank q of another is added by its member at q's place,
+ *                   which sends q the sum; q adds the sums in the order of the machines.
+ *   all-gather      the same backwards: q sends its part to one member of each other machine,
+ *                   which sends it on to the rest.
+ *   broadcast, reduce   a binomial tree of machines, and one inside each: hierarchical_tree.c.
+ *
+ * Cost for S bytes on M machines of l: a machine sends 2 S (M-1)/M to others for an all-reduce, S
+ * (M-1)/M for the other two, where flat algorithms send up to l times that; two latencies between
+ * machines, one if M is 2. Inside, a member sends up to 2 S in two rounds.
+ *
+ * It loses where machines are no further apart than ranks: each byte is then handled once more. It
+ * rounds 16-bit sums on their way, once a level. */
+#include "comm/levels.h"
+
+/* Chunks under way at once in each phase. */
+#define SLOTS 3
+#define ONE_LEADER (64u << 10) /* bytes up to which one leader handles all of a machine */
+
+typedef struct landing {
+    comm_place base;
+    uint64_t stride, each; /* bytes of a contribution, and of a chunk with all of them */
+} landing;
+
+static landing land(builder *b, uint64_t bytes, uint32_t contributions)
+{
+    uint64_t first = build_chunk(b, (span){0, bytes}, 0).bytes, chunks = build_chunks(b, bytes);
+    landing l = {.stride = lines(first)};
+    l.each = l.stride * contributions;
+    l.base = build_scratch(b, l.each * (chunks < SLOTS ? chunks : SLOTS));
+    return l;
+}
+
+static comm_place landed(const landing *l, uint64_t chunk, uint32_t who)
+{
+    return place_plus(l->base, chunk % SLOTS * l->each + who * l->stride);
+}
+
+/* --- all-reduce --- */
+
+typedef struct lead {
+    levels v;
+    uint32_t leaders;
+    landing near, far;
+} lead;
+
+static int leads(const lead *d)
+{
+    return d->v.place < d->leaders;
+}
+
+static span part_of(const lead *d, uint32_t leader, uint64_t chunk)
+{
+    span all = {0, d->v.b->bytes};
+    return build_chunk(d->v.b, levels_share(d->v.b, all, leader, d->leaders), chunk);
+}
+
+/* Where the sum over my machine is: alone on it, it is my own input. */
+static comm_place summed(const lead *d, uint64_t at)
+{
+    return d->v.size[d->v.machine] == 1 ? in_at(at) : out_at(at);
+}
+
+static void add_up(const lead *d, uint64_t chunk)
+{
+    const levels *v = &d->v;
+    builder *b = v->b;
+    span s = part_of(d, v->place, chunk);
+    uint32_t seen = 0;
+    for (uint32_t i = 0; i < v->ranks; i++)
+        if (v->at[i] == v->machine && i != v->me)
+            build_recv(b, i, landed(&d->near, chunk, seen++), s.bytes);
+    build_reduce(b, s.bytes);
+    seen = 0;
+    for (uint32_t i = 0; i < v->ranks; i++)
+        if (v->at[i] == v->machine)
+            build_from(b, i == v->me ? in_at(s.at) : landed(&d->near, chunk, seen++));
+    build_to(b, out_at(s.at));
+    build_reduced(b);
+}
+
+static void inside(const lead *d, uint64_t chunk)
+{
+    const levels *v = &d->v;
+    uint32_t n = v->size[v->machine];
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t to = (v->place + k) % n;
+        if (to >= d->leaders)
+            continue;
+        span give = part_of(d, to, chunk);
+        build_send(v->b, member(v, v->machine, to), in_at(give.at), give.bytes);
+    }
+    if (leads(d) && n > 1)
+        add_up(d, chunk);
+}
+
+static void swap_whole(const lead *d, span s, uint64_t chunk)
+{
+    const levels *v = &d->v;
+    uint32_t partner = member(v, 1 - v->machine, v->place);
+    comm_place ours = summed(d, s.at), theirs = landed(&d->far, chunk, 0);
+    build_send(v->b, partner, ours, s.bytes);
+    build_recv(v->b, partner, theirs, s.bytes);
+    build_reduce2(v->b, out_at(s.at), v->machine ? theirs : ours, v->machine ? ours : theirs,
+                  s.bytes);
+}
+
+static void between(const lead *d, uint64_t chunk)
+{
+    const levels *v = &d->v;
+    builder *b = v->b;
+    span s = part_of(d, v->place, chunk);
+    if (v->machines == 2) {
+        swap_whole(d, s, chunk);
+        return;
+    }
+    span mine = levels_share(b, s, v->machine, v->machines);
+    for (uint32_t k = 1; k < v->machines; k++) {
+        uint32_t to = (v->machine + k) % v->machines;
+        uint32_t from = (v->machine + v->machines - k) % v->machines;
+        span give = levels_share(b, s, to, v->machines);
+        build_send(b, member(v, to, v->place), summed(d, give.at), give.bytes);
+        build_recv(b, member(v, from, v->place), landed(&d->far, chunk, from), mine.bytes);
+    }
+    build_reduce(b, mine.bytes);
+    for (uint32_t m = 0; m < v->machines; m++)
+        build_from(b, m == v->machine ? summed(d, mine.at) : landed(&d->far, chunk, m));
+    build_to(b, out_at(mine.at));
+    build_reduced(b);
+}
+
+static void round_machines(const lead *d, uint64_t chunk)
+{
+    const levels *v = &d->v;
+    span s = part_of(d, v->place, chunk), mine = levels_share(v->b, s, v->machine, v->machines);
+    for (uint32_t k = 1; k < v->machines && v->machines > 2; k++) {
+        uint32_t to = (v->machine + k) % v->machines;
+        uint32_t from = (v->machine + v->machines - k) % v->machines;
+        span take = levels_share(v->b, s, from, v->machines);
+        build_send(v->b, member(v, to, v->place), out_at(mine.at), mine.bytes);
+        build_recv(v->b, member(v, from, v->place), out_at(take.at), take.bytes);
+    }
+}
+
+static void tell_members(const lead *d, uint64_t chunk)
+{
+    const levels *v = &d->v;
+    uint32_t n = v->size[v->machine];
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t to = (v->place + k) % n, from = (v->place + n - k) % n;
+        span give = part_of(d, v->place, chunk);
+        if (leads(d))
+            build_send(v->b, member(v, v->machine, to), out_at(give.at), give.bytes);
+        span take = from < d->leaders ? part_of(d, from, chunk) : (span){0};
+        build_recv(v->b, member(v, v->machine, from), out_at(take.at), take.bytes);
+    }
+}
+
+static uint32_t leaders_for(const levels *v, uint64_t bytes)
+{
+    return bytes <= ONE_LEADER ? 1 : v->least;
+}
+
+/* Each phase a chunk behind the one before it, so that its messages do not stand before those that
+ * others wait for. */
+static void all_reduce(levels *v)
+{
+    lead d = {.v = *v, .leaders = leaders_for(v, v->b->bytes)};
+    uint64_t longest = levels_share(v->b, (span){0, v->b->bytes}, 0, d.leaders).bytes;
+    uint64_t last = levels_share(v->b, (span){0, v->b->bytes}, d.leaders - 1, d.leaders).bytes;
+    longest = last > longest ? last : longest;
+    uint64_t chunks = build_chunks(v->b, longest);
+    if (leads(&d) && v->size[v->machine] > 1)
+        d.near = land(v->b, longest, v->size[v->machine] - 1);
+    if (leads(&d) && v->machines > 1)
+        d.far = land(v->b, longest, v->machines == 2 ? 1 : v->machines);
+    for (uint64_t c = 0; c < chunks + 3; c++) {
+        if (c < chunks)
+            inside(&d, c);
+        if (leads(&d) && v->machines > 1 && c >= 1 && c - 1 < chunks)
+            between(&d, c - 1);
+        if (leads(&d) && c >= 2 && c - 2 < chunks)
+            round_machines(&d, c - 2);
+        if (c >= 3)
+            tell_members(&d, c - 3);
+    }
+}
+
+/* --- reduce-scatter and all-gather --- */
+
+/* The member of `machine` that stands for rank q there. */
+static uint32_t stands_for(const levels *v, uint32_t machine, uint32_t q)
+{
+    uint32_t place = 0;
+    while (member(v, v->at[q], place) != q)
+        place++;
+    return member(v, machine, place % v->size[machine]);
+}
+
+/* One chunk of what I add for rank q; the sum goes to `sum`. */
+static void add_for(levels *v, uint32_t q, span s, comm_place room, uint64_t stride, comm_place sum)
+{
+    builder *b = v->b;
+    uint32_t seen = 0, n = v->size[v->machine];
+    for (uint32_t i = 0; i < v->ranks; i++)
+        if (v->at[i] == v->machine && i != v->me)
+            build_recv(b, i, place_plus(room, seen++ * stride), s.bytes);
+    seen = 0;
+    if (n == 1) {
+        build_copy(b, sum, in_at(s.at), s.bytes);
+    } else {
+        build_reduce(b, s.bytes);
+        for (uint32_t i = 0; i < v->ranks; i++)
+            if (v->at[i] == v->machine)
+                build_from(b, i == v->me ? in_at(s.at) : place_plus(room, seen++ * stride));
+        build_to(b, sum);
+        build_reduced(b);
+    }
+    if (q != v->me)
+        build_send(b, q, sum, s.bytes);
+}
+
+static void finish_mine(levels *v, span s, comm_place sums, uint64_t stride)
+{
+    builder *b = v->b;
+    for (uint32_t k = 1; k < v->machines; k++) {
+        uint32_t m = (v->machine + v->machines - k) % v->machines;
+        build_recv(b, stands_for(v, m, v->me), place_plus(sums, m * stride), s.bytes);
+    }
+    build_reduce(b, s.bytes);
+    for (uint32_t m = 0; m < v->machines; m++)
+        build_from(b, place_plus(sums, m * stride));
+    build_to(b, out_at(s.at));
+    build_reduced(b);
+}
+
+/* For how many ranks I stand on my machine, myself among them. */
+static uint32_t charges(const levels *v)
+{
+    uint32_t n = 0;
+    for (uint32_t q = 0; q < v->ranks; q++)
+        n += stands_for(v, v->machine, q) == v->me;
+    return n;
+}
+
+/* Members of a machine go through the ranks in one order, since messages between them are matched
+ * by order; machines begin at different ranks. */
+static void reduce_scatter(levels *v)
+{
+    builder *b = v->b;
+    uint64_t part = b->bytes / v->ranks, chunks = build_chunks(b, part);
+    uint32_t n = v->size[v->machine];
+    landing near = land(b, part, charges(v) * n), sums = land(b, part, v->machines);
+    for (uint64_t c = 0; c < chunks; c++) {
+        span s = build_chunk(b, (span){0, part}, c);
+        for (uint32_t k = 0, charge = 0; k < v->ranks; k++) {
+            uint32_t q = (member(v, v->machine, 0) + k) % v->ranks,
+                     by = stands_for(v, v->machine, q);
+            span give = {q * part + s.at, s.bytes};
+            if (by != v->me) {
+                build_send(b, by, in_at(give.at), give.bytes);
+                continue;
+            }
+            comm_place room = landed(&near, c, charge++ * n);
+            add_for(v, q, give, room, near.stride,
+                    q == v->me ? landed(&sums, c, v->machine)
+                               : place_plus(room, (n - 1) * near.stride));
+        }
+        finish_mine(v, s, landed(&sums, c, 0), sums.stride);
+    }
+}
+
+static void gather_far(levels *v, span s, uint64_t part)
+{
+    for (uint32_t k = 1; k < v->machines; k++) {
+        uint32_t m = (v->machine + k) % v->machines;
+        build_send(v->b, stands_for(v, m, v->me), in_at(s.at), s.bytes);
+    }
+    for (uint32_t k = 1; k < v->ranks; k++) {
+        uint32_t q = (v->me + v->ranks - k) % v->ranks;
+        if (v->at[q] != v->machine && stands_for(v, v->machine, q) == v->me)
+            build_recv(v->b, q, out_at(q * part + s.at), s.bytes);
+    }
+}
+
+static void gather_near(levels *v, span s, uint64_t part)
+{
+    for (uint32_t q = 0; q < v->ranks; q++) {
+        uint32_t by = stands_for(v, v->machine, q);
+        comm_place at = out_at(q * part + s.at);
+        if (by != v->me)
+            build_recv(v->b, by, at, s.bytes);
+        for (uint32_t i = 0; i < v->size[v->machine] && by == v->me; i++)
+            if (member(v, v->machine, i) != v->me)
+                build_send(v->b, member(v, v->machine, i), at, s.bytes);
+    }
+}
+
+static void all_gather(levels *v)
+{
+    builder *b = v->b;
+    uint64_t part = b->bytes / v->ranks, chunks = build_chunks(b, part);
+    build_copy(b, out_at(v->me * part), in_at(0), part);
+    for (uint64_t c = 0; c <= chunks; c++) {
+        if (c < chunks)
+            gather_far(v, build_chunk(b, (span){0, part}, c), part);
+        if (c > 0)
+            gather_near(v, build_chunk(b, (span){0, part}, c - 1), part);
+    }
+}
+
+static void emit(builder *b)
+{
+    levels v;
+    levels_begin(b->r, b, &v);
+    switch (b->r->kind) {
+    case WEFT_ALL_REDUCE: all_reduce(&v); break;
+    case WEFT_REDUCE_SCATTER: reduce_scatter(&v); break;
+    case WEFT_ALL_GATHER: all_gather(&v); break;
+    case WEFT_BROADCAST: levels_broadcast(&v); break;
+    default: levels_reduce(&v); break;
+    }
+    levels_end(&v);
+}
+
+const comm_algorithm comm_hierarchical = {
+    .name = "hierarchical",
+    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER) | COMM_ON(WEFT_ALL_GATHER) |
+             COMM_ON(WEFT_BROADCAST) | COMM_ON(WEFT_REDUCE),
+    .chunk = 128 << 10,
+    .emit = emit,
+};
