@@ -126,3 +126,39 @@ weft_status listen_open(const job_identity *who, int *fd)
     freeaddrinfo(list);
     return status;
 }
+
+/* The address of the interface that leads to rank 0's store: a datagram socket that is connected,
+ * and sends nothing, has it. */
+static int address_towards(const char *name, uint16_t port, char *out, size_t room)
+{
+    char service[8];
+    snprintf(service, sizeof service, "%u", port ? port : 9u);
+    struct addrinfo hint = {.ai_socktype = SOCK_DGRAM}, *list = NULL;
+    if (getaddrinfo(name, service, &hint, &list) != 0)
+        return 0;
+    int found = 0;
+    for (struct addrinfo *a = list; a && !found; a = a->ai_next) {
+        struct sockaddr_storage local;
+        socklen_t n = sizeof local;
+        int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (fd < 0)
+            continue;
+        found = connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
+                getsockname(fd, (struct sockaddr *)&local, &n) == 0 &&
+                getnameinfo((struct sockaddr *)&local, n, out, (socklen_t)room, NULL, 0,
+                            NI_NUMERICHOST) == 0;
+        close(fd);
+    }
+    freeaddrinfo(list);
+    return found;
+}
+
+weft_status address_local(const job_identity *who, char *out, size_t room)
+{
+    snprintf(out, room, "127.0.0.1");
+    if (who->ranks > 1 && who->local_ranks < who->ranks &&
+        !address_towards(who->addr, who->port, out, room))
+        return fail(WEFT_IO, "no local address leads to MASTER_ADDR %s; is the name right?",
+                    who->addr);
+    return WEFT_OK;
+}

@@ -2,6 +2,8 @@
 #ifndef JOB_ADDRESS_H
 #define JOB_ADDRESS_H
 
+#include <stddef.h>
+
 #include "job/job.h"
 
 #define STORE_FD_ENV "WEFT_STORE_FD" /* rank 0: the number of an inherited listening socket */
@@ -10,6 +12,10 @@ struct addrinfo;
 
 /* The addresses of MASTER_ADDR with MASTER_PORT; freeaddrinfo() gives them back. */
 weft_status address_resolve(const job_identity *who, struct addrinfo **out);
+
+/* The one local address that this rank listens on, as text: that of the interface which leads to
+ * rank 0, or loopback where all ranks are on one machine. */
+weft_status address_local(const job_identity *who, char *out, size_t room);
 
 /* A listening, non-blocking socket: inherited, or bound to MASTER_ADDR alone. */
 weft_status listen_open(const job_identity *who, int *fd);

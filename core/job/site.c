@@ -1,0 +1,159 @@
+/* job/site.c: see site.h. Each rank tells what identifies its machine and how far its cores are
+ * from its network interface; all compare alike. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "job/address.h"
+#include "job/site.h"
+
+typedef struct card {
+    char boot[48];
+    uint64_t networks, processes; /* namespaces */
+    uint64_t distance;
+} card;
+
+/* The first line of a file of the system; empty where there is none. */
+static void first_line(const char *path, char *out, size_t room)
+{
+    FILE *f = fopen(path, "re");
+    out[0] = 0;
+    if (f && fgets(out, (int)room, f))
+        out[strcspn(out, "\n")] = 0;
+    else
+        out[0] = 0;
+    if (f)
+        fclose(f);
+}
+
+/* The node of the network interface that has this address; -1: the system does not say. */
+static long node_of_interface(const char *address)
+{
+    struct ifaddrs *all = NULL;
+    char text[128], path[192], node[32] = "";
+    if (getifaddrs(&all) != 0)
+        return -1;
+    for (struct ifaddrs *i = all; i && !node[0]; i = i->ifa_next) {
+        int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;
+        if (family != AF_INET && family != AF_INET6)
+            continue;
+        socklen_t n = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        if (getnameinfo(i->ifa_addr, n, text, sizeof text, NULL, 0, NI_NUMERICHOST) != 0 ||
+            strcmp(text, address) != 0)
+            continue;
+        snprintf(path, sizeof path, "/sys/class/net/%.32s/device/numa_node", i->ifa_name);
+        first_line(path, node, sizeof node);
+    }
+    freeifaddrs(all);
+    return node[0] ? strtol(node, NULL, 10) : -1;
+}
+
+/* The node of the first of the cores that will be this rank's, if ranks divide them in order. */
+static long node_of_cores(const job_identity *who)
+{
+    cpu_set_t mine;
+    char path[96];
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0)
+        return -1;
+    uint64_t ranks = who->local_ranks ? who->local_ranks : 1;
+    uint64_t skip = (uint64_t)CPU_COUNT(&mine) * who->local_rank / ranks;
+    for (long cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &mine) || skip-- > 0)
+            continue;
+        for (long node = 0; node < 256; node++) {
+            snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%ld/node%ld", cpu, node);
+            if (access(path, F_OK) == 0)
+                return node;
+        }
+        return -1;
+    }
+    return -1;
+}
+
+static uint64_t distance(const job_identity *who)
+{
+    char address[256], path[96], line[2048], *at = line, *end;
+    if (address_local(who, address, sizeof address) != WEFT_OK) {
+        err_clear();
+        return 0;
+    }
+    long to = node_of_interface(address), from = to < 0 ? -1 : node_of_cores(who);
+    if (from < 0)
+        return 0;
+    snprintf(path, sizeof path, "/sys/devices/system/node/node%ld/distance", from);
+    first_line(path, line, sizeof line);
+    for (long node = 0; node <= to; node++, at = end) {
+        unsigned long d = strtoul(at, &end, 10);
+        if (end == at)
+            return 0;
+        if (node == to)
+            return d;
+    }
+    return 0;
+}
+
+static void describe(const job_identity *who, card *out)
+{
+    struct stat s;
+    *out = (card){0};
+    first_line("/proc/sys/kernel/random/boot_id", out->boot, sizeof out->boot);
+    out->networks = stat("/proc/self/ns/net", &s) == 0 ? s.st_ino : 0;
+    out->processes = stat("/proc/self/ns/pid", &s) == 0 ? s.st_ino : 0;
+    out->distance = who->ranks > 1 ? distance(who) : 0;
+}
+
+static void take_room(uint32_t ranks, job_sites *out)
+{
+    *out = (job_sites){.ranks = ranks};
+    out->machine = mem_alloc(ranks * sizeof *out->machine);
+    out->distance = mem_alloc(ranks * sizeof *out->distance);
+}
+
+static int together(const card *a, const card *b)
+{
+    return a->boot[0] && memcmp(a->boot, b->boot, sizeof a->boot) == 0 &&
+           a->networks == b->networks && a->processes == b->processes;
+}
+
+weft_status job_find_sites(job *j, const job_identity *who, job_sites *out)
+{
+    card mine, *all = mem_alloc((uint64_t)who->ranks * sizeof *all);
+    describe(who, &mine);
+    all[0] = mine;
+    weft_status st = j ? job_exchange(j, "sites", &mine, sizeof mine, all) : WEFT_OK;
+    take_room(who->ranks, out);
+    for (uint32_t r = 0; r < who->ranks; r++) {
+        uint32_t like = 0;
+        while (like < r && !together(&all[like], &all[r]))
+            like++;
+        out->machine[r] = like < r ? out->machine[like] : out->machines++;
+        out->distance[r] = (uint32_t)all[r].distance;
+    }
+    free(all);
+    return st;
+}
+
+void job_even_sites(uint32_t ranks, uint32_t machines, job_sites *out)
+{
+    take_room(ranks, out);
+    out->machines = machines < ranks ? machines : ranks;
+    for (uint32_t r = 0; r < ranks; r++)
+        out->machine[r] = (uint32_t)((uint64_t)r * out->machines / ranks);
+}
+
+void job_free_sites(job_sites *s)
+{
+    free(s->machine);
+    free(s->distance);
+    *s = (job_sites){0};
+}
