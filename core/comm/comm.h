@@ -96,6 +96,16 @@ void comm_world_destroy(comm_world *w); /* stops the threads, closes links; NULL
 weft_status comm_add_link(comm_world *w, const component *link, const weft_conf *conf,
                           uint32_t *index);
 
+/* The same with two transports: `near` between ranks with the same number in `machine` [job ranks],
+ * `far` between the others (bridge.h). [setup] */
+typedef struct comm_part {
+    const component *link;
+    const weft_conf *conf;
+} comm_part;
+weft_status comm_add_pair(comm_world *w, const comm_part *near, const comm_part *far,
+                          const uint32_t *machine, uint32_t *index);
+uint64_t comm_pair_caps(uint64_t near_caps, uint64_t far_caps); /* of the link that this makes */
+
 /* A channel over `ranks` (job ranks in group order) on link `index`. The same calls in the same
  * order on all of its ranks; `name` appears in messages. [setup] [collective] */
 weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, const uint32_t *ranks,

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "comm/bridge.h"
 #include "comm/connect.h"
 #include "comm/engine.h"
 
@@ -68,34 +69,66 @@ void comm_world_destroy(comm_world *w)
     free(w);
 }
 
-weft_status comm_add_link(comm_world *w, const component *c, const weft_conf *conf, uint32_t *index)
+/* A link without its transport: that of `create` is called with what the rank knows of itself. */
+static weft_status begin_link(comm_world *w, const component *c, weft_link_args *args,
+                              comm_link **out)
 {
-    char address[256], id[65];
-    weft_status st = connect_names(w, address, sizeof address, id);
-    if (st != WEFT_OK)
-        return st;
+    char *address = pool_alloc(&w->pool, 256), *id = pool_alloc(&w->pool, 65);
     comm_link *l = pool_alloc(&w->pool, sizeof *l);
     l->world = w;
     l->component = c;
     l->table = c->table;
-    weft_link_args args = {.struct_size = sizeof args,
-                           .rank = w->who.rank,
-                           .ranks = w->who.ranks,
-                           .local_rank = w->who.local_rank,
-                           .local_ranks = w->who.local_ranks,
-                           .conf = conf,
-                           .bind_addr = address,
-                           .job_id = id};
-    st = l->table->create(c->module, &args, &l->link);
-    if (st != WEFT_OK)
-        return st;
+    *out = l;
+    *args = (weft_link_args){.struct_size = sizeof *args,
+                             .rank = w->who.rank,
+                             .ranks = w->who.ranks,
+                             .local_rank = w->who.local_rank,
+                             .local_ranks = w->who.local_ranks,
+                             .bind_addr = address,
+                             .job_id = id};
+    return connect_names(w, address, 256, id);
+}
+
+static void keep_link(comm_world *w, comm_link *l, uint32_t *index)
+{
     pthread_mutex_init(&l->baton, NULL);
     pthread_mutex_init(&l->park, NULL);
     pthread_cond_init(&l->unpark, NULL);
     l->waiting_end = &l->waiting;
     *index = w->links.n;
     *vec_push(&w->links) = l;
-    return WEFT_OK;
+}
+
+weft_status comm_add_link(comm_world *w, const component *c, const weft_conf *conf, uint32_t *index)
+{
+    weft_link_args args;
+    comm_link *l;
+    weft_status st = begin_link(w, c, &args, &l);
+    args.conf = conf;
+    if (st == WEFT_OK)
+        st = l->table->create(c->module, &args, &l->link);
+    if (st == WEFT_OK)
+        keep_link(w, l, index);
+    return st;
+}
+
+weft_status comm_add_pair(comm_world *w, const comm_part *near, const comm_part *far,
+                          const uint32_t *machine, uint32_t *index)
+{
+    weft_link_args args;
+    comm_link *l;
+    component *both = pool_alloc(&w->pool, sizeof *both);
+    uint32_t *kept = pool_array(&w->pool, w->who.ranks, sizeof *kept);
+    memcpy(kept, machine, w->who.ranks * sizeof *kept);
+    *both = *far->link;
+    both->name = pool_printf(&w->pool, "%s+%s", near->link->name, far->link->name);
+    weft_status st = begin_link(w, both, &args, &l);
+    args.conf = far->conf;
+    if (st == WEFT_OK)
+        st = bridge_create(near->link, near->conf, far->link, &args, kept, &l->table, &l->link);
+    if (st == WEFT_OK)
+        keep_link(w, l, index);
+    return st;
 }
 
 weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, const uint32_t *ranks,

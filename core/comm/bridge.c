@@ -1,0 +1,318 @@
+/* comm/bridge.c: two transports as one link, so that a channel may reach some ranks over shared
+ * memory and others over a network, and an algorithm need not care.
+ *
+ * Each connection belongs to one of the parts, and every call goes there. An address, a key and a
+ * region are those of both. Only sleeping is shared: a thread can sleep in one link at a time. It
+ * sleeps in the one that has work posted; if both have, a short while in each by turns.
+ *
+ * Cost: a jump more a call, and at most SLICE_US more before something is noticed that happens in
+ * the part where nobody sleeps.
+ *
+ * Here weft_link, weft_conn and weft_region are the bridge's; those of its parts are opaque. */
+#include "comm/bridge.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "comm/comm.h"
+
+#define NEAR 0
+#define FAR 1
+#define SLICE_US 200u
+
+typedef struct part {
+    const weft_link_table *table;
+    const char *name;
+    void *link;       /* the part's weft_link */
+    uint64_t flying;  /* sends and receives that are posted and not finished */
+    uint32_t waiting; /* connections that are not up */
+} part;
+
+struct weft_link {
+    weft_link_table table;
+    part part[2];
+    const uint32_t *machine;
+    uint32_t me, ranks;
+};
+
+struct weft_conn {
+    weft_link *bridge;
+    part *part;
+    void *conn;
+    int which, up;
+    uint64_t sent, received;
+};
+
+struct weft_region {
+    weft_link *bridge;
+    void *region[2]; /* NULL: the part needs none */
+};
+
+/* What stands before the bytes of both parts in an address or a key. */
+typedef struct pair_head {
+    uint32_t near, far;
+} pair_head;
+
+uint64_t comm_pair_caps(uint64_t near, uint64_t far)
+{
+    const uint64_t both = WEFT_LINK_HOST | WEFT_LINK_CUDA;
+    const uint64_t either = WEFT_LINK_REGISTER | WEFT_LINK_FD_CUDA | WEFT_LINK_FD_DMABUF;
+    return (near & far & both) | ((near | far) & either);
+}
+
+static void bridge_destroy(weft_link *l)
+{
+    for (int i = 0; l && i < 2; i++)
+        if (l->part[i].link)
+            l->part[i].table->destroy(l->part[i].link);
+    free(l);
+}
+
+/* Write both parts' bytes behind a head: `one` writes those of a part. */
+static weft_status write_pair(weft_link *l, void *out, uint64_t *bytes, void *const from[2],
+                              weft_status (*one)(const part *p, void *from, void *to, uint64_t *n))
+{
+    pair_head head = {0};
+    uint64_t at = sizeof head;
+    for (int i = 0; i < 2; i++) {
+        uint64_t n = *bytes > at ? *bytes - at : 0;
+        weft_status st = one(&l->part[i], from[i], (char *)out + at, &n);
+        if (st != WEFT_OK)
+            return st;
+        *(i == NEAR ? &head.near : &head.far) = (uint32_t)n;
+        at += n;
+    }
+    memcpy(out, &head, sizeof head);
+    *bytes = at;
+    return WEFT_OK;
+}
+
+/* The bytes of part `which`; NULL: they are not what write_pair() wrote. */
+static const void *read_pair(const void *bytes, uint64_t n, int which, uint64_t *part_bytes)
+{
+    pair_head head;
+    if (n < sizeof head)
+        return NULL;
+    memcpy(&head, bytes, sizeof head);
+    if (sizeof head + (uint64_t)head.near + head.far != n)
+        return NULL;
+    *part_bytes = which == NEAR ? head.near : head.far;
+    return (const char *)bytes + sizeof head + (which == NEAR ? 0 : head.near);
+}
+
+static weft_status one_address(const part *p, void *from, void *to, uint64_t *n)
+{
+    (void)from;
+    return p->table->address(p->link, to, n);
+}
+
+static weft_status bridge_address(weft_link *l, void *out, uint64_t *bytes)
+{
+    return write_pair(l, out, bytes, (void *const[2]){NULL, NULL}, one_address);
+}
+
+static int which_for(const weft_link *l, uint32_t peer)
+{
+    return l->machine[peer] == l->machine[l->me] ? NEAR : FAR;
+}
+
+static weft_status bridge_connect(weft_link *l, uint32_t peer, uint32_t channel,
+                                  const void *address, uint64_t bytes, weft_conn **out)
+{
+    uint64_t n = 0;
+    if (peer >= l->ranks)
+        return fail(WEFT_USAGE, "rank %u is not in the job", peer);
+    int which = which_for(l, peer);
+    const void *at = read_pair(address, bytes, which, &n);
+    if (!at)
+        return fail(WEFT_DATA,
+                    "the address of rank %u is not one of %s and %s: do all ranks run "
+                    "the same configuration?",
+                    peer, l->part[NEAR].name, l->part[FAR].name);
+    weft_conn *c = mem_alloc(sizeof *c);
+    *c = (weft_conn){.bridge = l, .part = &l->part[which], .which = which};
+    weft_conn *inner = NULL;
+    weft_status st = c->part->table->connect(c->part->link, peer, channel, at, n, &inner);
+    if (st != WEFT_OK) {
+        free(c);
+        return st;
+    }
+    c->conn = inner;
+    c->part->waiting++;
+    *out = c;
+    return WEFT_OK;
+}
+
+static weft_status bridge_ready(weft_conn *c)
+{
+    weft_status st = c->part->table->ready(c->conn);
+    if (st == WEFT_OK && !c->up) {
+        c->up = 1;
+        c->part->waiting--;
+    }
+    return st;
+}
+
+static void bridge_disconnect(weft_conn *c)
+{
+    if (!c)
+        return;
+    c->part->waiting -= !c->up;
+    c->part->table->disconnect(c->conn);
+    free(c);
+}
+
+static weft_region *region_of(const weft_conn *c, const weft_region *r)
+{
+    return r ? r->region[c->which] : NULL;
+}
+
+static weft_status bridge_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *r)
+{
+    weft_status st = c->part->table->send(c->conn, from, bytes, region_of(c, r));
+    c->part->flying += st == WEFT_OK;
+    return st;
+}
+
+static weft_status bridge_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *r)
+{
+    weft_status st = c->part->table->recv(c->conn, to, bytes, region_of(c, r));
+    c->part->flying += st == WEFT_OK;
+    return st;
+}
+
+static weft_status bridge_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
+{
+    weft_status st = c->part->table->progress(c->conn, sent, received);
+    if (st == WEFT_OK) {
+        c->part->flying -= (*sent - c->sent) + (*received - c->received);
+        c->sent = *sent;
+        c->received = *received;
+    }
+    return st;
+}
+
+static int is_busy(const part *p)
+{
+    return p->flying || p->waiting;
+}
+
+static weft_status bridge_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
+{
+    int near = is_busy(&l->part[NEAR]), far = is_busy(&l->part[FAR]);
+    uint32_t most = near != far || timeout_us < SLICE_US ? timeout_us : SLICE_US;
+    weft_status st = WEFT_OK;
+    for (int i = 0; i < 2 && (st == WEFT_OK || st == WEFT_BUSY); i++)
+        if (near == far || is_busy(&l->part[i]))
+            st = l->part[i].table->wait(l->part[i].link, spin_us, most);
+    return st;
+}
+
+static void bridge_wake(weft_link *l)
+{
+    for (int i = 0; i < 2; i++)
+        l->part[i].table->wake(l->part[i].link);
+}
+
+static void bridge_abort(weft_link *l)
+{
+    for (int i = 0; i < 2; i++)
+        l->part[i].table->abort(l->part[i].link);
+}
+
+static void bridge_withdraw(weft_region *r)
+{
+    for (int i = 0; r && i < 2; i++)
+        if (r->region[i])
+            r->bridge->part[i].table->withdraw(r->region[i]);
+    free(r);
+}
+
+static int registers(const part *p)
+{
+    return (p->table->caps & WEFT_LINK_REGISTER) && p->table->enrol;
+}
+
+static weft_status bridge_enrol(weft_link *l, void *base, uint64_t bytes, int32_t fd,
+                                weft_region **out)
+{
+    weft_region *r = mem_alloc(sizeof *r);
+    r->bridge = l;
+    weft_status st = WEFT_OK;
+    for (int i = 0; i < 2 && st == WEFT_OK; i++) {
+        weft_region *inner = NULL;
+        if (registers(&l->part[i]))
+            st = l->part[i].table->enrol(l->part[i].link, base, bytes, fd, &inner);
+        r->region[i] = inner;
+    }
+    if (st != WEFT_OK) {
+        bridge_withdraw(r);
+        return st;
+    }
+    *out = r;
+    return WEFT_OK;
+}
+
+static weft_status one_key(const part *p, void *from, void *to, uint64_t *n)
+{
+    if (from && p->table->key)
+        return p->table->key(from, to, n);
+    *n = 0;
+    return WEFT_OK;
+}
+
+static weft_status bridge_key(weft_region *r, void *out, uint64_t *bytes)
+{
+    return write_pair(r->bridge, out, bytes, r->region, one_key);
+}
+
+static const weft_link_table functions = {.struct_size = sizeof functions,
+                                          .destroy = bridge_destroy,
+                                          .address = bridge_address,
+                                          .connect = bridge_connect,
+                                          .ready = bridge_ready,
+                                          .disconnect = bridge_disconnect,
+                                          .send = bridge_send,
+                                          .recv = bridge_recv,
+                                          .progress = bridge_progress,
+                                          .wait = bridge_wait,
+                                          .wake = bridge_wake,
+                                          .abort = bridge_abort,
+                                          .enrol = bridge_enrol,
+                                          .withdraw = bridge_withdraw,
+                                          .key = bridge_key};
+
+weft_status bridge_create(const component *near, const weft_conf *near_conf, const component *far,
+                          const weft_link_args *args, const uint32_t *machine,
+                          const weft_link_table **table, weft_link **out)
+{
+    const component *of[2] = {near, far};
+    weft_link_args own[2] = {*args, *args};
+    own[NEAR].conf = near_conf;
+    weft_link *l = mem_alloc(sizeof *l);
+    l->table = functions;
+    l->machine = machine;
+    l->me = args->rank;
+    l->ranks = args->ranks;
+    weft_status st = WEFT_OK;
+    for (int i = 0; i < 2 && st == WEFT_OK; i++) {
+        weft_link *inner = NULL;
+        l->part[i].table = of[i]->table;
+        l->part[i].name = of[i]->name;
+        st = l->part[i].table->create(of[i]->module, &own[i], &inner);
+        l->part[i].link = inner;
+        uint32_t most = l->part[i].table->channels;
+        if (most && (!l->table.channels || most < l->table.channels))
+            l->table.channels = most;
+    }
+    l->table.caps = comm_pair_caps(l->part[NEAR].table->caps, l->part[FAR].table->caps);
+    if (st != WEFT_OK) {
+        bridge_destroy(l);
+        return st;
+    }
+    *table = &l->table;
+    *out = l;
+    return WEFT_OK;
+}

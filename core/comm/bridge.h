@@ -1,0 +1,16 @@
+/* comm/bridge.h: two transports as one link: `near` between ranks of one machine, `far` between
+ * machines. */
+#ifndef COMM_BRIDGE_H
+#define COMM_BRIDGE_H
+
+#include "host/host.h"
+
+#include <weft/link.h>
+
+/* `machine` [args->ranks] says who shares one; borrowed, as the components are. *table becomes
+ * the functions of *out, which hold until its destroy(). [setup] */
+weft_status bridge_create(const component *near, const weft_conf *near_conf, const component *far,
+                          const weft_link_args *args, const uint32_t *machine,
+                          const weft_link_table **table, weft_link **out);
+
+#endif
