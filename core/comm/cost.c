@@ -30,7 +30,7 @@
 static double of_way(const comm_way *w, const comm_speed *s)
 {
     double more = w->messages > w->rounds ? w->messages - w->rounds : 0;
-    return w->rounds * s->latency + more * s->message + w->bytes * s->per_byte;
+    return w->rounds * s->latency + more * s->message + (w->bytes + w->fill) * s->per_byte;
 }
 
 double comm_seconds(const comm_terms *t, const comm_cost *c)

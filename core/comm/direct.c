@@ -7,11 +7,12 @@
  * that they need.
  *
  * Cost for S bytes: each phase sends S (n-1)/n bytes, the least possible, in n - 1 messages (times
- * the chunks of a part) that may all be under way at once: one latency a phase.
+ * the chunks of a part) that may all be under way at once: one latency a phase. Summing reads S
+ * bytes. With a root, the others send it S/n each (reduce: after a phase of sums), or it them.
  *
  * It loses on many ranks: n - 1 connections each, n - 1 short messages where the ring has long
  * ones, and room for n - 1 contributions to a chunk. */
-#include "comm/schedule.h"
+#include "comm/terms.h"
 
 /* Chunks whose contributions may be under way at once; the all-gather of a chunk is written LAG
  * chunks later, so that its sends do not stand before those that others wait for. */
@@ -168,6 +169,52 @@ static void emit(builder *b)
     }
 }
 
+void gather_terms(traffic *t, const builder *b)
+{
+    for (uint32_t i = 0; i < b->r->ranks; i++)
+        if (i != b->r->root)
+            traffic_edge(t, i, b->r->root, amount_whole(build_part(b, i).bytes));
+    traffic_rounds(t, 1, 0);
+}
+
+static void one_to_one(traffic *t, const builder *b)
+{
+    const comm_request *r = b->r;
+    uint32_t n = r->ranks;
+    amount part = amount_whole(b->bytes / n), all = amount_whole(b->bytes);
+    for (uint32_t i = 0; i < n; i++)
+        if (r->kind == WEFT_ALL_TO_ALL)
+            traffic_to_all(t, i, part);
+        else if (r->kind == WEFT_SCATTER && i != r->root)
+            traffic_edge(t, r->root, i, part);
+        else if (r->kind == WEFT_SHIFT && r->root)
+            traffic_edge(t, i, (i + r->root) % n, all);
+    if (r->kind == WEFT_SEND || r->kind == WEFT_RECV)
+        traffic_edge(t, r->kind == WEFT_SEND ? r->me : r->root,
+                     r->kind == WEFT_SEND ? r->root : r->me, all);
+    traffic_rounds(t, 1, 0);
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_direct);
+    traffic *t = traffic_begin(r);
+    int sums =
+        r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
+    for (uint32_t i = 0; i < r->ranks && sums; i++)
+        traffic_from_all(t, i, amount_part(&b, i));
+    traffic_rounds(t, 1, 0);
+    for (uint32_t i = 0; i < r->ranks; i++)
+        if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_ALL_GATHER)
+            traffic_to_all(t, i, amount_part(&b, i));
+    traffic_rounds(t, 1, 0);
+    if (r->kind == WEFT_REDUCE || r->kind == WEFT_GATHER)
+        gather_terms(t, &b);
+    one_to_one(t, &b);
+    traffic_end(t, out);
+    out->reduced = sums ? r->ranks * longest_part(&b) : 0;
+}
+
 const comm_algorithm comm_direct = {
     .name = "direct",
     .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER) | COMM_ON(WEFT_ALL_GATHER) |
@@ -177,4 +224,5 @@ const comm_algorithm comm_direct = {
     .chunk = 128 << 10,
     .once = 1,
     .emit = emit,
+    .terms = terms,
 };

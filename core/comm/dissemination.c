@@ -5,7 +5,7 @@
  *
  * Cost: ceil(log2 n) empty messages a rank, one after the other. It never loses among the ways that
  * use messages alone. */
-#include "comm/schedule.h"
+#include "comm/terms.h"
 
 static void emit(builder *b)
 {
@@ -18,8 +18,20 @@ static void emit(builder *b)
     }
 }
 
+static void terms(const comm_request *r, comm_terms *out)
+{
+    traffic *t = traffic_begin(r);
+    for (uint64_t far = 1; far < r->ranks; far *= 2) {
+        for (uint32_t i = 0; i < r->ranks; i++)
+            traffic_edge(t, i, (uint32_t)((i + far) % r->ranks), (amount){1, 0});
+        traffic_rounds(t, 1, 0);
+    }
+    traffic_end(t, out);
+}
+
 const comm_algorithm comm_dissemination = {
     .name = "dissemination",
     .kinds = COMM_ON(WEFT_BARRIER),
     .emit = emit,
+    .terms = terms,
 };

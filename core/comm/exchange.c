@@ -4,11 +4,12 @@
  * order of the ranks. (Reduce: all send to the root.) 16-bit floats are rounded once, and every
  * rank does the same arithmetic on the same numbers, so all have the same bits.
  *
- * Cost for S bytes: S (n-1) bytes in n - 1 messages, all of them at once: one latency.
+ * Cost for S bytes: S (n-1) bytes in n - 1 messages (times their chunks), all of them at once: one
+ * latency. Summing reads S n bytes. (Reduce: each rank sends S to the root, which alone sums.)
  *
  * It loses as soon as bytes matter: on 2 ranks it sends no more than any other way but adds twice
  * as much, on more ranks it sends n / 2 times as much. */
-#include "comm/schedule.h"
+#include "comm/terms.h"
 
 /* Chunks that may be under way at once, each with its own room for n - 1 contributions. */
 #define SLOTS 3
@@ -46,10 +47,26 @@ static void emit(builder *b)
     }
 }
 
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_exchange);
+    traffic *t = traffic_begin(r);
+    amount all = amount_cut(&b, b.bytes);
+    for (uint32_t i = 0; i < r->ranks; i++)
+        if (r->kind == WEFT_ALL_REDUCE)
+            traffic_to_all(t, i, all);
+        else if (i != r->root)
+            traffic_edge(t, i, r->root, all);
+    traffic_rounds(t, 1, 0);
+    traffic_end(t, out);
+    out->reduced = r->ranks * (double)b.bytes;
+}
+
 const comm_algorithm comm_exchange = {
     .name = "exchange",
     .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE),
     .chunk = 128 << 10,
     .once = 1,
     .emit = emit,
+    .terms = terms,
 };

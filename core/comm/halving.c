@@ -7,13 +7,15 @@
  * of ranks is no power of two, the first ranks form pairs: the even one of a pair hands all it has
  * to the odd one, which acts for both (`group` below), and gets its result at the end.
  *
- * Cost for S bytes on 2^k ranks: each phase sends S (n-1)/n bytes in only k messages. A pair's even
- * rank costs up to 2 S more.
+ * Cost for S bytes on 2^k ranks: each phase sends S (n-1)/n bytes in only k messages (times their
+ * chunks, while halving), k latencies; summing reads 2 S (n-1)/n bytes. Pairs cost up to two
+ * latencies more: their even rank sends S (all-gather: S/n), read in summing with another S, and
+ * their odd rank returns S (reduce-scatter: S/n; all-gather: S (n-1)/n in up to two messages).
  *
  * It loses to the direct exchange on few ranks, where n - 1 messages side by side take less time
  * than k in a row, to the ring where the network dislikes far partners, and off powers of two.
  * Partial sums of 16-bit floats are rounded k times. */
-#include "comm/schedule.h"
+#include "comm/terms.h"
 
 typedef struct halving {
     builder *b;
@@ -189,9 +191,76 @@ static void emit(builder *b)
     }
 }
 
+/* A pair's even rank to the odd one, or back. */
+static void pair_terms(traffic *t, const halving *h, int back, amount a, double fill)
+{
+    for (uint32_t i = 0; i < h->pairs; i++)
+        traffic_edge(t, 2 * i + (back ? 1 : 0), 2 * i + (back ? 0 : 1), a);
+    traffic_rounds(t, 1, fill);
+}
+
+/* Bytes that the rank with the most adds up: all it has, and what it keeps in each round. */
+static double halve_terms(traffic *t, const halving *h)
+{
+    double most = 0, whole = (double)h->b->bytes;
+    pair_terms(t, h, 0, amount_cut(h->b, h->b->bytes), whole);
+    for (uint32_t count = h->groups; count > 1; count /= 2) {
+        for (uint32_t g = 0; g < h->groups; g++) {
+            uint32_t other = g ^ (count / 2), give = other & ~(count / 2 - 1);
+            span s = parts_of(h, give, give + count / 2);
+            traffic_edge(t, actor(h, g), actor(h, other), amount_cut(h->b, s.bytes));
+        }
+        traffic_rounds(t, 1, 0);
+    }
+    for (uint32_t g = 0; g < h->groups; g++) {
+        double kept = g < h->pairs ? whole : 0;
+        for (uint32_t count = h->groups / 2; count; count /= 2)
+            kept += (double)parts_of(h, g & ~(count - 1), (g & ~(count - 1)) + count).bytes;
+        most = kept > most ? kept : most;
+    }
+    return 2 * most;
+}
+
+static void twice_terms(traffic *t, const halving *h)
+{
+    for (uint32_t have = 1; have < h->groups; have *= 2) {
+        for (uint32_t g = 0; g < h->groups; g++) {
+            uint32_t first = g & ~(have - 1);
+            span s = parts_of(h, first, first + have);
+            traffic_edge(t, actor(h, g), actor(h, g ^ have), amount_whole(s.bytes));
+        }
+        traffic_rounds(t, 1, 0);
+    }
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_halving);
+    halving h = set_up(&b);
+    traffic *t = traffic_begin(r);
+    uint64_t part = b.bytes / r->ranks;
+    double reduced = r->kind == WEFT_ALL_GATHER ? 0 : halve_terms(t, &h);
+    if (r->kind == WEFT_REDUCE_SCATTER)
+        pair_terms(t, &h, 1, amount_whole(part), (double)part);
+    if (r->kind == WEFT_ALL_GATHER)
+        pair_terms(t, &h, 0, amount_whole(part), 0);
+    if (r->kind != WEFT_REDUCE_SCATTER)
+        twice_terms(t, &h);
+    if (r->kind == WEFT_ALL_REDUCE)
+        pair_terms(t, &h, 1, amount_whole(b.bytes), 0);
+    for (uint32_t i = 0; i < h.pairs && r->kind == WEFT_ALL_GATHER; i++) {
+        traffic_edge(t, 2 * i + 1, 2 * i, amount_whole(2 * i * part));
+        traffic_edge(t, 2 * i + 1, 2 * i, amount_whole(b.bytes - (2 * i + 1) * part));
+    }
+    traffic_rounds(t, 1, 0);
+    traffic_end(t, out);
+    out->reduced = reduced;
+}
+
 const comm_algorithm comm_halving = {
     .name = "halving",
     .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER) | COMM_ON(WEFT_ALL_GATHER),
     .chunk = 256 << 10,
     .emit = emit,
+    .terms = terms,
 };

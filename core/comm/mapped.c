@@ -9,13 +9,16 @@
  *
  * In place needs nothing more: part r of every buffer is touched by rank r alone.
  *
- * Cost for S bytes: 2 (n-1) messages of 16 or 0 bytes a rank; S bytes loaded and S stored a rank
- * for an all-reduce, none of them twice. The smallest number of copies that there is.
+ * Cost for S bytes: 2 (n-1) messages of 16 or 0 bytes a rank, two latencies; S bytes loaded and S
+ * stored a rank for an all-reduce, none of them twice. The smallest number of copies that there is.
+ * As sent count the bytes that a rank stores with others and that others load from it: 2 S (n-1)/n
+ * for an all-reduce, S for a reduce, S (n-1)/n for the other kinds, S (n-1) for a root's broadcast.
+ * Where only a root is concerned it has one message to and from each of the others.
  *
  * It loses on messages so short that two rounds take longer than sending the data in one, and it
  * needs a link that maps. An all-to-all in place has no order that is safe, and is left to others.
  */
-#include "comm/schedule.h"
+#include "comm/terms.h"
 
 /* Who has to hear from whom: everybody from everybody, or everybody and the root. */
 static int linked(const builder *b, uint32_t peer)
@@ -167,6 +170,55 @@ static void emit(builder *b)
     build_lent(b, lent(b));
 }
 
+/* What the root, or the one end of two, reads from the others or is written by them. */
+static void rooted_terms(traffic *t, const builder *b)
+{
+    const comm_request *r = b->r;
+    uint32_t from = r->kind == WEFT_RECV ? r->root : r->me;
+    double part = (double)(b->bytes / r->ranks);
+    amount told = {1, 0}, back = {1, 0};
+    if (r->kind == WEFT_GATHER)
+        back.bytes = part;
+    else
+        told.bytes = r->kind == WEFT_SCATTER ? part : (double)b->bytes;
+    if (r->kind == WEFT_SEND || r->kind == WEFT_RECV) {
+        uint32_t to = r->kind == WEFT_RECV ? r->me : r->root;
+        traffic_edge(t, from, to, told);
+        traffic_edge(t, to, from, back);
+        return;
+    }
+    for (uint32_t i = 0; i < r->ranks; i++)
+        if (i != r->root) {
+            traffic_edge(t, r->root, i, told);
+            traffic_edge(t, i, r->root, back);
+        }
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_mapped);
+    traffic *t = traffic_begin(r);
+    int sums =
+        r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
+    int moves = r->kind == WEFT_ALL_GATHER || r->kind == WEFT_ALL_TO_ALL;
+    for (uint32_t i = 0; i < r->ranks && (sums || moves); i++) {
+        double part = (double)build_part(&b, i).bytes;
+        if (sums)
+            traffic_from_all(t, i, (amount){2, part});
+        else
+            traffic_to_all(t, i, (amount){2, part});
+        if (r->kind == WEFT_ALL_REDUCE)
+            traffic_to_all(t, i, (amount){0, part});
+        if (r->kind == WEFT_REDUCE && i != r->root)
+            traffic_edge(t, i, r->root, (amount){0, part});
+    }
+    if (!sums && !moves)
+        rooted_terms(t, &b);
+    traffic_rounds(t, 2, 0);
+    traffic_end(t, out);
+    out->reduced = sums ? r->ranks * longest_part(&b) : 0;
+}
+
 const comm_algorithm comm_mapped = {
     .name = "mapped",
     .kinds = (COMM_ON(WEFT_RECV + 1) - 1) & ~COMM_ON(WEFT_BARRIER) & ~COMM_ON(0),
@@ -174,4 +226,5 @@ const comm_algorithm comm_mapped = {
     .chunk = 1 << 20,
     .once = 1,
     .emit = emit,
+    .terms = terms,
 };

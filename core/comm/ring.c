@@ -6,11 +6,12 @@
  * once more. A long part is cut into chunks, so that a chunk goes on while the next one arrives.
  *
  * Cost for S bytes: each phase sends S (n-1)/n bytes in n - 1 messages (times the chunks of a
- * part), which is the least possible; each rank talks to two others only.
+ * part), which is the least possible, one after the other: n - 1 latencies; each rank talks to two
+ * others only. Summing reads 2 S (n-1)/n bytes. Reduce adds a message of S/n to the root.
  *
  * It loses when messages are short, for 2 (n-1) latencies come one after the other, and for sums of
  * 16-bit floats, whose partial sums are rounded n - 1 times on the way. */
-#include "comm/schedule.h"
+#include "comm/terms.h"
 
 /* Received chunks wait here for their turn to be sent: those of a whole part, and a few more so
  * that receiving does not wait for sending. */
@@ -77,10 +78,35 @@ static void emit(builder *b)
     }
 }
 
+/* From each rank to the next go all parts but one: `kept` ranks further than its own. */
+static void pass_round(traffic *t, const builder *b, uint32_t kept)
+{
+    uint32_t n = b->r->ranks, far = traffic_crossings(t, 0, n);
+    amount all = amount_parts(b);
+    for (uint32_t i = 0; i < n; i++)
+        traffic_edge(t, i, (i + 1) % n, amount_less(all, amount_part(b, (i + kept) % n)));
+    traffic_way(t, n - 1, far < n ? far : n - 1, 0);
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_ring);
+    traffic *t = traffic_begin(r);
+    if (r->kind != WEFT_ALL_GATHER)
+        pass_round(t, &b, 0);
+    if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_ALL_GATHER)
+        pass_round(t, &b, 1);
+    if (r->kind == WEFT_REDUCE)
+        gather_terms(t, &b);
+    traffic_end(t, out);
+    out->reduced = r->kind == WEFT_ALL_GATHER ? 0 : 2 * ((double)b.bytes - least_part(&b));
+}
+
 const comm_algorithm comm_ring = {
     .name = "ring",
     .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER) | COMM_ON(WEFT_ALL_GATHER) |
              COMM_ON(WEFT_REDUCE),
     .chunk = 256 << 10,
     .emit = emit,
+    .terms = terms,
 };

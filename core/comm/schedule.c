@@ -144,13 +144,12 @@ static weft_status choose(const comm_request *r, const comm_algorithm **out)
     return WEFT_OK;
 }
 
-static builder builder_for(const comm_schedule *s)
+builder build_for(const comm_request *r, const comm_algorithm *a)
 {
-    const comm_request *r = &s->r;
     builder b = {.r = r, .size = weft_dtype_size(r->dtype)};
     b.bytes = r->count * b.size;
     b.fair = !equal_parts(r->kind);
-    b.chunk = r->chunk ? lines(r->chunk) : s->algorithm->chunk;
+    b.chunk = r->chunk ? lines(r->chunk) : a->chunk;
     if (b.chunk && b.chunk < lines(b.bytes / MOST_CHUNKS))
         b.chunk = lines(b.bytes / MOST_CHUNKS);
     uint64_t part = b.bytes / r->ranks * r->me;
@@ -174,7 +173,7 @@ weft_status comm_schedule_make(const comm_request *r, comm_schedule **out)
     s->r = *r;
     s->r.algorithm = algorithm->name;
     s->algorithm = algorithm;
-    builder b = builder_for(s);
+    builder b = build_for(&s->r, algorithm);
     algorithm->emit(&b);
     s->scratch = b.scratch;
     s->sent = b.sent;
@@ -272,7 +271,7 @@ void comm_program_make(const comm_schedule *s, comm_program *out)
     *out = (comm_program){.steps = s->steps};
     out->step = mem_alloc((uint64_t)s->steps * sizeof *out->step);
     out->place = mem_alloc((uint64_t)s->places * sizeof *out->place);
-    builder b = builder_for(s);
+    builder b = build_for(&s->r, s->algorithm);
     b.program = out;
     b.track = track_create();
     s->algorithm->emit(&b);

@@ -85,6 +85,7 @@ const char *comm_kind_name(uint32_t kind); /* "all-reduce" */
 #define COMM_NO_STEP UINT32_MAX
 
 typedef struct tracker tracker; /* depend.c */
+typedef struct comm_algorithm comm_algorithm;
 
 typedef struct builder {
     const comm_request *r;
@@ -106,6 +107,9 @@ typedef struct builder {
 typedef struct span {
     uint64_t at, bytes;
 } span;
+
+/* A builder that counts. */
+builder build_for(const comm_request *r, const comm_algorithm *a);
 
 /* What belongs to rank i: part i of n, as equal as whole elements allow; of a long message parts
  * begin at multiples of 64 bytes. */
@@ -181,9 +185,13 @@ void build_lent(builder *b, uint64_t bytes);
 /* What a request takes by an algorithm, for the member with the most of each: latencies that follow
  * one another, messages and bytes that it sends; bytes that it reads to reduce. near: between
  * members of one machine; far: between machines, where bytes count for all members of a machine
- * together, since they share its way out. Without a layout all is near. */
+ * together, since they share its way out. Without a layout all is near.
+ *
+ * fill: further bytes that have to pass one after the other while this member sends nothing: the
+ * first chunk on its way through a pipeline, or what one rank receives beyond what any sends. So
+ * the longest way takes as long as `bytes` + `fill` one after the other. */
 typedef struct comm_way {
-    double rounds, messages, bytes;
+    double rounds, messages, bytes, fill;
 } comm_way;
 typedef struct comm_terms {
     comm_way near, far;
@@ -192,7 +200,7 @@ typedef struct comm_terms {
 
 #define COMM_ON(kind) (1u << (kind))
 
-typedef struct comm_algorithm {
+struct comm_algorithm {
     const char *name;
     uint32_t kinds; /* COMM_ON(kind) | ... */
     uint32_t maps;  /* touches peers' memory: needs a link that maps */
@@ -200,7 +208,7 @@ typedef struct comm_algorithm {
     uint64_t chunk; /* bytes, see builder; 0: never cut */
     void (*emit)(builder *b);
     void (*terms)(const comm_request *r, comm_terms *out); /* the formulas of its top comment */
-} comm_algorithm;
+};
 
 /* By name; the one-rank case and `auto` are resolved by select.c. */
 extern const comm_algorithm comm_ring, comm_halving, comm_direct, comm_exchange, comm_mapped;
