@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "comm/schedule.h"
+#include "comm/code.h"
 
 static span part_at(const builder *b, uint32_t i)
 {
@@ -149,19 +149,32 @@ uint32_t build_copy(builder *b, comm_place dst, comm_place src, uint64_t bytes)
 void build_reduce(builder *b, uint64_t bytes)
 {
     b->open_bytes = bytes;
+    b->open_what = COMM_REDUCE;
     b->open = bytes ? begin(b, COMM_REDUCE, 0, bytes) : COMM_NO_STEP;
+}
+
+void build_coding(builder *b, uint32_t what, uint64_t bytes)
+{
+    b->open_bytes = bytes;
+    b->open_what = what;
+    b->open = bytes ? begin(b, what, b->r->me, bytes) : COMM_NO_STEP;
+}
+
+static uint64_t touched(const builder *b, const comm_place *p)
+{
+    return code_touched(b->r, &(comm_step){.what = b->open_what, .bytes = b->open_bytes}, p);
 }
 
 void build_from(builder *b, comm_place p)
 {
     if (b->open != COMM_NO_STEP)
-        from(b, b->open, p, b->open_bytes);
+        from(b, b->open, p, touched(b, &p));
 }
 
 void build_to(builder *b, comm_place p)
 {
     if (b->open != COMM_NO_STEP)
-        to(b, b->open, p, b->open_bytes);
+        to(b, b->open, p, touched(b, &p));
 }
 
 uint32_t build_reduced(builder *b)

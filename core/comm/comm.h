@@ -60,6 +60,7 @@ typedef struct comm_request {
     const char *algorithm;     /* "auto", "ring", "halving", "direct", "mapped", ... */
     uint64_t chunk;            /* bytes that long messages are cut into; 0: the algorithm's own */
     uint32_t compress;         /* COMM_PLAIN, ... */
+    uint32_t feedback;         /* compressed: what it takes away is kept for the next start */
     const comm_layout *layout; /* NULL: all on one machine, or nobody knows. Borrowed */
     const comm_cost *cost;     /* what `auto` goes by; NULL: thresholds of select.c. Borrowed */
 } comm_request;
@@ -71,6 +72,7 @@ typedef struct comm_schedule comm_schedule; /* opaque */
 weft_status comm_schedule_make(const comm_request *r, comm_schedule **out);
 void comm_schedule_free(comm_schedule *s);
 uint64_t comm_schedule_scratch(const comm_schedule *s); /* bytes of scratch, aligned to 64 */
+uint64_t comm_schedule_kept(const comm_schedule *s);    /* bytes kept between starts, likewise */
 uint64_t comm_schedule_sent(const comm_schedule *s); /* payload bytes this rank sends or writes */
 uint32_t comm_schedule_messages(const comm_schedule *s);
 const char *comm_schedule_algorithm(const comm_schedule *s);
@@ -114,6 +116,10 @@ weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, co
 /* An operation of the channel; borrows the schedule, which outlives it. `name` is what failures are
  * called by ("all-reduce of grads block.3"). [setup] */
 weft_status comm_add_op(comm_channel *c, const comm_schedule *s, const char *name, comm_op **out);
+
+/* Where the operation keeps comm_schedule_kept() bytes from one start to the next, 0 at first. What
+ * was kept counts *times times (NULL: once), read at each start's steps: 0 forgets it. [setup] */
+void comm_keep(comm_op *op, void *kept, const float *times);
 
 /* After all channels and operations are there: exchange addresses, connect the pairs that schedules
  * use, register and map the arena where the link can. `deadline` seconds. [setup] [collective] */

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "comm/schedule.h"
 
-#define BUFFERS 4 /* IN, OUT, SCRATCH, PLACES */
+#define BUFFERS COMM_PEER_IN /* IN, OUT, SCRATCH, PLACES, KEPT */
 
 typedef struct reader {
     uint32_t step, next; /* next: 1 + index in tracker.reader, 0 ends the list */

@@ -70,7 +70,7 @@ static void complete(comm_op *op, uint32_t step)
 /* NULL: the peer named a place that is not in its arena. */
 static char *resolve(const comm_op *op, const comm_place *p, uint64_t bytes)
 {
-    if (p->buffer <= COMM_PLACES)
+    if (p->buffer < COMM_PEER_IN)
         return op->base[p->buffer] + p->at;
     const comm_link *l = op->channel->link;
     uint32_t rank = op->channel->ranks[p->rank];
@@ -99,6 +99,9 @@ static weft_status run_step(comm_op *op, uint32_t step)
     }
     if (s->what == COMM_COPY)
         memcpy(l->to[0], l->from[0], s->bytes);
+    else if (s->what >= COMM_ENCODE)
+        code_run(op->code, comm_schedule_request(op->schedule), s, l->to, l->from,
+                 op->times ? *op->times : 1);
     else
         reduce_run(&(reduce_job){op->kernel, op->redop, op->size, s->nto, s->nfrom, l->to, l->from,
                                  s->bytes / op->size});

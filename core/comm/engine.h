@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
+#include "comm/code.h"
 #include "comm/reduce.h"
 #include "comm/schedule.h"
 
@@ -43,6 +44,8 @@ struct comm_op {
     const char *name;
     comm_program program;
     reduce_kernel kernel; /* NULL where nothing is reduced */
+    const code_set *code; /* of compressed sums */
+    const float *times;   /* by which what was kept counts; NULL: 1 */
     uint32_t redop, size;
     uint64_t in_bytes, out_bytes, scratch_bytes;
     uint64_t shift; /* in place: where the smaller side begins in the larger */
@@ -52,7 +55,7 @@ struct comm_op {
     atomic_uint finished;
 
     /* one start, under the baton */
-    char *base[4];           /* IN, OUT, SCRATCH, PLACES */
+    char *base[5];           /* IN, OUT, SCRATCH, PLACES, KEPT */
     comm_whereabouts *where; /* [n]; base[PLACES] */
     uint32_t *need, *need0;  /* [steps] */
     uint32_t *ready;         /* [moves] steps to do here, in the order they became ready */

@@ -33,7 +33,7 @@ void connect_digest_op(comm_channel *c, const comm_request *r)
 {
     if (r->kind == WEFT_SEND || r->kind == WEFT_RECV)
         return;
-    uint64_t all[] = {r->kind, r->redop, r->dtype, r->count, r->root, r->chunk};
+    uint64_t all[] = {r->kind, r->redop, r->dtype, r->count, r->root, r->chunk, r->compress};
     connect_digest(&c->what, all, sizeof all);
     connect_digest(&c->what, r->algorithm, strlen(r->algorithm));
 }

@@ -31,11 +31,14 @@ static weft_status check_arena(const comm_op *op, const void *in, const void *ou
 static weft_status check_memory(const comm_op *op, const char *in, const char *out,
                                 const char *scratch)
 {
-    if ((op->in_bytes && !in) || (op->out_bytes && !out) || (op->scratch_bytes && !scratch))
+    int unkept = comm_schedule_kept(op->schedule) && !op->base[COMM_KEPT];
+    if ((op->in_bytes && !in) || (op->out_bytes && !out) || (op->scratch_bytes && !scratch) ||
+        unkept)
         return fail(WEFT_USAGE, "%s on channel %s: started without memory for its %s", op->name,
                     op->channel->name,
                     op->in_bytes && !in     ? "input"
                     : op->out_bytes && !out ? "output"
+                    : unkept                ? "feedback"
                                             : "scratch");
     const char *large = op->in_bytes > op->out_bytes ? in : out;
     const char *small = op->in_bytes > op->out_bytes ? out : in;

@@ -1,4 +1,4 @@
-/* comm/reduce_v3.c: the reduction kernels with AVX2 and F16C. */
+/* comm/reduce_v3.c: the kernels of reduce.h and code.h with AVX2 and F16C. */
 #define WIDE __attribute__((target("avx2,f16c")))
 #define SET reduce_v3
 #define SET_NAME "x86-64-v3"
@@ -25,3 +25,5 @@ static WIDE void narrow_f16(uint16_t *to, const float *from, uint64_t count)
 }
 
 #include "comm/reduce_kernel.h"
+#define CODES code_v3
+#include "comm/code_kernel.h"

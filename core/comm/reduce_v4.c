@@ -1,4 +1,4 @@
-/* comm/reduce_v4.c: the reduction kernels with AVX-512. */
+/* comm/reduce_v4.c: the kernels of reduce.h and code.h with AVX-512. */
 #define WIDE __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx2,f16c")))
 #define SET reduce_v4
 #define SET_NAME "x86-64-v4"
@@ -25,3 +25,5 @@ static WIDE void narrow_f16(uint16_t *to, const float *from, uint64_t count)
 }
 
 #include "comm/reduce_kernel.h"
+#define CODES code_v4
+#include "comm/code_kernel.h"

@@ -9,6 +9,7 @@
 #include "base/check.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "comm/code.h"
 #include "comm/reduce.h"
 #include "config/combine.h"
 
@@ -18,7 +19,7 @@
 struct comm_schedule {
     comm_request r;
     const comm_algorithm *algorithm;
-    uint64_t scratch, sent;
+    uint64_t scratch, sent, kept;
     uint32_t steps, places, messages;
 };
 
@@ -91,6 +92,12 @@ static weft_status check_request(const comm_request *r)
                     "%s: elements of type %u cannot be reduced; use f32, bf16, f16, "
                     "i32 or i64",
                     what, r->dtype);
+    if (r->compress && (r->compress > COMM_TO_INT8 || r->redop != WEFT_SUM ||
+                        (r->kind != WEFT_ALL_REDUCE && r->kind != WEFT_REDUCE_SCATTER) ||
+                        (r->dtype != WEFT_F32 && r->dtype != WEFT_BF16 && r->dtype != WEFT_F16)))
+        return fail(WEFT_USAGE,
+                    "%s: only sums of f32, bf16 and f16 to all or in parts can travel compressed",
+                    what);
     if (check_ranks(r) != WEFT_OK)
         return WEFT_USAGE;
     if (equal_parts(r->kind) && r->count % r->ranks)
@@ -129,10 +136,23 @@ static weft_status refuse(const char *name, const comm_request *r)
             {"comm.algorithm", 0, name}, {"operation", 0, what}, {"able", 0, text}, {0}});
 }
 
+/* Named algorithms are for what travels as it is. */
+static weft_status choose_compressed(const comm_request *r, const char *name,
+                                     const comm_algorithm **out)
+{
+    *out = &comm_compressed;
+    if (strcmp(name, "auto") == 0 || strcmp(name, comm_compressed.name) == 0)
+        return WEFT_OK;
+    return fail(WEFT_USAGE, "sums compressed to %s cannot go by algorithm '%s'",
+                code_name(r->compress), name);
+}
+
 static weft_status choose(const comm_request *r, const comm_algorithm **out)
 {
     const char *name = r->algorithm ? r->algorithm : "auto";
     const comm_algorithm *found = NULL;
+    if (r->compress && r->ranks > 1)
+        return choose_compressed(r, name, out);
     if (strcmp(name, "auto") == 0)
         found = r->ranks == 1 ? &comm_alone : comm_select(r);
     for (uint32_t i = 0; comm_algorithms[i] && !found; i++)
@@ -177,6 +197,7 @@ weft_status comm_schedule_make(const comm_request *r, comm_schedule **out)
     algorithm->emit(&b);
     s->scratch = b.scratch;
     s->sent = b.sent;
+    s->kept = b.kept;
     s->steps = b.steps;
     s->places = b.places;
     s->messages = b.messages;
@@ -192,6 +213,11 @@ void comm_schedule_free(comm_schedule *s)
 uint64_t comm_schedule_scratch(const comm_schedule *s)
 {
     return s->scratch;
+}
+
+uint64_t comm_schedule_kept(const comm_schedule *s)
+{
+    return s->kept;
 }
 
 uint64_t comm_schedule_sent(const comm_schedule *s)

@@ -18,14 +18,15 @@
 #include "comm/comm.h"
 
 /* Memory that steps touch. PLACES holds one comm_whereabouts a rank: this rank's own, to be sent,
- * and those that peers have sent. PEER_IN and PEER_OUT are the in and out of another rank, in its
- * arena as mapped here. */
+ * and those that peers have sent. KEPT stays from one start to the next. PEER_IN and PEER_OUT are
+ * the in and out of another rank, in its arena as mapped here. */
 #define COMM_IN 0u
 #define COMM_OUT 1u
 #define COMM_SCRATCH 2u
 #define COMM_PLACES 3u
-#define COMM_PEER_IN 4u
-#define COMM_PEER_OUT 5u
+#define COMM_KEPT 4u
+#define COMM_PEER_IN 5u
+#define COMM_PEER_OUT 6u
 
 typedef struct comm_place {
     uint32_t buffer, rank; /* rank (of the group): PEER_IN and PEER_OUT */
@@ -44,8 +45,19 @@ typedef struct comm_whereabouts {
 #define COMM_REDUCE 2u /* each to[] = from[0] op from[1] op ..., in this order     */
 #define COMM_COPY 3u   /* to[0] = from[0]                                          */
 
+/* Steps of compressed sums (compress.c), whose `bytes` are those of the elements; code_touched()
+ * says how many they touch at a place. What is kept is added first, and written again.
+ *
+ *   ENCODE  to[0] = the code of from[0] + to[1], kept if there is such a place
+ *   FOLD    to[0] = the sum of all from[], which are codes but for number `peer`, elements; or,
+ *           with two or three places, to[0] = its code, to[1] = that decoded, to[2] kept
+ *   DECODE  to[0] = what the code from[0] says */
+#define COMM_ENCODE 4u
+#define COMM_FOLD 5u
+#define COMM_DECODE 6u
+
 typedef struct comm_step {
-    uint32_t what, peer; /* peer: rank of the group; SEND and RECV */
+    uint32_t what, peer; /* peer: rank of the group; SEND, RECV and FOLD */
     uint64_t bytes;
     uint32_t place, nfrom, nto; /* program->place[place]: nfrom sources, then nto destinations */
     uint32_t need;              /* how many steps it waits for */
@@ -96,9 +108,9 @@ typedef struct builder {
     int alias;      /* in place: one of IN and OUT is `alias_to` from `alias_at` on */
     uint32_t alias_to;
     uint64_t alias_at;
-    uint64_t scratch, sent;
+    uint64_t scratch, sent, kept;
     uint32_t steps, places, messages;
-    uint32_t open; /* the reduction that is being written */
+    uint32_t open, open_what; /* the reduction that is being written */
     uint64_t open_bytes;
     tracker *track;        /* NULL while counting */
     comm_program *program; /* likewise */
@@ -168,6 +180,9 @@ void build_from(builder *b, comm_place from);
 void build_to(builder *b, comm_place to);
 uint32_t build_reduced(builder *b);
 
+/* A step of a compressed sum over `bytes` of elements, its places written like a reduction's. */
+void build_coding(builder *b, uint32_t what, uint64_t bytes);
+
 /* Messages without data of the operation: a signal, its wait, and this rank's whereabouts. */
 uint32_t build_signal(builder *b, uint32_t peer);
 uint32_t build_wait(builder *b, uint32_t peer);
@@ -209,6 +224,9 @@ struct comm_algorithm {
     void (*emit)(builder *b);
     void (*terms)(const comm_request *r, comm_terms *out); /* the formulas of its top comment */
 };
+
+/* What every request with a form to compress to takes; it has no other use. */
+extern const comm_algorithm comm_compressed;
 
 /* By name; the one-rank case and `auto` are resolved by select.c. */
 extern const comm_algorithm comm_ring, comm_halving, comm_direct, comm_exchange, comm_mapped;

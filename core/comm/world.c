@@ -213,6 +213,7 @@ weft_status comm_add_op(comm_channel *c, const comm_schedule *s, const char *nam
     op->size = (uint32_t)weft_dtype_size(r->dtype);
     op->redop = r->redop;
     op->kernel = reduce_pick(r->dtype);
+    op->code = code_pick();
     op->scratch_bytes = comm_schedule_scratch(s);
     measure(op, r);
     comm_program_make(s, &op->program);
@@ -221,6 +222,12 @@ weft_status comm_add_op(comm_channel *c, const comm_schedule *s, const char *nam
     *vec_push(&c->link->ops) = op;
     *out = op;
     return WEFT_OK;
+}
+
+void comm_keep(comm_op *op, void *kept, const float *times)
+{
+    op->base[COMM_KEPT] = kept;
+    op->times = times;
 }
 
 uint64_t comm_bytes_sent(const comm_world *w)

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/schedule.h"
+#include "comm/code.h"
 #include "naive.h"
 
 #define MOST 8
@@ -115,7 +115,9 @@ static void note_steps(graph *g, uint32_t k)
     const comm_program *p = &g->p[k];
     for (uint32_t i = 0; i < p->steps; i++)
         for (uint32_t w = 0; w < p->step[i].nfrom + p->step[i].nto; w++)
-            note(g, k, i, p->place[p->step[i].place + w], p->step[i].bytes, w >= p->step[i].nfrom);
+            note(g, k, i, p->place[p->step[i].place + w],
+                 code_touched(&g->r[k], &p->step[i], &p->place[p->step[i].place + w]),
+                 w >= p->step[i].nfrom);
 }
 
 static void check_touches(const graph *g)
@@ -205,6 +207,23 @@ static void no_hazard(void **state)
     assert_true(ran > 300);
 }
 
+static void no_hazard_compressed(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 6; n++)
+        for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++)
+            for (uint32_t m = 0; m < 8; m++)
+                check_case((comm_request){.kind = kind,
+                                          .redop = WEFT_SUM,
+                                          .dtype = m & 4 ? WEFT_BF16 : WEFT_F32,
+                                          .count = (m & 2 ? 161 : 3) * n,
+                                          .ranks = n,
+                                          .in_place = m & 1,
+                                          .chunk = 128,
+                                          .compress = COMM_TO_INT8,
+                                          .feedback = 1});
+}
+
 static void no_hazard_between_two(void **state)
 {
     (void)state;
@@ -222,6 +241,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_hazard),
+        cmocka_unit_test(no_hazard_compressed),
         cmocka_unit_test(no_hazard_between_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

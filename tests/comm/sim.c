@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/code.h"
 #include "comm/reduce.h"
 
 #define GUARD 64
@@ -29,7 +30,9 @@ typedef struct rank {
     comm_program p;
     uint32_t *need, left;
     uint8_t *ran;
-    cursor *lane;             /* [p.lanes] */
+    cursor *lane; /* [p.lanes] */
+    char *kept;   /* with guards, like all of these */
+    uint64_t kept_bytes;
     char *in, *out, *scratch; /* as the operation sees them: in place they overlap */
     char *in_memory, *out_memory;
     uint64_t in_bytes, out_bytes, scratch_bytes;
@@ -91,6 +94,8 @@ static void lay_buffers(rank *k)
     }
     k->scratch_bytes = comm_schedule_scratch(k->s);
     k->scratch = guarded(k->scratch_bytes);
+    k->kept_bytes = comm_schedule_kept(k->s);
+    k->kept = guarded(k->kept_bytes);
     k->result = malloc(k->out_bytes + 1);
     memset(k->out, 0xee, k->out_bytes);
     memset(k->in, 0xee, k->in_bytes);
@@ -126,6 +131,7 @@ static char *address(sim *s, uint32_t me, comm_place p, uint64_t bytes)
     case COMM_OUT: assert_true(p.at + bytes <= k->out_bytes); return k->out + p.at;
     case COMM_SCRATCH: assert_true(p.at + bytes <= k->scratch_bytes); return k->scratch + p.at;
     case COMM_PLACES: return (char *)k->where + p.at;
+    case COMM_KEPT: assert_true(p.at + bytes <= k->kept_bytes); return k->kept + p.at;
     case COMM_PEER_IN: return (char *)(uintptr_t)k->where[p.rank].in + p.at;
     default: return (char *)(uintptr_t)k->where[p.rank].out + p.at;
     }
@@ -150,16 +156,18 @@ static void run_local(sim *s, uint32_t me, uint32_t step)
     uint32_t size = (uint32_t)weft_dtype_size(k->r.dtype);
     for (uint32_t i = 0; i < t->nfrom; i++) {
         comm_place p = k->p.place[t->place + i];
-        from[i] = address(s, me, p, t->bytes);
+        from[i] = address(s, me, p, code_touched(&k->r, t, &p));
         if (p.buffer == COMM_PEER_IN)
             s->rank[p.rank].sent += t->bytes;
     }
     for (uint32_t i = 0; i < t->nto; i++) {
         comm_place p = k->p.place[t->place + t->nfrom + i];
-        to[i] = address(s, me, p, t->bytes);
+        to[i] = address(s, me, p, code_touched(&k->r, t, &p));
         k->sent += p.buffer == COMM_PEER_OUT ? t->bytes : 0;
     }
-    if (t->what == COMM_COPY)
+    if (t->what >= COMM_ENCODE)
+        code_run(code_pick(), &k->r, t, to, from, s->c->times);
+    else if (t->what == COMM_COPY)
         memmove(to[0], from[0], t->bytes);
     else
         reduce_run(&(reduce_job){reduce_pick(k->r.dtype), k->r.redop, size, t->nto, t->nfrom, to,
@@ -167,20 +175,30 @@ static void run_local(sim *s, uint32_t me, uint32_t step)
     complete(k, step);
 }
 
+static void fill(const sim_case *c, const rank *k, char *in)
+{
+    if (c->fill)
+        c->fill(c, k->r.me, in);
+    else
+        naive_fill(&k->r, k->r.me, in);
+}
+
 static void start(sim *s, uint32_t me)
 {
     rank *k = &s->rank[me];
     k->started = 1;
-    naive_fill(&k->r, me, k->in);
+    fill(s->c, k, k->in);
+    if (k->kept_bytes)
+        memcpy(k->kept, s->c->kept[me], k->kept_bytes);
     k->where[me] = (comm_whereabouts){(uintptr_t)k->in, (uintptr_t)k->out};
 }
 
-static void finish(rank *k)
+static void finish(const sim_case *c, rank *k)
 {
     k->finished = 1;
     if (!k->r.in_place && k->in_bytes) {
         char *same = malloc(k->in_bytes);
-        naive_fill(&k->r, k->r.me, same);
+        fill(c, k, same);
         if (memcmp(same, k->in, k->in_bytes))
             fail_msg("rank %u: the input was changed", k->r.me);
         free(same);
@@ -263,7 +281,7 @@ static int act(sim *s, uint32_t me)
         return 1;
     }
     if (k->left == 0) {
-        finish(k);
+        finish(s->c, k);
         return 1;
     }
     int local_first = (int)draw(s, 2);
@@ -295,7 +313,13 @@ static void run_all(sim *s)
 static void check_rank(sim *s, uint32_t i)
 {
     rank *k = &s->rank[i];
-    uint64_t wrong = naive_first_wrong(&k->r, i, k->result, s->c->exact, 3000);
+    uint64_t wrong =
+        s->c->check ? UINT64_MAX : naive_first_wrong(&k->r, i, k->result, s->c->exact, 3000);
+    if (s->c->check)
+        s->c->check(s->c, i, k->result);
+    if (k->kept_bytes)
+        memcpy(s->c->kept[i], k->kept, k->kept_bytes);
+    check_guard(k->kept, k->kept_bytes, "kept memory", i);
     if (wrong != UINT64_MAX)
         fail_msg("rank %u: element %llu is wrong", i, (unsigned long long)wrong);
     if (k->r.kind == WEFT_ALL_REDUCE)
@@ -323,6 +347,7 @@ static void free_rank(rank *k)
     free(k->in_memory - GUARD);
     free(k->out_memory - GUARD);
     free(k->scratch - GUARD);
+    free(k->kept - GUARD);
     free(k->result);
 }
 

@@ -15,6 +15,14 @@ typedef struct sim_case {
     comm_request all; /* `me` is not used; kinds with two roles: see naive_role() */
     int exact;        /* the order of the ranks is kept: results are equal bit by bit */
     uint64_t seed;
+
+    /* Compressed sums; NULL for all others: what ranks put in, and whether `out` is right there;
+     * [rank] what the operation keeps, and how often that counts. */
+    void (*fill)(const struct sim_case *c, uint32_t rank, void *in);
+    void (*check)(const struct sim_case *c, uint32_t rank, const void *out);
+    float *const *kept;
+    float times;
+    void *user;
 } sim_case;
 
 /* Runs to the end and checks results, guards, bytes and messages; what is wrong is printed and

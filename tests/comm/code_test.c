@@ -1,0 +1,170 @@
+/* tests/comm/code_test.c: does each level of the kernels of code.h encode and decode as plain loops
+ * over doubles do, to the bit, whatever the values and lengths? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "coded.h"
+#include "comm/code.h"
+#include "comm/reduce.h"
+#include "naive.h"
+
+static const code_set *const sets[] = {&code_v2, &code_v3, &code_v4};
+static const reduce_set *const levels[] = {&reduce_v2, &reduce_v3, &reduce_v4};
+static uint64_t seed;
+
+static double draw(void)
+{
+    seed = seed * 6364136223846793005u + 1442695040888963407u;
+    return (double)(seed >> 11) * 0x1p-53;
+}
+
+/* A block of one of many kinds. */
+static void fill(float *x, uint64_t n, uint32_t kind)
+{
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 1e38f, -3.4e38f};
+    for (uint64_t i = 0; i < n; i++) {
+        double v = 2 * draw() - 1;
+        switch (kind) {
+        case 0: x[i] = (float)v; break;
+        case 1: x[i] = (float)ldexp(v, (int)(draw() * 250) - 125); break;
+        case 2: x[i] = (float)(floor(v * 254) / 2); break; /* ties */
+        case 3: x[i] = (float)ldexp(v, -140); break;
+        case 4: x[i] = (float)ldexp(v, -112); break;
+        case 5: x[i] = (float)ldexp(v, 127); break;
+        case 6: x[i] = i % 2 ? -0.0f : 0; break;
+        default: x[i] = (float)v * 70000;
+        }
+    }
+    if (kind == 2)
+        x[n / 2] = 127;
+    if (kind >= 8)
+        x[(uint64_t)(draw() * (double)n)] = odd[kind - 8];
+}
+#define KINDS 13u
+
+static int same(float a, float b)
+{
+    return isnan(a) ? isnan(b) : memcmp(&a, &b, 4) == 0;
+}
+
+static void check_block(const code_set *set, uint32_t form, const float *x, uint64_t n)
+{
+    float in[CODE_BLOCK], said[CODE_BLOCK], lost[CODE_BLOCK], kept[CODE_BLOCK + 1];
+    float back[CODE_BLOCK + 1], sum[CODE_BLOCK];
+    unsigned char code[CODE_BLOCK * 2 + 8];
+    const uint64_t bytes = code_bytes(form, n);
+    coded_block(form, x, n, said, lost);
+    memcpy(in, x, n * 4);
+    memset(code, 0x5a, sizeof code);
+    kept[n] = back[n] = 77;
+    set->encode(form, code, in, kept, n);
+    set->decode(form, back, code, n);
+    memcpy(sum, x, n * 4);
+    set->add(form, sum, code, n);
+    for (uint64_t i = 0; i < n; i++)
+        if (!same(in[i], said[i]) || !same(back[i], said[i]) || !same(kept[i], lost[i]) ||
+            !same(sum[i], x[i] + said[i]))
+            fail_msg("%s, form %u, %g of %llu: encoded as %g, decoded %g, kept %g; not %g, %g",
+                     set->name, form, (double)x[i], (unsigned long long)n, (double)in[i],
+                     (double)back[i], (double)kept[i], (double)said[i], (double)lost[i]);
+    assert_memory_equal(in, back, n * 4); /* NaN too: the same bits at every rank */
+    assert_true(kept[n] == 77 && back[n] == 77 && code[bytes] == 0x5a);
+    memcpy(in, x, n * 4);
+    set->encode(form, code, in, NULL, n);
+    assert_memory_equal(in, back, n * 4);
+}
+
+static void every_set(void **state)
+{
+    (void)state;
+    static const uint64_t lengths[] = {1, 2, 7, 64, 255, 256};
+    for (uint32_t s = 0; s < 3; s++) {
+        seed = 1;
+        if (!reduce_usable(levels[s])) {
+            print_message("%s is not on this machine\n", sets[s]->name);
+            continue;
+        }
+        for (uint32_t form = COMM_TO_FP16; form <= COMM_TO_INT8; form++)
+            for (uint32_t kind = 0; kind < KINDS; kind++)
+                for (uint32_t i = 0; i < 60; i++) {
+                    float x[CODE_BLOCK];
+                    fill(x, lengths[i % 6], kind);
+                    check_block(sets[s], form, x, lengths[i % 6]);
+                }
+    }
+}
+
+/* Codes themselves are equal too: ranks on different processors send each other these bytes. */
+static void the_same_codes(void **state)
+{
+    (void)state;
+    for (uint32_t s = 1; s < 3; s++)
+        for (uint32_t form = COMM_TO_FP16; form <= COMM_TO_INT8; form++)
+            for (uint32_t kind = 0; kind < KINDS && reduce_usable(levels[s]); kind++) {
+                float x[CODE_BLOCK], y[CODE_BLOCK], kept[2][CODE_BLOCK];
+                unsigned char code[2][CODE_BLOCK * 2 + 8] = {{0}};
+                fill(x, CODE_BLOCK, kind);
+                memcpy(y, x, sizeof y);
+                sets[0]->encode(form, code[0], x, kept[0], CODE_BLOCK);
+                sets[s]->encode(form, code[1], y, kept[1], CODE_BLOCK);
+                assert_memory_equal(code[0], code[1], sizeof code[0]);
+                assert_memory_equal(kept[0], kept[1], sizeof kept[0]);
+                assert_memory_equal(x, y, sizeof x);
+            }
+}
+
+static void types(void **state)
+{
+    (void)state;
+    static const uint32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
+    for (uint32_t s = 0; s < 3; s++)
+        for (uint32_t t = 0; t < 3 && reduce_usable(levels[s]); t++)
+            for (uint32_t kind = 0; kind < 8; kind++) {
+                float x[CODE_BLOCK], wide[CODE_BLOCK], kept[CODE_BLOCK];
+                uint32_t narrow[CODE_BLOCK], want[CODE_BLOCK];
+                fill(x, CODE_BLOCK, kind);
+                fill(kept, CODE_BLOCK, 0);
+                sets[s]->narrow(dtypes[t], narrow, x, 253);
+                sets[s]->widen(dtypes[t], wide, narrow, 253);
+                for (uint64_t i = 0; i < 253; i++) {
+                    coded_put(dtypes[t], want, i, x[i]);
+                    assert_true(same(wide[i], coded_value(dtypes[t], want, i)));
+                }
+                assert_memory_equal(narrow, want, 253 * weft_dtype_size(dtypes[t]));
+                memcpy(wide, x, sizeof x);
+                sets[s]->add_kept(wide, kept, 0.5f, 253);
+                for (uint64_t i = 0; i < 253; i++)
+                    assert_true(same(wide[i], x[i] + kept[i] * 0.5f));
+            }
+}
+
+static void bytes(void **state)
+{
+    (void)state;
+    assert_int_equal(code_bytes(COMM_TO_INT8, 0), 0);
+    assert_int_equal(code_bytes(COMM_TO_INT8, 1), 5);
+    assert_int_equal(code_bytes(COMM_TO_INT8, 256), 260);
+    assert_int_equal(code_bytes(COMM_TO_INT8, 257), 265);
+    assert_int_equal(code_bytes(COMM_TO_INT8, 1ull << 40), (1ull << 40) / 256 * 260);
+    assert_int_equal(code_bytes(COMM_TO_FP16, 257), 514);
+    assert_int_equal(code_bytes(COMM_TO_BF16, 3), 6);
+    assert_string_equal(code_name(COMM_TO_INT8), "int8");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_set),
+        cmocka_unit_test(the_same_codes),
+        cmocka_unit_test(types),
+        cmocka_unit_test(bytes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
