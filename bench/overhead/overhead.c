@@ -28,7 +28,7 @@ int main(int argc, char **argv)
     executor e = {0};
     job_identity alone = {.ranks = 1, .local_ranks = 1};
     uint64_t began = clock_ns();
-    weft_status s = job_prepare(argv[1], overrides, n, 1, false, true, NULL, &j);
+    weft_status s = job_prepare(argv[1], overrides, n, 1, false, NULL, &j);
     double planned = (double)(clock_ns() - began) * 1e-6;
     if (!s)
         s = exec_create(j.plans.at, NULL, &alone, NULL, &e);

@@ -31,10 +31,29 @@ static weft_status print(const prepared_job *p, const cli_job *j)
     return WEFT_OK;
 }
 
+static int plan_for(const cli_job *j)
+{
+    prepared_job p;
+    job_sites sites;
+    uint64_t machines = 1;
+    uint32_t ranks = j->ranks ? j->ranks : 1;
+    if (j->value[1] && !cli_number(j->value[1], 1, ranks, &machines))
+        return cli_usage(&cmd_plan, "--machines %s: %u ranks can be on 1 to %u", j->value[1], ranks,
+                         ranks);
+    job_even_sites(ranks, (uint32_t)machines, &sites);
+    weft_status s = job_prepare(j->ini, j->overrides, j->noverrides, ranks, false,
+                                &(spec_meeting){&sites, NULL}, &p);
+    if (!s)
+        s = print(&p, j);
+    job_unprepare(&p);
+    job_free_sites(&sites);
+    return cli_fail(s);
+}
+
 static int run(int argc, char **argv)
 {
     static const char *const flags[] = {"--json", "--list", "--schedule", NULL};
-    static const char *const valued[] = {"--rank", NULL};
+    static const char *const valued[] = {"--rank", "--machines", NULL};
     cli_job j;
     int status = 2;
     if (!cli_parse_job(&cmd_plan, argc, argv, flags, valued, &j, &status)) {
@@ -44,13 +63,7 @@ static int run(int argc, char **argv)
     if (!j.ini) {
         status = cli_usage(&cmd_plan, "which job? name its INI file");
     } else {
-        prepared_job p;
-        weft_status s = job_prepare(j.ini, j.overrides, j.noverrides, j.ranks ? j.ranks : 1, false,
-                                    true, NULL, &p);
-        if (!s)
-            s = print(&p, &j);
-        job_unprepare(&p);
-        status = cli_fail(s);
+        status = plan_for(&j);
     }
     free(j.overrides);
     return status;
@@ -59,10 +72,11 @@ static int run(int argc, char **argv)
 const command cmd_plan = {
     "plan",
     "[-n RANKS] JOB.ini [section.key=value ...] [--json] [--rank R] [--list] "
-    "[--schedule]",
+    "[--schedule] [--machines M]",
     "Print what each rank would hold, send and do, without a device and without other ranks.\n\n"
     "  --json     for programs\n"
     "  --list     the lists that rank R (0 unless given) walks, every instruction\n"
     "  --rank R   whose lists\n"
-    "  --schedule what the stages do when, as a picture, and the share of time that they idle",
+    "  --schedule what the stages do when, as a picture, and the share of time that they idle\n"
+    "  --machines M  ranks lie on M machines, as many on each, instead of on one",
     run};

@@ -90,7 +90,7 @@ static void plan_here(const char *path, uint32_t ranks, sweep_plan *out)
 {
     prepared_job p;
     log_setup(WEFT_LOG_ERROR, -1);
-    out->status = job_prepare(path, NULL, 0, ranks, true, true, NULL, &p);
+    out->status = job_prepare(path, NULL, 0, ranks, true, NULL, &p);
     snprintf(out->why, sizeof out->why, "%s", out->status ? without_place(err_text(), path) : "");
     if (out->status)
         return;

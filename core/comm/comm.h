@@ -25,7 +25,7 @@
 typedef struct comm_layout {
     uint32_t machines;
     const uint32_t *machine; /* [ranks] numbered from 0 in the order of first appearance */
-    const uint32_t *order;   /* [ranks] place in its machine: 0 is nearest to the network */
+    const uint32_t *order;   /* [ranks] place in its machine, 0 nearest to the network; or NULL */
     uint64_t near_caps;      /* of the link between members of one machine */
 } comm_layout;
 

@@ -106,15 +106,23 @@ static uint32_t active(const machine *m, uint32_t rank, uint32_t link)
     return n;
 }
 
+/* Channels of a link that may have operations in flight; 0: any number. */
+static uint32_t channels_at_once(const spec_link *l)
+{
+    const weft_link_table *table = l->c->table, *near = l->near.c ? l->near.c->table : table;
+    uint32_t a = table->channels, b = near->channels;
+    return !a || (b && b < a) ? b : a;
+}
+
 static bool has_room(const machine *m, uint32_t rank, const entry *e)
 {
     const plan *p = plan_of(m->set, rank);
     const uint32_t number = p->collectives.at[e->what].channel;
     const channel *ch = &p->channels.at[number];
-    const weft_link_table *link = p->spec->links[ch->link].c->table;
+    const uint32_t most = channels_at_once(&p->spec->links[ch->link]);
     const queue *q = queue_of(m, number, rank);
-    return !link->channels || q->started[m->me[cell(m, number, rank)]] > q->done ||
-           active(m, rank, ch->link) < link->channels;
+    return !most || q->started[m->me[cell(m, number, rank)]] > q->done ||
+           active(m, rank, ch->link) < most;
 }
 
 /* Walk one rank as far as it goes. */

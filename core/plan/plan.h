@@ -86,7 +86,8 @@ typedef struct channel {
     uint32_t mesh_axis, ncoords;
     const uint32_t *coords; /* NULL: every coordinate */
     const char *algorithm;
-    uint32_t link; /* index into spec.links */
+    uint32_t link;             /* index into spec.links */
+    const comm_layout *layout; /* of each of its groups; NULL: one machine, or unlike ones */
 } channel;
 
 typedef struct collective {

@@ -43,9 +43,10 @@ static void print_mesh(const plan *p, FILE *to)
     fprintf(to, "%u rank%s", s->ranks, s->ranks == 1 ? "" : "s");
     for (uint32_t a = s->mesh.n; a-- > 0;) {
         fprintf(to, "%s %s %u", a + 1 == s->mesh.n ? ":" : " x", s->mesh.name[a], s->mesh.size[a]);
+        const spec_link *l = &s->links[s->axis_link[a]];
         if (s->mesh.size[a] > 1)
-            fprintf(to, " over %s%s", s->links[s->axis_link[a]].c->name,
-                    s->axis_cost[a] ? " (tuned)" : "");
+            fprintf(to, " over %s%s%s%s", l->near.c ? l->near.c->name : "", l->near.c ? "+" : "",
+                    l->c->name, s->axis_cost[a] ? " (tuned)" : "");
     }
     fprintf(to, "\n");
 }

@@ -274,10 +274,13 @@ static weft_status set_model(spec *s, uint32_t vocab)
     return WEFT_OK;
 }
 
-weft_status spec_resolve(spec *s, uint32_t ranks, uint32_t vocab, bool same_machine, int want)
+weft_status spec_resolve(spec *s, uint32_t ranks, uint32_t vocab, const spec_meeting *meeting,
+                         int want)
 {
     s->ranks = ranks;
     s->want = want;
+    if (meeting)
+        s->meeting = *meeting;
     weft_status st = set_precision(s);
     if (!st)
         st = set_model(s, vocab);
@@ -286,7 +289,7 @@ weft_status spec_resolve(spec *s, uint32_t ranks, uint32_t vocab, bool same_mach
     if (!st)
         st = open_all(s);
     if (!st)
-        st = transport_choose(s, same_machine);
+        st = transport_choose(s);
     if (!st && want == SPEC_FORWARD) {
         s->microbatch = s->batch = 1;
         s->model.sequence = s->model.context;

@@ -9,6 +9,7 @@
 #include "graph/graph.h"
 #include "graph/model.h"
 #include "host/host.h"
+#include "job/site.h"
 
 #include <stdio.h>
 #include <weft/device.h>
@@ -24,6 +25,19 @@ typedef struct spec_plugin {
     const weft_conf *conf;
 } spec_plugin;
 
+/* The transport of a channel; with `near`, it is that between machines, and near that inside. */
+typedef struct spec_link {
+    const component *c;
+    const weft_conf *conf;
+    spec_plugin near; /* .c NULL: none */
+} spec_link;
+
+/* What the ranks of a job know of each other before they plan. Borrowed. */
+typedef struct spec_meeting {
+    const job_sites *sites; /* NULL: all on one machine */
+    job *job;               /* NULL: nobody is asked */
+} spec_meeting;
+
 typedef struct spec {
     config *cfg; /* borrowed */
     host *host;  /* borrowed */
@@ -35,7 +49,8 @@ typedef struct spec {
     spec_plugin device, rule, placement; /* placement.c NULL: none */
     spec_plugin strategies[WEFT_MAX_MESH];
     uint32_t nstrategies;
-    spec_plugin links[WEFT_MAX_MESH]; /* one a distinct transport */
+    spec_meeting meeting;
+    spec_link links[WEFT_MAX_MESH]; /* one a distinct transport, or pair of them */
     uint32_t nlinks;
     uint32_t axis_link[WEFT_MAX_MESH]; /* transport of a mesh axis */
     const char *axis_algorithm[WEFT_MAX_MESH];
@@ -58,8 +73,10 @@ typedef struct spec {
 weft_status spec_check_config(config *cfg, host *h, spec *out);
 
 /* After the above: open the modules and fill in the rest. `vocab` is what the data says (0: no
- * data); `same_machine` says that all ranks share one, for `comm.plugin = auto`. [setup] */
-weft_status spec_resolve(spec *s, uint32_t ranks, uint32_t vocab, bool same_machine, int want);
+ * data). `meeting` NULL: one machine, and nobody to ask; with a job all its ranks come here.
+ * [setup] [collective] */
+weft_status spec_resolve(spec *s, uint32_t ranks, uint32_t vocab, const spec_meeting *meeting,
+                         int want);
 
 /* What the sizes of the mesh axes multiply to, `auto` counting as 1. After the first half. */
 uint32_t spec_sizes(const spec *s);

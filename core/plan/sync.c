@@ -10,6 +10,7 @@
  * reduce-scatter, first; then the own slice alone goes over the other axes. */
 #include "base/err.h"
 #include "plan/build.h"
+#include "plan/where.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -24,12 +25,14 @@ uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const 
     uint32_t *copy = n ? pool_array(&p->pool, n, sizeof *copy) : NULL;
     if (n)
         memcpy(copy, coords, n * sizeof *copy);
-    *vec_push(&p->channels) = (channel){.name = pool_text(&p->pool, name),
-                                        .mesh_axis = mesh_axis,
-                                        .ncoords = n,
-                                        .coords = copy,
-                                        .algorithm = s->axis_algorithm[mesh_axis],
-                                        .link = s->axis_link[mesh_axis]};
+    channel c = {.name = pool_text(&p->pool, name),
+                 .mesh_axis = mesh_axis,
+                 .ncoords = n,
+                 .coords = copy,
+                 .algorithm = s->axis_algorithm[mesh_axis],
+                 .link = s->axis_link[mesh_axis]};
+    c.layout = where_channel(p, &c);
+    *vec_push(&p->channels) = c;
     return p->channels.n - 1;
 }
 
@@ -61,16 +64,13 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
 {
     const channel *ch = &p->channels.at[c->channel];
     const spec *s = p->spec;
-    const weft_link_table *link = s->links[ch->link].c->table;
-    const weft_device_table *device = s->device.c->table;
     *out = (comm_request){.kind = c->kind, .redop = c->redop, .dtype = c->dtype, .me = me};
     out->count = c->count;
     out->ranks = plan_channel_size(p, c->channel);
     out->root = c->root;
     out->in_place = in_place(p, c);
-    out->link_caps = link->caps;
-    if (!(device->caps & WEFT_DEV_EXPORT_FD)) /* nothing that peers could map */
-        out->link_caps &= ~(uint64_t)WEFT_LINK_MAP;
+    out->link_caps = where_caps(s, &s->links[ch->link]);
+    out->layout = ch->layout;
     out->algorithm = plan_between_two(c) ? "auto" : ch->algorithm;
     out->cost = s->axis_cost[ch->mesh_axis];
 }

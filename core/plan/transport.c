@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "config/combine.h"
+#include "plan/where.h"
 
 #include <string.h>
 
@@ -16,6 +17,14 @@ static const weft_option axis_plugin = {sizeof(weft_option),
                                         NULL,
                                         0,
                                         0};
+static const weft_option axis_near = {sizeof(weft_option),
+                                      WEFT_OPT_STRING,
+                                      "near",
+                                      "",
+                                      "transport of this axis inside a machine; empty: [comm]'s",
+                                      NULL,
+                                      0,
+                                      0};
 static const weft_option axis_algorithm = {sizeof(weft_option),
                                            WEFT_OPT_STRING,
                                            "algorithm",
@@ -24,10 +33,9 @@ static const weft_option axis_algorithm = {sizeof(weft_option),
                                            NULL,
                                            0,
                                            0};
-static const weft_option *const axis_options[] = {&axis_plugin, &axis_algorithm, NULL};
+static const weft_option *const axis_options[] = {&axis_plugin, &axis_near, &axis_algorithm, NULL};
 
-/* [comm.NAME] has the plugin's keys and those of the core. */
-static weft_status add_keys(spec *s, const component *c)
+weft_status transport_add_keys(spec *s, const component *c)
 {
     const char *section = pool_printf(&s->pool, "comm.%s", c->name);
     weft_status st =
@@ -43,7 +51,7 @@ static weft_status add_transport(spec *s, const char *name, const char *where)
         err_context("%s", where);
         return st;
     }
-    return add_keys(s, c);
+    return transport_add_keys(s, c);
 }
 
 /* The text of the key that settles axis `a`, and that key. */
@@ -86,6 +94,9 @@ weft_status transport_add_sections(spec *s)
         const char *name = wish(s, a, "plugin", key);
         if (!st && strcmp(name, "auto"))
             st = add_transport(s, name, config_where(s->cfg, key));
+        name = wish(s, a, "near", key);
+        if (!st && strcmp(name, "auto") && strcmp(name, "none"))
+            st = add_transport(s, name, config_where(s->cfg, key));
         if (st)
             return st;
     }
@@ -102,40 +113,28 @@ weft_status transport_add_sections(spec *s)
     return WEFT_OK;
 }
 
-static weft_status probe(spec *s, const component *c, const weft_conf *conf, bool same_machine,
-                         int32_t *score)
-{
-    const weft_link_table *link = c->table;
-    const weft_device_table *device = s->device.c->table;
-    weft_link_group group = {sizeof group, 0, same_machine, (uint32_t)device->caps};
-    weft_status st = host_open(s->host, c);
-    *score = 0;
-    err_clear();
-    return st ? st : link->probe(c->module, conf, &group, score);
-}
-
-static uint32_t use(spec *s, const component *c, const weft_conf *conf)
-{
-    for (uint32_t i = 0; i < s->nlinks; i++)
-        if (s->links[i].c == c)
-            return i;
-    s->links[s->nlinks] = (spec_plugin){c, conf};
-    return s->nlinks++;
-}
-
 static const weft_conf *conf_of(spec *s, const component *c)
 {
     return config_conf(s->cfg, pool_printf(&s->pool, "comm.%s", c->name), c->options);
 }
 
-static weft_status take_named(spec *s, uint32_t a, const char *name, const char *key,
-                              bool same_machine)
+static uint32_t use(spec *s, const component *c, const component *near)
 {
-    const component *c;
+    for (uint32_t i = 0; i < s->nlinks; i++)
+        if (s->links[i].c == c && s->links[i].near.c == near)
+            return i;
+    s->links[s->nlinks] = (spec_link){c, conf_of(s, c), {near, near ? conf_of(s, near) : NULL}};
+    return s->nlinks++;
+}
+
+/* A transport that the user named: it is taken, or the job ends here. */
+static weft_status take_named(spec *s, uint32_t a, const char *name, const char *key,
+                              bool same_machine, const component **out)
+{
     int32_t score;
-    weft_status st = host_find(s->host, "comm", name, link_ifaces, &c);
+    weft_status st = host_find(s->host, "comm", name, link_ifaces, out);
     if (!st)
-        st = probe(s, c, conf_of(s, c), same_machine, &score);
+        st = carrier_probe(s, *out, conf_of(s, *out), same_machine, &score);
     if (!st && !score)
         return combine_refuse(COMBINE_TRANSPORT, s->cfg, key,
                               (combine_fact[]){{"comm.plugin", 0, name},
@@ -144,45 +143,42 @@ static weft_status take_named(spec *s, uint32_t a, const char *name, const char 
                                                 err_text()[0] ? pool_text(&s->pool, err_text())
                                                               : "its probe said no"},
                                                {0}});
-    if (!st)
-        s->axis_link[a] = use(s, c, conf_of(s, c));
     return st;
 }
 
-/* The best of all installed, and why each better one was passed over. */
-static weft_status take_best(spec *s, uint32_t a, bool same_machine)
+/* The transport of pairs of ranks that share a machine, or that do not. */
+static weft_status take(spec *s, uint32_t a, const char *what, bool same_machine,
+                        const component **out)
 {
-    const component **all, *best = NULL;
-    uint32_t n;
-    int32_t top = 0;
-    char *why = pool_text(&s->pool, "");
-    weft_status st = host_list(s->host, &all, &n);
-    for (uint32_t i = 0; !st && i < n; i++) {
-        const component *c;
-        int32_t score;
-        if (strcmp(all[i]->kind, "comm") || !all[i]->iface || strcmp(all[i]->iface, link_ifaces[0]))
-            continue;
-        st = host_find(s->host, "comm", all[i]->name, link_ifaces, &c);
-        if (st)
-            return st;
-        st = add_keys(s, c);
-        if (st)
-            return st;
-        if (probe(s, c, conf_of(s, c), same_machine, &score) || !score)
-            why = pool_printf(&s->pool, "%s; not %s: %s", why, c->name, err_text());
-        else if (score > top) {
-            top = score;
-            best = c;
-        }
-    }
-    if (!st && !best)
-        return fail(WEFT_ABSENT, "no installed transport can carry the mesh axis %s here%s",
-                    s->mesh.name[a], why);
-    if (!st) {
-        s->axis_link[a] = use(s, best, conf_of(s, best));
-        s->comm_choice = pool_printf(&s->pool, "mesh axis %s goes over %s (score %d%s)",
-                                     s->mesh.name[a], best->name, top, why);
-    }
+    char key[128];
+    const char *name = pool_text(&s->pool, wish(s, a, what, key));
+    return strcmp(name, "auto") ? take_named(s, a, name, key, same_machine, out)
+                                : carrier_best(s, a, same_machine, out);
+}
+
+/* An axis that reaches over machines and has several ranks on some of them may use two. */
+static weft_status take_near(spec *s, uint32_t a, const component *far, const component **near)
+{
+    char key[128];
+    bool named = strcmp(wish(s, a, "plugin", key), "auto") != 0;
+    const char *name = wish(s, a, "near", key);
+    *near = NULL;
+    if (!strcmp(name, "none") || (named && !strcmp(name, "auto")))
+        return WEFT_OK;
+    weft_status st = take(s, a, "near", true, near);
+    *near = *near == far ? NULL : *near;
+    return st;
+}
+
+static weft_status choose_for(spec *s, uint32_t a)
+{
+    const component *far = NULL, *near = NULL;
+    uint32_t reach = where_axis(s, a);
+    weft_status st = take(s, a, "plugin", reach == REACH_ONE, &far);
+    if (!st && reach == REACH_BOTH)
+        st = take_near(s, a, far, &near);
+    if (!st)
+        s->axis_link[a] = use(s, far, near);
     return st;
 }
 
@@ -190,26 +186,29 @@ static weft_status take_best(spec *s, uint32_t a, bool same_machine)
 static weft_status take_cost(spec *s, uint32_t a)
 {
     comm_cost *cost = pool_alloc(&s->pool, sizeof *cost);
-    int known;
-    weft_status st = comm_cost_read(s->cfg, s->links[s->axis_link[a]].c->name, cost, &known);
-    s->axis_cost[a] = !st && known ? cost : NULL;
+    comm_cost inside;
+    const spec_link *l = &s->links[s->axis_link[a]];
+    int known, near_known = 1;
+    weft_status st = comm_cost_read(s->cfg, l->c->name, cost, &known);
+    if (!st && l->near.c)
+        st = comm_cost_read(s->cfg, l->near.c->name, &inside, &near_known);
+    if (!st && l->near.c && near_known)
+        cost->near = inside.near;
+    s->axis_cost[a] = !st && known && near_known ? cost : NULL;
     return st;
 }
 
-weft_status transport_choose(spec *s, bool same_machine)
+weft_status transport_choose(spec *s)
 {
-    for (uint32_t a = 0; a < s->mesh.n; a++) {
+    weft_status st = WEFT_OK;
+    for (uint32_t a = 0; a < s->mesh.n && !st; a++) {
         char key[128];
         s->axis_algorithm[a] = pool_text(&s->pool, wish(s, a, "algorithm", key));
         if (s->mesh.size[a] < 2)
             continue;
-        const char *name = pool_text(&s->pool, wish(s, a, "plugin", key));
-        weft_status st = strcmp(name, "auto") ? take_named(s, a, name, key, same_machine)
-                                              : take_best(s, a, same_machine);
+        st = choose_for(s, a);
         if (!st)
             st = take_cost(s, a);
-        if (st)
-            return st;
     }
-    return WEFT_OK;
+    return st;
 }

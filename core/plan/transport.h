@@ -7,8 +7,23 @@
 /* Make the sections [comm.AXIS] and [comm.PLUGIN] known, with their keys. */
 weft_status transport_add_sections(spec *s);
 
-/* Settle the transport of every mesh axis with more than one rank. A named one that cannot be used
- * is an error; `auto` takes the best score among those whose probe says yes. */
-weft_status transport_choose(spec *s, bool same_machine);
+/* [comm.NAME] has the plugin's keys and those of the core. */
+weft_status transport_add_keys(spec *s, const component *c);
+
+/* Settle the transport of every mesh axis with more than one rank, or two of them: one inside
+ * machines. A named one that cannot be used is an error; `auto` takes the best score among those
+ * whose probe says yes on every rank. */
+weft_status transport_choose(spec *s);
+
+/* --- carrier.c --- */
+
+/* How well the transport would carry ranks that share a machine, or do not, as seen from this
+ * rank; 0: not at all, and the record says why. */
+weft_status carrier_probe(spec *s, const component *c, const weft_conf *conf, bool same_machine,
+                          int32_t *score);
+
+/* The best of all that are installed, as all ranks see it; adds to s->comm_choice what it is, and
+ * why each one that cannot carry mesh axis `a` was passed over. [collective] */
+weft_status carrier_best(spec *s, uint32_t a, bool same_machine, const component **out);
 
 #endif

@@ -50,7 +50,7 @@ static weft_status check_lengths(const prepared_job *j)
 }
 
 weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,
-                        bool with_data, bool same_machine, job *meeting, prepared_job *out)
+                        bool with_data, const spec_meeting *meeting, prepared_job *out)
 {
     *out = (prepared_job){0};
     weft_status s = config_load(ini, overrides, n, &out->cfg);
@@ -58,7 +58,8 @@ weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t 
         return s;
     s = host_create(config_raw(out->cfg, "run.plugins"), &out->host);
     if (!s)
-        host_serve(out->host, "weft.host.tls/1", meeting ? job_tls_table(meeting) : &planning_tls);
+        host_serve(out->host, "weft.host.tls/1",
+                   meeting && meeting->job ? job_tls_table(meeting->job) : &planning_tls);
     if (!s)
         s = spec_check_config(out->cfg, out->host, &out->spec);
     if (s)
@@ -69,7 +70,7 @@ weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t 
         s = open_data(out);
     if (!s)
         s = spec_resolve(&out->spec, ranks ? ranks : spec_sizes(&out->spec), out->train.vocab,
-                         same_machine, SPEC_TRAIN);
+                         meeting, SPEC_TRAIN);
     if (!s && with_data)
         s = check_lengths(out);
     if (!s) {

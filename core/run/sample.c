@@ -67,7 +67,7 @@ static weft_status open_model(sampler *s, const ckpt *c)
     if (!st)
         st = spec_check_config(s->cfg, s->host, &s->spec);
     if (!st)
-        st = spec_resolve(&s->spec, 1, vocab, true, SPEC_FORWARD);
+        st = spec_resolve(&s->spec, 1, vocab, NULL, SPEC_FORWARD);
     return st ? st : plan_build(&s->spec, &s->plans);
 }
 

@@ -12,8 +12,9 @@ static int32_t descriptor_kind(const executor *e)
 {
     uint64_t wanted = 0, can = e->table->caps;
     for (uint32_t i = 0; e->plan->spec->ranks > 1 && i < e->plan->spec->nlinks; i++) {
-        const weft_link_table *link = e->plan->spec->links[i].c->table;
-        wanted |= link->caps;
+        const spec_link *l = &e->plan->spec->links[i];
+        const weft_link_table *link = l->c->table, *near = l->near.c ? l->near.c->table : link;
+        wanted |= link->caps | near->caps;
     }
     if (!(wanted & (WEFT_LINK_MAP | WEFT_LINK_REGISTER)))
         return 0;
@@ -105,7 +106,11 @@ static weft_status connect_ranks(executor *e, const job_identity *who, const com
     weft_status s = comm_world_create(e->job, who, &e->world);
     for (uint32_t i = 0; !s && i < p->spec->nlinks; i++) {
         uint32_t index;
-        s = comm_add_link(e->world, p->spec->links[i].c, p->spec->links[i].conf, &index);
+        const spec_link *l = &p->spec->links[i];
+        s = l->near.c ? comm_add_pair(e->world, &(comm_part){l->near.c, l->near.conf},
+                                      &(comm_part){l->c, l->conf}, p->spec->meeting.sites->machine,
+                                      &index)
+                      : comm_add_link(e->world, l->c, l->conf, &index);
         if (!s && index != i)
             s = fail(WEFT_INTERNAL, "transports are numbered unlike the plan's");
     }

@@ -23,6 +23,7 @@ typedef struct trainer {
     executor exec;
     job *job;
     job_identity who;
+    job_sites sites;
     const plan *plan; /* of this rank's stage */
     const char *out;
     FILE *metrics;
@@ -319,22 +320,6 @@ static weft_status start(trainer *t, bool resume)
     return WEFT_OK;
 }
 
-static weft_status same_machine(job *j, uint32_t ranks, bool *out)
-{
-    char mine[64] = {0}, *all = mem_alloc((uint64_t)ranks * sizeof mine);
-    FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (!f || !fgets(mine, sizeof mine, f))
-        mine[0] = 0;
-    if (f)
-        fclose(f);
-    weft_status s = j ? job_exchange(j, "machine", mine, sizeof mine, all) : WEFT_OK;
-    *out = mine[0] != 0;
-    for (uint32_t r = 0; j && !s && r < ranks; r++)
-        *out = *out && !memcmp(all + r * sizeof mine, mine, sizeof mine);
-    free(all);
-    return s;
-}
-
 static weft_status join(trainer *t, const char *ini, const char *const *overrides, uint32_t n)
 {
     /* The job file says how to join, and is checked as a whole only when all ranks are known. */
@@ -359,12 +344,12 @@ static weft_status join(trainer *t, const char *ini, const char *const *override
 static weft_status run(trainer *t, const char *ini, const char *const *overrides, uint32_t n,
                        bool resume)
 {
-    bool together = true;
     weft_status s = join(t, ini, overrides, n);
     if (!s)
-        s = same_machine(t->job, t->who.ranks, &together);
+        s = job_find_sites(t->job, &t->who, &t->sites);
     if (!s)
-        s = job_prepare(ini, overrides, n, t->who.ranks, true, together, t->job, t->j);
+        s = job_prepare(ini, overrides, n, t->who.ranks, true, &(spec_meeting){&t->sites, t->job},
+                        t->j);
     if (!s)
         s = agree_on_job(t->j, t->job, &t->who, resume);
     if (s)
@@ -404,5 +389,6 @@ int train_rank(const char *ini, const char *const *overrides, uint32_t n, bool r
     free(t.targets);
     free(t.positions);
     job_unprepare(&j);
+    job_free_sites(&t.sites);
     return err_exit_code(s);
 }

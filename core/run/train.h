@@ -20,10 +20,10 @@ typedef struct prepared_job {
 
 /* Read, check, open the data and plan for `ranks` ranks (0: as many as the sizes of the mesh axes
  * multiply to). `with_data` false leaves the data alone,
- * unless model.vocab asks for it; `meeting` is the job that has been joined, NULL while only
- * planning. Free with job_unprepare() also after a failure. [setup] */
+ * unless model.vocab asks for it; `meeting` NULL: only planning, for one machine. Free with
+ * job_unprepare() also after a failure. [setup] */
 weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,
-                        bool with_data, bool same_machine, job *meeting, prepared_job *out);
+                        bool with_data, const spec_meeting *meeting, prepared_job *out);
 void job_unprepare(prepared_job *j);
 
 /* Run this process as a rank (or as the whole of a one-rank job). Returns the exit status and has

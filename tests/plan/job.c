@@ -4,11 +4,10 @@
 
 #include <string.h>
 
-weft_status planned_make(const char *text, uint32_t ranks, int want, planned *out)
+static weft_status make(const char *text, uint32_t ranks, int want, planned *out)
 {
     static const char head[] =
         "[run]\nplugins = " PAPER "\n[device]\nplugin = paper\n[comm]\nplugin = paper\n";
-    *out = (planned){0};
     pool all = {0};
     weft_status s = config_load_text(pool_printf(&all, "%s%s", head, text), "test.ini", &out->cfg);
     pool_free(&all);
@@ -17,11 +16,25 @@ weft_status planned_make(const char *text, uint32_t ranks, int want, planned *ou
     if (!s)
         s = spec_check_config(out->cfg, out->host, &out->spec);
     if (!s)
-        s = spec_resolve(&out->spec, ranks, 0, true, want);
+        s = spec_resolve(&out->spec, ranks, 0, &(spec_meeting){&out->sites, NULL}, want);
     out->built = !s;
     s = s ? s : plan_build(&out->spec, &out->plans);
     out->plan = out->built ? out->plans.at : NULL;
     return s;
+}
+
+weft_status planned_make(const char *text, uint32_t ranks, int want, planned *out)
+{
+    *out = (planned){0};
+    job_even_sites(ranks, 1, &out->sites);
+    return make(text, ranks, want, out);
+}
+
+weft_status planned_on(const char *text, uint32_t ranks, uint32_t machines, planned *out)
+{
+    *out = (planned){0};
+    job_even_sites(ranks, machines, &out->sites);
+    return make(text, ranks, SPEC_TRAIN, out);
 }
 
 void planned_free(planned *j)
@@ -31,4 +44,5 @@ void planned_free(planned *j)
     spec_free(&j->spec);
     host_destroy(j->host);
     config_destroy(j->cfg);
+    job_free_sites(&j->sites);
 }

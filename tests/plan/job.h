@@ -11,11 +11,14 @@ typedef struct planned {
     plan_set plans;
     plan *plan; /* of the first stage */
     bool built;
+    job_sites sites;
 } planned;
 
 /* `text` follows a head that names the paper plugins. Free with planned_free(), also after a
  * failure. */
 weft_status planned_make(const char *text, uint32_t ranks, int want, planned *out);
+/* The same for ranks on several machines, as many on each. */
+weft_status planned_on(const char *text, uint32_t ranks, uint32_t machines, planned *out);
 void planned_free(planned *j);
 
 /* A GPT-2 of sizes that divide badly; lines of the caller go behind it. */

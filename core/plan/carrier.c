@@ -1,0 +1,122 @@
+/* plan/carrier.c: what `auto` means: the transport with the best score among those that can carry
+ * the ranks.
+ *
+ * A probe sees its own rank's machine only: one may lack the network card that the others have. So
+ * ranks that have met exchange what their probes say, and a transport is as good as the worst of
+ * them thinks. While only planning there is nobody to ask. */
+#include "plan/transport.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_CARRIERS 32u
+
+static const char iface[] = "weft.link/1";
+
+/* What a rank says of one transport. */
+typedef struct verdict {
+    int32_t score;
+    char why[252];
+} verdict;
+
+weft_status carrier_probe(spec *s, const component *c, const weft_conf *conf, bool same_machine,
+                          int32_t *score)
+{
+    const weft_link_table *link = c->table;
+    const weft_device_table *device = s->device.c->table;
+    weft_link_group group = {sizeof group, 0, same_machine, (uint32_t)device->caps};
+    weft_status st = host_open(s->host, c);
+    *score = 0;
+    err_clear();
+    return st ? st : link->probe(c->module, conf, &group, score);
+}
+
+/* All transports that are installed, opened, with their keys known. */
+static weft_status list(spec *s, const component *out[MOST_CARRIERS], uint32_t *n)
+{
+    const component **all;
+    uint32_t count;
+    weft_status st = host_list(s->host, &all, &count);
+    *n = 0;
+    for (uint32_t i = 0; !st && i < count && *n < MOST_CARRIERS; i++) {
+        if (strcmp(all[i]->kind, "comm") || !all[i]->iface || strcmp(all[i]->iface, iface))
+            continue;
+        st = host_find(s->host, "comm", all[i]->name, (const char *const[]){iface, NULL}, &out[*n]);
+        if (!st)
+            st = transport_add_keys(s, out[*n]);
+        ++*n;
+    }
+    return st;
+}
+
+static verdict ask(spec *s, const component *c, bool same_machine)
+{
+    verdict v = {0};
+    const weft_conf *conf =
+        config_conf(s->cfg, pool_printf(&s->pool, "comm.%s", c->name), c->options);
+    if (carrier_probe(s, c, conf, same_machine, &v.score))
+        v.score = 0;
+    if (v.score <= 0)
+        snprintf(v.why, sizeof v.why, "%s", err_text()[0] ? err_text() : "its probe said no");
+    err_clear();
+    return v;
+}
+
+/* The worst that any rank says of each; who says it stands before why. */
+static weft_status ask_all(spec *s, verdict mine[MOST_CARRIERS], const char *name)
+{
+    uint64_t bytes = MOST_CARRIERS * sizeof *mine;
+    verdict *all = mem_alloc(s->ranks * bytes);
+    weft_status st = job_exchange(s->meeting.job, name, mine, bytes, all);
+    for (uint32_t r = 0; !st && r < s->ranks; r++)
+        for (uint32_t i = 0; i < MOST_CARRIERS; i++) {
+            verdict *v = &all[r * MOST_CARRIERS + i];
+            v->why[sizeof v->why - 1] = 0;
+            if (v->score >= mine[i].score && r)
+                continue;
+            mine[i].score = v->score;
+            if (v->score <= 0)
+                snprintf(mine[i].why, sizeof mine[i].why, "on rank %u %.230s", r, v->why);
+        }
+    free(all);
+    return st;
+}
+
+static void say(spec *s, uint32_t a, const char *where, const component *best, int32_t score,
+                const char *why)
+{
+    s->comm_choice = pool_printf(&s->pool, "%s%smesh axis %s goes over %s%s (score %d%s)",
+                                 s->comm_choice ? s->comm_choice : "", s->comm_choice ? "; " : "",
+                                 s->mesh.name[a], best->name, where, score, why);
+}
+
+weft_status carrier_best(spec *s, uint32_t a, bool same_machine, const component **out)
+{
+    const component *c[MOST_CARRIERS];
+    verdict says[MOST_CARRIERS] = {0};
+    uint32_t n, best = MOST_CARRIERS;
+    weft_status st = list(s, c, &n);
+    if (st)
+        return st;
+    for (uint32_t i = 0; i < n; i++)
+        says[i] = ask(s, c[i], same_machine);
+    const char *where = same_machine ? " inside machines" : " between machines";
+    if (s->meeting.job)
+        st = ask_all(s, says, pool_printf(&s->pool, "probes of %s%s", s->mesh.name[a], where));
+    if (st)
+        return st;
+    char *why = pool_text(&s->pool, "");
+    for (uint32_t i = 0; i < n; i++)
+        if (says[i].score <= 0)
+            why = pool_printf(&s->pool, "%s; not %s: %s", why, c[i]->name, says[i].why);
+        else if (best == MOST_CARRIERS || says[i].score > says[best].score)
+            best = i;
+    if (best == MOST_CARRIERS)
+        return fail(WEFT_ABSENT, "no installed transport can carry the mesh axis %s%s here%s",
+                    s->mesh.name[a], where, why);
+    *out = c[best];
+    say(s, a, where, *out, says[best].score, why);
+    return WEFT_OK;
+}

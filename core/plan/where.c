@@ -1,0 +1,116 @@
+/* plan/where.c: see where.h. */
+#include "plan/where.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Without sites nothing is known, and one machine is assumed. */
+static uint32_t machine_of(const spec *s, uint32_t rank)
+{
+    return s->meeting.sites ? s->meeting.sites->machine[rank] : 0;
+}
+
+uint32_t where_axis(const spec *s, uint32_t axis)
+{
+    bool apart = false, together = false;
+    for (uint32_t r = 0; r < s->ranks; r++)
+        for (uint32_t i = 0; i < s->mesh.size[axis]; i++) {
+            uint32_t other = mesh_rank_at(&s->mesh, r, axis, i);
+            bool same = machine_of(s, other) == machine_of(s, r);
+            apart |= !same;
+            together |= same && other != r;
+        }
+    return !apart ? REACH_ONE : together ? REACH_BOTH : REACH_APART;
+}
+
+static uint64_t mappable(const spec *s, uint64_t caps)
+{
+    const weft_device_table *device = s->device.c->table;
+    bool can = device->caps & WEFT_DEV_EXPORT_FD; /* else there is nothing that peers could map */
+    return can ? caps : caps & ~(uint64_t)WEFT_LINK_MAP;
+}
+
+uint64_t where_near_caps(const spec *s, const spec_link *l)
+{
+    const weft_link_table *table = l->near.c ? l->near.c->table : l->c->table;
+    return mappable(s, table->caps);
+}
+
+uint64_t where_caps(const spec *s, const spec_link *l)
+{
+    const weft_link_table *far = l->c->table;
+    uint64_t caps = mappable(s, far->caps);
+    return l->near.c ? comm_pair_caps(where_near_caps(s, l), caps) : caps;
+}
+
+/* A group as its members' machines, numbered by first appearance, and their places there by their
+ * distance to the network; equal ones by their order in the group. */
+typedef struct pattern {
+    uint32_t n, machines;
+    uint32_t *rank, *machine, *order; /* [n] */
+} pattern;
+
+static void read_pattern(const spec *s, const channel *c, uint32_t rank, pattern *out)
+{
+    out->machines = 0;
+    for (uint32_t i = 0; i < out->n; i++) {
+        uint32_t like = 0, at = c->coords ? c->coords[i] : i;
+        out->rank[i] = mesh_rank_at(&s->mesh, rank, c->mesh_axis, at);
+        while (like < i && machine_of(s, out->rank[like]) != machine_of(s, out->rank[i]))
+            like++;
+        out->machine[i] = like < i ? out->machine[like] : out->machines++;
+        out->order[i] = 0;
+    }
+    const uint32_t *distance = s->meeting.sites->distance;
+    for (uint32_t i = 0; i < out->n; i++)
+        for (uint32_t k = 0; k < out->n; k++) {
+            uint32_t here = distance[out->rank[i]], there = distance[out->rank[k]];
+            bool before = there < here || (there == here && k < i);
+            out->order[i] += out->machine[i] == out->machine[k] && before;
+        }
+}
+
+static void take_pattern(plan *p, uint32_t n, pattern *out)
+{
+    *out = (pattern){.n = n};
+    out->rank = pool_array(&p->pool, n, sizeof *out->rank);
+    out->machine = pool_array(&p->pool, n, sizeof *out->machine);
+    out->order = pool_array(&p->pool, n, sizeof *out->order);
+}
+
+/* Is `rank` the first member of its group? Each group is looked at once. */
+static bool is_first(const spec *s, const channel *c, uint32_t rank)
+{
+    return mesh_coord(&s->mesh, rank, c->mesh_axis) == (c->coords ? c->coords[0] : 0);
+}
+
+const comm_layout *where_channel(plan *p, const channel *c)
+{
+    const spec *s = p->spec;
+    uint32_t n = c->coords ? c->ncoords : s->mesh.size[c->mesh_axis];
+    if (!s->meeting.sites || s->meeting.sites->machines == 1 || n < 2)
+        return NULL;
+    pattern first, next;
+    take_pattern(p, n, &first);
+    take_pattern(p, n, &next);
+    const uint32_t *order = first.order;
+    bool any = false;
+    for (uint32_t r = 0; r < s->ranks; r++) {
+        if (!is_first(s, c, r))
+            continue;
+        read_pattern(s, c, r, any ? &next : &first);
+        if (any && memcmp(first.machine, next.machine, n * sizeof *next.machine) != 0)
+            return NULL;
+        if (any && memcmp(first.order, next.order, n * sizeof *next.order) != 0)
+            order = NULL; /* groups differ in who is nearest: members count in their order */
+        any = true;
+    }
+    if (first.machines == 1)
+        return NULL;
+    comm_layout *out = pool_alloc(&p->pool, sizeof *out);
+    *out = (comm_layout){.machines = first.machines,
+                         .machine = first.machine,
+                         .order = order,
+                         .near_caps = where_near_caps(s, &s->links[c->link])};
+    return out;
+}

@@ -1,0 +1,22 @@
+/* plan/where.h: where the members of the mesh's groups are. */
+#ifndef PLAN_WHERE_H
+#define PLAN_WHERE_H
+
+#include "plan/plan.h"
+
+#define REACH_ONE 0u   /* every group of the axis is on one machine */
+#define REACH_APART 1u /* no two members share one */
+#define REACH_BOTH 2u
+
+/* How far the groups of a mesh axis reach. */
+uint32_t where_axis(const spec *s, uint32_t axis);
+
+/* The layout of a channel's groups; NULL where all are on one machine, or where groups lie in
+ * different ways, since all share a plan. Owned by the plan. */
+const comm_layout *where_channel(plan *p, const channel *c);
+
+/* What the channel's link can do between any two members, and inside a machine: WEFT_LINK_... */
+uint64_t where_caps(const spec *s, const spec_link *l);
+uint64_t where_near_caps(const spec *s, const spec_link *l);
+
+#endif
