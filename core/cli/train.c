@@ -27,8 +27,7 @@ static char **rank_arguments(const cli_job *j, bool resume)
 static int launch(const cli_job *j, bool resume)
 {
     prepared_job p;
-    weft_status s =
-        job_prepare(j->ini, j->overrides, j->noverrides, j->ranks, true, NULL, &p);
+    weft_status s = job_prepare(j->ini, j->overrides, j->noverrides, j->ranks, true, NULL, &p);
     job_unprepare(&p);
     if (s)
         return cli_fail(s);

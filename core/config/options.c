@@ -94,8 +94,8 @@ static const weft_option *const optim_options[] = {
 static const weft_option *const comm_options[] = {
     TEXT("plugin", "auto", "transport of every mesh axis that [comm.AXIS] does not set apart"),
     TEXT("near", "auto",
-         "transport inside a machine, of an axis that reaches over several: none: plugin; auto: the "
-         "best if plugin is auto, else none"),
+         "transport inside a machine, of an axis that reaches over several: none: plugin's; auto: "
+         "the best if plugin is auto, else none"),
     CHOICE("algorithm", "auto", "auto|ring|halving|direct|mapped",
            "collective algorithm over links"),
     TEXT("tuned", "", "file of weft tune comm: keys of [comm] and [comm.NAME] that the job lacks"),
