@@ -4,8 +4,7 @@
  * Idea: of 2^k ranks, each exchanges half of what it still holds with the rank 2^(k-1) away and
  * adds what it gets to the half it keeps; then a quarter with the rank 2^(k-2) away, and so on,
  * until it holds the sum of one part. Gathering walks the same way back, doubling. Where the number
- * of ranks is no power of two, the first ranks form pairs: the even one of a pair hands all it has
- * to the odd one, which acts for both (`group` below), and gets its result at the end.
+ * of ranks is no power of two, the first ranks form pairs, see fold.h.
  *
  * Cost for S bytes on 2^k ranks: each phase sends S (n-1)/n bytes in only k messages (times their
  * chunks, while halving), k latencies; summing reads 2 S (n-1)/n bytes. Pairs cost up to two
@@ -15,66 +14,11 @@
  * It loses to the direct exchange on few ranks, where n - 1 messages side by side take less time
  * than k in a row, to the ring where the network dislikes far partners, and off powers of two.
  * Partial sums of 16-bit floats are rounded k times. */
-#include "comm/terms.h"
+#include "comm/fold.h"
 
-typedef struct halving {
-    builder *b;
-    uint32_t groups, pairs; /* groups: a power of two; the first `pairs` have two ranks */
-    uint32_t group;         /* mine */
-    int idle;               /* an even rank of a pair, after it has handed over */
-} halving;
-
-static halving set_up(builder *b)
+static span parts_of(const folded *h, uint32_t first, uint32_t end)
 {
-    uint32_t n = b->r->ranks, me = b->r->me;
-    halving h = {.b = b, .groups = 1};
-    while (h.groups * 2 <= n)
-        h.groups *= 2;
-    h.pairs = n - h.groups;
-    h.group = me < 2 * h.pairs ? me / 2 : me - h.pairs;
-    h.idle = me < 2 * h.pairs && me % 2 == 0;
-    return h;
-}
-
-static uint32_t first_rank(const halving *h, uint32_t group)
-{
-    return group < h->pairs ? 2 * group : group + h->pairs;
-}
-
-/* The rank that acts for a group. */
-static uint32_t actor(const halving *h, uint32_t group)
-{
-    return group < h->pairs ? 2 * group + 1 : group + h->pairs;
-}
-
-static span parts_of(const halving *h, uint32_t first, uint32_t end)
-{
-    return build_parts(h->b, first_rank(h, first), first_rank(h, end));
-}
-
-/* Before halving: the odd rank of a pair adds the even one's input to its own. Returns where the
- * input of the group now begins. */
-static comm_place fold_in(halving *h)
-{
-    builder *b = h->b;
-    uint32_t me = b->r->me;
-    if (me >= 2 * h->pairs)
-        return in_at(0);
-    span all = {0, b->bytes};
-    comm_place both = {0};
-    if (!h->idle)
-        both = build_scratch(b, b->bytes);
-    for (uint64_t c = 0; c < build_chunks(b, b->bytes); c++) {
-        span s = build_chunk(b, all, c);
-        if (h->idle) {
-            build_send(b, me + 1, in_at(s.at), s.bytes);
-            continue;
-        }
-        comm_place to = place_plus(both, s.at);
-        build_recv(b, me - 1, to, s.bytes);
-        build_reduce2(b, to, to, in_at(s.at), s.bytes);
-    }
-    return both;
+    return build_parts(h->b, fold_first(h, first), fold_first(h, end));
 }
 
 /* One exchange: give the bytes of `give`, keep the sum over `keep` at `to`. `now` is where the
@@ -97,7 +41,7 @@ static void exchange(builder *b, uint32_t partner, comm_place now, uint64_t base
 }
 
 /* Ends with the sum over the parts of my group at `mine`. */
-static void halve(halving *h, comm_place mine)
+static void halve(folded *h, comm_place mine)
 {
     builder *b = h->b;
     comm_place now = fold_in(h);
@@ -109,7 +53,7 @@ static void halve(halving *h, comm_place mine)
         uint32_t keep = low ? first : first + half, give = low ? first + half : first;
         span kept = parts_of(h, keep, keep + half);
         comm_place to = half == 1 ? mine : build_scratch(b, kept.bytes);
-        uint32_t partner = actor(h, low ? h->group + half : h->group - half);
+        uint32_t partner = fold_actor(h, low ? h->group + half : h->group - half);
         exchange(b, partner, now, base, parts_of(h, give, give + half), kept, to);
         now = to;
         base = kept.at;
@@ -118,29 +62,25 @@ static void halve(halving *h, comm_place mine)
 }
 
 /* Begins with the parts of my group in place in out. */
-static void twice(halving *h)
+static void twice(folded *h)
 {
     for (uint32_t have = 1; have < h->groups && !h->idle; have *= 2) {
         uint32_t other = h->group ^ have, mask = ~(have - 1);
         span ours = parts_of(h, h->group & mask, (h->group & mask) + have);
         span theirs = parts_of(h, other & mask, (other & mask) + have);
-        build_send(h->b, actor(h, other), out_at(ours.at), ours.bytes);
-        build_recv(h->b, actor(h, other), out_at(theirs.at), theirs.bytes);
+        build_send(h->b, fold_actor(h, other), out_at(ours.at), ours.bytes);
+        build_recv(h->b, fold_actor(h, other), out_at(theirs.at), theirs.bytes);
     }
 }
 
-static void all_reduce(halving *h)
+static void all_reduce(folded *h)
 {
-    builder *b = h->b;
     halve(h, out_at(parts_of(h, h->group, h->group + 1).at));
     twice(h);
-    if (h->idle)
-        build_recv(b, b->r->me + 1, out_at(0), b->bytes);
-    else if (h->group < h->pairs)
-        build_send(b, b->r->me - 1, out_at(0), b->bytes);
+    fold_out(h);
 }
 
-static void reduce_scatter(halving *h)
+static void reduce_scatter(folded *h)
 {
     builder *b = h->b;
     uint64_t part = b->bytes / b->r->ranks;
@@ -159,7 +99,7 @@ static void reduce_scatter(halving *h)
 }
 
 /* The even rank of a pair has its own part already: it gets what lies before and after it. */
-static void all_gather(halving *h)
+static void all_gather(folded *h)
 {
     builder *b = h->b;
     uint32_t me = b->r->me;
@@ -183,7 +123,7 @@ static void all_gather(halving *h)
 
 static void emit(builder *b)
 {
-    halving h = set_up(b);
+    folded h = fold_ranks(b);
     switch (b->r->kind) {
     case WEFT_ALL_REDUCE: all_reduce(&h); break;
     case WEFT_REDUCE_SCATTER: reduce_scatter(&h); break;
@@ -191,24 +131,16 @@ static void emit(builder *b)
     }
 }
 
-/* A pair's even rank to the odd one, or back. */
-static void pair_terms(traffic *t, const halving *h, int back, amount a, double fill)
-{
-    for (uint32_t i = 0; i < h->pairs; i++)
-        traffic_edge(t, 2 * i + (back ? 1 : 0), 2 * i + (back ? 0 : 1), a);
-    traffic_rounds(t, 1, fill);
-}
-
 /* Bytes that the rank with the most adds up: all it has, and what it keeps in each round. */
-static double halve_terms(traffic *t, const halving *h)
+static double halve_terms(traffic *t, const folded *h)
 {
     double most = 0, whole = (double)h->b->bytes;
-    pair_terms(t, h, 0, amount_cut(h->b, h->b->bytes), whole);
+    fold_terms(t, h, 0, amount_cut(h->b, h->b->bytes), 1, whole);
     for (uint32_t count = h->groups; count > 1; count /= 2) {
         for (uint32_t g = 0; g < h->groups; g++) {
             uint32_t other = g ^ (count / 2), give = other & ~(count / 2 - 1);
             span s = parts_of(h, give, give + count / 2);
-            traffic_edge(t, actor(h, g), actor(h, other), amount_cut(h->b, s.bytes));
+            traffic_edge(t, fold_actor(h, g), fold_actor(h, other), amount_cut(h->b, s.bytes));
         }
         traffic_rounds(t, 1, 0);
     }
@@ -221,13 +153,13 @@ static double halve_terms(traffic *t, const halving *h)
     return 2 * most;
 }
 
-static void twice_terms(traffic *t, const halving *h)
+static void twice_terms(traffic *t, const folded *h)
 {
     for (uint32_t have = 1; have < h->groups; have *= 2) {
         for (uint32_t g = 0; g < h->groups; g++) {
             uint32_t first = g & ~(have - 1);
             span s = parts_of(h, first, first + have);
-            traffic_edge(t, actor(h, g), actor(h, g ^ have), amount_whole(s.bytes));
+            traffic_edge(t, fold_actor(h, g), fold_actor(h, g ^ have), amount_whole(s.bytes));
         }
         traffic_rounds(t, 1, 0);
     }
@@ -236,23 +168,23 @@ static void twice_terms(traffic *t, const halving *h)
 static void terms(const comm_request *r, comm_terms *out)
 {
     builder b = build_for(r, &comm_halving);
-    halving h = set_up(&b);
+    folded h = fold_ranks(&b);
     traffic *t = traffic_begin(r);
     uint64_t part = b.bytes / r->ranks;
     double reduced = r->kind == WEFT_ALL_GATHER ? 0 : halve_terms(t, &h);
     if (r->kind == WEFT_REDUCE_SCATTER)
-        pair_terms(t, &h, 1, amount_whole(part), (double)part);
+        fold_terms(t, &h, 1, amount_whole(part), fold_back(&h), (double)part);
     if (r->kind == WEFT_ALL_GATHER)
-        pair_terms(t, &h, 0, amount_whole(part), 0);
+        fold_terms(t, &h, 0, amount_whole(part), 1, 0);
     if (r->kind != WEFT_REDUCE_SCATTER)
         twice_terms(t, &h);
     if (r->kind == WEFT_ALL_REDUCE)
-        pair_terms(t, &h, 1, amount_whole(b.bytes), 0);
+        fold_terms(t, &h, 1, amount_whole(b.bytes), 1, 0);
     for (uint32_t i = 0; i < h.pairs && r->kind == WEFT_ALL_GATHER; i++) {
         traffic_edge(t, 2 * i + 1, 2 * i, amount_whole(2 * i * part));
         traffic_edge(t, 2 * i + 1, 2 * i, amount_whole(b.bytes - (2 * i + 1) * part));
     }
-    traffic_rounds(t, 1, 0);
+    traffic_rounds(t, fold_back(&h), 0);
     traffic_end(t, out);
     out->reduced = reduced;
 }

@@ -231,6 +231,7 @@ extern const comm_algorithm comm_compressed;
 /* By name; the one-rank case and `auto` are resolved by select.c. */
 extern const comm_algorithm comm_ring, comm_halving, comm_direct, comm_exchange, comm_mapped;
 extern const comm_algorithm comm_tree, comm_chain, comm_dissemination, comm_alone;
+extern const comm_algorithm comm_doubling, comm_double_tree, comm_bruck;
 extern const comm_algorithm comm_hierarchical;
 extern const comm_algorithm *const comm_algorithms[]; /* NULL-ended */
 

@@ -24,8 +24,11 @@
 #define MAPPED_MOVE (16u << 10)
 
 const comm_algorithm *const comm_algorithms[] = {
-    &comm_ring, &comm_halving, &comm_direct,        &comm_exchange,     &comm_mapped,
-    &comm_tree, &comm_chain,   &comm_dissemination, &comm_hierarchical, NULL,
+    &comm_ring,     &comm_halving,       &comm_direct,
+    &comm_exchange, &comm_mapped,        &comm_tree,
+    &comm_chain,    &comm_dissemination, &comm_hierarchical,
+    &comm_doubling, &comm_double_tree,   &comm_bruck,
+    NULL,
 };
 
 static int sums(const comm_request *r)

@@ -182,11 +182,9 @@ static int possible(const comm_request *r)
 static void no_hazard(void **state)
 {
     (void)state;
-    static const char *const names[] = {"ring",   "halving", "direct", "exchange",
-                                        "mapped", "tree",    "chain"};
     uint32_t ran = 0;
-    for (uint32_t a = 0; a < 7; a++)
-        for (uint32_t n = 2; n <= 6; n++)
+    for (uint32_t a = 0; comm_algorithms[a]; a++)
+        for (uint32_t n = 2; n <= 7; n++)
             for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_ALL_TO_ALL; kind++)
                 for (uint32_t m = 0; m < 4; m++) {
                     comm_request r = {.kind = kind,
@@ -196,7 +194,7 @@ static void no_hazard(void **state)
                                       .ranks = n,
                                       .root = n / 2,
                                       .in_place = m & 1,
-                                      .algorithm = names[a],
+                                      .algorithm = comm_algorithms[a]->name,
                                       .chunk = 64,
                                       .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP};
                     if (!possible(&r))

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "comm/schedule.h"
 #include "threads.h"
 
 static void one_op(rank *k)
@@ -33,14 +34,12 @@ static void one_op(rank *k)
 static void every_kind(void **state)
 {
     (void)state;
-    static const char *const names[] = {"auto",     "direct", "ring", "halving",
-                                        "exchange", "mapped", "tree", "chain"};
     static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_I64};
     job_test *t = malloc(sizeof *t);
     uint32_t ran = 0;
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SEND; kind++)
         for (uint32_t n = 1; n <= 5; n++)
-            for (uint32_t a = 0; a < 8; a++) {
+            for (uint32_t a = 0; !a || comm_algorithms[a - 1]; a++) {
                 comm_request r = {.kind = kind,
                                   .redop = WEFT_SUM,
                                   .dtype = types[(n + a) % 3],
@@ -49,7 +48,7 @@ static void every_kind(void **state)
                                   .root = n - 1,
                                   .in_place = (a + n) & 1,
                                   .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
-                                  .algorithm = names[a],
+                                  .algorithm = a ? comm_algorithms[a - 1]->name : "auto",
                                   .chunk = 256};
                 comm_schedule *s;
                 comm_request mine;
