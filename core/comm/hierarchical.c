@@ -165,16 +165,16 @@ static void tell_members(const lead *d, uint64_t chunk)
     }
 }
 
-static uint32_t leaders_for(const levels *v, uint64_t bytes)
+uint32_t levels_leaders(const levels *v)
 {
-    return bytes <= ONE_LEADER ? 1 : v->least;
+    return v->b->bytes <= ONE_LEADER ? 1 : v->least;
 }
 
 /* Each phase a chunk behind the one before it, so that its messages do not stand before those that
  * others wait for. */
 static void all_reduce(levels *v)
 {
-    lead d = {.v = *v, .leaders = leaders_for(v, v->b->bytes)};
+    lead d = {.v = *v, .leaders = levels_leaders(v)};
     uint64_t longest = levels_share(v->b, (span){0, v->b->bytes}, 0, d.leaders).bytes;
     uint64_t last = levels_share(v->b, (span){0, v->b->bytes}, d.leaders - 1, d.leaders).bytes;
     longest = last > longest ? last : longest;
@@ -197,8 +197,7 @@ static void all_reduce(levels *v)
 
 /* --- reduce-scatter and all-gather --- */
 
-/* The member of `machine` that stands for rank q there. */
-static uint32_t stands_for(const levels *v, uint32_t machine, uint32_t q)
+uint32_t levels_stands_for(const levels *v, uint32_t machine, uint32_t q)
 {
     uint32_t place = 0;
     while (member(v, v->at[q], place) != q)
@@ -234,7 +233,7 @@ static void finish_mine(levels *v, span s, comm_place sums, uint64_t stride)
     builder *b = v->b;
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t m = (v->machine + v->machines - k) % v->machines;
-        build_recv(b, stands_for(v, m, v->me), place_plus(sums, m * stride), s.bytes);
+        build_recv(b, levels_stands_for(v, m, v->me), place_plus(sums, m * stride), s.bytes);
     }
     build_reduce(b, s.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
@@ -248,7 +247,7 @@ static uint32_t charges(const levels *v)
 {
     uint32_t n = 0;
     for (uint32_t q = 0; q < v->ranks; q++)
-        n += stands_for(v, v->machine, q) == v->me;
+        n += levels_stands_for(v, v->machine, q) == v->me;
     return n;
 }
 
@@ -264,7 +263,7 @@ static void reduce_scatter(levels *v)
         span s = build_chunk(b, (span){0, part}, c);
         for (uint32_t k = 0, charge = 0; k < v->ranks; k++) {
             uint32_t q = (member(v, v->machine, 0) + k) % v->ranks,
-                     by = stands_for(v, v->machine, q);
+                     by = levels_stands_for(v, v->machine, q);
             span give = {q * part + s.at, s.bytes};
             if (by != v->me) {
                 build_send(b, by, in_at(give.at), give.bytes);
@@ -283,11 +282,11 @@ static void gather_far(levels *v, span s, uint64_t part)
 {
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t m = (v->machine + k) % v->machines;
-        build_send(v->b, stands_for(v, m, v->me), in_at(s.at), s.bytes);
+        build_send(v->b, levels_stands_for(v, m, v->me), in_at(s.at), s.bytes);
     }
     for (uint32_t k = 1; k < v->ranks; k++) {
         uint32_t q = (v->me + v->ranks - k) % v->ranks;
-        if (v->at[q] != v->machine && stands_for(v, v->machine, q) == v->me)
+        if (v->at[q] != v->machine && levels_stands_for(v, v->machine, q) == v->me)
             build_recv(v->b, q, out_at(q * part + s.at), s.bytes);
     }
 }
@@ -295,7 +294,7 @@ static void gather_far(levels *v, span s, uint64_t part)
 static void gather_near(levels *v, span s, uint64_t part)
 {
     for (uint32_t q = 0; q < v->ranks; q++) {
-        uint32_t by = stands_for(v, v->machine, q);
+        uint32_t by = levels_stands_for(v, v->machine, q);
         comm_place at = out_at(q * part + s.at);
         if (by != v->me)
             build_recv(v->b, by, at, s.bytes);
@@ -338,4 +337,5 @@ const comm_algorithm comm_hierarchical = {
              COMM_ON(WEFT_BROADCAST) | COMM_ON(WEFT_REDUCE),
     .chunk = 128 << 10,
     .emit = emit,
+    .terms = levels_terms,
 };

@@ -20,10 +20,18 @@ typedef struct tree {
     int machines;          /* of machines (else of the members of mine) */
 } tree;
 
-static uint32_t speaker(const levels *v, uint32_t machine)
+uint32_t levels_speaker(const levels *v, uint32_t machine)
 {
     uint32_t root = v->b->r->root;
     return machine == v->at[root] ? root : member(v, machine, 0);
+}
+
+uint32_t levels_node(const levels *v, uint32_t machine, uint32_t index)
+{
+    uint32_t top = 0;
+    while (member(v, machine, top) != levels_speaker(v, machine))
+        top++;
+    return member(v, machine, (top + index) % v->size[machine]);
 }
 
 /* The rank at a node. */
@@ -31,11 +39,8 @@ static uint32_t node(const tree *t, uint32_t index)
 {
     const levels *v = t->v;
     if (t->machines)
-        return speaker(v, (v->at[v->b->r->root] + index) % v->machines);
-    uint32_t top = 0;
-    while (member(v, v->machine, top) != speaker(v, v->machine))
-        top++;
-    return member(v, v->machine, (top + index) % v->size[v->machine]);
+        return levels_speaker(v, (v->at[v->b->r->root] + index) % v->machines);
+    return levels_node(v, v->machine, index);
 }
 
 static tree machines(levels *v)
@@ -74,7 +79,7 @@ static void down(const tree *t, comm_place at, uint64_t bytes)
 void levels_broadcast(levels *v)
 {
     builder *b = v->b;
-    int root = v->me == b->r->root, speaks = speaker(v, v->machine) == v->me;
+    int root = v->me == b->r->root, speaks = levels_speaker(v, v->machine) == v->me;
     tree far = machines(v), near = members(v);
     for (uint64_t c = 0; c < build_chunks(b, b->bytes); c++) {
         span s = build_chunk(b, (span){0, b->bytes}, c);
@@ -118,7 +123,7 @@ static comm_place up(const tree *t, comm_place sum, comm_place room, uint64_t st
 void levels_reduce(levels *v)
 {
     builder *b = v->b;
-    int root = v->me == b->r->root, speaks = speaker(v, v->machine) == v->me;
+    int root = v->me == b->r->root, speaks = levels_speaker(v, v->machine) == v->me;
     tree far = machines(v), near = members(v);
     uint64_t first = build_chunk(b, (span){0, b->bytes}, 0).bytes, stride = lines(first);
     uint64_t half = below(&near) * stride, both = half + (speaks ? below(&far) * stride : 0);

@@ -27,6 +27,19 @@ static inline uint32_t member(const levels *v, uint32_t machine, uint32_t place)
 /* Part i of n of a span, as equal as whole elements allow; long ones begin at cache lines. */
 span levels_share(const builder *b, span whole, uint32_t i, uint32_t n);
 
+/* How many members of each machine lead in an all-reduce. */
+uint32_t levels_leaders(const levels *v);
+
+/* The member of `machine` that stands for rank q there. */
+uint32_t levels_stands_for(const levels *v, uint32_t machine, uint32_t q);
+
+/* The member that speaks for a machine under the request's root, and the one at node `index` of
+ * the tree below it. */
+uint32_t levels_speaker(const levels *v, uint32_t machine);
+uint32_t levels_node(const levels *v, uint32_t machine, uint32_t index);
+
+void levels_terms(const comm_request *r, comm_terms *out); /* hierarchical_terms.c */
+
 /* Broadcast and reduce over trees: hierarchical_tree.c. */
 void levels_broadcast(levels *v);
 void levels_reduce(levels *v);
