@@ -15,8 +15,9 @@
 
 static const char iface[] = "weft.link/1";
 
-/* What a rank says of one transport. */
+/* What a rank says of one transport; without a name: of none. */
 typedef struct verdict {
+    char name[64];
     int32_t score;
     char why[252];
 } verdict;
@@ -54,6 +55,7 @@ static weft_status list(spec *s, const component *out[MOST_CARRIERS], uint32_t *
 static verdict ask(spec *s, const component *c, bool same_machine)
 {
     verdict v = {0};
+    snprintf(v.name, sizeof v.name, "%.63s", c->name);
     const weft_conf *conf =
         config_conf(s->cfg, pool_printf(&s->pool, "comm.%s", c->name), c->options);
     if (carrier_probe(s, c, conf, same_machine, &v.score))
@@ -64,21 +66,32 @@ static verdict ask(spec *s, const component *c, bool same_machine)
     return v;
 }
 
-/* The worst that any rank says of each; who says it stands before why. */
+/* What `theirs` says of a transport, which may not be installed there. */
+static verdict said_of(const verdict theirs[MOST_CARRIERS], const char *name)
+{
+    for (uint32_t i = 0; i < MOST_CARRIERS; i++)
+        if (!strncmp(theirs[i].name, name, sizeof theirs[i].name))
+            return theirs[i];
+    verdict none = {.why = "it is not installed"};
+    snprintf(none.name, sizeof none.name, "%.63s", name);
+    return none;
+}
+
+/* The worst that any rank says of each of mine; who says it stands before why. */
 static weft_status ask_all(spec *s, verdict mine[MOST_CARRIERS], const char *name)
 {
     uint64_t bytes = MOST_CARRIERS * sizeof *mine;
     verdict *all = mem_alloc(s->ranks * bytes);
     weft_status st = job_exchange(s->meeting.job, name, mine, bytes, all);
     for (uint32_t r = 0; !st && r < s->ranks; r++)
-        for (uint32_t i = 0; i < MOST_CARRIERS; i++) {
-            verdict *v = &all[r * MOST_CARRIERS + i];
-            v->why[sizeof v->why - 1] = 0;
-            if (v->score >= mine[i].score && r)
+        for (uint32_t i = 0; i < MOST_CARRIERS && mine[i].name[0]; i++) {
+            verdict v = said_of(all + r * MOST_CARRIERS, mine[i].name);
+            v.why[sizeof v.why - 1] = 0;
+            if (v.score >= mine[i].score && r)
                 continue;
-            mine[i].score = v->score;
-            if (v->score <= 0)
-                snprintf(mine[i].why, sizeof mine[i].why, "on rank %u %.230s", r, v->why);
+            mine[i].score = v.score;
+            if (v.score <= 0)
+                snprintf(mine[i].why, sizeof mine[i].why, "on rank %u %.230s", r, v.why);
         }
     free(all);
     return st;
@@ -90,6 +103,12 @@ static void say(spec *s, uint32_t a, const char *where, const component *best, i
     s->comm_choice = pool_printf(&s->pool, "%s%smesh axis %s goes over %s%s (score %d%s)",
                                  s->comm_choice ? s->comm_choice : "", s->comm_choice ? "; " : "",
                                  s->mesh.name[a], best->name, where, score, why);
+}
+
+/* The same on every rank, whatever else is installed there. */
+static bool is_better(const verdict *a, const verdict *b)
+{
+    return a->score != b->score ? a->score > b->score : strcmp(a->name, b->name) < 0;
 }
 
 weft_status carrier_best(spec *s, uint32_t a, bool same_machine, const component **out)
@@ -111,7 +130,7 @@ weft_status carrier_best(spec *s, uint32_t a, bool same_machine, const component
     for (uint32_t i = 0; i < n; i++)
         if (says[i].score <= 0)
             why = pool_printf(&s->pool, "%s; not %s: %s", why, c[i]->name, says[i].why);
-        else if (best == MOST_CARRIERS || says[i].score > says[best].score)
+        else if (best == MOST_CARRIERS || is_better(&says[i], &says[best]))
             best = i;
     if (best == MOST_CARRIERS)
         return fail(WEFT_ABSENT, "no installed transport can carry the mesh axis %s%s here%s",

@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""machines.py WEFT: is a job over several machines the job that one rank computes?
+
+Two hosts are two network namespaces with a cable (tests/lab/hosts.sh); without the right to make
+them it ends with 77. Four ranks, two on each: `auto` takes one transport inside the machines and
+one between them, and says why not others, also when a rank lacks one; the losses are those of one
+rank; what crosses the cable is what the plan says; a rank that dies is named on both machines."""
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import weft_jobs as w
+
+HOSTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "lab", "hosts.sh")
+JOB = w.EVEN | {"train.batch": 8, "train.microbatch": 1, "run.steps": 20,
+                "train.accumulate": "fp32", "run.frozen_after": 2, "run.join_timeout": 30}
+
+
+def hosts(*words, **how):
+    return subprocess.run(["bash", HOSTS, *words], capture_output=True, text=True, **how)
+
+
+class Machines(w.Bench):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        hosts("no_hosts")
+        made = hosts("two_hosts") if os.geteuid() == 0 else None
+        if not made or made.returncode:
+            print("two hosts cannot be made here:", made and made.stderr.strip())
+            os._exit(77)
+        cls.addClassCleanup(hosts, "no_hosts")
+        cls.key = cls.path("key")
+        w.weft("key", "-o", cls.key)
+
+    def begin(self, out, job, machines=(1, 1, 2, 2), programs=None):
+        """The ranks, each started on its machine; programs: another WEFT for some."""
+        self.path_of = [self.path(f"{out}.{r}.log") for r in range(len(machines))]
+        shutil.rmtree(self.path(out), ignore_errors=True)
+        ranks = []
+        for rank, host in enumerate(machines):
+            env = w.environment({
+                "RANK": str(rank), "WORLD_SIZE": str(len(machines)),
+                "LOCAL_RANK": str(machines[:rank].count(host)),
+                "LOCAL_WORLD_SIZE": str(machines.count(host)),
+                "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "7171"})
+            words = ["bash", HOSTS, "on", str(host), (programs or {}).get(rank, w.WEFT), "train",
+                     self.ini, *self.options(out, job | {"run.key": self.key})]
+            with open(self.path_of[rank], "w", encoding="utf-8") as log:
+                ranks.append(subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL,
+                                              stdout=log, stderr=log))
+        self.addCleanup(lambda: [p.kill() for p in ranks if p.poll() is None])
+        return ranks
+
+    def end(self, ranks):
+        """Each rank's status, and what it said."""
+        status = [p.wait(w.TIMEOUT) for p in ranks]
+        said = []
+        for path in self.path_of:
+            with open(path, encoding="utf-8", errors="replace") as f:
+                said.append(f.read())
+        return status, said
+
+    def run_job(self, out, job, **how):
+        status, said = self.end(self.begin(out, job, **how))
+        self.assertEqual(status, [0] * len(status), "\n".join(said))
+        return said
+
+    def crossed(self, host):
+        """Bytes that the host has put on the cable."""
+        at = f"/sys/class/net/v{host}/statistics/tx_bytes"
+        return int(hosts("on", str(host), "cat", at, check=True).stdout)
+
+    def alike(self, out, reference):
+        ours, theirs = w.metrics(self.path(out)), w.metrics(self.path(reference))
+        self.assertEqual(len(ours), len(theirs))
+        for a, b in zip(ours, theirs):
+            self.assertLess(abs(a["loss"] - b["loss"]), 1e-4)
+            self.assertLess(abs(a["grad_norm"] - b["grad_norm"]), 1e-3)
+
+    def test_layouts_over_two_machines(self):
+        self.train("one", JOB | {"parallel.strategy": "none"})
+        cases = (
+            ({}, (1, 1, 2, 2), "shm inside", "tcp between"),
+            ({"comm.algorithm": "ring"}, (1, 2, 1, 2), "shm inside", "tcp between"),
+            ({"optim.placement": "zero3"}, (1, 2, 2, 2), "shm inside", "tcp between"),
+            ({"parallel.strategy": "tp, dp", "parallel.tp": 2}, (1, 1, 2, 2), "dp goes over tcp",
+             "tp goes over shm"),
+            ({"parallel.strategy": "pp, dp", "parallel.pp": 2}, (1, 2, 2, 1), "over tcp"),
+            ({"comm.plugin": "tcp", "comm.near": "shm"}, (1, 1, 2, 2)),
+        )
+        for number, (change, machines, *words) in enumerate(cases):
+            with self.subTest(change=change, machines=machines):
+                said = self.run_job("many", JOB | change, machines=machines)
+                self.alike("many", "one")
+                for word in words:
+                    self.assertRegex(said[0], rf"(?m)^.*mesh axis.*{word}")
+
+    def test_bytes_on_the_cable(self):
+        """An all-reduce between two machines takes its own size from each, whatever the ranks."""
+        job = JOB | {"model.embed": 64, "model.ffn": 256, "run.steps": 10}
+        before = [self.crossed(1), self.crossed(2)]
+        said = self.run_job("bytes", job)
+        sent = [self.crossed(1) - before[0], self.crossed(2) - before[1]]
+        plan = w.weft("plan", "-n", 4, "--machines", 2, self.ini, "--list",
+                      *self.options("bytes", job)).stdout
+        sums = re.findall(r"all-reduce of gradients .*\(hierarchical\): (\d+) elements", plan)
+        self.assertTrue(sums, plan)
+        want = 10 * 4 * sum(map(int, sums))
+        for host, bytes_sent in enumerate(sent):
+            self.assertGreaterEqual(bytes_sent, want, said)
+            self.assertLess(bytes_sent, 1.15 * want + 200000)  # headers, rendezvous, scalars
+        print(f"each machine was to send {want} bytes of gradients, and sent {sent}")
+
+    def test_what_one_rank_lacks_nobody_takes(self):
+        """Shared memory is not installed for rank 3: none uses it, and the log says why."""
+        other = self.path("other")
+        os.makedirs(os.path.join(other, "bin"))
+        shutil.copy(w.WEFT, os.path.join(other, "bin", "weft"))
+        shutil.copytree(os.path.join(os.path.dirname(w.WEFT), "..", "lib"),
+                        os.path.join(other, "lib"), ignore=shutil.ignore_patterns("shm.so"))
+        said = self.run_job("lack", JOB | {"run.steps": 3},
+                            programs={3: os.path.join(other, "bin", "weft")})
+        self.assertIn("mesh axis dp goes over tcp inside machines", said[0])
+        self.assertIn("not shm: on rank 3 it is not installed", said[0])
+
+    def test_a_rank_that_dies_is_named_on_both(self):
+        ranks = self.begin("dead", JOB | {"run.steps": 10**8, "optim.lr": 1e-4})
+        limit = time.monotonic() + w.TIMEOUT
+        metrics = self.path("dead", "metrics.jsonl")
+        while not (os.path.exists(metrics) and os.path.getsize(metrics) > 2000):
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.01)
+        began = time.monotonic()
+        os.kill(ranks[2].pid, signal.SIGKILL)
+        status, said = self.end(ranks)
+        self.assertLess(time.monotonic() - began, 5 * w.SLOW)
+        for rank in (0, 1, 3):
+            self.assertEqual(status[rank], 1, said[rank])
+            self.assertRegex(said[rank], r"rank 2 .*")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[2:])
