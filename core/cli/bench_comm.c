@@ -253,8 +253,9 @@ static void keep_row(const bench *b, uint32_t op, const measure_row *r)
 {
     if (!b->csv)
         return;
+    const char *asked = config_text(b->cfg, "comm.algorithm");
     fprintf(b->csv, "%u,%s,%s,%s,%s,%s,%d,%llu,%llu,%.9g,%.9g,%.9g,%llu\n", b->who.ranks,
-            b->link->name, config_text(b->cfg, "comm.algorithm"), r->algorithm,
+            b->link->name, strchr(asked, '=') ? "rules" : asked, r->algorithm,
             config_text(b->cfg, "bench.type"), measure_kind_name(b->kind[op]),
             (int)config_int(b->cfg, "bench.inplace"), (unsigned long long)r->bytes,
             (unsigned long long)r->count, r->us, r->algbw, r->busbw, (unsigned long long)r->wrong);
@@ -302,6 +303,8 @@ static weft_status set_up(bench *b)
         st = find_link(b);
     if (st == WEFT_OK)
         st = config_check(b->cfg);
+    if (st == WEFT_OK)
+        st = comm_rules_check(b->cfg, "comm.algorithm", NULL);
     if (st == WEFT_OK)
         st = parse_ops(b);
     if (st == WEFT_OK)
@@ -415,7 +418,9 @@ static int help(void)
         "is\n"
         "in us, `algbw` and `busbw` in GB/s. comm.plugin, comm.algorithm, bench.type, bench.op "
         "and\n"
-        "bench.ranks may be lists: every combination is measured. Keys of [bench]:\n");
+        "bench.ranks may be lists: every combination is measured; rules of comm.algorithm are one "
+        "value.\n"
+        "Keys of [bench]:\n");
     bench_comm_print_keys(stdout, 0);
     return 0;
 }

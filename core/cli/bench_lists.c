@@ -28,7 +28,8 @@ typedef struct values {
 static weft_status split(pool *p, const char *key, const char *text, values *out)
 {
     char *rest = pool_text(p, text ? text : "");
-    for (char *word; (word = strsep(&rest, ", \t"));) {
+    const char *between = strchr(rest, '=') ? "" : ", \t"; /* rules are one value */
+    for (char *word; (word = strsep(&rest, between));) {
         if (*word && out->n == VALUES)
             return fail(WEFT_USAGE, "%s: more than %d values", key, VALUES);
         if (*word)

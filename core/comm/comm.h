@@ -57,13 +57,20 @@ typedef struct comm_request {
     uint32_t root;
     uint32_t in_place;         /* in and out are the same place (see weft/coll.h) */
     uint64_t link_caps;        /* of the link that will carry it */
-    const char *algorithm;     /* "auto", "ring", "halving", "direct", "mapped", ... */
+    const char *algorithm;     /* one word: "auto", "ring", "halving", "direct", ... */
     uint64_t chunk;            /* bytes that long messages are cut into; 0: the algorithm's own */
     uint32_t compress;         /* COMM_PLAIN, ... */
     uint32_t feedback;         /* compressed: what it takes away is kept for the next start */
     const comm_layout *layout; /* NULL: all on one machine, or nobody knows. Borrowed */
     const comm_cost *cost;     /* what `auto` goes by; NULL: thresholds of select.c. Borrowed */
 } comm_request;
+
+/* [comm] algorithm, a word or rules by collective and size (rules.c): WEFT_USAGE with the place of
+ * the key and what is wrong in it (without a config, in the text `rules`); and the algorithm that
+ * it names for this request, "auto" where it names none. A single word is returned as it is. [any]
+ */
+weft_status comm_rules_check(const config *c, const char *key, const char *rules);
+const char *comm_rule(const char *rules, const comm_request *r);
 
 typedef struct comm_schedule comm_schedule; /* opaque */
 

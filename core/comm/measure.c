@@ -90,8 +90,8 @@ weft_status measure_create(comm_channel *c, const measure_request *q, measure **
                           .dtype = q->dtype,
                           .count = whole / size,
                           .in_place = (uint32_t)q->in_place,
-                          .algorithm = q->algorithm,
                           .chunk = q->chunk};
+        r.algorithm = comm_rule(q->algorithm, &r);
         if (m->rows == MOST_ROWS)
             return fail(WEFT_USAGE, "more than %u sizes; choose a larger factor", MOST_ROWS);
         st = add(m, c, &m->row[m->rows++], &r);

@@ -13,8 +13,8 @@ typedef struct measure_request {
     int in_place;
     uint64_t min, max, factor; /* bytes of the larger side: min, min * factor, ... up to max */
     uint64_t link_caps;
-    const char *algorithm;
-    uint64_t chunk; /* comm_request's */
+    const char *algorithm; /* or rules: comm_rule() */
+    uint64_t chunk;        /* comm_request's */
 } measure_request;
 
 typedef struct measure_row {

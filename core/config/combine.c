@@ -41,7 +41,8 @@ static const struct row {
          "takes the best of those that can"},
     [COMBINE_ALGORITHM] = {"comm.algorithm, comm.AXIS.algorithm, comm.plugin",
                            "algorithm '{comm.algorithm}' cannot do {operation} over this link; use "
-                           "one of: {able}",
+                           "one of: {able}; or give it to some collectives alone, as KIND="
+                           "{comm.algorithm}, and the others are auto",
                            "not every algorithm has every operation, and mapped needs memory that "
                            "ranks share"},
     [COMBINE_TUNED] = {"comm.TRANSPORT.latency, comm.TRANSPORT.message, comm.TRANSPORT.bandwidth",

@@ -96,8 +96,10 @@ static const weft_option *const comm_options[] = {
     TEXT("near", "auto",
          "transport inside a machine, of an axis that reaches over several: none: plugin's; auto: "
          "the best if plugin is auto, else none"),
-    CHOICE("algorithm", "auto", "auto|ring|halving|direct|mapped",
-           "collective algorithm over links"),
+    TEXT("algorithm", "auto",
+         "collective algorithm: auto, ring, halving, doubling, direct, exchange, mapped, tree, "
+         "double_tree, chain, bruck, hierarchical; or rules KIND[:FROM-TO]=NAME, of which the "
+         "first that holds decides: all_reduce:0-64K=doubling, all_reduce=ring, *=auto"),
     TEXT("tuned", "", "file of weft tune comm: keys of [comm] and [comm.NAME] that the job lacks"),
     REAL("reduce", "0", 0, 1e6,
          "what algorithm = auto goes by: GB/s at which a rank reads numbers to sum them; 0: "

@@ -84,8 +84,8 @@ typedef struct extra_list {
 typedef struct channel {
     const char *name; /* "dp.grads" */
     uint32_t mesh_axis, ncoords;
-    const uint32_t *coords; /* NULL: every coordinate */
-    const char *algorithm;
+    const uint32_t *coords;    /* NULL: every coordinate */
+    const char *algorithm;     /* a word, or rules: comm_rule() */
     uint32_t link;             /* index into spec.links */
     const comm_layout *layout; /* of each of its groups; NULL: one machine, or unlike ones */
 } channel;

@@ -71,7 +71,7 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
     out->in_place = in_place(p, c);
     out->link_caps = where_caps(s, &s->links[ch->link]);
     out->layout = ch->layout;
-    out->algorithm = plan_between_two(c) ? "auto" : ch->algorithm;
+    out->algorithm = plan_between_two(c) ? "auto" : comm_rule(ch->algorithm, out);
     out->cost = s->axis_cost[ch->mesh_axis];
 }
 

@@ -25,14 +25,15 @@ static const weft_option axis_near = {sizeof(weft_option),
                                       NULL,
                                       0,
                                       0};
-static const weft_option axis_algorithm = {sizeof(weft_option),
-                                           WEFT_OPT_STRING,
-                                           "algorithm",
-                                           "",
-                                           "collective algorithm of this axis; empty: [comm]'s",
-                                           NULL,
-                                           0,
-                                           0};
+static const weft_option axis_algorithm = {
+    sizeof(weft_option),
+    WEFT_OPT_STRING,
+    "algorithm",
+    "",
+    "collective algorithm of this axis, or rules; empty: [comm]'s",
+    NULL,
+    0,
+    0};
 static const weft_option *const axis_options[] = {&axis_plugin, &axis_near, &axis_algorithm, NULL};
 
 weft_status transport_add_keys(spec *s, const component *c)
@@ -200,14 +201,14 @@ static weft_status take_cost(spec *s, uint32_t a)
 
 weft_status transport_choose(spec *s)
 {
-    weft_status st = WEFT_OK;
+    weft_status st = comm_rules_check(s->cfg, "comm.algorithm", NULL);
     for (uint32_t a = 0; a < s->mesh.n && !st; a++) {
         char key[128];
         s->axis_algorithm[a] = pool_text(&s->pool, wish(s, a, "algorithm", key));
-        if (s->mesh.size[a] < 2)
-            continue;
-        st = choose_for(s, a);
-        if (!st)
+        st = comm_rules_check(s->cfg, key, NULL);
+        if (!st && s->mesh.size[a] > 1)
+            st = choose_for(s, a);
+        if (!st && s->mesh.size[a] > 1)
             st = take_cost(s, a);
     }
     return st;

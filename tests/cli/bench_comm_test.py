@@ -48,6 +48,17 @@ class Comm(started.Case):
         self.bench("job.ini", "-n", "2", "bench.type=fp32", "comm.plugin=tcp")
         self.assertEqual(len(self.read("kept", "comm.csv").splitlines()), 3)
 
+    def test_rules_are_one_value(self):
+        rules = "all_reduce:0-64=exchange, all_reduce=ring, *=direct"
+        self.bench("-n", "2", "comm.plugin=tcp", "bench.op=all_reduce, all_gather",
+                   "comm.algorithm=" + rules, "bench.out=kept")
+        rows = list(csv.DictReader(io.StringIO(self.read("kept", "comm.csv").decode())))
+        self.assertEqual([(r["algorithm"], r["used"], r["op"], r["bytes"]) for r in rows],
+                         [("rules", "exchange", "all_reduce", "8"),
+                          ("rules", "ring", "all_reduce", "512"),
+                          ("rules", "direct", "all_gather", "8"),
+                          ("rules", "direct", "all_gather", "512")])
+
     def test_what_cannot_be_measured_does_not_end_the_rest(self):
         self.write("job.ini", "[comm]\nplugin = tcp, shm\nalgorithm = mapped\n")
         done = self.weft_any("bench", "comm", "job.ini", "-n", "2", *SMALL)
@@ -62,6 +73,7 @@ class Comm(started.Case):
         self.refused("bench", "comm", "bench.ranks=,", why="a list of nothing")
         self.refused("bench", "comm", "bench.op=all", why="'all' is none of all_reduce")
         self.refused("bench", "comm", "-n", "2", "bench.type=fp8", why="bench.type: 'fp8'")
+        self.refused("bench", "comm", "comm.algorithm=all_reduce=rign", why="did you mean 'ring'?")
         self.refused("bench", "comm", "bench.min=8K", "bench.max=8", why="less than bench.min")
 
 

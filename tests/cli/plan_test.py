@@ -49,6 +49,27 @@ class Plan(started.Case):
                             for k in ("start", "wait"))
         self.assertEqual(sorted(started_), sorted(waited))
 
+    def test_algorithms_by_collective_and_size(self):
+        job = ("-n", "2", "tiny.ini", "parallel.strategy=dp", "optim.placement=zero1",
+               "comm.plugin=tcp")
+        out, _ = self.weft("plan", *job, "--list", "comm.algorithm=all_reduce:0-64=doubling, "
+                           "reduce_scatter:0-1K=halving, reduce_scatter=ring")
+        used = set(re.findall(r"(reduce-scatter|all-reduce|all-gather) .* on \S+ \((\w+)\): "
+                              r"(\d+)", out))
+        self.assertEqual({(kind, name) for kind, name, _ in used},
+                         {("reduce-scatter", "halving"), ("reduce-scatter", "ring"),
+                          ("all-reduce", "doubling"), ("all-gather", "direct")})
+        for kind, name, count in used:
+            if kind == "reduce-scatter":
+                self.assertEqual(name, "halving" if int(count) * 4 <= 1024 else "ring")
+        self.refused("plan", *job, "comm.algorithm=exchange", why="as KIND=exchange, and")
+        self.weft("plan", *job, "comm.algorithm=all_reduce=exchange")
+        text = self.read("tiny.ini").decode() + "[comm.dp]\nalgorithm = ring=1\n"
+        self.write("rules.ini", text)
+        self.refused("plan", "-n", "2", "rules.ini", "parallel.strategy=dp",
+                     why=f"rules.ini:{len(text.splitlines())}: comm.dp.algorithm: 'ring' is none of "
+                     "all_reduce")
+
     def test_every_tensor_is_saved_by_one_rank(self):
         writes = []
         for rank in range(3):
