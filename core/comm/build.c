@@ -192,6 +192,20 @@ uint32_t build_reduce2(builder *b, comm_place dst, comm_place first, comm_place 
     return build_reduced(b);
 }
 
+uint32_t build_fetch(builder *b, comm_place place, uint64_t bytes)
+{
+    uint32_t step = begin(b, COMM_FETCH, 0, bytes);
+    to(b, step, place, bytes);
+    return step;
+}
+
+uint32_t build_store(builder *b, comm_place place, uint64_t bytes)
+{
+    uint32_t step = begin(b, COMM_STORE, 0, bytes);
+    from(b, step, place, bytes);
+    return step;
+}
+
 uint32_t build_signal(builder *b, uint32_t peer)
 {
     b->messages++;

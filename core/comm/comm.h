@@ -17,6 +17,7 @@
 #include "job/job.h"
 
 #include <weft/coll.h>
+#include <weft/device.h>
 #include <weft/link.h>
 
 /* --- schedules: pure, callable while planning --- */
@@ -55,12 +56,13 @@ typedef struct comm_request {
     uint64_t count;              /* elements, as weft/coll.h counts them */
     uint32_t ranks, me;          /* of the group */
     uint32_t root;
-    uint32_t in_place;         /* in and out are the same place (see weft/coll.h) */
-    uint64_t link_caps;        /* of the link that will carry it */
-    const char *algorithm;     /* one word: "auto", "ring", "halving", "direct", ... */
-    uint64_t chunk;            /* bytes that long messages are cut into; 0: the algorithm's own */
-    uint32_t compress;         /* COMM_PLAIN, ... */
-    uint32_t feedback;         /* compressed: what it takes away is kept for the next start */
+    uint32_t in_place;     /* in and out are the same place (see weft/coll.h) */
+    uint64_t link_caps;    /* of the link that will carry it */
+    const char *algorithm; /* one word: "auto", "ring", "halving", "direct", ... */
+    uint64_t chunk;        /* bytes that long messages are cut into; 0: the algorithm's own */
+    uint32_t compress;     /* COMM_PLAIN, ... */
+    uint32_t feedback;     /* compressed: what it takes away is kept for the next start */
+    uint32_t staged; /* in and out are where no link reaches, scratch is host memory (stage.c) */
     const comm_layout *layout; /* NULL: all on one machine, or nobody knows. Borrowed */
     const comm_cost *cost;     /* what `auto` goes by; NULL: thresholds of select.c. Borrowed */
 } comm_request;
@@ -90,11 +92,19 @@ typedef struct comm_world comm_world;     /* all links of this rank */
 typedef struct comm_channel comm_channel; /* an ordered group of ranks over one link */
 typedef struct comm_op comm_op;           /* one prepared operation, started any number of times */
 
+/* How to reach memory that no link can touch: by streams of the device. table NULL: no need. */
+typedef struct comm_stage {
+    const weft_device_table *table;
+    weft_device *device;
+    weft_stream *compute; /* operations begin after what is enqueued here, and go before the rest */
+} comm_stage;
+
 typedef struct comm_arena {
     void *base;
     uint64_t bytes;
     int32_t fd;           /* maps the same bytes, or -1 */
     uint32_t device_caps; /* device.h */
+    comm_stage stage;
 } comm_arena;
 
 /* `job` may be NULL for one rank. [setup] */
@@ -135,6 +145,10 @@ weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline
 /* Start with these addresses (scratch of comm_schedule_scratch() bytes). Never blocks. `overlap`
  * says that computation follows, so that the progress thread is woken. [compute] */
 weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, int overlap);
+
+/* Does it go through host memory? Then comm_start() need not be called later than what it depends
+ * on is enqueued, and after comm_wait() what is enqueued next finds the result. [any] */
+int comm_is_staged(const comm_op *op);
 
 /* WEFT_OK when the last start has finished. [compute] */
 weft_status comm_test(comm_op *op);

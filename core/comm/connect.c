@@ -275,6 +275,9 @@ weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline
     if (w->connected)
         return fail(WEFT_USAGE, "comm_connect() was called before");
     w->arena = arena ? *arena : (comm_arena){.fd = -1};
+    weft_status prepared = stage_prepare(w);
+    if (prepared != WEFT_OK)
+        return prepared;
     for (uint32_t i = 0; i < w->links.n; i++) {
         weft_status st = connect_link(w->links.at[i], meeting, deadline);
         if (st != WEFT_OK)

@@ -43,7 +43,7 @@ static void begin(comm_op *op)
     op->left = p->steps;
     op->dirty = 1;
     for (uint32_t i = 0; i < p->steps && p->moves; i++)
-        if (op->need[i] == 0 && p->step[i].what >= COMM_REDUCE)
+        if (op->need[i] == 0 && p->step[i].what >= COMM_REDUCE && p->step[i].what != COMM_FETCH)
             op->ready[op->ready_tail++] = i;
     if (comm_schedule_maps(op->schedule))
         op->where[op->channel->me] = (comm_whereabouts){place_in_arena(op, op->base[COMM_IN]),
@@ -87,6 +87,11 @@ static weft_status run_step(comm_op *op, uint32_t step)
     const comm_step *s = &op->program.step[step];
     const comm_place *place = &op->program.place[s->place];
     comm_link *l = op->channel->link;
+    if (s->what == COMM_STORE) {
+        stage_store(op, step);
+        complete(op, step);
+        return WEFT_OK;
+    }
     for (uint32_t i = 0; i < s->nfrom + s->nto; i++) {
         char *at = resolve(op, &place[i], s->bytes);
         if (!at)
@@ -196,9 +201,21 @@ static weft_status poll_all(comm_op *op, int *moved)
     return WEFT_OK;
 }
 
+/* What the device has brought since the last look; 0: it is not as far as the start. */
+static int take_fetched(comm_op *op, int *moved)
+{
+    if (!stage_is_open(op))
+        return 0;
+    for (uint32_t end = stage_fetched(op); op->staged->seen < end; *moved = 1)
+        complete(op, op->staged->seen++);
+    return 1;
+}
+
 static weft_status advance(comm_op *op, int *moved)
 {
     int again = 1;
+    if (op->staged && !take_fetched(op, moved))
+        return WEFT_OK;
     for (uint32_t round = 0; round < ROUNDS && again && op->left; round++) {
         again = 0;
         weft_status st = op->dirty ? post_all(op) : WEFT_OK;

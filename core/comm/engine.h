@@ -24,8 +24,18 @@ typedef struct wire {
     uint64_t sent, received;
 } wire;
 
+/* An operation that goes through host memory (stage.c). Flags hold the last start that they were
+ * raised for. */
+typedef struct comm_staged {
+    uint32_t fetches, stores, first_store; /* steps; the first fetch is step 0 */
+    uint32_t seen;                         /* fetches of this start that are known to be done */
+    uint32_t *gate, *fetched, *stored;     /* [fetches], [stores] */
+    weft_event *done;
+} comm_staged;
+
 struct comm_channel {
     comm_link *link;
+    weft_stream *stores; /* of staged operations */
     const char *name;
     uint32_t *ranks; /* [n] job ranks in group order */
     uint32_t n, me;
@@ -53,6 +63,7 @@ struct comm_op {
 
     uint32_t started; /* starts so far; the walking thread's */
     atomic_uint finished;
+    comm_staged *staged; /* NULL: links touch its memory */
 
     /* one start, under the baton */
     char *base[5];           /* IN, OUT, SCRATCH, PLACES, KEPT */
@@ -108,7 +119,9 @@ struct comm_world {
     VEC(comm_link *) links;
     pool pool;
     int connected;
-    int crowded; /* more ranks than cores here: spinning only keeps others from running */
+    int crowded;          /* more ranks than cores here: spinning only keeps others from running */
+    weft_stream *fetches; /* of staged operations */
+    weft_event *ready;
     uint64_t base_ticks, base_ns; /* one moment, on both clocks */
     atomic_int failed;            /* a weft_status; the text below stands once it is set */
     pthread_mutex_t failing;
@@ -134,6 +147,19 @@ static inline void count_one(atomic_uint *n)
 weft_status link_advance(comm_link *l, int *moved);
 int link_has_work(const comm_link *l);
 void op_prepare(comm_op *op); /* memory of a start; once, after its program is made [setup] */
+
+/* --- stage.c --- */
+
+void stage_add(comm_op *op); /* [setup] */
+weft_status
+stage_prepare(comm_world *w); /* streams, events and flags, once all operations are there */
+void stage_mirror(comm_op *op, char *scratch);
+weft_status stage_start(comm_op *op, const void *in, void *out); /* the walking thread */
+weft_status stage_finish(comm_op *op);                           /* likewise */
+int stage_is_open(const comm_op *op);                            /* may steps run? */
+uint32_t stage_fetched(const comm_op *op);                       /* how many fetches are done */
+void stage_store(comm_op *op, uint32_t step);
+void stage_give_up(comm_world *w); /* lets the device finish what waits for flags */
 
 /* --- mover.c --- */
 

@@ -20,11 +20,15 @@
 #define SPINS 30u        /* polls before the first yield */
 #define AWAKE_NS 200000u /* polling and yielding before the first sleep */
 #define LOOK_EVERY 64u   /* idle polls between two looks at the clock and at other ranks */
+#define LOOK_US 50u      /* longest sleep while a device has something to say */
 #define SLEEP_US 10000u  /* longest sleep between two looks at other ranks */
 
 static void sleep_in_link(comm_link *l, int walking, uint64_t deadline_ns, weft_status *st)
 {
     uint64_t now = clock_ns(), us = SLEEP_US;
+    for (uint32_t i = 0; i < l->actives; i++)
+        if (l->active[i]->staged) /* a device rings no bell */
+            us = LOOK_US;
     if (deadline_ns < now + us * 1000)
         us = deadline_ns > now ? (deadline_ns - now) / 1000 : 0;
     atomic_store(&l->asleep, 1);

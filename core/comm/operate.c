@@ -17,6 +17,8 @@ static weft_status check_arena(const comm_op *op, const void *in, const void *ou
 {
     const comm_link *l = op->channel->link;
     int maps = comm_schedule_maps(op->schedule);
+    if (op->staged) /* only the mirror is the links' business, and it lies in scratch */
+        in = out = scratch;
     if (!maps && !(l->table->caps & WEFT_LINK_REGISTER))
         return WEFT_OK;
     if (in_arena(l->world, in, op->in_bytes) && in_arena(l->world, out, op->out_bytes) &&
@@ -54,6 +56,11 @@ static weft_status check_memory(const comm_op *op, const char *in, const char *o
     return check_arena(op, in, out, scratch);
 }
 
+int comm_is_staged(const comm_op *op)
+{
+    return op->staged != NULL;
+}
+
 static int is_finished(const comm_op *op)
 {
     return atomic_load_explicit(&op->finished, memory_order_acquire) == op->started;
@@ -76,6 +83,12 @@ weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, in
     op->base[COMM_OUT] = out;
     op->base[COMM_SCRATCH] = scratch;
     op->started++;
+    if (op->staged) {
+        stage_mirror(op, scratch);
+        st = stage_start(op, in, out);
+        if (st != WEFT_OK)
+            return st;
+    }
     l->started++;
     uint32_t at = atomic_load_explicit(&l->handed_in, memory_order_relaxed);
     l->handed[at & l->mask] = op;
@@ -140,7 +153,7 @@ static weft_status move_until(comm_op *op, double seconds)
     return WEFT_OK;
 }
 
-weft_status comm_wait(comm_op *op, double deadline)
+static weft_status wait_here(comm_op *op, double deadline)
 {
     comm_link *l = op->channel->link;
     weft_status st = world_failed(l->world);
@@ -152,6 +165,12 @@ weft_status comm_wait(comm_op *op, double deadline)
     st = move_until(op, deadline);
     link_release(l);
     return st;
+}
+
+weft_status comm_wait(comm_op *op, double deadline)
+{
+    weft_status st = wait_here(op, deadline);
+    return st == WEFT_OK && op->staged ? stage_finish(op) : st;
 }
 
 /* Both clocks run evenly, so two moments known on both give any third. */

@@ -181,6 +181,39 @@ builder build_for(const comm_request *r, const comm_algorithm *a)
     return b;
 }
 
+void comm_sides(const comm_request *r, uint64_t *in, uint64_t *out)
+{
+    uint64_t all = r->count * weft_dtype_size(r->dtype), part = all / r->ranks;
+    int root = r->me == r->root;
+    *in = *out = all;
+    switch (r->kind) {
+    case WEFT_REDUCE_SCATTER: *out = part; break;
+    case WEFT_ALL_GATHER: *in = part; break;
+    case WEFT_BROADCAST: *in = root ? all : 0; break;
+    case WEFT_REDUCE: *out = root ? all : 0; break;
+    case WEFT_SCATTER:
+        *in = root ? all : 0;
+        *out = part;
+        break;
+    case WEFT_GATHER:
+        *in = part;
+        *out = root ? all : 0;
+        break;
+    case WEFT_SEND: *out = 0; break;
+    case WEFT_RECV: *in = 0; break;
+    default: break;
+    }
+}
+
+static void emit(builder *b, const comm_algorithm *a)
+{
+    if (b->r->staged)
+        stage_fetches(b);
+    a->emit(b);
+    if (b->r->staged)
+        stage_stores(b);
+}
+
 weft_status comm_schedule_make(const comm_request *r, comm_schedule **out)
 {
     const comm_algorithm *algorithm = NULL;
@@ -194,8 +227,8 @@ weft_status comm_schedule_make(const comm_request *r, comm_schedule **out)
     s->r.algorithm = algorithm->name;
     s->algorithm = algorithm;
     builder b = build_for(&s->r, algorithm);
-    algorithm->emit(&b);
-    s->scratch = b.scratch;
+    emit(&b, algorithm);
+    s->scratch = b.scratch + (r->staged ? stage_room(&s->r) : 0);
     s->sent = b.sent;
     s->kept = b.kept;
     s->steps = b.steps;
@@ -300,7 +333,7 @@ void comm_program_make(const comm_schedule *s, comm_program *out)
     builder b = build_for(&s->r, s->algorithm);
     b.program = out;
     b.track = track_create();
-    s->algorithm->emit(&b);
+    emit(&b, s->algorithm);
     track_finish(b.track, out);
     track_destroy(b.track);
     lay_lanes(out, s->r.ranks);

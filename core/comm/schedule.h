@@ -55,6 +55,8 @@ typedef struct comm_whereabouts {
 #define COMM_ENCODE 4u
 #define COMM_FOLD 5u
 #define COMM_DECODE 6u
+#define COMM_FETCH 7u /* to[0] has been copied from the device (stage.c) */
+#define COMM_STORE 8u /* from[0] may be copied to the device */
 
 typedef struct comm_step {
     uint32_t what, peer; /* peer: rank of the group; SEND, RECV and FOLD */
@@ -182,6 +184,16 @@ uint32_t build_reduced(builder *b);
 
 /* A step of a compressed sum over `bytes` of elements, its places written like a reduction's. */
 void build_coding(builder *b, uint32_t what, uint64_t bytes);
+
+/* Steps of an operation whose buffers are mirrored in host memory. */
+uint32_t build_fetch(builder *b, comm_place to, uint64_t bytes);
+uint32_t build_store(builder *b, comm_place from, uint64_t bytes);
+void stage_fetches(builder *b);
+void stage_stores(builder *b);
+uint64_t stage_room(const comm_request *r); /* bytes of the mirror */
+
+/* Bytes of in and out at this rank. */
+void comm_sides(const comm_request *r, uint64_t *in, uint64_t *out);
 
 /* Messages without data of the operation: a signal, its wait, and this rank's whereabouts. */
 uint32_t build_signal(builder *b, uint32_t peer);

@@ -61,6 +61,7 @@ void comm_world_destroy(comm_world *w)
 {
     if (!w)
         return;
+    stage_give_up(w);
     for (uint32_t i = 0; i < w->links.n; i++)
         free_link(w->links.at[i]);
     free(w->links.at);
@@ -164,26 +165,9 @@ weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, co
 /* Bytes that the operation touches at this rank, and how the two sides lie when in place. */
 static void measure(comm_op *op, const comm_request *r)
 {
-    uint64_t all = r->count * op->size, part = all / r->ranks;
-    int root = r->me == r->root, rooted = 0;
-    op->in_bytes = op->out_bytes = all;
-    switch (r->kind) {
-    case WEFT_REDUCE_SCATTER: op->out_bytes = part; break;
-    case WEFT_ALL_GATHER: op->in_bytes = part; break;
-    case WEFT_BROADCAST: op->in_bytes = root ? all : 0; break;
-    case WEFT_REDUCE: op->out_bytes = root ? all : 0; break;
-    case WEFT_SCATTER:
-        op->in_bytes = root ? all : 0;
-        op->out_bytes = part;
-        break;
-    case WEFT_GATHER:
-        op->in_bytes = part;
-        op->out_bytes = root ? all : 0;
-        break;
-    case WEFT_SEND: op->out_bytes = 0; break;
-    case WEFT_RECV: op->in_bytes = 0; break;
-    default: break;
-    }
+    uint64_t part = r->count * op->size / r->ranks;
+    int root = r->me == r->root, rooted;
+    comm_sides(r, &op->in_bytes, &op->out_bytes);
     rooted = op->in_bytes == 0 || op->out_bytes == 0;
     op->shared = r->in_place && !rooted && (r->ranks == 1 || root || r->kind != WEFT_SCATTER) &&
                  (root || r->kind != WEFT_BROADCAST);
@@ -218,6 +202,8 @@ weft_status comm_add_op(comm_channel *c, const comm_schedule *s, const char *nam
     measure(op, r);
     comm_program_make(s, &op->program);
     op_prepare(op);
+    if (r->staged)
+        stage_add(op);
     connect_digest_op(c, r);
     *vec_push(&c->link->ops) = op;
     *out = op;

@@ -191,7 +191,7 @@ static void wait(walk *w, uint32_t number, uint32_t pass)
 {
     const collective *c = &w->b->p->collectives.at[number];
     list_add(w->b->p, w->l, ENTRY_WAIT, number, pass, c->name);
-    space_give(&w->b->comm, c->scratch, c->scratch_bytes);
+    space_give(scratch_space(w->b, c->channel), c->scratch, c->scratch_bytes);
 }
 
 /* Start the receives of all cells up to `cell`. */

@@ -9,6 +9,7 @@
 #include "plan/build.h"
 #include "base/err.h"
 #include "config/combine.h"
+#include "plan/where.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -307,8 +308,11 @@ static void finish(plan *p, const builder *b, const flat *f)
     p->workspace = at;
     at = (at + most + 4095) & ~(uint64_t)4095;
     p->bytes.activations += at - b->zone;
-    for (uint32_t i = 0; i < p->collectives.n; i++)
-        p->collectives.at[i].scratch += at;
+    for (uint32_t i = 0; i < p->collectives.n; i++) {
+        const channel *ch = &p->channels.at[p->collectives.at[i].channel];
+        p->collectives.at[i].scratch += where_staged(p->spec, &p->spec->links[ch->link]) ? 0 : at;
+    }
+    p->bytes.host = (b->host.top + 4095) & ~(uint64_t)4095;
     p->bytes.comm = (b->comm.top + 4095) & ~(uint64_t)4095;
     p->bytes.peak = at + p->bytes.comm;
     for (uint32_t i = 0; i < f->params.n; i++)

@@ -161,6 +161,7 @@ typedef struct builder {
     weft_tensor *root;       /* [tensor] the tensor whose place it shares */
     uint64_t *scalar_at;     /* [tensor] arena offset of a scalar, UINT64_MAX */
     space activations, comm; /* transient zones, relative to their start */
+    space host;              /* the same in host memory, of collectives that go through it */
     uint64_t zone;           /* where the zone of activations starts */
     bool *first_sum;         /* [node] writes a sum for the first time in a pass */
     VEC(uint32_t) gathers;   /* of updated parameters, in flight */
@@ -314,6 +315,9 @@ struct sync_state {
     uint64_t bucket_elements; /* at most */
     bucket open;              /* grows downwards until it is full */
 };
+
+/* Where the scratch of a channel's collectives is taken from and given back to. */
+space *scratch_space(builder *b, uint32_t channel);
 
 weft_status sync_prepare(builder *b, const edit_state *e); /* who is summed over what */
 weft_status sync_work_done(walk *w, uint32_t at);          /* sums what is final after work `at` */

@@ -24,6 +24,8 @@ static json_t *rank_json(const plan *p, uint32_t rank)
     json_object_set_new(r, "activations", bytes(p->bytes.activations));
     json_object_set_new(r, "comm", bytes(p->bytes.comm));
     json_object_set_new(r, "peak", bytes(p->bytes.peak));
+    if (p->bytes.host)
+        json_object_set_new(r, "host", bytes(p->bytes.host));
     json_object_set_new(r, "sent", sent);
     return r;
 }

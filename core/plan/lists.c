@@ -232,8 +232,8 @@ static weft_status emit_comm(walk *w, const work *x, const item *it, const uint6
         return s;
     list_add(p, w->l, ENTRY_START, number, x->pass, c.name);
     list_add(p, w->l, ENTRY_WAIT, number, x->pass, c.name);
-    space_give(&w->b->comm, p->collectives.at[number].scratch,
-               p->collectives.at[number].scratch_bytes);
+    space_give(scratch_space(w->b, p->collectives.at[number].channel),
+               p->collectives.at[number].scratch, p->collectives.at[number].scratch_bytes);
     return WEFT_OK;
 }
 

@@ -153,6 +153,7 @@ typedef struct scalar_slot {
 /* Bytes by purpose; they add up to `peak`, the size of the arena. */
 typedef struct plan_bytes {
     uint64_t params, grads, state, activations, comm, peak;
+    uint64_t host; /* beside the arena: what is sent from a device that no link reaches */
 } plan_bytes;
 
 /* plan.bases[base] lies `stride` further for each coordinate of the mesh axis. */

@@ -88,6 +88,9 @@ void plan_print(const plan_set *set, FILE *to)
                 human(b->grads, t[1]), human(b->state, t[2]), human(b->activations, t[3]),
                 human(b->comm, t[4]), human(b->peak, t[5]));
     }
+    if (p->bytes.host)
+        fprintf(to, "\nhost memory  %s a rank, through which goes what is sent\n",
+                human(p->bytes.host, t[0]));
     for (uint32_t i = 0; i < set->n; i++) {
         if (set->n > 1)
             fprintf(to, "\nsent a step, a rank of stage %u\n", i);

@@ -184,7 +184,7 @@ static void wait_for(builder *b, list *l, uint32_t number, uint32_t pass)
 {
     const collective *c = &b->p->collectives.at[number];
     list_add(b->p, l, ENTRY_WAIT, number, pass, c->name);
-    space_give(&b->comm, c->scratch, c->scratch_bytes);
+    space_give(scratch_space(b, c->channel), c->scratch, c->scratch_bytes);
 }
 
 static weft_status start_stay(walk *w, stay *s, uint32_t pass)

@@ -219,8 +219,8 @@ static weft_status emit_comm(straight *s, const node *n)
         return st;
     list_add(p, s->l, ENTRY_START, number, 0, c.name);
     list_add(p, s->l, ENTRY_WAIT, number, 0, c.name);
-    space_give(&s->b->comm, p->collectives.at[number].scratch,
-               p->collectives.at[number].scratch_bytes);
+    space_give(scratch_space(s->b, p->collectives.at[number].channel),
+               p->collectives.at[number].scratch, p->collectives.at[number].scratch_bytes);
     return WEFT_OK;
 }
 

@@ -70,9 +70,17 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
     out->root = c->root;
     out->in_place = in_place(p, c);
     out->link_caps = where_caps(s, &s->links[ch->link]);
+    out->staged = where_staged(s, &s->links[ch->link]);
     out->layout = ch->layout;
     out->algorithm = plan_between_two(c) ? "auto" : comm_rule(ch->algorithm, out);
     out->cost = s->axis_cost[ch->mesh_axis];
+}
+
+/* Scratch of what goes through host memory is there. */
+space *scratch_space(builder *b, uint32_t number)
+{
+    const channel *ch = &b->p->channels.at[number];
+    return where_staged(b->p->spec, &b->p->spec->links[ch->link]) ? &b->host : &b->comm;
 }
 
 /* Lists repeat themselves: what an equal collective needed, from the last few. */
@@ -100,7 +108,7 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
     comm_schedule *mine;
     uint32_t n = plan_channel_size(p, c.channel);
     if (find_made(p, &c)) {
-        c.scratch = space_take(&b->comm, c.scratch_bytes);
+        c.scratch = space_take(scratch_space(b, c.channel), c.scratch_bytes);
         *vec_push(&p->collectives) = c;
         *out = p->collectives.n - 1;
         return WEFT_OK;
@@ -125,7 +133,7 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
         if (me == 7 && n > 16)
             me = n - 2; /* the last as well; those between are like their neighbours */
     }
-    c.scratch = space_take(&b->comm, c.scratch_bytes);
+    c.scratch = space_take(scratch_space(b, c.channel), c.scratch_bytes);
     *vec_push(&p->collectives) = c;
     *out = p->collectives.n - 1;
     return WEFT_OK;
@@ -265,7 +273,7 @@ weft_status sync_finish(builder *b, list *l, bucket *k)
     while (k->pending) {
         collective c = b->p->collectives.at[k->pending - 1];
         list_add(b->p, l, ENTRY_WAIT, k->pending - 1, 0, c.name);
-        space_give(&b->comm, c.scratch, c.scratch_bytes);
+        space_give(scratch_space(b, c.channel), c.scratch, c.scratch_bytes);
         k->pending = 0;
         weft_status s = k->axes ? next_axis(b, l, k) : WEFT_OK;
         if (s)
@@ -396,7 +404,7 @@ weft_status sync_scalar(builder *b, list *l, const char *scalar, uint64_t axes)
         list_add(b->p, l, ENTRY_START, number, 0, c.name);
         list_add(b->p, l, ENTRY_WAIT, number, 0, c.name);
         const collective *made = &b->p->collectives.at[number];
-        space_give(&b->comm, made->scratch, made->scratch_bytes);
+        space_give(scratch_space(b, made->channel), made->scratch, made->scratch_bytes);
     }
     return WEFT_OK;
 }

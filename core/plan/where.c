@@ -23,6 +23,19 @@ uint32_t where_axis(const spec *s, uint32_t axis)
     return !apart ? REACH_ONE : together ? REACH_BOTH : REACH_APART;
 }
 
+static bool reaches(const spec *s, const component *link)
+{
+    const weft_device_table *device = s->device.c->table;
+    const weft_link_table *table = link->table;
+    return ((device->caps & WEFT_DEV_HOST_MEMORY) && (table->caps & WEFT_LINK_HOST)) ||
+           ((device->caps & WEFT_DEV_CUDA_MEMORY) && (table->caps & WEFT_LINK_CUDA));
+}
+
+bool where_staged(const spec *s, const spec_link *l)
+{
+    return !reaches(s, l->c) || (l->near.c && !reaches(s, l->near.c));
+}
+
 static uint64_t mappable(const spec *s, uint64_t caps)
 {
     const weft_device_table *device = s->device.c->table;

@@ -17,6 +17,8 @@ const comm_layout *where_channel(plan *p, const channel *c);
 
 /* What the channel's link can do between any two members, and inside a machine: WEFT_LINK_... */
 uint64_t where_caps(const spec *s, const spec_link *l);
+/* Is the device's memory out of the link's reach? */
+bool where_staged(const spec *s, const spec_link *l);
 uint64_t where_near_caps(const spec *s, const spec_link *l);
 
 #endif

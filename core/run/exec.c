@@ -53,10 +53,12 @@ static bool waited_at_once(const list *l, uint32_t i)
 static weft_status start(executor *e, const list *l, uint32_t i)
 {
     const uint32_t what = l->entries.at[i].what;
-    weft_status s = reach(e);
+    const bool staged = comm_is_staged(e->ops[what]); /* the device waits, not the host */
+    char *scratch = (staged ? e->host : e->base) + e->plan->collectives.at[what].scratch;
+    weft_status s = staged ? WEFT_OK : reach(e);
     return s ? s
-             : comm_start(e->ops[what], e->base + e->from[what], e->base + e->to[what],
-                          e->base + e->plan->collectives.at[what].scratch, !waited_at_once(l, i));
+             : comm_start(e->ops[what], e->base + e->from[what], e->base + e->to[what], scratch,
+                          !waited_at_once(l, i));
 }
 
 static weft_status wait(executor *e, const entry *x)

@@ -29,6 +29,7 @@ typedef struct executor {
     weft_stream *stream;
     weft_event *event;
     char *base;        /* of the arena */
+    char *host;        /* the plan's host memory, or NULL */
     void **kernels;    /* prepared: weft_prepared, or what a plugin's kernel made */
     comm_world *world; /* NULL for one rank */
     comm_op **ops;     /* [collective] */

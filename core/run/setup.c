@@ -1,6 +1,7 @@
 /* run/setup.c: everything that a step needs, taken before the first. */
 #include "base/clock.h"
 #include "base/err.h"
+#include "plan/where.h"
 #include "run/exec.h"
 
 #include <stdlib.h>
@@ -25,6 +26,21 @@ static int32_t descriptor_kind(const executor *e)
     return can & WEFT_DEV_EXPORT_FD ? WEFT_FD_MAP : 0;
 }
 
+/* Links are given the host memory through which everything goes. */
+static weft_status stage_all(const executor *e, comm_arena *arena)
+{
+    const spec *s = e->plan->spec;
+    for (uint32_t i = 0; i < s->nlinks; i++)
+        if (!where_staged(s, &s->links[i]))
+            return fail(WEFT_UNSUPPORTED,
+                        "%s reaches the memory of device %s and another transport of this job does "
+                        "not: use one kind of transport",
+                        s->links[i].c->name, s->device.c->name);
+    *arena = (comm_arena){
+        e->host, e->plan->bytes.host, -1, WEFT_DEV_HOST_MEMORY, {e->table, e->device, e->stream}};
+    return WEFT_OK;
+}
+
 static weft_status open_device(executor *e, const job_identity *who, comm_arena *arena)
 {
     const spec *s = e->plan->spec;
@@ -46,11 +62,13 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
         st = e->table->stream(e->device, 0, &e->stream);
     if (!st)
         st = e->table->event(e->device, &e->event);
-    if (!st) {
-        e->base = base;
-        *arena = (comm_arena){base, e->plan->bytes.peak, fd, (uint32_t)e->table->caps};
-    }
-    return st;
+    if (!st && e->plan->bytes.host)
+        st = e->table->host_memory(e->device, e->plan->bytes.host, (void **)&e->host);
+    if (st)
+        return st;
+    e->base = base;
+    *arena = (comm_arena){base, e->plan->bytes.peak, fd, (uint32_t)e->table->caps, {0}};
+    return e->host ? stage_all(e, arena) : WEFT_OK;
 }
 
 static weft_status add_channels(executor *e, comm_channel **out)

@@ -35,7 +35,8 @@ static weft_status unused(void)
 }
 #define UNUSED ((void *)unused)
 
-static weft_device_table device = {.struct_size = sizeof device, .need = need};
+static weft_device_table device = {
+    .struct_size = sizeof device, .caps = WEFT_DEV_HOST_MEMORY, .need = need};
 static weft_link_table wire = {.struct_size = sizeof wire, .caps = WEFT_LINK_HOST};
 
 static void fill_slots(void)

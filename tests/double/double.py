@@ -1,0 +1,76 @@
+#!/usr/bin/env python3
+"""double.py WEFT PLUGINS: does a job on the device of device.c, whose memory nobody can touch and
+whose work finishes later, have the bits of the same job on the cpu?
+
+One rank; then two and four over tcp and shm, in every kind of layout, so that all kinds of
+collectives go through host memory, several at once; with checkpoints and a resumed run; and a rank
+that dies while the device waits for what it was to send."""
+import os
+import sys
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
+import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
+
+PLUGINS = os.path.abspath(sys.argv[2])
+JOB = w.EVEN | {"run.plugins": PLUGINS, "run.steps": 6, "train.batch": 8, "train.microbatch": 2,
+                "train.eval_every": 3, "train.eval_batches": 1, "checkpoint.every": 3}
+LAYOUTS = (
+    (2, "tcp", {}),
+    (2, "shm", {"optim.placement": "zero1", "train.precision": "bf16"}),
+    (4, "tcp", {"optim.placement": "zero2", "train.microbatch": 1, "train.bucket_mb": 0.02}),
+    (2, "tcp", {"optim.placement": "zero3", "train.bucket_mb": 0.01}),
+    (2, "shm", {"parallel.strategy": "tp", "parallel.tp": 2, "parallel.sequence": "on"}),
+    (2, "tcp", {"parallel.strategy": "pp", "parallel.pp": 2, "parallel.schedule": "1f1b"}),
+    (4, "shm", {"parallel.strategy": "pp, dp", "parallel.pp": 2, "parallel.dp": 2,
+                "parallel.schedule": "interleaved", "parallel.virtual": 1,
+                "optim.placement": "zero1", "train.microbatch": 1}),
+)
+SKIP = w.NO_TIME + ("peak_bytes",)
+
+
+class Double(w.Bench):
+    def job(self, change, device):
+        valid = {"data.valid": self.path("valid.bin")}
+        return JOB | valid | dict(change) | {"device.plugin": device}
+
+    def test_one_rank(self):
+        for precision in ("fp32", "bf16", "fp16"):
+            change = {"parallel.strategy": "none", "train.precision": precision}
+            for device in ("cpu", "double"):
+                self.train(device, self.job(change, device))
+            self.same_run("cpu", "double", 6, SKIP)
+
+    def test_layouts(self):
+        for ranks, transport, change in LAYOUTS:
+            with self.subTest(ranks=ranks, transport=transport, **change):
+                change = change | {"comm.plugin": transport, "comm.algorithm": "direct"}
+                for device in ("cpu", "double"):
+                    self.train(device, self.job(change, device), ranks=ranks)
+                self.same_run("cpu", "double", 6, SKIP)
+
+    def test_resumed(self):
+        change = {"comm.plugin": "tcp"}
+        self.train("whole", self.job(change, "double"), ranks=2)
+        self.train("parts", self.job(change, "double") | {"run.steps": 3}, ranks=2)
+        self.train("parts", self.job(change, "double"), ranks=2, resume=True)
+        self.same_run("whole", "parts", 6, SKIP)
+
+    def test_the_plan_has_the_host_memory(self):
+        def plan(device):
+            return w.weft("plan", "-n", 2, self.ini,
+                          *self.options("plan", self.job({"comm.plugin": "tcp"}, device))).stdout
+        self.assertNotIn("host memory", plan("cpu"))
+        self.assertRegex(plan("double"), r"host memory  [0-9.]+ [KM]iB a rank")
+
+    def test_a_rank_dies(self):
+        run = w.Running(self, "dead", self.job({"comm.plugin": "shm"}, "double") |
+                        {"run.steps": 10**8, "optim.lr": 1e-4, "checkpoint.every": 0}, 2)
+        run.until_step(3)
+        os.kill(run.ranks()[1], 9)
+        self.assertEqual(run.wait(10 * w.SLOW), 1)
+        self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 9")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1] + sys.argv[3:])
