@@ -1,0 +1,98 @@
+/* direct.c: long messages, written straight into the receiver's memory.
+ *
+ * The receiver's credit says where. The message is cut into as many stripes as there are queue
+ * pairs, but none shorter than STRIPE; each goes to a pair of its own in requests of what a device
+ * takes at once, and the last request of each carries an immediate: which message, how many
+ * stripes. Pairs are not ordered among each other, so a message has come when all its stripes have.
+ * The next message begins with the next pair, so that those of one stripe use all pairs too.
+ *
+ * One-sided writes go on pair 0. What follows them must not be there before them: the next message
+ * has a stripe or a slot on pair 0, behind the write, and those after it finish after it. */
+#include "verbs.h"
+
+#include <arpa/inet.h>
+
+static uint32_t stripes_of(const weft_conn *c, uint64_t bytes)
+{
+    uint64_t n = bytes / STRIPE;
+    return n < 1 ? 1 : n > c->pairs ? c->pairs : (uint32_t)n;
+}
+
+static struct ibv_send_wr request(struct ibv_sge *piece, const weft_conn *c, uint32_t pair,
+                                  const message *m, uint64_t at, uint64_t bytes)
+{
+    const qpair *p = &c->pair[pair];
+    *piece = (struct ibv_sge){.addr = (uintptr_t)(m->at + at),
+                              .length = (uint32_t)bytes,
+                              .lkey = m->region->mr[p->rail]->lkey};
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE, .sg_list = piece, .num_sge = 1};
+    if (bytes <= p->inlined && !m->region->device)
+        wr.send_flags = IBV_SEND_INLINE;
+    return wr;
+}
+
+/* Post what can be posted; true when that was all. */
+bool verbs_put_stripes(weft_conn *c, message *m, const credit *to)
+{
+    uint32_t n = stripes_of(c, m->bytes);
+    uint64_t size = (m->bytes / n + 4095) / 4096 * 4096;
+    if (m->next_stripe == 0 && m->in_stripe == 0)
+        m->first = c->unordered ? 0 : c->stripe_first;
+    for (; m->next_stripe < n; m->next_stripe++, m->in_stripe = 0) {
+        uint32_t pair = (m->first + m->next_stripe) % c->pairs;
+        uint64_t from = m->next_stripe * size, left = m->bytes - from;
+        uint64_t length = left < size ? left : size;
+        while (m->in_stripe < length) {
+            uint64_t rest = length - m->in_stripe, at = from + m->in_stripe;
+            uint64_t part = rest < c->longest ? rest : c->longest;
+            struct ibv_sge piece;
+            struct ibv_send_wr wr = request(&piece, c, pair, m, at, part);
+            if (part == rest) {
+                wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+                wr.imm_data = htonl(verbs_mark(MESSAGE_DATA, m->number, n));
+            }
+            wr.wr.rdma.remote_addr = to->at + at;
+            wr.wr.rdma.rkey = to->key[(c->channel + pair) % c->theirs.rails];
+            if (!verbs_room(&c->pair[pair]) ||
+                verbs_post(c, pair, OP_DATA, &wr, part == rest) != WEFT_OK)
+                return false;
+            m->in_stripe += part;
+        }
+        m->last[pair] = c->pair[pair].posted;
+    }
+    c->stripe_first = (m->first + n) % c->pairs;
+    c->unordered = false;
+    return true;
+}
+
+bool verbs_put_write(weft_conn *c, message *m)
+{
+    while (m->moved < m->bytes) {
+        uint64_t left = m->bytes - m->moved, part = left < c->longest ? left : c->longest;
+        struct ibv_sge piece;
+        struct ibv_send_wr wr = request(&piece, c, 0, m, m->moved, part);
+        wr.wr.rdma.remote_addr = m->there + m->moved;
+        wr.wr.rdma.rkey = m->there_key;
+        if (!verbs_room(&c->pair[0]) || verbs_post(c, 0, OP_WRITE, &wr, part == left) != WEFT_OK)
+            return false;
+        m->moved += part;
+        m->last[0] = c->pair[0].posted;
+        c->unordered = true;
+    }
+    return m->number == 0 || verbs_put_signal(c, m->number);
+}
+
+weft_status verbs_stripe_arrived(weft_conn *c, uint32_t imm)
+{
+    uint64_t first = c->in.done + 1; /* the number of the first that is awaited */
+    uint64_t ahead = ((imm >> 19) - first) % MARKS;
+    uint32_t n = imm & 0x7ffff;
+    message *m = &c->in.m[(c->in.done + ahead) % QUEUE];
+    bool known = ahead < c->in.posted - c->in.done && m->direct && n >= 1 && n <= PAIRS;
+    if (!known || (m->stripes != 0 && m->stripes != n) || m->arrived == n || m->moved > 0)
+        return verbs_break(c, WEFT_DATA, "rank %u wrote on channel %u what nobody awaits", c->peer,
+                           c->channel);
+    m->stripes = n;
+    m->arrived++;
+    return WEFT_OK;
+}

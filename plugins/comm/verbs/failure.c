@@ -1,0 +1,221 @@
+/* failure.c: what goes wrong, as sentences: completions and events that are errors, and peers that
+ * have left.
+ *
+ * A queue pair that has sent in vain notices after timeout * (retry + 1); one that only receives
+ * notices nothing, ever. Hence the side channel: its end says at once that the peer's process is
+ * gone, and what a peer says before tells leaving from dying. */
+#include "verbs.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/epoll.h>
+
+/* Recorded by whichever call on the connection comes next. */
+weft_status verbs_break(weft_conn *c, weft_status code, const char *fmt, ...)
+{
+    va_list args;
+    if (c->broken == WEFT_OK) {
+        va_start(args, fmt);
+        vsnprintf(c->why, sizeof c->why, fmt, args);
+        va_end(args);
+        c->broken = code;
+    }
+    return c->broken;
+}
+
+typedef struct cause {
+    weft_status code;
+    const char *name, *likely;
+} cause;
+
+static const cause causes[] = {
+    [IBV_WC_LOC_LEN_ERR] = {WEFT_INTERNAL, "local length error",
+                            "a message is longer than what was posted for it"},
+    [IBV_WC_LOC_QP_OP_ERR] = {WEFT_INTERNAL, "local queue pair operation error",
+                              "the device found a request that it cannot carry out"},
+    [IBV_WC_LOC_EEC_OP_ERR] = {WEFT_INTERNAL, "local end-to-end context error",
+                               "the device found a request that it cannot carry out"},
+    [IBV_WC_LOC_PROT_ERR] = {WEFT_USAGE, "local protection error",
+                             "memory of this rank that is not registered, or no longer"},
+    [IBV_WC_WR_FLUSH_ERR] = {WEFT_IO, "work request flushed",
+                             "the queue pair was stopped, by an earlier error or with its device"},
+    [IBV_WC_MW_BIND_ERR] = {WEFT_INTERNAL, "memory window bind error", "no such request was made"},
+    [IBV_WC_BAD_RESP_ERR] = {WEFT_PEER, "bad response",
+                             "what answers is not the peer's queue pair; are two devices of the "
+                             "network given the same address?"},
+    [IBV_WC_LOC_ACCESS_ERR] = {WEFT_PEER, "local access error",
+                               "the peer wrote where this rank lets nobody write"},
+    [IBV_WC_REM_INV_REQ_ERR] = {WEFT_PEER, "remote invalid request",
+                                "the peer's device takes no such request; do all ranks run the "
+                                "same version?"},
+    [IBV_WC_REM_ACCESS_ERR] = {WEFT_PEER, "remote access error",
+                               "the peer's memory is not registered any more, or was never there"},
+    [IBV_WC_REM_OP_ERR] = {WEFT_PEER, "remote operation error",
+                           "the peer's device failed to carry the request out"},
+    [IBV_WC_RETRY_EXC_ERR] = {WEFT_PEER, "retries exceeded",
+                              "the peer is gone, or a link between the two is down; a network that "
+                              "loses packets needs a larger timeout"},
+    [IBV_WC_RNR_RETRY_EXC_ERR] = {WEFT_PEER, "receiver not ready",
+                                  "the peer has no receive request posted; is it stopped?"},
+    [IBV_WC_LOC_RDD_VIOL_ERR] = {WEFT_INTERNAL, "local RDD violation", "no such request was made"},
+    [IBV_WC_REM_INV_RD_REQ_ERR] = {WEFT_INTERNAL, "remote invalid RD request",
+                                   "no such request was made"},
+    [IBV_WC_REM_ABORT_ERR] = {WEFT_PEER, "remote abort", "the peer's device gave the request up"},
+    [IBV_WC_INV_EECN_ERR] = {WEFT_INTERNAL, "invalid end-to-end context",
+                             "no such request was made"},
+    [IBV_WC_INV_EEC_STATE_ERR] = {WEFT_INTERNAL, "invalid end-to-end state",
+                                  "no such request was made"},
+    [IBV_WC_FATAL_ERR] = {WEFT_IO, "fatal error",
+                          "the device has failed; the kernel's log may say "
+                          "how"},
+    [IBV_WC_RESP_TIMEOUT_ERR] = {WEFT_PEER, "response timeout",
+                                 "the peer is gone, or a link between the two is down"},
+    [IBV_WC_GENERAL_ERR] = {WEFT_IO, "general error", "the device does not say"},
+};
+
+static const char *const operations[] = {
+    [OP_SLOT] = "sending a short message to",   [OP_DATA] = "writing a message to",
+    [OP_RECORD] = "sending a credit to",        [OP_WRITE] = "writing into memory of",
+    [OP_LAST] = "waiting for the last word of", [OP_RECEIVE] = "receiving from"};
+
+static weft_status left(weft_conn *c)
+{
+    static const char *const how[] = {[GONE_LEFT] = "left", [GONE_DIED] = "died"};
+    bool in = c->in.done < c->in.posted;
+    if (c->gone == GONE_ABORTED)
+        return verbs_break(c, WEFT_PEER, "rank %u has given the job up", c->peer);
+    return verbs_break(c, WEFT_PEER, "rank %u %s while message %llu of channel %u was %s", c->peer,
+                       how[c->gone], (unsigned long long)(in ? c->in.done : c->out.done),
+                       c->channel, in ? "awaited" : "sent");
+}
+
+/* A peer that has gone explains every error: look for that first. */
+weft_status verbs_bad(weft_conn *c, const struct ibv_wc *wc)
+{
+    weft_link *l = c->link;
+    uint32_t op = wc->wr_id >> 56 & 0xff, number = wc->wr_id >> 48 & 0xff;
+    const rail *r = &l->rail[c->pair[number % PAIRS].rail];
+    const char *vendor = "", *down = "";
+    char code[32], tries[64] = "";
+    cause why = {WEFT_IO, "an error that has no name", "the device does not say"};
+    if (c->broken == WEFT_OK)
+        verbs_events(l, 0);
+    if (c->gone != GONE_NOT)
+        return left(c);
+    if ((unsigned)wc->status < sizeof causes / sizeof causes[0] && causes[wc->status].name != NULL)
+        why = causes[wc->status];
+    if (wc->vendor_err != 0) {
+        snprintf(code, sizeof code, ", vendor code 0x%x", wc->vendor_err);
+        vendor = code;
+    }
+    if (r->down_since != 0)
+        down = " (this rank's own port is down)";
+    if (wc->status == IBV_WC_RETRY_EXC_ERR)
+        snprintf(tries, sizeof tries, " after %d tries in %.1f s or more", l->wish.retry + 1,
+                 verbs_patience(&l->wish));
+    return verbs_break(c, why.code, "%s rank %u on channel %u over %s port %u failed%s: %s%s; %s%s",
+                       operations[op <= OP_RECEIVE ? op : OP_DATA], c->peer, c->channel, r->name,
+                       r->port, tries, why.name, vendor, why.likely, down);
+}
+
+static void fatal(weft_link *l, const rail *r, const char *what)
+{
+    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+        (void)!verbs_break(c, WEFT_IO, "%s %s; channel %u with rank %u goes over it", r->name, what,
+                           c->channel, c->peer);
+}
+
+static void stopped(weft_conn *c, const rail *r, const char *why)
+{
+    if (c != NULL)
+        (void)!verbs_break(c, WEFT_IO, "%s has stopped channel %u with rank %u: %s", r->name,
+                           c->channel, c->peer, why);
+}
+
+static void one_event(weft_link *l, rail *r, const struct ibv_async_event *e)
+{
+    char text[128];
+    bool mine = e->element.port_num == r->port;
+    switch ((int)e->event_type) {
+    case IBV_EVENT_PORT_ERR:
+        if (!mine)
+            break;
+        r->down_since = verbs_now_us();
+        snprintf(text, sizeof text, "port %u of RDMA device %s went down", r->port, r->name);
+        l->host->log(l->host->ctx, WEFT_LOG_WARN, text);
+        break;
+    case IBV_EVENT_PORT_ACTIVE: r->down_since = mine ? 0 : r->down_since; break;
+    case IBV_EVENT_DEVICE_FATAL:
+        r->dead = true;
+        fatal(l, r, "has failed or was removed");
+        break;
+    case IBV_EVENT_CQ_ERR:
+        stopped(e->element.cq->cq_context, r, "its completion queue overflowed");
+        break;
+    case IBV_EVENT_QP_FATAL: stopped(e->element.qp->qp_context, r, "its queue pair failed"); break;
+    case IBV_EVENT_QP_REQ_ERR:
+        stopped(e->element.qp->qp_context, r, "its queue pair got a request that cannot be");
+        break;
+    case IBV_EVENT_QP_ACCESS_ERR:
+        stopped(e->element.qp->qp_context, r, "the peer wrote where this rank lets nobody write");
+        break;
+    default: break;
+    }
+}
+
+void verbs_trouble(weft_link *l, rail *r)
+{
+    struct ibv_async_event e;
+    while (l->api->get_async_event(r->context, &e) == 0) {
+        one_event(l, r, &e);
+        l->api->ack_async_event(&e);
+    }
+    if (r->dead && r->trouble.fd >= 0) { /* it would say so for ever */
+        (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, r->trouble.fd, NULL);
+        r->trouble.fd = -1;
+    }
+}
+
+void verbs_read_line(weft_conn *c)
+{
+    char said = 0;
+    ssize_t n = 0;
+    c->line.readable = false;
+    while (c->gone == GONE_NOT) {
+        n = recv(c->line.fd, &said, 1, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return;
+        c->gone = n <= 0 ? GONE_DIED : said == 'A' ? GONE_ABORTED : GONE_LEFT;
+        c->gone_since = verbs_now_us();
+    }
+}
+
+/* Nothing moves although something is posted. */
+void verbs_judge(weft_conn *c)
+{
+    weft_link *l = c->link;
+    bool sends = c->blocked_since != 0, any = sends || c->gone != GONE_NOT;
+    for (uint32_t i = 0; i < l->nrails; i++)
+        any |= l->rail[i].down_since != 0;
+    if (!any || !verbs_waits(c))
+        return;
+    uint64_t now = verbs_now_us();
+    if (c->gone == GONE_ABORTED || (c->gone != GONE_NOT && now - c->gone_since > GRACE_US)) {
+        (void)!left(c);
+        return;
+    }
+    for (uint32_t i = 0; i < c->pairs; i++) {
+        const rail *r = &l->rail[c->pair[i].rail];
+        double down = r->down_since != 0 ? (double)(now - r->down_since) * 1e-6 : 0;
+        if (down > verbs_patience(&l->wish))
+            (void)!verbs_break(c, WEFT_IO,
+                               "port %u of RDMA device %s has been down for %.1f s; channel %u "
+                               "with rank %u goes over it",
+                               r->port, r->name, down, c->channel, c->peer);
+    }
+    if (sends && now - c->blocked_since > BLOCKED_US && c->out.issued < c->out.posted)
+        (void)verbs_tell_want(c, &c->out.m[c->out.issued % QUEUE]);
+}

@@ -1,0 +1,336 @@
+/* greet.c: what happens between a new socket and a side channel.
+ *
+ *   dialer (the higher rank)              listener (the lower rank)
+ *   connect                               accept
+ *   TLS 1.3 handshake with the job's key, label "weft.verbs JOB RANK-THAT-LISTENS"
+ *   inside TLS: who I am, channel, card -> waits until the core has asked for that connection,
+ *                                          connects its queue pairs to those of the card
+ *                                    <-   inside TLS: welcome and its card, or why not
+ *   connects its own
+ *   one byte: it can begin           ->   connection is up
+ *
+ * So nothing that a stranger says reaches a queue pair, and no queue pair sends before its peer can
+ * receive. A socket that has not proved itself within two seconds is dropped; the seconds run only
+ * while we look, so that a busy listener wrongs nobody. */
+#include "verbs.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum { WELCOME, NOT_OURS };
+
+static const uint8_t magic[4] = {'w', 'f', 'v', 'H'};
+
+static void prepare(int fd)
+{
+    int on = 1, idle = 10, every = 5, times = 3; /* a machine that vanished: 25 s */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
+}
+
+/* Takes the descriptor, also when it fails. */
+static greeting *greet(weft_link *l, int fd, bool dialer, const endpoint *other)
+{
+    greeting *g = l->host->alloc(l->host->ctx, sizeof *g, 0);
+    if (g == NULL) {
+        close(fd);
+        return NULL;
+    }
+    g->io = (source){.kind = SOURCE_GREETING, .fd = fd, .readable = true, .writable = true};
+    g->dialer = dialer;
+    g->phase = dialer ? DIALING : SHAKING;
+    g->began = l->clock;
+    g->next = l->greetings;
+    l->greetings = g;
+    l->strangers += dialer ? 0 : 1;
+    verbs_print(other, g->where, sizeof g->where);
+    if (verbs_watch(l, &g->io, EPOLL_CTL_ADD) == WEFT_OK)
+        return g;
+    verbs_forget(l, g);
+    return NULL;
+}
+
+static void proved(weft_link *l, greeting *g)
+{
+    if (!g->dialer && !g->proved)
+        l->strangers--;
+    g->proved = true;
+}
+
+/* Unlinks and frees; the descriptor goes with it unless it was handed on. */
+void verbs_forget(weft_link *l, greeting *g)
+{
+    greeting **at = &l->greetings;
+    while (*at != g)
+        at = &(*at)->next;
+    *at = g->next;
+    proved(l, g);
+    if (g->conn != NULL)
+        g->conn->greeting = NULL;
+    if (g->tls != NULL)
+        l->tls->end(g->tls);
+    if (g->io.fd >= 0)
+        close(g->io.fd);
+    l->host->free(l->host->ctx, g);
+}
+
+void verbs_accept(weft_link *l)
+{
+    while (l->strangers < STRANGERS) {
+        endpoint from;
+        socklen_t size = sizeof from;
+        int fd = accept4(l->listener.fd, &from.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0)
+            break; /* none waits, or no descriptor is left: those who wait stay in the backlog */
+        prepare(fd);
+        (void)greet(l, fd, false, &from);
+    }
+    l->listener.readable = false; /* level-triggered: it says so again */
+}
+
+weft_status verbs_dial(weft_conn *c, const endpoint *to)
+{
+    weft_link *l = c->link;
+    endpoint from = l->bound;
+    char where[96];
+    verbs_print(to, where, sizeof where);
+    if (from.any.sa_family != to->any.sa_family)
+        return verbs_fail(l->host, WEFT_USAGE,
+                          "rank %u listens on %s and this rank on an address of another family",
+                          c->peer, where);
+    int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return verbs_fail(l->host, WEFT_IO, "verbs cannot open a socket: %s", strerror(errno));
+    prepare(fd);
+    int on = 1; /* leave by the chosen address, port as the system likes */
+    (void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
+    *(from.any.sa_family == AF_INET6 ? &from.v6.sin6_port : &from.v4.sin_port) = 0;
+    if (bind(fd, &from.any, verbs_length(&from)) != 0 ||
+        (connect(fd, &to->any, verbs_length(to)) != 0 && errno != EINPROGRESS)) {
+        int why = errno;
+        close(fd);
+        return verbs_fail(l->host, WEFT_PEER, "cannot reach rank %u at %s: %s", c->peer, where,
+                          strerror(why));
+    }
+    greeting *g = greet(l, fd, true, to);
+    if (g == NULL)
+        return verbs_fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
+    g->conn = c;
+    c->greeting = g;
+    g->rank = c->peer;
+    g->channel = c->channel;
+    return WEFT_OK;
+}
+
+/* Move `text` up to `bytes` through the session, or bare when there is none. */
+static weft_status move(greeting *g, const weft_host_tls *tls, bool give, uint32_t bytes)
+{
+    while (g->moved < bytes) {
+        uint8_t *at = g->text + g->moved;
+        uint64_t left = bytes - g->moved, done = 0;
+        weft_status s = WEFT_OK;
+        if (g->tls != NULL) {
+            s = give ? tls->write(g->tls, at, left, &done) : tls->read(g->tls, at, left, &done);
+        } else {
+            ssize_t n = give ? send(g->io.fd, at, left, MSG_NOSIGNAL) : recv(g->io.fd, at, left, 0);
+            if (n < 0 && (errno == EAGAIN || errno == EINTR))
+                return WEFT_BUSY;
+            s = n <= 0 ? WEFT_PEER : WEFT_OK;
+            done = n > 0 ? (uint64_t)n : 0;
+        }
+        if (s != WEFT_OK)
+            return s;
+        g->moved += (uint32_t)done;
+    }
+    g->moved = 0;
+    return WEFT_OK;
+}
+
+static weft_status refuse(greeting *g, weft_status code, const char *why)
+{
+    snprintf(g->why, sizeof g->why, "%s", why);
+    return code;
+}
+
+static weft_status dialing(weft_link *l, greeting *g)
+{
+    (void)l;
+    int why = 0;
+    socklen_t size = sizeof why;
+    endpoint peer;
+    socklen_t length = sizeof peer;
+    if (getsockopt(g->io.fd, SOL_SOCKET, SO_ERROR, &why, &size) != 0)
+        why = errno;
+    if (why != 0)
+        return refuse(g, WEFT_PEER, strerror(why));
+    if (getpeername(g->io.fd, &peer.any, &length) != 0)
+        return errno == ENOTCONN ? WEFT_BUSY : WEFT_PEER;
+    g->phase = SHAKING;
+    return WEFT_OK;
+}
+
+/* What a dialer says of itself, and a listener answers: magic, code, rank, peer, channel, card. */
+static void say(greeting *g, uint8_t code, const weft_link *l, const card *mine)
+{
+    memset(g->text, 0, sizeof g->text);
+    memcpy(g->text, magic, sizeof magic);
+    g->text[4] = code;
+    verbs_put(g->text + 8, l->rank, 4);
+    verbs_put(g->text + 12, g->rank, 4);
+    verbs_put(g->text + 16, g->channel, 4);
+    if (mine != NULL)
+        verbs_put_card(mine, g->text + HELLO);
+}
+
+static weft_status shaking(weft_link *l, greeting *g)
+{
+    char label[192];
+    weft_status s = WEFT_OK;
+    if (g->tls == NULL) {
+        snprintf(label, sizeof label, "weft.verbs %s %u", l->job, g->dialer ? g->rank : l->rank);
+        s = l->tls->start(l->tls->ctx, g->io.fd, g->dialer ? 0 : 1, label, &g->tls);
+    }
+    if (s == WEFT_OK)
+        s = l->tls->handshake(g->tls);
+    if (s != WEFT_OK)
+        return s;
+    g->phase = HELLOING;
+    if (g->dialer)
+        say(g, 0, l, &g->conn->mine);
+    return WEFT_OK;
+}
+
+static weft_status helloing(weft_link *l, greeting *g)
+{
+    weft_status s = move(g, l->tls, g->dialer, sizeof g->text);
+    if (s != WEFT_OK)
+        return s;
+    g->phase = ANSWERING;
+    if (g->dialer)
+        return WEFT_OK;
+    g->rank = (uint32_t)verbs_get(g->text + 8, 4);
+    g->channel = (uint32_t)verbs_get(g->text + 16, 4);
+    if (memcmp(g->text, magic, sizeof magic) != 0)
+        return refuse(g, WEFT_DATA, "it speaks another protocol");
+    proved(l, g);
+    g->phase = MATCHING;
+    if (g->rank <= l->rank || g->rank >= l->ranks ||
+        (uint32_t)verbs_get(g->text + 12, 4) != l->rank) {
+        say(g, NOT_OURS, l, NULL);
+        g->phase = ANSWERING;
+    }
+    return WEFT_OK;
+}
+
+/* The peer's card, and queue pairs that know each other. */
+static weft_status join(greeting *g)
+{
+    weft_conn *c = g->conn;
+    if (!verbs_get_card(g->text + HELLO, &c->theirs))
+        return refuse(g, WEFT_DATA, "what it says of its queue pairs cannot be");
+    weft_status s = verbs_join_pairs(c);
+    return s == WEFT_OK ? s : refuse(g, s, c->why);
+}
+
+static weft_status matching(weft_link *l, greeting *g)
+{
+    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+        if (c->peer == g->rank && c->channel == g->channel && !c->up && c->greeting == NULL &&
+            c->broken == WEFT_OK) {
+            g->conn = c;
+            c->greeting = g;
+            weft_status s = join(g);
+            if (s != WEFT_OK)
+                return s;
+            say(g, WELCOME, l, &c->mine);
+            g->phase = ANSWERING;
+            return WEFT_OK;
+        }
+    return WEFT_BUSY;
+}
+
+static weft_status answering(weft_link *l, greeting *g)
+{
+    weft_status s = move(g, l->tls, !g->dialer, sizeof g->text);
+    if (s != WEFT_OK)
+        return s;
+    if (memcmp(g->text, magic, sizeof magic) != 0)
+        return refuse(g, WEFT_DATA, "it speaks another protocol");
+    if (g->text[4] != WELCOME)
+        return refuse(g, WEFT_PEER, "it expects no such rank");
+    if (g->dialer && (s = join(g)) != WEFT_OK)
+        return s;
+    l->tls->end(g->tls);
+    g->tls = NULL;
+    g->phase = GOING;
+    return WEFT_OK;
+}
+
+static weft_status going(weft_link *l, greeting *g)
+{
+    weft_status s = move(g, l->tls, g->dialer, 1);
+    if (s != WEFT_OK)
+        return s;
+    int fd = g->io.fd;
+    weft_conn *c = g->conn;
+    g->io.fd = -1;
+    verbs_forget(l, g);
+    verbs_adopt(c, fd);
+    return WEFT_BUSY; /* g is gone: no more steps */
+}
+
+static weft_status (*const steps[])(weft_link *, greeting *) = {
+    [DIALING] = dialing,   [SHAKING] = shaking,     [HELLOING] = helloing,
+    [MATCHING] = matching, [ANSWERING] = answering, [GOING] = going,
+};
+
+/* Of a peer, its connection fails; of a stranger, a few words in the log are enough. */
+static void drop(weft_link *l, greeting *g, weft_status s)
+{
+    char text[WHY + 128];
+    const char *why = g->why[0] != '\0'     ? g->why
+                      : g->phase == SHAKING ? "the two did not prove to each other that they are "
+                                              "of one job"
+                                            : "it closed the connection";
+    if (g->conn != NULL) {
+        (void)!verbs_break(g->conn, s, "cannot set up channel %u with rank %u at %s: %s",
+                           g->channel, g->rank, g->where, why);
+    } else if (l->dropped++ < 8) {
+        snprintf(text, sizeof text, "dropped a connection from %s: %s", g->where, why);
+        l->host->log(l->host->ctx, WEFT_LOG_WARN, text);
+    }
+    verbs_forget(l, g);
+}
+
+void verbs_greet(weft_link *l)
+{
+    uint64_t now = verbs_now_us() / 1000, gap = now - l->ticked;
+    l->clock += gap < 100 ? gap : 100;
+    l->ticked = now;
+    for (greeting *g = l->greetings, *next; g != NULL; g = next) {
+        next = g->next;
+        weft_status s = WEFT_BUSY;
+        if (g->io.readable || g->io.writable || g->phase == MATCHING) {
+            g->io.readable = g->io.writable = false;
+            do
+                s = steps[g->phase](l, g);
+            while (s == WEFT_OK);
+        }
+        if (s != WEFT_BUSY)
+            drop(l, g, s);
+    }
+    for (greeting *g = l->greetings, *next; g != NULL; g = next) {
+        next = g->next;
+        if (!g->dialer && !g->proved && l->clock - g->began > STRANGER_MS)
+            drop(l, g, refuse(g, WEFT_PEER, "it did not prove within 2 s to be of this job"));
+    }
+}

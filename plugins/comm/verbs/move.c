@@ -1,0 +1,222 @@
+/* move.c: messages: posted, moved as far as they go, finished in order.
+ *
+ * Sends are issued in order, each by the way that suits it (slots.c, direct.c), and may finish in
+ * any order behind each other; progress() counts up to the first that has not. A receive of more
+ * than `eager` bytes makes a credit when it is posted, so that what comes finds its place. */
+#include "verbs.h"
+
+#include <string.h>
+
+enum { BATCH = 16, ROUNDS = 8, LOOK_EVERY = 64 };
+
+static bool covers(const weft_region *r, const void *at, uint64_t bytes)
+{
+    uint64_t from = (uint64_t)((const uint8_t *)at - r->base);
+    return from <= r->bytes && bytes <= r->bytes - from;
+}
+
+static weft_status post(weft_conn *c, queue *q, const message *m)
+{
+    weft_status s = verbs_usable(c);
+    if (s != WEFT_OK)
+        return s;
+    if (q->posted - q->done == QUEUE)
+        return WEFT_BUSY;
+    if (m->region != NULL && m->bytes > 0 && !covers(m->region, m->at, m->bytes))
+        return verbs_fail(c->link->host, WEFT_USAGE,
+                          "%llu bytes of channel %u with rank %u are not in the region that was "
+                          "given for them",
+                          (unsigned long long)m->bytes, c->channel, c->peer);
+    message *to = &q->m[q->posted++ % QUEUE];
+    *to = *m;
+    if (to->number != 0)
+        to->number = ++q->matched;
+    c->news = true;
+    return WEFT_OK;
+}
+
+/* Issue the first message that is not; true when it is now. */
+static bool issue(weft_conn *c, message *m)
+{
+    if (m->write)
+        return verbs_put_write(c, m);
+    if (m->bytes <= c->eager)
+        return verbs_put_slots(c, m);
+    const credit *to = &c->credit[m->number % QUEUE];
+    if (to->number != m->number || to->bytes != m->bytes) {
+        if (to->number == m->number) /* a length that differs is the receiver's to name */
+            (void)verbs_tell_want(c, m);
+        else if (c->blocked_since == 0)
+            c->blocked_since = verbs_now_us();
+        return false;
+    }
+    c->blocked_since = 0;
+    return to->direct && m->region != NULL ? verbs_put_stripes(c, m, to) : verbs_put_slots(c, m);
+}
+
+static bool is_done(const weft_conn *c, const message *m)
+{
+    for (uint32_t i = 0; i < c->pairs; i++)
+        if (c->pair[i].done < m->last[i])
+            return false;
+    return true;
+}
+
+static void push(weft_conn *c)
+{
+    queue *q = &c->out;
+    while (q->issued < q->posted && c->broken == WEFT_OK) {
+        message *m = &q->m[q->issued % QUEUE];
+        if (!issue(c, m))
+            break;
+        q->issued++;
+        if (m->number != 0)
+            c->issued_number = m->number;
+    }
+    while (q->done < q->issued && is_done(c, &q->m[q->done % QUEUE]))
+        q->done++;
+}
+
+static void give_credits(weft_conn *c)
+{
+    queue *q = &c->in;
+    while (q->issued < q->posted && c->broken == WEFT_OK) {
+        message *m = &q->m[q->issued % QUEUE];
+        if (m->bytes > c->eager && !verbs_give_credit(c, m))
+            break;
+        q->issued++;
+    }
+}
+
+static void pull(weft_conn *c)
+{
+    queue *q = &c->in;
+    while (q->done < q->posted && c->broken == WEFT_OK) {
+        message *m = &q->m[q->done % QUEUE];
+        bool written = m->stripes != 0 && m->arrived == m->stripes;
+        bool whole = written ? verbs_flushed(c, m) : m->stripes == 0 && verbs_take_slots(c, m);
+        if (!whole)
+            break;
+        q->done++;
+    }
+    if (c->slots > 0 && c->slots_taken - c->slots_told >= c->slots / 4)
+        (void)verbs_tell_free(c);
+}
+
+weft_status verbs_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *region)
+{
+    message m = {.at = (void *)(uintptr_t)from, .bytes = bytes, .region = region, .number = 1};
+    weft_status s = post(c, &c->out, &m);
+    if (s == WEFT_OK && c->up)
+        push(c); /* what can leave leaves at once */
+    return s;
+}
+
+weft_status verbs_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *region)
+{
+    message m = {.at = to, .bytes = bytes, .region = region, .number = 1};
+    weft_status s = post(c, &c->in, &m);
+    if (s == WEFT_OK && c->up) {
+        give_credits(c);
+        if (c->want_number == c->in.posted)
+            verbs_compare(c);
+    }
+    return s;
+}
+
+weft_status verbs_write(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
+                        const void *key, uint64_t key_bytes, uint64_t offset, int32_t notify)
+{
+    message m = {.at = (void *)(uintptr_t)from, .bytes = bytes, .region = region};
+    m.write = true;
+    m.number = notify != 0;
+    weft_status s = verbs_usable(c);
+    if (s == WEFT_OK && !c->up)
+        return verbs_fail(c->link->host, WEFT_USAGE,
+                          "channel %u with rank %u is not up yet, and was to write", c->channel,
+                          c->peer);
+    if (s == WEFT_OK && bytes > 0 && region == NULL)
+        return verbs_fail(c->link->host, WEFT_USAGE,
+                          "channel %u with rank %u was to write from memory that is not "
+                          "registered",
+                          c->channel, c->peer);
+    if (s == WEFT_OK)
+        s = verbs_find(c, key, key_bytes, offset, bytes, &m.there, &m.there_key);
+    if (s == WEFT_OK)
+        s = post(c, &c->out, &m);
+    if (s == WEFT_OK)
+        push(c);
+    return s;
+}
+
+/* One completion. */
+static weft_status take(weft_conn *c, const struct ibv_wc *wc)
+{
+    uint32_t number = wc->wr_id >> 48 & 0xff;
+    uint64_t request = wc->wr_id & 0xffffffffffff;
+    if (wc->status != IBV_WC_SUCCESS)
+        return verbs_bad(c, wc);
+    if (wc->wr_id >> 56 != OP_RECEIVE) {
+        c->pair[number].done = request;
+        return WEFT_OK;
+    }
+    weft_status s;
+    uint32_t imm = ntohl(wc->imm_data);
+    if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
+        s = verbs_record(c, c->heard + request * RECORD, number == 0 ? wc->byte_len : 0);
+    else if (imm >> 30 == MESSAGE_DATA)
+        s = verbs_stripe_arrived(c, imm);
+    else
+        s = verbs_slot_arrived(c, number == 0 ? imm : UINT32_MAX);
+    return s == WEFT_OK ? verbs_take_back(c, number, request) : s;
+}
+
+bool verbs_poll(weft_conn *c)
+{
+    struct ibv_wc wc[BATCH];
+    bool any = false;
+    for (uint32_t i = 0; i < c->link->nrails; i++) {
+        int n = c->cq[i] != NULL ? BATCH : 0;
+        for (int round = 0; n == BATCH && round < ROUNDS && c->broken == WEFT_OK; round++) {
+            n = ibv_poll_cq(c->cq[i], BATCH, wc);
+            if (n < 0)
+                (void)!verbs_break(c, WEFT_IO, "the completion queue of %s cannot be read",
+                                   c->link->rail[i].name);
+            for (int k = 0; k < n && c->broken == WEFT_OK; k++)
+                (void)!take(c, &wc[k]);
+            any |= n > 0;
+        }
+    }
+    return any;
+}
+
+bool verbs_waits(const weft_conn *c)
+{
+    return c->out.done < c->out.posted || c->in.done < c->in.posted;
+}
+
+weft_status verbs_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
+{
+    weft_status s = verbs_usable(c);
+    if (s != WEFT_OK)
+        return s;
+    if (c->up) {
+        bool found = verbs_poll(c) || c->news;
+        c->news = false;
+        push(c);
+        give_credits(c);
+        pull(c);
+        if (found)
+            c->idle = 0;
+        else if (++c->idle % LOOK_EVERY == 0)
+            verbs_events(c->link, 0);
+        if (!found)
+            verbs_judge(c);
+        s = verbs_usable(c);
+        if (s != WEFT_OK)
+            return s;
+    }
+    *sent = c->out.done;
+    *received = c->in.done;
+    return WEFT_OK;
+}

@@ -1,0 +1,141 @@
+/* plugins/comm/verbs: RDMA over InfiniBand or RoCE. See verbs.h for the map of the files. */
+#include "verbs.h"
+
+#include <weft/device.h>
+
+#define OPTION(name, kind, word, value, text, ...)                                                 \
+    static const weft_option name = {.struct_size = sizeof name,                                   \
+                                     .type = kind,                                                 \
+                                     .key = word,                                                  \
+                                     .dflt = value,                                                \
+                                     .help = text,                                                 \
+                                     __VA_ARGS__}
+
+OPTION(devices, WEFT_OPT_STRING, "devices", "auto",
+       "auto: the port with this rank's address; or up to 4 of NAME or NAME:PORT, over which "
+       "connections are spread", );
+OPTION(port, WEFT_OPT_AUTO_INT, "port", "auto", "port of a device; auto: the first that will do",
+       .min = 1, .max = 255);
+OPTION(gid, WEFT_OPT_STRING, "gid", "auto",
+       "index of the address in the port's table; auto: this rank's own, RoCE v2 before v1", );
+OPTION(qps, WEFT_OPT_INT, "qps", "1",
+       "queue pairs a connection and device, over which long messages are cut", .min = 1, .max = 8);
+OPTION(mtu, WEFT_OPT_CHOICE, "mtu", "auto", "bytes of a packet; auto: the port's",
+       .choices = "auto|256|512|1024|2048|4096");
+OPTION(timeout, WEFT_OPT_SECONDS, "timeout", "0.5",
+       "until a packet that nobody answered is sent again; rounded up to 4.096 us times a power "
+       "of two",
+       .min = 1e-5, .max = 60);
+OPTION(retry, WEFT_OPT_INT, "retry", "7",
+       "how often it is sent again before the peer counts as gone", .min = 1, .max = 7);
+OPTION(traffic_class, WEFT_OPT_INT, "traffic_class", "0",
+       "traffic class of packets with a long address: DSCP * 4 on RoCE v2", .min = 0, .max = 255);
+OPTION(service_level, WEFT_OPT_INT, "service_level", "0", "service level, or priority on RoCE",
+       .min = 0, .max = 15);
+OPTION(eager, WEFT_OPT_BYTES, "eager", "4K",
+       "messages up to this go unasked into a slot at the receiver, which copies them", .min = 64,
+       .max = SLOT_MOST);
+OPTION(slots, WEFT_OPT_INT, "slots", "32", "such slots a connection", .min = 8, .max = SLOTS_MOST);
+OPTION(most_inline, WEFT_OPT_BYTES, "inline", "128",
+       "bytes that are handed to the NIC in the request itself, where it can", .min = 0,
+       .max = 1024);
+
+static const weft_option *const options[] = {
+    &devices,       &port,          &gid,   &qps,   &mtu,         &timeout, &retry,
+    &traffic_class, &service_level, &eager, &slots, &most_inline, NULL};
+
+/* What a small job registers; whether a large one may is seen when it does. */
+enum { LEAST_LOCKED = 64 << 20, SCORE = 80, SCORE_HERE = 40 };
+
+static weft_status can_move(verbs_module *m, uint32_t caps)
+{
+    if ((caps & (WEFT_DEV_HOST_MEMORY | WEFT_DEV_CUDA_MEMORY)) == 0)
+        return verbs_fail(m->host, WEFT_UNSUPPORTED,
+                          "verbs moves memory of the host or of CUDA, and the device has another");
+    if (m->host->iface(m->host->ctx, "weft.host.tls/1") == NULL)
+        return verbs_fail(m->host, WEFT_UNSUPPORTED,
+                          "verbs needs a host that can authenticate sockets, and this one cannot");
+    return verbs_can_lock(m->host, LEAST_LOCKED);
+}
+
+static weft_status verbs_probe(void *module, const weft_conf *conf, const weft_link_group *group,
+                               int32_t *score)
+{
+    verbs_module *m = module;
+    verbs_options wish;
+    rail found[RAILS];
+    uint32_t n = 0;
+    *score = 0;
+    weft_status s = can_move(m, group->device_caps);
+    if (s == WEFT_OK)
+        s = verbs_load(m);
+    if (s == WEFT_OK)
+        s = verbs_wish(m->host, conf, &wish);
+    if (s == WEFT_OK)
+        s = verbs_rails(m->host, &m->api, &wish, NULL, found, &n);
+    for (uint32_t i = 0; s == WEFT_OK && i < n; i++)
+        verbs_close_rail(&m->api, &found[i]);
+    if (s == WEFT_OK)
+        *score = group->same_machine != 0 ? SCORE_HERE : SCORE;
+    return WEFT_OK;
+}
+
+static weft_status verbs_open(const weft_host *host, void **module)
+{
+    verbs_module *m = host->alloc(host->ctx, sizeof *m, 0);
+    if (m == NULL)
+        return verbs_fail(host, WEFT_NO_MEMORY, "no memory for the verbs transport");
+    m->host = host;
+    *module = m;
+    return WEFT_OK;
+}
+
+static void verbs_close(void *module)
+{
+    verbs_module *m = module;
+    if (m != NULL)
+        m->host->free(m->host->ctx, m);
+}
+
+static const weft_link_table table = {
+    .struct_size = sizeof table,
+    .channels = 0,
+    .caps = WEFT_LINK_HOST | WEFT_LINK_CUDA | WEFT_LINK_REGISTER | WEFT_LINK_WRITE |
+            WEFT_LINK_FD_DMABUF,
+    .probe = verbs_probe,
+    .create = verbs_create,
+    .destroy = verbs_destroy,
+    .address = verbs_address,
+    .connect = verbs_connect,
+    .ready = verbs_ready,
+    .disconnect = verbs_disconnect,
+    .send = verbs_send,
+    .recv = verbs_recv,
+    .progress = verbs_progress,
+    .wait = verbs_wait,
+    .wake = verbs_wake,
+    .abort = verbs_abort,
+    .enrol = verbs_enrol,
+    .withdraw = verbs_withdraw,
+    .key = verbs_key,
+    .write = verbs_write,
+};
+
+static const weft_component component = {
+    .struct_size = sizeof component,
+    .iface = "weft.link/1",
+    .name = "verbs",
+    .help = "RDMA over InfiniBand or RoCE",
+    .options = options,
+    .table = &table,
+};
+static const weft_component *const components[] = {&component, NULL};
+static const weft_manifest manifest = {
+    WEFT_MANIFEST_HEAD,   .id = "weft.verbs",       .version = "0.1.0", .license = "Apache-2.0",
+    .build = __VERSION__, .components = components, .open = verbs_open, .close = verbs_close,
+};
+
+const weft_manifest *weft_plugin_entry(void)
+{
+    return &manifest;
+}

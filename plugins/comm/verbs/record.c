@@ -1,0 +1,100 @@
+/* record.c: what the ends tell each other while messages move, as sends of RECORD bytes on pair 0.
+ *
+ *   credit   of a long receive that is posted: its number, place, bytes, a key for each rail, and
+ *            whether it may be written into; else it comes through slots
+ *   free     how many slots have been emptied since the beginning
+ *   want     of a long send that has waited for its credit: its number and bytes, so that ends that
+ *            disagree about a length fail with both numbers and do not wait for each other
+ *
+ * Only what breaks rules is checked here: whether a place may be written to is the NIC's to say. */
+#include "verbs.h"
+
+#include <string.h>
+
+enum kind { CREDIT = 1, FREE, WANT };
+
+static bool say(weft_conn *c, const uint8_t text[RECORD])
+{
+    qpair *p = &c->pair[0];
+    uint8_t *copy = c->said + p->posted % SEND_DEPTH * RECORD;
+    struct ibv_sge piece = {.addr = (uintptr_t)copy, .length = RECORD, .lkey = c->mr->lkey};
+    struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .sg_list = &piece, .num_sge = 1};
+    if (!verbs_room(p))
+        return false;
+    memcpy(copy, text, RECORD);
+    if (p->inlined >= RECORD)
+        wr.send_flags = IBV_SEND_INLINE;
+    return verbs_post(c, 0, OP_RECORD, &wr, false) == WEFT_OK;
+}
+
+bool verbs_give_credit(weft_conn *c, message *m)
+{
+    uint8_t text[RECORD] = {CREDIT, m->region != NULL};
+    verbs_put(text + 8, m->number, 8);
+    verbs_put(text + 16, (uintptr_t)m->at, 8);
+    verbs_put(text + 24, m->bytes, 8);
+    for (uint32_t i = 0; m->region != NULL && i < c->link->nrails; i++)
+        verbs_put(text + 32 + 4 * (size_t)i, m->region->mr[i]->rkey, 4);
+    if (!say(c, text))
+        return false;
+    m->direct = m->region != NULL;
+    return true;
+}
+
+bool verbs_tell_free(weft_conn *c)
+{
+    uint8_t text[RECORD] = {FREE};
+    verbs_put(text + 8, c->slots_taken, 8);
+    if (!say(c, text))
+        return false;
+    c->slots_told = c->slots_taken;
+    return true;
+}
+
+bool verbs_tell_want(weft_conn *c, const message *m)
+{
+    uint8_t text[RECORD] = {WANT};
+    if (c->want_told == m->number)
+        return true;
+    verbs_put(text + 8, m->number, 8);
+    verbs_put(text + 16, m->bytes, 8);
+    if (!say(c, text))
+        return false;
+    c->want_told = m->number;
+    return true;
+}
+
+void verbs_compare(weft_conn *c)
+{
+    uint64_t place = c->want_number - 1;
+    const message *m = &c->in.m[place % QUEUE];
+    if (c->want_number > c->in.done && c->want_number <= c->in.posted && m->bytes != c->want_bytes)
+        (void)!verbs_unequal(c, c->want_number, c->want_bytes, m->bytes);
+}
+
+weft_status verbs_record(weft_conn *c, const uint8_t *text, uint32_t bytes)
+{
+    uint64_t number = verbs_get(text + 8, 8);
+    if (bytes == RECORD && text[0] == CREDIT && number <= c->issued_number) {
+        return c->broken; /* it went unasked, and so is shorter: the peer will say so */
+    } else if (bytes == RECORD && text[0] == CREDIT && number - c->issued_number <= QUEUE) {
+        credit *to = &c->credit[number % QUEUE];
+        *to = (credit){.number = number,
+                       .at = verbs_get(text + 16, 8),
+                       .bytes = verbs_get(text + 24, 8),
+                       .direct = text[1] == 1};
+        for (int i = 0; i < RAILS; i++)
+            to->key[i] = (uint32_t)verbs_get(text + 32 + 4 * i, 4);
+    } else if (bytes == RECORD && text[0] == FREE && number >= c->slots_free &&
+               number <= c->slots_out) {
+        c->slots_free = number;
+    } else if (bytes == RECORD && text[0] == WANT && number > 0) {
+        c->want_number = number;
+        c->want_bytes = verbs_get(text + 16, 8);
+        verbs_compare(c);
+    } else {
+        return verbs_break(c, WEFT_DATA, "rank %u said on channel %u what makes no sense", c->peer,
+                           c->channel);
+    }
+    return c->broken;
+}

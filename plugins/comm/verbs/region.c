@@ -1,0 +1,141 @@
+/* region.c: registered memory. An arena is registered once with each rail; what a peer needs to
+ * write into it is its place and a key a rail.
+ *
+ * Memory of a device reaches the NIC by a dmabuf descriptor, else by a driver that lets ordinary
+ * registration find it (peer memory); what neither can register is refused, and the caller stages.
+ */
+#include "verbs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const uint8_t magic[4] = {'w', 'f', 't', 'K'};
+
+/* The kernel looks for us: no byte is read by ourselves. */
+static bool host_can_read(const void *at)
+{
+    int ends[2];
+    if (pipe(ends) != 0)
+        return true;
+    bool can = write(ends[1], at, 1) == 1 || errno != EFAULT;
+    close(ends[0]);
+    close(ends[1]);
+    return can;
+}
+
+static weft_status refused(weft_link *l, const rail *r, uint64_t bytes, bool device, int why)
+{
+    if (device)
+        return verbs_fail(l->host, WEFT_UNSUPPORTED,
+                          "%s cannot register %llu bytes of the device's memory (%s): neither "
+                          "dmabuf nor a peer-memory driver (nvidia_peermem) is there, so they have "
+                          "to go through host memory",
+                          r->name, (unsigned long long)bytes, strerror(why));
+    if (why == ENOMEM)
+        return verbs_fail(l->host, WEFT_NO_MEMORY,
+                          "%s cannot register %llu bytes: too little memory may be locked; raise "
+                          "the limit with `ulimit -l unlimited`, or in /etc/security/limits.conf",
+                          r->name, (unsigned long long)bytes);
+    return verbs_fail(l->host, WEFT_IO, "%s cannot register %llu bytes: %s", r->name,
+                      (unsigned long long)bytes, strerror(why));
+}
+
+/* A device's memory is read by its own NIC after a message has come (flush.c). */
+static struct ibv_mr *register_with(const rail *on, const weft_region *r, int fd)
+{
+    const verbs_api *api = r->link->api;
+    int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
+    struct ibv_mr *mr = NULL;
+    if (r->device)
+        access |= IBV_ACCESS_REMOTE_READ;
+    if (fd >= 0 && api->reg_dmabuf_mr != NULL)
+        mr = api->reg_dmabuf_mr(on->pd, 0, r->bytes, (uintptr_t)r->base, fd, access);
+    return mr != NULL ? mr : api->reg_mr(on->pd, r->base, r->bytes, access);
+}
+
+weft_status verbs_enrol(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out)
+{
+    struct stat about;
+    if (base == NULL || bytes == 0)
+        return verbs_fail(l->host, WEFT_USAGE, "verbs was given no memory to register");
+    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
+        fd = -1; /* a file of the host's memory, for those who map it */
+    weft_region *r = l->host->alloc(l->host->ctx, sizeof *r, 0);
+    if (r == NULL)
+        return verbs_fail(l->host, WEFT_NO_MEMORY, "no memory for a region");
+    *r = (weft_region){.link = l, .next = l->regions, .base = base, .bytes = bytes};
+    r->device = fd >= 0 || !host_can_read(base);
+    l->regions = r;
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; s == WEFT_OK && i < l->nrails; i++) {
+        r->mr[i] = register_with(&l->rail[i], r, fd);
+        if (r->mr[i] == NULL)
+            s = refused(l, &l->rail[i], bytes, r->device, errno);
+    }
+    if (s == WEFT_OK && r->device)
+        s = verbs_begin_loops(l);
+    if (s != WEFT_OK) {
+        verbs_withdraw(r);
+        return s;
+    }
+    *out = r;
+    return WEFT_OK;
+}
+
+void verbs_withdraw(weft_region *r)
+{
+    if (r == NULL)
+        return;
+    weft_link *l = r->link;
+    weft_region **at = &l->regions;
+    while (*at != r)
+        at = &(*at)->next;
+    *at = r->next;
+    for (uint32_t i = 0; i < l->nrails; i++)
+        if (r->mr[i] != NULL)
+            l->api->dereg_mr(r->mr[i]);
+    l->host->free(l->host->ctx, r);
+}
+
+/* The bytes: magic, rails, base, length, a key a rail; the rest 0. */
+weft_status verbs_key(weft_region *r, void *out, uint64_t *bytes)
+{
+    weft_link *l = r->link;
+    uint8_t *at = out;
+    if (*bytes < KEY)
+        return verbs_fail(l->host, WEFT_USAGE, "a key of verbs takes %d bytes", KEY);
+    memset(at, 0, KEY);
+    memcpy(at, magic, sizeof magic);
+    verbs_put(at + 4, l->nrails, 4);
+    verbs_put(at + 8, (uintptr_t)r->base, 8);
+    verbs_put(at + 16, r->bytes, 8);
+    for (uint32_t i = 0; i < l->nrails; i++)
+        verbs_put(at + 24 + 4 * (size_t)i, r->mr[i]->rkey, 4);
+    *bytes = KEY;
+    return WEFT_OK;
+}
+
+/* Where `offset` of a peer's region is, and the key for it on the rail of pair 0. */
+weft_status verbs_find(weft_conn *c, const void *key, uint64_t key_bytes, uint64_t offset,
+                       uint64_t bytes, uint64_t *at, uint32_t *rkey)
+{
+    const uint8_t *k = key;
+    weft_link *l = c->link;
+    if (k == NULL || key_bytes != KEY || memcmp(k, magic, sizeof magic) != 0 ||
+        verbs_get(k + 4, 4) != c->theirs.rails)
+        return verbs_fail(l->host, WEFT_DATA, "what rank %u gave as a key is none of verbs",
+                          c->peer);
+    uint64_t length = verbs_get(k + 16, 8);
+    if (offset > length || bytes > length - offset)
+        return verbs_fail(l->host, WEFT_USAGE,
+                          "%llu bytes at %llu were to be written into a region of rank %u that has "
+                          "%llu",
+                          (unsigned long long)bytes, (unsigned long long)offset, c->peer,
+                          (unsigned long long)length);
+    *at = verbs_get(k + 8, 8) + offset;
+    *rkey = (uint32_t)verbs_get(k + 24 + 4 * (size_t)(c->channel % c->theirs.rails), 4);
+    return WEFT_OK;
+}

@@ -1,0 +1,127 @@
+/* slots.c: short messages, and those whose memory is not registered, through slots at the receiver.
+ *
+ * Each end has a ring of slots for what the other sends. A message up to `eager` bytes is one write
+ * with immediate into the next slot: it waits for nobody, and one crossing of the network is all
+ * that it takes. What fits into the request itself (inline) goes from where it is; what does not is
+ * copied to a staged slot first. Either way the sender's memory is free at once.
+ * A longer message takes as many slots as it needs, after its credit, if one of the two memories is
+ * not registered. Slots are used in order on pair 0, so the announcements need not say which. The
+ * receiver copies them out and says after every quarter of the ring that they are free again. */
+#include "verbs.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+uint32_t verbs_mark(enum announced kind, uint64_t number, uint64_t count)
+{
+    return (uint32_t)kind << 30 | (uint32_t)(number % MARKS) << 19 | (uint32_t)count;
+}
+
+weft_status verbs_unequal(weft_conn *c, uint64_t number, uint64_t sent, uint64_t expected)
+{
+    return verbs_break(
+        c, WEFT_PEER, "message %llu of channel %u: rank %u sent %llu bytes, this rank expects %llu",
+        (unsigned long long)number - 1, c->channel, c->peer, (unsigned long long)sent,
+        (unsigned long long)expected);
+}
+
+/* A free slot at the peer, and its staged copy on the way no longer? */
+static bool is_free(const weft_conn *c)
+{
+    return c->slots_out - c->slots_free < c->slots && verbs_room(&c->pair[0]) &&
+           c->pair[0].done >= c->slot_request[c->slots_out % c->slots];
+}
+
+static bool put(weft_conn *c, enum announced kind, uint64_t number, const void *from,
+                uint64_t bytes)
+{
+    uint32_t at = (uint32_t)(c->slots_out % c->slots);
+    struct ibv_sge piece = {.addr = (uintptr_t)from, .length = (uint32_t)bytes};
+    struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_WRITE_WITH_IMM};
+    bool staged = bytes > c->pair[0].inlined;
+    if (!is_free(c))
+        return false;
+    if (staged) {
+        uint8_t *copy = c->staged + (uint64_t)at * c->mine.slot_bytes;
+        memcpy(copy, from, bytes);
+        piece.addr = (uintptr_t)copy;
+        piece.lkey = c->mr->lkey;
+    }
+    wr.sg_list = &piece;
+    wr.num_sge = bytes > 0 ? 1 : 0;
+    wr.send_flags = staged || bytes == 0 ? 0 : IBV_SEND_INLINE;
+    wr.imm_data = htonl(verbs_mark(kind, number, bytes));
+    wr.wr.rdma.remote_addr = c->theirs.slots_at + (uint64_t)at * c->theirs.slot_bytes;
+    wr.wr.rdma.rkey = c->theirs.slots_key;
+    uint32_t quarter = c->slots / 4;
+    if (verbs_post(c, 0, OP_SLOT, &wr, staged && at % quarter == quarter - 1) != WEFT_OK)
+        return false;
+    c->slot_request[at] = staged ? c->pair[0].posted : 0;
+    c->slots_out++;
+    c->unordered = false;
+    return true;
+}
+
+bool verbs_put_signal(weft_conn *c, uint64_t number)
+{
+    return put(c, MESSAGE_WHOLE, number, NULL, 0);
+}
+
+bool verbs_put_slots(weft_conn *c, message *m)
+{
+    enum announced kind = m->bytes <= c->eager ? MESSAGE_WHOLE : MESSAGE_PART;
+    do {
+        uint64_t left = m->bytes - m->moved;
+        uint64_t part = left < c->slot_bytes ? left : c->slot_bytes;
+        if (!put(c, kind, m->number, m->at + m->moved, part))
+            return false;
+        m->moved += part;
+    } while (m->moved < m->bytes);
+    return true;
+}
+
+weft_status verbs_slot_arrived(weft_conn *c, uint32_t imm)
+{
+    if (c->slots_in - c->slots_taken == c->slots || (imm & 0x7ffff) > c->slot_bytes)
+        return verbs_break(c, WEFT_DATA, "rank %u used slots of channel %u that it does not have",
+                           c->peer, c->channel);
+    c->arrival[c->slots_in++ % c->slots] = imm;
+    return WEFT_OK;
+}
+
+/* Take what is there of the first unfinished receive; true when that was the rest of it. */
+bool verbs_take_slots(weft_conn *c, message *m)
+{
+    bool whole = false;
+    while (!whole && c->slots_taken < c->slots_in) {
+        uint32_t at = (uint32_t)(c->slots_taken % c->slots), imm = c->arrival[at];
+        uint64_t bytes = imm & 0x7ffff, left = m->bytes - m->moved;
+        bool part = imm >> 30 == MESSAGE_PART;
+        if ((imm >> 19) % MARKS != m->number % MARKS)
+            break; /* of a message behind one that comes another way */
+        if (!part && bytes != m->bytes) {
+            (void)!verbs_unequal(c, m->number, bytes, m->bytes);
+            break;
+        }
+        if (part && (bytes == 0 || bytes > left || m->bytes <= c->eager)) {
+            (void)!verbs_break(c, WEFT_DATA, "rank %u sent a part that cannot be into channel %u",
+                               c->peer, c->channel);
+            break;
+        }
+        if (bytes > 0 && m->region != NULL && m->region->device) {
+            (void)!verbs_break(c, WEFT_UNSUPPORTED,
+                               "rank %u sends from memory that is not registered, on channel %u, "
+                               "and what this rank receives into is a device's",
+                               c->peer, c->channel);
+            break;
+        }
+        if (bytes > 0)
+            memcpy(m->at + m->moved, c->slot + (uint64_t)at * c->mine.slot_bytes, bytes);
+        c->slots_taken++;
+        m->moved += bytes;
+        whole = m->moved == m->bytes;
+    }
+    if (c->slots_taken - c->slots_told >= c->slots / 4)
+        (void)verbs_tell_free(c); /* or in the next round */
+    return whole;
+}

@@ -1,0 +1,330 @@
+/* Is registered memory moved as any other, whichever of the two ends has registered it, and do
+ * one-sided writes land where and when they promise? For transports that register. */
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { HALF = 3 << 20, AT_ONCE = 60, KEY_BYTES = 4096 };
+
+/* One end: memory that is registered and memory that is not; the lower half of each is received
+ * into, the upper half sent from. */
+typedef struct side {
+    uint8_t *memory[2];
+    weft_region *region;
+    uint8_t key[KEY_BYTES];
+    uint64_t key_bytes, used[2]; /* of the halves, in this round */
+} side;
+
+typedef struct two {
+    node n[2];
+    side s[2];
+    pair p;
+    uint64_t posted[4], seed;
+} two;
+
+typedef struct letter {
+    bool from_known, to_known; /* registered at that end */
+    uint64_t bytes, seed;
+    uint8_t *from, *to;
+} letter;
+
+static uint64_t draw(two *t, uint64_t below)
+{
+    t->seed = t->seed * 6364136223846793005u + 1442695040888963407u;
+    return (t->seed >> 33) % below;
+}
+
+static void begin(two *t, uint64_t seed)
+{
+    memset(t, 0, sizeof *t);
+    t->seed = seed;
+    for (uint32_t r = 0; r < 2; r++)
+        node_init(&t->n[r], r, 2);
+}
+
+static void set(two *t, int at, const char *key, const char *value)
+{
+    for (int r = 0; r < 2 && rig_has_option(key); r++) {
+        t->n[r].options[at][0] = key;
+        t->n[r].options[at][1] = value;
+    }
+}
+
+static void up(two *t)
+{
+    for (int r = 0; r < 2; r++) {
+        side *s = &t->s[r];
+        assert_int_equal(node_open(&t->n[r]), WEFT_OK);
+        for (int i = 0; i < 2; i++)
+            s->memory[i] = calloc(2, HALF);
+        assert_int_equal(rig_table->enrol(t->n[r].link, s->memory[1], 2 * HALF, -1, &s->region),
+                         WEFT_OK);
+        s->key_bytes = KEY_BYTES;
+        assert_int_equal(rig_table->key(s->region, s->key, &s->key_bytes), WEFT_OK);
+    }
+    t->p = pair_up(&t->n[0], &t->n[1], 3);
+}
+
+static void down(two *t)
+{
+    pair_down(t->p);
+    rig_table->withdraw(t->s[0].region); /* the other is left to destroy() */
+    for (int r = 0; r < 2; r++) {
+        node_close(&t->n[r]);
+        free(t->s[r].memory[0]);
+        free(t->s[r].memory[1]);
+    }
+    assert_int_equal(fake_allocated(), 0);
+}
+
+static void need(uint64_t cap)
+{
+    if ((rig_table->caps & cap) == 0)
+        skip();
+}
+
+static letter write_letter(two *t, side *from, side *to)
+{
+    static const uint64_t borders[] = {0,     1,     63,     64,     65,     127,   128,
+                                       129,   4095,  4096,   4097,   8192,   8193,  65535,
+                                       65536, 65537, 131072, 196608, 300001, 524288};
+    letter l = {.from_known = draw(t, 4) > 0, .to_known = draw(t, 4) > 0, .seed = draw(t, 1 << 30)};
+    l.bytes = draw(t, 2) ? borders[draw(t, sizeof borders / sizeof borders[0])] : draw(t, 6000);
+    if (from->used[1] + l.bytes > HALF || to->used[0] + l.bytes > HALF)
+        l.bytes = 0;
+    l.from = from->memory[l.from_known] + HALF + from->used[1];
+    l.to = to->memory[l.to_known] + to->used[0];
+    from->used[1] += l.bytes;
+    to->used[0] += l.bytes;
+    pattern_fill(l.from, l.bytes / 8 * 8, l.seed);
+    memset(l.to, 0x5a, l.bytes);
+    return l;
+}
+
+/* Letters in both directions, the four kinds of posting in a random order. */
+static void one_round(two *t)
+{
+    letter l[2][AT_ONCE];
+    int next[4] = {0, 0, 0, 0};
+    memset(t->s[0].used, 0, sizeof t->s[0].used);
+    memset(t->s[1].used, 0, sizeof t->s[1].used);
+    for (int i = 0; i < AT_ONCE; i++) {
+        l[0][i] = write_letter(t, &t->s[0], &t->s[1]);
+        l[1][i] = write_letter(t, &t->s[1], &t->s[0]);
+    }
+    for (int left = 4 * AT_ONCE; left > 0;) {
+        uint64_t what = draw(t, 4), from = what / 2, end = what % 2 ? !from : from;
+        weft_conn *c = end ? t->p.b : t->p.a;
+        if (next[what] == AT_ONCE)
+            continue;
+        const letter *one = &l[from][next[what]++];
+        weft_region *r = t->s[end].region;
+        assert_int_equal(
+            what % 2 ? rig_table->recv(c, one->to, one->bytes, one->to_known ? r : NULL)
+                     : rig_table->send(c, one->from, one->bytes, one->from_known ? r : NULL),
+            WEFT_OK);
+        t->posted[2 * end + what % 2]++;
+        left--;
+    }
+    pair_finish(t->p, t->posted);
+    for (int i = 0; i < 2 * AT_ONCE; i++) {
+        const letter *one = &l[i % 2][i / 2];
+        assert_memory_equal(one->to, one->from, one->bytes);
+    }
+}
+
+static void rounds(two *t, int n)
+{
+    up(t);
+    for (int i = 0; i < n; i++)
+        one_round(t);
+    down(t);
+}
+
+static void test_registered_at_either_end(void **state)
+{
+    two t;
+    (void)state;
+    need(WEFT_LINK_REGISTER);
+    begin(&t, 1);
+    rounds(&t, 8);
+}
+
+/* Many ways at once, little room, nothing in the requests themselves. */
+static void test_with_other_options(void **state)
+{
+    static const char *const values[][4] = {{"4", "64", "8", "0"},
+                                            {"8", "4K", "9", "1K"},
+                                            {"3", "100", "32", "64"},
+                                            {"1", "128K", "8", "128"},
+                                            {"2", "65", "1024", "63"}};
+    (void)state;
+    need(WEFT_LINK_REGISTER);
+    for (uint64_t i = 0; i < sizeof values / sizeof values[0]; i++) {
+        two t;
+        begin(&t, 100 + i);
+        set(&t, 0, "qps", values[i][0]);
+        set(&t, 1, "eager", values[i][1]);
+        set(&t, 2, "slots", values[i][2]);
+        set(&t, 3, "inline", values[i][3]);
+        rounds(&t, 3);
+    }
+}
+
+/* The ends need not be set alike. */
+static void test_ends_with_different_options(void **state)
+{
+    two t;
+    (void)state;
+    need(WEFT_LINK_REGISTER);
+    begin(&t, 7);
+    set(&t, 0, "qps", "4");
+    set(&t, 1, "eager", "1K");
+    set(&t, 2, "slots", "16");
+    for (int i = 0; i < 3; i++)
+        t.n[1].options[i][0] = NULL;
+    rounds(&t, 3);
+}
+
+static void test_lengths_that_differ_are_refused(void **state)
+{
+    static const uint64_t cases[][2] = {
+        {100, 200},  {200, 100},  {70000, 70001},   {70001, 70000}, {3, 900000},   {900000, 3},
+        {0, 900000}, {900000, 0}, {900000, 899999}, {5000, 300000}, {300000, 5000}};
+    (void)state;
+    need(WEFT_LINK_REGISTER);
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+        const uint64_t *n = cases[i / 2];
+        char text[2][24];
+        uint64_t a, b;
+        two t;
+        begin(&t, i);
+        up(&t);
+        for (size_t k = 0; k < 2; k++)
+            if (k == i % 2)
+                assert_int_equal(rig_table->send(t.p.a, t.s[0].memory[1], n[0], t.s[0].region),
+                                 WEFT_OK);
+            else
+                assert_int_equal(rig_table->recv(t.p.b, t.s[1].memory[1], n[1], t.s[1].region),
+                                 WEFT_OK);
+        weft_status s = WEFT_OK;
+        for (double until = rig_now() + 10; s == WEFT_OK && rig_now() < until;) {
+            assert_int_equal(rig_table->progress(t.p.a, &a, &b), WEFT_OK);
+            s = rig_table->progress(t.p.b, &a, &b);
+        }
+        assert_int_equal(s, WEFT_PEER);
+        for (int k = 0; k < 2; k++) {
+            snprintf(text[k], sizeof text[k], " %llu", (unsigned long long)n[k]);
+            assert_non_null(strstr(fake_why(), text[k]));
+        }
+        down(&t);
+    }
+}
+
+static void test_outside_of_the_region(void **state)
+{
+    two t;
+    (void)state;
+    need(WEFT_LINK_REGISTER);
+    begin(&t, 3);
+    up(&t);
+    uint8_t *at = t.s[0].memory[1];
+    assert_int_equal(rig_table->send(t.p.a, at + 1, 2 * HALF, t.s[0].region), WEFT_USAGE);
+    assert_int_equal(rig_table->send(t.p.a, at - 1, 8, t.s[0].region), WEFT_USAGE);
+    assert_int_equal(rig_table->recv(t.p.a, at + 2 * HALF, 1, t.s[0].region), WEFT_USAGE);
+    assert_int_equal(rig_table->recv(t.p.a, NULL, 1, t.s[0].region), WEFT_USAGE);
+    one_round(&t); /* and nothing has happened */
+    down(&t);
+}
+
+/* --- one-sided writes --- */
+
+static weft_status put(two *t, uint64_t at, uint64_t bytes, uint64_t to, bool notify)
+{
+    weft_status s = rig_table->write(t->p.a, t->s[0].memory[1] + at, bytes, t->s[0].region,
+                                     t->s[1].key, t->s[1].key_bytes, to, notify);
+    if (s == WEFT_OK)
+        t->posted[0]++;
+    return s;
+}
+
+/* Whatever follows a write, by whichever way it goes, finishes after it. */
+static void test_writes_are_there_first(void **state)
+{
+    static const uint64_t after[] = {8, 5000, 70000, 140000, 90000, 0};
+    two t;
+    (void)state;
+    need(WEFT_LINK_WRITE);
+    for (uint64_t i = 0; i < 240; i++) {
+        uint64_t n = i % 40 == 3 ? 1 << 21 : draw(&(two){.seed = i * 77}, 40000) + 1;
+        uint64_t next = after[i % 6];
+        if (i % 40 == 0) {
+            begin(&t, i);
+            set(&t, 0, "qps", i % 80 ? "1" : "4");
+            up(&t);
+        }
+        uint8_t *from = t.s[0].memory[1], *to = t.s[1].memory[1];
+        pattern_fill(from, (n + 7) / 8 * 8, i);
+        pattern_fill(from + HALF, next, i + 1);
+        memset(to + 128, 0, n);
+        memset(to + HALF, 0, next);
+        uint64_t signals = i % 2, sent = 0, received = 0, none;
+        if (signals)
+            assert_int_equal(rig_table->recv(t.p.b, NULL, 0, NULL), WEFT_OK);
+        assert_int_equal(rig_table->recv(t.p.b, to + HALF, next, t.s[1].region), WEFT_OK);
+        t.posted[3] += signals + 1;
+        for (int k = 0; k < 20; k++) /* the sender learns of it first */
+            assert_int_equal(rig_table->progress(k % 2 ? t.p.a : t.p.b, &sent, &none), WEFT_OK);
+        assert_int_equal(put(&t, 0, n, 128, i % 2), WEFT_OK);
+        assert_int_equal(rig_table->send(t.p.a, from + HALF, next, t.s[0].region), WEFT_OK);
+        t.posted[0]++;
+        for (double until = rig_now() + rig_patience(); received < t.posted[3];) {
+            assert_int_equal(rig_table->progress(t.p.b, &none, &received), WEFT_OK);
+            if (received == t.posted[3] || (signals && received == t.posted[3] - 1))
+                assert_memory_equal(to + 128, from, n);
+            assert_int_equal(rig_table->progress(t.p.a, &sent, &none), WEFT_OK);
+            assert_true(rig_now() < until);
+        }
+        assert_memory_equal(to + HALF, from + HALF, next);
+        pair_finish(t.p, t.posted);
+        if (i % 40 == 39)
+            down(&t);
+    }
+}
+
+static void test_writes_that_cannot_be(void **state)
+{
+    two t;
+    (void)state;
+    need(WEFT_LINK_WRITE);
+    begin(&t, 5);
+    up(&t);
+    assert_int_equal(put(&t, 0, 8, 2 * HALF - 7, false), WEFT_USAGE);
+    assert_int_equal(put(&t, 0, 8, UINT64_MAX, false), WEFT_USAGE);
+    assert_int_equal(put(&t, 0, 2 * HALF, 1, false), WEFT_USAGE);
+    t.s[1].key_bytes--;
+    assert_int_equal(put(&t, 0, 8, 0, false), WEFT_DATA);
+    t.s[1].key_bytes++;
+    t.s[1].key[0] ^= 1;
+    assert_int_equal(put(&t, 0, 8, 0, false), WEFT_DATA);
+    t.s[1].key[0] ^= 1;
+    assert_int_equal(put(&t, 0, 8, 2 * HALF - 8, false), WEFT_OK);
+    one_round(&t);
+    down(&t);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_registered_at_either_end),
+        cmocka_unit_test(test_with_other_options),
+        cmocka_unit_test(test_ends_with_different_options),
+        cmocka_unit_test(test_lengths_that_differ_are_refused),
+        cmocka_unit_test(test_outside_of_the_region),
+        cmocka_unit_test(test_writes_are_there_first),
+        cmocka_unit_test(test_writes_that_cannot_be),
+    };
+    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
