@@ -1,23 +1,20 @@
 /* cli/bench_comm.c: weft bench comm: how fast are collectives here? One table an operation. */
-#define _GNU_SOURCE
 #include "cli/bench_comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/bench_lists.h"
 #include "cli/cli.h"
+#include "cli/measuring.h"
 #include "comm/measure.h"
 #include "config/config.h"
 #include "job/launch.h"
 
-#define MOST_OPS 8
 #define MEET 60.0 /* seconds to connect */
 
 #define OPTION(key_, type_, dflt_, help_, choices_, min_, max_)                                    \
@@ -29,7 +26,7 @@ static const weft_option option_list[] = {
     OPTION("min", WEFT_OPT_BYTES, "8", "smallest size", NULL, 1, 1e15),
     OPTION("max", WEFT_OPT_BYTES, "64M", "largest size", NULL, 1, 1e15),
     OPTION("factor", WEFT_OPT_INT, "8", "from one size to the next", NULL, 2, 1e6),
-    OPTION("type", WEFT_OPT_CHOICE, "fp32", "of the elements", "fp32|bf16|fp16|int32|int64", 0, 0),
+    OPTION("type", WEFT_OPT_CHOICE, "fp32", "of the elements", MEASURING_TYPES, 0, 0),
     OPTION("inplace", WEFT_OPT_BOOL, "off", "input and output are one memory", NULL, 0, 0),
     OPTION("chunk", WEFT_OPT_BYTES, "0", "bytes that messages are cut into; 0: as built", NULL, 0,
            1e12),
@@ -66,39 +63,16 @@ typedef struct bench {
     comm_world *world;
     comm_arena arena;
     const component *link;
-    measure *m[MOST_OPS];
-    uint32_t kind[MOST_OPS], n;
+    measure *m[MEASURING_KINDS];
+    uint32_t kind[MEASURING_KINDS], n;
     FILE *csv; /* of rank 0, where bench.out names a folder */
 } bench;
 
-static uint32_t type_of(const char *name)
-{
-    static const char *const types[] = {"fp32", "bf16", "fp16", "int32", "int64"};
-    for (uint32_t i = 0; i < 5; i++)
-        if (strcmp(name, types[i]) == 0)
-            return WEFT_F32 + i;
-    return 0;
-}
-
 static weft_status parse_ops(bench *b)
 {
-    char text[256], *rest = text, *word;
-    snprintf(text, sizeof text, "%s", config_text(b->cfg, "bench.op"));
-    while ((word = strsep(&rest, ", \t"))) {
-        uint32_t kind = measure_kind(word);
-        if (*word && !kind)
-            return config_fail(b->cfg, "bench.op",
-                               "'%s' is none of all_reduce, reduce_scatter, all_gather, broadcast, "
-                               "reduce, gather, scatter and all_to_all",
-                               word);
-        if (*word && b->n == MOST_OPS)
-            return config_fail(b->cfg, "bench.op", "more than %d operations", MOST_OPS);
-        if (*word)
-            b->kind[b->n++] = kind;
-    }
     if (config_int(b->cfg, "bench.max") < config_int(b->cfg, "bench.min"))
         return config_fail(b->cfg, "bench.max", "is less than bench.min");
-    return b->n ? WEFT_OK : config_fail(b->cfg, "bench.op", "names no operation");
+    return measuring_kinds(b->cfg, "bench.op", b->kind, &b->n);
 }
 
 static weft_status add_options(bench *b, const component *c)
@@ -211,16 +185,7 @@ static weft_status map_arena(bench *b)
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < b->n; i++)
         bytes = measure_memory(b->m[i]) > bytes ? measure_memory(b->m[i]) : bytes;
-    bytes = (bytes + (2u << 20) - 1) & ~(uint64_t)((2u << 20) - 1);
-    b->arena = (comm_arena){.bytes = bytes, .fd = memfd_create("weft bench", MFD_CLOEXEC)};
-    if (b->arena.fd < 0 || ftruncate(b->arena.fd, (off_t)bytes))
-        return fail_errno(WEFT_NO_MEMORY, "no memory file of %llu bytes",
-                          (unsigned long long)bytes);
-    b->arena.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, b->arena.fd, 0);
-    if (b->arena.base == MAP_FAILED)
-        return fail_errno(WEFT_NO_MEMORY, "cannot map %llu bytes", (unsigned long long)bytes);
-    (void)madvise(b->arena.base, bytes, MADV_HUGEPAGE);
-    return WEFT_OK;
+    return measuring_arena(bytes, &b->arena);
 }
 
 static weft_status add_operations(bench *b, uint32_t link)
@@ -234,7 +199,7 @@ static weft_status add_operations(bench *b, uint32_t link)
     const config *cfg = b->cfg;
     for (uint32_t i = 0; i < b->n && st == WEFT_OK; i++) {
         measure_request q = {.kind = b->kind[i],
-                             .dtype = type_of(config_text(cfg, "bench.type")),
+                             .dtype = measuring_type(config_text(cfg, "bench.type")),
                              .ranks = b->who.ranks,
                              .me = b->who.rank,
                              .in_place = (int)config_int(cfg, "bench.inplace"),
@@ -335,7 +300,6 @@ static weft_status close_files(bench *b)
 
 static int run_rank(bench *b)
 {
-    char text[1024];
     weft_status st = set_up(b);
     if (st == WEFT_OK)
         st = open_files(b);
@@ -343,17 +307,12 @@ static int run_rank(bench *b)
         st = print_table(b, i);
     if (st == WEFT_OK)
         st = close_files(b);
-    snprintf(text, sizeof text, "%s", err_text());
-    if (st != WEFT_OK && !launch_say(text))
-        log_line(WEFT_LOG_ERROR, "%s", text);
-    comm_world_destroy(b->world);
+    int status = measuring_leave(b->job, b->world, st);
     for (uint32_t i = 0; i < b->n; i++)
         measure_destroy(b->m[i]);
-    if (!job_leave(b->job, st, text) && st == WEFT_OK)
-        st = WEFT_PEER;
     host_destroy(b->host);
     config_destroy(b->cfg);
-    return err_exit_code(st);
+    return status;
 }
 
 /* What one rank alone can find wrong is said once, before there are many. */

@@ -4,6 +4,7 @@
 #include "base/err.h"
 #include "cli/bench_comm.h"
 #include "cli/sweep.h"
+#include "cli/tune.h"
 #include "config/combine.h"
 #include "config/config.h"
 #include "host/host.h"
@@ -113,6 +114,8 @@ static void print_reference(const component *const *all, uint32_t n)
     sweep_print_keys(stdout);
     printf("\n## [bench]: for `weft bench comm`\n\n");
     bench_comm_print_keys(stdout, 1);
+    printf("\n## tune.KEY: for `weft tune comm`, on the command line\n\n");
+    tune_print_keys(stdout, 1);
     for (uint32_t i = 0; i < n; i++) {
         char section[128];
         if (!all[i]->iface)

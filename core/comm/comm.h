@@ -32,13 +32,14 @@ typedef struct comm_layout {
 
 /* What sending costs, as measured: a message of b bytes arrives `latency` + b * `per_byte` seconds
  * after it was sent, and keeps its sender busy for `message` + b * `per_byte`; reading a byte to
- * reduce it takes `reduce`. near: between members of one machine, far: between machines. */
+ * reduce it takes `reduce`, one of a peer's memory that is mapped here `mapped`. near: between
+ * members of one machine, far: between machines. */
 typedef struct comm_speed {
     double latency, message, per_byte;
 } comm_speed;
 typedef struct comm_cost {
     comm_speed near, far;
-    double reduce;
+    double reduce, mapped;
 } comm_cost;
 
 /* What the keys of [comm] and of [comm.TRANSPORT] say of it, near and far alike: 0 when they are

@@ -4,7 +4,9 @@
  * another, messages and bytes that the busiest member sends, bytes that it reads to reduce), and a
  * measurement has said what each of these takes here (comm_cost). The sum of the products is a
  * time; the algorithm with the least is taken, the first of the table among equals. A first message
- * of a round is in its latency; the others keep their sender busy one after the other.
+ * of a round is in its latency; the others keep their sender busy one after the other. What a rank
+ * loads from and stores into memory of others costs less a byte than what is sent, and is measured
+ * apart.
  *
  * This is the model of Hockney (The communication challenge for MPP, Parallel Computing 20, 1994),
  * latency and bandwidth, with the overhead of a message from LogGP (Alexandrov, Ionescu, Schauser,
@@ -45,7 +47,8 @@ static comm_request of_group(const comm_request *r)
     q.me = 0;
     if (r->kind == WEFT_SEND || r->kind == WEFT_RECV) {
         q.kind = WEFT_SEND;
-        q.root = 1;
+        q.me = r->me < r->root ? r->me : r->root;
+        q.root = r->me < r->root ? r->root : r->me;
         q.in_place = 0;
     }
     return q;
@@ -58,7 +61,10 @@ double comm_predict(const comm_algorithm *a, const comm_request *r)
         return -1;
     comm_request q = of_group(r);
     a->terms(&q, &t);
-    return comm_seconds(&t, r->cost);
+    comm_cost c = *r->cost;
+    if (a->maps) /* its bytes are loads and stores */
+        c.near.per_byte = c.mapped;
+    return comm_seconds(&t, &c);
 }
 
 const comm_algorithm *comm_cheapest(const comm_request *r)
@@ -91,7 +97,10 @@ weft_status comm_cost_read(const config *c, const char *transport, comm_cost *ou
 {
     double latency = read_key(c, transport, "latency"), message = read_key(c, transport, "message");
     double bandwidth = read_key(c, transport, "bandwidth"), reduce = config_real(c, "comm.reduce");
-    *out = (comm_cost){.reduce = reduce > 0 ? 1e-9 / reduce : 0};
+    double mapped = read_key(c, transport, "mapped");
+    mapped = mapped > 0 ? mapped : bandwidth;
+    *out = (comm_cost){.reduce = reduce > 0 ? 1e-9 / reduce : 0,
+                       .mapped = mapped > 0 ? 1e-9 / mapped : 0};
     *known = bandwidth > 0;
     if (!*known && (latency > 0 || message > 0)) {
         char key[128];

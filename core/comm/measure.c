@@ -47,12 +47,42 @@ const char *measure_kind_name(uint32_t kind)
     return names[kind];
 }
 
+int measure_is_mutual(uint32_t kind)
+{
+    return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER || kind == WEFT_ALL_GATHER ||
+           kind == WEFT_ALL_TO_ALL;
+}
+
+static const comm_algorithm *algorithm_of(const char *name)
+{
+    for (uint32_t i = 0; comm_algorithms[i]; i++)
+        if (strcmp(comm_algorithms[i]->name, name) == 0)
+            return comm_algorithms[i];
+    return NULL;
+}
+
+int measure_able(const measure_request *q, const char *algorithm)
+{
+    const comm_algorithm *a = algorithm_of(algorithm);
+    comm_request r = {.kind = q->kind,
+                      .redop = WEFT_SUM,
+                      .dtype = q->dtype,
+                      .count = q->ranks,
+                      .ranks = q->ranks,
+                      .me = q->me,
+                      .in_place = (uint32_t)q->in_place,
+                      .link_caps = q->link_caps,
+                      .layout = q->layout};
+    return a && comm_able(a, &r);
+}
+
 static weft_status add(measure *m, comm_channel *c, row *to, const comm_request *r)
 {
     to->r = *r;
     to->r.ranks = m->q.ranks;
     to->r.me = m->q.me;
     to->r.link_caps = m->q.link_caps;
+    to->r.layout = m->q.layout;
     weft_status st = comm_schedule_make(&to->r, &to->s);
     if (st == WEFT_OK)
         st = comm_add_op(c, to->s, comm_kind_name(r->kind), &to->op);
@@ -239,23 +269,69 @@ static double bus_share(const comm_request *r)
     return r->kind == WEFT_BROADCAST || r->kind == WEFT_REDUCE ? 1 : (n - 1) / n;
 }
 
+/* How many operations are timed: the same number on every rank. */
+static weft_status how_many(measure *m, const row *w, void *memory, uint32_t *times)
+{
+    uint64_t bytes = w->r.count * weft_dtype_size(w->r.dtype);
+    *times = bytes < 65536 ? 2000 : bytes < (4u << 20) ? 200 : 20;
+    if (m->q.seconds <= 0)
+        return WEFT_OK;
+    sides s = lay_out(m, &w->r, memory);
+    weft_status st = once(w, &s);
+    uint64_t from = clock_ns();
+    if (st == WEFT_OK)
+        st = once(w, &s);
+    int64_t ns = (int64_t)(clock_ns() - from);
+    if (st == WEFT_OK)
+        st = agree(&m->slowest, m, memory, &ns);
+    double most = m->q.seconds * 1e9 / (double)(ns > 1 ? ns : 1);
+    *times = most < 2 ? 2 : most < *times ? (uint32_t)most : *times;
+    return st;
+}
+
+static weft_status time_together(measure *m, const row *w, const sides *s, uint32_t times,
+                                 int64_t *ns)
+{
+    sides nothing = {0};
+    weft_status st = WEFT_OK;
+    for (uint32_t k = 0; k < times / 10 + 1 && st == WEFT_OK; k++)
+        st = once(w, s);
+    if (st == WEFT_OK)
+        st = once(&m->barrier, &nothing);
+    uint64_t from = clock_ns();
+    for (uint32_t k = 0; k < times && st == WEFT_OK; k++)
+        st = once(w, s);
+    *ns = (int64_t)(clock_ns() - from);
+    return st;
+}
+
+/* Whoever only sends would be many operations ahead of who receives. */
+static weft_status time_apart(measure *m, const row *w, const sides *s, uint32_t times, int64_t *ns)
+{
+    sides nothing = {0};
+    weft_status st = WEFT_OK;
+    *ns = 0;
+    for (uint32_t k = 0; k < times && st == WEFT_OK; k++) {
+        st = once(&m->barrier, &nothing);
+        uint64_t from = clock_ns();
+        if (st == WEFT_OK)
+            st = once(w, s);
+        *ns += (int64_t)(clock_ns() - from);
+    }
+    return st;
+}
+
 weft_status measure_run(measure *m, uint32_t i, void *memory, measure_row *out)
 {
     const row *w = &m->row[i];
-    uint64_t bytes = w->r.count * weft_dtype_size(w->r.dtype), from = 0;
-    uint32_t times = bytes < 65536 ? 2000 : bytes < (4u << 20) ? 200 : 20;
+    uint64_t bytes = measure_bytes(m, i);
+    uint32_t times;
+    int64_t ns = 0, wrong = 0;
     memset(memory, 0, 2 * lines(m->side));
-    sides s = lay_out(m, &w->r, memory), nothing = {0};
-    weft_status st = WEFT_OK;
-    for (uint32_t k = 0; k < times / 10 + 1 + times && st == WEFT_OK; k++) {
-        if (k == times / 10 + 1) {
-            st = once(&m->barrier, &nothing);
-            from = clock_ns();
-        }
-        if (st == WEFT_OK)
-            st = once(w, &s);
-    }
-    int64_t ns = (int64_t)(clock_ns() - from), wrong = 0;
+    sides s = lay_out(m, &w->r, memory);
+    weft_status st = how_many(m, w, memory, &times);
+    if (st == WEFT_OK)
+        st = (m->q.apart ? time_apart : time_together)(m, w, &s, times, &ns);
     if (st == WEFT_OK)
         st = agree(&m->slowest, m, memory, &ns);
     if (st == WEFT_OK)
@@ -273,4 +349,23 @@ weft_status measure_run(measure *m, uint32_t i, void *memory, measure_row *out)
                          algbw * bus_share(&w->r),
                          (uint64_t)wrong};
     return WEFT_OK;
+}
+
+uint64_t measure_bytes(const measure *m, uint32_t i)
+{
+    return m->row[i].r.count * weft_dtype_size(m->row[i].r.dtype);
+}
+
+const char *measure_algorithm(const measure *m, uint32_t i)
+{
+    return comm_schedule_algorithm(m->row[i].s);
+}
+
+double measure_predict(const measure *m, uint32_t i, const comm_cost *cost, const char **choice)
+{
+    comm_request r = m->row[i].r;
+    const comm_algorithm *a = algorithm_of(measure_algorithm(m, i));
+    r.cost = cost;
+    *choice = comm_select(&r)->name;
+    return a ? comm_predict(a, &r) : -1;
 }

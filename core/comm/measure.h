@@ -13,8 +13,11 @@ typedef struct measure_request {
     int in_place;
     uint64_t min, max, factor; /* bytes of the larger side: min, min * factor, ... up to max */
     uint64_t link_caps;
-    const char *algorithm; /* or rules: comm_rule() */
-    uint64_t chunk;        /* comm_request's */
+    const comm_layout *layout; /* comm_request's */
+    const char *algorithm;     /* or rules: comm_rule() */
+    uint64_t chunk;            /* comm_request's */
+    double seconds;            /* that a row may take, about; 0: a fixed number of operations */
+    int apart;                 /* each operation begins when all ranks have ended the one before */
 } measure_request;
 
 typedef struct measure_row {
@@ -24,6 +27,9 @@ typedef struct measure_row {
     double algbw, busbw; /* GB/s; busbw counts what the best algorithm has to move per rank */
     uint64_t wrong;      /* elements, over all ranks */
 } measure_row;
+
+/* Is there such an algorithm, which can do this? q->algorithm does not matter. [any] */
+int measure_able(const measure_request *q, const char *algorithm);
 
 /* Adds the operations of all sizes to the channel. Between comm_add_channel() and comm_connect().
  * [setup] [collective] */
@@ -36,8 +42,19 @@ uint64_t measure_memory(const measure *m); /* bytes that measure_run() needs */
 /* Time row `i`, then check one operation with numbers that say whose they are. [collective] */
 weft_status measure_run(measure *m, uint32_t i, void *memory, measure_row *out);
 
+/* Row `i` before it is run: its size, and its algorithm. */
+uint64_t measure_bytes(const measure *m, uint32_t i);
+const char *measure_algorithm(const measure *m, uint32_t i);
+
+/* What the model says of row `i`: seconds by its own algorithm, negative where that is not known,
+ * and the algorithm that `auto` would take by these costs. */
+double measure_predict(const measure *m, uint32_t i, const comm_cost *cost, const char **choice);
+
 /* "all_reduce", and back; 0 for a name that is none. What sends to one rank is not measured. */
 uint32_t measure_kind(const char *name);
 const char *measure_kind_name(uint32_t kind);
+
+/* Nobody can end it before everybody has begun. */
+int measure_is_mutual(uint32_t kind);
 
 #endif

@@ -220,6 +220,13 @@ weft_status comm_schedule_make(const comm_request *r, comm_schedule **out)
     weft_status st = check_request(r);
     if (st == WEFT_OK)
         st = choose(r, &algorithm);
+    return st == WEFT_OK ? comm_schedule_with(r, algorithm, out) : st;
+}
+
+weft_status comm_schedule_with(const comm_request *r, const comm_algorithm *algorithm,
+                               comm_schedule **out)
+{
+    weft_status st = check_request(r);
     if (st != WEFT_OK)
         return st;
     comm_schedule *s = mem_alloc(sizeof *s);

@@ -247,6 +247,10 @@ extern const comm_algorithm comm_doubling, comm_double_tree, comm_bruck;
 extern const comm_algorithm comm_hierarchical;
 extern const comm_algorithm *const comm_algorithms[]; /* NULL-ended */
 
+/* comm_schedule_make() with this algorithm, which need not be in the table (tune.c), whatever the
+ * request's name says. */
+weft_status comm_schedule_with(const comm_request *r, const comm_algorithm *a, comm_schedule **out);
+
 /* Can it do this request, over this link? */
 int comm_able(const comm_algorithm *a, const comm_request *r);
 

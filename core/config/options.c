@@ -114,6 +114,8 @@ static const weft_option *const link_options[] = {
          "what algorithm = auto goes by: us until a short message has arrived"),
     REAL("message", "0", 0, 1e9, "the same: us that each further message keeps its sender busy"),
     REAL("bandwidth", "0", 0, 1e6, "the same: GB/s of long messages; 0: not tuned"),
+    REAL("mapped", "0", 0, 1e6,
+         "the same: GB/s of loads and stores in memory of other ranks; 0: as bandwidth"),
     NULL,
 };
 

@@ -127,14 +127,29 @@ static void add_unused(spec *s)
     }
 }
 
+static weft_status check_keys(spec *s)
+{
+    if (config_check(s->cfg) == WEFT_OK)
+        return WEFT_OK;
+    /* Keys of installed plugins that this job does not use may stand there, so that a backend is
+     * swapped by editing one line. They are looked for only where a key was not known. */
+    add_unused(s);
+    return config_check(s->cfg);
+}
+
+static weft_status find_device(spec *s)
+{
+    return find(s, "device", config_text(s->cfg, "device.plugin"), "device.plugin", device_ifaces,
+                "device", &s->device.c);
+}
+
 weft_status spec_check_config(config *cfg, host *h, spec *out)
 {
     *out = (spec){.cfg = cfg, .host = h};
     const char *placement = config_text(cfg, "optim.placement");
     weft_status s = find_strategies(out);
     if (!s)
-        s = find(out, "device", config_text(cfg, "device.plugin"), "device.plugin", device_ifaces,
-                 "device", &out->device.c);
+        s = find_device(out);
     if (!s)
         s = find(out, "optim", config_text(cfg, "optim.rule"), "optim.rule", rule_ifaces, "optim",
                  &out->rule.c);
@@ -143,12 +158,7 @@ weft_status spec_check_config(config *cfg, host *h, spec *out)
                  &out->placement.c);
     if (!s)
         s = transport_add_sections(out);
-    if (s || config_check(cfg) == WEFT_OK)
-        return s;
-    /* Keys of installed plugins that this job does not use may stand there, so that a backend is
-     * swapped by editing one line. They are looked for only where a key was not known. */
-    add_unused(out);
-    return config_check(cfg);
+    return s ? s : check_keys(out);
 }
 
 /* --- the second half --- */
@@ -295,6 +305,23 @@ weft_status spec_resolve(spec *s, uint32_t ranks, uint32_t vocab, const spec_mee
         s->model.sequence = s->model.context;
     }
     return st;
+}
+
+weft_status spec_of_links(config *cfg, host *h, uint32_t ranks, const spec_meeting *meeting,
+                          spec *out)
+{
+    *out = (spec){.cfg = cfg, .host = h, .ranks = ranks};
+    if (meeting)
+        out->meeting = *meeting;
+    out->mesh = (mesh){.n = 1, .name[0] = "ranks", .size[0] = ranks};
+    weft_status st = find_device(out);
+    if (!st)
+        st = transport_add_sections(out);
+    if (!st)
+        st = check_keys(out);
+    if (!st)
+        st = open_plugin(out, &out->device, "device");
+    return st ? st : transport_choose(out);
 }
 
 void spec_free(spec *s)

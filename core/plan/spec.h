@@ -78,6 +78,11 @@ weft_status spec_check_config(config *cfg, host *h, spec *out);
 weft_status spec_resolve(spec *s, uint32_t ranks, uint32_t vocab, const spec_meeting *meeting,
                          int want);
 
+/* Only what moves bytes, for measuring without a model: one mesh axis, of all `ranks`, over
+ * comm.plugin. Instead of the two above. [setup] */
+weft_status spec_of_links(config *cfg, host *h, uint32_t ranks, const spec_meeting *meeting,
+                          spec *out);
+
 /* What the sizes of the mesh axes multiply to, `auto` counting as 1. After the first half. */
 uint32_t spec_sizes(const spec *s);
 

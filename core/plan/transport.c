@@ -193,8 +193,10 @@ static weft_status take_cost(spec *s, uint32_t a)
     weft_status st = comm_cost_read(s->cfg, l->c->name, cost, &known);
     if (!st && l->near.c)
         st = comm_cost_read(s->cfg, l->near.c->name, &inside, &near_known);
-    if (!st && l->near.c && near_known)
+    if (!st && l->near.c && near_known) {
         cost->near = inside.near;
+        cost->mapped = inside.mapped;
+    }
     s->axis_cost[a] = !st && known && near_known ? cost : NULL;
     return st;
 }

@@ -49,6 +49,25 @@ static weft_status check_lengths(const prepared_job *j)
     return WEFT_OK;
 }
 
+static weft_status open_host(prepared_job *j, const spec_meeting *meeting)
+{
+    weft_status s = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
+    if (!s)
+        host_serve(j->host, "weft.host.tls/1",
+                   meeting && meeting->job ? job_tls_table(meeting->job) : &planning_tls);
+    return s;
+}
+
+weft_status job_prepare_links(const char *const *overrides, uint32_t n, uint32_t ranks,
+                              const spec_meeting *meeting, prepared_job *out)
+{
+    *out = (prepared_job){0};
+    weft_status s = config_load(NULL, overrides, n, &out->cfg);
+    if (!s)
+        s = open_host(out, meeting);
+    return s ? s : spec_of_links(out->cfg, out->host, ranks, meeting, &out->spec);
+}
+
 weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,
                         bool with_data, const spec_meeting *meeting, prepared_job *out)
 {
@@ -56,10 +75,7 @@ weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t 
     weft_status s = config_load(ini, overrides, n, &out->cfg);
     if (s)
         return s;
-    s = host_create(config_raw(out->cfg, "run.plugins"), &out->host);
-    if (!s)
-        host_serve(out->host, "weft.host.tls/1",
-                   meeting && meeting->job ? job_tls_table(meeting->job) : &planning_tls);
+    s = open_host(out, meeting);
     if (!s)
         s = spec_check_config(out->cfg, out->host, &out->spec);
     if (s)

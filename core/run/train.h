@@ -24,6 +24,11 @@ typedef struct prepared_job {
  * job_unprepare() also after a failure. [setup] */
 weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,
                         bool with_data, const spec_meeting *meeting, prepared_job *out);
+
+/* The transports alone, where there is no job file: a mesh axis of all ranks over comm.plugin, as
+ * `overrides` say, and no plan. [setup] */
+weft_status job_prepare_links(const char *const *overrides, uint32_t n, uint32_t ranks,
+                              const spec_meeting *meeting, prepared_job *out);
 void job_unprepare(prepared_job *j);
 
 /* Run this process as a rank (or as the whole of a one-rank job). Returns the exit status and has

@@ -1,0 +1,243 @@
+/* cli/tune_links.c: which transports of a job are measured between which ranks, and the operations
+ * for it. See tune.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+#include "cli/tune.h"
+#include "plan/where.h"
+
+#define WHOLE 0u   /* a group as it is */
+#define INSIDE 1u  /* its members on one machine */
+#define BETWEEN 2u /* its first member on each machine */
+
+/* The costs of a transport are found once. Ranks that lie apart are better than ranks that do not,
+ * and many better than few: all ranks choose alike. */
+static void want(tune_set *t, const component *c, uint32_t axis, uint32_t role)
+{
+    uint64_t apart = role != INSIDE && where_axis(t->s, axis) != REACH_ONE;
+    uint64_t score = apart << 32 | t->s->mesh.size[axis];
+    tune_probe *p = t->probe;
+    while (p < t->probe + t->probes && p->c != c)
+        p++;
+    if (p == t->probe + t->probes)
+        t->probes++;
+    if (score > p->score)
+        *p = (tune_probe){.c = c, .score = score, .axis = axis, .role = role};
+}
+
+static uint32_t machine_of(const spec *s, uint32_t rank)
+{
+    return s->meeting.sites ? s->meeting.sites->machine[rank] : 0;
+}
+
+static bool belongs(const tune_set *t, const tune_probe *p, uint32_t rank)
+{
+    if (p->role == INSIDE)
+        return machine_of(t->s, rank) == machine_of(t->s, t->rank);
+    for (uint32_t k = 0; p->role == BETWEEN; k++) {
+        uint32_t other = mesh_rank_at(&t->s->mesh, t->rank, p->axis, k);
+        if (machine_of(t->s, other) == machine_of(t->s, rank))
+            return other == rank;
+    }
+    return true;
+}
+
+static void gather_ranks(const tune_set *t, tune_probe *p)
+{
+    uint32_t size = t->s->mesh.size[p->axis];
+    bool mine = false;
+    p->rank = mem_alloc(size * sizeof *p->rank);
+    for (uint32_t k = 0; k < size; k++) {
+        uint32_t rank = mesh_rank_at(&t->s->mesh, t->rank, p->axis, k);
+        if (!belongs(t, p, rank))
+            continue;
+        mine |= rank == t->rank;
+        p->me = rank == t->rank ? p->n : p->me;
+        p->rank[p->n++] = rank;
+    }
+    p->n = mine ? p->n : 0;
+}
+
+/* A table for each transport or pair, on the axis where it has the most ranks. */
+static void add_part(tune_set *t, uint32_t axis)
+{
+    const spec *s = t->s;
+    const spec_link *l = &s->links[s->axis_link[axis]];
+    tune_part *p = t->part;
+    while (p < t->part + t->parts && p->link != s->axis_link[axis])
+        p++;
+    if (p < t->part + t->parts && p->ranks >= s->mesh.size[axis])
+        return;
+    t->parts += p == t->part + t->parts;
+    *p = (tune_part){.link = s->axis_link[axis], .mesh_axis = axis, .ranks = s->mesh.size[axis]};
+    p->name = pool_printf(&t->layouts.pool, "%s%s%s", l->near.c ? l->near.c->name : "",
+                          l->near.c ? "+" : "", l->c->name);
+    p->axis = t->of_job ? s->mesh.name[axis] : NULL;
+    p->layout = where_channel(&t->layouts, &(channel){.mesh_axis = axis, .link = p->link});
+    (void)!measuring_kinds(t->keys, "tune.op", p->kind, &p->kinds);
+}
+
+void tune_find(const spec *s, const config *keys, uint32_t rank, bool of_job, tune_set *out)
+{
+    *out = (tune_set){.s = s, .keys = keys, .rank = rank, .of_job = of_job, .layouts.spec = s};
+    out->part = mem_alloc(WEFT_MAX_MESH * sizeof *out->part);
+    for (uint32_t a = 0; a < s->mesh.n; a++) {
+        if (s->mesh.size[a] < 2)
+            continue;
+        const spec_link *l = &s->links[s->axis_link[a]];
+        if (l->near.c)
+            want(out, l->near.c, a, INSIDE);
+        want(out, l->c, a, l->near.c ? BETWEEN : WHOLE);
+        add_part(out, a);
+    }
+    for (uint32_t i = 0; i < out->probes; i++)
+        gather_ranks(out, &out->probe[i]);
+}
+
+static spec_link alone(const tune_set *t, const component *c)
+{
+    char section[80];
+    snprintf(section, sizeof section, "comm.%.64s", c->name);
+    return (spec_link){.c = c, .conf = config_conf(t->s->cfg, section, c->options)};
+}
+
+bool tune_maps(const tune_set *t, const tune_probe *p)
+{
+    return comm_link_maps(where_caps(t->s, &(spec_link){.c = p->c}));
+}
+
+static weft_status open_probe(tune_set *t, tune_probe *p, comm_world *w)
+{
+    const spec_link l = alone(t, p->c);
+    comm_channel *c;
+    char name[80];
+    snprintf(name, sizeof name, "costs.%.64s", p->c->name);
+    weft_status st = comm_add_link(w, l.c, l.conf, &p->link);
+    if (st != WEFT_OK || p->n < 2)
+        return st;
+    st = comm_add_channel(w, p->link, name, p->rank, p->n, &c);
+    if (st == WEFT_OK)
+        st = tune_create(c, p->n, p->me, where_caps(t->s, &l),
+                         measuring_type(config_text(t->keys, "tune.type")), &p->t);
+    return st;
+}
+
+/* Every algorithm that is able, of one collective. */
+static weft_status add_rows(tune_set *t, tune_part *p, uint32_t k, comm_channel *c)
+{
+    const double row_seconds = config_real(t->keys, "tune.seconds") + 1e-6; /* 0: no limit */
+    measure_request q = {.kind = p->kind[k],
+                         .dtype = measuring_type(config_text(t->keys, "tune.type")),
+                         .ranks = p->ranks,
+                         .me = mesh_coord(&t->s->mesh, t->rank, p->mesh_axis),
+                         .in_place = p->kind[k] != WEFT_ALL_TO_ALL,
+                         .min = (uint64_t)config_int(t->keys, "tune.min"),
+                         .max = (uint64_t)config_int(t->keys, "tune.max"),
+                         .factor = (uint64_t)config_int(t->keys, "tune.factor"),
+                         .link_caps = where_caps(t->s, &t->s->links[p->link]),
+                         .layout = p->layout,
+                         .seconds = row_seconds / TUNE_PASSES,
+                         .apart = !measure_is_mutual(p->kind[k])};
+    weft_status st = WEFT_OK;
+    for (uint32_t a = 0; comm_algorithms[a] && a < TUNE_ALGORITHMS && st == WEFT_OK; a++) {
+        if (!measure_able(&q, comm_algorithms[a]->name))
+            continue;
+        q.algorithm = comm_algorithms[a]->name;
+        measure **m = &p->row[k][a].m;
+        st = measure_create(c, &q, m);
+        p->sizes = measure_rows(*m);
+        if (st == WEFT_OK && p->sizes > TUNE_SIZES)
+            st = fail(WEFT_USAGE, "more than %d sizes; choose a larger tune.factor", TUNE_SIZES);
+        for (uint32_t s = 0; s < p->sizes && st == WEFT_OK; s++)
+            p->bytes[s] = measure_bytes(*m, s);
+    }
+    return st;
+}
+
+static const tune_probe *probe_of(const tune_set *t, const component *c)
+{
+    const tune_probe *p = t->probe;
+    while (p->c != c)
+        p++;
+    return p;
+}
+
+static weft_status open_part(tune_set *t, tune_part *p, comm_world *w)
+{
+    const spec *s = t->s;
+    const spec_link *l = &s->links[p->link];
+    const comm_part far = {l->c, l->conf}, near = {l->near.c, l->near.conf};
+    uint32_t index = 0, *ranks = mem_alloc(p->ranks * sizeof *ranks);
+    char name[80];
+    comm_channel *c;
+    snprintf(name, sizeof name, "table.%.64s", p->name);
+    for (uint32_t k = 0; k < p->ranks; k++)
+        ranks[k] = mesh_rank_at(&s->mesh, t->rank, p->mesh_axis, k);
+    weft_status st = WEFT_OK;
+    if (near.link)
+        st = comm_add_pair(w, &near, &far, s->meeting.sites->machine, &index);
+    else
+        index = probe_of(t, l->c)->link; /* a world has each transport once */
+    if (st == WEFT_OK)
+        st = comm_add_channel(w, index, name, ranks, p->ranks, &c);
+    for (uint32_t k = 0; k < p->kinds && st == WEFT_OK; k++)
+        st = add_rows(t, p, k, c);
+    free(ranks);
+    return st;
+}
+
+weft_status tune_open(tune_set *t, comm_world *w)
+{
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < t->probes && st == WEFT_OK; i++)
+        st = open_probe(t, &t->probe[i], w);
+    for (uint32_t i = 0; i < t->parts && st == WEFT_OK; i++)
+        st = open_part(t, &t->part[i], w);
+    return st;
+}
+
+uint64_t tune_room(const tune_set *t)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < t->probes; i++)
+        if (t->probe[i].t && tune_memory(t->probe[i].t) > most)
+            most = tune_memory(t->probe[i].t);
+    for (uint32_t i = 0; i < t->parts; i++)
+        for (uint32_t k = 0; k < t->part[i].kinds; k++)
+            for (uint32_t a = 0; a < TUNE_ALGORITHMS; a++) {
+                const measure *m = t->part[i].row[k][a].m;
+                most = m && measure_memory(m) > most ? measure_memory(m) : most;
+            }
+    return most;
+}
+
+void tune_release(tune_set *t)
+{
+    for (uint32_t i = 0; i < t->probes; i++) {
+        tune_destroy(t->probe[i].t);
+        free(t->probe[i].rank);
+    }
+    for (uint32_t i = 0; i < t->parts; i++)
+        for (uint32_t k = 0; k < MEASURING_KINDS; k++)
+            for (uint32_t a = 0; a < TUNE_ALGORITHMS; a++)
+                measure_destroy(t->part[i].row[k][a].m);
+    free(t->part);
+    pool_free(&t->layouts.pool);
+    *t = (tune_set){0};
+}
+
+void tune_cost_parts(tune_set *t)
+{
+    for (uint32_t i = 0; i < t->parts; i++) {
+        tune_part *p = &t->part[i];
+        const spec_link *l = &t->s->links[p->link];
+        p->cost = probe_of(t, l->c)->cost;
+        if (!l->near.c)
+            continue;
+        const comm_cost *near = &probe_of(t, l->near.c)->cost;
+        p->cost.near = near->near;
+        p->cost.mapped = near->mapped;
+    }
+}
