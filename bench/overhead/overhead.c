@@ -49,7 +49,7 @@ int main(int argc, char **argv)
     printf("{\"prepare_ms\":%.3f,\"entries\":%u,\"instructions\":%u,\"step_us_median\":%.3f,"
            "\"step_us_p99\":%.3f}\n",
            planned, j.plans.at->step.entries.n, instrs, us[RUNS / 2], us[RUNS * 99 / 100]);
-    exec_destroy(&e);
+    exec_destroy(&e, 0);
     job_unprepare(&j);
     free(us);
     return 0;

@@ -13,7 +13,7 @@
 
 #define MOST_CARRIERS 32u
 
-static const char iface[] = "weft.link/1";
+static const char *const ifaces[] = {"weft.link/1", "weft.coll/1", NULL};
 
 /* What a rank says of one transport; without a name: of none. */
 typedef struct verdict {
@@ -33,20 +33,28 @@ weft_status carrier_probe(spec *s, const component *c, const weft_conf *conf, bo
     weft_status st = host_open(s->host, c);
     *score = 0;
     err_clear();
-    return st ? st : link->probe(c->module, conf, &group, score);
+    if (st || strcmp(c->iface, ifaces[1]))
+        return st ? st : link->probe(c->module, conf, &group, score);
+    const weft_coll_table *coll = c->table;
+    if (!device->native)
+        return fail(WEFT_UNSUPPORTED, "%s needs a device with streams of a driver, and %s has none",
+                    c->name, s->device.c->name);
+    return coll->probe(c->module, conf, (uint32_t)device->caps, score);
 }
 
-/* All transports that are installed, opened, with their keys known. */
-static weft_status list(spec *s, const component *out[MOST_CARRIERS], uint32_t *n)
+/* All transports that are installed, opened, with their keys known. `links`: only these. */
+static weft_status list(spec *s, bool links, const component *out[MOST_CARRIERS], uint32_t *n)
 {
     const component **all;
     uint32_t count;
     weft_status st = host_list(s->host, &all, &count);
     *n = 0;
     for (uint32_t i = 0; !st && i < count && *n < MOST_CARRIERS; i++) {
-        if (strcmp(all[i]->kind, "comm") || !all[i]->iface || strcmp(all[i]->iface, iface))
+        const char *iface = all[i]->iface;
+        if (strcmp(all[i]->kind, "comm") || !iface ||
+            (strcmp(iface, ifaces[0]) && (links || strcmp(iface, ifaces[1]))))
             continue;
-        st = host_find(s->host, "comm", all[i]->name, (const char *const[]){iface, NULL}, &out[*n]);
+        st = host_find(s->host, "comm", all[i]->name, ifaces, &out[*n]);
         if (!st)
             st = transport_add_keys(s, out[*n]);
         ++*n;
@@ -113,12 +121,12 @@ static bool is_better(const verdict *a, const verdict *b)
     return a->score != b->score ? a->score > b->score : strcmp(a->name, b->name) < 0;
 }
 
-weft_status carrier_best(spec *s, uint32_t a, bool same_machine, const component **out)
+weft_status carrier_best(spec *s, uint32_t a, bool same_machine, bool links, const component **out)
 {
     const component *c[MOST_CARRIERS];
     verdict says[MOST_CARRIERS] = {0};
     uint32_t n, best = MOST_CARRIERS;
-    weft_status st = list(s, c, &n);
+    weft_status st = list(s, links, c, &n);
     if (st)
         return st;
     for (uint32_t i = 0; i < n; i++)

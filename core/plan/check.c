@@ -10,6 +10,7 @@
  * has its partner. */
 #include "base/err.h"
 #include "plan/plan.h"
+#include "plan/where.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -109,6 +110,9 @@ static uint32_t active(const machine *m, uint32_t rank, uint32_t link)
 /* Channels of a link that may have operations in flight; 0: any number. */
 static uint32_t channels_at_once(const spec_link *l)
 {
+    const weft_coll_table *coll = where_coll(l);
+    if (coll)
+        return coll->channels;
     const weft_link_table *table = l->c->table, *near = l->near.c ? l->near.c->table : table;
     uint32_t a = table->channels, b = near->channels;
     return !a || (b && b < a) ? b : a;

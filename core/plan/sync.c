@@ -101,10 +101,32 @@ static bool find_made(const plan *p, collective *c)
     return false;
 }
 
+/* Bytes that a rank sends by the ring, which libraries are measured by. */
+static uint64_t sent_by_library(const collective *c, uint32_t n)
+{
+    uint64_t bytes = c->count * weft_dtype_size(c->dtype), part = bytes / n;
+    switch (c->kind) {
+    case WEFT_ALL_REDUCE: return 2 * (bytes - part);
+    case WEFT_RECV: return 0;
+    case WEFT_SEND:
+    case WEFT_SHIFT:
+    case WEFT_BROADCAST: return bytes;
+    default: return bytes - part;
+    }
+}
+
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
 {
     plan *p = b->p;
     collective c = *like;
+    const spec_link *link = &p->spec->links[p->channels.at[c.channel].link];
+    if (where_coll(link)) { /* it has its own algorithms and memory */
+        c.algorithm = link->c->name;
+        c.sent = sent_by_library(&c, plan_channel_size(p, c.channel));
+        *vec_push(&p->collectives) = c;
+        *out = p->collectives.n - 1;
+        return WEFT_OK;
+    }
     comm_schedule *mine;
     uint32_t n = plan_channel_size(p, c.channel);
     if (find_made(p, &c)) {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static const char *const link_ifaces[] = {"weft.link/1", NULL};
+static const char *const ifaces[] = {"weft.link/1", "weft.coll/1", NULL};
 
 static const weft_option axis_plugin = {sizeof(weft_option),
                                         WEFT_OPT_STRING,
@@ -47,7 +47,7 @@ weft_status transport_add_keys(spec *s, const component *c)
 static weft_status add_transport(spec *s, const char *name, const char *where)
 {
     const component *c;
-    weft_status st = host_find(s->host, "comm", name, link_ifaces, &c);
+    weft_status st = host_find(s->host, "comm", name, ifaces, &c);
     if (st) {
         err_context("%s", where);
         return st;
@@ -133,7 +133,7 @@ static weft_status take_named(spec *s, uint32_t a, const char *name, const char 
                               bool same_machine, const component **out)
 {
     int32_t score;
-    weft_status st = host_find(s->host, "comm", name, link_ifaces, out);
+    weft_status st = host_find(s->host, "comm", name, ifaces, out);
     if (!st)
         st = carrier_probe(s, *out, conf_of(s, *out), same_machine, &score);
     if (!st && !score)
@@ -154,7 +154,7 @@ static weft_status take(spec *s, uint32_t a, const char *what, bool same_machine
     char key[128];
     const char *name = pool_text(&s->pool, wish(s, a, what, key));
     return strcmp(name, "auto") ? take_named(s, a, name, key, same_machine, out)
-                                : carrier_best(s, a, same_machine, out);
+                                : carrier_best(s, a, same_machine, !strcmp(what, "near"), out);
 }
 
 /* An axis that reaches over machines and has several ranks on some of them may use two. */
@@ -167,6 +167,10 @@ static weft_status take_near(spec *s, uint32_t a, const component *far, const co
     if (!strcmp(name, "none") || (named && !strcmp(name, "auto")))
         return WEFT_OK;
     weft_status st = take(s, a, "near", true, near);
+    if (!st && !strcmp((*near)->iface, ifaces[1]))
+        return config_fail(s->cfg, key,
+                           "%s brings its own collectives, and can only carry a whole mesh axis",
+                           name);
     *near = *near == far ? NULL : *near;
     return st;
 }
@@ -176,7 +180,7 @@ static weft_status choose_for(spec *s, uint32_t a)
     const component *far = NULL, *near = NULL;
     uint32_t reach = where_axis(s, a);
     weft_status st = take(s, a, "plugin", reach == REACH_ONE, &far);
-    if (!st && reach == REACH_BOTH)
+    if (!st && reach == REACH_BOTH && strcmp(far->iface, ifaces[1]))
         st = take_near(s, a, far, &near);
     if (!st)
         s->axis_link[a] = use(s, far, near);

@@ -23,7 +23,8 @@ weft_status carrier_probe(spec *s, const component *c, const weft_conf *conf, bo
                           int32_t *score);
 
 /* The best of all that are installed, as all ranks see it; adds to s->comm_choice what it is, and
- * why each one that cannot carry mesh axis `a` was passed over. [collective] */
-weft_status carrier_best(spec *s, uint32_t a, bool same_machine, const component **out);
+ * why each one that cannot carry mesh axis `a` was passed over. `links`: no libraries with
+ * collectives of their own. [collective] */
+weft_status carrier_best(spec *s, uint32_t a, bool same_machine, bool links, const component **out);
 
 #endif

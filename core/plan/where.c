@@ -31,9 +31,14 @@ static bool reaches(const spec *s, const component *link)
            ((device->caps & WEFT_DEV_CUDA_MEMORY) && (table->caps & WEFT_LINK_CUDA));
 }
 
+const weft_coll_table *where_coll(const spec_link *l)
+{
+    return l->c && l->c->iface && !strcmp(l->c->iface, "weft.coll/1") ? l->c->table : NULL;
+}
+
 bool where_staged(const spec *s, const spec_link *l)
 {
-    return !reaches(s, l->c) || (l->near.c && !reaches(s, l->near.c));
+    return !where_coll(l) && (!reaches(s, l->c) || (l->near.c && !reaches(s, l->near.c)));
 }
 
 static uint64_t mappable(const spec *s, uint64_t caps)
@@ -46,13 +51,13 @@ static uint64_t mappable(const spec *s, uint64_t caps)
 uint64_t where_near_caps(const spec *s, const spec_link *l)
 {
     const weft_link_table *table = l->near.c ? l->near.c->table : l->c->table;
-    return mappable(s, table->caps);
+    return where_coll(l) ? 0 : mappable(s, table->caps);
 }
 
 uint64_t where_caps(const spec *s, const spec_link *l)
 {
     const weft_link_table *far = l->c->table;
-    uint64_t caps = mappable(s, far->caps);
+    uint64_t caps = where_coll(l) ? 0 : mappable(s, far->caps);
     return l->near.c ? comm_pair_caps(where_near_caps(s, l), caps) : caps;
 }
 

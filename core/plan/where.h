@@ -4,6 +4,8 @@
 
 #include "plan/plan.h"
 
+#include <weft/coll.h>
+
 #define REACH_ONE 0u   /* every group of the axis is on one machine */
 #define REACH_APART 1u /* no two members share one */
 #define REACH_BOTH 2u
@@ -17,6 +19,9 @@ const comm_layout *where_channel(plan *p, const channel *c);
 
 /* What the channel's link can do between any two members, and inside a machine: WEFT_LINK_... */
 uint64_t where_caps(const spec *s, const spec_link *l);
+/* The functions of a transport that brings its own collectives; NULL: it is a link. */
+const weft_coll_table *where_coll(const spec_link *l);
+
 /* Is the device's memory out of the link's reach? */
 bool where_staged(const spec *s, const spec_link *l);
 uint64_t where_near_caps(const spec *s, const spec_link *l);

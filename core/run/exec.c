@@ -37,6 +37,8 @@ static weft_status reach(executor *e)
         uint64_t now = clock_ns();
         until = until ? until : now + (uint64_t)(e->deadline * 1e9);
         s = job_failure(e->job);
+        if (!s)
+            s = colls_health(e->colls);
         if (!s && now > until)
             s = fail(WEFT_IO, "the device did not finish within %.3g seconds", e->deadline);
         sched_yield();
@@ -50,9 +52,23 @@ static bool waited_at_once(const list *l, uint32_t i)
            l->entries.at[i + 1].what == l->entries.at[i].what;
 }
 
+/* Does entry `i` start something that the same library carries? */
+static bool joins(const executor *e, const list *l, uint32_t i, uint32_t like)
+{
+    const plan *p = e->plan;
+    const entry *x = i < l->entries.n ? &l->entries.at[i] : NULL;
+    if (!x || x->kind != ENTRY_START || !colls_has(e->colls, x->what))
+        return false;
+    return p->channels.at[p->collectives.at[x->what].channel].link ==
+           p->channels.at[p->collectives.at[like].channel].link;
+}
+
 static weft_status start(executor *e, const list *l, uint32_t i)
 {
     const uint32_t what = l->entries.at[i].what;
+    if (colls_has(e->colls, what))
+        return colls_start(e->colls, what, e->from[what], e->to[what],
+                           i == 0 || !joins(e, l, i - 1, what), !joins(e, l, i + 1, what));
     const bool staged = comm_is_staged(e->ops[what]); /* the device waits, not the host */
     char *scratch = (staged ? e->host : e->base) + e->plan->collectives.at[what].scratch;
     weft_status s = staged ? WEFT_OK : reach(e);
@@ -64,6 +80,8 @@ static weft_status start(executor *e, const list *l, uint32_t i)
 static weft_status wait(executor *e, const entry *x)
 {
     uint64_t began = clock_ns();
+    if (colls_has(e->colls, x->what))
+        return colls_wait(e->colls, x->what);
     weft_status s = comm_wait(e->ops[x->what], e->deadline);
     const bool pair = plan_between_two(&e->plan->collectives.at[x->what]);
     *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += clock_ns() - began;

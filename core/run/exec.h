@@ -9,6 +9,7 @@
 #define RUN_EXEC_H
 
 #include "plan/plan.h"
+#include "run/colls.h"
 #include "run/flight.h"
 #include "run/trace.h"
 
@@ -32,7 +33,8 @@ typedef struct executor {
     char *host;        /* the plan's host memory, or NULL */
     void **kernels;    /* prepared: weft_prepared, or what a plugin's kernel made */
     comm_world *world; /* NULL for one rank */
-    comm_op **ops;     /* [collective] */
+    colls *colls;      /* what libraries carry; NULL: nothing */
+    comm_op **ops;     /* [collective]; NULL where a library carries it */
     comm_schedule **schedules;
     uint64_t *from, *to; /* [collective] arena offsets on this rank */
     uint64_t *bases;     /* the plan's, on this rank */
@@ -45,7 +47,7 @@ typedef struct executor {
 /* Make `p` ready to run on this rank. `out_dir` NULL: no flight record. [setup] [collective] */
 weft_status exec_create(const plan *p, job *j, const job_identity *who, const char *out_dir,
                         executor *out);
-void exec_destroy(executor *e);
+void exec_destroy(executor *e, int failed); /* `failed`: others may not come to an end */
 
 /* kernels.c: [setup], [compute], [setup] */
 weft_status kernels_prepare(executor *e);

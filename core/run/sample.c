@@ -229,7 +229,7 @@ weft_status sample_checkpoint(const char *dir, const sample_options *o, FILE *to
     if (st)
         return st;
     st = run(&s, c, to);
-    exec_destroy(&s.exec);
+    exec_destroy(&s.exec, 0);
     plan_free(&s.plans);
     spec_free(&s.spec);
     host_destroy(s.host);

@@ -14,6 +14,8 @@ static int32_t descriptor_kind(const executor *e)
     uint64_t wanted = 0, can = e->table->caps;
     for (uint32_t i = 0; e->plan->spec->ranks > 1 && i < e->plan->spec->nlinks; i++) {
         const spec_link *l = &e->plan->spec->links[i];
+        if (where_coll(l))
+            continue;
         const weft_link_table *link = l->c->table, *near = l->near.c ? l->near.c->table : link;
         wanted |= link->caps | near->caps;
     }
@@ -31,7 +33,7 @@ static weft_status stage_all(const executor *e, comm_arena *arena)
 {
     const spec *s = e->plan->spec;
     for (uint32_t i = 0; i < s->nlinks; i++)
-        if (!where_staged(s, &s->links[i]))
+        if (!where_staged(s, &s->links[i]) && !where_coll(&s->links[i]))
             return fail(WEFT_UNSUPPORTED,
                         "%s reaches the memory of device %s and another transport of this job does "
                         "not: use one kind of transport",
@@ -71,17 +73,16 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
     return e->host ? stage_all(e, arena) : WEFT_OK;
 }
 
-static weft_status add_channels(executor *e, comm_channel **out)
+static weft_status add_channels(executor *e, const uint32_t *index, comm_channel **out)
 {
     const plan *p = e->plan;
     uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks), me;
     weft_status s = WEFT_OK;
     for (uint32_t i = 0; !s && i < p->channels.n; i++) {
-        uint32_t n = plan_group(p, i, e->rank, ranks, &me);
-        if (!n)
-            continue; /* of other ranks */
-        s = comm_add_channel(e->world, p->channels.at[i].link, p->channels.at[i].name, ranks, n,
-                             &out[i]);
+        uint32_t n = plan_group(p, i, e->rank, ranks, &me), link = p->channels.at[i].link;
+        if (!n || where_coll(&p->spec->links[link]))
+            continue; /* of other ranks, or of a library */
+        s = comm_add_channel(e->world, index[link], p->channels.at[i].name, ranks, n, &out[i]);
     }
     free(ranks);
     return s;
@@ -105,6 +106,8 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
         plan_request(p, c, me, &r);
         e->from[i] = c->in + at * c->in_shift;
         e->to[i] = c->out + at * c->out_shift;
+        if (where_coll(&p->spec->links[p->channels.at[c->channel].link]))
+            continue;
         st = comm_schedule_make(&r, &e->schedules[i]);
         if (!st && comm_schedule_scratch(e->schedules[i]) > c->scratch_bytes)
             st = fail(WEFT_INTERNAL, "%s needs more scratch than was planned", c->name);
@@ -115,29 +118,36 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
     return st;
 }
 
+static weft_status add_link(executor *e, uint32_t number, uint32_t *index)
+{
+    const spec *s = e->plan->spec;
+    const spec_link *l = &s->links[number];
+    if (!l->near.c)
+        return comm_add_link(e->world, l->c, l->conf, index);
+    return comm_add_pair(e->world, &(comm_part){l->near.c, l->near.conf},
+                         &(comm_part){l->c, l->conf}, s->meeting.sites->machine, index);
+}
+
 static weft_status connect_ranks(executor *e, const job_identity *who, const comm_arena *arena)
 {
     const plan *p = e->plan;
     if (p->spec->ranks == 1)
         return WEFT_OK;
     comm_channel **channels = mem_alloc(p->channels.n * sizeof *channels + 1);
+    uint32_t index[WEFT_MAX_MESH];
+    const colls_device device = {e->table, e->device, e->stream, e->base};
+    const double patience = config_real(p->spec->cfg, "run.join_timeout");
     weft_status s = comm_world_create(e->job, who, &e->world);
-    for (uint32_t i = 0; !s && i < p->spec->nlinks; i++) {
-        uint32_t index;
-        const spec_link *l = &p->spec->links[i];
-        s = l->near.c ? comm_add_pair(e->world, &(comm_part){l->near.c, l->near.conf},
-                                      &(comm_part){l->c, l->conf}, p->spec->meeting.sites->machine,
-                                      &index)
-                      : comm_add_link(e->world, l->c, l->conf, &index);
-        if (!s && index != i)
-            s = fail(WEFT_INTERNAL, "transports are numbered unlike the plan's");
-    }
+    for (uint32_t i = 0; !s && i < p->spec->nlinks; i++)
+        s = where_coll(&p->spec->links[i]) ? WEFT_OK : add_link(e, i, &index[i]);
     if (!s)
-        s = add_channels(e, channels);
+        s = add_channels(e, index, channels);
     if (!s)
         s = add_operations(e, channels);
     if (!s)
-        s = comm_connect(e->world, arena, config_real(p->spec->cfg, "run.join_timeout"));
+        s = comm_connect(e->world, arena, patience);
+    if (!s)
+        s = colls_create(p, e->job, e->rank, &device, patience, &e->colls);
     free(channels);
     return s;
 }
@@ -178,8 +188,9 @@ weft_status exec_create(const plan *p, job *j, const job_identity *who, const ch
     return s ? s : connect_ranks(out, who, &arena);
 }
 
-void exec_destroy(executor *e)
+void exec_destroy(executor *e, int failed)
 {
+    colls_destroy(e->colls, failed);
     comm_world_destroy(e->world);
     for (uint32_t i = 0; e->schedules && i < e->plan->collectives.n; i++)
         comm_schedule_free(e->schedules[i]);

@@ -155,6 +155,12 @@ static weft_status read_results(trainer *t, metrics *m)
     return WEFT_OK;
 }
 
+static uint64_t bytes_sent(const trainer *t)
+{
+    const executor *e = &t->exec;
+    return (e->world ? comm_bytes_sent(e->world) : 0) + colls_sent(e->colls);
+}
+
 static void measure(trainer *t, metrics *m, uint64_t ns, const exec_times *before, uint64_t sent)
 {
     const spec *s = &t->j->spec;
@@ -177,7 +183,7 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
 {
     const exec_times before = t->exec.times;
     uint64_t began = clock_ns();
-    uint64_t sent = t->exec.world ? comm_bytes_sent(t->exec.world) : 0;
+    uint64_t sent = bytes_sent(t);
     *m = (metrics){.step = step, .valid_loss = -1};
     t->exec.step = step;
     weft_status s = fill_step(t, step);
@@ -188,8 +194,7 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
             s = exec_run(&t->exec, &t->plan->extra.at[i].l);
     if (s)
         return s;
-    measure(t, m, clock_ns() - began, &before,
-            (t->exec.world ? comm_bytes_sent(t->exec.world) : 0) - sent);
+    measure(t, m, clock_ns() - began, &before, bytes_sent(t) - sent);
     s = read_results(t, m);
     uint64_t every = (uint64_t)config_int(t->j->cfg, "train.eval_every");
     if (!s && t->j->valid.count && every && (step % every == 0 || step == t->steps))
@@ -382,7 +387,7 @@ int train_rank(const char *ini, const char *const *overrides, uint32_t n, bool r
     }
     if (s && !launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
-    exec_destroy(&t.exec);
+    exec_destroy(&t.exec, s != WEFT_OK);
     if (t.metrics)
         fclose(t.metrics);
     free(t.tokens);

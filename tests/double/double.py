@@ -49,6 +49,38 @@ class Double(w.Bench):
                     self.train(device, self.job(change, device), ranks=ranks)
                 self.same_run("cpu", "double", 6, SKIP)
 
+    def test_a_library_of_collectives(self):
+        """It adds in the order of the ranks, so that fp32 has the bits of the same over links."""
+        for ranks, _, change in LAYOUTS:
+            with self.subTest(ranks=ranks, **change):
+                change = change | {"train.precision": "fp32"}
+                self.train("cpu", self.job(change | {"comm.plugin": "shm",
+                                                     "comm.algorithm": "direct"}, "cpu"),
+                           ranks=ranks)
+                said = self.train("double", self.job(change, "double"), ranks=ranks)
+                self.assertRegex(said.stderr + said.stdout, "goes over doublecoll")
+                self.same_run("cpu", "double", 6, SKIP + ("comm_bytes",))
+
+    def test_a_library_beside_a_link(self):
+        change = {"parallel.strategy": "tp, dp", "parallel.tp": 2, "parallel.dp": 2,
+                  "comm.tp.plugin": "doublecoll", "comm.dp.plugin": "tcp",
+                  "comm.dp.algorithm": "direct"}
+        self.train("double", self.job(change, "double"), ranks=4)
+        change |= {"comm.tp.plugin": "shm", "comm.tp.algorithm": "direct"}
+        self.train("cpu", self.job(change, "cpu"), ranks=4)
+        self.same_run("cpu", "double", 6, SKIP + ("comm_bytes",))
+        refused = self.train("no", self.job({"comm.plugin": "doublecoll"}, "cpu"), ranks=2,
+                             status=2)
+        self.assertIn("needs a device with streams of a driver", refused.stderr)
+
+    def test_a_rank_dies_in_a_library(self):
+        run = w.Running(self, "dead", self.job({"comm.plugin": "doublecoll"}, "double") |
+                        {"run.steps": 10**8, "optim.lr": 1e-4, "checkpoint.every": 0}, 2)
+        run.until_step(3)
+        os.kill(run.ranks()[1], 9)
+        self.assertEqual(run.wait(5 * w.SLOW), 1)
+        self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 9")
+
     def test_resumed(self):
         change = {"comm.plugin": "tcp"}
         self.train("whole", self.job(change, "double"), ranks=2)
