@@ -10,9 +10,9 @@
 #include <stdio.h>
 #include <string.h>
 
-const command *const commands[] = {&cmd_train, &cmd_plan,    &cmd_bench,  &cmd_tune,
-                                   &cmd_data,  &cmd_sample,  &cmd_ckpt,   &cmd_flight,
-                                   &cmd_key,   &cmd_plugins, &cmd_config, NULL};
+const command *const commands[] = {&cmd_train,   &cmd_plan,   &cmd_bench, &cmd_tune,   &cmd_doctor,
+                                   &cmd_data,    &cmd_sample, &cmd_ckpt,  &cmd_flight, &cmd_key,
+                                   &cmd_plugins, &cmd_config, NULL};
 
 static int help(void)
 {

@@ -14,7 +14,7 @@ typedef struct command {
 } command;
 
 extern const command cmd_train, cmd_plan, cmd_plugins, cmd_data, cmd_key, cmd_sample, cmd_ckpt,
-    cmd_flight, cmd_bench, cmd_tune, cmd_config;
+    cmd_flight, cmd_bench, cmd_tune, cmd_config, cmd_doctor;
 
 /* NULL-ended, in the order in which `weft --help` prints them. */
 extern const command *const commands[];

@@ -3,35 +3,46 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "doctor/doctor.h"
 #include "job/launch.h"
 #include "run/train.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+static const char *const flags[] = {"--resume", "--doctor", "--json", NULL};
+enum { RESUME, DOCTOR, JSON };
+
 /* The arguments of a rank: the same command without -n. */
-static char **rank_arguments(const cli_job *j, bool resume)
+static char **rank_arguments(const cli_job *j)
 {
-    char **argv = mem_alloc((j->noverrides + 6) * sizeof *argv);
+    char **argv = mem_alloc((j->noverrides + 8) * sizeof *argv);
     uint32_t n = 0;
     argv[n++] = "weft";
     argv[n++] = "train";
     argv[n++] = (char *)j->ini;
     for (uint32_t i = 0; i < j->noverrides; i++)
         argv[n++] = (char *)j->overrides[i];
-    if (resume)
-        argv[n++] = "--resume";
+    for (uint32_t i = 0; flags[i]; i++)
+        if (j->flag[i])
+            argv[n++] = (char *)flags[i];
     return argv;
 }
 
-static int launch(const cli_job *j, bool resume)
+static weft_status check_job(const cli_job *j)
 {
     prepared_job p;
     weft_status s = job_prepare(j->ini, j->overrides, j->noverrides, j->ranks, true, NULL, &p);
     job_unprepare(&p);
+    return s;
+}
+
+static int launch(const cli_job *j)
+{
+    weft_status s = j->flag[DOCTOR] ? WEFT_OK : check_job(j); /* to the doctor it is a finding */
     if (s)
         return cli_fail(s);
-    char **argv = rank_arguments(j, resume);
+    char **argv = rank_arguments(j);
     int status = launch_ranks(j->ranks, argv);
     free(argv);
     return status;
@@ -39,7 +50,6 @@ static int launch(const cli_job *j, bool resume)
 
 static int run(int argc, char **argv)
 {
-    static const char *const flags[] = {"--resume", NULL};
     cli_job j;
     int status = 2;
     if (!cli_parse_job(&cmd_train, argc, argv, flags, NULL, &j, &status)) {
@@ -48,19 +58,27 @@ static int run(int argc, char **argv)
     }
     if (!j.ini)
         status = cli_usage(&cmd_train, "which job? name its INI file");
+    else if (j.flag[JSON] && !j.flag[DOCTOR])
+        status = cli_usage(&cmd_train, "--json is of --doctor");
+    else if (j.flag[RESUME] && j.flag[DOCTOR])
+        status = cli_usage(&cmd_train, "--doctor trains nothing that could be resumed");
     else if (j.ranks > 1)
-        status = launch(&j, j.flag[0]);
+        status = launch(&j);
+    else if (j.flag[DOCTOR])
+        status = doctor_rank(j.ini, j.overrides, j.noverrides, j.flag[JSON]);
     else
-        status = train_rank(j.ini, j.overrides, j.noverrides, j.flag[0]);
+        status = train_rank(j.ini, j.overrides, j.noverrides, j.flag[RESUME]);
     free(j.overrides);
     return status;
 }
 
 const command cmd_train = {
-    "train", "[-n RANKS] JOB.ini [section.key=value ...] [--resume]",
+    "train", "[-n RANKS] JOB.ini [section.key=value ...] [--resume] [--doctor [--json]]",
     "Train a model as the job file says.\n\n"
     "  -n RANKS   start so many ranks on this machine; without it, and started by mpirun, srun\n"
     "             or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT set, it joins as one rank\n"
-    "  --resume   go on from the newest checkpoint under run.out\n\n"
+    "  --resume   go on from the newest checkpoint under run.out\n"
+    "  --doctor   train nothing: what weft doctor says, of every rank's machine, and what differs\n"
+    "             between them; --json for programs\n\n"
     "Exit status: 0 done, 1 the run failed, 2 the request was wrong, 77 not possible here.",
     run};

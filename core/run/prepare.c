@@ -15,6 +15,11 @@ static weft_status no_job(void *ctx, int32_t fd, int32_t server, const char *lab
 
 static const weft_host_tls planning_tls = {.struct_size = sizeof planning_tls, .start = no_job};
 
+const void *job_planning_tls(void)
+{
+    return &planning_tls;
+}
+
 static weft_status open_data(prepared_job *j)
 {
     const char *train = config_text(j->cfg, "data.train"),

@@ -325,7 +325,8 @@ static weft_status start(trainer *t, bool resume)
     return WEFT_OK;
 }
 
-static weft_status join(trainer *t, const char *ini, const char *const *overrides, uint32_t n)
+weft_status train_join(const job_identity *who, const char *ini, const char *const *overrides,
+                       uint32_t n, job **out)
 {
     /* The job file says how to join, and is checked as a whole only when all ranks are known. */
     config *cfg;
@@ -340,8 +341,8 @@ static weft_status join(trainer *t, const char *ini, const char *const *override
         opt.frozen_after = 5;
     if (!(opt.join_timeout >= 0.1))
         opt.join_timeout = 60;
-    if (t->who.ranks > 1)
-        s = job_join(&t->who, &opt, &t->job);
+    if (who->ranks > 1)
+        s = job_join(who, &opt, out);
     config_destroy(cfg);
     return s;
 }
@@ -349,7 +350,7 @@ static weft_status join(trainer *t, const char *ini, const char *const *override
 static weft_status run(trainer *t, const char *ini, const char *const *overrides, uint32_t n,
                        bool resume)
 {
-    weft_status s = join(t, ini, overrides, n);
+    weft_status s = train_join(&t->who, ini, overrides, n, &t->job);
     if (!s)
         s = job_find_sites(t->job, &t->who, &t->sites);
     if (!s)

@@ -3,6 +3,7 @@
 #define RUN_TRAIN_H
 
 #include "data/data.h"
+#include "job/job.h"
 #include "plan/plan.h"
 
 #include <stdbool.h>
@@ -30,6 +31,14 @@ weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t 
 weft_status job_prepare_links(const char *const *overrides, uint32_t n, uint32_t ranks,
                               const spec_meeting *meeting, prepared_job *out);
 void job_unprepare(prepared_job *j);
+
+/* Meet the other ranks as the job file says; *out stays as it is for one rank. [setup] [collective]
+ */
+weft_status train_join(const job_identity *who, const char *ini, const char *const *overrides,
+                       uint32_t n, job **out);
+
+/* "weft.host.tls/1" for plugins that are asked before ranks have met: nobody can connect. */
+const void *job_planning_tls(void);
 
 /* Run this process as a rank (or as the whole of a one-rank job). Returns the exit status and has
  * said on standard error why, when it is not 0. [setup] */

@@ -1,0 +1,79 @@
+/* cli/doctor.c: weft doctor. What it looks at stands in core/doctor. */
+#include "doctor/doctor.h"
+
+#include "base/err.h"
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static weft_status write_report(const json_t *report, bool json)
+{
+    bool bad = false;
+    if (json)
+        bad = json_dumpf(report, stdout, JSON_INDENT(1)) || putchar('\n') == EOF;
+    else
+        doctor_print(report, stdout);
+    return bad || fflush(stdout) ? fail_errno(WEFT_IO, "the report could not be written") : WEFT_OK;
+}
+
+static int examine(const cli_job *j, uint64_t here)
+{
+    const doctor_job job = {j->ini, j->overrides, j->noverrides, j->ranks, (uint32_t)here};
+    json_t *report;
+    weft_status s = doctor_examine(j->ini ? &job : NULL, &report);
+    if (s)
+        return cli_fail(s);
+    bool prevents = doctor_worst(report) == DOCTOR_PROBLEM;
+    s = write_report(report, j->flag[0]);
+    json_decref(report);
+    if (!s && prevents)
+        s = fail(WEFT_IO, "the job cannot run here as it is: see the problems above");
+    return cli_fail(s);
+}
+
+static int list_checks(void)
+{
+    const char *id, *title;
+    for (uint32_t i = 0; (id = doctor_check_at(i, &title)); i++)
+        printf("%-11s %s\n", id, title);
+    return 0;
+}
+
+static int run(int argc, char **argv)
+{
+    static const char *const flags[] = {"--json", "--list", NULL};
+    static const char *const valued[] = {"--here", NULL};
+    cli_job j;
+    int status = 2;
+    uint64_t here = 0;
+    if (!cli_parse_job(&cmd_doctor, argc, argv, flags, valued, &j, &status)) {
+        free(j.overrides);
+        return status;
+    }
+    if (j.value[0] && !cli_number(j.value[0], 1, 1048576, &here))
+        status = cli_usage(&cmd_doctor, "--here takes a number of ranks from 1 to 1048576");
+    else if (here && !j.ranks)
+        status = cli_usage(&cmd_doctor, "--here says how many of the -n ranks run here");
+    else if (!j.ini && (j.noverrides || j.ranks || here))
+        status = cli_usage(&cmd_doctor, "of which job? name its INI file");
+    else
+        status = j.flag[1] ? list_checks() : examine(&j, here);
+    free(j.overrides);
+    return status;
+}
+
+const command cmd_doctor = {
+    "doctor", "[JOB.ini [section.key=value ...] [-n RANKS [--here RANKS]]] [--json] [--list]",
+    "Say what this machine offers, and what about it is badly set: what, why, what to type.\n\n"
+    "With a job it also says whether that fits. weft train --doctor does the same on the machine\n"
+    "of every rank and says what differs between them.\n\n"
+    "  -n RANKS     of the job; without, as many as the sizes of its mesh axes multiply to\n"
+    "  --here RANKS how many of them run on this machine; without, all\n"
+    "  --json       for programs\n"
+    "  --list       the checks, and nothing else\n\n"
+    "A note may cost speed, a warning does or fails at scale, a problem keeps the job from "
+    "running.\n"
+    "WEFT_DOCTOR_ROOT=DIR examines DIR/proc, DIR/sys and DIR/dev, copied from another machine.\n\n"
+    "Exit status: 0 nothing keeps a job from running, 1 something does, 2 the request was wrong.",
+    run};

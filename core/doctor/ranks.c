@@ -1,0 +1,263 @@
+/* doctor/ranks.c: weft train --doctor. Every rank examines its machine before it joins, while the
+ * process still has one thread; then they meet, measure what lies between them, and rank 0 prints
+ * its own machine whole, what others found besides, and what differs. */
+#include "doctor/path.h"
+
+#include "base/err.h"
+#include "base/log.h"
+#include "job/launch.h"
+#include "run/train.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEADLINE 120.0
+#define DEEPEST 8
+
+typedef struct gathering {
+    job *job;
+    job_identity who;
+    json_t *mine;
+    json_t **reports; /* [ranks], rank 0 has them */
+    json_t *compared;
+    pool pool;
+} gathering;
+
+/* --- reports of others --- */
+
+static bool is_printable(const char *text)
+{
+    for (; text && *text; text++)
+        if (*text < ' ' || *text > '~')
+            return false;
+    return true;
+}
+
+/* Text that a terminal may be shown, and no deeper than a report is. */
+static bool is_lawful(json_t *x, int depth)
+{
+    size_t i;
+    const char *key;
+    json_t *part;
+    if (depth > DEEPEST || !is_printable(json_string_value(x)))
+        return false;
+    json_array_foreach(x, i, part) if (!is_lawful(part, depth + 1)) return false;
+    json_object_foreach(x, key,
+                        part) if (!is_printable(key) || !is_lawful(part, depth + 1)) return false;
+    return true;
+}
+
+static weft_status send_mine(gathering *g)
+{
+    char key[64];
+    snprintf(key, sizeof key, "doctor.report.%u", g->who.rank);
+    char *text = json_dumps(g->mine, JSON_COMPACT);
+    weft_status s = text ? job_put(g->job, key, text, strlen(text))
+                         : fail(WEFT_INTERNAL, "the report cannot be written as JSON");
+    free(text);
+    return s;
+}
+
+static weft_status take_one(gathering *g, uint32_t rank)
+{
+    char key[64];
+    void *text = NULL;
+    uint64_t bytes = 0;
+    snprintf(key, sizeof key, "doctor.report.%u", rank);
+    weft_status s = job_get(g->job, key, DEADLINE, &text, &bytes);
+    if (s)
+        return s;
+    g->reports[rank] = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    if (!json_is_object(g->reports[rank]) || !is_lawful(g->reports[rank], 0))
+        return fail(WEFT_DATA, "rank %u sent a report that is none", rank);
+    return WEFT_OK;
+}
+
+static weft_status gather(gathering *g)
+{
+    if (g->who.rank)
+        return send_mine(g);
+    g->reports = mem_alloc(g->who.ranks * sizeof *g->reports);
+    g->reports[0] = json_incref(g->mine);
+    weft_status s = WEFT_OK;
+    for (uint32_t r = 1; !s && r < g->who.ranks; r++)
+        s = take_one(g, r);
+    if (!s)
+        g->compared = compare_reports(g->reports, g->who.ranks);
+    return s;
+}
+
+/* --- printing --- */
+
+static void print_machines(gathering *g)
+{
+    bool *is = pool_array(&g->pool, g->who.ranks, sizeof *is),
+         *done = pool_array(&g->pool, g->who.ranks, sizeof *done);
+    for (uint32_t a = 0; a < g->who.ranks; a++) {
+        if (done[a])
+            continue;
+        for (uint32_t b = 0; b < g->who.ranks; b++) {
+            is[b] =
+                !strcmp(report_text(g->reports[a], "boot"), report_text(g->reports[b], "boot")) &&
+                !strcmp(report_text(g->reports[a], "host"), report_text(g->reports[b], "host"));
+            done[b] |= is[b];
+        }
+        printf("%s: %s\n", compare_ranks(&g->pool, is, g->who.ranks),
+               report_text(g->reports[a], "host"));
+    }
+    printf("\n");
+}
+
+static bool has_finding(const json_t *report, const char *what)
+{
+    size_t i, k;
+    const json_t *c, *f;
+    json_array_foreach(json_object_get(report, "checks"), i, c)
+        json_array_foreach(json_object_get(c, "findings"), k,
+                           f) if (!strcmp(report_text(f, "what"), what)) return true;
+    return false;
+}
+
+/* A finding of rank `r` that no rank before it has, with all ranks that have it. */
+static bool print_once(gathering *g, uint32_t r, const json_t *finding, bool *is)
+{
+    const char *what = report_text(finding, "what");
+    for (uint32_t before = 0; before < r; before++)
+        if (has_finding(g->reports[before], what))
+            return false;
+    for (uint32_t k = 0; k < g->who.ranks; k++)
+        is[k] = k >= r && has_finding(g->reports[k], what);
+    char prefix[256];
+    snprintf(prefix, sizeof prefix, "%s: %s (%.100s): ", report_text(finding, "level"),
+             compare_ranks(&g->pool, is, g->who.ranks), report_text(g->reports[r], "host"));
+    report_print_finding(finding, prefix, stdout);
+    return true;
+}
+
+static void print_others(gathering *g)
+{
+    bool *is = pool_array(&g->pool, g->who.ranks, sizeof *is), any = false;
+    size_t i, k;
+    const json_t *c, *f;
+    printf("\nother ranks\n");
+    for (uint32_t r = 1; r < g->who.ranks; r++)
+        json_array_foreach(json_object_get(g->reports[r], "checks"), i, c)
+            json_array_foreach(json_object_get(c, "findings"), k, f) any |= print_once(g, r, f, is);
+    if (!any)
+        printf("%21sfound nothing that rank 0 did not\n", "");
+}
+
+/* How far the other ranks are from rank 0. */
+static void print_ways(const gathering *g)
+{
+    int64_t least = INT64_MAX, most = 0;
+    for (uint32_t r = 1; r < g->who.ranks; r++) {
+        int64_t us = compare_number(g->reports[r], "path", "round_trip_us", 0);
+        least = us < least ? us : least;
+        most = us > most ? us : most;
+    }
+    printf("%21sa message to rank 0 and back takes %" PRId64 " to %" PRId64 " us\n", "", least,
+           most);
+}
+
+static void print_compared(const gathering *g)
+{
+    size_t i;
+    const json_t *f;
+    printf("\ncompared\n");
+    print_ways(g);
+    json_array_foreach(g->compared, i, f)
+    {
+        char prefix[32];
+        snprintf(prefix, sizeof prefix, "%.16s: ", report_text(f, "level"));
+        report_print_finding(f, prefix, stdout);
+    }
+    if (!json_array_size(g->compared))
+        printf("%21snothing differs\n", "");
+}
+
+static weft_status print(gathering *g, bool json)
+{
+    if (!json && g->who.ranks == 1) {
+        doctor_print(g->reports[0], stdout);
+        return fflush(stdout) ? fail_errno(WEFT_IO, "the report could not be written") : WEFT_OK;
+    }
+    if (!json) {
+        print_machines(g);
+        doctor_print(g->reports[0], stdout);
+        print_others(g);
+        print_compared(g);
+        return fflush(stdout) ? fail_errno(WEFT_IO, "the report could not be written") : WEFT_OK;
+    }
+    json_t *all = json_array();
+    for (uint32_t r = 0; r < g->who.ranks; r++)
+        json_array_append(all, g->reports[r]);
+    json_t *whole = json_pack("{s:o, s:O}", "ranks", all, "compared", g->compared);
+    bool bad = json_dumpf(whole, stdout, JSON_INDENT(1)) || putchar('\n') == EOF || fflush(stdout);
+    json_decref(whole);
+    return bad ? fail_errno(WEFT_IO, "the report could not be written") : WEFT_OK;
+}
+
+static bool prevents(const gathering *g)
+{
+    bool bad = doctor_worst(g->mine) == DOCTOR_PROBLEM;
+    for (uint32_t r = 0; g->reports && r < g->who.ranks; r++)
+        bad |= doctor_worst(g->reports[r]) == DOCTOR_PROBLEM;
+    return bad;
+}
+
+/* --- the rank --- */
+
+static weft_status run(gathering *g, const char *ini, const char *const *overrides, uint32_t n,
+                       bool json)
+{
+    const doctor_job j = {ini, overrides, n, g->who.ranks, g->who.local_ranks};
+    weft_status s = doctor_examine(&j, &g->mine);
+    if (!s)
+        s = train_join(&g->who, ini, overrides, n, &g->job);
+    if (!s && g->job)
+        s = path_measure(g->job, &g->who, g->mine);
+    if (!s)
+        s = gather(g);
+    if (!s && !g->who.rank)
+        s = print(g, json);
+    return s;
+}
+
+static void let_go(gathering *g)
+{
+    for (uint32_t r = 0; g->reports && r < g->who.ranks; r++)
+        json_decref(g->reports[r]);
+    free(g->reports);
+    json_decref(g->compared);
+    json_decref(g->mine);
+    pool_free(&g->pool);
+}
+
+int doctor_rank(const char *ini, const char *const *overrides, uint32_t n, int json)
+{
+    gathering g = {0};
+    char why[2048] = "";
+    weft_status s = job_identify(&g.who);
+    if (!s) {
+        log_setup(WEFT_LOG_INFO, g.who.ranks > 1 ? (int)g.who.rank : -1);
+        s = run(&g, ini, overrides, n, json);
+    }
+    if (s)
+        snprintf(why, sizeof why, "%s", err_text());
+    if (!job_leave(g.job, s, s ? why : NULL) && !s) {
+        s = WEFT_PEER;
+        snprintf(why, sizeof why, "%s", err_text());
+    }
+    int status = err_exit_code(s);
+    if (!s && !g.who.rank && prevents(&g)) {
+        status = 1;
+        snprintf(why, sizeof why, "the job cannot run as it is: see the problems above");
+    }
+    if (status && !launch_say(why))
+        log_line(WEFT_LOG_ERROR, "%s", why);
+    let_go(&g);
+    return status;
+}

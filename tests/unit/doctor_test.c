@@ -1,0 +1,144 @@
+/* The doctor's tools: lists of CPUs, processes apart, and limits held against a job. */
+#include "doctor/inside.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void lists_of_cpus(void **state)
+{
+    (void)state;
+    const struct {
+        const char *list;
+        uint32_t n;
+    } cases[] = {{"0", 1},
+                 {"0-3", 4},
+                 {"0-3,8,10-11", 7},
+                 {"", 0},
+                 {"x", 0},
+                 {"3-1", 0},
+                 {"0-", 0},
+                 {"0-3,", 4},
+                 {"0-3;5", 0},
+                 {"-1", 0},
+                 {"0-4294967295", 0},
+                 {"99999999999999999999", 0},
+                 {"0-999999,0-999999", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(see_count(cases[i].list), cases[i].n);
+}
+
+static void words_in_brackets(void **state)
+{
+    (void)state;
+    char out[8];
+    assert_true(see_choice("always [madvise] never", out, sizeof out));
+    assert_string_equal(out, "madvise");
+    assert_false(see_choice("always [much longer] never", out, sizeof out));
+    assert_false(see_choice("]always[", out, sizeof out));
+    assert_false(see_choice("[]", out, sizeof out));
+    assert_false(see_choice("[", out, sizeof out));
+}
+
+static json_t *answer(void *ctx)
+{
+    return json_pack("{s:i}", "pid", (int)getpid() == *(int *)ctx);
+}
+
+static json_t *crash(void *ctx)
+{
+    (void)ctx;
+    raise(SIGKILL);
+    return NULL;
+}
+
+_Noreturn static json_t *leave(void *ctx)
+{
+    (void)ctx;
+    _exit(3);
+}
+
+_Noreturn static json_t *hang(void *ctx)
+{
+    (void)ctx;
+    for (;;)
+        pause();
+}
+
+/* More than a pipe holds. */
+static json_t *much(void *ctx)
+{
+    json_t *list = json_array();
+    for (int i = 0; i < 100000; i++)
+        json_array_append_new(list, json_integer(i));
+    (void)ctx;
+    return list;
+}
+
+static void processes_apart(void **state)
+{
+    (void)state;
+    char why[128] = "";
+    int pid = getpid();
+    json_t *got = run_apart(answer, &pid, 30, why, sizeof why);
+    assert_int_equal(json_integer_value(json_object_get(got, "pid")), 0);
+    json_decref(got);
+    got = run_apart(much, NULL, 30, why, sizeof why);
+    assert_int_equal(json_array_size(got), 100000);
+    json_decref(got);
+    assert_null(run_apart(crash, NULL, 30, why, sizeof why));
+    assert_string_equal(why, "was ended by signal 9 (Killed)");
+    assert_null(run_apart(leave, NULL, 30, why, sizeof why));
+    assert_string_equal(why, "ended with status 3 and no answer");
+    assert_null(run_apart(hang, NULL, 1, why, sizeof why));
+    assert_string_equal(why, "gave no answer within 1 seconds");
+}
+
+/* A job that needs 2 GiB a rank, over a transport that registers or not, and a limit. */
+static enum doctor_level fit(int registers, int64_t locked, const char *what)
+{
+    const doctor_job job = {.ini = "job.ini"};
+    doctor d = {.root = "", .job = &job, .done = json_array()};
+    json_array_append_new(d.done,
+                          json_pack("{s:s, s:{s:i, s:I, s:i}}", "id", "job", "facts", "here", 1,
+                                    "peak", (json_int_t)2 << 30, "registers", registers));
+    json_array_append_new(
+        d.done, json_pack("{s:s, s:{s:I}}", "id", "limits", "facts", "locked", (json_int_t)locked));
+    tell_begin(&d, "fit", "");
+    check_fit(&d);
+    const json_t *first = json_array_get(json_object_get(d.check, "findings"), 0);
+    assert_string_equal(report_text(first, "what"), what);
+    tell_end(&d);
+    json_t *report = json_pack("{s:O}", "checks", d.done);
+    enum doctor_level worst = doctor_worst(report);
+    json_decref(report);
+    json_decref(d.done);
+    return worst;
+}
+
+static void locked_memory_of_a_job(void **state)
+{
+    (void)state;
+    assert_int_equal(fit(1, 65536, "a rank has to lock 2.0 GiB, and may lock 64 KiB"),
+                     DOCTOR_PROBLEM);
+    assert_int_equal(fit(0, 65536, ""), DOCTOR_OK);
+    assert_int_equal(fit(1, INT64_MAX, ""), DOCTOR_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lists_of_cpus),
+        cmocka_unit_test(words_in_brackets),
+        cmocka_unit_test(processes_apart),
+        cmocka_unit_test(locked_memory_of_a_job),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
