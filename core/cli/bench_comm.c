@@ -14,6 +14,9 @@
 #include "comm/measure.h"
 #include "config/config.h"
 #include "job/launch.h"
+#include "plan/transport.h"
+#include "plan/where.h"
+#include "run/train.h"
 
 #define MEET 60.0 /* seconds to connect */
 
@@ -50,8 +53,6 @@ static const weft_option *const options[] = {
     NULL,
 };
 
-static const char *const ifaces[] = {"weft.link/1", NULL};
-
 typedef struct bench {
     const char *ini;
     const char **overrides; /* pointers into argv */
@@ -62,7 +63,8 @@ typedef struct bench {
     job *job;
     comm_world *world;
     comm_arena arena;
-    const component *link;
+    job_sites sites;
+    spec spec; /* one mesh axis of all ranks */
     measure *m[MEASURING_KINDS];
     uint32_t kind[MEASURING_KINDS], n;
     FILE *csv; /* of rank 0, where bench.out names a folder */
@@ -73,70 +75,6 @@ static weft_status parse_ops(bench *b)
     if (config_int(b->cfg, "bench.max") < config_int(b->cfg, "bench.min"))
         return config_fail(b->cfg, "bench.max", "is less than bench.min");
     return measuring_kinds(b->cfg, "bench.op", b->kind, &b->n);
-}
-
-static weft_status add_options(bench *b, const component *c)
-{
-    char section[80], owner[80];
-    snprintf(section, sizeof section, "comm.%s", c->name);
-    snprintf(owner, sizeof owner, "plugin %s", c->name);
-    weft_status st = config_add(b->cfg, section, owner, c->options);
-    return st ? st : config_add(b->cfg, section, "the core", config_link_options());
-}
-
-static const weft_conf *conf_of(bench *b, const component *c)
-{
-    char section[80];
-    snprintf(section, sizeof section, "comm.%s", c->name);
-    return config_conf(b->cfg, section, c->options);
-}
-
-static weft_status score_of(bench *b, const component *c, int32_t *score)
-{
-    const weft_link_table *t = c->table;
-    weft_link_group group = {sizeof group, 0, b->who.local_ranks == b->who.ranks,
-                             WEFT_DEV_HOST_MEMORY};
-    *score = 0;
-    weft_status st = host_open(b->host, c);
-    return st == WEFT_OK ? t->probe(c->module, conf_of(b, c), &group, score) : st;
-}
-
-/* `auto`: the transport with the best score. */
-static weft_status find_best(bench *b)
-{
-    const component **all, *c;
-    uint32_t n;
-    int32_t best = 0, score;
-    weft_status st = host_list(b->host, &all, &n);
-    for (uint32_t i = 0; i < n && st == WEFT_OK; i++) {
-        if (!all[i]->iface || strcmp(all[i]->iface, ifaces[0]) ||
-            host_find(b->host, "comm", all[i]->name, ifaces, &c) != WEFT_OK)
-            continue;
-        st = add_options(b, c);
-        if (st == WEFT_OK && score_of(b, c, &score) == WEFT_OK && score > best) {
-            best = score;
-            b->link = c;
-        }
-    }
-    if (st == WEFT_OK && !b->link)
-        st = fail(WEFT_ABSENT, "comm.plugin = auto: no transport can be used here");
-    return st;
-}
-
-static weft_status find_link(bench *b)
-{
-    const char *name = config_raw(b->cfg, "comm.plugin");
-    int32_t score;
-    if (!name || strcmp(name, "auto") == 0)
-        return find_best(b);
-    weft_status st = host_find(b->host, "comm", name, ifaces, &b->link);
-    if (st == WEFT_OK)
-        st = add_options(b, b->link);
-    if (st == WEFT_OK)
-        st = score_of(b, b->link, &score);
-    if (st == WEFT_OK && score == 0)
-        st = fail(WEFT_ABSENT, "transport %s cannot be used here: %s", name, err_text());
-    return st;
 }
 
 /* Of a job file only what concerns this is read; the rest may need plugins that do not. */
@@ -188,8 +126,19 @@ static weft_status map_arena(bench *b)
     return measuring_arena(bytes, &b->arena);
 }
 
+static weft_status add_link(bench *b, uint32_t *index)
+{
+    const spec_link *l = &b->spec.links[b->spec.axis_link[0]];
+    if (!l->near.c)
+        return comm_add_link(b->world, l->c, l->conf, index);
+    return comm_add_pair(b->world, &(comm_part){l->near.c, l->near.conf},
+                         &(comm_part){l->c, l->conf}, b->sites.machine, index);
+}
+
 static weft_status add_operations(bench *b, uint32_t link)
 {
+    const spec_link *l = &b->spec.links[b->spec.axis_link[0]];
+    const comm_layout *layout = where_channel(&b->spec, &b->spec.pool, &(channel){.mesh_axis = 0});
     uint32_t *ranks = mem_alloc(b->who.ranks * sizeof *ranks);
     comm_channel *c = NULL;
     for (uint32_t i = 0; i < b->who.ranks; i++)
@@ -206,7 +155,9 @@ static weft_status add_operations(bench *b, uint32_t link)
                              .min = (uint64_t)config_int(cfg, "bench.min"),
                              .max = (uint64_t)config_int(cfg, "bench.max"),
                              .factor = (uint64_t)config_int(cfg, "bench.factor"),
-                             .link_caps = ((const weft_link_table *)b->link->table)->caps,
+                             .link_caps = where_caps(&b->spec, l),
+                             .layout = layout,
+                             .cost = b->spec.axis_cost[0],
                              .algorithm = config_text(cfg, "comm.algorithm"),
                              .chunk = (uint64_t)config_int(cfg, "bench.chunk")};
         st = measure_create(c, &q, &b->m[i]);
@@ -220,8 +171,8 @@ static void keep_row(const bench *b, uint32_t op, const measure_row *r)
         return;
     const char *asked = config_text(b->cfg, "comm.algorithm");
     fprintf(b->csv, "%u,%s,%s,%s,%s,%s,%d,%llu,%llu,%.9g,%.9g,%.9g,%llu\n", b->who.ranks,
-            b->link->name, strchr(asked, '=') ? "rules" : asked, r->algorithm,
-            config_text(b->cfg, "bench.type"), measure_kind_name(b->kind[op]),
+            b->spec.links[b->spec.axis_link[0]].c->name, strchr(asked, '=') ? "rules" : asked,
+            r->algorithm, config_text(b->cfg, "bench.type"), measure_kind_name(b->kind[op]),
             (int)config_int(b->cfg, "bench.inplace"), (unsigned long long)r->bytes,
             (unsigned long long)r->count, r->us, r->algbw, r->busbw, (unsigned long long)r->wrong);
 }
@@ -253,29 +204,39 @@ static weft_status print_table(bench *b, uint32_t op)
     return st;
 }
 
+/* What all ranks have to themselves: ops, and the transport or transports of one group of them. */
+static weft_status find_links(bench *b)
+{
+    const spec_meeting meeting = {b->job ? &b->sites : NULL, b->job};
+    weft_status st = host_create(config_raw(b->cfg, "run.plugins"), &b->host);
+    if (st == WEFT_OK)
+        job_serve(b->host, b->job);
+    if (st == WEFT_OK && b->job)
+        st = job_find_sites(b->job, &b->who, &b->sites);
+    if (st == WEFT_OK)
+        st = spec_of_links(b->cfg, b->host, b->who.ranks, &meeting, &b->spec);
+    if (st == WEFT_OK && b->who.ranks == 1)
+        st = transport_choose_axis(&b->spec, 0);
+    return st == WEFT_OK ? comm_rules_check(b->cfg, "comm.algorithm", NULL) : st;
+}
+
 static weft_status set_up(bench *b)
 {
     uint32_t link;
-    job_options opt = {.frozen_after = 30, .join_timeout = MEET};
     weft_status st = load(b);
+    const char *key = st == WEFT_OK ? config_raw(b->cfg, "run.key") : NULL;
+    job_options opt = {
+        .key_file = key && *key ? key : NULL, .frozen_after = 30, .join_timeout = MEET};
     if (st == WEFT_OK)
         st = job_join(&b->who, &opt, &b->job);
     if (st == WEFT_OK)
-        st = host_create(config_raw(b->cfg, "run.plugins"), &b->host);
-    if (st == WEFT_OK && b->job)
-        host_serve(b->host, "weft.host.tls/1", job_tls_table(b->job));
-    if (st == WEFT_OK)
-        st = find_link(b);
-    if (st == WEFT_OK)
-        st = config_check(b->cfg);
-    if (st == WEFT_OK)
-        st = comm_rules_check(b->cfg, "comm.algorithm", NULL);
+        st = find_links(b);
     if (st == WEFT_OK)
         st = parse_ops(b);
     if (st == WEFT_OK)
         st = comm_world_create(b->job, &b->who, &b->world);
     if (st == WEFT_OK)
-        st = comm_add_link(b->world, b->link, conf_of(b, b->link), &link);
+        st = add_link(b, &link);
     if (st == WEFT_OK)
         st = add_operations(b, link);
     if (st == WEFT_OK)
@@ -310,6 +271,8 @@ static int run_rank(bench *b)
     int status = measuring_leave(b->job, b->world, st);
     for (uint32_t i = 0; i < b->n; i++)
         measure_destroy(b->m[i]);
+    spec_free(&b->spec);
+    job_free_sites(&b->sites);
     host_destroy(b->host);
     config_destroy(b->cfg);
     return status;
@@ -319,22 +282,16 @@ static int run_rank(bench *b)
 static weft_status check_request(const bench *given)
 {
     bench b = *given;
-    const component *c;
     b.overrides = mem_alloc((given->noverrides + 16) * sizeof *b.overrides);
     memcpy(b.overrides, given->overrides, given->noverrides * sizeof *b.overrides);
     weft_status st = load(&b);
-    const char *name = st == WEFT_OK ? config_raw(b.cfg, "comm.plugin") : NULL;
-    if (name && strcmp(name, "auto")) {
-        st = host_create(config_raw(b.cfg, "run.plugins"), &b.host);
-        if (st == WEFT_OK)
-            st = host_find(b.host, "comm", name, ifaces, &c);
-        if (st == WEFT_OK)
-            st = add_options(&b, c);
-        if (st == WEFT_OK)
-            st = config_check(b.cfg);
+    if (st == WEFT_OK) {
+        b.who.ranks = b.ranks;
+        st = find_links(&b);
     }
-    if (st == WEFT_OK && b.host)
+    if (st == WEFT_OK)
         st = parse_ops(&b);
+    spec_free(&b.spec);
     host_destroy(b.host);
     config_destroy(b.cfg);
     free(b.overrides);

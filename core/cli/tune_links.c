@@ -75,7 +75,8 @@ static void add_part(tune_set *t, uint32_t axis)
     p->name = pool_printf(&t->layouts.pool, "%s%s%s", l->near.c ? l->near.c->name : "",
                           l->near.c ? "+" : "", l->c->name);
     p->axis = t->of_job ? s->mesh.name[axis] : NULL;
-    p->layout = where_channel(&t->layouts, &(channel){.mesh_axis = axis, .link = p->link});
+    p->layout = where_channel(t->layouts.spec, &t->layouts.pool,
+                              &(channel){.mesh_axis = axis, .link = p->link});
     (void)!measuring_kinds(t->keys, "tune.op", p->kind, &p->kinds);
 }
 

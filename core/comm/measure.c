@@ -120,7 +120,8 @@ weft_status measure_create(comm_channel *c, const measure_request *q, measure **
                           .dtype = q->dtype,
                           .count = whole / size,
                           .in_place = (uint32_t)q->in_place,
-                          .chunk = q->chunk};
+                          .chunk = q->chunk,
+                          .cost = q->cost};
         r.algorithm = comm_rule(q->algorithm, &r);
         if (m->rows == MOST_ROWS)
             return fail(WEFT_USAGE, "more than %u sizes; choose a larger factor", MOST_ROWS);

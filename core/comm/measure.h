@@ -14,6 +14,7 @@ typedef struct measure_request {
     uint64_t min, max, factor; /* bytes of the larger side: min, min * factor, ... up to max */
     uint64_t link_caps;
     const comm_layout *layout; /* comm_request's */
+    const comm_cost *cost;     /* likewise */
     const char *algorithm;     /* or rules: comm_rule() */
     uint64_t chunk;            /* comm_request's */
     double seconds;            /* that a row may take, about; 0: a fixed number of operations */

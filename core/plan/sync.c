@@ -31,7 +31,7 @@ uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const 
                  .coords = copy,
                  .algorithm = s->axis_algorithm[mesh_axis],
                  .link = s->axis_link[mesh_axis]};
-    c.layout = where_channel(p, &c);
+    c.layout = where_channel(s, &p->pool, &c);
     *vec_push(&p->channels) = c;
     return p->channels.n - 1;
 }

@@ -205,6 +205,12 @@ static weft_status take_cost(spec *s, uint32_t a)
     return st;
 }
 
+weft_status transport_choose_axis(spec *s, uint32_t a)
+{
+    weft_status st = choose_for(s, a);
+    return st ? st : take_cost(s, a);
+}
+
 weft_status transport_choose(spec *s)
 {
     weft_status st = comm_rules_check(s->cfg, "comm.algorithm", NULL);

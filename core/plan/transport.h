@@ -14,6 +14,7 @@ weft_status transport_add_keys(spec *s, const component *c);
  * machines. A named one that cannot be used is an error; `auto` takes the best score among those
  * whose probe says yes on every rank. */
 weft_status transport_choose(spec *s);
+weft_status transport_choose_axis(spec *s, uint32_t a); /* even if it has one rank */
 
 /* --- carrier.c --- */
 

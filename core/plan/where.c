@@ -88,12 +88,12 @@ static void read_pattern(const spec *s, const channel *c, uint32_t rank, pattern
         }
 }
 
-static void take_pattern(plan *p, uint32_t n, pattern *out)
+static void take_pattern(pool *p, uint32_t n, pattern *out)
 {
     *out = (pattern){.n = n};
-    out->rank = pool_array(&p->pool, n, sizeof *out->rank);
-    out->machine = pool_array(&p->pool, n, sizeof *out->machine);
-    out->order = pool_array(&p->pool, n, sizeof *out->order);
+    out->rank = pool_array(p, n, sizeof *out->rank);
+    out->machine = pool_array(p, n, sizeof *out->machine);
+    out->order = pool_array(p, n, sizeof *out->order);
 }
 
 /* Is `rank` the first member of its group? Each group is looked at once. */
@@ -102,9 +102,8 @@ static bool is_first(const spec *s, const channel *c, uint32_t rank)
     return mesh_coord(&s->mesh, rank, c->mesh_axis) == (c->coords ? c->coords[0] : 0);
 }
 
-const comm_layout *where_channel(plan *p, const channel *c)
+const comm_layout *where_channel(const spec *s, pool *p, const channel *c)
 {
-    const spec *s = p->spec;
     uint32_t n = c->coords ? c->ncoords : s->mesh.size[c->mesh_axis];
     if (!s->meeting.sites || s->meeting.sites->machines == 1 || n < 2)
         return NULL;
@@ -125,7 +124,7 @@ const comm_layout *where_channel(plan *p, const channel *c)
     }
     if (first.machines == 1)
         return NULL;
-    comm_layout *out = pool_alloc(&p->pool, sizeof *out);
+    comm_layout *out = pool_alloc(p, sizeof *out);
     *out = (comm_layout){.machines = first.machines,
                          .machine = first.machine,
                          .order = order,

@@ -14,8 +14,8 @@
 uint32_t where_axis(const spec *s, uint32_t axis);
 
 /* The layout of a channel's groups; NULL where all are on one machine, or where groups lie in
- * different ways, since all share a plan. Owned by the plan. */
-const comm_layout *where_channel(plan *p, const channel *c);
+ * different ways, since all share a plan. Of the pool. */
+const comm_layout *where_channel(const spec *s, pool *p, const channel *c);
 
 /* What the channel's link can do between any two members, and inside a machine: WEFT_LINK_... */
 uint64_t where_caps(const spec *s, const spec_link *l);

@@ -54,12 +54,16 @@ static weft_status check_lengths(const prepared_job *j)
     return WEFT_OK;
 }
 
+void job_serve(host *h, job *j)
+{
+    host_serve(h, "weft.host.tls/1", j ? job_tls_table(j) : &planning_tls);
+}
+
 static weft_status open_host(prepared_job *j, const spec_meeting *meeting)
 {
     weft_status s = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
     if (!s)
-        host_serve(j->host, "weft.host.tls/1",
-                   meeting && meeting->job ? job_tls_table(meeting->job) : &planning_tls);
+        job_serve(j->host, meeting ? meeting->job : NULL);
     return s;
 }
 

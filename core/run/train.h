@@ -30,6 +30,9 @@ weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t 
  * `overrides` say, and no plan. [setup] */
 weft_status job_prepare_links(const char *const *overrides, uint32_t n, uint32_t ranks,
                               const spec_meeting *meeting, prepared_job *out);
+/* The tables that plugins may ask the host for: those of a job that has been joined, or (`j` NULL)
+ * such as do while planning. [setup] */
+void job_serve(host *h, job *j);
 void job_unprepare(prepared_job *j);
 
 /* Meet the other ranks as the job file says; *out stays as it is for one rank. [setup] [collective]
