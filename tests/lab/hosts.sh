@@ -68,12 +68,18 @@ hosts_of_their_own() {
 
 no_hosts() {
   local i
-  ip link del v1 2>/dev/null # with one end goes the other
-  for i in 1 2; do
-    [ ! -e $state/namespaces ] || { ip -n h$i link del v$i 2>/dev/null; ip netns del h$i; }
-    umount $state/$i.uts $state/$i.mnt
-  done
-  umount $state
+  if [ -e $state/namespaces ]; then
+    ip -n h1 link del v1 || true # with one end goes the other
+    ip netns del h1
+    ip netns del h2
+  elif [ -e $state ]; then
+    ip link del v1 || true
+    ip rule add pref 0 lookup local
+    for i in 11 12 21 22 100; do
+      ip rule del pref $i || true
+    done
+  fi
+  umount $state/1.uts $state/1.mnt $state/2.uts $state/2.mnt $state
   rm -rf $state
 }
 

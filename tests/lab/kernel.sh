@@ -20,7 +20,10 @@ apt_state() {
 }
 
 fetch() { # sets `version`, and leaves the unpacked files in CACHE/kernel
-  command -v apt-get >/dev/null || { echo "lab: there is no apt here to fetch a kernel" >&2; exit 1; }
+  if ! command -v apt-get >/dev/null; then
+    echo "lab: there is no apt here to fetch a kernel" >&2
+    return 1
+  fi
   apt_state
   apt-get "${apt[@]}" update -qq >&2
   version=$(apt-cache "${apt[@]}" depends linux-image-amd64 |
