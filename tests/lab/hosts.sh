@@ -6,6 +6,8 @@
 #   two_hosts            two network namespaces; right for everything but soft-RoCE of 6.1
 #   two_rdma_hosts       the same with an RDMA device each, r1 and r2; see there
 #   no_hosts             removes them
+#   apart COMMAND...     runs it in namespaces of its own: hosts that it makes meet no others of the
+#                        same names and end with it. 77: not allowed here. Not for soft-RoCE of 6.1
 #   on HOST COMMAND...   runs it on host 1 or 2. A host has its own host name, boot id, /dev/shm,
 #                        and the network devices that are its own
 #   shape HOST WORDS     what HOST sends goes through this queue of tc, such as
@@ -150,6 +152,17 @@ unshape() { on "$1" tc qdisc del dev "v$1" root; }
 
 counter() {
   on "$1" rdma statistic show link "r$1" | sed -n "s/.*\b$2 \([0-9]*\).*/\1/p"
+}
+
+apart() {
+  if ! unshare --net --mount true; then
+    echo "hosts: no namespaces can be made here" >&2
+    exit 77
+  fi
+  WEFT_HOSTS=apart exec unshare --net --mount sh -ec '
+    mount -t tmpfs tmpfs /run
+    ip link set lo up
+    exec "$@"' - "$@"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
