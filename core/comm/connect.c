@@ -132,12 +132,23 @@ static weft_status compare(const comm_channel *c, uint32_t peer, const card *the
                 c->name, rank);
 }
 
+/* Does the operation read or write the memory of this peer? Then the two exchange messages. */
+static int maps_peer(const comm_op *op, uint32_t peer)
+{
+    if (!comm_schedule_maps(op->schedule))
+        return 0;
+    for (uint32_t i = 0; i < op->program.lanes; i++)
+        if (op->program.lane[i].peer == peer)
+            return 1;
+    return 0;
+}
+
 static weft_status map_peer(comm_link *l, const comm_channel *c, uint32_t peer, const card *theirs)
 {
     uint32_t rank = c->ranks[peer];
     int needed = 0;
     for (uint32_t i = 0; i < l->ops.n && !needed; i++)
-        needed = l->ops.at[i]->channel == c && comm_schedule_maps(l->ops.at[i]->schedule);
+        needed = l->ops.at[i]->channel == c && maps_peer(l->ops.at[i], peer);
     if (!needed || l->mapped[rank])
         return WEFT_OK;
     if (theirs->key_bytes == 0)

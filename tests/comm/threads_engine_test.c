@@ -78,6 +78,34 @@ static void registered(void **state)
     free(t);
 }
 
+/* Rank 0 maps the memory of rank 1, and has nothing of the kind with rank 2, which offers none. */
+static void some_map(rank *k)
+{
+    piece p[2] = {0};
+    comm_channel *c = channel_of_all(k, k->link, "some");
+    comm_request r[2] = {
+        {.kind = WEFT_SEND, .dtype = WEFT_F32, .count = 1000, .ranks = 3, .algorithm = "mapped"},
+        {.kind = WEFT_ALL_GATHER, .dtype = WEFT_F32, .count = 9, .ranks = 3, .algorithm = "ring"}};
+    for (uint32_t i = 0; i < 2; i++) {
+        r[i].link_caps = k->test->hub.table.caps;
+        add_piece(k, c, &r[i], &p[i]);
+    }
+    must(comm_connect(k->w, &k->arena, PATIENCE) == WEFT_OK);
+    for (uint32_t i = 0; i < 2; i++)
+        start_piece(&p[i], 0);
+    for (uint32_t i = 0; i < 2; i++)
+        wait_piece(&p[i], 1);
+}
+
+static void mapped_with_some(void **state)
+{
+    (void)state;
+    job_test *t = malloc(sizeof *t);
+    begin_test(t, 3, WEFT_LINK_HOST | WEFT_LINK_MAP, 0);
+    run_ranks(t, some_map);
+    free(t);
+}
+
 /* --- many at once --- */
 
 /* Every rank starts the operations of a channel in the same order, and channels among each other in
@@ -165,9 +193,8 @@ static void two_links(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind),
-        cmocka_unit_test(registered),
-        cmocka_unit_test(many_channels),
+        cmocka_unit_test(every_kind),       cmocka_unit_test(registered),
+        cmocka_unit_test(mapped_with_some), cmocka_unit_test(many_channels),
         cmocka_unit_test(two_links),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
