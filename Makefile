@@ -10,7 +10,8 @@ help:
 	@echo 'make build    build/release/bin/weft and its plugins'
 	@echo 'make test     all tests, then again under sanitizers'
 	@echo 'make lab CMD="..."  runs a command in a virtual machine with soft-RoCE and tc'
-	@echo 'make nightly  300 random jobs on several ranks against one rank, half an hour'
+	@echo 'make nightly  300 random jobs on several ranks against one rank, and collectives in'
+	@echo '              random order; under an hour'
 	@echo 'make bench    collectives and training beside the peers that are installed'
 	@echo 'make format   clang-format over the tree'
 	@echo 'make clean    remove build/ (runs/ stays)'
@@ -30,6 +31,8 @@ lab:
 	@tests/lab/run sh -c "$$CMD"
 
 nightly: build
+	WEFT_COMM_SEED=$$(date +%j)00000000 WEFT_COMM_RUNS=100000 build/release/bin/comm_fuzz_test
+	WEFT_COMM_SEED=$$(date +%j)00000000 WEFT_COMM_RUNS=3000 build/release/bin/comm_threads_fuzz_test
 	WEFT_PARITY_RANDOM=300 WEFT_PARITY_SEED=$$(date +%j) python3 -B tests/parity/matrix.py $(WEFT) Drawn
 
 demo: setup build

@@ -12,7 +12,7 @@ mkdir -p build
 
 # What looks at the tree alone says the same in every build.
 tree='^(tidy|abi\.headers|abi\.outside|pytorch)'
-threads='^(links|fault|comm|job|unit\.(comm|job|run|log))'
+threads='^(links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log))'
 
 number() { # of an attribute of the whole report, which come before those of the tests
   sed -n "s/^[[:space:]]*$1=\"\([0-9]*\)\".*/\1/p" "$2" | head -n 1

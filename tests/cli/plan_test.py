@@ -67,8 +67,8 @@ class Plan(started.Case):
         text = self.read("tiny.ini").decode() + "[comm.dp]\nalgorithm = ring=1\n"
         self.write("rules.ini", text)
         self.refused("plan", "-n", "2", "rules.ini", "parallel.strategy=dp",
-                     why=f"rules.ini:{len(text.splitlines())}: comm.dp.algorithm: 'ring' is none of "
-                     "all_reduce")
+                     why=f"rules.ini:{len(text.splitlines())}: comm.dp.algorithm: 'ring' is none "
+                     "of all_reduce")
 
     def test_every_tensor_is_saved_by_one_rank(self):
         writes = []

@@ -26,6 +26,8 @@ struct weft_link {
 typedef struct message {
     char *at;
     uint64_t bytes, done;
+    uint32_t hold; /* looks */
+    char *copy;    /* buffered: `at` is this */
 } message;
 
 struct weft_conn {
@@ -34,6 +36,7 @@ struct weft_conn {
     weft_conn *mate, *next;
     message send[QUEUE], recv[QUEUE];
     uint64_t sends, sent, recvs, received;
+    uint64_t told_sent, told_received;
 };
 
 static uint64_t draw(loop_hub *h, uint64_t n)
@@ -121,6 +124,8 @@ static void loop_disconnect(weft_conn *c)
         at = &(*at)->next;
     *at = c->next;
     pthread_mutex_unlock(&h->lock);
+    for (uint32_t i = 0; i < QUEUE; i++)
+        free(c->send[i].copy);
     free(c);
 }
 
@@ -147,10 +152,18 @@ static weft_status add(weft_conn *c, int sending, void *at, uint64_t bytes, weft
     if (st == WEFT_OK && (h->table.caps & WEFT_LINK_REGISTER) && bytes &&
         (!region || (char *)at < base || (char *)at + bytes > base + c->link->region.bytes))
         st = fail(WEFT_INTERNAL, "memory outside the region");
-    if (st == WEFT_OK && *n - done == QUEUE)
+    int refuse = h->busy && *n != done && draw(h, h->busy) == 0;
+    if (st == WEFT_OK && (*n - done == QUEUE || refuse))
         st = WEFT_BUSY;
+    if (st == WEFT_BUSY)
+        c->link->event = 1;
     if (st == WEFT_OK) {
-        (sending ? c->send : c->recv)[(*n)++ % QUEUE] = (message){at, bytes, 0};
+        message m = {.at = at, .bytes = bytes, .hold = h->hold ? (uint32_t)draw(h, h->hold) : 0};
+        if (sending && bytes && bytes <= h->eager) {
+            m.at = m.copy = malloc(bytes);
+            memcpy(m.copy, at, bytes);
+        }
+        (sending ? c->send : c->recv)[(*n)++ % QUEUE] = m;
         rouse(c->mate->link);
         rouse(c->link);
     }
@@ -174,6 +187,11 @@ static weft_status move(loop_hub *h, weft_conn *from, weft_conn *to)
     if (from->sent == from->sends || to->received == to->recvs)
         return WEFT_OK;
     message *s = &from->send[from->sent % QUEUE], *r = &to->recv[to->received % QUEUE];
+    if (s->hold) {
+        s->hold--;
+        rouse(from->link);
+        return WEFT_OK;
+    }
     if (s->bytes != r->bytes)
         return fail(WEFT_PEER, "rank %u sends %llu bytes, rank %u receives %llu", from->link->rank,
                     (unsigned long long)s->bytes, to->link->rank, (unsigned long long)r->bytes);
@@ -186,6 +204,8 @@ static weft_status move(loop_hub *h, weft_conn *from, weft_conn *to)
     s->done += n;
     h->moved += n;
     if (s->done == s->bytes) {
+        free(s->copy);
+        s->copy = NULL;
         from->sent++;
         to->received++;
     }
@@ -194,20 +214,49 @@ static weft_status move(loop_hub *h, weft_conn *from, weft_conn *to)
     return WEFT_OK;
 }
 
+/* Does nothing move at this look? */
+static int withheld(loop_hub *h, const weft_conn *c)
+{
+    if (h->paused) {
+        h->paused--;
+        return 1;
+    }
+    if (h->pauses && draw(h, 1000) == 0)
+        h->paused = (uint32_t)draw(h, h->pauses);
+    if (h->starves && c->link->rank == h->starved && draw(h, h->starves))
+        return 1;
+    return draw(h, 3) == 0;
+}
+
+/* What has finished, as far as this look tells. */
+static void tell(loop_hub *h, weft_conn *c)
+{
+    uint64_t sent = c->sent;
+    while (sent < c->sends && c->send[sent % QUEUE].copy)
+        sent++;
+    if (h->lag && draw(h, h->lag)) {
+        c->link->event |= c->told_sent != sent || c->told_received != c->received;
+        return;
+    }
+    c->told_sent = sent;
+    c->told_received = c->received;
+}
+
 static weft_status loop_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
 {
     loop_hub *h = c->link->hub;
     pthread_mutex_lock(&h->lock);
     weft_status st = state_of(c);
-    if (st == WEFT_OK && draw(h, 3)) {
+    if (st == WEFT_OK && !withheld(h, c)) {
         st = move(h, c, c->mate);
         if (st == WEFT_OK)
             st = move(h, c->mate, c);
     } else {
         c->link->event = 1; /* nothing now, but not because there is nothing */
     }
-    *sent = c->sent;
-    *received = c->received;
+    tell(h, c);
+    *sent = c->told_sent;
+    *received = c->told_received;
     pthread_mutex_unlock(&h->lock);
     return st;
 }
@@ -305,6 +354,20 @@ void loop_begin(loop_hub *h, uint64_t caps, uint32_t channels)
     };
     h->component = (component){
         .kind = "comm", .iface = "weft.link/1", .name = "loop", .table = &h->table, .module = h};
+}
+
+void loop_mischief(loop_hub *h, uint64_t seed)
+{
+    static const uint32_t some[] = {0, 2, 5, 40};
+    h->random = seed * 0x9e3779b97f4a7c15u + 1;
+    h->piece = (uint64_t)1 << draw(h, 14);
+    h->hold = some[draw(h, 4)];
+    h->busy = some[draw(h, 3)];
+    h->lag = some[draw(h, 4)];
+    h->pauses = some[draw(h, 4)] * 10;
+    h->starves = some[draw(h, 4)];
+    h->starved = (uint32_t)draw(h, LOOP_MOST_RANKS);
+    h->eager = draw(h, 2) ? (uint64_t)1 << draw(h, 13) : 0;
 }
 
 void loop_end(loop_hub *h)

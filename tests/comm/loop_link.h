@@ -20,6 +20,16 @@ typedef struct loop_hub {
     uint64_t random, moved;
     uint64_t piece; /* most bytes moved at once */
 
+    /* mischief that a link may do; 0: none */
+    uint32_t hold;    /* looks that a message waits at most before its first byte moves */
+    uint32_t busy;    /* of so many posts one is refused, while another is under way */
+    uint32_t lag;     /* of so many looks one says how much has finished by now */
+    uint32_t pauses;  /* now and then nothing moves for so many looks of anybody */
+    uint32_t starves; /* of so many looks of rank `starved` one moves something */
+    uint32_t starved;
+    uint64_t eager; /* sends up to so long are buffered: finished at once */
+    uint32_t paused;
+
     /* harm */
     int64_t gone;        /* this rank breaks its connections ... */
     uint64_t gone_after; /* ... once this many bytes have moved in all */
@@ -28,6 +38,9 @@ typedef struct loop_hub {
 
 void loop_begin(loop_hub *h, uint64_t caps, uint32_t channels);
 void loop_end(loop_hub *h);
+
+/* Mischief of all kinds, as much of each as the seed says. */
+void loop_mischief(loop_hub *h, uint64_t seed);
 
 /* The job of these threads: a store, and a failure that a test sets. */
 struct job {

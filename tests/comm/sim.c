@@ -17,10 +17,18 @@
 #include "comm/reduce.h"
 
 #define GUARD 64
-#define MOST_RANKS 32
+#define MOST_RANKS PACE_MOST
+
+/* A message whose send has finished and whose receive has not. */
+typedef struct parcel {
+    struct parcel *next;
+    uint64_t bytes;
+    char data[];
+} parcel;
 
 typedef struct cursor {
     uint32_t sent, received;
+    parcel *first, *last; /* sent and not received */
 } cursor;
 
 typedef struct rank {
@@ -46,14 +54,8 @@ typedef struct sim {
     const sim_case *c;
     rank rank[MOST_RANKS];
     uint32_t n;
-    uint64_t random;
+    pace pace;
 } sim;
-
-static uint32_t draw(sim *s, uint32_t n)
-{
-    s->random = s->random * 6364136223846793005u + 1442695040888963407u;
-    return (uint32_t)((s->random >> 33) % n);
-}
 
 static void rubbish(char *p, uint64_t bytes, int byte)
 {
@@ -226,41 +228,84 @@ static int lane_of(const rank *k, uint32_t peer)
     return -1;
 }
 
-/* Try to move the next message of a lane; the receiver copies when both ends stand. */
+static void send_to_parcel(sim *s, uint32_t me, uint32_t lane, uint32_t step)
+{
+    rank *k = &s->rank[me];
+    const comm_step *send = &k->p.step[step];
+    cursor *c = &k->lane[lane];
+    parcel *p = malloc(sizeof *p + send->bytes);
+    p->bytes = send->bytes;
+    p->next = NULL;
+    if (send->bytes)
+        memcpy(p->data, address(s, me, k->p.place[send->place], send->bytes), send->bytes);
+    if (send->bytes && k->p.place[send->place].buffer != COMM_PLACES)
+        k->sent += send->bytes;
+    k->messages++;
+    c->sent++;
+    if (c->first)
+        c->last->next = p;
+    else
+        c->first = p;
+    c->last = p;
+    complete(k, step);
+}
+
+static int receive_parcel(sim *s, uint32_t me, uint32_t lane)
+{
+    cursor *c = &s->rank[me].lane[lane];
+    parcel *p = c->first;
+    uint32_t from = s->rank[me].p.lane[lane].peer, theirs;
+    rank *peer = &s->rank[from];
+    int back = lane_of(peer, me);
+    if (back < 0)
+        fail_msg("rank %u sends to rank %u, which never receives from it", me, from);
+    if (!p || !peer->started || peer->finished ||
+        !posted(peer, &peer->p.lane[back], &peer->lane[back], 0, &theirs))
+        return 0;
+    const comm_step *recv = &peer->p.step[theirs];
+    if (p->bytes != recv->bytes)
+        fail_msg("rank %u sends %llu bytes, rank %u receives %llu", me,
+                 (unsigned long long)p->bytes, from, (unsigned long long)recv->bytes);
+    if (p->bytes)
+        memcpy(address(s, from, peer->p.place[recv->place], recv->bytes), p->data, p->bytes);
+    c->first = p->next;
+    free(p);
+    peer->lane[back].received++;
+    complete(peer, theirs);
+    return 1;
+}
+
+/* Try to move the next message of a lane; without buffers both ends have to stand. */
 static int try_message(sim *s, uint32_t me, uint32_t lane)
 {
     rank *k = &s->rank[me];
     const comm_lane *l = &k->p.lane[lane];
+    cursor *c = &k->lane[lane];
     uint32_t step, theirs;
-    if (!posted(k, l, &k->lane[lane], 1, &step))
+    if (pace_holds_way(&s->pace, me, l->peer))
         return 0;
+    if (c->first && receive_parcel(s, me, lane))
+        return 1;
+    if (!posted(k, l, c, 1, &step))
+        return 0;
+    if (pace_buffers(&s->pace)) {
+        send_to_parcel(s, me, lane, step);
+        return 1;
+    }
     rank *peer = &s->rank[l->peer];
     int back = lane_of(peer, me);
-    if (back < 0)
-        fail_msg("rank %u sends to rank %u, which never receives from it", me, l->peer);
-    if (!peer->started || !posted(peer, &peer->p.lane[back], &peer->lane[back], 0, &theirs))
+    int stands = back >= 0 && peer->started && !c->first &&
+                 posted(peer, &peer->p.lane[back], &peer->lane[back], 0, &theirs);
+    if (back >= 0 && !stands)
         return 0;
-    const comm_step *send = &k->p.step[step], *recv = &peer->p.step[theirs];
-    if (send->bytes != recv->bytes)
-        fail_msg("rank %u sends %llu bytes, rank %u receives %llu", me,
-                 (unsigned long long)send->bytes, l->peer, (unsigned long long)recv->bytes);
-    if (send->bytes)
-        memcpy(address(s, l->peer, peer->p.place[recv->place], recv->bytes),
-               address(s, me, k->p.place[send->place], send->bytes), send->bytes);
-    if (send->bytes && k->p.place[send->place].buffer != COMM_PLACES)
-        k->sent += send->bytes;
-    k->messages++;
-    k->lane[lane].sent++;
-    peer->lane[back].received++;
-    complete(k, step);
-    complete(peer, theirs);
-    return 1;
+    send_to_parcel(s, me, lane, step);
+    return receive_parcel(s, me, lane);
 }
 
 static int try_local(sim *s, uint32_t me)
 {
     rank *k = &s->rank[me];
-    uint32_t from = draw(s, k->p.steps + 1);
+    uint32_t from = pace_draw(&s->pace, k->p.steps + 1);
     for (uint32_t i = 0; i < k->p.steps; i++) {
         uint32_t step = (from + i) % k->p.steps;
         if (k->p.step[step].what >= COMM_REDUCE && !k->ran[step] && k->need[step] == 0) {
@@ -274,6 +319,11 @@ static int try_local(sim *s, uint32_t me)
 static int act(sim *s, uint32_t me)
 {
     rank *k = &s->rank[me];
+    if (pace_holds(&s->pace, me))
+        return 0;
+    for (uint32_t i = 0; k->finished && i < k->p.lanes; i++)
+        if (receive_parcel(s, me, i))
+            return 1;
     if (k->finished)
         return 0;
     if (!k->started) {
@@ -284,10 +334,10 @@ static int act(sim *s, uint32_t me)
         finish(s->c, k);
         return 1;
     }
-    int local_first = (int)draw(s, 2);
+    int local_first = (int)pace_draw(&s->pace, 2);
     if (local_first && try_local(s, me))
         return 1;
-    uint32_t from = draw(s, k->p.lanes + 1);
+    uint32_t from = pace_draw(&s->pace, k->p.lanes + 1);
     for (uint32_t i = 0; i < k->p.lanes; i++)
         if (try_message(s, me, (from + i) % k->p.lanes))
             return 1;
@@ -297,10 +347,11 @@ static int act(sim *s, uint32_t me)
 static void run_all(sim *s)
 {
     for (;;) {
-        uint32_t from = draw(s, s->n), i = 0, done = 0;
+        uint32_t from = pace_first(&s->pace), i = 0, done = 0;
         while (i < s->n && !act(s, (from + i) % s->n))
             i++;
-        if (i < s->n)
+        s->pace.eager = i == s->n && !s->pace.eager; /* once more, holding nothing back */
+        if (i < s->n || s->pace.eager)
             continue;
         for (uint32_t k = 0; k < s->n; k++)
             done += (uint32_t)s->rank[k].finished;
@@ -327,6 +378,9 @@ static void check_rank(sim *s, uint32_t i)
     check_guard(k->in_memory, k->in_bytes, "input", i);
     check_guard(k->out_memory, k->out_bytes, "output", i);
     check_guard(k->scratch, k->scratch_bytes, "scratch", i);
+    for (uint32_t l = 0; l < k->p.lanes; l++)
+        if (k->lane[l].first)
+            fail_msg("rank %u sends more than rank %u receives", i, k->p.lane[l].peer);
     assert_int_equal(k->sent, comm_schedule_sent(k->s));
     assert_int_equal(k->messages, comm_schedule_messages(k->s));
     for (uint64_t b = 0; b < k->in_bytes; b++)
@@ -354,7 +408,8 @@ static void free_rank(rank *k)
 const char *sim_run(const sim_case *c)
 {
     sim *s = calloc(1, sizeof *s);
-    *s = (sim){.c = c, .n = c->all.ranks, .random = c->seed * 2 + 1};
+    *s = (sim){.c = c, .n = c->all.ranks};
+    pace_begin(&s->pace, c->seed, c->pace, s->n);
     const char *name = "";
     for (uint32_t i = 0; i < s->n; i++)
         make_rank(s, i);

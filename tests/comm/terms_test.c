@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,8 +25,10 @@ typedef struct group {
     comm_request r[MOST];
     comm_schedule *s[MOST];
     comm_program p[MOST];
-    uint32_t *when[MOST];    /* [steps] messages on the longest chain up to the end of each */
-    uint32_t at[MOST][MOST]; /* messages from rank to rank that have been matched */
+    uint32_t *when[MOST];  /* [steps] messages on the longest chain up to the end of each */
+    uint32_t *need[MOST];  /* [steps] 1 + how many it waits for */
+    uint32_t *meets[MOST]; /* [steps] of a send: its receive */
+    uint32_t ready;
 } group;
 
 static int make(group *g, const comm_request *all)
@@ -41,7 +44,12 @@ static int make(group *g, const comm_request *all)
             return 0;
         }
         comm_program_make(g->s[i], &g->p[i]);
-        g->when[i] = calloc(g->p[i].steps + 1, sizeof *g->when[i]);
+        uint32_t steps = g->p[i].steps;
+        g->when[i] = calloc(steps + 1, sizeof *g->when[i]);
+        g->need[i] = calloc(steps + 1, sizeof *g->need[i]);
+        g->meets[i] = calloc(steps + 1, sizeof *g->meets[i]);
+        for (uint32_t k = 0; k < steps; k++)
+            g->need[i][k] = 1 + g->p[i].step[k].need;
     }
     return 1;
 }
@@ -53,15 +61,9 @@ static void drop(group *g)
             comm_program_free(&g->p[i]);
             comm_schedule_free(g->s[i]);
             free(g->when[i]);
+            free(g->need[i]);
+            free(g->meets[i]);
         }
-}
-
-static void raise_to(uint32_t *to, uint32_t value, int *changed)
-{
-    if (value > *to) {
-        *to = value;
-        *changed = 1;
-    }
 }
 
 static const comm_lane *lane_to(const comm_program *p, uint32_t peer)
@@ -72,39 +74,57 @@ static const comm_lane *lane_to(const comm_program *p, uint32_t peer)
     return NULL;
 }
 
-/* One pass over a rank's steps: what needs a step is no earlier, and a message arrives one later.
- * (That the messages of a lane are posted in order is left out: while there is room, each chunk of
- * a long message is under way before the one before it has arrived.) */
-static void walk(group *g, uint32_t k, int *changed)
+/* Each send knows its receive, which waits for one thing more. (That the messages of a lane are
+ * posted in order is left out: while there is room, each chunk of a long message is under way
+ * before the one before it has arrived.) */
+static void match(group *g, uint32_t k)
 {
     const comm_program *p = &g->p[k];
-    for (uint32_t i = 0; i < p->steps; i++)
-        for (uint32_t e = 0; e < p->step[i].nexts; e++)
-            raise_to(&g->when[k][p->next[p->step[i].next + e]], g->when[k][i], changed);
     for (uint32_t l = 0; l < p->lanes; l++) {
         const comm_lane *lane = &p->lane[l], *back = lane_to(&g->p[lane->peer], k);
         assert_non_null(back);
         assert_int_equal(back->recvs, lane->sends);
         for (uint32_t i = 0; i < lane->sends; i++) {
-            uint32_t step = p->order[lane->send + i];
             uint32_t theirs = g->p[lane->peer].order[back->recv + i];
-            raise_to(&g->when[lane->peer][theirs], g->when[k][step] + 1, changed);
+            g->meets[k][p->order[lane->send + i]] = theirs;
+            g->need[lane->peer][theirs]++;
         }
     }
 }
 
+static void release(group *g, uint32_t k, uint32_t step, uint32_t when, uint32_t *ready)
+{
+    if (when > g->when[k][step])
+        g->when[k][step] = when;
+    if (--g->need[k][step] == 0) {
+        ready[2 * g->ready] = k;
+        ready[2 * g->ready++ + 1] = step;
+    }
+}
+
+/* Steps in an order in which each comes after all that it waits for. */
 static uint32_t longest_chain(group *g)
 {
-    uint32_t longest = 0;
-    for (int changed = 1; changed;) {
-        changed = 0;
-        for (uint32_t k = 0; k < g->n; k++)
-            if (g->s[k])
-                walk(g, k, &changed);
-    }
+    uint32_t longest = 0, all = 0;
     for (uint32_t k = 0; k < g->n; k++)
-        for (uint32_t i = 0; g->s[k] && i < g->p[k].steps; i++)
-            longest = g->when[k][i] > longest ? g->when[k][i] : longest;
+        all += g->p[k].steps;
+    uint32_t *ready = malloc((all + 1) * 2 * sizeof *ready);
+    for (uint32_t k = 0; k < g->n; k++)
+        match(g, k);
+    for (uint32_t k = 0; k < g->n; k++)
+        for (uint32_t i = 0; i < g->p[k].steps; i++)
+            release(g, k, i, 0, ready);
+    for (uint32_t at = 0; at < g->ready; at++) {
+        uint32_t k = ready[2 * at], i = ready[2 * at + 1], when = g->when[k][i];
+        const comm_step *s = &g->p[k].step[i];
+        longest = when > longest ? when : longest;
+        for (uint32_t e = 0; e < s->nexts; e++)
+            release(g, k, g->p[k].next[s->next + e], when, ready);
+        if (s->what == COMM_SEND)
+            release(g, s->peer, g->meets[k][i], when + 1, ready);
+    }
+    assert_int_equal(g->ready, all);
+    free(ready);
     return longest;
 }
 
@@ -181,7 +201,7 @@ static int check(const comm_algorithm *a, comm_request r)
     return 1;
 }
 
-static const uint64_t counts[] = {0, 1, 3, 16, 61, 1000, 4099, 30011};
+static const uint64_t counts[] = {0, 1, 3, 16, 61, 1000, 4099, 9001};
 
 static comm_request request(uint32_t kind, uint32_t n, uint32_t c)
 {
@@ -205,10 +225,10 @@ static void on_one_machine(void **state)
         uint32_t ran = 0;
         for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind++)
             for (uint32_t n = 2; n <= MOST && kind != WEFT_RECV; n++)
-                for (uint32_t c = 0; c < 8; c++)
+                for (uint32_t c = n > 5 ? n % 3 : 0; c<8; c += n> 5 ? 3 : 1)
                     ran += (uint32_t)check(comm_algorithms[i], request(kind, n, c));
         print_message("%s: %u requests\n", comm_algorithms[i]->name, ran);
-        assert_true(ran >= 100 || !comm_algorithms[i]->terms);
+        assert_true(ran >= 60 || !comm_algorithms[i]->terms);
     }
 }
 
@@ -228,14 +248,161 @@ static void on_several_machines(void **state)
             }
             for (uint32_t i = 0; comm_algorithms[i]; i++)
                 for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind++)
-                    for (uint32_t c = 1; c < 8 && kind != WEFT_RECV; c += 2) {
+                    for (uint32_t c = 1 + n % 2; c < 8 && kind != WEFT_RECV; c += 3) {
                         comm_request r = request(kind, n, c);
                         r.layout = at.machines > 1 ? &at : NULL;
                         r.link_caps = WEFT_LINK_HOST;
                         ran += (uint32_t)check(comm_algorithms[i], r);
                     }
         }
-    assert_true(ran > 1000);
+    assert_true(ran > 800);
+}
+
+/* --- the formulas as they stand in the top comments, for sizes that divide evenly --- */
+
+static double none(double n)
+{
+    return 0 * n;
+}
+
+static double one(double n)
+{
+    return none(n) + 1;
+}
+
+static double two(double n)
+{
+    return none(n) + 2;
+}
+
+static double four(double n)
+{
+    return none(n) + 4;
+}
+
+static double others(double n)
+{
+    return n - 1;
+}
+
+static double others_twice(double n)
+{
+    return 2 * (n - 1);
+}
+
+static double part(double n)
+{
+    return 1 / n;
+}
+
+static double rest(double n)
+{
+    return (n - 1) / n;
+}
+
+static double rest_twice(double n)
+{
+    return 2 * rest(n);
+}
+
+static double log_down(double n)
+{
+    return floor(log2(n));
+}
+
+static double log_up(double n)
+{
+    return ceil(log2(n));
+}
+
+static double log_twice(double n)
+{
+    return 2 * log_up(n);
+}
+
+static double log_half(double n)
+{
+    return log_up(n) / 2;
+}
+
+typedef double (*formula)(double n);
+
+/* Of n ranks and S bytes: latencies; messages; bytes, and bytes reduced, of S. */
+static const struct claim {
+    const char *name;
+    uint32_t kind, powers; /* powers of two only */
+    formula latencies, messages, bytes, reduced;
+} claims[] = {
+    {"ring", WEFT_ALL_REDUCE, 0, others_twice, others_twice, rest_twice, rest_twice},
+    {"ring", WEFT_REDUCE_SCATTER, 0, others, others, rest, rest_twice},
+    {"ring", WEFT_ALL_GATHER, 0, others, others, rest, none},
+    {"halving", WEFT_ALL_REDUCE, 1, log_twice, log_twice, rest_twice, rest_twice},
+    {"halving", WEFT_REDUCE_SCATTER, 1, log_up, log_up, rest, rest_twice},
+    {"halving", WEFT_ALL_GATHER, 1, log_up, log_up, rest, none},
+    {"direct", WEFT_ALL_REDUCE, 0, two, others_twice, rest_twice, one},
+    {"direct", WEFT_REDUCE_SCATTER, 0, one, others, rest, one},
+    {"direct", WEFT_ALL_GATHER, 0, one, others, rest, none},
+    {"direct", WEFT_ALL_TO_ALL, 0, one, others, rest, none},
+    {"direct", WEFT_GATHER, 0, one, one, part, none},
+    {"direct", WEFT_SCATTER, 0, one, others, rest, none},
+    {"direct", WEFT_SHIFT, 0, one, one, one, none},
+    {"exchange", WEFT_ALL_REDUCE, 0, one, others, others, NULL},
+    {"exchange", WEFT_REDUCE, 0, one, one, one, NULL},
+    {"mapped", WEFT_ALL_REDUCE, 0, two, others_twice, rest_twice, one},
+    {"mapped", WEFT_REDUCE_SCATTER, 0, two, others_twice, rest, one},
+    {"mapped", WEFT_ALL_GATHER, 0, two, others_twice, rest, none},
+    {"mapped", WEFT_BROADCAST, 0, two, others, others, none},
+    {"tree", WEFT_BROADCAST, 0, log_down, log_up, log_up, none},
+    {"tree", WEFT_REDUCE, 0, log_down, one, one, log_twice},
+    {"tree", WEFT_SCATTER, 0, log_down, log_up, rest, none},
+    {"chain", WEFT_BROADCAST, 0, others, one, one, none},
+    {"dissemination", WEFT_BARRIER, 0, log_up, log_up, none, none},
+    {"doubling", WEFT_ALL_REDUCE, 1, log_up, log_up, log_up, log_twice},
+    {"double_tree", WEFT_ALL_REDUCE, 0, log_twice, four, two, two},
+    {"double_tree", WEFT_BROADCAST, 0, log_up, two, one, none},
+    {"double_tree", WEFT_REDUCE, 0, log_up, two, one, two},
+    {"bruck", WEFT_ALL_GATHER, 1, log_up, log_up, rest, none},
+    {"bruck", WEFT_ALL_TO_ALL, 1, log_up, log_up, log_half, none},
+};
+
+static void hold(const struct claim *c, uint32_t n, const char *what, double got, double want)
+{
+    if (fabs(got - want) > 1e-9 * fabs(want))
+        fail_msg("%s by %s, %u ranks: %s: %g, but its comment says %g", comm_kind_name(c->kind),
+                 c->name, n, what, got, want);
+}
+
+static void check_claim(const struct claim *c, uint32_t n)
+{
+    const comm_algorithm *a = NULL;
+    for (uint32_t i = 0; comm_algorithms[i]; i++)
+        a = strcmp(comm_algorithms[i]->name, c->name) ? a : comm_algorithms[i];
+    assert_non_null(a);
+    comm_request r = {.kind = c->kind,
+                      .redop = WEFT_SUM,
+                      .dtype = WEFT_F32,
+                      .count = c->kind == WEFT_BARRIER ? 0 : 720720 * 1024ull,
+                      .ranks = n,
+                      .root = c->kind == WEFT_SHIFT,
+                      .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
+                      .chunk = 1ull << 40,
+                      .algorithm = c->name};
+    double bytes = 4.0 * (double)r.count;
+    comm_terms t;
+    a->terms(&r, &t);
+    hold(c, n, "latencies", t.near.rounds, c->latencies(n));
+    hold(c, n, "messages", t.near.messages, c->messages(n));
+    hold(c, n, "bytes", t.near.bytes, c->bytes(n) * bytes);
+    hold(c, n, "bytes reduced", t.reduced, (c->reduced ? c->reduced(n) : n) * bytes);
+}
+
+static void as_commented(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < sizeof claims / sizeof *claims; i++)
+        for (uint32_t n = 4; n <= 16; n++)
+            if (!claims[i].powers || (n & (n - 1)) == 0)
+                check_claim(&claims[i], n);
 }
 
 int main(void)
@@ -243,6 +410,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(on_one_machine),
         cmocka_unit_test(on_several_machines),
+        cmocka_unit_test(as_commented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,9 +52,11 @@ void *__wrap_aligned_alloc(size_t align, size_t n)
     return __real_aligned_alloc(align, n);
 }
 
+char must_note[1500];
+
 void must_failed(const char *what, const char *file, int line)
 {
-    fprintf(stderr, "%s:%d: %s; the record: %s\n", file, line, what, err_text());
+    fprintf(stderr, "%s:%d: %s; the record: %s\n%s", file, line, what, err_text(), must_note);
     abort();
 }
 

@@ -42,6 +42,7 @@ typedef struct job_test {
 /* Threads cannot use cmocka's asserts: what fails there ends the program. */
 #define must(cond) ((cond) ? (void)0 : must_failed(#cond, __FILE__, __LINE__))
 void must_failed(const char *what, const char *file, int line);
+extern char must_note[1500]; /* printed then as well: what was being tried */
 
 /* Set up a test (links "loop" and "pool"), then run `body` on every rank to its end. */
 void begin_test(job_test *t, uint32_t n, uint64_t caps, uint32_t channels);
