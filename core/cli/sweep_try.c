@@ -95,7 +95,7 @@ static void plan_here(const char *path, uint32_t ranks, sweep_plan *out)
     if (out->status)
         return;
     out->ranks = p.spec.ranks;
-    out->exact = p.spec.compute == WEFT_F32;
+    out->exact = p.spec.compute == WEFT_F32 && !p.plans.at[0].changes;
     out->peak = p.plans.peak;
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_RECV; k++)
         out->sent += plan_sent(plan_of(&p.plans, 0), k);

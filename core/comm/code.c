@@ -15,7 +15,7 @@ uint64_t code_bytes(uint32_t form, uint64_t count)
     return form == COMM_TO_INT8 ? count + 4 * blocks : 2 * count;
 }
 
-const char *code_name(uint32_t form)
+const char *comm_form_name(uint32_t form)
 {
     static const char *const names[] = {"none", "fp16", "bf16", "int8"};
     return form <= COMM_TO_INT8 ? names[form] : "unknown";

@@ -3,8 +3,8 @@
  * A code is made of blocks of CODE_BLOCK elements, the last one shorter. In fp16 and bf16 a block
  * is its elements, rounded to nearest even. In int8 it is an fp32 scale, which is the largest
  * magnitude of the block over 127, and a signed byte an element, element / scale rounded to nearest
- * even. A block with an element that is not finite has the scale NaN, so that all of it decodes to
- * NaN; one whose largest magnitude is below 2^-110 has the scale 0.
+ * even. A block with an element that is not finite has the scale NaN, so that all of it but what is
+ * 0 decodes to NaN; one whose largest magnitude is below 2^-110 has the scale 0.
  *
  * What encoding takes away can be kept and added the next time (error feedback; Seide et al. 2014,
  * Karimireddy et al. 2019): over many sums nothing is lost then. Where the element or what it
@@ -36,9 +36,8 @@ extern const code_set code_v2, code_v3, code_v4; /* the levels of reduce.h */
 
 const code_set *code_pick(void); /* for this machine. [any] */
 
-/* Bytes of the code of `count` elements; the name of a form ("int8"). [any] */
+/* Bytes of the code of `count` elements. [any] */
 uint64_t code_bytes(uint32_t form, uint64_t count);
-const char *code_name(uint32_t form);
 
 /* Bytes that a step touches at one of its places: of elements, codes and what is kept. [any] */
 uint64_t code_touched(const comm_request *r, const comm_step *s, const comm_place *p);

@@ -53,22 +53,41 @@ static WIDE void code_keep(uint32_t dtype, const void *code, float *restrict x,
     memcpy(x, said, n * 4);
 }
 
+/* 0 stays 0 in every block: nobody writes what lies between gradients, so that a NaN there would
+ * never go away. */
+ALWAYS float said_by(int32_t value, float scale)
+{
+    return value ? (float)value * scale : 0;
+}
+
+static WIDE void encode_nan(char *restrict code, float *restrict x, float *restrict kept,
+                            uint64_t n)
+{
+    const uint32_t nan = 0x7fc00000u;
+    float scale;
+    memcpy(code, &nan, 4);
+    memcpy(&scale, &nan, 4);
+    for (uint64_t i = 0; i < n; i++) {
+        code[4 + i] = x[i] != 0;
+        x[i] = said_by(code[4 + i], scale);
+        kept[i] = 0;
+    }
+}
+
 static WIDE void encode_int8(char *restrict code, float *restrict x, float *restrict kept,
                              uint64_t n)
 {
     uint32_t most = 0;
     for (uint64_t i = 0; i < n; i++)
         most = magnitude(x[i]) > most ? magnitude(x[i]) : most;
+    if (most >= 0x7f800000u) {
+        encode_nan(code, x, kept, n);
+        return;
+    }
     float top, scale, inverse;
     memcpy(&top, &most, 4);
     scale = top < SMALLEST ? 0 : top / 127;
     inverse = top < SMALLEST ? 0 : 127 / top;
-    if (most >= 0x7f800000u) {
-        const uint32_t nan = 0x7fc00000u;
-        memcpy(&scale, &nan, 4);
-        memset(x, 0, n * 4);
-        inverse = 0;
-    }
     memcpy(code, &scale, 4);
     for (uint64_t i = 0; i < n; i++) {
         float was = x[i], rounded = was * inverse + ROUNDER;
@@ -103,7 +122,7 @@ static WIDE void code_decode(uint32_t form, float *restrict x, const void *code,
     }
     memcpy(&scale, code, 4);
     for (uint64_t i = 0; i < n; i++)
-        x[i] = (float)value[i] * scale;
+        x[i] = said_by(value[i], scale);
 }
 
 static WIDE void code_add(uint32_t form, float *restrict x, const void *code, uint64_t n)

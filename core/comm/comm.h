@@ -51,6 +51,7 @@ weft_status comm_cost_read(const config *c, const char *transport, comm_cost *ou
 #define COMM_TO_FP16 1u
 #define COMM_TO_BF16 2u
 #define COMM_TO_INT8 3u
+const char *comm_form_name(uint32_t compress); /* "none", "int8". [any] */
 
 typedef struct comm_request {
     uint32_t kind, redop, dtype; /* weft/coll.h */

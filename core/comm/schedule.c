@@ -143,8 +143,10 @@ static weft_status choose_compressed(const comm_request *r, const char *name,
     *out = &comm_compressed;
     if (strcmp(name, "auto") == 0 || strcmp(name, comm_compressed.name) == 0)
         return WEFT_OK;
-    return fail(WEFT_USAGE, "sums compressed to %s cannot go by algorithm '%s'",
-                code_name(r->compress), name);
+    return combine_refuse(COMBINE_COMPRESS_ALGORITHM, NULL, NULL,
+                          (combine_fact[]){{"form", 0, comm_form_name(r->compress)},
+                                           {"comm.algorithm", 0, name},
+                                           {0}});
 }
 
 static weft_status choose(const comm_request *r, const comm_algorithm **out)

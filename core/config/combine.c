@@ -49,6 +49,22 @@ static const struct row {
                        "{transport} has no bandwidth: give [comm.{transport}] latency, message and "
                        "bandwidth together, as weft tune comm writes them, or none",
                        "without it no time can be foretold, and the key would change nothing"},
+    [COMBINE_COMPRESS] =
+        {"comm.compress, comm.AXIS.compress, parallel.strategy, parallel.AXIS",
+         "{form} is for sums of gradients over ranks that share the data, and {reason}; let 2 or "
+         "more ranks share it (parallel.strategy = dp, parallel.dp = 2) or say none",
+         "nothing else is compressed: the key would change nothing"},
+    [COMBINE_COMPRESS_ALGORITHM] =
+        {"comm.compress, comm.algorithm, comm.AXIS.algorithm",
+         "sums of gradients that travel in {form} have an algorithm of their own and cannot go by "
+         "'{comm.algorithm}'; leave the algorithm of these sums at auto, or say comm.compress = "
+         "none",
+         "an algorithm that passes partial sums on would round them at every rank"},
+    [COMBINE_COMPRESS_TYPE] =
+        {"comm.compress, train.accumulate, train.precision",
+         "gradients are summed in {type} (train.accumulate = compute), which is no longer than "
+         "{form}; say int8 or none",
+         "the key would save nothing"},
     [COMBINE_BATCH] = {"train.batch, train.microbatch, parallel.AXIS",
                        "{train.batch} sequences are not a multiple of microbatch = "
                        "{train.microbatch} times the {sharing} ranks that share the data",

@@ -104,7 +104,11 @@ static const weft_option *const comm_options[] = {
     REAL("reduce", "0", 0, 1e6,
          "what algorithm = auto goes by: GB/s at which a rank reads numbers to sum them; 0: "
          "unknown"),
-    CHOICE("compress", "none", "none", "form in which gradients travel"),
+    CHOICE("compress", "none", "none|fp16|bf16|int8",
+           "form in which gradients travel between ranks with different data; not none: changes "
+           "results"),
+    FLAG("feedback", "on",
+         "what compression takes away is kept, 4 bytes an element, and added in the next step"),
     NULL,
 };
 

@@ -315,6 +315,7 @@ static void finish(plan *p, const builder *b, const flat *f)
     p->bytes.host = (b->host.top + 4095) & ~(uint64_t)4095;
     p->bytes.comm = (b->comm.top + 4095) & ~(uint64_t)4095;
     p->bytes.peak = at + p->bytes.comm;
+    compress_finish(p, b);
     for (uint32_t i = 0; i < f->params.n; i++)
         if (!f->params.at[i].guest)
             p->param_elements += shape_elements(&f->params.at[i].whole);
@@ -338,6 +339,8 @@ static weft_status build_one(const spec *s, uint32_t stage, plan *out, int32_t *
                                              {"train.microbatch", (long long)s->microbatch, NULL},
                                              {"sharing", sharing, NULL},
                                              {0}});
+    if (!st && train)
+        st = compress_prepare(out, &e);
     e.passes = train ? s->batch / per_pass : 1;
     scalar_offset(&b, "scale", s->loss_scale);
     scalar_offset(&b, "loss", 0);

@@ -55,6 +55,7 @@ typedef struct flat_group {
     uint64_t at[FLAT_LEVELS], count; /* at[0]: whole; count: with padding */
     uint64_t sum_axes;
     uint64_t differ; /* mesh axes whose coordinates own different elements of it */
+    uint64_t kept;   /* as in collective: of the sums after every pass */
 } flat_group;
 
 typedef struct flat_state {
@@ -162,6 +163,7 @@ typedef struct builder {
     uint64_t *scalar_at;     /* [tensor] arena offset of a scalar, UINT64_MAX */
     space activations, comm; /* transient zones, relative to their start */
     space host;              /* the same in host memory, of collectives that go through it */
+    uint64_t kept[2];        /* bytes that compressed sums keep, in the arena and in host memory */
     uint64_t zone;           /* where the zone of activations starts */
     bool *first_sum;         /* [node] writes a sum for the first time in a pass */
     VEC(uint32_t) gathers;   /* of updated parameters, in flight */
@@ -333,6 +335,14 @@ uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const 
 /* A collective like `like`, whose scratch is taken from the communication zone. */
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out);
 weft_status sync_scalar(builder *b, list *l, const char *scalar, uint64_t axes);
+
+/* --- compress.c: sums that travel in fewer bits --- */
+weft_status compress_prepare(plan *p, edit_state *e); /* the refusals, and a word of warning */
+void compress_sum(builder *b, collective *c, uint32_t axis,
+                  bool again);                                    /* again: in this step already */
+void compress_keep(builder *b, collective *c);                    /* memory for what it keeps */
+weft_status compress_plain(const comm_request *r, collective *c); /* what it would send */
+void compress_finish(plan *p, const builder *b); /* the memory goes behind all other */
 
 /* --- store.c, shard.c: what is cut over a mesh axis --- */
 weft_status store_prepare(builder *b, const edit_state *e); /* how far each block is cut */

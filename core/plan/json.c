@@ -16,6 +16,10 @@ static json_t *rank_json(const plan *p, uint32_t rank)
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
         if (plan_sent(p, k) || k == WEFT_ALL_REDUCE)
             json_object_set_new(sent, plan_kind_name(k), bytes(plan_sent(p, k)));
+    json_t *plain = json_object();
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
+        if (plan_plain(p, k) != plan_sent(p, k))
+            json_object_set_new(plain, plan_kind_name(k), bytes(plan_plain(p, k)));
     json_t *r = json_object();
     json_object_set_new(r, "rank", json_integer(rank));
     json_object_set_new(r, "params", bytes(p->bytes.params));
@@ -27,6 +31,11 @@ static json_t *rank_json(const plan *p, uint32_t rank)
     if (p->bytes.host)
         json_object_set_new(r, "host", bytes(p->bytes.host));
     json_object_set_new(r, "sent", sent);
+    if (json_object_size(plain)) { /* of `sent`, what compression shortens; of `comm` */
+        json_object_set(r, "uncompressed", plain);
+        json_object_set_new(r, "kept", bytes(p->kept));
+    }
+    json_decref(plain);
     return r;
 }
 
@@ -92,6 +101,7 @@ static json_t *entry_json(const plan *p, const entry *e)
         json_object_set_new(x, "collective", json_string(plan_kind_name(c->kind)));
         json_object_set_new(x, "count", bytes(c->count));
         json_object_set_new(x, "sent", bytes(c->sent));
+        json_object_set_new(x, "compress", json_string(comm_form_name(c->compress)));
     }
     return x;
 }

@@ -99,7 +99,12 @@ typedef struct collective {
     uint32_t shift_axis;
     uint64_t tag; /* of what is sent, to be the same at both ends: check.c */
     uint64_t scratch_bytes;
-    uint64_t sent;         /* bytes the first rank of the group sends */
+    uint64_t sent;     /* bytes the first rank of the group sends */
+    uint64_t plain;    /* bytes it would send if nothing were compressed */
+    uint32_t compress; /* COMM_PLAIN, ... */
+    uint64_t kept;     /* where: in host memory if its scratch is */
+    uint64_t kept_bytes;
+    bool again; /* in the same step: what is kept counts once, not by the scalar "kept" */
     const char *algorithm; /* that the schedule chose */
 } collective;
 
@@ -188,6 +193,7 @@ typedef struct plan {
     VEC(extra_list) extra;
     VEC(plan_cell) cells; /* of the step, in order */
     plan_bytes bytes;
+    uint64_t kept;            /* of bytes.comm, or .host: what compressed sums keep */
     uint64_t workspace;       /* offset of the workspace shared by all calls */
     uint64_t logits;          /* offset of the logits of a forward-only plan */
     uint64_t param_elements;  /* of the model, without padding */
@@ -258,6 +264,7 @@ uint32_t plan_token_part(const plan *p, uint32_t rank);
 
 /* Bytes that a rank sends in a step by collectives of one kind (weft/coll.h), and its name. */
 uint64_t plan_sent(const plan *p, uint32_t kind);
+uint64_t plan_plain(const plan *p, uint32_t kind); /* if nothing were compressed */
 const char *plan_kind_name(uint32_t kind);
 
 /* The idle share of the step's schedule when communication takes no time: of equal stages (forward

@@ -24,6 +24,17 @@ uint64_t plan_sent(const plan *p, uint32_t kind)
     return sum;
 }
 
+uint64_t plan_plain(const plan *p, uint32_t kind)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < p->step.entries.n; i++) {
+        const entry *e = &p->step.entries.at[i];
+        if (e->kind == ENTRY_START && p->collectives.at[e->what].kind == kind)
+            sum += p->collectives.at[e->what].plain;
+    }
+    return sum;
+}
+
 static const char *human(uint64_t bytes, char out[32])
 {
     static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
@@ -55,11 +66,16 @@ static void print_sent(const plan *p, FILE *to)
 {
     char t[32];
     bool any = false;
-    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
-        if (plan_sent(p, k)) {
-            fprintf(to, "  %-14s %12s\n", plan_kind_name(k), human(plan_sent(p, k), t));
-            any = true;
-        }
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
+        uint64_t sent = plan_sent(p, k), plain = plan_plain(p, k);
+        if (!sent)
+            continue;
+        fprintf(to, "  %-14s %12s", plan_kind_name(k), human(sent, t));
+        if (plain != sent)
+            fprintf(to, "  (not compressed: %s)", human(plain, t));
+        fprintf(to, "\n");
+        any = true;
+    }
     if (!any)
         fprintf(to, "  nothing\n");
 }
@@ -78,6 +94,9 @@ void plan_print(const plan_set *set, FILE *to)
             p->step.entries.n, p->flops_step * 1e-9);
     fprintf(to, "segments     %u, %u instructions, %u kernels\n", p->segments.n, p->instrs.n,
             p->kernels.n);
+    if (p->kept)
+        fprintf(to, "compression  keeps %s a rank, part of %s\n", human(p->kept, t[0]),
+                p->bytes.host ? "host memory" : "comm");
     if (p->changes)
         fprintf(to, "note         results depend on the layout:\n%s\n", p->changes);
     fprintf(to, "\n%5s %12s %12s %12s %12s %12s %12s\n", "rank", "params", "grads", "state",
@@ -141,9 +160,12 @@ static void print_one(const plan *p, const list *l, uint32_t rank, FILE *to)
         case ENTRY_START:
             fprintf(to,
                     "%6u   start  #%u %s on %s (%s): %" PRIu64 " elements at %#" PRIx64
-                    ", sends %" PRIu64 " B\n",
+                    ", sends %" PRIu64 " B",
                     i, e->what, e->name, p->channels.at[c->channel].name, c->algorithm, c->count,
                     c->in + c->in_shift * mesh_coord(&p->spec->mesh, rank, c->shift_axis), c->sent);
+            if (c->compress)
+                fprintf(to, " in %s, not %" PRIu64, comm_form_name(c->compress), c->plain);
+            fprintf(to, "\n");
             break;
         case ENTRY_WAIT: fprintf(to, "%6u   wait   #%u\n", i, e->what); break;
         default:
@@ -233,9 +255,9 @@ void plan_digest(plan *p)
         mix(&h, &p->scalars.at[i].value, sizeof(double));
     for (uint32_t i = 0; i < p->collectives.n; i++) {
         const collective *c = &p->collectives.at[i];
-        uint64_t numbers[] = {c->channel,  c->kind,      c->redop,     c->dtype,
-                              c->count,    c->in,        c->out,       c->scratch,
-                              c->in_shift, c->out_shift, c->shift_axis};
+        uint64_t numbers[] = {c->channel,    c->kind,     c->redop,   c->dtype,    c->count,
+                              c->in,         c->out,      c->scratch, c->in_shift, c->out_shift,
+                              c->shift_axis, c->compress, c->kept,    c->again};
         mix(&h, numbers, sizeof numbers);
         mix_text(&h, c->algorithm);
     }

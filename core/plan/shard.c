@@ -372,12 +372,12 @@ weft_status shard_before(walk *w, uint32_t at)
 static weft_status start_reduction(walk *w, uint32_t block, uint32_t pass)
 {
     builder *b = w->b;
-    const flat *f = b->f;
+    flat *f = b->f;
     const flat_block *k = &f->blocks.at[block];
     reduction r = {block, pass, 0, w->shard->begun[block]};
     uint64_t at = b->zone + w->shard->whole_at[(uint64_t)block * w->passes + pass] - 1;
     for (uint32_t i = 0; i < k->groups; i++) {
-        const flat_group *x = &f->groups.at[k->first_group + i];
+        flat_group *x = &f->groups.at[k->first_group + i];
         collective c = {.channel = grads_channel(b, k->axis),
                         .kind = WEFT_REDUCE_SCATTER,
                         .redop = WEFT_SUM,
@@ -394,9 +394,12 @@ static weft_status start_reduction(walk *w, uint32_t block, uint32_t pass)
             pool_printf(&b->p->pool, "reduce-scatter of gradients %llu-%llu",
                         (unsigned long long)x->at[0], (unsigned long long)(x->at[0] + x->count));
         uint32_t number;
+        c.kept = x->kept;
+        compress_sum(b, &c, k->axis, r.adding);
         weft_status s = plan_collective(b, &c, &number);
         if (s)
             return s;
+        x->kept = b->p->collectives.at[number].kept;
         list_add(b->p, w->l, ENTRY_START, number, pass, c.name);
         r.number = i ? r.number : number;
     }

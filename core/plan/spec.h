@@ -54,6 +54,9 @@ typedef struct spec {
     uint32_t nlinks;
     uint32_t axis_link[WEFT_MAX_MESH]; /* transport of a mesh axis */
     const char *axis_algorithm[WEFT_MAX_MESH];
+    uint32_t axis_compress[WEFT_MAX_MESH];     /* COMM_PLAIN, ...: of sums of gradients */
+    const char *compress_key[WEFT_MAX_MESH];   /* the key that says so */
+    bool feedback;                             /* what compression takes away is kept */
     const comm_cost *axis_cost[WEFT_MAX_MESH]; /* NULL: its transport was not measured */
     const char *comm_choice; /* what auto chose and why, for the log; NULL: nothing to choose */
     model_options model;     /* batch and weight are set by the plan */

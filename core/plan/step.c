@@ -82,7 +82,7 @@ static weft_tensor learning_rate(scalars *s, const config *cfg, weft_tensor coun
 /* Dynamic loss scaling: half after a step that overflowed, double after `scale_window` good ones in
  * a row. Neither below 1, where nothing is gained, nor so high that squares of gradients overflow.
  */
-static void next_scale(scalars *s, const spec *wanted, weft_tensor scale, weft_tensor gate)
+static weft_tensor next_scale(scalars *s, const spec *wanted, weft_tensor scale, weft_tensor gate)
 {
     double window = wanted->scale_window ? (double)wanted->scale_window : 1e30;
     weft_tensor good = apply(s, "add", named(s, "scale.good"), number(s, 1), 0);
@@ -93,10 +93,19 @@ static void next_scale(scalars *s, const spec *wanted, weft_tensor scale, weft_t
     weft_tensor half = apply(s, "mul", scale, number(s, 0.5), 0);
     half = apply(s, "max", half, number(s, 1), 0);
     set(s, "scale.good", apply(s, "select", number(s, 0), good, enough));
-    set(s, "scale", apply(s, "select", apply(s, "select", twice, scale, enough), half, gate));
+    weft_tensor next = apply(s, "select", apply(s, "select", twice, scale, enough), half, gate);
+    set(s, "scale", next);
+    return next;
 }
 
-static void scalar_graph(scalars *s, const spec *wanted)
+/* By how much what compressed sums have kept counts in the next step (compress.c). */
+static void next_kept(scalars *s, weft_tensor gate, weft_tensor scale, weft_tensor next)
+{
+    weft_tensor turned = next ? apply(s, "div", next, scale, 0) : number(s, 1);
+    set(s, "kept", apply(s, "mul", gate, turned, 0));
+}
+
+static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
 {
     weft_tensor scale = named(s, "scale");
     weft_tensor norm = apply(s, "sqrt", named(s, "sumsq"), 0, 0);
@@ -115,8 +124,9 @@ static void scalar_graph(scalars *s, const spec *wanted)
     set(s, "clip", apply(s, "div", clip, scale, 0));
     set(s, "lr", learning_rate(s, wanted->cfg, count));
     set(s, "skipped", apply(s, "add", named(s, "skipped"), skipped, 0));
-    if (wanted->scaled)
-        next_scale(s, wanted, scale, gate);
+    weft_tensor next = wanted->scaled ? next_scale(s, wanted, scale, gate) : 0;
+    if (keeps)
+        next_kept(s, gate, scale, next);
 }
 
 static weft_status build_scalars(builder *b, list *l)
@@ -124,7 +134,7 @@ static weft_status build_scalars(builder *b, list *l)
     scalars s = {0};
     graph_init(&s.g, b->g->mesh, WEFT_F32, WEFT_F32);
     s.w = graph_builder(&s.g);
-    scalar_graph(&s, b->p->spec);
+    scalar_graph(&s, b->p->spec, b->kept[0] || b->kept[1]);
     fused f;
     if (!s.status)
         s.status = graph_fuse(&s.g, 0, s.g.nodes.n, 0, &f);

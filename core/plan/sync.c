@@ -74,6 +74,8 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
     out->layout = ch->layout;
     out->algorithm = plan_between_two(c) ? "auto" : comm_rule(ch->algorithm, out);
     out->cost = s->axis_cost[ch->mesh_axis];
+    out->compress = c->compress;
+    out->feedback = c->compress && s->feedback;
 }
 
 /* Scratch of what goes through host memory is there. */
@@ -91,10 +93,12 @@ static bool find_made(const plan *p, collective *c)
         const collective *o = &p->collectives.at[p->collectives.n - i];
         if (o->channel != c->channel || o->kind != c->kind || o->redop != c->redop ||
             o->dtype != c->dtype || o->root != c->root || o->count != c->count ||
-            in_place(p, o) != in_place(p, c))
+            o->compress != c->compress || in_place(p, o) != in_place(p, c))
             continue;
         c->scratch_bytes = o->scratch_bytes;
         c->sent = o->sent;
+        c->plain = o->plain;
+        c->kept_bytes = o->kept_bytes;
         c->algorithm = o->algorithm;
         return true;
     }
@@ -122,40 +126,37 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
     const spec_link *link = &p->spec->links[p->channels.at[c.channel].link];
     if (where_coll(link)) { /* it has its own algorithms and memory */
         c.algorithm = link->c->name;
-        c.sent = sent_by_library(&c, plan_channel_size(p, c.channel));
+        c.sent = c.plain = sent_by_library(&c, plan_channel_size(p, c.channel));
         *vec_push(&p->collectives) = c;
         *out = p->collectives.n - 1;
         return WEFT_OK;
     }
     comm_schedule *mine;
     uint32_t n = plan_channel_size(p, c.channel);
-    if (find_made(p, &c)) {
-        c.scratch = space_take(scratch_space(b, c.channel), c.scratch_bytes);
-        *vec_push(&p->collectives) = c;
-        *out = p->collectives.n - 1;
-        return WEFT_OK;
-    }
-    for (uint32_t me = 0; me < n; me++) { /* scratch that suits every member */
+    for (uint32_t me = find_made(p, &c) ? n : 0; me < n; me++) { /* scratch that suits all */
         if (plan_between_two(&c) && me == c.root)
             continue; /* the other end has a request of its own */
         comm_request r;
         plan_request(p, &c, me, &r);
         weft_status s = comm_schedule_make(&r, &mine);
+        if (!s && !c.algorithm) {
+            c.sent = comm_schedule_sent(mine);
+            c.kept_bytes = comm_schedule_kept(mine);
+            c.algorithm = pool_text(&p->pool, comm_schedule_algorithm(mine));
+            s = compress_plain(&r, &c);
+        }
         if (s) {
             err_context("channel %s", p->channels.at[c.channel].name);
             return s;
         }
         uint64_t scratch = comm_schedule_scratch(mine);
         c.scratch_bytes = scratch > c.scratch_bytes ? scratch : c.scratch_bytes;
-        if (!c.algorithm) {
-            c.sent = comm_schedule_sent(mine);
-            c.algorithm = pool_text(&p->pool, comm_schedule_algorithm(mine));
-        }
         comm_schedule_free(mine);
         if (me == 7 && n > 16)
             me = n - 2; /* the last as well; those between are like their neighbours */
     }
     c.scratch = space_take(scratch_space(b, c.channel), c.scratch_bytes);
+    compress_keep(b, &c);
     *vec_push(&p->collectives) = c;
     *out = p->collectives.n - 1;
     return WEFT_OK;
@@ -281,6 +282,7 @@ static weft_status next_axis(builder *b, list *l, bucket *k)
                          c.kind == WEFT_ALL_REDUCE ? "all-reduce" : "reduce-scatter",
                          (unsigned long long)k->first, (unsigned long long)k->end);
     uint32_t number;
+    compress_sum(b, &c, a, false);
     weft_status s = plan_collective(b, &c, &number);
     if (s)
         return s;

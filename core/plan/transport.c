@@ -34,7 +34,17 @@ static const weft_option axis_algorithm = {
     NULL,
     0,
     0};
-static const weft_option *const axis_options[] = {&axis_plugin, &axis_near, &axis_algorithm, NULL};
+static const weft_option axis_compress = {sizeof(weft_option),
+                                          WEFT_OPT_CHOICE,
+                                          "compress",
+                                          "same",
+                                          "form in which gradients travel along this axis; same: "
+                                          "as [comm] says",
+                                          "same|none|fp16|bf16|int8",
+                                          0,
+                                          0};
+static const weft_option *const axis_options[] = {&axis_plugin, &axis_near, &axis_algorithm,
+                                                  &axis_compress, NULL};
 
 weft_status transport_add_keys(spec *s, const component *c)
 {
@@ -211,13 +221,29 @@ weft_status transport_choose_axis(spec *s, uint32_t a)
     return st ? st : take_cost(s, a);
 }
 
+static void take_compress(spec *s, uint32_t a)
+{
+    char key[128];
+    const char *form = wish(s, a, "compress", key);
+    if (!strcmp(form, "same")) {
+        snprintf(key, sizeof key, "comm.compress");
+        form = config_text(s->cfg, key);
+    }
+    s->compress_key[a] = pool_text(&s->pool, key);
+    for (uint32_t i = COMM_TO_FP16; i <= COMM_TO_INT8; i++)
+        if (!strcmp(form, comm_form_name(i)))
+            s->axis_compress[a] = i;
+}
+
 weft_status transport_choose(spec *s)
 {
     weft_status st = comm_rules_check(s->cfg, "comm.algorithm", NULL);
+    s->feedback = config_int(s->cfg, "comm.feedback");
     for (uint32_t a = 0; a < s->mesh.n && !st; a++) {
         char key[128];
         s->axis_algorithm[a] = pool_text(&s->pool, wish(s, a, "algorithm", key));
         st = comm_rules_check(s->cfg, key, NULL);
+        take_compress(s, a);
         if (!st && s->mesh.size[a] > 1)
             st = choose_for(s, a);
         if (!st && s->mesh.size[a] > 1)

@@ -150,6 +150,8 @@ weft_status exec_run(executor *e, const list *l)
         s = run_range(e, l, l->tail, l->entries.n);
     if (l->tail)
         e->times.tail_ns += clock_ns() - waited(e) - began;
+    if (!s && l->tail && e->plan->kept)
+        s = exec_read(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
     return s;
 }
 

@@ -40,6 +40,7 @@ typedef struct executor {
     uint64_t *bases;     /* the plan's, on this rank */
     flight flight;
     trace trace;
+    float kept;    /* the scalar by which what compressed sums have kept counts, for the links */
     uint64_t step; /* now being run, for messages */
     exec_times times;
 } executor;

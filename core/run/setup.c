@@ -88,6 +88,17 @@ static weft_status add_channels(executor *e, const uint32_t *index, comm_channel
     return s;
 }
 
+/* The arena is zeroed already. */
+static void keep(executor *e, uint32_t number)
+{
+    const collective *c = &e->plan->collectives.at[number];
+    const bool staged = comm_is_staged(e->ops[number]);
+    char *at = (staged ? e->host : e->base) + c->kept;
+    if (staged)
+        memset(at, 0, c->kept_bytes);
+    comm_keep(e->ops[number], at, c->again ? NULL : &e->kept);
+}
+
 static weft_status add_operations(executor *e, comm_channel *const *channels)
 {
     const plan *p = e->plan;
@@ -111,8 +122,12 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
         st = comm_schedule_make(&r, &e->schedules[i]);
         if (!st && comm_schedule_scratch(e->schedules[i]) > c->scratch_bytes)
             st = fail(WEFT_INTERNAL, "%s needs more scratch than was planned", c->name);
+        if (!st && comm_schedule_kept(e->schedules[i]) != c->kept_bytes)
+            st = fail(WEFT_INTERNAL, "%s keeps other than was planned", c->name);
         if (!st)
             st = comm_add_op(channels[c->channel], e->schedules[i], c->name, &e->ops[i]);
+        if (!st && c->kept_bytes)
+            keep(e, i);
     }
     free(ranks);
     return st;
@@ -171,7 +186,8 @@ static weft_status set_scalars(executor *e)
 weft_status exec_create(const plan *p, job *j, const job_identity *who, const char *out_dir,
                         executor *out)
 {
-    *out = (executor){.plan = p, .job = j, .rank = who->rank, .table = p->spec->device.c->table};
+    *out = (executor){
+        .plan = p, .job = j, .rank = who->rank, .table = p->spec->device.c->table, .kept = 1};
     comm_arena arena;
     out->deadline = config_real(p->spec->cfg, "run.deadline");
     weft_status s =

@@ -22,6 +22,14 @@ class Plan(started.Case):
             self.assertGreater(r["sent"]["all_reduce"], 0)
         self.assertEqual(p["mesh"], {"dp": 4})
 
+    def test_compressed(self):
+        r = self.plan("-n", "2", "tiny.ini", "parallel.strategy=dp", "train.batch=8",
+                      "comm.compress=int8")["ranks"][0]
+        self.assertLess(r["sent"]["all_reduce"] * 3.8, r["uncompressed"]["all_reduce"])
+        self.assertLess(r["kept"], r["comm"])
+        self.assertEqual(sum(r[x] for x in ("params", "grads", "state", "activations", "comm")),
+                         r["peak"])
+
     def test_alone_nothing_is_sent(self):
         r = self.plan("tiny.ini")["ranks"][0]
         self.assertEqual((r["comm"], r["sent"]), (0, {"all_reduce": 0}))

@@ -28,7 +28,7 @@ static double draw(void)
 /* A block of one of many kinds. */
 static void fill(float *x, uint64_t n, uint32_t kind)
 {
-    static const float odd[] = {NAN, INFINITY, -INFINITY, 1e38f, -3.4e38f};
+    static const float odd[] = {NAN, INFINITY, -INFINITY, 1e38f, -3.4e38f, 0x1.fffffep127f};
     for (uint64_t i = 0; i < n; i++) {
         double v = 2 * draw() - 1;
         switch (kind) {
@@ -47,7 +47,7 @@ static void fill(float *x, uint64_t n, uint32_t kind)
     if (kind >= 8)
         x[(uint64_t)(draw() * (double)n)] = odd[kind - 8];
 }
-#define KINDS 13u
+#define KINDS 14u
 
 static int same(float a, float b)
 {
@@ -155,7 +155,7 @@ static void bytes(void **state)
     assert_int_equal(code_bytes(COMM_TO_INT8, 1ull << 40), (1ull << 40) / 256 * 260);
     assert_int_equal(code_bytes(COMM_TO_FP16, 257), 514);
     assert_int_equal(code_bytes(COMM_TO_BF16, 3), 6);
-    assert_string_equal(code_name(COMM_TO_INT8), "int8");
+    assert_string_equal(comm_form_name(COMM_TO_INT8), "int8");
 }
 
 int main(void)

@@ -46,7 +46,7 @@ static void block_int8(const float *x, uint64_t n, float *said)
         if (top < 0x1p-110)
             said[i] = 0;
         if (odd)
-            said[i] = NAN;
+            said[i] = x[i] == 0 ? 0 : NAN;
     }
 }
 

@@ -136,11 +136,11 @@ static void one(comm_request r, uint64_t seed)
 static void every_shape(void **state)
 {
     (void)state;
-    static const uint64_t counts[] = {0, 1, 2, 3, 7, 255, 257, 600, 2055};
+    static const uint64_t counts[] = {0, 1, 2, 7, 255, 257, 600, 2055};
     static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     uint32_t i = 0;
     for (uint32_t ranks = 1; ranks <= MOST; ranks++)
-        for (uint32_t c = 0; c < 9; c++)
+        for (uint32_t c = 0; c < 8; c++)
             for (uint32_t form = COMM_TO_FP16; form <= COMM_TO_INT8; form++)
                 for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++, i++)
                     one((comm_request){.kind = kind,
@@ -160,7 +160,7 @@ static void every_shape(void **state)
 static void any_order(void **state)
 {
     (void)state;
-    for (uint64_t seed = 0; seed < 24; seed++)
+    for (uint64_t seed = 0; seed < 12; seed++)
         one((comm_request){.kind = WEFT_ALL_REDUCE,
                            .dtype = WEFT_F32,
                            .count = 3333,
@@ -221,6 +221,8 @@ static void not_finite(void **state)
                 const uint32_t at = i * 100 + 7, who = i % 3;
                 world w;
                 set_up(&w, &r, 1);
+                for (uint32_t k = 0; k < 3; k++)
+                    ((float *)w.in[k])[at + 1] = 0; /* as padding is: it stays so */
                 round_of(&w, i, 1);
                 float was = ((float *)w.in[who])[at];
                 ((float *)w.in[who])[at] = odd[i / 3];
@@ -228,6 +230,7 @@ static void not_finite(void **state)
                     ((float *)w.in[(who + 1) % 3])[at] = odd[i / 3]; /* their sum overflows */
                 round_of(&w, i, 1);
                 assert_false(isfinite(((float *)w.want)[at]));
+                assert_true(((float *)w.want)[at + 1] == 0);
                 ((float *)w.in[(who + 1) % 3])[at] = ((float *)w.in[who])[at] = was;
                 for (uint64_t k = 0; k < r.count; k++)
                     w.sum[k] = 0;

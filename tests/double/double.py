@@ -73,6 +73,19 @@ class Double(w.Bench):
                              status=2)
         self.assertIn("needs a device with streams of a driver", refused.stderr)
 
+    def test_compressed(self):
+        """Steps that overflow too: what was kept is forgotten where the host has it."""
+        change = {"comm.plugin": "tcp", "comm.compress": "int8", "optim.placement": "zero2",
+                  "train.precision": "fp16", "train.loss_scale": 2**24}
+        for device in ("cpu", "double"):
+            self.train(device, self.job(change, device), ranks=2)
+        self.same_run("cpu", "double", 6, SKIP)
+
+    def test_a_library_cannot_encode(self):
+        job = self.job({"comm.plugin": "doublecoll", "comm.compress": "int8"}, "double")
+        refused = w.weft("plan", "-n", 2, self.ini, *self.options("plan", job), status=2)
+        self.assertIn("brings its own collectives, which cannot encode", refused.stderr)
+
     def test_a_rank_dies_in_a_library(self):
         run = w.Running(self, "dead", self.job({"comm.plugin": "doublecoll"}, "double") |
                         {"run.steps": 10**8, "optim.lr": 1e-4, "checkpoint.every": 0}, 2)

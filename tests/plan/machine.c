@@ -48,8 +48,9 @@ static const char *shown(const machine *m, tag t, char out[160])
 {
     static const char *const words[] = {
         "nothing", "input", "parameter",  "master",  "value",
-        "sum",     "state", "collective", "updated", "workspace or scratch"};
-    bool named = t.what != T_BUSY && t.what != T_SCRATCH && t.id && t.id <= m->g.tensors.n;
+        "sum",     "state", "collective", "updated", "workspace or scratch",
+        "kept"};
+    bool named = t.what != T_BUSY && t.what < T_SCRATCH && t.id && t.id <= m->g.tensors.n;
     snprintf(out, 160, "%s %s (number %u, %u, %u sums, element %u)", words[t.what],
              named ? graph_tensor(&m->g, t.id)->name : "", t.id, t.n, t.sums, t.at);
     return out;

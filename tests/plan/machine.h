@@ -9,7 +9,8 @@
 
 #include "plan/plan.h"
 
-/* What lies in a cell. `id` is a tensor of the graph except for T_BUSY and T_STATE. */
+/* What lies in a cell. `id` is a tensor of the graph except for T_BUSY, T_STATE and
+ * T_KEPT. */
 #define T_NOTHING 0u
 #define T_INPUT 1u
 #define T_PARAM 2u /* as the passes read it */
@@ -20,6 +21,7 @@
 #define T_BUSY 7u    /* a collective in flight: id is its number */
 #define T_UPDATED 8u /* id: the parameter */
 #define T_SCRATCH 9u
+#define T_KEPT 10u /* by a compressed sum; id: its channel */
 
 typedef struct tag {
     uint8_t what, sums;

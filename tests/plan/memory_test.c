@@ -42,6 +42,9 @@ static void data_parallel(void **state)
     (void)state;
     walk_all(TINY "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = dp\n", 2);
     walk_all(TINY "batch = 12\nmicrobatch = 2\nbucket_mb = 0.001\n[parallel]\nstrategy = dp\n", 3);
+    walk_all(TINY "batch = 12\nmicrobatch = 2\nbucket_mb = 0.001\n[parallel]\nstrategy = dp\n"
+                  "[comm]\ncompress = int8\n",
+             3);
 }
 
 static void two_mesh_axes(void **state)
@@ -92,9 +95,11 @@ static void in_slices(void **state)
         "batch = 12\nmicrobatch = 2\nprecision = fp32\n[parallel]\nstrategy = dp\n[model]\n"
         "tied = off\n",
         "batch = 12\nmicrobatch = 2\naccumulate = compute\nrecompute = block\n[parallel]\n"
-        "strategy = dp\n[comm]\nalgorithm = ring\n"};
+        "strategy = dp\n[comm]\nalgorithm = ring\n",
+        "batch = 12\nmicrobatch = 2\nbucket_mb = 0.002\n[parallel]\nstrategy = dp\n[comm]\n"
+        "compress = int8\n"};
     for (uint32_t i = 0; i < 5; i++)
-        for (uint32_t k = 0; k < 4; k++) {
+        for (uint32_t k = 0; k < 5; k++) {
             char text[1024];
             snprintf(text, sizeof text, "%s%s%s", TINY, jobs[k], placements[i]);
             walk_all(text, k == 0 ? 2 : 3);
@@ -108,6 +113,9 @@ static void in_slices_over_one_axis(void **state)
 #define TWO_AXES TINY "batch = 24\nmicrobatch = 2\nbucket_mb = 0.004\n[parallel]\n"
     walk_all(TWO_AXES "strategy = dp, rows\ndp = 2\nrows = 3\n" IN_SLICES("1"), 6);
     walk_all(TWO_AXES "strategy = dp, rows\ndp = 2\nrows = 3\n" IN_SLICES("2"), 6);
+    walk_all(TWO_AXES
+             "strategy = dp, rows\ndp = 2\nrows = 3\n[comm]\ncompress = fp16\n" IN_SLICES("2"),
+             6);
     walk_all(TWO_AXES "strategy = rows, dp\ndp = 3\nrows = 2\n" IN_SLICES("3"), 6);
 }
 

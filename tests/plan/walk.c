@@ -166,6 +166,25 @@ static void seize(machine *m, const entry *e, cells c, bool read)
     }
 }
 
+/* What a sum keeps is its own, over all passes: nothing else may ever have been there. */
+static void check_kept(machine *m, const collective *c)
+{
+    const tag mine = {.what = T_KEPT, .id = c->channel + 1};
+    if (!c->kept_bytes)
+        return;
+    assert_true(c->compress && c->kept >= m->p->bytes.peak - m->p->kept);
+    assert_true(c->kept + c->kept_bytes <= m->p->bytes.peak && c->kept % 64 == 0);
+    if (m->cells[c->kept / 2].what == T_NOTHING) {
+        assert_false(c->again); /* the first of the step */
+        for (uint64_t i = c->kept / 2; i < (c->kept + c->kept_bytes) / 2; i++)
+            assert_int_equal(m->cells[i].what, T_NOTHING);
+        machine_mark(m, c->kept, c->kept_bytes, mine, 4);
+    } else {
+        assert_true(c->again);
+    }
+    machine_expect(m, c->kept, c->kept_bytes, mine, 4, c->name);
+}
+
 static void begin_collective(machine *m, const entry *e)
 {
     const collective *c = &m->p->collectives.at[e->what];
@@ -181,6 +200,7 @@ static void begin_collective(machine *m, const entry *e)
     }
     seize(m, e, s.in, true);
     seize(m, e, s.out, false);
+    check_kept(m, c);
     for (uint64_t i = c->scratch / 2; i < (c->scratch + c->scratch_bytes) / 2; i++)
         if (m->cells[i].what == T_BUSY)
             fail_msg("%s: its scratch is in use by collective %u", e->name, m->cells[i].id - 1);
@@ -324,6 +344,11 @@ void machine_end_of_step(machine *all, uint32_t n)
     for (uint32_t r = 0; r < n; r++) {
         assert_int_equal(all[r].works, 2 * all[r].g.blocks.n * all[r].passes);
         check_pieces(&all[r]);
+        for (uint32_t i = 0; i < all->p->collectives.n; i++) { /* still there in the next step */
+            const collective *c = &all->p->collectives.at[i];
+            machine_expect(&all[r], c->kept, c->kept_bytes,
+                           (tag){.what = T_KEPT, .id = c->channel + 1}, 4, c->name);
+        }
     }
     for (weft_tensor t = 1; t <= all->g.tensors.n; t++) {
         const tensor *x = graph_tensor(&all->g, t);

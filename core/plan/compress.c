@@ -1,0 +1,135 @@
+/* plan/compress.c: which sums travel in fewer bits, and where what that takes away is kept.
+ *
+ * Sums of gradients over mesh axes whose ranks have different data ([comm] compress), and nothing
+ * else: a partial sum along a split of the model is one number in several places, an activation is
+ * no sum of many samples, and lists that plugins bring are their own affair. What encoding takes
+ * away is kept in memory of the arena that is nobody else's, 4 bytes an element that is encoded,
+ * 0 at first and after a restart. Sums that come after every pass add to one and the same.
+ *
+ * When a step is skipped nothing of it may come back, and what is kept is in units of the loss
+ * scale: the scalar "kept", written when the gate is known (step.c), is by how much it counts in
+ * the next step, where it is used for the first time. */
+#include "base/err.h"
+#include "config/combine.h"
+#include "plan/build.h"
+#include "plan/where.h"
+
+#include <string.h>
+
+/* The axes of the mesh whose ranks have data of their own. */
+static uint64_t sharing_axes(const plan *p)
+{
+    uint64_t axes = p->data_axes | p->cut_axes;
+    for (uint32_t a = 0; a < p->spec->mesh.n; a++)
+        if (p->spec->mesh.size[a] < 2)
+            axes &= ~((uint64_t)1 << a);
+    return axes;
+}
+
+static weft_status refuse(plan *p, const char *key, const char *form, const char *reason)
+{
+    return combine_refuse(COMBINE_COMPRESS, p->spec->cfg, key,
+                          (combine_fact[]){{"form", 0, form}, {"reason", 0, reason}, {0}});
+}
+
+/* Is there something to compress wherever the job asks for it, and does that save anything? */
+static weft_status check(plan *p)
+{
+    const spec *s = p->spec;
+    const uint64_t shared = sharing_axes(p);
+    const char *all = config_text(s->cfg, "comm.compress");
+    for (uint32_t a = 0; a < s->mesh.n; a++) {
+        const char *form = comm_form_name(s->axis_compress[a]);
+        if (!s->axis_compress[a])
+            continue;
+        if (!(shared >> a & 1) && strcmp(s->compress_key[a], "comm.compress"))
+            return refuse(p, s->compress_key[a], form,
+                          pool_printf(&p->pool, "those along %s do not", s->mesh.name[a]));
+        if ((shared >> a & 1) && s->axis_compress[a] != COMM_TO_INT8 && s->grad_dtype != WEFT_F32)
+            return combine_refuse(
+                COMBINE_COMPRESS_TYPE, s->cfg, s->compress_key[a],
+                (combine_fact[]){
+                    {"type", 0, config_text(s->cfg, "train.precision")}, {"form", 0, form}, {0}});
+    }
+    for (uint32_t a = 0; a < s->mesh.n; a++)
+        if ((shared >> a & 1) && s->axis_compress[a] && where_coll(&s->links[s->axis_link[a]]))
+            return config_fail(s->cfg, s->compress_key[a],
+                               "%s carries the mesh axis %s and brings its own collectives, which "
+                               "cannot encode; name another transport for the axis, or say none",
+                               s->links[s->axis_link[a]].c->name, s->mesh.name[a]);
+    return strcmp(all, "none") && !shared ? refuse(p, "comm.compress", all, "here none do")
+                                          : WEFT_OK;
+}
+
+weft_status compress_prepare(plan *p, edit_state *e)
+{
+    const uint64_t shared = sharing_axes(p);
+    weft_status st = check(p);
+    for (uint32_t a = 0; !st && a < p->spec->mesh.n; a++)
+        if (p->spec->axis_compress[a] && shared >> a & 1)
+            e->changes = pool_printf(
+                e->pool, "%s%s%s = %s: sums of gradients over %s are rounded%s",
+                e->changes ? e->changes : "", e->changes ? "\n" : "", p->spec->compress_key[a],
+                comm_form_name(p->spec->axis_compress[a]), p->spec->mesh.name[a],
+                p->spec->feedback ? ", and the rest is added a step later" : "");
+    return st;
+}
+
+void compress_sum(builder *b, collective *c, uint32_t axis, bool again)
+{
+    const spec *s = b->p->spec;
+    if (axis >= FIRST_GROUP || !(sharing_axes(b->p) >> axis & 1) || !s->axis_compress[axis])
+        return;
+    c->compress = s->axis_compress[axis];
+    c->again = again;
+    if (s->feedback)
+        scalar_offset(b, "kept", 1);
+}
+
+/* What goes through host memory is encoded there. */
+static bool in_host(const plan *p, const collective *c)
+{
+    return where_staged(p->spec, &p->spec->links[p->channels.at[c->channel].link]);
+}
+
+void compress_keep(builder *b, collective *c)
+{
+    uint64_t *used = &b->kept[in_host(b->p, c)];
+    if (!c->kept_bytes || c->kept)
+        return;
+    c->kept = 1 + *used;
+    *used += (c->kept_bytes + 63) & ~(uint64_t)63;
+}
+
+weft_status compress_plain(const comm_request *r, collective *c)
+{
+    comm_request plain = *r;
+    comm_schedule *s;
+    c->plain = c->sent;
+    plain.compress = COMM_PLAIN;
+    weft_status st = r->compress ? comm_schedule_make(&plain, &s) : WEFT_OK;
+    if (st || !r->compress)
+        return st;
+    c->plain = comm_schedule_sent(s);
+    comm_schedule_free(s);
+    return WEFT_OK;
+}
+
+static uint64_t pages(uint64_t bytes)
+{
+    return (bytes + 4095) & ~(uint64_t)4095;
+}
+
+void compress_finish(plan *p, const builder *b)
+{
+    const uint64_t here = pages(b->kept[0]), beside = pages(b->kept[1]);
+    for (uint32_t i = 0; i < p->collectives.n; i++) {
+        collective *c = &p->collectives.at[i];
+        if (c->kept)
+            c->kept += (in_host(p, c) ? p->bytes.host : p->bytes.peak) - 1;
+    }
+    p->kept = here + beside;
+    p->bytes.comm += here;
+    p->bytes.peak += here;
+    p->bytes.host += beside;
+}

@@ -1,0 +1,151 @@
+/* Which sums are compressed, what they send and what they keep; that the plan says so. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "job.h"
+
+#include <cmocka.h>
+
+#define MODEL                                                                                      \
+    "[model]\nlayers = 4\nheads = 4\nembed = 64\nffn = 256\ncontext = 16\nvocab = 96\n[train]\n"   \
+    "sequence = 16\nmicrobatch = 1\nbatch = 24\nbucket_mb = 0.05\n"
+
+static void make(const char *more, uint32_t ranks, planned *j)
+{
+    char text[1024];
+    snprintf(text, sizeof text, MODEL "%s", more);
+    if (planned_make(text, ranks, SPEC_TRAIN, j))
+        fail_msg("%s\nis refused: %s", text, err_text());
+    assert_int_equal(plan_check(&j->plans), WEFT_OK);
+}
+
+/* Every sum of gradients over `axis` travels in `form`, nothing else does. */
+static uint32_t only_gradients(const planned *j, const char *axis, uint32_t form)
+{
+    uint32_t found = 0;
+    char grads[32];
+    snprintf(grads, sizeof grads, "%s.grads", axis);
+    for (uint32_t k = 0; k < j->plans.n; k++)
+        for (uint32_t i = 0; i < j->plans.at[k].collectives.n; i++) {
+            const plan *p = &j->plans.at[k];
+            const collective *c = &p->collectives.at[i];
+            int is = form && strcmp(p->channels.at[c->channel].name, grads) == 0;
+            assert_int_equal(c->compress, is ? form : COMM_PLAIN);
+            assert_int_equal(strcmp(c->algorithm, "compressed") == 0, is);
+            assert_true(is ? c->sent < c->plain : c->sent == c->plain);
+            found += (uint32_t)is;
+        }
+    return found;
+}
+
+static void which(void **state)
+{
+    (void)state;
+    static const char *const jobs[] = {
+        "[parallel]\nstrategy = dp\n",
+        "[parallel]\nstrategy = dp\n[optim]\nplacement = zero1\n",
+        "[parallel]\nstrategy = dp\n[optim]\nplacement = zero2\n",
+        "[parallel]\nstrategy = dp\n[optim]\nplacement = zero3\n",
+        "[parallel]\nstrategy = tp, dp\ntp = 2\nsequence = on\n",
+        "[parallel]\nstrategy = dp, tp\ntp = 2\n[optim]\nplacement = zero2\n",
+        "[parallel]\nstrategy = pp, dp\npp = 2\n[model]\ntied = on\n",
+        "[parallel]\nstrategy = hybrid\ntp = 2\npp = 2\n[model]\ntied = on\n"};
+    for (uint32_t i = 0; i < 8; i++)
+        for (uint32_t axis = 0; axis < 2; axis++) {
+            char text[512];
+            planned j;
+            snprintf(text, sizeof text, "%s[comm%s]\ncompress = int8\n", jobs[i],
+                     axis ? ".dp" : "");
+            make(text, i < 4 ? 2 : i < 7 ? 4 : 8, &j);
+            assert_true(only_gradients(&j, "dp", COMM_TO_INT8) >= 4);
+            assert_non_null(strstr(j.plan->changes, "compress = int8: sums of gradients over dp"));
+            planned_free(&j);
+        }
+}
+
+/* An axis of its own word: the other one's sums travel as they are. */
+static void one_of_two_axes(void **state)
+{
+    (void)state;
+    planned j;
+    make("[parallel]\nstrategy = dp, rows\ndp = 2\n[comm]\ncompress = bf16\n[comm.dp]\n"
+         "compress = none\n",
+         6, &j);
+    only_gradients(&j, "rows", COMM_TO_BF16);
+    planned_free(&j);
+    make("[parallel]\nstrategy = dp\n[comm]\ncompress = none\n", 2, &j);
+    assert_int_equal(only_gradients(&j, "dp", COMM_PLAIN), 0);
+    assert_null(j.plan->changes);
+    planned_free(&j);
+}
+
+static uint64_t gradients(const plan *p)
+{
+    return p->bytes.grads / 4; /* elements; fp32 is the default */
+}
+
+/* What is kept: an fp32 number an element, less the own slice where no sum is encoded; once,
+ * however many passes; and it is part of the communication's memory. */
+static void kept(void **state)
+{
+    (void)state;
+    static const char *const more[] = {"", "[optim]\nplacement = zero1\n",
+                                       "[optim]\nplacement = zero2\n"};
+    for (uint32_t feedback = 0; feedback < 2; feedback++)
+        for (uint32_t i = 0; i < 3; i++) {
+            char text[512];
+            planned plain, j;
+            snprintf(text, sizeof text, "[parallel]\nstrategy = dp\n%s", more[i]);
+            make(text, 4, &plain);
+            snprintf(text, sizeof text,
+                     "[parallel]\nstrategy = dp\n%s[comm]\ncompress = int8\nfeedback = %s\n",
+                     more[i], feedback ? "on" : "off");
+            make(text, 4, &j);
+            double elements = (double)gradients(plain.plan) * (i == 2 ? 4 : 1);
+            double want = feedback ? 4 * elements * (i ? 0.75 : 1) : 0;
+            assert_true((double)j.plan->kept >= want * 0.99);
+            assert_true((double)j.plan->kept <= want * 1.01 + 4096);
+            const plan_bytes *b = &j.plan->bytes;
+            assert_true(b->comm >= j.plan->kept);
+            assert_int_equal(b->params + b->grads + b->state + b->activations + b->comm, b->peak);
+            assert_int_equal(plan_scalar(j.plan, "kept") != UINT64_MAX, feedback);
+            planned_free(&plain);
+            planned_free(&j);
+        }
+}
+
+/* 65/256 of the bytes that go without, to within a scale a chunk. */
+static void sent(void **state)
+{
+    (void)state;
+    static const char *const forms[] = {"none", "fp16", "bf16", "int8"};
+    for (uint32_t form = 0; form < 4; form++) {
+        char text[256];
+        planned j;
+        snprintf(text, sizeof text,
+                 "[parallel]\nstrategy = dp\n[optim]\nplacement = zero1\n[comm]\n"
+                 "compress = %s\n",
+                 forms[form]);
+        make(text, 3, &j);
+        double share = form == 0 ? 1 : form == COMM_TO_INT8 ? 65.0 / 256 : 0.5;
+        double got = (double)plan_sent(j.plan, WEFT_REDUCE_SCATTER);
+        double want = (double)plan_plain(j.plan, WEFT_REDUCE_SCATTER) * share;
+        assert_true(got >= want * 0.999 && got <= want * 1.01);
+        assert_int_equal(plan_sent(j.plan, WEFT_ALL_GATHER), plan_plain(j.plan, WEFT_ALL_GATHER));
+        planned_free(&j);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(which),
+        cmocka_unit_test(one_of_two_axes),
+        cmocka_unit_test(kept),
+        cmocka_unit_test(sent),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
