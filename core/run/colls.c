@@ -111,6 +111,8 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
         err_clear();
         st = WEFT_OK;
     }
+    if (!st)
+        st = until_ready(c, l, ch->name);
     if (st)
         err_context("channel %s over %s", ch->name, link->c->name);
     return st;

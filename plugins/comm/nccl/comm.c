@@ -1,0 +1,266 @@
+/* comm.c: communicators. All are non-blocking: every call returns at once, and what it began is
+ * polled, so that a rank that never comes costs a deadline and not the process. */
+#include "comm.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define CLOSE_MS 5000 /* that taking leave of the others may take */
+
+struct weft_comm {
+    nccl_module *m;
+    ncclComm_t comm;
+    void *handle; /* of the memory that it was told of */
+    uint32_t rank, ranks;
+    atomic_int aborted;
+};
+
+/* What NCCL says, as a status and a sentence. */
+static weft_status said(const nccl_module *m, ncclResult_t r, const char *what)
+{
+    if (r == ncclSuccess)
+        return WEFT_OK;
+    if (r == ncclInProgress)
+        return WEFT_BUSY;
+    const char *more = m->nccl.GetLastError(NULL);
+    weft_status st = r == ncclRemoteError                                ? WEFT_PEER
+                     : r == ncclInvalidArgument || r == ncclInvalidUsage ? WEFT_USAGE
+                                                                         : WEFT_IO;
+    return nccl_fail(m, st, "NCCL: %s: %s%s%.300s", what, m->nccl.GetErrorString(r),
+                     more && *more ? ": " : "", more ? more : "");
+}
+
+weft_status comm_id(void *module, const weft_conf *conf, void *out, uint64_t *bytes)
+{
+    nccl_module *m = module;
+    (void)conf;
+    weft_status st = nccl_load(m);
+    if (st)
+        return st;
+    if (*bytes < sizeof(ncclUniqueId))
+        return nccl_fail(m, WEFT_USAGE, "an id of NCCL takes %zu bytes", sizeof(ncclUniqueId));
+    *bytes = sizeof(ncclUniqueId);
+    return said(m, m->nccl.GetUniqueId(out), "making the id of a communicator");
+}
+
+static int number(const weft_conf *conf, const char *key)
+{
+    int64_t v = conf->integer(conf->ctx, key);
+    return v ? (int)v : NCCL_CONFIG_UNDEF_INT;
+}
+
+static ncclConfig_t configure(const weft_conf *conf)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    const char *net = conf->text(conf->ctx, "net");
+    config.blocking = 0;
+    config.splitShare = 1;
+    config.minCTAs = number(conf, "min_ctas");
+    config.maxCTAs = number(conf, "max_ctas");
+    config.trafficClass = number(conf, "traffic_class");
+    if (net && *net)
+        config.netName = net;
+    return config;
+}
+
+/* A communicator works in the context of the thread that opens it: that of the stream. */
+static weft_status enter_context(const nccl_module *m, void *stream)
+{
+    void *context = NULL;
+    if (m->driver.cuStreamGetCtx(stream, &context) == 0 && m->driver.cuCtxSetCurrent(context) == 0)
+        return WEFT_OK;
+    return nccl_fail(m, WEFT_IO, "the driver does not tell the context of a stream");
+}
+
+weft_status comm_open(void *module, const weft_coll_args *args, weft_comm **out)
+{
+    nccl_module *m = module;
+    weft_status st = nccl_load(m);
+    if (!st)
+        st = enter_context(m, args->stream);
+    if (st)
+        return st;
+    if (!args->parent && args->id_bytes != sizeof(ncclUniqueId))
+        return nccl_fail(m, WEFT_DATA, "the id of a communicator has %llu bytes, not NCCL's %zu",
+                         (unsigned long long)args->id_bytes, sizeof(ncclUniqueId));
+    weft_comm *c = m->host->alloc(m->host->ctx, sizeof *c, 0);
+    if (!c)
+        return nccl_fail(m, WEFT_NO_MEMORY, "no memory for a communicator");
+    *c = (weft_comm){.m = m, .rank = args->rank, .ranks = args->ranks};
+    ncclConfig_t config = configure(args->conf);
+    ncclResult_t r;
+    if (args->parent) {
+        r = m->nccl.CommSplit(args->parent->comm, (int)args->color, (int)args->rank, &c->comm,
+                              &config);
+    } else {
+        ncclUniqueId id;
+        memcpy(&id, args->id, sizeof id);
+        r = m->nccl.CommInitRankConfig(&c->comm, (int)args->ranks, id, (int)args->rank, &config);
+    }
+    st = said(m, r, "opening a communicator");
+    if (st && st != WEFT_BUSY) {
+        m->host->free(m->host->ctx, c);
+        return st;
+    }
+    *out = c;
+    return WEFT_OK;
+}
+
+static weft_status state(weft_comm *c, const char *what)
+{
+    ncclResult_t now = ncclSuccess;
+    ncclResult_t r = c->m->nccl.CommGetAsyncError(c->comm, &now);
+    return said(c->m, r == ncclSuccess ? now : r, what);
+}
+
+weft_status comm_ready(weft_comm *c)
+{
+    return state(c, "a communicator");
+}
+
+weft_status comm_health(weft_comm *c)
+{
+    weft_status st = state(c, "a communicator that was at work");
+    return st == WEFT_BUSY ? WEFT_OK : st;
+}
+
+weft_status comm_enrol(weft_comm *c, void *base, uint64_t bytes)
+{
+    ncclResult_t r = c->m->nccl.CommRegister(c->comm, base, bytes, &c->handle);
+    if (r == ncclSuccess || r == ncclInProgress)
+        return WEFT_OK;
+    c->handle = NULL;
+    return nccl_fail(c->m, WEFT_UNSUPPORTED, "NCCL does not register this memory: %s",
+                     c->m->nccl.GetErrorString(r));
+}
+
+void comm_abort(weft_comm *c)
+{
+    if (atomic_exchange(&c->aborted, 1))
+        return;
+    (void)c->m->nccl.CommAbort(c->comm);
+}
+
+/* In good order: finalize tells the others and is polled; then what it held is freed. */
+static void take_leave(weft_comm *c)
+{
+    const nccl_api *n = &c->m->nccl;
+    ncclResult_t now = n->CommFinalize(c->comm);
+    for (int ms = 0; ms < CLOSE_MS && now == ncclInProgress; ms++) {
+        nanosleep(&(struct timespec){0, 1000000}, NULL);
+        if (n->CommGetAsyncError(c->comm, &now) != ncclSuccess)
+            break;
+    }
+    if (now == ncclSuccess)
+        (void)n->CommDestroy(c->comm);
+    else
+        (void)n->CommAbort(c->comm);
+}
+
+void comm_close(weft_comm *c)
+{
+    if (!c)
+        return;
+    if (!atomic_load(&c->aborted)) {
+        if (c->handle)
+            (void)c->m->nccl.CommDeregister(c->comm, c->handle);
+        take_leave(c);
+    }
+    c->m->host->free(c->m->host->ctx, c);
+}
+
+weft_status comm_begin(void *module)
+{
+    nccl_module *m = module;
+    return said(m, m->nccl.GroupStart(), "beginning a group");
+}
+
+weft_status comm_end(void *module)
+{
+    nccl_module *m = module;
+    return said(m, m->nccl.GroupEnd(), "launching a group");
+}
+
+static int type_of(uint32_t dtype, ncclDataType_t *out)
+{
+    static const struct {
+        uint32_t ours;
+        ncclDataType_t theirs;
+    } types[] = {{WEFT_F32, ncclFloat32}, {WEFT_BF16, ncclBfloat16}, {WEFT_F16, ncclFloat16},
+                 {WEFT_I32, ncclInt32},   {WEFT_I64, ncclInt64},     {WEFT_U8, ncclUint8}};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (types[i].ours == dtype) {
+            *out = types[i].theirs;
+            return 1;
+        }
+    return 0;
+}
+
+typedef struct request {
+    weft_comm *c;
+    const char *in;
+    char *out;
+    uint64_t count, size;
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    int root;
+    cudaStream_t stream;
+} request;
+
+/* Kinds that NCCL makes of sends and receives: inside a group they go at once. */
+static ncclResult_t pairs(const request *q, uint32_t kind)
+{
+    const nccl_api *n = &q->c->m->nccl;
+    uint64_t part = q->count / q->c->ranks, step = part * q->size;
+    int me = (int)q->c->rank, ranks = (int)q->c->ranks, all = kind == WEFT_ALL_TO_ALL;
+    ncclResult_t r = ncclSuccess;
+    for (int i = 0; i < ranks && (r == ncclSuccess || r == ncclInProgress); i++) {
+        int sends = all || (kind == WEFT_GATHER ? i == q->root : me == q->root);
+        int receives = all || (kind == WEFT_GATHER ? me == q->root : i == q->root);
+        uint64_t give = kind == WEFT_GATHER ? 0 : (uint64_t)i * step;
+        uint64_t take = kind == WEFT_SCATTER ? 0 : (uint64_t)i * step;
+        if (sends)
+            r = n->Send(q->in + give, part, q->type, i, q->c->comm, q->stream);
+        if (receives && (r == ncclSuccess || r == ncclInProgress))
+            r = n->Recv(q->out + take, part, q->type, i, q->c->comm, q->stream);
+    }
+    return r;
+}
+
+static ncclResult_t enqueue(const request *q, uint32_t kind)
+{
+    const nccl_api *n = &q->c->m->nccl;
+    ncclComm_t c = q->c->comm;
+    uint64_t part = q->count / q->c->ranks;
+    switch (kind) {
+    case WEFT_ALL_REDUCE:
+        return n->AllReduce(q->in, q->out, q->count, q->type, q->op, c, q->stream);
+    case WEFT_REDUCE_SCATTER:
+        return n->ReduceScatter(q->in, q->out, part, q->type, q->op, c, q->stream);
+    case WEFT_ALL_GATHER: return n->AllGather(q->in, q->out, part, q->type, c, q->stream);
+    case WEFT_BROADCAST:
+        return n->Broadcast(q->in, q->out, q->count, q->type, q->root, c, q->stream);
+    case WEFT_REDUCE:
+        return n->Reduce(q->in, q->out, q->count, q->type, q->op, q->root, c, q->stream);
+    case WEFT_SEND: return n->Send(q->in, q->count, q->type, q->root, c, q->stream);
+    case WEFT_RECV: return n->Recv(q->out, q->count, q->type, q->root, c, q->stream);
+    default: return pairs(q, kind);
+    }
+}
+
+weft_status comm_call(weft_comm *c, uint32_t kind, uint32_t redop, uint32_t dtype, const void *in,
+                      void *out, uint64_t count, uint32_t root, void *stream)
+{
+    static const ncclRedOp_t ops[] = {ncclSum, ncclSum, ncclMax, ncclMin};
+    request q = {c,           in,      out,       count, weft_dtype_size(dtype),
+                 ncclFloat32, ncclSum, (int)root, stream};
+    if (kind < WEFT_ALL_REDUCE || kind > WEFT_RECV || kind == WEFT_BARRIER ||
+        !type_of(dtype, &q.type) || redop >= sizeof ops / sizeof *ops)
+        return nccl_fail(c->m, WEFT_UNSUPPORTED, "NCCL has no operation of kind %u, type %u", kind,
+                         dtype);
+    q.op = ops[redop];
+    weft_status st = said(c->m, enqueue(&q, kind), "enqueueing an operation");
+    return st == WEFT_BUSY ? WEFT_OK : st;
+}
