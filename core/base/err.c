@@ -9,6 +9,7 @@
 #define ERR_MAX 2048
 
 static _Thread_local char record[ERR_MAX];
+static _Thread_local weft_status first;
 
 static void write_record(const char *fmt, va_list ap)
 {
@@ -23,6 +24,7 @@ weft_status fail(weft_status code, const char *fmt, ...)
     va_start(ap, fmt);
     write_record(fmt, ap);
     va_end(ap);
+    first = code;
     return code;
 }
 
@@ -35,6 +37,7 @@ weft_status fail_errno(weft_status code, const char *fmt, ...)
     va_end(ap);
     size_t used = strlen(record);
     snprintf(record + used, sizeof record - used, ": %s", strerror(number));
+    first = code;
     return code;
 }
 
@@ -49,6 +52,11 @@ void err_context(const char *fmt, ...)
         return;
     snprintf(fresh + n, sizeof fresh - (size_t)n, ": %.*s", ERR_MAX - n - 3, record);
     memcpy(record, fresh, sizeof record);
+}
+
+weft_status err_status(void)
+{
+    return record[0] ? first : WEFT_OK;
 }
 
 const char *err_text(void)

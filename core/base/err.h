@@ -23,6 +23,9 @@ void err_context(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 const char *err_text(void);
 void err_clear(void);
 
+/* With which status it was recorded; WEFT_OK: there is none. [any] */
+weft_status err_status(void);
+
 /* Exit status that the design gives to a status: 0 done, 1 failed, 2 request wrong, 77 absent. */
 int err_exit_code(weft_status code);
 

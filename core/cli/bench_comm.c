@@ -207,7 +207,7 @@ static weft_status print_table(bench *b, uint32_t op)
 /* What all ranks have to themselves: ops, and the transport or transports of one group of them. */
 static weft_status find_links(bench *b)
 {
-    const spec_meeting meeting = {b->job ? &b->sites : NULL, b->job};
+    const spec_meeting meeting = {.sites = b->job ? &b->sites : NULL, .job = b->job};
     weft_status st = host_create(config_raw(b->cfg, "run.plugins"), &b->host);
     if (st == WEFT_OK)
         job_serve(b->host, b->job);

@@ -66,7 +66,7 @@ static weft_status load_keys(tuner *t)
 /* The job and its transports. Costs that it has already are not looked at. */
 static weft_status load_job(tuner *t, uint32_t ranks)
 {
-    const spec_meeting meeting = {t->job ? &t->sites : NULL, t->job};
+    const spec_meeting meeting = {.sites = t->job ? &t->sites : NULL, .job = t->job};
     if (ranks < 2)
         return fail(WEFT_USAGE, "one rank sends nothing that could be measured: start 2 or more "
                                 "with -n, or by a launcher");

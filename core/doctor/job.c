@@ -95,7 +95,7 @@ void check_job(doctor *d)
     }
     prepared_job p;
     job_sites sites = {0};
-    const spec_meeting apart = {&sites, NULL};
+    const spec_meeting apart = {.sites = &sites};
     bool several = j->here && j->here < j->ranks;
     if (several)
         job_even_sites(j->ranks, (j->ranks + j->here - 1) / j->here, &sites);

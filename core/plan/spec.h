@@ -36,6 +36,7 @@ typedef struct spec_link {
 typedef struct spec_meeting {
     const job_sites *sites; /* NULL: all on one machine */
     job *job;               /* NULL: nobody is asked */
+    bool on_paper;          /* nothing will run here: what this machine lacks may be planned for */
 } spec_meeting;
 
 typedef struct spec {

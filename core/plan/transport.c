@@ -144,17 +144,22 @@ static weft_status take_named(spec *s, uint32_t a, const char *name, const char 
 {
     int32_t score;
     weft_status st = host_find(s->host, "comm", name, ifaces, out);
-    if (!st)
-        st = carrier_probe(s, *out, conf_of(s, *out), same_machine, &score);
-    if (!st && !score)
-        return combine_refuse(COMBINE_TRANSPORT, s->cfg, key,
-                              (combine_fact[]){{"comm.plugin", 0, name},
-                                               {"axis", 0, s->mesh.name[a]},
-                                               {"reason", 0,
-                                                err_text()[0] ? pool_text(&s->pool, err_text())
-                                                              : "its probe said no"},
-                                               {0}});
-    return st;
+    if (st)
+        return st;
+    st = carrier_probe(s, *out, conf_of(s, *out), same_machine, &score);
+    if (!st && score > 0)
+        return WEFT_OK;
+    const bool absent = err_status() == WEFT_ABSENT;
+    char *why = pool_text(&s->pool, err_text()[0] ? err_text() : "its probe said no");
+    if (absent && s->meeting.on_paper) {
+        err_clear();
+        return WEFT_OK;
+    }
+    st = combine_refuse(
+        COMBINE_TRANSPORT, s->cfg, key,
+        (combine_fact[]){
+            {"comm.plugin", 0, name}, {"axis", 0, s->mesh.name[a]}, {"reason", 0, why}, {0}});
+    return absent ? WEFT_ABSENT : st;
 }
 
 /* The transport of pairs of ranks that share a machine, or that do not. */

@@ -19,7 +19,8 @@ weft_status transport_choose_axis(spec *s, uint32_t a); /* even if it has one ra
 /* --- carrier.c --- */
 
 /* How well the transport would carry ranks that share a machine, or do not, as seen from this
- * rank; 0: not at all, and the record says why. */
+ * rank; 0: not at all, and the record says why, and with WEFT_ABSENT that it is this machine which
+ * lacks something. */
 weft_status carrier_probe(spec *s, const component *c, const weft_conf *conf, bool same_machine,
                           int32_t *score);
 

@@ -108,6 +108,12 @@ class Case(unittest.TestCase):
             os.rename(self.path(f"{name}.bin"), self.path("runs", f"demo-{name}.bin"))
 
 
+def built(kind, name):
+    """Is the plugin part of this build? Those that need a header which is not here are left out."""
+    lib = os.path.join(os.path.dirname(os.path.dirname(WEFT)), "lib", "weft")
+    return os.path.exists(os.path.join(lib, kind, name + ".so"))
+
+
 def job_files():
     """{name: (command, ranks)} of configs/, as the first comment of each says to start it."""
     found = {}

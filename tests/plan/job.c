@@ -16,7 +16,7 @@ static weft_status make(const char *text, uint32_t ranks, int want, planned *out
     if (!s)
         s = spec_check_config(out->cfg, out->host, &out->spec);
     if (!s)
-        s = spec_resolve(&out->spec, ranks, 0, &(spec_meeting){&out->sites, NULL}, want);
+        s = spec_resolve(&out->spec, ranks, 0, &(spec_meeting){.sites = &out->sites}, want);
     out->built = !s;
     s = s ? s : plan_build(&out->spec, &out->plans);
     out->plan = out->built ? out->plans.at : NULL;
