@@ -13,7 +13,7 @@
  *
  * It loses to the direct exchange on few ranks, where n - 1 messages side by side take less time
  * than k in a row, to the ring where the network dislikes far partners, and off powers of two.
- * Partial sums of 16-bit floats are rounded k times. */
+ * Partial sums of 16-bit floats are rounded k times, k + 1 with pairs. */
 #include "comm/fold.h"
 
 static span parts_of(const folded *h, uint32_t first, uint32_t end)

@@ -8,7 +8,8 @@ import weft_jobs as w
 
 ALGORITHMS = [("tcp", "ring"), ("tcp", "halving"), ("tcp", "direct"), ("tcp", "auto"),
               ("shm", "ring"), ("shm", "halving"), ("shm", "direct"), ("shm", "mapped"),
-              ("shm", "auto")]
+              ("shm", "auto"), ("tcp", "double_tree"),
+              ("shm", "all_reduce:0-1K=doubling, all_reduce:1K-8K=tree, all_reduce=double_tree")]
 
 
 class Sums(w.Bench):
