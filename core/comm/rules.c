@@ -67,7 +67,9 @@ static const char *near(word w, const char *const *known, uint32_t n, char out[9
     char text[MOST_WORD];
     snprintf(text, sizeof text, "%.*s", w.n, w.at);
     const char *best = config_nearest(text, known, n);
-    snprintf(out, 96, best ? "; did you mean '%s'?" : "", best);
+    out[0] = 0;
+    if (best)
+        snprintf(out, 96, "; did you mean '%s'?", best);
     return out;
 }
 
