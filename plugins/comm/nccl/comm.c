@@ -174,7 +174,8 @@ void comm_close(weft_comm *c)
 weft_status comm_begin(void *module)
 {
     nccl_module *m = module;
-    return said(m, m->nccl.GroupStart(), "beginning a group");
+    weft_status st = said(m, m->nccl.GroupStart(), "beginning a group");
+    return st == WEFT_BUSY ? WEFT_OK : st;
 }
 
 weft_status comm_end(void *module)
