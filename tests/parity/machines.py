@@ -40,6 +40,16 @@ class Machines(w.Bench):
 
     def begin(self, out, job, machines=(1, 1, 2, 2), programs=None):
         """The ranks, each started on its machine; programs: another WEFT for some."""
+        return self.launch(out, ["train", self.ini, *self.options(out, job)], machines, programs)
+
+    def measure(self, keys, machines):
+        """What rank 0 of `weft bench comm` says."""
+        words = ["bench", "comm", "comm.plugin=auto", *(f"{k}={v}" for k, v in keys.items())]
+        status, said = self.end(self.launch("bench", words, machines))
+        self.assertEqual(status, [0] * len(status), "\n".join(said))
+        return said[0]
+
+    def launch(self, out, command, machines, programs=None):
         self.path_of = [self.path(f"{out}.{r}.log") for r in range(len(machines))]
         shutil.rmtree(self.path(out), ignore_errors=True)
         ranks = []
@@ -49,8 +59,8 @@ class Machines(w.Bench):
                 "LOCAL_RANK": str(machines[:rank].count(host)),
                 "LOCAL_WORLD_SIZE": str(machines.count(host)),
                 "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "7171"})
-            words = ["bash", HOSTS, "on", str(host), (programs or {}).get(rank, w.WEFT), "train",
-                     self.ini, *self.options(out, job | {"run.key": self.key})]
+            words = ["bash", HOSTS, "on", str(host), (programs or {}).get(rank, w.WEFT),
+                     *command, f"run.key={self.key}"]
             with open(self.path_of[rank], "w", encoding="utf-8") as log:
                 ranks.append(subprocess.Popen(words, env=env, stdin=subprocess.DEVNULL,
                                               stdout=log, stderr=log))
@@ -116,6 +126,25 @@ class Machines(w.Bench):
             self.assertGreaterEqual(bytes_sent, want, said)
             self.assertLess(bytes_sent, 1.15 * want + 200000)  # headers, rendezvous, scalars
         print(f"each machine was to send {want} bytes of gradients, and sent {sent}")
+
+    def test_narrow_cable(self):
+        """4 + 4 ranks over 200 Mbit/s: hierarchical sends what its formula says, a ring over all
+        ranks 7/4 of it, and is the slower by about as much."""
+        for host in ("1", "2"):
+            hosts("shape", host, *"tbf rate 200mbit burst 64kb latency 50ms".split(), check=True)
+            self.addCleanup(hosts, "unshape", host)
+        sent, took = {}, {}
+        for algorithm in ("hierarchical", "ring"):
+            before = self.crossed(1)
+            said = self.measure({"comm.algorithm": algorithm, "bench.op": "all_reduce",
+                                 "bench.min": "4M", "bench.max": "4M"}, (1, 1, 1, 1, 2, 2, 2, 2))
+            sent[algorithm] = self.crossed(1) - before
+            took[algorithm] = float(re.search(r"(?m)^ *4194304 .* all_reduce +(\S+)", said)[1])
+        ratios = [x["ring"] / x["hierarchical"] for x in (sent, took)]
+        print(f"4 + 4 ranks: a ring sends {ratios[0]:.2f} times the bytes of hierarchical, and "
+              f"takes {ratios[1]:.2f} times its {took['hierarchical'] / 1000:.0f} ms for 4 MiB")
+        self.assertAlmostEqual(ratios[0], 7 / 4, delta=0.05)
+        self.assertGreater(ratios[1], 1.2)
 
     def test_what_one_rank_lacks_nobody_takes(self):
         """Shared memory is not installed for rank 3: none uses it, and the log says why."""
