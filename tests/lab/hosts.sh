@@ -45,6 +45,11 @@ attach() {
   $1 addr add "10.0.0.$2/24" dev "v$2" && $1 link set "v$2" mtu 4500 up
 }
 
+# A file can keep only a mount namespace that is younger than the one it lies in, and newer kernels
+# number them for each processor. So all are made on the same.
+processors() { taskset -cp $$ | sed 's/.*: //'; }
+first() { processors | sed 's/[-,].*//'; }
+
 # Names by which programs tell machines apart. Each is a namespace or a mount kept by a file.
 hosts_of_their_own() {
   local i within=() sys=:
@@ -60,7 +65,8 @@ hosts_of_their_own() {
     fi
     touch $state/$i.uts $state/$i.mnt
     cat /proc/sys/kernel/random/uuid >$state/$i.boot
-    "${within[@]}" unshare --uts=$state/$i.uts --mount=$state/$i.mnt sh -e -c "
+    "${within[@]}" taskset -c "$(first)" \
+      unshare --uts=$state/$i.uts --mount=$state/$i.mnt sh -e -c "
       hostname h$i
       mount --bind $state/$i.boot /proc/sys/kernel/random/boot_id
       mount -t tmpfs tmpfs /dev/shm
@@ -159,10 +165,10 @@ apart() {
     echo "hosts: no namespaces can be made here" >&2
     exit 77
   fi
-  WEFT_HOSTS=apart exec unshare --net --mount sh -ec '
+  WEFT_HOSTS=apart exec taskset -c "$(first)" unshare --net --mount sh -ec '
     mount -t tmpfs tmpfs /run
     ip link set lo up
-    exec "$@"' - "$@"
+    exec taskset -c "$@"' - "$(processors)" "$@"
 }
 
 if [ "${BASH_SOURCE[0]}" = "$0" ]; then
