@@ -138,6 +138,7 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
             continue; /* the other end has a request of its own */
         comm_request r;
         plan_request(p, &c, me, &r);
+        r.algorithm = c.algorithm ? c.algorithm : r.algorithm; /* auto is alike on all */
         weft_status s = comm_schedule_make(&r, &mine);
         if (!s && !c.algorithm) {
             c.sent = comm_schedule_sent(mine);
