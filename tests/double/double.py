@@ -6,8 +6,11 @@ One rank; then two and four over tcp and shm, in every kind of layout, so that a
 collectives go through host memory, several at once; with checkpoints and a resumed run; and a rank
 that dies while the device waits for what it was to send."""
 import os
+import re
+import shutil
 import sys
 import unittest
+import unittest.mock
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
@@ -60,6 +63,29 @@ class Double(w.Bench):
                 said = self.train("double", self.job(change, "double"), ranks=ranks)
                 self.assertRegex(said.stderr + said.stdout, "goes over doublecoll")
                 self.same_run("cpu", "double", 6, SKIP + ("comm_bytes",))
+
+    def test_auto_takes_the_next_best(self):
+        """What is hidden is not taken; the log has what was, and why nothing better was."""
+        program = self.path("program")
+        shutil.copytree(os.path.dirname(w.WEFT), os.path.join(program, "bin"),
+                        ignore=lambda _, names: [x for x in names if x != "weft"])
+        lib = os.path.join(os.path.dirname(w.WEFT), "..", "lib")
+        shutil.copytree(lib, os.path.join(program, "lib"))
+        shutil.copytree(PLUGINS, self.path("plugins"))
+        job = self.job({"run.plugins": self.path("plugins"), "run.steps": 1,
+                        "checkpoint.every": 0, "train.eval_every": 0}, "double")
+        with unittest.mock.patch.object(w, "WEFT", os.path.join(program, "bin", "weft")):
+            for best, hidden in (("doublecoll", self.path("plugins", "comm", "doublecoll.so")),
+                                 ("shm", os.path.join(program, "lib", "weft", "comm", "shm.so")),
+                                 ("tcp", None)):
+                said = self.train("best", job, ranks=2)
+                line = re.search("mesh axis dp goes over .*", said.stdout + said.stderr).group()
+                self.assertIn(f"goes over {best} inside machines (score ", line)
+                self.assertIn("not self: ", line)
+                if os.path.exists(os.path.join(program, "lib", "weft", "comm", "verbs.so")):
+                    self.assertRegex(line, "not verbs: .*(libibverbs|device|lock)")
+                if hidden:
+                    os.remove(hidden)
 
     def test_a_library_beside_a_link(self):
         change = {"parallel.strategy": "tp, dp", "parallel.tp": 2, "parallel.dp": 2,
