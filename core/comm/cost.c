@@ -72,10 +72,11 @@ const comm_algorithm *comm_cheapest(const comm_request *r)
     const comm_algorithm *best = NULL;
     double least = 0;
     comm_request q = of_group(r);
+    const comm_algorithm *flat = r->layout && r->layout->machines > 1 ? NULL : &comm_hierarchical;
     for (uint32_t i = 0; r->cost && comm_algorithms[i]; i++) {
         const comm_algorithm *a = comm_algorithms[i];
-        if (!comm_able(a, &q) || (comm_sum_rounds(&q) && !a->once))
-            continue;
+        if (!comm_able(a, &q) || (comm_sum_rounds(&q) && !a->once) || a == flat)
+            continue; /* on one machine there are no levels */
         double seconds = comm_predict(a, &q);
         if (seconds >= 0 && (!best || seconds < least)) {
             best = a;
