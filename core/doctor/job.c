@@ -4,11 +4,14 @@
 #include "doctor/inside.h"
 
 #include "base/err.h"
+#include "plan/where.h"
 #include "run/train.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/statvfs.h>
 #include <weft/device.h>
 #include <weft/link.h>
 
@@ -32,12 +35,6 @@ static weft_status check_file(const doctor_job *j)
     return st;
 }
 
-static uint64_t caps_of(const spec_link *l)
-{
-    const weft_link_table *far = l->c->table, *near = l->near.c ? l->near.c->table : far;
-    return far->caps | near->caps;
-}
-
 /* Descriptors that rank 0 has open at most: a connection a channel and peer, the store's, others.
  */
 static int64_t descriptors(const plan *p)
@@ -45,13 +42,38 @@ static int64_t descriptors(const plan *p)
     uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks), me;
     int64_t n = 64 + (int64_t)p->spec->ranks;
     for (uint32_t i = 0; i < p->channels.n; i++) {
-        const weft_link_table *far = p->spec->links[p->channels.at[i].link].c->table;
+        const spec_link *l = &p->spec->links[p->channels.at[i].link];
+        const weft_link_table *far = where_coll(l) ? NULL : l->c->table;
         uint32_t members = plan_group(p, i, 0, ranks, &me);
-        if (members && !(far->caps & WEFT_LINK_LOCAL))
+        if (members && far && !(far->caps & WEFT_LINK_LOCAL))
             n += members - 1;
     }
     free(ranks);
     return n;
+}
+
+/* Bytes of a checkpoint of the whole job: each parameter and state once, in fp32. */
+static uint64_t checkpoint_bytes(const plan_set *p)
+{
+    double bytes = 0;
+    for (uint32_t i = 0; i < p->n; i++)
+        for (uint32_t k = 0; k < p->at[i].pieces.n; k++) {
+            const piece *x = &p->at[i].pieces.at[k];
+            double n = x->writer == WRITER_ELSEWHERE ? 0 : 4;
+            for (uint32_t a = 0; a < x->shape.rank; a++)
+                n *= (double)x->shape.axes[a].size;
+            bytes += n;
+        }
+    return bytes < 1e18 ? (uint64_t)bytes : (uint64_t)1e18;
+}
+
+static void tell_disk(doctor *d, const prepared_job *p)
+{
+    tell_fact(d, "out", "%s", config_text(p->cfg, "run.out"));
+    if (!config_int(p->cfg, "checkpoint.every"))
+        return;
+    tell_number(d, "checkpoint", (int64_t)checkpoint_bytes(&p->plans));
+    tell_number(d, "checkpoints", config_int(p->cfg, "checkpoint.keep") + 1);
 }
 
 static uint32_t here_of(const doctor_job *j, uint32_t ranks)
@@ -64,7 +86,7 @@ static void tell_plan(doctor *d, const prepared_job *p)
     const spec *s = &p->spec;
     uint64_t caps = 0;
     for (uint32_t i = 0; s->ranks > 1 && i < s->nlinks; i++)
-        caps |= caps_of(&s->links[i]);
+        caps |= where_caps(s, &s->links[i]) | where_near_caps(s, &s->links[i]);
     const weft_device_table *device = s->device.c->table;
     const uint32_t here = here_of(d->job, s->ranks);
     const char *threads = config_raw(p->cfg, "device.threads");
@@ -107,6 +129,7 @@ void check_job(doctor *d)
         tell_type(d, "weft plan %s", j->ini);
     } else {
         tell_plan(d, &p);
+        tell_disk(d, &p);
     }
     job_unprepare(&p);
     job_free_sites(&sites);
@@ -199,6 +222,42 @@ static void fit_files(doctor *d)
                   "log in again");
 }
 
+/* The file system that the folder is on, or will be: that of the nearest one above it. */
+static bool disk_of(const char *folder, char path[PATH_MAX], struct statvfs *s)
+{
+    snprintf(path, PATH_MAX, "%s", folder);
+    while (statvfs(path, s)) {
+        char *cut = strrchr(path, '/');
+        if (!strcmp(path, ".") || !strcmp(path, "/"))
+            return false;
+        if (!cut)
+            snprintf(path, PATH_MAX, ".");
+        else
+            cut[cut == path] = 0;
+    }
+    return true;
+}
+
+/* The newest is complete before the oldest goes, so there is one more than is kept. */
+static void fit_disk(doctor *d)
+{
+    char path[PATH_MAX];
+    struct statvfs s;
+    const double each = (double)see_fact(d, "job", "checkpoint", 0),
+                 n = (double)see_fact(d, "job", "checkpoints", 0);
+    if (!disk_of(see_fact_text(d, "job", "out"), path, &s))
+        return;
+    const double free = (double)s.f_bavail * (double)s.f_frsize;
+    if (each <= 0 || each * n <= free)
+        return;
+    tell(d, DOCTOR_WARNING, "%.0f checkpoints of %s are more than the %s that are free in %s", n,
+         tell_size((uint64_t)each), tell_size((uint64_t)free), path);
+    tell_why(d, "The run ends when one cannot be written, with those before it intact. Where the "
+                "folder is every machine's own, each holds its part alone.");
+    tell_type(d, "df -h %s  # then a folder elsewhere: run.out=DIR, or fewer: checkpoint.keep=1",
+              path);
+}
+
 void check_fit(doctor *d)
 {
     int64_t here = see_fact(d, "job", "here", 0), peak = see_fact(d, "job", "peak", 0);
@@ -212,4 +271,5 @@ void check_fit(doctor *d)
     }
     fit_locked(d, peak);
     fit_files(d);
+    fit_disk(d);
 }

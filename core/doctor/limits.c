@@ -47,14 +47,14 @@ static void judge_locked(doctor *d, const int64_t lock[2])
     tell(d, DOCTOR_WARNING, "a process may lock %s of memory", lock_text(lock[0]));
     tell_why(d,
              "%s works on memory that is registered with it and then locked: a rank's whole "
-             "arena. What is more than that is refused when the job starts.",
+             "arena. What is more than that is refused when the job starts. (In a service: "
+             "LimitMEMLOCK=infinity. In a container: docker run --ulimit memlock=-1.)",
              *rdma);
     if (lock[1] == INT64_MAX)
         tell_type(d, "ulimit -l unlimited");
     else
         tell_type(d, "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/weft.conf  # "
-                     "then log in again; a service: LimitMEMLOCK=infinity; a container: docker "
-                     "run --ulimit memlock=-1 ...");
+                     "then log in again");
 }
 
 void check_limits(doctor *d)

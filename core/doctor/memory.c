@@ -147,6 +147,5 @@ void check_shared(doctor *d)
     tell(d, gpus ? DOCTOR_WARNING : DOCTOR_NOTE, "/dev/shm has %s only", tell_size(size));
     tell_why(d, "weft's own arenas are not bounded by it. Collectives between GPUs of a machine, "
                 "and MPI, put their buffers there, and end with a bus error when it is full.");
-    tell_type(d, "sudo mount -o remount,size=8G /dev/shm  # in a container: docker run "
-                 "--shm-size=8g ...");
+    tell_type(d, "sudo mount -o remount,size=8G /dev/shm  # docker run --shm-size=8g ...");
 }

@@ -62,12 +62,12 @@ static void tell_nic(doctor *d, const nic *x)
     char speed[32] = "speed unknown", name[96];
     if (x->speed)
         snprintf(speed, sizeof speed, "%g Gbit/s", (double)x->speed / 1000);
-    tell_line(d, "%s: %s, %s, MTU %" PRId64 "%s", x->name,
+    tell_line(d, "%s: %s, %s, MTU %" PRId64 "%s%s", x->name,
               !x->up       ? "switched off"
               : x->carrier ? "up"
                            : "no link",
-              speed, x->mtu, x->node);
-    if (!x->up || !x->carrier)
+              speed, x->mtu, x->node, x->there ? "" : ", virtual and not judged");
+    if (!x->there || !x->up || !x->carrier)
         return;
     snprintf(name, sizeof name, "%.64s.mtu", x->name);
     tell_number(d, name, x->mtu);
@@ -121,7 +121,7 @@ static void judge_link(doctor *d, const nic *x, uint32_t linked)
 void check_network(doctor *d)
 {
     const char *const *names = see_names(d, NET);
-    uint32_t n = 0, linked = 0, found = 0;
+    uint32_t n = 0, linked = 0;
     int64_t fastest = 0;
     while (names[n])
         n++;
@@ -129,22 +129,22 @@ void check_network(doctor *d)
     for (uint32_t i = 0; i < n; i++) {
         all[i] = look(d, names[i]);
         bool works = all[i].there && all[i].up && all[i].carrier;
-        found += all[i].there;
         linked += works;
         if (works && all[i].speed > fastest)
             fastest = all[i].speed;
     }
-    if (!found)
-        tell_line(d, "no network card (virtual interfaces are not judged)");
     for (uint32_t i = 0; i < n; i++) {
+        if (all[i].there || strcmp(all[i].name, "lo") != 0)
+            tell_nic(d, &all[i]);
         if (!all[i].there)
             continue;
-        tell_nic(d, &all[i]);
         if (all[i].up && all[i].carrier)
             judge_nic(d, &all[i]);
         else if (all[i].up)
             judge_link(d, &all[i], linked);
     }
+    if (!n)
+        tell_line(d, "no network interface");
     tell_number(d, "fastest", fastest);
 }
 

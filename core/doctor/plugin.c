@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <weft/coll.h>
 #include <weft/device.h>
 #include <weft/link.h>
 
@@ -25,11 +26,12 @@ typedef struct trial {
     host *host;
     config *cfg;
     const component *c;
+    uint32_t device_caps; /* of all devices that are installed */
 } trial;
 
-static bool is_link(const component *c)
+static bool is(const component *c, const char *iface)
 {
-    return !strcmp(c->iface, "weft.link/1");
+    return c->iface && !strcmp(c->iface, iface);
 }
 
 static weft_status probe(trial *t, int32_t *score)
@@ -37,8 +39,9 @@ static weft_status probe(trial *t, int32_t *score)
     const char *const ifaces[] = {t->c->iface, NULL};
     char section[128];
     const component *c;
-    snprintf(section, sizeof section, "%s%s%s", t->c->kind, is_link(t->c) ? "." : "",
-             is_link(t->c) ? t->c->name : "");
+    bool device = is(t->c, "weft.device/1");
+    snprintf(section, sizeof section, "%s%s%s", t->c->kind, device ? "" : ".",
+             device ? "" : t->c->name);
     weft_status s = host_find(t->host, t->c->kind, t->c->name, ifaces, &c);
     if (!s)
         s = config_add(t->cfg, section, "plugin", c->options);
@@ -50,8 +53,10 @@ static weft_status probe(trial *t, int32_t *score)
     if (s)
         return s;
     const weft_conf *conf = config_conf(t->cfg, section, c->options);
-    if (!is_link(c))
+    if (device)
         return ((const weft_device_table *)c->table)->probe(c->module, conf, score);
+    if (is(c, "weft.coll/1"))
+        return ((const weft_coll_table *)c->table)->probe(c->module, conf, t->device_caps, score);
     const weft_link_group group = {sizeof group, 0, 1, WEFT_DEV_HOST_MEMORY};
     return ((const weft_link_table *)c->table)->probe(c->module, conf, &group, score);
 }
@@ -100,11 +105,14 @@ static void look_at_all(doctor *d, trial *t)
         tell_line(d, "%s", err_text());
         return;
     }
+    for (uint32_t i = 0; i < n; i++)
+        if (is(all[i], "weft.device/1"))
+            t->device_caps |= (uint32_t)((const weft_device_table *)all[i]->table)->caps;
     for (uint32_t i = 0; i < n; i++) {
         t->c = all[i];
         if (!t->c->iface)
             tell_unusable(d, t->c);
-        else if (is_link(t->c) || !strcmp(t->c->iface, "weft.device/1"))
+        else if (!strcmp(t->c->kind, "comm") || is(t->c, "weft.device/1"))
             tell_plugin(d, t);
     }
 }

@@ -76,6 +76,8 @@ def versions(kind):
 
 # Name of the case: what is done to the machine, the check that says so, its level, words of it.
 CASES = {
+    "virtual interface": (lambda m: m.fill("sys/class/net/veth7", flags="0x1003", carrier=1,
+                                           speed=10000, mtu=1500), "network", "ok", []),
     "powersave": (every_cpu("cpufreq/scaling_governor", "powersave"), "frequency", "warning",
                   ["8 of 8 CPUs have the governor powersave", "echo performance | sudo tee"]),
     "powersave that performs": (
@@ -280,6 +282,14 @@ class Doctor(machine.Case):
         checks, _ = self.examine("tiny.ini", "parallel.strategy=dp", "-n", "2", "comm.plugin=tcp")
         self.assertRegex(checks["fit"]["findings"][0]["what"],
                          r"rank 0 may have up to 6\d files open, and its limit is 60")
+
+    def test_checkpoints_that_the_disk_cannot_hold(self):
+        self.make_data()
+        huge = ["model.embed=65536", "model.ffn=262144", "model.layers=8", "checkpoint.keep=5"]
+        checks, _ = self.examine("tiny.ini", *huge, status=1)
+        self.assertIn("6 checkpoints of ", checks["fit"]["findings"][1]["what"])
+        checks, _ = self.examine("tiny.ini", *huge, "checkpoint.every=0", status=1)
+        self.assertEqual(len(checks["fit"]["findings"]), 1)
 
     def test_jobs_that_are_refused(self):
         self.make_data()
