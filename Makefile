@@ -45,7 +45,7 @@ bench: build
 	else echo 'there is no PyTorch here for bench/train.py to compare with'; fi
 
 format:
-	@find core sdk plugins tests bench \( -name '*.c' -o -name '*.h' -o -name '*.cc' \) \
+	@find core sdk plugins tests bench \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cu*' \) \
 	  -exec clang-format -i {} +
 
 clean:

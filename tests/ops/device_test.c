@@ -1,5 +1,4 @@
-/* device_test.c: the run half beside ops (memory, copies, pinning), and what is refused in words.
- */
+/* device_test.c: the run half of the cpu device beside ops: memory, copies, pinning. */
 #define _GNU_SOURCE
 #include "cases.h"
 #include <fcntl.h>
@@ -150,109 +149,6 @@ static void test_isa(void **state)
     }
 }
 
-static void refused(struct bench *b, const struct call *c, weft_status want, const char *words)
-{
-    const weft_opspec spec = spec_of(c);
-    weft_need need = {.struct_size = sizeof need};
-    weft_prepared *p = NULL;
-    b->said[0] = 0;
-    assert_int_equal(b->t->need(b->module, &b->conf, &spec, &need), want);
-    if (strstr(b->said, words) == NULL)
-        fail_msg("%s: expected '%s' in: %s", c->id, words, b->said);
-    assert_int_equal(b->t->prepare(b->d, &spec, &p), want);
-    assert_null(p);
-}
-
-/* A lawful call, made unlawful. */
-static void test_refusals(void **state)
-{
-    const struct sizes n = {.tokens = 6,
-                            .cols = 8,
-                            .inner = 4,
-                            .heads = 2,
-                            .dim = 4,
-                            .sequence = 3,
-                            .vocab = 5,
-                            .bias = 1};
-    struct bench b;
-    struct call c;
-    (void)state;
-    open_auto(&b);
-    make_call(&c, "linear", &n, WEFT_F32, WEFT_F32);
-    c.in[0].dtype = WEFT_F64;
-    refused(&b, &c, WEFT_UNSUPPORTED, "it takes fp32, bf16 or fp16");
-    c.in[0].dtype = WEFT_BF16;
-    refused(&b, &c, WEFT_UNSUPPORTED, "type of the other operands");
-    c.in[0].dtype = WEFT_F32;
-    c.in[1].size[0] = 9;
-    refused(&b, &c, WEFT_USAGE, "do not fit");
-    c.in[1].size[0] = 8;
-    c.in[0].rank = 1;
-    refused(&b, &c, WEFT_USAGE, "axes");
-    c.in[0].rank = 2;
-    c.flags = WEFT_SPEC_ACCUMULATE;
-    refused(&b, &c, WEFT_UNSUPPORTED, "cannot add into its output");
-    c.flags = 0;
-    c.nin = 1;
-    refused(&b, &c, WEFT_USAGE, "1 inputs");
-    c.nin = 3;
-    c.in[0].size[0] = -1;
-    refused(&b, &c, WEFT_USAGE, "lawful");
-    c.id = "org.acme.rope";
-    refused(&b, &c, WEFT_UNSUPPORTED, "org.acme.rope");
-    call_free(&c);
-    make_call(&c, "attention", &n, WEFT_F32, WEFT_F32);
-    c.attr[0].i = 4;
-    refused(&b, &c, WEFT_USAGE, "whole sequences");
-    c.in[0].size[1] = 2;
-    refused(&b, &c, WEFT_USAGE, "axis of three");
-    call_free(&c);
-    bench_close(&b);
-}
-
-static void test_program_refusals(void **state)
-{
-    const int64_t n = 8, other = 9;
-    weft_ew_step step = {.op = WEFT_EW_ADD, .dst = 2, .a = 0, .b = 5};
-    uint16_t out[1] = {2};
-    weft_ew_program p = {sizeof p, 1, 6, -1, &step, out};
-    struct call c = {.id = "ew", .program = &p};
-    struct bench b;
-    (void)state;
-    open_auto(&b);
-    add_input(&c, WEFT_F32, 1, &n, 0, 1);
-    add_input(&c, WEFT_F32, 1, &n, 0, 1);
-    add_output(&c, WEFT_F32, 1, &n);
-    refused(&b, &c, WEFT_USAGE, "register that has no value");
-    step.b = 60;
-    refused(&b, &c, WEFT_USAGE, "register that has no value");
-    step.b = 1;
-    step.dst = 6;
-    refused(&b, &c, WEFT_USAGE, "register that it does not have");
-    step.dst = 2;
-    step.op = 99;
-    refused(&b, &c, WEFT_USAGE, "unknown step");
-    step.op = WEFT_EW_ADD;
-    out[0] = 4;
-    refused(&b, &c, WEFT_USAGE, "an output has no value");
-    out[0] = 2;
-    p.gate = 2;
-    refused(&b, &c, WEFT_USAGE, "gate");
-    p.gate = -1;
-    c.in[1].size[0] = other;
-    refused(&b, &c, WEFT_USAGE, "differ in size");
-    c.in[1].size[0] = n;
-    c.in[1].dtype = WEFT_I32;
-    refused(&b, &c, WEFT_UNSUPPORTED, "fp32, bf16 and fp16");
-    c.in[1].dtype = WEFT_F32;
-    p.nsteps = 100000;
-    refused(&b, &c, WEFT_UNSUPPORTED, "100000 steps");
-    c.program = NULL;
-    refused(&b, &c, WEFT_USAGE, "without a program");
-    call_free(&c);
-    bench_close(&b);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -260,7 +156,6 @@ int main(void)
         cmocka_unit_test(test_shared_arena),     cmocka_unit_test(test_arena_too_big),
         cmocka_unit_test(test_copies),           cmocka_unit_test(test_pinning),
         cmocka_unit_test(test_too_many_threads), cmocka_unit_test(test_isa),
-        cmocka_unit_test(test_refusals),         cmocka_unit_test(test_program_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -50,16 +50,78 @@ static const void *host_iface(void *ctx, const char *id)
     return NULL;
 }
 
+/* What WEFT_OPS_CONF says about a key: its value into `out`, or false. */
+static int asked(const char *key, char *out, size_t cap)
+{
+    const char *conf = getenv("WEFT_OPS_CONF");
+    const size_t n = strlen(key);
+    for (const char *p = conf; p != NULL && *p != 0; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+        if (strncmp(p, key, n) == 0 && p[n] == '=') {
+            snprintf(out, cap, "%.*s", (int)strcspn(p + n + 1, ","), p + n + 1);
+            return 1;
+        }
+    return 0;
+}
+
 static const char *conf_text(void *ctx, const char *key)
 {
+    static char value[1024];
     struct bench *b = ctx;
-    return strcmp(key, "isa") == 0 ? b->isa : strcmp(key, "threads") == 0 ? b->threads : b->pin;
+    if (asked(key, value, sizeof value))
+        return value;
+    if (strcmp(key, "isa") == 0)
+        return b->isa;
+    if (strcmp(key, "threads") == 0)
+        return b->threads;
+    for (const weft_option *const *o = b->options; *o != NULL; o++)
+        if (strcmp((*o)->key, key) == 0)
+            return (*o)->dflt;
+    fail_msg("the device asks for the key %s, which it has not declared", key);
+    return NULL;
 }
 
 static int64_t conf_integer(void *ctx, const char *key)
 {
     const char *v = conf_text(ctx, key);
     return strcmp(v, "on") == 0 ? 1 : strtoll(v, NULL, 10);
+}
+
+int bench_is_cpu(void)
+{
+    return getenv("WEFT_OPS_DEVICE") == NULL;
+}
+
+static const weft_manifest *load(void)
+{
+    const char *path = bench_is_cpu() ? WEFT_CPU_SO : getenv("WEFT_OPS_DEVICE");
+    void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (so == NULL)
+        fail_msg("%s", dlerror());
+    weft_plugin_entry_fn entry;
+    *(void **)&entry = dlsym(so, "weft_plugin_entry");
+    assert_non_null(entry);
+    const weft_manifest *m = entry();
+    assert_int_equal(m->magic, WEFT_MAGIC);
+    assert_string_equal(m->components[0]->iface, "weft.device/1");
+    return m;
+}
+
+enum { ARENA = 256 << 20 };
+
+static weft_status open_device(struct bench *b)
+{
+    const weft_device_args args = {sizeof args, 0, 0, 1, &b->conf};
+    void *base = NULL;
+    int32_t fd;
+    weft_status st = b->t->open(b->module, &args, &b->d);
+    if (st == WEFT_OK)
+        st = b->t->stream(b->d, 0, &b->s);
+    if (st == WEFT_OK)
+        st = b->t->event(b->d, &b->e);
+    if (st == WEFT_OK && !(b->t->caps & WEFT_DEV_HOST_MEMORY))
+        st = b->t->arena(b->d, ARENA, 0, &base, &fd);
+    b->arena = base;
+    return st;
 }
 
 weft_status bench_open(struct bench *b, const char *isa, int threads)
@@ -71,26 +133,16 @@ weft_status bench_open(struct bench *b, const char *isa, int threads)
         .struct_size = sizeof b->conf, .ctx = b, .text = conf_text, .integer = conf_integer};
     snprintf(b->isa, sizeof b->isa, "%s", isa);
     snprintf(b->threads, sizeof b->threads, "%d", OPS_MOST_THREADS == 1 ? 1 : threads);
-    snprintf(b->pin, sizeof b->pin, "on");
-    void *so = dlopen(WEFT_CPU_SO, RTLD_NOW | RTLD_LOCAL);
-    if (so == NULL)
-        fail_msg("%s", dlerror());
-    weft_plugin_entry_fn entry;
-    *(void **)&entry = dlsym(so, "weft_plugin_entry");
-    assert_non_null(entry);
-    const weft_manifest *m = entry();
-    assert_int_equal(m->magic, WEFT_MAGIC);
-    assert_string_equal(m->components[0]->iface, "weft.device/1");
-    assert_string_equal(m->components[0]->name, "cpu");
+    const weft_manifest *m = load();
     b->t = m->components[0]->table;
+    b->options = m->components[0]->options;
     b->close = m->close;
     assert_int_equal(m->open(&b->host, &b->module), WEFT_OK);
-    const weft_device_args args = {sizeof args, 0, 0, 1, &b->conf};
-    weft_status st = b->t->open(b->module, &args, &b->d);
-    if (st == WEFT_OK)
-        st = b->t->stream(b->d, 0, &b->s);
-    if (st != WEFT_OK)
+    weft_status st = open_device(b);
+    if (st != WEFT_OK) {
+        b->t->close(b->d);
         m->close(b->module);
+    }
     return st;
 }
 
@@ -100,9 +152,20 @@ void bench_close(struct bench *b)
     b->close(b->module);
 }
 
+void bench_finish(struct bench *b)
+{
+    weft_status st = b->t->record(b->e, b->s);
+    while (st == WEFT_OK && (st = b->t->query(b->e)) == WEFT_BUSY)
+        ;
+    if (st != WEFT_OK)
+        fail_msg("%s", b->said);
+}
+
 const char *const *bench_isas(void)
 {
-    static const char *have[5];
+    static const char *have[5] = {"auto"};
+    if (!bench_is_cpu())
+        return have;
     const int v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const int v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -248,6 +311,66 @@ static void make_buffers(const struct call *c, char **in, char **out)
     }
 }
 
+/* --- on a device whose memory is its own: buffers of the host above, copied there and back --- */
+
+struct shelf { /* the arena, filled from its beginning */
+    struct bench *b;
+    uint64_t used;
+};
+
+/* Room for a guarded buffer, and what is in it; NULL stays NULL. */
+static char *put_there(struct shelf *s, const char *from, uint64_t bytes)
+{
+    char *at = s->b->arena + s->used + GUARD;
+    const uint64_t whole = (bytes + 2 * GUARD + 63) / 64 * 64;
+    if (from == NULL)
+        return NULL;
+    s->used += whole;
+    if (s->used > ARENA)
+        fail_msg("a call that is too large for the harness");
+    assert_int_equal(s->b->t->copy(s->b->d, s->b->s, at - GUARD, from - GUARD, bytes + 2 * GUARD),
+                     WEFT_OK);
+    bench_finish(s->b);
+    return at;
+}
+
+static void run_there(struct bench *b, const struct call *c, weft_prepared *p, char **in,
+                      char **out, uint64_t workspace)
+{
+    struct shelf s = {.b = b};
+    char *at_in[WEFT_MAX_OPERANDS] = {0}, *at_out[WEFT_MAX_OPERANDS] = {0};
+    unsigned char tail[GUARD];
+    for (uint32_t k = 0; k < c->nin; k++)
+        at_in[k] = put_there(&s, in[k], bytes_of(&c->in[k]));
+    for (uint32_t k = 0; k < c->nout; k++)
+        at_out[k] =
+            c->alias[k] ? at_in[c->alias[k] - 1] : put_there(&s, out[k], bytes_of(&c->out[k]));
+    char *ws = b->arena + s.used;
+    assert_true(s.used + workspace + GUARD <= ARENA);
+    assert_int_equal(b->t->fill(b->d, b->s, ws, POISON, workspace + GUARD), WEFT_OK);
+    if (b->t->run(p, b->s, (const void *const *)at_in, (void *const *)at_out, ws) != WEFT_OK)
+        fail_msg("%s: %s", c->id, b->said);
+    for (uint32_t k = 0; k < c->nout; k++)
+        assert_int_equal(b->t->copy(b->d, b->s, out[k] - GUARD, at_out[k] - GUARD,
+                                    bytes_of(&c->out[k]) + 2 * GUARD),
+                         WEFT_OK);
+    assert_int_equal(b->t->copy(b->d, b->s, tail, ws + workspace, GUARD), WEFT_OK);
+    bench_finish(b);
+    for (int i = 0; i < GUARD; i++)
+        assert_int_equal(tail[i], POISON);
+}
+
+static void run_here(struct bench *b, weft_prepared *p, char **in, char **out, uint64_t workspace)
+{
+    char *ws = NULL;
+    assert_int_equal(posix_memalign((void **)&ws, 64, workspace + GUARD), 0);
+    memset(ws, POISON, workspace + GUARD);
+    assert_int_equal(b->t->run(p, b->s, (const void *const *)in, (void *const *)out, ws), WEFT_OK);
+    for (uint64_t i = 0; i < GUARD; i++)
+        assert_int_equal((unsigned char)ws[workspace + i], POISON);
+    free(ws);
+}
+
 void device_run(struct bench *b, const struct call *c, void **got)
 {
     char *in[WEFT_MAX_OPERANDS] = {0}, *out[WEFT_MAX_OPERANDS] = {0};
@@ -257,15 +380,12 @@ void device_run(struct bench *b, const struct call *c, void **got)
     if (b->t->need(b->module, &b->conf, &spec, &need) != WEFT_OK ||
         b->t->prepare(b->d, &spec, &p) != WEFT_OK)
         fail_msg("%s: %s", c->id, b->said);
-    char *ws = NULL;
-    assert_int_equal(posix_memalign((void **)&ws, 64, need.workspace + GUARD), 0);
-    memset(ws, POISON, need.workspace + GUARD);
     make_buffers(c, in, out);
-    assert_int_equal(b->t->run(p, b->s, (const void *const *)in, (void *const *)out, ws), WEFT_OK);
+    if (b->arena != NULL)
+        run_there(b, c, p, in, out, need.workspace);
+    else
+        run_here(b, p, in, out, need.workspace);
     b->t->release(p);
-    for (uint64_t i = 0; i < GUARD; i++)
-        assert_int_equal((unsigned char)ws[need.workspace + i], POISON);
-    free(ws);
     for (uint32_t k = 0; k < c->nout; k++) {
         const uint64_t bytes = bytes_of(&c->out[k]);
         check_guard(c, out[k], bytes);

@@ -1,4 +1,6 @@
-/* harness.h: the cpu device as a test sees it: loaded by its path, with a small host table. */
+/* harness.h: a device as a test sees it: loaded by its path, with a small host table. It is the cpu
+ * device, or the one whose file the environment variable WEFT_OPS_DEVICE names; WEFT_OPS_CONF gives
+ * keys of it other values than their defaults: "KEY=VALUE,KEY=VALUE". */
 #ifndef OPS_HARNESS_H
 #define OPS_HARNESS_H
 
@@ -19,7 +21,10 @@ struct bench {
     void (*close)(void *module);
     weft_device *d;
     weft_stream *s;
-    char threads[16], isa[8], pin[8];
+    weft_event *e;
+    const weft_option *const *options;
+    char threads[16], isa[8];
+    char *arena;     /* where operands lie, of a device whose memory is not the host's */
     char said[1024]; /* the last failure's sentence */
 };
 
@@ -27,7 +32,14 @@ struct bench {
 weft_status bench_open(struct bench *b, const char *isa, int threads);
 void bench_close(struct bench *b);
 
-/* Instruction sets that this CPU has, narrowest first; NULL ends the list. */
+/* Wait for what is enqueued. */
+void bench_finish(struct bench *b);
+
+/* Is it the cpu device that is tested? */
+int bench_is_cpu(void);
+
+/* Instruction sets that this CPU has, narrowest first; NULL ends the list. Of another device: one
+ * name that means nothing. */
 const char *const *bench_isas(void);
 
 /* A call of an op: operands, and their values in double. Values of inputs are exact in their type.

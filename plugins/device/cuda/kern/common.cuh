@@ -1,0 +1,240 @@
+/* kern/common.cuh: element types, vectors of elements, sums over warps and blocks. */
+#ifndef GPU_COMMON_CUH
+#define GPU_COMMON_CUH
+
+#include "job.h"
+#include GPU_PRIM
+#include <math.h>
+#include <stdint.h>
+
+/* 16-bit floats are stored; arithmetic is fp32. */
+struct bf16 {
+    uint16_t bits;
+};
+struct f16 {
+    uint16_t bits;
+};
+
+FN float widen(float x)
+{
+    return x;
+}
+
+FN float widen(bf16 x)
+{
+    return as_float((uint32_t)x.bits << 16);
+}
+
+FN float widen(f16 x)
+{
+    return from_f16(x.bits);
+}
+
+FN void put(float *p, float x)
+{
+    *p = x;
+}
+
+FN void put(bf16 *p, float x)
+{
+    p->bits = (uint16_t)bf16_pair(x, 0);
+}
+
+FN void put(f16 *p, float x)
+{
+    p->bits = (uint16_t)f16_pair(x, 0);
+}
+
+/* --- W elements at p, which is aligned to them; W is 1 or WIDE --- */
+
+FN void unpack(const float *p, float *x)
+{
+    for (int h = 0; h < 2; h++) {
+        const quad q = load_quad(p + 4 * h);
+        for (int i = 0; i < 4; i++)
+            x[4 * h + i] = as_float(q.w[i]);
+    }
+}
+
+FN void unpack(const bf16 *p, float *x)
+{
+    const quad q = load_quad(p);
+    for (int i = 0; i < 4; i++) {
+        x[2 * i] = as_float(q.w[i] << 16);
+        x[2 * i + 1] = as_float(q.w[i] & 0xffff0000u);
+    }
+}
+
+FN void unpack(const f16 *p, float *x)
+{
+    const quad q = load_quad(p);
+    for (int i = 0; i < 4; i++) {
+        x[2 * i] = from_f16((uint16_t)q.w[i]);
+        x[2 * i + 1] = from_f16((uint16_t)(q.w[i] >> 16));
+    }
+}
+
+FN void pack(float *p, const float *x)
+{
+    for (int h = 0; h < 2; h++) {
+        quad q;
+        for (int i = 0; i < 4; i++)
+            q.w[i] = as_bits(x[4 * h + i]);
+        store_quad(p + 4 * h, q);
+    }
+}
+
+FN void pack(bf16 *p, const float *x)
+{
+    quad q;
+    for (int i = 0; i < 4; i++)
+        q.w[i] = bf16_pair(x[2 * i], x[2 * i + 1]);
+    store_quad(p, q);
+}
+
+FN void pack(f16 *p, const float *x)
+{
+    quad q;
+    for (int i = 0; i < 4; i++)
+        q.w[i] = f16_pair(x[2 * i], x[2 * i + 1]);
+    store_quad(p, q);
+}
+
+template <int W, class T> FN void load(const T *p, float (&x)[W])
+{
+    if constexpr (W == 1)
+        x[0] = widen(*p);
+    else
+        unpack(p, x);
+}
+
+template <int W, class T> FN void store(T *p, const float (&x)[W])
+{
+    if constexpr (W == 1)
+        put(p, x[0]);
+    else
+        pack(p, x);
+}
+
+/* Elements [i, i + W) of a tensor whose type is known at run time. */
+template <int W> FN void load_any(const void *p, uint32_t type, int64_t i, float (&x)[W])
+{
+    if (type == GPU_F32)
+        load<W>((const float *)p + i, x);
+    else if (type == GPU_BF16)
+        load<W>((const bf16 *)p + i, x);
+    else
+        load<W>((const f16 *)p + i, x);
+}
+
+template <int W> FN void store_any(void *p, uint32_t type, int64_t i, const float (&x)[W])
+{
+    if (type == GPU_F32)
+        store<W>((float *)p + i, x);
+    else if (type == GPU_BF16)
+        store<W>((bf16 *)p + i, x);
+    else
+        store<W>((f16 *)p + i, x);
+}
+
+/* A gradient: written, or added to what is there. */
+template <int W>
+FN void put_grad(void *p, uint32_t type, int64_t i, const float (&x)[W], int accumulate)
+{
+    float sum[W];
+    for (int k = 0; k < W; k++)
+        sum[k] = x[k];
+    if (accumulate) {
+        float old[W];
+        load_any<W>(p, type, i, old);
+        for (int k = 0; k < W; k++)
+            sum[k] += old[k];
+    }
+    store_any<W>(p, type, i, sum);
+}
+
+/* --- sums --- */
+
+FN float warp_sum(float x)
+{
+    for (int mask = 16; mask > 0; mask /= 2)
+        x += shuffle_xor(x, mask);
+    return x;
+}
+
+FN float warp_max(float x)
+{
+    for (int mask = 16; mask > 0; mask /= 2)
+        x = fmaxf(x, shuffle_xor(x, mask));
+    return x;
+}
+
+/* Over all threads of a block of whole warps, the same on all. `scratch` [33] is shared; it may be
+ * used again at once. */
+FN float block_sum(float x, float *scratch)
+{
+    const int warps = threads() / 32;
+    x = warp_sum(x);
+    if (thread() % 32 == 0)
+        scratch[thread() / 32] = x;
+    sync_block();
+    float sum = 0;
+    for (int w = 0; w < warps; w++)
+        sum += scratch[w];
+    sync_block();
+    return sum;
+}
+
+FN float block_max(float x, float *scratch)
+{
+    const int warps = threads() / 32;
+    x = warp_max(x);
+    if (thread() % 32 == 0)
+        scratch[thread() / 32] = x;
+    sync_block();
+    float max = scratch[0];
+    for (int w = 1; w < warps; w++)
+        max = fmaxf(max, scratch[w]);
+    sync_block();
+    return max;
+}
+
+/* Over the threads that share a row: a warp, or the whole block. */
+FN float team_sum(float x, int team, float *scratch)
+{
+    return team == 32 ? warp_sum(x) : block_sum(x, scratch);
+}
+
+/* 1 / (1 + exp(-x)); 0 and 1 far out. */
+FN float logistic(float x)
+{
+    return fast_divide(1.0f, 1.0f + expf(-x));
+}
+
+/* One kernel for each element type: body(T). */
+#define FOR_TYPES(name, threads, body)                                                             \
+    ENTRY(name##_f32, threads, struct gpu_job)                                                     \
+    {                                                                                              \
+        body<float>(j);                                                                            \
+    }                                                                                              \
+    ENTRY(name##_bf16, threads, struct gpu_job)                                                    \
+    {                                                                                              \
+        body<bf16>(j);                                                                             \
+    }                                                                                              \
+    ENTRY(name##_f16, threads, struct gpu_job)                                                     \
+    {                                                                                              \
+        body<f16>(j);                                                                              \
+    }
+
+/* ... which takes rows as vectors where they are whole ones: body(T, W). */
+#define FOR_ROWS(name, threads, body)                                                              \
+    template <class T> FN void name##_any(const struct gpu_job &j)                                 \
+    {                                                                                              \
+        if (j.z.wide)                                                                              \
+            body<T, WIDE>(j);                                                                      \
+        else                                                                                       \
+            body<T, 1>(j);                                                                         \
+    }                                                                                              \
+    FOR_TYPES(name, threads, name##_any)
+
+#endif

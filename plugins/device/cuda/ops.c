@@ -1,0 +1,186 @@
+/* ops.c: the ops of this device. Adding one is a line here, a plan, and a kernel. */
+#include "ops.h"
+#include "device.h"
+#include <string.h>
+
+#define ROWS .plan = plan_rows, .run = run_rows
+#define TEAMS .plan = plan_teams, .run = run_teams
+#define COLS .plan = plan_columns, .run = run_columns
+#define XENT .plan = plan_xent, .run = run_xent
+#define VOCAB .plan = plan_vocab
+#define PRODUCT                                                                                    \
+    .plan = plan_product, .ready = ready_product, .run = run_product, .drop = drop_product
+#define HEADS .ready = ready_attention, .run = run_attention, .drop = drop_attention
+#define FORWARD .plan = plan_attention, .kernels = {"attention*"}, HEADS
+#define BACKWARD                                                                                   \
+    .plan = plan_attention_dx, .kernels = {"attention_delta*", "attention_dkv*", "attention_dq*"}, \
+    HEADS
+#define EW .plan = plan_ew, .ready = ready_ew, .run = run_ew, .drop = drop_ew, .kernels = {"ew"}
+#define K(...) .kernels = {__VA_ARGS__}
+
+static const struct gpu_op ops[] = {
+    {"embedding", "cV*F iT", "cT*F", K("embedding*"), .plan = plan_embedding, .run = run_rows},
+    {"embedding.dw", "cT*F iT xV*F", "gV*F",
+     K("embed_keys", "sort_count", "sort_scan", "sort_scatter", "embed_runs*", "embed_crossing"),
+     .plan = plan_embedding_dw, .run = run_embedding_dw},
+    {"layernorm", "cTC cC cC", "cTC fT fT", K("layernorm*"), TEAMS},
+    {"layernorm.dx", "cTC cTC cC fT fT", "cTC", K("layernorm_dx*"), TEAMS},
+    {"layernorm.dw", "cTC cTC fT fT", "gC gC", K("layernorm_dw_part*", "colsum_total"), COLS},
+    {"rmsnorm", "cTC cC", "cTC fT", K("rmsnorm*"), TEAMS},
+    {"rmsnorm.dx", "cTC cTC cC fT", "cTC", K("rmsnorm_dx*"), TEAMS},
+    {"rmsnorm.dw", "cTC cTC fT", "gC", K("rmsnorm_dw_part*", "colsum_total"), COLS},
+    {"linear", "cT*I c*O*I c*O?", "cT*O", K("product*"), PRODUCT, .form = PRODUCT_Y},
+    {"linear.dx", "cT*O c*O*I", "cT*I", K("product*"), PRODUCT, .form = PRODUCT_DX},
+    {"linear.dw", "cT*O cT*I", "g*O*I", K("product*"), PRODUCT, .form = PRODUCT_DW},
+    {"colsum", "cT*O", "g*O", K("colsum_part*", "colsum_total"), COLS},
+    {"bias_gelu", "cT*F c*F", "cT*F", K("bias_gelu*"), ROWS},
+    {"bias_gelu.dx", "cT*F cT*F c*F", "cT*F", K("bias_gelu_dx*"), ROWS},
+    {"bias_residual", "cT*C c*C cT*C", "cT*C", K("bias_residual*"), ROWS},
+    {"swiglu", "cT*F cT*F", "cT*F", K("swiglu*"), ROWS},
+    {"swiglu.dx", "cT*F cT*F cT*F", "cT*F cT*F", K("swiglu_dx*"), ROWS},
+    {"rope", "cTHD", "cTHD", K("rope*"), plan_rope, ready_rope, run_rope, drop_rope},
+    {"attention", "cT3HD", "cTHD fTH", FORWARD},
+    {"attention.dx", "cTHD cT3HD cTHD fTH", "cT3HD", BACKWARD},
+    {"attention", "cTHD cTGD cTGD", "cTHD fTH", FORWARD, .from = 3},
+    {"attention.dx", "cTHD cTHD cTGD cTGD cTHD fTH", "cTHD cTGD cTGD", BACKWARD, .from = 6},
+    {"softmax_xent", "cTV iT f", "cTV f", K("softmax_xent*", "loss_total"), XENT},
+    {"softmax_xent.loss", "cTV iT", "f", K("softmax_xent_loss*", "loss_total"), XENT},
+    {"xent.max", "cTV", "fT", K("xent_max*"), VOCAB, .run = run_blocks},
+    {"xent.sums", "cTV iT fT", "fTP", K("xent_sums*"), VOCAB, .run = run_blocks},
+    {"xent.finish", "cTV iT fT fTP f", "cTV f", K("xent_finish*", "loss_total"), VOCAB,
+     .run = run_xent},
+    {"xent.loss", "iT fT fTP", "f", K("xent_loss", "loss_total"), VOCAB, .run = run_loss},
+    {"accumulate", NULL, NULL, K("accumulate"), .plan = plan_flat, .run = run_flat},
+    {"sumsq", NULL, NULL, K("sumsq_part", "sumsq_total"), .plan = plan_sumsq, .run = run_sumsq},
+    {"ew", EW},
+    {"copy", EW, .form = WEFT_EW_COPY},
+    {"add", EW, .form = WEFT_EW_ADD},
+    {"sub", EW, .form = WEFT_EW_SUB},
+    {"mul", EW, .form = WEFT_EW_MUL},
+    {"div", EW, .form = WEFT_EW_DIV},
+    {"min", EW, .form = WEFT_EW_MIN},
+    {"max", EW, .form = WEFT_EW_MAX},
+    {"sqrt", EW, .form = WEFT_EW_SQRT},
+    {"neg", EW, .form = WEFT_EW_NEG},
+    {"abs", EW, .form = WEFT_EW_ABS},
+    {"sign", EW, .form = WEFT_EW_SIGN},
+    {"exp", EW, .form = WEFT_EW_EXP},
+    {"log", EW, .form = WEFT_EW_LOG},
+    {"pow", EW, .form = WEFT_EW_POW},
+    {"select", EW, .form = WEFT_EW_SELECT},
+    {"less", EW, .form = WEFT_EW_LESS},
+    {"finite", EW, .form = WEFT_EW_FINITE},
+    {"cos", EW, .form = WEFT_EW_COS},
+};
+
+/* Which ops may add into their outputs: those with a gradient type in them, and the flat sums. */
+static bool may_accumulate(const struct gpu_op *op)
+{
+    return op->out != NULL ? op->out[0] == 'g' : op->plan == plan_flat || op->plan == plan_sumsq;
+}
+
+static weft_status refuse(const struct gpu_module *m, const weft_opspec *spec)
+{
+    return gpu_fail(m, WEFT_UNSUPPORTED,
+                    "op %s: the cuda device has no kernel for it; load a plugin that brings one",
+                    spec->id);
+}
+
+static weft_status plan_found(const struct gpu_module *m, const weft_opspec *spec,
+                              const struct gpu_op *op, struct gpu_sizes *z, uint64_t *workspace)
+{
+    struct gpu_match match = {.bound = 0};
+    *z = (struct gpu_sizes){.accumulate = (spec->flags & WEFT_SPEC_ACCUMULATE) != 0};
+    *workspace = 0;
+    if (z->accumulate && !may_accumulate(op))
+        return gpu_fail(m, WEFT_UNSUPPORTED, "op %s: the cuda device cannot add into its output",
+                        spec->id);
+    if (spec->nin > WEFT_MAX_OPERANDS || spec->nout > WEFT_MAX_OPERANDS)
+        return gpu_fail(m, WEFT_USAGE, "op %s: more than %d operands", spec->id, WEFT_MAX_OPERANDS);
+    if (op->in != NULL) {
+        weft_status st = gpu_match(m, spec, op->in, op->out, &match);
+        if (st != WEFT_OK)
+            return st;
+        z->dt = match.dt;
+        for (uint32_t k = 0; k < spec->nout && k < 2; k++)
+            z->gt[k] = spec->out[k].dtype;
+    }
+    return op->plan(m, op, spec, &match, z, workspace);
+}
+
+weft_status gpu_op_plan(const struct gpu_module *m, const weft_opspec *spec,
+                        const struct gpu_op **op, struct gpu_sizes *z, uint64_t *workspace)
+{
+    *op = NULL;
+    for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
+        if (strcmp(ops[k].id, spec->id) == 0 && spec->nin >= ops[k].from)
+            *op = &ops[k];
+    return *op == NULL ? refuse(m, spec) : plan_found(m, spec, *op, z, workspace);
+}
+
+/* --- prepared ops --- */
+
+struct gpu_job gpu_job_of(const weft_prepared *p, const void *const *in, void *const *out, void *ws)
+{
+    struct gpu_job j = {.ws = ws, .z = p->z};
+    for (uint32_t k = 0; k < p->nin && k < GPU_INPUTS; k++)
+        j.in[k] = in[k];
+    for (uint32_t k = 0; k < p->nout && k < GPU_OUTPUTS; k++)
+        j.out[k] = out[k];
+    return j;
+}
+
+static weft_status make_ready(weft_prepared *p, const weft_opspec *spec)
+{
+    weft_status st = gpu_op_plan(p->d->m, spec, &p->op, &p->z, &p->workspace);
+    if (st == WEFT_OK)
+        st = gpu_enter(p->d);
+    for (int k = 0; st == WEFT_OK && k < GPU_KERNELS && p->op->kernels[k] != NULL; k++)
+        st = gpu_find_kernel(p->d, p->op->kernels[k], p->z.dt, &p->f[k]);
+    if (st == WEFT_OK && p->op->ready != NULL)
+        st = p->op->ready(p, spec);
+    return st;
+}
+
+weft_status gpu_prepare(weft_device *d, const weft_opspec *spec, weft_prepared **out)
+{
+    const weft_host *host = d->m->host;
+    weft_prepared *p = host->alloc(host->ctx, sizeof *p, 0);
+    if (p == NULL)
+        return gpu_fail(d->m, WEFT_NO_MEMORY, "op %s: no memory for its records", spec->id);
+    p->d = d;
+    p->nin = spec->nin;
+    p->nout = spec->nout;
+    weft_status st = make_ready(p, spec);
+    if (st != WEFT_OK) {
+        host->free(host->ctx, p);
+        return st;
+    }
+    p->next = d->prepared;
+    p->link = &d->prepared;
+    if (p->next != NULL)
+        p->next->link = &p->next;
+    d->prepared = p;
+    *out = p;
+    return WEFT_OK;
+}
+
+void gpu_release(weft_prepared *p)
+{
+    if (p == NULL)
+        return;
+    *p->link = p->next;
+    if (p->next != NULL)
+        p->next->link = p->link;
+    (void)!p->d->cu->cuCtxSetCurrent(p->d->context);
+    if (p->op->drop != NULL)
+        p->op->drop(p);
+    p->d->m->host->free(p->d->m->host->ctx, p);
+}
+
+weft_status gpu_run(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,
+                    void *workspace)
+{
+    weft_status st = gpu_enter(p->d);
+    return st != WEFT_OK ? st : p->op->run(p, s, in, out, workspace);
+}

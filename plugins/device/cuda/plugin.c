@@ -1,0 +1,148 @@
+/* plugin.c: the cuda device as the host sees it: manifest, options, the plan half. */
+#include "device.h"
+#include <stdarg.h>
+#include <stdio.h>
+
+weft_status gpu_fail(const struct gpu_module *m, weft_status code, const char *format, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return m->host->fail(m->host->ctx, code, text);
+}
+
+static weft_status module_open(const weft_host *host, void **module)
+{
+    struct gpu_module *m = host->alloc(host->ctx, sizeof *m, 0);
+    if (m == NULL)
+        return host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for the cuda device");
+    m->host = host;
+    *module = m;
+    return WEFT_OK;
+}
+
+static void module_close(void *module)
+{
+    struct gpu_module *m = module;
+    if (m != NULL)
+        m->host->free(m->host->ctx, m);
+}
+
+static weft_status need(void *module, const weft_conf *conf, const weft_opspec *spec,
+                        weft_need *out)
+{
+    const struct gpu_op *op;
+    struct gpu_sizes z;
+    uint64_t workspace;
+    (void)conf;
+    weft_status st = gpu_op_plan(module, spec, &op, &z, &workspace);
+    if (st == WEFT_OK)
+        *out = (weft_need){.struct_size = sizeof *out, .workspace = (workspace + 63) / 64 * 64};
+    return st;
+}
+
+static const weft_option graphs = {
+    .struct_size = sizeof graphs,
+    .type = WEFT_OPT_BOOL,
+    .key = "graphs",
+    .dflt = "on",
+    .help = "record what a list computes between communication once, and replay it",
+};
+
+static const weft_option products = {
+    .struct_size = sizeof products,
+    .type = WEFT_OPT_CHOICE,
+    .key = "products",
+    .dflt = "cublaslt",
+    .help = "who multiplies matrices; own: kernels without tensor cores, to judge the library by",
+    .choices = "cublaslt|own",
+};
+
+static const weft_option attention = {
+    .struct_size = sizeof attention,
+    .type = WEFT_OPT_CHOICE,
+    .key = "attention",
+    .dflt = "auto",
+    .help = "who computes attention; auto: cuDNN where it serves, else own kernels",
+    .choices = "auto|cudnn|own",
+};
+
+static const weft_option tf32 = {
+    .struct_size = sizeof tf32,
+    .type = WEFT_OPT_BOOL,
+    .key = "tf32",
+    .dflt = "off",
+    .help = "products of fp32 operands on tensor cores, with 10 bits of fraction",
+};
+
+static const weft_option tune = {
+    .struct_size = sizeof tune,
+    .type = WEFT_OPT_BOOL,
+    .key = "tune",
+    .dflt = "on",
+    .help = "time the library's algorithms for each product; off, and where run.deterministic "
+            "is on: take its first choice",
+};
+
+static const weft_option libraries = {
+    .struct_size = sizeof libraries,
+    .type = WEFT_OPT_STRING,
+    .key = "libraries",
+    .dflt = "",
+    .help = "DIR:DIR to look for libcublasLt and libcudnn in, before the loader's own places",
+};
+
+static const weft_option *const options[] = {&graphs, &products,  &attention, &tf32,
+                                             &tune,   &libraries, NULL};
+
+static const weft_device_table table = {
+    .struct_size = sizeof table,
+    .caps = WEFT_DEV_CAPTURE | WEFT_DEV_FLAGS | WEFT_DEV_CUDA_MEMORY | WEFT_DEV_EXPORT_CUDA |
+            WEFT_DEV_EXPORT_DMABUF,
+    .need = need,
+    .probe = gpu_probe,
+    .open = gpu_open,
+    .close = gpu_close,
+    .describe = gpu_describe,
+    .arena = gpu_arena,
+    .host_memory = gpu_host_memory,
+    .stream = gpu_stream,
+    .event = gpu_event,
+    .record = gpu_record,
+    .await = gpu_await,
+    .query = gpu_query,
+    .copy = gpu_copy,
+    .fill = gpu_fill,
+    .prepare = gpu_prepare,
+    .release = gpu_release,
+    .run = gpu_run,
+    .flag_wait = gpu_flag_wait,
+    .flag_set = gpu_flag_set,
+    .capture_begin = gpu_capture_begin,
+    .capture_end = gpu_capture_end,
+    .replay = gpu_replay,
+    .native = gpu_native,
+};
+
+static const weft_component component = {
+    .struct_size = sizeof component,
+    .iface = "weft.device/1",
+    .name = "cuda",
+    .help = "one NVIDIA GPU a rank: cuBLASLt for products, cuDNN for attention, own kernels else",
+    .options = options,
+    .table = &table,
+};
+
+static const weft_component *const components[] = {&component, NULL};
+
+static const weft_manifest manifest = {
+    WEFT_MANIFEST_HEAD,   .id = "weft.cuda",        .version = "0.1.0",  .license = "Apache-2.0",
+    .build = __VERSION__, .components = components, .open = module_open, .close = module_close,
+};
+
+const weft_manifest *weft_plugin_entry(void)
+{
+    return &manifest;
+}

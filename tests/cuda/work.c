@@ -1,0 +1,333 @@
+/* work.c: streams, events, captures and launches of the double of libcuda.
+ *
+ * A stream is a queue. Nothing of it runs before somebody waits for it or asks after it, and a
+ * question lets only a few pieces of work run, so that a host which reads results too early finds
+ * that they are not there. */
+#define _GNU_SOURCE
+#include "double.h"
+#include "fiber.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { A_FEW = 3 }; /* pieces of work that a question lets run */
+
+struct CUgraph_st {
+    struct task *first, **end;
+};
+
+struct CUstream_st {
+    struct CUstream_st *next;
+    struct task *first, **end;
+    struct CUgraph_st *capture; /* NULL: work is enqueued */
+};
+
+struct CUevent_st {
+    uint64_t recorded, reached; /* numbers of records: enqueued, and run */
+    struct timespec at;
+};
+
+static struct CUstream_st *streams;
+static struct CUstream_st standard; /* stream NULL */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct CUstream_st *stream_of(CUstream s)
+{
+    if (standard.end == NULL)
+        standard.end = &standard.first;
+    return s != NULL ? s : &standard;
+}
+
+static void append(struct task ***end, struct task *t)
+{
+    t->next = NULL;
+    **end = t;
+    *end = &t->next;
+}
+
+static struct task *new_task(int kind, uint64_t bytes)
+{
+    struct task *t = calloc(1, sizeof *t + bytes);
+    t->kind = kind;
+    t->bytes = bytes;
+    return t;
+}
+
+static CUresult enqueue(CUstream handle, struct task *t)
+{
+    pthread_mutex_lock(&lock);
+    struct CUstream_st *s = stream_of(handle);
+    if (s->capture != NULL) {
+        append(&s->capture->end, t);
+    } else {
+        if (t->kind == RECORD)
+            t->number = ++t->event->recorded;
+        if (t->kind == AWAIT)
+            t->number = t->event->recorded;
+        append(&s->end, t);
+    }
+    pthread_mutex_unlock(&lock);
+    return CUDA_SUCCESS;
+}
+
+CUresult double_submit(CUstream s, void (*run)(const void *payload), const void *payload,
+                       uint64_t bytes)
+{
+    struct task *t = new_task(CALL, bytes);
+    t->run = run;
+    memcpy(t->payload, payload, bytes);
+    return enqueue(s, t);
+}
+
+/* --- running what is enqueued --- */
+
+static bool may_run(const struct task *t)
+{
+    if (t->kind == AWAIT)
+        return t->event->reached >= t->number;
+    if (t->kind == UNTIL)
+        return (int32_t)(__atomic_load_n(t->flag, __ATOMIC_ACQUIRE) - t->value) >= 0;
+    return true;
+}
+
+/* The first piece of work of a stream, if it may run. Under the lock. */
+static bool run_one(struct CUstream_st *s)
+{
+    struct task *t = s->first;
+    if (t == NULL || !may_run(t))
+        return false;
+    if (t->kind == CALL)
+        t->run(t->payload);
+    if (t->kind == RECORD) {
+        clock_gettime(CLOCK_MONOTONIC, &t->event->at);
+        t->event->reached = t->number;
+    }
+    s->first = t->next;
+    if (s->first == NULL)
+        s->end = &s->first;
+    free(t);
+    return true;
+}
+
+/* At most `most` pieces of work, from all streams in turn. */
+static void run_some(int most)
+{
+    bool any = true;
+    pthread_mutex_lock(&lock);
+    double_open_memory();
+    while (any && most > 0) {
+        any = run_one(stream_of(NULL));
+        for (struct CUstream_st *s = streams; s != NULL; s = s->next)
+            any |= run_one(s);
+        most--;
+    }
+    double_close_memory();
+    pthread_mutex_unlock(&lock);
+}
+
+static bool is_empty(CUstream s)
+{
+    pthread_mutex_lock(&lock);
+    const bool empty = stream_of(s)->first == NULL;
+    pthread_mutex_unlock(&lock);
+    return empty;
+}
+
+CUresult cuStreamSynchronize(CUstream s)
+{
+    if (stream_of(s)->capture != NULL)
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    while (!is_empty(s)) {
+        run_some(1000000);
+        sched_yield();
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    (void)!cuStreamSynchronize(NULL);
+    for (struct CUstream_st *s = streams; s != NULL; s = s->next)
+        (void)!cuStreamSynchronize(s);
+    return CUDA_SUCCESS;
+}
+
+/* --- streams and events --- */
+
+CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
+{
+    (void)flags;
+    (void)priority;
+    struct CUstream_st *s = calloc(1, sizeof *s);
+    s->end = &s->first;
+    pthread_mutex_lock(&lock);
+    s->next = streams;
+    streams = s;
+    pthread_mutex_unlock(&lock);
+    *out = s;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamDestroy(CUstream s)
+{
+    (void)!cuStreamSynchronize(s);
+    pthread_mutex_lock(&lock);
+    struct CUstream_st **at = &streams;
+    while (*at != s)
+        at = &(*at)->next;
+    *at = s->next;
+    pthread_mutex_unlock(&lock);
+    free(s);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventCreate(CUevent *out, unsigned flags)
+{
+    (void)flags;
+    *out = calloc(1, sizeof **out);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventDestroy(CUevent e)
+{
+    free(e);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventRecord(CUevent e, CUstream s)
+{
+    struct task *t = new_task(RECORD, 0);
+    t->event = e;
+    return enqueue(s, t);
+}
+
+CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
+{
+    (void)flags;
+    struct task *t = new_task(AWAIT, 0);
+    t->event = e;
+    return enqueue(s, t);
+}
+
+CUresult cuEventQuery(CUevent e)
+{
+    run_some(A_FEW);
+    pthread_mutex_lock(&lock);
+    const bool there = e->reached >= e->recorded;
+    pthread_mutex_unlock(&lock);
+    return there ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+}
+
+CUresult cuEventSynchronize(CUevent e)
+{
+    while (cuEventQuery(e) == CUDA_ERROR_NOT_READY)
+        sched_yield();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
+{
+    *ms = (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f +
+          (float)(to->at.tv_nsec - from->at.tv_nsec) * 1e-6f;
+    return CUDA_SUCCESS;
+}
+
+/* --- flags --- */
+
+CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr flag, cuuint32_t value, unsigned flags)
+{
+    if (flags != CU_STREAM_WAIT_VALUE_GEQ || !double_is_ours((void *)(uintptr_t)flag))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct task *t = new_task(UNTIL, 0);
+    t->flag = (const uint32_t *)(uintptr_t)flag;
+    t->value = value;
+    return enqueue(s, t);
+}
+
+struct write_value {
+    uint32_t *flag, value;
+};
+
+static void write_value(const void *payload)
+{
+    const struct write_value *w = payload;
+    __atomic_store_n(w->flag, w->value, __ATOMIC_RELEASE);
+}
+
+CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr flag, cuuint32_t value, unsigned flags)
+{
+    const struct write_value w = {(uint32_t *)(uintptr_t)flag, value};
+    if (flags != CU_STREAM_WRITE_VALUE_DEFAULT || !double_is_ours(w.flag))
+        return CUDA_ERROR_INVALID_VALUE;
+    return double_submit(s, write_value, &w, sizeof w);
+}
+
+/* --- captures --- */
+
+CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
+{
+    (void)mode;
+    if (s == NULL || s->capture != NULL)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    s->capture = calloc(1, sizeof *s->capture);
+    s->capture->end = &s->capture->first;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
+{
+    if (s->capture == NULL)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    *out = s->capture;
+    s->capture = NULL;
+    return CUDA_SUCCESS;
+}
+
+static struct task *copy_of(const struct task *from)
+{
+    struct task *t = new_task((int)from->kind, from->bytes);
+    memcpy(t, from, sizeof *t + from->bytes);
+    return t;
+}
+
+CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph g, unsigned long long flags)
+{
+    struct CUgraph_st *copy = calloc(1, sizeof *copy);
+    (void)flags;
+    copy->end = &copy->first;
+    for (const struct task *t = g->first; t != NULL; t = t->next)
+        append(&copy->end, copy_of(t));
+    *out = (CUgraphExec)copy;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphUpload(CUgraphExec g, CUstream s)
+{
+    (void)g;
+    (void)s;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec g, CUstream s)
+{
+    for (const struct task *t = ((CUgraph)g)->first; t != NULL; t = t->next)
+        (void)!enqueue(s, copy_of(t));
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphDestroy(CUgraph g)
+{
+    for (struct task *t = g->first, *next; t != NULL; t = next) {
+        next = t->next;
+        free(t);
+    }
+    free(g);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec g)
+{
+    return cuGraphDestroy((CUgraph)g);
+}
