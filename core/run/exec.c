@@ -7,29 +7,8 @@
 #include <sched.h>
 #include <string.h>
 
-static weft_status run_segment(executor *e, const entry *x)
-{
-    const plan *p = e->plan;
-    const segment *s = &p->segments.at[x->what];
-    const uint64_t *bases = &e->bases[x->first_base];
-    for (uint32_t i = 0; i < s->n; i++) {
-        const instr *n = &p->instrs.at[s->first + i];
-        const ref *r = &p->refs.at[n->first_ref];
-        const void *in[32];
-        void *out[32];
-        for (uint32_t k = 0; k < n->nin; k++)
-            in[k] = r[k].shape_only ? NULL : e->base + bases[r[k].base] + r[k].offset;
-        for (uint32_t k = 0; k < n->nout; k++)
-            out[k] = e->base + bases[r[n->nin + k].base] + r[n->nin + k].offset;
-        weft_status st = kernels_run(e, n->kernel, in, out);
-        if (st)
-            return st;
-    }
-    return WEFT_OK;
-}
-
 /* Hold the host until the stream has got here. A device that computes on this thread is there. */
-static weft_status reach(executor *e)
+weft_status exec_reach(executor *e)
 {
     weft_status s = e->table->record(e->event, e->stream);
     uint64_t until = 0;
@@ -71,7 +50,7 @@ static weft_status start(executor *e, const list *l, uint32_t i)
                            i == 0 || !joins(e, l, i - 1, what), !joins(e, l, i + 1, what));
     const bool staged = comm_is_staged(e->ops[what]); /* the device waits, not the host */
     char *scratch = (staged ? e->host : e->base) + e->plan->collectives.at[what].scratch;
-    weft_status s = staged ? WEFT_OK : reach(e);
+    weft_status s = staged ? WEFT_OK : exec_reach(e);
     return s ? s
              : comm_start(e->ops[what], e->base + e->from[what], e->base + e->to[what], scratch,
                           !waited_at_once(l, i));
@@ -93,12 +72,27 @@ static weft_status wait(executor *e, const entry *x)
     return s;
 }
 
-static weft_status run_entry(executor *e, const list *l, uint32_t i)
+static void mark(executor *e, const list *l, uint32_t i)
 {
     const entry *x = &l->entries.at[i];
     static const char kinds[] = "?csw?";
     flight_note(&e->flight, e->step, i, kinds[x->kind], x->name);
     job_mark(e->job, e->step, i);
+}
+
+/* The calls [i, end), which were recorded. */
+static weft_status replay(executor *e, const list *l, uint32_t i, uint32_t end, weft_capture *work)
+{
+    for (; i < end; i++)
+        mark(e, l, i);
+    weft_status s = job_failure(e->job);
+    return s ? s : e->table->replay(work, e->stream);
+}
+
+static weft_status run_entry(executor *e, const list *l, uint32_t i)
+{
+    const entry *x = &l->entries.at[i];
+    mark(e, l, i);
     if (x->kind == ENTRY_START)
         return start(e, l, i);
     if (x->kind == ENTRY_WAIT)
@@ -107,7 +101,9 @@ static weft_status run_entry(executor *e, const list *l, uint32_t i)
     bool traced = trace_wants(&e->trace, e->step);
     uint64_t began = traced ? clock_ns() : 0;
     if (!s)
-        s = run_segment(e, x);
+        s = kernels_call(e, x);
+    if (!s && traced)
+        s = exec_reach(e);
     if (!s && traced)
         trace_note(&e->trace, x->name, TRACE_COMPUTE, e->step, began, clock_ns());
     return s;
@@ -124,8 +120,12 @@ static void add_place(const executor *e, const list *l, uint32_t i)
 
 static weft_status run_range(executor *e, const list *l, uint32_t from, uint32_t end)
 {
-    for (uint32_t i = from; i < end; i++) {
-        weft_status s = run_entry(e, l, i);
+    const bool traced = trace_wants(&e->trace, e->step);
+    for (uint32_t i = from, next; i < end; i = next) {
+        weft_capture *work;
+        next = traced ? i : graphs_end(e, l, i, &work);
+        weft_status s = next > i ? replay(e, l, i, next, work) : run_entry(e, l, i);
+        next = next > i ? next : i + 1;
         if (s) {
             add_place(e, l, i);
             return s;
@@ -133,7 +133,7 @@ static weft_status run_range(executor *e, const list *l, uint32_t from, uint32_t
     }
     if (end == l->entries.n)
         flight_note(&e->flight, e->step, end, 'e', l->name);
-    return reach(e);
+    return exec_reach(e);
 }
 
 static uint64_t waited(const executor *e)
@@ -158,19 +158,19 @@ weft_status exec_run(executor *e, const list *l)
 weft_status exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes)
 {
     weft_status s = e->table->copy(e->device, e->stream, e->base + offset, from, bytes);
-    return s ? s : reach(e);
+    return s ? s : exec_reach(e);
 }
 
 weft_status exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes)
 {
     weft_status s = e->table->copy(e->device, e->stream, to, e->base + offset, bytes);
-    return s ? s : reach(e);
+    return s ? s : exec_reach(e);
 }
 
 weft_status exec_zero(executor *e, uint64_t offset, uint64_t bytes)
 {
     weft_status s = e->table->fill(e->device, e->stream, e->base + offset, 0, bytes);
-    return s ? s : reach(e);
+    return s ? s : exec_reach(e);
 }
 
 weft_status exec_scalar(executor *e, const char *name, double *out)

@@ -29,12 +29,13 @@ typedef struct executor {
     weft_device *device;
     weft_stream *stream;
     weft_event *event;
-    char *base;        /* of the arena */
-    char *host;        /* the plan's host memory, or NULL */
-    void **kernels;    /* prepared: weft_prepared, or what a plugin's kernel made */
-    comm_world *world; /* NULL for one rank */
-    colls *colls;      /* what libraries carry; NULL: nothing */
-    comm_op **ops;     /* [collective]; NULL where a library carries it */
+    char *base;            /* of the arena */
+    char *host;            /* the plan's host memory, or NULL */
+    struct graphs *graphs; /* recorded work; NULL: none */
+    void **kernels;        /* prepared: weft_prepared, or what a plugin's kernel made */
+    comm_world *world;     /* NULL for one rank */
+    colls *colls;          /* what libraries carry; NULL: nothing */
+    comm_op **ops;         /* [collective]; NULL where a library carries it */
     comm_schedule **schedules;
     uint64_t *from, *to; /* [collective] arena offsets on this rank */
     uint64_t *bases;     /* the plan's, on this rank */
@@ -52,17 +53,29 @@ void exec_destroy(executor *e, int failed); /* `failed`: others may not come to 
 
 /* kernels.c: [setup], [compute], [setup] */
 weft_status kernels_prepare(executor *e);
-weft_status kernels_run(executor *e, uint32_t number, const void *const *in, void *const *out);
+weft_status kernels_call(executor *e, const entry *x); /* a segment, with a call's bases */
 void kernels_release(executor *e);
+
+/* graphs.c: record what can be [setup]; where the work that was recorded from entry i on ends, i
+ * itself where none was [compute]; forget it [setup] */
+weft_status graphs_record(executor *e);
+uint32_t graphs_end(const executor *e, const list *l, uint32_t i, weft_capture **work);
+void graphs_free(executor *e);
 
 /* Walk a list once. [compute] [collective] */
 weft_status exec_run(executor *e, const list *l);
+
+/* Hold the host until the device has done what it was given. [compute] */
+weft_status exec_reach(executor *e);
 
 /* Copy between host memory and the arena, and wait for it. [setup], between lists */
 weft_status exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes);
 weft_status exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes);
 weft_status exec_zero(executor *e, uint64_t offset, uint64_t bytes);
 weft_status exec_scalar(executor *e, const char *name, double *out);
+
+/* The plan's scalars, as they are before the first step. [setup] */
+weft_status exec_set_scalars(executor *e);
 
 /* Floating-point operations a second that this device reaches on a matrix product of the job's
  * compute type; uses the arena and leaves it zeroed. Before weights are there. [setup] */

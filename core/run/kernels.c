@@ -1,4 +1,5 @@
 /* run/kernels.c: the plan's kernels, made ready and run: the device's own and those of plugins. */
+#include "base/clock.h"
 #include "base/err.h"
 #include "run/exec.h"
 
@@ -47,7 +48,7 @@ weft_status kernels_prepare(executor *e)
     return WEFT_OK;
 }
 
-weft_status kernels_run(executor *e, uint32_t number, const void *const *in, void *const *out)
+static weft_status run(executor *e, uint32_t number, const void *const *in, void *const *out)
 {
     const kernel *k = &e->plan->kernels.at[number];
     void *workspace = e->base + e->plan->workspace;
@@ -56,6 +57,39 @@ weft_status kernels_run(executor *e, uint32_t number, const void *const *in, voi
     if (s)
         err_context("op %s", k->spec.id);
     return s;
+}
+
+/* As long as it takes, in a step that is traced: the device is held after each kernel. */
+static weft_status run_traced(executor *e, uint32_t number, const void *const *in, void *const *out)
+{
+    const uint64_t began = clock_ns();
+    weft_status s = run(e, number, in, out);
+    if (!s)
+        s = exec_reach(e);
+    trace_note(&e->trace, e->plan->kernels.at[number].spec.id, TRACE_KERNEL, e->step, began,
+               clock_ns());
+    return s;
+}
+
+weft_status kernels_call(executor *e, const entry *x)
+{
+    const plan *p = e->plan;
+    const segment *s = &p->segments.at[x->what];
+    const uint64_t *bases = &e->bases[x->first_base];
+    const bool traced = trace_wants(&e->trace, e->step);
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; !st && i < s->n; i++) {
+        const instr *n = &p->instrs.at[s->first + i];
+        const ref *r = &p->refs.at[n->first_ref];
+        const void *in[32];
+        void *out[32];
+        for (uint32_t k = 0; k < n->nin; k++)
+            in[k] = r[k].shape_only ? NULL : e->base + bases[r[k].base] + r[k].offset;
+        for (uint32_t k = 0; k < n->nout; k++)
+            out[k] = e->base + bases[r[n->nin + k].base] + r[n->nin + k].offset;
+        st = traced ? run_traced(e, n->kernel, in, out) : run(e, n->kernel, in, out);
+    }
+    return st;
 }
 
 void kernels_release(executor *e)

@@ -167,12 +167,18 @@ static weft_status connect_ranks(executor *e, const job_identity *who, const com
     return s;
 }
 
-static uint64_t entries_a_step(const plan *p)
+/* Entries, and the instructions of those that call. */
+static uint64_t events_a_step(const plan *p)
 {
-    return (uint64_t)p->step.entries.n + 16;
+    uint64_t n = 16;
+    for (uint32_t i = 0; i < p->step.entries.n; i++) {
+        const entry *x = &p->step.entries.at[i];
+        n += 1 + (x->kind == ENTRY_CALL ? p->segments.at[x->what].n : 0);
+    }
+    return n;
 }
 
-static weft_status set_scalars(executor *e)
+weft_status exec_set_scalars(executor *e)
 {
     for (uint32_t i = 0; i < e->plan->scalars.n; i++) {
         float value = (float)e->plan->scalars.at[i].value;
@@ -191,7 +197,7 @@ weft_status exec_create(const plan *p, job *j, const job_identity *who, const ch
     comm_arena arena;
     out->deadline = config_real(p->spec->cfg, "run.deadline");
     weft_status s =
-        trace_setup(config_text(p->spec->cfg, "log.trace_steps"), entries_a_step(p), &out->trace);
+        trace_setup(config_text(p->spec->cfg, "log.trace_steps"), events_a_step(p), &out->trace);
     if (!s && out_dir)
         s = flight_open(out_dir, who->rank, who->ranks, &out->flight);
     if (!s)
@@ -200,8 +206,10 @@ weft_status exec_create(const plan *p, job *j, const job_identity *who, const ch
     if (!s)
         s = kernels_prepare(out);
     if (!s)
-        s = set_scalars(out);
-    return s ? s : connect_ranks(out, who, &arena);
+        s = exec_set_scalars(out);
+    if (!s)
+        s = connect_ranks(out, who, &arena);
+    return s ? s : graphs_record(out);
 }
 
 void exec_destroy(executor *e, int failed)
@@ -210,6 +218,7 @@ void exec_destroy(executor *e, int failed)
     comm_world_destroy(e->world);
     for (uint32_t i = 0; e->schedules && i < e->plan->collectives.n; i++)
         comm_schedule_free(e->schedules[i]);
+    graphs_free(e);
     kernels_release(e);
     if (e->device)
         e->table->close(e->device);
@@ -221,63 +230,4 @@ void exec_destroy(executor *e, int failed)
     trace_free(&e->trace);
     flight_close(&e->flight);
     *e = (executor){0};
-}
-
-/* --- the peak that MFU divides by --- */
-
-/* A product [512, d] x [d, d] as large as the arena lets it be. */
-static int64_t peak_width(const plan *p, uint64_t size)
-{
-    int64_t d = 1024;
-    while (d > 32 && (uint64_t)(2 * 512 * d + d * d) * size + 4096 > p->bytes.peak)
-        d /= 2;
-    return d;
-}
-
-static weft_status time_product(executor *e, weft_prepared *k, const uint64_t *at, void *workspace,
-                                double work, double *best)
-{
-    const void *in[2] = {e->base + at[0], e->base + at[1]};
-    void *out[1] = {e->base + at[2]};
-    uint64_t start = clock_ns();
-    *best = 0;
-    for (uint32_t i = 0; i < 5 || clock_ns() - start < 100000000u; i++) {
-        uint64_t began = clock_ns();
-        weft_status s = e->table->run(k, e->stream, in, out, workspace);
-        if (s)
-            return s;
-        double rate = work / ((double)(clock_ns() - began) * 1e-9);
-        *best = rate > *best ? rate : *best;
-    }
-    return WEFT_OK;
-}
-
-weft_status exec_measure_peak(executor *e, double *flops)
-{
-    uint64_t size = weft_dtype_size(e->plan->spec->compute);
-    int64_t d = peak_width(e->plan, size);
-    uint32_t type = e->plan->spec->compute;
-    weft_operand in[2] = {{type, 2, {512, d}}, {type, 2, {d, d}}}, out = {type, 2, {512, d}};
-    weft_opspec op = {
-        .struct_size = sizeof op, .id = "linear", .nin = 2, .nout = 1, .in = in, .out = &out};
-    weft_need need = {.struct_size = sizeof need};
-    weft_prepared *k = NULL;
-    const spec_plugin *device = &e->plan->spec->device;
-    uint64_t part = (uint64_t)(512 * d) * size;
-    uint64_t at[3] = {0, 2 * part, part};
-    *flops = 0;
-    weft_status s = e->table->need(device->c->module, device->conf, &op, &need);
-    void *workspace = s ? NULL : malloc(need.workspace + 64);
-    if (!s)
-        s = e->table->prepare(e->device, &op, &k);
-    if (!s && workspace && (e->table->caps & WEFT_DEV_HOST_MEMORY) &&
-        2 * part + (uint64_t)(d * d) * size <= e->plan->bytes.peak)
-        s = time_product(e, k, at, (char *)workspace + (64 - (uintptr_t)workspace % 64),
-                         2.0 * 512 * (double)d * (double)d, flops);
-    if (k)
-        e->table->release(k);
-    free(workspace);
-    if (!s)
-        s = exec_zero(e, 0, e->plan->bytes.peak);
-    return s ? s : set_scalars(e);
 }

@@ -68,8 +68,8 @@ static weft_status write_part(const trace *t, uint32_t rank, const char *path)
             "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"rank "
             "%u\"}}",
             rank, rank);
-    static const char *const lanes[] = {"compute", "communication"};
-    for (uint32_t i = 0; i < 2; i++)
+    static const char *const lanes[] = {"compute", "communication", "kernels"};
+    for (uint32_t i = 0; i < 3; i++)
         fprintf(f,
                 ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,"
                 "\"args\":{\"name\":\"%s\"}}",

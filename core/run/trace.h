@@ -9,6 +9,7 @@
 
 #define TRACE_COMPUTE 0u
 #define TRACE_COMM 1u
+#define TRACE_KERNEL 2u /* what a call of TRACE_COMPUTE consists of */
 
 typedef struct trace_event {
     const char *name; /* borrowed from the plan */

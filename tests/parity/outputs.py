@@ -67,7 +67,7 @@ class Outputs(w.Bench):
         for e in events:
             if e["ph"] == "X":
                 ranks[e["pid"], e["tid"]].append(e)
-        self.assertEqual(sorted(ranks), [(0, 0), (0, 1), (1, 0), (1, 1)])
+        self.assertEqual(sorted(ranks), [(r, lane) for r in (0, 1) for lane in (0, 1, 2)])
         for lane in ranks.values():
             self.assertEqual({e["args"]["step"] for e in lane}, {3, 4, 5})
             for e in lane:
@@ -77,6 +77,10 @@ class Outputs(w.Bench):
             for e in ranks[rank, 0]:
                 self.assertGreaterEqual(e["ts"] + 0.002, last, "compute is one after the other")
                 last = e["ts"] + e["dur"]
+            kernels = {e["name"] for e in ranks[rank, 2]}
+            self.assertLessEqual({"linear", "linear.dw", "attention.dx", "sumsq", "ew"}, kernels)
+            self.assertLessEqual(sum(e["dur"] for e in ranks[rank, 2]),
+                                 sum(e["dur"] for e in ranks[rank, 0]))
         self.assertEqual([e["name"] for e in ranks[0, 0]], [e["name"] for e in ranks[1, 0]])
         self.assertFalse([x for x in os.listdir(self.path("run")) if x.startswith(".")])
 
