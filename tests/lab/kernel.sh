@@ -1,6 +1,7 @@
 # kernel.sh KERNEL CACHE: a kernel of Debian as CACHE/vmlinux, CACHE/kernel/lib/modules and
-# CACHE/initrd.gz. Nothing is installed: packages are fetched and unpacked. apt's state is private,
-# so no root is needed and the machine's own lists stay as they are. The caller holds a lock.
+# CACHE/initrd.gz; what fetching says is in CACHE/log. Nothing is installed: packages are fetched and
+# unpacked. apt's state is private, so no root is needed and the machine's own lists stay as they
+# are. The caller holds a lock.
 set -euo pipefail
 kernel=$1 cache=$2
 lab=$(cd "$(dirname "$0")" && pwd)
@@ -10,7 +11,7 @@ lab=$(cd "$(dirname "$0")" && pwd)
 apt_state() {
   mkdir -p "$cache"/apt/{lists/partial,cache/archives/partial}
   apt=(-o Dir::State::lists="$cache/apt/lists" -o Dir::Cache="$cache/apt/cache"
-    -o APT::Sandbox::User="$(id -un)" -o Acquire::Languages=none)
+    -o APT::Sandbox::User="$(id -un)" -o Acquire::Languages=none -o Acquire::http::Timeout=20)
   [ "$kernel" != stable ] || return 0
   local mirror # the one that this machine uses
   mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | head -n 1)
@@ -21,11 +22,11 @@ apt_state() {
 
 fetch() { # sets `version`, and leaves the unpacked files in CACHE/kernel
   if ! command -v apt-get >/dev/null; then
-    echo "lab: there is no apt here to fetch a kernel" >&2
+    echo "there is no apt here to fetch a kernel"
     return 1
   fi
   apt_state
-  apt-get "${apt[@]}" update -qq >&2
+  apt-get "${apt[@]}" update -qq
   version=$(apt-cache "${apt[@]}" depends linux-image-amd64 |
     sed -n 's/^ *Depends: *linux-image-\([0-9]\)/\1/p' | head -n 1)
   [ -n "$version" ]
@@ -36,7 +37,7 @@ fetch() { # sets `version`, and leaves the unpacked files in CACHE/kernel
   rm -rf "$cache/kernel" "$cache"/*.deb
   mkdir -p "$cache/kernel"
   # shellcheck disable=SC2086 # a list of words
-  (cd "$cache" && apt-get "${apt[@]}" download -qq $packages >&2)
+  (cd "$cache" && apt-get "${apt[@]}" download -qq $packages)
   local package
   for package in "$cache"/*.deb; do
     unpack "$package"
@@ -74,7 +75,7 @@ uncompress() {
       [ "$(head -c 4 "$cache/vmlinux" | tr -d '\177')" = ELF ] && return 0
     done
   done
-  echo "lab: there is no kernel in $image" >&2
+  echo "there is no kernel in $image"
   return 1
 }
 
@@ -110,6 +111,7 @@ initrd() {
 }
 
 if [ ! -s "$cache/version" ]; then
+  exec >"$cache/log" 2>&1
   fetch
   uncompress
   echo "$version" >"$cache/version"

@@ -39,6 +39,9 @@ mkdir "$work/bin"
 ln -s /usr/bin/* "$work/bin"
 rm -f "$work"/bin/qemu-*
 expect 77 'make setup installs it' env PATH="$work/bin" "$run" true
+ln -s /usr/bin/qemu-* "$work/bin"
+rm -f "$work"/bin/apt*
+expect 77 'cannot be had here' env PATH="$work/bin" WEFT_LAB_CACHE="$work/cache" "$run" true
 
 "$run" -s || exit # 77 when there can be no lab here
 
