@@ -306,7 +306,6 @@ weft_status build_passes(builder *b, list *l, bool train, uint32_t passes);
 typedef struct bucket {
     uint64_t first, end; /* elements */
     uint64_t axes;       /* mesh axes still to be summed over, bit a */
-    uint64_t differ;     /* mesh axes whose coordinates have different elements */
     uint32_t group;      /* 1 + the group that it is, of a block that is cut; 0: whole elements */
     uint32_t pending;    /* 1 + the collective in flight; 0: none */
     bool guest;          /* counted at another stage */
@@ -371,6 +370,17 @@ typedef struct straight_job {
 
 weft_status straight_lower(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
                            const straight_job *what);
+
+/* --- together.c: several of them, whose sums of single numbers go together --- */
+typedef struct straight_work {
+    graph *g;
+    uint32_t first, end;
+    straight_job job;
+} straight_work;
+/* As many from `w` on as can wait for each other without more memory than the passes took, and at
+ * least one; *done says how many. */
+weft_status straight_lower_some(builder *b, list *l, const straight_work *w, uint32_t n,
+                                uint32_t *done);
 
 /* --- norm.c, update.c, step.c: what follows the passes --- */
 weft_status build_norm(builder *b, list *l); /* finishes the sums of gradients */

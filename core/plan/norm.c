@@ -2,8 +2,9 @@
  *
  * Coordinates of a mesh axis either have the same gradients after their sums, which one of them
  * counts for all, or different ones: slices of a group, parts of a parameter that the axis splits.
- * So buckets are told apart by the axes over which they differ; each kind has a sum of squares of
- * its own, which goes over just these axes. What several stages have, all but one leave out. */
+ * So pieces of buckets are told apart by the axes over which they differ; each kind has a sum of
+ * squares of its own, which goes over just these axes. What several stages have, all but one leave
+ * out. */
 #include "base/err.h"
 #include "plan/build.h"
 
@@ -26,29 +27,59 @@ static uint32_t kind_of(const kinds *x, uint64_t differ)
     return i;
 }
 
+/* Elements of a bucket that differ over the same mesh axes: a group, or what lies between two
+ * parameters of other kinds, padding with it. */
+typedef struct stretch {
+    uint64_t first, end, differ;
+} stretch;
+
+/* The stretch that begins at `from`; false at the bucket's end. */
+static bool next_stretch(const builder *b, const bucket *k, uint64_t from, stretch *out)
+{
+    const flat *f = b->f;
+    *out = (stretch){from, k->end, k->group ? f->groups.at[k->group - 1].differ : 0};
+    bool found = k->group;
+    for (uint32_t i = 0; i < f->params.n && !k->group; i++) {
+        const flat_param *p = &f->params.at[i];
+        if (p->first + p->count <= from || p->first >= k->end)
+            continue;
+        if (found && p->cut_axes != out->differ) {
+            out->end = p->first;
+            break;
+        }
+        out->differ = p->cut_axes;
+        found = true;
+    }
+    return from < k->end;
+}
+
 static weft_status find_kinds(const builder *b, kinds *x)
 {
     *x = (kinds){0};
     for (uint32_t i = 0; i < b->sync->buckets.n; i++) {
         const bucket *k = &b->sync->buckets.at[i];
-        if (k->guest || kind_of(x, k->differ) < x->n)
-            continue;
-        if (x->n == MAX_KINDS)
-            return fail(WEFT_UNSUPPORTED,
-                        "gradients are cut in more than %u ways over the mesh axes", MAX_KINDS);
-        x->scalar[x->n] = x->n ? pool_printf(&b->p->pool, "sumsq.%u", x->n) : "sumsq";
-        x->differ[x->n++] = k->differ;
+        stretch p;
+        for (uint64_t at = k->first; !k->guest && next_stretch(b, k, at, &p); at = p.end) {
+            if (kind_of(x, p.differ) < x->n)
+                continue;
+            if (x->n == MAX_KINDS)
+                return fail(WEFT_UNSUPPORTED,
+                            "gradients are cut in more than %u ways over the mesh axes", MAX_KINDS);
+            x->scalar[x->n] = x->n ? pool_printf(&b->p->pool, "sumsq.%u", x->n) : "sumsq";
+            x->differ[x->n++] = p.differ;
+        }
     }
     return WEFT_OK;
 }
 
-static weft_status square_sum(builder *b, list *l, const bucket *k, kinds *x)
+static weft_status square_stretch(builder *b, list *l, const bucket *k, const stretch *part,
+                                  kinds *x)
 {
     const flat *f = b->f;
-    const uint32_t kind = kind_of(x, k->differ);
-    uint64_t n = k->end - k->first, bases[BASE_FIRST + 1] = {0}, stride = 0;
+    const uint32_t kind = kind_of(x, part->differ);
+    uint64_t n = part->end - part->first, bases[BASE_FIRST + 1] = {0}, stride = 0;
     uint32_t axis = 0;
-    bases[BASE_FIRST] = f->grads + flat_index(f, k->first, FLAT_GRADS) * f->grad_size;
+    bases[BASE_FIRST] = f->grads + flat_index(f, part->first, FLAT_GRADS) * f->grad_size;
     if (k->group) {
         const flat_block *fb = &f->blocks.at[f->groups.at[k->group - 1].block];
         flat_place_in own = flat_own(f, k->group - 1, FLAT_GRADS, f->grads, f->grad_size);
@@ -75,6 +106,15 @@ static weft_status square_sum(builder *b, list *l, const bucket *k, kinds *x)
     list_shift(b->p, l, BASE_FIRST, axis, stride);
     x->adding[kind] = true;
     return WEFT_OK;
+}
+
+static weft_status square_sum(builder *b, list *l, const bucket *k, kinds *x)
+{
+    weft_status s = WEFT_OK;
+    stretch p;
+    for (uint64_t at = k->first; !s && next_stretch(b, k, at, &p); at = p.end)
+        s = square_stretch(b, l, k, &p, x);
+    return s;
 }
 
 /* sumsq = the sum over all kinds; 0 where there is none. */

@@ -6,23 +6,12 @@
  * An assignment whose target a later run still reads is put off to the end. Temporaries are taken
  * from the zone of activations, which is free after the passes, and given back after their last
  * use. */
+#include "plan/straight.h"
+
 #include "base/err.h"
-#include "plan/build.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-typedef struct straight {
-    builder *b;
-    list *l;
-    graph *g;
-    const straight_job *job;
-    VEC(node) order;  /* nodes, assignments that are put off at the end */
-    uint32_t *last;   /* [tensor] 1 + last run that reads it */
-    uint32_t *run_of; /* [node in order] */
-    uint64_t *temp;   /* [tensor] 1 + offset in the zone */
-    bool *wanted;     /* [tensor] another run reads it */
-} straight;
 
 static uint64_t elements(const graph *g, weft_tensor t)
 {
@@ -57,14 +46,68 @@ static bool read_later(const graph *g, uint32_t at, uint32_t end)
     return false;
 }
 
-static void put_in_order(straight *s, uint32_t first, uint32_t end)
+bool straight_sums_number(const straight *s, const node *n)
 {
-    for (uint32_t late = 0; late < 2; late++)
+    straight_home h;
+    if (n->comm != WEFT_ALL_REDUCE)
+        return false;
+    for (uint32_t k = 0; k < 2; k++) {
+        const weft_tensor t = k ? n->out[0] : n->in[0];
+        const tensor *x = graph_tensor(s->g, t);
+        if (elements(s->g, t) != 1 || x->kind != WEFT_T_ACTIVATION || x->shape.dtype != WEFT_F32 ||
+            s->job->find(s->job->ctx, t, &h))
+            return false;
+    }
+    uint32_t readers = 0;
+    for (uint32_t i = 0; i < s->g->nodes.n; i++)
+        for (uint32_t k = 0; k < s->g->nodes.at[i].nin; k++)
+            readers += s->g->nodes.at[i].in[k] == n->in[0];
+    return readers == 1;
+}
+
+/* How many sums of numbers, one after the other, a node comes behind. An assignment comes behind
+ * whatever still reads its target before it. */
+static uint32_t *find_levels(const straight *s, uint32_t first, uint32_t end)
+{
+    uint32_t *level = mem_alloc((end - first) * sizeof *level + 1);
+    uint32_t *made = mem_alloc((s->g->tensors.n + 1) * sizeof *made); /* [tensor] */
+    uint32_t *read = mem_alloc((s->g->tensors.n + 1) * sizeof *read);
+    for (uint32_t i = first; i < end; i++) {
+        const node *n = &s->g->nodes.at[i];
+        uint32_t *mine = &level[i - first];
+        for (uint32_t k = 0; k < n->nin; k++)
+            *mine = made[n->in[k]] > *mine ? made[n->in[k]] : *mine;
+        if (n->assign && read[n->out[0]] > *mine)
+            *mine = read[n->out[0]];
+        for (uint32_t k = 0; k < n->nin; k++)
+            read[n->in[k]] = *mine > read[n->in[k]] ? *mine : read[n->in[k]];
+        for (uint32_t k = 0; k < n->nout && !n->assign; k++)
+            made[n->out[k]] = *mine + straight_sums_number(s, n);
+    }
+    free(made);
+    free(read);
+    return level;
+}
+
+/* Level by level, sums of numbers last in each; then what was put off. */
+static void put_in_order(straight *s, uint32_t first, uint32_t end, bool by_levels)
+{
+    uint32_t *level = find_levels(s, first, end), levels = 1;
+    if (!by_levels)
+        memset(level, 0, (end - first) * sizeof *level);
+    for (uint32_t i = first; i < end; i++)
+        levels = level[i - first] >= levels ? level[i - first] + 1 : levels;
+    for (uint32_t step = 0; step <= 2 * levels; step++)
         for (uint32_t i = first; i < end; i++) {
             const node *n = &s->g->nodes.at[i];
-            if ((n->assign && read_later(s->g, i, end)) == (late != 0))
+            const bool late = n->assign && read_later(s->g, i, end);
+            const uint32_t mine = late        ? 2 * levels
+                                  : by_levels ? 2 * level[i - first] + straight_sums_number(s, n)
+                                              : 0;
+            if (mine == step)
                 *vec_push(&s->order) = *n;
         }
+    free(level);
 }
 
 static void divide_into_runs(straight *s)
@@ -108,6 +151,8 @@ static straight_home home_of(straight *s, weft_tensor t)
     straight_home h = {.dtype = x->shape.dtype};
     if (x->kind == WEFT_T_SCALAR) {
         h.at = scalar_offset(s->b, x->name, x->constant ? x->value : 0);
+    } else if (s->cell[t]) {
+        h.at = s->b->zone + s->cell[t] - 1;
     } else if (!s->job->find(s->job->ctx, t, &h)) {
         if (!s->temp[t])
             s->temp[t] = 1 + space_take(&s->b->activations,
@@ -234,31 +279,61 @@ static void give_back(straight *s, uint32_t run, bool all)
         }
 }
 
-weft_status straight_lower(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
-                           const straight_job *what)
+void straight_begin(straight *s, builder *b, list *l, const straight_work *w, bool by_levels)
 {
-    straight s = {.b = b, .l = l, .g = g, .job = what};
-    const uint64_t n = g->tensors.n + 1;
-    s.last = mem_alloc(n * sizeof *s.last);
-    s.temp = mem_alloc(n * sizeof *s.temp);
-    s.wanted = mem_alloc(n * sizeof *s.wanted);
-    put_in_order(&s, first, end);
-    divide_into_runs(&s);
+    const uint64_t n = w->g->tensors.n + 1;
+    *s = (straight){.b = b, .l = l, .g = w->g, .job = &w->job};
+    s->last = mem_alloc(n * sizeof *s->last);
+    s->temp = mem_alloc(n * sizeof *s->temp);
+    s->cell = mem_alloc(n * sizeof *s->cell);
+    s->wanted = mem_alloc(n * sizeof *s->wanted);
+    put_in_order(s, w->first, w->end, by_levels);
+    divide_into_runs(s);
+}
+
+void straight_end(straight *s)
+{
+    give_back(s, 0, true);
+    free(s->order.at);
+    free(s->run_of);
+    free(s->last);
+    free(s->temp);
+    free(s->cell);
+    free(s->wanted);
+}
+
+weft_status straight_go_on(straight *s)
+{
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0, k; !st && i < s.order.n; i = k) {
-        const node *x = &s.order.at[i];
-        for (k = i + 1; k < s.order.n && s.run_of[k] == s.run_of[i];)
+    for (uint32_t i = s->at, k; !st && i < s->order.n; s->at = i = k) {
+        const node *x = &s->order.at[i];
+        if (straight_sums_number(s, x))
+            break;
+        for (k = i + 1; k < s->order.n && s->run_of[k] == s->run_of[i];)
             k++;
-        st = elementwise(x) ? emit_program(&s, i, k) : x->comm ? emit_comm(&s, x) : emit_op(&s, x);
-        give_back(&s, s.run_of[i], false);
+        st = elementwise(x) ? emit_program(s, i, k) : x->comm ? emit_comm(s, x) : emit_op(s, x);
+        give_back(s, s->run_of[i], false);
     }
-    give_back(&s, 0, true);
     if (st)
-        err_context("%s", what->name);
-    free(s.order.at);
-    free(s.run_of);
-    free(s.last);
-    free(s.temp);
-    free(s.wanted);
+        err_context("%s", s->job->name);
     return st;
+}
+
+bool straight_held(const straight *s, uint64_t *held)
+{
+    uint64_t bytes = 0;
+    straight_home h;
+    uint32_t first = 0;
+    while (first < s->order.n && !straight_sums_number(s, &s->order.at[first]))
+        first++;
+    const bool waits = first < s->order.n;
+    for (uint32_t i = 0; i < s->order.n; i++)
+        for (uint32_t k = 0; k < s->order.at[i].nout && !s->order.at[i].assign; k++) {
+            const weft_tensor t = s->order.at[i].out[k];
+            if (s->wanted[t] && (!waits || s->last[t] > s->run_of[first]) &&
+                elements(s->g, t) > 1 && !s->job->find(s->job->ctx, t, &h))
+                bytes += elements(s->g, t) * weft_dtype_size(graph_tensor(s->g, t)->shape.dtype);
+        }
+    *held = bytes;
+    return waits;
 }

@@ -355,17 +355,12 @@ static weft_status grow(builder *b, list *l, const flat_param *p, uint64_t end)
 {
     sync_state *s = b->sync;
     bool joins = s->open.end > s->open.first && s->open.first == end &&
-                 s->open.axes == p->sum_axes && s->open.differ == p->cut_axes &&
-                 s->open.guest == p->guest;
+                 s->open.axes == p->sum_axes && s->open.guest == p->guest;
     if (!joins) {
         weft_status st = sync_flush(b, l);
         if (st)
             return st;
-        s->open = (bucket){.first = end,
-                           .end = end,
-                           .axes = p->sum_axes,
-                           .differ = p->cut_axes,
-                           .guest = p->guest};
+        s->open = (bucket){.first = end, .end = end, .axes = p->sum_axes, .guest = p->guest};
     }
     s->open.first = p->first;
     if (p->sum_axes && s->open.end - s->open.first >= s->bucket_elements)
@@ -380,7 +375,6 @@ weft_status sync_group(builder *b, list *l, uint32_t group, uint64_t axes)
                        (bucket){.first = x->at[0],
                                 .end = x->at[0] + x->count,
                                 .axes = axes,
-                                .differ = x->differ,
                                 .group = 1 + group,
                                 .guest = x->guest});
 }

@@ -145,17 +145,28 @@ static bool find(void *ctx, weft_tensor t, straight_home *out)
 
 weft_status each_updates(builder *b, list *l)
 {
+    const uint32_t n = b->f->params.n;
+    straight_work *w = mem_alloc(n * sizeof *w + 1);
+    finding *f = mem_alloc(n * sizeof *f + 1);
     weft_status s = WEFT_OK;
-    for (uint32_t i = b->f->params.n; !s && i-- > 0;) {
-        const flat_param *p = &b->f->params.at[i];
-        kin *k = b->each->of[i];
-        finding f = {b, k, p};
-        const straight_job what = {pool_printf(&b->p->pool, "update %s", p->name), k->gate, find,
-                                   &f};
-        s = straight_lower(b, l, &k->g, 0, k->end, &what);
-        if (!s && b->f->blocks.at[p->block].level)
-            s = shard_updated(b, l, p->group);
+    for (uint32_t i = 0; i < n; i++) { /* the last first */
+        const flat_param *p = &b->f->params.at[n - 1 - i];
+        kin *k = b->each->of[n - 1 - i];
+        f[i] = (finding){b, k, p};
+        w[i] =
+            (straight_work){&k->g,
+                            0,
+                            k->end,
+                            {pool_printf(&b->p->pool, "update %s", p->name), k->gate, find, &f[i]}};
     }
+    for (uint32_t i = 0, done; !s && i < n; i += done) {
+        s = straight_lower_some(b, l, w + i, n - i, &done);
+        for (uint32_t k = i; !s && k < i + done; k++)
+            if (b->f->blocks.at[f[k].p->block].level)
+                s = shard_updated(b, l, f[k].p->group);
+    }
+    free(w);
+    free(f);
     return s;
 }
 

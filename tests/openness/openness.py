@@ -123,6 +123,22 @@ class Lamb(Formula):
             (2, {"parallel.strategy": "tp"}), (4, TP_DP | {"optim.placement": "zero2"}),
             (4, PP_DP), (4, PP_DP | {"optim.placement": "zero3"})))
 
+    def test_norms_go_together(self):
+        """Two norms a parameter, in a few all-reduces: over dp all, over tp of what it splits."""
+        job = JOB | self.LAMB | TP_DP | {"optim.placement": "zero1"}
+        text = w.weft("plan", "-n", 4, self.ini, "--list", "--json",
+                      *self.options("plan", job)).stdout
+        plan = json.loads(text)
+        counts = {"dp.update": [], "tp.update": []}
+        for e in plan["step"]:
+            if e["kind"] == "start" and e["channel"] in counts:
+                counts[e["channel"]].append(e["count"])
+        params = sum(not e["name"].endswith((".m", ".v")) for e in plan["save"])
+        self.assertLessEqual(2 * params, sum(counts["dp.update"]))
+        self.assertLess(sum(counts["tp.update"]), sum(counts["dp.update"]))
+        for of in counts.values():
+            self.assertLess(len(of), max(3, sum(of) / 8), counts)
+
     def test_formula(self):
         lr, decay, b1, b2 = 0.05, 0.01, 0.9, 0.999
         for count, name, _, old, new, g, states in self.steps(

@@ -209,6 +209,32 @@ static void less_memory(void **state)
     planned_free(&half);
 }
 
+/* What tp splits and what it leaves whole alternate in memory, and go into one bucket all the same:
+ * no bucket is smaller than its size asks for, but the last. Split and whole count apart in the
+ * norm. */
+static void buckets_of_both_kinds(void **state)
+{
+    (void)state;
+    planned j;
+    make(GPT2 "bucket_mb = 0.008\n[parallel]\nstrategy = tp, dp\ntp = 2\ndp = 2\n", 4, &j);
+    const plan *p = j.plan;
+    uint64_t elements = 0;
+    uint32_t small = 0;
+    for (uint32_t i = 0; i < p->step.entries.n; i++) {
+        const collective *c = &p->collectives.at[p->step.entries.at[i].what];
+        if (p->step.entries.at[i].kind != ENTRY_START ||
+            strcmp(p->channels.at[c->channel].name, "dp.grads") != 0)
+            continue;
+        elements += c->count;
+        small += c->count < 1000; /* of 0.008 MiB, 2097 elements; halves of a bucket and more */
+    }
+    assert_true(elements * 4 >= p->bytes.grads - 4096 && elements * 4 <= p->bytes.grads);
+    assert_true(small <= 1);
+    assert_int_equal(started(p, "tp.scalars", WEFT_ALL_REDUCE, 1), 1);
+    assert_int_equal(started(p, "dp.scalars", WEFT_ALL_REDUCE, 1), 1); /* the loss */
+    planned_free(&j);
+}
+
 static void refused(const char *text, uint32_t ranks, const char *why)
 {
     planned j;
@@ -242,7 +268,7 @@ int main(void)
         cmocka_unit_test(all_reduces),  cmocka_unit_test(halves),
         cmocka_unit_test(halves_again), cmocka_unit_test(weights),
         cmocka_unit_test(padded_rows),  cmocka_unit_test(less_memory),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(refusals),     cmocka_unit_test(buckets_of_both_kinds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

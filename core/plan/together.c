@@ -1,0 +1,200 @@
+/* plan/together.c: graphs of which each needs a few numbers summed over mesh axes, in one list.
+ *
+ * A rule that takes norms of whole parameters has a number or two for each parameter, and each
+ * would be an all-reduce of its own: hundreds of latencies a step. Idea: the graphs go on in turn,
+ * each until it needs a sum; the numbers of all lie side by side, so that one all-reduce a mesh
+ * axis sums them; then all go on. What that costs is memory: temporaries of all graphs wait at
+ * once. They stand in the zone of activations, which is free after the passes; so many graphs go
+ * together as it holds, and then the next.
+ *
+ * A number that is summed over two axes, one after the other, stays where it is. So numbers are
+ * laid by the axes that they need, in Gray's order, in which those that need one axis are
+ * neighbours: with two axes always, with more mostly; what is not is summed in two pieces. The axis
+ * with the lowest number goes first, and those that only need a later one wait for it. */
+#include "plan/straight.h"
+
+#include "base/err.h"
+
+#include <stdlib.h>
+
+typedef struct cell {
+    uint64_t axes; /* that it is summed over */
+    uint32_t number;
+} cell;
+
+typedef struct together {
+    builder *b;
+    list *l;
+    straight *s; /* [n] */
+    uint32_t n;
+    VEC(cell) cells;
+    uint64_t at; /* of the first, in the zone */
+} together;
+
+/* One cell for a chain of sums: what one puts out, the next takes in. */
+static void find_cells(together *x)
+{
+    for (uint32_t i = 0; i < x->n; i++)
+        for (uint32_t k = 0; k < x->s[i].order.n; k++) {
+            straight *s = &x->s[i];
+            const node *n = &s->order.at[k];
+            if (!straight_sums_number(s, n))
+                continue;
+            if (!s->cell[n->in[0]]) {
+                const uint32_t number = x->cells.n;
+                *vec_push(&x->cells) = (cell){0, number};
+                s->cell[n->in[0]] = 1 + number;
+            }
+            s->cell[n->out[0]] = s->cell[n->in[0]];
+            x->cells.at[s->cell[n->in[0]] - 1].axes |= (uint64_t)1 << n->mesh_axis;
+        }
+}
+
+/* The place of a set in Gray's order. */
+static uint64_t gray(uint64_t axes)
+{
+    for (uint32_t by = 1; by < 64; by *= 2)
+        axes ^= axes >> by;
+    return axes;
+}
+
+static int by_axes(const void *a, const void *b)
+{
+    const cell *x = a, *y = b;
+    uint64_t one = gray(x->axes), two = gray(y->axes);
+    return one != two ? (one > two) - (one < two)
+                      : (x->number > y->number) - (x->number < y->number);
+}
+
+static void lay_cells(together *x)
+{
+    uint32_t n = x->cells.n, *place = mem_alloc(n * sizeof *place + 1);
+    if (n) {
+        qsort(x->cells.at, n, sizeof *x->cells.at, by_axes);
+        x->at = space_take(&x->b->activations, n * sizeof(float));
+    }
+    for (uint32_t i = 0; i < n; i++)
+        place[x->cells.at[i].number] = i;
+    for (uint32_t i = 0; i < x->n; i++)
+        for (weft_tensor t = 1; t <= x->s[i].g->tensors.n; t++)
+            if (x->s[i].cell[t])
+                x->s[i].cell[t] = 1 + x->at + place[x->s[i].cell[t] - 1] * sizeof(float);
+    free(place);
+}
+
+/* Cells first ... first + count - 1, summed in place. */
+static weft_status sum(together *x, uint32_t axis, uint32_t redop, uint32_t first, uint32_t count)
+{
+    plan *p = x->b->p;
+    uint32_t number;
+    collective c = {.channel = plan_channel(p, "update", axis),
+                    .kind = WEFT_ALL_REDUCE,
+                    .redop = redop,
+                    .dtype = WEFT_F32,
+                    .count = count};
+    c.in = c.out = x->b->zone + x->at + first * sizeof(float);
+    c.name = pool_printf(&p->pool, "all-reduce of %u number%s, %s%s", count, count == 1 ? "" : "s",
+                         x->s[0].job->name, x->n > 1 ? " and others" : "");
+    weft_status st = plan_collective(x->b, &c, &number);
+    if (st)
+        return st;
+    list_add(p, x->l, ENTRY_START, number, 0, c.name);
+    list_add(p, x->l, ENTRY_WAIT, number, 0, c.name);
+    space_give(scratch_space(x->b, p->collectives.at[number].channel),
+               p->collectives.at[number].scratch, p->collectives.at[number].scratch_bytes);
+    return WEFT_OK;
+}
+
+/* The sum that a graph stands at; NULL: it is through. */
+static const node *waits_for(const straight *s)
+{
+    return s->at < s->order.n ? &s->order.at[s->at] : NULL;
+}
+
+/* Sum over `axis` whatever waits for that now. */
+static weft_status sum_waiting(together *x, uint32_t axis, uint32_t redop)
+{
+    bool *due = mem_alloc(x->cells.n * sizeof *due + 1);
+    for (uint32_t i = 0; i < x->n; i++)
+        for (const node *n; (n = waits_for(&x->s[i])) && straight_sums_number(&x->s[i], n) &&
+                            n->mesh_axis == axis && n->redop == redop;
+             x->s[i].at++)
+            due[(x->s[i].cell[n->in[0]] - 1 - x->at) / sizeof(float)] = true;
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0, k; !st && i < x->cells.n; i = k + 1) {
+        for (k = i; k < x->cells.n && due[k];)
+            k++;
+        st = k > i ? sum(x, axis, redop, i, k - i) : WEFT_OK;
+    }
+    free(due);
+    return st;
+}
+
+static weft_status go_on(together *x)
+{
+    for (;;) {
+        const node *next = NULL;
+        for (uint32_t i = 0; i < x->n; i++) {
+            weft_status st = straight_go_on(&x->s[i]);
+            if (st)
+                return st;
+            const node *n = waits_for(&x->s[i]);
+            if (n && (!next || n->mesh_axis < next->mesh_axis))
+                next = n;
+        }
+        if (!next)
+            return WEFT_OK;
+        weft_status st = sum_waiting(x, next->mesh_axis, next->redop);
+        if (st)
+            return st;
+    }
+}
+
+/* As many as memory lets wait for each other. One that waits for nobody is through before they
+ * wait; the first of that kind goes alone. */
+static void begin(together *x, const straight_work *w, uint32_t n, bool by_levels)
+{
+    uint64_t held = 0, more;
+    for (bool more_go = true; more_go && x->n < n;) {
+        straight *s = &x->s[x->n];
+        straight_begin(s, x->b, x->l, &w[x->n], by_levels);
+        const bool waits = straight_held(s, &more);
+        if (x->n && held + more > x->b->activations.top) {
+            straight_end(s);
+            return;
+        }
+        held += waits ? more : 0;
+        more_go = x->n++ || waits;
+    }
+}
+
+static weft_status lower(builder *b, list *l, const straight_work *w, uint32_t n, bool by_levels,
+                         uint32_t *done)
+{
+    together x = {.b = b, .l = l, .s = mem_alloc((uint64_t)n * sizeof *x.s)};
+    begin(&x, w, n, by_levels);
+    find_cells(&x);
+    lay_cells(&x);
+    weft_status st = go_on(&x);
+    for (uint32_t i = 0; i < x.n; i++)
+        straight_end(&x.s[i]);
+    if (x.cells.n)
+        space_give(&b->activations, x.at, x.cells.n * sizeof(float));
+    free(x.cells.at);
+    free(x.s);
+    *done = x.n;
+    return st;
+}
+
+weft_status straight_lower_some(builder *b, list *l, const straight_work *w, uint32_t n,
+                                uint32_t *done)
+{
+    return lower(b, l, w, n, true, done);
+}
+
+weft_status straight_lower(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
+                           const straight_job *what)
+{
+    uint32_t done;
+    return lower(b, l, &(straight_work){g, first, end, *what}, 1, false, &done);
+}
