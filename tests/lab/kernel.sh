@@ -1,7 +1,7 @@
 # kernel.sh KERNEL CACHE: a kernel of Debian as CACHE/vmlinux, CACHE/kernel/lib/modules and
 # CACHE/initrd.gz; what fetching says is in CACHE/log. Nothing is installed: packages are fetched
-# and unpacked. apt's state is private, so no root is needed and the machine's own lists stay as they
-# are. The caller holds a lock.
+# and unpacked. apt's state is private, so no root is needed, and the machine's own lists stay as
+# they are. The caller holds a lock.
 set -euo pipefail
 kernel=$1 cache=$2
 lab=$(cd "$(dirname "$0")" && pwd)
