@@ -55,9 +55,13 @@ static WIDE void code_keep(uint32_t dtype, const void *code, float *restrict x,
 
 /* 0 stays 0 in every block: nobody writes what lies between gradients, so that a NaN there would
  * never go away. */
-ALWAYS float said_by(int32_t value, float scale)
+static WIDE void decode_int8(float *restrict x, const signed char *restrict value, float scale,
+                             uint64_t n)
 {
-    return value ? (float)value * scale : 0;
+    for (uint64_t i = 0; i < n; i++)
+        x[i] = (float)value[i] * scale;
+    for (uint64_t i = 0; i < n && scale != scale; i++)
+        x[i] = value[i] ? scale : 0;
 }
 
 static WIDE void encode_nan(char *restrict code, float *restrict x, float *restrict kept,
@@ -67,11 +71,10 @@ static WIDE void encode_nan(char *restrict code, float *restrict x, float *restr
     float scale;
     memcpy(code, &nan, 4);
     memcpy(&scale, &nan, 4);
-    for (uint64_t i = 0; i < n; i++) {
+    for (uint64_t i = 0; i < n; i++)
         code[4 + i] = x[i] != 0;
-        x[i] = said_by(code[4 + i], scale);
-        kept[i] = 0;
-    }
+    decode_int8(x, (const signed char *)code + 4, scale, n);
+    memset(kept, 0, n * 4);
 }
 
 static WIDE void encode_int8(char *restrict code, float *restrict x, float *restrict kept,
@@ -121,8 +124,7 @@ static WIDE void code_decode(uint32_t form, float *restrict x, const void *code,
         return;
     }
     memcpy(&scale, code, 4);
-    for (uint64_t i = 0; i < n; i++)
-        x[i] = said_by(value[i], scale);
+    decode_int8(x, value, scale, n);
 }
 
 static WIDE void code_add(uint32_t form, float *restrict x, const void *code, uint64_t n)
