@@ -146,35 +146,41 @@ uint32_t build_copy(builder *b, comm_place dst, comm_place src, uint64_t bytes)
     return n;
 }
 
+static void open_step(builder *b, uint32_t what, uint32_t peer, uint64_t bytes)
+{
+    b->open_as = (comm_step){.what = what, .peer = peer, .bytes = bytes};
+    b->open = bytes ? begin(b, what, peer, bytes) : COMM_NO_STEP;
+}
+
 void build_reduce(builder *b, uint64_t bytes)
 {
-    b->open_bytes = bytes;
-    b->open_what = COMM_REDUCE;
-    b->open = bytes ? begin(b, COMM_REDUCE, 0, bytes) : COMM_NO_STEP;
+    open_step(b, COMM_REDUCE, 0, bytes);
 }
 
 void build_coding(builder *b, uint32_t what, uint64_t bytes)
 {
-    b->open_bytes = bytes;
-    b->open_what = what;
-    b->open = bytes ? begin(b, what, b->r->me, bytes) : COMM_NO_STEP;
+    open_step(b, what, 0, bytes);
 }
 
-static uint64_t touched(const builder *b, const comm_place *p)
+void build_summing(builder *b, uint32_t what, uint32_t plain, uint64_t bytes)
 {
-    return code_touched(b->r, &(comm_step){.what = b->open_what, .bytes = b->open_bytes}, p);
+    open_step(b, what, plain, bytes);
 }
 
 void build_from(builder *b, comm_place p)
 {
-    if (b->open != COMM_NO_STEP)
-        from(b, b->open, p, touched(b, &p));
+    if (b->open == COMM_NO_STEP)
+        return;
+    uint32_t nth = b->open_as.nfrom++;
+    from(b, b->open, p, code_touched(b->r, &b->open_as, nth));
 }
 
 void build_to(builder *b, comm_place p)
 {
-    if (b->open != COMM_NO_STEP)
-        to(b, b->open, p, touched(b, &p));
+    if (b->open == COMM_NO_STEP)
+        return;
+    uint32_t nth = b->open_as.nfrom + b->open_as.nto++;
+    to(b, b->open, p, code_touched(b->r, &b->open_as, nth));
 }
 
 uint32_t build_reduced(builder *b)

@@ -1,4 +1,4 @@
-/* comm/code.c: walks the blocks of a step that encodes, folds or decodes; a block stays in the
+/* comm/code.c: walks the blocks of the steps of compressed sums; a block stays in the
  * first cache from the first load to the last store. */
 #include "comm/code.h"
 
@@ -21,12 +21,16 @@ const char *comm_form_name(uint32_t form)
     return form <= COMM_TO_INT8 ? names[form] : "unknown";
 }
 
-uint64_t code_touched(const comm_request *r, const comm_step *s, const comm_place *p)
+uint64_t code_touched(const comm_request *r, const comm_step *s, uint32_t nth)
 {
-    uint64_t count = s->bytes / weft_dtype_size(r->dtype);
-    if (s->what < COMM_ENCODE || p->buffer < COMM_SCRATCH)
+    const uint32_t what = s->what, to = nth < s->nfrom ? 0 : nth - s->nfrom + 1;
+    if (what < COMM_ENCODE || what > COMM_DECODE)
         return s->bytes;
-    return p->buffer == COMM_KEPT ? count * 4 : code_bytes(r->compress, count);
+    const uint64_t count = s->bytes / weft_dtype_size(r->dtype);
+    const int coded = to ? to == 1 && (what == COMM_ENCODE || what == COMM_FOLD)
+                         : what == COMM_DECODE || (what != COMM_ENCODE && nth != s->peer);
+    const int kept = to == (what == COMM_ENCODE ? 2 : 3);
+    return kept ? 4 * count : coded ? code_bytes(r->compress, count) : s->bytes;
 }
 
 typedef struct walk {
@@ -68,7 +72,7 @@ static void run_block(const walk *w, uint64_t block, uint64_t n)
 {
     float x[CODE_BLOCK];
     const char *from = w->from[0];
-    void *elements = (char *)w->to[w->s->nto > 1] + block * w->elements;
+    void *elements = (char *)w->to[w->s->what == COMM_FOLD] + block * w->elements;
     switch (w->s->what) {
     case COMM_ENCODE:
         w->set->widen(w->r->dtype, x, from + block * w->elements, n);
@@ -77,7 +81,7 @@ static void run_block(const walk *w, uint64_t block, uint64_t n)
     case COMM_DECODE: w->set->decode(w->r->compress, x, from + block * w->codes, n); break;
     default:
         add_up(w, x, block, n);
-        if (w->s->nto > 1)
+        if (w->s->what == COMM_FOLD)
             encode(w, x, block, n, 2);
     }
     w->set->narrow(w->r->dtype, elements, x, n);

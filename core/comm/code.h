@@ -39,11 +39,12 @@ const code_set *code_pick(void); /* for this machine. [any] */
 /* Bytes of the code of `count` elements. [any] */
 uint64_t code_bytes(uint32_t form, uint64_t count);
 
-/* Bytes that a step touches at one of its places: of elements, codes and what is kept. [any] */
-uint64_t code_touched(const comm_request *r, const comm_step *s, const comm_place *p);
+/* Bytes that a step touches at place `nth`, its sources first: of elements, a code, or what is
+ * kept. [any] */
+uint64_t code_touched(const comm_request *r, const comm_step *s, uint32_t nth);
 
-/* Runs a step that encodes, folds or decodes (schedule.h), its places resolved. *times: what has
- * been kept counts so many times. [progress] */
+/* Runs a step of a compressed sum (schedule.h), its places resolved. What has been kept counts
+ * `times` times. [progress] */
 void code_run(const code_set *set, const comm_request *r, const comm_step *s, void *const *to,
               const void *const *from, float times);
 

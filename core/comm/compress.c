@@ -85,7 +85,7 @@ static void fold(builder *b, const room *x, uint64_t c, comm_place mine, int gat
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     span part = build_part(b, me), s = build_chunk(b, part, c);
-    build_coding(b, COMM_FOLD, s.bytes);
+    build_summing(b, gather ? COMM_FOLD : COMM_ADD, me, s.bytes);
     for (uint32_t i = 0; i < n; i++)
         build_from(b, i == me ? in_at(s.at) : slot(b, x, x->taken, c, number(b, i)));
     if (gather)

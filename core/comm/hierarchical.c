@@ -18,40 +18,36 @@
  * (M-1)/M for the other two, where flat algorithms send up to l times that; two latencies between
  * machines, one if M is 2. Inside, a member sends up to 2 S in two rounds.
  *
+ * What is to be compressed is so between machines: compress_levels.c.
+ *
  * It loses where machines are no further apart than ranks: each byte is then handled once more. It
  * rounds 16-bit sums on their way, once a level. */
+#include "comm/code.h"
 #include "comm/levels.h"
 
 /* Chunks under way at once in each phase. */
 #define SLOTS 3
 #define ONE_LEADER (64u << 10) /* bytes up to which one leader handles all of a machine */
 
-typedef struct landing {
-    comm_place base;
-    uint64_t stride, each; /* bytes of a contribution, and of a chunk with all of them */
-} landing;
-
-static landing land(builder *b, uint64_t bytes, uint32_t contributions)
+static landing land_some(builder *b, uint64_t stride, uint64_t chunks, uint32_t contributions)
 {
-    uint64_t first = build_chunk(b, (span){0, bytes}, 0).bytes, chunks = build_chunks(b, bytes);
-    landing l = {.stride = lines(first)};
-    l.each = l.stride * contributions;
+    landing l = {.stride = stride, .each = stride * contributions};
     l.base = build_scratch(b, l.each * (chunks < SLOTS ? chunks : SLOTS));
     return l;
 }
 
-static comm_place landed(const landing *l, uint64_t chunk, uint32_t who)
+static landing land(builder *b, uint64_t bytes, uint32_t contributions)
+{
+    uint64_t first = build_chunk(b, (span){0, bytes}, 0).bytes;
+    return land_some(b, lines(first), build_chunks(b, bytes), contributions);
+}
+
+comm_place levels_landed(const landing *l, uint64_t chunk, uint32_t who)
 {
     return place_plus(l->base, chunk % SLOTS * l->each + who * l->stride);
 }
 
 /* --- all-reduce --- */
-
-typedef struct lead {
-    levels v;
-    uint32_t leaders;
-    landing near, far;
-} lead;
 
 static int leads(const lead *d)
 {
@@ -65,7 +61,7 @@ static span part_of(const lead *d, uint32_t leader, uint64_t chunk)
 }
 
 /* Where the sum over my machine is: alone on it, it is my own input. */
-static comm_place summed(const lead *d, uint64_t at)
+comm_place levels_summed(const lead *d, uint64_t at)
 {
     return d->v.size[d->v.machine] == 1 ? in_at(at) : out_at(at);
 }
@@ -78,12 +74,12 @@ static void add_up(const lead *d, uint64_t chunk)
     uint32_t seen = 0;
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine && i != v->me)
-            build_recv(b, i, landed(&d->near, chunk, seen++), s.bytes);
+            build_recv(b, i, levels_landed(&d->near, chunk, seen++), s.bytes);
     build_reduce(b, s.bytes);
     seen = 0;
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine)
-            build_from(b, i == v->me ? in_at(s.at) : landed(&d->near, chunk, seen++));
+            build_from(b, i == v->me ? in_at(s.at) : levels_landed(&d->near, chunk, seen++));
     build_to(b, out_at(s.at));
     build_reduced(b);
 }
@@ -107,7 +103,7 @@ static void swap_whole(const lead *d, span s, uint64_t chunk)
 {
     const levels *v = &d->v;
     uint32_t partner = member(v, 1 - v->machine, v->place);
-    comm_place ours = summed(d, s.at), theirs = landed(&d->far, chunk, 0);
+    comm_place ours = levels_summed(d, s.at), theirs = levels_landed(&d->far, chunk, 0);
     build_send(v->b, partner, ours, s.bytes);
     build_recv(v->b, partner, theirs, s.bytes);
     build_reduce2(v->b, out_at(s.at), v->machine ? theirs : ours, v->machine ? ours : theirs,
@@ -119,6 +115,10 @@ static void between(const lead *d, uint64_t chunk)
     const levels *v = &d->v;
     builder *b = v->b;
     span s = part_of(d, v->place, chunk);
+    if (b->r->compress) {
+        levels_between(d, s, levels_share(b, (span){0, b->bytes}, v->place, d->leaders), chunk);
+        return;
+    }
     if (v->machines == 2) {
         swap_whole(d, s, chunk);
         return;
@@ -128,12 +128,13 @@ static void between(const lead *d, uint64_t chunk)
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
         span give = levels_share(b, s, to, v->machines);
-        build_send(b, member(v, to, v->place), summed(d, give.at), give.bytes);
-        build_recv(b, member(v, from, v->place), landed(&d->far, chunk, from), mine.bytes);
+        build_send(b, member(v, to, v->place), levels_summed(d, give.at), give.bytes);
+        build_recv(b, member(v, from, v->place), levels_landed(&d->far, chunk, from), mine.bytes);
     }
     build_reduce(b, mine.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
-        build_from(b, m == v->machine ? summed(d, mine.at) : landed(&d->far, chunk, m));
+        build_from(b,
+                   m == v->machine ? levels_summed(d, mine.at) : levels_landed(&d->far, chunk, m));
     build_to(b, out_at(mine.at));
     build_reduced(b);
 }
@@ -142,6 +143,10 @@ static void round_machines(const lead *d, uint64_t chunk)
 {
     const levels *v = &d->v;
     span s = part_of(d, v->place, chunk), mine = levels_share(v->b, s, v->machine, v->machines);
+    if (v->b->r->compress) {
+        levels_round(d, s, chunk);
+        return;
+    }
     for (uint32_t k = 1; k < v->machines && v->machines > 2; k++) {
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
@@ -170,6 +175,16 @@ uint32_t levels_leaders(const levels *v)
     return v->b->bytes <= ONE_LEADER ? 1 : v->least;
 }
 
+/* A leader's codes are of its share of a chunk, the last of which may be a line longer. */
+static landing land_codes(levels *v, uint64_t longest)
+{
+    builder *b = v->b;
+    uint64_t chunk = build_chunk(b, (span){0, longest}, 0).bytes;
+    uint64_t share = levels_share(b, (span){0, chunk}, 0, v->machines).bytes + 64;
+    return land_some(b, lines(code_bytes(b->r->compress, share / b->size)),
+                     build_chunks(b, longest), levels_codes(v));
+}
+
 /* Each phase a chunk behind the one before it, so that its messages do not stand before those that
  * others wait for. */
 static void all_reduce(levels *v)
@@ -182,7 +197,10 @@ static void all_reduce(levels *v)
     if (leads(&d) && v->size[v->machine] > 1)
         d.near = land(v->b, longest, v->size[v->machine] - 1);
     if (leads(&d) && v->machines > 1)
-        d.far = land(v->b, longest, v->machines == 2 ? 1 : v->machines);
+        d.far = v->b->r->compress ? land_codes(v, longest)
+                                  : land(v->b, longest, v->machines == 2 ? 1 : v->machines);
+    if (leads(&d))
+        levels_keep(v, longest);
     for (uint64_t c = 0; c < chunks + 3; c++) {
         if (c < chunks)
             inside(&d, c);
@@ -205,8 +223,9 @@ uint32_t levels_stands_for(const levels *v, uint32_t machine, uint32_t q)
     return member(v, machine, place % v->size[machine]);
 }
 
-/* One chunk of what I add for rank q; the sum goes to `sum`. */
-static void add_for(levels *v, uint32_t q, span s, comm_place room, uint64_t stride, comm_place sum)
+/* One chunk of what I add for rank q, the nth of those elsewhere; the sum goes to `sum`. */
+static void add_for(levels *v, uint32_t q, uint32_t nth, span s, comm_place room, uint64_t stride,
+                    comm_place sum)
 {
     builder *b = v->b;
     uint32_t seen = 0, n = v->size[v->machine];
@@ -214,6 +233,10 @@ static void add_for(levels *v, uint32_t q, span s, comm_place room, uint64_t str
         if (v->at[i] == v->machine && i != v->me)
             build_recv(b, i, place_plus(room, seen++ * stride), s.bytes);
     seen = 0;
+    if (n == 1 && b->r->compress && q != v->me) {
+        levels_send_code(v, q, nth, s, in_at(s.at), sum);
+        return;
+    }
     if (n == 1) {
         build_copy(b, sum, in_at(s.at), s.bytes);
     } else {
@@ -224,18 +247,25 @@ static void add_for(levels *v, uint32_t q, span s, comm_place room, uint64_t str
         build_to(b, sum);
         build_reduced(b);
     }
-    if (q != v->me)
+    if (q != v->me && b->r->compress) /* what was received has been added */
+        levels_send_code(v, q, nth, s, sum, room);
+    else if (q != v->me)
         build_send(b, q, sum, s.bytes);
 }
 
 static void finish_mine(levels *v, span s, comm_place sums, uint64_t stride)
 {
     builder *b = v->b;
+    const uint32_t form = b->r->compress;
+    const uint64_t bytes = form ? code_bytes(form, s.bytes / b->size) : s.bytes;
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t m = (v->machine + v->machines - k) % v->machines;
-        build_recv(b, levels_stands_for(v, m, v->me), place_plus(sums, m * stride), s.bytes);
+        build_recv(b, levels_stands_for(v, m, v->me), place_plus(sums, m * stride), bytes);
     }
-    build_reduce(b, s.bytes);
+    if (form)
+        build_summing(b, COMM_ADD, v->machine, s.bytes);
+    else
+        build_reduce(b, s.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
         build_from(b, place_plus(sums, m * stride));
     build_to(b, out_at(s.at));
@@ -259,9 +289,10 @@ static void reduce_scatter(levels *v)
     uint64_t part = b->bytes / v->ranks, chunks = build_chunks(b, part);
     uint32_t n = v->size[v->machine];
     landing near = land(b, part, charges(v) * n), sums = land(b, part, v->machines);
+    levels_keep(v, 0);
     for (uint64_t c = 0; c < chunks; c++) {
         span s = build_chunk(b, (span){0, part}, c);
-        for (uint32_t k = 0, charge = 0; k < v->ranks; k++) {
+        for (uint32_t k = 0, charge = 0, nth = 0; k < v->ranks; k++) {
             uint32_t q = (member(v, v->machine, 0) + k) % v->ranks,
                      by = levels_stands_for(v, v->machine, q);
             span give = {q * part + s.at, s.bytes};
@@ -269,12 +300,13 @@ static void reduce_scatter(levels *v)
                 build_send(b, by, in_at(give.at), give.bytes);
                 continue;
             }
-            comm_place room = landed(&near, c, charge++ * n);
-            add_for(v, q, give, room, near.stride,
-                    q == v->me ? landed(&sums, c, v->machine)
+            comm_place room = levels_landed(&near, c, charge++ * n);
+            add_for(v, q, nth, give, room, near.stride,
+                    q == v->me ? levels_landed(&sums, c, v->machine)
                                : place_plus(room, (n - 1) * near.stride));
+            nth += q != v->me;
         }
-        finish_mine(v, s, landed(&sums, c, 0), sums.stride);
+        finish_mine(v, s, levels_landed(&sums, c, 0), sums.stride);
     }
 }
 

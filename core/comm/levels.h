@@ -30,6 +30,32 @@ span levels_share(const builder *b, span whole, uint32_t i, uint32_t n);
 /* How many members of each machine lead in an all-reduce. */
 uint32_t levels_leaders(const levels *v);
 
+/* Room for what `who` contributes to a chunk: for a few chunks, in turn. */
+typedef struct landing {
+    comm_place base;
+    uint64_t stride, each; /* bytes of a contribution, and of a chunk with all of them */
+} landing;
+comm_place levels_landed(const landing *l, uint64_t chunk, uint32_t who);
+
+/* An all-reduce: leader j of each machine answers for part j. */
+typedef struct lead {
+    levels v;
+    uint32_t leaders;
+    landing near, far;
+} lead;
+
+/* Where a leader has its machine's sum, from byte `at` of the whole on. */
+comm_place levels_summed(const lead *d, uint64_t at);
+
+/* compress_levels.c: what leaders do between machines with chunk `s` of their `part`, and how many
+ * places each chunk takes in d->far; and the sum for q, the nth rank that I stand for, on its way.
+ */
+uint32_t levels_codes(const levels *v);
+void levels_keep(const levels *v, uint64_t longest); /* part of a leader */
+void levels_between(const lead *d, span s, span part, uint64_t chunk);
+void levels_round(const lead *d, span s, uint64_t chunk);
+void levels_send_code(levels *v, uint32_t q, uint32_t nth, span s, comm_place sum, comm_place code);
+
 /* The member of `machine` that stands for rank q there. */
 uint32_t levels_stands_for(const levels *v, uint32_t machine, uint32_t q);
 

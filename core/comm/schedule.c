@@ -140,8 +140,11 @@ static weft_status refuse(const char *name, const comm_request *r)
 static weft_status choose_compressed(const comm_request *r, const char *name,
                                      const comm_algorithm **out)
 {
-    *out = &comm_compressed;
-    if (strcmp(name, "auto") == 0 || strcmp(name, comm_compressed.name) == 0)
+    const comm_layout *at = r->layout;
+    *out =
+        at && at->machines > 1 && at->machines < r->ranks ? &comm_hierarchical : &comm_compressed;
+    if (strcmp(name, "auto") == 0 || strcmp(name, (*out)->name) == 0 ||
+        strcmp(name, comm_compressed.name) == 0)
         return WEFT_OK;
     return combine_refuse(COMBINE_COMPRESS_ALGORITHM, NULL, NULL,
                           (combine_fact[]){{"form", 0, comm_form_name(r->compress)},

@@ -49,17 +49,18 @@ typedef struct comm_whereabouts {
  * says how many they touch at a place. What is kept is added first, and written again.
  *
  *   ENCODE  to[0] = the code of from[0] + to[1], kept if there is such a place
- *   FOLD    to[0] = the sum of all from[], which are codes but for number `peer`, elements; or,
- *           with two or three places, to[0] = its code, to[1] = that decoded, to[2] kept
+ *   ADD     to[0] = the sum of all from[], which are codes but for number `peer`, elements
+ *   FOLD    the same: to[0] = its code, to[1] = that decoded, to[2] kept if there is such a place
  *   DECODE  to[0] = what the code from[0] says */
 #define COMM_ENCODE 4u
-#define COMM_FOLD 5u
-#define COMM_DECODE 6u
-#define COMM_FETCH 7u /* to[0] has been copied from the device (stage.c) */
-#define COMM_STORE 8u /* from[0] may be copied to the device */
+#define COMM_ADD 5u
+#define COMM_FOLD 6u
+#define COMM_DECODE 7u
+#define COMM_FETCH 8u /* to[0] has been copied from the device (stage.c) */
+#define COMM_STORE 9u /* from[0] may be copied to the device */
 
 typedef struct comm_step {
-    uint32_t what, peer; /* peer: rank of the group; SEND, RECV and FOLD */
+    uint32_t what, peer; /* peer: rank of the group; SEND and RECV. ADD, FOLD: see above */
     uint64_t bytes;
     uint32_t place, nfrom, nto; /* program->place[place]: nfrom sources, then nto destinations */
     uint32_t need;              /* how many steps it waits for */
@@ -112,8 +113,8 @@ typedef struct builder {
     uint64_t alias_at;
     uint64_t scratch, sent, kept;
     uint32_t steps, places, messages;
-    uint32_t open, open_what; /* the reduction that is being written */
-    uint64_t open_bytes;
+    uint32_t open;         /* the reduction that is being written */
+    comm_step open_as;     /* that step so far */
     tracker *track;        /* NULL while counting */
     comm_program *program; /* likewise */
 } builder;
@@ -182,8 +183,10 @@ void build_from(builder *b, comm_place from);
 void build_to(builder *b, comm_place to);
 uint32_t build_reduced(builder *b);
 
-/* A step of a compressed sum over `bytes` of elements, its places written like a reduction's. */
+/* A step of a compressed sum over `bytes` of elements, its places written like a reduction's. Of
+ * the sources of a sum number `plain` is not a code. */
 void build_coding(builder *b, uint32_t what, uint64_t bytes);
+void build_summing(builder *b, uint32_t what, uint32_t plain, uint64_t bytes);
 
 /* Steps of an operation whose buffers are mirrored in host memory. */
 uint32_t build_fetch(builder *b, comm_place to, uint64_t bytes);

@@ -142,7 +142,6 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
         weft_status s = comm_schedule_make(&r, &mine);
         if (!s && !c.algorithm) {
             c.sent = comm_schedule_sent(mine);
-            c.kept_bytes = comm_schedule_kept(mine);
             c.algorithm = pool_text(&p->pool, comm_schedule_algorithm(mine));
             s = compress_plain(&r, &c);
         }
@@ -150,8 +149,9 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
             err_context("channel %s", p->channels.at[c.channel].name);
             return s;
         }
-        uint64_t scratch = comm_schedule_scratch(mine);
+        uint64_t scratch = comm_schedule_scratch(mine), kept = comm_schedule_kept(mine);
         c.scratch_bytes = scratch > c.scratch_bytes ? scratch : c.scratch_bytes;
+        c.kept_bytes = kept > c.kept_bytes ? kept : c.kept_bytes;
         comm_schedule_free(mine);
         if (me == 7 && n > 16)
             me = n - 2; /* the last as well; those between are like their neighbours */

@@ -122,8 +122,8 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
         st = comm_schedule_make(&r, &e->schedules[i]);
         if (!st && comm_schedule_scratch(e->schedules[i]) > c->scratch_bytes)
             st = fail(WEFT_INTERNAL, "%s needs more scratch than was planned", c->name);
-        if (!st && comm_schedule_kept(e->schedules[i]) != c->kept_bytes)
-            st = fail(WEFT_INTERNAL, "%s keeps other than was planned", c->name);
+        if (!st && comm_schedule_kept(e->schedules[i]) > c->kept_bytes)
+            st = fail(WEFT_INTERNAL, "%s keeps more than was planned", c->name);
         if (!st)
             st = comm_add_op(channels[c->channel], e->schedules[i], c->name, &e->ops[i]);
         if (!st && c->kept_bytes)

@@ -48,9 +48,14 @@ static void set_up(world *w, const comm_request *r, double scale)
     uint64_t n = r->count + 1;
     comm_schedule *s;
     *w = (world){.r = *r};
-    assert_int_equal(comm_schedule_make(r, &s), WEFT_OK);
-    w->kept_bytes = comm_schedule_kept(s);
-    comm_schedule_free(s);
+    for (uint32_t i = 0; i < r->ranks; i++) {
+        comm_request mine = *r;
+        mine.me = i;
+        assert_int_equal(comm_schedule_make(&mine, &s), WEFT_OK);
+        w->kept_bytes = comm_schedule_kept(s);
+        assert_true(w->kept_bytes <= 4 * r->count);
+        comm_schedule_free(s);
+    }
     w->want = calloc(n, 4);
     w->sum = calloc(n, sizeof *w->sum);
     for (uint32_t i = 0; i < r->ranks; i++) {
@@ -240,6 +245,120 @@ static void not_finite(void **state)
             }
 }
 
+/* --- ranks of which some share a machine: encoded between machines alone --- */
+
+typedef struct place {
+    uint32_t ranks, machines, machine[MOST], order[MOST];
+} place;
+static const place places[] = {{4, 2, {0, 0, 1, 1}, {0, 1, 0, 1}},
+                               {4, 2, {0, 1, 1, 0}, {1, 0, 1, 0}},
+                               {3, 2, {0, 0, 1}, {0, 1, 0}},
+                               {6, 3, {0, 0, 1, 1, 2, 2}, {0, 1, 1, 0, 0, 1}},
+                               {7, 3, {0, 1, 1, 1, 2, 2, 0}, {0, 0, 1, 2, 0, 1, 1}},
+                               {8, 2, {0, 0, 0, 0, 1, 1, 1, 1}, {3, 2, 1, 0, 0, 1, 2, 3}},
+                               {9, 5, {0, 1, 2, 3, 4, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 1, 2, 3, 4}}};
+#define PLACES 7u
+
+/* All ranks have the bits of rank 0, and those within the bound. */
+static void alike(const sim_case *c, uint32_t rank, const void *out)
+{
+    world *w = c->user;
+    uint64_t n = naive_out_count(&w->r, rank), size = weft_dtype_size(w->r.dtype);
+    uint64_t from = w->r.kind == WEFT_REDUCE_SCATTER ? rank * n : 0;
+    if (rank == 0 || from)
+        memcpy((char *)w->want + from * size, out, n * size);
+    assert_memory_equal(out, (const char *)w->want + from * size, n * size);
+    for (uint64_t i = 0; i < n && (from || rank == 0); i++)
+        w->sum[from + i] += (double)coded_value(w->r.dtype, out, i);
+}
+
+static void round_apart(world *w, uint64_t seed)
+{
+    const char *name = sim_run(&(sim_case){.all = w->r,
+                                           .seed = seed,
+                                           .fill = put_in,
+                                           .check = alike,
+                                           .kept = w->kept,
+                                           .times = 1,
+                                           .user = w});
+    assert_string_equal(name, "hierarchical");
+}
+
+static uint64_t between_machines(const comm_request *r)
+{
+    uint64_t bytes = 0;
+    for (uint32_t me = 0; me < r->ranks; me++) {
+        comm_request mine = *r;
+        comm_schedule *s;
+        comm_program p;
+        mine.me = me;
+        assert_int_equal(comm_schedule_make(&mine, &s), WEFT_OK);
+        comm_program_make(s, &p);
+        for (uint32_t i = 0; i < p.steps; i++)
+            if (p.step[i].what == COMM_SEND &&
+                r->layout->machine[me] != r->layout->machine[p.step[i].peer])
+                bytes += p.step[i].bytes;
+        comm_program_free(&p);
+        comm_schedule_free(s);
+    }
+    return bytes;
+}
+
+/* Inside a machine sums may be rounded to their own type; the bound is that of all ranks apart. */
+static void several_machines(void **state)
+{
+    (void)state;
+    static const uint64_t counts[] = {0, 1, 7, 300, 20011};
+    for (uint32_t i = 0; i < PLACES * 5 * 6; i++) {
+        const place *at = &places[i % PLACES];
+        comm_layout layout = {at->machines, at->machine, at->order, WEFT_LINK_HOST};
+        comm_request r = {.kind = i / PLACES % 2 ? WEFT_REDUCE_SCATTER : WEFT_ALL_REDUCE,
+                          .redop = WEFT_SUM,
+                          .dtype = i % 4 ? WEFT_F32 : WEFT_BF16,
+                          .count = counts[i / PLACES % 5],
+                          .ranks = at->ranks,
+                          .in_place = i / 3 & 1,
+                          .chunk = i % 3 ? 0 : 4096,
+                          .compress = 1 + i % 3,
+                          .feedback = 1,
+                          .layout = &layout};
+        world w;
+        if (r.kind == WEFT_REDUCE_SCATTER)
+            r.count = r.count / r.ranks * r.ranks;
+        set_up(&w, &r, 1);
+        for (uint32_t t = 0; t < 16; t++) {
+            round_apart(&w, i + t);
+            if (t == 0)
+                assert_true(furthest(&w, 1) <= bound(&r));
+            if (r.count > 1000)
+                break;
+        }
+        if (r.count <= 1000 && r.dtype == WEFT_F32)
+            assert_true(furthest(&w, 16) <= bound(&r) / 16 + 3e-6);
+        take_down(&w);
+    }
+}
+
+/* Two machines of four: a quarter of what the uncompressed one sends between them. */
+static void bytes_between(void **state)
+{
+    (void)state;
+    comm_layout layout = {2, places[5].machine, places[5].order, WEFT_LINK_HOST};
+    for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++) {
+        comm_request r = {.kind = kind,
+                          .redop = WEFT_SUM,
+                          .dtype = WEFT_F32,
+                          .count = 1 << 20,
+                          .ranks = 8,
+                          .algorithm = "hierarchical",
+                          .layout = &layout};
+        double plain = (double)between_machines(&r);
+        r.compress = COMM_TO_INT8;
+        double share = (double)between_machines(&r) / plain;
+        assert_true(share > 0.253 && share < 0.256);
+    }
+}
+
 static void refused(void **state)
 {
     (void)state;
@@ -298,8 +417,10 @@ static void bytes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_shape), cmocka_unit_test(any_order), cmocka_unit_test(mean_of_many),
-        cmocka_unit_test(not_finite),  cmocka_unit_test(refused),   cmocka_unit_test(bytes),
+        cmocka_unit_test(every_shape),   cmocka_unit_test(any_order),
+        cmocka_unit_test(mean_of_many),  cmocka_unit_test(several_machines),
+        cmocka_unit_test(bytes_between), cmocka_unit_test(not_finite),
+        cmocka_unit_test(refused),       cmocka_unit_test(bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

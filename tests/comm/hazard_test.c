@@ -115,8 +115,7 @@ static void note_steps(graph *g, uint32_t k)
     const comm_program *p = &g->p[k];
     for (uint32_t i = 0; i < p->steps; i++)
         for (uint32_t w = 0; w < p->step[i].nfrom + p->step[i].nto; w++)
-            note(g, k, i, p->place[p->step[i].place + w],
-                 code_touched(&g->r[k], &p->step[i], &p->place[p->step[i].place + w]),
+            note(g, k, i, p->place[p->step[i].place + w], code_touched(&g->r[k], &p->step[i], w),
                  w >= p->step[i].nfrom);
 }
 
@@ -222,6 +221,30 @@ static void no_hazard_compressed(void **state)
                                           .feedback = 1});
 }
 
+/* Two and three machines, of several ranks each, or of one. */
+static void no_hazard_compressed_apart(void **state)
+{
+    (void)state;
+    static const uint32_t machine[2][6] = {{0, 0, 1, 1, 1, 0}, {0, 1, 1, 2, 0, 2}};
+    static const uint32_t order[2][6] = {{0, 1, 2, 0, 1, 2}, {0, 0, 1, 1, 1, 0}};
+    for (uint32_t n = 3; n <= 6; n++)
+        for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++)
+            for (uint32_t m = 0; m < 8; m++) {
+                comm_layout at = {n < 4 ? 2 : 2 + m % 2, machine[n < 4 ? 0 : m % 2], NULL, 0};
+                at.order = n == 6 ? order[m % 2] : NULL;
+                check_case((comm_request){.kind = kind,
+                                          .redop = WEFT_SUM,
+                                          .dtype = WEFT_F32,
+                                          .count = (m & 2 ? 161 : 3) * n,
+                                          .ranks = n,
+                                          .in_place = m >> 2,
+                                          .chunk = 128,
+                                          .compress = COMM_TO_INT8,
+                                          .feedback = 1,
+                                          .layout = &at});
+            }
+}
+
 static void no_hazard_between_two(void **state)
 {
     (void)state;
@@ -240,6 +263,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_hazard),
         cmocka_unit_test(no_hazard_compressed),
+        cmocka_unit_test(no_hazard_compressed_apart),
         cmocka_unit_test(no_hazard_between_two),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

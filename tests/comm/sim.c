@@ -158,13 +158,13 @@ static void run_local(sim *s, uint32_t me, uint32_t step)
     uint32_t size = (uint32_t)weft_dtype_size(k->r.dtype);
     for (uint32_t i = 0; i < t->nfrom; i++) {
         comm_place p = k->p.place[t->place + i];
-        from[i] = address(s, me, p, code_touched(&k->r, t, &p));
+        from[i] = address(s, me, p, code_touched(&k->r, t, i));
         if (p.buffer == COMM_PEER_IN)
             s->rank[p.rank].sent += t->bytes;
     }
     for (uint32_t i = 0; i < t->nto; i++) {
         comm_place p = k->p.place[t->place + t->nfrom + i];
-        to[i] = address(s, me, p, code_touched(&k->r, t, &p));
+        to[i] = address(s, me, p, code_touched(&k->r, t, t->nfrom + i));
         k->sent += p.buffer == COMM_PEER_OUT ? t->bytes : 0;
     }
     if (t->what >= COMM_ENCODE)
