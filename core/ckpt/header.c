@@ -303,8 +303,7 @@ static bool all_text(json_t *object)
 {
     const char *key;
     json_t *value;
-    json_object_foreach(object, key, value)
-    {
+    json_object_foreach (object, key, value) {
         if (!json_is_string(value))
             return false;
     }
@@ -320,8 +319,7 @@ static weft_status parse_root(json_t *root, uint64_t data_bytes, uint32_t shard,
     json_t *value;
     if (meta && !all_text(meta))
         return fail(WEFT_DATA, "__metadata__ in its header is not text by name");
-    json_object_foreach(root, key, value)
-    {
+    json_object_foreach (root, key, value) {
         if (value == meta)
             continue;
         ckpt_range r = {.shard = shard};

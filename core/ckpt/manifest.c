@@ -277,8 +277,7 @@ static weft_status parse_root(json_t *root, pool *p, ckpt_manifest *m)
     weft_status st = parse_shards(shards, p, m);
     const char *name;
     json_t *value;
-    json_object_foreach(tensors, name, value)
-    {
+    json_object_foreach (tensors, name, value) {
         if (!st)
             st = parse_tensor(name, value, p, m);
     }

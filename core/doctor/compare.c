@@ -152,9 +152,9 @@ static const json_t *facts_of(const json_t *report, const char *check)
 {
     size_t i;
     const json_t *c;
-    json_array_foreach(json_object_get(report, "checks"), i,
-                       c) if (!strcmp(report_text(c, "id"), check)) return json_object_get(c,
-                                                                                           "facts");
+    json_array_foreach (json_object_get(report, "checks"), i, c)
+        if (!strcmp(report_text(c, "id"), check))
+            return json_object_get(c, "facts");
     return NULL;
 }
 
@@ -230,8 +230,7 @@ static void compare_devices(comparison *c, uint32_t r)
     size_t tail = strlen(c->rule->fact), n;
     const char *name;
     json_t *value;
-    json_object_foreach(facts, name, value)
-    {
+    json_object_foreach (facts, name, value) {
         n = strlen(name);
         if (n <= tail || strcmp(name + n - tail, c->rule->fact) != 0)
             continue;

@@ -88,6 +88,10 @@ json_t *tell_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* "12.5 GiB". Four may stand in one call. */
 const char *tell_size(uint64_t bytes);
 
+/* A report that another rank sent: NULL unless it is an object of what can be printed, no deeper
+ * than reports are. What it has in it is looked for with care all the same. */
+json_t *report_read(const void *text, uint64_t bytes);
+
 /* A string of a report, or "". */
 const char *report_text(const json_t *of, const char *key);
 void report_print_check(const json_t *check, FILE *to);

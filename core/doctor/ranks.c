@@ -13,7 +13,6 @@
 #include <string.h>
 
 #define DEADLINE 120.0
-#define DEEPEST 8
 
 typedef struct gathering {
     job *job;
@@ -25,28 +24,6 @@ typedef struct gathering {
 } gathering;
 
 /* --- reports of others --- */
-
-static bool is_printable(const char *text)
-{
-    for (; text && *text; text++)
-        if (*text < ' ' || *text > '~')
-            return false;
-    return true;
-}
-
-/* Text that a terminal may be shown, and no deeper than a report is. */
-static bool is_lawful(json_t *x, int depth)
-{
-    size_t i;
-    const char *key;
-    json_t *part;
-    if (depth > DEEPEST || !is_printable(json_string_value(x)))
-        return false;
-    json_array_foreach(x, i, part) if (!is_lawful(part, depth + 1)) return false;
-    json_object_foreach(x, key,
-                        part) if (!is_printable(key) || !is_lawful(part, depth + 1)) return false;
-    return true;
-}
 
 static weft_status send_mine(gathering *g)
 {
@@ -68,11 +45,9 @@ static weft_status take_one(gathering *g, uint32_t rank)
     weft_status s = job_get(g->job, key, DEADLINE, &text, &bytes);
     if (s)
         return s;
-    g->reports[rank] = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    g->reports[rank] = report_read(text, bytes);
     free(text);
-    if (!json_is_object(g->reports[rank]) || !is_lawful(g->reports[rank], 0))
-        return fail(WEFT_DATA, "rank %u sent a report that is none", rank);
-    return WEFT_OK;
+    return g->reports[rank] ? WEFT_OK : fail(WEFT_DATA, "rank %u sent a report that is none", rank);
 }
 
 static weft_status gather(gathering *g)
@@ -114,9 +89,10 @@ static bool has_finding(const json_t *report, const char *what)
 {
     size_t i, k;
     const json_t *c, *f;
-    json_array_foreach(json_object_get(report, "checks"), i, c)
-        json_array_foreach(json_object_get(c, "findings"), k,
-                           f) if (!strcmp(report_text(f, "what"), what)) return true;
+    json_array_foreach (json_object_get(report, "checks"), i, c)
+        json_array_foreach (json_object_get(c, "findings"), k, f)
+            if (!strcmp(report_text(f, "what"), what))
+                return true;
     return false;
 }
 
@@ -143,8 +119,9 @@ static void print_others(gathering *g)
     const json_t *c, *f;
     printf("\nother ranks\n");
     for (uint32_t r = 1; r < g->who.ranks; r++)
-        json_array_foreach(json_object_get(g->reports[r], "checks"), i, c)
-            json_array_foreach(json_object_get(c, "findings"), k, f) any |= print_once(g, r, f, is);
+        json_array_foreach (json_object_get(g->reports[r], "checks"), i, c)
+            json_array_foreach (json_object_get(c, "findings"), k, f)
+                any |= print_once(g, r, f, is);
     if (!any)
         printf("%21sfound nothing that rank 0 did not\n", "");
 }
@@ -168,8 +145,7 @@ static void print_compared(const gathering *g)
     const json_t *f;
     printf("\ncompared\n");
     print_ways(g);
-    json_array_foreach(g->compared, i, f)
-    {
+    json_array_foreach (g->compared, i, f) {
         char prefix[32];
         snprintf(prefix, sizeof prefix, "%.16s: ", report_text(f, "level"));
         report_print_finding(f, prefix, stdout);

@@ -198,10 +198,9 @@ static const json_t *fact_of(const doctor *d, const char *check, const char *nam
 {
     size_t i;
     const json_t *c;
-    json_array_foreach(d->done, i,
-                       c) if (!strcmp(report_text(c, "id"),
-                                      check)) return json_object_get(json_object_get(c, "facts"),
-                                                                     name);
+    json_array_foreach (d->done, i, c)
+        if (!strcmp(report_text(c, "id"), check))
+            return json_object_get(json_object_get(c, "facts"), name);
     return NULL;
 }
 

@@ -7,6 +7,7 @@
 
 #define COLUMNS 100
 #define INDENT 21
+#define DEEPEST 8
 
 const char *const doctor_levels[DOCTOR_LEVELS] = {"ok", "note", "warning", "problem"};
 
@@ -52,7 +53,8 @@ static enum doctor_level worst_of(const json_t *list)
     enum doctor_level worst = DOCTOR_OK;
     size_t i;
     const json_t *x;
-    json_array_foreach(list, i, x) worst = level_of(x) > worst ? level_of(x) : worst;
+    json_array_foreach (list, i, x)
+        worst = level_of(x) > worst ? level_of(x) : worst;
     return worst;
 }
 
@@ -137,6 +139,40 @@ const char *tell_size(uint64_t bytes)
 
 /* --- reading and printing; also of reports that other ranks sent --- */
 
+static bool is_printable(const char *text)
+{
+    for (; text && *text; text++)
+        if (*text < ' ' || *text > '~')
+            return false;
+    return true;
+}
+
+/* Text that a terminal may be shown, and no deeper than a report is. */
+static bool is_lawful(json_t *x, int depth)
+{
+    size_t i;
+    const char *key;
+    json_t *part;
+    if (depth > DEEPEST || !is_printable(json_string_value(x)))
+        return false;
+    json_array_foreach (x, i, part)
+        if (!is_lawful(part, depth + 1))
+            return false;
+    json_object_foreach (x, key, part)
+        if (!is_printable(key) || !is_lawful(part, depth + 1))
+            return false;
+    return true;
+}
+
+json_t *report_read(const void *text, uint64_t bytes)
+{
+    json_t *x = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(x) && is_lawful(x, 0))
+        return x;
+    json_decref(x);
+    return NULL;
+}
+
 const char *report_text(const json_t *of, const char *key)
 {
     const char *text = json_string_value(json_object_get(of, key));
@@ -184,9 +220,11 @@ void report_print_check(const json_t *check, FILE *to)
     size_t i;
     fprintf(to, "%-11.11s %-8.8s %s\n", report_text(check, "id"), report_text(check, "level"),
             first ? first : "");
-    json_array_foreach(summary, i, x) if (i && json_string_value(x))
-        fprintf(to, "%*s%s\n", INDENT, "", json_string_value(x));
-    json_array_foreach(json_object_get(check, "findings"), i, x) report_print_finding(x, "", to);
+    json_array_foreach (summary, i, x)
+        if (i && json_string_value(x))
+            fprintf(to, "%*s%s\n", INDENT, "", json_string_value(x));
+    json_array_foreach (json_object_get(check, "findings"), i, x)
+        report_print_finding(x, "", to);
 }
 
 void doctor_print(const json_t *report, FILE *to)
@@ -194,10 +232,10 @@ void doctor_print(const json_t *report, FILE *to)
     const json_t *checks = json_object_get(report, "checks"), *c, *x;
     uint32_t count[DOCTOR_LEVELS] = {0};
     size_t i, k;
-    json_array_foreach(checks, i, c)
-    {
+    json_array_foreach (checks, i, c) {
         report_print_check(c, to);
-        json_array_foreach(json_object_get(c, "findings"), k, x) count[level_of(x)]++;
+        json_array_foreach (json_object_get(c, "findings"), k, x)
+            count[level_of(x)]++;
     }
     fprintf(to, "\n%s: %zu checks, %u problem%s, %u warning%s, %u note%s\n",
             report_text(report, "host"), json_array_size(checks), count[DOCTOR_PROBLEM],

@@ -101,7 +101,7 @@ static void add(devices *l, hwloc_obj_t o, const char *name)
     if (l->n == DEVICES_MAX)
         return;
     l->at[l->n].at = o;
-    snprintf(l->at[l->n++].name, sizeof l->at[0].name, "%s", name ? name : "?");
+    snprintf(l->at[l->n++].name, sizeof l->at[0].name, "%s", name ? name : "unnamed");
 }
 
 static void find_devices(hwloc_topology_t t, devices *nics, devices *gpus)
@@ -121,17 +121,19 @@ static void find_devices(hwloc_topology_t t, devices *nics, devices *gpus)
     }
 }
 
-static hwloc_const_bitmap_t nodes_of(hwloc_topology_t t, hwloc_obj_t o)
+/* The one NUMA node that the device is at; -1: none, or several. */
+static int node_of(hwloc_topology_t t, hwloc_obj_t o)
 {
-    return hwloc_get_non_io_ancestor_obj(t, o)->nodeset;
+    hwloc_obj_t above = hwloc_get_non_io_ancestor_obj(t, o);
+    hwloc_const_bitmap_t set = above ? above->nodeset : NULL;
+    return set && hwloc_bitmap_weight(set) == 1 ? hwloc_bitmap_first(set) : -1;
 }
 
 static void node_text(hwloc_topology_t t, hwloc_obj_t o, char out[32])
 {
-    hwloc_const_bitmap_t set = nodes_of(t, o);
-    int n = hwloc_bitmap_weight(set);
-    if (n == 1)
-        snprintf(out, 32, "node %d", hwloc_bitmap_first(set));
+    int node = node_of(t, o);
+    if (node >= 0)
+        snprintf(out, 32, "node %d", node);
     else
         snprintf(out, 32, "no node of its own");
 }
@@ -155,7 +157,7 @@ static uint32_t distance(hwloc_topology_t t, hwloc_obj_t a, hwloc_obj_t b)
     if (both->type == HWLOC_OBJ_BRIDGE || both->type == HWLOC_OBJ_PCI_DEVICE)
         return both->type == HWLOC_OBJ_BRIDGE &&
                both->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST;
-    return hwloc_bitmap_isequal(nodes_of(t, a), nodes_of(t, b)) ? 2 : 3;
+    return node_of(t, a) == node_of(t, b) ? 2 : 3;
 }
 
 static void tell_distances(doctor *d, hwloc_topology_t t, const devices *nics, const devices *gpus)
@@ -163,7 +165,7 @@ static void tell_distances(doctor *d, hwloc_topology_t t, const devices *nics, c
     static const char *const how[] = {"under the same PCIe switch", "at the same root port",
                                       "at the same NUMA node", "at another NUMA node"};
     for (uint32_t g = 0; nics->n && g < gpus->n; g++) {
-        uint32_t best = 0, far = 4;
+        uint32_t best = 0, far = 3;
         for (uint32_t i = 0; i < nics->n; i++) {
             uint32_t x = distance(t, gpus->at[g].at, nics->at[i].at);
             best = x < far ? i : best;

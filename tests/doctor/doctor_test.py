@@ -338,10 +338,12 @@ class Doctor(machine.Case):
             self.m.set(name, how)
 
     def survives(self):
+        """hwloc ends with an assertion of its own on some trees that cannot be, but it alone."""
         checks, err = self.examine()
-        self.assertEqual(err, "")
-        for c in checks.values():
-            for f in c["findings"]:
+        allowed = "topology" if err.startswith("weft: topology-linux.c:") else None
+        self.assertTrue(allowed or not err, err)
+        for name, c in checks.items():
+            for f in c["findings"] if name != allowed else []:
                 self.assertNotRegex(f["what"], "signal|ended with|no answer")
             self.assertTrue(json.dumps(c, ensure_ascii=False).isprintable())
 

@@ -147,6 +147,28 @@ static void reports_that_are_none(void **state)
     }
 }
 
+static void reports_from_others(void **state)
+{
+    (void)state;
+    const char *bad[] = {"",
+                         "5",
+                         "[]",
+                         "{",
+                         "{\"a\": 1, \"a\": 2}",
+                         "{\"a\": \"\\u001b[2J\"}",
+                         "{\"a\": \"\\u0000b\"}",
+                         "{\"a\": \"\\u00e9\"}",
+                         "{\"\\u0007\": 1}",
+                         "{\"a\": \"\xff\"}",
+                         "{\"a\": [[[[[[[[[[1]]]]]]]]]]}"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        assert_null(report_read(bad[i], strlen(bad[i])));
+    const char good[] = "{\"host\": \"a\", \"checks\": [{\"facts\": {\"x\": [1]}}]}";
+    json_t *x = report_read(good, sizeof good - 1);
+    assert_string_equal(report_text(x, "host"), "a");
+    json_decref(x);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +180,7 @@ int main(void)
         cmocka_unit_test(long_packets),
         cmocka_unit_test(long_ways),
         cmocka_unit_test(reports_that_are_none),
+        cmocka_unit_test(reports_from_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
