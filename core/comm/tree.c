@@ -8,8 +8,8 @@
  *
  * Cost for S bytes: the root sends (broadcast) or receives and adds (reduce) ceil(log2 n) messages
  * of S bytes one after the other, other ranks fewer; floor(log2 n) latencies follow one another,
- * twice in an all-reduce. The root of a scatter or gather has as many messages, S (n-1)/n bytes in
- * all; every rank between copies what it passes on.
+ * twice in an all-reduce, whose way back begins when all has come up. The root of a scatter or
+ * gather has as many messages, S (n-1)/n bytes in all; every rank between copies what it passes on.
  *
  * It loses when S is long: the root handles S log2 n bytes where a chain handles S, and parts that
  * are scattered travel up to log2 n times. 16-bit partial sums are rounded at each of the up to
@@ -188,6 +188,10 @@ static void terms(const comm_request *r, comm_terms *out)
     if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_BROADCAST || r->kind == WEFT_SCATTER)
         children = edges(s, &t, 0);
     traffic_end(s, out);
+    if (r->kind == WEFT_ALL_REDUCE) { /* what the root sends on the way back has come up before */
+        out->near.fill += out->near.bytes;
+        out->far.fill += out->far.bytes;
+    }
     out->reduced = sums ? 2.0 * children * (double)b.bytes : 0;
 }
 

@@ -161,6 +161,22 @@ class Machines(w.Bench):
         self.assertAlmostEqual(ratios[0], 7 / 4, delta=0.05)
         self.assertGreater(ratios[1], 1.2)
 
+    def test_tuning_both_transports(self):
+        """Each is measured where it is used, and the costs are taken by a job over both."""
+        tuned = self.path("tuned.ini")
+        words = ["tune", "comm", self.ini, *self.options("tuned", JOB), "-o", tuned,
+                 "tune.op=all_reduce", "tune.min=4K", "tune.max=4K", "tune.seconds=0.003"]
+        status, said = self.end(self.launch("tune", words, (1, 2, 2, 2)))
+        self.assertEqual(status, [0] * 4, "\n".join(said))
+        self.assertIn("# shm+tcp on mesh axis dp, 4 ranks", said[0])
+        self.assertRegex(said[0], r"all_reduce +4096 +hierarchical +\S+ +\d")
+        with open(tuned, encoding="utf-8") as f:
+            text = f.read()
+        self.assertEqual(re.findall(r"(?m)^\[(.*)\]", text), ["comm", "comm.shm", "comm.tcp"])
+        self.train("one", JOB | {"parallel.strategy": "none"})
+        self.run_job("tuned", JOB | {"comm.tuned": tuned})
+        self.alike("tuned", "one")
+
     def test_what_one_rank_lacks_nobody_takes(self):
         """Shared memory is not installed for rank 3: none uses it, and the log says why."""
         other = self.path("other")
