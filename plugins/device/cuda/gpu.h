@@ -14,7 +14,7 @@
  *   product.c    matrix products: cuBLASLt, or a kernel of our own
  *   tune.c       ... which of cuBLASLt's algorithms
  *   attention.c  cuDNN, or kernels of our own
- *   sdpa.c       ... attention as graphs of cuDNN's operations
+ *   sdpa.c       ... cuDNN: what it serves, how it is run; its graphs are sdpa_graph.c's
  *   kern/        the kernels; host and device meet in kern/job.h */
 #ifndef GPU_H
 #define GPU_H
@@ -138,6 +138,7 @@ struct weft_prepared {
     struct weft_prepared *next, **link;
     struct gpu_sizes z;
     uint32_t nin, nout;
+    bool deterministic; /* WEFT_SPEC_DETERMINISTIC */
     uint64_t workspace;
     CUfunction f[GPU_KERNELS]; /* of op->kernels */
     void *extra;               /* the op's own; freed by its drop() */

@@ -11,10 +11,10 @@
 #define PRODUCT                                                                                    \
     .plan = plan_product, .ready = ready_product, .run = run_product, .drop = drop_product
 #define HEADS .ready = ready_attention, .run = run_attention, .drop = drop_attention
-#define FORWARD .plan = plan_attention, .kernels = {"attention*"}, HEADS
+#define FORWARD .plan = plan_attention, .kernels = {"attention*", "stats_by_token"}, HEADS
 #define BACKWARD                                                                                   \
-    .plan = plan_attention_dx, .kernels = {"attention_delta*", "attention_dkv*", "attention_dq*"}, \
-    HEADS
+    .plan = plan_attention_dx,                                                                     \
+    .kernels = {"attention_delta*", "attention_dkv*", "attention_dq*", "stats_by_head"}, HEADS
 #define EW .plan = plan_ew, .ready = ready_ew, .run = run_ew, .drop = drop_ew, .kernels = {"ew"}
 #define K(...) .kernels = {__VA_ARGS__}
 
@@ -151,6 +151,7 @@ weft_status gpu_prepare(weft_device *d, const weft_opspec *spec, weft_prepared *
     p->d = d;
     p->nin = spec->nin;
     p->nout = spec->nout;
+    p->deterministic = (spec->flags & WEFT_SPEC_DETERMINISTIC) != 0;
     weft_status st = make_ready(p, spec);
     if (st != WEFT_OK) {
         host->free(host->ctx, p);

@@ -346,3 +346,30 @@ template <class T> FN void attention_dq_tile(const struct gpu_job &j)
 }
 
 FOR_TYPES(attention_dq, HEAD_THREADS, attention_dq_tile)
+
+/* --- statistics as cuDNN has them: f32 [sequences, H, sequence], where ours are [T,H] --- */
+
+FN bool find_statistic(const struct gpu_sizes &z, int64_t *by_head, int64_t *by_token)
+{
+    const int64_t i = block() * ROW_BLOCK + thread();
+    const int64_t row = i / z.sequence, sequence = row / z.heads;
+    *by_head = i;
+    *by_token = (sequence * z.sequence + i % z.sequence) * z.heads + row % z.heads;
+    return i < z.rows * z.heads;
+}
+
+/* in ws; out[1]: lse */
+ENTRY(stats_by_token, ROW_BLOCK, struct gpu_job)
+{
+    int64_t by_head, by_token;
+    if (find_statistic(j.z, &by_head, &by_token))
+        ((float *)j.out[1])[by_token] = ((const float *)j.ws)[by_head];
+}
+
+/* in: lse, the last operand of the backward pass; to ws */
+ENTRY(stats_by_head, ROW_BLOCK, struct gpu_job)
+{
+    int64_t by_head, by_token;
+    if (find_statistic(j.z, &by_head, &by_token))
+        ((float *)j.ws)[by_head] = ((const float *)j.in[j.z.fused ? 3 : 5])[by_token];
+}
