@@ -1,7 +1,7 @@
 # What people type. All work is done by cmake presets and by the scripts named here.
 WEFT = build/release/bin/weft
 
-.PHONY: help setup build test lab nightly demo bench format clean
+.PHONY: help setup build test lab nightly demo bench test-gpu bench-gpu bundle format clean
 
 help:
 	@echo 'make setup    install what building and testing need (Debian; needs a network)'
@@ -13,6 +13,9 @@ help:
 	@echo 'make nightly  300 random jobs on several ranks against one rank, and collectives in'
 	@echo '              random order; under an hour'
 	@echo 'make bench    collectives and training beside the peers that are installed'
+	@echo 'make test-gpu, make bench-gpu    what needs a GPU, in one report; speed beside PyTorch'
+	@echo 'make bundle   programs, plugins, tests and their libraries in build/bundle, for another'
+	@echo '              machine: tests/gpu/run and bench/gpu/run find them there'
 	@echo 'make format   clang-format over the tree'
 	@echo 'make clean    remove build/ (runs/ stays)'
 
@@ -43,6 +46,16 @@ bench: build
 	python3 bench/scale.py --weft $(WEFT) --no-torch
 	@if python3 -c 'import torch' 2>/dev/null; then python3 bench/train.py --weft $(WEFT); \
 	else echo 'there is no PyTorch here for bench/train.py to compare with'; fi
+
+# Where there is no GPU the scripts say so and exit 77, which is no failure.
+test-gpu:
+	@tests/gpu/run || [ $$? -eq 77 ]
+
+bench-gpu:
+	@bench/gpu/run || [ $$? -eq 77 ]
+
+bundle: build
+	@sh cmake/bundle.sh
 
 format:
 	@find core sdk plugins tests bench \( -name '*.c' -o -name '*.h' -o -name '*.cc' -o -name '*.cu*' \) \

@@ -18,3 +18,8 @@ else()
   target_compile_definitions(weft_flags INTERFACE $<$<CONFIG:Release>:_FORTIFY_SOURCE=2>)
 endif()
 target_link_options(weft_flags INTERFACE -Wl,-z,relro,-z,now)
+
+# Libraries beside the program are found before the system's (make bundle); as an old-style path it
+# holds for what they need themselves too.
+set(CMAKE_BUILD_RPATH "\$ORIGIN/../lib")
+target_link_options(weft_flags INTERFACE -Wl,--disable-new-dtags)

@@ -31,6 +31,7 @@ function(weft_add_plugin KIND NAME)
   target_link_libraries(${target} PRIVATE ${ARG_LIBRARIES})
   set_target_properties(${target} PROPERTIES PREFIX "" OUTPUT_NAME ${NAME}
     C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON
+    BUILD_RPATH "\$ORIGIN/../.."
     LIBRARY_OUTPUT_DIRECTORY ${ARG_OUTPUT_DIR}/${KIND} LINK_DEPENDS ${WEFT_EXPORT_MAP})
   target_link_options(${target} PRIVATE LINKER:--version-script=${WEFT_EXPORT_MAP}
     LINKER:--exclude-libs,ALL)

@@ -3,12 +3,12 @@
 #include <dlfcn.h>
 #include <stddef.h>
 
-#define YES(name)                                                                                  \
-    int name(void);                                                                                \
-    int name(void)                                                                                 \
-    {                                                                                              \
-        return 0;                                                                                  \
-    }
+static int well(void)
+{
+    return 0;
+}
+
+#define YES(name) int name(void) __attribute__((alias("well")));
 
 YES(cuInit)
 YES(cuGetErrorName)
@@ -57,13 +57,13 @@ YES(cuOccupancyMaxPotentialClusterSize)
 
 static int some_code;
 
-#define GIVES(name)                                                                                \
-    int name(void **out);                                                                          \
-    int name(void **out)                                                                           \
-    {                                                                                              \
-        *out = &some_code;                                                                         \
-        return 0;                                                                                  \
-    }
+static int give(void **out)
+{
+    *out = &some_code;
+    return 0;
+}
+
+#define GIVES(name) int name(void **out) __attribute__((alias("give")));
 
 GIVES(cuLibraryLoadData)
 GIVES(cuLibraryGetKernel)

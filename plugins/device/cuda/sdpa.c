@@ -54,6 +54,18 @@ static weft_status start(weft_device *d)
     return WEFT_OK;
 }
 
+static weft_status open_library(weft_device *d, void *so)
+{
+    const weft_host *host = d->m->host;
+    d->sdpa = host->alloc(host->ctx, sizeof *d->sdpa, 0);
+    if (d->sdpa == NULL)
+        return gpu_fail(d->m, WEFT_NO_MEMORY, "no memory for the calls of cuDNN");
+    weft_status st = find_calls(d, so);
+    return st != WEFT_OK ? st : start(d);
+}
+
+/* Where the user has not asked for it by name, one that is not there or does not start is no
+ * failure, but is said. */
 weft_status gpu_sdpa_open(weft_device *d, const weft_conf *conf)
 {
     static const char *const names[] = {"libcudnn.so.9", NULL};
@@ -61,22 +73,26 @@ weft_status gpu_sdpa_open(weft_device *d, const weft_conf *conf)
     const char *wish = conf->text(conf->ctx, "attention");
     const bool by_name = wish != NULL && strcmp(wish, "cudnn") == 0;
     void *so = gpu_open_library(conf, names);
+    weft_status st = WEFT_ABSENT;
     if (so == NULL && by_name)
         return gpu_fail(d->m, WEFT_ABSENT,
                         "device.attention = cudnn: libcudnn.so.9 cannot be opened; name its "
                         "directory in device.libraries or LD_LIBRARY_PATH");
-    if (so == NULL) {
+    if (so != NULL)
+        st = open_library(d, so);
+    if (st != WEFT_OK && !by_name) {
+        gpu_sdpa_close(d);
         host->log(host->ctx, WEFT_LOG_WARN,
-                  "libcudnn.so.9 cannot be opened, so attention is by our own kernels, which are "
-                  "slower; device.libraries names directories to look in");
+                  so != NULL ? "cuDNN does not start, so attention is by our own kernels, which "
+                               "are slower"
+                             : "libcudnn.so.9 cannot be opened, so attention is by our own "
+                               "kernels, which are slower; device.libraries names directories "
+                               "to look in");
         return WEFT_OK;
     }
-    d->sdpa = host->alloc(host->ctx, sizeof *d->sdpa, 0);
-    if (d->sdpa == NULL)
-        return gpu_fail(d->m, WEFT_NO_MEMORY, "no memory for the calls of cuDNN");
-    d->sdpa->by_name = by_name;
-    weft_status st = find_calls(d, so);
-    return st != WEFT_OK ? st : start(d);
+    if (st == WEFT_OK)
+        d->sdpa->by_name = by_name;
+    return st;
 }
 
 void gpu_sdpa_close(weft_device *d)

@@ -1,0 +1,52 @@
+/* small_test.c: every op once or twice at a small odd size, for tools that make each memory access
+ * a thousand times slower (compute-sanitizer). */
+#include "sweep.h"
+
+static const struct sizes sizes[] = {
+    {.tokens = 22,
+     .cols = 33,
+     .inner = 17,
+     .heads = 6,
+     .kv_heads = 2,
+     .dim = 8,
+     .sequence = 11,
+     .vocab = 37,
+     .valid = 30,
+     .causal = 1,
+     .bias = 1},
+    {.tokens = 70,
+     .cols = 96,
+     .inner = 40,
+     .heads = 2,
+     .dim = 16,
+     .sequence = 35,
+     .vocab = 264,
+     .bias = 1},
+};
+
+static void test_all(void **state)
+{
+    (void)state;
+    CHECK_ALL(sizes, 0, "embedding", "layernorm", "layernorm.dx", "rmsnorm", "rmsnorm.dx", "linear",
+              "linear.dx", "bias_gelu", "bias_gelu.dx", "bias_residual", "swiglu", "swiglu.dx",
+              "rope", "attention", "attention.dx", "softmax_xent", "softmax_xent.loss");
+    CHECK_ALL(sizes, 1, "embedding.dw", "layernorm.dw", "rmsnorm.dw", "linear.dw", "colsum",
+              "accumulate", "sumsq");
+}
+
+static const struct sizes parts[] = {{.tokens = 9, .vocab = 300, .first = 300, .valid = 500}};
+
+static void test_vocab(void **state)
+{
+    (void)state;
+    CHECK_ALL(parts, 0, "xent.max", "xent.sums", "xent.finish", "xent.loss");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_all),
+        cmocka_unit_test(test_vocab),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
