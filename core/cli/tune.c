@@ -16,8 +16,6 @@
 #include "job/launch.h"
 #include "run/train.h"
 
-#define COST_PASSES 5 /* over all points of a transport */
-
 #define OPTION(key_, type_, dflt_, help_, choices_, min_, max_)                                    \
     &(const weft_option)                                                                           \
     {                                                                                              \
@@ -29,7 +27,10 @@ static const weft_option *const options[] = {
     OPTION("min", WEFT_OPT_BYTES, "256", "smallest size", NULL, 1, 1e15),
     OPTION("max", WEFT_OPT_BYTES, "1M", "largest size", NULL, 1, 1e15),
     OPTION("factor", WEFT_OPT_INT, "64", "from one size to the next", NULL, 2, 1e6),
-    OPTION("seconds", WEFT_OPT_REAL, "0.15", "that each row of the table is timed", NULL, 0, 3600),
+    OPTION("passes", WEFT_OPT_INT, "5", "times that all is measured; the medians count", NULL, 1,
+           TUNE_PASSES),
+    OPTION("seconds", WEFT_OPT_REAL, "0.25", "that each row of the table is timed in all", NULL, 0,
+           3600),
     OPTION("type", WEFT_OPT_CHOICE, "fp32", "of the elements", MEASURING_TYPES, 0, 0),
     NULL,
 };
@@ -114,11 +115,11 @@ static weft_status set_up(tuner *t)
 static void count_work(tuner *t)
 {
     for (uint32_t i = 0; i < t->set.probes; i++)
-        t->all += t->set.probe[i].t ? COST_PASSES * tune_points(t->set.probe[i].t) : 0;
+        t->all += t->set.probe[i].t ? t->set.passes * tune_points(t->set.probe[i].t) : 0;
     for (uint32_t i = 0; i < t->set.parts; i++)
         for (uint32_t k = 0; k < t->set.part[i].kinds; k++)
             for (uint32_t a = 0; a < TUNE_ALGORITHMS; a++)
-                t->all += t->set.part[i].row[k][a].m ? TUNE_PASSES * t->set.part[i].sizes : 0;
+                t->all += t->set.part[i].row[k][a].m ? t->set.passes * t->set.part[i].sizes : 0;
 }
 
 static void show(tuner *t, const char *what)
@@ -155,16 +156,16 @@ static weft_status share(tuner *t, tune_probe *p, const tune_point *mine, comm_c
 static weft_status find_costs(tuner *t, tune_probe *p)
 {
     tune_point mine[TUNE_POINTS] = {{0}};
-    double took[TUNE_POINTS][COST_PASSES];
+    double took[TUNE_POINTS][TUNE_PASSES];
     weft_status st = WEFT_OK;
-    for (uint32_t pass = 0; pass < COST_PASSES; pass++)
+    for (uint32_t pass = 0; pass < t->set.passes; pass++)
         for (uint32_t k = 0; p->t && k < tune_points(p->t) && st == WEFT_OK; k++) {
             show(t, p->c->name);
             st = tune_run(p->t, k, t->arena.base, &mine[k]);
             took[k][pass] = mine[k].at.seconds;
         }
     for (uint32_t k = 0; p->t && k < tune_points(p->t) && st == WEFT_OK; k++)
-        mine[k].at.seconds = fit_median(took[k], COST_PASSES);
+        mine[k].at.seconds = fit_median(took[k], t->set.passes);
     return st == WEFT_OK ? share(t, p, mine, &p->cost) : st;
 }
 
@@ -193,7 +194,7 @@ static weft_status tell(tuner *t)
     char what[256];
     tune_cost_parts(&t->set);
     for (uint32_t i = 0; i < t->set.parts; i++)
-        tune_print(&t->set.part[i], stdout);
+        tune_print(&t->set, &t->set.part[i], stdout);
     snprintf(what, sizeof what, "weft tune comm%s%.180s, %u ranks", t->cmd.ini ? " " : "",
              t->cmd.ini ? t->cmd.ini : "", t->who.ranks);
     weft_status st = tune_write(t->out, what, &t->set);
@@ -209,8 +210,8 @@ static weft_status measure_all(tuner *t)
     count_work(t);
     for (uint32_t i = 0; i < s->probes && st == WEFT_OK; i++)
         st = find_costs(t, &s->probe[i]);
-    for (uint32_t i = 0; i < s->parts * TUNE_PASSES && st == WEFT_OK; i++)
-        st = time_rows(t, &s->part[i / TUNE_PASSES], i % TUNE_PASSES);
+    for (uint32_t i = 0; i < s->parts * s->passes && st == WEFT_OK; i++)
+        st = time_rows(t, &s->part[i / s->passes], i % s->passes);
     return st == WEFT_OK && !t->who.rank ? tell(t) : st;
 }
 
@@ -318,5 +319,6 @@ const command cmd_tune = {
     "  tune.op=all_reduce, reduce_scatter, all_gather, broadcast, reduce, gather, scatter,\n"
     "             all_to_all: which, separated by commas (the first four)\n"
     "  tune.min=256 tune.max=1M tune.factor=64 tune.type=fp32   sizes and type of the table\n"
-    "  tune.seconds=0.15   that each of its rows is timed",
+    "  tune.seconds=0.25   that each of its rows is timed\n"
+    "  tune.passes=5       times that all is measured; the medians count",
     run};

@@ -12,7 +12,7 @@
 
 #define TUNE_ALGORITHMS 32
 #define TUNE_SIZES 8
-#define TUNE_PASSES 3
+#define TUNE_PASSES 25 /* at most */
 
 /* A transport, and the ranks between which its costs are found: all of a group of a mesh axis, or,
  * where an axis has one transport inside machines and one between them, those of a machine, or one
@@ -50,7 +50,7 @@ typedef struct tune_set {
     bool of_job; /* mesh axes have names that the user knows */
     tune_probe probe[2 * WEFT_MAX_MESH];
     tune_part *part; /* [WEFT_MAX_MESH] */
-    uint32_t probes, parts;
+    uint32_t probes, parts, passes;
     plan layouts; /* owns those of the parts */
 } tune_set;
 
@@ -65,7 +65,7 @@ bool tune_maps(const tune_set *t, const tune_probe *p);
 
 /* tune_print.c: measured beside predicted, what `auto` takes by the new costs, and how far that is
  * from the best. Uses the measured times up. */
-void tune_print(tune_part *p, FILE *to);
+void tune_print(const tune_set *t, tune_part *p, FILE *to);
 
 /* The costs of all probes as keys of a job, in place of `path` at once or not at all. Refused
  * before anything is measured is a path that is there and is no regular file. */

@@ -83,6 +83,7 @@ static void add_part(tune_set *t, uint32_t axis)
 void tune_find(const spec *s, const config *keys, uint32_t rank, bool of_job, tune_set *out)
 {
     *out = (tune_set){.s = s, .keys = keys, .rank = rank, .of_job = of_job, .layouts.spec = s};
+    out->passes = (uint32_t)config_int(keys, "tune.passes");
     out->part = mem_alloc(WEFT_MAX_MESH * sizeof *out->part);
     for (uint32_t a = 0; a < s->mesh.n; a++) {
         if (s->mesh.size[a] < 2)
@@ -139,7 +140,7 @@ static weft_status add_rows(tune_set *t, tune_part *p, uint32_t k, comm_channel 
                          .factor = (uint64_t)config_int(t->keys, "tune.factor"),
                          .link_caps = where_caps(t->s, &t->s->links[p->link]),
                          .layout = p->layout,
-                         .seconds = row_seconds / TUNE_PASSES,
+                         .seconds = row_seconds / t->passes,
                          .apart = !measure_is_mutual(p->kind[k])};
     weft_status st = WEFT_OK;
     for (uint32_t a = 0; comm_algorithms[a] && a < TUNE_ALGORITHMS && st == WEFT_OK; a++) {

@@ -47,7 +47,7 @@ static uint32_t place_of(const race *r, const char *name)
     return 0;
 }
 
-static void run_race(tune_part *p, uint32_t k, uint32_t size, race *r)
+static void run_race(const tune_set *t, tune_part *p, uint32_t k, uint32_t size, race *r)
 {
     const char *tuned = "", *plain = "";
     *r = (race){0};
@@ -58,7 +58,7 @@ static void run_race(tune_part *p, uint32_t k, uint32_t size, race *r)
         (void)measure_predict(row->m, size, NULL, &plain);
         r->name[r->n] = measure_algorithm(row->m, size);
         r->foretold[r->n] = measure_predict(row->m, size, &p->cost, &tuned) * 1e6;
-        r->took[r->n] = fit_median(row->us[size], TUNE_PASSES);
+        r->took[r->n] = fit_median(row->us[size], t->passes);
         r->fastest = r->took[r->n] < r->took[r->fastest] ? r->n : r->fastest;
         r->n++;
     }
@@ -111,7 +111,7 @@ static void print_costs(const tune_part *p, FILE *to)
             1e-9 / c->mapped);
 }
 
-void tune_print(tune_part *p, FILE *to)
+void tune_print(const tune_set *t, tune_part *p, FILE *to)
 {
     verdict tuned = {0}, plain = {0};
     print_costs(p, to);
@@ -120,7 +120,7 @@ void tune_print(tune_part *p, FILE *to)
         for (uint32_t i = 0; i < p->sizes; i++) {
             const char *what = measure_kind_name(p->kind[k]);
             race r;
-            run_race(p, k, i, &r);
+            run_race(t, p, k, i, &r);
             print_race(&r, what, p->bytes[i], to);
             judge(&tuned, &r, r.tuned, what, p->bytes[i]);
             judge(&plain, &r, r.plain, what, p->bytes[i]);
