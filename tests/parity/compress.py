@@ -90,7 +90,8 @@ class Compress(w.Bench):
                 skipped = [x["skipped"] for x in lines]
                 more = skipped[-1] - plain[-1]["skipped"]
                 self.assertIn(more, range(8) if form == "fp16" else (0, 1), form)
-                self.assertEqual(skipped[35], skipped[-1], "it is over")
+                if form != "fp16":  # where a sum of many may overflow once more
+                    self.assertEqual(skipped[35], skipped[-1], "it is over")
                 far = abs(lines[-1]["loss"] - plain[-1 - more]["loss"]) / lines[-1]["loss"]
                 print(f"{form}, {placement}: {skipped[-1]} steps skipped, {far:.1e} from none")
                 self.assertLessEqual(far, 2**-5 if more else 2**-11)  # of other samples
