@@ -357,6 +357,7 @@ static weft_status build_one(const spec *s, uint32_t stage, plan *out, int32_t *
         finish(out, &b, &f);
     free(b.activations.holes.at);
     free(b.comm.holes.at);
+    free(b.host.holes.at);
     free(f.params.at);
     free(f.blocks.at);
     free(f.groups.at);
