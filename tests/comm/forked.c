@@ -16,6 +16,8 @@
 #include "config/config.h"
 
 static const char *const ifaces[] = {"weft.link/1", NULL};
+const char *const *forked_settings;
+uint32_t forked_nsettings;
 
 /* A port that was free a moment ago. */
 static uint16_t free_port(void)
@@ -34,7 +36,7 @@ static weft_status open_link(forked *f, const char *plugin, host **h, config **c
     const component *c;
     char section[80];
     snprintf(section, sizeof section, "comm.%s", plugin);
-    weft_status st = config_load(NULL, NULL, 0, cfg);
+    weft_status st = config_load(NULL, forked_settings, forked_nsettings, cfg);
     if (st == WEFT_OK)
         st = host_create(FORKED_PLUGINS, h);
     if (st == WEFT_OK && f->job)

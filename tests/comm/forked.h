@@ -28,6 +28,10 @@ typedef struct forked_end {
     char text[1024];
 } forked_end;
 
+/* section.key=value of all ranks, before the first forked_run(). */
+extern const char *const *forked_settings;
+extern uint32_t forked_nsettings;
+
 typedef weft_status (*forked_body)(forked *f);
 
 /* False: the plugin is not built here. `argument` reaches the bodies. */

@@ -24,7 +24,9 @@ static weft_status (*const record)(weft_status, const char *, ...) = fail;
 
 #define PATIENCE 120.0
 
-static const char *const plugins[] = {"tcp", "shm"};
+/* Or the one that is named on the command line, before its settings. */
+static const char *plugins[] = {"tcp", "shm"};
+static uint32_t nplugins = sizeof plugins / sizeof plugins[0];
 
 typedef struct piece {
     comm_request r;
@@ -96,33 +98,50 @@ static weft_status run_piece(forked *f, piece *p, int overlap)
     return st == WEFT_OK ? wait_piece(f, p) : st;
 }
 
+/* Of a transport that runs in an emulated machine, which is slow, at floating point above all: each
+ * long count with one type a kind, and longer ones of integers; less of the rest. */
+static int brief;
+
+static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_I64};
+
+/* The i-th request of a kind; 0: there is none. */
+static int choose(uint32_t kind, uint32_t i, uint32_t ranks, comm_request *r)
+{
+    static const uint64_t counts[] = {0, 1, 7, 509, 4099, 70001, 300007};
+    int parts = kind == WEFT_REDUCE_SCATTER || kind == WEFT_ALL_GATHER ||
+                (kind >= WEFT_GATHER && kind <= WEFT_ALL_TO_ALL);
+    uint64_t count = counts[i / 10];
+    *r = (comm_request){.kind = kind,
+                        .redop = WEFT_SUM + i % 3,
+                        .dtype = types[i % 5],
+                        .count = kind == WEFT_BARRIER ? 0
+                                 : parts              ? count * ranks
+                                                      : count,
+                        .ranks = ranks,
+                        .root = i % ranks,
+                        .in_place = kind == WEFT_SHIFT ? 0 : i / 5 & 1};
+    if (!brief)
+        return count <= 70001;
+    if (count <= 509) /* every type, in place every other count */
+        return i / 5 % 2 == i / 10 % 2;
+    return count <= 70001 ? i % 10 == kind % 10 : i % 10 == 4;
+}
+
 static weft_status everything(forked *f)
 {
-    static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_I64};
-    static const uint64_t counts[] = {0, 1, 7, 509, 4099, 70001};
     comm_channel *c = all_ranks(f, "everything");
     piece *list = NULL;
     weft_status st = WEFT_OK;
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind += kind == WEFT_SEND ? 2 : 1)
-        for (uint32_t i = 0; i < 60 && st == WEFT_OK; i++) {
-            comm_request r = {.kind = kind,
-                              .redop = WEFT_SUM + i % 3,
-                              .dtype = types[i % 5],
-                              .count = counts[i / 10],
-                              .ranks = f->n,
-                              .root = i % f->n,
-                              .in_place = i / 5 & 1};
-            int parts = kind == WEFT_REDUCE_SCATTER || kind == WEFT_ALL_GATHER ||
-                        (kind >= WEFT_GATHER && kind <= WEFT_ALL_TO_ALL);
-            r.count = parts ? r.count * f->n : kind == WEFT_BARRIER ? 0 : r.count;
+        for (uint32_t i = 0; i < 70 && st == WEFT_OK; i++) {
+            comm_request r;
             f->used = 0; /* one after the other, all in the same memory */
-            r.in_place = kind == WEFT_SHIFT ? 0 : r.in_place;
-            if (kind != WEFT_SEND || f->n > 1)
+            if (choose(kind, i, f->n, &r) && (kind != WEFT_SEND || f->n > 1))
                 st = add_piece(f, c, &r, &list);
         }
     if (st == WEFT_OK)
         st = comm_connect(f->world, &f->arena, PATIENCE);
-    for (int overlap = 0; overlap < 2; overlap++)
+    for (int overlap = 0; overlap < 2 - brief; overlap++)
         for (piece *p = list; p && st == WEFT_OK; p = p->next)
             st = run_piece(f, p, overlap);
     return st;
@@ -141,8 +160,8 @@ static void every_kind(void **state)
     (void)state;
     static const uint32_t sizes[] = {1, 2, 3, 4, 7};
     forked_end end[FORKED_MOST];
-    for (uint32_t p = 0; p < 2; p++)
-        for (uint32_t n = 0; n < 5; n++) {
+    for (uint32_t p = 0; p < nplugins; p++)
+        for (uint32_t n = (uint32_t)brief; n < 5u - (uint32_t)brief; n++) {
             if (!forked_run(plugins[p], sizes[n], 64 << 20, everything, NULL, end)) {
                 print_message("%s is not built here\n", plugins[p]);
                 break;
@@ -151,12 +170,13 @@ static void every_kind(void **state)
         }
 }
 
-/* Eight channels, three operations in each, all under way at once, waited for out of order. */
+/* Some channels, three operations in each, all under way at once, waited for out of order. */
 static weft_status crowd(forked *f)
 {
+    const uint32_t channels = brief ? 3 : 8, rounds = brief ? 3 : 10;
     piece *list = NULL, *all[24];
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; i < 8 && st == WEFT_OK; i++) {
+    for (uint32_t i = 0; i < channels && st == WEFT_OK; i++) {
         char name[16];
         snprintf(name, sizeof name, "c%u", i);
         comm_channel *c = all_ranks(f, name);
@@ -173,11 +193,13 @@ static weft_status crowd(forked *f)
     }
     if (st == WEFT_OK)
         st = comm_connect(f->world, &f->arena, PATIENCE);
-    for (uint32_t round = 0; round < 10; round++) {
-        for (uint32_t i = 0; i < 24 && st == WEFT_OK; i++)
-            st = start_piece(f, all[(i % 8 + f->me + round) % 8 * 3 + i / 8], (int)(i + round) % 3);
-        for (uint32_t i = 0; i < 24 && st == WEFT_OK; i++)
-            st = wait_piece(f, all[(i * 7 + f->me * 5) % 24]);
+    for (uint32_t round = 0; round < rounds; round++) {
+        for (uint32_t i = 0; i < 3 * channels && st == WEFT_OK; i++) {
+            uint32_t which = (i % channels + f->me + round) % channels;
+            st = start_piece(f, all[which * 3 + i / channels], (int)(i + round) % 3);
+        }
+        for (uint32_t i = 0; i < 3 * channels && st == WEFT_OK; i++)
+            st = wait_piece(f, all[(i * 7 + f->me * 5) % (3 * channels)]);
     }
     return st;
 }
@@ -186,8 +208,8 @@ static void many_channels(void **state)
 {
     (void)state;
     forked_end end[FORKED_MOST];
-    for (uint32_t p = 0; p < 2; p++)
-        for (uint32_t n = 2; n < 5; n++)
+    for (uint32_t p = 0; p < nplugins; p++)
+        for (uint32_t n = 2 + (uint32_t)brief; n < 5u - (uint32_t)brief; n++)
             if (forked_run(plugins[p], n, 64 << 20, crowd, NULL, end))
                 all_end_well(plugins[p], n, end);
 }
@@ -256,7 +278,7 @@ static void above_two_gigabytes(void **state)
         print_message("not enough memory is available, or a sanitizer needs it\n");
         skip();
     }
-    for (uint32_t p = 0; p < 2; p++)
+    for (uint32_t p = 0; p < nplugins; p++)
         if (forked_run(plugins[p], 2, arena, very_long, NULL, end))
             all_end_well(plugins[p], 2, end);
 }
@@ -268,7 +290,7 @@ static weft_status until_killed(forked *f)
     comm_request r = {.kind = WEFT_ALL_REDUCE,
                       .redop = WEFT_SUM,
                       .dtype = WEFT_F32,
-                      .count = 1 << 20,
+                      .count = brief ? 1 << 15 : 1 << 20,
                       .ranks = f->n,
                       .me = f->me,
                       .in_place = 1,
@@ -299,8 +321,8 @@ static void killed_rank(void **state)
 {
     (void)state;
     forked_end end[FORKED_MOST];
-    for (uint32_t p = 0; p < 2; p++)
-        for (int overlap = 0; overlap < 2; overlap++) {
+    for (uint32_t p = 0; p < nplugins; p++)
+        for (int overlap = brief; overlap < 2; overlap++) {
             if (!forked_run(plugins[p], 3, 64 << 20, until_killed, &overlap, end))
                 continue;
             assert_true(WIFSIGNALED(end[1].wait_status));
@@ -311,8 +333,15 @@ static void killed_rank(void **state)
         }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc > 1) {
+        plugins[0] = argv[1];
+        nplugins = 1;
+        brief = 1;
+        forked_settings = (const char *const *)(argv + 2);
+        forked_nsettings = (uint32_t)argc - 2;
+    }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind),
         cmocka_unit_test(many_channels),

@@ -106,6 +106,9 @@ two_rdma_hosts() {
     rdma link del r2
     no_hosts
     hosts_of_their_own addresses && routed || return
+    for i in 1 2; do # one processor receives, so that packets keep their order, as in a real cable
+      echo $i >"/sys/class/net/v$i/queues/rx-0/rps_cpus"
+    done 2>/dev/null
     for i in 1 2; do
       rdma link add r$i type rxe netdev v$i || return
     done

@@ -70,6 +70,9 @@ const char *fake_text(const node *n, const char *key)
     for (size_t i = 0; i < 4; i++)
         if (n->options[i][0] != NULL && strcmp(n->options[i][0], key) == 0)
             return n->options[i][1];
+    for (char **s = rig_settings; *s != NULL; s++)
+        if (strncmp(*s, key, strlen(key)) == 0 && (*s)[strlen(key)] == '=')
+            return *s + strlen(key) + 1;
     for (const weft_option *const *o = rig_plugin->options; o != NULL && *o != NULL; o++)
         if (strcmp((*o)->key, key) == 0)
             return (*o)->dflt;

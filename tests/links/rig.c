@@ -16,6 +16,7 @@
 const weft_manifest *rig_manifest;
 const weft_component *rig_plugin;
 const weft_link_table *rig_table;
+char **rig_settings;
 static pthread_t tester; /* cmocka's own thread */
 static bool is_child;    /* made by child_start() */
 
@@ -36,11 +37,12 @@ static bool is_here(void)
 int rig_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
 {
     if (argc < 2) {
-        fprintf(stderr, "usage: %s PLUGIN.so [TESTS-TO-LEAVE-OUT]\n", argv[0]);
+        fprintf(stderr, "usage: %s PLUGIN.so [TESTS-TO-LEAVE-OUT [KEY=VALUE ...]]\n", argv[0]);
         return 2;
     }
     if (argc > 2)
         cmocka_set_skip_filter(argv[2]);
+    rig_settings = argv + (argc > 2 ? 3 : argc);
     void *object = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
     if (object == NULL) {
         fprintf(stderr, "%s\n", dlerror());

@@ -39,6 +39,8 @@ extern const weft_manifest *rig_manifest;
 extern const weft_component *rig_plugin; /* the link component under test */
 extern const weft_link_table *rig_table; /* its table */
 
+extern char **rig_settings; /* KEY=VALUE from the command line, NULL-ended */
+
 int rig_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n);
 bool rig_alone(void); /* the transport carries one rank only */
 bool rig_has_option(const char *key);

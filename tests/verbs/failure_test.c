@@ -107,7 +107,7 @@ static void test_some_causes(void **state)
         enum ibv_wc_status status;
         weft_status code;
         const char *words;
-    } causes[] = {{IBV_WC_RETRY_EXC_ERR, WEFT_PEER, "after 8 tries"},
+    } causes[] = {{IBV_WC_RETRY_EXC_ERR, WEFT_PEER, "after 7 tries"},
                   {IBV_WC_RETRY_EXC_ERR, WEFT_PEER, "gone, or a link between the two is down"},
                   {IBV_WC_RNR_RETRY_EXC_ERR, WEFT_PEER, "no receive request"},
                   {IBV_WC_REM_ACCESS_ERR, WEFT_PEER, "peer's memory is not registered"},
@@ -171,7 +171,7 @@ static void test_unplugged(void **state)
     up(&t);
     double_unplug(1);
     assert_int_equal(fate(&t, 3), WEFT_PEER);
-    SAID("rank 1", "retries exceeded", "after 8 tries in 4.3 s or more");
+    SAID("rank 1", "retries exceeded", "after 7 tries in 3.8 s or more");
     down(&t);
 }
 

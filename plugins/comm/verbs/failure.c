@@ -110,7 +110,7 @@ weft_status verbs_bad(weft_conn *c, const struct ibv_wc *wc)
         vendor = code;
     }
     if (r->down_since != 0)
-        down = " (this rank's own port is down)";
+        down = "; this rank's own port is down";
     if (wc->status == IBV_WC_RETRY_EXC_ERR)
         snprintf(tries, sizeof tries, " after %d tries in %.1f s or more", l->wish.retry + 1,
                  verbs_patience(&l->wish));

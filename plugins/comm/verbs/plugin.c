@@ -1,6 +1,7 @@
 /* plugins/comm/verbs: RDMA over InfiniBand or RoCE. See verbs.h for the map of the files. */
 #include "verbs.h"
 
+#include <unistd.h>
 #include <weft/device.h>
 
 #define OPTION(name, kind, word, value, text, ...)                                                 \
@@ -26,7 +27,7 @@ OPTION(timeout, WEFT_OPT_SECONDS, "timeout", "0.5",
        "until a packet that nobody answered is sent again; rounded up to 4.096 us times a power "
        "of two",
        .min = 1e-5, .max = 60);
-OPTION(retry, WEFT_OPT_INT, "retry", "7",
+OPTION(retry, WEFT_OPT_INT, "retry", "6",
        "how often it is sent again before the peer counts as gone", .min = 1, .max = 7);
 OPTION(traffic_class, WEFT_OPT_INT, "traffic_class", "0",
        "traffic class of packets with a long address: DSCP * 4 on RoCE v2", .min = 0, .max = 255);
@@ -47,9 +48,22 @@ static const weft_option *const options[] = {
 /* What a small job registers; whether a large one may is seen when it does. */
 enum { LEAST_LOCKED = 64 << 20, SCORE = 80, SCORE_HERE = 40 };
 
+/* A NIC reaches a GPU's memory by a descriptor of it, or with the help of a driver. */
+static bool reaches_cuda(uint32_t caps)
+{
+    return (caps & WEFT_DEV_EXPORT_DMABUF) != 0 ||
+           access("/sys/module/nvidia_peermem", F_OK) == 0 ||
+           access("/sys/module/nv_peer_mem", F_OK) == 0;
+}
+
 static weft_status can_move(verbs_module *m, uint32_t caps)
 {
-    if ((caps & (WEFT_DEV_HOST_MEMORY | WEFT_DEV_CUDA_MEMORY)) == 0)
+    bool cuda = (caps & WEFT_DEV_CUDA_MEMORY) != 0;
+    if ((caps & WEFT_DEV_HOST_MEMORY) == 0 && cuda && !reaches_cuda(caps))
+        return verbs_fail(m->host, WEFT_ABSENT,
+                          "verbs reaches the GPU's memory by dmabuf, which the device does not "
+                          "export, or with the module nvidia_peermem, which is not loaded");
+    if ((caps & WEFT_DEV_HOST_MEMORY) == 0 && !cuda)
         return verbs_fail(m->host, WEFT_UNSUPPORTED,
                           "verbs moves memory of the host or of CUDA, and the device has another");
     if (m->host->iface(m->host->ctx, "weft.host.tls/1") == NULL)

@@ -1,0 +1,176 @@
+/* bench/link/main.c: bandwidth and latency of a transport alone, between two processes.
+ *
+ *   link_bench PLUGIN.so bw|lat BYTES COUNT [KEY=VALUE ... [-- KEY=VALUE ...]]
+ *
+ * Options behind `--` are the second process's; bind=ADDRESS is where a process listens. Prints one
+ * number: bw, MiB a second over COUNT
+ * messages of which up to 64 are under way; lat, microseconds one way, half the median round trip.
+ * Memory is registered where the transport wants it. Each process keeps to a core of its own. */
+#include "rig.h"
+
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { WINDOW = 64 };
+
+typedef struct task {
+    bool latency;
+    uint64_t bytes, count;
+    char **options[2]; /* NULL-ended */
+} task;
+
+typedef struct end {
+    node n, other;
+    weft_conn *c;
+    weft_region *region;
+    uint8_t *memory;
+    uint64_t sent, received;
+} end;
+
+static void up(end *e, int fd, uint32_t rank, const task *t)
+{
+    cpu_set_t own;
+    CPU_ZERO(&own);
+    CPU_SET(rank, &own);
+    (void)!sched_setaffinity(0, sizeof own, &own); /* with one core they share it */
+    node_init(&e->n, rank, 2);
+    rig_settings = t->options[rank];
+    for (char **s = rig_settings; *s != NULL; s++)
+        if (strncmp(*s, "bind=", 5) == 0)
+            e->n.bind_addr = *s + 5;
+    must(node_open(&e->n) == WEFT_OK);
+    e->memory = aligned_alloc(4096, 2 * (t->bytes + 4096) / 4096 * 4096);
+    must(e->memory != NULL);
+    memset(e->memory, 1, 2 * t->bytes);
+    if ((rig_table->caps & WEFT_LINK_REGISTER) != 0)
+        must(rig_table->enrol(e->n.link, e->memory, 2 * t->bytes, -1, &e->region) == WEFT_OK);
+    swap_address(&e->n, &e->other, fd);
+    e->c = node_connect(&e->n, &e->other, 0);
+    conn_ready(e->c);
+}
+
+static void look(end *e)
+{
+    must(rig_table->progress(e->c, &e->sent, &e->received) == WEFT_OK);
+}
+
+static void receive(end *e, const task *t)
+{
+    must(rig_table->recv(e->c, e->memory + t->bytes, t->bytes, e->region) == WEFT_OK);
+}
+
+static void send_one(end *e, const task *t)
+{
+    must(rig_table->send(e->c, e->memory, t->bytes, e->region) == WEFT_OK);
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+static double ping_pong(end *e, const task *t)
+{
+    double *took = calloc(t->count, sizeof *took);
+    receive(e, t);
+    for (uint64_t i = 0; i < t->count; i++) {
+        double began = rig_now();
+        if (e->n.rank == 0)
+            send_one(e, t);
+        while (e->received < i + 1)
+            look(e);
+        if (i + 1 < t->count)
+            receive(e, t);
+        if (e->n.rank == 1)
+            send_one(e, t);
+        took[i] = rig_now() - began;
+    }
+    while (e->sent < t->count)
+        look(e);
+    qsort(took, t->count, sizeof *took, by_size);
+    double half = took[t->count / 2] * 1e6 / 2;
+    free(took);
+    return half;
+}
+
+static double stream(end *e, const task *t)
+{
+    uint64_t posted = 0, first = WINDOW < t->count ? WINDOW : t->count;
+    double began = rig_now();
+    if (e->n.rank == 0) {
+        while (e->sent < t->count) {
+            for (; posted < t->count && posted - e->sent < WINDOW; posted++)
+                send_one(e, t);
+            look(e);
+        }
+        must(rig_table->recv(e->c, NULL, 0, NULL) == WEFT_OK); /* all have come */
+        while (e->received < 1)
+            look(e);
+    } else {
+        for (; posted < first; posted++)
+            receive(e, t);
+        while (e->received < t->count) {
+            look(e);
+            for (; posted < t->count && posted - e->received < WINDOW; posted++)
+                receive(e, t);
+        }
+        must(rig_table->send(e->c, NULL, 0, NULL) == WEFT_OK);
+        while (e->sent < 1)
+            look(e);
+    }
+    return (double)(t->count * t->bytes) / 1048576 / (rig_now() - began);
+}
+
+static double run(int fd, uint32_t rank, const task *t)
+{
+    end e = {0};
+    up(&e, fd, rank, t);
+    double result = t->latency ? ping_pong(&e, t) : stream(&e, t);
+    rig_table->disconnect(e.c);
+    node_close(&e.n);
+    free(e.memory);
+    return result;
+}
+
+static int second(int fd, uint32_t rank, void *arg)
+{
+    (void)run(fd, rank, arg);
+    return 0;
+}
+
+static task the_task;
+
+static void measure(void **state)
+{
+    int fd;
+    (void)state;
+    int pid = child_start(second, 1, &the_task, &fd);
+    double result = run(fd, 0, &the_task);
+    assert_int_equal(child_end(pid), 0);
+    close(fd);
+    fprintf(stderr, "%.2f\n", result);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(measure)};
+    if (argc < 5) {
+        fprintf(stderr, "usage: %s PLUGIN.so bw|lat BYTES COUNT [KEY=VALUE ... [-- ...]]\n",
+                argv[0]);
+        return 2;
+    }
+    the_task.latency = strcmp(argv[2], "lat") == 0;
+    the_task.bytes = strtoull(argv[3], NULL, 10);
+    the_task.count = strtoull(argv[4], NULL, 10);
+    the_task.options[0] = the_task.options[1] = argv + 5;
+    for (int i = 5; i < argc; i++)
+        if (strcmp(argv[i], "--") == 0) {
+            the_task.options[1] = argv + i + 1;
+            argv[i] = NULL;
+        }
+    return rig_main(2, argv, tests, 1);
+}

@@ -1,0 +1,126 @@
+/* What does a real device do with mistakes? For the lab; elsewhere skipped. */
+#include "rig.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+enum { BYTES = 8 << 20 };
+
+static void up(node n[2], uint8_t *memory[2], weft_region *r[2], pair *p)
+{
+    nodes_up(n, 2);
+    for (int i = 0; i < 2; i++) {
+        memory[i] = calloc(1, BYTES);
+        assert_int_equal(rig_table->enrol(n[i].link, memory[i], BYTES, -1, &r[i]), WEFT_OK);
+    }
+    *p = pair_up(&n[0], &n[1], 6);
+}
+
+static void down(node n[2], uint8_t *memory[2])
+{
+    for (int i = 0; i < 2; i++) {
+        node_close(&n[i]);
+        free(memory[i]);
+    }
+    assert_int_equal(fake_allocated(), 0);
+}
+
+/* The receiver takes its memory back while the sender writes: the queue pairs of both ends go into
+ * their error state, and each end says so. */
+static void test_queue_pairs_that_fail(void **state)
+{
+    node n[2];
+    uint8_t *memory[2];
+    weft_region *r[2];
+    pair p;
+    uint64_t x, y;
+    weft_status a = WEFT_OK, b = WEFT_OK;
+    (void)state;
+    up(n, memory, r, &p);
+    assert_int_equal(rig_table->recv(p.b, memory[1], BYTES, r[1]), WEFT_OK);
+    for (double until = rig_now() + 0.2; rig_now() < until;) /* the credit arrives */
+        assert_int_equal(rig_table->progress(p.a, &x, &y), WEFT_OK);
+    rig_table->withdraw(r[1]);
+    assert_int_equal(rig_table->send(p.a, memory[0], BYTES, r[0]), WEFT_OK);
+    for (double until = rig_now() + 20; a == WEFT_OK && rig_now() < until;)
+        a = rig_table->progress(p.a, &x, &y);
+    assert_int_equal(a, WEFT_PEER);
+    printf("%s\n", fake_why());
+    assert_non_null(strstr(fake_why(), "writing a message to rank 1 on channel 6"));
+    assert_non_null(strstr(fake_why(), "remote access error"));
+    rig_table->abort(n[0].link); /* as the core does with a rank that has failed */
+    for (double until = rig_now() + 20; b == WEFT_OK && rig_now() < until;)
+        b = rig_table->progress(p.b, &x, &y);
+    assert_true(b == WEFT_PEER || b == WEFT_IO);
+    printf("%s\n", fake_why());
+    assert_non_null(strstr(fake_why(), "rank 0"));
+    down(n, memory);
+}
+
+static int poor_child(int fd, uint32_t rank, void *arg)
+{
+    struct rlimit little = {.rlim_cur = BYTES / 2, .rlim_max = BYTES / 2};
+    node n;
+    weft_region *r;
+    uint8_t *memory = calloc(1, BYTES);
+    (void)fd, (void)rank, (void)arg;
+    if (setrlimit(RLIMIT_MEMLOCK, &little) != 0 || (geteuid() == 0 && setuid(65534) != 0))
+        return 1;
+    node_init(&n, 0, 2);
+    must(node_open(&n) == WEFT_OK);
+    must(rig_table->enrol(n.link, memory, BYTES, -1, &r) == WEFT_NO_MEMORY);
+    printf("%s\n", fake_why());
+    must(strstr(fake_why(), "8388608 bytes") != NULL);
+    must(strstr(fake_why(), "ulimit -l") != NULL);
+    node_close(&n);
+    free(memory);
+    return 0;
+}
+
+static void test_memory_lock_limit(void **state)
+{
+    int fd;
+    (void)state;
+    int pid = child_start(poor_child, 0, NULL, &fd);
+    assert_int_equal(child_end(pid), 0);
+    close(fd);
+}
+
+/* Hundreds of messages, then none is lost when the sender disconnects at once. */
+static void test_last_words(void **state)
+{
+    (void)state;
+    for (uint32_t life = 0; life < 20; life++) {
+        node n[2];
+        uint8_t *memory[2];
+        weft_region *r[2];
+        pair p;
+        uint64_t x = 0, y = 0;
+        up(n, memory, r, &p);
+        for (uint64_t i = 0; i < 20; i++) {
+            pattern_fill(memory[0], 64, i);
+            assert_int_equal(rig_table->send(p.a, memory[0], 64, r[0]), WEFT_OK);
+        }
+        rig_table->disconnect(p.a);
+        for (uint64_t i = 0; i < 20; i++)
+            assert_int_equal(rig_table->recv(p.b, memory[1] + 64 * i, 64, r[1]), WEFT_OK);
+        for (double until = rig_now() + 20; y < 20 && rig_now() < until;)
+            assert_int_equal(rig_table->progress(p.b, &x, &y), WEFT_OK);
+        for (uint64_t i = 0; i < 20; i++)
+            assert_true(pattern_holds(memory[1] + 64 * i, 64, i));
+        down(n, memory);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_queue_pairs_that_fail),
+        cmocka_unit_test(test_memory_lock_limit),
+        cmocka_unit_test(test_last_words),
+    };
+    return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
