@@ -65,7 +65,7 @@ INLINE void softmax_row(struct forward *f, int r, int64_t seen, int64_t width, c
     f->max[r] = max;
     vf total = v_load(sum);
     for (int64_t i = 0; i < width; i += VL) {
-        vf p = v_exp(v_fma(v_load(s + i), v_set1(h->scale), v_set1(-max)));
+        vf p = v_exp_low(v_fma(v_load(s + i), v_set1(h->scale), v_set1(-max)));
         v_store(s + i, p);
         total += p;
     }

@@ -77,21 +77,48 @@ INLINE void row_deltas(struct backward *b, const struct head *h, const struct cp
     }
 }
 
-/* P and dS of one row, in place of S and dP; zero beyond the keys that the row sees. */
-INLINE void score_row(float *s, float *dp, int64_t seen, int64_t width, float scale, float lse,
-                      float delta)
+/* What a row of scores needs to become P and dS; its keys from `seen` on are zero. */
+struct row {
+    int64_t seen;
+    float scale, lse, delta;
+};
+
+/* Lanes of P and dS, from those of S and dP. */
+struct scores {
+    vf p, ds;
+};
+
+INLINE struct scores scores_at(const float *s, const float *dp, int64_t i, const struct row *r)
 {
-    int64_t i = 0;
-    for (; i + VL <= seen; i += VL) {
-        vf p = v_exp(v_fma(v_load(s + i), v_set1(scale), v_set1(-lse)));
-        v_store(s + i, p);
-        v_store(dp + i, p * (v_load(dp + i) - delta));
+    vf p = v_exp_low(v_fma(v_load(s + i), v_set1(r->scale), v_set1(-r->lse)));
+    vf ds = p * (v_load(dp + i) - r->delta);
+    if (i + VL <= r->seen)
+        return (struct scores){p, ds};
+    const vi in = v_first(r->seen - i);
+    return (struct scores){(vf)((vi)p & in), (vf)((vi)ds & in)};
+}
+
+/* In place of S and dP. */
+INLINE void score_row(float *s, float *dp, int64_t width, const struct row *r)
+{
+    for (int64_t i = 0; i < width; i += VL) {
+        const struct scores x = scores_at(s, dp, i, r);
+        v_store(s + i, x.p);
+        v_store(dp + i, x.ds);
     }
-    for (; i < width; i += VL) {
-        const vi in = v_first(seen - i);
-        vf p = v_exp(v_fma(v_load(s + i), v_set1(scale), v_set1(-lse)));
-        v_store(s + i, (vf)((vi)p & in));
-        v_store(dp + i, (vf)((vi)(p * (v_load(dp + i) - delta)) & in));
+}
+
+/* Two rows in bf16, BK apart: dS along keys in place of dP; P and dS across the two into pc and
+ * dsc. */
+INLINE void score_pair(const float *s, float *dp, uint32_t *pc, uint32_t *dsc, int64_t width,
+                       const struct row *r)
+{
+    for (int64_t i = 0; i < width; i += VL) {
+        const struct scores x = scores_at(s, dp, i, r), y = scores_at(s + BK, dp + BK, i, r + 1);
+        vu_store(pc + i, v_round_bf16(x.p) | v_round_bf16(y.p) << 16);
+        vu_store(dsc + i, v_round_bf16(x.ds) | v_round_bf16(y.ds) << 16);
+        v_store_bf16((uint16_t *)dp + i, x.ds);
+        v_store_bf16((uint16_t *)(dp + BK) + i, y.ds);
     }
 }
 
@@ -116,18 +143,16 @@ INLINE void make_scores(struct backward *b, const struct head *h, const struct c
     s.b = b->vt;
     s.c = b->ds;
     panel_set(&s, dt);
-    for (int64_t r = 0; r < nq; r++)
-        score_row(b->p + r * BK, b->ds + r * BK, h->causal ? smaller(q0 + r + 1 - k0, seen) : seen,
-                  width, h->scale, lse[r * h->lstride], b->delta[q0 + r]);
-    const size_t rest = (size_t)((mq - nq) * BK) * sizeof(float);
-    memset(b->p + nq * BK, 0, rest);
-    memset(b->ds + nq * BK, 0, rest);
-    if (dt != WEFT_BF16)
-        return;
-    pack_results_across(b->pc, b->p, BK, mq, width);
-    pack_results_across(b->dsc, b->ds, BK, mq, width);
+    struct row rows[BQ + MR];
     for (int64_t r = 0; r < mq; r++)
-        pack_result(b->ds + r * BK, width, dt);
+        rows[r] = r >= nq ? (struct row){0}
+                          : (struct row){h->causal ? smaller(q0 + r + 1 - k0, seen) : seen,
+                                         h->scale, lse[r * h->lstride], b->delta[q0 + r]};
+    for (int64_t r = 0; r < mq && dt != WEFT_BF16; r++)
+        score_row(b->p + r * BK, b->ds + r * BK, width, &rows[r]);
+    for (int64_t r = 0; r < mq && dt == WEFT_BF16; r += 2)
+        score_pair(b->p + r * BK, b->ds + r * BK, b->pc + r / 2 * BK, b->dsc + r / 2 * BK, width,
+                   &rows[r]);
 }
 
 INLINE void load_queries(struct backward *b, const struct head *h, const struct cpu_job *j,

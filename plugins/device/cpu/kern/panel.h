@@ -151,16 +151,4 @@ INLINE void pack_result(float *row, int64_t width, const uint32_t dt)
         v_store_bf16((uint16_t *)row + i, v_load(row + i));
 }
 
-/* Rows of fp32 results, `ld` apart, become units across rows: to [units of n][ld]. n is even. */
-INLINE void pack_results_across(uint32_t *to, const float *from, int64_t ld, int64_t n,
-                                int64_t width)
-{
-    for (int64_t r = 0; r < n; r += 2)
-        for (int64_t i = 0; i < width; i += VL) {
-            const float *p = from + r * ld + i;
-            vu_store(to + r / 2 * ld + i, v_round_bf16(v_load(p)) | v_round_bf16(v_load(p + ld))
-                                                                        << 16);
-        }
-}
-
 #endif

@@ -26,9 +26,9 @@ INLINE float block_sum(const void *x, int64_t i0, int64_t n, float max, const ui
     vf s = v_set1(0);
     int64_t i = 0;
     for (; i + VL <= n; i += VL)
-        s += v_exp(v_get(x, i0 + i, dt) - max);
+        s += v_exp_low(v_get(x, i0 + i, dt) - max);
     if (i < n)
-        s += (vf)((vi)v_exp(v_get_n(x, i0 + i, n - i, dt) - max) & v_first(n - i));
+        s += (vf)((vi)v_exp_low(v_get_n(x, i0 + i, n - i, dt) - max) & v_first(n - i));
     return v_sum(s);
 }
 
