@@ -2,6 +2,7 @@
 """All-reduce of weft's transports against Open MPI and Gloo: in turn, in place, medians, ratios.
 
   bench/allreduce.py [--weft build/release/bin/weft] [--ranks 2,4] [--rounds 5] [--links tcp,shm]
+                    [--range 64,67108864,4]
 
 Prints a JSON line a size. Nothing else should run on the machine. Peers that are missing are left
 out and named."""
@@ -16,7 +17,7 @@ import sys
 import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-RANGE = ("64", "67108864", "4")
+RANGE = ["64", "67108864", "4"]  # bytes: from, to, factor
 
 
 def table(text):
@@ -92,7 +93,9 @@ def main():
     a.add_argument("--ranks", default="2,4")
     a.add_argument("--links", default="tcp,shm")
     a.add_argument("--rounds", type=int, default=5)
+    a.add_argument("--range", default=",".join(RANGE), help="bytes: FROM,TO,FACTOR")
     o = a.parse_args()
+    RANGE[:] = o.range.split(",")
     has_mpi = bool(shutil.which("mpicc") and shutil.which("mpirun"))
     has_torch = subprocess.run([sys.executable, "-c", "import torch"], capture_output=True,
                                check=False).returncode == 0
