@@ -119,6 +119,25 @@ static uint64_t sent_by_library(const collective *c, uint32_t n)
     }
 }
 
+/* Ranks of a large group need what their neighbours need, but for the first few and the last; of
+ * several machines, but for all of each that is the first of its size. ask: [n] */
+static void ranks_to_ask(const comm_layout *l, uint32_t n, bool *ask)
+{
+    for (uint32_t i = 0; i < n; i++)
+        ask[i] = n <= 16 || i < 8 || i + 1 == n;
+    if (n <= 16 || !l || l->machines < 2)
+        return;
+    uint32_t *size = mem_alloc((n + 1 + l->machines) * sizeof *size), *first = size + l->machines;
+    memset(size, 0, l->machines * sizeof *size);
+    for (uint32_t i = 0; i < n; i++)
+        size[l->machine[i]]++;
+    for (uint32_t m = l->machines; m-- > 0;)
+        first[size[m]] = m;
+    for (uint32_t i = 0; i < n; i++)
+        ask[i] |= first[size[l->machine[i]]] == l->machine[i];
+    free(size);
+}
+
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
 {
     plan *p = b->p;
@@ -132,9 +151,11 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
         return WEFT_OK;
     }
     comm_schedule *mine;
-    uint32_t n = plan_channel_size(p, c.channel);
+    const uint32_t n = plan_channel_size(p, c.channel);
+    bool *ask = pool_alloc(&p->pool, n);
+    ranks_to_ask(p->channels.at[c.channel].layout, n, ask);
     for (uint32_t me = find_made(p, &c) ? n : 0; me < n; me++) { /* scratch that suits all */
-        if (plan_between_two(&c) && me == c.root)
+        if (!ask[me] || (plan_between_two(&c) && me == c.root))
             continue; /* the other end has a request of its own */
         comm_request r;
         plan_request(p, &c, me, &r);
@@ -153,8 +174,6 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
         c.scratch_bytes = scratch > c.scratch_bytes ? scratch : c.scratch_bytes;
         c.kept_bytes = kept > c.kept_bytes ? kept : c.kept_bytes;
         comm_schedule_free(mine);
-        if (me == 7 && n > 16)
-            me = n - 2; /* the last as well; those between are like their neighbours */
     }
     c.scratch = space_take(scratch_space(b, c.channel), c.scratch_bytes);
     compress_keep(b, &c);

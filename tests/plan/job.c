@@ -37,6 +37,19 @@ weft_status planned_on(const char *text, uint32_t ranks, uint32_t machines, plan
     return make(text, ranks, SPEC_TRAIN, out);
 }
 
+weft_status planned_at(const char *text, const uint32_t *size, uint32_t machines, planned *out)
+{
+    uint32_t ranks = 0;
+    for (uint32_t m = 0; m < machines; m++)
+        ranks += size[m];
+    *out = (planned){0};
+    job_even_sites(ranks, machines, &out->sites);
+    for (uint32_t m = 0, r = 0; m < machines; m++)
+        for (uint32_t i = 0; i < size[m]; i++)
+            out->sites.machine[r++] = m;
+    return make(text, ranks, SPEC_TRAIN, out);
+}
+
 void planned_free(planned *j)
 {
     if (j->built)

@@ -19,6 +19,8 @@ typedef struct planned {
 weft_status planned_make(const char *text, uint32_t ranks, int want, planned *out);
 /* The same for ranks on several machines, as many on each. */
 weft_status planned_on(const char *text, uint32_t ranks, uint32_t machines, planned *out);
+/* ... and for machines of these sizes, one after the other. */
+weft_status planned_at(const char *text, const uint32_t *size, uint32_t machines, planned *out);
 void planned_free(planned *j);
 
 /* A GPT-2 of sizes that divide badly; lines of the caller go behind it. */

@@ -147,6 +147,49 @@ static void drawn(void **state)
     }
 }
 
+/* The plan asks some ranks of a large group what they need; the rest must not need more. */
+static void room_for_every_rank(void **state)
+{
+    static const struct {
+        uint32_t size[6], machines;
+    } groups[] = {{{3, 8, 5, 8}, 4}, {{1, 1, 9, 1, 14}, 5}, {{12, 2, 2, 2, 7, 2}, 6}, {{19}, 1}};
+    static const char *const algorithms[] = {"auto", "hierarchical", "ring", "double_tree"};
+    (void)state;
+    for (uint32_t i = 0; i < 3 * 4 * sizeof groups / sizeof *groups; i++) {
+        const uint32_t g = i / 12;
+        char text[600];
+        planned j;
+        uint32_t ranks = 0;
+        for (uint32_t m = 0; m < groups[g].machines; m++)
+            ranks += groups[g].size[m];
+        snprintf(text, sizeof text,
+                 TINY "batch = %u\nmicrobatch = 1\nbucket_mb = 0.002\n[parallel]\nstrategy = dp\n"
+                      "[optim]\nplacement = zero%u\n[comm]\nalgorithm = all_reduce=%s, "
+                      "reduce_scatter=%s, all_gather=%s\n",
+                 ranks, 1 + i % 3, algorithms[i / 3 % 4], i / 3 % 4 == 1 ? "hierarchical" : "ring",
+                 i / 3 % 4 == 1 ? "hierarchical" : "auto");
+        if (planned_at(text, groups[g].size, groups[g].machines, &j))
+            fail_msg("%s", err_text());
+        const plan *p = j.plan;
+        assert_true(p->collectives.n > 3);
+        for (uint32_t k = 0; k < p->collectives.n; k++)
+            for (uint32_t me = 0; me < ranks; me++) {
+                comm_request r;
+                comm_schedule *s;
+                plan_request(p, &p->collectives.at[k], me, &r);
+                assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
+                if (comm_schedule_scratch(s) > p->collectives.at[k].scratch_bytes)
+                    fail_msg("rank %u needs %llu bytes for %s and has %llu; machines %u, %s", me,
+                             (unsigned long long)comm_schedule_scratch(s),
+                             p->collectives.at[k].name,
+                             (unsigned long long)p->collectives.at[k].scratch_bytes, g,
+                             comm_schedule_algorithm(s));
+                comm_schedule_free(s);
+            }
+        planned_free(&j);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -158,6 +201,7 @@ int main(void)
         cmocka_unit_test(some_in_slices),
         cmocka_unit_test(llama),
         cmocka_unit_test(drawn),
+        cmocka_unit_test(room_for_every_rank),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
