@@ -159,8 +159,9 @@ class Machines(w.Bench):
             sent[algorithm] = self.crossed(1) - before
             took[algorithm] = float(re.search(r"(?m)^ *4194304 .* all_reduce +(\S+)", said)[1])
         ratios = [x["ring"] / x["hierarchical"] for x in (sent, took)]
-        print(f"4 + 4 ranks, {late[0]}: a ring sends {ratios[0]:.2f} times the bytes of hierarchical, and "
-              f"takes {ratios[1]:.2f} times its {took['hierarchical'] / 1000:.0f} ms for 4 MiB")
+        print(f"4 + 4 ranks, {late[0]}: a ring sends {ratios[0]:.2f} times the bytes of "
+              f"hierarchical, and takes {ratios[1]:.2f} times its "
+              f"{took['hierarchical'] / 1000:.0f} ms for 4 MiB")
         self.assertAlmostEqual(ratios[0], 7 / 4, delta=0.05)
         self.assertGreater(ratios[1], 1.2)
 
