@@ -18,7 +18,9 @@ static uint64_t rounded(uint64_t bytes)
 
 uint64_t space_take(space *s, uint64_t bytes)
 {
-    bytes = rounded(bytes ? bytes : 1);
+    if (!bytes)
+        return 0; /* nothing has no place */
+    bytes = rounded(bytes);
     uint32_t best = s->holes.n;
     for (uint32_t i = 0; i < s->holes.n; i++)
         if (s->holes.at[i].bytes >= bytes &&
@@ -47,7 +49,9 @@ uint64_t space_take(space *s, uint64_t bytes)
 
 void space_give(space *s, uint64_t at, uint64_t bytes)
 {
-    hole fresh = {at, rounded(bytes ? bytes : 1)};
+    hole fresh = {at, rounded(bytes)};
+    if (!bytes)
+        return;
     for (uint32_t i = 0; i < s->holes.n;) { /* join the neighbours on both sides */
         hole h = s->holes.at[i];
         if (h.at + h.bytes == fresh.at || fresh.at + fresh.bytes == h.at) {
