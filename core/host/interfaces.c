@@ -48,6 +48,8 @@ static const slot device_slots[] = {
     WITH(weft_device_table, capture_begin, WEFT_DEV_CAPTURE),
     WITH(weft_device_table, capture_end, WEFT_DEV_CAPTURE),
     WITH(weft_device_table, replay, WEFT_DEV_CAPTURE),
+    WITH(weft_device_table, home, WEFT_DEV_ATTACH),
+    WITH(weft_device_table, attach, WEFT_DEV_ATTACH),
     END,
 };
 

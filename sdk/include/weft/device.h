@@ -7,7 +7,8 @@
  * Order of life: open -> arena -> stream, event -> prepare* -> (run, copy, record, ...)* -> close.
  *
  * Everything a step touches lies in one arena, allocated once from the plan's size. The arena is
- * exportable, so that a transport may register it with a NIC or map it into another rank.
+ * exportable, so that a transport may register it with a NIC or map it into another rank, or the
+ * device of another rank map it (attach): then collectives are the devices' own copies and sums.
  *
  * Work is ordered by streams. A call on a stream may return before the work has finished; a device
  * that computes on the calling thread has streams whose work is always finished. Device waits for
@@ -74,6 +75,7 @@ WEFT_FREEZE(weft_device_args, conf, 24);
 #define WEFT_DEV_CUDA_MEMORY 16u   /* its memory is CUDA's, in one address space with the host's */
 #define WEFT_DEV_EXPORT_CUDA 32u   /* ... a descriptor of the kind WEFT_FD_CUDA */
 #define WEFT_DEV_EXPORT_DMABUF 64u /* ... of the kind WEFT_FD_DMABUF */
+#define WEFT_DEV_ATTACH 128u       /* home and attach work; FLAGS do too, and EXPORT_CUDA or _FD */
 
 /* What a descriptor of the arena is good for; its first byte is the arena's. */
 #define WEFT_FD_MAP 1    /* mmap() in another process */
@@ -165,8 +167,21 @@ typedef struct weft_device_table {
     /* The driver's own stream (a cudaStream_t), for coll/1 and kernel/1; NULL where there is none.
      * OPT [any] */
     void *(*native)(weft_stream *s);
+
+    /* Where the arena of such a rank will be, as a text of at most 63 bytes: ranks of one machine
+     * that say the same may attach() each other's arenas. Asked before open(), when all that a plan
+     * goes by is settled. WEFT_UNSUPPORTED with a recorded reason where nobody could. OPT with
+     * WEFT_DEV_ATTACH [setup] */
+    weft_status (*home)(void *module, const weft_device_args *args, char text[64]);
+
+    /* The arena of another process, in this device's addresses until close(): copies and prepared
+     * ops read and write it like this one's. `bytes` and `fd` are what arena() was asked for and
+     * gave there, of the kind WEFT_FD_CUDA where the device has that, else WEFT_FD_MAP; the
+     * descriptor stays the caller's. What the other device has done before a flag_set() is seen by
+     * work that begins here after that flag was. OPT with WEFT_DEV_ATTACH [setup] */
+    weft_status (*attach)(weft_device *d, int32_t fd, uint64_t bytes, void **base);
 } weft_device_table;
-WEFT_FREEZE(weft_device_table, native, 208);
+WEFT_FREEZE(weft_device_table, attach, 224);
 
 WEFT_EXTERN_C_END
 
