@@ -9,7 +9,7 @@ static span part_at(const builder *b, uint32_t i)
 {
     const comm_request *r = b->r;
     uint64_t n = r->ranks, grain = 1;
-    if (b->fair && b->bytes / n >= 4096)
+    if (b->fair && (b->lines || b->bytes / n >= 4096))
         grain = 64 / b->size;
     uint64_t units = r->count / grain, base = units / n, extra = units % n;
     uint64_t from = (i * base + (i < extra ? i : extra)) * grain;
@@ -210,6 +210,11 @@ uint32_t build_store(builder *b, comm_place place, uint64_t bytes)
     uint32_t step = begin(b, COMM_STORE, 0, bytes);
     from(b, step, place, bytes);
     return step;
+}
+
+uint32_t build_flag(builder *b, uint32_t what)
+{
+    return begin(b, what, 0, 0);
 }
 
 uint32_t build_signal(builder *b, uint32_t peer)

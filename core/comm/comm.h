@@ -64,7 +64,8 @@ typedef struct comm_request {
     uint64_t chunk;        /* bytes that long messages are cut into; 0: the algorithm's own */
     uint32_t compress;     /* COMM_PLAIN, ... */
     uint32_t feedback;     /* compressed: what it takes away is kept for the next start */
-    uint32_t staged; /* in and out are where no link reaches, scratch is host memory (stage.c) */
+    uint32_t staged; /* in and out are where no link reaches, scratch is host memory (stage.c); or,
+                      * over a link that maps, devices attach each other's (attach.c) */
     const comm_layout *layout; /* NULL: all on one machine, or nobody knows. Borrowed */
     const comm_cost *cost;     /* what `auto` goes by; NULL: thresholds of select.c. Borrowed */
 } comm_request;
@@ -75,6 +76,8 @@ typedef struct comm_request {
  */
 weft_status comm_rules_check(const config *c, const char *key, const char *rules);
 const char *comm_rule(const char *rules, const comm_request *r);
+
+int comm_may_map(const char *algorithm); /* is it one that maps peers' memory, or auto? [any] */
 
 typedef struct comm_schedule comm_schedule; /* opaque */
 
@@ -99,6 +102,9 @@ typedef struct comm_stage {
     const weft_device_table *table;
     weft_device *device;
     weft_stream *compute; /* operations begin after what is enqueued here, and go before the rest */
+    char *base;           /* the device's arena */
+    uint64_t bytes;
+    int32_t fd; /* its descriptor, for peers' attach(); -1 */
 } comm_stage;
 
 typedef struct comm_arena {
@@ -140,6 +146,10 @@ weft_status comm_add_op(comm_channel *c, const comm_schedule *s, const char *nam
  * was kept counts *times times (NULL: once), read at each start's steps: 0 forgets it. [setup] */
 void comm_keep(comm_op *op, void *kept, const float *times);
 
+/* The offsets in the device's arena that all starts of a staged operation will have: where devices
+ * attach each other's arenas, peers are told beforehand. [setup] */
+void comm_fix(comm_op *op, uint64_t in, uint64_t out);
+
 /* After all channels and operations are there: exchange addresses, connect the pairs that schedules
  * use, register and map the arena where the link can. `deadline` seconds. [setup] [collective] */
 weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline);
@@ -148,8 +158,9 @@ weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline
  * says that computation follows, so that the progress thread is woken. [compute] */
 weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, int overlap);
 
-/* Does it go through host memory? Then comm_start() need not be called later than what it depends
- * on is enqueued, and after comm_wait() what is enqueued next finds the result. [any] */
+/* Is it handed over by the device, not by the host? Then comm_start() need not be called later than
+ * what it depends on is enqueued, and after comm_wait() what is enqueued next finds the result.
+ * [any] */
 int comm_is_staged(const comm_op *op);
 
 /* WEFT_OK when the last start has finished. [compute] */

@@ -9,19 +9,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "comm/pass.h"
 
 #define CARD_MAGIC 0x63617264u
 #define MOST_BLOB 4096u
 
+/* Followed by two digests a channel, who and what, and the places of the operations that devices
+ * do. */
 typedef struct card {
-    uint32_t magic, channels;
-    uint64_t address_bytes, key_bytes, arena_bytes;
+    uint32_t magic, channels, places, reserved;
+    uint64_t address_bytes, key_bytes, arena_bytes, device_bytes;
+    pass_address pass; /* where descriptors are taken */
     unsigned char address[MOST_BLOB], key[MOST_BLOB];
-} card; /* followed by two digests a channel: who, what */
+} card;
+
+/* An operation that devices do, as its peers find it: by channel, kind, other end or root, and how
+ * many alike were before it. */
+typedef struct card_place {
+    uint64_t who;
+    uint32_t kind, root;
+    comm_whereabouts at;
+} card_place;
 
 static int uses_peer(const comm_link *l, const comm_channel *c, uint32_t peer)
 {
@@ -37,7 +51,8 @@ static int uses_peer(const comm_link *l, const comm_channel *c, uint32_t peer)
 static int maps_any(const comm_link *l)
 {
     for (uint32_t i = 0; i < l->ops.n; i++)
-        if (comm_schedule_maps(l->ops.at[i]->schedule) && l->ops.at[i]->program.lanes)
+        if (comm_schedule_maps(l->ops.at[i]->schedule) && !l->ops.at[i]->attached &&
+            l->ops.at[i]->program.lanes)
             return 1;
     return 0;
 }
@@ -60,20 +75,51 @@ static void card_name(const comm_link *l, uint32_t rank, uint32_t meeting, char 
     snprintf(out, 200, "comm/%u/%.64s/%u", meeting, l->component->name, rank);
 }
 
-static weft_status put_card(comm_link *l, uint32_t meeting)
+static card_place place_of(const comm_op *op)
 {
-    uint64_t bytes = sizeof(card) + l->channels.n * 2 * sizeof(uint64_t);
-    card *mine = mem_alloc(bytes);
-    *mine = (card){.magic = CARD_MAGIC,
-                   .channels = l->channels.n,
-                   .address_bytes = MOST_BLOB,
-                   .key_bytes = MOST_BLOB,
-                   .arena_bytes = l->world->arena.bytes};
+    const comm_request *r = comm_schedule_request(op->schedule);
+    return (card_place){op->channel->who, r->kind, r->root, op->where[op->channel->me]};
+}
+
+static uint64_t card_bytes(const card *c)
+{
+    return sizeof *c + (uint64_t)c->channels * 2 * sizeof(uint64_t) +
+           c->places * sizeof(card_place);
+}
+
+static const card_place *card_places(const card *c)
+{
+    return (const card_place *)((const uint64_t *)(c + 1) + (size_t)c->channels * 2);
+}
+
+static card *make_card(const comm_link *l, const pass_box *box)
+{
+    card head = {.magic = CARD_MAGIC,
+                 .channels = l->channels.n,
+                 .address_bytes = MOST_BLOB,
+                 .key_bytes = MOST_BLOB,
+                 .arena_bytes = l->world->arena.bytes,
+                 .device_bytes = l->world->arena.stage.bytes,
+                 .pass = box->at};
+    for (uint32_t i = 0; i < l->ops.n; i++)
+        head.places += l->ops.at[i]->attached;
+    card *mine = mem_alloc(card_bytes(&head));
+    *mine = head;
     uint64_t *digest = (uint64_t *)(mine + 1);
     for (uint32_t i = 0; i < l->channels.n; i++) {
         *digest++ = l->channels.at[i]->who;
         *digest++ = l->channels.at[i]->what;
     }
+    card_place *place = (card_place *)digest;
+    for (uint32_t i = 0; i < l->ops.n; i++)
+        if (l->ops.at[i]->attached)
+            *place++ = place_of(l->ops.at[i]);
+    return mine;
+}
+
+static weft_status put_card(comm_link *l, uint32_t meeting, const pass_box *box)
+{
+    card *mine = make_card(l, box);
     weft_status st = l->table->address(l->link, mine->address, &mine->address_bytes);
     if (!l->region || !l->table->key)
         mine->key_bytes = 0;
@@ -85,7 +131,7 @@ static weft_status put_card(comm_link *l, uint32_t meeting)
     char name[200];
     card_name(l, l->world->who.rank, meeting, name);
     if (st == WEFT_OK)
-        st = job_put(l->world->job, name, mine, bytes);
+        st = job_put(l->world->job, name, mine, card_bytes(mine));
     free(mine);
     return st;
 }
@@ -104,7 +150,7 @@ static weft_status get_card(comm_link *l, uint32_t rank, uint32_t meeting, doubl
     }
     card *c = value;
     if (bytes < sizeof *c || c->magic != CARD_MAGIC || c->address_bytes > MOST_BLOB ||
-        c->key_bytes > MOST_BLOB || (bytes - sizeof *c) / 16 != c->channels) {
+        c->key_bytes > MOST_BLOB || bytes != card_bytes(c)) {
         free(value);
         return fail(WEFT_DATA, "link %s: the address of rank %u is garbled", l->component->name,
                     rank);
@@ -132,6 +178,30 @@ static weft_status compare(const comm_channel *c, uint32_t peer, const card *the
                 c->name, rank);
 }
 
+/* Where the peer has its buffers of an operation that devices do. The k-th that it sends to me is
+ * the k-th that I receive from it; of collectives all have the same. */
+static weft_status find_place(comm_op *op, uint32_t peer, const card *theirs)
+{
+    const comm_channel *c = op->channel;
+    const card_place mine = place_of(op), *at = card_places(theirs);
+    const int sends = mine.kind == WEFT_SEND, pair = sends || mine.kind == WEFT_RECV;
+    uint32_t before = 0, seen = 0;
+    for (uint32_t i = 0; c->link->ops.at[i] != op; i++) {
+        const comm_op *o = c->link->ops.at[i];
+        const card_place p = place_of(o);
+        before += o->attached && o->channel == c && p.kind == mine.kind && p.root == mine.root;
+    }
+    const uint32_t kind = !pair ? mine.kind : sends ? WEFT_RECV : WEFT_SEND;
+    const uint32_t root = pair ? c->me : mine.root;
+    for (uint32_t i = 0; i < theirs->places; i++)
+        if (at[i].who == c->who && at[i].kind == kind && at[i].root == root && seen++ == before) {
+            op->where[peer] = at[i].at;
+            return WEFT_OK;
+        }
+    return fail(WEFT_PEER, "%s: rank %u has no such operation on channel %s", op->name,
+                c->ranks[peer], c->name);
+}
+
 /* Does the operation read or write the memory of this peer? Then the two exchange messages. */
 static int maps_peer(const comm_op *op, uint32_t peer)
 {
@@ -147,14 +217,24 @@ static weft_status map_peer(comm_link *l, const comm_channel *c, uint32_t peer, 
 {
     uint32_t rank = c->ranks[peer];
     int needed = 0;
-    for (uint32_t i = 0; i < l->ops.n && !needed; i++)
-        needed = l->ops.at[i]->channel == c && maps_peer(l->ops.at[i], peer);
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < l->ops.n && st == WEFT_OK; i++) {
+        comm_op *op = l->ops.at[i];
+        if (op->channel != c || !maps_peer(op, peer))
+            continue;
+        needed |= !op->attached;
+        l->attaches[rank] |= op->attached != 0;
+        if (op->attached)
+            st = find_place(op, peer, theirs);
+    }
+    if (st != WEFT_OK)
+        return st;
     if (!needed || l->mapped[rank])
         return WEFT_OK;
     if (theirs->key_bytes == 0)
         return fail(WEFT_PEER, "channel %s: rank %u offers no memory to map", c->name, rank);
     void *base = NULL;
-    weft_status st = l->table->map(l->link, rank, theirs->key, theirs->key_bytes, &base);
+    st = l->table->map(l->link, rank, theirs->key, theirs->key_bytes, &base);
     if (st != WEFT_OK)
         return st;
     l->mapped[rank] = base;
@@ -255,24 +335,97 @@ static void take_memory(comm_link *l)
     l->to = pool_array(mem, widest, sizeof *l->to);
     l->mapped = pool_array(mem, l->world->who.ranks, sizeof *l->mapped);
     l->mapped_bytes = pool_array(mem, l->world->who.ranks, sizeof *l->mapped_bytes);
+    l->attaches = pool_array(mem, l->world->who.ranks, sizeof *l->attaches);
+}
+
+/* An arena has come from a rank: map it. */
+static weft_status attach_arena(comm_link *l, const pass_box *box, card *const *cards)
+{
+    const comm_stage *s = &l->world->arena.stage;
+    uint32_t rank;
+    void *base;
+    int fd;
+    weft_status st = pass_take(box, &rank, &fd);
+    if (st != WEFT_OK)
+        return st;
+    if (rank < l->world->who.ranks && l->attaches[rank] && !l->mapped[rank]) {
+        st = s->table->attach(s->device, fd, cards[rank]->device_bytes, &base);
+        l->mapped[rank] = st == WEFT_OK ? base : NULL;
+        l->mapped_bytes[rank] = cards[rank]->device_bytes;
+    }
+    close(fd);
+    if (st != WEFT_OK)
+        err_context("mapping the device memory of rank %u, without which 'mapped' is not possible "
+                    "([comm] algorithm = direct goes through host memory)",
+                    rank);
+    return st;
+}
+
+/* Give every rank that is to map it my arena, and take theirs. */
+static weft_status attach_arenas(comm_link *l, const pass_box *box, card *const *cards,
+                                 uint64_t deadline_ns)
+{
+    const uint32_t ranks = l->world->who.ranks, me = l->world->who.rank;
+    unsigned char *given = pool_array(&l->world->pool, ranks, 1);
+    for (;;) {
+        uint32_t left = 0, late = 0;
+        weft_status st = WEFT_OK;
+        for (uint32_t r = 0; r < ranks && st == WEFT_OK; r++) {
+            if (l->attaches[r] && !given[r]) {
+                st = pass_give(box, me, &cards[r]->pass, l->world->arena.stage.fd);
+                given[r] = st == WEFT_OK;
+                st = st == WEFT_BUSY ? WEFT_OK : st;
+            }
+            const int waits = l->attaches[r] && (!given[r] || !l->mapped[r]);
+            late = waits ? r : late;
+            left += (uint32_t)waits;
+        }
+        if (st == WEFT_OK && left)
+            st = attach_arena(l, box, cards);
+        if (st > WEFT_BUSY || !left)
+            return job_failure(l->world->job) != WEFT_OK ? WEFT_PEER : st;
+        if (st == WEFT_OK)
+            continue;
+        if (job_failure(l->world->job) != WEFT_OK)
+            return WEFT_PEER;
+        if (clock_ns() > deadline_ns)
+            return fail(WEFT_PEER,
+                        "link %s: %u arenas of devices have not come in time, one of "
+                        "rank %u",
+                        l->component->name, left, late);
+        nanosleep(&(struct timespec){0, 200000}, NULL);
+    }
+}
+
+static int attaches_any(const comm_link *l)
+{
+    for (uint32_t i = 0; i < l->ops.n; i++)
+        if (l->ops.at[i]->attached && l->ops.at[i]->program.lanes)
+            return 1;
+    return 0;
 }
 
 static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
 {
     uint64_t deadline = clock_ns() + (uint64_t)(seconds * 1e9);
     uint32_t ranks = l->world->who.ranks;
+    pass_box box = {.fd = -1};
     take_memory(l);
-    weft_status st = WEFT_OK;
+    weft_status st = attaches_any(l) ? pass_open(&box) : WEFT_OK;
     if (l->world->job) {
-        st = enrol(l);
         if (st == WEFT_OK)
-            st = put_card(l, meeting);
+            st = enrol(l);
+        if (st == WEFT_OK)
+            st = put_card(l, meeting, &box);
     }
     card **cards = mem_alloc(ranks * sizeof *cards);
     for (uint32_t i = 0; i < l->channels.n && st == WEFT_OK; i++)
         st = begin_channel(l, l->channels.at[i], cards, meeting, seconds);
+    if (st == WEFT_OK && attaches_any(l))
+        st = attach_arenas(l, &box, cards, deadline);
     if (st == WEFT_OK)
         st = await_ready(l, deadline);
+    pass_close(&box);
     for (uint32_t i = 0; i < ranks; i++)
         free(cards[i]);
     free(cards);

@@ -23,7 +23,8 @@ void op_prepare(comm_op *op)
     op->ready = pool_array(mem, p->moves, sizeof *op->ready);
     op->lane = pool_array(mem, p->lanes, sizeof *op->lane);
     op->where = pool_array(mem, op->channel->n, sizeof *op->where);
-    op->base[COMM_PLACES] = (char *)op->where;
+    op->base[COMM_PLACES] =
+        op->attached ? pool_array(mem, op->channel->n, sizeof *op->where) : (void *)op->where;
     for (uint32_t i = 0; i < p->steps; i++)
         op->need0[i] = p->step[i].need;
 }
@@ -45,7 +46,10 @@ static void begin(comm_op *op)
     for (uint32_t i = 0; i < p->steps && p->moves; i++)
         if (op->need[i] == 0 && p->step[i].what >= COMM_REDUCE && p->step[i].what != COMM_FETCH)
             op->ready[op->ready_tail++] = i;
-    if (comm_schedule_maps(op->schedule))
+    if (op->attached)
+        ((comm_whereabouts *)(void *)op->base[COMM_PLACES])[op->channel->me] =
+            op->where[op->channel->me];
+    else if (comm_schedule_maps(op->schedule))
         op->where[op->channel->me] = (comm_whereabouts){place_in_arena(op, op->base[COMM_IN]),
                                                         place_in_arena(op, op->base[COMM_OUT])};
     op->began = ticks();
@@ -67,8 +71,7 @@ static void complete(comm_op *op, uint32_t step)
     }
 }
 
-/* NULL: the peer named a place that is not in its arena. */
-static char *resolve(const comm_op *op, const comm_place *p, uint64_t bytes)
+char *op_resolve(const comm_op *op, const comm_place *p, uint64_t bytes)
 {
     if (p->buffer < COMM_PEER_IN)
         return op->base[p->buffer] + p->at;
@@ -87,13 +90,20 @@ static weft_status run_step(comm_op *op, uint32_t step)
     const comm_step *s = &op->program.step[step];
     const comm_place *place = &op->program.place[s->place];
     comm_link *l = op->channel->link;
-    if (s->what == COMM_STORE) {
-        stage_store(op, step);
+    if (s->what == COMM_STORE || op->attached) { /* what is no store, the device does */
+        uint32_t peer;
+        weft_status st = WEFT_OK;
+        if (op->attached && s->what == COMM_STORE)
+            st = attach_confirm(op, &peer);
+        if (st != WEFT_OK)
+            return op_fail(op, peer, st);
+        if (s->what == COMM_STORE)
+            stage_store(op, step);
         complete(op, step);
         return WEFT_OK;
     }
     for (uint32_t i = 0; i < s->nfrom + s->nto; i++) {
-        char *at = resolve(op, &place[i], s->bytes);
+        char *at = op_resolve(op, &place[i], s->bytes);
         if (!at)
             return op_fail(op, place[i].rank,
                            fail(WEFT_DATA, "the peer named a buffer outside its arena"));
@@ -129,7 +139,7 @@ static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
     const comm_step *s = &op->program.step[step];
     comm_link *link = op->channel->link;
     weft_conn *conn = op->channel->wire[l->peer].conn;
-    char *memory = s->bytes ? resolve(op, &op->program.place[s->place], s->bytes) : NULL;
+    char *memory = s->bytes ? op_resolve(op, &op->program.place[s->place], s->bytes) : NULL;
     weft_status st = sending ? link->table->send(conn, memory, s->bytes, link->region)
                              : link->table->recv(conn, memory, s->bytes, link->region);
     if (st == WEFT_BUSY) { /* its queue is full: once more when something has finished */
@@ -207,7 +217,7 @@ static int take_fetched(comm_op *op, int *moved)
     if (!stage_is_open(op))
         return 0;
     for (uint32_t end = stage_fetched(op); op->staged->seen < end; *moved = 1)
-        complete(op, op->staged->seen++);
+        complete(op, op->staged->first_fetch + op->staged->seen++);
     return 1;
 }
 

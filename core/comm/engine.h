@@ -24,14 +24,22 @@ typedef struct wire {
     uint64_t sent, received;
 } wire;
 
-/* An operation that goes through host memory (stage.c). Flags hold the last start that they were
- * raised for. */
+/* An operation that goes through host memory (stage.c), or that the device does (attach.c): that
+ * has one fetch, when all is done, and one store, when it may begin. Flags hold the last start that
+ * they were raised for. */
 typedef struct comm_staged {
-    uint32_t fetches, stores, first_store; /* steps; the first fetch is step 0 */
-    uint32_t seen;                         /* fetches of this start that are known to be done */
-    uint32_t *gate, *fetched, *stored;     /* [fetches], [stores] */
+    uint32_t fetches, stores, first_fetch, first_store; /* steps */
+    uint32_t seen;                     /* fetches of this start that are known to be done */
+    uint32_t *gate, *fetched, *stored; /* [fetches], [stores] */
     weft_event *done;
 } comm_staged;
+
+/* A reduction by the device. */
+typedef struct comm_sum {
+    uint64_t count;
+    uint32_t ranks, dtype, redop;
+    weft_prepared *prepared;
+} comm_sum;
 
 struct comm_channel {
     comm_link *link;
@@ -64,10 +72,12 @@ struct comm_op {
     uint32_t started; /* starts so far; the walking thread's */
     atomic_uint finished;
     comm_staged *staged; /* NULL: links touch its memory */
+    int attached;        /* the device does it */
+    weft_prepared *sum;  /* ... and this is its reduction; one of world->sums */
 
     /* one start, under the baton */
     char *base[5];           /* IN, OUT, SCRATCH, PLACES, KEPT */
-    comm_whereabouts *where; /* [n]; base[PLACES] */
+    comm_whereabouts *where; /* [n]; base[PLACES], but of the device's: as the cards say */
     uint32_t *need, *need0;  /* [steps] */
     uint32_t *ready;         /* [moves] steps to do here, in the order they became ready */
     uint32_t ready_head, ready_tail, left;
@@ -85,6 +95,7 @@ struct comm_link {
     weft_region *region; /* the arena, where the link registers or maps */
     char **mapped;       /* [job ranks] peers' arenas here; NULL where not mapped */
     uint64_t *mapped_bytes;
+    unsigned char *attaches; /* [job ranks] does the device map its arena, and that rank's mine? */
     VEC(comm_channel *) channels;
     VEC(comm_op *) ops;
 
@@ -122,6 +133,7 @@ struct comm_world {
     int crowded;          /* more ranks than cores here: spinning only keeps others from running */
     weft_stream *fetches; /* of staged operations */
     weft_event *ready;
+    VEC(comm_sum) sums;           /* of attached ones */
     uint64_t base_ticks, base_ns; /* one moment, on both clocks */
     atomic_int failed;            /* a weft_status; the text below stands once it is set */
     pthread_mutex_t failing;
@@ -147,6 +159,8 @@ static inline void count_one(atomic_uint *n)
 weft_status link_advance(comm_link *l, int *moved);
 int link_has_work(const comm_link *l);
 void op_prepare(comm_op *op); /* memory of a start; once, after its program is made [setup] */
+/* NULL: the peer named a place that is not in its arena. */
+char *op_resolve(const comm_op *op, const comm_place *p, uint64_t bytes);
 
 /* --- stage.c --- */
 
@@ -160,6 +174,16 @@ int stage_is_open(const comm_op *op);                            /* may steps ru
 uint32_t stage_fetched(const comm_op *op);                       /* how many fetches are done */
 void stage_store(comm_op *op, uint32_t step);
 void stage_give_up(comm_world *w); /* lets the device finish what waits for flags */
+
+/* --- attach.c --- */
+
+weft_status attach_prepare(comm_op *op);                    /* [setup] */
+weft_status attach_start(comm_op *op, weft_stream *stream); /* the work, enqueued there */
+void attach_free(comm_world *w);                            /* after stage_give_up() [setup] */
+
+/* Before the work may begin: have all come with the buffers that it was given? Else *peer has not.
+ */
+weft_status attach_confirm(comm_op *op, uint32_t *peer);
 
 /* --- mover.c --- */
 

@@ -15,6 +15,8 @@
  * for an all-reduce, S for a reduce, S (n-1)/n for the other kinds, S (n-1) for a root's broadcast.
  * Where only a root is concerned it has one message to and from each of the others.
  *
+ * Between devices the steps between the rounds are the devices' (attach.c).
+ *
  * It loses on messages so short that two rounds take longer than sending the data in one, and it
  * needs a link that maps. An all-to-all in place has no order that is safe, and is left to others.
  */
@@ -146,7 +148,7 @@ static uint64_t lent(const builder *b)
 
 static void emit(builder *b)
 {
-    uint32_t n = b->r->ranks, me = b->r->me;
+    uint32_t n = b->r->ranks, me = b->r->me, first = b->steps;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
         if (linked(b, to) && needs(b, to, me))
@@ -154,8 +156,13 @@ static void emit(builder *b)
         if (linked(b, from) && needs(b, me, from))
             build_hear_place(b, from);
     }
-    uint32_t first = b->steps;
+    uint32_t go = b->r->staged ? build_flag(b, COMM_STORE) : COMM_NO_STEP;
+    for (uint32_t s = first; s < go && go != COMM_NO_STEP; s++)
+        build_after(b, go, s);
+    first = b->steps;
     work(b);
+    if (b->r->staged) /* the device does the work, and says when it is done */
+        first = build_flag(b, COMM_FETCH);
     uint32_t end = b->steps;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;

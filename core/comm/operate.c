@@ -12,11 +12,24 @@ static int in_arena(const comm_world *w, const void *p, uint64_t bytes)
     return bytes == 0 || (w->arena.base && ck_range(at, bytes, w->arena.bytes));
 }
 
+/* Peers have been told these places. */
+static weft_status check_fixed(const comm_op *op, const char *in, const char *out)
+{
+    const comm_whereabouts *w = &op->where[op->channel->me];
+    const char *base = op->channel->link->world->arena.stage.base;
+    if ((!op->in_bytes || in == base + w->in) && (!op->out_bytes || out == base + w->out))
+        return WEFT_OK;
+    return fail(WEFT_USAGE, "%s on channel %s: started with other buffers than were fixed for it",
+                op->name, op->channel->name);
+}
+
 static weft_status check_arena(const comm_op *op, const void *in, const void *out,
                                const void *scratch)
 {
     const comm_link *l = op->channel->link;
     int maps = comm_schedule_maps(op->schedule);
+    if (op->attached)
+        return check_fixed(op, in, out);
     if (op->staged) /* only the mirror is the links' business, and it lies in scratch */
         in = out = scratch;
     if (!maps && !(l->table->caps & WEFT_LINK_REGISTER))
@@ -84,7 +97,8 @@ weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, in
     op->base[COMM_SCRATCH] = scratch;
     op->started++;
     if (op->staged) {
-        stage_mirror(op, scratch);
+        if (!op->attached)
+            stage_mirror(op, scratch);
         st = stage_start(op, in, out);
         if (st != WEFT_OK)
             return st;

@@ -106,6 +106,14 @@ static weft_status check_request(const comm_request *r)
     return WEFT_OK;
 }
 
+int comm_may_map(const char *algorithm)
+{
+    for (uint32_t i = 0; comm_algorithms[i]; i++)
+        if (!strcmp(comm_algorithms[i]->name, algorithm))
+            return (int)comm_algorithms[i]->maps;
+    return 1;
+}
+
 int comm_link_maps(uint64_t link_caps)
 {
     return (link_caps & WEFT_LINK_MAP) && !(link_caps & WEFT_LINK_REGISTER);
@@ -117,6 +125,8 @@ int comm_able(const comm_algorithm *a, const comm_request *r)
         return 0;
     if (r->kind == WEFT_SHIFT && r->in_place)
         return 0; /* what arrives would lie over what has still to leave */
+    if (comm_attached(r, a) && !attach_able(r))
+        return 0;
     return !(a->maps && r->kind == WEFT_ALL_TO_ALL && r->in_place);
 }
 
@@ -174,7 +184,8 @@ builder build_for(const comm_request *r, const comm_algorithm *a)
     builder b = {.r = r, .size = weft_dtype_size(r->dtype)};
     b.bytes = r->count * b.size;
     b.fair = !equal_parts(r->kind);
-    b.chunk = r->chunk ? lines(r->chunk) : a->chunk;
+    b.lines = comm_attached(r, a); /* devices have whole lines, and need no chunks */
+    b.chunk = b.lines ? 0 : r->chunk ? lines(r->chunk) : a->chunk;
     if (b.chunk && b.chunk < lines(b.bytes / MOST_CHUNKS))
         b.chunk = lines(b.bytes / MOST_CHUNKS);
     uint64_t part = b.bytes / r->ranks * r->me;
@@ -212,10 +223,11 @@ void comm_sides(const comm_request *r, uint64_t *in, uint64_t *out)
 
 static void emit(builder *b, const comm_algorithm *a)
 {
-    if (b->r->staged)
+    const int mirrored = b->r->staged && !comm_attached(b->r, a);
+    if (mirrored)
         stage_fetches(b);
     a->emit(b);
-    if (b->r->staged)
+    if (mirrored)
         stage_stores(b);
 }
 
@@ -240,7 +252,7 @@ weft_status comm_schedule_with(const comm_request *r, const comm_algorithm *algo
     s->algorithm = algorithm;
     builder b = build_for(&s->r, algorithm);
     emit(&b, algorithm);
-    s->scratch = b.scratch + (r->staged ? stage_room(&s->r) : 0);
+    s->scratch = b.scratch + (r->staged && !algorithm->maps ? stage_room(&s->r) : 0);
     s->sent = b.sent;
     s->kept = b.kept;
     s->steps = b.steps;

@@ -108,6 +108,7 @@ typedef struct builder {
     uint64_t bytes; /* of the larger side */
     uint64_t chunk; /* bytes in which long messages are cut, so that what follows may begin */
     int fair;       /* parts are ours to choose; else they are count / ranks */
+    int lines;      /* all of them begin at lines */
     int alias;      /* in place: one of IN and OUT is `alias_to` from `alias_at` on */
     uint32_t alias_to;
     uint64_t alias_at;
@@ -191,6 +192,9 @@ void build_summing(builder *b, uint32_t what, uint32_t plain, uint64_t bytes);
 /* Steps of an operation whose buffers are mirrored in host memory. */
 uint32_t build_fetch(builder *b, comm_place to, uint64_t bytes);
 uint32_t build_store(builder *b, comm_place from, uint64_t bytes);
+int comm_attached(const comm_request *r, const comm_algorithm *a); /* by devices: attach.c */
+int attach_able(const comm_request *r);                            /* can they do it? */
+uint32_t build_flag(builder *b, uint32_t what); /* one of them that touches nothing */
 void stage_fetches(builder *b);
 void stage_stores(builder *b);
 uint64_t stage_room(const comm_request *r); /* bytes of the mirror */

@@ -95,8 +95,11 @@ static const comm_algorithm *by_thresholds(const comm_request *r)
     return &comm_direct;
 }
 
+/* Where devices attach each other's memory nothing else spares the way through the host. */
 const comm_algorithm *comm_select(const comm_request *r)
 {
+    if (r->staged && comm_able(&comm_mapped, r))
+        return &comm_mapped;
     const comm_algorithm *cheapest = comm_cheapest(r);
     return cheapest ? cheapest : by_thresholds(r);
 }

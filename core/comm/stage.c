@@ -90,18 +90,22 @@ static weft_status prepare_op(comm_op *op, uint32_t **flags)
     g->fetched = g->gate + 1;
     g->stored = g->fetched + g->fetches;
     *flags = g->stored + g->stores;
-    if (op->channel->stores)
-        return s->table->event(s->device, &g->done);
-    weft_status st = s->table->stream(s->device, 1, &op->channel->stores);
+    weft_status st = op->attached ? attach_prepare(op) : WEFT_OK;
+    if (st == WEFT_OK && !op->channel->stores)
+        st = s->table->stream(s->device, 1, &op->channel->stores);
     return st != WEFT_OK ? st : s->table->event(s->device, &g->done);
 }
 
 void stage_add(comm_op *op)
 {
     comm_staged *g = pool_alloc(&op->channel->link->world->pool, sizeof *g);
-    g->fetches = pieces(op->in_bytes);
-    g->stores = pieces(op->out_bytes);
-    g->first_store = op->program.steps - g->stores;
+    for (uint32_t i = op->program.steps; i-- > 0;) {
+        const uint32_t what = op->program.step[i].what;
+        g->fetches += what == COMM_FETCH;
+        g->stores += what == COMM_STORE;
+        g->first_fetch = what == COMM_FETCH ? i : g->first_fetch;
+        g->first_store = what == COMM_STORE ? i : g->first_store;
+    }
     op->staged = g;
 }
 
@@ -138,14 +142,22 @@ weft_status stage_prepare(comm_world *w)
     return st;
 }
 
+static weft_status open_gate(comm_op *op)
+{
+    comm_world *w = op->channel->link->world;
+    const comm_stage *s = &w->arena.stage;
+    weft_status st = s->table->record(w->ready, s->compute);
+    if (st == WEFT_OK)
+        st = s->table->await(w->fetches, w->ready);
+    return st != WEFT_OK ? st : s->table->flag_set(w->fetches, op->staged->gate, op->started);
+}
+
 static weft_status enqueue_fetches(comm_op *op, const char *in)
 {
     comm_world *w = op->channel->link->world;
     const comm_stage *s = &w->arena.stage;
     comm_staged *g = op->staged;
-    weft_status st = s->table->await(w->fetches, w->ready);
-    if (st == WEFT_OK)
-        st = s->table->flag_set(w->fetches, g->gate, op->started);
+    weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < g->fetches && st == WEFT_OK; i++) {
         span p = piece_at(op->in_bytes, i);
         st = s->table->copy(s->device, w->fetches, op->base[COMM_IN] + p.at, in + p.at, p.bytes);
@@ -171,12 +183,29 @@ static weft_status enqueue_stores(comm_op *op, char *out)
     return st == WEFT_OK ? s->table->record(g->done, stream) : st;
 }
 
-weft_status stage_start(comm_op *op, const void *in, void *out)
+/* The whole of an operation that the device does, between its two flags. */
+static weft_status enqueue_work(comm_op *op)
 {
     comm_world *w = op->channel->link->world;
     const comm_stage *s = &w->arena.stage;
-    weft_status st = s->table->record(w->ready, s->compute);
+    comm_staged *g = op->staged;
+    weft_stream *stream = op->channel->stores;
+    weft_status st = s->table->await(stream, w->ready);
+    if (st == WEFT_OK)
+        st = s->table->flag_wait(stream, g->stored, op->started);
+    if (st == WEFT_OK)
+        st = attach_start(op, stream);
+    if (st == WEFT_OK)
+        st = s->table->flag_set(stream, g->fetched, op->started);
+    return st == WEFT_OK ? s->table->record(g->done, stream) : st;
+}
+
+weft_status stage_start(comm_op *op, const void *in, void *out)
+{
     op->staged->seen = 0;
+    weft_status st = open_gate(op);
+    if (st == WEFT_OK && op->attached)
+        return enqueue_work(op);
     if (st == WEFT_OK)
         st = enqueue_fetches(op, in);
     return st == WEFT_OK ? enqueue_stores(op, out) : st;

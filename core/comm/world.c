@@ -62,6 +62,7 @@ void comm_world_destroy(comm_world *w)
     if (!w)
         return;
     stage_give_up(w);
+    attach_free(w);
     for (uint32_t i = 0; i < w->links.n; i++)
         free_link(w->links.at[i]);
     free(w->links.at);
@@ -199,6 +200,7 @@ weft_status comm_add_op(comm_channel *c, const comm_schedule *s, const char *nam
     op->kernel = reduce_pick(r->dtype);
     op->code = code_pick();
     op->scratch_bytes = comm_schedule_scratch(s);
+    op->attached = r->staged && comm_schedule_maps(s);
     measure(op, r);
     comm_program_make(s, &op->program);
     op_prepare(op);

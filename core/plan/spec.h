@@ -34,9 +34,10 @@ typedef struct spec_link {
 
 /* What the ranks of a job know of each other before they plan. Borrowed. */
 typedef struct spec_meeting {
-    const job_sites *sites; /* NULL: all on one machine */
-    job *job;               /* NULL: nobody is asked */
-    bool on_paper;          /* nothing will run here: what this machine lacks may be planned for */
+    const job_sites *sites;  /* NULL: all on one machine */
+    job *job;                /* NULL: nobody is asked */
+    const job_identity *who; /* of this rank; NULL: nothing is known of devices */
+    bool on_paper;           /* nothing will run here: what this machine lacks may be planned for */
 } spec_meeting;
 
 typedef struct spec {
@@ -59,6 +60,7 @@ typedef struct spec {
     const char *compress_key[WEFT_MAX_MESH];   /* the key that says so */
     bool feedback;                             /* what compression takes away is kept */
     const comm_cost *axis_cost[WEFT_MAX_MESH]; /* NULL: its transport was not measured */
+    uint64_t attached;       /* bit a: devices along mesh axis a map each other's arenas */
     const char *comm_choice; /* what auto chose and why, for the log; NULL: nothing to choose */
     model_options model;     /* batch and weight are set by the plan */
     uint64_t batch, microbatch;

@@ -72,7 +72,10 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
     out->link_caps = where_caps(s, &s->links[ch->link]);
     out->staged = where_staged(s, &s->links[ch->link]);
     out->layout = ch->layout;
-    out->algorithm = plan_between_two(c) ? "auto" : comm_rule(ch->algorithm, out);
+    const char *wanted = comm_rule(ch->algorithm, out);
+    if (s->attached >> ch->mesh_axis & 1 && comm_may_map(wanted))
+        out->link_caps |= WEFT_LINK_MAP;
+    out->algorithm = plan_between_two(c) ? "auto" : wanted;
     out->cost = s->axis_cost[ch->mesh_axis];
     out->compress = c->compress;
     out->feedback = c->compress && s->feedback;

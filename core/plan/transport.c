@@ -254,5 +254,5 @@ weft_status transport_choose(spec *s)
         if (!st && s->mesh.size[a] > 1)
             st = take_cost(s, a);
     }
-    return st;
+    return st ? st : homes_find(s);
 }

@@ -16,6 +16,11 @@ weft_status transport_add_keys(spec *s, const component *c);
 weft_status transport_choose(spec *s);
 weft_status transport_choose_axis(spec *s, uint32_t a); /* even if it has one rank */
 
+/* --- homes.c --- */
+
+/* Find the mesh axes along which devices map each other's arenas: s->attached. [collective] */
+weft_status homes_find(spec *s);
+
 /* --- carrier.c --- */
 
 /* How well the transport would carry ranks that share a machine, or do not, as seen from this

@@ -41,10 +41,11 @@ bool where_staged(const spec *s, const spec_link *l)
     return !where_coll(l) && (!reaches(s, l->c) || (l->near.c && !reaches(s, l->near.c)));
 }
 
+/* Where the host's mappings are of no use, devices may have their own: s->attached. */
 static uint64_t mappable(const spec *s, uint64_t caps)
 {
-    const weft_device_table *device = s->device.c->table;
-    bool can = device->caps & WEFT_DEV_EXPORT_FD; /* else there is nothing that peers could map */
+    const uint64_t device = ((const weft_device_table *)s->device.c->table)->caps;
+    bool can = (device & WEFT_DEV_EXPORT_FD) && (device & WEFT_DEV_HOST_MEMORY);
     return can ? caps : caps & ~(uint64_t)WEFT_LINK_MAP;
 }
 

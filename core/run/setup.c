@@ -19,6 +19,8 @@ static int32_t descriptor_kind(const executor *e)
         const weft_link_table *link = l->c->table, *near = l->near.c ? l->near.c->table : link;
         wanted |= link->caps | near->caps;
     }
+    if (e->plan->spec->attached)
+        return can & WEFT_DEV_EXPORT_CUDA ? WEFT_FD_CUDA : WEFT_FD_MAP;
     if (!(wanted & (WEFT_LINK_MAP | WEFT_LINK_REGISTER)))
         return 0;
     if ((wanted & WEFT_LINK_FD_DMABUF) && (can & WEFT_DEV_EXPORT_DMABUF))
@@ -28,18 +30,28 @@ static int32_t descriptor_kind(const executor *e)
     return can & WEFT_DEV_EXPORT_FD ? WEFT_FD_MAP : 0;
 }
 
-/* Links are given the host memory through which everything goes. */
-static weft_status stage_all(const executor *e, comm_arena *arena)
+/* Is the device's memory out of the reach of a link? Then links are given the host memory through
+ * which everything goes that devices do not do by themselves. */
+static weft_status stage_all(const executor *e, int32_t fd, comm_arena *arena)
 {
     const spec *s = e->plan->spec;
+    bool any = false;
     for (uint32_t i = 0; i < s->nlinks; i++)
+        any |= where_staged(s, &s->links[i]);
+    for (uint32_t i = 0; i < s->nlinks && any; i++)
         if (!where_staged(s, &s->links[i]) && !where_coll(&s->links[i]))
             return fail(WEFT_UNSUPPORTED,
                         "%s reaches the memory of device %s and another transport of this job does "
                         "not: use one kind of transport",
                         s->links[i].c->name, s->device.c->name);
-    *arena = (comm_arena){
-        e->host, e->plan->bytes.host, -1, WEFT_DEV_HOST_MEMORY, {e->table, e->device, e->stream}};
+    const uint64_t bytes = e->plan->bytes.peak;
+    *arena = (comm_arena){e->base, bytes, fd, (uint32_t)e->table->caps, {0}};
+    if (any)
+        *arena = (comm_arena){e->host,
+                              e->plan->bytes.host,
+                              -1,
+                              WEFT_DEV_HOST_MEMORY,
+                              {e->table, e->device, e->stream, e->base, bytes, fd}};
     return WEFT_OK;
 }
 
@@ -69,8 +81,7 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
     if (st)
         return st;
     e->base = base;
-    *arena = (comm_arena){base, e->plan->bytes.peak, fd, (uint32_t)e->table->caps, {0}};
-    return e->host ? stage_all(e, arena) : WEFT_OK;
+    return stage_all(e, fd, arena);
 }
 
 static weft_status add_channels(executor *e, const uint32_t *index, comm_channel **out)
@@ -126,6 +137,8 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
             st = fail(WEFT_INTERNAL, "%s keeps more than was planned", c->name);
         if (!st)
             st = comm_add_op(channels[c->channel], e->schedules[i], c->name, &e->ops[i]);
+        if (!st && comm_is_staged(e->ops[i]))
+            comm_fix(e->ops[i], e->from[i], e->to[i]);
         if (!st && c->kept_bytes)
             keep(e, i);
     }

@@ -355,7 +355,7 @@ static weft_status run(trainer *t, const char *ini, const char *const *overrides
         s = job_find_sites(t->job, &t->who, &t->sites);
     if (!s)
         s = job_prepare(ini, overrides, n, t->who.ranks, true,
-                        &(spec_meeting){.sites = &t->sites, .job = t->job}, t->j);
+                        &(spec_meeting){.sites = &t->sites, .job = t->job, .who = &t->who}, t->j);
     if (!s)
         s = agree_on_job(t->j, t->job, &t->who, resume);
     if (s)

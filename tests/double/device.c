@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include <weft/device.h>
@@ -46,7 +47,11 @@ struct weft_device {
     weft_stream *stream[MOST], *inner;
     weft_event *event[1024];
     void *host[64];
-    uint32_t streams, events, hosts;
+    struct {
+        void *base;
+        uint64_t bytes;
+    } peer[64]; /* arenas that were attached */
+    uint32_t streams, events, hosts, peers;
     atomic_int failed, closing;
 };
 
@@ -255,11 +260,32 @@ static weft_status d_fill(weft_device *d, weft_stream *s, void *to, int32_t byte
 static weft_status d_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **base,
                            int32_t *fd)
 {
-    if (want_fd)
-        return host->fail(host->ctx, WEFT_UNSUPPORTED, "double: has no descriptors");
-    weft_status st = cpu->arena(d->cpu, bytes, 0, base, fd);
+    weft_status st = cpu->arena(d->cpu, bytes, want_fd, base, fd);
     *base = (void *)((uintptr_t)*base | DOUBLE_TAG);
     return st;
+}
+
+/* DOUBLE_DEVICES: how many of them a machine has, which its ranks share; 0: none that is shared. */
+static weft_status d_home(void *module, const weft_device_args *args, char text[64])
+{
+    (void)module;
+    const char *n = getenv("DOUBLE_DEVICES");
+    const unsigned long devices = n ? strtoul(n, NULL, 10) : 1;
+    if (!devices)
+        return host->fail(host->ctx, WEFT_UNSUPPORTED, "double: its memory is nobody else's");
+    snprintf(text, 64, "double %lu", args->local_rank % devices);
+    return WEFT_OK;
+}
+
+static weft_status d_attach(weft_device *d, int32_t fd, uint64_t bytes, void **base)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED || d->peers == sizeof d->peer / sizeof *d->peer)
+        return host->fail(host->ctx, WEFT_NO_MEMORY, "double: an arena cannot be mapped");
+    d->peer[d->peers].base = p;
+    d->peer[d->peers++].bytes = bytes;
+    *base = (void *)((uintptr_t)p | DOUBLE_TAG);
+    return WEFT_OK;
 }
 
 static weft_status d_host_memory(weft_device *d, uint64_t bytes, void **out)
@@ -278,12 +304,16 @@ typedef struct run {
     void *out[MOST], *workspace;
 } run;
 
+/* Streams run at once, and one thread at a time may enter the cpu device. */
 static void run_now(void *ctx)
 {
+    static pthread_mutex_t entered = PTHREAD_MUTEX_INITIALIZER;
     const run *r = ctx;
     weft_device *d = r->p->device;
+    pthread_mutex_lock(&entered);
     if (cpu->run(r->p->inner, d->inner, r->in, r->out, r->workspace))
         atomic_store(&d->failed, 1);
+    pthread_mutex_unlock(&entered);
 }
 
 static weft_status d_prepare(weft_device *d, const weft_opspec *spec, weft_prepared **out)
@@ -348,6 +378,8 @@ static void d_close(weft_device *d)
         free(d->event[i]);
     for (uint32_t i = 0; i < d->hosts; i++)
         free(d->host[i]);
+    for (uint32_t i = 0; i < d->peers; i++)
+        munmap(d->peer[i].base, d->peer[i].bytes);
     cpu->close(d->cpu);
     free(d);
 }
@@ -369,7 +401,8 @@ static weft_status d_need(void *module, const weft_conf *conf, const weft_opspec
 }
 
 static const weft_device_table table = {.struct_size = sizeof table,
-                                        .caps = WEFT_DEV_FLAGS,
+                                        .caps =
+                                            WEFT_DEV_FLAGS | WEFT_DEV_EXPORT_FD | WEFT_DEV_ATTACH,
                                         .need = d_need,
                                         .probe = d_probe,
                                         .open = d_open,
@@ -389,7 +422,9 @@ static const weft_device_table table = {.struct_size = sizeof table,
                                         .run = d_run,
                                         .flag_wait = d_flag_wait,
                                         .flag_set = d_flag_set,
-                                        .native = d_native};
+                                        .native = d_native,
+                                        .home = d_home,
+                                        .attach = d_attach};
 
 static const weft_option threads = {
     sizeof threads, WEFT_OPT_AUTO_INT, "threads", "1", "as of the cpu device", NULL, 1, 1024};

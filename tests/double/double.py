@@ -5,6 +5,7 @@ whose work finishes later, have the bits of the same job on the cpu?
 One rank; then two and four over tcp and shm, in every kind of layout, so that all kinds of
 collectives go through host memory, several at once; with checkpoints and a resumed run; and a rank
 that dies while the device waits for what it was to send."""
+import json
 import os
 import re
 import shutil
@@ -51,6 +52,40 @@ class Double(w.Bench):
                 for device in ("cpu", "double"):
                     self.train(device, self.job(change, device), ranks=ranks)
                 self.same_run("cpu", "double", 6, SKIP)
+
+    def test_devices_map_each_other(self):
+        """What the devices do by themselves has the bits of the same on processors, in all layouts;
+        the plan knows of it, to the byte."""
+        for ranks, _, change in LAYOUTS:
+            with self.subTest(ranks=ranks, **change):
+                change = change | {"comm.plugin": "shm"}
+                self.train("cpu", self.job(change | {"comm.algorithm": "direct"}, "cpu"),
+                           ranks=ranks)
+                said = self.train("double", self.job(change, "double"), ranks=ranks)
+                self.assertRegex(said.stderr + said.stdout, "devices along mesh axis .* map each")
+                self.same_run("cpu", "double", 6, SKIP + ("comm_bytes",))
+                plan = json.loads(w.weft("plan", "-n", ranks, "--json", self.ini, *self.options(
+                    "plan", self.job(change, "double"))).stdout)["ranks"][0]
+                self.assertNotIn("host", plan)
+                self.assertEqual(w.metrics(self.path("double"))[-1]["comm_bytes"],
+                                 sum(plan["sent"].values()))
+
+    def test_devices_that_map_only_some(self):
+        """Ranks of unlike devices, and what devices cannot add, go through host memory."""
+        for devices, word in ((2, "rank 0 has double 0, rank . has double 1"),
+                              (0, "on rank 0 .*double: its memory is nobody else's")):
+            for ranks, _, change in LAYOUTS[1], LAYOUTS[6]:
+                change = change | {"comm.plugin": "shm"}
+                self.train("cpu", self.job(change | {"comm.algorithm": "direct"}, "cpu"),
+                           ranks=ranks)
+                said = self.train("double", self.job(change, "double"), ranks=ranks,
+                                  extra={"DOUBLE_DEVICES": str(devices)})
+                self.assertRegex(said.stderr + said.stdout, f"goes through host memory.*: {word}")
+                self.same_run("cpu", "double", 6, SKIP + ("comm_bytes",))
+        change = {"comm.plugin": "shm", "comm.compress": "int8", "optim.placement": "zero2"}
+        for device in ("cpu", "double"):
+            self.train(device, self.job(change, device), ranks=2)
+        self.same_run("cpu", "double", 6, SKIP + ("comm_bytes",))
 
     def test_a_library_of_collectives(self):
         """It adds in the order of the ranks, so that fp32 has the bits of the same over links."""
@@ -135,12 +170,14 @@ class Double(w.Bench):
         self.assertRegex(plan("double"), r"host memory  [0-9.]+ [KM]iB a rank")
 
     def test_a_rank_dies(self):
-        run = w.Running(self, "dead", self.job({"comm.plugin": "shm"}, "double") |
-                        {"run.steps": 10**8, "optim.lr": 1e-4, "checkpoint.every": 0}, 2)
-        run.until_step(3)
-        os.kill(run.ranks()[1], 9)
-        self.assertEqual(run.wait(10 * w.SLOW), 1)
-        self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 9")
+        for algorithm in ("direct", "mapped"):
+            job = self.job({"comm.plugin": "shm", "comm.algorithm": algorithm}, "double")
+            run = w.Running(self, "dead-" + algorithm, job |
+                            {"run.steps": 10**8, "optim.lr": 1e-4, "checkpoint.every": 0}, 2)
+            run.until_step(3)
+            os.kill(run.ranks()[1], 9)
+            self.assertEqual(run.wait(10 * w.SLOW), 1)
+            self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 9")
 
 
 if __name__ == "__main__":
