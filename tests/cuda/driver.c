@@ -60,6 +60,13 @@ CUresult cuDeviceGetName(char *name, int cap, CUdevice d)
     return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGetUuid_v2(CUuuid *out, CUdevice d)
+{
+    (void)d;
+    memset(out, 0xab, sizeof *out);
+    return CUDA_SUCCESS;
+}
+
 CUresult cuDeviceGetAttribute(int *out, CUdevice_attribute what, CUdevice d)
 {
     (void)d;

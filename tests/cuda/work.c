@@ -2,7 +2,8 @@
  *
  * A stream is a queue. Nothing of it runs before somebody waits for it or asks after it, and a
  * question lets only a few pieces of work run, so that a host which reads results too early finds
- * that they are not there. */
+ * that they are not there. Once a stream waits for a flag there is a thread that runs work as well,
+ * for then the host may wait for nothing but flags. */
 #define _GNU_SOURCE
 #include "double.h"
 #include "fiber.h"
@@ -236,10 +237,28 @@ CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 
 /* --- flags --- */
 
+static void *run_for_ever(void *none)
+{
+    for (;;) {
+        run_some(A_FEW);
+        nanosleep(&(struct timespec){0, 20000}, NULL);
+    }
+    return none;
+}
+
+static void begin_thread(void)
+{
+    pthread_t t;
+    if (pthread_create(&t, NULL, run_for_ever, NULL) == 0)
+        pthread_detach(t);
+}
+
 CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr flag, cuuint32_t value, unsigned flags)
 {
     if (flags != CU_STREAM_WAIT_VALUE_GEQ || !double_is_ours((void *)(uintptr_t)flag))
         return CUDA_ERROR_INVALID_VALUE;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, begin_thread);
     struct task *t = new_task(UNTIL, 0);
     t->flag = (const uint32_t *)(uintptr_t)flag;
     t->value = value;

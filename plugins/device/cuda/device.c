@@ -74,13 +74,19 @@ static int32_t attribute(const weft_device *d, CUdevice_attribute what)
     return d->cu->cuDeviceGetAttribute(&value, what, d->gpu) == CUDA_SUCCESS ? value : 0;
 }
 
-static weft_status find_gpu(weft_device *d, const weft_device_args *args)
+weft_status gpu_find(weft_device *d, uint32_t local_rank)
 {
     const int32_t n = count_gpus(d->cu);
     if (n == 0)
         return gpu_fail(d->m, WEFT_ABSENT, "there is an NVIDIA driver, but no GPU");
-    weft_status st = gpu_check(
-        d, d->cu->cuDeviceGet(&d->gpu, (int)(args->local_rank % (uint32_t)n)), "finding a GPU");
+    return gpu_check(d, d->cu->cuDeviceGet(&d->gpu, (int)(local_rank % (uint32_t)n)),
+                     "finding a GPU");
+}
+
+static weft_status find_gpu(weft_device *d, const weft_device_args *args)
+{
+    const int32_t n = count_gpus(d->cu);
+    weft_status st = gpu_find(d, args->local_rank);
     if (st == WEFT_OK)
         st = gpu_check(d, d->cu->cuDevicePrimaryCtxRetain(&d->context, d->gpu),
                        "making its context");

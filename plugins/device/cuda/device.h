@@ -13,6 +13,8 @@ const char *gpu_describe(weft_device *d);
 /* memory.c */
 weft_status gpu_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **base, int32_t *fd);
 weft_status gpu_host_memory(weft_device *d, uint64_t bytes, void **out);
+weft_status gpu_home(void *module, const weft_device_args *args, char text[64]);
+weft_status gpu_attach(weft_device *d, int32_t fd, uint64_t bytes, void **base);
 
 /* stream.c */
 weft_status gpu_stream(weft_device *d, int32_t priority, weft_stream **out);

@@ -15,6 +15,7 @@
     X(cuDeviceGetCount)                                                                            \
     X(cuDeviceGet)                                                                                 \
     X(cuDeviceGetName)                                                                             \
+    X(cuDeviceGetUuid)                                                                             \
     X(cuDeviceGetAttribute)                                                                        \
     X(cuDevicePrimaryCtxRetain)                                                                    \
     X(cuDevicePrimaryCtxRelease)                                                                   \
@@ -40,6 +41,7 @@
     X(cuMemUnmap)                                                                                  \
     X(cuMemSetAccess)                                                                              \
     X(cuMemExportToShareableHandle)                                                                \
+    X(cuMemImportFromShareableHandle)                                                              \
     X(cuMemGetHandleForAddressRange)                                                               \
     X(cuMemcpyAsync)                                                                               \
     X(cuMemsetD8Async)                                                                             \

@@ -91,6 +91,9 @@ weft_status gpu_enter(weft_device *d);
 /* WEFT_OK, or a record of what the driver says to `what` ("copying 4096 bytes"). */
 weft_status gpu_check(weft_device *d, CUresult r, const char *what);
 
+/* Which GPU is that of a rank of this machine: into d->gpu. */
+weft_status gpu_find(weft_device *d, uint32_t local_rank);
+
 /* --- memory.c --- */
 weft_status gpu_own_memory(weft_device *d, uint64_t bytes, CUdeviceptr *out); /* not zeroed */
 void gpu_free_memory(weft_device *d, CUdeviceptr p);                          /* 0 is allowed */

@@ -5,6 +5,7 @@
  * NIC, and NCCL may register it. A machine without that API gives plain memory, and no descriptor.
  */
 #include "device.h"
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,9 +52,26 @@ static CUmemAllocationProp arena_kind(const weft_device *d)
     return p;
 }
 
+/* Physical memory that is the arena's, or with a descriptor another process's. */
+static weft_status take_physical(weft_device *d, struct gpu_block *b, uint64_t bytes, int fd,
+                                 const CUmemAllocationProp *kind)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    const CUresult r =
+        fd < 0 ? d->cu->cuMemCreate(&handle, b->bytes, kind, 0)
+               : d->cu->cuMemImportFromShareableHandle(&handle, (void *)(intptr_t)fd,
+                                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && fd < 0)
+        return too_big(d, bytes);
+    weft_status st = gpu_check(
+        d, r, fd < 0 ? "taking memory for the arena" : "taking the arena of another process");
+    b->handle = st == WEFT_OK ? handle : 0;
+    return st;
+}
+
 /* Physical memory, addresses, and the one mapped to the other. Whatever there is of the block goes
  * at close. */
-static weft_status map_arena(weft_device *d, struct gpu_block *b, uint64_t bytes)
+static weft_status map_arena(weft_device *d, struct gpu_block *b, uint64_t bytes, int fd)
 {
     const struct gpu_driver *cu = d->cu;
     const CUmemAllocationProp kind = arena_kind(d);
@@ -67,18 +85,12 @@ static weft_status map_arena(weft_device *d, struct gpu_block *b, uint64_t bytes
         return st;
     grain = grain < (2u << 20) ? 2u << 20 : grain;
     b->bytes = (bytes + grain - 1) / grain * grain;
-    CUmemGenericAllocationHandle handle = 0;
-    const CUresult r = cu->cuMemCreate(&handle, b->bytes, &kind, 0);
-    if (r == CUDA_ERROR_OUT_OF_MEMORY)
-        return too_big(d, bytes);
-    st = gpu_check(d, r, "taking memory for the arena");
-    if (st != WEFT_OK)
-        return st;
-    b->handle = handle;
-    st = gpu_check(d, cu->cuMemAddressReserve(&b->base, b->bytes, grain, 0, 0),
-                   "reserving addresses for the arena");
+    st = take_physical(d, b, bytes, fd, &kind);
     if (st == WEFT_OK)
-        st = gpu_check(d, cu->cuMemMap(b->base, b->bytes, 0, handle, 0), "mapping the arena");
+        st = gpu_check(d, cu->cuMemAddressReserve(&b->base, b->bytes, grain, 0, 0),
+                       "reserving addresses for the arena");
+    if (st == WEFT_OK)
+        st = gpu_check(d, cu->cuMemMap(b->base, b->bytes, 0, b->handle, 0), "mapping the arena");
     if (st == WEFT_OK)
         st = gpu_check(d, cu->cuMemSetAccess(b->base, b->bytes, &access, 1),
                        "opening the arena for access");
@@ -128,7 +140,7 @@ weft_status gpu_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **ba
         return st != WEFT_OK ? st : WEFT_NO_MEMORY;
     const bool mapped = has(d, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
     bytes = bytes == 0 ? 1 : bytes;
-    st = mapped ? map_arena(d, b, bytes) : plain_arena(d, b, bytes);
+    st = mapped ? map_arena(d, b, bytes, -1) : plain_arena(d, b, bytes);
     if (st == WEFT_OK)
         st = zero(d, b->base, bytes);
     if (st == WEFT_OK && want_fd != 0 && mapped)
@@ -138,6 +150,39 @@ weft_status gpu_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **ba
     *base = (void *)(uintptr_t)b->base;
     *fd = b->fd;
     return WEFT_OK;
+}
+
+weft_status gpu_home(void *module, const weft_device_args *args, char text[64])
+{
+    const struct gpu_module *m = module;
+    weft_device d = {.m = module, .cu = gpu_driver_open(m->host)};
+    CUuuid id;
+    if (d.cu == NULL)
+        return WEFT_ABSENT;
+    weft_status st = gpu_find(&d, args->local_rank);
+    if (st != WEFT_OK)
+        return st;
+    if (!has(&d, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) ||
+        !has(&d, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED))
+        return gpu_fail(m, WEFT_UNSUPPORTED,
+                        "the GPU's memory has no descriptors for other processes");
+    st = gpu_check(&d, d.cu->cuDeviceGetUuid(&id, d.gpu), "asking for its number");
+    memcpy(text, "GPU ", 5);
+    for (uint32_t i = 0; i < sizeof id.bytes; i++)
+        snprintf(text + 4 + 2 * i, 3, "%02x", (unsigned char)id.bytes[i]);
+    return st;
+}
+
+weft_status gpu_attach(weft_device *d, int32_t fd, uint64_t bytes, void **base)
+{
+    weft_status st = gpu_enter(d);
+    struct gpu_block *b = st == WEFT_OK ? new_block(d) : NULL;
+    if (b == NULL)
+        return st != WEFT_OK ? st : WEFT_NO_MEMORY;
+    st = map_arena(d, b, bytes == 0 ? 1 : bytes, fd);
+    if (st == WEFT_OK)
+        *base = (void *)(uintptr_t)b->base;
+    return st;
 }
 
 weft_status gpu_host_memory(weft_device *d, uint64_t bytes, void **out)

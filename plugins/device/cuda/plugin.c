@@ -100,7 +100,7 @@ static const weft_option *const options[] = {&graphs, &products,  &attention, &t
 static const weft_device_table table = {
     .struct_size = sizeof table,
     .caps = WEFT_DEV_CAPTURE | WEFT_DEV_FLAGS | WEFT_DEV_CUDA_MEMORY | WEFT_DEV_EXPORT_CUDA |
-            WEFT_DEV_EXPORT_DMABUF,
+            WEFT_DEV_EXPORT_DMABUF | WEFT_DEV_ATTACH,
     .need = need,
     .probe = gpu_probe,
     .open = gpu_open,
@@ -124,6 +124,8 @@ static const weft_device_table table = {
     .capture_end = gpu_capture_end,
     .replay = gpu_replay,
     .native = gpu_native,
+    .home = gpu_home,
+    .attach = gpu_attach,
 };
 
 static const weft_component component = {
