@@ -9,13 +9,15 @@
  *   region.c   registered memory
  *   address.c  where a rank listens for side channels, as bytes
  *   greet.c    a side channel until it has proved itself: TLS, who is it, which connection
- *   card.c     what the ends of a connection tell each other: numbers of queue pairs, where slots
- * are connect.c  connections: begin, become ready, end pair.c     queue pairs: make, bring up, post
- * to move.c     messages: post, progress slots.c    ... that are short, or whose memory is not
- * registered: through slots at the receiver direct.c   ... that are long: straight into the
- * receiver's memory; writes into its regions record.c   what the ends tell each other while
- * messages move: credits, slots that are free again flush.c    makes what the NIC has written
- * visible to a device failure.c  completions and events that are errors, as sentences
+ *   card.c     what the ends of a connection tell each other: queue pairs, where slots are
+ *   connect.c  connections: begin, become ready, end
+ *   pair.c     queue pairs: make, bring up, post to
+ *   move.c     messages: post, progress
+ *   slots.c    ... that are short, or whose memory is not registered: through slots there
+ *   direct.c   ... that are long: straight into the receiver's memory; writes into its regions
+ *   record.c   what the ends tell each other meanwhile: credits, slots that are free again
+ *   flush.c    makes what the NIC has written visible to a device
+ *   failure.c  completions and events that are errors, as sentences
  *
  * A connection is one (peer, channel): up to PAIRS reliable connected queue pairs, spread over the
  * rails, and a TCP socket, the side channel. Over the socket both ends prove with the job's key who
