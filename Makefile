@@ -10,8 +10,8 @@ help:
 	@echo 'make build    build/release/bin/weft and its plugins'
 	@echo 'make test     all tests, then again under sanitizers'
 	@echo 'make lab CMD="..."  runs a command in a virtual machine with soft-RoCE and tc'
-	@echo 'make nightly  300 random jobs on several ranks against one rank, and collectives in'
-	@echo '              random order; under an hour'
+	@echo 'make nightly  300 random jobs on several ranks against one rank, collectives in random'
+	@echo '              order, and verbs on soft-RoCE at length; about an hour'
 	@echo 'make bench    collectives and training beside the peers that are installed'
 	@echo 'make test-gpu, make bench-gpu    what needs a GPU, in one report; speed beside PyTorch'
 	@echo 'make bundle   programs, plugins, tests and their libraries in build/bundle, for another'
@@ -37,6 +37,8 @@ nightly: build
 	WEFT_COMM_SEED=$$(date +%j)00000000 WEFT_COMM_RUNS=100000 build/release/bin/comm_fuzz_test
 	WEFT_COMM_SEED=$$(date +%j)00000000 WEFT_COMM_RUNS=3000 build/release/bin/comm_threads_fuzz_test
 	WEFT_PARITY_RANDOM=300 WEFT_PARITY_SEED=$$(date +%j) python3 -B tests/parity/matrix.py $(WEFT) Drawn
+	tests/lab/run -t 900 env -u WEFT_LAB python3 -B tests/verbs/lab.py $(WEFT) \
+	  build/release/bin build/release/tests/verbs/sanitized/bin || [ $$? -eq 77 ]
 
 demo: setup build
 	@WEFT=$(WEFT) TEXT='$(TEXT)' sh configs/demo.sh

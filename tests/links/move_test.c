@@ -182,18 +182,18 @@ static void test_full_queue_is_busy(void **state)
 /* Both ends send much more than any buffer between them holds before either receives. */
 static void long_messages(const char *key, const char *value)
 {
-    enum { BYTES = (24 << 20) + 5 };
+    const uint64_t bytes = rig_share(24 << 20) + 5;
     two t;
-    uint8_t *out = malloc(BYTES), *in[2] = {calloc(1, BYTES), calloc(1, BYTES)};
+    uint8_t *out = malloc(bytes), *in[2] = {calloc(1, bytes), calloc(1, bytes)};
     up_with(&t, key, value);
-    pattern_fill(out, BYTES, 9);
+    pattern_fill(out, bytes, 9);
     for (int i = 0; i < 2; i++) {
-        post(&t, false, out, in[0], BYTES);
-        post(&t, true, out, in[1], BYTES);
+        post(&t, false, out, in[0], bytes);
+        post(&t, true, out, in[1], bytes);
         finish(&t);
     }
-    assert_true(pattern_holds(in[0], BYTES, 9));
-    assert_true(pattern_holds(in[1], BYTES, 9));
+    assert_true(pattern_holds(in[0], bytes, 9));
+    assert_true(pattern_holds(in[1], bytes, 9));
     down(&t);
     free(out);
     free(in[0]);
@@ -287,7 +287,8 @@ static void test_counts_that_differ_are_refused(void **state)
 /* Connections do not mix, and each gets its share while others are busy. */
 static void test_channels_apart(void **state)
 {
-    enum { CHANNELS = 5, BYTES = 3 << 20 };
+    enum { CHANNELS = 5 };
+    const uint64_t bytes = rig_share(3 << 20);
     node n[2];
     pair p[CHANNELS];
     uint8_t *out[CHANNELS], *in[CHANNELS];
@@ -296,16 +297,16 @@ static void test_channels_apart(void **state)
     nodes_up(n, alone ? 1 : 2);
     for (uint32_t c = 0; c < CHANNELS; c++) {
         p[c] = pair_up(&n[0], &n[alone ? 0 : 1], 1000 * c);
-        out[c] = malloc(BYTES);
-        in[c] = calloc(1, BYTES);
-        pattern_fill(out[c], BYTES, c);
-        assert_int_equal(rig_table->send(p[c].a, out[c], BYTES, NULL), WEFT_OK);
-        assert_int_equal(rig_table->recv(p[c].b, in[c], BYTES, NULL), WEFT_OK);
+        out[c] = malloc(bytes);
+        in[c] = calloc(1, bytes);
+        pattern_fill(out[c], bytes, c);
+        assert_int_equal(rig_table->send(p[c].a, out[c], bytes, NULL), WEFT_OK);
+        assert_int_equal(rig_table->recv(p[c].b, in[c], bytes, NULL), WEFT_OK);
     }
     for (uint32_t c = CHANNELS; c-- > 0;) {
         uint64_t apart[4] = {1, 0, 0, 1}, both[4] = {1, 1, 1, 1};
         pair_finish(p[c], alone ? both : apart);
-        assert_true(pattern_holds(in[c], BYTES, c));
+        assert_true(pattern_holds(in[c], bytes, c));
         pair_down(p[c]);
         free(out[c]);
         free(in[c]);

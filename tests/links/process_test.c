@@ -67,7 +67,7 @@ static int ring_rank(int fd, uint32_t rank, void *arg)
     conn_ready(next);
     conn_ready(last);
     pattern_fill(out, BYTES, rank);
-    for (uint64_t i = 1; i <= ROUNDS * RANKS; i++) {
+    for (uint64_t i = 1; i <= rig_share(ROUNDS) * RANKS; i++) {
         conn_recv(&n, last, in, BYTES);
         conn_send(&n, next, out, BYTES);
         finish_both(&n, next, last, i);

@@ -135,10 +135,10 @@ static void one_round(two *t)
     }
 }
 
-static void rounds(two *t, int n)
+static void rounds(two *t, uint64_t n)
 {
     up(t);
-    for (int i = 0; i < n; i++)
+    for (uint64_t i = 0; i < rig_share(n); i++)
         one_round(t);
     down(t);
 }
@@ -195,7 +195,7 @@ static void test_lengths_that_differ_are_refused(void **state)
         {0, 900000}, {900000, 0}, {900000, 899999}, {5000, 300000}, {300000, 5000}};
     (void)state;
     need(WEFT_LINK_REGISTER);
-    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i++) {
+    for (size_t i = 0; i < 2 * sizeof cases / sizeof cases[0]; i += rig_slow() ? 3 : 1) {
         const uint64_t *n = cases[i / 2];
         char text[2][24];
         uint64_t a, b;
@@ -257,7 +257,7 @@ static void test_writes_are_there_first(void **state)
     two t;
     (void)state;
     need(WEFT_LINK_WRITE);
-    for (uint64_t i = 0; i < 240; i++) {
+    for (uint64_t i = 0; i < (rig_slow() ? 80 : 240); i++) {
         uint64_t n = i % 40 == 3 ? 1 << 21 : draw(&(two){.seed = i * 77}, 40000) + 1;
         uint64_t next = after[i % 6];
         if (i % 40 == 0) {

@@ -50,7 +50,7 @@ static void both(two *t, void *(*fn)(void *))
 static void *ping_pong(void *arg)
 {
     side *s = arg;
-    for (uint64_t i = 0; i < 3000; i++) {
+    for (uint64_t i = 0; i < rig_share(3000); i++) {
         uint64_t out = i * 3 + s->first, in = 0;
         conn_recv(s->n, s->c, &in, 8);
         if (s->first)
@@ -76,13 +76,14 @@ static void test_ping_pong_with_sleep(void **state)
 /* Both stream messages of all sizes at the same time, as many posted as the queue takes. */
 static void *stream(void *arg)
 {
-    enum { N = 400, SLOTS = 32, MOST = 100000 };
+    enum { SLOTS = 32, MOST = 100000 };
+    const uint64_t n = rig_share(400);
     side *s = arg;
     uint8_t *out = malloc(MOST), *in = malloc((size_t)SLOTS * MOST);
     uint64_t checked = 0, posted = 0;
     pattern_fill(out, MOST, 5);
-    while (checked < N) {
-        for (; posted < N && posted - checked < SLOTS; posted++) {
+    while (checked < n) {
+        for (; posted < n && posted - checked < SLOTS; posted++) {
             uint64_t bytes = posted * posted * 131 % MOST;
             conn_recv(s->n, s->c, in + posted % SLOTS * MOST, bytes);
             conn_send(s->n, s->c, out, bytes);
@@ -91,7 +92,7 @@ static void *stream(void *arg)
         must(pattern_holds(in + checked % SLOTS * MOST, checked * checked * 131 % MOST / 8 * 8, 5));
         checked++;
     }
-    conn_finish(s->n, s->c, N, N);
+    conn_finish(s->n, s->c, n, n);
     free(out);
     free(in);
     return NULL;

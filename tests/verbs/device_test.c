@@ -93,7 +93,7 @@ static void test_memory_lock_limit(void **state)
 static void test_last_words(void **state)
 {
     (void)state;
-    for (uint32_t life = 0; life < 20; life++) {
+    for (uint32_t life = 0; life < 5; life++) {
         node n[2];
         uint8_t *memory[2];
         weft_region *r[2];

@@ -3,9 +3,12 @@
 lab: two hosts with a soft-RoCE device each.
 
 The questions of tests/links and the collectives of tests/comm, with the programs in the folder
-PROGRAMS and, as far as memory is concerned, with those in SANITIZED. Then jobs with a rank on each
-host: the bits of the same job over tcp, in good weather and in bad; packets as the plan says; a
-rank that dies, a cable that is pulled; and what cannot be, in words."""
+PROGRAMS and, as far as memory is concerned, with those in SANITIZED. Then jobs with ranks on both
+hosts: as many bytes on the cable as the plan says, in good weather and in bad the bits of the same
+job over tcp; a rank that dies, a cable that is pulled; and what cannot be, in words.
+
+About a minute. Without WEFT_LAB in the environment, which the lab sets, the programs take their
+full time, and configurations of configs/ are run too."""
 import glob
 import os
 import re
@@ -22,15 +25,17 @@ import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
 PROGRAMS, SANITIZED = sys.argv[2:4]
 del sys.argv[2:4]
+BRIEF = "WEFT_LAB" in os.environ
 CONFIGS = os.path.join(HERE, "..", "..", "configs")
 AFTER = 4  # seconds until a rank without a sign of life is frozen
 # Small, and none of the code for wide instructions, which an emulator takes long for.
-SMALL = {"model.layers": 2, "model.heads": 2, "model.embed": 16, "model.ffn": 32,
-         "model.context": 8, "train.batch": 12, "train.microbatch": 1, "train.sequence": 8,
+SMALL = {"model.layers": 1, "model.heads": 2, "model.embed": 16, "model.ffn": 32,
+         "model.context": 8, "train.batch": 6, "train.microbatch": 1, "train.sequence": 8,
          "device.isa": "v2", "device.threads": 1, "log.peak_gflops": 1, "log.progress": 0,
          "run.frozen_after": AFTER}
-JOB = w.EVEN | SMALL | {"comm.algorithm": "ring", "optim.lr": 1e-4, "run.steps": 12,
-                        "checkpoint.every": 12}
+ENDLESS = w.EVEN | SMALL | {"comm.plugin": "verbs", "comm.algorithm": "ring", "optim.lr": 1e-4,
+                            "run.steps": 10**8, "checkpoint.every": 0}
+SAVED = {"checkpoint.every": 5, "checkpoint.keep": 1000}
 
 
 def setUpModule():
@@ -43,8 +48,19 @@ def tearDownModule():
     lab.hosts("no_hosts", check=False)
 
 
-def sent(host):
-    return int(lab.hosts("counter", host, "sent_pkts"))
+def counters(name):
+    """Of each host's device."""
+    return [int(w.read_text(f"/sys/class/infiniband/r{host}/ports/1/hw_counters/{name}"))
+            for host in (1, 2)]
+
+
+def on_the_cable():
+    """Bytes that each host has sent over it, by RDMA and otherwise."""
+    return [int(w.read_text(f"/sys/class/net/v{host}/statistics/tx_bytes")) for host in (1, 2)]
+
+
+def sent_again():
+    return sum(counters("completer_retry_err"))
 
 
 class Programs(unittest.TestCase):
@@ -113,69 +129,72 @@ class Jobs(w.Bench):
     def said(self, rank):
         return w.read_text(self.path(f"{self.out}.{rank}.log"))
 
-    def ended(self, status, ranks=None):
-        for rank in range(len(self.ranks)) if ranks is None else ranks:
+    def ended(self, ranks):
+        for rank in ranks:
             self.ranks[rank].wait(w.TIMEOUT)
-            self.assertEqual(self.ranks[rank].returncode, status, f"rank {rank}: {self.said(rank)}")
-
-    def until_step(self, step):
-        limit = time.monotonic() + w.TIMEOUT
-        path = os.path.join(self.path(self.out), "metrics.jsonl")
-        while w.read_text(path).count("\n") < step:
-            self.assertLess(time.monotonic(), limit, self.said(0))
-            self.assertIsNone(self.ranks[0].poll(), self.said(0))
-            time.sleep(0.05)
-
-    def test_the_bits_of_tcp(self):
-        """In good weather and in bad; and what crosses the cable does so by RDMA."""
-        self.start("tcp", JOB | {"comm.plugin": "tcp"})
-        self.ended(0)
-        before = [sent(1), sent(2)]
-        self.start("verbs", JOB | {"comm.plugin": "verbs"})
-        self.ended(0)
-        packets = [sent(host) - before[host - 1] for host in (1, 2)]
-        self.same_run("tcp", "verbs", 12)
-        bytes_sent = sum(x["comm_bytes"] for x in w.metrics(self.path("verbs")))
-        print(f"rank 0 was to send {bytes_sent} bytes; the devices sent {packets} packets")
-        for n in packets:  # of 4096 bytes at most; acknowledgements and credits are some more
-            self.assertGreater(n, bytes_sent / 4096)
-        lab.shape("netem delay 10ms loss 1%")
-        again = sum(int(lab.hosts("counter", h, "completer_retry_err")) for h in (1, 2))
-        self.start("bad", JOB | {"comm.plugin": "verbs", "comm.verbs.timeout": 0.1})
-        self.ended(0)
-        lost = lab.queues("dropped")
-        again = sum(int(lab.hosts("counter", h, "completer_retry_err")) for h in (1, 2)) - again
-        print(f"{lost} packets were lost, {again} times something was sent again", flush=True)
-        self.assertGreater(lost, 0)
-        self.same_run("tcp", "bad", 12)
-
-    def test_configs(self):
-        """Shipped configurations, small, on one host: the same bits again."""
-        changes = SMALL | {"run.steps": 3, "train.eval_every": 0, "data.valid": "",
-                           "checkpoint.every": 0, "comm.algorithm": "ring"}
-        for name, ranks in (("zero3", 2), ("tp", 2), ("pp", 2)):
-            with self.subTest(name=name):
-                for plugin in ("tcp", "verbs"):
-                    words = self.options(f"{name}.{plugin}", changes | {"comm.plugin": plugin})
-                    w.weft("train", "-n", ranks, os.path.join(CONFIGS, f"{name}.ini"), *words,
-                           extra=lab.NARROW)
-                self.same_run(f"{name}.tcp", f"{name}.verbs")
-
-    def endless(self, out, where=(1, 2)):
-        self.start(out, JOB | {"comm.plugin": "verbs", "run.steps": 10**8, "checkpoint.every": 0},
-                   where)
-        self.until_step(3)
+            self.assertEqual(self.ranks[rank].returncode, 1, f"rank {rank}: {self.said(rank)}")
 
     def over_within(self, seconds, ranks):
         began = time.monotonic()
-        self.ended(1, ranks)
+        self.ended(ranks)
         took = time.monotonic() - began
         print(f"{self.out}: over after {took:.1f} s: {self.said(ranks[0])[-250:]}", flush=True)
         self.assertLess(took, seconds)
         return [self.said(rank) for rank in ranks]
 
-    def test_a_rank_is_killed(self):
-        self.endless("killed", (1, 2, 2))
+    def step(self):
+        """The last one that is done."""
+        return w.read_text(os.path.join(self.path(self.out), "metrics.jsonl")).count("\n")
+
+    def until(self, true, what):
+        limit = time.monotonic() + w.TIMEOUT
+        while not true():
+            self.assertLess(time.monotonic(), limit, f"{what}: {self.said(0)}")
+            self.assertIsNone(self.ranks[0].poll(), f"{what}: {self.said(0)}")
+            time.sleep(0.05)
+
+    def test_bytes_and_bits(self):
+        """One job: in good weather, in bad, and until a rank is killed. It equals one over tcp."""
+        before = counters("sent_pkts"), on_the_cable()
+        self.start("verbs", ENDLESS | SAVED | {"comm.verbs.timeout": 0.1}, (1, 2, 2))
+        self.until(lambda: self.step() >= 6, "starting")
+        self.bytes_as_planned(*before)
+        lab.shape("netem delay 10ms loss 1%")
+        first, again = self.step(), sent_again()
+        self.until(lambda: self.step() > first + 5 and sent_again() > again
+                   and lab.queues("dropped") > 0, "bad weather")
+        print(f"{self.step() - first} steps in bad weather, {sent_again() - again} times "
+              "something was sent again", flush=True)
+        self.kill_rank_1()
+        steps = self.step()
+        for host in (1, 2):
+            lab.hosts("unshape", host)
+        self.start("tcp", ENDLESS | SAVED | {"comm.plugin": "tcp"}, (1, 2, 2))
+        self.until(lambda: self.step() >= steps, "as far as over verbs")
+        for process in self.ranks:
+            process.kill()
+            process.wait()
+        ours, theirs = (w.lines(self.path(out))[:steps] for out in ("verbs", "tcp"))
+        self.assertEqual(ours, theirs)
+        saved = (steps - 2) // 5 * 5  # the last may have been cut off
+        self.same_tensors(w.tensors(self.path("verbs"), saved), w.tensors(self.path("tcp"), saved))
+
+    def bytes_as_planned(self, packets_before, bytes_before):
+        """Of the ring of ranks 0, 1 and 2 each host sends to the other what one rank sends, in
+        packets of 4096 bytes at most."""
+        planned = w.metrics(self.path("verbs"))[0]["comm_bytes"]
+        done = self.step()
+        crossed = [x - y for x, y in zip(on_the_cable(), bytes_before)]
+        most = self.step() + 1
+        sent = [x - y for x, y in zip(counters("sent_pkts"), packets_before)]
+        print(f"{planned} bytes a step, {done} to {most} steps: {crossed} bytes on the cable, "
+              f"then {sent} packets", flush=True)
+        for host in (0, 1):
+            self.assertGreater(crossed[host], done * planned)
+            self.assertLess(crossed[host], 1.2 * most * planned + 50000)  # headers; starting
+            self.assertGreater(sent[host], done * planned / 4096)
+
+    def kill_rank_1(self):
         pids = [int(pid) for pid in map(os.path.basename, glob.glob("/proc/[0-9]*"))
                 if b"\0RANK=1\0" in b"\0" + self.environ(pid)
                 and os.path.realpath(f"/proc/{pid}/exe") == os.path.realpath(w.WEFT)]
@@ -191,17 +210,30 @@ class Jobs(w.Bench):
         except OSError:
             return b""
 
+    @unittest.skipIf(BRIEF, "not in a minute")
+    def test_configs(self):
+        """Shipped configurations, small, on one host: the same bits again."""
+        changes = SMALL | {"run.steps": 3, "train.eval_every": 0, "data.valid": "",
+                           "checkpoint.every": 0, "comm.algorithm": "ring"}
+        for name, ranks in (("zero3", 2), ("tp", 2), ("pp", 2)):
+            with self.subTest(name=name):
+                for plugin in ("tcp", "verbs"):
+                    words = self.options(f"{name}.{plugin}", changes | {"comm.plugin": plugin})
+                    w.weft("train", "-n", ranks, os.path.join(CONFIGS, f"{name}.ini"), *words,
+                           extra=lab.NARROW)
+                self.same_run(f"{name}.tcp", f"{name}.verbs")
+
     def test_a_cable_is_pulled(self):
-        self.endless("pulled")
+        self.start("pulled", ENDLESS)
+        self.until(lambda: self.step() >= 3, "starting")
         lab.hosts("cable", 2, "down")
         for rank, said in enumerate(self.over_within(AFTER + 15, (0, 1))):
             self.assertRegex(said, rf"weft rank {rank} error: .*rank {1 - rank} |port 1 of RDMA")
 
     def test_what_cannot_be(self):
-        job = JOB | {"comm.plugin": "verbs"}
         poor = ["prlimit", "--memlock=1000000", "setpriv", "--reuid=65534", "--clear-groups",
                 "--bounding-set=-all"]
-        large = {"model.vocab": 90000, "model.embed": 64, "comm.verbs.devices": "r1"}
+        large = {"model.vocab": 70000, "model.embed": 32, "comm.verbs.devices": "r1"}
         some = ["prlimit", f"--memlock={65 << 20}", *poor[2:]]
         for status, before, change, *words in (
                 (77, [], {"comm.verbs.devices": "r9"}, "r9", "no such RDMA", "r1, r2"),
@@ -216,7 +248,7 @@ class Jobs(w.Bench):
                     os.chmod(folder, 0o777)
                 done = subprocess.run(
                     [*before, w.WEFT, "train", "-n", "2", self.ini,
-                     *self.options("cannot/out", job | change)],
+                     *self.options("cannot/out", ENDLESS | change)],
                     env=w.environment(lab.NARROW), capture_output=True, text=True,
                     timeout=w.TIMEOUT)
                 self.assertEqual(done.returncode, status, done.stderr)
