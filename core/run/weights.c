@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "base/half.h"
 #include "base/rng.h"
+#include "run/kept.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -256,6 +257,8 @@ static bool wanted(const plan_set *plans, const char *name)
 {
     char kept[64];
     ckpt_piece x;
+    if (kept_named(name))
+        return true;
     for (uint32_t k = 0; k < plans->n; k++)
         for (uint32_t i = 0; i < plans->at[k].pieces.n; i++)
             if (!strcmp(plans->at[k].pieces.at[i].name, name))
@@ -315,6 +318,8 @@ weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
         s = load_piece(e, c, &e->plan->pieces.at[i], v, scratch);
     for (uint32_t i = 0; !s && i < kept_of(e) && plans->spec->want == SPEC_TRAIN; i++)
         s = load_scalar(e, c, i);
+    if (!s && plans->spec->want == SPEC_TRAIN)
+        s = kept_load(e, c);
     free(v);
     free(scratch);
     return s;
@@ -387,12 +392,14 @@ static weft_status agree(executor *e, const char *what, weft_status mine, const 
 
 static weft_status write_own(executor *e, const char *temp, ckpt_shard_sum *sum)
 {
-    ckpt_piece *pieces = mem_alloc((e->plan->save.entries.n + KEPT) * sizeof *pieces);
-    char names[KEPT][64];
+    ckpt_piece *pieces = mem_alloc((e->plan->save.entries.n + KEPT + KEPT_PIECES) * sizeof *pieces);
+    char names[KEPT][64], kept[KEPT_PIECES][64];
     float values[KEPT];
     pool copies = {0};
     uint32_t n;
     weft_status s = collect(e, pieces, &n, names, values, &copies);
+    if (!s)
+        s = kept_collect(e, pieces, &n, kept, &copies);
     qsort(pieces, n, sizeof *pieces, by_name);
     if (!s)
         s = ckpt_write_shard(temp, e->rank, e->plan->spec->ranks, pieces, n, sum);

@@ -5,6 +5,7 @@ send, and get over steps that overflow?
 Twenty steps of Adam from tiny batches: how far losses are from those of the job that sends fp32 is
 printed, and bounded at about four times what is seen."""
 import json
+import shutil
 import unittest
 
 import weft_jobs as w
@@ -118,14 +119,24 @@ class Compress(w.Bench):
         self.assertLessEqual(far, 1.4e-3)
 
     def test_resumed(self):
-        """What was kept is not in checkpoints: a resumed run goes on without it."""
+        """What was kept goes on, to the bit; on another layout it begins anew, in words."""
         job = w.ODD | {"comm.compress": "int8", "checkpoint.every": 10,
                        "optim.schedule": "constant"}
-        whole = self.run_of("whole", job, 2)
-        self.train("cut", job | {"run.steps": 10}, ranks=2)
-        cut = self.run_of("cut", job, 2, resume=True)
-        self.assertEqual([x["loss"] for x in whole[:11]], [x["loss"] for x in cut[:11]])
-        self.assertLessEqual(self.far(whole, cut), FORMS["int8"])
+        for more in ({}, {"optim.placement": "zero2"}, {"train.precision": "fp16"}):
+            with self.subTest(more=more):
+                job = job | more
+                whole = self.run_of("whole", job, 2)
+                self.train("cut", job | {"run.steps": 10}, ranks=2)
+                shutil.copytree(self.path("cut"), self.path("other"), dirs_exist_ok=True)
+                said = self.train("cut", job, ranks=2, resume=True)
+                self.assertNotIn("begin anew", said.stdout + said.stderr)
+                self.same_run("whole", "cut", 20)
+                said = self.train("other", job | {"train.bucket_mb": 0.001}, ranks=2, resume=True)
+                self.assertIn("compressed sums of this layout have kept: they begin anew",
+                              said.stdout + said.stderr)
+                other = w.metrics(self.path("other"))
+                self.assertLessEqual(self.far(whole, other), FORMS["int8"])
+                shutil.rmtree(self.path("other"))
 
     def test_the_plan_says_so(self):
         said = w.weft("plan", "-n", 2, self.ini,
