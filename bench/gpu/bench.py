@@ -99,8 +99,8 @@ def bandwidths(m, table):
     norms = 2 * m["layers"] + 1
     known = {"layernorm": norms * n * w * 4, "rmsnorm": norms * n * w * 4,
              "layernorm.dx": norms * n * w * 6, "rmsnorm.dx": norms * n * w * 6,
-             "bias_gelu": m["layers"] * n * m["ffn"] * 4,
-             "bias_gelu.dx": m["layers"] * n * m["ffn"] * 6,
+             "gelu": m["layers"] * n * m["ffn"] * 4,
+             "gelu.dx": m["layers"] * n * m["ffn"] * 6,
              "swiglu": m["layers"] * n * m["ffn"] * 6,
              "softmax_xent": n * m["vocab"] * 4}
     return {k: known[k] / table[k][1] * 1e-6 for k in known if k in table}

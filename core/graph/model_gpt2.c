@@ -70,8 +70,8 @@ static weft_tensor feed_forward(making *m, weft_tensor x, const char *init)
     weft_tensor y = layernorm(m, "ln2", x);
     weft_tensor w = make_param(m, "ffn.in.w", 2, (weft_axis[]){ffn, embed}, NORMAL);
     weft_tensor b = make_param(m, "ffn.in.b", 1, &ffn, "zeros");
-    y = make_linear(m, y, w, 0);
-    y = make_op(m, "bias_gelu", NULL, 0, (weft_tensor[MAKE_INPUTS]){y, b}, 1);
+    y = make_linear(m, y, w, b);
+    y = make_op(m, "gelu", NULL, 0, (weft_tensor[MAKE_INPUTS]){y}, 1);
     w = make_param(m, "ffn.out.w", 2, (weft_axis[]){embed, ffn}, init);
     b = make_param(m, "ffn.out.b", 1, &embed, "zeros");
     y = make_linear(m, y, w, 0);

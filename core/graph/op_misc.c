@@ -1,15 +1,16 @@
 /* graph/op_misc.c: biases that come with what follows them, and sums.
  *
- * bias_gelu and bias_residual read and write each activation once where three ops would do so three
- * times. The bias is a parameter of its own, so that in a row-parallel product, whose result is a
- * partial sum, it is added once, after the sum. */
+ * bias_residual reads and writes each activation once where two ops would do so twice. The bias is
+ * a parameter of its own, so that in a row-parallel product, whose result is a partial sum, it is
+ * added once, after the sum. So may that of gelu be; where the product before has it, it needs
+ * none. */
 #include "graph/op_util.h"
 
 static weft_status gelu_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("bias_gelu: x[t,F..] b[F..] -> y[t,F..]", b, in, nin, out, nout);
+    return op_infer("gelu: x[t,F..] b?[F..] -> y[t,F..]", b, in, nin, out, nout);
 }
 
 static weft_status gelu_dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
@@ -17,7 +18,7 @@ static weft_status gelu_dx_infer(const weft_builder *b, const weft_attr *attrs, 
                                  uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("bias_gelu.dx: dy[t,F..] x[t,F..] b[F..] -> dx[t,F..]", b, in, nin, out, nout);
+    return op_infer("gelu.dx: dy[t,F..] x[t,F..] b?[F..] -> dx[t,F..]", b, in, nin, out, nout);
 }
 
 static weft_status residual_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
@@ -56,9 +57,9 @@ static weft_status gelu_grad(const weft_builder *b, const weft_opcall *call, uin
     bool bias = op_wants(b, call, 1, phase);
     if (!call->dout[0] || (!bias && !op_wants(b, call, 0, phase)))
         return WEFT_OK;
+    weft_tensor in[3] = {call->dout[0], call->in[0], call->nin > 1 ? call->in[1] : 0};
     if (!din[0])
-        st = op_append(b, "bias_gelu.dx", (weft_tensor[]){call->dout[0], call->in[0], call->in[1]},
-                       3, &din[0]);
+        st = op_append(b, "gelu.dx", in, 1 + call->nin, &din[0]);
     return st || !bias ? st : op_append(b, "colsum", &din[0], 1, &din[1]);
 }
 
@@ -104,9 +105,8 @@ static weft_status sumsq_shard(const weft_builder *b, const weft_opcall *call, u
 }
 
 const op_entry op_misc_family[] = {
-    {"bias_gelu", {.struct_size = sizeof(weft_op), .infer = gelu_infer, .grad = gelu_grad}},
-    {"bias_gelu.dx",
-     {.struct_size = sizeof(weft_op), .infer = gelu_dx_infer, .shard = gelu_dx_shard}},
+    {"gelu", {.struct_size = sizeof(weft_op), .infer = gelu_infer, .grad = gelu_grad}},
+    {"gelu.dx", {.struct_size = sizeof(weft_op), .infer = gelu_dx_infer, .shard = gelu_dx_shard}},
     {"bias_residual",
      {.struct_size = sizeof(weft_op),
       .infer = residual_infer,

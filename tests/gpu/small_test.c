@@ -28,8 +28,8 @@ static void test_all(void **state)
 {
     (void)state;
     CHECK_ALL(sizes, 0, "embedding", "layernorm", "layernorm.dx", "rmsnorm", "rmsnorm.dx", "linear",
-              "linear.dx", "bias_gelu", "bias_gelu.dx", "bias_residual", "swiglu", "swiglu.dx",
-              "rope", "attention", "attention.dx", "softmax_xent", "softmax_xent.loss");
+              "linear.dx", "gelu", "gelu.dx", "bias_residual", "swiglu", "swiglu.dx", "rope",
+              "attention", "attention.dx", "softmax_xent", "softmax_xent.loss");
     CHECK_ALL(sizes, 1, "embedding.dw", "layernorm.dw", "rmsnorm.dw", "linear.dw", "colsum",
               "accumulate", "sumsq");
 }

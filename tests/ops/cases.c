@@ -232,10 +232,12 @@ static void make_rows(struct call *c, const struct sizes *n, uint32_t ct, uint32
         output_features(c, gt, n->cols);
         return;
     }
-    if (strcmp(c->id, "bias_gelu.dx") == 0)
+    if (strcmp(c->id, "gelu.dx") == 0)
         input_rows(c, ct, n->tokens, n->cols);
-    input_features(c, ct, n->cols);
-    if (strcmp(c->id, "bias_residual") == 0)
+    const int residual = strcmp(c->id, "bias_residual") == 0;
+    if (residual || n->bias)
+        input_features(c, ct, n->cols);
+    if (residual)
         input_rows(c, ct, n->tokens, n->cols);
     output_rows(c, ct, n->tokens, n->cols);
 }

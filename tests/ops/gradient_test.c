@@ -22,7 +22,7 @@ static const struct gradient gradients[] = {
     {"layernorm", "layernorm.dw", "r0bc", "12"},
     {"rmsnorm", "rmsnorm.dx", "r01b", "0"},
     {"rmsnorm", "rmsnorm.dw", "r0b", "1"},
-    {"bias_gelu", "bias_gelu.dx", "r01", "0"},
+    {"gelu", "gelu.dx", "r01", "0"},
     {"bias_residual", "colsum", "r", "1"},
     {"swiglu", "swiglu.dx", "r01", "01"},
     {"rope", "rope", "r", "0"},

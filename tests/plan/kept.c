@@ -12,14 +12,14 @@ static weft_status remaker(void *m, const weft_conf *c, uint32_t phase, const we
                            const weft_edits *e)
 {
     (void)m, (void)c, (void)v;
-    return keep_in(WEFT_PHASE_MEMORY, phase, e, "bias_gelu#*", WEFT_KEEP_RECOMPUTE);
+    return keep_in(WEFT_PHASE_MEMORY, phase, e, "gelu#*", WEFT_KEEP_RECOMPUTE);
 }
 
 static weft_status keeper(void *m, const weft_conf *c, uint32_t phase, const weft_view *v,
                           const weft_edits *e)
 {
     (void)m, (void)c, (void)v;
-    return keep_in(WEFT_PHASE_MEMORY, phase, e, "linear#*|bias_gelu#*", WEFT_KEEP_WHOLE);
+    return keep_in(WEFT_PHASE_MEMORY, phase, e, "linear#*|gelu#*", WEFT_KEEP_WHOLE);
 }
 
 static weft_status cutter(void *m, const weft_conf *c, uint32_t phase, const weft_view *v,

@@ -177,13 +177,13 @@ static void model(model_options o, const char *once)
 static void gpt2_tied(void **state)
 {
     (void)state;
-    model(tiny(1), "bias_gelu.dx");
+    model(tiny(1), "gelu.dx");
 }
 
 static void gpt2_untied(void **state)
 {
     (void)state;
-    model(tiny(0), "bias_gelu.dx");
+    model(tiny(0), "gelu.dx");
 }
 
 static void llama_tied(void **state)

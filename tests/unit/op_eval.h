@@ -402,14 +402,21 @@ static double eval_gelu_slope(double x)
            0.5 * x * (1 - u * u) * 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
 }
 
+/* Of an input that may be absent. */
+static double eval_perhaps(const eval_call *c, uint32_t input, int64_t i)
+{
+    return input < c->nin ? c->in[input][i] : 0;
+}
+
 static void eval_bias(const eval_call *c)
 {
     int64_t n = eval_elements(&c->os[0]), columns = eval_columns(&c->os[0]);
     for (int64_t i = 0; i < n; i++) {
-        if (!strcmp(c->id, "bias_gelu.dx"))
-            c->out[0][i] = c->in[0][i] * eval_gelu_slope(c->in[1][i] + c->in[2][i % columns]);
-        else if (!strcmp(c->id, "bias_gelu"))
-            c->out[0][i] = eval_gelu(c->in[0][i] + c->in[1][i % columns]);
+        if (!strcmp(c->id, "gelu.dx"))
+            c->out[0][i] =
+                c->in[0][i] * eval_gelu_slope(c->in[1][i] + eval_perhaps(c, 2, i % columns));
+        else if (!strcmp(c->id, "gelu"))
+            c->out[0][i] = eval_gelu(c->in[0][i] + eval_perhaps(c, 1, i % columns));
         else
             c->out[0][i] = c->in[0][i] + c->in[1][i % columns] + c->in[2][i];
     }
@@ -508,8 +515,8 @@ static void eval_op(const eval_call *c)
         {"xent.sums", eval_vocab_sums},
         {"xent.finish", eval_vocab_loss},
         {"xent.loss", eval_vocab_loss},
-        {"bias_gelu", eval_bias},
-        {"bias_gelu.dx", eval_bias},
+        {"gelu", eval_bias},
+        {"gelu.dx", eval_bias},
         {"bias_residual", eval_bias},
         {"sumsq", eval_sumsq},
     };

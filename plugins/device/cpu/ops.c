@@ -24,8 +24,8 @@ static const struct cpu_op ops[] = {
     {"linear.dx", "cT*O c*O*I", "cT*I", plan_product, PRODUCT, .form = PRODUCT_DX},
     {"linear.dw", "cT*O cT*I", "g*O*I", plan_product, PRODUCT, .form = PRODUCT_DW},
     {"colsum", "cT*O", "g*O", COLS, AT(colsum)},
-    {"bias_gelu", "cT*F c*F", "cT*F", ROWS, AT(bias_gelu)},
-    {"bias_gelu.dx", "cT*F cT*F c*F", "cT*F", ROWS, AT(bias_gelu_dx)},
+    {"gelu", "cT*F c*F?", "cT*F", ROWS, AT(gelu)},
+    {"gelu.dx", "cT*F cT*F c*F?", "cT*F", ROWS, AT(gelu_dx)},
     {"bias_residual", "cT*C c*C cT*C", "cT*C", ROWS, AT(bias_residual)},
     {"swiglu", "cT*F cT*F", "cT*F", ROWS, AT(swiglu)},
     {"swiglu.dx", "cT*F cT*F cT*F", "cT*F cT*F", ROWS, AT(swiglu_dx)},
@@ -81,7 +81,8 @@ static weft_status plan_found(const struct cpu_module *m, const weft_opspec *spe
                               const struct cpu_op *op, struct cpu_args *a, uint64_t *workspace)
 {
     struct cpu_match match = {.bound = 0};
-    *a = (struct cpu_args){.accumulate = (spec->flags & WEFT_SPEC_ACCUMULATE) != 0};
+    *a = (struct cpu_args){.nin = spec->nin,
+                           .accumulate = (spec->flags & WEFT_SPEC_ACCUMULATE) != 0};
     *workspace = 0;
     if (a->accumulate && !may_accumulate(op))
         return cpu_fail(m, WEFT_UNSUPPORTED, "op %s: the cpu device cannot add into its output",

@@ -1,4 +1,4 @@
-/* kern/gelu.c: what follows a product in a block: bias and GELU, bias and residual.
+/* kern/gelu.c: what follows a product in a block: GELU, bias and residual.
  *
  * GELU in its tanh form is x * logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x^3), which has no
  * cancellation for large negative x. */
@@ -22,20 +22,29 @@ INLINE vf gelu_slope(vf x)
     return v_fma(x * du, s * (v_set1(1.0f) - s), s);
 }
 
+/* `b` may be NULL. */
+INLINE vf with_bias(const void *x, const void *b, int64_t i, int64_t n, const uint32_t dt)
+{
+    vf z = v_get_n(x, i, n, dt);
+    if (b != NULL)
+        z += v_get_n(b, i, n, dt);
+    return z;
+}
+
 INLINE void gelu_rows(const struct cpu_job *j, int64_t begin, int64_t end, const uint32_t dt)
 {
     const int64_t c = j->a->cols;
-    const void *b = j->in[1]; /* [F] */
+    const void *b = j->a->nin > 1 ? j->in[1] : NULL; /* [F] */
     for (int64_t t = begin; t < end; t++) {
         const char *x = (const char *)j->in[0] + t * c * dt_size(dt);
         char *y = (char *)j->out[0] + t * c * dt_size(dt);
         for (int64_t i = 0; i < c; i += VL)
-            v_put_n(y, i, c - i, dt, gelu(v_get_n(x, i, c - i, dt) + v_get_n(b, i, c - i, dt)));
+            v_put_n(y, i, c - i, dt, gelu(with_bias(x, b, i, c - i, dt)));
     }
 }
 
-/* in: x [T,F], b [F]; out: y [T,F]. Item: a row. */
-void KERNEL(bias_gelu)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
+/* in: x [T,F], perhaps b [F]; out: y [T,F]. Item: a row. */
+void KERNEL(gelu)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     (void)scratch;
 #define CALL(dt) gelu_rows(j, begin, end, dt)
@@ -46,20 +55,20 @@ void KERNEL(bias_gelu)(const struct cpu_job *j, int64_t begin, int64_t end, char
 INLINE void gelu_dx_rows(const struct cpu_job *j, int64_t begin, int64_t end, const uint32_t dt)
 {
     const int64_t c = j->a->cols;
-    const void *b = j->in[2];
+    const void *b = j->a->nin > 2 ? j->in[2] : NULL;
     for (int64_t t = begin; t < end; t++) {
         const int64_t row = t * c * dt_size(dt);
         const char *dy = (const char *)j->in[0] + row, *x = (const char *)j->in[1] + row;
         char *dx = (char *)j->out[0] + row;
         for (int64_t i = 0; i < c; i += VL) {
-            vf z = v_get_n(x, i, c - i, dt) + v_get_n(b, i, c - i, dt);
+            vf z = with_bias(x, b, i, c - i, dt);
             v_put_n(dx, i, c - i, dt, v_get_n(dy, i, c - i, dt) * gelu_slope(z));
         }
     }
 }
 
-/* in: dy [T,F], x [T,F], b [F]; out: dx [T,F]. Item: a row. */
-void KERNEL(bias_gelu_dx)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
+/* in: dy [T,F], x [T,F], perhaps b [F]; out: dx [T,F]. Item: a row. */
+void KERNEL(gelu_dx)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     (void)scratch;
 #define CALL(dt) gelu_dx_rows(j, begin, end, dt)

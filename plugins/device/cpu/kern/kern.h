@@ -25,6 +25,7 @@ struct cpu_args {
     double eps, weight;
     uint32_t dt;              /* element type of inputs and activations */
     uint32_t gt[2];           /* ... of outputs that may differ */
+    uint32_t nin;             /* operands, where the last may be absent */
     int32_t accumulate, loss; /* loss: the output that takes it */
     const struct ew_code *ew;
     const float *turn; /* rope: cosines, then sines, of the pairs [sequence][2][dim/2] */
@@ -51,8 +52,8 @@ typedef void cpu_kernel(const struct cpu_job *j, int64_t begin, int64_t end, cha
     X(swiglu)                                                                                      \
     X(swiglu_dx)                                                                                   \
     X(colsum)                                                                                      \
-    X(bias_gelu)                                                                                   \
-    X(bias_gelu_dx)                                                                                \
+    X(gelu)                                                                                        \
+    X(gelu_dx)                                                                                     \
     X(bias_residual)                                                                               \
     X(xent)                                                                                        \
     X(xent_loss)                                                                                   \

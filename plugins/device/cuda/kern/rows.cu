@@ -1,4 +1,4 @@
-/* kern/rows.cu: ops that look at a few elements at a time: bias and GELU, bias and residual, the
+/* kern/rows.cu: ops that look at a few elements at a time: GELU, bias and residual, the
  * gated unit, rotary embedding, rows of a table.
  *
  * A thread takes WIDE elements of a row, or one where rows are no whole vectors. Every kernel reads
@@ -42,7 +42,16 @@ FN float gelu_slope(float x)
     return fmaf(x * fmaf(xx, 3 * GELU_B, GELU_A), s * (1.0f - s), s);
 }
 
-/* in: x [T,F], b [F]; out: y [T,F] */
+/* Of a thread's columns; zeros where there is none. */
+template <class T, int W> FN void load_bias(const void *bias, const struct spot &s, float (&b)[W])
+{
+    for (int i = 0; i < W; i++)
+        b[i] = 0;
+    if (bias)
+        load<W>((const T *)bias + s.col, b);
+}
+
+/* in: x [T,F], perhaps b [F]; out: y [T,F] */
 template <class T, int W> FN void gelu_row(const struct gpu_job &j)
 {
     struct spot s;
@@ -50,15 +59,15 @@ template <class T, int W> FN void gelu_row(const struct gpu_job &j)
     if (!find_spot<W>(j.z, &s))
         return;
     load<W>((const T *)j.in[0] + s.at, x);
-    load<W>((const T *)j.in[1] + s.col, b);
+    load_bias<T, W>(j.in[1], s, b);
     for (int i = 0; i < W; i++)
         x[i] = gelu(x[i] + b[i]);
     store<W>((T *)j.out[0] + s.at, x);
 }
 
-FOR_ROWS(bias_gelu, ROW_BLOCK, gelu_row)
+FOR_ROWS(gelu, ROW_BLOCK, gelu_row)
 
-/* in: dy [T,F], x [T,F], b [F]; out: dx [T,F] */
+/* in: dy [T,F], x [T,F], perhaps b [F]; out: dx [T,F] */
 template <class T, int W> FN void gelu_dx_row(const struct gpu_job &j)
 {
     struct spot s;
@@ -67,13 +76,13 @@ template <class T, int W> FN void gelu_dx_row(const struct gpu_job &j)
         return;
     load<W>((const T *)j.in[0] + s.at, d);
     load<W>((const T *)j.in[1] + s.at, x);
-    load<W>((const T *)j.in[2] + s.col, b);
+    load_bias<T, W>(j.in[2], s, b);
     for (int i = 0; i < W; i++)
         d[i] *= gelu_slope(x[i] + b[i]);
     store<W>((T *)j.out[0] + s.at, d);
 }
 
-FOR_ROWS(bias_gelu_dx, ROW_BLOCK, gelu_dx_row)
+FOR_ROWS(gelu_dx, ROW_BLOCK, gelu_dx_row)
 
 /* in: x [T,C], b [C], r [T,C]; out: x + b + r [T,C] */
 template <class T, int W> FN void residual_row(const struct gpu_job &j)
