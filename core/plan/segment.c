@@ -102,9 +102,12 @@ static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
     return s;
 }
 
-weft_status plan_kernel(plan *p, const weft_opspec *op, double flops,
+weft_status plan_kernel(plan *p, const weft_opspec *wanted, double flops,
                         const uint64_t first[WEFT_MAX_MESH], uint32_t *out)
 {
+    weft_opspec own = *wanted;
+    const weft_opspec *op = &own;
+    own.flags |= p->spec->deterministic ? WEFT_SPEC_DETERMINISTIC : 0;
     for (uint32_t i = 0; i < p->kernels.n; i++)
         if (same_spec(&p->kernels.at[i].spec, op) &&
             !memcmp(p->kernels.at[i].first, first, sizeof p->kernels.at[i].first)) {

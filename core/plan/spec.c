@@ -234,6 +234,7 @@ static weft_status set_precision(spec *s)
     int64_t scale = config_int(s->cfg, "train.loss_scale");
     s->loss_scale = !s->scaled ? 1 : scale ? (double)scale : 65536;
     s->scale_window = config_int(s->cfg, "train.scale_window");
+    s->deterministic = config_int(s->cfg, "run.deterministic") != 0;
     bool compute = !strcmp(config_text(s->cfg, "train.accumulate"), "compute");
     s->grad_dtype = compute ? s->compute : WEFT_F32;
     s->recompute = config_recompute(config_text(s->cfg, "train.recompute"));

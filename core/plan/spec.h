@@ -67,6 +67,7 @@ typedef struct spec {
     uint32_t compute, grad_dtype;
     double clip;
     bool scaled;          /* the loss is scaled, and how much changes from step to step */
+    bool deterministic;   /* kernels are to give the same bits every time */
     double loss_scale;    /* at the start; 1 where it is not scaled */
     int64_t scale_window; /* good steps after which it doubles; 0: never */
     uint64_t bucket_bytes;

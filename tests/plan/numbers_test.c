@@ -152,6 +152,21 @@ static void sizes_that_do_not_fit(void **state)
     refused(SIZES("", "precision = fp8\n"), 1, "precision");
 }
 
+/* Devices hear of it for every kernel, when they say what it needs. */
+static void deterministic(void **state)
+{
+    (void)state;
+    for (int on = 0; on < 2; on++) {
+        planned j;
+        make(on ? TINY "batch = 2\nmicrobatch = 1\n[run]\ndeterministic = on\n"
+                : TINY "batch = 2\nmicrobatch = 1\n",
+             1, &j);
+        for (uint32_t i = 0; i < j.plan->kernels.n; i++)
+            assert_int_equal((j.plan->kernels.at[i].spec.flags & WEFT_SPEC_DETERMINISTIC) != 0, on);
+        planned_free(&j);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -160,6 +175,7 @@ int main(void)
         cmocka_unit_test(digests),
         cmocka_unit_test(strategies_that_contradict),
         cmocka_unit_test(sizes_that_do_not_fit),
+        cmocka_unit_test(deterministic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
