@@ -166,6 +166,7 @@ typedef struct builder {
     uint64_t kept[2];        /* bytes that compressed sums keep, in the arena and in host memory */
     uint64_t zone;           /* where the zone of activations starts */
     bool *first_sum;         /* [node] writes a sum for the first time in a pass */
+    uint32_t *reads;         /* [tensor] how often its elements are an operand of a node */
     VEC(uint32_t) gathers;   /* of updated parameters, in flight */
 } builder;
 
@@ -178,6 +179,32 @@ weft_tensor root_of(const builder *b, weft_tensor t); /* whose place it shares *
  * written, not added to. Equal segments are shared. */
 weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first, const char *name,
                         routine *out);
+
+weft_operand lower_operand(const graph *g, weft_tensor t);
+
+/* --- join.c: what becomes one instruction: a node, or several that the device does as one --- */
+#define JOIN_MOST 4u
+#define JOIN_ATTRS 16u
+typedef struct unit {
+    uint32_t n, node[JOIN_MOST]; /* of the graph, in order */
+    const char *id;              /* the joined op; NULL: the one node's own */
+    uint32_t nin, nout;          /* of the joined op ... */
+    weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS]; /* ... out 0: nobody reads it */
+} unit;
+typedef VEC(unit) unit_list;
+
+/* `nodes` of one block, in order; the units in the order in which they are to be done. */
+weft_status join_nodes(const builder *b, const uint32_t *nodes, uint32_t n, bool first,
+                       unit_list *out);
+bool node_adds(const builder *b, uint32_t at, bool first); /* are its outputs added to? */
+
+/* The call of a joined op; false: it has more attributes than a call takes, or one twice. */
+typedef struct unit_call {
+    weft_operand io[2 * WEFT_MAX_OPERANDS];
+    weft_attr attrs[JOIN_ATTRS];
+    weft_opspec op; /* into the above */
+} unit_call;
+bool unit_spec(const builder *b, const unit *u, bool adds, unit_call *out);
 
 /* One kernel with its need, shared when equal; one instruction. */
 weft_status plan_kernel(plan *p, const weft_opspec *spec, double flops,

@@ -71,8 +71,8 @@ static json_t *call_json(const plan *p, const entry *e)
         json_t *op = json_object(), *in = json_array(), *out = json_array();
         for (uint32_t k = 0; k < x->nin + x->nout; k++) {
             const ref *r = &p->refs.at[x->first_ref + k];
-            json_t *at = r->shape_only ? json_null()
-                                       : bytes(p->bases.at[e->first_base + r->base] + r->offset);
+            json_t *at =
+                r->absent ? json_null() : bytes(p->bases.at[e->first_base + r->base] + r->offset);
             json_array_append_new(k < x->nin ? in : out, at);
         }
         json_object_set_new(op, "op", json_string(p->kernels.at[x->kernel].spec.id));

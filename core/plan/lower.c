@@ -79,6 +79,7 @@ weft_status lower_prepare(builder *b)
     b->root = mem_alloc(n * sizeof *b->root);
     b->saved_at = mem_alloc(n * sizeof *b->saved_at);
     b->first_sum = mem_alloc(g->nodes.n * sizeof *b->first_sum + 1);
+    b->reads = mem_alloc(n * sizeof *b->reads);
     for (uint32_t t = 0; t < n; t++) {
         b->root[t] = t;
         b->saved_at[t] = NOWHERE;
@@ -91,8 +92,10 @@ weft_status lower_prepare(builder *b)
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *x = &g->nodes.at[i];
         for (uint32_t k = 0; k < x->nin; k++)
-            if (!shape_only(x, k))
+            if (!shape_only(x, k)) {
                 note(b, u, x->in[k], x);
+                b->reads[x->in[k]]++;
+            }
         for (uint32_t k = 0; k < x->nout; k++) {
             note(b, u, x->out[k], x);
             b->first_sum[i] |= graph_tensor(g, x->out[k])->sum && !summed[x->out[k]];
@@ -126,6 +129,7 @@ void lower_finish(builder *b)
     free(b->root);
     free(b->saved_at);
     free(b->first_sum);
+    free(b->reads);
     free(b->saved.at);
     b->saved.at = NULL;
     b->saved.n = b->saved.cap = 0;
@@ -137,6 +141,7 @@ typedef struct lowering {
     builder *b;
     routine *r;
     VEC(uint32_t) nodes;
+    unit_list units; /* what they become */
     VEC(lifetime) frame;
     VEC(weft_tensor) frame_of;
     bool first;
@@ -170,13 +175,15 @@ static void frame_touch(lowering *l, weft_tensor t, uint32_t when)
 
 static void place_frame(lowering *l)
 {
-    for (uint32_t i = 0; i < l->nodes.n; i++) {
-        const node *n = &l->b->g->nodes.at[l->nodes.at[i]];
-        for (uint32_t k = 0; k < n->nin; k++)
-            if (!shape_only(n, k))
-                frame_touch(l, n->in[k], i);
-        for (uint32_t k = 0; k < n->nout; k++)
-            frame_touch(l, n->out[k], i);
+    for (uint32_t i = 0; i < l->units.n; i++) {
+        const unit *u = &l->units.at[i];
+        const node *n = &l->b->g->nodes.at[u->node[0]];
+        for (uint32_t k = 0; k < (u->id ? u->nin : n->nin); k++)
+            if (u->id || !shape_only(n, k))
+                frame_touch(l, u->id ? u->in[k] : n->in[k], i);
+        for (uint32_t k = 0; k < (u->id ? u->nout : n->nout); k++)
+            if (!u->id || u->out[k])
+                frame_touch(l, u->id ? u->out[k] : n->out[k], i);
     }
     l->r->frame = lifetimes_place(l->frame.at, l->frame.n);
 }
@@ -246,7 +253,7 @@ static weft_status ref_of(lowering *l, weft_tensor t, ref *out)
     return fail(WEFT_INTERNAL, "tensor %s has no place", x->name);
 }
 
-static weft_operand operand_of(const graph *g, weft_tensor t)
+weft_operand lower_operand(const graph *g, weft_tensor t)
 {
     weft_shape s = graph_local(g, t);
     weft_operand o = {.dtype = s.dtype, .rank = s.rank};
@@ -306,10 +313,9 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
     const node *n = &g->nodes.at[at];
     weft_operand io[2 * WEFT_MAX_OPERANDS];
     ref refs[2 * WEFT_MAX_OPERANDS];
-    bool sum = false, first = l->first;
     for (uint32_t k = 0; k < n->nin + n->nout; k++) {
         weft_tensor t = k < n->nin ? n->in[k] : n->out[k - n->nin];
-        io[k] = operand_of(g, t);
+        io[k] = lower_operand(g, t);
         if (k < n->nin && shape_only(n, k)) {
             refs[k] = (ref){BASE_ABSOLUTE, 1, 0};
             continue;
@@ -317,8 +323,6 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
         weft_status s = ref_of(l, t, &refs[k]);
         if (s)
             return s;
-        sum |= k >= n->nin && graph_tensor(g, t)->sum;
-        first |= k >= n->nin && shard_every_pass(l->b, t);
     }
     weft_ew_step step;
     uint16_t reg;
@@ -329,7 +333,7 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
     weft_opspec op = {
         sizeof op, 0,           ew ? "ew" : n->id,   n->attrs, n->nattr, n->nin, n->nout, 0,
         io,        io + n->nin, ew ? &program : NULL};
-    if (sum && !(first && l->b->first_sum[at]))
+    if (node_adds(l->b, at, l->first))
         op.flags |= WEFT_SPEC_ACCUMULATE;
     uint64_t begins[WEFT_MAX_MESH] = {0};
     weft_attr attrs[MAX_ATTRS + 1];
@@ -338,6 +342,27 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
         op.nattr = with_first(n, attrs);
     }
     return segment_add_at(l->b->p, seg, &op, n->again ? 0 : node_flops(g, n), refs, begins);
+}
+
+/* Several nodes as one instruction. */
+static weft_status lower_joined(lowering *l, uint32_t seg, const unit *u)
+{
+    static const uint64_t nowhere[WEFT_MAX_MESH] = {0};
+    const graph *g = l->b->g;
+    ref refs[2 * WEFT_MAX_OPERANDS];
+    unit_call c;
+    double flops = 0;
+    for (uint32_t m = 0; m < u->n; m++)
+        flops += g->nodes.at[u->node[m]].again ? 0 : node_flops(g, &g->nodes.at[u->node[m]]);
+    for (uint32_t k = 0; k < u->nin + u->nout; k++) {
+        const weft_tensor t = k < u->nin ? u->in[k] : u->out[k - u->nin];
+        refs[k] = (ref){BASE_ABSOLUTE, 1, 0};
+        weft_status s = t ? ref_of(l, t, &refs[k]) : WEFT_OK;
+        if (s)
+            return s;
+    }
+    unit_spec(l->b, u, node_adds(l->b, u->node[0], l->first), &c);
+    return segment_add_at(l->b->p, seg, &c.op, flops, refs, nowhere);
 }
 
 static weft_status lower_comm(lowering *l, const node *n)
@@ -365,11 +390,12 @@ weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first,
     for (uint32_t i = 0; i < b->g->nodes.n; i++)
         if (b->g->nodes.at[i].block == block && (phases >> b->g->nodes.at[i].phase & 1))
             *vec_push(&l.nodes) = i;
+    weft_status s = join_nodes(b, l.nodes.at, l.nodes.n, first, &l.units);
     place_frame(&l);
-    weft_status s = WEFT_OK;
     uint32_t seg = UINT32_MAX;
-    for (uint32_t i = 0; !s && i <= l.nodes.n; i++) {
-        const node *n = i < l.nodes.n ? &b->g->nodes.at[l.nodes.at[i]] : NULL;
+    for (uint32_t i = 0; !s && i <= l.units.n; i++) {
+        const unit *u = i < l.units.n ? &l.units.at[i] : NULL;
+        const node *n = u ? &b->g->nodes.at[u->node[0]] : NULL;
         if ((!n || n->comm) && seg != UINT32_MAX) {
             seg = segment_end(b->p, seg, BASE_FIRST + out->ncross);
             *vec_push(&out->items) = (item){.segment = seg};
@@ -380,12 +406,13 @@ weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first,
         } else if (n) {
             if (seg == UINT32_MAX)
                 seg = segment_begin(b->p, name);
-            s = lower_compute(&l, seg, l.nodes.at[i]);
+            s = u->id ? lower_joined(&l, seg, u) : lower_compute(&l, seg, u->node[0]);
         }
     }
     if (s)
         err_context("block %s", b->g->blocks.at[block]);
     free(l.nodes.at);
+    free(l.units.at);
     free(l.frame.at);
     free(l.frame_of.at);
     return s;

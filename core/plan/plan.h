@@ -25,7 +25,7 @@
 #define MAX_BASES 40u
 
 typedef struct ref {
-    uint32_t base, shape_only;
+    uint32_t base, absent; /* absent: only its shape is used, or nobody reads it: no address */
     uint64_t offset;
 } ref;
 

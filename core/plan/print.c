@@ -135,8 +135,8 @@ static void print_segment(const plan *p, const entry *e, FILE *to)
         for (uint32_t k = 0; k < x->nin + x->nout; k++) {
             const ref *r = &p->refs.at[x->first_ref + k];
             fprintf(to, "%s", k == x->nin ? " ->" : "");
-            if (r->shape_only)
-                fprintf(to, " (shape)");
+            if (r->absent)
+                fprintf(to, k < x->nin ? " (shape)" : " (unread)");
             else
                 fprintf(to, " %#" PRIx64, bases[r->base] + r->offset);
         }

@@ -71,6 +71,11 @@ static weft_status run_traced(executor *e, uint32_t number, const void *const *i
     return s;
 }
 
+static void *address(const executor *e, const uint64_t *bases, const ref *r)
+{
+    return r->absent ? NULL : e->base + bases[r->base] + r->offset;
+}
+
 weft_status kernels_call(executor *e, const entry *x)
 {
     const plan *p = e->plan;
@@ -84,9 +89,9 @@ weft_status kernels_call(executor *e, const entry *x)
         const void *in[32];
         void *out[32];
         for (uint32_t k = 0; k < n->nin; k++)
-            in[k] = r[k].shape_only ? NULL : e->base + bases[r[k].base] + r[k].offset;
+            in[k] = address(e, bases, &r[k]);
         for (uint32_t k = 0; k < n->nout; k++)
-            out[k] = e->base + bases[r[n->nin + k].base] + r[n->nin + k].offset;
+            out[k] = address(e, bases, &r[n->nin + k]);
         st = traced ? run_traced(e, n->kernel, in, out) : run(e, n->kernel, in, out);
     }
     return st;

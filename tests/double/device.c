@@ -15,6 +15,7 @@
 
 #include <weft/device.h>
 
+#include "joined.h"
 #include "native.h"
 
 #define ROOM 4096u /* tasks of a stream */
@@ -57,8 +58,7 @@ struct weft_device {
 
 struct weft_prepared {
     weft_device *device;
-    weft_prepared *inner;
-    uint32_t nin, nout;
+    joined_ready ops;
 };
 
 static const weft_device_table *cpu; /* the one process has one */
@@ -309,40 +309,39 @@ static void run_now(void *ctx)
 {
     static pthread_mutex_t entered = PTHREAD_MUTEX_INITIALIZER;
     const run *r = ctx;
-    weft_device *d = r->p->device;
     pthread_mutex_lock(&entered);
-    if (cpu->run(r->p->inner, d->inner, r->in, r->out, r->workspace))
-        atomic_store(&d->failed, 1);
+    if (joined_run(cpu, r->p->device->inner, &r->p->ops, r->in, r->out, r->workspace))
+        atomic_store(&r->p->device->failed, 1);
     pthread_mutex_unlock(&entered);
-}
-
-static weft_status d_prepare(weft_device *d, const weft_opspec *spec, weft_prepared **out)
-{
-    weft_prepared *p = calloc(1, sizeof *p);
-    *p = (weft_prepared){.device = d, .nin = spec->nin, .nout = spec->nout};
-    weft_status st = cpu->prepare(d->cpu, spec, &p->inner);
-    if (st)
-        free(p);
-    else
-        *out = p;
-    return st;
 }
 
 static void d_release(weft_prepared *p)
 {
     if (p)
-        cpu->release(p->inner);
+        joined_release(cpu, &p->ops);
     free(p);
+}
+
+static weft_status d_prepare(weft_device *d, const weft_opspec *spec, weft_prepared **out)
+{
+    weft_prepared *p = calloc(1, sizeof *p);
+    p->device = d;
+    weft_status st = joined_prepare(cpu, d->cpu, spec, &p->ops);
+    if (st)
+        d_release(p);
+    else
+        *out = p;
+    return st;
 }
 
 static weft_status d_run(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,
                          void *workspace)
 {
     run r = {.p = p, .workspace = double_here(workspace)};
-    for (uint32_t i = 0; i < p->nin; i++)
+    for (uint32_t i = 0; i < p->ops.nin; i++)
         r.in[i] = double_here(in[i]);
-    for (uint32_t i = 0; i < p->nout; i++)
-        r.out[i] = double_here(out[i]);
+    for (uint32_t i = 0; i < p->ops.nout; i++)
+        r.out[i] = out[i] ? double_here(out[i]) : NULL;
     return put(s, run_now, &r, sizeof r);
 }
 
@@ -397,13 +396,23 @@ static weft_status d_probe(void *module, const weft_conf *conf, int32_t *score)
 static weft_status d_need(void *module, const weft_conf *conf, const weft_opspec *spec,
                           weft_need *out)
 {
-    return cpu->need(module, conf, spec, out);
+    const char *wish = conf->text(conf->ctx, "joins");
+    weft_status st = joined_need(cpu, module, conf, spec, wish, out);
+    return st == WEFT_ABSENT ? host->fail(host->ctx, WEFT_UNSUPPORTED, "double: it stays apart")
+                             : st;
+}
+
+static const char *d_fuse(void *module, const char *const *ids, const uint32_t *joins, uint32_t n)
+{
+    (void)module;
+    return joined_name(ids, joins, n);
 }
 
 static const weft_device_table table = {.struct_size = sizeof table,
                                         .caps =
                                             WEFT_DEV_FLAGS | WEFT_DEV_EXPORT_FD | WEFT_DEV_ATTACH,
                                         .need = d_need,
+                                        .fuse = d_fuse,
                                         .probe = d_probe,
                                         .open = d_open,
                                         .close = d_close,
@@ -433,7 +442,15 @@ static const weft_option pin = {
 static const weft_option isa = {
     sizeof isa, WEFT_OPT_CHOICE, "isa", "auto", "as of the cpu device", "auto|v2|v3|v4|v4bf16", 0,
     0};
-static const weft_option *const options[] = {&threads, &pin, &isa, NULL};
+static const weft_option joins = {sizeof joins,
+                                  WEFT_OPT_CHOICE,
+                                  "joins",
+                                  "short",
+                                  "chains that are joined",
+                                  "none|short|long",
+                                  0,
+                                  0};
+static const weft_option *const options[] = {&threads, &pin, &isa, &joins, NULL};
 
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.device/1",

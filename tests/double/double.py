@@ -162,6 +162,30 @@ class Double(w.Bench):
         self.train("parts", self.job(change, "double"), ranks=2, resume=True)
         self.same_run("whole", "parts", 6, SKIP)
 
+    def test_joined_ops(self):
+        """Whatever chains the device joins, the bits stay; and results that only members of a chain
+        read have no place."""
+        jobs = ({}, w.LLAMA, {"train.recompute": "block"}, {"train.precision": "bf16"},
+                {"parallel.strategy": "tp", "parallel.tp": 2, "parallel.sequence": "on"},
+                {"optim.placement": "zero3", "train.bucket_mb": 0.01},
+                {"parallel.strategy": "pp", "parallel.pp": 2, "parallel.schedule": "1f1b"})
+        for change in jobs:
+            change = change | {"comm.plugin": "tcp", "comm.algorithm": "direct"}
+            ranks = 2 if "parallel.strategy" in change or "optim.placement" in change else 1
+            self.train("cpu", self.job(change, "cpu"), ranks=ranks)
+            for joins in ("none", "short", "long"):
+                with self.subTest(joins=joins, **change):
+                    job = self.job(change | {"device.joins": joins}, "double")
+                    plan = w.weft("plan", "-n", ranks, self.ini, "--list",
+                                  *self.options("plan", job)).stdout
+                    names = set(re.findall(r"(?m)^ +(\S+\+\S+)", plan))
+                    self.assertEqual(bool(names), joins != "none")
+                    self.assertEqual("(unread)" in plan, joins != "none")
+                    if joins == "long" and "model.family" not in change and ranks == 1:
+                        self.assertIn("layernorm+linear+gelu", names)
+                    self.train("double", job, ranks=ranks)
+                    self.same_run("cpu", "double", 6, SKIP)
+
     def test_the_plan_has_the_host_memory(self):
         def plan(device):
             return w.weft("plan", "-n", 2, self.ini,

@@ -338,7 +338,7 @@ static void step_node(machine *m, const entry *e, const instr *x, const node *n)
     check_op(n, &k->spec);
     for (uint32_t i = 0; i < n->nin; i++) {
         check_operand(m, n->in[i], &k->spec.in[i], who);
-        if (!m->p->refs.at[x->first_ref + i].shape_only)
+        if (!m->p->refs.at[x->first_ref + i].absent)
             read_operand(m, n->in[i], machine_place(m, e, x, i), e->pass, who);
     }
     mark(m, m->p->workspace, k->workspace, (tag){.what = T_SCRATCH});

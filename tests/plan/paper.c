@@ -48,6 +48,7 @@ static void fill_slots(void)
     end = (void **)(void *)(&wire + 1);
     for (; slot < end; slot++)
         *slot = *slot ? *slot : UNUSED;
+    device.fuse = NULL; /* it joins nothing */
     device.probe = probe_device;
     wire.probe = probe_link;
 }

@@ -97,10 +97,13 @@ typedef struct weft_device_table {
                         weft_need *out);
 
     /* Name of one op that does what the chain `ids` does, or NULL; joins[i] is WEFT_JOIN_..., 0 for
-     * the first. The one op reads each tensor from outside the chain once, in order of first use,
-     * and writes the outputs of all members in order; run() gets NULL for an output that nobody
-     * reads. It has the attributes of all; chains with a key twice are not asked for. need() then
-     * says whether it serves these sizes. A constant string. OPT [plan] */
+     * the first. Chains grow op by op: what has no name is not asked for with more behind it. The
+     * one op reads each tensor from outside the chain once, in order of first use, and writes the
+     * outputs of all members in order, over none of its inputs; one that nobody reads has the
+     * element type 0 in the spec, and run() gets NULL for it. Outputs that accumulate are joined
+     * with such alone. It has the attributes of all; chains with a key twice are not asked for.
+     * need() then says whether it serves these sizes, else the members stay apart. A constant
+     * string. OPT [plan] */
     const char *(*fuse)(void *module, const char *const *ids, const uint32_t *joins, uint32_t n);
 
     /* --- run half --- */

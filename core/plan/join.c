@@ -1,0 +1,311 @@
+/* plan/join.c: neighbouring ops that the device does as one (fuse() of weft/device.h).
+ *
+ * A chain grows op by op. A candidate reads first what the last member made, or what that reads
+ * first; the device has a name for the longer chain, and a kernel for its operands. Then the
+ * candidate moves up to the chain, or the chain down to it: whoever is passed on the way must
+ * neither write a place that those who move read or write, nor read one that they write. Nothing
+ * passes communication.
+ *
+ * A result that members alone read has no place. Nothing else changes: places are given after this,
+ * in the new order. Outputs that are added to are joined with such alone, since one flag says so of
+ * all. Of n nodes between communication each is asked about with each, and each that is joined is
+ * held against those between: O(n^2), and n is some tens. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct joining {
+    const builder *b;
+    const uint32_t *nodes;
+    uint32_t n;
+    bool first;
+    uint32_t *at; /* [n] where the node stands now */
+    bool *taken;  /* [n] a member of a unit */
+} joining;
+
+static const node *node_at(const joining *j, uint32_t i)
+{
+    return &j->b->g->nodes.at[j->nodes[i]];
+}
+
+static bool shape_only(const node *n, uint32_t k)
+{
+    return (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
+}
+
+bool node_adds(const builder *b, uint32_t at, bool first)
+{
+    const node *n = &b->g->nodes.at[at];
+    bool sum = false;
+    for (uint32_t k = 0; k < n->nout; k++) {
+        sum |= graph_tensor(b->g, n->out[k])->sum;
+        first |= shard_every_pass(b, n->out[k]);
+    }
+    return sum && !(first && b->first_sum[at]);
+}
+
+/* --- may these be one? --- */
+
+static bool joinable(const node *n)
+{
+    return !(n->op->flags & (WEFT_OP_ELEMENTWISE | WEFT_OP_SHAPE_LAST)) && !n->op->first_input &&
+           n->nin && n->nout;
+}
+
+/* How the outputs of a node are written: 0 as they are, 1 as sums for the first time, 2 added to;
+ * 3: some in another way than others. */
+static uint32_t written(const joining *j, uint32_t i)
+{
+    const node *n = node_at(j, i);
+    uint32_t sums = 0;
+    for (uint32_t k = 0; k < n->nout; k++)
+        sums += graph_tensor(j->b->g, n->out[k])->sum;
+    if (!sums)
+        return 0;
+    return sums < n->nout || !(n->op->flags & WEFT_OP_ACCUMULATES)
+               ? 3
+               : 1 + node_adds(j->b, j->nodes[i], j->first);
+}
+
+static bool made_by(const joining *j, const unit *u, uint32_t members, weft_tensor t)
+{
+    for (uint32_t m = 0; m < members; m++)
+        for (uint32_t k = 0; k < j->b->g->nodes.at[u->node[m]].nout; k++)
+            if (j->b->g->nodes.at[u->node[m]].out[k] == t)
+                return true;
+    return false;
+}
+
+/* Does anybody outside of the unit read it? */
+static bool wanted(const joining *j, const unit *u, weft_tensor t)
+{
+    const graph *g = j->b->g;
+    uint32_t reads = 0;
+    for (uint32_t m = 0; m < u->n; m++)
+        for (uint32_t k = 0; k < g->nodes.at[u->node[m]].nin; k++)
+            reads += g->nodes.at[u->node[m]].in[k] == t;
+    return graph_tensor(g, t)->kind != WEFT_T_ACTIVATION || t == j->b->keep ||
+           reads < j->b->reads[t];
+}
+
+static bool add_once(unit *u, weft_tensor t)
+{
+    for (uint32_t k = 0; k < u->nin; k++)
+        if (u->in[k] == t)
+            return true;
+    if (u->nin == WEFT_MAX_OPERANDS)
+        return false;
+    u->in[u->nin++] = t;
+    return true;
+}
+
+/* The operands of the joined op; false: too many, or one lies over another. */
+static bool set_operands(const joining *j, unit *u)
+{
+    const builder *b = j->b;
+    u->nin = u->nout = 0;
+    for (uint32_t m = 0; m < u->n; m++) {
+        const node *n = &b->g->nodes.at[u->node[m]];
+        for (uint32_t k = 0; k < n->nin; k++)
+            if (!made_by(j, u, m, n->in[k]) && !add_once(u, n->in[k]))
+                return false;
+        for (uint32_t k = 0; k < n->nout; k++) {
+            if (u->nout == WEFT_MAX_OPERANDS)
+                return false;
+            u->out[u->nout++] = wanted(j, u, n->out[k]) ? n->out[k] : 0;
+        }
+    }
+    for (uint32_t k = 0; k < u->nout; k++)
+        for (uint32_t i = 0; u->out[k] && i < u->nin + k; i++) {
+            const weft_tensor other = i < u->nin ? u->in[i] : u->out[i - u->nin];
+            if (other && root_of(b, other) == root_of(b, u->out[k]))
+                return false;
+        }
+    return true;
+}
+
+/* --- may they stand in one place? --- */
+
+/* Does x write a place that y reads or writes? */
+static bool disturbs(const builder *b, const node *x, const node *y)
+{
+    for (uint32_t i = 0; i < x->nout; i++)
+        for (uint32_t k = 0; k < y->nin + y->nout; k++)
+            if (!(k < y->nin && shape_only(y, k)) &&
+                root_of(b, x->out[i]) == root_of(b, k < y->nin ? y->in[k] : y->out[k - y->nin]))
+                return true;
+    return false;
+}
+
+/* May those in `moved` pass all that stand between two places? */
+static bool free_way(const joining *j, uint32_t from, uint32_t to, const uint32_t *moved,
+                     uint32_t n)
+{
+    for (uint32_t i = 0; i < j->n; i++)
+        for (uint32_t m = 0; m < n && j->at[i] > from && j->at[i] < to; m++) {
+            const node *x = node_at(j, i), *y = node_at(j, moved[m]);
+            if (disturbs(j->b, x, y) || disturbs(j->b, y, x))
+                return false;
+        }
+    return true;
+}
+
+/* --- what the device says --- */
+
+static bool add_attrs(const node *n, weft_attr *attrs, uint32_t *nattr)
+{
+    for (uint32_t i = 0; i < n->nattr; i++) {
+        for (uint32_t k = 0; k < *nattr; k++)
+            if (!strcmp(attrs[k].key, n->attrs[i].key))
+                return false;
+        if (*nattr == JOIN_ATTRS)
+            return false;
+        attrs[(*nattr)++] = n->attrs[i];
+    }
+    return true;
+}
+
+bool unit_spec(const builder *b, const unit *u, bool adds, unit_call *c)
+{
+    *c = (unit_call){.op = {.struct_size = sizeof c->op, .id = u->id}};
+    for (uint32_t m = 0; m < u->n; m++)
+        if (!add_attrs(&b->g->nodes.at[u->node[m]], c->attrs, &c->op.nattr))
+            return false;
+    for (uint32_t k = 0; k < u->nin + u->nout; k++) {
+        const weft_tensor t = k < u->nin ? u->in[k] : u->out[k - u->nin];
+        c->io[k] = t ? lower_operand(b->g, t) : (weft_operand){0};
+    }
+    c->op.flags = adds ? WEFT_SPEC_ACCUMULATE : 0;
+    c->op.flags |= b->p->spec->deterministic ? WEFT_SPEC_DETERMINISTIC : 0;
+    c->op.attrs = c->attrs;
+    c->op.nin = u->nin;
+    c->op.nout = u->nout;
+    c->op.in = c->io;
+    c->op.out = c->io + u->nin;
+    return true;
+}
+
+static uint32_t how(const node *before, const node *n)
+{
+    return n->in[0] == before->out[0]  ? WEFT_JOIN_FEEDS
+           : n->in[0] == before->in[0] ? WEFT_JOIN_SHARES
+                                       : 0;
+}
+
+/* The device's name for the chain; NULL: it has none. */
+static const char *name_of(const joining *j, const unit *u)
+{
+    const spec_plugin *d = &j->b->p->spec->device;
+    const weft_device_table *table = d->c->table;
+    const char *ids[JOIN_MOST] = {0};
+    uint32_t joins[JOIN_MOST] = {0};
+    for (uint32_t m = 0; m < u->n; m++) {
+        const node *n = &j->b->g->nodes.at[u->node[m]];
+        ids[m] = n->id;
+        joins[m] = m ? how(&j->b->g->nodes.at[u->node[m - 1]], n) : 0;
+        if (m && !joins[m])
+            return NULL;
+    }
+    return table->fuse(d->c->module, ids, joins, u->n);
+}
+
+/* Has it a kernel for these operands? */
+static weft_status ask_need(const joining *j, const unit *u, bool adds, bool *yes)
+{
+    const spec_plugin *d = &j->b->p->spec->device;
+    const weft_device_table *table = d->c->table;
+    weft_need need = {.struct_size = sizeof need};
+    unit_call c;
+    *yes = unit_spec(j->b, u, adds, &c);
+    weft_status s = *yes ? table->need(d->c->module, d->conf, &c.op, &need) : WEFT_OK;
+    if (s == WEFT_UNSUPPORTED) {
+        err_clear();
+        *yes = false;
+        s = WEFT_OK;
+    }
+    if (s)
+        err_context("device %s, op %s", d->c->name, u->id);
+    return s;
+}
+
+/* --- chains --- */
+
+/* Let node i join the unit, whose members are `members`. */
+static weft_status try_one(joining *j, unit *u, uint32_t *members, uint32_t i, bool *joined)
+{
+    unit longer = *u;
+    longer.node[longer.n++] = j->nodes[i];
+    *joined = false;
+    const uint32_t kind = written(j, i), place = j->at[members[0]];
+    if (kind == 3 || kind != written(j, members[0]) || !(longer.id = name_of(j, &longer)) ||
+        !set_operands(j, &longer))
+        return WEFT_OK;
+    const bool up = free_way(j, place, j->at[i], &i, 1);
+    if (!up && !free_way(j, place, j->at[i], members, u->n))
+        return WEFT_OK;
+    weft_status s = ask_need(j, &longer, kind == 2, joined);
+    if (s || !*joined)
+        return s;
+    members[u->n] = i;
+    *u = longer;
+    j->taken[i] = true;
+    for (uint32_t m = 0, to = up ? place : j->at[i]; m < u->n; m++)
+        j->at[members[m]] = to;
+    return WEFT_OK;
+}
+
+static weft_status grow(joining *j, uint32_t first, unit *u)
+{
+    uint32_t members[JOIN_MOST] = {first};
+    bool joined = true;
+    weft_status s = WEFT_OK;
+    while (!s && joined && u->n < JOIN_MOST) {
+        joined = false;
+        for (uint32_t i = members[u->n - 1] + 1; !s && !joined && i < j->n && node_at(j, i)->op;
+             i++)
+            if (!j->taken[i] && joinable(node_at(j, i)))
+                s = try_one(j, u, members, i, &joined);
+    }
+    return s;
+}
+
+static void sort_units(const joining *j, const unit *of, const uint32_t *lead, uint32_t n,
+                       unit_list *out)
+{
+    for (uint32_t place = 0; place < j->n; place++)
+        for (uint32_t k = 0; k < n; k++)
+            if (j->at[lead[k]] == place)
+                *vec_push(out) = of[k];
+}
+
+weft_status join_nodes(const builder *b, const uint32_t *nodes, uint32_t n, bool first,
+                       unit_list *out)
+{
+    joining j = {.b = b, .nodes = nodes, .n = n, .first = first};
+    const weft_device_table *table = b->p->spec->device.c->table;
+    weft_status s = WEFT_OK;
+    uint32_t units = 0;
+    j.at = mem_alloc(n * sizeof *j.at + 1);
+    j.taken = mem_alloc(n * sizeof *j.taken + 1);
+    unit *of = mem_alloc(n * sizeof *of + 1);
+    uint32_t *lead = mem_alloc(n * sizeof *lead + 1);
+    for (uint32_t i = 0; i < n; i++)
+        j.at[i] = i;
+    for (uint32_t i = 0; !s && i < n; i++) {
+        if (j.taken[i])
+            continue;
+        unit *u = &of[units];
+        *u = (unit){.n = 1, .node = {nodes[i]}};
+        lead[units++] = i;
+        if (table->fuse && node_at(&j, i)->op && joinable(node_at(&j, i)))
+            s = grow(&j, i, u);
+    }
+    sort_units(&j, of, lead, units, out);
+    free(j.at);
+    free(j.taken);
+    free(of);
+    free(lead);
+    return s;
+}
