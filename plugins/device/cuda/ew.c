@@ -385,7 +385,8 @@ static weft_status set_grid(weft_prepared *p, const struct build *b, struct ew_r
                         "op %s: a program with %u values at once is more than this GPU takes",
                         p->op->id, b->nslot);
     const int64_t tile = (int64_t)threads * WIDE, tiles = (b->count + tile - 1) / tile;
-    const int64_t resident = (int64_t)(room / (bytes + 1024)) * p->d->processors;
+    const int64_t each = (int64_t)(room / (bytes + 1024)); /* blocks of a multiprocessor at once */
+    const int64_t resident = (each > 0 ? each : 1) * p->d->processors;
     r->grid = (struct gpu_grid){tiles < resident ? tiles : resident, 1, (uint32_t)threads,
                                 (uint32_t)bytes};
     return gpu_check(p->d,

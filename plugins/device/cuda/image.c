@@ -7,9 +7,16 @@
 weft_status gpu_load_images(weft_device *d)
 {
     for (int i = 0; i < GPU_IMAGES; i++) {
-        weft_status st =
-            gpu_check(d, d->cu->cuModuleLoadData(&d->images[i], gpu_images[i]),
-                      "loading its kernels (a build without nvcc or under sanitizers has none)");
+        const CUresult r = d->cu->cuModuleLoadData(&d->images[i], gpu_images[i]);
+        if (r != CUDA_SUCCESS && d->cu->version < CUDA_VERSION)
+            return gpu_fail(d->m, WEFT_ABSENT,
+                            "the NVIDIA driver is for CUDA %d.%d and does not take the kernels, "
+                            "which CUDA %d.%d has compiled; install a newer driver, or build with "
+                            "an older toolkit",
+                            d->cu->version / 1000, d->cu->version % 1000 / 10, CUDA_VERSION / 1000,
+                            CUDA_VERSION % 1000 / 10);
+        weft_status st = gpu_check(
+            d, r, "loading its kernels (a build without nvcc or under sanitizers has none)");
         if (st != WEFT_OK)
             return st;
     }
