@@ -1,17 +1,20 @@
 /* blas.c: a double of libcublasLt, as much of it as the cuda device calls. It multiplies by naive
  * loops, proposes two algorithms of which the second is as good, none for 16-bit operands whose
- * rows are not aligned, and refuses what the library refuses. */
+ * rows are not aligned nor for the gradient of GELU in fp32, and refuses what the library refuses.
+ * Epilogues work on the sum before it is rounded. */
 #define _GNU_SOURCE
 #include "bits.h"
 #include <cublasLt.h>
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 struct desc {
     int32_t trans_a, trans_b;
     uint32_t epilogue;
-    const void *bias;
+    int64_t aux_ld;
+    void *bias, *aux;
 };
 
 struct layout {
@@ -66,12 +69,15 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                                               size_t bytes)
 {
     struct desc *d = AS(struct desc, desc);
-    void *to = what == CUBLASLT_MATMUL_DESC_TRANSA         ? (void *)&d->trans_a
-               : what == CUBLASLT_MATMUL_DESC_TRANSB       ? (void *)&d->trans_b
-               : what == CUBLASLT_MATMUL_DESC_EPILOGUE     ? (void *)&d->epilogue
-               : what == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? (void *)&d->bias
-                                                           : NULL;
-    if (to == NULL || bytes != (what == CUBLASLT_MATMUL_DESC_BIAS_POINTER ? 8 : 4))
+    void *to = what == CUBLASLT_MATMUL_DESC_TRANSA                 ? (void *)&d->trans_a
+               : what == CUBLASLT_MATMUL_DESC_TRANSB               ? (void *)&d->trans_b
+               : what == CUBLASLT_MATMUL_DESC_EPILOGUE             ? (void *)&d->epilogue
+               : what == CUBLASLT_MATMUL_DESC_BIAS_POINTER         ? (void *)&d->bias
+               : what == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER ? (void *)&d->aux
+               : what == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD      ? (void *)&d->aux_ld
+                                                                   : NULL;
+    const int wide = to == (void *)&d->bias || to == (void *)&d->aux || to == (void *)&d->aux_ld;
+    if (to == NULL || bytes != (wide ? 8 : 4))
         return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(to, from, bytes);
     return CUBLAS_STATUS_SUCCESS;
@@ -120,6 +126,25 @@ static int row_is_aligned(const struct layout *l)
     return l->type == CUDA_R_32F || l->ld % 8 == 0;
 }
 
+static int has_aux(const struct desc *d)
+{
+    return (d->epilogue & 128) != 0;
+}
+
+static int epilogue_is_known(const struct desc *desc, const struct layout *d)
+{
+    const uint32_t e = desc->epilogue;
+    const int known = e == 0 || e == CUBLASLT_EPILOGUE_DEFAULT || e == CUBLASLT_EPILOGUE_BIAS ||
+                      e == CUBLASLT_EPILOGUE_GELU || e == CUBLASLT_EPILOGUE_GELU_BIAS ||
+                      e == CUBLASLT_EPILOGUE_GELU_AUX || e == CUBLASLT_EPILOGUE_GELU_AUX_BIAS ||
+                      e == CUBLASLT_EPILOGUE_BGRADB ||
+                      (e == CUBLASLT_EPILOGUE_DGELU && d->type != CUDA_R_32F);
+    const int bias = (e & 4) != 0 || e == CUBLASLT_EPILOGUE_BGRADB;
+    return known && (!bias || desc->bias != NULL) &&
+           (!has_aux(desc) || (desc->aux != NULL && (uintptr_t)desc->aux % 16 == 0 &&
+                               desc->aux_ld % 8 == 0 && desc->aux_ld >= (int64_t)d->rows));
+}
+
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -127,12 +152,12 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
                                               cublasLtMatmulHeuristicResult_t found[], int *n)
 {
     (void)h;
-    (void)desc;
     (void)c;
     (void)wish;
     *n = 0;
     if (!row_is_aligned(AS(struct layout, a)) || !row_is_aligned(AS(struct layout, b)) ||
-        !row_is_aligned(AS(struct layout, d)))
+        !row_is_aligned(AS(struct layout, d)) ||
+        !epilogue_is_known(AS(struct desc, desc), AS(struct layout, d)))
         return CUBLAS_STATUS_NOT_SUPPORTED;
     for (; *n < cap && *n < 2; ++*n) {
         memset(&found[*n], 0, sizeof found[*n]);
@@ -144,7 +169,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
 struct multiply {
     struct desc desc;
     struct layout a, b, d;
-    const void *pa, *pb;
+    const void *pa, *pb, *pc;
     void *pd, *workspace;
     uint64_t workspace_bytes;
     float beta;
@@ -166,6 +191,42 @@ static void put_element(void *p, cudaDataType_t type, int64_t i, float x)
         ((uint16_t *)p)[i] = (uint16_t)(type == CUDA_R_16F ? f16_bits(x) : bf16_bits(x));
 }
 
+static double gelu(double x)
+{
+    return 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+
+static double gelu_slope(double x)
+{
+    const double th = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+    return 0.5 * (1 + th) + 0.5 * x * (1 - th * th) * sqrt(2 / M_PI) * (1 + 3 * 0.044715 * x * x);
+}
+
+/* What becomes of element [r, c] of D before it is rounded. */
+static float finish(const struct multiply *m, int64_t r, int64_t c, float x)
+{
+    const uint32_t e = m->desc.epilogue;
+    const int64_t at = c * m->desc.aux_ld + r;
+    if (e & 4)
+        x += element(m->desc.bias, m->d.type, r);
+    if (e == CUBLASLT_EPILOGUE_DGELU)
+        return (float)(x * gelu_slope(element(m->desc.aux, m->d.type, at)));
+    if (has_aux(&m->desc))
+        put_element(m->desc.aux, m->d.type, at, x);
+    return e & 32 ? (float)gelu(x) : x;
+}
+
+/* The sums over k of the columns of op(B), which the epilogue writes and never adds to. */
+static void sum_columns(const struct multiply *m, int64_t k, int64_t bk, int64_t bc)
+{
+    for (int64_t c = 0; c < (int64_t)m->d.cols; c++) {
+        double sum = 0;
+        for (int64_t i = 0; i < k; i++)
+            sum += (double)element(m->pb, m->b.type, i * bk + c * bc);
+        put_element(m->desc.bias, m->d.type, c, (float)sum);
+    }
+}
+
 static void run_multiply(const void *payload)
 {
     const struct multiply *m = (const struct multiply *)payload;
@@ -182,11 +243,11 @@ static void run_multiply(const void *payload)
                        (double)element(m->pb, m->b.type, i * bk + c * bc);
             float x = (float)sum;
             if (m->beta != 0)
-                x += m->beta * element(m->pd, m->d.type, c * m->d.ld + r);
-            if (m->desc.epilogue == CUBLASLT_EPILOGUE_BIAS)
-                x += element(m->desc.bias, m->d.type, r);
-            put_element(m->pd, m->d.type, c * m->d.ld + r, x);
+                x += m->beta * element(m->pc, m->d.type, c * m->d.ld + r);
+            put_element(m->pd, m->d.type, c * m->d.ld + r, finish(m, r, c, x));
         }
+    if (m->desc.epilogue == CUBLASLT_EPILOGUE_BGRADB)
+        sum_columns(m, k, bk, bc);
 }
 
 typedef int submit_call(cudaStream_t s, void (*run)(const void *payload), const void *payload,
@@ -205,12 +266,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, con
                                *AS(struct layout, ld),
                                a,
                                b,
+                               c,
                                d,
                                workspace,
                                bytes,
                                *(const float *)beta};
     (void)h;
-    if (*(const float *)alpha != 1 || c != d || lc != ld || (uintptr_t)workspace % 256 != 0 ||
+    if (*(const float *)alpha != 1 || lc != ld || (uintptr_t)c % 16 != 0 ||
+        !epilogue_is_known(&m.desc, &m.d) || (uintptr_t)workspace % 256 != 0 ||
         (algorithm->data[0] != 77 && algorithm->data[0] != 78) || (uintptr_t)a % 16 != 0 ||
         (uintptr_t)b % 16 != 0 || (uintptr_t)d % 16 != 0)
         return CUBLAS_STATUS_INVALID_VALUE;

@@ -54,8 +54,30 @@ class Cuda(w.Bench):
 
     def test_recorded_work_is_the_same_work(self):
         for graphs in ("on", "off"):
-            self.on_cuda(graphs, w.ODD | {"device.graphs": graphs, "train.precision": "bf16"})
+            self.on_cuda(graphs, w.ODD | {"device.graphs": graphs, "train.precision": "bf16",
+                                          "run.deterministic": "on"})
         self.same_run("on", "off")
+
+    def test_joined_ops(self):
+        """The same bits each time; and but for rounding what the same job gives op by op."""
+        for precision in ("fp32", "bf16"):
+            job = w.EVEN | {"train.precision": precision, "run.deterministic": "on"}
+            for out, key in (("once", "on"), ("twice", "on"), ("apart", "off")):
+                self.on_cuda(out, job | {"device.joined": key})
+            self.same_run("once", "twice")
+            for a, b in zip(w.metrics(self.path("once")), w.metrics(self.path("apart"))):
+                self.assertAlmostEqual(a["loss"], b["loss"], delta=BOUND[precision])
+                self.assertAlmostEqual(a["grad_norm"], b["grad_norm"],
+                                       delta=20 * BOUND[precision])
+
+    def test_what_is_joined(self):
+        for key in ("on", "off"):
+            job = {k: v for k, v in w.EVEN.items() if k != "device.threads"} | CUDA
+            plan = w.weft("plan", self.ini, "--list",
+                          *self.options("plan", job | {"device.joined": key})).stdout
+            for name in ("linear+gelu", "linear+bias_residual", "linear.dx+gelu.dx",
+                         "linear.dw+colsum", "colsum+linear.dw"):
+                self.assertEqual(f" {name} " in plan, key == "on", f"{name}, joined = {key}")
 
     def test_checkpoints_go_both_ways(self):
         job = w.EVEN | {"checkpoint.every": STEPS // 2, "optim.schedule": "constant"}

@@ -32,6 +32,8 @@ static void test_all(void **state)
               "attention", "attention.dx", "softmax_xent", "softmax_xent.loss");
     CHECK_ALL(sizes, 1, "embedding.dw", "layernorm.dw", "rmsnorm.dw", "linear.dw", "colsum",
               "accumulate", "sumsq");
+    CHECK_ALL(sizes, 0, "linear+gelu", "linear+bias_residual", "linear.dx+gelu.dx");
+    CHECK_ALL(sizes, 1, "linear.dw+colsum", "colsum+linear.dw");
 }
 
 static const struct sizes parts[] = {{.tokens = 9, .vocab = 300, .first = 300, .valid = 500}};

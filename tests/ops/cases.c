@@ -1,6 +1,7 @@
 /* cases.c: calls of each op. Multi-axis features are used on purpose: a row of `cols` features is
  * given as [cols] or, where it divides, as [3, cols/3]. */
 #include "cases.h"
+#include "joined.h"
 #include "referee.h"
 #include <math.h>
 #include <stdlib.h>
@@ -373,6 +374,10 @@ void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t c
         {"accumulate", make_flat},     {"sumsq", make_flat},          {"", make_rows},
     };
     *c = (struct call){.id = id};
+    if (is_joined(id)) {
+        make_joined(c, n, ct, gt);
+        return;
+    }
     for (size_t k = 0; k < sizeof makers / sizeof *makers; k++)
         if (strncmp(id, makers[k].prefix, strlen(makers[k].prefix)) == 0) {
             makers[k].make(c, n, ct, gt);

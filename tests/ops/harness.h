@@ -50,7 +50,7 @@ struct call {
     weft_attr attr[4];
     uint32_t nattr, nin, nout, flags;
     weft_operand in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
-    double *x[WEFT_MAX_OPERANDS], *y[WEFT_MAX_OPERANDS];
+    double *x[WEFT_MAX_OPERANDS], *y[WEFT_MAX_OPERANDS]; /* an output of type 0 is not read */
     const weft_ew_program *program;
     int alias[WEFT_MAX_OPERANDS]; /* output k lies over input alias[k]-1; 0: nowhere */
 };

@@ -1,5 +1,6 @@
 /* referee.c: naive loops, straight from the definitions, with no thought for speed. */
 #include "referee.h"
+#include "joined.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -492,5 +493,7 @@ void referee(const struct call *c)
             ops[k].run(c);
             return;
         }
+    if (is_joined(c->id))
+        return referee_joined(c);
     fail_msg("the referee does not know op %s", c->id);
 }

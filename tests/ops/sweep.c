@@ -21,6 +21,8 @@ static double tolerance(const char *id, uint32_t dtype)
         return 4e-2;
     if (dtype == WEFT_BF16 && strcmp(id, "attention") == 0)
         return 2e-2;
+    if (strchr(id, '+') != NULL) /* rounded between two kernels */
+        return dtype == WEFT_F32 ? 2e-5 : dtype == WEFT_BF16 ? 1e-2 : 2e-3;
     return dtype == WEFT_F32 ? 1e-5 : dtype == WEFT_BF16 ? 5e-3 : 1e-3;
 }
 
@@ -28,6 +30,8 @@ static void compare(const struct call *c, void *const *got, const char *isa)
 {
     for (uint32_t k = 0; k < c->nout; k++) {
         char what[128];
+        if (c->out[k].dtype == 0)
+            continue;
         const int64_t n = count_of(&c->out[k]);
         double *g = malloc((size_t)n * sizeof *g);
         decode(g, c->out[k].dtype, got[k], n);
@@ -44,6 +48,8 @@ static void compare(const struct call *c, void *const *got, const char *isa)
 static void expect_same_bits(const struct call *c, void *const *a, void *const *b)
 {
     for (uint32_t k = 0; k < c->nout; k++) {
+        if (c->out[k].dtype == 0)
+            continue;
         const size_t bytes =
             (size_t)count_of(&c->out[k]) * (size_t)weft_dtype_size(c->out[k].dtype);
         if (memcmp(a[k], b[k], bytes) != 0)
@@ -73,7 +79,8 @@ static void check(struct pair *p, const struct setting *s, const struct sizes *n
     device_run(&p->one, &c, again);
     device_run(&p->two, &c, two);
     expect_same_bits(&c, first, again);
-    if (strncmp(s->id, "linear", 6) != 0) /* oneDNN may cut a long sum among threads */
+    if (strstr(s->id, "linear") == NULL) /* oneDNN may cut a long sum among threads, and a GPU's
+                                            products are chosen by time */
         expect_same_bits(&c, first, two);
     referee(&c);
     compare(&c, first, p->isa);

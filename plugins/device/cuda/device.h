@@ -32,6 +32,9 @@ weft_status gpu_replay(weft_capture *c, weft_stream *s);
 void *gpu_native(weft_stream *s);
 void gpu_free_streams(weft_device *d);
 
+/* joined.c */
+const char *gpu_fuse(void *module, const char *const *ids, const uint32_t *joins, uint32_t n);
+
 /* ops.c */
 weft_status gpu_prepare(weft_device *d, const weft_opspec *spec, weft_prepared **out);
 void gpu_release(weft_prepared *p);

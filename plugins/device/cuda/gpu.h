@@ -12,7 +12,8 @@
  *   embed.c      the gradient of an embedding: a sort, then sums
  *   ew.c         elementwise programs, made ready
  *   product.c    matrix products: cuBLASLt, or a kernel of our own
- *   tune.c       ... which of cuBLASLt's algorithms
+ *   joined.c     ... with what comes behind them or beside them
+ *   tune.c       ... which of cuBLASLt's algorithms; how long an op takes
  *   attention.c  cuDNN, or kernels of our own
  *   sdpa.c       ... cuDNN: what it serves, how it is run; its graphs are sdpa_graph.c's
  *   kern/        the kernels; host and device meet in kern/job.h */
@@ -159,7 +160,8 @@ struct gpu_op {
     weft_status (*run)(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,
                        void *ws);
     void (*drop)(weft_prepared *p); /* OPT */
-    uint32_t form; /* product.c: which of the three; ew.c: WEFT_EW_... of an op that is one step */
+    uint32_t
+        form; /* product.c, joined.c: which product; ew.c: WEFT_EW_... of an op that is one step */
     uint32_t from; /* goes before an earlier line of the same id for calls with so many inputs */
 };
 weft_status gpu_op_plan(const struct gpu_module *m, const weft_opspec *spec,

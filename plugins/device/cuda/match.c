@@ -8,6 +8,8 @@
  *   3     an axis of three
  *   *X    any number of axes, known as a group; where one comes again it must be the same
  *   ?     at the end of the last word: this operand may be absent
+ *   ~     at the end of an output's word: nobody may read it; its element type is 0 then
+ *   -     instead of a word: nobody reads this output
  *
  * "cT*I c*O*I c*O?" is linear: x [tokens, I..], w [O.., I..], and perhaps a bias [O..]. */
 #include "gpu.h"
@@ -94,7 +96,7 @@ static weft_status refuse_shape(const struct look *k, const char *what)
 static uint32_t axes_after(const struct look *k, const char *p)
 {
     uint32_t n = 0;
-    for (; *p != 0 && *p != ' ' && *p != '?'; p++) {
+    for (; *p != 0 && strchr(" ?~", *p) == NULL; p++) {
         if (*p != '*')
             n++;
         else if (k->match->bound >> (*++p - 'A') & 1)
@@ -123,16 +125,35 @@ static weft_status match_axes(const struct look *k, int letter, uint32_t at, uin
     return WEFT_OK;
 }
 
+/* An output that nobody reads, or that nobody may read: true with *st when that is all about it. */
+static bool match_unread(const struct look *k, const char **p, weft_status *st)
+{
+    const size_t n = strcspn(*p, " ");
+    const bool unread = k->operand->dtype == 0 && k->side[0] == 'o', never = **p == '-';
+    if (!never && !unread)
+        return false;
+    const bool fits = unread && (never || (n > 0 && (*p)[n - 1] == '~'));
+    *p += n;
+    *st = fits ? WEFT_OK
+               : gpu_fail(k->m, WEFT_UNSUPPORTED, "op %s: the cuda device %s output %u, %s",
+                          k->spec->id, unread ? "has to write" : "does not write", k->number,
+                          unread ? "which nobody reads" : "which something else reads");
+    return true;
+}
+
 /* One word against one operand; *p is left behind the word. */
 static weft_status match_operand(const struct look *k, const char **p)
 {
     int64_t count;
     uint32_t at = 0;
     const char *w = *p;
+    weft_status st = WEFT_OK;
+    if (match_unread(k, p, &st))
+        return st;
     if (!gpu_elements(k->operand, &count))
         return refuse_shape(k, "no lawful type or shape");
-    weft_status st = match_type(k, *w++);
-    for (; st == WEFT_OK && *w != 0 && *w != ' ' && *w != '?'; w++) {
+    st = match_type(k, *w++);
+    for (; st == WEFT_OK && *w != 0 && strchr(" ?~", *w) == NULL; w++) {
         uint32_t n = 1;
         const uint32_t left = k->operand->rank - at;
         if (*w == '*' && (k->match->bound >> (*++w - 'A') & 1))
@@ -164,7 +185,7 @@ static weft_status match_side(struct look k, const char *pattern, const weft_ope
         weft_status st = match_operand(&k, &p);
         if (st != WEFT_OK)
             return st;
-        p += *p == '?';
+        p += *p == '?' || *p == '~';
         p += *p == ' ';
     }
     const char *last = pattern + strlen(pattern) - 1;

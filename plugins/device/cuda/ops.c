@@ -10,6 +10,8 @@
 #define VOCAB .plan = plan_vocab
 #define PRODUCT                                                                                    \
     .plan = plan_product, .ready = ready_product, .run = run_product, .drop = drop_product
+#define JOINED .plan = plan_joined, .ready = ready_joined, .run = run_joined, .drop = drop_joined
+#define SUMS K("product*", "colsum_part*", "colsum_total", "accumulate"), JOINED
 #define HEADS .ready = ready_attention, .run = run_attention, .drop = drop_attention
 #define FORWARD .plan = plan_attention, .kernels = {"attention*", "stats_by_token"}, HEADS
 #define BACKWARD                                                                                   \
@@ -32,6 +34,14 @@ static const struct gpu_op ops[] = {
     {"linear", "cT*I c*O*I c*O?", "cT*O", K("product*"), PRODUCT, .form = PRODUCT_Y},
     {"linear.dx", "cT*O c*O*I", "cT*I", K("product*"), PRODUCT, .form = PRODUCT_DX},
     {"linear.dw", "cT*O cT*I", "g*O*I", K("product*"), PRODUCT, .form = PRODUCT_DW},
+    {"linear+gelu", "cT*I c*O*I c*O?", "cT*O~ cT*O", K("product*", "gelu*"), JOINED,
+     .form = JOINED_GELU},
+    {"linear+bias_residual", "cT*I c*O*I c*O cT*O", "- cT*O", K("product*", "bias_residual*"),
+     JOINED, .form = JOINED_RESIDUAL},
+    {"linear.dx+gelu.dx", "cT*O c*O*I cT*I", "- cT*I", K("product*", "gelu_dx*"), JOINED,
+     .form = JOINED_GELU_DX},
+    {"linear.dw+colsum", "cT*O cT*I", "g*O*I g*O", SUMS, .form = JOINED_DW_DB},
+    {"colsum+linear.dw", "cT*O cT*I", "g*O g*O*I", SUMS, .form = JOINED_DB_DW},
     {"colsum", "cT*O", "g*O", K("colsum_part*", "colsum_total"), COLS},
     {"gelu", "cT*F c*F?", "cT*F", K("gelu*"), ROWS},
     {"gelu.dx", "cT*F cT*F c*F?", "cT*F", K("gelu_dx*"), ROWS},

@@ -12,6 +12,13 @@
                      void *ws)
 
 /* simple.c */
+weft_status gpu_launch_rows(const weft_prepared *p, CUfunction f, weft_stream *s,
+                            const struct gpu_job *j);
+
+/* Cut the rows whose sums are formed apart; bytes of those sums. Then both kernels of it. */
+uint64_t gpu_cut_rows(struct gpu_sizes *z);
+weft_status gpu_launch_columns(const weft_prepared *p, const CUfunction f[2], uint32_t outputs,
+                               weft_stream *s, const struct gpu_job *j);
 GPU_PLAN(plan_rows);
 GPU_PLAN(plan_teams);
 GPU_PLAN(plan_columns);
@@ -54,6 +61,17 @@ GPU_PLAN(plan_product);
 weft_status ready_product(weft_prepared *p, const weft_opspec *spec);
 GPU_RUN(run_product);
 void drop_product(weft_prepared *p);
+
+/* joined.c */
+#define JOINED_GELU 1u
+#define JOINED_RESIDUAL 2u
+#define JOINED_GELU_DX 3u
+#define JOINED_DW_DB 4u
+#define JOINED_DB_DW 5u
+GPU_PLAN(plan_joined);
+weft_status ready_joined(weft_prepared *p, const weft_opspec *spec);
+GPU_RUN(run_joined);
+void drop_joined(weft_prepared *p);
 
 /* ew.c */
 GPU_PLAN(plan_ew);

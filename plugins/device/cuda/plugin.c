@@ -1,5 +1,6 @@
 /* plugin.c: the cuda device as the host sees it: manifest, options, the plan half. */
 #include "device.h"
+#include "ops.h"
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -36,8 +37,9 @@ static weft_status need(void *module, const weft_conf *conf, const weft_opspec *
     const struct gpu_op *op;
     struct gpu_sizes z;
     uint64_t workspace;
-    (void)conf;
     weft_status st = gpu_op_plan(module, spec, &op, &z, &workspace);
+    if (st == WEFT_OK && op->plan == plan_joined && conf->integer(conf->ctx, "joined") == 0)
+        st = gpu_fail(module, WEFT_UNSUPPORTED, "op %s: device.joined is off", spec->id);
     if (st == WEFT_OK)
         *out = (weft_need){.struct_size = sizeof *out, .workspace = (workspace + 63) / 64 * 64};
     return st;
@@ -58,6 +60,15 @@ static const weft_option products = {
     .dflt = "cublaslt",
     .help = "who multiplies matrices; own: kernels without tensor cores, to judge the library by",
     .choices = "cublaslt|own",
+};
+
+static const weft_option joined = {
+    .struct_size = sizeof joined,
+    .type = WEFT_OPT_BOOL,
+    .key = "joined",
+    .dflt = "on",
+    .help = "join biases, GELU, residuals and gradients of biases with the products beside them, "
+            "where the library does both in one and, with tune, that is faster",
 };
 
 static const weft_option attention = {
@@ -94,14 +105,15 @@ static const weft_option libraries = {
     .help = "DIR:DIR to look for libcublasLt and libcudnn in, before the loader's own places",
 };
 
-static const weft_option *const options[] = {&graphs, &products,  &attention, &tf32,
-                                             &tune,   &libraries, NULL};
+static const weft_option *const options[] = {&graphs, &products, &joined,    &attention,
+                                             &tf32,   &tune,     &libraries, NULL};
 
 static const weft_device_table table = {
     .struct_size = sizeof table,
     .caps = WEFT_DEV_CAPTURE | WEFT_DEV_FLAGS | WEFT_DEV_CUDA_MEMORY | WEFT_DEV_EXPORT_CUDA |
             WEFT_DEV_EXPORT_DMABUF | WEFT_DEV_ATTACH,
     .need = need,
+    .fuse = gpu_fuse,
     .probe = gpu_probe,
     .open = gpu_open,
     .close = gpu_close,

@@ -30,11 +30,17 @@ GPU_PLAN(plan_rows)
     return WEFT_OK;
 }
 
+weft_status gpu_launch_rows(const weft_prepared *p, CUfunction f, weft_stream *s,
+                            const struct gpu_job *j)
+{
+    const struct gpu_grid grid = {pieces(j->z.rows * vectors(&j->z), ROW_BLOCK), 1, ROW_BLOCK, 0};
+    return gpu_launch(p->d, f, s, grid, j);
+}
+
 GPU_RUN(run_rows)
 {
     const struct gpu_job j = gpu_job_of(p, in, out, ws);
-    const struct gpu_grid grid = {pieces(p->z.rows * vectors(&p->z), ROW_BLOCK), 1, ROW_BLOCK, 0};
-    return gpu_launch(p->d, p->f[0], s, grid, &j);
+    return gpu_launch_rows(p, p->f[0], s, &j);
 }
 
 GPU_PLAN(plan_embedding)
@@ -64,24 +70,35 @@ GPU_RUN(run_teams)
 
 /* Sums of columns: partial sums of runs of rows, then those. The workspace holds the partial sums
  * of each output. */
-GPU_PLAN(plan_columns)
+uint64_t gpu_cut_rows(struct gpu_sizes *z)
 {
-    weft_status st = plan_rows(m, op, spec, match, z, workspace);
     z->parts = pieces(z->rows, COLUMN_ROWS);
     z->parts = z->parts > COLUMN_PARTS ? COLUMN_PARTS : z->parts;
     z->part = pieces(z->rows, z->parts);
     z->parts = pieces(z->rows, z->part);
-    *workspace = spec->nout * (uint64_t)(z->parts * z->cols) * sizeof(float);
+    return (uint64_t)(z->parts * z->cols) * sizeof(float);
+}
+
+GPU_PLAN(plan_columns)
+{
+    weft_status st = plan_rows(m, op, spec, match, z, workspace);
+    *workspace = spec->nout * gpu_cut_rows(z);
     return st;
+}
+
+weft_status gpu_launch_columns(const weft_prepared *p, const CUfunction f[2], uint32_t outputs,
+                               weft_stream *s, const struct gpu_job *j)
+{
+    const struct gpu_grid part = {pieces(vectors(&j->z), 32), j->z.parts, ROW_BLOCK, 0};
+    const struct gpu_grid total = {pieces(j->z.cols, 32), outputs, ROW_BLOCK, 0};
+    weft_status st = gpu_launch(p->d, f[0], s, part, j);
+    return st != WEFT_OK ? st : gpu_launch(p->d, f[1], s, total, j);
 }
 
 GPU_RUN(run_columns)
 {
     const struct gpu_job j = gpu_job_of(p, in, out, ws);
-    const struct gpu_grid part = {pieces(vectors(&p->z), 32), p->z.parts, ROW_BLOCK, 0};
-    const struct gpu_grid total = {pieces(p->z.cols, 32), p->nout, ROW_BLOCK, 0};
-    weft_status st = gpu_launch(p->d, p->f[0], s, part, &j);
-    return st != WEFT_OK ? st : gpu_launch(p->d, p->f[1], s, total, &j);
+    return gpu_launch_columns(p, p->f, p->nout, s, &j);
 }
 
 /* The workspace holds each row's loss. */

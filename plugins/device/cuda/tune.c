@@ -6,53 +6,47 @@
  * beside the arena, the first guess is taken, which depends on the library's version alone: so
  * `run.deterministic` gives the same bits in each run. */
 #include "blas.h"
+#include "ops.h"
 #include <string.h>
 
 enum { CANDIDATES = 12, TIMES = 3 };
 
-/* The memory that candidates are timed on, and what times them. */
+/* The memory that work is timed on, and what times it. */
 struct bench {
     CUdeviceptr memory;
-    uint64_t a, b, d, bias, ws; /* offsets */
-    CUstream stream;
+    weft_stream stream;
     CUevent begin, end;
 };
 
-static uint64_t matrix_bytes(int64_t rows, int64_t cols, uint32_t dtype)
+static uint64_t whole(uint64_t bytes)
 {
-    return ((uint64_t)rows * (uint64_t)cols * weft_dtype_size(dtype) + 255) / 256 * 256;
+    return (bytes + 255) / 256 * 256;
 }
 
-static weft_status open_bench(const weft_prepared *p, const struct product *q, struct bench *b)
+static weft_status open_bench(weft_device *d, uint64_t bytes, struct bench *b)
 {
-    weft_device *d = p->d;
     const struct gpu_driver *cu = d->cu;
-    const int64_t t = p->z.rows, o = p->z.cols, i = p->z.inner;
-    const bool dw = q->key.form == 3;
-    b->b = matrix_bytes(dw ? t : o, i, p->z.dt);
-    b->d = b->b + matrix_bytes(t, q->key.form == 1 ? i : o, p->z.dt);
-    b->bias = b->d + matrix_bytes(dw ? o : t, q->key.form == 1 ? o : i, p->z.gt[0]);
-    b->ws = b->bias + matrix_bytes(1, o, p->z.dt);
-    const uint64_t bytes = b->ws + BLAS_WORKSPACE + BLAS_ALIGNMENT;
+    b->stream.d = d;
     if (cu->cuMemAlloc(&b->memory, bytes) != CUDA_SUCCESS)
         return WEFT_NO_MEMORY;
     weft_status st =
-        gpu_check(d, cu->cuStreamCreateWithPriority(&b->stream, CU_STREAM_NON_BLOCKING, 0),
+        gpu_check(d, cu->cuStreamCreateWithPriority(&b->stream.cu, CU_STREAM_NON_BLOCKING, 0),
                   "making a stream");
     if (st == WEFT_OK)
         st = gpu_check(d, cu->cuEventCreate(&b->begin, CU_EVENT_DEFAULT), "making an event");
     if (st == WEFT_OK)
         st = gpu_check(d, cu->cuEventCreate(&b->end, CU_EVENT_DEFAULT), "making an event");
     if (st == WEFT_OK) /* small numbers, so that sums stay finite: 0x3c3c is 0.011 in bf16 */
-        st = gpu_check(d, cu->cuMemsetD8Async(b->memory, 0x3c, b->ws, b->stream), "filling memory");
+        st = gpu_check(d, cu->cuMemsetD8Async(b->memory, 0x3c, bytes, b->stream.cu),
+                       "filling memory");
     return st;
 }
 
 static void close_bench(const weft_device *d, struct bench *b)
 {
-    if (b->stream != NULL) {
-        (void)!d->cu->cuStreamSynchronize(b->stream);
-        (void)!d->cu->cuStreamDestroy(b->stream);
+    if (b->stream.cu != NULL) {
+        (void)!d->cu->cuStreamSynchronize(b->stream.cu);
+        (void)!d->cu->cuStreamDestroy(b->stream.cu);
     }
     if (b->begin != NULL)
         (void)!d->cu->cuEventDestroy(b->begin);
@@ -62,32 +56,20 @@ static void close_bench(const weft_device *d, struct bench *b)
         (void)!d->cu->cuMemFree(b->memory);
 }
 
-static bool place_bias(const weft_prepared *p, const struct product *q, const struct bench *b)
-{
-    const void *at = (const void *)(uintptr_t)(b->memory + b->bias);
-    return !q->key.bias ||
-           p->d->blas->cublasLtMatmulDescSetAttribute(q->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-                                                      &at, sizeof at) == CUBLAS_STATUS_SUCCESS;
-}
+/* Work on the bench's stream; false: it failed. */
+typedef bool work(void *what, struct bench *b);
 
-static bool run_once(const weft_prepared *p, const struct product *q, const struct bench *b)
+/* Milliseconds of the work at its best, or a negative number. */
+static float time_work(const weft_device *d, struct bench *b, work *once, void *what)
 {
-    char *at = (char *)(uintptr_t)b->memory;
-    return gpu_multiply(p, q, at + b->a, at + b->b, at + b->d, at + b->ws, b->stream) ==
-           CUBLAS_STATUS_SUCCESS;
-}
-
-/* Milliseconds of the algorithm in q at its best, or a negative number. */
-static float time_algorithm(const weft_prepared *p, const struct product *q, const struct bench *b)
-{
-    const struct gpu_driver *cu = p->d->cu;
+    const struct gpu_driver *cu = d->cu;
     float best = -1;
-    if (!run_once(p, q, b))
+    if (!once(what, b))
         return -1;
     for (int k = 0; k < TIMES; k++) {
         float ms = 0;
-        if (cu->cuEventRecord(b->begin, b->stream) != CUDA_SUCCESS || !run_once(p, q, b) ||
-            cu->cuEventRecord(b->end, b->stream) != CUDA_SUCCESS ||
+        if (cu->cuEventRecord(b->begin, b->stream.cu) != CUDA_SUCCESS || !once(what, b) ||
+            cu->cuEventRecord(b->end, b->stream.cu) != CUDA_SUCCESS ||
             cu->cuEventSynchronize(b->end) != CUDA_SUCCESS ||
             cu->cuEventElapsedTime(&ms, b->begin, b->end) != CUDA_SUCCESS)
             return -1;
@@ -96,21 +78,60 @@ static float time_algorithm(const weft_prepared *p, const struct product *q, con
     return best;
 }
 
+/* --- a product --- */
+
+struct multiplication {
+    const weft_prepared *p;
+    const struct product *q;
+    struct product_at at;
+    void *ws;
+};
+
+static bool multiply_once(void *what, struct bench *b)
+{
+    const struct multiplication *x = what;
+    return gpu_multiply(x->p, x->q, &x->at, x->ws, b->stream.cu) == CUBLAS_STATUS_SUCCESS;
+}
+
+/* Bytes from the start to each operand; the whole, with the workspace. A matrix that an epilogue
+ * reads or writes and one that is added are as large as the result. */
+static uint64_t divide(const struct product_key *k, uint64_t to[6])
+{
+    const uint64_t t = (uint64_t)k->tokens, o = (uint64_t)k->outputs, i = (uint64_t)k->inputs;
+    const uint64_t size = weft_dtype_size(k->dt);
+    const bool dw = k->form == PRODUCT_DW;
+    const uint64_t d =
+        whole((dw ? o : t) * (k->form == PRODUCT_Y ? o : i) * weft_dtype_size(k->gt));
+    to[0] = whole((dw ? t : o) * i * size);                           /* b */
+    to[1] = to[0] + whole(t * (k->form == PRODUCT_Y ? i : o) * size); /* d */
+    to[2] = to[1] + d;                                                /* c */
+    to[3] = to[2] + (k->added ? d : 0);                               /* what GELU is of */
+    to[4] = to[3] + (k->epilogue & EPILOGUE_AUX ? d : 0);             /* bias */
+    to[5] = to[4] + whole((o > i ? o : i) * 4);                       /* workspace */
+    return to[5] + BLAS_WORKSPACE + BLAS_ALIGNMENT;
+}
+
 static void choose_by_time(const weft_prepared *p, struct product *q,
                            const cublasLtMatmulHeuristicResult_t *found, int n)
 {
     struct bench b = {0};
+    uint64_t to[6];
     int best = 0;
     float least = -1;
-    if (open_bench(p, q, &b) == WEFT_OK && place_bias(p, q, &b))
+    if (open_bench(p->d, divide(&q->key, to), &b) == WEFT_OK) {
+        char *m = (char *)(uintptr_t)b.memory;
+        struct multiplication x = {.p = p, .q = q, .ws = m + to[5]};
+        x.at = (struct product_at){m,         m + to[0], q->key.added ? m + to[2] : NULL,
+                                   m + to[1], m + to[4], m + to[3]};
         for (int k = 0; k < n; k++) {
             q->algorithm = found[k].algo;
-            const float ms = time_algorithm(p, q, &b);
+            const float ms = time_work(p->d, &b, multiply_once, &x);
             if (ms >= 0 && (least < 0 || ms < least)) {
                 least = ms;
                 best = k;
             }
         }
+    }
     close_bench(p->d, &b);
     q->algorithm = found[best].algo;
 }
@@ -124,7 +145,7 @@ static int ask(const weft_prepared *p, const struct product *q,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
     const struct gpu_blas *blas = p->d->blas;
     const uint64_t workspace = BLAS_WORKSPACE;
-    const uint32_t alignment = 64;
+    const uint32_t alignment = OPERAND_ALIGNMENT;
     cublasLtMatmulPreference_t wish = NULL;
     int n = 0;
     cublasStatus_t r = blas->cublasLtMatmulPreferenceCreate(&wish);
@@ -147,30 +168,82 @@ static int ask(const weft_prepared *p, const struct product *q,
     return kept;
 }
 
-static void remember(const weft_prepared *p, const struct product *q)
+const struct product_choice *gpu_chosen(const weft_device *d, const struct product_key *key)
 {
-    const weft_host *host = p->d->m->host;
+    const struct product_choice *c = d->blas->choices;
+    while (c != NULL && memcmp(&c->key, key, sizeof *key) != 0)
+        c = c->next;
+    return c;
+}
+
+void gpu_remember(const weft_device *d, const struct product_choice *choice)
+{
+    const weft_host *host = d->m->host;
     struct product_choice *c = host->alloc(host->ctx, sizeof *c, 0);
     if (c == NULL)
-        return; /* it is found again */
-    *c = (struct product_choice){p->d->blas->choices, q->key, q->algorithm};
-    p->d->blas->choices = c;
+        return; /* it is chosen again */
+    *c = *choice;
+    c->next = d->blas->choices;
+    d->blas->choices = c;
 }
 
 weft_status gpu_tune(weft_prepared *p, struct product *q)
 {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-    for (const struct product_choice *c = p->d->blas->choices; c != NULL; c = c->next)
-        if (memcmp(&c->key, &q->key, sizeof q->key) == 0) {
-            q->algorithm = c->algorithm;
-            return WEFT_OK;
-        }
+    const struct product_choice *known = gpu_chosen(p->d, &q->key);
+    if (known != NULL) {
+        q->algorithm = known->algorithm;
+        return WEFT_OK;
+    }
     const int n = ask(p, q, found, p->d->tune ? CANDIDATES : 1);
     if (n == 0)
         return WEFT_UNSUPPORTED;
     q->algorithm = found[0].algo;
     if (p->d->tune && n > 1)
         choose_by_time(p, q, found, n);
-    remember(p, q);
+    gpu_remember(p->d, &(struct product_choice){.key = q->key, .algorithm = q->algorithm});
     return WEFT_OK;
+}
+
+/* --- an op --- */
+
+struct call {
+    weft_prepared *p;
+    const void *in[WEFT_MAX_OPERANDS];
+    void *out[WEFT_MAX_OPERANDS], *ws;
+};
+
+static bool run_once(void *what, struct bench *b)
+{
+    struct call *c = what;
+    return c->p->op->run(c->p, &b->stream, c->in, c->out, c->ws) == WEFT_OK;
+}
+
+static uint64_t bytes_of(const weft_operand *o)
+{
+    uint64_t bytes = weft_dtype_size(o->dtype);
+    for (uint32_t k = 0; k < o->rank; k++)
+        bytes *= (uint64_t)o->size[k];
+    return whole(bytes);
+}
+
+float gpu_time_op(weft_prepared *p, const weft_opspec *spec)
+{
+    struct call c = {.p = p};
+    struct bench b = {0};
+    uint64_t bytes = p->workspace;
+    float ms = -1;
+    for (uint32_t k = 0; k < spec->nin + spec->nout; k++)
+        bytes += bytes_of(k < spec->nin ? &spec->in[k] : &spec->out[k - spec->nin]);
+    if (open_bench(p->d, bytes, &b) == WEFT_OK) {
+        char *at = (char *)(uintptr_t)b.memory;
+        for (uint32_t k = 0; k < spec->nin; at += bytes_of(&spec->in[k++]))
+            c.in[k] = at;
+        for (uint32_t k = 0; k < spec->nout; at += bytes_of(&spec->out[k++]))
+            c.out[k] = spec->out[k].dtype != 0 ? at : NULL;
+        c.ws = at;
+        ms = time_work(p->d, &b, run_once, &c);
+    }
+    close_bench(p->d, &b);
+    return ms;
 }

@@ -1,0 +1,11 @@
+/* joined.h: ops that a device does as one: what cases.c and referee.c have of them. */
+#ifndef OPS_JOINED_H
+#define OPS_JOINED_H
+
+#include "cases.h"
+
+int is_joined(const char *id);
+void make_joined(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt);
+void referee_joined(const struct call *c);
+
+#endif

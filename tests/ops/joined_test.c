@@ -1,0 +1,125 @@
+/* joined_test.c: ops that the device does as one (fuse() of weft/device.h), against their members
+ * in the referee's loops. */
+#include "sweep.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sizes products[] = {
+    {.tokens = 1, .cols = 1, .inner = 1},
+    {.tokens = 3, .cols = 7, .inner = 17, .bias = 1},
+    {.tokens = 65, .cols = 16, .inner = 24, .unread = 1},
+    {.tokens = 17, .cols = 64, .inner = 96, .bias = 1, .unread = 1},
+    {.tokens = 130, .cols = 257, .inner = 64, .bias = 1},
+    {.tokens = 600, .cols = 96, .inner = 48, .bias = 1},
+    {.tokens = 33, .cols = 48, .inner = 40},
+};
+
+/* Does the device under test join anything? */
+static int joins(void)
+{
+    struct bench b;
+    assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
+    const int yes = b.t->fuse != NULL;
+    bench_close(&b);
+    return yes;
+}
+
+static void test_results(void **state)
+{
+    static const char *const isas[] = {"auto", NULL};
+    (void)state;
+    if (!joins())
+        skip();
+    SWEEP(isas, products, 0, "linear+gelu", "linear+bias_residual", "linear.dx+gelu.dx");
+    SWEEP(isas, products, 1, "linear.dw+colsum", "colsum+linear.dw");
+}
+
+/* --- what is joined, and what is not --- */
+
+static const char *ask(struct bench *b, const char *first, const char *second, uint32_t join)
+{
+    const char *const ids[] = {first, second};
+    const uint32_t joined[] = {0, join};
+    return b->t->fuse(b->module, ids, joined, 2);
+}
+
+static void test_names(void **state)
+{
+    struct bench b;
+    (void)state;
+    if (!joins())
+        skip();
+    assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
+    assert_string_equal(ask(&b, "linear", "gelu", WEFT_JOIN_FEEDS), "linear+gelu");
+    assert_string_equal(ask(&b, "colsum", "linear.dw", WEFT_JOIN_SHARES), "colsum+linear.dw");
+    assert_null(ask(&b, "linear", "gelu", WEFT_JOIN_SHARES));
+    assert_null(ask(&b, "linear.dw", "colsum", WEFT_JOIN_FEEDS));
+    assert_null(ask(&b, "gelu", "linear", WEFT_JOIN_FEEDS));
+    assert_null(ask(&b, "linear.dx", "colsum", WEFT_JOIN_SHARES));
+    const char *const three[] = {"linear.dx", "gelu.dx", "colsum"};
+    const uint32_t feeds[] = {0, WEFT_JOIN_FEEDS, WEFT_JOIN_FEEDS};
+    assert_null(b.t->fuse(b.module, three, feeds, 3));
+    bench_close(&b);
+}
+
+static weft_status need(struct bench *b, const struct call *c)
+{
+    const weft_opspec spec = spec_of(c);
+    weft_need out = {.struct_size = sizeof out};
+    return b->t->need(b->module, &b->conf, &spec, &out);
+}
+
+/* What lies between a product and a residual is not written, so nobody may want to read it; and a
+ * result is not left out. */
+static void test_what_is_read(void **state)
+{
+    static const char *const ids[] = {"linear+bias_residual", "linear.dx+gelu.dx"};
+    struct bench b;
+    struct call c;
+    (void)state;
+    if (!joins())
+        skip();
+    assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
+    for (int k = 0; k < 2; k++) {
+        make_call(&c, ids[k], &products[6], WEFT_BF16, WEFT_BF16);
+        assert_int_equal(need(&b, &c), WEFT_OK);
+        c.out[0] = c.out[1];
+        assert_int_equal(need(&b, &c), WEFT_UNSUPPORTED);
+        c.out[0] = c.out[1] = (weft_operand){0};
+        assert_int_not_equal(need(&b, &c), WEFT_OK);
+        call_free(&c);
+    }
+    bench_close(&b);
+}
+
+static void test_the_key(void **state)
+{
+    struct bench b;
+    struct call c;
+    (void)state;
+    if (!joins())
+        skip();
+    const char *was = getenv("WEFT_OPS_CONF");
+    char off[200];
+    snprintf(off, sizeof off, "joined=off,%s", was != NULL ? was : "");
+    setenv("WEFT_OPS_CONF", off, 1);
+    assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
+    make_call(&c, "linear+gelu", &products[5], WEFT_BF16, WEFT_BF16);
+    assert_int_equal(need(&b, &c), WEFT_UNSUPPORTED);
+    assert_non_null(strstr(b.said, "device.joined is off"));
+    call_free(&c);
+    bench_close(&b);
+    setenv("WEFT_OPS_CONF", off + strlen("joined=off,"), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_results),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_what_is_read),
+        cmocka_unit_test(test_the_key),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
