@@ -30,7 +30,7 @@ typedef struct shared {
 struct weft_comm {
     shared *s;
     uint32_t me, n;
-    atomic_int aborted;
+    atomic_int aborted, queued; /* operations that a stream has still to pass */
     char name[64];
 };
 
@@ -173,12 +173,11 @@ static void between_two(const op *o)
 static void run_op(void *ctx)
 {
     const op *o = ctx;
-    if (atomic_load(&o->c->aborted))
-        return;
-    if (o->kind == WEFT_SEND || o->kind == WEFT_RECV)
+    if (!atomic_load(&o->c->aborted) && (o->kind == WEFT_SEND || o->kind == WEFT_RECV))
         between_two(o);
-    else
+    else if (!atomic_load(&o->c->aborted))
         of_all(o);
+    atomic_fetch_sub(&o->c->queued, 1);
 }
 
 /* --- the interface --- */
@@ -232,6 +231,10 @@ static void c_close(weft_comm *c)
 {
     if (!c)
         return;
+    for (int i = 0; i < 20000 && atomic_load(&c->queued); i++)
+        nap(); /* it was aborted, and streams go on */
+    if (atomic_load(&c->queued))
+        return;
     shm_unlink(c->name);
     munmap(c->s, sizeof(shared));
     free(c);
@@ -267,6 +270,7 @@ static weft_status c_call(weft_comm *c, uint32_t kind, uint32_t redop, uint32_t 
     rule(in_group, "a call outside a group");
     rule(atomic_load(&c->s->joined) == c->n, "a call before everybody is there");
     op o = {c, kind, redop, dtype, root, double_here(in), double_here(out), count};
+    atomic_fetch_add(&c->queued, 1);
     native->enqueue(native, run_op, &o, sizeof o);
     return WEFT_OK;
 }
