@@ -1,11 +1,13 @@
 /* bench/link/main.c: bandwidth and latency of a transport alone, between two processes.
  *
- *   link_bench PLUGIN.so bw|lat BYTES COUNT [KEY=VALUE ... [-- KEY=VALUE ...]]
+ *   link_bench PLUGIN.so bw|poll|lat BYTES COUNT [KEY=VALUE ... [-- KEY=VALUE ...]]
  *
  * Options behind `--` are the second process's; bind=ADDRESS is where a process listens. Prints one
- * number: bw, MiB a second over COUNT
- * messages of which up to 64 are under way; lat, microseconds one way, half the median round trip.
- * Memory is registered where the transport wants it. Each process keeps to a core of its own. */
+ * number: bw, MiB a second over COUNT messages of which up to 64 are under way, where who has
+ * nothing to do polls for a moment and then sleeps, as jobs do; poll, the same where nobody sleeps;
+ * lat, microseconds one way, half the median round trip, polling. Memory is registered where the
+ * transport wants it. Each process keeps to a core of its own.
+ */
 #include "rig.h"
 
 #include <sched.h>
@@ -14,10 +16,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { WINDOW = 64 };
+enum { WINDOW = 64, POLL_US = 200, SLEEP_US = 10000 };
 
 typedef struct task {
-    bool latency;
+    bool latency, sleeps;
     uint64_t bytes, count;
     char **options[2]; /* NULL-ended */
 } task;
@@ -55,6 +57,14 @@ static void up(end *e, int fd, uint32_t rank, const task *t)
 static void look(end *e)
 {
     must(rig_table->progress(e->c, &e->sent, &e->received) == WEFT_OK);
+}
+
+static void look_or_sleep(end *e, const task *t)
+{
+    uint64_t sent = e->sent, received = e->received;
+    look(e);
+    if (t->sleeps && e->sent == sent && e->received == received)
+        must(rig_table->wait(e->n.link, POLL_US, SLEEP_US) == WEFT_OK);
 }
 
 static void receive(end *e, const task *t)
@@ -105,22 +115,22 @@ static double stream(end *e, const task *t)
         while (e->sent < t->count) {
             for (; posted < t->count && posted - e->sent < WINDOW; posted++)
                 send_one(e, t);
-            look(e);
+            look_or_sleep(e, t);
         }
         must(rig_table->recv(e->c, NULL, 0, NULL) == WEFT_OK); /* all have come */
         while (e->received < 1)
-            look(e);
+            look_or_sleep(e, t);
     } else {
         for (; posted < first; posted++)
             receive(e, t);
         while (e->received < t->count) {
-            look(e);
+            look_or_sleep(e, t);
             for (; posted < t->count && posted - e->received < WINDOW; posted++)
                 receive(e, t);
         }
         must(rig_table->send(e->c, NULL, 0, NULL) == WEFT_OK);
         while (e->sent < 1)
-            look(e);
+            look_or_sleep(e, t);
     }
     return (double)(t->count * t->bytes) / 1048576 / (rig_now() - began);
 }
@@ -159,11 +169,12 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(measure)};
     if (argc < 5) {
-        fprintf(stderr, "usage: %s PLUGIN.so bw|lat BYTES COUNT [KEY=VALUE ... [-- ...]]\n",
+        fprintf(stderr, "usage: %s PLUGIN.so bw|poll|lat BYTES COUNT [KEY=VALUE ... [-- ...]]\n",
                 argv[0]);
         return 2;
     }
     the_task.latency = strcmp(argv[2], "lat") == 0;
+    the_task.sleeps = strcmp(argv[2], "bw") == 0;
     the_task.bytes = strtoull(argv[3], NULL, 10);
     the_task.count = strtoull(argv[4], NULL, 10);
     the_task.options[0] = the_task.options[1] = argv + 5;
