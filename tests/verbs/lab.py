@@ -91,7 +91,9 @@ class Programs(unittest.TestCase):
         said = self.passes(SANITIZED, "verbs_device_test")
         print("\n".join(x for x in said.splitlines() if "rank" in x or "limit" in x))
         self.passes(SANITIZED, "links_process_test", "devices=r2")
-        self.passes(SANITIZED, "links_region_test", "devices=r1,r2")
+        # Soft-RoCE of 6.1 may answer a packet that it gets twice, of several queue pairs at work,
+        # with "remote invalid request": nothing is to be sent again only because it took long.
+        self.passes(SANITIZED, "links_region_test", "devices=r1,r2", "timeout=2")
 
 
 class Jobs(w.Bench):
