@@ -32,10 +32,7 @@ struct weft_comm {
     uint32_t me, n;
     atomic_int aborted, queued; /* operations that a stream has still to pass */
     char name[64];
-    weft_comm *next; /* of those left behind */
 };
-
-static weft_comm *left_behind; /* aborted: what is on their streams may come to them yet */
 
 static const weft_host *host;
 static int in_group;
@@ -239,11 +236,6 @@ static void c_close(weft_comm *c)
     if (atomic_load(&c->queued))
         return;
     shm_unlink(c->name);
-    if (atomic_load(&c->aborted)) {
-        c->next = left_behind;
-        left_behind = c;
-        return;
-    }
     munmap(c->s, sizeof(shared));
     free(c);
 }
