@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""All-reduce of weft's transports against Open MPI and Gloo: in turn, in place, medians, ratios.
+"""All-reduce of weft's transports against Open MPI, with its own transports and over UCX, and Gloo:
+in turn, in place, medians, ratios.
 
   bench/allreduce.py [--weft build/release/bin/weft] [--ranks 2,4] [--rounds 5] [--links tcp,shm]
                     [--range 64,67108864,4]
 
-Prints a JSON line a size. Nothing else should run on the machine. Peers that are missing are left
-out and named."""
+Prints a JSON line a size; the ratio is to the fastest peer. Nothing else should run on the machine.
+Peers that are missing are left out and named."""
 import argparse
 import json
 import os
@@ -38,13 +39,22 @@ def weft(o, ranks, link):
     return table(text)
 
 
-def mpi(o, work, ranks, link):
-    btl = ["vader,self"] if link == "shm" else ["tcp,self", "--mca", "btl_tcp_if_include", "lo"]
-    text = subprocess.run(
-        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), "--mca", "pml",
-         "ob1", "--mca", "btl", *btl, os.path.join(work, "mpi"), *RANGE],
-        check=True, capture_output=True, text=True).stdout
-    return table(text)
+def mpi(work, ranks, words):
+    """None where it does not run in this way."""
+    done = subprocess.run(
+        ["mpirun", "--allow-run-as-root", "--oversubscribe", "-n", str(ranks), *words,
+         os.path.join(work, "mpi"), *RANGE], check=False, capture_output=True, text=True)
+    return None if done.returncode else table(done.stdout)
+
+
+def ways_of_mpi(link):
+    """Its own transports, and UCX's."""
+    own = "vader,self" if link == "shm" else "tcp,self"
+    lo = ["--mca", "btl_tcp_if_include", "lo", "-x", "UCX_NET_DEVICES=lo"]
+    ucx = "UCX_TLS=" + ("sm,self" if link == "shm" else "tcp,self")
+    return {"mpi": ["--mca", "pml", "ob1", "--mca", "btl", own, *lo],
+            "ucx": ["--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "pml_ucx_tls", "any",
+                    "--mca", "pml_ucx_devices", "any", "-x", ucx, *lo]}
 
 
 def gloo(ranks):
@@ -68,11 +78,11 @@ def median_rows(runs):
 
 
 def compare(o, work, ranks, link, has_mpi, has_torch):
-    runs = {"weft": [], "mpi": [], "gloo": []}
+    runs = {"weft": [], "mpi": [], "ucx": [], "gloo": []}
     for _ in range(o.rounds):
         runs["weft"].append(weft(o, ranks, link))
-        if has_mpi:
-            runs["mpi"].append(mpi(o, work, ranks, link))
+        for way, words in ways_of_mpi(link).items() if has_mpi else ():
+            runs[way].append(mpi(work, ranks, words))
         if has_torch and link == "tcp":
             runs["gloo"].append(gloo(ranks))
     us = {name: median_rows(r) for name, r in runs.items() if r and r[0]}

@@ -12,7 +12,7 @@ mkdir -p build
 
 # What looks at the tree alone says the same in every build; deaths are timed, one after the other,
 # and two builds of three are enough for that.
-tree='^(tidy|abi\.headers|abi\.outside|pytorch|fault\.job_(death|launch))'
+tree='^(tidy|abi\.headers|abi\.outside|pytorch|fault\.(job_(death|launch)|train_frozen))'
 threads='^(links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log))'
 
 number() { # of an attribute of the whole report, which come before those of the tests
