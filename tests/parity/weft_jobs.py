@@ -270,15 +270,19 @@ def children(pid):
         return []
 
 
-def metrics(out):
+def written(out):
+    """The lines of metrics.jsonl, but for one that is being written."""
     with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
-        return [json.loads(line) for line in f]
+        return [line for line in f if line.endswith("\n")]
+
+
+def metrics(out):
+    return [json.loads(line) for line in written(out)]
 
 
 def lines(out, skip=NO_TIME):
     """The lines of metrics.jsonl, whose numbers stay text, without the keys in `skip`."""
-    with open(os.path.join(out, "metrics.jsonl"), encoding="utf-8") as f:
-        whole = [json.loads(line, parse_float=str) for line in f]
+    whole = [json.loads(line, parse_float=str) for line in written(out)]
     return [{k: v for k, v in line.items() if k not in skip} for line in whole]
 
 
