@@ -1,7 +1,10 @@
 /* base/rng.c: see rng.h. */
 #include "base/rng.h"
 
+#include "base/digest.h"
+
 #include <math.h>
+#include <string.h>
 
 static void philox_round(uint32_t c[4], const uint32_t k[2])
 {
@@ -30,9 +33,8 @@ void rng_words(uint64_t key, uint64_t counter, uint32_t stream, uint32_t out[4])
 
 uint64_t rng_key(uint64_t seed, const char *name)
 {
-    uint64_t h = 1469598103934665603ull;
-    for (; *name; name++)
-        h = (h ^ (unsigned char)*name) * 1099511628211ull;
+    uint64_t h = DIGEST_BEGIN;
+    digest_mix(&h, name, strlen(name));
     uint32_t w[4];
     rng_words(h, seed, 0x57454654u, w);
     return (uint64_t)w[0] << 32 | w[1];

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "comm/connect.h"
 #include "job/address.h"
 
@@ -20,11 +21,8 @@ weft_status connect_names(comm_world *w, char *address, size_t room, char id[65]
 
 void connect_digest(uint64_t *digest, const void *bytes, uint64_t n)
 {
-    const unsigned char *p = bytes;
-    uint64_t h = *digest ? *digest : 0xcbf29ce484222325u;
-    for (uint64_t i = 0; i < n; i++)
-        h = (h ^ p[i]) * 0x100000001b3u;
-    *digest = h;
+    *digest = *digest ? *digest : DIGEST_BEGIN;
+    digest_mix(digest, bytes, n);
 }
 
 /* Sends and receives concern two ranks of the group and tell each other nothing here: the link

@@ -1,6 +1,8 @@
 /* doctor/cpu.c: kernel and program, the CPUs, their frequency, the clock. */
 #include "doctor/inside.h"
 
+#include "base/digest.h"
+
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,12 +16,11 @@
 /* A mark of the program's own file: the same program has the same on every machine. */
 static uint64_t program_mark(void)
 {
-    uint64_t h = 1469598103934665603ull;
+    uint64_t h = DIGEST_BEGIN;
     unsigned char part[65536];
     int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
     for (ssize_t n; fd >= 0 && (n = read(fd, part, sizeof part)) > 0;)
-        for (ssize_t i = 0; i < n; i++)
-            h = (h ^ part[i]) * 1099511628211ull;
+        digest_mix(&h, part, (uint64_t)n);
     if (fd >= 0)
         close(fd);
     return h;

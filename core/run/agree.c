@@ -2,6 +2,7 @@
  * them can still say what differs when the first has left. */
 #include "run/agree.h"
 
+#include "base/digest.h"
 #include "base/err.h"
 #include "base/mem.h"
 
@@ -14,13 +15,6 @@
 typedef struct notes {
     uint64_t resume, settings, train, valid, plan;
 } notes;
-
-static void mix(uint64_t *h, const void *data, uint64_t bytes)
-{
-    const unsigned char *p = data;
-    for (uint64_t i = 0; i < bytes; i++)
-        *h = (*h ^ p[i]) * 1099511628211ull;
-}
 
 /* A measurement that algorithms are chosen by: alike everywhere, whatever file has it. A default is
  * left out, since not every machine has every transport. */
@@ -74,11 +68,11 @@ static char *shared_settings(const config *c)
 
 static uint64_t data_mark(const data_file *f)
 {
-    uint64_t h = 1469598103934665603ull, step = f->count / PROBES + 1;
-    mix(&h, &f->count, sizeof f->count);
-    mix(&h, &f->vocab, sizeof f->vocab);
+    uint64_t h = DIGEST_BEGIN, step = f->count / PROBES + 1;
+    digest_mix(&h, &f->count, sizeof f->count);
+    digest_mix(&h, &f->vocab, sizeof f->vocab);
     for (uint64_t i = 0; i < f->count; i += step)
-        mix(&h, &f->tokens[i], sizeof f->tokens[i]);
+        digest_mix(&h, &f->tokens[i], sizeof f->tokens[i]);
     return h;
 }
 
@@ -138,7 +132,7 @@ static weft_status compare(const prepared_job *j, job *meeting, const job_identi
 {
     notes own = {resume, 0, data_mark(&j->train), data_mark(&j->valid), j->plans.digest};
     notes *all = mem_alloc(who->ranks * sizeof *all);
-    mix(&own.settings, mine, strlen(mine));
+    digest_mix(&own.settings, mine, strlen(mine));
     weft_status s = job_exchange(meeting, "agree", &own, sizeof own, all);
     if (!s && memcmp(&own, all, sizeof own))
         s = name_difference(who->rank, &own, all, mine, zero);

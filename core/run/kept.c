@@ -7,6 +7,7 @@
  * it. */
 #include "run/kept.h"
 
+#include "base/digest.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -33,31 +34,24 @@ bool kept_named(const char *name)
     return !strncmp(name, PREFIX, strlen(PREFIX));
 }
 
-static void mix(uint64_t *h, const void *bytes, uint64_t n)
-{
-    const unsigned char *p = bytes;
-    for (uint64_t i = 0; i < n; i++) /* FNV-1a */
-        *h = (*h ^ p[i]) * 1099511628211ull;
-}
-
 static void mix_group(uint64_t *h, const executor *e, const collective *c)
 {
     comm_request r;
     uint32_t me, *ranks = mem_alloc(e->plan->spec->ranks * sizeof *ranks);
     const uint32_t n = plan_group(e->plan, c->channel, e->rank, ranks, &me);
     plan_request(e->plan, c, me, &r);
-    mix(h, ranks, n * sizeof *ranks);
+    digest_mix(h, ranks, n * sizeof *ranks);
     if (r.layout) {
-        mix(h, r.layout->machine, n * sizeof *r.layout->machine);
+        digest_mix(h, r.layout->machine, n * sizeof *r.layout->machine);
         if (r.layout->order)
-            mix(h, r.layout->order, n * sizeof *r.layout->order);
+            digest_mix(h, r.layout->order, n * sizeof *r.layout->order);
     }
     free(ranks);
 }
 
 static kept_places places_of(const executor *e)
 {
-    kept_places p = {{{UINT64_MAX, 0}, {UINT64_MAX, 0}}, 1469598103934665603ull};
+    kept_places p = {{{UINT64_MAX, 0}, {UINT64_MAX, 0}}, DIGEST_BEGIN};
     for (uint32_t i = 0; i < e->plan->collectives.n; i++) {
         const collective *c = &e->plan->collectives.at[i];
         if (!c->kept_bytes || !e->ops[i])
@@ -67,12 +61,12 @@ static kept_places places_of(const executor *e)
         const uint64_t numbers[] = {c->kind, c->count, c->kept_bytes, c->compress, c->again};
         x->first = c->kept < x->first ? c->kept : x->first;
         x->end = c->kept + c->kept_bytes > x->end ? c->kept + c->kept_bytes : x->end;
-        mix(&p.digest, numbers, sizeof numbers);
-        mix(&p.digest, c->algorithm, strlen(c->algorithm) + 1);
+        digest_mix(&p.digest, numbers, sizeof numbers);
+        digest_mix(&p.digest, c->algorithm, strlen(c->algorithm) + 1);
         mix_group(&p.digest, e, c);
     }
     if (p.in[0].end && p.in[1].end) /* of one run it does not matter where it is */
-        mix(&p.digest, &p.in[1], sizeof p.in[1]);
+        digest_mix(&p.digest, &p.in[1], sizeof p.in[1]);
     return p;
 }
 
