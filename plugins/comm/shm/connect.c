@@ -44,7 +44,7 @@ static weft_status offer(weft_link *l, weft_conn *c)
     weft_status s = shm_grow(l, shm_ring_size(c->in_bytes), &offset);
     if (s != WEFT_OK)
         return s;
-    c->in_ring = shm_map(l->fd, offset, shm_ring_size(c->in_bytes));
+    c->in_ring = shm_map_ring(l->fd, offset, c->in_bytes);
     if (c->in_ring == NULL)
         return shm_fail(l->host, WEFT_NO_MEMORY, "shm cannot map a ring: %s", strerror(errno));
     c->entry = &l->head->directory[n];
@@ -101,7 +101,7 @@ static weft_status take(weft_conn *c, entry *e)
     if (!lawful)
         return shm_break(c, WEFT_DATA, "rank %u offers a ring outside its own memory",
                          c->peer->rank);
-    c->out_ring = shm_map(c->peer->fd, offset, shm_ring_size(data));
+    c->out_ring = shm_map_ring(c->peer->fd, offset, data);
     if (c->out_ring == NULL)
         return shm_break(c, WEFT_NO_MEMORY, "shm cannot map a ring of rank %u: %s", c->peer->rank,
                          strerror(errno));

@@ -1,10 +1,14 @@
 /* move.c: messages through the rings.
  *
  * The sender fills the next cell of the peer's ring and writes its stamp last (release); the
- * receiver looks for the stamp (acquire) and empties the cell. Up to 120 bytes travel in the cell.
- * A longer message is cut into chunks of the data part, each announced by a cell, so that sender
- * and receiver copy at the same time. Nobody writes what the other writes: the only line that goes
- * back is the one that says how much was taken, and the sender reads it when the ring looks full.
+ * receiver looks for the stamp (acquire) and empties the cell. Short messages travel in the cell.
+ * A longer one is cut into chunks of the data part, each announced by a cell, so that sender and
+ * receiver copy at the same time. Nobody writes what the other writes: the only line that goes back
+ * is the one that says how much was taken, and the sender reads it when the ring looks full.
+ *
+ * Messages of one chunk that are read soon do not walk through the whole data part, which would
+ * touch new memory all the time: after every WARM bytes the sender skips what is left of the part
+ * and begins again at its start, where both caches and page tables know it.
  */
 #include "shm.h"
 
@@ -26,6 +30,22 @@ static bool room(weft_conn *c, uint64_t bytes)
     c->bytes_taken = atomic_load_explicit(&r->bytes_read, memory_order_acquire);
     return c->cells_out - c->cells_taken < CELLS &&
            c->bytes_out - c->bytes_taken + bytes <= c->out_bytes;
+}
+
+/* Begin again at the start of the data part if little is unread and a message that is one chunk has
+ * room there. */
+static void turn_back(weft_conn *c, const message *m)
+{
+    uint64_t at = c->bytes_out & (c->out_bytes - 1);
+    if (c->bytes_out < c->look_at || m->bytes > CHUNK)
+        return;
+    c->look_at = c->bytes_out + WARM;
+    c->bytes_taken = atomic_load_explicit(&c->out_ring->bytes_read, memory_order_acquire);
+    uint64_t unread = c->bytes_out - c->bytes_taken;
+    if (at < WARM || unread > WARM / 2)
+        return;
+    c->bytes_out += c->out_bytes - at;
+    c->look_at = c->bytes_out + WARM;
 }
 
 static void publish(weft_conn *c, cell *to, uint64_t code)
@@ -58,7 +78,8 @@ static int64_t put(weft_conn *c)
         c->out.done++;
         return (int64_t)m->bytes;
     }
-    chunk k = {m->bytes, next_part(c)};
+    turn_back(c, m);
+    chunk k = {m->bytes, next_part(c), c->bytes_out};
     if (!room(c, lines(k.part)))
         return -1;
     memcpy(c->out_ring->data + (c->bytes_out & (c->out_bytes - 1)), m->at + c->out.at, k.part);
@@ -119,15 +140,15 @@ static void foresee(const weft_conn *c)
 static weft_status take_chunk(weft_conn *c, message *m, const cell *from, uint64_t *moved)
 {
     const volatile chunk *theirs = &from->chunk; /* read once: the peer could change it later */
-    chunk k = {theirs->total, theirs->part};
-    uint64_t at = c->bytes_in & (c->in_bytes - 1), left = m->bytes - c->in.at;
+    chunk k = {theirs->total, theirs->part, theirs->at};
+    uint64_t at = k.at & (c->in_bytes - 1), left = m->bytes - c->in.at;
     if (k.total != m->bytes)
         return unequal(c, k.total);
-    if (k.part == 0 || k.part > left || k.part > c->in_bytes - at)
+    if (k.part == 0 || k.part > left || k.part > c->in_bytes - at || k.at < c->bytes_in)
         return shm_break(c, WEFT_DATA, "rank %u wrote a chunk that cannot be into channel %u",
                          c->peer->rank, c->channel);
     memcpy(m->at + c->in.at, c->in_ring->data + at, k.part);
-    c->bytes_in += lines(k.part);
+    c->bytes_in = k.at + lines(k.part);
     c->in.at += k.part;
     if (c->in.at == m->bytes) {
         c->in.at = 0;

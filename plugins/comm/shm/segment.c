@@ -30,6 +30,21 @@ void *shm_map(int fd, uint64_t offset, uint64_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
+/* With the pages that every ring uses: what is taken at set-up is not taken in a step. Kernels
+ * before 5.14 cannot, and take each when it is touched. */
+ring *shm_map_ring(int fd, uint64_t offset, uint64_t data_bytes)
+{
+    uint64_t bytes = shm_ring_size(data_bytes);
+    ring *r = shm_map(fd, offset, bytes);
+    if (r != NULL && madvise(r, sizeof *r + WARM, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
+        int why = errno;
+        munmap(r, bytes);
+        errno = why;
+        return NULL;
+    }
+    return r;
+}
+
 uint64_t shm_ring_size(uint64_t data_bytes)
 {
     return sizeof(ring) + data_bytes;

@@ -34,6 +34,7 @@ enum {
     INLINE = 312,      /* bytes that fit into a cell beside its number */
     ENTRIES = 2048,    /* connections that a link may have in its life */
     CHUNK = 16384,     /* bytes of a longer message that one cell announces, at most */
+    WARM = 32768,      /* bytes of the data part that short messages use again and again */
     TURN = 256 * 1024, /* bytes that one call moves each way, so that connections share fairly */
     LAZY = 32,         /* emptied cells that the owner may keep to itself */
     WHY = 256,         /* longest sentence */
@@ -72,6 +73,7 @@ typedef struct segment {
 #define CELL_CHUNK 0xffffull
 typedef struct chunk {
     uint64_t total, part; /* bytes of the message; of them in this chunk */
+    uint64_t at;          /* bytes of data before it, skipped ones too: where it lies */
 } chunk;
 typedef struct cell {
     _Alignas(64) _Atomic uint64_t stamp;
@@ -135,6 +137,7 @@ struct weft_conn {
     uint64_t told;                     /* of cells_in, known to the peer */
     uint64_t cells_out, bytes_out;     /* put so far */
     uint64_t cells_taken, bytes_taken; /* of those, taken by the peer as far as we know */
+    uint64_t look_at;                  /* bytes_out at which to see whether to begin again */
     queue out, in;
     char why[WHY];
 };
@@ -169,7 +172,8 @@ weft_status shm_fail(const weft_host *host, weft_status code, const char *fmt, .
     __attribute__((format(printf, 3, 4)));
 weft_status shm_segment(weft_link *l); /* make mine */
 weft_status shm_grow(weft_link *l, uint64_t bytes, uint64_t *offset);
-void *shm_map(int fd, uint64_t offset, uint64_t bytes); /* NULL when it cannot be */
+void *shm_map(int fd, uint64_t offset, uint64_t bytes);           /* NULL when it cannot be */
+ring *shm_map_ring(int fd, uint64_t offset, uint64_t data_bytes); /* the same */
 weft_status shm_open_peer(weft_link *l, uint32_t rank, const address *a, peer **out);
 void shm_close_peer(weft_link *l, peer *p);
 int shm_open_fd(int32_t pid, int32_t fd); /* of another process; -1 */
