@@ -20,7 +20,7 @@
 #define TREE_MAX (64u << 10)     /* broadcast: tree up to here, then the chain */
 #define MAPPED_SUM_2 320u        /* peers' memory from here on: sums, two ranks */
 #define MAPPED_MOVE_2 (4u << 10) /* ... and the kinds that only move bytes */
-#define MAPPED_SUM (6u << 10)    /* the same for more ranks */
+#define MAPPED_SUM (4u << 10)    /* the same for more ranks */
 #define MAPPED_MOVE (16u << 10)
 
 const comm_algorithm *const comm_algorithms[] = {
