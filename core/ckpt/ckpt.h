@@ -74,5 +74,6 @@ weft_status ckpt_read(const ckpt *c, const ckpt_piece *want, void *out);
 
 /* Every tensor, for `weft ckpt info`; whole shapes, data NULL. */
 uint32_t ckpt_tensors(const ckpt *c, const ckpt_piece **out);
+bool ckpt_has(const ckpt *c, const char *name); /* is there such a tensor? [any] */
 
 #endif

@@ -200,11 +200,21 @@ static int by_name(const void *name, const void *tensor)
     return strcmp(name, ((const ckpt_piece *)tensor)->name);
 }
 
+static const ckpt_piece *tensor_of(const ckpt *c, const char *name)
+{
+    return c->n ? bsearch(name, c->tensors, c->n, sizeof *c->tensors, by_name) : NULL;
+}
+
+bool ckpt_has(const ckpt *c, const char *name)
+{
+    return tensor_of(c, name) != NULL;
+}
+
 /* The stored tensor that `want` means, if it is the same in all that matters, and the block of it
  * that is wanted. */
 static weft_status find(const ckpt *c, const ckpt_piece *want, box *block, const ckpt_piece **out)
 {
-    const ckpt_piece *t = c->n ? bsearch(want->name, c->tensors, c->n, sizeof *t, by_name) : NULL;
+    const ckpt_piece *t = tensor_of(c, want->name);
     if (!t)
         return fail(WEFT_USAGE, "checkpoint %s has no tensor %s", c->dir, want->name);
     if (t->dtype != want->dtype || !ckpt_shape_same(t->rank, t->shape, want->rank, want->shape)) {

@@ -167,6 +167,16 @@ weft_status exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes)
     return s ? s : exec_reach(e);
 }
 
+weft_status exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *copies, const void **out)
+{
+    *out = e->base + offset;
+    if (e->table->caps & WEFT_DEV_HOST_MEMORY)
+        return WEFT_OK;
+    void *copy = pool_alloc(copies, bytes);
+    *out = copy;
+    return exec_read(e, offset, copy, bytes);
+}
+
 weft_status exec_zero(executor *e, uint64_t offset, uint64_t bytes)
 {
     weft_status s = e->table->fill(e->device, e->stream, e->base + offset, 0, bytes);

@@ -72,6 +72,8 @@ weft_status exec_reach(executor *e);
 weft_status exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes);
 weft_status exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes);
 weft_status exec_zero(executor *e, uint64_t offset, uint64_t bytes);
+/* The arena itself where the host can see it, else a copy that `copies` holds. */
+weft_status exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *copies, const void **out);
 weft_status exec_scalar(executor *e, const char *name, double *out);
 
 /* The plan's scalars, as they are before the first step. [setup] */

@@ -87,33 +87,18 @@ static bool describe(const executor *e, const kept_places *p, uint32_t i, char n
 weft_status kept_collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64], pool *copies)
 {
     const kept_places p = places_of(e);
-    const bool visible = e->table->caps & WEFT_DEV_HOST_MEMORY;
     weft_status s = WEFT_OK;
     for (uint32_t i = 0; !s && i < KEPT_PIECES; i++) {
         ckpt_piece *x = &out[*n];
         if (!describe(e, &p, i, names[i], x))
             continue;
         ++*n;
-        if (i == 2)
-            x->data = &e->kept;
-        else if (i == 1 || visible)
-            x->data = (i ? e->host : e->base) + p.in[i].first;
-        else {
-            void *copy = pool_alloc(copies, x->count * 4);
-            s = exec_read(e, p.in[i].first, copy, x->count * 4);
-            x->data = copy;
-        }
+        if (i == 0)
+            s = exec_view(e, p.in[0].first, x->count * 4, copies, &x->data);
+        else
+            x->data = i == 1 ? (const void *)(e->host + p.in[1].first) : &e->kept;
     }
     return s;
-}
-
-static bool has(const ckpt *c, const char *name)
-{
-    const ckpt_piece *all;
-    for (uint32_t i = ckpt_tensors(c, &all); i-- > 0;)
-        if (!strcmp(all[i].name, name))
-            return true;
-    return false;
 }
 
 static weft_status load_bytes(executor *e, const ckpt *c, const ckpt_piece *want, uint32_t i,
@@ -142,7 +127,7 @@ weft_status kept_load(executor *e, const ckpt *c)
     ckpt_piece want;
     if (!describe(e, &p, 2, name, &want))
         return WEFT_OK;
-    if (!has(c, name)) {
+    if (!ckpt_has(c, name)) {
         if (!e->rank)
             log_line(
                 WEFT_LOG_INFO,

@@ -285,15 +285,6 @@ static weft_status nothing_over(const plan_set *plans, const ckpt *c)
     return WEFT_OK;
 }
 
-static bool saved(const ckpt *c, const char *name)
-{
-    const ckpt_piece *has;
-    for (uint32_t i = ckpt_tensors(c, &has); i-- > 0;)
-        if (!strcmp(has[i].name, name))
-            return true;
-    return false;
-}
-
 static weft_status load_scalar(executor *e, const ckpt *c, uint32_t i)
 {
     ckpt_piece want;
@@ -303,7 +294,7 @@ static weft_status load_scalar(executor *e, const ckpt *c, uint32_t i)
     if (at == UINT64_MAX)
         return WEFT_OK;
     describe_scalar(i, name, &want);
-    if (i >= KEPT_ALWAYS && !saved(c, name))
+    if (i >= KEPT_ALWAYS && !ckpt_has(c, name))
         return WEFT_OK; /* by a job of another precision: the scale begins anew */
     weft_status s = ckpt_read(c, &want, &value);
     return s ? s : exec_write(e, at, &value, sizeof value);
@@ -329,7 +320,6 @@ weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
 static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64],
                            float *values, pool *copies)
 {
-    bool visible = e->table->caps & WEFT_DEV_HOST_MEMORY;
     *n = 0;
     for (uint32_t i = 0; i < e->plan->save.entries.n; i++) {
         const piece *p = &e->plan->pieces.at[e->plan->save.entries.at[i].what];
@@ -339,14 +329,9 @@ static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*nam
             continue;
         ckpt_piece *x = &out[(*n)++];
         describe(p, &own, x);
-        x->data = e->base + own.offset;
-        if (!visible) {
-            void *copy = pool_alloc(copies, x->count * 4);
-            weft_status s = exec_read(e, own.offset, copy, x->count * 4);
-            if (s)
-                return s;
-            x->data = copy;
-        }
+        weft_status s = exec_view(e, own.offset, x->count * 4, copies, &x->data);
+        if (s)
+            return s;
     }
     for (uint32_t i = 0; i < kept_of(e) && e->rank == 0; i++) {
         double value;

@@ -169,7 +169,10 @@ static void any_layout_loads_any_other(void **state)
             for (uint32_t k = 0; k < all[i].rank; k++)
                 n *= (uint64_t)all[i].shape[k];
             assert_int_equal(all[i].count, n);
+            assert_true(ckpt_has(c, all[i].name));
         }
+        assert_false(ckpt_has(c, ""));
+        assert_false(ckpt_has(c, "t"));
         for (uint32_t i = 0; i < 4; i++) {
             make_layout(&to);
             check_layout(&to, c);
