@@ -131,7 +131,6 @@ static void ranks_to_ask(const comm_layout *l, uint32_t n, bool *ask)
     if (n <= 16 || !l || l->machines < 2)
         return;
     uint32_t *size = mem_alloc((n + 1 + l->machines) * sizeof *size), *first = size + l->machines;
-    memset(size, 0, l->machines * sizeof *size);
     for (uint32_t i = 0; i < n; i++)
         size[l->machine[i]]++;
     for (uint32_t m = l->machines; m-- > 0;)
@@ -139,6 +138,45 @@ static void ranks_to_ask(const comm_layout *l, uint32_t n, bool *ask)
     for (uint32_t i = 0; i < n; i++)
         ask[i] |= first[size[l->machine[i]]] == l->machine[i];
     free(size);
+}
+
+/* What rank `me` needs; the first that is asked says how it is done. */
+static weft_status ask_rank(plan *p, collective *c, uint32_t me)
+{
+    comm_schedule *mine;
+    comm_request r;
+    plan_request(p, c, me, &r);
+    r.algorithm = c->algorithm ? c->algorithm : r.algorithm; /* auto is alike on all */
+    weft_status s = comm_schedule_make(&r, &mine);
+    if (s)
+        return s;
+    if (!c->algorithm) {
+        c->sent = comm_schedule_sent(mine);
+        c->algorithm = pool_text(&p->pool, comm_schedule_algorithm(mine));
+        s = compress_plain(&r, c);
+    }
+    uint64_t scratch = comm_schedule_scratch(mine), kept = comm_schedule_kept(mine);
+    c->scratch_bytes = scratch > c->scratch_bytes ? scratch : c->scratch_bytes;
+    c->kept_bytes = kept > c->kept_bytes ? kept : c->kept_bytes;
+    comm_schedule_free(mine);
+    return s;
+}
+
+/* Scratch that suits all ranks of the channel. */
+static weft_status ask_all(plan *p, collective *c)
+{
+    const channel *ch = &p->channels.at[c->channel];
+    const uint32_t n = plan_channel_size(p, c->channel);
+    bool *ask = mem_alloc(n);
+    weft_status s = WEFT_OK;
+    ranks_to_ask(ch->layout, n, ask);
+    for (uint32_t me = 0; !s && me < n; me++)
+        if (ask[me] && !(plan_between_two(c) && me == c->root)) /* that has a request of its own */
+            s = ask_rank(p, c, me);
+    free(ask);
+    if (s)
+        err_context("channel %s", ch->name);
+    return s;
 }
 
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
@@ -149,37 +187,13 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
     if (where_coll(link)) { /* it has its own algorithms and memory */
         c.algorithm = link->c->name;
         c.sent = c.plain = sent_by_library(&c, plan_channel_size(p, c.channel));
-        *vec_push(&p->collectives) = c;
-        *out = p->collectives.n - 1;
-        return WEFT_OK;
-    }
-    comm_schedule *mine;
-    const uint32_t n = plan_channel_size(p, c.channel);
-    bool *ask = pool_alloc(&p->pool, n);
-    ranks_to_ask(p->channels.at[c.channel].layout, n, ask);
-    for (uint32_t me = find_made(p, &c) ? n : 0; me < n; me++) { /* scratch that suits all */
-        if (!ask[me] || (plan_between_two(&c) && me == c.root))
-            continue; /* the other end has a request of its own */
-        comm_request r;
-        plan_request(p, &c, me, &r);
-        r.algorithm = c.algorithm ? c.algorithm : r.algorithm; /* auto is alike on all */
-        weft_status s = comm_schedule_make(&r, &mine);
-        if (!s && !c.algorithm) {
-            c.sent = comm_schedule_sent(mine);
-            c.algorithm = pool_text(&p->pool, comm_schedule_algorithm(mine));
-            s = compress_plain(&r, &c);
-        }
-        if (s) {
-            err_context("channel %s", p->channels.at[c.channel].name);
+    } else {
+        weft_status s = find_made(p, &c) ? WEFT_OK : ask_all(p, &c);
+        if (s)
             return s;
-        }
-        uint64_t scratch = comm_schedule_scratch(mine), kept = comm_schedule_kept(mine);
-        c.scratch_bytes = scratch > c.scratch_bytes ? scratch : c.scratch_bytes;
-        c.kept_bytes = kept > c.kept_bytes ? kept : c.kept_bytes;
-        comm_schedule_free(mine);
+        c.scratch = space_take(scratch_space(b, c.channel), c.scratch_bytes);
+        compress_keep(b, &c);
     }
-    c.scratch = space_take(scratch_space(b, c.channel), c.scratch_bytes);
-    compress_keep(b, &c);
     *vec_push(&p->collectives) = c;
     *out = p->collectives.n - 1;
     return WEFT_OK;
