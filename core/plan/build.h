@@ -197,6 +197,7 @@ typedef VEC(unit) unit_list;
 weft_status join_nodes(const builder *b, const uint32_t *nodes, uint32_t n, bool first,
                        unit_list *out);
 bool node_adds(const builder *b, uint32_t at, bool first); /* are its outputs added to? */
+bool node_shape_only(const node *n, uint32_t k); /* of input k it reads the shape and no number */
 
 /* The call of a joined op; false: it has more attributes than a call takes, or one twice. */
 typedef struct unit_call {

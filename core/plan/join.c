@@ -30,9 +30,9 @@ static const node *node_at(const joining *j, uint32_t i)
     return &j->b->g->nodes.at[j->nodes[i]];
 }
 
-static bool shape_only(const node *n, uint32_t k)
+bool node_shape_only(const node *n, uint32_t k)
 {
-    return (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
+    return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
 }
 
 bool node_adds(const builder *b, uint32_t at, bool first)
@@ -133,7 +133,7 @@ static bool disturbs(const builder *b, const node *x, const node *y)
 {
     for (uint32_t i = 0; i < x->nout; i++)
         for (uint32_t k = 0; k < y->nin + y->nout; k++)
-            if (!(k < y->nin && shape_only(y, k)) &&
+            if (!(k < y->nin && node_shape_only(y, k)) &&
                 root_of(b, x->out[i]) == root_of(b, k < y->nin ? y->in[k] : y->out[k - y->nin]))
                 return true;
     return false;

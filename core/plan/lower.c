@@ -21,11 +21,6 @@ weft_tensor root_of(const builder *b, weft_tensor t)
     return t;
 }
 
-static bool shape_only(const node *n, uint32_t k)
-{
-    return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
-}
-
 /* --- what shares a place, what is saved, what crosses --- */
 
 static void share_places(builder *b)
@@ -92,7 +87,7 @@ weft_status lower_prepare(builder *b)
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *x = &g->nodes.at[i];
         for (uint32_t k = 0; k < x->nin; k++)
-            if (!shape_only(x, k)) {
+            if (!node_shape_only(x, k)) {
                 note(b, u, x->in[k], x);
                 b->reads[x->in[k]]++;
             }
@@ -179,7 +174,7 @@ static void place_frame(lowering *l)
         const unit *u = &l->units.at[i];
         const node *n = &l->b->g->nodes.at[u->node[0]];
         for (uint32_t k = 0; k < (u->id ? u->nin : n->nin); k++)
-            if (u->id || !shape_only(n, k))
+            if (u->id || !node_shape_only(n, k))
                 frame_touch(l, u->id ? u->in[k] : n->in[k], i);
         for (uint32_t k = 0; k < (u->id ? u->nout : n->nout); k++)
             if (!u->id || u->out[k])
@@ -316,7 +311,7 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
     for (uint32_t k = 0; k < n->nin + n->nout; k++) {
         weft_tensor t = k < n->nin ? n->in[k] : n->out[k - n->nin];
         io[k] = lower_operand(g, t);
-        if (k < n->nin && shape_only(n, k)) {
+        if (k < n->nin && node_shape_only(n, k)) {
             refs[k] = (ref){BASE_ABSOLUTE, 1, 0};
             continue;
         }
