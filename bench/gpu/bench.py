@@ -5,17 +5,18 @@
 For each model: tokens a second, peak memory, MFU against the measured matrix product, and where the
 time of a traced step went, kernel by kernel. Prints tables; a JSON line a model begins with {."""
 import argparse
-import array
 import collections
 import json
 import os
-import random
 import subprocess
 import sys
 import tempfile
 import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(HERE, ".."))
+from train import tokens  # noqa: E402  (bench/train.py)
+
 PEER = os.path.join(HERE, "..", "peers", "torch_gpu.py")
 STEPS, TRACED = 14, 12
 
@@ -30,15 +31,6 @@ MODELS = {
     "llama-1b": (55, dict(family="llama", layers=16, heads=32, kv_heads=8, width=2048, ffn=8192,
                           batch=8, sequence=2048, vocab=128256)),
 }
-
-
-def tokens(path, count=400000):
-    """A file in the public GPT-2 token format."""
-    random.seed(1)
-    head = array.array("i", [20240520, 1, count] + [0] * 253)
-    body = array.array("H", (random.randrange(50257) for _ in range(count)))
-    with open(path, "wb") as f:
-        f.write(head.tobytes() + body.tobytes())
 
 
 def job_words(m, work):
@@ -150,7 +142,7 @@ def main():
         except (RuntimeError, subprocess.TimeoutExpired, ValueError) as e:
             print(f"no ceilings from PyTorch: {e}")
     with tempfile.TemporaryDirectory() as work:
-        tokens(f"{work}/tokens.bin")
+        tokens(f"{work}/tokens.bin", 400000)
         for name, (goal, m) in MODELS.items():
             if o.only not in name:
                 continue

@@ -19,12 +19,12 @@ import torch.nn.functional as F
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, ffn):
         super().__init__()
         self.heads = heads
         self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.up, self.down = nn.Linear(width, ffn), nn.Linear(ffn, width)
 
     def forward(self, x):
         batch, tokens, width = x.shape
@@ -39,7 +39,7 @@ class Gpt2(nn.Module):
     def __init__(self, vocab, width, layers, heads, context):
         super().__init__()
         self.token, self.position = nn.Embedding(vocab, width), nn.Embedding(context, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, heads, 4 * width) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         for p in self.parameters():
             if p.dim() > 1:

@@ -13,22 +13,7 @@ import torch
 import torch.nn as nn
 import torch.nn.functional as F
 
-
-class Gpt2Block(nn.Module):
-    def __init__(self, o):
-        super().__init__()
-        self.heads = o.heads
-        self.norm1, self.norm2 = nn.LayerNorm(o.width), nn.LayerNorm(o.width)
-        self.qkv, self.out = nn.Linear(o.width, 3 * o.width), nn.Linear(o.width, o.width)
-        self.up, self.down = nn.Linear(o.width, o.ffn), nn.Linear(o.ffn, o.width)
-
-    def forward(self, x, turn):
-        batch, tokens, width = x.shape
-        q, k, v = self.qkv(self.norm1(x)).split(width, 2)
-        q, k, v = (z.view(batch, tokens, self.heads, -1).transpose(1, 2) for z in (q, k, v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(batch, tokens, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+from torch_gpt2 import Block as Gpt2Block
 
 
 class LlamaBlock(nn.Module):
@@ -65,8 +50,8 @@ class Model(nn.Module):
         gpt2 = o.family == "gpt2"
         self.token = nn.Embedding(o.vocab, o.width)
         self.position = nn.Embedding(o.sequence, o.width) if gpt2 else None
-        block = Gpt2Block if gpt2 else LlamaBlock
-        self.blocks = nn.ModuleList(block(o) for _ in range(o.layers))
+        self.blocks = nn.ModuleList(Gpt2Block(o.width, o.heads, o.ffn) if gpt2 else LlamaBlock(o)
+                                    for _ in range(o.layers))
         self.norm = nn.LayerNorm(o.width) if gpt2 else nn.RMSNorm(o.width, eps=1e-5)
         half = o.width // o.heads // 2
         rates = 10000.0 ** (-torch.arange(half) / half)
@@ -79,10 +64,11 @@ class Model(nn.Module):
 
     def forward(self, tokens, targets):
         x = self.token(tokens)
+        turn = ((self.cos, self.sin),)
         if self.position is not None:
-            x = x + self.position.weight
+            x, turn = x + self.position.weight, ()
         for block in self.blocks:
-            x = block(x, (self.cos, self.sin))
+            x = block(x, *turn)
         logits = F.linear(self.norm(x), self.token.weight)
         return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.reshape(-1))
 
