@@ -9,15 +9,13 @@ stays pulled ends every rank within run.frozen_after, with a sentence that names
 side."""
 import os
 import re
-import subprocess
 import sys
 import time
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.insert(0, os.path.join(HERE, "..", "parity"))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
+from jobs import Jobs, hosts, queues, shape, unshape  # noqa: E402
 
-HOSTS = os.path.join(HERE, "hosts.sh")
 WHERE = (1, 1, 2)  # the host of each rank
 AFTER = 5  # seconds until a rank without a sign of life is frozen
 LATE = 20  # and so much for a slow machine
@@ -27,12 +25,6 @@ JOB = w.ODD | {"run.steps": 1000000, "train.batch": 3, "train.microbatch": 1, "o
                "train.sequence": 8, "model.layers": 1, "checkpoint.every": 5,
                "checkpoint.keep": 1000, "comm.plugin": "tcp", "device.isa": "v2",
                "run.frozen_after": AFTER}
-NARROW = {"ONEDNN_MAX_CPU_ISA": "SSE41"}
-
-
-def hosts(*words, check=True):
-    return subprocess.run(["bash", HOSTS, *map(str, words)], check=check, capture_output=True,
-                          text=True).stdout
 
 
 def setUpModule():
@@ -49,73 +41,7 @@ def count(name):
                for host in (1, 2))
 
 
-def queues(name):
-    """What the queues of both hosts have counted."""
-    said = "".join(hosts("on", host, "tc", "-s", "qdisc", "show", "dev", f"v{host}")
-                   for host in (1, 2))
-    return sum(map(int, re.findall(rf"{name} (\d+)", said)))
-
-
-def shape(words):
-    for host in (1, 2):
-        hosts("shape", host, *words.split())
-
-
-def unshape():
-    for host in (1, 2):
-        hosts("unshape", host, check=False)  # where it was shaped
-
-
-class Tcp(w.Bench):
-    port = 5000
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        w.weft("key", "-o", cls.path("key"))
-
-    def tearDown(self):
-        for host in (1, 2):
-            hosts("cable", host, "up")
-        unshape()
-
-    def start(self, out, job):
-        """The ranks, each on its host."""
-        Tcp.port += 1  # the last job's may be waited for still
-        self.out, self.ranks = out, []
-        for rank, host in enumerate(WHERE):
-            names = {"RANK": rank, "WORLD_SIZE": len(WHERE), "MASTER_ADDR": "10.0.0.1",
-                     "MASTER_PORT": Tcp.port, "LOCAL_RANK": WHERE[:rank].count(host),
-                     "LOCAL_WORLD_SIZE": WHERE.count(host)}
-            options = self.options(out, job | {"run.key": self.path("key")})
-            with open(self.path(f"{out}.{rank}.log"), "w", encoding="utf-8") as log:
-                self.ranks.append(subprocess.Popen(
-                    ["bash", HOSTS, "on", str(host), w.WEFT, "train", self.ini, *options],
-                    env=w.environment(NARROW | {k: str(v) for k, v in names.items()}),
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-            self.addCleanup(self.ranks[-1].kill)
-
-    def said(self, rank):
-        return w.read_text(self.path(f"{self.out}.{rank}.log"))
-
-    def ended(self, status):
-        """All ranks end with `status`; returns what each said."""
-        for rank, process in enumerate(self.ranks):
-            process.wait(w.TIMEOUT)
-            self.assertEqual(process.returncode, status, f"rank {rank}: {self.said(rank)}")
-        return [self.said(rank) for rank in range(len(self.ranks))]
-
-    def step(self):
-        """The last one that is done."""
-        return w.read_text(os.path.join(self.path(self.out), "metrics.jsonl")).count("\n")
-
-    def until(self, true, what):
-        limit = time.monotonic() + 3 * w.TIMEOUT
-        while not true():
-            self.assertLess(time.monotonic(), limit, f"{what}: {self.said(0)}")
-            self.assertIsNone(self.ranks[0].poll(), f"{what}: {self.said(0)}")
-            time.sleep(0.05)
-
+class Tcp(Jobs):
     def shaped(self, words, bad):
         """For some steps, and until the network has been as `bad` as it should, each host sends
         through the queue of `words`."""
@@ -157,7 +83,7 @@ class Tcp(w.Bench):
         """All of it during one job, which then equals one that had none of it; at the end packets
         of one side are lost, all of them. What the other side gives up for still arrives."""
         shape("netem delay 10ms")  # ranks meet in bad weather too
-        self.start("bad", JOB)
+        self.start("bad", JOB, WHERE)
         self.until(lambda: self.step() > 0, "starting")
         self.shaped("netem delay 10ms", lambda: queues("Sent") > 10000)
         again = count("TcpRetransSegs")
@@ -168,30 +94,20 @@ class Tcp(w.Bench):
         self.shaped("tbf rate 5mbit burst 16kb latency 50ms", lambda: queues("overlimits") > 10)
         self.pulled_for_a_moment()
         self.end_by("shape", 1, "netem", "loss", "100%")
-        self.equals_good_weather(self.step())
-
-    def equals_good_weather(self, steps):
+        steps = self.step()
         unshape()
-        self.start("good", JOB)
-        self.until(lambda: self.step() >= steps, "as far as the other one")
-        for process in self.ranks:
-            process.kill()
-            process.wait()
-        bad, good = (w.lines(self.path(out))[:steps] for out in ("bad", "good"))
-        self.assertEqual(bad, good)
-        saved = (steps - 2) // 5 * 5  # the last may have been cut off
-        self.same_tensors(w.tensors(self.path("bad"), saved), w.tensors(self.path("good"), saved))
-        print(f"{steps} steps, the same bits", flush=True)
+        self.start("good", JOB, WHERE)
+        self.equals("bad", steps)
 
     def test_cable_pulled(self):
-        self.start("pulled", JOB)
+        self.start("pulled", JOB, WHERE)
         self.until(lambda: self.step() >= 3, "starting")
         self.end_by("cable", 2, "down")
 
     def test_nobody_answers(self):
         """A host that is cut off from the start: the ranks that are missing are named."""
         hosts("cable", 2, "down")
-        self.start("nobody", JOB | {"run.join_timeout": 2})
+        self.start("nobody", JOB | {"run.join_timeout": 2}, WHERE)
         said = self.ended(1)
         self.assertIn("rank 2", said[0])
         self.assertIn("10.0.0.1", said[2])

@@ -20,7 +20,7 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [os.path.join(HERE, "..", "parity"), os.path.join(HERE, "..", "lab")]
-import tcp as lab  # noqa: E402  (tests/lab/tcp.py)
+import jobs as lab  # noqa: E402  (tests/lab/jobs.py)
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
 PROGRAMS, SANITIZED = sys.argv[2:4]
@@ -96,64 +96,17 @@ class Programs(unittest.TestCase):
         self.passes(SANITIZED, "links_region_test", "devices=r1,r2", "timeout=2")
 
 
-class Jobs(w.Bench):
-    port = 6000
-
-    @classmethod
-    def setUpClass(cls):
-        super().setUpClass()
-        w.weft("key", "-o", cls.path("key"))
-
-    def tearDown(self):
-        for host in (1, 2):
-            lab.hosts("cable", host, "up")
-            lab.hosts("unshape", host, check=False)
-
-    def start(self, out, job, where=(1, 2)):
-        """Each rank on its host and over its host's device."""
-        Jobs.port += 1
-        self.out, self.ranks = out, []
-        for rank, host in enumerate(where):
-            names = {"RANK": rank, "WORLD_SIZE": len(where), "MASTER_ADDR": "10.0.0.1",
-                     "MASTER_PORT": Jobs.port, "LOCAL_RANK": where[:rank].count(host),
-                     "LOCAL_WORLD_SIZE": where.count(host)}
-            own = {"run.key": self.path("key")}
-            if job["comm.plugin"] == "verbs":
-                own["comm.verbs.devices"] = f"r{host}"
-            words = self.options(out, own | job)
-            with open(self.path(f"{out}.{rank}.log"), "w", encoding="utf-8") as log:
-                self.ranks.append(subprocess.Popen(
-                    ["bash", lab.HOSTS, "on", str(host), w.WEFT, "train", self.ini, *words],
-                    env=w.environment(lab.NARROW | {k: str(v) for k, v in names.items()}),
-                    stdin=subprocess.DEVNULL, stdout=log, stderr=log))
-            self.addCleanup(self.ranks[-1].kill)
-
-    def said(self, rank):
-        return w.read_text(self.path(f"{self.out}.{rank}.log"))
-
-    def ended(self, ranks):
-        for rank in ranks:
-            self.ranks[rank].wait(w.TIMEOUT)
-            self.assertEqual(self.ranks[rank].returncode, 1, f"rank {rank}: {self.said(rank)}")
+class Jobs(lab.Jobs):
+    def own(self, host, job):
+        return {"comm.verbs.devices": f"r{host}"} if job["comm.plugin"] == "verbs" else {}
 
     def over_within(self, seconds, ranks):
         began = time.monotonic()
-        self.ended(ranks)
+        said = self.ended(1, ranks)
         took = time.monotonic() - began
-        print(f"{self.out}: over after {took:.1f} s: {self.said(ranks[0])[-250:]}", flush=True)
+        print(f"{self.out}: over after {took:.1f} s: {said[0][-250:]}", flush=True)
         self.assertLess(took, seconds)
-        return [self.said(rank) for rank in ranks]
-
-    def step(self):
-        """The last one that is done."""
-        return w.read_text(os.path.join(self.path(self.out), "metrics.jsonl")).count("\n")
-
-    def until(self, true, what):
-        limit = time.monotonic() + w.TIMEOUT
-        while not true():
-            self.assertLess(time.monotonic(), limit, f"{what}: {self.said(0)}")
-            self.assertIsNone(self.ranks[0].poll(), f"{what}: {self.said(0)}")
-            time.sleep(0.05)
+        return said
 
     def test_bytes_and_bits(self):
         """One job: in good weather, in bad, and until a rank is killed. It equals one over tcp."""
@@ -169,17 +122,9 @@ class Jobs(w.Bench):
               "something was sent again", flush=True)
         self.kill_rank_1()
         steps = self.step()
-        for host in (1, 2):
-            lab.hosts("unshape", host)
+        lab.unshape()
         self.start("tcp", ENDLESS | SAVED | {"comm.plugin": "tcp"}, (1, 2, 2))
-        self.until(lambda: self.step() >= steps, "as far as over verbs")
-        for process in self.ranks:
-            process.kill()
-            process.wait()
-        ours, theirs = (w.lines(self.path(out))[:steps] for out in ("verbs", "tcp"))
-        self.assertEqual(ours, theirs)
-        saved = (steps - 2) // 5 * 5  # the last may have been cut off
-        self.same_tensors(w.tensors(self.path("verbs"), saved), w.tensors(self.path("tcp"), saved))
+        self.equals("verbs", steps)
 
     def bytes_as_planned(self, packets_before, bytes_before):
         """Of the ring of ranks 0, 1 and 2 each host sends to the other what one rank sends, in
@@ -226,7 +171,7 @@ class Jobs(w.Bench):
                 self.same_run(f"{name}.tcp", f"{name}.verbs")
 
     def test_a_cable_is_pulled(self):
-        self.start("pulled", ENDLESS)
+        self.start("pulled", ENDLESS, (1, 2))
         self.until(lambda: self.step() >= 3, "starting")
         lab.hosts("cable", 2, "down")
         for rank, said in enumerate(self.over_within(AFTER + 15, (0, 1))):
