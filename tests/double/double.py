@@ -4,11 +4,12 @@ whose work finishes later, have the bits of the same job on the cpu?
 
 One rank; then two and four over tcp and shm, in every kind of layout, so that all kinds of
 collectives go through host memory, several at once; with checkpoints and a resumed run; and a rank
-that dies while the device waits for what it was to send."""
+that dies or freezes while the device waits for what it was to send."""
 import json
 import os
 import re
 import shutil
+import signal
 import sys
 import unittest
 import unittest.mock
@@ -202,6 +203,22 @@ class Double(w.Bench):
             os.kill(run.ranks()[1], 9)
             self.assertEqual(run.wait(10 * w.SLOW), 1)
             self.assertRegex(run.said(), r"(?m)^weft error: rank 1 was killed by signal 9")
+
+    def test_a_rank_freezes(self):
+        """The devices of the others wait for flags that nobody lets them go on by any more."""
+        after = 2 if w.SLOW == 1 else 6
+        for algorithm in ("direct", "mapped"):
+            job = self.job({"comm.plugin": "shm", "comm.algorithm": algorithm}, "double")
+            run = w.Running(self, "frozen-" + algorithm, job |
+                            {"run.steps": 10**8, "optim.lr": 1e-4, "checkpoint.every": 0,
+                             "run.frozen_after": after}, 4)
+            run.until_step(3)
+            os.kill(run.ranks()[2], signal.SIGSTOP)
+            self.assertEqual(run.wait(after + 5 * w.SLOW), 1)
+            self.assertRegex(run.said(), r"(?m)^weft error: rank 2 is frozen")
+            for rank in (0, 1, 3):
+                self.assertRegex(run.said(), rf"(?m)^weft error: rank {rank}, step \d+, entry .*"
+                                             r"rank 2 is frozen")
 
 
 if __name__ == "__main__":
