@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PROCESSORS = 4, SHARED = 232448 };
+enum { PROCESSORS = 4, SHARED = 232448, SHARED_AT_FIRST = 49152 };
 
 static int the_context;
 
@@ -125,17 +125,17 @@ CUresult cuModuleUnload(CUmodule m)
 
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name)
 {
-    const struct fiber_kernel *k = fiber_find(name);
+    struct fiber_kernel *k = fiber_find(name);
     (void)m;
-    *out = (CUfunction)(void *)(uintptr_t)k;
+    *out = (CUfunction)(void *)k;
     return k != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 {
-    (void)f;
-    if (what == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES && value > SHARED)
+    if (what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > SHARED)
         return CUDA_ERROR_INVALID_VALUE;
+    ((struct fiber_kernel *)(void *)f)->shared = (uint64_t)value;
     return CUDA_SUCCESS;
 }
 
@@ -161,7 +161,8 @@ CUresult cuLaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsign
     if (current != (CUcontext)(void *)&the_context)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (x == 0 || y == 0 || y > 65535 || z != 1 || threads_y != 1 || threads_z != 1 ||
-        threads == 0 || threads > 1024 || shared > SHARED || extra != NULL)
+        threads == 0 || threads > 1024 || extra != NULL ||
+        shared > (k->shared > SHARED_AT_FIRST ? k->shared : SHARED_AT_FIRST))
         return CUDA_ERROR_INVALID_VALUE;
     struct launch *l = calloc(1, sizeof *l + k->job_size);
     *l = (struct launch){k, x, y, (int)threads, shared};

@@ -218,9 +218,9 @@ void fiber_add(struct fiber_kernel *k)
     kernels = k;
 }
 
-const struct fiber_kernel *fiber_find(const char *name)
+struct fiber_kernel *fiber_find(const char *name)
 {
-    const struct fiber_kernel *k = kernels;
+    struct fiber_kernel *k = kernels;
     while (k != NULL && strcmp(k->name, name) != 0)
         k = k->next;
     return k;

@@ -36,9 +36,10 @@ struct fiber_kernel {
     int threads;       /* a block has at most */
     uint64_t job_size; /* bytes of its parameter */
     struct fiber_kernel *next;
+    uint64_t shared; /* bytes of shared memory that a launch may ask for; 0: as many as without */
 };
 void fiber_add(struct fiber_kernel *k);
-const struct fiber_kernel *fiber_find(const char *name);
+struct fiber_kernel *fiber_find(const char *name);
 
 /* Run all blocks of a launch. */
 void fiber_launch(const struct fiber_kernel *k, const void *job, int64_t x, int64_t y, int threads,

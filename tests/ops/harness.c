@@ -374,21 +374,31 @@ static void run_here(struct bench *b, weft_prepared *p, char **in, char **out, u
     free(ws);
 }
 
-void device_run(struct bench *b, const struct call *c, void **got)
+static weft_prepared *make_ready(struct bench *b, const struct call *c, uint64_t *workspace)
 {
-    char *in[WEFT_MAX_OPERANDS] = {0}, *out[WEFT_MAX_OPERANDS] = {0};
     const weft_opspec spec = spec_of(c);
     weft_need need = {.struct_size = sizeof need};
     weft_prepared *p = NULL;
     if (b->t->need(b->module, &b->conf, &spec, &need) != WEFT_OK ||
         b->t->prepare(b->d, &spec, &p) != WEFT_OK)
         fail_msg("%s: %s", c->id, b->said);
+    *workspace = need.workspace;
+    return p;
+}
+
+void device_run(struct bench *b, const struct call *c, void **got)
+{
+    char *in[WEFT_MAX_OPERANDS] = {0}, *out[WEFT_MAX_OPERANDS] = {0};
+    uint64_t workspace, other;
+    weft_prepared *p = make_ready(b, c, &workspace);
+    weft_prepared *beside = b->beside != NULL ? make_ready(b, b->beside, &other) : NULL;
     make_buffers(c, in, out);
     if (b->arena != NULL)
-        run_there(b, c, p, in, out, need.workspace);
+        run_there(b, c, p, in, out, workspace);
     else
-        run_here(b, p, in, out, need.workspace);
+        run_here(b, p, in, out, workspace);
     b->t->release(p);
+    b->t->release(beside);
     for (uint32_t k = 0; k < c->nout; k++) {
         const uint64_t bytes = bytes_of(&c->out[k]);
         got[k] = NULL;

@@ -12,6 +12,8 @@
 #include <cmocka.h>
 #include <weft/device.h>
 
+struct call;
+
 /* A device opened with these options. */
 struct bench {
     const weft_device_table *t;
@@ -24,8 +26,9 @@ struct bench {
     weft_event *e;
     const weft_option *const *options;
     char threads[16], isa[8];
-    char *arena;     /* where operands lie, of a device whose memory is not the host's */
-    char said[1024]; /* the last failure's sentence */
+    char *arena;               /* where operands lie, of a device whose memory is not the host's */
+    const struct call *beside; /* made ready behind each call that is run; NULL: none */
+    char said[1024];           /* the last failure's sentence */
 };
 
 /* WEFT_OK, or what open() said. */

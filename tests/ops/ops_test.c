@@ -1,5 +1,6 @@
 /* ops_test.c: every op but the products against the referee, at odd sizes. */
 #include "sweep.h"
+#include <stdlib.h>
 
 static const struct sizes rows[] = {
     {.tokens = 1, .cols = 1, .bias = 1},
@@ -154,14 +155,39 @@ static void test_in_place(void **state)
         sweep_in_place(ops[k].id, &n, ops[k].over);
 }
 
+/* Two that are ready at once, the one that wants less later, do not stand in each other's way. */
+static void test_ready_at_once(void **state)
+{
+    const struct sizes large = {.tokens = 40, .sequence = 40, .heads = 1, .dim = 128},
+                       small = {.tokens = 3, .sequence = 3, .heads = 1, .dim = 8};
+    static const char *const ids[] = {"attention", "attention.dx"};
+    struct bench b;
+    (void)state;
+    assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
+    for (int k = 0; k < 2; k++) {
+        void *got[WEFT_MAX_OPERANDS];
+        struct call c, beside;
+        make_call(&c, ids[k], &large, WEFT_F32, WEFT_F32);
+        make_call(&beside, ids[k], &small, WEFT_F32, WEFT_F32);
+        b.beside = &beside;
+        device_run(&b, &c, got);
+        for (uint32_t i = 0; i < c.nout; i++)
+            free(got[i]);
+        call_free(&c);
+        call_free(&beside);
+    }
+    bench_close(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),      cmocka_unit_test(test_norms),
-        cmocka_unit_test(test_embedding), cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_xent),      cmocka_unit_test(test_flat),
-        cmocka_unit_test(test_in_place),  cmocka_unit_test(test_grouped),
-        cmocka_unit_test(test_rope),      cmocka_unit_test(test_vocab),
+        cmocka_unit_test(test_rows),          cmocka_unit_test(test_norms),
+        cmocka_unit_test(test_embedding),     cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_xent),          cmocka_unit_test(test_flat),
+        cmocka_unit_test(test_in_place),      cmocka_unit_test(test_grouped),
+        cmocka_unit_test(test_rope),          cmocka_unit_test(test_vocab),
+        cmocka_unit_test(test_ready_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -58,11 +58,11 @@ static weft_status ready_own(weft_prepared *p)
         return gpu_fail(p->d->m, WEFT_UNSUPPORTED,
                         "op %s: heads of %lld elements are more than this GPU takes", p->op->id,
                         (long long)p->z.dim);
-    weft_status st = WEFT_OK;
+    weft_status st = WEFT_OK; /* as much as there is: a kernel is that of calls of all sizes */
     for (int k = backward(p); st == WEFT_OK && k < (backward(p) ? 3 : 1); k++)
         st = gpu_check(p->d,
                        p->d->cu->cuFuncSetAttribute(
-                           p->f[k], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)bytes),
+                           p->f[k], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, p->d->shared),
                        "giving a kernel its shared memory");
     return st;
 }
