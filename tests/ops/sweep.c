@@ -12,15 +12,15 @@ struct setting {
 };
 
 /* Of a number and of the tensor's root mean square: some fifty roundings in fp32, somewhat more
- * than one at the end to the 8 or 11 bits of bf16 or fp16. Attention in bf16 rounds its
+ * than one at the end to the 8 or 11 bits of bf16 or fp16. Attention in 16 bits rounds its
  * probabilities too; gradients of queries alone, where no larger ones of values are beside them,
  * are differences of numbers so rounded. */
 static double tolerance(const char *id, uint32_t dtype)
 {
-    if (dtype == WEFT_BF16 && strcmp(id, "attention.dx") == 0)
-        return 4e-2;
-    if (dtype == WEFT_BF16 && strcmp(id, "attention") == 0)
-        return 2e-2;
+    if (dtype != WEFT_F32 && strcmp(id, "attention.dx") == 0)
+        return dtype == WEFT_BF16 ? 4e-2 : 5e-3;
+    if (dtype != WEFT_F32 && strcmp(id, "attention") == 0)
+        return dtype == WEFT_BF16 ? 2e-2 : 2.5e-3;
     if (strchr(id, '+') != NULL) /* rounded between two kernels */
         return dtype == WEFT_F32 ? 2e-5 : dtype == WEFT_BF16 ? 1e-2 : 2e-3;
     return dtype == WEFT_F32 ? 1e-5 : dtype == WEFT_BF16 ? 5e-3 : 1e-3;
@@ -63,7 +63,15 @@ static void free_all(const struct call *c, void **got)
         free(got[k]);
 }
 
-/* Devices of one instruction set with one and two threads. */
+/* Has the library behind the op an order of its own, unless the same bits are asked for? A GPU's
+ * adds the gradients of queries as they come. */
+static int may_differ(const struct setting *s)
+{
+    return !bench_is_cpu() && strcmp(s->id, "attention.dx") == 0 &&
+           !(s->flags & WEFT_SPEC_DETERMINISTIC);
+}
+
+/* Devices of one instruction set with one and two threads; the second of the cpu alone. */
 struct pair {
     struct bench one, two;
     const char *isa;
@@ -77,17 +85,20 @@ static void check(struct pair *p, const struct setting *s, const struct sizes *n
     c.flags = s->flags;
     device_run(&p->one, &c, first);
     device_run(&p->one, &c, again);
-    device_run(&p->two, &c, two);
-    expect_same_bits(&c, first, again);
-    if (strstr(s->id, "linear") == NULL) /* oneDNN may cut a long sum among threads, and a GPU's
-                                            products are chosen by time */
+    if (bench_is_cpu())
+        device_run(&p->two, &c, two);
+    if (!may_differ(s))
+        expect_same_bits(&c, first, again);
+    if (bench_is_cpu() && strstr(s->id, "linear") == NULL) /* oneDNN may cut long sums by threads */
         expect_same_bits(&c, first, two);
     referee(&c);
     compare(&c, first, p->isa);
-    compare(&c, two, p->isa);
+    if (bench_is_cpu()) {
+        compare(&c, two, p->isa);
+        free_all(&c, two);
+    }
     free_all(&c, first);
     free_all(&c, again);
-    free_all(&c, two);
     call_free(&c);
 }
 
@@ -101,8 +112,12 @@ static void check_types(struct pair *p, const char *id, const struct sizes *n, i
             for (int add = 0; add < (grads ? 2 : 1); add++) {
                 if (b != 0 && (!grads || (b != a && !flat)))
                     continue;
-                const struct setting s = {id, types[a], types[b], add ? WEFT_SPEC_ACCUMULATE : 0};
+                struct setting s = {id, types[a], types[b], add ? WEFT_SPEC_ACCUMULATE : 0};
                 check(p, &s, n);
+                if (may_differ(&s)) {
+                    s.flags |= WEFT_SPEC_DETERMINISTIC;
+                    check(p, &s, n);
+                }
             }
 }
 
@@ -110,12 +125,14 @@ static void open_pair(struct pair *p, const char *isa)
 {
     p->isa = isa;
     assert_int_equal(bench_open(&p->one, isa, 1), WEFT_OK);
-    assert_int_equal(bench_open(&p->two, isa, 2), WEFT_OK);
+    if (bench_is_cpu())
+        assert_int_equal(bench_open(&p->two, isa, 2), WEFT_OK);
 }
 
 static void close_pair(struct pair *p)
 {
-    bench_close(&p->two);
+    if (bench_is_cpu())
+        bench_close(&p->two);
     bench_close(&p->one);
 }
 
@@ -140,7 +157,7 @@ void sweep_in_place(const char *id, const struct sizes *n, int over)
     open_pair(&p, "auto");
     make_call(&c, id, n, WEFT_BF16, WEFT_F32);
     c.alias[0] = over;
-    device_run(&p.two, &c, got);
+    device_run(bench_is_cpu() ? &p.two : &p.one, &c, got);
     referee(&c);
     compare(&c, got, "auto");
     free_all(&c, got);
