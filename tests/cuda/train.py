@@ -13,7 +13,7 @@ import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 GPU = DOUBLES == "gpu"
 STEPS = 50 if GPU else 12
 LIBRARIES = {} if GPU else {"LD_LIBRARY_PATH": DOUBLES}
-CUDA = {"device.plugin": "cuda"} | ({} if GPU else {"device.attention": "own"})
+CUDA = {"device.plugin": "cuda"}
 JOB = {"run.steps": STEPS, "train.eval_every": STEPS}
 SHORT = unittest.skipIf(w.SLOW > 1, "sanitizers see the same code in other types")
 # Losses are about 5: so many roundings of the compute type.
@@ -113,6 +113,20 @@ class Doubles(w.Bench):
     def test_a_full_gpu(self):
         said = self.run_cuda({"DOUBLE_GPU_MIB": "1"}, status=1)
         self.assertRegex(said, r"needs an arena of .* GiB .* the GPU has .* GiB free")
+
+    def test_versions_of_cudnn(self):
+        """What a version is known to compute wrongly goes to own kernels, or is an error."""
+        for version, says, status, refuses in (
+                (91900, "attention: cuDNN 9.19.0", 0, "attention: cuDNN"),
+                (90800, "cuDNN does not start, or is older", 77, "needs 9.10.2 or later"),
+                (91400, "attention.dx, 51 tokens .* up to 9.15.0", 2, "its gradients want")):
+            extra = {"DOUBLE_CUDNN_VERSION": str(version)}
+            keys = {"train.precision": "fp16"}
+            self.assertRegex(self.run_cuda(extra, **keys), says)
+            said = self.run_cuda(extra, status, **keys | {"device.attention": "cudnn"})
+            self.assertRegex(said, refuses)
+        said = self.run_cuda({}, 2, **{"device.attention": "cudnn"})
+        self.assertRegex(said, "device.attention = cudnn: op attention, .* it takes 16-bit")
 
     def test_a_driver_that_does_not_start(self):
         said = self.run_cuda({"DOUBLE_GPU_FAILS": "init"}, status=77)

@@ -1,8 +1,10 @@
 /* sdpa.c: attention by cuDNN: opening it, which sizes it serves, and running a plan.
  *
- * It wants 16-bit operands with heads of a multiple of eight elements, up to 128. What it refuses
- * when a plan is built goes to our own kernels, unless the user has asked for cuDNN by name. Its
- * statistics lie head by head, ours token by token; two small kernels turn them. */
+ * It wants 16-bit operands with heads of a multiple of eight elements, up to 128, and sequences of
+ * more than one token. What it refuses when a plan is built goes to our own kernels, unless the
+ * user has asked for cuDNN by name; so does what its versions are known to compute wrongly, by the
+ * list that its own front end keeps. Its statistics lie head by head, ours token by token; two
+ * small kernels turn them. */
 #include "sdpa.h"
 #include "sdpa_graph.h"
 #include <dlfcn.h>
@@ -10,9 +12,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#define OLDEST 91002      /* 9.10.2: before it minus infinity is no mask, and 9.10.0 has errors */
+#define WRONG_ENDS 91500u /* up to 9.15.0 gradients want sequences of whole tiles ... */
+#define TILE 128          /* ... of so many tokens */
+
 struct gpu_sdpa {
     struct sdpa_calls c;
     cudnnHandle_t handle;
+    size_t version;
     bool by_name; /* the user wants no other */
     char name[48];
 };
@@ -45,12 +52,15 @@ static weft_status find_calls(weft_device *d, void *so)
 static weft_status start(weft_device *d)
 {
     struct gpu_sdpa *s = d->sdpa;
+    s->version = s->c.cudnnGetVersion();
+    snprintf(s->name, sizeof s->name, "cuDNN %zu.%zu.%zu", s->version / 10000,
+             s->version / 100 % 100, s->version % 100);
+    if (s->version < OLDEST)
+        return gpu_fail(d->m, WEFT_ABSENT, "%s is installed, and attention needs 9.10.2 or later",
+                        s->name);
     const cudnnStatus_t r = s->c.cudnnCreate(&s->handle);
     if (r != CUDNN_STATUS_SUCCESS)
         return gpu_fail(d->m, WEFT_IO, "cuDNN does not start: %s", s->c.cudnnGetErrorString(r));
-    const size_t version = s->c.cudnnGetVersion();
-    snprintf(s->name, sizeof s->name, "cuDNN %zu.%zu.%zu", version / 10000, version / 100 % 100,
-             version % 100);
     return WEFT_OK;
 }
 
@@ -83,8 +93,8 @@ weft_status gpu_sdpa_open(weft_device *d, const weft_conf *conf)
     if (st != WEFT_OK && !by_name) {
         gpu_sdpa_close(d);
         host->log(host->ctx, WEFT_LOG_WARN,
-                  so != NULL ? "cuDNN does not start, so attention is by our own kernels, which "
-                               "are slower"
+                  so != NULL ? "cuDNN does not start, or is older than 9.10.2, so attention is by "
+                               "our own kernels, which are slower"
                              : "libcudnn.so.9 cannot be opened, so attention is by our own "
                                "kernels, which are slower; device.libraries names directories "
                                "to look in");
@@ -114,7 +124,14 @@ const char *gpu_sdpa_name(const weft_device *d)
 
 static bool serves(const struct gpu_sizes *z)
 {
-    return (z->dt == WEFT_BF16 || z->dt == WEFT_F16) && z->dim % 8 == 0 && z->dim <= 128;
+    return (z->dt == WEFT_BF16 || z->dt == WEFT_F16) && z->dim % 8 == 0 && z->dim <= 128 &&
+           z->sequence > 1;
+}
+
+/* Does this version, of what it serves? */
+static bool is_right(const struct gpu_sdpa *s, const struct gpu_sizes *z, bool backward)
+{
+    return !backward || s->version > WRONG_ENDS || z->sequence % TILE == 0;
 }
 
 static uint64_t whole(uint64_t bytes)
@@ -181,8 +198,8 @@ static weft_status refuse(const weft_prepared *p, cudnnStatus_t r, const char *w
              "op %s, %lld tokens in sequences of %lld, %lld heads of %lld: cuDNN says %s%s%s",
              p->op->id, (long long)p->z.rows, (long long)p->z.sequence, (long long)p->z.heads,
              (long long)p->z.dim, p->d->sdpa->c.cudnnGetErrorString(r), why[0] ? ", " : "", why);
-    if (p->d->sdpa->by_name)
-        return host->fail(host->ctx, WEFT_UNSUPPORTED, text);
+    if (p->d->sdpa->by_name) /* a kernel of ours is not what was asked for */
+        return gpu_fail(p->d->m, WEFT_USAGE, "device.attention = cudnn: %s", text);
     host->log(host->ctx, WEFT_LOG_WARN, text);
     return WEFT_UNSUPPORTED;
 }
@@ -206,9 +223,12 @@ weft_status gpu_sdpa_ready(weft_prepared *p, bool backward, void **out)
     const weft_host *host = p->d->m->host;
     if (!serves(&p->z))
         return p->d->sdpa->by_name ? refuse(p, CUDNN_STATUS_NOT_SUPPORTED,
-                                            "it takes 16-bit operands, and heads of a "
-                                            "multiple of 8 elements up to 128")
+                                            "it takes 16-bit operands, heads of a multiple of 8 "
+                                            "elements up to 128, and more than one token")
                                    : WEFT_UNSUPPORTED;
+    if (!is_right(p->d->sdpa, &p->z, backward))
+        return refuse(p, CUDNN_STATUS_NOT_SUPPORTED,
+                      "up to 9.15.0 its gradients want sequences of a multiple of 128 tokens");
     struct ready *r = host->alloc(host->ctx, sizeof *r, 0);
     if (r == NULL)
         return gpu_fail(p->d->m, WEFT_NO_MEMORY, "op %s: no memory for cuDNN's plan", p->op->id);
