@@ -26,6 +26,7 @@ struct task {
     void (*run)(const void *payload);
     CUevent event;
     uint64_t number; /* AWAIT: of the record */
+    uint64_t order;  /* of being enqueued, over all streams */
     const uint32_t *flag;
     uint32_t value;
     uint64_t bytes; /* of the payload */

@@ -3,7 +3,10 @@
  * A stream is a queue. Nothing of it runs before somebody waits for it or asks after it, and a
  * question lets only a few pieces of work run, so that a host which reads results too early finds
  * that they are not there. Once a stream waits for a flag there is a thread that runs work as well,
- * for then the host may wait for nothing but flags. */
+ * for then the host may wait for nothing but flags.
+ *
+ * As on a GPU, streams share CUDA_DEVICE_MAX_CONNECTIONS queues, 8 if that is not set, which take
+ * work in the order in which it was enqueued: a stream that waits holds back those of its queue. */
 #define _GNU_SOURCE
 #include "double.h"
 #include "fiber.h"
@@ -22,6 +25,7 @@ struct CUgraph_st {
 struct CUstream_st {
     struct CUstream_st *next;
     struct task *first, **end;
+    unsigned long queue;
     struct CUgraph_st *capture; /* NULL: work is enqueued */
 };
 
@@ -58,8 +62,10 @@ static struct task *new_task(int kind, uint64_t bytes)
 
 static CUresult enqueue(CUstream handle, struct task *t)
 {
+    static uint64_t enqueued;
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = stream_of(handle);
+    t->order = enqueued++;
     if (s->capture != NULL) {
         append(&s->capture->end, t);
     } else {
@@ -93,11 +99,20 @@ static bool may_run(const struct task *t)
     return true;
 }
 
+static bool is_held_back(const struct CUstream_st *s)
+{
+    for (const struct CUstream_st *o = streams; o != NULL; o = o->next)
+        if (s != &standard && o->queue == s->queue && o->first != NULL &&
+            o->first->order < s->first->order)
+            return true;
+    return false;
+}
+
 /* The first piece of work of a stream, if it may run. Under the lock. */
 static bool run_one(struct CUstream_st *s)
 {
     struct task *t = s->first;
-    if (t == NULL || !may_run(t))
+    if (t == NULL || is_held_back(s) || !may_run(t))
         return false;
     if (t->kind == CALL)
         t->run(t->payload);
@@ -157,13 +172,21 @@ CUresult cuCtxSynchronize(void)
 
 /* --- streams and events --- */
 
+static unsigned long connections(void)
+{
+    const char *n = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    return n != NULL && strtoul(n, NULL, 10) > 0 ? strtoul(n, NULL, 10) : 8;
+}
+
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
 {
+    static unsigned long made;
     (void)flags;
     (void)priority;
     struct CUstream_st *s = calloc(1, sizeof *s);
     s->end = &s->first;
     pthread_mutex_lock(&lock);
+    s->queue = made++ % connections();
     s->next = streams;
     streams = s;
     pthread_mutex_unlock(&lock);

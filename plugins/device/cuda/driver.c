@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define QUOTED_(name) #name
@@ -47,8 +48,12 @@ void gpu_driver_error(const struct gpu_driver *cu, CUresult error, char *text, s
     snprintf(text, cap, "%s (%s)", name, meaning);
 }
 
+/* Streams share a number of queues to the GPU, 8 where nobody says otherwise, and one that waits
+ * for a flag holds back those that share its queue: a deadlock, where the flag's raiser waits for
+ * one of them. So there are as many queues as there can be. */
 static weft_status start(const weft_host *host, struct gpu_driver *cu)
 {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* read as the driver starts */
     void *so = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (so == NULL)
         return no_driver(host, "libcuda.so.1 cannot be opened");
