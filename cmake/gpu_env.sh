@@ -1,5 +1,6 @@
 # gpu_env.sh: for scripts that run on a GPU (sourced, with $root set): where the built program is
-# and where the GPU's libraries are. Sets build, WEFT and LD_LIBRARY_PATH; exits 77 without a GPU.
+# and where the GPU's libraries and tools are. Sets build, WEFT, LD_LIBRARY_PATH and PATH; exits 77
+# without a GPU.
 for build in "${1:-}" "$root/build/release" "$root/build/bundle" "$root"; do
   [ -n "$build" ] && [ -x "$build/bin/weft" ] && break
 done
@@ -19,7 +20,8 @@ PYTHON
 ); do
   [ -d "$dir" ] && LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$dir
 done
-export LD_LIBRARY_PATH WEFT
+PATH=$PATH:/usr/local/cuda/bin
+export LD_LIBRARY_PATH WEFT PATH
 if [ ! -x "$build/bin/gpu_here" ]; then
   echo "no GPU here: the cuda device was not built"
   exit 77

@@ -136,6 +136,8 @@ static void test_products(void **state)
     (void)state;
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
         for (int t = 0; t < 3; t++) {
+            if (all[k].cols > 50000 && types[t] != WEFT_BF16)
+                continue; /* rounding its numbers takes the processor ten seconds */
             check_product("linear", &all[k], types[t], types[t], 0);
             check_product("linear.dx", &all[k], types[t], types[t], 0);
             check_product("linear.dw", &all[k], types[t], types[t], 0);
