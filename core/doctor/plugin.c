@@ -57,7 +57,7 @@ static weft_status probe(trial *t, int32_t *score)
         return ((const weft_device_table *)c->table)->probe(c->module, conf, score);
     if (is(c, "weft.coll/1"))
         return ((const weft_coll_table *)c->table)->probe(c->module, conf, t->device_caps, score);
-    const weft_link_group group = {sizeof group, 0, 1, WEFT_DEV_HOST_MEMORY};
+    const weft_link_group group = {sizeof group, 0, 1, WEFT_DEV_HOST_MEMORY, NULL};
     return ((const weft_link_table *)c->table)->probe(c->module, conf, &group, score);
 }
 

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "job/address.h"
 #include "job/control.h"
 #include "job/inside.h"
 #include "job/key.h"
@@ -61,6 +62,11 @@ static weft_status table_start(void *ctx, int32_t fd, int32_t accepts, const cha
 const void *job_tls_table(job *j)
 {
     return j ? &j->table : NULL;
+}
+
+weft_status job_address(const job *j, char *out, size_t room)
+{
+    return address_local(&j->who, out, room);
 }
 
 weft_status job_subkey(job *j, const char *label, uint8_t out[32])

@@ -67,6 +67,9 @@ weft_status job_failure(job *j);
 /* A descriptor that becomes readable when job_failure() starts to fail; -1 for one rank. */
 int job_failure_fd(job *j);
 
+/* The one local address that this rank listens on, as text: that which leads to rank 0. [setup] */
+weft_status job_address(const job *j, char *out, size_t room);
+
 /* 32 bytes derived from the job key for `label` (HKDF-SHA256). [setup] */
 weft_status job_subkey(job *j, const char *label, uint8_t out[32]);
 

@@ -27,10 +27,15 @@ weft_status carrier_probe(spec *s, const component *c, const weft_conf *conf, bo
 {
     const weft_link_table *link = c->table;
     const weft_device_table *device = s->device.c->table;
-    weft_link_group group = {sizeof group, 0, same_machine, (uint32_t)device->caps};
+    char address[256];
+    weft_link_group group = {sizeof group, 0, same_machine, (uint32_t)device->caps, NULL};
     if (device->caps & WEFT_DEV_FLAGS) /* what a link cannot reach goes through host memory */
         group.device_caps |= WEFT_DEV_HOST_MEMORY;
     weft_status st = host_open(s->host, c);
+    if (!st && s->meeting.job) {
+        st = job_address(s->meeting.job, address, sizeof address);
+        group.bind_addr = address;
+    }
     *score = 0;
     err_clear();
     if (st || strcmp(c->iface, ifaces[1]))

@@ -57,7 +57,7 @@ static const struct {
      "PATH: manifest field abi_major is 1, this program has 0; build the plugin again with "
      "the headers of this program"},
     {"minor",
-     "PATH: manifest field abi_minor is 5, this program has 4; build the plugin again with "
+     "PATH: manifest field abi_minor is 6, this program has 5; build the plugin again with "
      "the headers of this program"},
     {"tag", "PATH: manifest field abi_tag is 0x4, this program has 0x4d20808; the plugin was built "
             "for another kind of machine"},
@@ -230,7 +230,7 @@ static void a_list_has_the_lawful_and_the_lawless(void **state)
         usable += all[i]->iface != NULL;
         unusable += all[i]->iface == NULL;
         saw_minor = saw_minor || (!strcmp(all[i]->name, "minor") && !all[i]->iface &&
-                                  strstr(all[i]->help, "abi_minor is 5"));
+                                  strstr(all[i]->help, "abi_minor is 6"));
         saw_rail = saw_rail || (!strcmp(all[i]->name, "rail") && !all[i]->iface &&
                                 !strcmp(all[i]->help, "this program does not know the interface "
                                                       "org.acme.rail/3"));

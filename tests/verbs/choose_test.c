@@ -245,13 +245,14 @@ static void test_refusals(void **state)
                 (const char *[]){host, "a0 port 1", "6: 10.0.0.5 RoCE v2", "devices", NULL});
 }
 
-static int32_t probed(const option *o, bool same_machine, uint32_t caps)
+static int32_t probed_at(const char *address, const option *o, bool same_machine, uint32_t caps)
 {
     node n;
     void *module = NULL;
     int32_t score = -1;
     weft_link_group group = {
         .struct_size = sizeof group, .same_machine = same_machine, .device_caps = caps};
+    group.bind_addr = address;
     node_init(&n, 0, 2);
     for (int i = 0; o != NULL && o[i].key != NULL; i++) {
         n.options[i][0] = o[i].key;
@@ -263,6 +264,30 @@ static int32_t probed(const option *o, bool same_machine, uint32_t caps)
     assert_int_equal(double_objects(), 0);
     assert_int_equal(fake_allocated(), 0);
     return score;
+}
+
+static int32_t probed(const option *o, bool same_machine, uint32_t caps)
+{
+    return probed_at(NULL, o, same_machine, caps);
+}
+
+/* A port that is active in another network carries nothing, unless somebody names it. */
+static void test_probe_asks_for_the_address(void **state)
+{
+    double_device one = device("a0", "10.0.0.5");
+    const option named[] = {{"devices", "a0"}, {NULL, NULL}};
+    (void)state;
+    double_devices(&one, 1);
+    assert_int_equal(probed_at("10.0.0.5", NULL, false, WEFT_DEV_HOST_MEMORY), 80);
+    assert_int_equal(probed_at("10.1.0.5", NULL, false, WEFT_DEV_HOST_MEMORY), 0);
+    assert_non_null(strstr(fake_why(), "10.1.0.5"));
+    assert_non_null(strstr(fake_why(), "a0 port 1"));
+    assert_int_equal(probed_at("10.1.0.5", named, false, WEFT_DEV_HOST_MEMORY), 80);
+    assert_int_equal(probed_at("127.0.0.1", NULL, true, WEFT_DEV_HOST_MEMORY), 40);
+    one.infiniband = 1; /* has no IP address */
+    double_devices(&one, 1);
+    assert_int_equal(probed_at("10.1.0.5", NULL, false, WEFT_DEV_HOST_MEMORY), 80);
+    double_reset();
 }
 
 static void test_probe(void **state)
@@ -313,6 +338,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_infiniband),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_probe_asks_for_the_address),
         cmocka_unit_test(test_memory_lock_limit),
     };
     return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);

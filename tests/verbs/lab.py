@@ -170,6 +170,30 @@ class Jobs(lab.Jobs):
                            extra=lab.NARROW)
                 self.same_run(f"{name}.tcp", f"{name}.verbs")
 
+    def test_auto_takes_what_reaches(self):
+        """verbs where each rank has a port with its address, tcp where one has not. Soft-RoCE of
+        6.1 has both hosts in one network, where a rank's address may be the other's."""
+        job = SMALL | w.EVEN | {"comm.plugin": "auto", "run.steps": 2, "checkpoint.every": 0}
+        for best in ("verbs", "tcp"):
+            self.start(best, job)
+            for rank in self.ranks:
+                rank.wait(w.TIMEOUT)
+            line = re.search("mesh axis dp goes over .*", self.said(0)).group()
+            print(line, flush=True)
+            self.assertIn(f"goes over {best} between machines", line)
+            self.assertEqual([x.returncode for x in self.ranks], [0, 0], self.said(0))
+            if best == "verbs":
+                self.hide_host_2s_device()
+        self.assertRegex(line, r"not verbs: on rank \d .*no active port .*10\.0\.0\.2")
+
+    def hide_host_2s_device(self):
+        def back():
+            lab.hosts("on", 2, "rdma", "link", "add", "r2", "type", "rxe", "netdev", "v2")
+            subprocess.run(["bash", "-c", f". {lab.HOSTS}; until has_gid 2; do sleep 0.1; done"],
+                           check=True, timeout=w.TIMEOUT)
+        lab.hosts("on", 2, "rdma", "link", "delete", "r2")
+        self.addCleanup(back)
+
     def test_a_cable_is_pulled(self):
         self.start("pulled", ENDLESS, (1, 2))
         self.until(lambda: self.step() >= 3, "starting")

@@ -77,6 +77,8 @@ static weft_status verbs_probe(void *module, const weft_conf *conf, const weft_l
 {
     verbs_module *m = module;
     verbs_options wish;
+    endpoint bound;
+    bool known = group->bind_addr != NULL;
     rail found[RAILS];
     uint32_t n = 0;
     *score = 0;
@@ -85,8 +87,10 @@ static weft_status verbs_probe(void *module, const weft_conf *conf, const weft_l
         s = verbs_load(m);
     if (s == WEFT_OK)
         s = verbs_wish(m->host, conf, &wish);
+    if (s == WEFT_OK && known)
+        s = verbs_parse(m->host, group->bind_addr, &bound);
     if (s == WEFT_OK)
-        s = verbs_rails(m->host, &m->api, &wish, NULL, found, &n);
+        s = verbs_rails(m->host, &m->api, &wish, known ? &bound : NULL, found, &n);
     for (uint32_t i = 0; s == WEFT_OK && i < n; i++)
         verbs_close_rail(&m->api, &found[i]);
     if (s == WEFT_OK)

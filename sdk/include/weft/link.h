@@ -55,8 +55,10 @@ typedef struct weft_link_group {
     uint32_t struct_size, flags;
     uint32_t same_machine; /* 1 when all ranks of the group share one machine */
     uint32_t device_caps;  /* of the device whose memory is moved (device.h), the low 32 bits */
+    const char *bind_addr; /* the local address that leads to the other ranks, as create() gets it;
+                            * NULL: not known, as while a job is planned */
 } weft_link_group;
-WEFT_FREEZE(weft_link_group, device_caps, 16);
+WEFT_FREEZE(weft_link_group, bind_addr, 24);
 
 typedef struct weft_link_table {
     uint32_t struct_size;

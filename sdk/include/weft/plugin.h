@@ -26,7 +26,7 @@
 WEFT_EXTERN_C_BEGIN
 
 #define WEFT_ABI_MAJOR 0u
-#define WEFT_ABI_MINOR 4u
+#define WEFT_ABI_MINOR 5u
 #define WEFT_MAGIC 0x54464557u /* "WEFT" */
 #define WEFT_ABI_TAG                                                                               \
     ((uint64_t)sizeof(void *) | (uint64_t)sizeof(size_t) << 8 | (uint64_t)__BYTE_ORDER__ << 16)
