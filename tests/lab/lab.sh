@@ -8,26 +8,25 @@ lab=$(cd "$(dirname "$0")" && pwd)
 run=$lab/run
 work=$(mktemp -d "${TMPDIR:-/tmp}/weft-lab-test.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-failed=0
 
-expect() { # STATUS WORDS COMMAND...: its status, and words on its standard error
-  local status=$1 words=$2 found
+expect() { # STATUS WORDS COMMAND...: its status, and words on its standard error; output in $name
+  local status=$1 words=$2 out=$work/${name:-out} found
   shift 2
-  "$@" >"$work/out" 2>"$work/err"
+  "$@" >"$out" 2>"$out.err"
   found=$?
-  if [ "$found" = "$status" ] && { [ -z "$words" ] || grep -q -- "$words" "$work/err"; }; then
+  if [ "$found" = "$status" ] && { [ -z "$words" ] || grep -q -- "$words" "$out.err"; }; then
     echo "ok, $status: $*"
     return
   fi
   echo "FAILED: $* ended with $found, not $status, or did not say '$words':"
-  cat "$work/out" "$work/err"
-  failed=1
+  cat "$out" "$out.err"
+  touch "$work/failed"
 }
 
 same() { # WHAT LEFT RIGHT
   [ "$2" = "$3" ] && return
   echo "FAILED: $1: '$2' is not '$3'"
-  failed=1
+  touch "$work/failed"
 }
 
 # Nothing boots for these.
@@ -74,7 +73,9 @@ same output "$(cksum <"$work/out")" "$(seq 50000 | cksum)"
 same 'the file outside' "$(cat "$work/file")" before
 same 'the file in OUT' "$(cat "$work/kept/kept")" kept
 
-expect 139 '' "$run" sh -c 'kill -SEGV $$'
-expect 124 'time limit of 9 s' "$run" -t 9 sleep 600
-expect 125 'virtual machine died' "$run" sh -c 'echo c >/proc/sysrq-trigger'
-exit $failed
+# Side by side: each has a machine of its own.
+name=killed expect 139 '' "$run" sh -c 'kill -SEGV $$' &
+name=late expect 124 'time limit of 9 s' "$run" -t 9 sleep 600 &
+name=died expect 125 'virtual machine died' "$run" sh -c 'echo c >/proc/sysrq-trigger' &
+wait
+[ ! -e "$work/failed" ]
