@@ -126,11 +126,11 @@ static void thawed(void **state)
     ranks_end(&r);
 }
 
-static weft_status work_seven_seconds(job *j, uint32_t me, uint32_t n)
+static weft_status work_five_seconds(job *j, uint32_t me, uint32_t n)
 {
     (void)me, (void)n;
     weft_status status = ranks_at_work(j);
-    uint64_t until = clock_ms() + 7000;
+    uint64_t until = clock_ms() + 5000;
     while (!status && clock_ms() < until) {
         status = job_failure(j);
         usleep(10000);
@@ -144,7 +144,8 @@ static void no_false_alarm(void **state)
     (void)state;
     ranks r;
     ranks_prepare(&r, 3);
-    ranks_start(&r, work_seven_seconds);
+    r.frozen_after = 2.5;
+    ranks_start(&r, work_five_seconds);
     ranks_wait_ready(&r, 3);
     for (uint32_t i = 0; i < 3; i++) {
         kill(r.pid[i], SIGSTOP);
@@ -161,7 +162,7 @@ static void suspended_together(void **state)
     ranks r;
     ranks_prepare(&r, 3);
     r.frozen_after = 1.5;
-    ranks_start(&r, work_seven_seconds);
+    ranks_start(&r, work_five_seconds);
     ranks_wait_ready(&r, 3);
     for (uint32_t i = 0; i < 3; i++)
         kill(r.pid[i], SIGSTOP);
