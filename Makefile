@@ -11,7 +11,8 @@ help:
 	@echo 'make test     all tests, then again under sanitizers'
 	@echo 'make lab CMD="..."  runs a command in a virtual machine with soft-RoCE and tc'
 	@echo 'make nightly  300 random jobs on several ranks against one rank, collectives in random'
-	@echo '              order, and verbs on soft-RoCE at length; about an hour'
+	@echo '              order, verbs on soft-RoCE at length, and what make test leaves out under'
+	@echo '              sanitizers; about an hour and a half'
 	@echo 'make bench    collectives and training beside the peers that are installed'
 	@echo 'make test-gpu, make bench-gpu    what needs a GPU, in one report; speed beside PyTorch'
 	@echo 'make bundle   programs, plugins, tests and their libraries in build/bundle, for another'
@@ -40,6 +41,7 @@ nightly: build
 	WEFT_PARITY_RANDOM=300 WEFT_PARITY_SEED=$$(date +%j) python3 -B tests/parity/matrix.py $(WEFT) Drawn
 	tests/lab/run -t 900 env -u WEFT_LAB python3 -B tests/verbs/lab.py $(WEFT) \
 	  build/release/bin build/release/tests/verbs/sanitized/bin || [ $$? -eq 77 ]
+	WEFT_WHOLE=1 sh tests/run.sh asan-ubsan tsan
 
 demo: setup build
 	@WEFT=$(WEFT) TEXT='$(TEXT)' sh configs/demo.sh

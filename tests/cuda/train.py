@@ -15,7 +15,7 @@ STEPS = 50 if GPU else 12
 LIBRARIES = {} if GPU else {"LD_LIBRARY_PATH": DOUBLES}
 CUDA = {"device.plugin": "cuda"}
 JOB = {"run.steps": STEPS, "train.eval_every": STEPS}
-SHORT = unittest.skipIf(w.SLOW > 1, "sanitizers see the same code in other types")
+SHORT = unittest.skipIf(w.BRIEF, "sanitizers see the same code in other types")
 # Losses are about 5: so many roundings of the compute type.
 BOUND = {"fp32": 2e-5, "bf16": 5e-3, "fp16": 5e-3}
 
@@ -63,7 +63,7 @@ class Cuda(w.Bench):
 
     def test_joined_ops(self):
         """The same bits each time; and but for rounding what the same job gives op by op."""
-        for precision in ("fp32", "bf16")[w.SLOW > 1:]:
+        for precision in ("fp32", "bf16")[w.BRIEF:]:
             job = w.EVEN | {"train.precision": precision, "run.deterministic": "on"}
             for out, key in (("once", "on"), ("twice", "on"), ("apart", "off")):
                 self.on_cuda(out, job | {"device.joined": key})

@@ -15,7 +15,7 @@ FORMS = {"fp16": 2**-18, "bf16": 2**-14, "int8": 2**-11}  # of the loss, at any 
 
 def few(cases):
     """Under sanitizers every other one."""
-    return cases[::2] if w.SLOW > 1 else cases
+    return cases[::2] if w.BRIEF else cases
 
 
 class Compress(w.Bench):

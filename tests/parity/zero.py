@@ -15,7 +15,7 @@ import weft_jobs as w
 
 PLACEMENTS = ("zero1", "zero2", "zero3")
 CLIPPED = {"train.clip": 0.5, "checkpoint.every": 20}
-SHORT = unittest.skipIf(w.SLOW > 1, "sanitizers see the same code with the head tied or not")
+SHORT = unittest.skipIf(w.BRIEF, "sanitizers see the same code with the head tied or not")
 
 
 class Zero(w.Bench):
