@@ -12,9 +12,9 @@ mkdir -p build
 
 # What looks at the tree alone says the same in every build, and what has threads is for the thread
 # sanitizer. What a sanitizer sees little in is left to `make nightly`, which sets WEFT_WHOLE=1:
-# deaths that are timed; the launcher, which has no threads; and jobs whose numbers are compared with
-# those of one rank. parity.matrix has a sample of such jobs, and tests of plans and of collectives
-# ask for the rest. That pieces of one arena overlap no sanitizer can see.
+# deaths that are timed; the launcher, which has no threads; and jobs whose numbers are compared
+# with those of one rank. parity.matrix has a sample of such jobs, and tests of plans and of
+# collectives ask for the rest. That pieces of one arena overlap no sanitizer can see.
 tree='^(tidy|abi\.headers|abi\.outside|pytorch)'
 threads='^(links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log))'
 not_address='^(fault\.(job_(death|launch)|train_frozen)'
