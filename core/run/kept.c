@@ -120,13 +120,31 @@ static weft_status load_counts(executor *e, const ckpt *c, const ckpt_piece *wan
     return s ? s : exec_write(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
 }
 
+/* This job keeps nothing, and another had. */
+static void say_dropped(const executor *e, const ckpt *c)
+{
+    const ckpt_piece *all;
+    const uint32_t n = ckpt_tensors(c, &all);
+    bool any = false;
+    for (uint32_t i = 0; i < n; i++)
+        any |= kept_named(all[i].name);
+    if (any && !e->rank)
+        log_line(
+            WEFT_LOG_INFO,
+            "%s has what compressed sums have kept, which this job does without (comm.compress "
+            "or comm.feedback differs)",
+            ckpt_dir(c));
+}
+
 weft_status kept_load(executor *e, const ckpt *c)
 {
     const kept_places p = places_of(e);
     char name[64];
     ckpt_piece want;
-    if (!describe(e, &p, 2, name, &want))
+    if (!describe(e, &p, 2, name, &want)) {
+        say_dropped(e, c);
         return WEFT_OK;
+    }
     if (!ckpt_has(c, name)) {
         if (!e->rank)
             log_line(

@@ -12,8 +12,8 @@ enum { KEPT_PIECES = 3 }; /* at most, of a rank */
 weft_status kept_collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64],
                          pool *copies);
 
-/* Go on with what the same job had kept on the same ranks; another begins with nothing kept, and
- * rank 0 says so. [setup] */
+/* Go on with what the same job had kept on the same ranks; another begins with nothing kept, or
+ * does without, and rank 0 says so. [setup] */
 weft_status kept_load(executor *e, const ckpt *c);
 
 /* Whether a checkpoint's tensor is one of these, of whatever job. [any] */

@@ -138,6 +138,19 @@ class Compress(w.Bench):
                 self.assertLessEqual(self.far(whole, other), FORMS["int8"])
                 shutil.rmtree(self.path("other"))
 
+    def test_resumed_without(self):
+        """What was kept is dropped in words; where nothing was there is no word of it."""
+        job = w.ODD | {"run.steps": 10, "checkpoint.every": 10}
+        for before, after, said in (({"comm.compress": "int8"}, {}, True),
+                                    ({"comm.compress": "int8"}, {"comm.compress": "int8",
+                                                                 "comm.feedback": "off"}, True),
+                                    ({}, {}, False)):
+            with self.subTest(before=before, after=after):
+                self.train("without", job | before, ranks=2)
+                again = self.train("without", job | after | {"run.steps": 12}, ranks=2, resume=True)
+                self.assertEqual("compressed sums have kept" in again.stdout + again.stderr, said)
+                shutil.rmtree(self.path("without"))
+
     def test_the_plan_says_so(self):
         said = w.weft("plan", "-n", 2, self.ini,
                       *self.options("plan", w.ODD | {"comm.compress": "int8"})).stdout
