@@ -41,7 +41,7 @@ void job_place(uint64_t step, uint64_t place, char *out, uint32_t bytes)
         snprintf(out, bytes, "; last seen at step %llu, place %llu", (unsigned long long)step,
                  (unsigned long long)place);
     else
-        snprintf(out, bytes, "; it had not begun a step");
+        snprintf(out, bytes, "; it had told of no step yet");
 }
 
 void job_declare(job *j, uint32_t rank, const char *text)
