@@ -175,7 +175,7 @@ class Jobs(lab.Jobs):
         6.1 has both hosts in one network, where a rank's address may be the other's."""
         job = SMALL | w.EVEN | {"comm.plugin": "auto", "run.steps": 2, "checkpoint.every": 0}
         for best in ("verbs", "tcp"):
-            self.start(best, job)
+            self.start(best, job, (1, 2))
             for rank in self.ranks:
                 rank.wait(w.TIMEOUT)
             line = re.search("mesh axis dp goes over .*", self.said(0)).group()
