@@ -30,6 +30,7 @@ typedef struct spec_link {
     const component *c;
     const weft_conf *conf;
     spec_plugin near; /* .c NULL: none */
+    bool staged;      /* on some rank it cannot reach the device's memory, as others of it can */
 } spec_link;
 
 /* What the ranks of a job know of each other before they plan. Borrowed. */

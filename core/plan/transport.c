@@ -124,29 +124,32 @@ weft_status transport_add_sections(spec *s)
     return WEFT_OK;
 }
 
-static const weft_conf *conf_of(spec *s, const component *c)
+const weft_conf *transport_conf(spec *s, const component *c)
 {
     return config_conf(s->cfg, pool_printf(&s->pool, "comm.%s", c->name), c->options);
 }
 
-static uint32_t use(spec *s, const component *c, const component *near)
+static uint32_t use(spec *s, carrier far, carrier near)
 {
+    const bool staged = far.staged || near.staged;
     for (uint32_t i = 0; i < s->nlinks; i++)
-        if (s->links[i].c == c && s->links[i].near.c == near)
+        if (s->links[i].c == far.c && s->links[i].near.c == near.c && s->links[i].staged == staged)
             return i;
-    s->links[s->nlinks] = (spec_link){c, conf_of(s, c), {near, near ? conf_of(s, near) : NULL}};
+    const spec_plugin inside = {near.c, near.c ? transport_conf(s, near.c) : NULL};
+    s->links[s->nlinks] = (spec_link){far.c, transport_conf(s, far.c), inside, staged};
     return s->nlinks++;
 }
 
 /* A transport that the user named: it is taken, or the job ends here. */
 static weft_status take_named(spec *s, uint32_t a, const char *name, const char *key,
-                              bool same_machine, const component **out)
+                              bool same_machine, carrier *out)
 {
     int32_t score;
-    weft_status st = host_find(s->host, "comm", name, ifaces, out);
+    const component *c;
+    weft_status st = host_find(s->host, "comm", name, ifaces, &c);
     if (st)
         return st;
-    st = carrier_probe(s, *out, conf_of(s, *out), same_machine, &score);
+    st = carrier_named(s, a, c, same_machine, &score, out);
     if (!st && score > 0)
         return WEFT_OK;
     const bool absent = err_status() == WEFT_ABSENT;
@@ -163,8 +166,7 @@ static weft_status take_named(spec *s, uint32_t a, const char *name, const char 
 }
 
 /* The transport of pairs of ranks that share a machine, or that do not. */
-static weft_status take(spec *s, uint32_t a, const char *what, bool same_machine,
-                        const component **out)
+static weft_status take(spec *s, uint32_t a, const char *what, bool same_machine, carrier *out)
 {
     char key[128];
     const char *name = pool_text(&s->pool, wish(s, a, what, key));
@@ -173,29 +175,29 @@ static weft_status take(spec *s, uint32_t a, const char *what, bool same_machine
 }
 
 /* An axis that reaches over machines and has several ranks on some of them may use two. */
-static weft_status take_near(spec *s, uint32_t a, const component *far, const component **near)
+static weft_status take_near(spec *s, uint32_t a, carrier far, carrier *near)
 {
     char key[128];
     bool named = strcmp(wish(s, a, "plugin", key), "auto") != 0;
     const char *name = wish(s, a, "near", key);
-    *near = NULL;
     if (!strcmp(name, "none") || (named && !strcmp(name, "auto")))
         return WEFT_OK;
     weft_status st = take(s, a, "near", true, near);
-    if (!st && !strcmp((*near)->iface, ifaces[1]))
+    if (!st && !strcmp(near->c->iface, ifaces[1]))
         return config_fail(s->cfg, key,
                            "%s brings its own collectives, and can only carry a whole mesh axis",
                            name);
-    *near = *near == far ? NULL : *near;
+    if (near->c == far.c)
+        *near = (carrier){0};
     return st;
 }
 
 static weft_status choose_for(spec *s, uint32_t a)
 {
-    const component *far = NULL, *near = NULL;
+    carrier far = {0}, near = {0};
     uint32_t reach = where_axis(s, a);
     weft_status st = take(s, a, "plugin", reach == REACH_ONE, &far);
-    if (!st && reach == REACH_BOTH && strcmp(far->iface, ifaces[1]))
+    if (!st && reach == REACH_BOTH && strcmp(far.c->iface, ifaces[1]))
         st = take_near(s, a, far, &near);
     if (!st)
         s->axis_link[a] = use(s, far, near);

@@ -23,7 +23,7 @@ uint32_t where_axis(const spec *s, uint32_t axis)
     return !apart ? REACH_ONE : together ? REACH_BOTH : REACH_APART;
 }
 
-static bool reaches(const spec *s, const component *link)
+bool where_reaches(const spec *s, const component *link)
 {
     const weft_device_table *device = s->device.c->table;
     const weft_link_table *table = link->table;
@@ -38,7 +38,8 @@ const weft_coll_table *where_coll(const spec_link *l)
 
 bool where_staged(const spec *s, const spec_link *l)
 {
-    return !where_coll(l) && (!reaches(s, l->c) || (l->near.c && !reaches(s, l->near.c)));
+    return !where_coll(l) &&
+           (l->staged || !where_reaches(s, l->c) || (l->near.c && !where_reaches(s, l->near.c)));
 }
 
 /* Where the host's mappings are of no use, devices may have their own: s->attached. */

@@ -24,6 +24,8 @@ const weft_coll_table *where_coll(const spec_link *l);
 
 /* Is the device's memory out of the link's reach? */
 bool where_staged(const spec *s, const spec_link *l);
+/* Does a transport of this kind reach it at all, whatever this machine can? */
+bool where_reaches(const spec *s, const component *link);
 uint64_t where_near_caps(const spec *s, const spec_link *l);
 
 #endif

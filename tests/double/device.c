@@ -409,8 +409,8 @@ static const char *d_fuse(void *module, const char *const *ids, const uint32_t *
 }
 
 static const weft_device_table table = {.struct_size = sizeof table,
-                                        .caps =
-                                            WEFT_DEV_FLAGS | WEFT_DEV_EXPORT_FD | WEFT_DEV_ATTACH,
+                                        .caps = WEFT_DEV_FLAGS | WEFT_DEV_EXPORT_FD |
+                                                WEFT_DEV_ATTACH | WEFT_DEV_CUDA_MEMORY,
                                         .need = d_need,
                                         .fuse = d_fuse,
                                         .probe = d_probe,

@@ -113,15 +113,31 @@ class Double(w.Bench):
         with unittest.mock.patch.object(w, "WEFT", os.path.join(program, "bin", "weft")):
             for best, hidden in (("doublecoll", self.path("plugins", "comm", "doublecoll.so")),
                                  ("shm", os.path.join(program, "lib", "weft", "comm", "shm.so")),
-                                 ("tcp", None)):
+                                 ("tcp", os.path.join(program, "lib", "weft", "comm", "tcp.so")),
+                                 ("doublefar", None)):
                 said = self.train("best", job, ranks=2)
                 line = re.search("mesh axis dp goes over .*", said.stdout + said.stderr).group()
                 self.assertIn(f"goes over {best} inside machines (score ", line)
                 self.assertIn("not self: ", line)
                 if os.path.exists(os.path.join(program, "lib", "weft", "comm", "verbs.so")):
                     self.assertRegex(line, "not verbs: .*(libibverbs|device|lock)")
+                self.assertEqual(best == "doublefar",
+                                 "; through host memory: on rank 1 plugin weft.test.far: " in line)
                 if hidden:
                     os.remove(hidden)
+
+    def test_a_card_that_cannot(self):
+        """Where one rank's card cannot reach what the others' can, all go through host memory; the
+        plan of this machine alone, whose card can, has none."""
+        change = {"optim.placement": "zero2", "comm.algorithm": "direct"}
+        self.train("cpu", self.job(change | {"comm.plugin": "tcp"}, "cpu"), ranks=2)
+        job = self.job(change | {"comm.plugin": "doublefar"}, "double")
+        said = self.train("double", job, ranks=2)
+        self.assertRegex(said.stderr + said.stdout, "goes over doublefar inside machines .score 5; "
+                                                    "through host memory: on rank 1 .*the card")
+        self.same_run("cpu", "double", 6, SKIP)
+        plan = w.weft("plan", "-n", 2, "--json", self.ini, *self.options("plan", job)).stdout
+        self.assertNotIn("host", json.loads(plan)["ranks"][0])
 
     def test_a_library_beside_a_link(self):
         change = {"parallel.strategy": "tp, dp", "parallel.tp": 2, "parallel.dp": 2,

@@ -307,6 +307,24 @@ static void test_probe(void **state)
     double_reset();
 }
 
+/* A GPU's memory itself: by dmabuf where both drivers know it (no such module is loaded here). */
+static void test_probe_of_a_gpu(void **state)
+{
+    const uint32_t gpu = WEFT_DEV_CUDA_MEMORY, exports = gpu | WEFT_DEV_EXPORT_DMABUF;
+    (void)state;
+    double_reset();
+    double_dmabuf(1);
+    assert_int_equal(probed(NULL, false, exports), 80);
+    assert_int_equal(probed(NULL, false, gpu), 0);
+    assert_non_null(strstr(fake_why(), "the GPU's driver does not export"));
+    double_dmabuf(0);
+    assert_int_equal(probed(NULL, false, exports), 0);
+    assert_non_null(strstr(fake_why(), "double0 port 1"));
+    assert_non_null(strstr(fake_why(), "its driver does not know"));
+    assert_int_equal(probed(NULL, false, exports | WEFT_DEV_HOST_MEMORY), 80); /* staged */
+    double_reset();
+}
+
 /* In a child, which gives up the right to lock without limit. */
 static int poor_child(int fd, uint32_t rank, void *arg)
 {
@@ -338,6 +356,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_infiniband),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_probe),
+        cmocka_unit_test(test_probe_of_a_gpu),
         cmocka_unit_test(test_probe_asks_for_the_address),
         cmocka_unit_test(test_memory_lock_limit),
     };

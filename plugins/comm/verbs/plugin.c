@@ -1,6 +1,7 @@
 /* plugins/comm/verbs: RDMA over InfiniBand or RoCE. See verbs.h for the map of the files. */
 #include "verbs.h"
 
+#include <errno.h>
 #include <unistd.h>
 #include <weft/device.h>
 
@@ -48,22 +49,39 @@ static const weft_option *const options[] = {
 /* What a small job registers; whether a large one may is seen when it does. */
 enum { LEAST_LOCKED = 64 << 20, SCORE = 80, SCORE_HERE = 40 };
 
-/* A NIC reaches a GPU's memory by a descriptor of it, or with the help of a driver. */
-static bool reaches_cuda(uint32_t caps)
+/* Does the card's driver know descriptors of memory? One that cannot be tells: a driver that does
+ * not says so before it looks. */
+static bool takes_dmabuf(const verbs_api *api, const rail *on)
 {
-    return (caps & WEFT_DEV_EXPORT_DMABUF) != 0 ||
-           access("/sys/module/nvidia_peermem", F_OK) == 0 ||
-           access("/sys/module/nv_peer_mem", F_OK) == 0;
+    struct ibv_pd *pd = api->reg_dmabuf_mr != NULL ? api->alloc_pd(on->context) : NULL;
+    if (pd == NULL)
+        return false;
+    struct ibv_mr *mr = api->reg_dmabuf_mr(pd, 0, 0, 0, -1, 0);
+    bool knows = mr != NULL || (errno != EOPNOTSUPP && errno != EPROTONOSUPPORT);
+    if (mr != NULL)
+        api->dereg_mr(mr);
+    api->dealloc_pd(pd);
+    return knows;
+}
+
+/* A NIC reaches a GPU's memory by a descriptor of it, or with the help of a driver. */
+static weft_status reaches_cuda(verbs_module *m, const rail *on, uint32_t caps)
+{
+    bool exported = (caps & WEFT_DEV_EXPORT_DMABUF) != 0;
+    if ((exported && takes_dmabuf(&m->api, on)) ||
+        access("/sys/module/nvidia_peermem", F_OK) == 0 ||
+        access("/sys/module/nv_peer_mem", F_OK) == 0)
+        return WEFT_OK;
+    return verbs_fail(m->host, WEFT_ABSENT,
+                      "%s port %u reaches a GPU's memory by dmabuf, which %s, or with the module "
+                      "nvidia_peermem, which is not loaded",
+                      on->name, on->port,
+                      exported ? "its driver does not know" : "the GPU's driver does not export");
 }
 
 static weft_status can_move(verbs_module *m, uint32_t caps)
 {
-    bool cuda = (caps & WEFT_DEV_CUDA_MEMORY) != 0;
-    if ((caps & WEFT_DEV_HOST_MEMORY) == 0 && cuda && !reaches_cuda(caps))
-        return verbs_fail(m->host, WEFT_ABSENT,
-                          "verbs reaches the GPU's memory by dmabuf, which the device does not "
-                          "export, or with the module nvidia_peermem, which is not loaded");
-    if ((caps & WEFT_DEV_HOST_MEMORY) == 0 && !cuda)
+    if ((caps & (WEFT_DEV_HOST_MEMORY | WEFT_DEV_CUDA_MEMORY)) == 0)
         return verbs_fail(m->host, WEFT_UNSUPPORTED,
                           "verbs moves memory of the host or of CUDA, and the device has another");
     if (m->host->iface(m->host->ctx, "weft.host.tls/1") == NULL)
@@ -91,8 +109,12 @@ static weft_status verbs_probe(void *module, const weft_conf *conf, const weft_l
         s = verbs_parse(m->host, group->bind_addr, &bound);
     if (s == WEFT_OK)
         s = verbs_rails(m->host, &m->api, &wish, known ? &bound : NULL, found, &n);
-    for (uint32_t i = 0; s == WEFT_OK && i < n; i++)
+    const bool found_any = s == WEFT_OK;
+    for (uint32_t i = 0; found_any && i < n; i++) {
+        if (s == WEFT_OK && (group->device_caps & WEFT_DEV_HOST_MEMORY) == 0)
+            s = reaches_cuda(m, &found[i], group->device_caps);
         verbs_close_rail(&m->api, &found[i]);
+    }
     if (s == WEFT_OK)
         *score = group->same_machine != 0 ? SCORE_HERE : SCORE;
     return WEFT_OK;

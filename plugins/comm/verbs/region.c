@@ -2,8 +2,8 @@
  * write into it is its place and a key a rail.
  *
  * Memory of a device reaches the NIC by a dmabuf descriptor, else by a driver that lets ordinary
- * registration find it (peer memory); what neither can register is refused, and the caller stages.
- */
+ * registration find it (peer memory). Where neither is there the probe has said so, and bytes go
+ * through host memory; what is refused here all the same ends the job. */
 #include "verbs.h"
 
 #include <errno.h>

@@ -54,7 +54,9 @@ WEFT_FREEZE(weft_link_args, job_id, 48);
 typedef struct weft_link_group {
     uint32_t struct_size, flags;
     uint32_t same_machine; /* 1 when all ranks of the group share one machine */
-    uint32_t device_caps;  /* of the device whose memory is moved (device.h), the low 32 bits */
+    uint32_t device_caps;  /* of the device whose memory is moved (device.h), the low 32 bits; with
+                            * WEFT_DEV_HOST_MEMORY it may go through the host's, and without it the
+                            * question is whether this machine's card reaches the device's own */
     const char *bind_addr; /* the local address that leads to the other ranks, as create() gets it;
                             * NULL: not known, as while a job is planned */
 } weft_link_group;

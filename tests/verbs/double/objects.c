@@ -147,10 +147,10 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *at, size_t bytes, int access)
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,
                                  int fd, int access)
 {
-    (void)offset, (void)fd;
-    if (net.dmabuf)
+    (void)offset;
+    if (net.dmabuf && fd >= 0)
         return ibv_reg_mr(pd, (void *)(uintptr_t)iova, bytes, access);
-    errno = EOPNOTSUPP;
+    errno = net.dmabuf ? EBADF : EOPNOTSUPP; /* a driver that does not know it does not look */
     return NULL;
 }
 
