@@ -8,7 +8,7 @@ hosts: as many bytes on the cable as the plan says, in good weather and in bad t
 job over tcp; a rank that dies, a cable that is pulled; and what cannot be, in words.
 
 About a minute. Without WEFT_LAB in the environment, which the lab sets, the programs take their
-full time, and configurations of configs/ are run too."""
+full time (every collective with every type and count), and configurations of configs/ are run too."""
 import glob
 import os
 import re
@@ -83,7 +83,8 @@ class Programs(unittest.TestCase):
             self.passes(PROGRAMS, f"links_{name}_test")
 
     def test_collectives(self):
-        self.passes(PROGRAMS, "comm_links_test", "comm.verbs.devices=r1")
+        self.passes(PROGRAMS, "comm_links_test", "comm.verbs.devices=r1",
+                    limit=120 if BRIEF else 900)
 
     def test_memory(self):
         """Where both ends or one is registered, where a process dies, where mistakes are made:
