@@ -157,7 +157,7 @@ static void auto_at_length(void **state)
 static void auto_many_ranks(void **state)
 {
     (void)state;
-    static const char *const expect[] = {"exchange", "halving", "ring"};
+    static const char *const expect[] = {"doubling", "halving", "ring"};
     static const uint64_t count[] = {1, 20000, 200000};
     for (uint32_t i = 0; i < 3; i++) {
         comm_request r = {.kind = WEFT_ALL_REDUCE,

@@ -8,7 +8,8 @@ hosts: as many bytes on the cable as the plan says, in good weather and in bad t
 job over tcp; a rank that dies, a cable that is pulled; and what cannot be, in words.
 
 About a minute. Without WEFT_LAB in the environment, which the lab sets, the programs take their
-full time (every collective with every type and count), and configurations of configs/ are run too."""
+full time (every collective with every type and count), and configurations of configs/ are run
+too."""
 import glob
 import os
 import re
