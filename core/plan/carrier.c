@@ -142,11 +142,16 @@ static weft_status ask_all(spec *s, verdict mine[MOST_CARRIERS], const char *nam
     return st;
 }
 
-static void say(spec *s, uint32_t a, const char *where, const verdict *best, const char *why)
+static const char *where(bool same_machine)
+{
+    return same_machine ? " inside machines" : " between machines";
+}
+
+static void say(spec *s, uint32_t a, bool same_machine, const verdict *best, const char *why)
 {
     s->comm_choice = pool_printf(&s->pool, "%s%smesh axis %s goes over %s%s (score %d%s%s%s)",
                                  s->comm_choice ? s->comm_choice : "", s->comm_choice ? "; " : "",
-                                 s->mesh.name[a], best->name, where, best->score,
+                                 s->mesh.name[a], best->name, where(same_machine), best->score,
                                  best->staged ? "; through host memory: " : "",
                                  best->staged ? best->why : "", why);
 }
@@ -161,10 +166,12 @@ weft_status carrier_named(spec *s, uint32_t a, const component *c, bool same_mac
     if (st || *score <= 0 || !strcmp(c->iface, ifaces[1]) || !may_stage(s) || !where_reaches(s, c))
         return st;
     if (s->meeting.job)
-        st = ask_all(s, says, pool_printf(&s->pool, "reach along %s", s->mesh.name[a]));
+        st = ask_all(s, says,
+                     pool_printf(&s->pool, "reach of %s along %s%s", c->name, s->mesh.name[a],
+                                 where(same_machine)));
     out->staged = says[0].staged;
     if (!st && out->staged)
-        say(s, a, same_machine ? " inside machines" : " between machines", &says[0], "");
+        say(s, a, same_machine, &says[0], "");
     return st;
 }
 
@@ -184,9 +191,9 @@ weft_status carrier_best(spec *s, uint32_t a, bool same_machine, bool links, car
         return st;
     for (uint32_t i = 0; i < n; i++)
         says[i] = ask(s, c[i], same_machine);
-    const char *where = same_machine ? " inside machines" : " between machines";
     if (s->meeting.job)
-        st = ask_all(s, says, pool_printf(&s->pool, "probes of %s%s", s->mesh.name[a], where));
+        st = ask_all(s, says,
+                     pool_printf(&s->pool, "probes of %s%s", s->mesh.name[a], where(same_machine)));
     if (st)
         return st;
     char *why = pool_text(&s->pool, "");
@@ -197,8 +204,8 @@ weft_status carrier_best(spec *s, uint32_t a, bool same_machine, bool links, car
             best = i;
     if (best == MOST_CARRIERS)
         return fail(WEFT_ABSENT, "no installed transport can carry the mesh axis %s%s here%s",
-                    s->mesh.name[a], where, why);
+                    s->mesh.name[a], where(same_machine), why);
     *out = (carrier){c[best], says[best].staged};
-    say(s, a, where, &says[best], why);
+    say(s, a, same_machine, &says[best], why);
     return WEFT_OK;
 }
