@@ -51,13 +51,17 @@ int comm_sum_rounds(const comm_request *r)
     return sums(r) && r->redop == WEFT_SUM && (r->dtype == WEFT_BF16 || r->dtype == WEFT_F16);
 }
 
+static int power_of_two(uint32_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
 /* Few ranks: rounds pay where they are few. Many: where messages are short. */
 static int should_halve(const comm_request *r, uint64_t bytes)
 {
-    int power_of_two = (r->ranks & (r->ranks - 1)) == 0;
     if (bytes > HALVING_MAX || r->ranks == 2)
         return 0;
-    return r->ranks > FEW_RANKS || (power_of_two && bytes > HALVING_MIN);
+    return r->ranks > FEW_RANKS || (power_of_two(r->ranks) && bytes > HALVING_MIN);
 }
 
 /* Several machines, and one of them with several members: there the way out is shared. */
@@ -70,12 +74,9 @@ static int should_level(const comm_request *r)
 /* A link that neither maps memory nor writes into it asks the system for each message. */
 static int should_double(const comm_request *r, uint64_t bytes)
 {
-    uint32_t rounds = 0;
-    while (2u << rounds <= r->ranks)
-        rounds++;
-    return r->kind == WEFT_ALL_REDUCE && r->ranks > 2 && 1u << rounds == r->ranks &&
+    return r->kind == WEFT_ALL_REDUCE && r->ranks > 2 && power_of_two(r->ranks) &&
            !(r->link_caps & (WEFT_LINK_MAP | WEFT_LINK_WRITE)) && !comm_sum_rounds(r) &&
-           bytes <= EXCHANGE_SPREAD / rounds;
+           bytes <= EXCHANGE_SPREAD / (uint32_t)__builtin_ctz(r->ranks); /* so many rounds */
 }
 
 static const comm_algorithm *for_sums(const comm_request *r, uint64_t bytes)

@@ -250,9 +250,7 @@ static int32_t probed_at(const char *address, const option *o, bool same_machine
     node n;
     void *module = NULL;
     int32_t score = -1;
-    weft_link_group group = {
-        .struct_size = sizeof group, .same_machine = same_machine, .device_caps = caps};
-    group.bind_addr = address;
+    weft_link_group group = {sizeof group, 0, same_machine, caps, address};
     node_init(&n, 0, 2);
     for (int i = 0; o != NULL && o[i].key != NULL; i++) {
         n.options[i][0] = o[i].key;
