@@ -13,6 +13,15 @@ static const struct sizes products[] = {
     {.tokens = 1, .cols = 33, .inner = 300},
 };
 
+/* On two threads, and in part on one, the device cuts these (plugins/device/cpu/product.c). */
+static const struct sizes cut[] = {
+    {.tokens = 1030, .cols = 40, .inner = 24, .bias = 1}, /* tokens */
+    {.tokens = 9, .cols = 201, .inner = 30},              /* rows of dw */
+    {.tokens = 9, .cols = 30, .inner = 201},              /* columns of dw */
+    {.tokens = 5, .cols = 2050, .inner = 777},            /* columns of dx */
+};
+static const struct sizes outputs_cut[] = {{.tokens = 1025, .cols = 1057, .inner = 750, .bias = 1}};
+
 static void test_products(void **state)
 {
     static const char *const isas[] = {"auto", NULL};
@@ -21,8 +30,20 @@ static void test_products(void **state)
     SWEEP(isas, products, 1, "linear.dw");
 }
 
+static void test_cut_products(void **state)
+{
+    static const char *const isas[] = {"auto", NULL};
+    (void)state;
+    if (!bench_is_cpu())
+        skip();
+    SWEEP(isas, cut, 0, "linear", "linear.dx");
+    SWEEP(isas, cut, 1, "linear.dw");
+    SWEEP(isas, outputs_cut, 0, "linear");
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_products),
+                                       cmocka_unit_test(test_cut_products)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,7 +105,7 @@ void cpu_free_blocks(weft_device *d);
 
 /* Run k over items [0, items) with all threads, or on this one where there are at most `few`. */
 void cpu_par(weft_device *d, cpu_kernel *k, const struct cpu_job *j, int64_t items, int64_t few);
-void cpu_threads_for_products(const weft_device *d); /* tell oneDNN, on this thread, how many */
+void cpu_threads_for_products(int32_t n); /* tell oneDNN, on this thread, how many */
 weft_status cpu_scratch_reserve(weft_device *d, uint64_t each);
 
 /* Make *p at least `bytes` long; what was in it is lost. [setup] */

@@ -39,7 +39,7 @@ static weft_status open_parts(weft_device *d, const weft_device_args *args)
     if (st != WEFT_OK)
         return st;
     d->threads = d->topo.threads;
-    cpu_threads_for_products(d);
+    cpu_threads_for_products(d->threads);
     if (dnnl_engine_create(&d->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&d->queue, d->engine, dnnl_stream_default_flags) != dnnl_success)
         return cpu_fail(m, WEFT_INTERNAL, "oneDNN gives no engine for this CPU");

@@ -38,9 +38,9 @@ void cpu_par(weft_device *d, cpu_kernel *k, const struct cpu_job *j, int64_t ite
         GOMP_parallel(body, &r, (unsigned)d->threads, 0);
 }
 
-void cpu_threads_for_products(const weft_device *d)
+void cpu_threads_for_products(int32_t n)
 {
-    omp_set_num_threads(d->threads);
+    omp_set_num_threads(n);
 }
 
 weft_status cpu_grow(weft_device *d, void **p, uint64_t *have, uint64_t bytes)

@@ -4,28 +4,59 @@
  * x [T,I]
  *
  * Transposes are strides of plain row-major memory. oneDNN packs what its kernel wants to be packed
- * block by block; measured on AVX-512 it then runs at 85-97 % of the machine's peak in fp32 and
- * bf16 for all three (tokens 256-2048, GPT-2's shapes), so nothing is packed here.
+ * block by block, so nothing is packed here.
  *
- * oneDNN has two ways to the same gradients: matmul, and the backward passes of inner_product,
- * whose kernel for plain memory blocks otherwise. By a fixed rule (better_inner) the latter takes
- * dw in fp32 that is not accumulated (2-10 % faster) and dx where O is many times I, as in a
- * model's head (3-13 %); the reverse holds for the rest, up to a factor of 1.4.
+ * A product is cut into parts, one a thread, and oneDNN computes each on that one thread: measured
+ * on AVX-512 (tokens 256-2048, widths 192-3072 and a head of 50304, fp32 and bf16) this is 2-20 %
+ * faster than to let oneDNN divide the product among the threads, and reaches 86-97 % of what the
+ * multiply-adds alone can do. The side that is cut (way_of):
+ *
+ *   dw   the longer one
+ *   y    the outputs where the weights are heavy and have more outputs than inputs, else the tokens
+ *   dx   the inputs where the weights are heavy, else the tokens
+ *
+ * A part along the tokens packs all weights anew, which costs most where a cache does not hold
+ * them; a part along the other side must stay wide, and oneDNN's kernel for it keeps a 16-bit
+ * result in fp32 beside (ROOM). On one thread two parts are still better than one where weights or
+ * their gradient are cut, for their blocks fit the caches better. It loses with parts too narrow
+ * for oneDNN's blocks (LEAST_...), and with oneDNN's kernels for AVX2, which take another way on
+ * one thread, at worst half as fast; with few tokens dividing is level or better by up to 5 %. With
+ * AMX it is not measured. There the product stays whole.
  *
  * Where oneDNN has no kernel but its reference (bf16 before AVX-512, fp16 before AVX512-FP16),
  * 16-bit operands are widened to fp32 beforehand and the result is rounded afterwards. */
 #include "ops.h"
 #include <string.h>
 
-enum { WORKSPACE = 2 << 20 }; /* what oneDNN asks for on a few threads; more comes at prepare */
+enum {
+    WORKSPACE = 2 << 20, /* what oneDNN asks for on a few threads; more comes at prepare */
+    HEAVY = 3 << 20,     /* bytes of weights that are not packed more than once lightly */
+    ROOM = 32 << 20,     /* bytes of scratch beyond which columns are not cut */
+    GRAIN = 32,          /* parts begin at a multiple of it */
+    LEAST_SIDE = 96,     /* of a part, in elements */
+    LEAST_COLUMNS = 384, /* ... of y and dx */
+    FEW_TOKENS = 512     /* a thread; below, y and what else would be cut along them stays whole */
+};
 
-struct product {
+/* Rows [m0, m0 + m) and columns [n0, n0 + n) of the result. */
+struct block {
+    dnnl_dim_t m0, n0, m, n;
+};
+
+struct part {
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, bias, c, scratch;
-    bool inner;           /* an inner_product, else a matmul */
+    int64_t at_a, at_b, at_bias, at_c; /* elements before its operands' first */
+    uint64_t at_scratch;               /* bytes */
+};
+
+struct product {
     bool scratch_outside; /* does not fit the plan's workspace */
     bool wide;            /* operands are fp32 copies, one after the other in the device's `wide` */
     int64_t na, nb, nbias, nc; /* elements */
+    uint64_t scratch;          /* bytes of all parts */
+    int64_t parts;
+    struct part part[];
 };
 
 /* C [m,n] = A [m,k] B [k,n]; a transposed operand lies the other way round. */
@@ -56,17 +87,46 @@ CPU_PLAN(plan_product)
     return WEFT_OK;
 }
 
+/* How a product is cut: into how many parts, and along its rows or its columns. */
+struct way {
+    int64_t parts;
+    bool rows;
+};
+
+static struct way way_of(const weft_prepared *p, const struct form *f, int64_t size)
+{
+    const int64_t o = p->a.cols, i = p->a.inner, threads = p->d->threads;
+    const bool few = p->a.rows / threads < FEW_TOKENS, dx = p->op->form == PRODUCT_DX;
+    struct way w = {threads > 1 ? threads : 2, true};
+    if (p->op->form == PRODUCT_DW)
+        w.rows = f->m >= f->n;
+    else if (o * i * size > HEAVY && f->n / w.parts >= LEAST_COLUMNS && (dx || (o > i && !few)))
+        w.rows = false;
+    else
+        w.parts = few ? 1 : threads;
+    return (w.rows ? f->m : f->n) / w.parts < LEAST_SIDE ? (struct way){1, true} : w;
+}
+
+static struct block block_of(const struct form *f, struct way w, int64_t i)
+{
+    const int64_t side = w.rows ? f->m : f->n;
+    const int64_t begin = side * i / w.parts / GRAIN * GRAIN;
+    const int64_t end = i + 1 == w.parts ? side : side * (i + 1) / w.parts / GRAIN * GRAIN;
+    return w.rows ? (struct block){begin, 0, end - begin, f->n}
+                  : (struct block){0, begin, f->m, end - begin};
+}
+
 static dnnl_data_type_t type_of(uint32_t dtype)
 {
     return dtype == WEFT_BF16 ? dnnl_bf16 : dtype == WEFT_F16 ? dnnl_f16 : dnnl_f32;
 }
 
-/* A [rows, cols] matrix, row-major, or its transpose where `transposed`. */
-static dnnl_status_t matrix(dnnl_memory_desc_t *md, dnnl_dim_t rows, dnnl_dim_t cols,
+/* A [rows, cols] matrix whose rows lie `ld` elements apart; where `transposed`, its columns do. */
+static dnnl_status_t matrix(dnnl_memory_desc_t *md, dnnl_dim_t rows, dnnl_dim_t cols, dnnl_dim_t ld,
                             bool transposed, dnnl_data_type_t type)
 {
     const dnnl_dims_t dims = {rows, cols};
-    const dnnl_dims_t strides = {transposed ? 1 : cols, transposed ? rows : 1};
+    const dnnl_dims_t strides = {transposed ? 1 : ld, transposed ? ld : 1};
     return dnnl_memory_desc_init_by_strides(md, 2, dims, type, strides);
 }
 
@@ -91,51 +151,23 @@ struct shapes {
     dnnl_memory_desc_t a, b, bias, c;
 };
 
-static dnnl_status_t describe(const struct form *f, struct shapes *s, dnnl_data_type_t in,
-                              dnnl_data_type_t out)
+/* The operands of block k, and where they begin. */
+static dnnl_status_t describe(const struct form *f, const struct block *k, struct part *at,
+                              struct shapes *s, dnnl_data_type_t in, dnnl_data_type_t out)
 {
-    dnnl_status_t st = matrix(&s->a, f->m, f->k, f->at, in);
+    const dnnl_dim_t lda = f->at ? f->m : f->k, ldb = f->bt ? f->k : f->n;
+    at->at_a = k->m0 * (f->at ? 1 : lda);
+    at->at_b = k->n0 * (f->bt ? ldb : 1);
+    at->at_bias = k->n0;
+    at->at_c = k->m0 * f->n + k->n0;
+    dnnl_status_t st = matrix(&s->a, k->m, f->k, lda, f->at, in);
     if (st == dnnl_success)
-        st = matrix(&s->b, f->k, f->n, f->bt, in);
+        st = matrix(&s->b, f->k, k->n, ldb, f->bt, in);
     if (st == dnnl_success)
-        st = matrix(&s->bias, 1, f->n, false, in);
+        st = matrix(&s->bias, 1, k->n, k->n, false, in);
     if (st == dnnl_success)
-        st = matrix(&s->c, f->m, f->n, false, out);
+        st = matrix(&s->c, k->m, k->n, f->n, false, out);
     return st;
-}
-
-/* A dw that is not fp32 would take a copy in fp32 as scratch; a dx takes one of T x I. */
-static bool better_inner(const weft_prepared *p, bool add, dnnl_data_type_t out)
-{
-    if (p->op->form == PRODUCT_DW)
-        return !add && out == dnnl_f32;
-    return p->op->form == PRODUCT_DX && p->a.cols >= 16 * p->a.inner;
-}
-
-/* The gradient as a backward pass of y [T,O] = x [T,I] w [O,I]', for which oneDNN wants to see the
- * forward pass. The same operands as describe() has, untransposed. */
-static dnnl_status_t describe_inner(const weft_prepared *p, struct shapes *s, dnnl_data_type_t in,
-                                    dnnl_data_type_t out, dnnl_inner_product_desc_t *forward,
-                                    dnnl_inner_product_desc_t *backward)
-{
-    const int64_t t = p->a.rows, o = p->a.cols, i = p->a.inner;
-    const bool dw = p->op->form == PRODUCT_DW;
-    dnnl_memory_desc_t x, w;
-    dnnl_status_t st = matrix(&x, t, i, false, in);
-    if (st == dnnl_success)
-        st = matrix(&w, o, i, false, in);
-    if (st == dnnl_success)
-        st = matrix(&s->a, t, o, false, in);
-    if (st == dnnl_success)
-        st = dw ? matrix(&s->c, o, i, false, out) : matrix(&s->c, t, i, false, out);
-    if (st != dnnl_success)
-        return st;
-    s->b = dw ? x : w;
-    st = dnnl_inner_product_forward_desc_init(forward, dnnl_forward_training, &x, &w, NULL, &s->a);
-    if (st != dnnl_success)
-        return st;
-    return dw ? dnnl_inner_product_backward_weights_desc_init(backward, &x, &s->c, NULL, &s->a)
-              : dnnl_inner_product_backward_data_desc_init(backward, &s->c, &w, &s->a);
 }
 
 static bool is_slow(dnnl_primitive_desc_t pd)
@@ -145,38 +177,15 @@ static bool is_slow(dnnl_primitive_desc_t pd)
            strncmp(name, "ref", 3) == 0;
 }
 
-static dnnl_status_t choose_inner(const weft_prepared *p, struct shapes *s, dnnl_data_type_t in,
-                                  dnnl_data_type_t out, dnnl_primitive_desc_t *pd)
+static dnnl_status_t choose(const weft_prepared *p, const struct product *q, const struct shapes *s,
+                            dnnl_primitive_desc_t *pd)
 {
-    dnnl_inner_product_desc_t forward, backward;
-    dnnl_primitive_attr_t attr = NULL;
-    dnnl_primitive_desc_t hint = NULL;
-    dnnl_status_t st = describe_inner(p, s, in, out, &forward, &backward);
-    if (st == dnnl_success)
-        st = attributes(&attr, false);
-    if (st == dnnl_success)
-        st = dnnl_primitive_desc_create(&hint, &forward, attr, p->d->engine, NULL);
-    if (st == dnnl_success)
-        st = dnnl_primitive_desc_create(pd, &backward, attr, p->d->engine, hint);
-    if (hint != NULL)
-        dnnl_primitive_desc_destroy(hint);
-    if (attr != NULL)
-        dnnl_primitive_attr_destroy(attr);
-    return st;
-}
-
-static dnnl_status_t choose_matmul(const weft_prepared *p, struct shapes *s, bool bias, bool add,
-                                   dnnl_data_type_t in, dnnl_data_type_t out,
-                                   dnnl_primitive_desc_t *pd)
-{
-    const struct form f = form_of(p);
     dnnl_matmul_desc_t md;
     dnnl_primitive_attr_t attr = NULL;
-    dnnl_status_t st = describe(&f, s, in, out);
+    dnnl_status_t st =
+        dnnl_matmul_desc_init(&md, &s->a, &s->b, q->nbias > 0 ? &s->bias : NULL, &s->c);
     if (st == dnnl_success)
-        st = dnnl_matmul_desc_init(&md, &s->a, &s->b, bias ? &s->bias : NULL, &s->c);
-    if (st == dnnl_success)
-        st = attributes(&attr, add);
+        st = attributes(&attr, p->a.accumulate && !q->wide);
     if (st == dnnl_success)
         st = dnnl_primitive_desc_create(pd, &md, attr, p->d->engine, NULL);
     if (attr != NULL)
@@ -184,40 +193,19 @@ static dnnl_status_t choose_matmul(const weft_prepared *p, struct shapes *s, boo
     return st;
 }
 
-/* The primitive for these operands; *slow where oneDNN has only its reference. */
-static dnnl_status_t choose(const weft_prepared *p, struct product *q, struct shapes *s,
-                            dnnl_primitive_desc_t *pd, bool *slow)
-{
-    const bool add = p->a.accumulate && !q->wide;
-    const dnnl_data_type_t in = q->wide ? dnnl_f32 : type_of(p->a.dt);
-    const dnnl_data_type_t out = q->wide ? dnnl_f32 : type_of(p->a.gt[0]);
-    *slow = false;
-    if (better_inner(p, add, out)) {
-        q->inner = choose_inner(p, s, in, out, pd) == dnnl_success && !is_slow(*pd);
-        if (q->inner)
-            return dnnl_success;
-        if (*pd != NULL)
-            dnnl_primitive_desc_destroy(*pd);
-        *pd = NULL;
-    }
-    dnnl_status_t st = choose_matmul(p, s, q->nbias > 0, add, in, out, pd);
-    *slow = st == dnnl_unimplemented || (st == dnnl_success && is_slow(*pd));
-    return st;
-}
-
-static dnnl_status_t make_memory(const weft_device *d, struct product *q, const struct shapes *s,
-                                 const dnnl_memory_desc_t *scratch)
+static dnnl_status_t make_memory(const weft_device *d, struct part *t, const struct shapes *s,
+                                 bool bias, const dnnl_memory_desc_t *scratch)
 {
     dnnl_engine_t e = d->engine;
-    dnnl_status_t st = dnnl_memory_create(&q->a, &s->a, e, DNNL_MEMORY_NONE);
+    dnnl_status_t st = dnnl_memory_create(&t->a, &s->a, e, DNNL_MEMORY_NONE);
     if (st == dnnl_success)
-        st = dnnl_memory_create(&q->b, &s->b, e, DNNL_MEMORY_NONE);
+        st = dnnl_memory_create(&t->b, &s->b, e, DNNL_MEMORY_NONE);
     if (st == dnnl_success)
-        st = dnnl_memory_create(&q->c, &s->c, e, DNNL_MEMORY_NONE);
-    if (st == dnnl_success && q->nbias > 0)
-        st = dnnl_memory_create(&q->bias, &s->bias, e, DNNL_MEMORY_NONE);
+        st = dnnl_memory_create(&t->c, &s->c, e, DNNL_MEMORY_NONE);
+    if (st == dnnl_success && bias)
+        st = dnnl_memory_create(&t->bias, &s->bias, e, DNNL_MEMORY_NONE);
     if (st == dnnl_success)
-        st = dnnl_memory_create(&q->scratch, scratch, e, DNNL_MEMORY_NONE);
+        st = dnnl_memory_create(&t->scratch, scratch, e, DNNL_MEMORY_NONE);
     return st;
 }
 
@@ -232,35 +220,106 @@ static weft_status refuse(const weft_prepared *p, dnnl_status_t st)
                     (int)st);
 }
 
-/* The primitive and the memory objects, for operands as they are or for fp32 copies of them. */
-static dnnl_status_t build(weft_prepared *p, struct product *q, bool *slow)
+/* The primitive and the memory objects of a block; dnnl_unimplemented, too, where oneDNN has only
+ * its reference for 16-bit operands. */
+static dnnl_status_t build_part(const weft_prepared *p, struct product *q, const struct form *f,
+                                const struct block *k, struct part *t)
 {
+    const dnnl_data_type_t in = q->wide ? dnnl_f32 : type_of(p->a.dt);
+    const dnnl_data_type_t out = q->wide ? dnnl_f32 : type_of(p->a.gt[0]);
     struct shapes s;
     dnnl_primitive_desc_t pd = NULL;
-    dnnl_status_t st = choose(p, q, &s, &pd, slow);
-    if (st == dnnl_success && !(*slow && !q->wide)) {
+    dnnl_status_t st = describe(f, k, t, &s, in, out);
+    if (st == dnnl_success)
+        st = choose(p, q, &s, &pd);
+    if (st == dnnl_success && in != dnnl_f32 && is_slow(pd))
+        st = dnnl_unimplemented;
+    if (st == dnnl_success) {
         const dnnl_memory_desc_t *scratch =
             dnnl_primitive_desc_query_md(pd, dnnl_query_scratchpad_md, 0);
-        const uint64_t bytes = dnnl_memory_desc_get_size(scratch);
-        q->scratch_outside = bytes > p->workspace;
-        st = dnnl_primitive_create(&q->primitive, pd);
+        t->at_scratch = q->scratch;
+        q->scratch += (dnnl_memory_desc_get_size(scratch) + 63) / 64 * 64;
+        st = dnnl_primitive_create(&t->primitive, pd);
         if (st == dnnl_success)
-            st = make_memory(p->d, q, &s, scratch);
-        if (st == dnnl_success && q->scratch_outside &&
-            cpu_grow(p->d, &p->d->product_scratch, &p->d->product_bytes, bytes) != WEFT_OK)
-            st = dnnl_out_of_memory;
+            st = make_memory(p->d, t, &s, q->nbias > 0, scratch);
     }
     if (pd != NULL)
         dnnl_primitive_desc_destroy(pd);
     return st;
 }
 
+static void drop_parts(struct product *q)
+{
+    for (int64_t i = 0; i < q->parts; i++) {
+        struct part *t = &q->part[i];
+        dnnl_memory_t all[] = {t->a, t->b, t->c, t->bias, t->scratch};
+        for (size_t k = 0; k < sizeof all / sizeof *all; k++)
+            if (all[k] != NULL)
+                dnnl_memory_destroy(all[k]);
+        if (t->primitive != NULL)
+            dnnl_primitive_destroy(t->primitive);
+        *t = (struct part){0};
+    }
+    q->parts = 0;
+    q->scratch = 0;
+}
+
+/* All parts, or none. oneDNN makes a primitive for the threads it has at that moment. */
+static dnnl_status_t build(const weft_prepared *p, struct product *q, const struct form *f,
+                           struct way w)
+{
+    dnnl_status_t st = dnnl_success;
+    q->parts = w.parts;
+    cpu_threads_for_products(w.parts > 1 ? 1 : p->d->threads);
+    for (int64_t i = 0; i < w.parts && st == dnnl_success; i++) {
+        const struct block k = block_of(f, w, i);
+        st = build_part(p, q, f, &k, &q->part[i]);
+    }
+    cpu_threads_for_products(p->d->threads);
+    if (st != dnnl_success)
+        drop_parts(q);
+    return st;
+}
+
+/* Has oneDNN the kernels for which cutting was measured? */
+static bool pays(void)
+{
+    const unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
+    return (isa & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core &&
+           (isa & dnnl_cpu_isa_avx512_core_amx) != dnnl_cpu_isa_avx512_core_amx;
+}
+
+/* Cut or whole, as it is best. */
+static dnnl_status_t build_best(const weft_prepared *p, struct product *q, const struct form *f)
+{
+    const int64_t size = q->wide || p->a.dt == WEFT_F32 ? 4 : 2, threads = p->d->threads;
+    const struct way w = way_of(p, f, size), rows = {threads, true}, whole = {1, true};
+    dnnl_status_t st = pays() && w.parts > 1 ? build(p, q, f, w) : dnnl_unimplemented;
+    if (st == dnnl_success && !w.rows && q->scratch > ROOM) {
+        drop_parts(q);
+        st = f->m / threads >= FEW_TOKENS ? build(p, q, f, rows) : dnnl_unimplemented;
+    }
+    return st == dnnl_success ? st : build(p, q, f, whole);
+}
+
+static dnnl_status_t make_room(const weft_prepared *p, struct product *q)
+{
+    weft_status st = WEFT_OK;
+    q->scratch_outside = q->scratch > p->workspace;
+    if (q->scratch_outside)
+        st = cpu_grow(p->d, &p->d->product_scratch, &p->d->product_bytes, q->scratch);
+    if (st == WEFT_OK && q->wide)
+        st = cpu_grow(p->d, &p->d->wide, &p->d->wide_bytes,
+                      4 * (uint64_t)(q->na + q->nb + q->nc + q->nbias + 64));
+    return st == WEFT_OK ? dnnl_success : dnnl_out_of_memory;
+}
+
 weft_status product_ready(weft_prepared *p, const weft_opspec *spec)
 {
     const weft_host *host = p->d->m->host;
     const struct form f = form_of(p);
-    struct product *q = host->alloc(host->ctx, sizeof *q, 0);
-    bool slow = false;
+    const uint64_t parts = p->d->threads > 1 ? (uint64_t)p->d->threads : 2;
+    struct product *q = host->alloc(host->ctx, sizeof *q + parts * sizeof *q->part, 0);
     if (q == NULL)
         return cpu_fail(p->d->m, WEFT_NO_MEMORY, "op %s: no memory for its product", spec->id);
     p->extra = q;
@@ -268,16 +327,13 @@ weft_status product_ready(weft_prepared *p, const weft_opspec *spec)
     q->nb = f.k * f.n;
     q->nc = f.m * f.n;
     q->nbias = spec->nin > 2 ? f.n : 0;
-    cpu_threads_for_products(p->d);
-    dnnl_status_t st = build(p, q, &slow);
-    if (slow && p->a.dt != WEFT_F32) {
+    dnnl_status_t st = build_best(p, q, &f);
+    if (st == dnnl_unimplemented && p->a.dt != WEFT_F32) {
         q->wide = true;
-        st = build(p, q, &slow);
-        if (st == dnnl_success &&
-            cpu_grow(p->d, &p->d->wide, &p->d->wide_bytes,
-                     4 * (uint64_t)(q->na + q->nb + q->nc + q->nbias + 64)) != WEFT_OK)
-            st = dnnl_out_of_memory;
+        st = build_best(p, q, &f);
     }
+    if (st == dnnl_success)
+        st = make_room(p, q);
     if (st == dnnl_success)
         return WEFT_OK;
     product_drop(p);
@@ -286,39 +342,65 @@ weft_status product_ready(weft_prepared *p, const weft_opspec *spec)
 
 void product_drop(weft_prepared *p)
 {
-    struct product *q = p->extra;
-    dnnl_memory_t all[] = {q->a, q->b, q->bias, q->c, q->scratch};
-    for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        if (all[k] != NULL)
-            dnnl_memory_destroy(all[k]);
-    if (q->primitive != NULL)
-        dnnl_primitive_destroy(q->primitive);
-    p->d->m->host->free(p->d->m->host->ctx, q);
+    drop_parts(p->extra);
+    p->d->m->host->free(p->d->m->host->ctx, p->extra);
+}
+
+/* A product on its way: the job of the region, and what its parts came to. */
+struct running {
+    struct cpu_job job;
+    const struct product *q;
+    dnnl_stream_t queue;
+    const char *a, *b, *bias;
+    char *c, *scratch;
+    int64_t in, out;   /* bytes of an element */
+    dnnl_status_t bad; /* one of those that failed; written by any thread */
+};
+
+static dnnl_status_t run_part(const struct running *r, const struct part *t)
+{
+    dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, t->a},
+                              {DNNL_ARG_WEIGHTS, t->b},
+                              {DNNL_ARG_DST, t->c},
+                              {DNNL_ARG_SCRATCHPAD, t->scratch},
+                              {DNNL_ARG_BIAS, t->bias}};
+    dnnl_memory_set_data_handle(t->a, (void *)(uintptr_t)(r->a + t->at_a * r->in));
+    dnnl_memory_set_data_handle(t->b, (void *)(uintptr_t)(r->b + t->at_b * r->in));
+    dnnl_memory_set_data_handle(t->c, r->c + t->at_c * r->out);
+    dnnl_memory_set_data_handle(t->scratch, r->scratch + t->at_scratch);
+    if (t->bias != NULL)
+        dnnl_memory_set_data_handle(t->bias, (void *)(uintptr_t)(r->bias + t->at_bias * r->in));
+    return dnnl_primitive_execute(t->primitive, r->queue, t->bias != NULL ? 5 : 4, args);
+}
+
+/* A cpu_kernel. Within a region of threads oneDNN keeps to the one that calls it. */
+static void run_parts(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
+{
+    struct running *r = (struct running *)(uintptr_t)j;
+    (void)scratch;
+    for (int64_t i = begin; i < end; i++) {
+        dnnl_status_t st = run_part(r, &r->q->part[i]);
+        if (st != dnnl_success)
+            __atomic_store_n(&r->bad, st, __ATOMIC_RELAXED);
+    }
 }
 
 static weft_status execute(const weft_prepared *p, const void *a, const void *b, const void *bias,
                            void *c, void *ws)
 {
-    static const int names[3][3] = {{DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST},
-                                    {DNNL_ARG_DIFF_DST, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_SRC},
-                                    {DNNL_ARG_DIFF_DST, DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS}};
     const struct product *q = p->extra;
-    const int *name = names[!q->inner ? 0 : p->op->form == PRODUCT_DX ? 1 : 2];
-    dnnl_exec_arg_t args[] = {{name[0], q->a},
-                              {name[1], q->b},
-                              {name[2], q->c},
-                              {DNNL_ARG_SCRATCHPAD, q->scratch},
-                              {DNNL_ARG_BIAS, q->bias}};
-    dnnl_memory_set_data_handle(q->a, (void *)(uintptr_t)a);
-    dnnl_memory_set_data_handle(q->b, (void *)(uintptr_t)b);
-    dnnl_memory_set_data_handle(q->c, c);
-    dnnl_memory_set_data_handle(q->scratch, q->scratch_outside ? p->d->product_scratch : ws);
-    if (q->nbias > 0)
-        dnnl_memory_set_data_handle(q->bias, (void *)(uintptr_t)bias);
-    cpu_threads_for_products(p->d);
-    dnnl_status_t st =
-        dnnl_primitive_execute(q->primitive, p->d->queue, q->nbias > 0 ? 5 : 4, args);
-    return st == dnnl_success ? WEFT_OK : refuse(p, st);
+    struct running r = {.q = q,
+                        .queue = p->d->queue,
+                        .a = a,
+                        .b = b,
+                        .bias = bias,
+                        .c = c,
+                        .scratch = q->scratch_outside ? p->d->product_scratch : ws,
+                        .in = q->wide || p->a.dt == WEFT_F32 ? 4 : 2,
+                        .out = q->wide || p->a.gt[0] == WEFT_F32 ? 4 : 2};
+    cpu_threads_for_products(p->d->threads);
+    cpu_par(p->d, run_parts, &r.job, q->parts, 1);
+    return r.bad == dnnl_success ? WEFT_OK : refuse(p, r.bad);
 }
 
 static void convert(const weft_prepared *p, const void *from, uint32_t from_type, void *to,
