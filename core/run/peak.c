@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LONG_ENOUGH_NS 2000000u
+#define LONG_ENOUGH_NS 10000000u
 #define BUDGET_NS 100000000u
 #define RANDOM_BYTES 65536u
 
@@ -112,7 +112,7 @@ static weft_status time_best(executor *e, const product *x, uint64_t once, doubl
 {
     const uint64_t times = 1 + LONG_ENOUGH_NS / (once + 1), start = clock_ns();
     weft_status s = WEFT_OK;
-    for (uint32_t i = 0; !s && (i < 5 || clock_ns() - start < BUDGET_NS); i++) {
+    for (uint32_t i = 0; !s && (i < 2 || clock_ns() - start < BUDGET_NS); i++) {
         uint64_t ns;
         s = run(e, x, times, &ns);
         const double rate = work_of(x) * (double)times / ((double)ns * 1e-9);
