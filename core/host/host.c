@@ -171,8 +171,8 @@ static search scan(host *h, const char *kind, const char *name, const char *cons
     return s;
 }
 
-/* The nearest name among the components that would have done. */
-static const char *near_name(const host *h, const char *name, const char *const *ifaces)
+/* The components that would have done, by name. */
+static names alike(const host *h, const char *const *ifaces)
 {
     names known = {0};
     for (uint32_t i = 0; i < h->objects.n; i++)
@@ -182,9 +182,23 @@ static const char *near_name(const host *h, const char *name, const char *const 
                 if (!strcmp(c->iface, ifaces[k]))
                     *vec_push(&known) = c->name;
         }
+    if (known.n)
+        qsort(known.at, known.n, sizeof *known.at, by_name);
+    return known;
+}
+
+/* The nearest of them, else all. */
+static void say_alike(const host *h, const char *name, const char *const *ifaces, char *text,
+                      size_t cap)
+{
+    names known = alike(h, ifaces);
     const char *near = config_nearest(name, known.at, known.n);
+    if (near)
+        append(text, cap, "; did you mean '%s'?", near);
+    for (uint32_t i = 0; !near && i < known.n; i++)
+        if (!i || strcmp(known.at[i - 1], known.at[i]))
+            append(text, cap, "%s%s", i ? ", " : "; there are: ", known.at[i]);
     free(known.at);
-    return near;
 }
 
 static weft_status not_found(const host *h, const char *kind, const char *name,
@@ -193,9 +207,7 @@ static weft_status not_found(const host *h, const char *kind, const char *name,
     char text[2048] = "";
     for (uint32_t p = 0; p < h->places.n; p++)
         append(text, sizeof text, "%s%s/%s", p ? ", " : "", h->places.at[p], kind);
-    const char *near = near_name(h, name, ifaces);
-    if (near)
-        append(text, sizeof text, "; did you mean '%s'?", near);
+    say_alike(h, name, ifaces, text, sizeof text);
     if (s->refused)
         append(text, sizeof text, "; files there that cannot be used: %u, the first: %s",
                s->refused, s->why);

@@ -96,18 +96,25 @@ static bool is_unused_axis(const spec *s, const char *name)
     return false;
 }
 
-weft_status transport_add_sections(spec *s)
+/* The transport that axis `a` names for `what`, if it names one. */
+static weft_status add_wished(spec *s, uint32_t a, const char *what)
 {
     char key[128];
+    const char *name = wish(s, a, what, key);
+    if (!strcmp(name, "auto") || (!strcmp(what, "near") && !strcmp(name, "none")))
+        return WEFT_OK;
+    return add_transport(s, name, pool_printf(&s->pool, "%s: %s", config_where(s->cfg, key), key));
+}
+
+weft_status transport_add_sections(spec *s)
+{
     for (uint32_t a = 0; a < s->mesh.n; a++) {
         weft_status st = config_add(s->cfg, pool_printf(&s->pool, "comm.%s", s->mesh.name[a]),
                                     "the mesh axis", axis_options);
-        const char *name = wish(s, a, "plugin", key);
-        if (!st && strcmp(name, "auto"))
-            st = add_transport(s, name, config_where(s->cfg, key));
-        name = wish(s, a, "near", key);
-        if (!st && strcmp(name, "auto") && strcmp(name, "none"))
-            st = add_transport(s, name, config_where(s->cfg, key));
+        if (!st)
+            st = add_wished(s, a, "plugin");
+        if (!st)
+            st = add_wished(s, a, "near");
         if (st)
             return st;
     }

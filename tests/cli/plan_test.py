@@ -78,6 +78,14 @@ class Plan(started.Case):
                      why=f"rules.ini:{len(text.splitlines())}: comm.dp.algorithm: 'ring' is none "
                      "of all_reduce")
 
+    def test_a_plugin_that_is_not_there(self):
+        why = "command line: comm.plugin: no comm plugin 'wireless' in "
+        job = ("plan", "-n", "2", "tiny.ini", "parallel.strategy=dp")
+        _, err = self.weft(*job, "comm.plugin=wireless", status=2)
+        self.assertIn(why, err)
+        self.assertRegex(err, r"; there are: .*\bshm, tcp\b")
+        self.refused(*job, "comm.plugin=tcq", why="did you mean 'tcp'?")
+
     def test_every_tensor_is_saved_by_one_rank(self):
         writes = []
         for rank in range(3):
