@@ -226,6 +226,8 @@ static void release(tuner *t)
 static int run_rank(tuner *t)
 {
     weft_status st = job_identify(&t->who);
+    if (st == WEFT_OK && !t->who.rank)
+        st = tune_check_path(t->out);
     if (st == WEFT_OK)
         st = set_up(t);
     if (st == WEFT_OK)

@@ -26,6 +26,9 @@ static weft_status judge(const config *f)
     if (e)
         return fail(WEFT_USAGE, "%s:%u: a file of comm.tuned names no further one", f->name,
                     e->line);
+    if (!f->entries.n)
+        return fail(WEFT_USAGE, "%s has no keys; weft tune comm -o FILE writes one that has",
+                    f->name);
     return WEFT_OK;
 }
 

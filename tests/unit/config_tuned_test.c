@@ -83,6 +83,7 @@ static void what_is_wrong_is_blamed_by_its_line(void **state)
                             "[comm] and [comm.NAME] can");
     refused("[comm]\n\ntuned = tuned.ini\n",
             "tuned.ini:3: a file of comm.tuned names no further one");
+    refused("; nothing\n", "tuned.ini has no keys; weft tune comm -o FILE writes one that has");
     refused("[comm]\nreduce\n", "tuned.ini:2: 'reduce' has no '='; write key = value, on one line");
     refused("[comm.tcp]\nlatency = 1\nlatency = 2\n",
             "tuned.ini:3: key 'latency' of [comm.tcp] was given in line 2 already; keep one of "
