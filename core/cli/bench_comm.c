@@ -74,6 +74,9 @@ static weft_status parse_ops(bench *b)
 {
     if (config_int(b->cfg, "bench.max") < config_int(b->cfg, "bench.min"))
         return config_fail(b->cfg, "bench.max", "is less than bench.min");
+    if (strcmp(config_text(b->cfg, "comm.compress"), "none"))
+        return config_fail(b->cfg, "comm.compress",
+                           "is for a job's gradients; bench comm measures what is not compressed");
     return measuring_kinds(b->cfg, "bench.op", b->kind, &b->n);
 }
 

@@ -75,6 +75,7 @@ class Comm(started.Case):
         self.refused("bench", "comm", "-n", "2", "bench.type=fp8", why="bench.type: 'fp8'")
         self.refused("bench", "comm", "comm.algorithm=all_reduce=rign", why="did you mean 'ring'?")
         self.refused("bench", "comm", "bench.min=8K", "bench.max=8", why="less than bench.min")
+        self.refused("bench", "comm", "comm.compress=int8", why="measures what is not compressed")
 
 
 if __name__ == "__main__":
