@@ -31,7 +31,7 @@
 enum {
     WORKSPACE = 2 << 20, /* what oneDNN asks for on a few threads; more comes at prepare */
     HEAVY = 3 << 20,     /* bytes of weights that are not packed more than once lightly */
-    ROOM = 32 << 20,     /* bytes of scratch beyond which columns are not cut */
+    ROOM = 32 << 20,     /* bytes of scratch beyond which a product is not cut so */
     GRAIN = 32,          /* parts begin at a multiple of it */
     LEAST_SIDE = 96,     /* of a part, in elements */
     LEAST_COLUMNS = 384, /* ... of y and dx */
@@ -93,11 +93,17 @@ struct way {
     bool rows;
 };
 
+/* The most that way_of asks for. */
+static int64_t most_parts(const weft_device *d)
+{
+    return d->threads > 1 ? d->threads : 2;
+}
+
 static struct way way_of(const weft_prepared *p, const struct form *f, int64_t size)
 {
     const int64_t o = p->a.cols, i = p->a.inner, threads = p->d->threads;
     const bool few = p->a.rows / threads < FEW_TOKENS, dx = p->op->form == PRODUCT_DX;
-    struct way w = {threads > 1 ? threads : 2, true};
+    struct way w = {most_parts(p->d), true};
     if (p->op->form == PRODUCT_DW)
         w.rows = f->m >= f->n;
     else if (o * i * size > HEAVY && f->n / w.parts >= LEAST_COLUMNS && (dx || (o > i && !few)))
@@ -114,6 +120,12 @@ static struct block block_of(const struct form *f, struct way w, int64_t i)
     const int64_t end = i + 1 == w.parts ? side : side * (i + 1) / w.parts / GRAIN * GRAIN;
     return w.rows ? (struct block){begin, 0, end - begin, f->n}
                   : (struct block){0, begin, f->m, end - begin};
+}
+
+/* Bytes of an element of an operand, as oneDNN gets it. */
+static int64_t size_of(const struct product *q, uint32_t dtype)
+{
+    return q->wide || dtype == WEFT_F32 ? 4 : 2;
 }
 
 static dnnl_data_type_t type_of(uint32_t dtype)
@@ -292,14 +304,15 @@ static bool pays(void)
 /* Cut or whole, as it is best. */
 static dnnl_status_t build_best(const weft_prepared *p, struct product *q, const struct form *f)
 {
-    const int64_t size = q->wide || p->a.dt == WEFT_F32 ? 4 : 2, threads = p->d->threads;
-    const struct way w = way_of(p, f, size), rows = {threads, true}, whole = {1, true};
+    const int64_t threads = p->d->threads;
+    const struct way w = way_of(p, f, size_of(q, p->a.dt)), rows = {threads, true};
     dnnl_status_t st = pays() && w.parts > 1 ? build(p, q, f, w) : dnnl_unimplemented;
-    if (st == dnnl_success && !w.rows && q->scratch > ROOM) {
+    if (st == dnnl_success && q->scratch > ROOM) {
+        const bool tokens = p->op->form != PRODUCT_DW && !w.rows && f->m / threads >= FEW_TOKENS;
         drop_parts(q);
-        st = f->m / threads >= FEW_TOKENS ? build(p, q, f, rows) : dnnl_unimplemented;
+        st = tokens ? build(p, q, f, rows) : dnnl_unimplemented;
     }
-    return st == dnnl_success ? st : build(p, q, f, whole);
+    return st == dnnl_success ? st : build(p, q, f, (struct way){1, true});
 }
 
 static dnnl_status_t make_room(const weft_prepared *p, struct product *q)
@@ -318,7 +331,7 @@ weft_status product_ready(weft_prepared *p, const weft_opspec *spec)
 {
     const weft_host *host = p->d->m->host;
     const struct form f = form_of(p);
-    const uint64_t parts = p->d->threads > 1 ? (uint64_t)p->d->threads : 2;
+    const uint64_t parts = (uint64_t)most_parts(p->d);
     struct product *q = host->alloc(host->ctx, sizeof *q + parts * sizeof *q->part, 0);
     if (q == NULL)
         return cpu_fail(p->d->m, WEFT_NO_MEMORY, "op %s: no memory for its product", spec->id);
@@ -396,8 +409,8 @@ static weft_status execute(const weft_prepared *p, const void *a, const void *b,
                         .bias = bias,
                         .c = c,
                         .scratch = q->scratch_outside ? p->d->product_scratch : ws,
-                        .in = q->wide || p->a.dt == WEFT_F32 ? 4 : 2,
-                        .out = q->wide || p->a.gt[0] == WEFT_F32 ? 4 : 2};
+                        .in = size_of(q, p->a.dt),
+                        .out = size_of(q, p->a.gt[0])};
     cpu_threads_for_products(p->d->threads);
     cpu_par(p->d, run_parts, &r.job, q->parts, 1);
     return r.bad == dnnl_success ? WEFT_OK : refuse(p, r.bad);
