@@ -23,9 +23,8 @@ static const char *const ifaces[] = {"weft.link/1", "weft.coll/1", NULL};
 typedef struct verdict {
     char name[64];
     int32_t score;
-    uint32_t
-        staged; /* it carries host memory only, and `why` says why; else why there is no score */
-    char why[248];
+    uint32_t staged; /* it carries host memory only */
+    char why[248];   /* ... or, with no score, not even that */
 } verdict;
 
 /* Does the device's memory go through the host's where a link cannot reach it? */
