@@ -22,7 +22,7 @@
 static struct {
     drawn op[OPS];
     uint32_t channel[OPS], channels, limit;
-} todo;
+} program;
 
 static void draw_job(job_test *t, uint64_t seed)
 {
@@ -30,21 +30,21 @@ static void draw_job(job_test *t, uint64_t seed)
                                     WEFT_LINK_HOST | WEFT_LINK_REGISTER};
     uint64_t random = seed * 0x9e3779b97f4a7c15u, can = caps[drawn_number(&random, 3)];
     uint32_t n = 2 + drawn_number(&random, LOOP_MOST_RANKS - 1);
-    todo.limit = drawn_number(&random, 3);
-    todo.channels = 1 + drawn_number(&random, 3);
+    program.limit = drawn_number(&random, 3);
+    program.channels = 1 + drawn_number(&random, 3);
     int at = snprintf(must_note, sizeof must_note,
                       "again with WEFT_COMM_SEED=%llu WEFT_COMM_RUNS=1: %u ranks, %u channels",
-                      (unsigned long long)seed, n, todo.channels);
+                      (unsigned long long)seed, n, program.channels);
     for (uint32_t i = 0; i < OPS; i++) {
         char text[256];
-        drawn_request(&todo.op[i], &random, n, can, 3000);
-        todo.channel[i] = drawn_number(&random, todo.channels);
+        drawn_request(&program.op[i], &random, n, can, 3000);
+        program.channel[i] = drawn_number(&random, program.channels);
         if (at < (int)sizeof must_note)
             at += snprintf(must_note + at, sizeof must_note - (size_t)at, "\n  %s",
-                           drawn_text(&todo.op[i].r, text));
+                           drawn_text(&program.op[i].r, text));
     }
     must_note[sizeof must_note - 2] = '\n';
-    begin_test(t, n, can, todo.limit);
+    begin_test(t, n, can, program.limit);
     t->seed = seed;
     loop_mischief(&t->hub, seed);
     loop_mischief(&t->hub2, seed + 1);
@@ -55,8 +55,8 @@ static void own_order(uint64_t *random, uint32_t order[OPS])
 {
     uint32_t n = 0, next[OPS] = {0};
     while (n < OPS) {
-        uint32_t c = drawn_number(random, todo.channels);
-        for (; next[c] < OPS && todo.channel[next[c]] != c; next[c]++)
+        uint32_t c = drawn_number(random, program.channels);
+        for (; next[c] < OPS && program.channel[next[c]] != c; next[c]++)
             continue;
         if (next[c] < OPS)
             order[n++] = next[c]++;
@@ -68,21 +68,21 @@ static void body(rank *k)
     piece p[OPS] = {0};
     comm_channel *c[3];
     uint64_t random = k->test->seed * 31 + k->me;
-    for (uint32_t i = 0; i < todo.channels; i++) {
+    for (uint32_t i = 0; i < program.channels; i++) {
         char name[16];
         snprintf(name, sizeof name, "c%u", i);
         c[i] = channel_of_all(k, i & 1 ? k->link2 : k->link, name);
     }
     for (uint32_t i = 0; i < OPS; i++)
-        add_piece(k, c[todo.channel[i]], &todo.op[i].r, &p[i]);
+        add_piece(k, c[program.channel[i]], &program.op[i].r, &p[i]);
     must(comm_connect(k->w, &k->arena, PATIENCE) == WEFT_OK);
     for (uint32_t round = 0; round < 2; round++) {
         uint32_t order[OPS], turn = drawn_number(&random, OPS);
         own_order(&random, order);
         for (uint32_t i = 0; i < OPS; i++)
-            start_piece(&p[todo.limit ? i : order[i]], (int)drawn_number(&random, 2));
+            start_piece(&p[program.limit ? i : order[i]], (int)drawn_number(&random, 2));
         for (uint32_t i = 0; i < OPS; i++) {
-            uint32_t which = todo.limit ? i : (i * 5 + turn) % OPS;
+            uint32_t which = program.limit ? i : (i * 5 + turn) % OPS;
             wait_piece(&p[which], p[which].takes_part && drawn_exact(&p[which].r));
         }
     }
