@@ -22,9 +22,10 @@ static void test_rows(void **state)
 
 /* A row of one feature has no variance: all that is left is rounding. */
 static const struct sizes norms[] = {
-    {.tokens = 1, .cols = 3},    {.tokens = 3, .cols = 7},    {.tokens = 7, .cols = 17},
-    {.tokens = 65, .cols = 65},  {.tokens = 17, .cols = 257}, {.tokens = 600, .cols = 96},
-    {.tokens = 5, .cols = 1100},
+    {.tokens = 1, .cols = 3},    {.tokens = 3, .cols = 7},     {.tokens = 7, .cols = 17},
+    {.tokens = 65, .cols = 65},  {.tokens = 17, .cols = 257},  {.tokens = 600, .cols = 96},
+    {.tokens = 5, .cols = 1100}, {.tokens = 3, .cols = 1600},  {.tokens = 2, .cols = 2101},
+    {.tokens = 1, .cols = 4609}, {.tokens = 1, .cols = 36872},
 };
 
 static void test_norms(void **state)
@@ -42,6 +43,7 @@ static const struct sizes tables[] = {
     {.tokens = 65, .cols = 96, .vocab = 11},
     {.tokens = 300, .cols = 300, .vocab = 257, .first = 7},
     {.tokens = 3, .cols = 2, .vocab = 70000},
+    {.tokens = 9000, .cols = 2, .vocab = 40},
 };
 
 static void test_embedding(void **state)
@@ -62,6 +64,7 @@ static const struct sizes heads[] = {
     {.tokens = 130, .sequence = 130, .heads = 2, .dim = 24},
     {.tokens = 256, .sequence = 64, .heads = 2, .dim = 64, .causal = 1},
     {.tokens = 200, .sequence = 200, .heads = 1, .dim = 128, .causal = 1},
+    {.tokens = 40, .sequence = 40, .heads = 1, .dim = 520, .causal = 1},
 };
 
 static void test_attention(void **state)
@@ -99,6 +102,7 @@ static const struct sizes classes[] = {
     {.tokens = 1, .vocab = 1},    {.tokens = 3, .vocab = 11},
     {.tokens = 65, .vocab = 257}, {.tokens = 17, .vocab = 64, .valid = 50},
     {.tokens = 5, .vocab = 2600}, {.tokens = 4, .vocab = 2112, .valid = 2049},
+    {.tokens = 2, .vocab = 9219}, {.tokens = 2, .vocab = 16416, .valid = 16411},
 };
 
 static void test_xent(void **state)
@@ -114,6 +118,7 @@ static const struct sizes parts[] = {
     {.tokens = 65, .vocab = 257, .first = 257, .valid = 1000},
     {.tokens = 5, .vocab = 2600, .first = 7},
     {.tokens = 9, .vocab = 300, .first = 300, .valid = 301},
+    {.tokens = 2, .vocab = 16416, .first = 16416, .valid = 32827},
 };
 
 static const struct sizes padding_alone[] = {
