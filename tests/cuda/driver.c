@@ -3,7 +3,7 @@
  * image is anything, and functions are found by name alone. What it cannot show: how a GPU's memory
  * model differs from a CPU's, tensor cores, speed. */
 #include "double.h"
-#include "fiber.h"
+#include "kernels.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,7 +125,7 @@ CUresult cuModuleUnload(CUmodule m)
 
 CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name)
 {
-    struct fiber_kernel *k = fiber_find(name);
+    struct kernel *k = kernel_find(name);
     (void)m;
     *out = (CUfunction)(void *)k;
     return k != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
@@ -135,12 +135,12 @@ CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 {
     if (what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > SHARED)
         return CUDA_ERROR_INVALID_VALUE;
-    ((struct fiber_kernel *)(void *)f)->shared = (uint64_t)value;
+    ((struct kernel *)(void *)f)->shared = (uint64_t)value;
     return CUDA_SUCCESS;
 }
 
 struct launch {
-    const struct fiber_kernel *kernel;
+    const struct kernel *kernel;
     int64_t x, y;
     int threads;
     uint64_t shared;
@@ -150,19 +150,19 @@ struct launch {
 static void run_launch(const void *payload)
 {
     const struct launch *l = payload;
-    fiber_launch(l->kernel, l->job, l->x, l->y, l->threads, l->shared);
+    kernel_launch(l->kernel, l->job, l->x, l->y, l->threads, l->shared);
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsigned threads,
                         unsigned threads_y, unsigned threads_z, unsigned shared, CUstream s,
                         void **parameters, void **extra)
 {
-    const struct fiber_kernel *k = (const struct fiber_kernel *)(void *)f;
+    const struct kernel *k = (const struct kernel *)(void *)f;
     if (current != (CUcontext)(void *)&the_context)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (x == 0 || y == 0 || y > 65535 || z != 1 || threads_y != 1 || threads_z != 1 ||
-        threads == 0 || threads > 1024 || extra != NULL ||
-        shared > (k->shared > SHARED_AT_FIRST ? k->shared : SHARED_AT_FIRST))
+        threads == 0 || threads > (unsigned)k->threads || extra != NULL ||
+        shared + k->fixed_shared > (k->shared > SHARED_AT_FIRST ? k->shared : SHARED_AT_FIRST))
         return CUDA_ERROR_INVALID_VALUE;
     struct launch *l = calloc(1, sizeof *l + k->job_size);
     *l = (struct launch){k, x, y, (int)threads, shared};

@@ -32,8 +32,9 @@ static struct {
 
 static void die(const char *what)
 {
-    fprintf(stderr, "kernel %s, block %lld, thread %d: %s\n", all.kernel ? all.kernel->name : "?",
-            (long long)fiber_now.block, fiber_now.thread, what);
+    fprintf(stderr, "kernel %s, block %lld, thread %d: %s\n",
+            all.kernel ? all.kernel->kernel.name : "?", (long long)fiber_now.block,
+            fiber_now.thread, what);
     abort();
 }
 
@@ -184,10 +185,10 @@ static void run_block(void)
     }
 }
 
-void fiber_launch(const struct fiber_kernel *k, const void *job, int64_t x, int64_t y, int threads,
-                  uint64_t shared)
+void kernel_launch(const struct kernel *k, const void *job, int64_t x, int64_t y, int threads,
+                   uint64_t shared)
 {
-    all.kernel = k;
+    all.kernel = (const struct fiber_kernel *)k;
     all.job = job;
     all.threads = threads;
     all.backwards = (all.launches += 0x9e3779b9u) >> 31; /* no pattern that ops could follow */
@@ -218,10 +219,10 @@ void fiber_add(struct fiber_kernel *k)
     kernels = k;
 }
 
-struct fiber_kernel *fiber_find(const char *name)
+struct kernel *kernel_find(const char *name)
 {
-    struct fiber_kernel *k = kernels;
-    while (k != NULL && strcmp(k->name, name) != 0)
-        k = k->next;
-    return k;
+    for (struct fiber_kernel *k = kernels; k != NULL; k = k->next)
+        if (strcmp(k->kernel.name, name) == 0)
+            return &k->kernel;
+    return NULL;
 }

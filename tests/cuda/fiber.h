@@ -10,6 +10,7 @@
 #ifndef FIBER_H
 #define FIBER_H
 
+#include "kernels.h"
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -29,21 +30,12 @@ void fiber_sync_warp(void);
 float fiber_shuffle_xor(float x, int mask);
 void fiber_check_aligned(const void *p, uintptr_t to);
 
-/* --- kernels by name --- */
 struct fiber_kernel {
-    const char *name;
+    struct kernel kernel; /* first, so that one is the other */
     void (*entry)(const void *job);
-    int threads;       /* a block has at most */
-    uint64_t job_size; /* bytes of its parameter */
     struct fiber_kernel *next;
-    uint64_t shared; /* bytes of shared memory that a launch may ask for; 0: as many as without */
 };
 void fiber_add(struct fiber_kernel *k);
-struct fiber_kernel *fiber_find(const char *name);
-
-/* Run all blocks of a launch. */
-void fiber_launch(const struct fiber_kernel *k, const void *job, int64_t x, int64_t y, int threads,
-                  uint64_t shared);
 
 #ifdef __cplusplus
 }

@@ -20,8 +20,8 @@
     {                                                                                              \
         name##_body(*(const type *)job);                                                           \
     }                                                                                              \
-    static struct fiber_kernel name##_kernel = {#name,        name##_entry, threads,               \
-                                                sizeof(type), NULL,         0};                    \
+    static struct fiber_kernel name##_kernel = {                                                   \
+        {#name, threads, sizeof(type), 0, 0}, name##_entry, NULL};                                 \
     __attribute__((constructor)) static void name##_known()                                        \
     {                                                                                              \
         fiber_add(&name##_kernel);                                                                 \

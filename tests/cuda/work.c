@@ -9,7 +9,6 @@
  * work in the order in which it was enqueued: a stream that waits holds back those of its queue. */
 #define _GNU_SOURCE
 #include "double.h"
-#include "fiber.h"
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
