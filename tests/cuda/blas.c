@@ -1,7 +1,7 @@
 /* blas.c: a double of libcublasLt, as much of it as the cuda device calls. It multiplies by naive
  * loops, proposes two algorithms of which the second is as good, none for 16-bit operands whose
  * rows are not aligned nor for the gradient of GELU in fp32, and refuses what the library refuses.
- * Epilogues work on the sum before it is rounded. */
+ * Epilogues work on the sum before it is rounded. What runs for the first time loads its code. */
 #define _GNU_SOURCE
 #include "bits.h"
 #include <cublasLt.h>
@@ -22,6 +22,13 @@ struct layout {
     uint64_t rows, cols;
     int64_t ld;
 };
+
+struct wish {
+    uint64_t workspace;
+    uint32_t schemes; /* of sums that are formed apart */
+};
+
+enum { ROUGH = 76, FIRST, LAST = FIRST + 2, NEEDED = 1 << 20 }; /* algorithms; of the workspace */
 
 #define AS(type, object) ((type *)(void *)(object))
 
@@ -52,7 +59,8 @@ const char *cublasLtGetStatusName(cublasStatus_t r)
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
                                         cudaDataType_t scale)
 {
-    if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
+    if ((compute != CUBLAS_COMPUTE_32F && compute != CUBLAS_COMPUTE_32F_FAST_TF32) ||
+        scale != CUDA_R_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     *out = AS(cublasLtMatmulDescOpaque_t, calloc(1, sizeof(struct desc)));
     return CUBLAS_STATUS_SUCCESS;
@@ -100,7 +108,9 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l)
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out)
 {
-    *out = AS(cublasLtMatmulPreferenceOpaque_t, calloc(1, 8));
+    struct wish *w = calloc(1, sizeof *w);
+    w->schemes = 7;
+    *out = AS(cublasLtMatmulPreferenceOpaque_t, w);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -114,11 +124,14 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t what,
                                                     const void *from, size_t bytes)
 {
-    (void)p;
-    (void)from;
-    return bytes == (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4)
-               ? CUBLAS_STATUS_SUCCESS
-               : CUBLAS_STATUS_INVALID_VALUE;
+    struct wish *w = AS(struct wish, p);
+    if (bytes != (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? 8 : 4))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (what == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES)
+        memcpy(&w->workspace, from, bytes);
+    if (what == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK)
+        memcpy(&w->schemes, from, bytes);
+    return CUBLAS_STATUS_SUCCESS;
 }
 
 static int row_is_aligned(const struct layout *l)
@@ -145,6 +158,8 @@ static int epilogue_is_known(const struct desc *desc, const struct layout *d)
                                desc->aux_ld % 8 == 0 && desc->aux_ld >= (int64_t)d->rows));
 }
 
+/* Algorithms are FIRST, FIRST + 1, and one that keeps partial sums in the result's type, which is
+ * offered first where it is allowed and whose results are wrong. */
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t desc,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
@@ -153,17 +168,37 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
 {
     (void)h;
     (void)c;
-    (void)wish;
+    const struct wish *w = AS(struct wish, wish);
+    int next = (w->schemes & CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE) != 0 ? ROUGH : FIRST;
     *n = 0;
     if (!row_is_aligned(AS(struct layout, a)) || !row_is_aligned(AS(struct layout, b)) ||
         !row_is_aligned(AS(struct layout, d)) ||
         !epilogue_is_known(AS(struct desc, desc), AS(struct layout, d)))
         return CUBLAS_STATUS_NOT_SUPPORTED;
-    for (; *n < cap && *n < 2; ++*n) {
+    if (w->workspace < NEEDED)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
+    for (; *n < cap && next < LAST; ++*n, next++) {
         memset(&found[*n], 0, sizeof found[*n]);
-        found[*n].algo.data[0] = 77 + (uint64_t)*n;
+        found[*n].algo.data[0] = (uint64_t)next;
     }
     return CUBLAS_STATUS_SUCCESS;
+}
+
+/* What tells the code of two products from each other. No padding: compared as bytes. */
+struct code {
+    uint64_t epilogue, trans_a, trans_b, in, out, rows, cols, algorithm;
+};
+
+/* Has it run before? It has from now on. */
+static int is_new(const struct code *c)
+{
+    static struct code known[4096];
+    static size_t n;
+    for (size_t k = 0; k < n; k++)
+        if (memcmp(&known[k], c, sizeof *c) == 0)
+            return 0;
+    known[n++ % (sizeof known / sizeof *known)] = *c;
+    return 1;
 }
 
 struct multiply {
@@ -250,6 +285,14 @@ static void run_multiply(const void *payload)
         sum_columns(m, k, bk, bc);
 }
 
+static void run_rough(const void *payload)
+{
+    const struct multiply *m = (const struct multiply *)payload;
+    for (int64_t c = 0; c < (int64_t)m->d.cols; c++)
+        for (int64_t r = 0; r < (int64_t)m->d.rows; r++)
+            put_element(m->pd, m->d.type, c * m->d.ld + r, NAN);
+}
+
 typedef int submit_call(cudaStream_t s, void (*run)(const void *payload), const void *payload,
                         uint64_t bytes);
 
@@ -274,14 +317,23 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, con
     (void)h;
     if (*(const float *)alpha != 1 || lc != ld || (uintptr_t)c % 16 != 0 ||
         !epilogue_is_known(&m.desc, &m.d) || (uintptr_t)workspace % 256 != 0 ||
-        (algorithm->data[0] != 77 && algorithm->data[0] != 78) || (uintptr_t)a % 16 != 0 ||
-        (uintptr_t)b % 16 != 0 || (uintptr_t)d % 16 != 0)
+        algorithm->data[0] < ROUGH || algorithm->data[0] >= LAST || bytes < NEEDED ||
+        (uintptr_t)a % 16 != 0 || (uintptr_t)b % 16 != 0 || (uintptr_t)d % 16 != 0)
         return CUBLAS_STATUS_INVALID_VALUE;
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     submit_call *submit;
+    int (*load_code)(void);
     *(void **)&submit = driver != NULL ? dlsym(driver, "double_submit") : NULL;
-    if (submit == NULL)
+    *(void **)&load_code = driver != NULL ? dlsym(driver, "double_load_code") : NULL;
+    if (submit == NULL || load_code == NULL)
         return CUBLAS_STATUS_NOT_INITIALIZED;
-    return submit(s, run_multiply, &m, sizeof m) == 0 ? CUBLAS_STATUS_SUCCESS
-                                                      : CUBLAS_STATUS_EXECUTION_FAILED;
+    const struct code code = {
+        m.desc.epilogue,    (uint64_t)m.desc.trans_a, (uint64_t)m.desc.trans_b,
+        (uint64_t)m.a.type, (uint64_t)m.d.type,       m.d.rows,
+        m.d.cols,           algorithm->data[0]};
+    if (is_new(&code) && load_code() != 0)
+        return CUBLAS_STATUS_EXECUTION_FAILED;
+    return submit(s, algorithm->data[0] == ROUGH ? run_rough : run_multiply, &m, sizeof m) == 0
+               ? CUBLAS_STATUS_SUCCESS
+               : CUBLAS_STATUS_EXECUTION_FAILED;
 }

@@ -214,7 +214,7 @@ int dnn_tensors(const struct dnn_object *graph, struct dnn_tensor out[TENSORS])
     return n;
 }
 
-/* Two tensors may not have one number; the library has no engine for a sequence of one token. */
+/* Two tensors may not have one number. */
 static cudnnStatus_t check_graph(const struct dnn_object *graph)
 {
     struct dnn_tensor t[TENSORS];
@@ -309,10 +309,15 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
     struct dnn_run r = {.graph = ((struct dnn_object *)plan)->graph, .turn = turn++};
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     submit_call *submit;
+    int (*load_code)(void);
     (void)h;
     *(void **)&submit = driver != NULL ? dlsym(driver, "double_submit") : NULL;
-    if (submit == NULL || !((struct dnn_object *)pack)->final)
+    *(void **)&load_code = driver != NULL ? dlsym(driver, "double_load_code") : NULL;
+    if (submit == NULL || load_code == NULL || !((struct dnn_object *)pack)->final)
         return refuse(CUDNN_STATUS_BAD_PARAM, "nothing to run it on");
+    if (!((struct dnn_object *)plan)->loaded && load_code() != 0)
+        return refuse(CUDNN_STATUS_EXECUTION_FAILED, "its code cannot be loaded now");
+    ((struct dnn_object *)plan)->loaded = true;
     cudnnStatus_t st = take_pack(&r, pack);
     if (st == CUDNN_STATUS_SUCCESS && submit(stream, dnn_compute, &r, sizeof r) != 0)
         st = CUDNN_STATUS_EXECUTION_FAILED;

@@ -16,7 +16,7 @@ struct dnn_value {
 
 struct dnn_object {
     cudnnBackendDescriptorType_t type;
-    bool final;
+    bool final, loaded; /* loaded: a plan has been run */
     struct dnn_value value[VALUES];
     int values;
     struct dnn_object *graph; /* of a configuration and a plan */

@@ -126,6 +126,8 @@ CUresult cuMemGetInfo(size_t *free_bytes, size_t *all)
 CUresult cuMemAlloc(CUdeviceptr *out, size_t bytes)
 {
     const uint64_t pages = whole_pages(bytes) + 4096;
+    if (bytes == 0)
+        return CUDA_ERROR_INVALID_VALUE;
     if (take(pages) != CUDA_SUCCESS)
         return CUDA_ERROR_OUT_OF_MEMORY;
     char *p = mmap(NULL, pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -190,6 +192,17 @@ CUresult cuMemGetAllocationGranularity(size_t *out, const CUmemAllocationProp *p
     return CUDA_SUCCESS;
 }
 
+/* What is not yet written is no number here either. */
+static bool fill_with_nan(int fd, size_t bytes)
+{
+    char *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (p == MAP_FAILED)
+        return false;
+    memset(p, 0xff, bytes);
+    munmap(p, bytes);
+    return true;
+}
+
 CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const CUmemAllocationProp *p,
                      unsigned long long flags)
 {
@@ -199,7 +212,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *out, size_t bytes, const CUme
     if (take(bytes) != CUDA_SUCCESS)
         return CUDA_ERROR_OUT_OF_MEMORY;
     const int fd = memfd_create("double", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0)
+    if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0 || !fill_with_nan(fd, bytes))
         return CUDA_ERROR_OUT_OF_MEMORY;
     *out = (CUmemGenericAllocationHandle)fd + 1;
     return CUDA_SUCCESS;

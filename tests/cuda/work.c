@@ -11,6 +11,7 @@
 #include "double.h"
 #include <pthread.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -31,6 +32,8 @@ struct CUstream_st {
 struct CUevent_st {
     uint64_t recorded, reached; /* numbers of records: enqueued, and run */
     struct timespec at;
+    const struct CUgraph_st *capture; /* its last record is part of this; NULL: of none */
+    bool timed;
 };
 
 static struct CUstream_st *streams;
@@ -59,13 +62,20 @@ static struct task *new_task(int kind, uint64_t bytes)
     return t;
 }
 
+/* A capture waits for events of its own alone, and nobody else for those. */
 static CUresult enqueue(CUstream handle, struct task *t)
 {
     static uint64_t enqueued;
+    CUresult r = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
     struct CUstream_st *s = stream_of(handle);
     t->order = enqueued++;
-    if (s->capture != NULL) {
+    if (t->kind == RECORD)
+        t->event->capture = s->capture;
+    if (t->kind == AWAIT && t->event->capture != s->capture) {
+        r = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+        free(t);
+    } else if (s->capture != NULL) {
         append(&s->capture->end, t);
     } else {
         if (t->kind == RECORD)
@@ -75,7 +85,7 @@ static CUresult enqueue(CUstream handle, struct task *t)
         append(&s->end, t);
     }
     pthread_mutex_unlock(&lock);
-    return CUDA_SUCCESS;
+    return r;
 }
 
 CUresult double_submit(CUstream s, void (*run)(const void *payload), const void *payload,
@@ -163,10 +173,29 @@ CUresult cuStreamSynchronize(CUstream s)
 
 CUresult cuCtxSynchronize(void)
 {
-    (void)!cuStreamSynchronize(NULL);
-    for (struct CUstream_st *s = streams; s != NULL; s = s->next)
-        (void)!cuStreamSynchronize(s);
-    return CUDA_SUCCESS;
+    CUresult r = cuStreamSynchronize(NULL);
+    for (struct CUstream_st *s = streams; r == CUDA_SUCCESS && s != NULL; s = s->next)
+        r = cuStreamSynchronize(s);
+    return r;
+}
+
+/* A library loads the code of a kernel, which may wait for all streams: not while one is being
+ * recorded, and not while one waits for a flag, which may be for ever. */
+CUresult double_load_code(void)
+{
+    CUresult r = CUDA_SUCCESS;
+    pthread_mutex_lock(&lock);
+    for (const struct CUstream_st *s = streams; s != NULL; s = s->next) {
+        bool waits = s->capture != NULL;
+        for (const struct task *t = s->first; t != NULL; t = t->next)
+            waits = waits || t->kind == UNTIL;
+        if (waits)
+            r = CUDA_ERROR_ILLEGAL_STATE;
+    }
+    pthread_mutex_unlock(&lock);
+    if (r != CUDA_SUCCESS)
+        fprintf(stderr, "a library loads code while a stream is recorded or waits for a flag\n");
+    return r;
 }
 
 /* --- streams and events --- */
@@ -208,8 +237,8 @@ CUresult cuStreamDestroy(CUstream s)
 
 CUresult cuEventCreate(CUevent *out, unsigned flags)
 {
-    (void)flags;
     *out = calloc(1, sizeof **out);
+    (*out)->timed = (flags & CU_EVENT_DISABLE_TIMING) == 0;
     return CUDA_SUCCESS;
 }
 
@@ -236,6 +265,8 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
 
 CUresult cuEventQuery(CUevent e)
 {
+    if (e->capture != NULL)
+        return CUDA_ERROR_CAPTURED_EVENT;
     run_some(A_FEW);
     pthread_mutex_lock(&lock);
     const bool there = e->reached >= e->recorded;
@@ -245,13 +276,16 @@ CUresult cuEventQuery(CUevent e)
 
 CUresult cuEventSynchronize(CUevent e)
 {
-    while (cuEventQuery(e) == CUDA_ERROR_NOT_READY)
+    CUresult r = cuEventQuery(e);
+    for (; r == CUDA_ERROR_NOT_READY; r = cuEventQuery(e))
         sched_yield();
-    return CUDA_SUCCESS;
+    return r;
 }
 
 CUresult cuEventElapsedTime(float *ms, CUevent from, CUevent to)
 {
+    if (!from->timed || !to->timed || from->reached == 0 || to->reached == 0)
+        return CUDA_ERROR_INVALID_HANDLE;
     *ms = (float)(to->at.tv_sec - from->at.tv_sec) * 1e3f +
           (float)(to->at.tv_nsec - from->at.tv_nsec) * 1e-6f;
     return CUDA_SUCCESS;

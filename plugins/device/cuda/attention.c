@@ -69,9 +69,8 @@ static weft_status ready_own(weft_prepared *p)
 
 weft_status ready_attention(weft_prepared *p, const weft_opspec *spec)
 {
-    (void)spec;
     if (p->d->sdpa != NULL) {
-        weft_status st = gpu_sdpa_ready(p, backward(p), &p->extra);
+        weft_status st = gpu_sdpa_ready(p, spec, backward(p));
         if (st != WEFT_UNSUPPORTED)
             return st;
     }

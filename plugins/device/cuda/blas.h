@@ -91,10 +91,6 @@ weft_status gpu_tune(weft_prepared *p, struct product *q);
 const struct product_choice *gpu_chosen(const weft_device *d, const struct product_key *key);
 void gpu_remember(const weft_device *d, const struct product_choice *choice);
 
-/* Milliseconds that an op takes at its best as it is now, on memory of our own; negative: no memory
- * for it, or it fails. */
-float gpu_time_op(weft_prepared *p, const weft_opspec *spec);
-
 /* Multiply, by the library. */
 cublasStatus_t gpu_multiply(const weft_prepared *p, const struct product *q,
                             const struct product_at *at, void *ws, CUstream s);

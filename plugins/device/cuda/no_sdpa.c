@@ -30,11 +30,11 @@ uint64_t gpu_sdpa_workspace(const struct gpu_sizes *z, bool backward, bool deter
     return 0;
 }
 
-weft_status gpu_sdpa_ready(weft_prepared *p, bool backward, void **out)
+weft_status gpu_sdpa_ready(weft_prepared *p, const weft_opspec *spec, bool backward)
 {
     (void)p;
+    (void)spec;
     (void)backward;
-    (void)out;
     return WEFT_UNSUPPORTED;
 }
 

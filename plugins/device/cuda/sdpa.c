@@ -1,11 +1,12 @@
 /* sdpa.c: attention by cuDNN: opening it, which sizes it serves, and running a plan.
  *
  * It wants 16-bit operands with heads of a multiple of eight elements, up to 128, and sequences of
- * more than one token. What it refuses when a plan is built goes to our own kernels, unless the
- * user has asked for cuDNN by name; so does what its versions are known to compute wrongly, by the
- * list that its own front end keeps. Its statistics lie head by head, ours token by token; two
- * small kernels turn them. */
+ * more than one token. What it refuses when a plan is built, or run once, goes to our own kernels,
+ * unless the user has asked for cuDNN by name; so does what its versions are known to compute
+ * wrongly, by the list that its own front end keeps. Its statistics lie head by head, ours token by
+ * token; two small kernels turn them. */
 #include "sdpa.h"
+#include "ops.h"
 #include "sdpa_graph.h"
 #include <dlfcn.h>
 #include <math.h>
@@ -94,7 +95,8 @@ weft_status gpu_sdpa_open(weft_device *d, const weft_conf *conf)
         gpu_sdpa_close(d);
         host->log(host->ctx, WEFT_LOG_WARN,
                   so != NULL ? "cuDNN does not start, or is older than 9.10.2, so attention is by "
-                               "our own kernels, which are slower"
+                               "our own kernels, which are slower; device.attention = cudnn "
+                               "says why"
                              : "libcudnn.so.9 cannot be opened, so attention is by our own "
                                "kernels, which are slower; device.libraries names directories "
                                "to look in");
@@ -152,16 +154,17 @@ static uint64_t element_bytes(const struct gpu_sizes *z)
 
 /* What cuDNN itself may ask for: backward, room for the gradients of keys and values of all heads
  * where heads share them, for another accumulator on older chips, and where the result is to be
- * deterministic for all scores in 16 bits. */
+ * deterministic for all scores in 16 bits, in tiles of 64 queries by 128 keys. */
 static uint64_t rest_bytes(const struct gpu_sizes *z, bool backward, bool deterministic)
 {
-    const uint64_t length = ((uint64_t)z->sequence + 63) / 64 * 64;
+    const uint64_t queries = ((uint64_t)z->sequence + 63) / 64 * 64;
+    const uint64_t keys = ((uint64_t)z->sequence + 127) / 128 * 128;
     const uint64_t pairs = (uint64_t)(z->rows / z->sequence * z->heads);
     uint64_t bytes = 1 << 20;
     if (backward)
         bytes += element_bytes(z) + (z->heads != z->kv_heads ? element_bytes(z) : 0);
     if (backward && deterministic)
-        bytes += whole(pairs * length * length * 2);
+        bytes += whole(pairs * queries * keys * 2);
     return bytes;
 }
 
@@ -218,7 +221,7 @@ static weft_status build(weft_prepared *p, bool backward, struct ready *r)
     return st == CUDNN_STATUS_SUCCESS ? WEFT_OK : refuse(p, st, why);
 }
 
-weft_status gpu_sdpa_ready(weft_prepared *p, bool backward, void **out)
+weft_status gpu_sdpa_ready(weft_prepared *p, const weft_opspec *spec, bool backward)
 {
     const weft_host *host = p->d->m->host;
     if (!serves(&p->z))
@@ -232,11 +235,14 @@ weft_status gpu_sdpa_ready(weft_prepared *p, bool backward, void **out)
     struct ready *r = host->alloc(host->ctx, sizeof *r, 0);
     if (r == NULL)
         return gpu_fail(p->d->m, WEFT_NO_MEMORY, "op %s: no memory for cuDNN's plan", p->op->id);
+    p->extra = r;
     weft_status st = build(p, backward, r);
-    if (st != WEFT_OK)
+    if (st == WEFT_OK && !gpu_try_op(p, spec))
+        st = refuse(p, CUDNN_STATUS_EXECUTION_FAILED, "running the plan that it has made");
+    if (st != WEFT_OK) {
         gpu_sdpa_drop(p->d, r);
-    else
-        *out = r;
+        p->extra = NULL;
+    }
     return st;
 }
 

@@ -1,10 +1,15 @@
-/* tune.c: which of cuBLASLt's algorithms for a product.
+/* tune.c: which of cuBLASLt's algorithms for a product; and each library's code, loaded.
  *
  * The library's heuristic names up to CANDIDATES of them, best guess first. Each is run on memory
  * of our own: once to load its code, then TIMES times; the least time decides. A choice is
  * remembered for all products of the same shape. Without tuning, and where there is no memory left
  * beside the arena, the first guess is taken, which depends on the library's version alone: so
- * `run.deterministic` gives the same bits in each run. */
+ * `run.deterministic` gives the same bits in each run.
+ *
+ * What is not timed is run once nevertheless. A library loads a kernel's code when it first runs,
+ * which may take memory and wait until all streams are idle: in a step, while a stream waits for a
+ * flag that another rank sets, that could be for ever. And what fails is known while there is still
+ * another way. */
 #include "blas.h"
 #include "ops.h"
 #include <string.h>
@@ -78,6 +83,12 @@ static float time_work(const weft_device *d, struct bench *b, work *once, void *
     return best;
 }
 
+/* True: it runs to its end. */
+static bool try_work(const weft_device *d, struct bench *b, work *once, void *what)
+{
+    return once(what, b) && d->cu->cuStreamSynchronize(b->stream.cu) == CUDA_SUCCESS;
+}
+
 /* --- a product --- */
 
 struct multiplication {
@@ -111,21 +122,25 @@ static uint64_t divide(const struct product_key *k, uint64_t to[6])
     return to[5] + BLAS_WORKSPACE + BLAS_ALIGNMENT;
 }
 
-static void choose_by_time(const weft_prepared *p, struct product *q,
-                           const cublasLtMatmulHeuristicResult_t *found, int n)
+/* One that runs, and the fastest if there are several; false: none runs. */
+static bool choose(const weft_prepared *p, struct product *q,
+                   const cublasLtMatmulHeuristicResult_t *found, int n)
 {
     struct bench b = {0};
     uint64_t to[6];
-    int best = 0;
+    int best = -1;
     float least = -1;
-    if (open_bench(p->d, divide(&q->key, to), &b) == WEFT_OK) {
+    const weft_status st = open_bench(p->d, divide(&q->key, to), &b);
+    if (st == WEFT_OK) {
         char *m = (char *)(uintptr_t)b.memory;
         struct multiplication x = {.p = p, .q = q, .ws = m + to[5]};
         x.at = (struct product_at){m,         m + to[0], q->key.added ? m + to[2] : NULL,
                                    m + to[1], m + to[4], m + to[3]};
         for (int k = 0; k < n; k++) {
             q->algorithm = found[k].algo;
-            const float ms = time_work(p->d, &b, multiply_once, &x);
+            const float ms = n > 1 ? time_work(p->d, &b, multiply_once, &x)
+                             : try_work(p->d, &b, multiply_once, &x) ? 0
+                                                                     : -1;
             if (ms >= 0 && (least < 0 || ms < least)) {
                 least = ms;
                 best = k;
@@ -133,7 +148,8 @@ static void choose_by_time(const weft_prepared *p, struct product *q,
         }
     }
     close_bench(p->d, &b);
-    q->algorithm = found[best].algo;
+    q->algorithm = found[best < 0 ? 0 : best].algo;
+    return best >= 0 || st != WEFT_OK;
 }
 
 /* What the library proposes for operands and workspace as aligned as ours are. */
@@ -146,12 +162,16 @@ static int ask(const weft_prepared *p, const struct product *q,
     const struct gpu_blas *blas = p->d->blas;
     const uint64_t workspace = BLAS_WORKSPACE;
     const uint32_t alignment = OPERAND_ALIGNMENT;
+    const uint32_t sums = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE; /* none are kept in 16 bits */
     cublasLtMatmulPreference_t wish = NULL;
     int n = 0;
     cublasStatus_t r = blas->cublasLtMatmulPreferenceCreate(&wish);
     if (r == CUBLAS_STATUS_SUCCESS)
         r = blas->cublasLtMatmulPreferenceSetAttribute(
             wish, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    if (r == CUBLAS_STATUS_SUCCESS)
+        r = blas->cublasLtMatmulPreferenceSetAttribute(
+            wish, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &sums, sizeof sums);
     for (size_t k = 0; r == CUBLAS_STATUS_SUCCESS && k < sizeof alignments / sizeof *alignments;
          k++)
         r = blas->cublasLtMatmulPreferenceSetAttribute(wish, alignments[k], &alignment,
@@ -196,11 +216,8 @@ weft_status gpu_tune(weft_prepared *p, struct product *q)
         return WEFT_OK;
     }
     const int n = ask(p, q, found, p->d->tune ? CANDIDATES : 1);
-    if (n == 0)
+    if (n == 0 || !choose(p, q, found, n))
         return WEFT_UNSUPPORTED;
-    q->algorithm = found[0].algo;
-    if (p->d->tune && n > 1)
-        choose_by_time(p, q, found, n);
     gpu_remember(p->d, &(struct product_choice){.key = q->key, .algorithm = q->algorithm});
     return WEFT_OK;
 }
@@ -227,23 +244,42 @@ static uint64_t bytes_of(const weft_operand *o)
     return whole(bytes);
 }
 
-float gpu_time_op(weft_prepared *p, const weft_opspec *spec)
+/* The op's operands and workspace on memory of our own. */
+static weft_status open_call(weft_prepared *p, const weft_opspec *spec, struct call *c,
+                             struct bench *b)
 {
-    struct call c = {.p = p};
-    struct bench b = {0};
     uint64_t bytes = p->workspace;
-    float ms = -1;
+    *c = (struct call){.p = p};
+    *b = (struct bench){0};
     for (uint32_t k = 0; k < spec->nin + spec->nout; k++)
         bytes += bytes_of(k < spec->nin ? &spec->in[k] : &spec->out[k - spec->nin]);
-    if (open_bench(p->d, bytes, &b) == WEFT_OK) {
-        char *at = (char *)(uintptr_t)b.memory;
-        for (uint32_t k = 0; k < spec->nin; at += bytes_of(&spec->in[k++]))
-            c.in[k] = at;
-        for (uint32_t k = 0; k < spec->nout; at += bytes_of(&spec->out[k++]))
-            c.out[k] = spec->out[k].dtype != 0 ? at : NULL;
-        c.ws = at;
+    weft_status st = open_bench(p->d, bytes, b);
+    char *at = (char *)(uintptr_t)b->memory;
+    for (uint32_t k = 0; k < spec->nin; at += bytes_of(&spec->in[k++]))
+        c->in[k] = at;
+    for (uint32_t k = 0; k < spec->nout; at += bytes_of(&spec->out[k++]))
+        c->out[k] = spec->out[k].dtype != 0 ? at : NULL;
+    c->ws = at;
+    return st;
+}
+
+float gpu_time_op(weft_prepared *p, const weft_opspec *spec)
+{
+    struct call c;
+    struct bench b;
+    float ms = -1;
+    if (open_call(p, spec, &c, &b) == WEFT_OK)
         ms = time_work(p->d, &b, run_once, &c);
-    }
     close_bench(p->d, &b);
     return ms;
+}
+
+bool gpu_try_op(weft_prepared *p, const weft_opspec *spec)
+{
+    struct call c;
+    struct bench b;
+    const weft_status st = open_call(p, spec, &c, &b);
+    const bool runs = st != WEFT_OK || try_work(p->d, &b, run_once, &c);
+    close_bench(p->d, &b);
+    return runs;
 }
