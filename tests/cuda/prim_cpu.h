@@ -93,6 +93,11 @@ FN void store_quad(void *p, quad q)
     memcpy(p, &q, sizeof q);
 }
 
+FN void store_shared_quad(void *p, quad q)
+{
+    store_quad(p, q);
+}
+
 FN uint32_t bf16_pair(float low, float high)
 {
     return bf16_bits(high) << 16 | bf16_bits(low);

@@ -12,6 +12,7 @@
  *   ptx_run.c      blocks, warps, where threads part and meet, barriers, shuffles
  *   ptx_math.c     arithmetic
  *   ptx_memory.c   loads and stores: bounds, alignment, races
+ *   ptx_traffic.c  what they move
  */
 #ifndef PTX_H
 #define PTX_H
@@ -146,6 +147,19 @@ bool ptx_kind_of(const char *word, struct ptx_kind *out); /* "u32" */
 /* What "ld.global.v4.u32" says but for its operands. */
 void ptx_mnemonic(const struct ptx_text *t, const char *word, struct ptx_instr *i);
 
+/* --- what kernels have moved --- */
+
+struct ptx_moved {
+    uint64_t asked, moved; /* at best, and in fact */
+};
+struct ptx_traffic {
+    const char *kernel;
+    struct ptx_moved loads, stores; /* sectors of 32 bytes */
+    struct ptx_moved banks;         /* rounds of shared memory */
+};
+/* Of all launches of a kernel so far; NULL: there was none. */
+const struct ptx_traffic *ptx_traffic_of(const char *kernel);
+
 /* --- while a kernel runs --- */
 
 /* When a thread does something: what two threads do is in order if a barrier of both lies
@@ -171,6 +185,7 @@ struct ptx_place { /* an instruction that some lanes of a warp have come to */
 __attribute__((noreturn, format(printf, 3, 4))) void ptx_die(const struct ptx_place *p, int lane,
                                                              const char *format, ...);
 void ptx_do_math(const struct ptx_place *p);
+void ptx_count_traffic(const struct ptx_place *p);
 void ptx_do_memory(const struct ptx_place *p);
 /* A launch begins: its threads have touched nothing. A block begins: nor its shared memory. */
 void ptx_begin_launch(void);

@@ -205,6 +205,7 @@ static void store(const struct ptx_place *p, int lane)
 
 void ptx_do_memory(const struct ptx_place *p)
 {
+    ptx_count_traffic(p);
     for (int lane = 0; lane < PTX_LANES; lane++)
         if (p->lanes >> lane & 1) {
             if (p->instr->op == ptx_ld)

@@ -9,13 +9,16 @@
 /* Threads of a block: TILE_LANES beside each other over columns, TILE_ROWS over rows. */
 #define TILE_LANES 32
 #define TILE_ROWS 8
+/* Columns of a vector lie this far from each other, so that neither writing lane by lane nor reading
+ * column by column has two threads at one bank. */
+#define TILE_PITCH (TILE_LANES + 4)
 static_assert(TILE_LANES * TILE_ROWS == ROW_BLOCK, "a tile is a block");
 
 /* Sums of N kinds of values over this block's rows: add(row, col, sum) adds a row's. They go to
  * ws [kind][part][cols]. */
 template <int W, int N, class F> FN void part_sums(const struct gpu_job &j, F add)
 {
-    SHARED(float, tile, TILE_ROWS *TILE_LANES *WIDE);
+    SHARED(float, tile, TILE_ROWS *TILE_PITCH *WIDE);
     const int lane = thread() % TILE_LANES, group = thread() / TILE_LANES;
     const int64_t col = (block() * TILE_LANES + lane) * W, first = block_y() * j.z.part;
     const int64_t last = first + j.z.part < j.z.rows ? first + j.z.part : j.z.rows;
@@ -26,14 +29,14 @@ template <int W, int N, class F> FN void part_sums(const struct gpu_job &j, F ad
     float *ws = (float *)j.ws;
     for (int k = 0; k < N; k++) {
         for (int i = 0; i < W; i++)
-            tile[(group * W + i) * TILE_LANES + lane] = sum[k][i];
+            tile[(group * W + i) * TILE_PITCH + lane] = sum[k][i];
         sync_block();
         for (int c = thread(); c < TILE_LANES * W; c += ROW_BLOCK) {
             const int i = c % W, l = c / W;
             const int64_t at = (block() * TILE_LANES + l) * W + i;
             float total = 0;
             for (int g = 0; g < TILE_ROWS; g++)
-                total += tile[(g * W + i) * TILE_LANES + l];
+                total += tile[(g * W + i) * TILE_PITCH + l];
             if (at < j.z.cols)
                 ws[((int64_t)k * j.z.parts + block_y()) * j.z.cols + at] = total;
         }

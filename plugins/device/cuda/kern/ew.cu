@@ -121,7 +121,7 @@ FN void slot_put(const struct ew_shared &s, uint32_t slot, const float (&x)[WIDE
         quad q;
         for (int i = 0; i < 4; i++)
             q.w[i] = as_bits(x[4 * h + i]);
-        store_quad(slot_half(s, slot, h), q);
+        store_shared_quad(slot_half(s, slot, h), q);
     }
 }
 

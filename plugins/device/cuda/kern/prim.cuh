@@ -72,7 +72,16 @@ FN quad load_quad(const void *p)
     return {{v.x, v.y, v.z, v.w}};
 }
 
+/* To global memory. Written out, since nvcc (13.0) makes four stores of one where it has unrolled
+ * around it, each of which touches as many sectors as the whole. */
 FN void store_quad(void *p, quad q)
+{
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
+                 "r"(q.w[0]), "r"(q.w[1]), "r"(q.w[2]), "r"(q.w[3])
+                 : "memory");
+}
+
+FN void store_shared_quad(void *p, quad q)
 {
     *(uint4 *)p = make_uint4(q.w[0], q.w[1], q.w[2], q.w[3]);
 }
