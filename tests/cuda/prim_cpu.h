@@ -108,6 +108,11 @@ FN uint32_t f16_pair(float low, float high)
     return f16_bits(high) << 16 | f16_bits(low);
 }
 
+FN float fast_exp2(float x)
+{
+    return exp2f(x);
+}
+
 FN float fast_divide(float x, float y)
 {
     return x / y;

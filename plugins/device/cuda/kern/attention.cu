@@ -139,10 +139,10 @@ FN void forward_step(const struct gpu_sizes &z, const struct place &p,
     }
     max = lanes_max(max, p.lanes);
     for (int k = p.lane; k < p.rows; k += p.lanes) {
-        prob[k] = max == -INFINITY ? 0.0f : expf(prob[k] - max);
+        prob[k] = max == -INFINITY ? 0.0f : exponential(prob[k] - max);
         sum += prob[k];
     }
-    const float shrink = max == -INFINITY ? 1.0f : expf(*m - max);
+    const float shrink = max == -INFINITY ? 1.0f : exponential(*m - max);
     *l = *l * shrink + lanes_sum(sum, p.lanes);
     *m = max;
     sync_warp(); /* the lanes of a row are in one warp */
@@ -237,7 +237,7 @@ FN void backward_scores(const struct gpu_job &j, const struct place &p,
         if (sees(j.z, q, k0 + k)) {
             const float x = dot(s.q + p.row * p.pitch, s.k + k * p.pitch, p.dim) * j.z.weight;
             const float dp = dot(s.dy + p.row * p.pitch, s.v + k * p.pitch, p.dim);
-            prob = expf(x - lse);
+            prob = exponential(x - lse);
             ds = prob * (dp - delta) * j.z.weight;
         }
         s.p[p.row * (p.rows + 1) + k] = prob;

@@ -9,8 +9,8 @@
 /* Threads of a block: TILE_LANES beside each other over columns, TILE_ROWS over rows. */
 #define TILE_LANES 32
 #define TILE_ROWS 8
-/* Columns of a vector lie this far from each other, so that neither writing lane by lane nor reading
- * column by column has two threads at one bank. */
+/* Columns of a vector lie this far from each other, so that neither writing lane by lane nor
+ * reading column by column has two threads at one bank. */
 #define TILE_PITCH (TILE_LANES + 4)
 static_assert(TILE_LANES * TILE_ROWS == ROW_BLOCK, "a tile is a block");
 

@@ -118,6 +118,14 @@ FN float from_f16(uint16_t bits)
     return out;
 }
 
+/* 2^x to two units in the last place; 0 where that is below the normal numbers. */
+FN float fast_exp2(float x)
+{
+    float out;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(out) : "f"(x));
+    return out;
+}
+
 FN float fast_divide(float x, float y)
 {
     return __fdividef(x, y);

@@ -26,8 +26,8 @@ template <class T, int W> FN void stats_at(const T *x, int64_t i, struct row_sta
         return;
     }
     for (int k = 0; k < W; k++)
-        sum += expf(v[k] - m);
-    r->sum = r->sum * expf(r->max - m) + sum;
+        sum += exponential(v[k] - m);
+    r->sum = r->sum * exponential(r->max - m) + sum;
     r->max = m;
 }
 
@@ -41,7 +41,7 @@ template <class T, int W> FN struct row_stats stats_of(const T *x, int64_t n, fl
     if (whole + thread() < n)
         stats_at<T, 1>(x, whole + thread(), &r);
     const float max = block_max(r.max, scratch);
-    const float mine = r.max == LEAST && r.sum == 0 ? 0 : r.sum * expf(r.max - max);
+    const float mine = r.max == LEAST && r.sum == 0 ? 0 : r.sum * exponential(r.max - max);
     return {max, block_sum(mine, scratch)};
 }
 
@@ -93,7 +93,7 @@ template <class T, int W> FN void xent_row(const struct gpu_job &j)
     const float factor = j.z.weight * *(const float *)j.in[2], scale = factor / r.sum;
     sync_block(); /* all have read the target's logit */
     write_row<T, W>(x, d, j.z.valid, j.z.cols,
-                    [r, scale](float v) { return expf(v - r.max) * scale; });
+                    [r, scale](float v) { return exponential(v - r.max) * scale; });
     sync_block();
     if (thread() > 0)
         return;
@@ -157,10 +157,10 @@ template <class T, int W> FN void vocab_sums_row(const struct gpu_job &j)
         float v[W];
         load<W>(x + i, v);
         for (int k = 0; k < W; k++)
-            sum += expf(v[k] - max);
+            sum += exponential(v[k] - max);
     }
     if (whole + thread() < n)
-        sum += expf(widen(x[whole + thread()]) - max);
+        sum += exponential(widen(x[whole + thread()]) - max);
     sum = block_sum(sum, scratch);
     if (thread() > 0)
         return;
@@ -195,7 +195,7 @@ template <class T, int W> FN void vocab_finish_row(const struct gpu_job &j)
     const float factor = j.z.weight * *(const float *)j.in[4], scale = factor / sums[0];
     const float logp = vocab_logp(j.z, id, max, sums);
     write_row<T, W>(x, d, j.z.valid, j.z.cols,
-                    [max, scale](float v) { return expf(v - max) * scale; });
+                    [max, scale](float v) { return exponential(v - max) * scale; });
     sync_block();
     if (thread() > 0)
         return;
