@@ -39,7 +39,7 @@ nightly: build
 	WEFT_COMM_SEED=$$(date +%j)00000000 WEFT_COMM_RUNS=3000 build/release/bin/comm_threads_fuzz_test
 	WEFT_PARITY_WHOLE=1 python3 -B tests/parity/matrix.py $(WEFT) Matrix
 	WEFT_PARITY_RANDOM=300 WEFT_PARITY_SEED=$$(date +%j) python3 -B tests/parity/matrix.py $(WEFT) Drawn
-	ctest --preset release -C nightly -R 'ops\..*\.ptx'
+	ctest --preset release -C nightly -R '(ops|cuda)\..*\.ptx'
 	tests/lab/run -t 1800 env -u WEFT_LAB python3 -B tests/verbs/lab.py $(WEFT) \
 	  build/release/bin build/release/tests/verbs/sanitized/bin || [ $$? -eq 77 ]
 	WEFT_WHOLE=1 sh tests/run.sh asan-ubsan tsan

@@ -93,6 +93,24 @@ FN void store_quad(void *p, quad q)
     memcpy(p, &q, sizeof q);
 }
 
+struct pair {
+    uint32_t w[2];
+};
+
+FN pair load_pair(const void *p)
+{
+    fiber_check_aligned(p, sizeof(pair));
+    pair q;
+    memcpy(&q, p, sizeof q);
+    return q;
+}
+
+FN void store_pair(void *p, pair q)
+{
+    fiber_check_aligned(p, sizeof(pair));
+    memcpy(p, &q, sizeof q);
+}
+
 FN void store_shared_quad(void *p, quad q)
 {
     store_quad(p, q);

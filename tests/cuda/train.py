@@ -128,6 +128,16 @@ class Doubles(w.Bench):
         said = self.run_cuda({}, 2, **{"device.attention": "cudnn"})
         self.assertRegex(said, "device.attention = cudnn: op attention, .* it takes 16-bit")
 
+    def test_rules_have_kernels_of_their_own(self):
+        """The kernel for any program would take three times as many instructions."""
+        for rule in ("sgd", "adam", "adamw"):
+            launched = self.path(f"launched.{rule}")
+            self.run_cuda({"DOUBLE_GPU_LAUNCHES": launched}, **{"optim.rule": rule})
+            with open(launched, encoding="utf-8") as f:
+                names = f.read().split()
+            self.assertIn(f"known_{rule}", names)
+            self.assertIn("known_add", names)
+
     def test_a_driver_that_does_not_start(self):
         said = self.run_cuda({"DOUBLE_GPU_FAILS": "init"}, status=77)
         self.assertIn("no NVIDIA driver: it does not start: CUDA_ERROR_NO_DEVICE", said)

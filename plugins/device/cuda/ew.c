@@ -39,6 +39,7 @@ struct build {
 
 struct ew_ready {
     CUdeviceptr code;
+    int kernel; /* of the op's */
     struct gpu_grid grid;
     bool vectors, scalars; /* it has outputs of these kinds */
 };
@@ -373,10 +374,11 @@ static weft_status set_grid(weft_prepared *p, const struct build *b, struct ew_r
 {
     const uint64_t head = ((uint64_t)b->nscalar * sizeof(float) + 15) / 16 * 16 +
                           ((uint64_t)b->ninstr * sizeof(struct ew_instr) + 15) / 16 * 16;
-    const uint64_t room = (uint64_t)p->d->shared - 1024; /* the driver's, and the code's head */
+    const uint64_t room = (uint64_t)p->d->shared - 1024;  /* the driver's, and the code's head */
+    const uint64_t slots = r->kernel == 0 ? b->nslot : 0; /* a known program has registers */
     uint64_t threads = EW_THREADS, bytes = 0;
     for (;; threads /= 2) {
-        bytes = head + threads * b->nslot * WIDE * sizeof(float);
+        bytes = head + threads * slots * WIDE * sizeof(float);
         if (bytes <= room || threads == 32)
             break;
     }
@@ -385,8 +387,9 @@ static weft_status set_grid(weft_prepared *p, const struct build *b, struct ew_r
                         "op %s: a program with %u values at once is more than this GPU takes",
                         p->op->id, b->nslot);
     const int64_t tile = (int64_t)threads * WIDE, tiles = (b->count + tile - 1) / tile;
-    const int64_t each = (int64_t)(room / (bytes + 1024)); /* blocks of a multiprocessor at once */
-    const int64_t resident = (each > 0 ? each : 1) * p->d->processors;
+    int64_t each = (int64_t)(room / (bytes + 1024)); /* blocks of a multiprocessor at once */
+    each = each < 1 ? 1 : each > EW_RESIDENT ? EW_RESIDENT : each;
+    const int64_t resident = each * p->d->processors;
     r->grid = (struct gpu_grid){tiles < resident ? tiles : resident, 1, (uint32_t)threads,
                                 (uint32_t)bytes};
     return gpu_check(p->d,
@@ -396,7 +399,8 @@ static weft_status set_grid(weft_prepared *p, const struct build *b, struct ew_r
 }
 
 /* The code into memory of its own. */
-static weft_status place_code(weft_prepared *p, const struct build *b, struct ew_ready *r)
+static weft_status place_code(weft_prepared *p, const struct build *b, const struct ew_code *head,
+                              struct ew_ready *r)
 {
     const weft_host *host = p->d->m->host;
     const uint64_t instrs = b->ninstr * sizeof *b->instr, scalars = b->nscalar * sizeof *b->scalar;
@@ -404,14 +408,12 @@ static weft_status place_code(weft_prepared *p, const struct build *b, struct ew
     char *code = host->alloc(host->ctx, bytes, 16);
     if (code == NULL)
         return gpu_fail(p->d->m, WEFT_NO_MEMORY, "op %s: no memory for its program", p->op->id);
-    struct ew_code head;
-    describe(b, &head);
-    memcpy(code, &head, sizeof head);
-    memcpy(code + sizeof head, b->instr, instrs);
-    memcpy(code + sizeof head + instrs, b->scalar, scalars);
-    for (uint32_t k = 0; k < head.nout; k++) {
-        r->scalars |= head.out_one[k] != 0;
-        r->vectors |= head.out_one[k] == 0;
+    memcpy(code, head, sizeof *head);
+    memcpy(code + sizeof *head, b->instr, instrs);
+    memcpy(code + sizeof *head + instrs, b->scalar, scalars);
+    for (uint32_t k = 0; k < head->nout; k++) {
+        r->scalars |= head->out_one[k] != 0;
+        r->vectors |= head->out_one[k] == 0;
     }
     weft_status st = gpu_own_memory(p->d, bytes, &r->code);
     if (st == WEFT_OK)
@@ -425,14 +427,18 @@ weft_status ready_ew(weft_prepared *p, const weft_opspec *spec)
     const weft_host *host = p->d->m->host;
     struct build *b = host->alloc(host->ctx, sizeof *b, 0);
     struct ew_ready *r = host->alloc(host->ctx, sizeof *r, 0);
+    struct ew_code head;
     weft_status st = WEFT_NO_MEMORY;
     p->extra = r;
     if (b != NULL && r != NULL)
         st = build_program(b, p->d->m, p->op->form, spec);
-    if (st == WEFT_OK)
+    if (st == WEFT_OK) {
+        describe(b, &head);
+        r->kernel = gpu_known_program(&head, b->instr);
         st = set_grid(p, b, r);
+    }
     if (st == WEFT_OK)
-        st = place_code(p, b, r);
+        st = place_code(p, b, &head, r);
     host->free(host->ctx, b);
     if (st != WEFT_OK && r != NULL)
         drop_ew(p);
@@ -458,7 +464,7 @@ GPU_RUN(run_ew)
         j.in[k] = in[k];
     for (uint32_t k = 0; k < p->nout; k++)
         j.out[k] = out[k];
-    weft_status st = r->vectors ? gpu_launch(p->d, p->f[0], s, r->grid, &j) : WEFT_OK;
+    weft_status st = r->vectors ? gpu_launch(p->d, p->f[r->kernel], s, r->grid, &j) : WEFT_OK;
     j.scalars = 1;
     return st == WEFT_OK && r->scalars ? gpu_launch(p->d, p->f[0], s, one, &j) : st;
 }

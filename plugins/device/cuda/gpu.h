@@ -63,7 +63,7 @@ struct weft_capture {
     CUgraphExec exec;
 };
 
-#define GPU_IMAGES 9
+#define GPU_IMAGES 10
 struct gpu_blas;
 struct gpu_sdpa;
 

@@ -15,12 +15,13 @@ IMAGE(colsum)
 IMAGE(embed)
 IMAGE(ew)
 IMAGE(flat)
+IMAGE(known)
 IMAGE(norm)
 IMAGE(product)
 IMAGE(rows)
 IMAGE(xent)
 
 const char *const gpu_images[GPU_IMAGES] = {
-    gpu_image_attention, gpu_image_colsum,  gpu_image_embed, gpu_image_ew,   gpu_image_flat,
-    gpu_image_norm,      gpu_image_product, gpu_image_rows,  gpu_image_xent,
+    gpu_image_attention, gpu_image_colsum, gpu_image_embed,   gpu_image_ew,   gpu_image_flat,
+    gpu_image_known,     gpu_image_norm,   gpu_image_product, gpu_image_rows, gpu_image_xent,
 };

@@ -17,8 +17,10 @@
 #define BACKWARD                                                                                   \
     .plan = plan_attention_dx,                                                                     \
     .kernels = {"attention_delta*", "attention_dkv*", "attention_dq*", "stats_by_head"}, HEADS
-#define EW .plan = plan_ew, .ready = ready_ew, .run = run_ew, .drop = drop_ew, .kernels = {"ew"}
 #define K(...) .kernels = {__VA_ARGS__}
+#define EW                                                                                         \
+    .plan = plan_ew, .ready = ready_ew, .run = run_ew, .drop = drop_ew,                            \
+    K("ew", "known_add", "known_sgd", "known_adam", "known_adamw")
 
 static const struct gpu_op ops[] = {
     {"embedding", "cV*F iT", "cT*F", K("embedding*"), .plan = plan_embedding, .run = run_rows},

@@ -45,15 +45,37 @@ FN void put(f16 *p, float x)
     p->bits = (uint16_t)f16_pair(x, 0);
 }
 
-/* --- W elements at p, which is aligned to them; W is 1 or WIDE --- */
+/* --- W elements at p, which is aligned to them; W is 1, WIDE or half as many --- */
+
+FN void unpack_half(const float *p, float *x)
+{
+    const quad q = load_quad(p);
+    for (int i = 0; i < 4; i++)
+        x[i] = as_float(q.w[i]);
+}
+
+FN void unpack_half(const bf16 *p, float *x)
+{
+    const pair q = load_pair(p);
+    for (int i = 0; i < 2; i++) {
+        x[2 * i] = as_float(q.w[i] << 16);
+        x[2 * i + 1] = as_float(q.w[i] & 0xffff0000u);
+    }
+}
+
+FN void unpack_half(const f16 *p, float *x)
+{
+    const pair q = load_pair(p);
+    for (int i = 0; i < 2; i++) {
+        x[2 * i] = from_f16((uint16_t)q.w[i]);
+        x[2 * i + 1] = from_f16((uint16_t)(q.w[i] >> 16));
+    }
+}
 
 FN void unpack(const float *p, float *x)
 {
-    for (int h = 0; h < 2; h++) {
-        const quad q = load_quad(p + 4 * h);
-        for (int i = 0; i < 4; i++)
-            x[4 * h + i] = as_float(q.w[i]);
-    }
+    unpack_half(p, x);
+    unpack_half(p + 4, x + 4);
 }
 
 FN void unpack(const bf16 *p, float *x)
@@ -74,14 +96,28 @@ FN void unpack(const f16 *p, float *x)
     }
 }
 
+FN void pack_half(float *p, const float *x)
+{
+    quad q;
+    for (int i = 0; i < 4; i++)
+        q.w[i] = as_bits(x[i]);
+    store_quad(p, q);
+}
+
+FN void pack_half(bf16 *p, const float *x)
+{
+    store_pair(p, {{bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3])}});
+}
+
+FN void pack_half(f16 *p, const float *x)
+{
+    store_pair(p, {{f16_pair(x[0], x[1]), f16_pair(x[2], x[3])}});
+}
+
 FN void pack(float *p, const float *x)
 {
-    for (int h = 0; h < 2; h++) {
-        quad q;
-        for (int i = 0; i < 4; i++)
-            q.w[i] = as_bits(x[4 * h + i]);
-        store_quad(p + 4 * h, q);
-    }
+    pack_half(p, x);
+    pack_half(p + 4, x + 4);
 }
 
 FN void pack(bf16 *p, const float *x)
@@ -104,16 +140,20 @@ template <int W, class T> FN void load(const T *p, float (&x)[W])
 {
     if constexpr (W == 1)
         x[0] = widen(*p);
-    else
+    else if constexpr (W == WIDE)
         unpack(p, x);
+    else
+        unpack_half(p, x);
 }
 
 template <int W, class T> FN void store(T *p, const float (&x)[W])
 {
     if constexpr (W == 1)
         put(p, x[0]);
-    else
+    else if constexpr (W == WIDE)
         pack(p, x);
+    else
+        pack_half(p, x);
 }
 
 /* Elements [i, i + W) of a tensor whose type is known at run time. */

@@ -66,6 +66,16 @@ struct quad {
     uint32_t w[4];
 };
 
+struct pair {
+    uint32_t w[2];
+};
+
+FN pair load_pair(const void *p)
+{
+    const uint2 v = *(const uint2 *)p;
+    return {{v.x, v.y}};
+}
+
 FN quad load_quad(const void *p)
 {
     const uint4 v = *(const uint4 *)p;
@@ -78,6 +88,13 @@ FN void store_quad(void *p, quad q)
 {
     asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)),
                  "r"(q.w[0]), "r"(q.w[1]), "r"(q.w[2]), "r"(q.w[3])
+                 : "memory");
+}
+
+FN void store_pair(void *p, pair q)
+{
+    asm volatile("st.global.v2.u32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(p)), "r"(q.w[0]),
+                 "r"(q.w[1])
                  : "memory");
 }
 
