@@ -128,6 +128,12 @@ class Doubles(w.Bench):
         said = self.run_cuda({}, 2, **{"device.attention": "cudnn"})
         self.assertRegex(said, "device.attention = cudnn: op attention, .* it takes 16-bit")
 
+    def test_products_that_are_slow(self):
+        said = self.run_cuda({}, **{"train.precision": "bf16"})
+        self.assertRegex(said, r"op linear, 51 tokens, 24 by 257: cuBLASLt has no algorithm")
+        said = self.run_cuda({}, **{"train.precision": "bf16", "model.vocab": 264})
+        self.assertNotIn("has no algorithm", said)
+
     def test_rules_have_kernels_of_their_own(self):
         """The kernel for any program would take three times as many instructions."""
         for rule in ("sgd", "adam", "adamw"):
