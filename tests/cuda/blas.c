@@ -189,15 +189,17 @@ struct code {
     uint64_t epilogue, trans_a, trans_b, in, out, rows, cols, algorithm;
 };
 
-/* Has it run before? It has from now on. */
-static int is_new(const struct code *c)
+/* Has it run before? If not, load it; false: that cannot be done now. */
+static int is_loaded(const struct code *c, int load_code(void))
 {
     static struct code known[4096];
     static size_t n;
     for (size_t k = 0; k < n; k++)
         if (memcmp(&known[k], c, sizeof *c) == 0)
-            return 0;
-    known[n++ % (sizeof known / sizeof *known)] = *c;
+            return 1;
+    if (load_code() != 0 || n == sizeof known / sizeof *known)
+        return 0;
+    known[n++] = *c;
     return 1;
 }
 
@@ -331,7 +333,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, con
         m.desc.epilogue,    (uint64_t)m.desc.trans_a, (uint64_t)m.desc.trans_b,
         (uint64_t)m.a.type, (uint64_t)m.d.type,       m.d.rows,
         m.d.cols,           algorithm->data[0]};
-    if (is_new(&code) && load_code() != 0)
+    if (!is_loaded(&code, load_code))
         return CUBLAS_STATUS_EXECUTION_FAILED;
     return submit(s, algorithm->data[0] == ROUGH ? run_rough : run_multiply, &m, sizeof m) == 0
                ? CUBLAS_STATUS_SUCCESS

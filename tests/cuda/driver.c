@@ -1,7 +1,7 @@
 /* driver.c: a double of libcuda, as much of it as the cuda plugins call: one GPU that is a thread
- * of this process. Its kernels are the plugin's own sources, compiled for the CPU (fiber.h); an
- * image is anything, and functions are found by name alone. What it cannot show: how a GPU's memory
- * model differs from a CPU's, tensor cores, speed. */
+ * of this process. Its kernels are the plugin's own, compiled for the CPU (fiber.h) or by nvcc
+ * (ptx.h); an image is anything, and functions are found by name alone. What it cannot show: how a
+ * GPU's memory model differs from a CPU's, tensor cores, speed. */
 #include "double.h"
 #include "kernels.h"
 #include <stdio.h>
@@ -133,9 +133,11 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name)
 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
 {
-    if (what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 || value > SHARED)
+    struct kernel *k = (struct kernel *)(void *)f;
+    if (what != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value < 0 ||
+        (uint64_t)value + k->fixed_shared > SHARED)
         return CUDA_ERROR_INVALID_VALUE;
-    ((struct kernel *)(void *)f)->shared = (uint64_t)value;
+    k->shared = (uint64_t)value + k->fixed_shared;
     return CUDA_SUCCESS;
 }
 

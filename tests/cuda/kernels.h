@@ -13,7 +13,7 @@ struct kernel {
     const char *name;
     int threads;           /* a block has at most */
     uint64_t job_size;     /* bytes of its parameter */
-    uint64_t shared;       /* bytes of shared memory that a launch may ask for; 0: as without */
+    uint64_t shared;       /* bytes of shared memory that it may have in all; 0: as without */
     uint64_t fixed_shared; /* ... and those that it has of its own */
 };
 

@@ -4,7 +4,8 @@
  * kernels and refuses the rest by name. Each register is a row of 32 lanes, a warp's; a row holds
  * 64 bits a lane, of which narrower values fill the lower ones. Constants, addresses of variables
  * and %tid and its like are rows as well, written before the first instruction, so that an
- * instruction knows of nothing but rows.
+ * instruction knows of nothing but rows. Products and sums that the text leaves apart stay apart,
+ * where the assembler may join those without a rounding, so that a GPU can have other last bits.
  *
  *   ptx_words.c    words of the text, and what the parts of "ld.global.v4.u32" mean
  *   ptx_names.c    what names stand for while a file is read
@@ -124,9 +125,11 @@ struct ptx_kernel {
     struct ptx_kernel *next;
 };
 
+/* Do the bytes lie in a variable of the file? */
+bool ptx_is_constant(const struct ptx_code *c, const char *at, uint64_t bytes);
+
 /* Read a file of PTX: its kernels, newest first, before those of `others`. Ends the process with a
  * sentence that names the line where something is not understood. */
-bool ptx_is_constant(const struct ptx_code *c, const char *at, uint64_t bytes);
 struct ptx_kernel *ptx_read(const char *path, struct ptx_kernel *others);
 
 /* --- words (ptx_words.c) --- */

@@ -400,6 +400,8 @@ static void do_cvt(const struct ptx_place *p)
             ptx_die(p, 0, "a rounding that this interpreter has not");
         store_float(p, i->kind.bits, y);
     } else if (i->kind.type == PTX_F) { /* once from 64 bits, not by way of a double */
+        if (i->round != PTX_NEAREST)
+            ptx_die(p, 0, "a rounding that this interpreter has not");
         EACH_LANE(l)
         {
             const bool is_signed = i->from.type == PTX_S;

@@ -2,6 +2,8 @@
  * block; and of two threads that touch the same bytes in a launch, one writing, a barrier has to
  * lie between, or the kernel is refused, however its threads happened to run.
  *
+ * Writing what is there already is no race.
+ *
  * For each two bytes stand the last write and the last reads of two threads, so that of three one
  * can be missed. Bytes of global memory that this launch has touched are in a table by address;
  * shared memory has a table as long as itself. */
@@ -108,8 +110,11 @@ static void look(const struct ptx_place *p, int lane, struct cell *c, bool write
 {
     struct ptx_moment now = p->moment;
     now.thread += lane;
-    if (writes && same)
+    if (writes && same) {
+        if (in_order(&c->written, &now))
+            c->written = now;
         return;
+    }
     if (!in_order(&c->written, &now))
         conflict(p, lane, &c->written, "has written");
     if (writes) {
@@ -143,6 +148,11 @@ static void check_shared(const struct ptx_place *p, int lane, uint64_t at, uint6
         look(p, lane, shared_cell(a), value != NULL, same);
 }
 
+static bool lies_in(uint64_t at, uint64_t bytes, uint64_t room)
+{
+    return at <= room && bytes <= room - at;
+}
+
 /* A thread's bytes at an address of the instruction's space. value: of a store; NULL: a load. */
 static char *place_of(const struct ptx_place *p, int lane, uint64_t address, uint64_t bytes,
                       const void *value)
@@ -153,15 +163,15 @@ static char *place_of(const struct ptx_place *p, int lane, uint64_t address, uin
         ptx_die(p, lane, "%" PRIu64 " bytes at an address that is not aligned", bytes);
     switch (p->instr->space) {
     case PTX_PARAM:
-        if (address + bytes > p->kernel->kernel.job_size || value != NULL)
+        if (!lies_in(address, bytes, p->kernel->kernel.job_size) || value != NULL)
             break;
         return (char *)(uintptr_t)p->param + address;
     case PTX_LOCAL:
-        if (address + bytes > code->local)
+        if (!lies_in(address, bytes, code->local))
             break;
         return p->local + (uint64_t)lane * code->local + address;
     case PTX_SHARED:
-        if (address + bytes > p->shared_size)
+        if (!lies_in(address, bytes, p->shared_size))
             break;
         check_shared(p, lane, address, bytes, value);
         return p->shared + address;

@@ -11,11 +11,12 @@ struct name *ptx_name(struct reader *r, const char *word)
     uint64_t h = 14695981039346656037u;
     for (const char *c = word; *c != '\0'; c++)
         h = (h ^ (unsigned char)*c) * 1099511628211u;
-    for (uint64_t i = h;; i++) {
+    for (uint64_t i = h; i - h < MOST_NAMES; i++) {
         struct name *n = &r->names[i % MOST_NAMES];
         if (n->word[0] == '\0' || strcmp(n->word, word) == 0)
             return n;
     }
+    ptx_refuse(&r->text, word, "is one name too many");
 }
 
 void ptx_set_name(struct reader *r, const char *word, int is, uint64_t number)

@@ -29,10 +29,10 @@ static uint64_t declared(struct reader *r, char name[PTX_WORD], uint64_t *align)
             break;
     }
     snprintf(name, PTX_WORD, "%s", word);
-    const char *before = r->text.at;
+    const struct ptx_text before = r->text;
     ptx_next(&r->text, word);
     if (strcmp(word, "[") != 0) {
-        r->text.at = before;
+        r->text = before;
         return (uint64_t)kind.bits / 8;
     }
     ptx_next(&r->text, word);
@@ -184,7 +184,13 @@ static void put_operands(struct reader *r, struct ptx_instr *i, const struct ope
                 i->out[i->nout++] = o[k].row[e];
             else if (i->nin < PTX_OPERANDS)
                 i->in[i->nin++] = o[k].row[e];
+            else
+                ptx_refuse(&r->text, "an instruction", "has too many operands");
     }
+    if (i->op == ptx_setp && i->nout > 1)
+        ptx_refuse(&r->text, "setp", "with two results is not known here");
+    if (i->op == ptx_bar && !i->warp && n != 1)
+        ptx_refuse(&r->text, "bar", "with a number of threads is not known here");
     /* Parameters of functions are rows: what looks like memory is not. */
     if (n == 2 && o[i->op == ptx_ld].address && o[i->op == ptx_ld].parameter) {
         if (i->offset != 0 || i->vector != 1 || i->space != PTX_PARAM)

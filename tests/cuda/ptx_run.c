@@ -292,7 +292,7 @@ static void *enough(void *old, uint64_t *room, uint64_t bytes)
     free(old);
     *room = (bytes + 63) / 64 * 64;
     old = aligned_alloc(64, *room);
-    return memset(old, 0xa5, *room); /* what is read before it is written should be seen */
+    return memset(old, 0xa5, *room); /* no number, should it be read first */
 }
 
 static uint64_t start_value(const struct ptx_start *s, const struct ptx_kernel *k, int thread,

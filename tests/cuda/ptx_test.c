@@ -188,6 +188,7 @@ static void test_races(void **state)
     is_refused("mov.u32 %r1, %ctaid.x;" STORE("%r1"), BLOCKS, "of block");
     is_refused(STORE("%tid") "ld.global.u32 %r1, [%base+4];", 1, "without a barrier between");
     assert_true(ends_well(STORE("5"), BLOCKS, said)); /* the same, whoever is last */
+    is_refused("mul.lo.s32 %r1, %tid, 5; st.global.u32 [%base], %r1;", 1, "has written this");
 }
 
 static void test_undefined(void **state)
@@ -196,6 +197,9 @@ static void test_undefined(void **state)
     is_refused("ld.global.v2.u32 {%r1, %r2}, [%base+4];", 1, "that is not aligned");
     is_refused("ld.global.u32 %r1, [%base+16384];", 1, "which is not memory of its own");
     is_refused("st.shared.u32 [own+1536], %tid;", 1, "which is not memory of its own");
+    is_refused("ld.shared.u32 %r1, [own+-4];", 1, "which is not memory of its own");
+    is_refused("setp.lt.u32 %p1|%p2, %tid, 40;", 1, "with two results");
+    is_refused("cvt.rz.f32.u32 %f1, %tid;", 1, "a rounding");
     is_refused("ld.param.u32 %r1, [k_param_0+16];", 1, "which is not memory of its own");
     is_refused("setp.lt.u32 %p1, %tid, 40; @%p1 bar.sync 0;", 1, "only some threads");
     is_refused("setp.eq.u32 %p1, %tid, 3; @%p1 bra other; bar.sync 0; ret; other: bar.sync 0;", 1,

@@ -114,6 +114,11 @@ class Doubles(w.Bench):
         said = self.run_cuda({"DOUBLE_GPU_MIB": "1"}, status=1)
         self.assertRegex(said, r"needs an arena of .* GiB .* the GPU has .* GiB free")
 
+    def test_a_nearly_full_gpu(self):
+        """The plan fits, and no op can be tried beside it."""
+        said = self.run_cuda({"DOUBLE_GPU_MIB": "48"}, **{"device.graphs": "off"})
+        self.assertRegex(said, r"leaves no 0.03 GiB of the GPU's memory to try an op on")
+
     def test_versions_of_cudnn(self):
         """What a version is known to compute wrongly goes to own kernels, or is an error."""
         for version, says, status, refuses in (

@@ -265,13 +265,11 @@ CUresult cuStreamWaitEvent(CUstream s, CUevent e, unsigned flags)
 
 CUresult cuEventQuery(CUevent e)
 {
-    if (e->capture != NULL)
-        return CUDA_ERROR_CAPTURED_EVENT;
     run_some(A_FEW);
     pthread_mutex_lock(&lock);
-    const bool there = e->reached >= e->recorded;
+    const bool there = e->reached >= e->recorded, captured = e->capture != NULL;
     pthread_mutex_unlock(&lock);
-    return there ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    return captured ? CUDA_ERROR_CAPTURED_EVENT : there ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
 
 CUresult cuEventSynchronize(CUevent e)

@@ -37,7 +37,7 @@ struct product_choice {
     struct product_choice *next;
     struct product_key key;
     cublasLtMatmulAlgo_t algorithm;
-    bool fuse;
+    bool fuse, own; /* own: no algorithm runs */
 };
 
 #define GPU_BLAS_FIELD(name) __typeof__(name) *name;

@@ -76,6 +76,7 @@ struct weft_device {
     int32_t processors, arch; /* multiprocessors; 90: compute capability 9.0 */
     int32_t shared;           /* most bytes of shared memory of a block */
     bool deterministic, graphs, tf32, tune;
+    bool said_no_memory;   /* to try ops on */
     struct gpu_blas *blas; /* NULL: none is asked for */
     struct gpu_sdpa *sdpa; /* NULL: none, or none is asked for */
     struct gpu_block *blocks;

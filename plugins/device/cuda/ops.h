@@ -40,7 +40,7 @@ GPU_RUN(run_sumsq);
 /* Milliseconds that an op takes at its best as it is now, on memory of our own; negative: no memory
  * for it, or it fails. */
 float gpu_time_op(weft_prepared *p, const weft_opspec *spec);
-/* Run it once on such memory, so that its code is loaded; false: it fails. */
+/* Run it once on such memory, if there is some, so that its code is loaded; false: it fails. */
 bool gpu_try_op(weft_prepared *p, const weft_opspec *spec);
 
 /* rope.c */

@@ -13,7 +13,6 @@
  * whose rows are not aligned, say) a kernel of ours does it. */
 #include "blas.h"
 #include "ops.h"
-#include <stdio.h>
 #include <string.h>
 
 GPU_PLAN(plan_product)
@@ -127,19 +126,6 @@ struct product_key gpu_product_key(const weft_prepared *p, uint32_t form, uint32
                                 .tf32 = p->d->tf32 && p->z.dt == WEFT_F32};
 }
 
-/* What nobody sees in a result, and everybody in the time. */
-static void say_slow(const weft_prepared *p, const struct product_key *k)
-{
-    const weft_host *host = p->d->m->host;
-    char text[256];
-    snprintf(text, sizeof text,
-             "op %s, %lld tokens, %lld by %lld: cuBLASLt has no algorithm for it, so a kernel "
-             "without tensor cores does it, many times slower; sizes that are multiples of 8, as a "
-             "vocabulary of 50304 in place of 50257, are what it takes",
-             p->op->id, (long long)k->tokens, (long long)k->inputs, (long long)k->outputs);
-    host->log(host->ctx, WEFT_LOG_WARN, text);
-}
-
 /* The leading dimension of what an epilogue keeps is a multiple of eight, by its documentation. */
 weft_status gpu_product_ready(weft_prepared *p, struct product *q)
 {
@@ -153,11 +139,6 @@ weft_status gpu_product_ready(weft_prepared *p, struct product *q)
         return gpu_blas_refuse(p, r);
     weft_status st = gpu_tune(p, q);
     q->own = st == WEFT_UNSUPPORTED;
-    if (q->own &&
-        (q->key.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
-         q->key.epilogue == CUBLASLT_EPILOGUE_BIAS) &&
-        !q->key.added)
-        say_slow(p, &q->key);
     return q->own ? WEFT_OK : st;
 }
 

@@ -6,12 +6,13 @@
  * beside the arena, the first guess is taken, which depends on the library's version alone: so
  * `run.deterministic` gives the same bits in each run.
  *
- * What is not timed is run once nevertheless. A library loads a kernel's code when it first runs,
- * which may take memory and wait until all streams are idle: in a step, while a stream waits for a
- * flag that another rank sets, that could be for ever. And what fails is known while there is still
- * another way. */
+ * What is not timed is run once nevertheless, if there is memory. A library loads a kernel's code
+ * when it first runs, which may take memory and wait until all streams are idle: in a step, while a
+ * stream waits for a flag that another rank sets, that could be for ever. And what fails is known
+ * while there is still another way. */
 #include "blas.h"
 #include "ops.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { CANDIDATES = 12, TIMES = 3 };
@@ -28,12 +29,31 @@ static uint64_t whole(uint64_t bytes)
     return (bytes + 255) / 256 * 256;
 }
 
+/* Once a device. */
+static void say_no_memory(weft_device *d, uint64_t bytes)
+{
+    const weft_host *host = d->m->host;
+    char text[320];
+    if (d->said_no_memory)
+        return;
+    d->said_no_memory = true;
+    snprintf(text, sizeof text,
+             "the plan leaves no %.2f GiB of the GPU's memory to try an op on, so libraries load "
+             "code during the first step and algorithms are not timed; where ranks wait for each "
+             "other that may hang: lower train.microbatch a little",
+             (double)bytes / (1 << 30));
+    host->log(host->ctx, WEFT_LOG_WARN, text);
+}
+
 static weft_status open_bench(weft_device *d, uint64_t bytes, struct bench *b)
 {
     const struct gpu_driver *cu = d->cu;
     b->stream.d = d;
-    if (cu->cuMemAlloc(&b->memory, bytes) != CUDA_SUCCESS)
+    if (cu->cuMemAlloc(&b->memory, bytes) != CUDA_SUCCESS) {
+        b->memory = 0;
+        say_no_memory(d, bytes);
         return WEFT_NO_MEMORY;
+    }
     weft_status st =
         gpu_check(d, cu->cuStreamCreateWithPriority(&b->stream.cu, CU_STREAM_NON_BLOCKING, 0),
                   "making a stream");
@@ -122,9 +142,11 @@ static uint64_t divide(const struct product_key *k, uint64_t to[6])
     return to[5] + BLAS_WORKSPACE + BLAS_ALIGNMENT;
 }
 
-/* One that runs, and the fastest if there are several; false: none runs. */
-static bool choose(const weft_prepared *p, struct product *q,
-                   const cublasLtMatmulHeuristicResult_t *found, int n)
+enum outcome { RUNS, NONE_RUNS, UNTRIED };
+
+/* One that runs, and the fastest if there are several. */
+static enum outcome choose(const weft_prepared *p, struct product *q,
+                           const cublasLtMatmulHeuristicResult_t *found, int n)
 {
     struct bench b = {0};
     uint64_t to[6];
@@ -149,7 +171,7 @@ static bool choose(const weft_prepared *p, struct product *q,
     }
     close_bench(p->d, &b);
     q->algorithm = found[best < 0 ? 0 : best].algo;
-    return best >= 0 || st != WEFT_OK;
+    return st != WEFT_OK ? UNTRIED : best >= 0 ? RUNS : NONE_RUNS;
 }
 
 /* What the library proposes for operands and workspace as aligned as ours are. */
@@ -207,19 +229,43 @@ void gpu_remember(const weft_device *d, const struct product_choice *choice)
     d->blas->choices = c;
 }
 
+/* Nothing but a bias behind it: without an algorithm it goes to a kernel of ours. */
+static bool is_plain(const struct product_key *k)
+{
+    return !k->added &&
+           (k->epilogue == CUBLASLT_EPILOGUE_DEFAULT || k->epilogue == CUBLASLT_EPILOGUE_BIAS);
+}
+
+/* What nobody sees in a result, and everybody in the time. */
+static void say_slow(const weft_prepared *p, const struct product_key *k, const char *why)
+{
+    const weft_host *host = p->d->m->host;
+    char text[320];
+    snprintf(text, sizeof text,
+             "op %s, %lld tokens, %lld by %lld: cuBLASLt %s, so a kernel without tensor cores does "
+             "it, many times slower; sizes that are multiples of 8, as a vocabulary of 50304 in "
+             "place of 50257, are what it takes",
+             p->op->id, (long long)k->tokens, (long long)k->inputs, (long long)k->outputs, why);
+    host->log(host->ctx, WEFT_LOG_WARN, text);
+}
+
 weft_status gpu_tune(weft_prepared *p, struct product *q)
 {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     const struct product_choice *known = gpu_chosen(p->d, &q->key);
     if (known != NULL) {
         q->algorithm = known->algorithm;
-        return WEFT_OK;
+        return known->own ? WEFT_UNSUPPORTED : WEFT_OK;
     }
     const int n = ask(p, q, found, p->d->tune ? CANDIDATES : 1);
-    if (n == 0 || !choose(p, q, found, n))
-        return WEFT_UNSUPPORTED;
-    gpu_remember(p->d, &(struct product_choice){.key = q->key, .algorithm = q->algorithm});
-    return WEFT_OK;
+    const enum outcome o = n > 0 ? choose(p, q, found, n) : NONE_RUNS;
+    if (o == UNTRIED)
+        return WEFT_OK;
+    gpu_remember(p->d, &(struct product_choice){
+                           .key = q->key, .algorithm = q->algorithm, .own = o == NONE_RUNS});
+    if (o == NONE_RUNS && is_plain(&q->key))
+        say_slow(p, &q->key, n == 0 ? "has no algorithm for it" : "fails at it");
+    return o == NONE_RUNS ? WEFT_UNSUPPORTED : WEFT_OK;
 }
 
 /* --- an op --- */
@@ -254,13 +300,15 @@ static weft_status open_call(weft_prepared *p, const weft_opspec *spec, struct c
     for (uint32_t k = 0; k < spec->nin + spec->nout; k++)
         bytes += bytes_of(k < spec->nin ? &spec->in[k] : &spec->out[k - spec->nin]);
     weft_status st = open_bench(p->d, bytes, b);
+    if (st != WEFT_OK)
+        return st;
     char *at = (char *)(uintptr_t)b->memory;
     for (uint32_t k = 0; k < spec->nin; at += bytes_of(&spec->in[k++]))
         c->in[k] = at;
     for (uint32_t k = 0; k < spec->nout; at += bytes_of(&spec->out[k++]))
         c->out[k] = spec->out[k].dtype != 0 ? at : NULL;
     c->ws = at;
-    return st;
+    return WEFT_OK;
 }
 
 float gpu_time_op(weft_prepared *p, const weft_opspec *spec)

@@ -142,8 +142,10 @@ template <int W, class T> FN void load(const T *p, float (&x)[W])
         x[0] = widen(*p);
     else if constexpr (W == WIDE)
         unpack(p, x);
-    else
+    else {
+        static_assert(W == WIDE / 2, "1, WIDE or half as many");
         unpack_half(p, x);
+    }
 }
 
 template <int W, class T> FN void store(T *p, const float (&x)[W])
@@ -152,8 +154,10 @@ template <int W, class T> FN void store(T *p, const float (&x)[W])
         put(p, x[0]);
     else if constexpr (W == WIDE)
         pack(p, x);
-    else
+    else {
+        static_assert(W == WIDE / 2, "1, WIDE or half as many");
         pack_half(p, x);
+    }
 }
 
 /* Elements [i, i + W) of a tensor whose type is known at run time. */
@@ -245,8 +249,8 @@ FN float team_sum(float x, int team, float *scratch)
     return team == 32 ? warp_sum(x) : block_sum(x, scratch);
 }
 
-/* exp(x) in three instructions, where expf() has eight: x log2(e) is rounded, so that the result is
- * off by |x| 2^-24 besides. */
+/* exp(x) in three instructions, where expf() has eight: x log2(e) and the constant are rounded, so
+ * that the result is off by 1.3 |x| 2^-24 besides. */
 FN float exponential(float x)
 {
     return fast_exp2(x * 1.44269504f);

@@ -69,7 +69,7 @@ struct gpu_job {
  * A value of all elements lies in a slot: WIDE elements for each thread, in shared memory. Scalars
  * are numbered apart; each is computed once a block, in order. */
 #define EW_THREADS 128
-#define EW_RESIDENT 16 /* blocks of so many threads fill a multiprocessor */
+#define EW_RESIDENT 16 /* blocks of so many threads that a multiprocessor has at most */
 #define EW_OPERANDS 12
 #define EW_SCALAR 0x8000u  /* + the scalar's number; below it stand slots */
 #define EW_BEFORE 0x7fffu  /* the result of the instruction before, still in registers */
