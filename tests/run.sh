@@ -19,7 +19,7 @@ tree='^(tidy|abi\.headers|abi\.outside|pytorch)'
 threads='^(links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log))'
 not_address='^(fault\.(job_(death|launch)|train_frozen)'
 not_address="$not_address|parity\.(compress|layouts|machines|recompute|resume|stages)"
-not_address="$not_address|parity\.(sums|tensor|zero))"
+not_address="$not_address|parity\.(sums|tensor|zero)|cuda\.ranks|ops\.joined_test\.cuda_own)"
 not_thread='^fault\.(job_launch|train_frozen)'
 [ -z "${WEFT_WHOLE:-}" ] || not_address='^$' not_thread='^$'
 
