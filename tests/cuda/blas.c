@@ -4,8 +4,8 @@
  * Epilogues work on the sum before it is rounded. What runs for the first time loads its code. */
 #define _GNU_SOURCE
 #include "bits.h"
+#include "double.h"
 #include <cublasLt.h>
-#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -322,11 +322,10 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, con
         algorithm->data[0] < ROUGH || algorithm->data[0] >= LAST || bytes < NEEDED ||
         (uintptr_t)a % 16 != 0 || (uintptr_t)b % 16 != 0 || (uintptr_t)d % 16 != 0)
         return CUBLAS_STATUS_INVALID_VALUE;
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     submit_call *submit;
     int (*load_code)(void);
-    *(void **)&submit = driver != NULL ? dlsym(driver, "double_submit") : NULL;
-    *(void **)&load_code = driver != NULL ? dlsym(driver, "double_load_code") : NULL;
+    *(void **)&submit = double_call("double_submit");
+    *(void **)&load_code = double_call("double_load_code");
     if (submit == NULL || load_code == NULL)
         return CUBLAS_STATUS_NOT_INITIALIZED;
     const struct code code = {

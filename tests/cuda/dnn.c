@@ -5,7 +5,7 @@
  * DOUBLE_CUDNN_VERSION is the version that it says it has. */
 #define _GNU_SOURCE
 #include "dnn.h"
-#include <dlfcn.h>
+#include "double.h"
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -307,12 +307,11 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
 {
     static uint64_t turn;
     struct dnn_run r = {.graph = ((struct dnn_object *)plan)->graph, .turn = turn++};
-    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     submit_call *submit;
     int (*load_code)(void);
     (void)h;
-    *(void **)&submit = driver != NULL ? dlsym(driver, "double_submit") : NULL;
-    *(void **)&load_code = driver != NULL ? dlsym(driver, "double_load_code") : NULL;
+    *(void **)&submit = double_call("double_submit");
+    *(void **)&load_code = double_call("double_load_code");
     if (submit == NULL || load_code == NULL || !((struct dnn_object *)pack)->final)
         return refuse(CUDNN_STATUS_BAD_PARAM, "nothing to run it on");
     if (!((struct dnn_object *)plan)->loaded && load_code() != 0)

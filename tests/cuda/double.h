@@ -4,6 +4,7 @@
 #define DOUBLE_H
 
 #include <cuda.h>
+#include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -33,11 +34,17 @@ struct task {
     _Alignas(16) char payload[];
 };
 
-/* The doubles of libraries say that they load code, and find this by name as well. */
-CUresult double_load_code(void);
+CUresult double_load_code(void); /* what a library that loads code has to ask */
 
-/* Enqueue a call with a copy of the payload; or record it, where the stream is being captured. The
- * doubles of libraries find this by name. */
+/* The doubles of libraries find these calls by name: the driver's double is loaded before them.
+ * NULL: it is not. */
+static inline void *double_call(const char *name)
+{
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    return driver != NULL ? dlsym(driver, name) : NULL;
+}
+
+/* Enqueue a call with a copy of the payload; or record it, where the stream is being captured. */
 CUresult double_submit(CUstream s, void (*run)(const void *payload), const void *payload,
                        uint64_t bytes);
 

@@ -79,36 +79,42 @@ struct quad {
     uint32_t w[4];
 };
 
-FN quad load_quad(const void *p)
-{
-    fiber_check_aligned(p, sizeof(quad));
-    quad q;
-    memcpy(&q, p, sizeof q);
-    return q;
-}
-
-FN void store_quad(void *p, quad q)
-{
-    fiber_check_aligned(p, sizeof(quad));
-    memcpy(p, &q, sizeof q);
-}
-
 struct pair {
     uint32_t w[2];
 };
 
-FN pair load_pair(const void *p)
+template <class Words> FN Words load_words(const void *p)
 {
-    fiber_check_aligned(p, sizeof(pair));
-    pair q;
+    fiber_check_aligned(p, sizeof(Words));
+    Words q;
     memcpy(&q, p, sizeof q);
     return q;
 }
 
+template <class Words> FN void store_words(void *p, Words q)
+{
+    fiber_check_aligned(p, sizeof q);
+    memcpy(p, &q, sizeof q);
+}
+
+FN quad load_quad(const void *p)
+{
+    return load_words<quad>(p);
+}
+
+FN pair load_pair(const void *p)
+{
+    return load_words<pair>(p);
+}
+
+FN void store_quad(void *p, quad q)
+{
+    store_words(p, q);
+}
+
 FN void store_pair(void *p, pair q)
 {
-    fiber_check_aligned(p, sizeof(pair));
-    memcpy(p, &q, sizeof q);
+    store_words(p, q);
 }
 
 FN void store_shared_quad(void *p, quad q)

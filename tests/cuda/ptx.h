@@ -116,12 +116,22 @@ struct ptx_code { /* a file */
     } * constants; /* variables of the file, which kernels read */
 };
 
+/* --- what kernels have moved --- */
+
+struct ptx_moved {
+    uint64_t asked, moved; /* at best, and in fact */
+};
+struct ptx_traffic {
+    struct ptx_moved loads, stores; /* sectors of 32 bytes */
+    struct ptx_moved banks;         /* rounds of shared memory */
+};
 struct ptx_kernel {
     struct kernel kernel; /* first, so that one is the other */
     const struct ptx_code *code;
     int first;                  /* instruction */
     int rows;                   /* functions' come before the kernel's */
     int first_start, end_start; /* of the kernel's rows */
+    struct ptx_traffic *traffic;
     struct ptx_kernel *next;
 };
 
@@ -150,19 +160,6 @@ bool ptx_kind_of(const char *word, struct ptx_kind *out); /* "u32" */
 /* What "ld.global.v4.u32" says but for its operands. */
 void ptx_mnemonic(const struct ptx_text *t, const char *word, struct ptx_instr *i);
 
-/* --- what kernels have moved --- */
-
-struct ptx_moved {
-    uint64_t asked, moved; /* at best, and in fact */
-};
-struct ptx_traffic {
-    const char *kernel;
-    struct ptx_moved loads, stores; /* sectors of 32 bytes */
-    struct ptx_moved banks;         /* rounds of shared memory */
-};
-/* Of all launches of a kernel so far; NULL: there was none. */
-const struct ptx_traffic *ptx_traffic_of(const char *kernel);
-
 /* --- while a kernel runs --- */
 
 /* When a thread does something: what two threads do is in order if a barrier of both lies
@@ -189,6 +186,8 @@ __attribute__((noreturn, format(printf, 3, 4))) void ptx_die(const struct ptx_pl
                                                              const char *format, ...);
 void ptx_do_math(const struct ptx_place *p);
 void ptx_count_traffic(const struct ptx_place *p);
+/* Of all launches of a kernel so far; NULL: there is no such kernel. */
+const struct ptx_traffic *ptx_traffic_of(const char *kernel);
 void ptx_do_memory(const struct ptx_place *p);
 /* A launch begins: its threads have touched nothing. A block begins: nor its shared memory. */
 void ptx_begin_launch(void);

@@ -362,6 +362,7 @@ static struct ptx_kernel *read_kernel(struct reader *r)
         ptx_next(&r->text, word);
     k->kernel.threads = (int)threads;
     k->code = r->code;
+    k->traffic = calloc(1, sizeof *k->traffic);
     k->first = r->code->ninstr;
     k->first_start = r->code->nstart;
     read_body(r);

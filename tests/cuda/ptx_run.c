@@ -170,11 +170,11 @@ static void run_lanes(struct warp *w, uint32_t lanes, int pc, int others)
     const struct ptx_instr *instr = w->place.kernel->code->instr;
     for (;; pc++) {
         const struct ptx_instr *i = w->place.instr = &instr[pc];
-        const uint32_t on = guarded(w, i, lanes);
         if (pc >= others) {
             set_pc(w, lanes, pc);
             return;
         }
+        const uint32_t on = guarded(w, i, lanes);
         if (is_control(i->op)) {
             control(w, pc, lanes, on);
             return;

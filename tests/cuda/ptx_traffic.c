@@ -5,34 +5,8 @@
  * different words of one bank wait for each other, a quarter or half of a warp at a time where each
  * has 16 or 8 bytes. */
 #include "ptx.h"
-#include <stdlib.h>
-#include <string.h>
 
-enum { SECTOR = 32, BANKS = 32, WORD = 4, MOST_KERNELS = 256 };
-
-static struct ptx_traffic traffic[MOST_KERNELS];
-
-const struct ptx_traffic *ptx_traffic_of(const char *kernel)
-{
-    for (int k = 0; k < MOST_KERNELS && traffic[k].kernel != NULL; k++)
-        if (strcmp(traffic[k].kernel, kernel) == 0)
-            return &traffic[k];
-    return NULL;
-}
-
-static struct ptx_traffic *traffic_of(const struct ptx_kernel *k)
-{
-    static struct ptx_traffic *last;
-    if (last != NULL && last->kernel == k->kernel.name)
-        return last;
-    int at = 0;
-    while (at < MOST_KERNELS - 1 && traffic[at].kernel != NULL &&
-           traffic[at].kernel != k->kernel.name)
-        at++;
-    last = &traffic[at];
-    last->kernel = k->kernel.name;
-    return last;
-}
+enum { SECTOR = 32, BANKS = 32, WORD = 4 };
 
 /* Adds x to a set of n; true: it was not there. */
 static bool add(uint64_t *set, int *n, uint64_t x)
@@ -73,11 +47,17 @@ static void count_banks(const uint64_t *at, int lanes, uint64_t bytes, struct pt
     }
 }
 
+const struct ptx_traffic *ptx_traffic_of(const char *kernel)
+{
+    const struct kernel *k = kernel_find(kernel);
+    return k != NULL ? ((const struct ptx_kernel *)k)->traffic : NULL;
+}
+
 void ptx_count_traffic(const struct ptx_place *p)
 {
     const struct ptx_instr *i = p->instr;
     const uint64_t bytes = (uint64_t)(i->kind.bits / 8 * i->vector);
-    struct ptx_traffic *t = traffic_of(p->kernel);
+    struct ptx_traffic *t = p->kernel->traffic;
     uint64_t at[PTX_LANES];
     int lanes = 0;
     for (int l = 0; l < PTX_LANES; l++)

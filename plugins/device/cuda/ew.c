@@ -39,7 +39,7 @@ struct build {
 
 struct ew_ready {
     CUdeviceptr code;
-    int kernel; /* of the op's */
+    CUfunction known; /* the program's own kernel; NULL: it has the one for any program */
     struct gpu_grid grid;
     bool vectors, scalars; /* it has outputs of these kinds */
 };
@@ -374,8 +374,8 @@ static weft_status set_grid(weft_prepared *p, const struct build *b, struct ew_r
 {
     const uint64_t head = ((uint64_t)b->nscalar * sizeof(float) + 15) / 16 * 16 +
                           ((uint64_t)b->ninstr * sizeof(struct ew_instr) + 15) / 16 * 16;
-    const uint64_t room = (uint64_t)p->d->shared - 1024;  /* the driver's, and the code's head */
-    const uint64_t slots = r->kernel == 0 ? b->nslot : 0; /* a known program has registers */
+    const uint64_t room = (uint64_t)p->d->shared - 1024;    /* the driver's, and the code's head */
+    const uint64_t slots = r->known == NULL ? b->nslot : 0; /* a known program has registers */
     uint64_t threads = EW_THREADS, bytes = 0;
     for (;; threads /= 2) {
         bytes = head + threads * slots * WIDE * sizeof(float);
@@ -434,9 +434,11 @@ weft_status ready_ew(weft_prepared *p, const weft_opspec *spec)
         st = build_program(b, p->d->m, p->op->form, spec);
     if (st == WEFT_OK) {
         describe(b, &head);
-        r->kernel = gpu_known_program(&head, b->instr);
-        st = set_grid(p, b, r);
+        const char *kernel = gpu_known_kernel(&head, b->instr);
+        st = kernel != NULL ? gpu_find_kernel(p->d, kernel, 0, &r->known) : WEFT_OK;
     }
+    if (st == WEFT_OK)
+        st = set_grid(p, b, r);
     if (st == WEFT_OK)
         st = place_code(p, b, &head, r);
     host->free(host->ctx, b);
@@ -464,7 +466,8 @@ GPU_RUN(run_ew)
         j.in[k] = in[k];
     for (uint32_t k = 0; k < p->nout; k++)
         j.out[k] = out[k];
-    weft_status st = r->vectors ? gpu_launch(p->d, p->f[r->kernel], s, r->grid, &j) : WEFT_OK;
+    const CUfunction f = r->known != NULL ? r->known : p->f[0];
+    weft_status st = r->vectors ? gpu_launch(p->d, f, s, r->grid, &j) : WEFT_OK;
     j.scalars = 1;
     return st == WEFT_OK && r->scalars ? gpu_launch(p->d, p->f[0], s, one, &j) : st;
 }

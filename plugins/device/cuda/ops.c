@@ -18,9 +18,7 @@
     .plan = plan_attention_dx,                                                                     \
     .kernels = {"attention_delta*", "attention_dkv*", "attention_dq*", "stats_by_head"}, HEADS
 #define K(...) .kernels = {__VA_ARGS__}
-#define EW                                                                                         \
-    .plan = plan_ew, .ready = ready_ew, .run = run_ew, .drop = drop_ew,                            \
-    K("ew", "known_add", "known_sgd", "known_adam", "known_adamw")
+#define EW K("ew"), .plan = plan_ew, .ready = ready_ew, .run = run_ew, .drop = drop_ew
 
 static const struct gpu_op ops[] = {
     {"embedding", "cV*F iT", "cT*F", K("embedding*"), .plan = plan_embedding, .run = run_rows},

@@ -86,7 +86,7 @@ weft_status ready_ew(weft_prepared *p, const weft_opspec *spec);
 GPU_RUN(run_ew);
 void drop_ew(weft_prepared *p);
 
-/* known.c: which of the op's kernels a program has; 0: the one for any program. */
-int gpu_known_program(const struct ew_code *c, const struct ew_instr *step);
+/* known.c: the kernel that a program has of its own; NULL: none. */
+const char *gpu_known_kernel(const struct ew_code *c, const struct ew_instr *step);
 
 #endif

@@ -84,14 +84,17 @@ static void close_bench(const weft_device *d, struct bench *b)
 /* Work on the bench's stream; false: it failed. */
 typedef bool work(void *what, struct bench *b);
 
-/* Milliseconds of the work at its best, or a negative number. */
-static float time_work(const weft_device *d, struct bench *b, work *once, void *what)
+/* Milliseconds of the work at its best of so many times, or a negative number. Before them it runs
+ * once; with no times that is all, and the result is 0. */
+static float time_work(const weft_device *d, struct bench *b, work *once, void *what, int times)
 {
     const struct gpu_driver *cu = d->cu;
     float best = -1;
     if (!once(what, b))
         return -1;
-    for (int k = 0; k < TIMES; k++) {
+    if (times == 0)
+        return cu->cuStreamSynchronize(b->stream.cu) == CUDA_SUCCESS ? 0 : -1;
+    for (int k = 0; k < times; k++) {
         float ms = 0;
         if (cu->cuEventRecord(b->begin, b->stream.cu) != CUDA_SUCCESS || !once(what, b) ||
             cu->cuEventRecord(b->end, b->stream.cu) != CUDA_SUCCESS ||
@@ -101,12 +104,6 @@ static float time_work(const weft_device *d, struct bench *b, work *once, void *
         best = best < 0 || ms < best ? ms : best;
     }
     return best;
-}
-
-/* True: it runs to its end. */
-static bool try_work(const weft_device *d, struct bench *b, work *once, void *what)
-{
-    return once(what, b) && d->cu->cuStreamSynchronize(b->stream.cu) == CUDA_SUCCESS;
 }
 
 /* --- a product --- */
@@ -160,9 +157,7 @@ static enum outcome choose(const weft_prepared *p, struct product *q,
                                    m + to[1], m + to[4], m + to[3]};
         for (int k = 0; k < n; k++) {
             q->algorithm = found[k].algo;
-            const float ms = n > 1 ? time_work(p->d, &b, multiply_once, &x)
-                             : try_work(p->d, &b, multiply_once, &x) ? 0
-                                                                     : -1;
+            const float ms = time_work(p->d, &b, multiply_once, &x, n > 1 ? TIMES : 0);
             if (ms >= 0 && (least < 0 || ms < least)) {
                 least = ms;
                 best = k;
@@ -317,7 +312,7 @@ float gpu_time_op(weft_prepared *p, const weft_opspec *spec)
     struct bench b;
     float ms = -1;
     if (open_call(p, spec, &c, &b) == WEFT_OK)
-        ms = time_work(p->d, &b, run_once, &c);
+        ms = time_work(p->d, &b, run_once, &c, TIMES);
     close_bench(p->d, &b);
     return ms;
 }
@@ -327,7 +322,7 @@ bool gpu_try_op(weft_prepared *p, const weft_opspec *spec)
     struct call c;
     struct bench b;
     const weft_status st = open_call(p, spec, &c, &b);
-    const bool runs = st != WEFT_OK || try_work(p->d, &b, run_once, &c);
+    const bool runs = st != WEFT_OK || time_work(p->d, &b, run_once, &c, 0) >= 0;
     close_bench(p->d, &b);
     return runs;
 }

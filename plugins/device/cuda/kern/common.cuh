@@ -47,6 +47,36 @@ FN void put(f16 *p, float x)
 
 /* --- W elements at p, which is aligned to them; W is 1, WIDE or half as many --- */
 
+/* Two elements in a word, the first in its lower half. */
+FN void spread(bf16, uint32_t word, float *x)
+{
+    x[0] = as_float(word << 16);
+    x[1] = as_float(word & 0xffff0000u);
+}
+
+FN void spread(f16, uint32_t word, float *x)
+{
+    x[0] = from_f16((uint16_t)word);
+    x[1] = from_f16((uint16_t)(word >> 16));
+}
+
+FN uint32_t join(bf16, const float *x)
+{
+    return bf16_pair(x[0], x[1]);
+}
+
+FN uint32_t join(f16, const float *x)
+{
+    return f16_pair(x[0], x[1]);
+}
+
+template <class T> FN void unpack_half(const T *p, float *x)
+{
+    const pair q = load_pair(p);
+    for (int i = 0; i < 2; i++)
+        spread(T{}, q.w[i], x + 2 * i);
+}
+
 FN void unpack_half(const float *p, float *x)
 {
     const quad q = load_quad(p);
@@ -54,22 +84,11 @@ FN void unpack_half(const float *p, float *x)
         x[i] = as_float(q.w[i]);
 }
 
-FN void unpack_half(const bf16 *p, float *x)
+template <class T> FN void unpack(const T *p, float *x)
 {
-    const pair q = load_pair(p);
-    for (int i = 0; i < 2; i++) {
-        x[2 * i] = as_float(q.w[i] << 16);
-        x[2 * i + 1] = as_float(q.w[i] & 0xffff0000u);
-    }
-}
-
-FN void unpack_half(const f16 *p, float *x)
-{
-    const pair q = load_pair(p);
-    for (int i = 0; i < 2; i++) {
-        x[2 * i] = from_f16((uint16_t)q.w[i]);
-        x[2 * i + 1] = from_f16((uint16_t)(q.w[i] >> 16));
-    }
+    const quad q = load_quad(p);
+    for (int i = 0; i < 4; i++)
+        spread(T{}, q.w[i], x + 2 * i);
 }
 
 FN void unpack(const float *p, float *x)
@@ -78,22 +97,9 @@ FN void unpack(const float *p, float *x)
     unpack_half(p + 4, x + 4);
 }
 
-FN void unpack(const bf16 *p, float *x)
+template <class T> FN void pack_half(T *p, const float *x)
 {
-    const quad q = load_quad(p);
-    for (int i = 0; i < 4; i++) {
-        x[2 * i] = as_float(q.w[i] << 16);
-        x[2 * i + 1] = as_float(q.w[i] & 0xffff0000u);
-    }
-}
-
-FN void unpack(const f16 *p, float *x)
-{
-    const quad q = load_quad(p);
-    for (int i = 0; i < 4; i++) {
-        x[2 * i] = from_f16((uint16_t)q.w[i]);
-        x[2 * i + 1] = from_f16((uint16_t)(q.w[i] >> 16));
-    }
+    store_pair(p, {{join(T{}, x), join(T{}, x + 2)}});
 }
 
 FN void pack_half(float *p, const float *x)
@@ -104,36 +110,18 @@ FN void pack_half(float *p, const float *x)
     store_quad(p, q);
 }
 
-FN void pack_half(bf16 *p, const float *x)
+template <class T> FN void pack(T *p, const float *x)
 {
-    store_pair(p, {{bf16_pair(x[0], x[1]), bf16_pair(x[2], x[3])}});
-}
-
-FN void pack_half(f16 *p, const float *x)
-{
-    store_pair(p, {{f16_pair(x[0], x[1]), f16_pair(x[2], x[3])}});
+    quad q;
+    for (int i = 0; i < 4; i++)
+        q.w[i] = join(T{}, x + 2 * i);
+    store_quad(p, q);
 }
 
 FN void pack(float *p, const float *x)
 {
     pack_half(p, x);
     pack_half(p + 4, x + 4);
-}
-
-FN void pack(bf16 *p, const float *x)
-{
-    quad q;
-    for (int i = 0; i < 4; i++)
-        q.w[i] = bf16_pair(x[2 * i], x[2 * i + 1]);
-    store_quad(p, q);
-}
-
-FN void pack(f16 *p, const float *x)
-{
-    quad q;
-    for (int i = 0; i < 4; i++)
-        q.w[i] = f16_pair(x[2 * i], x[2 * i + 1]);
-    store_quad(p, q);
 }
 
 template <int W, class T> FN void load(const T *p, float (&x)[W])

@@ -7,13 +7,6 @@
 #include "known.h"
 
 #define KNOWN_SLOTS 4
-#define KNOWN(name, NAME)                                                                          \
-    struct name {                                                                                  \
-        static constexpr uint16_t in[] = KNOWN_##NAME##_IN, out[] = KNOWN_##NAME##_OUT;            \
-        static constexpr struct ew_instr step[] = KNOWN_##NAME##_STEPS;                            \
-        static constexpr int nin = sizeof in / sizeof *in, nout = sizeof out / sizeof *out;        \
-        static constexpr int steps = sizeof step / sizeof *step;                                   \
-    };
 
 /* A thread's values: slots, the last result, and the scalars of each step. */
 template <class P> struct values {
@@ -103,27 +96,19 @@ template <class P> FN void run_known(const struct ew_job &j)
     }
 }
 
-KNOWN(add_program, ADD)
-KNOWN(sgd_program, SGD)
-KNOWN(adam_program, ADAM)
-KNOWN(adamw_program, ADAMW)
+#define KNOWN(name, NAME)                                                                          \
+    struct name##_program {                                                                        \
+        static constexpr uint16_t in[] = KNOWN_##NAME##_IN, out[] = KNOWN_##NAME##_OUT;            \
+        static constexpr struct ew_instr step[] = KNOWN_##NAME##_STEPS;                            \
+        static constexpr int nin = sizeof in / sizeof *in, nout = sizeof out / sizeof *out;        \
+        static constexpr int steps = sizeof step / sizeof *step;                                   \
+    };                                                                                             \
+    ENTRY(known_##name, EW_THREADS, struct ew_job)                                                 \
+    {                                                                                              \
+        run_known<name##_program>(j);                                                              \
+    }
 
-ENTRY(known_add, EW_THREADS, struct ew_job)
-{
-    run_known<add_program>(j);
-}
-
-ENTRY(known_sgd, EW_THREADS, struct ew_job)
-{
-    run_known<sgd_program>(j);
-}
-
-ENTRY(known_adam, EW_THREADS, struct ew_job)
-{
-    run_known<adam_program>(j);
-}
-
-ENTRY(known_adamw, EW_THREADS, struct ew_job)
-{
-    run_known<adamw_program>(j);
-}
+KNOWN(add, ADD)
+KNOWN(sgd, SGD)
+KNOWN(adam, ADAM)
+KNOWN(adamw, ADAMW)
