@@ -395,7 +395,7 @@ int bench_comm_main(int argc, char **argv)
             b.ranks = ranks_from(argv[++i]);
         } else if (strchr(argv[i], '=')) {
             b.overrides[b.noverrides++] = argv[i];
-        } else if (!b.ini && argv[i][0] != '-') {
+        } else if (!b.ini && (argv[i][0] != '-' || !argv[i][1])) {
             b.ini = argv[i];
         } else {
             log_line(WEFT_LOG_ERROR,

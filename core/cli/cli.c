@@ -87,7 +87,7 @@ static int take(const command *c, int argc, char **argv, int i, const char *cons
         out->value[at] = argv[i + 1];
         return 2;
     }
-    if (*a == '-') {
+    if (*a == '-' && a[1]) {
         *status = cli_usage(c, "there is no option %s", a);
         return 0;
     }

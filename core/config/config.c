@@ -8,6 +8,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "config/source.h"
 #include "config/store.h"
 
 struct bound_conf {
@@ -104,10 +105,10 @@ weft_status config_load(const char *path, const char *const *overrides, uint32_t
 {
     char *text = NULL;
     size_t bytes = 0;
-    weft_status st = path ? config_read_file(path, "job file", &text, &bytes) : WEFT_OK;
+    weft_status st = path ? config_source_read(path, &text, &bytes) : WEFT_OK;
     if (st != WEFT_OK)
         return st;
-    config *c = config_new(path);
+    config *c = config_new(path ? config_source_name(path) : NULL);
     if (path)
         st = ini_read(c, text, bytes);
     free(text);

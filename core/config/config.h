@@ -35,11 +35,11 @@ const char *config_recompute(const char *word);
 
 /* Load text; the core's sections are known from the start and need no config_add().
  *
- * Read `path` (NULL: no file, defaults alone), then `n` overrides "section.key=value", of which the
- * last for a key holds. Every override is remembered with the place "command line". Last comes the
- * file that comm.tuned names: keys of [comm] and [comm.NAME] alone, which hold where neither the
- * job nor the command line has them. The caller owns *out and frees it with config_destroy().
- * [setup] */
+ * Read `path` (source.h; "-": standard input; NULL: no file, defaults alone), then `n` overrides
+ * "section.key=value", of which the last for a key holds. Every override is remembered with the
+ * place "command line". Last comes the file that comm.tuned names: keys of [comm] and [comm.NAME]
+ * alone, which hold where neither the job nor the command line has them. The caller owns *out and
+ * frees it with config_destroy(). [setup] */
 weft_status config_load(const char *path, const char *const *overrides, uint32_t n, config **out);
 /* The same from text in memory, for checkpoints, which carry their job as config_dump() wrote it,
  * so that no other file is read; `name` is for messages. */

@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
+#include "config/source.h"
 #include "job/address.h"
 #include "job/control.h"
 #include "job/key.h"
@@ -24,7 +25,7 @@
 
 static const char *const ours[] = {
     "RANK",        "WORLD_SIZE", "LOCAL_RANK",   "LOCAL_WORLD_SIZE", "MASTER_ADDR",
-    "MASTER_PORT", KEY_FD_ENV,   CONTROL_FD_ENV, STORE_FD_ENV,
+    "MASTER_PORT", KEY_FD_ENV,   CONTROL_FD_ENV, STORE_FD_ENV,       CONFIG_SOURCE_ENV,
 };
 #define OURS (sizeof ours / sizeof *ours)
 
@@ -57,6 +58,8 @@ static char **make_environment(pool *p, const spawn_job *s, uint32_t rank, int c
     e[k++] = pool_printf(p, CONTROL_FD_ENV "=%d", control);
     if (s->key_fd >= 0)
         e[k++] = pool_printf(p, KEY_FD_ENV "=%d", s->key_fd);
+    if (s->job_fd >= 0)
+        e[k++] = pool_printf(p, CONFIG_SOURCE_ENV "=%d", s->job_fd);
     if (!rank && s->store_fd >= 0)
         e[k++] = pool_printf(p, STORE_FD_ENV "=%d", s->store_fd);
     return e;
@@ -75,6 +78,7 @@ static void become_rank(const spawn_job *s, uint32_t rank, pid_t launcher, int c
     if (none > STDERR_FILENO)
         close(none);
     if (fcntl(control, F_SETFD, 0) || (s->key_fd >= 0 && fcntl(s->key_fd, F_SETFD, 0)) ||
+        (s->job_fd >= 0 && fcntl(s->job_fd, F_SETFD, 0)) ||
         (!rank && s->store_fd >= 0 && fcntl(s->store_fd, F_SETFD, 0)))
         return;
     sigprocmask(SIG_SETMASK, s->mask, NULL);
@@ -146,6 +150,7 @@ weft_status spawn_open(spawn_job *s)
 {
     fill_standard();
     s->store_fd = s->key_fd = -1;
+    s->job_fd = config_source_descriptor();
     if (s->ranks == 1)
         return WEFT_OK; /* nobody to meet */
     s->key_fd = key_descriptor();

@@ -82,10 +82,10 @@ class Case(unittest.TestCase):
         self.assertIn(done.returncode, (0, 1, 2), done.stderr)
         return done
 
-    def refused(self, *words, why, status=2):
+    def refused(self, *words, why, status=2, **how):
         """It is refused with this sentence, and leaves no file."""
         before = self.everything()
-        said = self.weft(*words, status=status)[1]
+        said = self.weft(*words, status=status, **how)[1]
         self.assertIn(why, said)
         self.assertEqual(self.everything(), before, f"{words} left something behind")
 
