@@ -24,8 +24,7 @@ setup:
 	@sh cmake/setup.sh
 
 build:
-	@cmake --preset release >build.log 2>&1 || { cat build.log; rm build.log; exit 1; }
-	@rm build.log
+	@sh cmake/configure.sh release
 	@cmake --build --preset release
 
 test: setup

@@ -43,7 +43,7 @@ run() { # PRESET TARGETS [CTEST OPTIONS ...]
   report=$PWD/build/$preset.xml
   rm -f "$report"
   # shellcheck disable=SC2086 # a list of words
-  if ! cmake --preset "$preset" >"build/$preset.log" 2>&1 ||
+  if ! sh cmake/configure.sh "$preset" ||
     ! cmake --build --preset "$preset" --target $targets -- -k 0 >>"build/$preset.log" 2>&1; then
     grep -E 'error|Error|FAILED' "build/$preset.log" | head -n 20
     echo "the build $preset failed; all of it: build/$preset.log"

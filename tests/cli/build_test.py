@@ -1,0 +1,43 @@
+"""A tree that was copied or moved with its build folder configures where it is."""
+import os
+import shutil
+import subprocess
+
+import started
+
+
+class Build(started.Case):
+    def setUp(self):
+        super().setUp()
+        os.makedirs(self.path("first/cmake"))
+        for name in ("CMakePresets.json", "cmake/configure.sh"):
+            shutil.copy(os.path.join(started.SOURCE, name), self.path("first", name))
+        self.write("first/CMakeLists.txt", "cmake_minimum_required(VERSION 3.25)\n"
+                                           "project(copied LANGUAGES NONE)\n")
+
+    def configure(self, tree, status=0):
+        done = subprocess.run(["sh", self.path(tree, "cmake/configure.sh"), "release"],
+                              capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, status, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_a_copied_build_folder_is_made_anew(self):
+        self.assertEqual(self.configure("first"), "")
+        self.write("first/build/release/mine", "kept")
+        self.assertEqual(self.configure("first"), "")
+        self.assertEqual(self.read("first/build/release/mine"), b"kept")
+        shutil.copytree(self.path("first"), self.path("second"))
+        said = self.configure("second")
+        self.assertIn(f"build/release was made in {self.path('first')}, not here", said)
+        self.assertNotIn("mine", self.names("second/build/release"))
+        self.assertIn(self.path("second") + "\n",
+                      self.read("second/build/release/CMakeCache.txt").decode())
+        self.assertEqual(self.configure("second"), "")
+
+    def test_what_cmake_says_is_printed_on_failure(self):
+        self.write("first/CMakeLists.txt", "message(FATAL_ERROR nonsense)\n")
+        self.assertIn("nonsense", self.configure("first", status=1))
+
+
+if __name__ == "__main__":
+    started.main()
