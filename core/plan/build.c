@@ -24,8 +24,16 @@ uint64_t scalar_offset(builder *b, const char *name, double start)
         if (!strcmp(b->p->scalars.at[i].name, name))
             return b->p->scalars.at[i].offset;
     uint64_t at = (uint64_t)b->p->scalars.n * SCALAR_BYTES;
-    *vec_push(&b->p->scalars) = (scalar_slot){pool_text(&b->p->pool, name), at, start};
+    *vec_push(&b->p->scalars) = (scalar_slot){pool_text(&b->p->pool, name), at, start, 0};
     return at;
+}
+
+void scalar_keep(builder *b, const char *name, uint32_t kept)
+{
+    scalar_offset(b, name, 0);
+    for (uint32_t i = 0; i < b->p->scalars.n; i++)
+        if (!strcmp(b->p->scalars.at[i].name, name))
+            b->p->scalars.at[i].kept = kept;
 }
 
 uint64_t plan_scalar(const plan *p, const char *name)

@@ -149,7 +149,8 @@ typedef struct builder {
     plan *p;
     sync_state *sync;
     update_state *update;
-    struct each_state *each; /* rules of a unit larger than an element */
+    struct each_state *each;           /* rules of a unit larger than an element */
+    struct rule_scalars *rule_scalars; /* what the rule assigns to scalars; NULL: no graph yet */
     const struct stage_map *stages;
     const group_list *groups;
     uint64_t *param_at, *grad_at; /* [flat block] arena offset that its bases stand for */
@@ -431,11 +432,21 @@ weft_status each_prepare(builder *b);
 weft_status each_updates(builder *b, list *l);
 void each_finish(builder *b);
 weft_status build_updates(builder *b, list *l);
+
+/* --- rule_scalars.c: scalars that a rule assigns, once a step --- */
+
+/* Take the assignments to scalars out of a graph of the rule; all graphs have to agree. */
+weft_status rule_scalars_take(builder *b, graph *g, weft_tensor gate);
+weft_status rule_scalars_assign(builder *b, list *l); /* behind all updates */
+bool scalar_assigned(const graph *g, const node *n);
+weft_status scalar_may_be_assigned(const graph *g, const node *n, const char *who);
+
 weft_status build_end_of_step(builder *b, list *l); /* norm, scalars, updates */
 weft_status build_save(builder *b);
 weft_status clear_loss(builder *b, list *l); /* on stages that do not write it */
 uint64_t loss_axes(const builder *b);
 void plan_digest(plan *p);
 uint64_t scalar_offset(builder *b, const char *name, double start);
+void scalar_keep(builder *b, const char *name, uint32_t kept); /* SCALAR_... of plan.h */
 
 #endif

@@ -55,7 +55,11 @@ weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, 
     if (x->n)
         memcpy(x->nodes, &g->nodes.at[first], x->n * sizeof *x->nodes);
     g->nodes.n = first;
-    return WEFT_OK;
+    const char *who = pool_printf(e->pool, "list %s of %s", name, e->owner);
+    for (uint32_t i = 0; !s && i < x->n; i++)
+        if (scalar_assigned(g, &x->nodes[i]))
+            s = scalar_may_be_assigned(g, &x->nodes[i], who);
+    return s;
 }
 
 static const char *suffix_of(const graph *g, const tensor *state)
@@ -178,6 +182,9 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
     if (!s)
         s = assign_copies(&m);
     uint32_t end = m.g.nodes.n;
+    for (uint32_t i = 0; !s && i < end; i++)
+        if (scalar_assigned(&m.g, &m.g.nodes.at[i]))
+            scalar_keep(b, graph_tensor(&m.g, m.g.nodes.at[i].out[0])->name, SCALAR_OF_PLUGIN);
     if (!s)
         s = graph_propagate(&m.g, 0, &end);
     const straight_job what = {pool_printf(&b->p->pool, "list %s", x->name), 0, find, &m};

@@ -149,10 +149,16 @@ typedef struct input_slot {
     uint64_t offset, stride, elements; /* of pass 0; between passes; of one rank's micro-batch */
 } input_slot;
 
+/* Whether checkpoints have a scalar, and what its absence in one means. */
+#define SCALAR_SAVED 1u     /* the checkpoint is not one of a job */
+#define SCALAR_OPTIONAL 2u  /* it begins with its value at the start */
+#define SCALAR_OF_PLUGIN 3u /* the same, and the log says so */
+
 typedef struct scalar_slot {
     const char *name;
     uint64_t offset;
-    double value; /* at the start */
+    double value;  /* at the start */
+    uint32_t kept; /* SCALAR_...; 0: it is in no checkpoint */
 } scalar_slot;
 
 /* Bytes by purpose; they add up to `peak`, the size of the arena. */

@@ -129,6 +129,17 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
         next_kept(s, gate, scale, next);
 }
 
+/* A job of another precision has no loss scale. */
+static void keep_scalars(builder *b)
+{
+    scalar_keep(b, "count", SCALAR_SAVED);
+    scalar_keep(b, "skipped", SCALAR_SAVED);
+    if (b->p->spec->scaled) {
+        scalar_keep(b, "scale", SCALAR_OPTIONAL);
+        scalar_keep(b, "scale.good", SCALAR_OPTIONAL);
+    }
+}
+
 static weft_status build_scalars(builder *b, list *l)
 {
     scalars s = {0};
@@ -158,6 +169,7 @@ static weft_status build_scalars(builder *b, list *l)
         seg = segment_end(b->p, seg, BASE_FIRST);
         uint64_t bases[BASE_FIRST] = {0};
         list_call(b->p, l, seg, bases, BASE_FIRST, 0, "norm, clip and learning rate");
+        keep_scalars(b);
     }
     graph_free(&s.g);
     return s.status;
@@ -171,6 +183,8 @@ weft_status build_end_of_step(builder *b, list *l)
         s = build_scalars(b, l);
     if (!s)
         s = build_updates(b, l);
+    if (!s)
+        s = rule_scalars_assign(b, l);
     if (!s)
         s = sync_scalar(b, l, "loss", loss_axes(b));
     return s ? s : shard_gathered(b, l);

@@ -60,6 +60,26 @@ static weft_status check_assigned(const graph *g, weft_tensor param)
     return WEFT_OK;
 }
 
+/* A state has a place beside each element of its parameter, in fp32. */
+static weft_status check_states(const graph *g, weft_tensor param)
+{
+    const weft_shape *p = &graph_tensor(g, param)->shape;
+    for (weft_tensor t = 1; t <= g->tensors.n; t++) {
+        const tensor *x = graph_tensor(g, t);
+        bool like = x->shape.rank == p->rank && x->shape.dtype == WEFT_F32;
+        for (uint32_t i = 0; like && i < p->rank; i++)
+            like = x->shape.axes[i].size == p->axes[i].size &&
+                   !strcmp(x->shape.axes[i].name, p->axes[i].name);
+        if (x->kind == WEFT_T_STATE && !like)
+            return fail(WEFT_UNSUPPORTED,
+                        "state() keeps %s in another shape or type than its parameter (dtype, keep "
+                        "or like); this version keeps fp32 of the same shape: say dtype 0, keep "
+                        "NULL and like the parameter",
+                        x->name);
+    }
+    return WEFT_OK;
+}
+
 weft_status rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad, weft_tensor copy,
                        uint32_t flags, weft_tensor *gate)
 {
@@ -87,9 +107,11 @@ weft_status rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad
         s = w.assign(w.ctx, copy, assigned(g, param, &times));
     if (!s)
         s = w.scalar(w.ctx, "gate", gate);
+    if (!s)
+        s = check_states(g, param);
     if (s)
         err_context("update rule %s", rule->c->name);
-    return s;
+    return s ? s : rule_scalars_take(b, g, *gate);
 }
 
 static weft_status run_rule(builder *b, group *k)

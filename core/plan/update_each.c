@@ -72,11 +72,6 @@ static weft_status make(builder *b, kin *k)
         tensor *x = graph_tensor(&k->g, t);
         if (x->kind != WEFT_T_STATE)
             continue;
-        if (!same_shape(&x->shape, &k->shape) || x->shape.dtype != WEFT_F32)
-            return fail(WEFT_UNSUPPORTED,
-                        "the rule keeps the state %s in another shape or type than its parameter; "
-                        "this version keeps fp32 of the same shape",
-                        x->name);
         memcpy(x->place, k->place, sizeof k->place);
         rule_state(b, x->name);
     }

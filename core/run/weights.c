@@ -9,6 +9,7 @@
 #include "base/box.h"
 #include "base/err.h"
 #include "base/half.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "run/kept.h"
 
@@ -209,14 +210,7 @@ weft_status weights_init(executor *e, uint64_t seed)
 
 /* --- checkpoints --- */
 
-static const char *const kept_scalars[] = {"count", "skipped", "scale", "scale.good"};
-#define KEPT (sizeof kept_scalars / sizeof *kept_scalars)
-#define KEPT_ALWAYS 2u /* the rest only of a loss that is scaled */
-
-static uint32_t kept_of(const executor *e)
-{
-    return e->plan->spec->scaled ? KEPT : KEPT_ALWAYS;
-}
+#define SCALAR_NAME (WEFT_MAX_NAME + 8)
 
 static void describe(const piece *p, const extent *x, ckpt_piece *out)
 {
@@ -229,9 +223,9 @@ static void describe(const piece *p, const extent *x, ckpt_piece *out)
     out->count = x->count;
 }
 
-static void describe_scalar(uint32_t i, char name[64], ckpt_piece *out)
+static void describe_scalar(const scalar_slot *x, char name[SCALAR_NAME], ckpt_piece *out)
 {
-    snprintf(name, 64, "scalar.%s", kept_scalars[i]);
+    snprintf(name, SCALAR_NAME, "scalar.%s", x->name);
     *out = (ckpt_piece){.name = name, .dtype = WEFT_F32, .rank = 1, .shape = {1}, .count = 1};
 }
 
@@ -255,19 +249,16 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
 
 static bool wanted(const plan_set *plans, const char *name)
 {
-    char kept[64];
-    ckpt_piece x;
-    if (kept_named(name))
+    /* a job of another precision saves these */
+    if (kept_named(name) || !strcmp(name, "scalar.scale") || !strcmp(name, "scalar.scale.good"))
         return true;
     for (uint32_t k = 0; k < plans->n; k++)
         for (uint32_t i = 0; i < plans->at[k].pieces.n; i++)
             if (!strcmp(plans->at[k].pieces.at[i].name, name))
                 return true;
-    for (uint32_t i = 0; i < KEPT; i++) {
-        describe_scalar(i, kept, &x);
-        if (!strcmp(kept, name))
+    for (uint32_t i = 0; !strncmp(name, "scalar.", 7) && i < plans->at[0].scalars.n; i++)
+        if (plans->at[0].scalars.at[i].kept && !strcmp(plans->at[0].scalars.at[i].name, name + 7))
             return true;
-    }
     return false;
 }
 
@@ -285,19 +276,20 @@ static weft_status nothing_over(const plan_set *plans, const ckpt *c)
     return WEFT_OK;
 }
 
-static weft_status load_scalar(executor *e, const ckpt *c, uint32_t i)
+static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
 {
     ckpt_piece want;
-    char name[64];
+    char name[SCALAR_NAME];
     float value;
-    uint64_t at = plan_scalar(e->plan, kept_scalars[i]);
-    if (at == UINT64_MAX)
+    describe_scalar(x, name, &want);
+    if (x->kept != SCALAR_SAVED && !ckpt_has(c, name)) {
+        if (x->kept == SCALAR_OF_PLUGIN && !e->rank)
+            log_line(WEFT_LOG_WARN, "%s does not have the scalar %s: it begins at %g", ckpt_dir(c),
+                     x->name, x->value);
         return WEFT_OK;
-    describe_scalar(i, name, &want);
-    if (i >= KEPT_ALWAYS && !ckpt_has(c, name))
-        return WEFT_OK; /* by a job of another precision: the scale begins anew */
+    }
     weft_status s = ckpt_read(c, &want, &value);
-    return s ? s : exec_write(e, at, &value, sizeof value);
+    return s ? s : exec_write(e, x->offset, &value, sizeof value);
 }
 
 weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
@@ -307,8 +299,9 @@ weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
     weft_status s = nothing_over(plans, c);
     for (uint32_t i = 0; !s && i < e->plan->pieces.n; i++)
         s = load_piece(e, c, &e->plan->pieces.at[i], v, scratch);
-    for (uint32_t i = 0; !s && i < kept_of(e) && plans->spec->want == SPEC_TRAIN; i++)
-        s = load_scalar(e, c, i);
+    for (uint32_t i = 0; !s && i < e->plan->scalars.n && plans->spec->want == SPEC_TRAIN; i++)
+        if (e->plan->scalars.at[i].kept)
+            s = load_scalar(e, c, &e->plan->scalars.at[i]);
     if (!s && plans->spec->want == SPEC_TRAIN)
         s = kept_load(e, c);
     free(v);
@@ -317,7 +310,7 @@ weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
 }
 
 /* The pieces that this rank writes; data in the arena itself where the host can see it. */
-static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64],
+static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[SCALAR_NAME],
                            float *values, pool *copies)
 {
     *n = 0;
@@ -333,13 +326,15 @@ static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*nam
         if (s)
             return s;
     }
-    for (uint32_t i = 0; i < kept_of(e) && e->rank == 0; i++) {
+    for (uint32_t i = 0; i < e->plan->scalars.n && e->rank == 0; i++) {
         double value;
-        weft_status s = exec_scalar(e, kept_scalars[i], &value);
+        if (!e->plan->scalars.at[i].kept)
+            continue;
+        weft_status s = exec_scalar(e, e->plan->scalars.at[i].name, &value);
         if (s)
             return s;
         values[i] = (float)value;
-        describe_scalar(i, names[i], &out[*n]);
+        describe_scalar(&e->plan->scalars.at[i], names[i], &out[*n]);
         out[(*n)++].data = &values[i];
     }
     return WEFT_OK;
@@ -377,10 +372,13 @@ static weft_status agree(executor *e, const char *what, weft_status mine, const 
 
 static weft_status write_own(executor *e, const char *temp, ckpt_shard_sum *sum)
 {
-    ckpt_piece *pieces = mem_alloc((e->plan->save.entries.n + KEPT + KEPT_PIECES) * sizeof *pieces);
-    char names[KEPT][64], kept[KEPT_PIECES][64];
-    float values[KEPT];
+    const uint32_t scalars = e->plan->scalars.n;
+    ckpt_piece *pieces =
+        mem_alloc((e->plan->save.entries.n + scalars + KEPT_PIECES) * sizeof *pieces);
     pool copies = {0};
+    char(*names)[SCALAR_NAME] = pool_array(&copies, scalars, sizeof *names);
+    char kept[KEPT_PIECES][64];
+    float *values = pool_array(&copies, scalars, sizeof *values);
     uint32_t n;
     weft_status s = collect(e, pieces, &n, names, values, &copies);
     if (!s)

@@ -1,0 +1,206 @@
+/* plan/rule_scalars.c: scalars that an update rule assigns.
+ *
+ * A rule's graph runs once a range of elements or once a parameter, and how many of those a rank
+ * has depends on the layout. A scalar is assigned once a step. So the assignments to scalars are
+ * taken out of the graph, and the nodes that their values are made of become one program of
+ * scalars, which runs behind all updates: until then every update reads the value of the step
+ * before. All graphs of the rule have to assign alike, and a value may be made of scalars alone,
+ * for only those are the same in every call and on every rank.
+ *
+ * These scalars are saved in checkpoints. */
+#include "base/err.h"
+#include "plan/build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct rule_scalars {
+    fused f; /* of the first graph; nout 0: the rule assigns none */
+    const char *in[32], *out[32];
+};
+
+/* Scalars that the core itself writes (step.c, norm.c). */
+static bool is_core(const graph *g, weft_tensor t)
+{
+    static const char *const names[] = {"lr",   "count", "loss",    "scale",      "clip",
+                                        "gate", "norm",  "skipped", "scale.good", "kept"};
+    const tensor *x = graph_tensor(g, t);
+    bool found = x->constant || !strncmp(x->name, "sumsq", 5);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        found |= !strcmp(x->name, names[i]);
+    return found;
+}
+
+bool scalar_assigned(const graph *g, const node *n)
+{
+    return n->assign && graph_tensor(g, n->out[0])->kind == WEFT_T_SCALAR;
+}
+
+weft_status scalar_may_be_assigned(const graph *g, const node *n, const char *who)
+{
+    if (!is_core(g, n->out[0]))
+        return WEFT_OK;
+    return fail(WEFT_USAGE,
+                "%s: assign() to the scalar '%s', which the core writes; give a scalar of the "
+                "plugin's own a name of its own",
+                who, graph_tensor(g, n->out[0])->name);
+}
+
+typedef VEC(node) node_list;
+
+/* Take the assignments to scalars out of the graph. */
+static void take_out(graph *g, node_list *taken)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node n = g->nodes.at[i];
+        if (scalar_assigned(g, &n)) {
+            *vec_push(taken) = n;
+            continue;
+        }
+        g->nodes.at[kept++] = n;
+        for (uint32_t k = 0; k < n.nout && !n.assign; k++)
+            graph_tensor(g, n.out[k])->producer = kept;
+    }
+    g->nodes.n = kept;
+}
+
+/* Which tensors the assigned values are made of [1 + tensors], and which nodes make them. */
+static void find_makers(const graph *g, const node_list *taken, bool *part_of, bool *makes)
+{
+    for (uint32_t i = 0; i < taken->n; i++)
+        part_of[taken->at[i].in[0]] = true;
+    for (uint32_t i = g->nodes.n; i-- > 0;) {
+        const node *n = &g->nodes.at[i];
+        for (uint32_t k = 0; k < n->nout && !n->assign; k++)
+            makes[i] |= part_of[n->out[k]];
+        for (uint32_t k = 0; k < n->nin && makes[i]; k++)
+            part_of[n->in[k]] = true;
+    }
+}
+
+static weft_status check_parts(const graph *g, const node_list *taken, const bool *part_of,
+                               const char *who)
+{
+    for (weft_tensor t = 1; t <= g->tensors.n; t++) {
+        const tensor *x = graph_tensor(g, t);
+        const node *by = x->producer ? &g->nodes.at[x->producer - 1] : NULL;
+        const bool joint = by && (!by->op || !(by->op->flags & WEFT_OP_ELEMENTWISE));
+        if (part_of[t] && (x->shape.rank || joint))
+            return fail(WEFT_USAGE,
+                        "%s: assign() to the scalar '%s' a value made of %s; a scalar is assigned "
+                        "once a step, so its value may be made of scalars alone",
+                        who, graph_tensor(g, taken->at[0].out[0])->name, x->name);
+    }
+    return WEFT_OK;
+}
+
+/* The nodes that make the assigned values, and the assignments, as nodes of `part`. */
+static weft_status add_nodes(const graph *g, const node_list *taken, graph *part, const char *who)
+{
+    bool *part_of = mem_alloc(g->tensors.n + 1), *makes = mem_alloc(g->nodes.n + 1);
+    find_makers(g, taken, part_of, makes);
+    weft_status s = check_parts(g, taken, part_of, who);
+    for (uint32_t i = 0; !s && i < g->nodes.n; i++)
+        if (makes[i])
+            *vec_push(&part->nodes) = g->nodes.at[i];
+    for (uint32_t i = 0; !s && i < taken->n; i++)
+        *vec_push(&part->nodes) = taken->at[i];
+    free(part_of);
+    free(makes);
+    return s;
+}
+
+static bool same(const struct rule_scalars *a, const struct rule_scalars *b)
+{
+    const weft_ew_program *x = &a->f.program, *y = &b->f.program;
+    bool like = a->f.nin == b->f.nin && a->f.nout == b->f.nout && x->nsteps == y->nsteps &&
+                x->gate == y->gate &&
+                (!x->nsteps || !memcmp(x->steps, y->steps, x->nsteps * sizeof *x->steps));
+    for (uint32_t i = 0; like && i < a->f.nin; i++)
+        like = !strcmp(a->in[i], b->in[i]);
+    for (uint32_t i = 0; like && i < a->f.nout; i++)
+        like = !strcmp(a->out[i], b->out[i]) && x->out_reg[i] == y->out_reg[i];
+    return like;
+}
+
+static weft_status check_targets(const graph *g, const node_list *taken, const char *who)
+{
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; !s && i < taken->n; i++) {
+        s = scalar_may_be_assigned(g, &taken->at[i], who);
+        for (uint32_t k = 0; !s && k < i; k++)
+            if (taken->at[i].out[0] == taken->at[k].out[0])
+                s = fail(WEFT_USAGE, "%s: assign() to the scalar '%s' twice", who,
+                         graph_tensor(g, taken->at[i].out[0])->name);
+    }
+    return s;
+}
+
+/* The program of what the graph assigns to scalars. */
+static weft_status make_program(graph *g, weft_tensor gate, const char *who,
+                                struct rule_scalars *out)
+{
+    node_list taken = {0};
+    take_out(g, &taken);
+    graph part = *g; /* the same tensors */
+    memset(&part.nodes, 0, sizeof part.nodes);
+    weft_status s = check_targets(g, &taken, who);
+    if (!s && taken.n)
+        s = add_nodes(g, &taken, &part, who);
+    if (!s && taken.n)
+        s = graph_fuse(&part, 0, part.nodes.n, gate, &out->f);
+    g->pool = part.pool;
+    free(part.nodes.at);
+    free(taken.at);
+    for (uint32_t i = 0; !s && i < out->f.nin; i++)
+        out->in[i] = graph_tensor(g, out->f.in[i])->name;
+    for (uint32_t i = 0; !s && i < out->f.nout; i++)
+        out->out[i] = graph_tensor(g, out->f.out[i])->name;
+    return s;
+}
+
+weft_status rule_scalars_take(builder *b, graph *g, weft_tensor gate)
+{
+    struct rule_scalars *mine = pool_alloc(&b->p->pool, sizeof *mine);
+    const char *who = pool_printf(&b->p->pool, "update() of the rule %s", b->p->spec->rule.c->name);
+    weft_status s = make_program(g, gate, who, mine);
+    if (!s && !b->rule_scalars)
+        b->rule_scalars = mine;
+    else if (!s && !same(b->rule_scalars, mine))
+        s = fail(WEFT_USAGE,
+                 "%s: assign() to scalars differs from one parameter to another (flags or shape); "
+                 "a scalar is assigned once a step, so all have to assign it alike",
+                 who);
+    return s;
+}
+
+weft_status rule_scalars_assign(builder *b, list *l)
+{
+    const struct rule_scalars *x = b->rule_scalars;
+    if (!x || !x->f.nout)
+        return WEFT_OK;
+    weft_operand io[64] = {{0}};
+    ref refs[64];
+    for (uint32_t i = 0; i < x->f.nin + x->f.nout; i++) {
+        const char *name = i < x->f.nin ? x->in[i] : x->out[i - x->f.nin];
+        io[i].dtype = WEFT_F32;
+        refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b, name, 0)};
+        if (i >= x->f.nin)
+            scalar_keep(b, name, SCALAR_OF_PLUGIN);
+    }
+    const weft_opspec op = {.struct_size = sizeof op,
+                            .id = "ew",
+                            .nin = x->f.nin,
+                            .nout = x->f.nout,
+                            .in = io,
+                            .out = io + x->f.nin,
+                            .program = &x->f.program};
+    uint32_t seg = segment_begin(b->p, "scalars of the rule");
+    weft_status s = segment_add(b->p, seg, &op, 0, refs);
+    const uint64_t bases[BASE_FIRST] = {0};
+    if (!s)
+        list_call(b->p, l, segment_end(b->p, seg, BASE_FIRST), bases, BASE_FIRST, 0,
+                  "scalars of the rule");
+    return s;
+}

@@ -1,0 +1,82 @@
+/* Update rules with a scalar of their own, which counts steps: p = p - lr * g / sqrt(step). One is
+ * elementwise, one takes whole parameters and scales by a norm. */
+#include <weft/optim.h>
+
+static weft_status op(const weft_builder *b, const char *id, weft_tensor x, weft_tensor y,
+                      weft_tensor *out)
+{
+    const weft_tensor in[] = {x, y};
+    return b->op(b->ctx, id, NULL, 0, in, y ? 2 : 1, out, 1);
+}
+
+static weft_status next_step(const weft_builder *b, weft_tensor *next)
+{
+    weft_tensor step, one;
+    weft_status s = b->scalar(b->ctx, "test.step", &step);
+    if (!s)
+        s = b->constant(b->ctx, 1, &one);
+    if (!s)
+        s = op(b, "add", step, one, next);
+    return s ? s : b->assign(b->ctx, step, *next);
+}
+
+static weft_status move(const weft_builder *b, const weft_update *u, weft_tensor by)
+{
+    weft_tensor step, root, rate, change, p;
+    weft_status s = next_step(b, &step);
+    if (!s)
+        s = op(b, "sqrt", step, 0, &root);
+    if (!s)
+        s = op(b, "div", u->lr, root, &rate);
+    if (!s)
+        s = op(b, "mul", by, rate, &change);
+    if (!s)
+        s = op(b, "sub", u->param, change, &p);
+    return s ? s : b->assign(b->ctx, u->param, p);
+}
+
+static weft_status elements(void *m, const weft_conf *c, const weft_builder *b,
+                            const weft_update *u)
+{
+    (void)m, (void)c;
+    return move(b, u, u->grad);
+}
+
+static weft_status tensors(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
+{
+    (void)m, (void)c;
+    weft_tensor square, size, least, by = 0;
+    weft_status s = b->op(b->ctx, "sumsq", NULL, 0, &u->grad, 1, &square, 1);
+    if (!s)
+        s = b->constant(b->ctx, 1e-3, &least);
+    if (!s)
+        s = op(b, "add", square, least, &square);
+    if (!s)
+        s = op(b, "sqrt", square, 0, &size);
+    if (!s)
+        s = op(b, "div", u->grad, size, &by);
+    return s ? s : move(b, u, by);
+}
+
+static const weft_rule by_element = {sizeof by_element, WEFT_UNIT_ELEMENT, elements};
+static const weft_rule by_tensor = {sizeof by_tensor, WEFT_UNIT_TENSOR, tensors};
+static const weft_component one = {sizeof one,         0,    "weft.rule/1", "test.counting",
+                                   "counts its steps", NULL, &by_element};
+static const weft_component two = {
+    sizeof two, 0,         "weft.rule/1", "test.counting_norms", "counts its steps, takes norms",
+    NULL,       &by_tensor};
+static const weft_component *const components[] = {&one, &two, NULL};
+
+static weft_status open_module(const weft_host *host, void **module)
+{
+    *module = (void *)host;
+    return WEFT_OK;
+}
+
+static const weft_manifest manifest = {WEFT_MANIFEST_HEAD, "weft.test.counting", "0", "", "",
+                                       components,         open_module,          NULL};
+
+const weft_manifest *weft_plugin_entry(void)
+{
+    return &manifest;
+}

@@ -1,0 +1,123 @@
+/* Update rules that ask for what cannot be: each is sgd, p = p - g, and one thing more. */
+#include <weft/optim.h>
+
+static weft_status step(const weft_builder *b, const weft_update *u)
+{
+    weft_tensor in[2] = {u->param, u->grad}, out;
+    weft_status s = b->op(b->ctx, "sub", NULL, 0, in, 2, &out, 1);
+    return s ? s : b->assign(b->ctx, u->param, out);
+}
+
+/* A state "v", which takes the gradient. */
+static weft_status keep(const weft_builder *b, const weft_update *u, weft_tensor like,
+                        uint32_t dtype, const char *axes)
+{
+    weft_tensor v;
+    weft_status s = b->state(b->ctx, "v", like, dtype, axes, &v);
+    if (!s)
+        s = b->assign(b->ctx, v, u->grad);
+    return s ? s : step(b, u);
+}
+
+static weft_status narrow(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
+{
+    (void)m, (void)c;
+    return keep(b, u, u->param, WEFT_BF16, NULL);
+}
+
+static weft_status factored(void *m, const weft_conf *c, const weft_builder *b,
+                            const weft_update *u)
+{
+    (void)m, (void)c;
+    return keep(b, u, u->param, 0, "ffn");
+}
+
+static weft_status single(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
+{
+    (void)m, (void)c;
+    return keep(b, u, u->lr, 0, NULL);
+}
+
+/* `name` takes what `id` makes of the gradient or, without `id`, `value`. */
+static weft_status set_scalar(const weft_builder *b, const weft_update *u, const char *name,
+                              const char *id, double value)
+{
+    weft_tensor to, from = 0;
+    weft_status s = b->scalar(b->ctx, name, &to);
+    if (!s && id)
+        s = b->op(b->ctx, id, NULL, 0, &u->grad, 1, &from, 1);
+    else if (!s)
+        s = b->constant(b->ctx, value, &from);
+    return s ? s : b->assign(b->ctx, to, from);
+}
+
+static weft_status rate(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
+{
+    (void)m, (void)c;
+    weft_status s = set_scalar(b, u, "lr", NULL, 1);
+    return s ? s : step(b, u);
+}
+
+static weft_status norms(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
+{
+    (void)m, (void)c;
+    weft_status s = set_scalar(b, u, "test.norm", "sumsq", 0);
+    return s ? s : step(b, u);
+}
+
+static weft_status by_flags(void *m, const weft_conf *c, const weft_builder *b,
+                            const weft_update *u)
+{
+    (void)m, (void)c;
+    weft_status s = set_scalar(b, u, "test.kind", NULL, u->flags & WEFT_PARAM_MATRIX ? 2 : 1);
+    return s ? s : step(b, u);
+}
+
+static weft_status twice(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
+{
+    (void)m, (void)c;
+    weft_status s = set_scalar(b, u, "test.twice", NULL, 1);
+    if (!s)
+        s = set_scalar(b, u, "test.twice", NULL, 2);
+    return s ? s : step(b, u);
+}
+
+#define RULE(word, unit)                                                                           \
+    static const weft_rule rule_##word##unit = {sizeof rule_##word##unit, unit, word};             \
+    static const weft_component component_##word##unit = {sizeof component_##word##unit,           \
+                                                          0,                                       \
+                                                          "weft.rule/1",                           \
+                                                          #word "." #unit,                         \
+                                                          "demands",                               \
+                                                          NULL,                                    \
+                                                          &rule_##word##unit}
+RULE(narrow, 1);
+RULE(narrow, 2);
+RULE(factored, 1);
+RULE(factored, 2);
+RULE(single, 1);
+RULE(rate, 1);
+RULE(rate, 2);
+RULE(norms, 2);
+RULE(by_flags, 1);
+RULE(by_flags, 2);
+RULE(twice, 1);
+
+static const weft_component *const components[] = {
+    &component_narrow1,   &component_narrow2,   &component_factored1, &component_factored2,
+    &component_single1,   &component_rate1,     &component_rate2,     &component_norms2,
+    &component_by_flags1, &component_by_flags2, &component_twice1,    NULL};
+
+static weft_status open_module(const weft_host *host, void **module)
+{
+    *module = (void *)host;
+    return WEFT_OK;
+}
+
+static const weft_manifest manifest = {WEFT_MANIFEST_HEAD, "weft.demands", "0", "", "",
+                                       components,         open_module,    NULL};
+
+const weft_manifest *weft_plugin_entry(void)
+{
+    return &manifest;
+}

@@ -1,0 +1,59 @@
+/* What update rules ask for and do not get is refused in words that name rule and call; nothing of
+ * it is ignored. The number behind a name is the rule's unit: 1 an element, 2 a tensor. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "job.h"
+
+#include <cmocka.h>
+
+#define TWO TINY "batch = 4\nmicrobatch = 2\n[parallel]\nstrategy = dp\n[optim]\n"
+
+static void refused(const char *rule, const char *call, const char *why)
+{
+    static const char *const placements[] = {"none", "zero1", "zero3"};
+    for (uint32_t i = 0; i < 3; i++) {
+        char text[512], who[64];
+        planned j;
+        snprintf(text, sizeof text, TWO "rule = %s\nplacement = %s\n", rule, placements[i]);
+        snprintf(who, sizeof who, "rule %s", rule);
+        weft_status s = planned_make(text, 2, SPEC_TRAIN, &j);
+        if (!s)
+            fail_msg("%s is accepted with placement %s", rule, placements[i]);
+        assert_int_equal(err_exit_code(s), 2);
+        if (!strstr(err_text(), who) || !strstr(err_text(), call) || !strstr(err_text(), why))
+            fail_msg("'%s' does not say '%s', '%s' and '%s'", err_text(), who, call, why);
+        planned_free(&j);
+    }
+}
+
+static void states(void **state)
+{
+    (void)state;
+    refused("narrow.1", "state()", "another shape or type than its parameter");
+    refused("narrow.2", "state()", "another shape or type than its parameter");
+    refused("factored.1", "state()", "another shape or type than its parameter");
+    refused("factored.2", "state()", "another shape or type than its parameter");
+    refused("single.1", "state()", "another shape or type than its parameter");
+}
+
+static void scalars(void **state)
+{
+    (void)state;
+    refused("rate.1", "assign()", "the scalar 'lr', which the core writes");
+    refused("rate.2", "assign()", "the scalar 'lr', which the core writes");
+    refused("norms.2", "assign()", "once a step, so its value may be made of scalars alone");
+    refused("by_flags.1", "assign()", "differs from one parameter to another");
+    refused("by_flags.2", "assign()", "differs from one parameter to another");
+    refused("twice.1", "assign()", "the scalar 'test.twice' twice");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(states), cmocka_unit_test(scalars)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
