@@ -50,15 +50,31 @@ static void set(scalars *s, const char *name, weft_tensor value)
         s->status = s->w.assign(s->w.ctx, to, value);
 }
 
-/* The learning rate after `count` updates: linear warm-up, then constant, linear or cosine decay to
- * min_lr at the last step. */
-static weft_tensor learning_rate(scalars *s, const config *cfg, weft_tensor count)
+/* The updates done, this one included. fp32 counts to 2^24 alone, so the count is the sum of two
+ * numbers, exact up to 2^48: "count", the nearest fp32, and "count.low", what rounding left
+ * over (Dekker's sum of two numbers; 0 up to 2^24). */
+static weft_tensor next_count(scalars *s, weft_tensor gate, weft_tensor *low)
+{
+    weft_tensor count = named(s, "count");
+    weft_tensor more = apply(s, "add", named(s, "count.low"), gate, 0);
+    weft_tensor next = apply(s, "add", count, more, 0);
+    *low = apply(s, "sub", more, apply(s, "sub", next, count, 0), 0);
+    set(s, "count", next);
+    set(s, "count.low", *low);
+    return next;
+}
+
+/* The learning rate after count + rest updates: linear warm-up, then constant, linear or cosine
+ * decay to min_lr at the last step. */
+static weft_tensor learning_rate(scalars *s, const config *cfg, weft_tensor count, weft_tensor rest)
 {
     double top = config_real(cfg, "optim.lr"), low = config_real(cfg, "optim.min_lr");
     double warmup = (double)config_int(cfg, "optim.warmup");
     double span = fmax(1, (double)config_int(cfg, "run.steps") - warmup);
     const char *kind = config_text(cfg, "optim.schedule");
-    weft_tensor past = apply(s, "sub", count, number(s, warmup), 0);
+    const float near = (float)warmup;
+    weft_tensor past = apply(s, "sub", count, number(s, near), 0);
+    past = apply(s, "add", past, apply(s, "sub", rest, number(s, warmup - (double)near), 0), 0);
     weft_tensor t = apply(s, "div", past, number(s, span), 0);
     t = apply(s, "min", apply(s, "max", t, number(s, 0), 0), number(s, 1), 0);
     weft_tensor share = number(s, 1); /* of the way between low and top */
@@ -75,7 +91,7 @@ static weft_tensor learning_rate(scalars *s, const config *cfg, weft_tensor coun
     if (warmup < 1)
         return decayed;
     weft_tensor rising = apply(s, "mul", count, number(s, top / warmup), 0);
-    weft_tensor warm = apply(s, "less", count, number(s, warmup), 0);
+    weft_tensor warm = apply(s, "less", past, number(s, 0), 0);
     return apply(s, "select", rising, decayed, warm);
 }
 
@@ -111,7 +127,7 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
     weft_tensor norm = apply(s, "sqrt", named(s, "sumsq"), 0, 0);
     norm = apply(s, "div", norm, scale, 0);
     weft_tensor gate = apply(s, "finite", norm, 0, 0);
-    weft_tensor count = apply(s, "add", named(s, "count"), gate, 0);
+    weft_tensor low = 0, count = next_count(s, gate, &low);
     weft_tensor skipped = apply(s, "sub", number(s, 1), gate, 0);
     weft_tensor clip = number(s, 1);
     if (wanted->clip > 0) { /* as torch.nn.utils.clip_grad_norm_ */
@@ -120,20 +136,21 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
     }
     set(s, "norm", norm);
     set(s, "gate", gate);
-    set(s, "count", count);
     set(s, "clip", apply(s, "div", clip, scale, 0));
-    set(s, "lr", learning_rate(s, wanted->cfg, count));
+    set(s, "lr", learning_rate(s, wanted->cfg, count, low));
     set(s, "skipped", apply(s, "add", named(s, "skipped"), skipped, 0));
     weft_tensor next = wanted->scaled ? next_scale(s, wanted, scale, gate) : 0;
     if (keeps)
         next_kept(s, gate, scale, next);
 }
 
-/* A job of another precision has no loss scale. */
+/* A job of another precision has no loss scale, and one that was saved without "count.low" had
+ * counted to 2^24 at most. */
 static void keep_scalars(builder *b)
 {
     scalar_keep(b, "count", SCALAR_SAVED);
     scalar_keep(b, "skipped", SCALAR_SAVED);
+    scalar_keep(b, "count.low", SCALAR_OPTIONAL);
     if (b->p->spec->scaled) {
         scalar_keep(b, "scale", SCALAR_OPTIONAL);
         scalar_keep(b, "scale.good", SCALAR_OPTIONAL);

@@ -1,11 +1,17 @@
 #!/usr/bin/env python3
 """rules.py WEFT: what rules keep besides their parameters is the same on every layout.
 
-A rule's own scalar is assigned once a step, however the parameters are divided, and is resumed."""
+A rule's own scalar is assigned once a step, however the parameters are divided, and is resumed. The
+count of updates goes on beyond 2^24, where fp32 numbers are 2 apart: learning rates are compared
+with double precision, to 1e-6 of the highest."""
+import json
 import math
 import os
+import shutil
+import signal
 
 import weft_jobs as w
+import blocks  # noqa: E402  (its writer of checkpoints)
 
 PLUGINS = os.path.join(os.path.dirname(w.WEFT), "..", "tests", "parity", "plugins")
 JOB = w.EVEN | {"run.plugins": PLUGINS, "run.steps": 12, "optim.lr": 0.3, "optim.warmup": 0,
@@ -76,6 +82,92 @@ class OwnScalar(w.Bench):
         skipped = w.metrics(self.path("scaled"))[-1]["skipped"]
         self.assertGreater(skipped, 0)
         self.assertEqual(self.counted("scaled", 12), [12 - skipped])
+
+
+class Count(w.Bench):
+    """The checkpoint of a real run, with its count set near 2^24. Schedules are short there, so
+    that each step has a rate of its own."""
+
+    FAR = 1 << 24
+
+    def from_count(self, keys, counts, steps):
+        """(metrics, scalars at the end) of steps that follow a checkpoint with these counts."""
+        out = self.path("near")
+        job = JOB | ALONE | {"optim.rule": "adamw", "optim.lr": 1e-3, "run.steps": 1,
+                             "checkpoint.every": 1}
+        shutil.rmtree(out, ignore_errors=True)
+        self.train("near", job)
+        folder = w.folder(out, 1)
+        with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as f:
+            manifest = json.load(f)
+        tensors = w.tensors(out, 1)
+        tensors.pop("scalar.count.low", None)  # as older versions save it
+        tensors |= {f"scalar.{k}": ([1], [v]) for k, v in counts.items()}
+        shutil.rmtree(folder)
+        blocks.write(folder, manifest, blocks.cut(tensors, 1, 1))
+        # Schedules end with run.steps: the job is stopped when it has done enough.
+        run = w.Running(self, "near", job | {"checkpoint.every": 1} | keys, 1, resume=True)
+        run.until_step(1 + steps)
+        run.process.send_signal(signal.SIGTERM)
+        run.wait()
+        scalars = {k: v[1][0] for k, v in w.tensors(out, 1 + steps).items() if "scalar" in k}
+        return w.metrics(out)[1:1 + steps], scalars
+
+    def check_rates(self, keys, rate):
+        start, steps = self.FAR - 10, 30
+        lines, scalars = self.from_count(keys, {"count": start}, steps)
+        for i, line in enumerate(lines):
+            self.assertLessEqual(abs(line["lr"] - rate(start + 1 + i)), 1e-9, line["step"])
+        self.assertEqual(scalars["scalar.count"] + scalars["scalar.count.low"], start + steps)
+        self.assertEqual(len({line["lr"] for line in lines}), steps)
+
+    def decaying(self, schedule):
+        return {"optim.schedule": schedule, "optim.warmup": self.FAR - 100,
+                "run.steps": self.FAR + 100}
+
+    def past(self, count):
+        return (count - (self.FAR - 100)) / 200
+
+    def test_linear(self):
+        self.check_rates(self.decaying("linear"), lambda n: 1e-3 * (1 - self.past(n)))
+
+    def test_cosine(self):
+        self.check_rates(self.decaying("cosine"),
+                         lambda n: 5e-4 * (math.cos(math.pi * self.past(n)) + 1))
+
+    def test_warm_up_ends(self):
+        """Half-way between two fp32 numbers: 2^24 + 9 updates are warm-up, and then it falls."""
+        warmup, steps = self.FAR + 9, 24
+        lines, _ = self.from_count({"optim.schedule": "linear", "optim.warmup": warmup,
+                                    "run.steps": warmup + 100}, {"count": self.FAR - 2}, steps)
+        for i, line in enumerate(lines):
+            count = self.FAR - 1 + i
+            should = 1e-3 * (min(count / warmup, 1) - max(count - warmup, 0) / 100)
+            self.assertLessEqual(abs(line["lr"] - should), 1e-9, line["step"])
+
+    def test_far_beyond(self):
+        """Exact where fp32 numbers are 2^17 apart, and where a checkpoint has both parts."""
+        _, scalars = self.from_count({"run.steps": 1 << 39}, {"count": 1 << 40, "count.low": 5}, 3)
+        self.assertEqual(scalars["scalar.count"], 1 << 40)
+        self.assertEqual(scalars["scalar.count.low"], 8)
+
+    def test_bias_corrections(self):
+        """An update of adamw behind 2^24 by its formula in double precision."""
+        lr, b1, b2, decay = 1e-3, 0.9, 0.999999, 0.1
+        keys = {"run.steps": 1 << 25, "optim.betas": f"{b1}, {b2}", "train.clip": 0}
+        self.from_count(keys, {"count": self.FAR + 2, "count.low": 1}, 2)
+        old, new = (w.tensors(self.path("near"), step) for step in (2, 3))
+        n = self.FAR + 5
+        for name in (x for x in new if x + ".m" in new):
+            p, after, m, v = (list(x[1]) for x in (old[name], new[name], new[name + ".m"],
+                                                   new[name + ".v"]))
+            keep = 1 - lr * decay * name.endswith(".w")
+            should = [x * keep - lr / (1 - b1**n) * y / (math.sqrt(z / (1 - b2**n)) + 1e-8)
+                      for x, y, z in zip(p, m, v)]
+            scale = max(map(abs, (x - y for x, y in zip(after, p))))
+            far = max(abs(x - y) for x, y in zip(after, should))
+            self.assertLessEqual(far, 1e-4 * scale + 1.2e-7 * max(map(abs, p)), name)
+            self.assertGreater(scale, 0, name)
 
 
 if __name__ == "__main__":
