@@ -244,6 +244,8 @@ static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint3
     if (!s)
         s = sync_prepare(b, e);
     if (!s)
+        s = compress_prepare(b, e);
+    if (!s)
         s = store_prepare(b, e);
     if (!s)
         s = flat_place(f, rule_by_element(b) ? b->sync->bucket_elements : 0);
@@ -348,8 +350,6 @@ static weft_status build_one(const spec *s, uint32_t stage, plan *out, int32_t *
                                              {"train.microbatch", (long long)s->microbatch, NULL},
                                              {"sharing", sharing, NULL},
                                              {0}});
-    if (!st && train)
-        st = compress_prepare(out, &e);
     e.passes = train ? s->batch / per_pass : 1;
     scalar_offset(&b, "scale", s->loss_scale);
     scalar_offset(&b, "loss", 0);

@@ -272,6 +272,9 @@ typedef struct edit_state {
 weft_status edits_run(edit_state *e, uint32_t phase);
 weft_status edits_in_phase(const edit_state *e, uint32_t phase, const char *edit);
 weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out);
+void edits_tell(edit_state *e,
+                const char *line); /* what makes results depend on the layout; once */
+bool edits_told(const edit_state *e, const char *owner); /* has the plugin told of something? */
 
 /* --- extra.c: lists that plugins bring --- */
 weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user);
@@ -349,8 +352,8 @@ struct sync_state {
 /* Where the scratch of a channel's collectives is taken from and given back to. */
 space *scratch_space(builder *b, uint32_t channel);
 
-weft_status sync_prepare(builder *b, const edit_state *e); /* who is summed over what */
-weft_status sync_work_done(walk *w, uint32_t at);          /* sums what is final after work `at` */
+weft_status sync_prepare(builder *b, edit_state *e); /* who is summed over what */
+weft_status sync_work_done(walk *w, uint32_t at);    /* sums what is final after work `at` */
 weft_status sync_flush(builder *b, list *l);
 weft_status sync_finish(builder *b, list *l, bucket *k);
 weft_status sync_group(builder *b, list *l, uint32_t group,
@@ -365,7 +368,8 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out);
 weft_status sync_scalar(builder *b, list *l, const char *scalar, uint64_t axes);
 
 /* --- compress.c: sums that travel in fewer bits --- */
-weft_status compress_prepare(plan *p, edit_state *e); /* the refusals, and a word of warning */
+/* The refusals, and a word of warning; after sync_prepare(). */
+weft_status compress_prepare(const builder *b, edit_state *e);
 void compress_sum(builder *b, collective *c, uint32_t axis,
                   bool again);                                    /* again: in this step already */
 void compress_keep(builder *b, collective *c);                    /* memory for what it keeps */

@@ -33,7 +33,7 @@ static weft_status refuse(plan *p, const char *key, const char *form, const char
 }
 
 /* Is there something to compress wherever the job asks for it, and does that save anything? */
-static weft_status check(plan *p)
+static weft_status check(plan *p, uint64_t never)
 {
     const spec *s = p->spec;
     const uint64_t shared = sharing_axes(p);
@@ -45,6 +45,11 @@ static weft_status check(plan *p)
         if (!(shared >> a & 1) && strcmp(s->compress_key[a], "comm.compress"))
             return refuse(p, s->compress_key[a], form,
                           pool_printf(&p->pool, "those along %s do not", s->mesh.name[a]));
+        if ((shared & never) >> a & 1 &&
+            (strcmp(s->compress_key[a], "comm.compress") || !(shared & ~never)))
+            return refuse(
+                p, s->compress_key[a], form,
+                pool_printf(&p->pool, "no gradient is ever summed along %s", s->mesh.name[a]));
         if ((shared >> a & 1) && s->axis_compress[a] != COMM_TO_INT8 && s->grad_dtype != WEFT_F32)
             return combine_refuse(
                 COMBINE_COMPRESS_TYPE, s->cfg, s->compress_key[a],
@@ -61,17 +66,29 @@ static weft_status check(plan *p)
                                           : WEFT_OK;
 }
 
-weft_status compress_prepare(plan *p, edit_state *e)
+/* The mesh axes over which somebody wants no gradient summed. */
+static uint64_t never_summed(const flat *f)
 {
-    const uint64_t shared = sharing_axes(p);
-    weft_status st = check(p);
+    uint64_t never = 0, summed = 0;
+    for (uint32_t i = 0; i < f->params.n; i++) {
+        never |= f->params.at[i].never_axes;
+        summed |= f->params.at[i].sum_axes;
+    }
+    return never & ~summed;
+}
+
+weft_status compress_prepare(const builder *b, edit_state *e)
+{
+    plan *p = b->p;
+    const uint64_t never = never_summed(b->f), summed = sharing_axes(p) & ~never;
+    weft_status st = check(p, never);
     for (uint32_t a = 0; !st && a < p->spec->mesh.n; a++)
-        if (p->spec->axis_compress[a] && shared >> a & 1)
-            e->changes = pool_printf(
-                e->pool, "%s%s%s = %s: sums of gradients over %s are rounded%s",
-                e->changes ? e->changes : "", e->changes ? "\n" : "", p->spec->compress_key[a],
-                comm_form_name(p->spec->axis_compress[a]), p->spec->mesh.name[a],
-                p->spec->feedback ? ", and the rest is added a step later" : "");
+        if (p->spec->axis_compress[a] && summed >> a & 1)
+            edits_tell(
+                e, pool_printf(e->pool, "%s = %s: sums of gradients over %s are rounded%s",
+                               p->spec->compress_key[a], comm_form_name(p->spec->axis_compress[a]),
+                               p->spec->mesh.name[a],
+                               p->spec->feedback ? ", and the rest is added a step later" : ""));
     return st;
 }
 

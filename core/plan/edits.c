@@ -240,11 +240,36 @@ static weft_status e_carry(void *ctx, const char *params, uint32_t versions)
     return refuse(ctx, "carry");
 }
 
+/* Is there a line that begins so, or (whole) is so? */
+static bool has_line(const char *lines, const char *text, bool whole)
+{
+    const size_t n = strlen(text);
+    for (const char *at = lines; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
+        if (!strncmp(at, text, n) && (!whole || at[n] == '\n' || !at[n]))
+            return true;
+    return false;
+}
+
+void edits_tell(edit_state *e, const char *line)
+{
+    if (has_line(e->changes, line, true)) /* a graph is planned more than once */
+        return;
+    e->changes =
+        e->changes ? pool_printf(e->pool, "%s\n%s", e->changes, line) : pool_text(e->pool, line);
+}
+
+bool edits_told(const edit_state *e, const char *owner)
+{
+    pool p = {0};
+    const bool told = has_line(e->changes, pool_printf(&p, "%s: ", owner), false);
+    pool_free(&p);
+    return told;
+}
+
 static weft_status e_changes(void *ctx, const char *text)
 {
     edit_state *e = state(ctx);
-    e->changes = e->changes ? pool_printf(e->pool, "%s\n%s: %s", e->changes, e->owner, text)
-                            : pool_printf(e->pool, "%s: %s", e->owner, text);
+    edits_tell(e, pool_printf(e->pool, "%s: %s", e->owner, text));
     return WEFT_OK;
 }
 

@@ -77,11 +77,32 @@ void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, ex
     out->copy = address(x->copy, weft_dtype_size(x->copy_dtype), x->copy_sliced, own, at);
 }
 
+/* --- replicas that differ --- */
+
+uint32_t plan_replicas(const plan *p, const piece *x)
+{
+    uint32_t n = 1;
+    for (uint32_t a = 0; a < p->spec->mesh.n; a++)
+        n *= x->apart >> a & 1 ? p->spec->mesh.size[a] : 1;
+    return n;
+}
+
+uint32_t plan_replica(const plan *p, const piece *x, uint32_t rank)
+{
+    const mesh *m = &p->spec->mesh;
+    uint32_t number = 0;
+    for (uint32_t a = m->n; a-- > 0;)
+        if (x->apart >> a & 1)
+            number = number * m->size[a] + mesh_coord(m, rank, a);
+    return number;
+}
+
 /* --- writers --- */
 
+/* Do coordinates of mesh axis `a` own different things? */
 static bool cuts(const piece *x, uint32_t a)
 {
-    return x->split[a] || x->only[a] || x->shard_axis == a + 1;
+    return x->split[a] || x->only[a] || x->shard_axis == a + 1 || x->apart >> a & 1;
 }
 
 bool plan_writes(const plan *p, const piece *x, uint32_t rank)
@@ -136,7 +157,7 @@ static void choose_writer(const plan *p, piece *x, choice *k)
         parts += best != UINT32_MAX && k->replica[r] == best;
     for (uint32_t r = 0; r < ranks && parts; r++)
         if (k->replica[r] == best)
-            k->load[r] += shape_bytes(&x->shape) / parts;
+            k->load[r] += shape_bytes(&x->shape) * plan_replicas(p, x) / parts;
     x->writer = best;
 }
 

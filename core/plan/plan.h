@@ -134,11 +134,12 @@ typedef struct piece {
     weft_shape shape;              /* whole, fp32 */
     uint32_t only[WEFT_MAX_MESH];  /* [mesh axis] 1 + the coordinate that has it; 0: all have */
     uint32_t split[WEFT_MAX_MESH]; /* [mesh axis] 1 + the tensor axis that it cuts; 0: none */
-    uint32_t shard_axis;           /* 1 + the mesh axis of the slices; 0: not cut into slices */
-    uint64_t pos, slice;           /* elements; pos 0 where the block is a group of its own */
-    bool sliced, copy_sliced;      /* the region has the own slice alone: values; compute copy */
-    uint64_t offset;               /* of the fp32 values */
-    uint64_t copy;                 /* of the compute copy, or UINT64_MAX */
+    uint64_t apart;      /* bit a: coordinates of mesh axis a have values of their own: replicas */
+    uint32_t shard_axis; /* 1 + the mesh axis of the slices; 0: not cut into slices */
+    uint64_t pos, slice; /* elements; pos 0 where the block is a group of its own */
+    bool sliced, copy_sliced; /* the region has the own slice alone: values; compute copy */
+    uint64_t offset;          /* of the fp32 values */
+    uint64_t copy;            /* of the compute copy, or UINT64_MAX */
     uint32_t copy_dtype;
     uint32_t writer; /* which of the replicas writes it: plan_writes(); or WRITER_ELSEWHERE */
 } piece;
@@ -257,8 +258,13 @@ void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, ex
 
 /* Whether `rank` writes its owned extent into checkpoints: of the ranks that own the same one,
  * those that differ on mesh axes which do not cut the piece, exactly one does, which has the
- * coordinates of x->writer there. */
+ * coordinates of x->writer there. Of replicas that differ each is written. */
 bool plan_writes(const plan *p, const piece *x, uint32_t rank);
+
+/* Where gradients are never summed over a mesh axis, its coordinates train replicas of their own,
+ * which are numbered: how many a piece has, and which is the rank's. 1 and 0 where ranks agree. */
+uint32_t plan_replicas(const plan *p, const piece *x);
+uint32_t plan_replica(const plan *p, const piece *x, uint32_t rank);
 
 /* Choose the writers of all pieces, evenly by bytes; the same on every rank. */
 void plan_choose_writers(plan *p);

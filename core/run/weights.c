@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "run/kept.h"
+#include "run/replica.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -234,7 +235,10 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
 {
     ckpt_piece want;
     local l = find_local(e, p);
+    char name[REPLICA_NAME];
     describe(p, l.held.count ? &l.held : &l.copied, &want);
+    want.name = replica_name(p, plan_replica(e->plan, p, e->rank), name);
+    want.name = ckpt_has(c, want.name) ? want.name : p->name;
     for (uint64_t first = l.first; first < l.end; first += CHUNK) {
         want.first = first;
         want.count = l.end - first < CHUNK ? l.end - first : CHUNK;
@@ -249,6 +253,7 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
 
 static bool wanted(const plan_set *plans, const char *name)
 {
+    name = replica_of(name);
     /* a job of another precision saves these */
     if (kept_named(name) || !strcmp(name, "scalar.scale") || !strcmp(name, "scalar.scale.good"))
         return true;
@@ -297,6 +302,8 @@ weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
     float *v = mem_alloc(CHUNK * sizeof *v);
     uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
     weft_status s = nothing_over(plans, c);
+    if (!s && plans->spec->want == SPEC_TRAIN)
+        replicas_tell(e, c);
     for (uint32_t i = 0; !s && i < e->plan->pieces.n; i++)
         s = load_piece(e, c, &e->plan->pieces.at[i], v, scratch);
     for (uint32_t i = 0; !s && i < e->plan->scalars.n && plans->spec->want == SPEC_TRAIN; i++)
@@ -322,6 +329,8 @@ static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*nam
             continue;
         ckpt_piece *x = &out[(*n)++];
         describe(p, &own, x);
+        x->name =
+            replica_name(p, plan_replica(e->plan, p, e->rank), pool_alloc(copies, REPLICA_NAME));
         weft_status s = exec_view(e, own.offset, x->count * 4, copies, &x->data);
         if (s)
             return s;

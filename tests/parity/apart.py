@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""apart.py WEFT: ranks whose gradients are never summed train replicas of their own.
+
+Every replica is saved, so that a resumed run has the same bits at any step; a job with another
+number of replicas says that it is another run. Nobody trains apart by mistake, nothing is compressed
+that is never summed, and the plan knows what lists send: to the byte what the run measures."""
+import json
+import os
+
+import weft_jobs as w
+
+PLUGINS = os.path.join(os.path.dirname(w.WEFT), "..", "tests", "parity", "plugins")
+JOB = w.EVEN | {"run.plugins": PLUGINS, "run.steps": 14, "parallel.strategy": "test.apart",
+                "optim.warmup": 0, "optim.schedule": "constant", "comm.plugin": "shm",
+                "checkpoint.keep": 0, "parallel.inner": 4}
+BESIDE = {"parallel.strategy": "dp, test.apart", "parallel.workers": 2}
+
+
+class Resumed(w.Bench):
+    def check(self, ranks, job, at):
+        """The same bits, cut off at step `at`, between two averages or just behind one."""
+        with self.subTest(ranks=ranks, job=job, at=at):
+            job = JOB | job | {"checkpoint.every": 2}
+            self.train("whole", job, ranks=ranks)
+            self.train("cut", job | {"run.steps": at}, ranks=ranks)
+            said = self.train("cut", job, ranks=ranks, resume=True).stderr
+            self.assertNotIn("replicas", said)
+            self.same_run("whole", "cut", 14)
+
+    def test_between_averages(self):
+        self.check(2, {}, 6)
+        self.check(2, {"optim.rule": "sgd"}, 6)
+
+    def test_just_averaged(self):
+        """Parameters are equal, moments are not."""
+        self.check(2, {}, 8)
+
+    def test_beside_others(self):
+        self.check(4, BESIDE | {"optim.placement": "zero1"}, 6)
+        self.check(4, {"parallel.strategy": "tp, test.apart", "parallel.tp": 2}, 6)
+        self.check(4, {"parallel.strategy": "test.apart, pp", "parallel.pp": 2}, 6)
+
+    def test_another_number(self):
+        job = JOB | {"checkpoint.every": 6, "run.steps": 6}
+        for first, then, word in ((2, 4, "fewer"), (4, 2, "more")):
+            with self.subTest(first=first, then=then):
+                self.train("saved", job, ranks=first)
+                said = self.train("saved", job | {"run.steps": 8}, ranks=then, resume=True).stderr
+                self.assertRegex(said, f"has {word} replicas of .* than the {then} that")
+
+    def test_into_a_model_that_is_one(self):
+        """Replica 0 has the names of the model: it is sampled, and any layout goes on from it."""
+        self.train("saved", JOB | {"checkpoint.every": 6, "run.steps": 6}, ranks=2)
+        names = w.tensors(self.path("saved"), 6)
+        self.assertIn("replica.1.embed.tok.w.m", names)
+        w.weft("sample", w.folder(self.path("saved"), 6), "--prompt", "3 1 4", "--tokens", 4)
+        one = {"parallel.strategy": "none", "run.steps": 8, "checkpoint.every": 0}
+        job = {k: v for k, v in JOB.items() if k != "parallel.inner"} | one
+        said = self.train("saved", job, resume=True).stderr
+        self.assertIn("has more replicas of", said)
+
+
+class Said(w.Bench):
+    def planned(self, job, ranks=2, status=0):
+        done = w.weft("plan", "-n", ranks, self.ini, *self.options("plan", JOB | job),
+                      status=status)
+        return " ".join((done.stderr if status else done.stdout).split())
+
+    def test_nobody_by_mistake(self):
+        said = self.planned({"parallel.say": "nothing"}, status=2)
+        for words in ("strategy test.apart: sync()", "WEFT_SYNC_NEVER", "mesh axis workers",
+                      "changes_results()"):
+            self.assertIn(words, said)
+        said = self.planned({"parallel.say": "list"})
+        self.assertIn("strategy test.apart: gradients are never summed over workers", said)
+        for what in ("words", "all"):
+            said = self.planned({"parallel.say": what})
+            self.assertEqual(said.count("strategy test.apart: "), 1, said)
+            self.assertIn("strategy test.apart: workers train apart", said)
+
+    def test_alone_nothing_is_said(self):
+        said = self.planned({"parallel.say": "nothing"}, ranks=1)
+        self.assertNotIn("results depend", said)
+
+    def test_what_is_never_summed_is_not_compressed(self):
+        for key in ("comm.compress", "comm.workers.compress"):
+            said = self.planned({key: "int8"}, status=2)
+            self.assertIn(key, said)
+            self.assertIn("no gradient is ever summed along workers", said)
+        said = self.planned(BESIDE | {"comm.workers.compress": "int8"}, ranks=4, status=2)
+        self.assertIn("no gradient is ever summed along workers", said)
+        for key in ("comm.compress", "comm.dp.compress"):
+            said = self.planned(BESIDE | {key: "int8"}, ranks=4)
+            self.assertIn("sums of gradients over dp are rounded", said)
+            self.assertNotIn("gradients over workers are rounded", said)
+
+
+if __name__ == "__main__":
+    w.main()

@@ -1,0 +1,90 @@
+/* A strategy whose ranks share the data and train apart: gradients over the mesh axis "workers" are
+ * never summed, and every `inner` steps a list averages the parameters. `say` leaves out what the
+ * core wants said: all, list (no changes_results), nothing (no list either), words (no list). */
+#include <stdbool.h>
+#include <string.h>
+#include <weft/coll.h>
+#include <weft/strategy.h>
+
+#define AXIS "workers"
+
+static const weft_mesh_axis axis = {sizeof axis, 0, AXIS, AXIS, "ranks that train apart"};
+static const weft_mesh_axis *const axes[] = {&axis, NULL};
+static const weft_option inner = {.struct_size = sizeof inner,
+                                  .type = WEFT_OPT_INT,
+                                  .key = "inner",
+                                  .dflt = "4",
+                                  .help = "steps between two averages",
+                                  .min = 1,
+                                  .max = 1000000};
+static const weft_option say = {.struct_size = sizeof say,
+                                .type = WEFT_OPT_STRING,
+                                .key = "say",
+                                .dflt = "all",
+                                .help = "all, list, words or nothing"};
+static const weft_option *const options[] = {&inner, &say, NULL};
+
+static weft_status average(void *user, const weft_builder *b)
+{
+    const weft_view *view = user;
+    weft_tensor share = 0;
+    weft_status s = b->constant(b->ctx, 1.0 / view->mesh(view->ctx, AXIS), &share);
+    const uint32_t n = view->tensors(view->ctx);
+    for (weft_tensor t = 1; !s && t <= n; t++) {
+        weft_tensor sum = 0, mean = 0;
+        if (b->kind(b->ctx, t) != WEFT_T_PARAM)
+            continue;
+        s = b->comm(b->ctx, WEFT_ALL_REDUCE, WEFT_SUM, AXIS, NULL, 0, t, &sum);
+        const weft_tensor in[] = {sum, share};
+        if (!s)
+            s = b->op(b->ctx, "mul", NULL, 0, in, 2, &mean, 1);
+        if (!s)
+            s = b->assign(b->ctx, t, mean);
+    }
+    return s;
+}
+
+static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
+                        const weft_edits *edits)
+{
+    (void)module;
+    const char *what = conf->text(conf->ctx, "say");
+    const bool all = !strcmp(what, "all");
+    if (view->mesh(view->ctx, AXIS) < 2)
+        return WEFT_OK;
+    if (phase == WEFT_PHASE_SPLIT)
+        return edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS);
+    if (phase != WEFT_PHASE_SYNC)
+        return WEFT_OK;
+    const uint32_t every = (uint32_t)conf->integer(conf->ctx, "inner");
+    weft_status s = edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_NEVER, 0);
+    if (!s && (all || !strcmp(what, "list")))
+        s = edits->list(edits->ctx, "test.average", every, average, (void *)(uintptr_t)view);
+    if (!s && (all || !strcmp(what, "words")))
+        s = edits->changes_results(edits->ctx, "workers train apart");
+    return s;
+}
+
+static const weft_strategy table = {.struct_size = sizeof table, .axes = axes, .edit = edit};
+static const weft_component component = {.struct_size = sizeof component,
+                                         .iface = "weft.strategy/1",
+                                         .name = "test.apart",
+                                         .help = "ranks that train apart",
+                                         .options = options,
+                                         .table = &table};
+static const weft_component *const components[] = {&component, NULL};
+
+static weft_status begin(const weft_host *host, void **module)
+{
+    *module = (void *)host;
+    return WEFT_OK;
+}
+
+static const weft_manifest manifest = {
+    WEFT_MANIFEST_HEAD,   .id = "weft.test.apart",  .version = "0", .license = "",
+    .build = __VERSION__, .components = components, .open = begin};
+
+const weft_manifest *weft_plugin_entry(void)
+{
+    return &manifest;
+}
