@@ -91,14 +91,16 @@ typedef struct weft_builder {
     weft_status (*param)(void *ctx, const char *name, const weft_shape *shape, const char *init,
                          uint32_t flags, weft_tensor *out);
 
-    /* A scalar from the list above, or a new one that starts at 0. [plan] */
+    /* A scalar from the list above, or a new one that starts at 0. New ones that a rule or a list
+     * assigns are in checkpoints. [plan] */
     weft_status (*scalar)(void *ctx, const char *name, weft_tensor *out);
     weft_status (*constant)(void *ctx, double value, weft_tensor *out);
 
     /* State beside the parameter now updated, or in a list beside the parameter `like`; zero at the
      * start. `name` is a suffix ("m"), which rule and lists must not both use. The axes are those
      * of `like`, or of them only the names in `keep`, separated by commas (a factored moment:
-     * "ffn"); NULL keeps all. dtype 0 is fp32. Rules and lists only. [plan] */
+     * "ffn"); NULL keeps all. dtype 0 is fp32. Rules and lists only. This version keeps fp32 of the
+     * parameter's shape: any other dtype, keep or like is WEFT_UNSUPPORTED. [plan] */
     weft_status (*state)(void *ctx, const char *name, weft_tensor like, uint32_t dtype,
                          const char *keep, weft_tensor *out);
 
@@ -119,8 +121,10 @@ typedef struct weft_builder {
                         const char *axis, uint32_t root, weft_tensor in, weft_tensor *out);
 
     /* dst (a parameter, state or scalar) takes the value of src at the end of the step: updates and
-     * lists. In a replacement dst is an output of the op replaced, of src's shape and type, and
-     * src stands for it from now on: each output that anything reads, once. [plan] */
+     * lists. In a rule a scalar takes what is made of scalars alone, the same for every parameter,
+     * and once a step; those of the list above cannot be assigned. In a replacement dst is an
+     * output of the op replaced, of src's shape and type, and src stands for it from now on: each
+     * output that anything reads, once. [plan] */
     weft_status (*assign)(void *ctx, weft_tensor dst, weft_tensor src);
 
     /* Record why building fails; returns `code`. [plan] */

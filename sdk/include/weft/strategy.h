@@ -95,7 +95,7 @@ WEFT_FREEZE(weft_view, op, 104);
 /* When a gradient is summed. */
 #define WEFT_SYNC_LAST 1u  /* once, after its last contribution in the step */
 #define WEFT_SYNC_EVERY 2u /* after every pass */
-#define WEFT_SYNC_NEVER 3u /* not at all: see list() */
+#define WEFT_SYNC_NEVER 3u /* not at all: with a list() or changes_results(), else refused */
 
 /* What a placement shards (store). */
 #define WEFT_STORE_STATE 1u
