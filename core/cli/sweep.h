@@ -26,7 +26,7 @@ typedef struct sweep_axis {
 typedef struct sweep_plan {
     int32_t status; /* weft_status */
     uint32_t ranks, exact;
-    uint64_t sent, peak; /* bytes a step of rank 0; of the rank with the most */
+    uint64_t sent, peak; /* bytes of rank 0, a step on average; of the rank with the most */
     char why[2048];
 } sweep_plan;
 

@@ -38,7 +38,7 @@ static void add_step(sweep_sample *a, const json_t *line)
     a->bubble_ms += number(line, "bubble_ms");
     a->optimizer_ms += number(line, "optimizer_ms");
     double sent = number(line, "comm_bytes"), peak = number(line, "peak_bytes");
-    a->sent = sent >= 0 && sent < 1e18 ? (uint64_t)sent : 0;
+    a->sent += sent >= 0 && sent < 1e15 ? (uint64_t)sent : 0;
     a->peak = peak >= 0 && peak < 1e18 ? (uint64_t)peak : 0;
 }
 
@@ -118,12 +118,13 @@ sweep_sample sweep_mean(const sweep_row *r)
         sum.exposed_ms += a->exposed_ms;
         sum.bubble_ms += a->bubble_ms;
         sum.optimizer_ms += a->optimizer_ms;
-        sum.sent = a->sent > sum.sent ? a->sent : sum.sent;
+        sum.sent += a->sent;
         sum.peak = a->peak > sum.peak ? a->peak : sum.peak;
     }
     const double n = sum.steps ? (double)sum.steps : 1;
     sum.mfu_ms = sum.step_ms > 0 ? sum.mfu_ms / sum.step_ms : 0;
     sum.tokens /= n;
+    sum.sent /= sum.steps ? sum.steps : 1;
     sum.step_ms /= n;
     sum.compute_ms /= n;
     sum.exposed_ms /= n;

@@ -86,7 +86,8 @@ static const char *without_place(const char *text, const char *path)
     return end && at == text ? end + 2 : text;
 }
 
-static void plan_here(const char *path, uint32_t ranks, sweep_plan *out)
+/* Bytes a step are those of the steps that are measured: lists of plugins do not run in each. */
+static void plan_here(const sweep *s, const char *path, uint32_t ranks, sweep_plan *out)
 {
     prepared_job p;
     log_setup(WEFT_LOG_ERROR, -1);
@@ -97,8 +98,7 @@ static void plan_here(const char *path, uint32_t ranks, sweep_plan *out)
     out->ranks = p.spec.ranks;
     out->exact = p.spec.compute == WEFT_F32 && !p.plans.at[0].changes;
     out->peak = p.plans.peak;
-    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_RECV; k++)
-        out->sent += plan_sent(plan_of(&p.plans, 0), k);
+    out->sent = plan_sent_in(plan_of(&p.plans, 0), s->warmup + 1, s->warmup + s->steps) / s->steps;
 }
 
 /* The answer of the child, or why there is none. */
@@ -123,7 +123,7 @@ static void hear_plan(int from, pid_t child, sweep_plan *out)
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-static void plan_apart(const char *path, uint32_t ranks, sweep_plan *out)
+static void plan_apart(const sweep *s, const char *path, uint32_t ranks, sweep_plan *out)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) {
@@ -134,7 +134,7 @@ static void plan_apart(const char *path, uint32_t ranks, sweep_plan *out)
     pid_t child = fork();
     if (child == 0) {
         sweep_plan mine = {0};
-        plan_here(path, ranks, &mine);
+        plan_here(s, path, ranks, &mine);
         _exit(write(ends[1], &mine, sizeof mine) == (ssize_t)sizeof mine ? 0 : 1);
     }
     close(ends[1]);
@@ -160,7 +160,7 @@ void sweep_plan_row(const sweep *s, sweep_row *r, bool alone)
         r->plan.status = st;
         snprintf(r->plan.why, sizeof r->plan.why, "%s", err_text());
     } else {
-        plan_apart(path, (uint32_t)ranks, &r->plan);
+        plan_apart(s, path, (uint32_t)ranks, &r->plan);
     }
     free(text);
     if (file >= 0)

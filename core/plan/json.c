@@ -10,12 +10,32 @@ static json_t *bytes(uint64_t n)
     return json_integer((json_int_t)n);
 }
 
-static json_t *rank_json(const plan *p, uint32_t rank)
+static json_t *sent_json(const plan *p, const list *l)
 {
     json_t *sent = json_object();
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
-        if (plan_sent(p, k) || k == WEFT_ALL_REDUCE)
-            json_object_set_new(sent, plan_kind_name(k), bytes(plan_sent(p, k)));
+        if (plan_list_sent(p, l, k) || k == WEFT_ALL_REDUCE)
+            json_object_set_new(sent, plan_kind_name(k), bytes(plan_list_sent(p, l, k)));
+    return sent;
+}
+
+/* Lists that plugins bring: what each sends, every so many steps. */
+static json_t *lists_json(const plan *p)
+{
+    json_t *lists = json_array();
+    for (uint32_t i = 0; i < p->extra.n; i++) {
+        const extra_list *x = &p->extra.at[i];
+        json_t *l = json_object();
+        json_object_set_new(l, "name", json_string(x->l.name));
+        json_object_set_new(l, "every", json_integer(x->every));
+        json_object_set_new(l, "sent", sent_json(p, &x->l));
+        json_array_append_new(lists, l);
+    }
+    return lists;
+}
+
+static json_t *rank_json(const plan *p, uint32_t rank)
+{
     json_t *plain = json_object();
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
         if (plan_plain(p, k) != plan_sent(p, k))
@@ -30,7 +50,9 @@ static json_t *rank_json(const plan *p, uint32_t rank)
     json_object_set_new(r, "peak", bytes(p->bytes.peak));
     if (p->bytes.host)
         json_object_set_new(r, "host", bytes(p->bytes.host));
-    json_object_set_new(r, "sent", sent);
+    json_object_set_new(r, "sent", sent_json(p, &p->step));
+    if (p->extra.n)
+        json_object_set_new(r, "lists", lists_json(p));
     if (json_object_size(plain)) { /* of `sent`, what compression shortens; of `comm` */
         json_object_set(r, "uncompressed", plain);
         json_object_set_new(r, "kept", bytes(p->kept));

@@ -274,10 +274,17 @@ void plan_choose_writers(plan *p);
 uint32_t plan_data_part(const plan *p, uint32_t rank);
 uint32_t plan_token_part(const plan *p, uint32_t rank);
 
-/* Bytes that a rank sends in a step by collectives of one kind (weft/coll.h), and its name. */
+/* Bytes that a rank sends in a list by collectives of one kind (weft/coll.h), and its name. */
+uint64_t plan_list_sent(const plan *p, const list *l, uint32_t kind);
+const char *plan_kind_name(uint32_t kind);
+
+/* The same in the list of the step, without those that plugins bring. */
 uint64_t plan_sent(const plan *p, uint32_t kind);
 uint64_t plan_plain(const plan *p, uint32_t kind); /* if nothing were compressed */
-const char *plan_kind_name(uint32_t kind);
+
+/* Bytes of all kinds that a rank sends in steps first ... last, counted from 1, with the lists that
+ * plugins bring in those steps behind which they run. */
+uint64_t plan_sent_in(const plan *p, uint64_t first, uint64_t last);
 
 /* The idle share of the step's schedule when communication takes no time: of equal stages (forward
  * 1, backward 2), or with the plan's operations. plan_live: the most cells that a stage has gone

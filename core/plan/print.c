@@ -15,13 +15,31 @@ const char *plan_kind_name(uint32_t kind)
     return kind < sizeof names / sizeof *names ? names[kind] : "other";
 }
 
-uint64_t plan_sent(const plan *p, uint32_t kind)
+uint64_t plan_list_sent(const plan *p, const list *l, uint32_t kind)
 {
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < p->step.entries.n; i++) {
-        const entry *e = &p->step.entries.at[i];
+    for (uint32_t i = 0; i < l->entries.n; i++) {
+        const entry *e = &l->entries.at[i];
         if (e->kind == ENTRY_START && p->collectives.at[e->what].kind == kind)
             sum += p->collectives.at[e->what].sent;
+    }
+    return sum;
+}
+
+uint64_t plan_sent(const plan *p, uint32_t kind)
+{
+    return plan_list_sent(p, &p->step, kind);
+}
+
+uint64_t plan_sent_in(const plan *p, uint64_t first, uint64_t last)
+{
+    uint64_t sum = 0;
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
+        sum += plan_sent(p, k) * (last + 1 - first);
+        for (uint32_t i = 0; i < p->extra.n; i++) {
+            const extra_list *x = &p->extra.at[i];
+            sum += plan_list_sent(p, &x->l, k) * (last / x->every - (first - 1) / x->every);
+        }
     }
     return sum;
 }
@@ -64,6 +82,18 @@ static void print_mesh(const plan *p, FILE *to)
     fprintf(to, "\n");
 }
 
+/* What a list that runs every few steps sends, spread over these steps. */
+static bool print_list_sent(const plan *p, const extra_list *x, uint32_t kind, FILE *to)
+{
+    char t[2][32];
+    const uint64_t sent = plan_list_sent(p, &x->l, kind);
+    if (sent)
+        fprintf(to, "  %-14s %12s  (list %s: %s every %u step%s)\n", plan_kind_name(kind),
+                human(sent / x->every, t[0]), x->l.name, human(sent, t[1]), x->every,
+                x->every == 1 ? "" : "s");
+    return sent != 0;
+}
+
 static void print_sent(const plan *p, FILE *to)
 {
     char t[32];
@@ -78,6 +108,9 @@ static void print_sent(const plan *p, FILE *to)
         fprintf(to, "\n");
         any = true;
     }
+    for (uint32_t i = 0; i < p->extra.n; i++)
+        for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++)
+            any |= print_list_sent(p, &p->extra.at[i], k, to);
     if (!any)
         fprintf(to, "  nothing\n");
 }
