@@ -166,6 +166,58 @@ static void refusals(void **state)
     refused(OVER_DP "misled\n", 2, "no parameter has a name like 'no.such.*'");
 }
 
+#define TWO_AXES "[parallel]\nstrategy = dp, rows\ndp = %d\nrows = %d\n[optim]\nplacement = %s\n"
+
+/* dp = 2 is inside a machine, rows = 4 between machines. */
+static void slices_over(const char *placement, const char *keys, const char *axis)
+{
+    planned j;
+    char all[1024];
+    snprintf(all, sizeof all, TINY "batch = 16\nmicrobatch = 1\n" TWO_AXES "%s", 2, 4, placement,
+             keys);
+    if (planned_on(all, 8, 4, &j))
+        fail_msg("%s", err_text());
+    uint32_t scatters = 0;
+    for (uint32_t i = 0; i < j.plan->collectives.n; i++) {
+        const collective *c = &j.plan->collectives.at[i];
+        if (c->kind != WEFT_REDUCE_SCATTER)
+            continue;
+        assert_string_equal(j.spec.mesh.name[j.plan->channels.at[c->channel].mesh_axis], axis);
+        scatters++;
+    }
+    assert_true(scatters > 0);
+    assert_int_equal(plan_check(&j.plans), WEFT_OK);
+    planned_free(&j);
+}
+
+static void over_which_axis(void **state)
+{
+    (void)state;
+    for (uint32_t k = 1; k < 4; k++) {
+        slices_over(placements[k], "", "rows"); /* the most ranks */
+        slices_over(placements[k], "slice_axis = auto\n", "rows");
+        slices_over(placements[k], "slice_axis = rows\n", "rows");
+        slices_over(placements[k], "slice_axis = dp\n", "dp");
+    }
+}
+
+static void no_data_axis(void **state)
+{
+    (void)state;
+    for (uint32_t k = 1; k < 4; k++) {
+        char text[512];
+        snprintf(text, sizeof text, TWO_AXES "slice_axis = none.such\n", 1, 3, placements[k]);
+        refused(text, 3, "optim.slice_axis = none.such: ranks along that mesh axis do not share");
+        snprintf(text, sizeof text, TWO_AXES "slice_axis = dp\n", 1, 3, placements[k]);
+        refused(text, 3, "name one along which they do (rows), or say auto");
+        snprintf(text, sizeof text,
+                 "[parallel]\nstrategy = pp, dp\npp = 2\ndp = 2\n[optim]\nplacement = %s\n"
+                 "slice_axis = pp\n",
+                 placements[k]);
+        refused(text, 4, "optim.slice_axis = pp: ranks along that mesh axis do not share");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +227,8 @@ int main(void)
         cmocka_unit_test(bytes_sent),
         cmocka_unit_test(whole_for_a_while),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(over_which_axis),
+        cmocka_unit_test(no_data_axis),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

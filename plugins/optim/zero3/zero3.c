@@ -12,6 +12,9 @@
  * take. */
 #include <weft/optim.h>
 
+#include <stdio.h>
+#include <string.h>
+
 static const weft_option prefetch = {.struct_size = sizeof prefetch,
                                      .type = WEFT_OPT_INT,
                                      .key = "prefetch",
@@ -19,25 +22,48 @@ static const weft_option prefetch = {.struct_size = sizeof prefetch,
                                      .help = "blocks that parameters are gathered ahead of use",
                                      .min = 0,
                                      .max = 1024};
-static const weft_option *const options[] = {&prefetch, NULL};
+static const weft_option slice_axis = {.struct_size = sizeof slice_axis,
+                                       .type = WEFT_OPT_STRING,
+                                       .key = "slice_axis",
+                                       .dflt = "auto",
+                                       .help = "mesh axis over whose ranks the slices lie, one "
+                                               "that shares the data; auto: that with most ranks"};
+static const weft_option *const options[] = {&prefetch, &slice_axis, NULL};
 
-/* Over one axis, the one with the most ranks; over further ones every rank has the same slices. */
-static const char *widest(const weft_view *view, const char *const *axes)
+/* Slices lie over one axis: the one that is named or, of those that share the data, that with the
+ * most ranks. Over the others every rank has the same slices. */
+static weft_status find_axis(const weft_host *host, const weft_conf *conf, const weft_view *view,
+                             const char *const *axes, const char **out)
 {
-    const char *best = axes[0];
-    for (; *axes; axes++)
-        if (view->mesh(view->ctx, *axes) > view->mesh(view->ctx, best))
-            best = *axes;
-    return best;
+    const char *name = conf->text(conf->ctx, "slice_axis");
+    char all[256] = "", text[512];
+    *out = NULL;
+    for (uint32_t i = 0; axes[i]; i++) {
+        const size_t used = strlen(all);
+        snprintf(all + used, sizeof all - used, "%s%s", i ? ", " : "", axes[i]);
+        if (!strcmp(name, axes[i]) ||
+            (!strcmp(name, "auto") &&
+             (!*out || view->mesh(view->ctx, axes[i]) > view->mesh(view->ctx, *out))))
+            *out = axes[i];
+    }
+    if (*out)
+        return WEFT_OK;
+    snprintf(text, sizeof text,
+             "optim.slice_axis = %s: ranks along that mesh axis do not share the data of this job; "
+             "name one along which they do (%s), or say auto",
+             name, all);
+    return host->fail(host->ctx, WEFT_USAGE, text);
 }
 
 static weft_status zero3_edit(void *module, const weft_conf *conf, const weft_view *view,
                               const weft_edits *edits, const char *const *mesh_axes, uint32_t unit)
 {
-    (void)module, (void)unit; /* the host knows whether the rule may be cut */
+    (void)unit; /* the host knows whether the rule may be cut */
     uint32_t ahead = (uint32_t)conf->integer(conf->ctx, "prefetch");
-    const char *axis = widest(view, mesh_axes);
-    weft_status st = edits->store(edits->ctx, WEFT_STORE_STATE, "*", axis, 0);
+    const char *axis;
+    weft_status st = find_axis(module, conf, view, mesh_axes, &axis);
+    if (!st)
+        st = edits->store(edits->ctx, WEFT_STORE_STATE, "*", axis, 0);
     if (!st)
         st = edits->store(edits->ctx, WEFT_STORE_GRADS, "*", axis, 0);
     if (!st) /* 0: groups of the size that [train] bucket_mb says */
