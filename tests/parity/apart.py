@@ -2,8 +2,9 @@
 """apart.py WEFT: ranks whose gradients are never summed train replicas of their own.
 
 Every replica is saved, so that a resumed run has the same bits at any step; a job with another
-number of replicas says that it is another run. Nobody trains apart by mistake, nothing is compressed
-that is never summed, and the plan knows what lists send: to the byte what the run measures."""
+number of replicas says that it is another run. Nobody trains apart by mistake, nothing is
+compressed that is never summed, and the plan knows what lists send: to the byte what the run
+measures."""
 import json
 import os
 
@@ -36,7 +37,10 @@ class Resumed(w.Bench):
         self.check(2, {}, 8)
 
     def test_beside_others(self):
-        self.check(4, BESIDE | {"optim.placement": "zero1"}, 6)
+        for placement in ("zero1", "zero3"):
+            self.check(4, BESIDE | {"parallel.say": "words", "optim.placement": placement,
+                                    "optim.slice_axis": "dp"}, 6)
+        self.check(4, BESIDE, 6)
         self.check(4, {"parallel.strategy": "tp, test.apart", "parallel.tp": 2}, 6)
         self.check(4, {"parallel.strategy": "test.apart, pp", "parallel.pp": 2}, 6)
 
@@ -93,6 +97,39 @@ class Said(w.Bench):
             said = self.planned(BESIDE | {key: "int8"}, ranks=4)
             self.assertIn("sums of gradients over dp are rounded", said)
             self.assertNotIn("gradients over workers are rounded", said)
+
+
+class Sent(w.Bench):
+    def plan(self, *words):
+        return w.weft("plan", "-n", 2, self.ini, *words, *self.options("run", JOB)).stdout
+
+    def test_plan_and_run(self):
+        self.train("run", JOB, ranks=2)
+        rank = json.loads(self.plan("--json"))["ranks"][0]
+        step, (average,) = sum(rank["sent"].values()), rank["lists"]
+        self.assertEqual((average["name"], average["every"]), ("test.average", 4))
+        often = sum(average["sent"].values())
+        self.assertGreater(often, 4 * 20000)  # all parameters, which no other sum has
+        for x in w.metrics(self.path("run")):
+            self.assertEqual(x["comm_bytes"], step + often * (x["step"] % 4 == 0), x["step"])
+        self.assertRegex(self.plan(), r"  all_reduce +[0-9.]+ KiB  \(list test\.average: "
+                                      r"[0-9.]+ KiB every 4 steps\)")
+
+    def test_sweep(self):
+        """Of the 6 steps that are measured, 3 to 8, two are followed by the list."""
+        path = self.path("sweep.ini")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("[sweep]\nranks = 2\nrepeats = 2\nwarmup = 2\nsteps = 6\n"
+                    f"out = {self.path('swept')}\n")
+        job = {k: v for k, v in JOB.items() if k not in ("run.steps", "train.eval_every",
+                                                         "log.progress")}
+        w.weft("bench", path, *self.options("none", job)[:-1])
+        with open(self.path("swept", "sweep.json"), encoding="utf-8") as f:
+            (row,) = json.load(f)["rows"]
+        rank = json.loads(self.plan("--json"))["ranks"][0]
+        often = sum(rank["lists"][0]["sent"].values())
+        self.assertEqual(row["sent_bytes_planned"], sum(rank["sent"].values()) + often * 2 // 6)
+        self.assertEqual(row["sent_bytes"], row["sent_bytes_planned"])
 
 
 if __name__ == "__main__":
