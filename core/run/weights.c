@@ -211,6 +211,7 @@ weft_status weights_init(executor *e, uint64_t seed)
 
 /* --- checkpoints --- */
 
+#define SCALAR "scalar."
 #define SCALAR_NAME (WEFT_MAX_NAME + 8)
 
 static void describe(const piece *p, const extent *x, ckpt_piece *out)
@@ -226,7 +227,7 @@ static void describe(const piece *p, const extent *x, ckpt_piece *out)
 
 static void describe_scalar(const scalar_slot *x, char name[SCALAR_NAME], ckpt_piece *out)
 {
-    snprintf(name, SCALAR_NAME, "scalar.%s", x->name);
+    snprintf(name, SCALAR_NAME, SCALAR "%s", x->name);
     *out = (ckpt_piece){.name = name, .dtype = WEFT_F32, .rank = 1, .shape = {1}, .count = 1};
 }
 
@@ -254,17 +255,30 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
 static bool wanted(const plan_set *plans, const char *name)
 {
     name = replica_of(name);
-    /* a job of another precision saves these */
-    if (kept_named(name) || !strcmp(name, "scalar.scale") || !strcmp(name, "scalar.scale.good"))
+    if (kept_named(name) || !strncmp(name, SCALAR, strlen(SCALAR)))
         return true;
     for (uint32_t k = 0; k < plans->n; k++)
         for (uint32_t i = 0; i < plans->at[k].pieces.n; i++)
             if (!strcmp(plans->at[k].pieces.at[i].name, name))
                 return true;
-    for (uint32_t i = 0; !strncmp(name, "scalar.", 7) && i < plans->at[0].scalars.n; i++)
-        if (plans->at[0].scalars.at[i].kept && !strcmp(plans->at[0].scalars.at[i].name, name + 7))
-            return true;
     return false;
+}
+
+/* A scalar that nothing of this job assigns is left out: a list of another layout counted, or the
+ * loss was scaled. */
+static void tell_left_out(const plan_set *plans, const ckpt *c, const char *name)
+{
+    const size_t prefix = strlen(SCALAR);
+    bool known = strncmp(name, SCALAR, prefix) || log_rank() > 0;
+    known |= !strcmp(name, SCALAR "scale") || !strcmp(name, SCALAR "scale.good");
+    for (uint32_t i = 0; !known && i < plans->at[0].scalars.n; i++)
+        known = plans->at[0].scalars.at[i].kept &&
+                !strcmp(plans->at[0].scalars.at[i].name, name + prefix);
+    if (!known)
+        log_line(WEFT_LOG_WARN,
+                 "%s has the scalar %s, which nothing of this job assigns: it is "
+                 "left out",
+                 ckpt_dir(c), name + prefix);
 }
 
 /* Training goes on from all of a checkpoint: what is left over belongs to another model or rule. */
@@ -272,6 +286,8 @@ static weft_status nothing_over(const plan_set *plans, const ckpt *c)
 {
     const ckpt_piece *has;
     uint32_t n = plans->spec->want == SPEC_TRAIN ? ckpt_tensors(c, &has) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        tell_left_out(plans, c, has[i].name);
     for (uint32_t i = 0; i < n; i++)
         if (!wanted(plans, has[i].name))
             return fail(WEFT_USAGE,

@@ -27,6 +27,9 @@ class Resumed(w.Bench):
             said = self.train("cut", job, ranks=ranks, resume=True).stderr
             self.assertNotIn("replicas", said)
             self.same_run("whole", "cut", 14)
+            if "parallel.say" not in job:  # the list has a scalar, which is resumed as well
+                self.assertEqual(list(w.tensors(self.path("cut"), 14)["scalar.test.rounds"][1]),
+                                 [3])
 
     def test_between_averages(self):
         self.check(2, {}, 6)
@@ -62,6 +65,7 @@ class Resumed(w.Bench):
         job = {k: v for k, v in JOB.items() if k != "parallel.inner"} | one
         said = self.train("saved", job, resume=True).stderr
         self.assertIn("has more replicas of", said)
+        self.assertIn("has the scalar test.rounds, which nothing of this job assigns", said)
 
 
 class Said(w.Bench):
