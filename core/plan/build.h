@@ -367,6 +367,10 @@ uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const 
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out);
 weft_status sync_scalar(builder *b, list *l, const char *scalar, uint64_t axes);
 
+/* --- apart.c: gradients that are never summed over a mesh axis --- */
+weft_status apart_check(const builder *b, edit_state *e); /* did somebody mean it? */
+uint64_t apart_axes(const flat *f); /* over which this goes for all parameters */
+
 /* --- compress.c: sums that travel in fewer bits --- */
 /* The refusals, and a word of warning; after sync_prepare(). */
 weft_status compress_prepare(const builder *b, edit_state *e);

@@ -66,21 +66,10 @@ static weft_status check(plan *p, uint64_t never)
                                           : WEFT_OK;
 }
 
-/* The mesh axes over which somebody wants no gradient summed. */
-static uint64_t never_summed(const flat *f)
-{
-    uint64_t never = 0, summed = 0;
-    for (uint32_t i = 0; i < f->params.n; i++) {
-        never |= f->params.at[i].never_axes;
-        summed |= f->params.at[i].sum_axes;
-    }
-    return never & ~summed;
-}
-
 weft_status compress_prepare(const builder *b, edit_state *e)
 {
     plan *p = b->p;
-    const uint64_t never = never_summed(b->f), summed = sharing_axes(p) & ~never;
+    const uint64_t never = apart_axes(b->f), summed = sharing_axes(p) & ~never;
     weft_status st = check(p, never);
     for (uint32_t a = 0; !st && a < p->spec->mesh.n; a++)
         if (p->spec->axis_compress[a] && summed >> a & 1)

@@ -145,6 +145,11 @@ static weft_status take_nodes(making *m, const list_edit *x)
             away |= (kind == WEFT_T_PARAM || kind == WEFT_T_STATE) && !p;
             away |= kind == WEFT_T_ACTIVATION && m->elsewhere[t];
         }
+        if (away && scalar_assigned(&m->g, n))
+            return fail(WEFT_UNSUPPORTED,
+                        "list %s: assign() to the scalar '%s' a value made of parameters that one "
+                        "stage of the model has and another has not",
+                        x->name, graph_tensor(&m->g, n->out[0])->name);
         for (uint32_t k = 0; k < n->nout; k++)
             m->elsewhere[n->out[k]] |= away && !n->assign;
         if (!away)

@@ -264,38 +264,6 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
     return WEFT_OK;
 }
 
-static bool never_summed(const builder *b, const sync_edit *x)
-{
-    for (uint32_t i = 0; x->when == WEFT_SYNC_NEVER && i < b->f->params.n; i++) {
-        const flat_param *p = &b->f->params.at[i];
-        if ((p->never_axes & p->partial_axes) >> x->mesh_axis & 1 && glob_match(x->glob, p->name))
-            return true;
-    }
-    return false;
-}
-
-/* Where gradients are never summed ranks train apart, and the result depends on how many there are:
- * the user is told, and somebody has to have meant it. */
-static weft_status check_never(const builder *b, edit_state *e)
-{
-    for (uint32_t i = 0; i < e->syncs.n; i++) {
-        const sync_edit *x = &e->syncs.at[i];
-        if (!never_summed(b, x) || edits_told(e, x->owner))
-            continue;
-        const char *axis = axis_name(b, x->mesh_axis);
-        if (!e->lists.n)
-            return fail(WEFT_USAGE,
-                        "%s: sync() with WEFT_SYNC_NEVER leaves gradients over the mesh axis %s "
-                        "unsummed, no list() brings the parameters together, and "
-                        "changes_results() does not say so: each coordinate would train a model "
-                        "of its own. Sum them, bring a list, or call changes_results()",
-                        x->owner, axis);
-        edits_tell(e,
-                   pool_printf(e->pool, "%s: gradients are never summed over %s", x->owner, axis));
-    }
-    return WEFT_OK;
-}
-
 weft_status sync_prepare(builder *b, edit_state *e)
 {
     sync_state *s = pool_alloc(&b->p->pool, sizeof *s);
@@ -306,7 +274,7 @@ weft_status sync_prepare(builder *b, edit_state *e)
         if (st)
             return st;
     }
-    return check_never(b, e);
+    return apart_check(b, e);
 }
 
 /* --- buckets --- */

@@ -45,7 +45,8 @@ class Resumed(w.Bench):
                                     "optim.slice_axis": "dp"}, 6)
         self.check(4, BESIDE, 6)
         self.check(4, {"parallel.strategy": "tp, test.apart", "parallel.tp": 2}, 6)
-        self.check(4, {"parallel.strategy": "test.apart, pp", "parallel.pp": 2}, 6)
+        self.check(4, {"parallel.strategy": "test.apart, pp", "parallel.pp": 2, "model.tied": "on"},
+                   6)
 
     def test_another_number(self):
         job = JOB | {"checkpoint.every": 6, "run.steps": 6}
@@ -85,6 +86,12 @@ class Said(w.Bench):
             said = self.planned({"parallel.say": what})
             self.assertEqual(said.count("strategy test.apart: "), 1, said)
             self.assertIn("strategy test.apart: workers train apart", said)
+
+    def test_scalars_are_the_same_on_all_stages(self):
+        said = self.planned({"parallel.strategy": "test.apart, pp", "parallel.pp": 2,
+                             "parallel.say": "norm"}, ranks=4, status=2)
+        self.assertIn("list test.norm: assign() to the scalar 'test.norm' a value made of", said)
+        self.assertIn("one stage of the model has and another has not", said)
 
     def test_alone_nothing_is_said(self):
         said = self.planned({"parallel.say": "nothing"}, ranks=1)

@@ -1,6 +1,7 @@
 /* A strategy whose ranks share the data and train apart: gradients over the mesh axis "workers" are
  * never summed, and every `inner` steps a list averages the parameters. `say` leaves out what the
- * core wants said: all, list (no changes_results), nothing (no list either), words (no list). */
+ * core wants said: all, list (no changes_results), nothing (no list either), words (no list); norm
+ * brings another list. */
 #include <stdbool.h>
 #include <string.h>
 #include <weft/coll.h>
@@ -21,13 +22,13 @@ static const weft_option say = {.struct_size = sizeof say,
                                 .type = WEFT_OPT_STRING,
                                 .key = "say",
                                 .dflt = "all",
-                                .help = "all, list, words or nothing"};
+                                .help = "all, list, words, norm or nothing"};
 static const weft_option *const options[] = {&inner, &say, NULL};
 
 /* The list counts how often it has run. */
 static weft_status count(const weft_builder *b)
 {
-    weft_tensor rounds, one, next;
+    weft_tensor rounds, one = 0, next = 0;
     weft_status s = b->scalar(b->ctx, "test.rounds", &rounds);
     if (!s)
         s = b->constant(b->ctx, 1, &one);
@@ -59,6 +60,19 @@ static weft_status average(void *user, const weft_builder *b)
     return s;
 }
 
+/* A scalar that is made of the first parameter. */
+static weft_status norm(void *user, const weft_builder *b)
+{
+    const weft_view *view = user;
+    weft_tensor t = 1, to, square = 0;
+    while (t < view->tensors(view->ctx) && b->kind(b->ctx, t) != WEFT_T_PARAM)
+        t++;
+    weft_status s = b->scalar(b->ctx, "test.norm", &to);
+    if (!s)
+        s = b->op(b->ctx, "sumsq", NULL, 0, &t, 1, &square, 1);
+    return s ? s : b->assign(b->ctx, to, square);
+}
+
 static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
                         const weft_edits *edits)
 {
@@ -75,6 +89,8 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     weft_status s = edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_NEVER, 0);
     if (!s && (all || !strcmp(what, "list")))
         s = edits->list(edits->ctx, "test.average", every, average, (void *)(uintptr_t)view);
+    if (!s && !strcmp(what, "norm"))
+        s = edits->list(edits->ctx, "test.norm", every, norm, (void *)(uintptr_t)view);
     if (!s && (all || !strcmp(what, "words")))
         s = edits->changes_results(edits->ctx, "workers train apart");
     return s;

@@ -1,0 +1,48 @@
+/* plan/apart.c: mesh axes over which gradients are never summed (WEFT_SYNC_NEVER).
+ *
+ * Each coordinate of such an axis trains parameters of its own, so results depend on how many there
+ * are. Somebody has to have meant it: a list brings the parameters together, or the strategy says
+ * what it does. The user is told in any case. */
+#include "base/err.h"
+#include "plan/build.h"
+
+uint64_t apart_axes(const flat *f)
+{
+    uint64_t never = 0, summed = 0;
+    for (uint32_t i = 0; i < f->params.n; i++) {
+        never |= f->params.at[i].never_axes & f->params.at[i].partial_axes;
+        summed |= f->params.at[i].sum_axes;
+    }
+    return never & ~summed;
+}
+
+/* Does the edit keep gradients from being summed? */
+static bool never_summed(const builder *b, const sync_edit *x)
+{
+    for (uint32_t i = 0; x->when == WEFT_SYNC_NEVER && i < b->f->params.n; i++) {
+        const flat_param *p = &b->f->params.at[i];
+        if ((p->never_axes & p->partial_axes) >> x->mesh_axis & 1 && glob_match(x->glob, p->name))
+            return true;
+    }
+    return false;
+}
+
+weft_status apart_check(const builder *b, edit_state *e)
+{
+    for (uint32_t i = 0; i < e->syncs.n; i++) {
+        const sync_edit *x = &e->syncs.at[i];
+        if (!never_summed(b, x) || edits_told(e, x->owner))
+            continue;
+        const char *axis = b->g->mesh->name[x->mesh_axis];
+        if (!e->lists.n)
+            return fail(WEFT_USAGE,
+                        "%s: sync() with WEFT_SYNC_NEVER leaves gradients over the mesh axis %s "
+                        "unsummed, no list() brings the parameters together, and "
+                        "changes_results() does not say so: each coordinate would train a model "
+                        "of its own. Sum them, bring a list, or call changes_results()",
+                        x->owner, axis);
+        edits_tell(e,
+                   pool_printf(e->pool, "%s: gradients are never summed over %s", x->owner, axis));
+    }
+    return WEFT_OK;
+}
