@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,9 +18,27 @@
 #include "job/address.h"
 #include "job/inside.h"
 
-#define BACKLOG 1024
+#define BACKLOG_LEAST 512
+#define BACKLOG_MOST 1024
+#define EARLY_BYTES 2048      /* receive buffer of a connection before its rank is admitted */
+#define ADMITTED_BYTES 131072 /* ... and after */
 
-static weft_status inherited(const char *text, int *out)
+int listen_guarded(int fd, uint32_t ranks)
+{
+    int bytes = EARLY_BYTES;
+    uint32_t backlog = ranks + BACKLOG_LEAST < BACKLOG_MOST ? ranks + BACKLOG_LEAST : BACKLOG_MOST;
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    return listen(fd, (int)backlog);
+}
+
+void listen_admitted(int fd)
+{
+    int bytes = ADMITTED_BYTES;
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &bytes, sizeof bytes);
+}
+
+static weft_status inherited(const char *text, uint32_t ranks, int *out)
 {
     char *end = NULL;
     errno = 0;
@@ -31,7 +50,7 @@ static weft_status inherited(const char *text, int *out)
         return fail(WEFT_USAGE, STORE_FD_ENV "='%s' is not the number of a listening socket", text);
     int flags = fcntl((int)fd, F_GETFL);
     if (flags < 0 || fcntl((int)fd, F_SETFL, flags | O_NONBLOCK) ||
-        fcntl((int)fd, F_SETFD, FD_CLOEXEC))
+        fcntl((int)fd, F_SETFD, FD_CLOEXEC) || listen_guarded((int)fd, ranks))
         return fail_errno(WEFT_IO, "cannot use the inherited socket %ld", fd);
     *out = (int)fd;
     return WEFT_OK;
@@ -54,14 +73,14 @@ static bool is_loopback(const struct sockaddr *a)
 }
 
 /* The socket, or -1 with errno. */
-static int bind_one(const struct addrinfo *a)
+static int bind_one(const struct addrinfo *a, uint32_t ranks)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
         return -1;
     int on = 1;
     if (!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
-        !bind(fd, a->ai_addr, a->ai_addrlen) && !listen(fd, BACKLOG))
+        !bind(fd, a->ai_addr, a->ai_addrlen) && !listen_guarded(fd, ranks))
         return fd;
     int number = errno;
     close(fd);
@@ -84,7 +103,7 @@ static weft_status bind_first(const job_identity *who, const struct addrinfo *li
                         "ranks on other machines cannot reach: give an address of its "
                         "network",
                         who->addr);
-        *out = bind_one(a);
+        *out = bind_one(a, who->ranks);
         if (*out >= 0)
             return WEFT_OK;
         number = errno;
@@ -117,7 +136,7 @@ weft_status listen_open(const job_identity *who, int *fd)
 {
     const char *text = getenv(STORE_FD_ENV);
     if (text)
-        return inherited(text, fd);
+        return inherited(text, who->ranks, fd);
     struct addrinfo *list = NULL;
     weft_status status = address_resolve(who, &list);
     if (status)

@@ -17,6 +17,14 @@ weft_status address_resolve(const job_identity *who, struct addrinfo **out);
  * rank 0, or loopback where all ranks are on one machine. */
 weft_status address_local(const job_identity *who, char *out, size_t room);
 
+/* Listen on `fd`, which is bound, for a job of `ranks` ranks. What strangers can make the kernel
+ * keep is small: the receive buffer of each connection, and the number of those that wait. 0, or -1
+ * with errno. */
+int listen_guarded(int fd, uint32_t ranks);
+
+/* Give a connection of such a listener, whose rank is admitted, the buffer that values need. */
+void listen_admitted(int fd);
+
 /* A listening, non-blocking socket: inherited, or bound to MASTER_ADDR alone. */
 weft_status listen_open(const job_identity *who, int *fd);
 

@@ -18,15 +18,15 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "job/address.h"
+#include "job/greeting.h"
 #include "job/inside.h"
 #include "job/key.h"
 
-#define ATTEMPT_MS 3000 /* one connection, from the first packet to the welcome */
+#define ATTEMPT_MS 3000 /* from the first packet to the greeting, and from there to the welcome */
 #define AGAIN_MS 50     /* between attempts */
 
 struct client {
     wire w;
-    uint8_t psk[32];
     uint64_t alive;       /* job.clock when rank 0 last gave a sign of life */
     uint64_t beat;        /* clock_ms() of our last one */
     uint64_t step, place; /* of rank 0 */
@@ -139,16 +139,46 @@ static weft_status welcome(job *j, wire *w, uint64_t until)
     return fail(WEFT_USAGE, "rank 0 refused this rank: %s", why);
 }
 
-/* One attempt at one address. WEFT_IO: try again. */
+/* Read the greeting and begin the session; the socket is closed on failure. */
+static weft_status begin_session(job *j, int fd, uint64_t until)
+{
+    greeting g = {.got = 0};
+    uint8_t psk[KEY_BYTES];
+    weft_status status;
+    while ((status = greeting_read(&g, fd)) == WEFT_BUSY)
+        if ((status = wait_for(j, fd, POLLIN, until)))
+            break;
+    if (status == WEFT_BUSY)
+        status = fail(WEFT_IO, "it accepts connections and says nothing");
+    else if (status == WEFT_USAGE)
+        err_context("rank %u asked for the job at %s port %u", j->who.rank, j->who.addr,
+                    j->who.port);
+    if (!status)
+        status = greeting_key(&g, j->key, psk);
+    if (status)
+        close(fd);
+    else
+        status = wire_open(&j->client->w, j->tls, fd, false, psk);
+    explicit_bzero(psk, sizeof psk);
+    return status;
+}
+
+static uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* One attempt at one address. WEFT_IO: try again. The time begins again with the greeting: until
+ * then the connection waits in the kernel of rank 0's machine, however many are before it. */
 static weft_status attempt(job *j, const struct addrinfo *a, uint64_t deadline)
 {
     client *c = j->client;
-    uint64_t until = clock_ms() + ATTEMPT_MS;
+    uint64_t until = earlier(clock_ms() + ATTEMPT_MS, deadline);
     int fd = -1;
-    until = until < deadline ? until : deadline;
     weft_status status = connect_one(j, a, until, &fd);
-    if (status || (status = wire_open(&c->w, j->tls, fd, false, c->psk)))
+    if (status || (status = begin_session(j, fd, until)))
         return status;
+    until = earlier(clock_ms() + ATTEMPT_MS, deadline);
     status = shake(j, &c->w, until);
     if (!status)
         status = welcome(j, &c->w, until);
@@ -309,12 +339,9 @@ static void *stay(void *arg)
 
 weft_status client_start(job *j)
 {
-    static const uint8_t no_meeting[MEETING_BYTES];
     client *c = j->client = mem_alloc(sizeof *c);
     c->w.fd = -1;
-    weft_status status = key_derive(j->key, no_meeting, "tls", "store", c->psk);
-    if (!status)
-        status = find_store(j);
+    weft_status status = find_store(j);
     if (status)
         return status;
     c->met = true;
@@ -324,7 +351,6 @@ weft_status client_start(job *j)
 void client_free(job *j)
 {
     wire_close(&j->client->w);
-    explicit_bzero(j->client->psk, sizeof j->client->psk);
     free(j->client);
     j->client = NULL;
 }

@@ -1,10 +1,12 @@
 /* job/server.c: rank 0's thread: the door of the store.
  *
- * A connection is a stranger until it has shown the job key (TLS) and said a hello that fits; what
- * a stranger can take is fixed beforehand: one of 24 places, 2 s, 2 KiB read. When the places are
- * taken, one that has not shown the key within 25 ms gives way, so that idle or slow connections
- * keep nobody out; the rest waits in the kernel. A rank that had to give way tries again. Once all
- * ranks are here the door is closed for good. */
+ * A connection is a stranger until it has finished the TLS handshake with the job key and said a
+ * hello that fits. What a stranger can take is fixed beforehand: one of 24 places, 2 s, 2 KiB read,
+ * a small receive buffer in the kernel, and a TLS session only once it has sent something. When the
+ * places are taken, the oldest that has not finished its handshake within 25 ms gives way, so that
+ * idle or slow connections keep nobody out; the rest waits in the kernel. A rank that had to give
+ * way tries again. Each connection has a key of its own (greeting.h), so that a recorded handshake
+ * is worth nothing. Once all ranks are here the listener is closed for good. */
 #define _GNU_SOURCE
 #include "job/server.h"
 
@@ -35,7 +37,7 @@ void peer_watch(job *j, peer *p)
 {
     if (p->w.fd < 0)
         return;
-    bool writes = tls_wants(p->w.tls) == 2 || wire_unsent(&p->w);
+    bool writes = (p->w.tls && tls_wants(p->w.tls) == 2) || wire_unsent(&p->w);
     uint32_t want = EPOLLIN | (writes ? EPOLLOUT : 0);
     if (want == p->interest)
         return;
@@ -69,7 +71,8 @@ static void close_door(server *s)
     s->listen_fd = -1;
 }
 
-/* A free place, or that of the oldest stranger who has not shown the key; NULL when all are new. */
+/* A free place, or that of the oldest stranger without a finished handshake; NULL when all are new.
+ */
 static peer *find_place(server *s, uint64_t now)
 {
     peer *oldest = NULL;
@@ -77,7 +80,7 @@ static peer *find_place(server *s, uint64_t now)
         peer *p = s->strangers[i];
         if (p->w.fd < 0)
             return p;
-        if (!tls_known(p->w.tls) && (!oldest || p->since < oldest->since))
+        if (!(p->w.tls && tls_shaken(p->w.tls)) && (!oldest || p->since < oldest->since))
             oldest = p;
     }
     return oldest && now - oldest->since >= STRANGER_AGE ? oldest : NULL;
@@ -99,9 +102,12 @@ static void let_in(job *j)
         drop(p);
         int on = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        if (wire_open(&p->w, j->tls, fd, true, s->psk))
-            continue;
+        wire_hold(&p->w, fd);
         p->since = now;
+        if (greeting_send(&p->hail, fd)) {
+            drop(p);
+            continue;
+        }
         peer_watch(j, p);
     }
 }
@@ -157,6 +163,7 @@ static void admit(job *j, int place, uint32_t rank)
     s->strangers[place]->w.fd = -1;
     p->rank = rank;
     p->w.limit = WIRE_BODY_MAX;
+    listen_admitted(p->w.fd);
     s->members[rank] = (member){.p = p, .joined = true, .alive = j->clock.ms};
     wire_send(&p->w, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
     if (++s->joined == j->who.ranks)
@@ -164,11 +171,24 @@ static void admit(job *j, int place, uint32_t rank)
     member_event(j, p); /* it may have said more already */
 }
 
+/* The first bytes have come: from here on the connection costs the memory of a session. */
+static weft_status begin_session(job *j, peer *p)
+{
+    uint8_t psk[KEY_BYTES];
+    weft_status status = greeting_key(&p->hail, j->key, psk);
+    if (!status)
+        status = wire_open(&p->w, j->tls, p->w.fd, true, psk);
+    explicit_bzero(psk, sizeof psk);
+    return status;
+}
+
 static void stranger_event(job *j, int place)
 {
     server *s = j->server;
     peer *p = s->strangers[place];
-    weft_status status = tls_handshake(p->w.tls);
+    weft_status status = p->w.tls ? WEFT_OK : begin_session(j, p);
+    if (!status)
+        status = tls_handshake(p->w.tls);
     wire_frame f;
     wire_hello h;
     if (!status)
@@ -239,7 +259,8 @@ static void *serve(void *arg)
     job *j = arg;
     struct epoll_event events[EVENTS];
     for (bool stop = false; !stop;) {
-        int n = epoll_wait(j->server->epoll_fd, events, EVENTS, TICK_MS);
+        int n = epoll_wait(j->server->epoll_fd, events, EVENTS,
+                           j->server->listening ? TICK_MS : STRANGER_AGE);
         pthread_mutex_lock(&j->lock);
         for (int i = 0; i < n; i++)
             handle(j, events[i].data.ptr);
@@ -286,15 +307,12 @@ static void prepare(job *j, server *s)
 weft_status server_start(job *j)
 {
     server *s = j->server = mem_alloc(sizeof *s);
-    static const uint8_t no_meeting[MEETING_BYTES];
     prepare(j, s);
     if (j->who.ranks == 1) {
         j->joined = true;
         return WEFT_OK; /* the table alone, used in place */
     }
-    weft_status status = key_derive(j->key, no_meeting, "tls", "store", s->psk);
-    if (!status)
-        status = listen_open(&j->who, &s->listen_fd);
+    weft_status status = listen_open(&j->who, &s->listen_fd);
     if (status)
         return status;
     raise_limit(j->who.ranks);
@@ -322,7 +340,6 @@ void server_free(job *j)
     if (s->epoll_fd >= 0)
         close(s->epoll_fd);
     store_close(s->store);
-    explicit_bzero(s->psk, sizeof s->psk);
     free(s->members);
     free(s);
     j->server = NULL;

@@ -2,14 +2,16 @@
 #ifndef JOB_SERVER_H
 #define JOB_SERVER_H
 
+#include "job/greeting.h"
 #include "job/inside.h"
 
 #define STRANGERS_MAX 24 /* connections at once that have not been admitted             */
 #define STRANGER_MS 2000 /* from connection to hello                                    */
-#define STRANGER_AGE 25  /* without the key for so long: gives way when all are taken */
+#define STRANGER_AGE 25  /* no handshake for so long: gives way when all are taken      */
 
-typedef struct peer { /* one connection */
-    wire w;
+typedef struct peer {  /* one connection */
+    wire w;            /* without a session until the first bytes have come */
+    greeting hail;     /* what it was sent first */
     uint32_t interest; /* what epoll watches it for */
     uint32_t rank;     /* once it is a member       */
     uint32_t seq;      /* of the request that has no reply yet */
@@ -33,7 +35,6 @@ struct server {
     int listen_fd, epoll_fd;
     bool listening; /* epoll watches listen_fd */
     peer *strangers[STRANGERS_MAX];
-    uint8_t psk[32];      /* of store connections */
     uint64_t turned_away; /* connections that did not show the key */
 };
 

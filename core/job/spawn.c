@@ -21,8 +21,6 @@
 #include "job/control.h"
 #include "job/key.h"
 
-#define BACKLOG 1024
-
 static const char *const ours[] = {
     "RANK",        "WORLD_SIZE", "LOCAL_RANK",   "LOCAL_WORLD_SIZE", "MASTER_ADDR",
     "MASTER_PORT", KEY_FD_ENV,   CONTROL_FD_ENV, STORE_FD_ENV,       CONFIG_SOURCE_ENV,
@@ -130,7 +128,8 @@ static weft_status open_socket(spawn_job *s)
     socklen_t n = sizeof a;
     s->store_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->store_fd < 0 || bind(s->store_fd, (struct sockaddr *)&a, sizeof a) ||
-        listen(s->store_fd, BACKLOG) || getsockname(s->store_fd, (struct sockaddr *)&a, &n))
+        listen_guarded(s->store_fd, s->ranks) ||
+        getsockname(s->store_fd, (struct sockaddr *)&a, &n))
         return fail_errno(WEFT_IO, "cannot listen on 127.0.0.1 for the ranks");
     s->port = ntohs(a.sin_port);
     return WEFT_OK;

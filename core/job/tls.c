@@ -206,6 +206,17 @@ static const char *reason(void)
     return text ? text : "no reason given";
 }
 
+/* OpenSSL keeps the key in its session for as long as the connection lives, and needs it no more
+ * once the handshake is over: traffic keys follow from other secrets, and there are no tickets. */
+static void forget_key(weft_tls *t)
+{
+    static const uint8_t zeroes[sizeof t->psk];
+    SSL_SESSION *s = SSL_get_session(t->ssl);
+    if (s)
+        SSL_SESSION_set1_master_key(s, zeroes, sizeof zeroes);
+    explicit_bzero(t->psk, sizeof t->psk);
+}
+
 weft_status tls_handshake(weft_tls *t)
 {
     if (t->shaken)
@@ -215,7 +226,7 @@ weft_status tls_handshake(weft_tls *t)
     weft_status status = result == 1 ? WEFT_OK : waits(t, result);
     if (status == WEFT_BUSY)
         return status;
-    explicit_bzero(t->psk, sizeof t->psk);
+    forget_key(t);
     if (!status && SSL_session_reused(t->ssl)) { /* the key, and nothing else, let the peer in */
         t->shaken = true;
         t->want = 1;
@@ -307,9 +318,9 @@ bool tls_lost(const weft_tls *t)
     return t->lost;
 }
 
-bool tls_known(const weft_tls *t)
+bool tls_shaken(const weft_tls *t)
 {
-    return SSL_session_reused(t->ssl) != 0;
+    return t->shaken;
 }
 
 uint64_t tls_heard(const weft_tls *t)

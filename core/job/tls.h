@@ -28,8 +28,9 @@ void tls_end(weft_tls *t);
 /* The connection itself ended or broke; nothing was said about the key. */
 bool tls_lost(const weft_tls *t);
 
-/* The peer has shown that it holds the key; for a server true before the handshake is over. */
-bool tls_known(const weft_tls *t);
+/* The handshake is over, so the peer holds the key. A server that has verified a ClientHello knows
+ * less: its sender may have recorded it. */
+bool tls_shaken(const weft_tls *t);
 
 /* Bytes received so far. */
 uint64_t tls_heard(const weft_tls *t);

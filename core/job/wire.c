@@ -12,7 +12,6 @@
 #include "base/mem.h"
 
 #define OUT_KEEP (64u << 10) /* an output buffer above this is given back when it is empty */
-#define PROTOCOL 1
 
 static void put32(uint8_t *to, uint32_t v)
 {
@@ -43,7 +42,8 @@ uint64_t wire_get64(const uint8_t *from)
 void wire_version(char out[WIRE_VERSION])
 {
     memset(out, 0, WIRE_VERSION);
-    snprintf(out, WIRE_VERSION, "ABI %u.%u, wire %d", WEFT_ABI_MAJOR, WEFT_ABI_MINOR, PROTOCOL);
+    snprintf(out, WIRE_VERSION, "ABI %u.%u, wire %u", WEFT_ABI_MAJOR, WEFT_ABI_MINOR,
+             WIRE_PROTOCOL);
 }
 
 void wire_pack_hello(const wire_hello *h, uint8_t out[8 + WIRE_VERSION])
@@ -97,9 +97,14 @@ void wire_text(const wire_frame *f, char *out, uint32_t bytes)
 
 /* --- the connection --- */
 
-weft_status wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32])
+void wire_hold(wire *w, int fd)
 {
     *w = (wire){.fd = fd, .limit = 8 + WIRE_VERSION};
+}
+
+weft_status wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32])
+{
+    wire_hold(w, fd);
     weft_status status = tls_start(c, fd, server, psk, &w->tls);
     if (status)
         wire_close(w);

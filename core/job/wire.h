@@ -26,6 +26,7 @@
 #define WIRE_BYE 11u      /* to the store: arg is the status that this rank leaves with; text    */
 #define WIRE_ALL_LEFT 12u /* to a rank: all have said goodbye in good order                     */
 
+#define WIRE_PROTOCOL 2u /* goes up with every change that the other end must know of */
 #define WIRE_HEAD 16
 #define WIRE_KEY_MAX 200u
 #define WIRE_VALUE_MAX (1u << 20)
@@ -57,6 +58,10 @@ typedef struct wire {
     uint8_t *out;   /* bytes [sent, queued) wait to be written */
     uint64_t sent, queued, room;
 } wire;
+
+/* Take over a connected socket that has no session yet; wire_open() with the same `fd` begins it.
+ */
+void wire_hold(wire *w, int fd);
 
 /* Begin on a connected non-blocking socket. On failure the socket is closed. */
 weft_status wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32]);

@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/rng.h"
+#include "job/greeting.h"
 #include "job/wire.h"
 #include "ranks.h"
 
@@ -202,18 +203,21 @@ static void wait_wire(insider *in)
 
 static void insider_open(insider *in, const ranks *r)
 {
-    static const uint8_t no_meeting[MEETING_BYTES];
+    greeting g = {.got = 0};
     job_identity who = {.rank = 1, .ranks = 2};
     uint8_t *key = key_alloc(), psk[32];
     assert_int_equal(key_obtain(&who, r->key, key), WEFT_OK);
-    assert_int_equal(key_derive(key, no_meeting, "tls", "store", psk), WEFT_OK);
-    key_free(key);
-    assert_int_equal(tls_context_open(&in->context), WEFT_OK);
     int fd = dial(r->port);
     assert_true(fd >= 0);
+    weft_status status;
+    while ((status = greeting_read(&g, fd)) == WEFT_BUSY)
+        usleep(1000);
+    assert_int_equal(status, WEFT_OK);
+    assert_int_equal(greeting_key(&g, key, psk), WEFT_OK);
+    key_free(key);
+    assert_int_equal(tls_context_open(&in->context), WEFT_OK);
     fcntl(fd, F_SETFL, O_NONBLOCK);
     assert_int_equal(wire_open(&in->w, in->context, fd, false, psk), WEFT_OK);
-    weft_status status;
     while ((status = tls_handshake(in->w.tls)) == WEFT_BUSY)
         wait_wire(in);
     assert_int_equal(status, WEFT_OK);
