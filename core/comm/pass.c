@@ -1,12 +1,15 @@
 /* comm/pass.c: descriptors from process to process of one machine.
  *
  * Idea: each rank has a datagram socket with a name that the kernel chose, and gives its descriptor
- * to each peer in one datagram. Nobody serves anybody, so there is neither order nor thread. What
- * arrives is believed when it holds a secret that this rank told over the authenticated store. */
+ * to each peer in one datagram. Nobody serves anybody, so there is neither order nor thread. Any
+ * process of the machine can send to such a name. What arrives is believed when the kernel says
+ * that a process of the same user sent it, and when it holds a secret that this rank told over the
+ * authenticated store; every other descriptor is closed. */
 #define _GNU_SOURCE
 #include "comm/pass.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/random.h>
@@ -15,6 +18,8 @@
 #include <unistd.h>
 
 #include "base/err.h"
+
+#define FOREIGN_MOST 64u /* datagrams of strangers that one call reads */
 
 typedef struct note {
     uint64_t secret[2];
@@ -26,12 +31,20 @@ typedef union control {
     char room[CMSG_SPACE(sizeof(int))];
 } control;
 
+/* Room for the sender's credentials and a descriptor. What has no room the kernel closes. */
+typedef union taken {
+    struct cmsghdr head;
+    char room[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
+} taken;
+
 weft_status pass_open(pass_box *out)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     socklen_t bytes = sizeof un;
+    int on = 1;
     *out = (pass_box){.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-    if (out->fd < 0 || bind(out->fd, (void *)&un, sizeof(sa_family_t)) ||
+    if (out->fd < 0 || setsockopt(out->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
+        bind(out->fd, (void *)&un, sizeof(sa_family_t)) ||
         getsockname(out->fd, (void *)&un, &bytes) || un.sun_path[0] ||
         bytes <= offsetof(struct sockaddr_un, sun_path) + 1 ||
         bytes - offsetof(struct sockaddr_un, sun_path) >= sizeof out->at.name)
@@ -74,11 +87,45 @@ weft_status pass_give(const pass_box *b, uint32_t me, const pass_address *to, in
     return fail_errno(WEFT_PEER, "the descriptor of this rank's device memory is not taken");
 }
 
+/* What came with a datagram besides its bytes. */
+typedef struct enclosed {
+    int fd; /* the last; the ones before it are closed */
+    uint32_t fds;
+    bool trusted; /* sent by a process of this user */
+} enclosed;
+
+static void take_fds(const struct cmsghdr *h, enclosed *out)
+{
+    const size_t n = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < n; i++) {
+        if (out->fds++)
+            close(out->fd);
+        memcpy(&out->fd, CMSG_DATA(h) + i * sizeof(int), sizeof(int));
+    }
+}
+
+static enclosed open_enclosed(struct msghdr *m)
+{
+    enclosed e = {.fd = -1};
+    struct ucred from;
+    for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h; h = CMSG_NXTHDR(m, h)) {
+        if (h->cmsg_level != SOL_SOCKET)
+            continue;
+        if (h->cmsg_type == SCM_RIGHTS)
+            take_fds(h, &e);
+        if (h->cmsg_type == SCM_CREDENTIALS && h->cmsg_len == CMSG_LEN(sizeof from)) {
+            memcpy(&from, CMSG_DATA(h), sizeof from);
+            e.trusted = from.uid == geteuid();
+        }
+    }
+    return e;
+}
+
 weft_status pass_take(const pass_box *b, uint32_t *from, int *fd)
 {
-    for (;;) {
+    for (uint32_t foreign = 0; foreign < FOREIGN_MOST; foreign++) {
         note n = {0};
-        control c = {0};
+        taken c = {0};
         struct iovec io = {&n, sizeof n};
         struct msghdr m = {
             .msg_iov = &io, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof c};
@@ -87,14 +134,16 @@ weft_status pass_take(const pass_box *b, uint32_t *from, int *fd)
             return errno == EAGAIN || errno == EINTR
                        ? WEFT_BUSY
                        : fail_errno(WEFT_IO, "taking descriptors of device memory");
-        const struct cmsghdr *h = CMSG_FIRSTHDR(&m);
-        if (!h || h->cmsg_level != SOL_SOCKET || h->cmsg_type != SCM_RIGHTS ||
-            h->cmsg_len != CMSG_LEN(sizeof *fd))
-            continue;
-        memcpy(fd, CMSG_DATA(h), sizeof *fd);
-        *from = n.from;
-        if (got == sizeof n && !memcmp(n.secret, b->at.secret, sizeof n.secret))
+        const enclosed e = open_enclosed(&m);
+        if (got == sizeof n && e.trusted && e.fds == 1 &&
+            !(m.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) &&
+            !memcmp(n.secret, b->at.secret, sizeof n.secret)) {
+            *from = n.from;
+            *fd = e.fd;
             return WEFT_OK;
-        close(*fd);
+        }
+        if (e.fds)
+            close(e.fd);
     }
+    return WEFT_BUSY;
 }

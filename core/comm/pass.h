@@ -22,7 +22,8 @@ void pass_close(pass_box *b);
  */
 weft_status pass_give(const pass_box *b, uint32_t me, const pass_address *to, int fd);
 
-/* A descriptor that somebody gave, the caller's to close. WEFT_BUSY: there is none. [setup] */
+/* A descriptor that a process of this user gave who was told the secret; the caller's to close.
+ * WEFT_BUSY: there is none now, or 64 datagrams of strangers came first. [setup] */
 weft_status pass_take(const pass_box *b, uint32_t *from, int *fd);
 
 #endif

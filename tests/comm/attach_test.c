@@ -1,15 +1,19 @@
 /* Which operations do devices by themselves that map each other's arenas, and on what places? Do
  * descriptors come through sockets, and only from those who were told? */
+#define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "comm/pass.h"
@@ -156,10 +160,97 @@ static void test_descriptors(void **state)
     close(ends[1]);
 }
 
+/* `n` descriptors in one datagram, with the right secret or a wrong one. */
+static void send_several(const pass_address *to, bool knows, int fd, uint32_t n, bool many_bytes)
+{
+    struct {
+        uint64_t secret[2];
+        uint32_t from, reserved;
+        char more[64];
+    } note = {.secret = {to->secret[0], to->secret[1] + !knows}, .from = 5};
+    union {
+        struct cmsghdr head;
+        char room[CMSG_SPACE(8 * sizeof(int))];
+    } c = {0};
+    struct iovec io = {&note, offsetof(typeof(note), more) + (many_bytes ? sizeof note.more : 0)};
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    memcpy(un.sun_path + 1, to->name, strlen(to->name));
+    struct msghdr m = {
+        .msg_name = &un,
+        .msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(to->name)),
+        .msg_iov = &io,
+        .msg_iovlen = 1,
+        .msg_control = n ? &c : NULL,
+        .msg_controllen = n ? CMSG_SPACE(n * sizeof fd) : 0};
+    c.head = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(n * sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(CMSG_DATA(&c.head) + i * sizeof fd, &fd, sizeof fd);
+    int from = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    assert_true(sendmsg(from, &m, 0) > 0);
+    close(from);
+}
+
+static uint32_t open_descriptors(void)
+{
+    uint32_t n = 0;
+    for (int fd = 0; fd < 4096; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+/* 500 datagrams with 0 to 8 descriptors, which are no messages of a rank, leave nothing open. */
+static void test_hostile_descriptors(void **state)
+{
+    (void)state;
+    pass_box b;
+    uint32_t from;
+    int fd;
+    assert_int_equal(pass_open(&b), WEFT_OK);
+    const uint32_t before = open_descriptors();
+    for (uint32_t i = 0; i < 500; i++) {
+        const uint32_t n = i % 9; /* one alone comes with a wrong secret, or with too many bytes */
+        send_several(&b.at, n != 1 || i % 2, 0, n, n == 1);
+        assert_int_equal(pass_take(&b, &from, &fd), WEFT_BUSY);
+    }
+    assert_int_equal(open_descriptors(), before);
+    pass_close(&b);
+}
+
+/* Another user's process knows the secret, and still gives nothing. Needs root to become one. */
+static void test_other_user(void **state)
+{
+    (void)state;
+    pass_box b;
+    uint32_t from;
+    int fd, status;
+    if (geteuid())
+        skip();
+    assert_int_equal(pass_open(&b), WEFT_OK);
+    const uint32_t before = open_descriptors();
+    for (uint32_t user = 0; user < 2; user++) {
+        pid_t pid = fork();
+        if (pid == 0) {
+            if (user && setuid(65534))
+                _exit(1);
+            send_several(&b.at, true, 0, 1, false);
+            _exit(0);
+        }
+        waitpid(pid, &status, 0);
+        assert_int_equal(status, 0);
+        assert_int_equal(pass_take(&b, &from, &fd), user ? WEFT_BUSY : WEFT_OK);
+        if (!user)
+            close(fd);
+    }
+    assert_int_equal(open_descriptors(), before);
+    pass_close(&b);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_who_does_it),
-                                       cmocka_unit_test(test_places),
-                                       cmocka_unit_test(test_descriptors)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_who_does_it), cmocka_unit_test(test_places),
+        cmocka_unit_test(test_descriptors), cmocka_unit_test(test_hostile_descriptors),
+        cmocka_unit_test(test_other_user)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
