@@ -31,6 +31,7 @@ struct client {
     uint64_t beat;        /* clock_ms() of our last one */
     uint64_t step, place; /* of rank 0 */
     bool met;             /* rank 0 has welcomed us */
+    uint64_t process;     /* wire_hello */
 };
 
 /* --- finding rank 0 --- */
@@ -86,8 +87,11 @@ static weft_status connect_one(job *j, const struct addrinfo *a, uint64_t until,
 
 static void say_hello(job *j, wire *w)
 {
-    wire_hello h = {.rank = j->who.rank, .ranks = j->who.ranks};
-    uint8_t body[8 + WIRE_VERSION];
+    wire_hello h = {.rank = j->who.rank,
+                    .ranks = j->who.ranks,
+                    .process = j->client->process,
+                    .launch = j->who.launch};
+    uint8_t body[HELLO_BYTES];
     wire_version(h.version);
     wire_pack_hello(&h, body);
     wire_send(w, WIRE_HELLO, 0, 0, body, sizeof body);
@@ -114,6 +118,14 @@ static weft_status shake(job *j, wire *w, uint64_t until)
     return status;
 }
 
+static void send_beat(job *j)
+{
+    uint8_t body[16];
+    wire_put64(body, atomic_load_explicit(&j->step, memory_order_relaxed));
+    wire_put64(body + 8, atomic_load_explicit(&j->place, memory_order_relaxed));
+    wire_send(&j->client->w, WIRE_BEAT, 0, 0, body, sizeof body);
+}
+
 static weft_status welcome(job *j, wire *w, uint64_t until)
 {
     wire_frame f;
@@ -129,14 +141,17 @@ static weft_status welcome(job *j, wire *w, uint64_t until)
     if (f.type == WIRE_WELCOME && f.bytes == MEETING_BYTES) {
         memcpy(j->meeting, f.body, MEETING_BYTES);
         w->limit = WIRE_BODY_MAX;
-        return WEFT_OK;
+        send_beat(j); /* the store counts this rank from here on */
+        status = wire_flush(w);
+        return status == WEFT_BUSY ? WEFT_OK : status;
     }
     char why[WIRE_TEXT];
     if (f.type != WIRE_REFUSED)
         return fail(WEFT_DATA, "rank 0 answered the hello of rank %u with a frame of type %u",
                     j->who.rank, f.type);
     wire_text(&f, why, sizeof why);
-    return fail(WEFT_USAGE, "rank 0 refused this rank: %s", why);
+    return f.arg == WEFT_PEER ? fail(WEFT_PEER, "%s", why)
+                              : fail(WEFT_USAGE, "rank 0 refused this rank: %s", why);
 }
 
 /* Read the greeting and begin the session; the socket is closed on failure. */
@@ -284,10 +299,7 @@ static void tick(job *j)
     job_judge(j);
     if (c->w.fd < 0 || now - c->beat < j->beat_ms || wire_unsent(&c->w))
         return;
-    uint8_t body[16];
-    wire_put64(body, atomic_load_explicit(&j->step, memory_order_relaxed));
-    wire_put64(body + 8, atomic_load_explicit(&j->place, memory_order_relaxed));
-    wire_send(&c->w, WIRE_BEAT, 0, 0, body, sizeof body);
+    send_beat(j);
     c->beat = now;
 }
 
@@ -341,7 +353,9 @@ weft_status client_start(job *j)
 {
     client *c = j->client = mem_alloc(sizeof *c);
     c->w.fd = -1;
-    weft_status status = find_store(j);
+    weft_status status = key_random((uint8_t *)&c->process, sizeof c->process);
+    if (!status)
+        status = find_store(j);
     if (status)
         return status;
     c->met = true;

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/digest.h"
 #include "base/err.h"
 #include "job/control.h"
 #include "job/job.h"
@@ -21,20 +22,29 @@
 typedef struct dialect {
     const char *rank, *size, *local, *local_size;
     const char *who;
+    const char *run[3]; /* what tells one run of this launcher from another; NULL: nothing more */
 } dialect;
 
 typedef struct reading {
     bool rank_set, size_set, local_set, local_size_set;
     uint32_t rank, size, local, local_size;
+    uint64_t launch; /* digest of dialect.run */
 } reading;
 
-static const dialect torch = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
-                              "RANK and WORLD_SIZE"};
-static const dialect open_mpi = {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
-                                 "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                 "mpirun"};
-static const dialect pmi = {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
-                            "mpiexec (PMI)"};
+static const dialect torch = {"RANK",
+                              "WORLD_SIZE",
+                              "LOCAL_RANK",
+                              "LOCAL_WORLD_SIZE",
+                              "RANK and WORLD_SIZE",
+                              {"TORCHELASTIC_RUN_ID"}};
+static const dialect open_mpi = {"OMPI_COMM_WORLD_RANK",
+                                 "OMPI_COMM_WORLD_SIZE",
+                                 "OMPI_COMM_WORLD_LOCAL_RANK",
+                                 "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                 "mpirun",
+                                 {"PMIX_NAMESPACE"}};
+static const dialect pmi = {"PMI_RANK",        "PMI_SIZE",      "MPI_LOCALRANKID",
+                            "MPI_LOCALNRANKS", "mpiexec (PMI)", {"PMI_JOBID"}};
 
 /* A whole number below `limit`; *set tells whether the variable is there. */
 static weft_status number(const char *name, uint32_t limit, bool *set, uint32_t *out)
@@ -58,6 +68,20 @@ static weft_status number(const char *name, uint32_t limit, bool *set, uint32_t 
     return WEFT_OK;
 }
 
+/* 0: the launcher has no name for the run. Part of a heterogeneous job has other numbers than the
+ * rest of it. */
+static uint64_t run_digest(const dialect *d)
+{
+    uint64_t h = DIGEST_BEGIN;
+    bool any = false;
+    for (size_t i = 0; i < sizeof d->run / sizeof *d->run && d->run[i]; i++) {
+        const char *text = getenv(d->run[i]);
+        any |= text != NULL;
+        digest_mix(&h, text ? text : "", text ? strlen(text) + 1 : 1);
+    }
+    return any && !getenv("SLURM_HET_SIZE") ? h : 0;
+}
+
 static weft_status read_dialect(const dialect *d, reading *r)
 {
     *r = (reading){0};
@@ -68,6 +92,7 @@ static weft_status read_dialect(const dialect *d, reading *r)
         status = number(d->local, RANKS_MAX, &r->local_set, &r->local);
     if (!status)
         status = number(d->local_size, RANKS_MAX + 1, &r->local_size_set, &r->local_size);
+    r->launch = run_digest(d);
     return status;
 }
 
@@ -114,7 +139,9 @@ static weft_status agree(const dialect *a, const reading *x, const dialect *b, c
 /* srun names the step's own count; a batch script has SLURM_PROCID, but no step. */
 static weft_status read_slurm(reading *r)
 {
-    dialect d = {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL, "srun"};
+    dialect d = {"SLURM_PROCID",  "SLURM_NTASKS",
+                 "SLURM_LOCALID", NULL,
+                 "srun",          {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"}};
     if (getenv("SLURM_JOB_ID") || getenv("SLURM_STEP_NUM_TASKS"))
         d.size = "SLURM_STEP_NUM_TASKS";
     *r = (reading){0};
@@ -194,6 +221,7 @@ weft_status job_identify(job_identity *out)
         me.launched = true;
         me.rank = r.rank;
         me.ranks = r.size;
+        me.launch = r.launch;
         if (r.size > 1 && (status = find_meeting(&r, &me)))
             return status;
     }

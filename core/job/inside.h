@@ -126,6 +126,9 @@ bool server_seen(job *j, uint32_t rank, uint64_t *step, uint64_t *place);
 bool server_left(job *j, uint32_t rank);
 void server_missing(job *j, char *out, uint32_t bytes); /* "rank 2, rank 3" that did not join */
 
+/* Does every rank know why the job cannot begin? */
+bool server_all_told(const job *j);
+
 /* --- client.c --- */
 weft_status client_start(job *j);
 void client_free(job *j);

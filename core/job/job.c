@@ -26,7 +26,9 @@
 #define FROZEN_LEAST 1.0
 #define JOIN_DEFAULT 60.0
 #define EXCHANGE_BYTES (UINT64_C(64) << 20) /* all answers of one exchange, in rank 0's memory */
-#define LATE_MS 5000 /* an answer may be that much later than the time we gave the store */
+#define TELL_MS 2000
+#define MISSING_MS 5000 /* until rank 0 says first who is missing */
+#define LATE_MS 5000    /* an answer may be that much later than the time we gave the store */
 
 /* Wait for `moved` until clock_ms() is `until`. False: the time is over. Under the lock. */
 static bool wait_moved(job *j, uint64_t until)
@@ -176,13 +178,30 @@ static void destroy(job *j)
 
 /* --- meeting --- */
 
+/* Rank 0 says who is missing, and that somebody came with another key: after 5 s, or a quarter of
+ * the time if that is less, and then at twice the time each. Returns when to say it next. */
+static uint64_t tell_missing(job *j, uint64_t began, uint64_t next)
+{
+    const uint64_t now = clock_ms();
+    if (!j->server || now < next)
+        return next;
+    char missing[512];
+    server_missing(j, missing, sizeof missing);
+    log_line(WEFT_LOG_WARN, "after %.0f s the job still waits for %s", (double)(now - began) / 1000,
+             missing);
+    return now + (now - began);
+}
+
 static weft_status wait_joined(job *j)
 {
     weft_status status = WEFT_OK;
-    uint64_t until = clock_ms() + j->join_ms;
+    const uint64_t began = clock_ms(), until = began + j->join_ms;
+    uint64_t next = began + (j->join_ms / 4 < MISSING_MS ? j->join_ms / 4 : MISSING_MS);
     pthread_mutex_lock(&j->lock);
-    while (!j->joined && !atomic_load(&j->failed) && wait_moved(j, until))
-        continue;
+    while (!j->joined && !atomic_load(&j->failed) && clock_ms() < until) {
+        (void)wait_moved(j, next < until && j->server ? next : until);
+        next = j->joined ? next : tell_missing(j, began, next);
+    }
     if (atomic_load(&j->failed)) {
         status = job_fail_here(j);
     } else if (!j->joined && j->server) {
@@ -222,6 +241,16 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
 }
 
 /* --- leaving --- */
+
+/* Rank 0 has learned that the job cannot begin, and its ranks come one by one: whoever comes within
+ * this time is told why, instead of looking for rank 0 in vain. A launcher of ours tells them. */
+static void wait_told(job *j)
+{
+    uint64_t until = clock_ms() + TELL_MS;
+    while (j->server && j->running && !j->joined && j->control_fd < 0 && !server_all_told(j) &&
+           wait_moved(j, until))
+        continue;
+}
 
 static void wait_parted(job *j)
 {
@@ -274,7 +303,8 @@ bool job_leave(job *j, weft_status status, const char *text)
     if (!j)
         return status == WEFT_OK;
     pthread_mutex_lock(&j->lock);
-    bool good = status == WEFT_OK && !atomic_load(&j->failed);
+    const bool failed = atomic_load(&j->failed);
+    bool good = status == WEFT_OK && !failed;
     j->leaving = true;
     if (good)
         good = leave_well(j);
@@ -282,6 +312,8 @@ bool job_leave(job *j, weft_status status, const char *text)
         leave_badly(j, status, text ? text : "");
     else
         (void)job_fail_here(j);
+    if (failed)
+        wait_told(j);
     pthread_mutex_unlock(&j->lock);
     destroy(j);
     return good;

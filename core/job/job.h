@@ -16,6 +16,7 @@ typedef struct job_identity {
     bool launched; /* a launcher started us: RANK and WORLD_SIZE, or mpirun's or srun's own names */
     char addr[256]; /* MASTER_ADDR                                                                */
     uint16_t port;  /* MASTER_PORT                                                                */
+    uint64_t launch; /* digest of what the launcher calls this run; 0: it has no name for it */
 } job_identity;
 
 /* Read who we are from the environment: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT, or

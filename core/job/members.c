@@ -23,19 +23,20 @@ bool server_left(job *j, uint32_t rank)
 void server_missing(job *j, char *out, uint32_t bytes)
 {
     const server *s = j->server;
-    uint32_t listed = 0, missing = j->who.ranks - s->joined;
+    uint32_t listed = 0, missing = j->who.ranks - s->confirmed;
     size_t n = 0;
     out[0] = 0;
     for (uint32_t r = 0; r < j->who.ranks && listed < 8 && n < bytes; r++)
-        if (!s->members[r].joined)
+        if (!s->members[r].confirmed)
             n += (size_t)snprintf(out + n, bytes - n, "%srank %u", listed++ ? ", " : "", r);
     if (missing > listed && n < bytes)
         n += (size_t)snprintf(out + n, bytes - n, " and %u more", missing - listed);
     if (s->turned_away && n < bytes)
         snprintf(out + n, bytes - n,
                  " (%llu connections were turned away because they did not show "
-                 "this job's key)",
-                 (unsigned long long)s->turned_away);
+                 "this job's key%s%s)",
+                 (unsigned long long)s->turned_away, s->last_away[0] ? ", the last from " : "",
+                 s->last_away);
 }
 
 /* --- requests --- */
@@ -147,6 +148,7 @@ static bool take_frame(job *j, peer *p, const wire_frame *f)
 {
     member *m = &j->server->members[p->rank];
     char text[WIRE_TEXT];
+    server_confirm(j, p->rank);
     switch (f->type) {
     case WIRE_BEAT:
         if (f->bytes != 16)
@@ -194,10 +196,12 @@ void member_event(job *j, peer *p)
 
 void member_lost(job *j, peer *p)
 {
-    const member *m = &j->server->members[p->rank];
+    member *m = &j->server->members[p->rank];
     wire_close(&p->w);
     p->interest = 0;
-    if (!m->bye)
+    if (!m->confirmed)
+        m->joined = false; /* its attempt was over before the welcome came: it tries again */
+    else if (!m->bye)
         job_suspect(j, p->rank, BLAME_GONE, "is gone: its connection ended without a word");
     else if (m->well && !j->all_left)
         job_suspect(j, p->rank, BLAME_GONE, "is gone: it did not wait for the others to finish");

@@ -11,6 +11,7 @@
 #include "job/server.h"
 
 #include <errno.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -114,14 +115,45 @@ static void let_in(job *j)
 
 /* --- hello --- */
 
-static void refuse(job *j, peer *p, const char *text)
+/* The job cannot begin as its ranks were started: a process with the job key shows it. The ranks
+ * that are here are told at once, and those that come later when they come. */
+static void give_up_meeting(job *j, const wire_hello *h, const char *why)
 {
-    log_line(WEFT_LOG_WARN, "a rank was refused: %s", text);
-    wire_send(&p->w, WIRE_REFUSED, 0, 0, text, (uint32_t)strlen(text));
+    const uint32_t rank = h->rank < j->who.ranks ? h->rank : 0;
+    member *m = &j->server->members[rank];
+    job_declare(j, rank, why);
+    m->told = true;
+}
+
+/* WEFT_USAGE: the rank itself was started wrongly. WEFT_PEER: the job has failed. */
+static void refuse(job *j, peer *p, weft_status status, const char *text)
+{
+    if (status != WEFT_PEER)
+        log_line(WEFT_LOG_WARN, "a rank was refused: %s", text);
+    wire_send(&p->w, WIRE_REFUSED, (uint32_t)status, 0, text, (uint32_t)strlen(text));
     (void)!wire_flush(&p->w); /* an empty socket takes so little at once */
     shutdown(p->w.fd, SHUT_WR);
     drop(p);
     pthread_cond_broadcast(&j->moved);
+}
+
+/* A process that a launcher started for another run of the job, and that still looks for it. It is
+ * sent away, and the job waits for the right one. */
+static bool is_left_over(const job *j, const wire_hello *h, char *why, size_t bytes)
+{
+    if (h->launch == j->who.launch || !h->launch || !j->who.launch)
+        return false;
+    snprintf(why, bytes,
+             "this process, as rank %u, was started for another run of the job than rank 0: the "
+             "launcher's numbers of the two differ; end what is left of earlier runs",
+             h->rank);
+    return true;
+}
+
+/* Another attempt of the process that was admitted as this rank, and does not know that it was. */
+static bool is_again(const member *m, const wire_hello *h)
+{
+    return m->joined && !m->confirmed && m->process == h->process;
 }
 
 static bool hello_fits(job *j, const wire_hello *h, char *why, size_t bytes)
@@ -132,16 +164,17 @@ static bool hello_fits(job *j, const wire_hello *h, char *why, size_t bytes)
     if (strcmp(h->version, version) != 0)
         snprintf(why, bytes, "rank %u runs another weft (%s) than rank 0 (%s)", h->rank, h->version,
                  version);
+    else if (atomic_load(&j->failed))
+        snprintf(why, bytes, "%.1000s", j->failure);
     else if (h->ranks != j->who.ranks)
         snprintf(why, bytes, "rank %u was started for a job of %u ranks, rank 0 for one of %u",
                  h->rank, h->ranks, j->who.ranks);
-    else if (h->rank >= j->who.ranks || j->server->members[h->rank].joined)
+    else if (h->rank >= j->who.ranks ||
+             (j->server->members[h->rank].joined && !is_again(&j->server->members[h->rank], h)))
         snprintf(why, bytes,
                  "rank %u is in the job already: two processes were started with the "
                  "same rank",
                  h->rank);
-    else if (atomic_load(&j->failed))
-        snprintf(why, bytes, "%.1000s", j->failure);
     return !why[0];
 }
 
@@ -155,20 +188,49 @@ static void all_met(job *j)
     pthread_cond_broadcast(&j->moved);
 }
 
-static void admit(job *j, int place, uint32_t rank)
+void server_confirm(job *j, uint32_t rank)
+{
+    server *s = j->server;
+    if (s->members[rank].confirmed)
+        return;
+    s->members[rank].confirmed = true;
+    if (++s->confirmed == j->who.ranks && !atomic_load(&j->failed))
+        all_met(j);
+}
+
+bool server_all_told(const job *j)
+{
+    const server *s = j->server;
+    for (uint32_t r = 0; r < j->who.ranks; r++)
+        if (!s->members[r].joined && !s->members[r].told)
+            return false;
+    return true;
+}
+
+static void admit(job *j, int place, const wire_hello *h)
 {
     server *s = j->server;
     peer *p = s->strangers[place];
-    s->strangers[place] = mem_alloc(sizeof *p);
-    s->strangers[place]->w.fd = -1;
-    p->rank = rank;
+    member *m = &s->members[h->rank];
+    s->strangers[place] = m->p ? m->p : mem_alloc(sizeof *p); /* of an attempt that is over */
+    if (m->p)
+        drop(m->p);
+    *s->strangers[place] = (peer){.w.fd = -1};
+    p->rank = h->rank;
     p->w.limit = WIRE_BODY_MAX;
     listen_admitted(p->w.fd);
-    s->members[rank] = (member){.p = p, .joined = true, .alive = j->clock.ms};
+    *m = (member){.p = p, .joined = true, .process = h->process, .alive = j->clock.ms};
     wire_send(&p->w, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
-    if (++s->joined == j->who.ranks)
-        all_met(j);
     member_event(j, p); /* it may have said more already */
+}
+
+static void name_peer(const peer *p, char *out, size_t bytes)
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof a;
+    if (getpeername(p->w.fd, (struct sockaddr *)&a, &n) ||
+        getnameinfo((struct sockaddr *)&a, n, out, (socklen_t)bytes, NULL, 0, NI_NUMERICHOST))
+        out[0] = 0;
 }
 
 /* The first bytes have come: from here on the connection costs the memory of a session. */
@@ -200,13 +262,19 @@ static void stranger_event(job *j, int place)
     char why[WIRE_TEXT];
     if (status || !wire_unpack_hello(&f, &h)) {
         s->turned_away++;
+        if (status && !(p->w.tls && tls_lost(p->w.tls)))
+            name_peer(p, s->last_away, sizeof s->last_away);
         log_line(WEFT_LOG_DEBUG, "a connection to the store was dropped: %s",
                  status ? err_text() : "its first frame is no hello");
         drop(p);
+    } else if (is_left_over(j, &h, why, sizeof why)) {
+        refuse(j, p, WEFT_USAGE, why);
     } else if (hello_fits(j, &h, why, sizeof why)) {
-        admit(j, place, h.rank);
+        admit(j, place, &h);
     } else {
-        refuse(j, p, why);
+        const bool failed = atomic_load(&j->failed);
+        give_up_meeting(j, &h, why);
+        refuse(j, p, failed ? WEFT_PEER : WEFT_USAGE, why);
     }
 }
 
@@ -297,7 +365,8 @@ static void prepare(job *j, server *s)
     s->store = store_open(j->who.ranks, members_reply, j);
     s->members = mem_alloc((uint64_t)j->who.ranks * sizeof *s->members);
     s->members[0].joined = true;
-    s->joined = 1;
+    s->members[0].confirmed = true;
+    s->confirmed = 1;
     for (int i = 0; i < STRANGERS_MAX; i++) {
         s->strangers[i] = mem_alloc(sizeof *s->strangers[i]);
         s->strangers[i]->w.fd = -1;

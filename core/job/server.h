@@ -21,25 +21,30 @@ typedef struct peer {  /* one connection */
 
 typedef struct member { /* one rank; rank 0 has no connection */
     peer *p;
-    bool joined;
-    bool bye, well; /* it said how it leaves; in good order */
-    uint64_t alive; /* job.clock when it last gave a sign of life */
-    uint64_t beat;  /* clock_ms() of our last beat to it          */
+    bool joined;      /* admitted */
+    bool confirmed;   /* it has said something since, so it knows that it is */
+    bool told;        /* why the job cannot begin */
+    uint64_t process; /* wire_hello */
+    bool bye, well;   /* it said how it leaves; in good order */
+    uint64_t alive;   /* job.clock when it last gave a sign of life */
+    uint64_t beat;    /* clock_ms() of our last beat to it          */
     uint64_t step, place;
 } member;
 
 struct server {
     store *store;
-    member *members; /* by rank */
-    uint32_t joined, left;
+    member *members;          /* by rank */
+    uint32_t confirmed, left; /* how many */
     int listen_fd, epoll_fd;
     bool listening; /* epoll watches listen_fd */
     peer *strangers[STRANGERS_MAX];
     uint64_t turned_away; /* connections that did not show the key */
+    char last_away[64];   /* the address of the last that tried to */
 };
 
 /* --- server.c --- */
-void peer_watch(job *j, peer *p); /* tell epoll what the connection waits for */
+void peer_watch(job *j, peer *p);           /* tell epoll what the connection waits for */
+void server_confirm(job *j, uint32_t rank); /* a sign of life of a rank that was admitted */
 
 /* --- members.c --- */
 void member_event(job *j, peer *p);

@@ -46,11 +46,13 @@ void wire_version(char out[WIRE_VERSION])
              WIRE_PROTOCOL);
 }
 
-void wire_pack_hello(const wire_hello *h, uint8_t out[8 + WIRE_VERSION])
+void wire_pack_hello(const wire_hello *h, uint8_t out[HELLO_BYTES])
 {
     put32(out, h->rank);
     put32(out + 4, h->ranks);
-    memcpy(out + 8, h->version, WIRE_VERSION);
+    wire_put64(out + 8, h->process);
+    wire_put64(out + 16, h->launch);
+    memcpy(out + 24, h->version, WIRE_VERSION);
 }
 
 static void make_printable(char *text)
@@ -62,11 +64,13 @@ static void make_printable(char *text)
 
 bool wire_unpack_hello(const wire_frame *f, wire_hello *out)
 {
-    if (f->type != WIRE_HELLO || f->bytes != 8 + WIRE_VERSION)
+    if (f->type != WIRE_HELLO || f->bytes != HELLO_BYTES)
         return false;
     out->rank = get32(f->body);
     out->ranks = get32(f->body + 4);
-    memcpy(out->version, f->body + 8, WIRE_VERSION);
+    out->process = wire_get64(f->body + 8);
+    out->launch = wire_get64(f->body + 16);
+    memcpy(out->version, f->body + 24, WIRE_VERSION);
     out->version[WIRE_VERSION - 1] = 0;
     make_printable(out->version);
     return true;
@@ -99,7 +103,7 @@ void wire_text(const wire_frame *f, char *out, uint32_t bytes)
 
 void wire_hold(wire *w, int fd)
 {
-    *w = (wire){.fd = fd, .limit = 8 + WIRE_VERSION};
+    *w = (wire){.fd = fd, .limit = HELLO_BYTES};
 }
 
 weft_status wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32])

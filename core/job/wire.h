@@ -15,7 +15,7 @@
 
 #define WIRE_HELLO 1u     /* to the store: wire_hello                                            */
 #define WIRE_WELCOME 2u   /* to a rank: the meeting's number, 16 bytes                           */
-#define WIRE_REFUSED 3u   /* to a rank: why, text                                                */
+#define WIRE_REFUSED 3u   /* to a rank: why, text; arg is its status                             */
 #define WIRE_JOINED 4u    /* to a rank: all are here                                             */
 #define WIRE_BEAT 5u      /* both ways: sign of life; step and place, u64 each                   */
 #define WIRE_PUT 6u       /* to the store: key and value                                         */
@@ -35,8 +35,12 @@
 #define WIRE_VERSION 48
 #define MEETING_BYTES 16
 
+#define HELLO_BYTES (24 + WIRE_VERSION)
+
 typedef struct wire_hello {
     uint32_t rank, ranks;
+    uint64_t process; /* a random number, the same in all attempts of one process */
+    uint64_t launch;  /* job_identity.launch */
     char version[WIRE_VERSION];
 } wire_hello;
 
@@ -93,7 +97,7 @@ uint64_t wire_get64(const uint8_t *from);
 
 /* What both ends must have in common. */
 void wire_version(char out[WIRE_VERSION]);
-void wire_pack_hello(const wire_hello *h, uint8_t out[8 + WIRE_VERSION]);
+void wire_pack_hello(const wire_hello *h, uint8_t out[HELLO_BYTES]);
 bool wire_unpack_hello(const wire_frame *f, wire_hello *out);
 
 #endif

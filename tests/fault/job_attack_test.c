@@ -231,8 +231,8 @@ static void insider_close(insider *in)
 
 static void send_hello(insider *in, uint32_t rank, uint32_t n, const char *version)
 {
-    wire_hello h = {.rank = rank, .ranks = n};
-    uint8_t body[8 + WIRE_VERSION];
+    wire_hello h = {.rank = rank, .ranks = n, .process = 7};
+    uint8_t body[HELLO_BYTES];
     wire_version(h.version);
     if (version)
         snprintf(h.version, sizeof h.version, "%s", version);
@@ -259,17 +259,27 @@ static uint32_t answer(insider *in, char *text, uint32_t bytes)
     return 99;
 }
 
-static void refused_hello(const ranks *r, uint32_t rank, uint32_t n, const char *version,
-                          const char *word)
+/* A process with the key whose hello does not fit ends the job of rank 0 at once, with the reason.
+ */
+static void refused_hello(uint32_t rank, uint32_t n, const char *version, const char *word)
 {
+    ranks r;
     insider in;
     char text[WIRE_TEXT];
-    insider_open(&in, r);
+    ranks_prepare(&r, 2);
+    ranks_start_one(&r, 0, hello_all);
+    wait_listening(r.port);
+    insider_open(&in, &r);
     send_hello(&in, rank, n, version);
     assert_int_equal(answer(&in, text, sizeof text), WIRE_REFUSED);
     if (!strstr(text, word))
         fail_msg("'%s' lacks '%s'", text, word);
     insider_close(&in);
+    assert_int_equal(ranks_wait(&r, 0, 10000), 0);
+    assert_int_equal(r.report[0].join, WEFT_PEER);
+    if (!strstr(r.report[0].text, word))
+        fail_msg("rank 0 says '%s', which lacks '%s'", r.report[0].text, word);
+    ranks_end(&r);
 }
 
 /* Instead of a hello: the head of a frame that is none. The connection ends. */
@@ -290,23 +300,54 @@ static void no_hello(const ranks *r, uint32_t type, uint32_t announced)
 static void hellos(void **state)
 {
     (void)state;
+    char version[WIRE_VERSION];
+    wire_version(version);
+    refused_hello(1, 2, "ABI 9.9, wire 9", "ABI 9.9, wire 9");
+    refused_hello(1, 2, "ABI 9.9, wire 9", version);
+    refused_hello(1, 3, NULL, "a job of 3 ranks, rank 0 for one of 2");
+    refused_hello(0, 2, NULL, "in the job already");
+    refused_hello(2, 2, NULL, "rank 2");
+    refused_hello(UINT32_MAX, 2, NULL, "rank 4294967295");
+}
+
+static void no_hellos(void **state)
+{
+    (void)state;
     ranks r;
     ranks_prepare(&r, 2);
     ranks_start_one(&r, 0, hello_all);
     wait_listening(r.port);
-    char version[WIRE_VERSION];
-    wire_version(version);
-    refused_hello(&r, 1, 2, "ABI 9.9, wire 9", "ABI 9.9, wire 9");
-    refused_hello(&r, 1, 2, "ABI 9.9, wire 9", version);
-    refused_hello(&r, 1, 3, NULL, "a job of 3 ranks, rank 0 for one of 2");
-    refused_hello(&r, 0, 2, NULL, "in the job already");
-    refused_hello(&r, 2, 2, NULL, "rank 2");
-    refused_hello(&r, UINT32_MAX, 2, NULL, "rank 4294967295");
     no_hello(&r, WIRE_HELLO, 0x7fffffff);
     no_hello(&r, WIRE_HELLO, UINT32_MAX);
     no_hello(&r, WIRE_HELLO, 0);
     no_hello(&r, WIRE_PUT, 0);
     ranks_start_one(&r, 1, hello_all); /* and nothing of it mattered */
+    ranks_expect_well(&r);
+    ranks_end(&r);
+}
+
+/* A rank whose attempt is over before it has read its welcome: its place is free again, for its
+ * next attempt or for another process. One that comes again while the old connection still looks
+ * alive takes its place. */
+static void given_up(void **state)
+{
+    (void)state;
+    ranks r;
+    insider first, again;
+    char text[WIRE_TEXT];
+    ranks_prepare(&r, 2);
+    ranks_start_one(&r, 0, hello_all);
+    wait_listening(r.port);
+    insider_open(&first, &r);
+    send_hello(&first, 1, 2, NULL);
+    assert_int_equal(answer(&first, text, sizeof text), WIRE_WELCOME);
+    insider_open(&again, &r);
+    send_hello(&again, 1, 2, NULL);
+    assert_int_equal(answer(&again, text, sizeof text), WIRE_WELCOME);
+    insider_close(&first);
+    insider_close(&again);
+    usleep(300000);
+    ranks_start_one(&r, 1, hello_all);
     ranks_expect_well(&r);
     ranks_end(&r);
 }
@@ -377,6 +418,8 @@ int main(void)
         cmocka_unit_test(chosen_address_only),
         cmocka_unit_test(strangers),
         cmocka_unit_test(hellos),
+        cmocka_unit_test(no_hellos),
+        cmocka_unit_test(given_up),
         cmocka_unit_test(members),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -259,58 +259,106 @@ static weft_status nothing(job *j, uint32_t me, uint32_t n)
     return WEFT_OK;
 }
 
-/* Rank 2 is refused, and the others still wait for a right one until their time is over. */
-static void refused(ranks *r, const char *word, weft_status status)
+static void says(const ranks *r, uint32_t i, const char *word)
 {
-    r->join_timeout = 1.5;
-    ranks_start(r, nothing);
-    assert_int_equal(ranks_wait(r, 2, 10000), 0);
-    assert_int_equal(r->report[2].join, status);
-    if (!strstr(r->report[2].text, word))
-        fail_msg("rank 2 says '%s' without '%s'", r->report[2].text, word);
-    for (uint32_t i = 0; i < 2; i++) {
-        assert_int_equal(ranks_wait(r, i, 10000), 0);
-        assert_int_equal(r->report[i].join, WEFT_PEER);
-    }
-    if (!strstr(r->report[0].text, "rank 2"))
-        fail_msg("rank 0 says '%s'", r->report[0].text);
-    ranks_end(r);
+    if (!strstr(r->report[i].text, word))
+        fail_msg("rank %u says '%s' without '%s'", i, r->report[i].text, word);
 }
 
+/* A process with another key is sent away, and the others wait for the right one until their time
+ * is over. Rank 0 says early who is missing and why that may be. */
 static void wrong_key(void **state)
 {
     (void)state;
     ranks r;
+    char said[4096] = "";
+    FILE *log = tmpfile();
+    int before = dup(STDERR_FILENO);
     ranks_prepare(&r, 3);
+    r.join_timeout = 4;
     r.liar = 2;
-    refused(&r, "does not hold the key", WEFT_PEER);
-    assert_non_null(strstr(r.report[0].text, "did not show this job's key"));
+    r.level = WEFT_LOG_WARN;
+    dup2(fileno(log), STDERR_FILENO);
+    ranks_start(&r, nothing);
+    dup2(before, STDERR_FILENO);
+    close(before);
+    assert_int_equal(ranks_wait(&r, 2, 10000), 0);
+    assert_int_equal(r.report[2].join, WEFT_PEER);
+    says(&r, 2, "does not hold the key");
+    usleep(1800000);
+    assert_true(pread(fileno(log), said, sizeof said - 1, 0) > 0); /* the job still waits */
+    if (!strstr(said, "the job still waits for rank 2 (1 connections were turned away because they "
+                      "did not show this job's key, the last from 127.0.0.1)"))
+        fail_msg("rank 0 says '%s'", said);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(ranks_wait(&r, i, 10000), 0);
+        assert_int_equal(r.report[i].join, WEFT_PEER);
+    }
+    says(&r, 0, "no sign of rank 2");
+    says(&r, 0, "did not show this job's key");
+    fclose(log);
+    ranks_end(&r);
+}
+
+/* Rank 2 is refused: all end at once with the reason, rank 3, which comes later, among them. */
+static void refused(ranks *r, const char *word)
+{
+    uint64_t began = clock_ms();
+    for (uint32_t i = 0; i < 3; i++)
+        ranks_start_one(r, i, nothing);
+    usleep(1000000);
+    ranks_start_one(r, 3, nothing);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(ranks_wait(r, i, 30000), 0);
+        assert_true(r->report[i].join == WEFT_PEER || r->report[i].join == WEFT_USAGE);
+        says(r, i, word);
+        if (r->report[i].ended_ms > began + patience(5000))
+            fail_msg("rank %u ended after %llu ms", i,
+                     (unsigned long long)(r->report[i].ended_ms - began));
+    }
+    assert_int_equal(r->report[0].join, WEFT_PEER);
+    assert_int_equal(r->report[3].join, WEFT_PEER);
+    ranks_end(r);
 }
 
 static void wrong_world(void **state)
 {
     (void)state;
     ranks r;
-    ranks_prepare(&r, 3);
+    ranks_prepare(&r, 4);
     r.world[2] = 5;
-    refused(&r, "a job of 5 ranks, rank 0 for one of 3", WEFT_USAGE);
+    refused(&r, "rank 2 was started for a job of 5 ranks, rank 0 for one of 4");
 }
 
 static void same_rank_twice(void **state)
 {
     (void)state;
     ranks r;
-    ranks_prepare(&r, 3);
-    r.join_timeout = 1.5;
+    ranks_prepare(&r, 4);
     r.claim[2] = 1;
-    ranks_start(&r, nothing);
-    for (uint32_t i = 0; i < 3; i++)
-        assert_int_equal(ranks_wait(&r, i, 10000), 0);
-    /* Whichever of the two came second is refused. */
-    const char *first = r.report[1].text, *second = r.report[2].text;
-    bool refused_one = strstr(first, "in the job already") != NULL;
-    assert_non_null(strstr(refused_one ? first : second, "rank 1 is in the job already"));
-    assert_null(strstr(refused_one ? second : first, "in the job already"));
+    refused(&r, "rank 1 is in the job already: two processes were started with the same rank");
+}
+
+/* A process of an earlier run is sent away, and this run begins. */
+static void left_over(void **state)
+{
+    (void)state;
+    ranks r;
+    ranks_prepare(&r, 3);
+    r.launch[0] = r.launch[1] = 5;
+    r.launch[2] = 4;
+    r.claim[2] = 1; /* it has the rank of another */
+    r.world[0] = r.world[1] = r.world[2] = 2;
+    ranks_start_one(&r, 0, nothing);
+    ranks_start_one(&r, 2, nothing);
+    assert_int_equal(ranks_wait(&r, 2, 20000), 0);
+    assert_int_equal(r.report[2].join, WEFT_USAGE);
+    says(&r, 2, "was started for another run of the job than rank 0");
+    ranks_start_one(&r, 1, nothing);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(ranks_wait(&r, i, 20000), 0);
+        assert_true(r.report[i].left_well);
+    }
     ranks_end(&r);
 }
 
@@ -405,12 +453,12 @@ int main(void)
     log_setup(WEFT_LOG_ERROR, -1);
     unsetenv(KEY_FD_ENV);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_to_five),        cmocka_unit_test(by_name),
-        cmocka_unit_test(tls_table),          cmocka_unit_test(alone),
-        cmocka_unit_test(wrong_key),          cmocka_unit_test(wrong_world),
-        cmocka_unit_test(same_rank_twice),    cmocka_unit_test(no_key),
-        cmocka_unit_test(nobody_there),       cmocka_unit_test(addresses),
-        cmocka_unit_test(different_programs),
+        cmocka_unit_test(one_to_five),     cmocka_unit_test(by_name),
+        cmocka_unit_test(tls_table),       cmocka_unit_test(alone),
+        cmocka_unit_test(wrong_key),       cmocka_unit_test(wrong_world),
+        cmocka_unit_test(same_rank_twice), cmocka_unit_test(left_over),
+        cmocka_unit_test(no_key),          cmocka_unit_test(nobody_there),
+        cmocka_unit_test(addresses),       cmocka_unit_test(different_programs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

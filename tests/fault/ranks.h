@@ -45,9 +45,11 @@ typedef struct ranks {
     uint16_t port;
     int ready[2]; /* a byte from each rank that is at work */
     double frozen_after, join_timeout;
-    uint32_t liar;             /* this rank has the other key; RANKS_MAX: none */
-    uint32_t world[RANKS_MAX]; /* what each takes for the number of ranks */
-    uint32_t claim[RANKS_MAX]; /* ... and for its own */
+    uint32_t liar;              /* this rank has the other key; RANKS_MAX: none */
+    uint32_t world[RANKS_MAX];  /* what each takes for the number of ranks */
+    uint32_t claim[RANKS_MAX];  /* ... and for its own */
+    uint64_t launch[RANKS_MAX]; /* job_identity.launch */
+    int level;                  /* of the log */
 } ranks;
 
 static int ranks_ready_fd = -1; /* in a rank */
@@ -93,7 +95,8 @@ static inline uint16_t ranks_port(void)
 
 static inline void ranks_prepare(ranks *r, uint32_t n)
 {
-    *r = (ranks){.n = n, .frozen_after = 5, .join_timeout = 20, .liar = RANKS_MAX};
+    *r = (ranks){
+        .n = n, .frozen_after = 5, .join_timeout = 20, .liar = RANKS_MAX, .level = WEFT_LOG_ERROR};
     snprintf(r->addr, sizeof r->addr, "127.0.0.1");
     r->port = ranks_port();
     if (pipe2(r->ready, O_CLOEXEC))
@@ -114,12 +117,14 @@ static inline int ranks_child(const ranks *r, uint32_t me, rank_body body, int o
 {
     ranks_ready_fd = r->ready[1];
     alarm(100); /* whatever a test does, nothing of it stays behind */
-    log_setup(WEFT_LOG_ERROR, (int)me);
+    log_setup(r->level, (int)me);
     job_identity who = {.rank = r->claim[me],
                         .ranks = r->world[me],
                         .local_rank = r->claim[me],
                         .local_ranks = r->world[me],
+
                         .launched = true,
+                        .launch = r->launch[me],
                         .port = r->port};
     snprintf(who.addr, sizeof who.addr, "%s", r->addr);
     job_options opt = {.key_file = me == r->liar ? r->other_key : r->key,
