@@ -21,11 +21,11 @@
 #include "job/control.h"
 #include "job/inside.h"
 #include "job/key.h"
+#include "job/parts.h"
 
 #define FROZEN_DEFAULT 5.0
 #define FROZEN_LEAST 1.0
 #define JOIN_DEFAULT 60.0
-#define EXCHANGE_BYTES (UINT64_C(64) << 20) /* all answers of one exchange, in rank 0's memory */
 #define TELL_MS 2000
 #define MISSING_MS 5000 /* until rank 0 says first who is missing */
 #define LATE_MS 5000    /* an answer may be that much later than the time we gave the store */
@@ -385,7 +385,20 @@ weft_status job_get(job *j, const char *key, double deadline, void **value, uint
     return ask(j, WIRE_GET, key, NULL, 0, milliseconds(deadline), value, bytes);
 }
 
-/* The store gathers at most 1 MiB at once; more goes in pieces, each of them all ranks' part. */
+static weft_status exchange_piece(job *j, const char *name, const void *part, uint64_t piece,
+                                  uint8_t *all, uint64_t stride)
+{
+    void *answer = NULL;
+    uint64_t n = 0;
+    weft_status status = ask(j, WIRE_EXCHANGE, name, part, piece, j->join_ms, &answer, &n);
+    if (!status && (status = parts_spread(answer, n, j->who.ranks, piece, all, stride)))
+        err_context("the exchange '%s'", name);
+    free(answer);
+    return status;
+}
+
+/* What is larger than the store takes goes in pieces, each of them all ranks' part. Where too many
+ * parts differ, all ranks are told so alike and go on with smaller pieces. */
 weft_status job_exchange(job *j, const char *name, const void *mine, uint64_t bytes, void *all)
 {
     if (!j) {
@@ -393,20 +406,17 @@ weft_status job_exchange(job *j, const char *name, const void *mine, uint64_t by
             memcpy(all, mine, bytes);
         return WEFT_OK;
     }
-    uint64_t ranks = j->who.ranks, at = 0;
-    uint64_t most = WIRE_VALUE_MAX / ranks, by_memory = EXCHANGE_BYTES / ranks / ranks;
-    most = most < by_memory ? most : by_memory ? by_memory : 1;
+    const uint64_t small = store_piece(j->who.ranks, 1);
+    uint64_t at = 0, most = store_piece(j->who.ranks, 0);
     do {
-        uint64_t piece = bytes - at < most ? bytes - at : most, n = 0;
-        void *got = NULL;
-        const uint8_t *part = piece ? (const uint8_t *)mine + at : NULL;
-        weft_status status = ask(j, WIRE_EXCHANGE, name, part, piece, j->join_ms, &got, &n);
-        if (!status && n != piece * j->who.ranks)
-            status = fail(WEFT_DATA, "the exchange '%s' brought %llu bytes instead of %llu", name,
-                          (unsigned long long)n, (unsigned long long)(piece * j->who.ranks));
-        for (uint32_t r = 0; !status && piece && r < j->who.ranks; r++)
-            memcpy((uint8_t *)all + r * bytes + at, (uint8_t *)got + r * piece, piece);
-        free(got);
+        const uint64_t piece = bytes - at < most ? bytes - at : most;
+        weft_status status = exchange_piece(j, name, piece ? (const uint8_t *)mine + at : NULL,
+                                            piece, piece ? (uint8_t *)all + at : NULL, bytes);
+        if (status == WEFT_BUSY && most > small) {
+            err_clear();
+            most = small;
+            continue;
+        }
         if (status)
             return status;
         at += piece;

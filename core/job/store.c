@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/mem.h"
+#include "job/parts.h"
 #include "job/wire.h"
 
 typedef struct item {
@@ -31,7 +31,7 @@ typedef struct gathering {
     char name[WIRE_KEY_MAX + 1];
     uint32_t first, arrived; /* the rank that opened it; how many came */
     uint64_t bytes, due;
-    uint8_t *all;
+    parts all;
     bool *here;
 } gathering;
 
@@ -76,7 +76,7 @@ void store_close(store *s)
     tdestroy(s->items, free_item);
     free(s->waiters);
     free(s->now.here);
-    free(s->now.all);
+    parts_end(&s->now.all);
     free(s);
 }
 
@@ -168,8 +168,7 @@ static void finish(store *s, weft_status status, const void *bytes, uint64_t n)
             g->here[r] = false;
             s->reply(s->ctx, r, status, bytes, n);
         }
-    free(g->all);
-    g->all = NULL;
+    parts_end(&g->all);
 }
 
 static void disagree(store *s, uint32_t rank, const char *name, uint64_t bytes)
@@ -185,12 +184,18 @@ static void disagree(store *s, uint32_t rank, const char *name, uint64_t bytes)
     finish(s, WEFT_PEER, text, strlen(text));
 }
 
+uint64_t store_piece(uint32_t ranks, int differ)
+{
+    const uint64_t most = (WIRE_VALUE_MAX - PARTS_OVERHEAD(ranks)) / ranks;
+    const uint64_t by_memory = STORE_ANSWERS_MAX / ranks / ranks;
+    return !differ || most < by_memory ? most : by_memory ? by_memory : 1;
+}
+
 void store_exchange(store *s, uint32_t rank, const char *name, const void *mine, uint64_t bytes,
                     uint64_t due)
 {
     gathering *g = &s->now;
-    uint64_t total;
-    if (!ck_mul(bytes, s->ranks, &total) || total > WIRE_VALUE_MAX) {
+    if (bytes > store_piece(s->ranks, 0)) {
         refuse(s, rank, WEFT_USAGE, "an exchange of %llu bytes a rank is above the store's limit",
                (unsigned long long)bytes);
         return;
@@ -206,13 +211,17 @@ void store_exchange(store *s, uint32_t rank, const char *name, const void *mine,
         g->arrived = 0;
         g->bytes = bytes;
         g->due = due;
-        g->all = mem_alloc(total);
+        parts_begin(&g->all, s->ranks, bytes);
     }
-    if (bytes)
-        memcpy(g->all + rank * bytes, mine, bytes);
+    parts_add(&g->all, rank, mine);
     g->here[rank] = true;
-    if (++g->arrived == s->ranks)
-        finish(s, WEFT_OK, g->all, total);
+    if (++g->arrived < s->ranks)
+        return;
+    uint64_t n;
+    uint8_t *answer = parts_pack(&g->all, &n);
+    const bool too_much = n * s->ranks > STORE_ANSWERS_MAX && bytes > store_piece(s->ranks, 1);
+    finish(s, too_much ? WEFT_BUSY : WEFT_OK, answer, too_much ? 0 : n);
+    free(answer);
 }
 
 /* --- time --- */

@@ -8,7 +8,8 @@
 
 #include <weft/base.h>
 
-#define STORE_BYTES_MAX (UINT64_C(256) << 20) /* all keys and values together */
+#define STORE_ANSWERS_MAX (UINT64_C(64) << 20) /* all answers of one exchange, in memory */
+#define STORE_BYTES_MAX (UINT64_C(256) << 20)  /* all keys and values together */
 
 typedef struct store store;
 
@@ -22,9 +23,14 @@ void store_close(store *s); /* NULL allowed */
 void store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes);
 void store_get(store *s, uint32_t rank, const char *key, uint64_t due);
 
-/* Answered with the parts of all ranks in order once the last has come. */
+/* Answered with the parts of all ranks, as parts.h has them, once the last has come. WEFT_BUSY: so
+ * many parts differ that all answers together would take too much memory; the ranks exchange
+ * smaller pieces. That is never said of pieces of store_piece() bytes. */
 void store_exchange(store *s, uint32_t rank, const char *name, const void *mine, uint64_t bytes,
                     uint64_t due);
+
+/* The largest part that can be exchanged; with `differ` the largest of which all may differ. */
+uint64_t store_piece(uint32_t ranks, int differ);
 
 /* Answer whatever waited past its time. */
 void store_tick(store *s, uint64_t now);

@@ -24,7 +24,9 @@
 
 #include <cmocka.h> /* last: it has a macro called fail */
 
+#ifndef RANKS_MAX
 #define RANKS_MAX 8
+#endif
 
 /* Returns what the rank leaves the job with; the record stands in err_text(). */
 typedef weft_status (*rank_body)(job *j, uint32_t rank, uint32_t ranks);
