@@ -30,7 +30,7 @@ typedef struct doctor_job {
 /* Look at everything, a check after the other. `job` NULL: the machine alone. json_decref(*out).
  * WEFT_USAGE says that the job file is wrong in itself; a job that is right and cannot run here is
  * a problem in the report. Libraries and plugins are tried in processes of their own, so that one
- * that crashes or hangs is a finding. Before the first thread. [setup] */
+ * that crashes or hangs is a finding. Before the first thread, or beside the job's. [setup] */
 weft_status doctor_examine(const doctor_job *job, json_t **out);
 
 /* The worst level in a report. */

@@ -1,6 +1,7 @@
 /* doctor/ranks.c: weft train --doctor. Every rank examines its machine before it joins, while the
- * process still has one thread; then they meet, measure what lies between them, and rank 0 prints
- * its own machine whole, what others found besides, and what differs. */
+ * process still has one thread, and once more if the ranks then find that more or fewer of them
+ * share its host than the environment let it think. They measure what lies between them, and rank 0
+ * prints its own machine whole, what others found besides, and what differs. */
 #include "doctor/path.h"
 
 #include "base/err.h"
@@ -189,10 +190,19 @@ static bool prevents(const gathering *g)
 static weft_status run(gathering *g, const char *ini, const char *const *overrides, uint32_t n,
                        bool json)
 {
-    const doctor_job j = {ini, overrides, n, g->who.ranks, g->who.local_ranks};
+    doctor_job j = {ini, overrides, n, g->who.ranks, g->who.local_ranks};
+    job_sites sites = {0};
     weft_status s = doctor_examine(&j, &g->mine);
     if (!s)
         s = train_join(&g->who, ini, overrides, n, &g->job);
+    if (!s)
+        s = job_find_sites(g->job, &g->who, &sites);
+    job_free_sites(&sites);
+    if (!s && g->who.local_ranks != j.here) { /* another share of the cores than was thought */
+        json_decref(g->mine);
+        j.here = g->who.local_ranks;
+        s = doctor_examine(&j, &g->mine);
+    }
     if (!s && g->job)
         s = path_measure(g->job, &g->who, g->mine);
     if (!s)

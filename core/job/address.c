@@ -97,7 +97,7 @@ static weft_status bind_first(const job_identity *who, const struct addrinfo *li
                         "MASTER_ADDR=%s means every address of the machine: name the one "
                         "that the other ranks reach rank 0 by",
                         who->addr);
-        if (is_loopback(a->ai_addr) && who->local_ranks < who->ranks)
+        if (is_loopback(a->ai_addr) && who->local_ranks_said && who->local_ranks < who->ranks)
             return fail(WEFT_USAGE,
                         "MASTER_ADDR=%s is this machine's own loopback address here, which "
                         "ranks on other machines cannot reach: give an address of its "
@@ -118,6 +118,14 @@ static weft_status bind_first(const job_identity *who, const struct addrinfo *li
         return fail(WEFT_USAGE, "MASTER_ADDR=%s is no address of this machine, where rank 0 runs",
                     who->addr);
     return fail_errno(WEFT_IO, "rank 0 cannot listen at %s port %u", who->addr, who->port);
+}
+
+bool address_is_loopback(int fd)
+{
+    struct sockaddr_storage a;
+    socklen_t n = sizeof a;
+    return fd >= 0 && !getsockname(fd, (struct sockaddr *)&a, &n) &&
+           is_loopback((struct sockaddr *)&a);
 }
 
 weft_status address_resolve(const job_identity *who, struct addrinfo **out)
@@ -175,8 +183,7 @@ static int address_towards(const char *name, uint16_t port, char *out, size_t ro
 weft_status address_local(const job_identity *who, char *out, size_t room)
 {
     snprintf(out, room, "127.0.0.1");
-    if (who->ranks > 1 && who->local_ranks < who->ranks &&
-        !address_towards(who->addr, who->port, out, room))
+    if (who->ranks > 1 && !who->one_machine && !address_towards(who->addr, who->port, out, room))
         return fail(WEFT_IO, "no local address leads to MASTER_ADDR %s; is the name right?",
                     who->addr);
     return WEFT_OK;

@@ -14,8 +14,11 @@ struct addrinfo;
 weft_status address_resolve(const job_identity *who, struct addrinfo **out);
 
 /* The one local address that this rank listens on, as text: that of the interface which leads to
- * rank 0, or loopback where all ranks are on one machine. */
+ * rank 0, or loopback where all ranks are known to be on one machine. */
 weft_status address_local(const job_identity *who, char *out, size_t room);
+
+/* Is the socket bound to a loopback address? */
+bool address_is_loopback(int fd);
 
 /* Listen on `fd`, which is bound, for a job of `ranks` ranks. What strangers can make the kernel
  * keep is small: the receive buffer of each connection, and the number of those that wait. 0, or -1

@@ -195,6 +195,8 @@ static weft_status find_meeting(const reading *r, job_identity *out)
     bool here = is_loopback(out->addr);
     out->local_rank = r->local_set ? r->local : here ? r->rank : 0;
     out->local_ranks = r->local_size_set ? r->local_size : here ? r->size : out->local_rank + 1;
+    out->local_rank_said = r->local_set;
+    out->local_ranks_said = r->local_size_set;
     bool set;
     uint32_t port = 0;
     weft_status status = number("MASTER_PORT", 65536, &set, &port);

@@ -107,6 +107,9 @@ void job_answer(job *j, uint32_t seq, weft_status status, const void *bytes, uin
 
 /* --- job.c --- */
 
+/* What the ranks have found out: where this one is, and whether all are on one machine. */
+void job_settle(job *j, const job_identity *who);
+
 /* The one thread of the job: it takes no signal that another thread may handle. */
 weft_status job_start_thread(job *j, void *(*body)(void *));
 

@@ -71,6 +71,13 @@ weft_status job_address(const job *j, char *out, size_t room)
     return address_local(&j->who, out, room);
 }
 
+void job_settle(job *j, const job_identity *who)
+{
+    j->who.local_rank = who->local_rank;
+    j->who.local_ranks = who->local_ranks;
+    j->who.one_machine = who->one_machine;
+}
+
 weft_status job_subkey(job *j, const char *label, uint8_t out[32])
 {
     if (!j)

@@ -12,7 +12,11 @@
 typedef struct job job; /* opaque; one a process */
 
 typedef struct job_identity {
-    uint32_t rank, ranks, local_rank, local_ranks;
+    uint32_t rank, ranks;
+    uint32_t local_rank,
+        local_ranks; /* on this host: guessed until job_find_sites() has found them */
+    bool local_rank_said, local_ranks_said; /* ... or told by the environment */
+    bool one_machine;                       /* all ranks are known to share one, see job/site.h */
     bool launched; /* a launcher started us: RANK and WORLD_SIZE, or mpirun's or srun's own names */
     char addr[256]; /* MASTER_ADDR                                                                */
     uint16_t port;  /* MASTER_PORT                                                                */

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "job/address.h"
 #include "job/server.h"
 
 #define BACKLOG_MAX 4096 /* bytes that may wait for a rank when it asks for more */
@@ -37,6 +38,13 @@ void server_missing(job *j, char *out, uint32_t bytes)
                  "this job's key%s%s)",
                  (unsigned long long)s->turned_away, s->last_away[0] ? ", the last from " : "",
                  s->last_away);
+    n = strlen(out);
+    if (n < bytes && j->control_fd < 0 && address_is_loopback(s->listen_fd))
+        snprintf(
+            out + n, bytes - n,
+            "; rank 0 listens at a loopback address, since MASTER_ADDR=%.64s leads there on its "
+            "machine: ranks on other machines need another",
+            j->who.addr);
 }
 
 /* --- requests --- */

@@ -39,7 +39,8 @@ void peer_watch(job *j, peer *p)
     if (p->w.fd < 0)
         return;
     bool writes = (p->w.tls && tls_wants(p->w.tls) == 2) || wire_unsent(&p->w);
-    uint32_t want = EPOLLIN | (writes ? EPOLLOUT : 0);
+    /* A stranger's bytes may lie in the socket until its ClientHello is whole: told once each. */
+    uint32_t want = EPOLLIN | (writes ? EPOLLOUT : 0) | (p->admitted ? 0 : (uint32_t)EPOLLET);
     if (want == p->interest)
         return;
     struct epoll_event e = {.events = want, .data.ptr = p};
@@ -216,6 +217,7 @@ static void admit(job *j, int place, const wire_hello *h)
     if (m->p)
         drop(m->p);
     *s->strangers[place] = (peer){.w.fd = -1};
+    p->admitted = true;
     p->rank = h->rank;
     p->w.limit = WIRE_BODY_MAX;
     listen_admitted(p->w.fd);

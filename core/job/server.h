@@ -16,6 +16,7 @@ typedef struct peer {  /* one connection */
     uint32_t rank;     /* once it is a member       */
     uint32_t seq;      /* of the request that has no reply yet */
     bool asked;        /* there is one              */
+    bool admitted;     /* it is a member's          */
     uint64_t since;    /* clock_ms() of its arrival */
 } peer;
 

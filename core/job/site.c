@@ -1,5 +1,5 @@
-/* job/site.c: see site.h. Each rank tells what identifies its machine and how far its cores are
- * from its network interface; all compare alike. */
+/* job/site.c: see site.h. Each rank tells what identifies its machine; all compare alike. Then, if
+ * there are several machines, each tells how far its cores are from its network interface. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -13,14 +13,15 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "job/address.h"
+#include "job/inside.h"
 #include "job/site.h"
 
 typedef struct card {
     char boot[48];
     uint64_t networks, processes; /* namespaces */
-    uint64_t distance;
 } card;
 
 /* The first line of a file of the system; empty where there is none. */
@@ -102,14 +103,13 @@ static uint64_t distance(const job_identity *who)
     return 0;
 }
 
-static void describe(const job_identity *who, card *out)
+static void describe(card *out)
 {
     struct stat s;
     *out = (card){0};
     first_line("/proc/sys/kernel/random/boot_id", out->boot, sizeof out->boot);
     out->networks = stat("/proc/self/ns/net", &s) == 0 ? s.st_ino : 0;
     out->processes = stat("/proc/self/ns/pid", &s) == 0 ? s.st_ino : 0;
-    out->distance = who->ranks > 1 ? distance(who) : 0;
 }
 
 static void take_room(uint32_t ranks, job_sites *out)
@@ -119,28 +119,72 @@ static void take_room(uint32_t ranks, job_sites *out)
     out->distance = mem_alloc(ranks * sizeof *out->distance);
 }
 
-static int together(const card *a, const card *b)
+static int same_host(const card *a, const card *b)
 {
-    return a->boot[0] && memcmp(a->boot, b->boot, sizeof a->boot) == 0 &&
-           a->networks == b->networks && a->processes == b->processes;
+    return a->boot[0] && memcmp(a->boot, b->boot, sizeof a->boot) == 0;
 }
 
-weft_status job_find_sites(job *j, const job_identity *who, job_sites *out)
+static int together(const card *a, const card *b)
+{
+    return same_host(a, b) && a->networks == b->networks && a->processes == b->processes;
+}
+
+/* One line for each host, or two where its first rank is right by chance. */
+static void say_contradiction(const job_identity *said, uint32_t rank, uint32_t ranks)
+{
+    const bool other_rank = said->local_rank_said && said->local_rank != rank;
+    const bool other_ranks = said->local_ranks_said && said->local_ranks != ranks;
+    if (rank > 1 || !(other_rank || other_ranks))
+        return;
+    log_line(WEFT_LOG_WARN,
+             "the environment says local %s %u, but this is local rank %u of %u by what the ranks "
+             "say of their hosts: that holds, for cores and GPUs",
+             other_rank ? "rank" : "size", other_rank ? said->local_rank : said->local_ranks, rank,
+             ranks);
+}
+
+/* Which of the ranks on its host this one is. Without a boot id the environment has to do. */
+static void settle_local(job_identity *who, const card *all)
+{
+    uint32_t rank = 0, ranks = 0;
+    for (uint32_t r = 0; r < who->ranks; r++)
+        if (same_host(&all[r], &all[who->rank])) {
+            rank += r < who->rank;
+            ranks++;
+        }
+    if (!ranks)
+        return;
+    say_contradiction(who, rank, ranks);
+    who->local_rank = rank;
+    who->local_ranks = ranks;
+}
+
+static weft_status find_distances(job *j, const job_identity *who, job_sites *out)
+{
+    uint32_t mine = (uint32_t)distance(who);
+    return job_exchange(j, "distances", &mine, sizeof mine, out->distance);
+}
+
+weft_status job_find_sites(job *j, job_identity *who, job_sites *out)
 {
     card mine, *all = mem_alloc((uint64_t)who->ranks * sizeof *all);
-    describe(who, &mine);
+    describe(&mine);
     all[0] = mine;
     weft_status st = j ? job_exchange(j, "sites", &mine, sizeof mine, all) : WEFT_OK;
     take_room(who->ranks, out);
-    for (uint32_t r = 0; r < who->ranks; r++) {
-        uint32_t like = 0;
+    for (uint32_t r = 0; !st && r < who->ranks; r++) {
+        uint32_t like = r && together(&all[r - 1], &all[r]) ? r - 1 : 0;
         while (like < r && !together(&all[like], &all[r]))
             like++;
         out->machine[r] = like < r ? out->machine[like] : out->machines++;
-        out->distance[r] = (uint32_t)all[r].distance;
+    }
+    if (j && !st) {
+        settle_local(who, all);
+        who->one_machine = out->machines == 1;
+        job_settle(j, who);
     }
     free(all);
-    return st;
+    return !st && out->machines > 1 ? find_distances(j, who, out) : st;
 }
 
 void job_even_sites(uint32_t ranks, uint32_t machines, job_sites *out)

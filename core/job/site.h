@@ -11,10 +11,14 @@ typedef struct job_sites {
     uint32_t *distance; /* [ranks] as the system tells it of NUMA nodes; 0: unknown, or no matter */
 } job_sites;
 
-/* Ask all ranks. Two ranks share a machine when they share its boot and their namespaces of
+/* Ask all ranks, and set local_rank and local_ranks of `who` (and of the job) from what they say:
+ * the ranks of one host, by its boot id, share its cores and GPUs, in containers of their own or
+ * not. Where the environment has told something else, that is logged, and what was found holds.
+ *
+ * Two ranks share a machine when they share its boot and their namespaces of
  * networks and processes: two containers of one machine are two machines here, since neither sees
  * the other's memory. `j` NULL: one rank. Owned by the caller. [setup] [collective] */
-weft_status job_find_sites(job *j, const job_identity *who, job_sites *out);
+weft_status job_find_sites(job *j, job_identity *who, job_sites *out);
 
 /* What `machines` alike would be: each has ranks that follow one another. For planning without
  * ranks. */

@@ -72,7 +72,11 @@ static void *rank_main(void *arg)
 {
     rank *k = arg;
     job_test *t = k->test;
-    job_identity who = {.rank = k->me, .ranks = t->n, .local_rank = k->me, .local_ranks = t->n};
+    job_identity who = {.rank = k->me,
+                        .ranks = t->n,
+                        .local_rank = k->me,
+                        .local_ranks = t->n,
+                        .one_machine = true};
     k->arena = (comm_arena){.base = aligned_alloc(4096, ARENA), .bytes = ARENA, .fd = 3};
     must(comm_world_create(&t->job, &who, &k->w) == WEFT_OK);
     must(comm_add_link(k->w, &t->hub.component, NULL, &k->link) == WEFT_OK);

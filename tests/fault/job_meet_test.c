@@ -412,6 +412,12 @@ static void addresses(void **state)
     bad_address(who, "192.0.2.1", "no address of this machine", r.key);
     bad_address(who, "no such name", "does not lead to an address", r.key);
     who.local_ranks = 1;
+    job_options opt = {.key_file = r.key, .join_timeout = 0.5};
+    job *j = NULL;
+    snprintf(who.addr, sizeof who.addr, "localhost"); /* as a host's own name often leads there */
+    assert_int_equal(job_join(&who, &opt, &j), WEFT_PEER);
+    assert_non_null(strstr(err_text(), "MASTER_ADDR=localhost leads there on its machine"));
+    who.local_ranks_said = true;
     bad_address(who, "127.0.0.1", "other machines cannot reach", r.key);
     who.local_ranks = 2;
     struct sockaddr_in a = {.sin_family = AF_INET,
