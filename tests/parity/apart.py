@@ -68,6 +68,15 @@ class Resumed(w.Bench):
         self.assertIn("has more replicas of", said)
         self.assertIn("has the scalar test.rounds, which nothing of this job assigns", said)
 
+    def test_from_a_model_that_is_one(self):
+        """All replicas begin as the one that was saved, and the list as one that never ran."""
+        job = {k: v for k, v in JOB.items() if k != "parallel.inner"}
+        self.train("saved", job | {"parallel.strategy": "dp", "checkpoint.every": 6,
+                                   "run.steps": 6}, ranks=2)
+        said = self.train("saved", JOB | {"run.steps": 8}, ranks=2, resume=True).stderr
+        self.assertIn("has fewer replicas of", said)
+        self.assertIn("does not have the scalar test.rounds: it begins at 0", said)
+
 
 class Said(w.Bench):
     def planned(self, job, ranks=2, status=0):

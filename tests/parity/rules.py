@@ -93,10 +93,9 @@ class Count(w.Bench):
     def from_count(self, keys, counts, steps):
         """(metrics, scalars at the end) of steps that follow a checkpoint with these counts."""
         out = self.path("near")
-        job = JOB | ALONE | {"optim.rule": "adamw", "optim.lr": 1e-3, "run.steps": 1,
-                             "checkpoint.every": 1}
+        job = JOB | ALONE | {"optim.rule": "adamw", "optim.lr": 1e-3, "checkpoint.every": 1} | keys
         shutil.rmtree(out, ignore_errors=True)
-        self.train("near", job)
+        self.train("near", job | {"run.steps": 1})
         folder = w.folder(out, 1)
         with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as f:
             manifest = json.load(f)
@@ -106,7 +105,7 @@ class Count(w.Bench):
         shutil.rmtree(folder)
         blocks.write(folder, manifest, blocks.cut(tensors, 1, 1))
         # Schedules end with run.steps: the job is stopped when it has done enough.
-        run = w.Running(self, "near", job | {"checkpoint.every": 1} | keys, 1, resume=True)
+        run = w.Running(self, "near", job, 1, resume=True)
         run.until_step(1 + steps)
         run.process.send_signal(signal.SIGTERM)
         run.wait()
