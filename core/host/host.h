@@ -1,9 +1,15 @@
 /* host/host.h: finds plugins, judges them, and serves them.
  *
  * A plugin is looked for as KIND/NAME.so in `[run] plugins`, WEFT_PLUGIN_PATH and the program's own
- * ../lib/weft, in that order; failing that, as a component NAME of any object in a KIND folder. The
- * manifest is judged before any code of the plugin runs; a plugin that was named and cannot be used
- * is an error that says why. Objects are never unloaded. */
+ * ../lib/weft, in that order; failing that, as a component NAME of any object in a KIND folder,
+ * then in the folders of the other kinds. The manifest is judged before any code of the plugin
+ * runs; a plugin that was named and cannot be used is an error that says why. Objects are never
+ * unloaded.
+ *
+ * A file is judged and loaded through descriptors of its folder and itself, so that nobody who may
+ * rename folders above can slip in another. Its folder and the one above it must belong to root or
+ * the user and be closed to group and others, or have the sticky bit; so must the folders that a
+ * link to it lies in. Who may change a link is its owner: root or the user. */
 #ifndef HOST_HOST_H
 #define HOST_HOST_H
 

@@ -2,24 +2,100 @@
 #define _GNU_SOURCE /* dladdr1 */
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <link.h>
+#include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "host/object.h"
 
 #define ENTRY "weft_plugin_entry"
 
+/* --- loading by descriptor --- */
+
+/* Folders that objects were loaded from stay open for good. The loader remembers each object by the
+ * name that it was given, "/proc/self/fd/N/x.so": N must never mean another folder later. It is
+ * also what $ORIGIN stands for in what the object links to and loads itself. */
+typedef struct kept {
+    struct kept *next;
+    dev_t dev;
+    ino_t ino;
+    int fd;
+} kept;
+
+static kept *folders; /* of this process, under the lock */
+static pthread_mutex_t folders_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static int keep_folder(int fd)
+{
+    struct stat st;
+    if (fstat(fd, &st))
+        return -1;
+    pthread_mutex_lock(&folders_lock);
+    kept *k = folders;
+    while (k && (k->dev != st.st_dev || k->ino != st.st_ino))
+        k = k->next;
+    if (!k) {
+        k = mem_alloc(sizeof *k);
+        *k = (kept){folders, st.st_dev, st.st_ino, fcntl(fd, F_DUPFD_CLOEXEC, 3)};
+        folders = k;
+    }
+    int found = k->fd;
+    pthread_mutex_unlock(&folders_lock);
+    return found;
+}
+
 /* A library that the plugin needs and this machine lacks is the machine's matter, not the user's.
  */
-static weft_status loader_failed(void)
+static weft_status loader_failed(const trusted *t, const char *via)
 {
     const char *text = dlerror();
     text = text ? text : "the loader gave no reason";
     bool absent = strstr(text, "cannot open shared object file") != NULL;
-    return fail(absent ? WEFT_ABSENT : WEFT_USAGE, "the loader refuses it: %s", text);
+    const char *at = strstr(text, via);
+    const int before = at ? (int)(at - text) : 0;
+    return fail(absent && !at ? WEFT_ABSENT : WEFT_USAGE, "the loader refuses it: %.*s%s%s", before,
+                text, at ? t->real : "", at ? at + strlen(via) : text);
+}
+
+/* Give what was mapped through the descriptor its path: for debuggers, dladdr() and messages. The
+ * plugin's own libraries, found by $ORIGIN, follow it in the loader's list. The names live as long
+ * as the objects: for good. */
+static void name_maps(void *handle, const trusted *t, const char *via, size_t folder)
+{
+    struct link_map *m = NULL;
+    char real[PATH_MAX];
+    if (dlinfo(handle, RTLD_DI_LINKMAP, &m))
+        return;
+    for (; m; m = m->l_next) {
+        if (strncmp(m->l_name, via, folder))
+            continue;
+        const char *path = !strcmp(m->l_name, via) ? t->real : realpath(m->l_name, real);
+        char *name = path ? strdup(path) : NULL;
+        if (name)
+            m->l_name = name;
+    }
+}
+
+static weft_status load_by_descriptor(const trusted *t, void **handle)
+{
+    char via[NAME_MAX + 40];
+    const int fd = keep_folder(t->folder);
+    if (fd < 0)
+        return fail_errno(WEFT_IO, "cannot keep its folder open");
+    int folder = snprintf(via, sizeof via, "/proc/self/fd/%d/", fd);
+    snprintf(via + folder, sizeof via - (size_t)folder, "%s", strrchr(t->real, '/') + 1);
+    *handle = dlopen(via, RTLD_NOW | RTLD_LOCAL);
+    if (!*handle)
+        return loader_failed(t, via);
+    name_maps(*handle, t, via, (size_t)folder);
+    return WEFT_OK;
 }
 
 /* The entry function, if the object itself defines it; dlsym() would also find one in a library
@@ -43,16 +119,15 @@ static weft_status find_entry(void *handle, weft_plugin_entry_fn *out)
     return WEFT_OK;
 }
 
-static weft_status load(object *o, const struct stat *st)
+static weft_status load(object *o, const trusted *t)
 {
     weft_plugin_entry_fn entry = NULL;
-    weft_status status = trust_elf(o->path, (uint64_t)st->st_size);
-    if (status != WEFT_OK)
-        return status;
-    void *handle = dlopen(o->path, RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
-        return loader_failed();
-    status = find_entry(handle, &entry);
+    void *handle = NULL;
+    weft_status status = trust_elf(t);
+    if (status == WEFT_OK)
+        status = load_by_descriptor(t, &handle);
+    if (status == WEFT_OK)
+        status = find_entry(handle, &entry);
     if (status != WEFT_OK)
         return status;
     const weft_manifest *m = entry();
@@ -83,28 +158,33 @@ static object *object_create(host *h, const char *kind, const char *path, const 
     return o;
 }
 
-weft_status object_load(host *h, const char *kind, const char *path, object **out)
+static weft_status load_trusted(host *h, const char *kind, const trusted *t, object **out)
 {
-    char real[PATH_MAX];
-    struct stat st;
-    if (!realpath(path, real))
-        return fail_errno(WEFT_USAGE, "%s: cannot find it", path);
-    weft_status status = trust_file(real, &st);
-    if (status != WEFT_OK) {
-        err_context("%s", real);
-        return status;
-    }
-    object *o = find_inode(h, &st);
+    object *o = find_inode(h, &t->st);
     if (!o) {
-        o = object_create(h, kind, real, &st);
-        o->status = load(o, &st);
+        o = object_create(h, kind, t->real, &t->st);
+        o->status = load(o, t);
         if (o->status != WEFT_OK) {
-            err_context("%s", real);
+            err_context("%s", t->real);
             o->refusal = pool_text(&h->pool, err_text());
+        } else {
+            log_line(WEFT_LOG_DEBUG, "plugin %s is loaded from %s", o->manifest->id, o->path);
         }
     }
     if (o->refusal)
         return fail(o->status, "%s", o->refusal);
     *out = o;
     return WEFT_OK;
+}
+
+weft_status object_load(host *h, const char *kind, const char *path, object **out)
+{
+    trusted t;
+    weft_status status = trust_open(path, &t);
+    if (status != WEFT_OK)
+        err_context("%s", t.real[0] ? t.real : path);
+    else
+        status = load_trusted(h, kind, &t, out);
+    trust_close(&t);
+    return status;
 }

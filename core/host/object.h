@@ -2,6 +2,7 @@
 #ifndef HOST_OBJECT_H
 #define HOST_OBJECT_H
 
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/stat.h>
@@ -51,6 +52,7 @@ struct object {
     uint32_t n;
     weft_host table; /* what its module calls */
     bool opened;
+    bool told; /* that it hides a file of the program's own */
     void *module;
     atomic_llong blocks; /* taken with alloc() and not given back */
 };
@@ -63,6 +65,7 @@ typedef struct served {
 struct host {
     pool pool;
     VEC(const char *) places;
+    bool has_own; /* the last place is the program's own */
     VEC(object *) objects;
     VEC(served) served;
     VEC(object *) opened; /* in that order */
@@ -75,10 +78,20 @@ weft_status object_load(host *h, const char *kind, const char *path, object **ou
 /* judge.c: hold the manifest against the law and adopt its components. */
 weft_status judge(object *o, const weft_manifest *m);
 
-/* trust.c: may this file be run as part of us? Owner, permissions, folder. */
-weft_status trust_file(const char *path, struct stat *st);
-/* trust.c: is it a whole shared object for this machine? */
-weft_status trust_elf(const char *path, uint64_t bytes);
+/* trust.c: a file that was judged, and the descriptors that it was judged by. */
+typedef struct trusted {
+    char real[PATH_MAX]; /* its path without links; "": there is no such file */
+    int folder, file;    /* O_PATH of the folder; the file, open for reading; -1: not open */
+    struct stat st;      /* of the file */
+} trusted;
+
+/* May the file be run as part of us? Owner, permissions, and those of the folders that it lies in
+ * and that it was found through. trust_close() is due after a failure as well. */
+weft_status trust_open(const char *path, trusted *t);
+void trust_close(trusted *t);
+
+/* Is it a whole shared object for this machine? */
+weft_status trust_elf(const trusted *t);
 
 /* serve.c */
 void object_close(object *o);

@@ -183,16 +183,66 @@ static void what_others_can_write_is_refused(void **state)
     refused(sentence);
     chmod(file, 0644);
     chmod(folder, 0777);
-    snprintf(sentence, sizeof sentence, "its folder %s may be written by everybody; chmod o-w %s",
+    snprintf(sentence, sizeof sentence, "its folder %s may be written by everybody; chmod go-w %s",
              folder, folder);
     refused(sentence);
     chmod(folder, 0755);
     chmod(place, 0777);
-    snprintf(sentence, sizeof sentence, "its folder %s may be written by everybody; chmod o-w %s",
+    snprintf(sentence, sizeof sentence, "its folder %s may be written by everybody; chmod go-w %s",
              place, place);
     refused(sentence);
     chmod(place, 0700);
     refused("it is no shared object");
+}
+
+/* As umask 002 makes them: whoever is in the group could put another file there. */
+static void what_a_group_can_write_is_refused(void **state)
+{
+    (void)state;
+    char sentence[256];
+    put_bytes("x", 1);
+    chmod(folder, 0775);
+    snprintf(sentence, sizeof sentence,
+             "its folder %s may be written by all of group %u; chmod g-w %s", folder, getegid(),
+             folder);
+    refused(sentence);
+    chmod(folder, 02775);
+    refused(sentence);
+    chmod(folder, 01775); /* only owners rename there */
+    refused("it is no shared object");
+    chmod(folder, 0755);
+    chmod(place, 0770);
+    snprintf(sentence, sizeof sentence,
+             "its folder %s may be written by all of group %u; chmod g-w %s", place, getegid(),
+             place);
+    refused(sentence);
+    chmod(place, 0700);
+    refused("it is no shared object");
+}
+
+/* A link is as good as its owner, and as the folder that it lies in. */
+static void a_link_of_others_is_refused(void **state)
+{
+    (void)state;
+    char real[96], sentence[512];
+    put_bytes("x", 1);
+    snprintf(real, sizeof real, "%s/real", place);
+    assert_int_equal(rename(file, real), 0);
+    assert_int_equal(symlink(real, file), 0);
+    snprintf(sentence, sizeof sentence, "%s: it is no shared object", real);
+    find_says("one", sentence);
+    chmod(folder, 0775);
+    snprintf(sentence, sizeof sentence, "%s: its folder %s may be written by all of group", real,
+             folder);
+    find_says("one", sentence);
+    chmod(folder, 0755);
+    const bool given = !lchown(file, 4321, -1);
+    if (given) {
+        snprintf(sentence, sizeof sentence,
+                 "%s: it is a link of user 4321, who is neither root nor you", real);
+        find_says("one", sentence);
+    }
+    remove(real);
 }
 
 static void what_belongs_to_others_is_refused(void **state)
@@ -247,6 +297,8 @@ int main(void)
         TEST(foreign_files_are_refused),
         TEST(broken_objects_are_refused),
         TEST(what_others_can_write_is_refused),
+        TEST(what_a_group_can_write_is_refused),
+        TEST(a_link_of_others_is_refused),
         TEST(what_belongs_to_others_is_refused),
         TEST(a_failed_search_says_what_it_passed_over),
     };
