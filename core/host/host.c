@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "config/config.h"
 #include "host/object.h"
 
@@ -48,6 +49,7 @@ static void add_own_place(host *h)
         *slash = 0;
     }
     *vec_push(&h->places) = pool_printf(&h->pool, "%s/lib/weft", exe);
+    h->has_own = true;
 }
 
 weft_status host_create(const char *dirs, host **out)
@@ -153,33 +155,47 @@ typedef struct search {
     const char *why;  /* and the first one's reason */
 } search;
 
-/* Look into every object of the KIND folders. */
-static search scan(host *h, const char *kind, const char *name, const char *const *ifaces)
+/* Look into every object of the folders `folder` (a kind). */
+static void scan(host *h, const char *folder, const char *name, const char *const *ifaces,
+                 search *s)
 {
     names files = {0};
-    search s = {0};
     for (uint32_t p = 0; p < h->places.n; p++)
-        list_files(h, h->places.at[p], kind, &files);
-    for (uint32_t i = 0; i < files.n && !s.found; i++) {
+        list_files(h, h->places.at[p], folder, &files);
+    for (uint32_t i = 0; i < files.n && !s->found; i++) {
         object *o;
-        if (object_load(h, kind, files.at[i], &o) == WEFT_OK)
-            s.found = find_in(o, name, ifaces);
-        else if (!s.refused++)
-            s.why = pool_text(&h->pool, err_text());
+        if (object_load(h, folder, files.at[i], &o) == WEFT_OK)
+            s->found = find_in(o, name, ifaces);
+        else if (!s->refused++)
+            s->why = pool_text(&h->pool, err_text());
     }
     free(files.at);
+}
+
+/* First into those of the component's own kind, then into the others: an object with components of
+ * several kinds lies in one of them. */
+static search scan_all(host *h, const char *kind, const char *name, const char *const *ifaces)
+{
+    search s = {0};
+    scan(h, kind, name, ifaces, &s);
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds && !s.found; k++)
+        if (strcmp(kinds[k], kind)) {
+            search other = {0};
+            scan(h, kinds[k], name, ifaces, &other);
+            s.found = other.found;
+        }
     return s;
 }
 
-/* The components that would have done, by name. */
-static names alike(const host *h, const char *const *ifaces)
+/* The components of another name that would have done, by name. */
+static names alike(const host *h, const char *name, const char *const *ifaces)
 {
     names known = {0};
     for (uint32_t i = 0; i < h->objects.n; i++)
         for (uint32_t j = 0; j < h->objects.at[i]->n; j++) {
             const component *c = &h->objects.at[i]->components[j].shown;
             for (uint32_t k = 0; c->table && ifaces[k]; k++)
-                if (!strcmp(c->iface, ifaces[k]))
+                if (!strcmp(c->iface, ifaces[k]) && strcmp(c->name, name))
                     *vec_push(&known) = c->name;
         }
     if (known.n)
@@ -191,7 +207,7 @@ static names alike(const host *h, const char *const *ifaces)
 static void say_alike(const host *h, const char *name, const char *const *ifaces, char *text,
                       size_t cap)
 {
-    names known = alike(h, ifaces);
+    names known = alike(h, name, ifaces);
     const char *near = config_nearest(name, known.at, known.n);
     if (near)
         append(text, cap, "; did you mean '%s'?", near);
@@ -214,6 +230,24 @@ static weft_status not_found(const host *h, const char *kind, const char *name,
     return fail(WEFT_USAGE, "no %s plugin '%s' in %s", kind, name, text);
 }
 
+/* A file that hides one of the same name which comes with the program: what is run then is not what
+ * the user may think. One rank says so. */
+static void say_hidden(const host *h, uint32_t place, const char *kind, const char *name, object *o)
+{
+    struct stat st;
+    const char *own = h->places.at[h->places.n - 1];
+    if (o->told || !h->has_own || place + 1 == h->places.n || log_rank() > 0)
+        return;
+    o->told = true;
+    char file[PATH_MAX];
+    int n = snprintf(file, sizeof file, "%s/%s/%s.so", own, kind, name);
+    if (n < (int)sizeof file && !stat(file, &st) && (st.st_ino != o->ino || st.st_dev != o->dev))
+        log_line(WEFT_LOG_WARN,
+                 "the %s plugin '%s' is loaded from %s, which takes the place of %s, the one that "
+                 "comes with the program",
+                 kind, name, o->path, file);
+}
+
 weft_status host_find(host *h, const char *kind, const char *name, const char *const *ifaces,
                       const component **out)
 {
@@ -230,10 +264,11 @@ weft_status host_find(host *h, const char *kind, const char *name, const char *c
         weft_status st = object_load(h, kind, path, &o);
         if (st != WEFT_OK)
             return st;
+        say_hidden(h, p, kind, name, o);
         *out = find_in(o, name, ifaces);
         return *out ? WEFT_OK : not_inside(o, name, ifaces);
     }
-    search s = scan(h, kind, name, ifaces);
+    search s = scan_all(h, kind, name, ifaces);
     if (!s.found)
         return not_found(h, kind, name, ifaces, &s);
     err_clear();
