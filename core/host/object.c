@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "base/err.h"
-#include "base/log.h"
 #include "host/object.h"
 
 #define ENTRY "weft_plugin_entry"
@@ -167,8 +166,6 @@ static weft_status load_trusted(host *h, const char *kind, const trusted *t, obj
         if (o->status != WEFT_OK) {
             err_context("%s", t->real);
             o->refusal = pool_text(&h->pool, err_text());
-        } else {
-            log_line(WEFT_LOG_DEBUG, "plugin %s is loaded from %s", o->manifest->id, o->path);
         }
     }
     if (o->refusal)

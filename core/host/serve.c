@@ -118,6 +118,7 @@ weft_status host_open(host *h, const component *c)
         serve_free,      serve_log_enabled, serve_log,      serve_fail, serve_iface,
     };
     void *module = NULL;
+    log_line(WEFT_LOG_DEBUG, "plugin %s is loaded from %s", o->manifest->id, o->path);
     err_clear();
     weft_status st = o->manifest->open(&o->table, &module);
     if (st != WEFT_OK) {

@@ -96,39 +96,56 @@ static bool is_unused_axis(const spec *s, const char *name)
     return false;
 }
 
-/* The transport that axis `a` names for `what`, if it names one. */
-static weft_status add_wished(spec *s, uint32_t a, const char *what)
+/* The transports and algorithms that a section names, [comm] or [comm.AXIS], whether ranks of this
+ * job will use them or not: a job that one rank accepts is not to fail on eight. */
+static weft_status check_names(spec *s, const char *section)
 {
+    static const char *const roles[] = {"plugin", "near"};
+    const bool of_axis = strchr(section, '.') != NULL; /* empty: as [comm] says */
     char key[128];
-    const char *name = wish(s, a, what, key);
-    if (!strcmp(name, "auto") || (!strcmp(what, "near") && !strcmp(name, "none")))
-        return WEFT_OK;
-    return add_transport(s, name, pool_printf(&s->pool, "%s: %s", config_where(s->cfg, key), key));
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < 2 && !st; i++) {
+        snprintf(key, sizeof key, "%s.%s", section, roles[i]);
+        const char *name = config_raw(s->cfg, key);
+        if (name && (*name || !of_axis) && strcmp(name, "auto") && (!i || strcmp(name, "none")))
+            st = add_transport(s, name,
+                               pool_printf(&s->pool, "%s: %s", config_where(s->cfg, key), key));
+    }
+    snprintf(key, sizeof key, "%s.algorithm", section);
+    const char *rules = config_raw(s->cfg, key);
+    return !st && rules && *rules ? comm_rules_check(s->cfg, key, NULL) : st;
+}
+
+static weft_status add_axis(spec *s, const char *section)
+{
+    weft_status st = config_add(s->cfg, section, "the mesh axis", axis_options);
+    return st ? st : check_names(s, section);
+}
+
+/* "job.ini:12: [comm.carrier]": where the section first has a key. */
+static const char *section_place(spec *s, const char *section)
+{
+    config_line line;
+    for (uint32_t i = 0; config_line_at(s->cfg, i, &line); i++)
+        if (!strcmp(line.section, section))
+            return pool_printf(&s->pool, "%s: [%s]", line.where, section);
+    return pool_printf(&s->pool, "[%s]", section);
 }
 
 weft_status transport_add_sections(spec *s)
 {
-    for (uint32_t a = 0; a < s->mesh.n; a++) {
-        weft_status st = config_add(s->cfg, pool_printf(&s->pool, "comm.%s", s->mesh.name[a]),
-                                    "the mesh axis", axis_options);
-        if (!st)
-            st = add_wished(s, a, "plugin");
-        if (!st)
-            st = add_wished(s, a, "near");
-        if (st)
-            return st;
-    }
+    weft_status st = check_names(s, "comm");
+    for (uint32_t a = 0; a < s->mesh.n && !st; a++)
+        st = add_axis(s, pool_printf(&s->pool, "comm.%s", s->mesh.name[a]));
     const char *section;
-    for (uint32_t i = 0; (section = config_section_at(s->cfg, i)); i++) {
+    for (uint32_t i = 0; !st && (section = config_section_at(s->cfg, i)); i++) {
         if (strncmp(section, "comm.", 5) || mesh_axis(&s->mesh, section + 5) >= 0)
             continue;
-        weft_status st = is_unused_axis(s, section + 5)
-                             ? config_add(s->cfg, section, "the mesh axis", axis_options)
-                             : add_transport(s, section + 5, section);
-        if (st)
-            return st;
+        st = is_unused_axis(s, section + 5)
+                 ? add_axis(s, section)
+                 : add_transport(s, section + 5, section_place(s, section));
     }
-    return WEFT_OK;
+    return st;
 }
 
 const weft_conf *transport_conf(spec *s, const component *c)

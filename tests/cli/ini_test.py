@@ -34,6 +34,20 @@ class Ini(started.Case):
         self.bad("[device]\nplugin = gpu\n", "gpu")
         self.bad("[comm.nobody]\nplugin = tcp\n", "nobody")
 
+    def test_names_that_one_rank_does_not_use(self):
+        """A job that one rank accepts is not refused for a name on eight."""
+        for section, key in (("comm", "plugin"), ("comm", "near"), ("comm.dp", "plugin"),
+                             ("comm.tp", "near")):
+            self.bad(f"[{section}]\n{key} = carrier_pigeon\n",
+                     f"bad.ini:2: {section}.{key}: no comm plugin 'carrier_pigeon'")
+        self.bad("[comm]\nplugin = pcp\n", "did you mean 'tcp'?")
+        self.bad("[comm]\nplugin =\n", "'' is no name for a plugin")
+        self.bad("[comm.carrier_pigeon]\ncolour = grey\n",
+                 "bad.ini:2: [comm.carrier_pigeon]: no comm plugin 'carrier_pigeon'")
+        self.bad("[comm]\nplugin = tcp\n[comm.tcp]\nencript = on\n", "did you mean 'encrypt'?")
+        self.bad("[comm.dp]\nalgorithm = rings\n", "bad.ini:2: comm.dp.algorithm: 'rings'")
+        self.bad("[parallel]\nstrategy = dp, ttp\n", "no parallel plugin 'ttp'")
+
     def test_a_backend_is_swapped_in_one_line(self):
         """Keys of installed plugins that are not used may stay; their values must be lawful."""
         self.write("job.ini", "[optim]\nrule = adamw\nbetas = 0.9, 0.95\n[parallel]\n"

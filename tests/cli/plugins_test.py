@@ -55,6 +55,12 @@ class Plugins(started.Case):
         shutil.copy(os.path.join(lib, "optim", "sgd.so"), self.path("p", "optim", "sgd.so"))
         out, _ = self.weft("plugins", "sgd", env={"WEFT_PLUGIN_PATH": self.path("p")})
         self.assertIn(self.path("p", "optim", "sgd.so"), out)
+        said = self.weft("plan", "tiny.ini", "run.plugins=p", "optim.rule=sgd",
+                         "log.level=debug")[1]
+        self.assertIn(f"the optim plugin 'sgd' is loaded from {self.path('p/optim/sgd.so')}, which "
+                      f"takes the place of {lib}/optim/sgd.so", said)
+        self.assertIn(f"plugin weft.sgd is loaded from {self.path('p/optim/sgd.so')}", said)
+        self.assertNotIn("takes the place", self.weft("plan", "tiny.ini", "optim.rule=sgd")[1])
 
     def test_the_reference_is_current(self):
         out, _ = self.weft("config")
