@@ -76,28 +76,60 @@ static weft_status find_and_print(const component *const *all, uint32_t n, const
     return WEFT_OK;
 }
 
+/* A job file has an ending, an override has '=', and a plugin has neither. */
+static bool is_job(const char *word)
+{
+    size_t n = strlen(word);
+    return n > 4 && !strcmp(word + n - 4, ".ini");
+}
+
+/* The folders that the job searches, if one is given. */
+static weft_status read_words(int argc, char **argv, const char **name, config **cfg)
+{
+    const char *overrides[64], *ini = NULL;
+    uint32_t n = 0;
+    for (int i = 1; i < argc; i++) {
+        const bool is_override = strchr(argv[i], '=') != NULL;
+        const char **word = is_job(argv[i]) ? &ini : name;
+        if (is_override && n == sizeof overrides / sizeof *overrides)
+            return fail(WEFT_USAGE, "more than %u overrides", n);
+        if (!is_override && *word)
+            return fail(WEFT_USAGE, "one name at a time, and one job: '%s' is too many", argv[i]);
+        if (is_override)
+            overrides[n++] = argv[i];
+        else
+            *word = argv[i];
+    }
+    return ini || n ? config_load(ini, overrides, n, cfg) : WEFT_OK;
+}
+
 static int run(int argc, char **argv)
 {
-    host *h;
+    host *h = NULL;
+    config *cfg = NULL;
     const component **all;
+    const char *name = NULL;
     uint32_t n;
-    if (argc > 2)
-        return cli_usage(&cmd_plugins, "one name at a time");
-    weft_status s = host_create(NULL, &h);
-    if (s)
-        return cli_fail(s);
-    s = host_list(h, &all, &n);
-    if (!s && argc == 2)
-        s = find_and_print(all, n, argv[1]);
+    weft_status s = read_words(argc, argv, &name, &cfg);
+    if (!s)
+        s = host_create(cfg ? config_raw(cfg, "run.plugins") : NULL, &h);
+    if (!s)
+        s = host_list(h, &all, &n);
+    if (!s && name)
+        s = find_and_print(all, n, name);
     else if (!s)
         print_all(all, n);
     host_destroy(h);
+    config_destroy(cfg);
     return cli_fail(s);
 }
 
 const command cmd_plugins = {
-    "plugins", "[NAME]",
-    "List the plugins that are installed, or print the keys of one, with types and defaults.", run};
+    "plugins", "[NAME] [JOB.ini] [section.key=value ...]",
+    "List the plugins that are installed, or print the keys of one, with types and defaults.\n\n"
+    "  JOB.ini          look into the folders of its run.plugins too; run.plugins=DIR does the "
+    "same",
+    run};
 
 static void print_reference(const component *const *all, uint32_t n)
 {

@@ -35,6 +35,7 @@ class Plugins(started.Case):
         self.refused("plugins", "admw", why="did you mean 'adamw'?")
         self.refused("plugins", "../x", why="no plugin is named")
         self.refused("plugins", "a", "b", why="one name at a time")
+        self.refused("plugins", "no.ini", why="cannot open the job file no.ini")
         self.refused("config", "x", why="takes no arguments but")
 
     def test_an_unusable_file_is_listed_with_its_reason(self):
@@ -61,6 +62,15 @@ class Plugins(started.Case):
                       f"takes the place of {lib}/optim/sgd.so", said)
         self.assertIn(f"plugin weft.sgd is loaded from {self.path('p/optim/sgd.so')}", said)
         self.assertNotIn("takes the place", self.weft("plan", "tiny.ini", "optim.rule=sgd")[1])
+
+    def test_the_folders_of_a_job_are_looked_into(self):
+        os.makedirs(self.path("p", "optim"))
+        lib = os.path.join(os.path.dirname(os.path.dirname(started.WEFT)), "lib", "weft")
+        shutil.copy(os.path.join(lib, "optim", "sgd.so"), self.path("p", "optim", "mine.so"))
+        self.write("own.ini", "[run]\nplugins = p\n")
+        for words in (["own.ini", "sgd"], ["sgd", "run.plugins=p"]):
+            self.assertIn(self.path("p", "optim", "mine.so"), self.weft("plugins", *words)[0])
+        self.assertEqual(self.weft("plugins", "own.ini")[0].count("\noptim     sgd "), 2)
 
     def test_the_reference_is_current(self):
         out, _ = self.weft("config")
