@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "config/config.h"
+#include "host/call.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -36,11 +37,8 @@ static int unknown(const char *name)
     return 2;
 }
 
-int main(int argc, char **argv)
+static int run(int argc, char **argv)
 {
-    log_setup(WEFT_LOG_INFO, -1);
-    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
-    signal(SIGPIPE, SIG_IGN);
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
         help();
         return argc < 2 ? 2 : 0;
@@ -54,4 +52,15 @@ int main(int argc, char **argv)
             return cli_help(commands[i], argc - 1, argv + 1) ? 0
                                                              : commands[i]->run(argc - 1, argv + 1);
     return unknown(argv[1]);
+}
+
+int main(int argc, char **argv)
+{
+    log_setup(WEFT_LOG_INFO, -1);
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
+    signal(SIGPIPE, SIG_IGN);
+    crash_watch();
+    int status = run(argc, argv);
+    crash_main_returns();
+    return status;
 }

@@ -10,6 +10,7 @@
 
 static _Thread_local char record[ERR_MAX];
 static _Thread_local weft_status first;
+_Thread_local uint32_t err_count;
 
 static void write_record(const char *fmt, va_list ap)
 {
@@ -25,6 +26,7 @@ weft_status fail(weft_status code, const char *fmt, ...)
     write_record(fmt, ap);
     va_end(ap);
     first = code;
+    err_count++;
     return code;
 }
 
@@ -38,6 +40,7 @@ weft_status fail_errno(weft_status code, const char *fmt, ...)
     size_t used = strlen(record);
     snprintf(record + used, sizeof record - used, ": %s", strerror(number));
     first = code;
+    err_count++;
     return code;
 }
 
@@ -52,6 +55,7 @@ void err_context(const char *fmt, ...)
         return;
     snprintf(fresh + n, sizeof fresh - (size_t)n, ": %.*s", ERR_MAX - n - 3, record);
     memcpy(record, fresh, sizeof record);
+    err_count++;
 }
 
 weft_status err_status(void)

@@ -26,6 +26,10 @@ void err_clear(void);
 /* With which status it was recorded; WEFT_OK: there is none. [any] */
 weft_status err_status(void);
 
+/* How often this thread has written its record: equal before and after a call that recorded
+ * nothing. To be read only. */
+extern _Thread_local uint32_t err_count;
+
 /* Exit status that the design gives to a status: 0 done, 1 failed, 2 request wrong, 77 absent. */
 int err_exit_code(weft_status code);
 

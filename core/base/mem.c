@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/check.h"
 
@@ -18,7 +19,7 @@ static _Noreturn void out_of_memory(uint64_t bytes)
 {
     fprintf(stderr, "weft error: no memory left for %llu bytes of set-up data\n",
             (unsigned long long)bytes);
-    exit(1);
+    _exit(1); /* what exit() calls may need memory, or blame whoever called us */
 }
 
 void *mem_alloc(uint64_t bytes)

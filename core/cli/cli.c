@@ -13,8 +13,10 @@
 
 int cli_fail(weft_status s)
 {
-    if (s)
+    if (s && *err_text())
         log_line(WEFT_LOG_ERROR, "%s", err_text());
+    else if (s)
+        log_line(WEFT_LOG_ERROR, "it failed with status %d, and nobody said why", (int)s);
     return err_exit_code(s);
 }
 

@@ -23,6 +23,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "comm/engine.h"
+#include "host/call.h"
 
 #include <weft/device.h>
 
@@ -80,7 +81,7 @@ static weft_status prepare_sum(const comm_stage *s, const comm_request *r, uint6
                               .in = operand,
                               .out = operand,
                               .program = &program};
-    return s->table->prepare(s->device, &spec, out);
+    return PLUGIN_CALL(s->table, prepare, s->device, &spec, out);
 }
 
 /* One that an operation before `op` has already, or a new one. */
@@ -132,13 +133,13 @@ static weft_status enqueue(comm_op *op, weft_stream *stream, const comm_step *s)
                         op->channel->ranks[place[i].rank]);
     void *first = op_resolve(op, &place[s->nfrom], s->bytes);
     if (first && s->what == COMM_REDUCE)
-        st = d->table->run(op->sum, stream, from, &first, NULL);
+        st = PLUGIN_CALL(d->table, run, op->sum, stream, from, &first, NULL);
     for (uint32_t i = s->what == COMM_REDUCE; i < s->nto && st == WEFT_OK; i++) {
         void *to = op_resolve(op, &place[s->nfrom + i], s->bytes);
         st = !first || !to
                  ? fail(WEFT_DATA, "%s: a peer named a buffer outside its arena", op->name)
-                 : d->table->copy(d->device, stream, to, s->what == COMM_REDUCE ? first : from[0],
-                                  s->bytes);
+                 : PLUGIN_CALL(d->table, copy, d->device, stream, to,
+                               s->what == COMM_REDUCE ? first : from[0], s->bytes);
     }
     return st;
 }
@@ -177,12 +178,12 @@ void attach_free(comm_world *w)
         for (uint32_t k = 0; k < w->links.at[i]->ops.n; k++) {
             const comm_op *op = w->links.at[i]->ops.at[k];
             while (op->attached && op->staged->done && !late &&
-                   d->table->query(op->staged->done) == WEFT_BUSY) {
+                   PLUGIN_POLL(d->table, query, op->staged->done) == WEFT_BUSY) {
                 late = clock_ns() > until;
                 nanosleep(&(struct timespec){0, 100000}, NULL);
             }
         }
     for (uint32_t i = 0; i < w->sums.n && !late; i++) /* else what runs still reads them */
-        d->table->release(w->sums.at[i].prepared);
+        PLUGIN_DO(d->table, release, w->sums.at[i].prepared);
     free(w->sums.at);
 }

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "comm/comm.h"
+#include "host/call.h"
 
 #define NEAR 0
 #define FAR 1
@@ -66,7 +67,7 @@ static void bridge_destroy(weft_link *l)
 {
     for (int i = 0; l && i < 2; i++)
         if (l->part[i].link)
-            l->part[i].table->destroy(l->part[i].link);
+            PLUGIN_DO(l->part[i].table, destroy, l->part[i].link);
     free(l);
 }
 
@@ -105,7 +106,7 @@ static const void *read_pair(const void *bytes, uint64_t n, int which, uint64_t 
 static weft_status one_address(const part *p, void *from, void *to, uint64_t *n)
 {
     (void)from;
-    return p->table->address(p->link, to, n);
+    return PLUGIN_CALL(p->table, address, p->link, to, n);
 }
 
 static weft_status bridge_address(weft_link *l, void *out, uint64_t *bytes)
@@ -134,7 +135,8 @@ static weft_status bridge_connect(weft_link *l, uint32_t peer, uint32_t channel,
     weft_conn *c = mem_alloc(sizeof *c);
     *c = (weft_conn){.bridge = l, .part = &l->part[which], .which = which};
     weft_conn *inner = NULL;
-    weft_status st = c->part->table->connect(c->part->link, peer, channel, at, n, &inner);
+    weft_status st =
+        PLUGIN_CALL(c->part->table, connect, c->part->link, peer, channel, at, n, &inner);
     if (st != WEFT_OK) {
         free(c);
         return st;
@@ -147,7 +149,7 @@ static weft_status bridge_connect(weft_link *l, uint32_t peer, uint32_t channel,
 
 static weft_status bridge_ready(weft_conn *c)
 {
-    weft_status st = c->part->table->ready(c->conn);
+    weft_status st = PLUGIN_POLL(c->part->table, ready, c->conn);
     if (st == WEFT_OK && !c->up) {
         c->up = 1;
         c->part->waiting--;
@@ -160,7 +162,7 @@ static void bridge_disconnect(weft_conn *c)
     if (!c)
         return;
     c->part->waiting -= !c->up;
-    c->part->table->disconnect(c->conn);
+    PLUGIN_DO(c->part->table, disconnect, c->conn);
     free(c);
 }
 
@@ -171,21 +173,21 @@ static weft_region *region_of(const weft_conn *c, const weft_region *r)
 
 static weft_status bridge_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *r)
 {
-    weft_status st = c->part->table->send(c->conn, from, bytes, region_of(c, r));
+    weft_status st = PLUGIN_POLL(c->part->table, send, c->conn, from, bytes, region_of(c, r));
     c->part->flying += st == WEFT_OK;
     return st;
 }
 
 static weft_status bridge_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *r)
 {
-    weft_status st = c->part->table->recv(c->conn, to, bytes, region_of(c, r));
+    weft_status st = PLUGIN_POLL(c->part->table, recv, c->conn, to, bytes, region_of(c, r));
     c->part->flying += st == WEFT_OK;
     return st;
 }
 
 static weft_status bridge_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
 {
-    weft_status st = c->part->table->progress(c->conn, sent, received);
+    weft_status st = PLUGIN_CALL(c->part->table, progress, c->conn, sent, received);
     if (st == WEFT_OK) {
         c->part->flying -= (*sent - c->sent) + (*received - c->received);
         c->sent = *sent;
@@ -206,27 +208,27 @@ static weft_status bridge_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_
     weft_status st = WEFT_OK;
     for (int i = 0; i < 2 && (st == WEFT_OK || st == WEFT_BUSY); i++)
         if (near == far || is_busy(&l->part[i]))
-            st = l->part[i].table->wait(l->part[i].link, spin_us, most);
+            st = PLUGIN_CALL(l->part[i].table, wait, l->part[i].link, spin_us, most);
     return st;
 }
 
 static void bridge_wake(weft_link *l)
 {
     for (int i = 0; i < 2; i++)
-        l->part[i].table->wake(l->part[i].link);
+        PLUGIN_DO(l->part[i].table, wake, l->part[i].link);
 }
 
 static void bridge_abort(weft_link *l)
 {
     for (int i = 0; i < 2; i++)
-        l->part[i].table->abort(l->part[i].link);
+        PLUGIN_DO(l->part[i].table, abort, l->part[i].link);
 }
 
 static void bridge_withdraw(weft_region *r)
 {
     for (int i = 0; r && i < 2; i++)
         if (r->region[i])
-            r->bridge->part[i].table->withdraw(r->region[i]);
+            PLUGIN_DO(r->bridge->part[i].table, withdraw, r->region[i]);
     free(r);
 }
 
@@ -244,7 +246,7 @@ static weft_status bridge_enrol(weft_link *l, void *base, uint64_t bytes, int32_
     for (int i = 0; i < 2 && st == WEFT_OK; i++) {
         weft_region *inner = NULL;
         if (registers(&l->part[i]))
-            st = l->part[i].table->enrol(l->part[i].link, base, bytes, fd, &inner);
+            st = PLUGIN_CALL(l->part[i].table, enrol, l->part[i].link, base, bytes, fd, &inner);
         r->region[i] = inner;
     }
     if (st != WEFT_OK) {
@@ -258,7 +260,7 @@ static weft_status bridge_enrol(weft_link *l, void *base, uint64_t bytes, int32_
 static weft_status one_key(const part *p, void *from, void *to, uint64_t *n)
 {
     if (from && p->table->key)
-        return p->table->key(from, to, n);
+        return PLUGIN_CALL(p->table, key, from, to, n);
     *n = 0;
     return WEFT_OK;
 }
@@ -301,7 +303,7 @@ weft_status bridge_create(const component *near, const weft_conf *near_conf, con
         weft_link *inner = NULL;
         l->part[i].table = of[i]->table;
         l->part[i].name = of[i]->name;
-        st = l->part[i].table->create(of[i]->module, &own[i], &inner);
+        st = PLUGIN_CALL(l->part[i].table, create, of[i]->module, &own[i], &inner);
         l->part[i].link = inner;
         uint32_t most = l->part[i].table->channels;
         if (most && (!l->table.channels || most < l->table.channels))

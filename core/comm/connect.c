@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "comm/pass.h"
+#include "host/call.h"
 
 #define CARD_MAGIC 0x63617264u
 #define MOST_BLOB 4096u
@@ -67,7 +68,7 @@ static weft_status enrol(comm_link *l)
                     l->component->name);
     if (!a->base || !(maps_any(l) || (l->table->caps & WEFT_LINK_REGISTER)))
         return WEFT_OK;
-    return l->table->enrol(l->link, a->base, a->bytes, a->fd, &l->region);
+    return PLUGIN_CALL(l->table, enrol, l->link, a->base, a->bytes, a->fd, &l->region);
 }
 
 static void card_name(const comm_link *l, uint32_t rank, uint32_t meeting, char out[200])
@@ -120,11 +121,11 @@ static card *make_card(const comm_link *l, const pass_box *box)
 static weft_status put_card(comm_link *l, uint32_t meeting, const pass_box *box)
 {
     card *mine = make_card(l, box);
-    weft_status st = l->table->address(l->link, mine->address, &mine->address_bytes);
+    weft_status st = PLUGIN_CALL(l->table, address, l->link, mine->address, &mine->address_bytes);
     if (!l->region || !l->table->key)
         mine->key_bytes = 0;
     else if (st == WEFT_OK)
-        st = l->table->key(l->region, mine->key, &mine->key_bytes);
+        st = PLUGIN_CALL(l->table, key, l->region, mine->key, &mine->key_bytes);
     if (st == WEFT_OK && (mine->address_bytes > MOST_BLOB || mine->key_bytes > MOST_BLOB))
         st = fail(WEFT_INTERNAL, "link %s: its address or key is longer than 4096 bytes",
                   l->component->name);
@@ -234,7 +235,7 @@ static weft_status map_peer(comm_link *l, const comm_channel *c, uint32_t peer, 
     if (theirs->key_bytes == 0)
         return fail(WEFT_PEER, "channel %s: rank %u offers no memory to map", c->name, rank);
     void *base = NULL;
-    st = l->table->map(l->link, rank, theirs->key, theirs->key_bytes, &base);
+    st = PLUGIN_CALL(l->table, map, l->link, rank, theirs->key, theirs->key_bytes, &base);
     if (st != WEFT_OK)
         return st;
     l->mapped[rank] = base;
@@ -268,8 +269,8 @@ static weft_status begin_channel(comm_link *l, comm_channel *c, card **cards, ui
         if (st == WEFT_OK)
             st = map_peer(l, c, k, cards[rank]);
         if (st == WEFT_OK)
-            st = l->table->connect(l->link, rank, number_for(l, c, rank), cards[rank]->address,
-                                   cards[rank]->address_bytes, &c->wire[k].conn);
+            st = PLUGIN_CALL(l->table, connect, l->link, rank, number_for(l, c, rank),
+                             cards[rank]->address, cards[rank]->address_bytes, &c->wire[k].conn);
         if (st != WEFT_OK) {
             err_context("channel %s, connecting to rank %u over %s", c->name, rank,
                         l->component->name);
@@ -286,7 +287,8 @@ static weft_status not_ready(comm_link *l, uint32_t *count, uint32_t *rank)
     for (uint32_t i = 0; i < l->channels.n; i++)
         for (uint32_t k = 0; k < l->channels.at[i]->n; k++) {
             comm_channel *c = l->channels.at[i];
-            weft_status st = c->wire[k].conn ? l->table->ready(c->wire[k].conn) : WEFT_OK;
+            weft_status st =
+                c->wire[k].conn ? PLUGIN_POLL(l->table, ready, c->wire[k].conn) : WEFT_OK;
             if (st == WEFT_OK)
                 continue;
             if (st != WEFT_BUSY) {
@@ -312,7 +314,7 @@ static weft_status await_ready(comm_link *l, uint64_t deadline_ns)
         if (clock_ns() > deadline_ns)
             return fail(WEFT_PEER, "link %s: %u connections are not up in time, one to rank %u",
                         l->component->name, count, rank);
-        st = l->table->wait(l->link, 0, 1000);
+        st = PLUGIN_CALL(l->table, wait, l->link, 0, 1000);
         if (st != WEFT_OK && st != WEFT_BUSY)
             return st;
     }
@@ -349,7 +351,7 @@ static weft_status attach_arena(comm_link *l, const pass_box *box, card *const *
     if (st != WEFT_OK)
         return st;
     if (rank < l->world->who.ranks && l->attaches[rank] && !l->mapped[rank]) {
-        st = s->table->attach(s->device, fd, cards[rank]->device_bytes, &base);
+        st = PLUGIN_CALL(s->table, attach, s->device, fd, cards[rank]->device_bytes, &base);
         l->mapped[rank] = st == WEFT_OK ? base : NULL;
         l->mapped_bytes[rank] = cards[rank]->device_bytes;
     }

@@ -10,6 +10,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "host/call.h"
 
 /* Rounds that one operation may take before the next one has its turn. */
 #define ROUNDS 16
@@ -140,8 +141,8 @@ static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
     comm_link *link = op->channel->link;
     weft_conn *conn = op->channel->wire[l->peer].conn;
     char *memory = s->bytes ? op_resolve(op, &op->program.place[s->place], s->bytes) : NULL;
-    weft_status st = sending ? link->table->send(conn, memory, s->bytes, link->region)
-                             : link->table->recv(conn, memory, s->bytes, link->region);
+    weft_status st = sending ? PLUGIN_POLL(link->table, send, conn, memory, s->bytes, link->region)
+                             : PLUGIN_POLL(link->table, recv, conn, memory, s->bytes, link->region);
     if (st == WEFT_BUSY) { /* its queue is full: once more when something has finished */
         op->dirty = 1;
         return WEFT_OK;
@@ -196,7 +197,7 @@ static weft_status poll_all(comm_op *op, int *moved)
             continue;
         wire *w = &op->channel->wire[op->program.lane[i].peer];
         uint64_t sent, received;
-        weft_status st = table->progress(w->conn, &sent, &received);
+        weft_status st = PLUGIN_CALL(table, progress, w->conn, &sent, &received);
         if (st == WEFT_BUSY)
             continue;
         if (st != WEFT_OK)

@@ -10,6 +10,7 @@
 
 #include "base/err.h"
 #include "comm/engine.h"
+#include "host/call.h"
 
 #define GRACE_MS 2000
 
@@ -29,7 +30,7 @@ weft_status world_fail(comm_world *w, weft_status st)
     }
     pthread_mutex_unlock(&w->failing);
     for (uint32_t i = 0; first && i < w->links.n; i++)
-        w->links.at[i]->table->abort(w->links.at[i]->link);
+        PLUGIN_DO(w->links.at[i]->table, abort, w->links.at[i]->link);
     return world_failed(w);
 }
 

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "comm/engine.h"
+#include "host/call.h"
 
 #define SPINS 30u        /* polls before the first yield */
 #define AWAKE_NS 200000u /* polling and yielding before the first sleep */
@@ -35,7 +36,7 @@ static void sleep_in_link(comm_link *l, int walking, uint64_t deadline_ns, weft_
     int wanted = !walking && (atomic_load(&l->claimed) || atomic_load(&l->stop));
     int handed = atomic_load(&l->handed_in) != atomic_load(&l->handed_out);
     if (!wanted && !handed)
-        *st = l->table->wait(l->link, 0, (uint32_t)us);
+        *st = PLUGIN_CALL(l->table, wait, l->link, 0, (uint32_t)us);
     atomic_store(&l->asleep, 0);
 }
 
@@ -124,7 +125,7 @@ void mover_kick(comm_link *l)
         pthread_cond_signal(&l->unpark);
         pthread_mutex_unlock(&l->park);
     } else if (atomic_load(&l->asleep)) {
-        l->table->wake(l->link);
+        PLUGIN_DO(l->table, wake, l->link);
     }
 }
 
@@ -146,7 +147,7 @@ void mover_end(comm_link *l)
     pthread_cond_signal(&l->unpark);
     pthread_mutex_unlock(&l->park);
     if (atomic_load(&l->asleep))
-        l->table->wake(l->link);
+        PLUGIN_DO(l->table, wake, l->link);
     pthread_join(l->mover, NULL);
     l->has_mover = 0;
 }
@@ -158,7 +159,7 @@ void link_claim(comm_link *l)
         return;
     atomic_store(&l->claimed, 1);
     if (atomic_load(&l->asleep))
-        l->table->wake(l->link);
+        PLUGIN_DO(l->table, wake, l->link);
     pthread_mutex_lock(&l->baton);
     atomic_store(&l->claimed, 0);
 }

@@ -19,6 +19,7 @@
  * last piece show. */
 #include "base/err.h"
 #include "comm/engine.h"
+#include "host/call.h"
 
 #include <weft/device.h>
 
@@ -92,8 +93,8 @@ static weft_status prepare_op(comm_op *op, uint32_t **flags)
     *flags = g->stored + g->stores;
     weft_status st = op->attached ? attach_prepare(op) : WEFT_OK;
     if (st == WEFT_OK && !op->channel->stores)
-        st = s->table->stream(s->device, 1, &op->channel->stores);
-    return st != WEFT_OK ? st : s->table->event(s->device, &g->done);
+        st = PLUGIN_CALL(s->table, stream, s->device, 1, &op->channel->stores);
+    return st != WEFT_OK ? st : PLUGIN_CALL(s->table, event, s->device, &g->done);
 }
 
 void stage_add(comm_op *op)
@@ -125,11 +126,12 @@ weft_status stage_prepare(comm_world *w)
         return fail(WEFT_UNSUPPORTED,
                     "the device's memory is out of the links' reach, and it cannot wait for flags "
                     "in host memory, by which copies would be handed over");
-    weft_status st = s->table->host_memory(s->device, count * sizeof(uint32_t), &block);
+    weft_status st =
+        PLUGIN_CALL(s->table, host_memory, s->device, count * sizeof(uint32_t), &block);
     if (st == WEFT_OK)
-        st = s->table->stream(s->device, 1, &w->fetches);
+        st = PLUGIN_CALL(s->table, stream, s->device, 1, &w->fetches);
     if (st == WEFT_OK)
-        st = s->table->event(s->device, &w->ready);
+        st = PLUGIN_CALL(s->table, event, s->device, &w->ready);
     if (st != WEFT_OK)
         return st;
     uint32_t *flags = block;
@@ -146,10 +148,12 @@ static weft_status open_gate(comm_op *op)
 {
     comm_world *w = op->channel->link->world;
     const comm_stage *s = &w->arena.stage;
-    weft_status st = s->table->record(w->ready, s->compute);
+    weft_status st = PLUGIN_CALL(s->table, record, w->ready, s->compute);
     if (st == WEFT_OK)
-        st = s->table->await(w->fetches, w->ready);
-    return st != WEFT_OK ? st : s->table->flag_set(w->fetches, op->staged->gate, op->started);
+        st = PLUGIN_CALL(s->table, await, w->fetches, w->ready);
+    return st != WEFT_OK
+               ? st
+               : PLUGIN_CALL(s->table, flag_set, w->fetches, op->staged->gate, op->started);
 }
 
 static weft_status enqueue_fetches(comm_op *op, const char *in)
@@ -160,9 +164,10 @@ static weft_status enqueue_fetches(comm_op *op, const char *in)
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < g->fetches && st == WEFT_OK; i++) {
         span p = piece_at(op->in_bytes, i);
-        st = s->table->copy(s->device, w->fetches, op->base[COMM_IN] + p.at, in + p.at, p.bytes);
+        st = PLUGIN_CALL(s->table, copy, s->device, w->fetches, op->base[COMM_IN] + p.at, in + p.at,
+                         p.bytes);
         if (st == WEFT_OK)
-            st = s->table->flag_set(w->fetches, &g->fetched[i], op->started);
+            st = PLUGIN_CALL(s->table, flag_set, w->fetches, &g->fetched[i], op->started);
     }
     return st;
 }
@@ -173,14 +178,15 @@ static weft_status enqueue_stores(comm_op *op, char *out)
     const comm_stage *s = &w->arena.stage;
     comm_staged *g = op->staged;
     weft_stream *stream = op->channel->stores;
-    weft_status st = s->table->await(stream, w->ready);
+    weft_status st = PLUGIN_CALL(s->table, await, stream, w->ready);
     for (uint32_t i = 0; i < g->stores && st == WEFT_OK; i++) {
         span p = piece_at(op->out_bytes, i);
-        st = s->table->flag_wait(stream, &g->stored[i], op->started);
+        st = PLUGIN_CALL(s->table, flag_wait, stream, &g->stored[i], op->started);
         if (st == WEFT_OK)
-            st = s->table->copy(s->device, stream, out + p.at, op->base[COMM_OUT] + p.at, p.bytes);
+            st = PLUGIN_CALL(s->table, copy, s->device, stream, out + p.at,
+                             op->base[COMM_OUT] + p.at, p.bytes);
     }
-    return st == WEFT_OK ? s->table->record(g->done, stream) : st;
+    return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream) : st;
 }
 
 /* The whole of an operation that the device does, between its two flags. */
@@ -190,14 +196,14 @@ static weft_status enqueue_work(comm_op *op)
     const comm_stage *s = &w->arena.stage;
     comm_staged *g = op->staged;
     weft_stream *stream = op->channel->stores;
-    weft_status st = s->table->await(stream, w->ready);
+    weft_status st = PLUGIN_CALL(s->table, await, stream, w->ready);
     if (st == WEFT_OK)
-        st = s->table->flag_wait(stream, g->stored, op->started);
+        st = PLUGIN_CALL(s->table, flag_wait, stream, g->stored, op->started);
     if (st == WEFT_OK)
         st = attach_start(op, stream);
     if (st == WEFT_OK)
-        st = s->table->flag_set(stream, g->fetched, op->started);
-    return st == WEFT_OK ? s->table->record(g->done, stream) : st;
+        st = PLUGIN_CALL(s->table, flag_set, stream, g->fetched, op->started);
+    return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream) : st;
 }
 
 weft_status stage_start(comm_op *op, const void *in, void *out)
@@ -214,7 +220,7 @@ weft_status stage_start(comm_op *op, const void *in, void *out)
 weft_status stage_finish(comm_op *op)
 {
     const comm_stage *s = &op->channel->link->world->arena.stage;
-    return s->table->await(s->compute, op->staged->done);
+    return PLUGIN_CALL(s->table, await, s->compute, op->staged->done);
 }
 
 static int is_raised(const uint32_t *flag, uint32_t start)

@@ -11,6 +11,7 @@
 #include "comm/bridge.h"
 #include "comm/connect.h"
 #include "comm/engine.h"
+#include "host/call.h"
 
 /* Do the ranks of this machine outnumber its cores? A rank that is bound to a few cores of many is
  * taken to have them for itself. */
@@ -45,11 +46,11 @@ static void free_link(comm_link *l)
         comm_channel *c = l->channels.at[i];
         for (uint32_t k = 0; k < c->n; k++)
             if (c->wire[k].conn)
-                l->table->disconnect(c->wire[k].conn);
+                PLUGIN_DO(l->table, disconnect, c->wire[k].conn);
     }
     if (l->region)
-        l->table->withdraw(l->region);
-    l->table->destroy(l->link);
+        PLUGIN_DO(l->table, withdraw, l->region);
+    PLUGIN_DO(l->table, destroy, l->link);
     pthread_mutex_destroy(&l->baton);
     pthread_mutex_destroy(&l->park);
     pthread_cond_destroy(&l->unpark);
@@ -108,7 +109,7 @@ weft_status comm_add_link(comm_world *w, const component *c, const weft_conf *co
     weft_status st = begin_link(w, c, &args, &l);
     args.conf = conf;
     if (st == WEFT_OK)
-        st = l->table->create(c->module, &args, &l->link);
+        st = PLUGIN_CALL(l->table, create, c->module, &args, &l->link);
     if (st == WEFT_OK)
         keep_link(w, l, index);
     return st;

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "config/config.h"
+#include "host/call.h"
 #include "host/host.h"
 #include "run/train.h"
 
@@ -54,11 +55,12 @@ static weft_status probe(trial *t, int32_t *score)
         return s;
     const weft_conf *conf = config_conf(t->cfg, section, c->options);
     if (device)
-        return ((const weft_device_table *)c->table)->probe(c->module, conf, score);
+        return PLUGIN_CALL((const weft_device_table *)c->table, probe, c->module, conf, score);
     if (is(c, "weft.coll/1"))
-        return ((const weft_coll_table *)c->table)->probe(c->module, conf, t->device_caps, score);
+        return PLUGIN_CALL((const weft_coll_table *)c->table, probe, c->module, conf,
+                           t->device_caps, score);
     const weft_link_group group = {sizeof group, 0, 1, WEFT_DEV_HOST_MEMORY, NULL};
-    return ((const weft_link_table *)c->table)->probe(c->module, conf, &group, score);
+    return PLUGIN_CALL((const weft_link_table *)c->table, probe, c->module, conf, &group, score);
 }
 
 static json_t *try_one(void *ctx)

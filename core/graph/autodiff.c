@@ -10,6 +10,7 @@
  * step. */
 #include "base/err.h"
 #include "graph/graph.h"
+#include "host/call.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -96,7 +97,7 @@ static weft_status one_part(graph *g, const node *n, const weft_opcall *call, ui
     weft_builder b = graph_builder(g);
     g->phase = part == WEFT_GRAD_INPUTS ? PHASE_INPUTS : PHASE_PARAMS;
     uint32_t first_new = g->nodes.n;
-    weft_status s = n->op->grad(&b, call, part, din);
+    weft_status s = PLUGIN_CALL(n->op, grad, &b, call, part, din);
     for (uint32_t i = 0; !s && i < n->nin; i++) {
         if (!din[i] || !wants_grad(g, n->in[i]))
             continue;

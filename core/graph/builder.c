@@ -2,6 +2,7 @@
 #include "base/err.h"
 #include "graph/graph.h"
 #include "graph/ops.h"
+#include "host/call.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -171,7 +172,7 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
     }
     uint32_t count = 0;
     weft_builder b = graph_builder(g);
-    weft_status s = op->infer(&b, attrs, nattr, from, nin, to, &count);
+    weft_status s = PLUGIN_CALL(op, infer, &b, attrs, nattr, from, nin, to, &count);
     if (s)
         return s;
     if (count != nout)

@@ -17,6 +17,7 @@
 #include "base/err.h"
 #include "graph/graph.h"
 #include "graph/ops.h"
+#include "host/call.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -80,7 +81,7 @@ static weft_status shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out)
         in[k] = graph_tensor(g, n->in[k])->place[a];
     weft_opcall call = {sizeof call, n->nattr, n->attrs, n->nin, n->nout, n->in, n->out, NULL};
     weft_builder b = graph_builder(g);
-    return n->op->shard ? n->op->shard(&b, &call, g->mesh->size[a], in, out)
+    return n->op->shard ? PLUGIN_CALL(n->op, shard, &b, &call, g->mesh->size[a], in, out)
                         : graph_shard_by_names(&b, n->op, n->id, &call, in, out);
 }
 

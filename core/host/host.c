@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "host/call.h"
 #include "host/object.h"
 
 #define PLACES_MAX 64
@@ -73,6 +74,7 @@ void host_destroy(host *h)
         return;
     for (uint32_t i = h->opened.n; i-- > 0;)
         object_close(h->opened.at[i]);
+    call_forget(h);
     free(h->places.at);
     free(h->objects.at);
     free(h->served.at);

@@ -6,6 +6,7 @@
 
 #include "base/err.h"
 #include "config/config.h"
+#include "host/call.h"
 #include "host/object.h"
 
 #define COMPONENTS_MAX 256
@@ -113,6 +114,7 @@ static weft_status adopt_table(object *o, const weft_component *c, const interfa
         return fail(WEFT_USAGE, "component '%s': its %s table has %u bytes, %u are needed", c->name,
                     i->id, size, i->size);
     *out = pool_alloc(&o->owner->pool, i->size);
+    call_register(o->owner, *out, o->manifest->id, o->path);
     memcpy(*out, c->table, i->size);
     memcpy(*out, &i->size, sizeof i->size);
     return judge_slots(c, i, *out);
@@ -153,6 +155,7 @@ weft_status judge(object *o, const weft_manifest *m)
     if (!n)
         return fail(WEFT_USAGE, "manifest lists no components");
     o->manifest = m;
+    call_register(o->owner, o, m->id, o->path);
     o->components = pool_array(&o->owner->pool, n, sizeof *o->components);
     for (uint32_t i = 0; i < n; i++) {
         const weft_component *c = m->components[i];

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "host/call.h"
 #include "host/object.h"
 
 #define ENTRY "weft_plugin_entry"
@@ -82,7 +83,7 @@ static void name_maps(void *handle, const trusted *t, const char *via, size_t fo
     }
 }
 
-static weft_status load_by_descriptor(const trusted *t, void **handle)
+static weft_status load_by_descriptor(const object *o, const trusted *t, void **handle)
 {
     char via[NAME_MAX + 40];
     const int fd = keep_folder(t->folder);
@@ -90,7 +91,10 @@ static weft_status load_by_descriptor(const trusted *t, void **handle)
         return fail_errno(WEFT_IO, "cannot keep its folder open");
     int folder = snprintf(via, sizeof via, "/proc/self/fd/%d/", fd);
     snprintf(via + folder, sizeof via - (size_t)folder, "%s", strrchr(t->real, '/') + 1);
+    plugin_call outer;
+    call_enter(&outer, o, "constructor"); /* dlopen() runs them */
     *handle = dlopen(via, RTLD_NOW | RTLD_LOCAL);
+    call_leave(&outer);
     if (!*handle)
         return loader_failed(t, via);
     name_maps(*handle, t, via, (size_t)folder);
@@ -124,12 +128,15 @@ static weft_status load(object *o, const trusted *t)
     void *handle = NULL;
     weft_status status = trust_elf(t);
     if (status == WEFT_OK)
-        status = load_by_descriptor(t, &handle);
+        status = load_by_descriptor(o, t, &handle);
     if (status == WEFT_OK)
         status = find_entry(handle, &entry);
     if (status != WEFT_OK)
         return status;
+    plugin_call outer;
+    call_enter(&outer, o, ENTRY);
     const weft_manifest *m = entry();
+    call_leave(&outer);
     if (!m)
         return fail(WEFT_USAGE, "its " ENTRY "() returned NULL");
     return judge(o, m);
@@ -154,6 +161,7 @@ static object *object_create(host *h, const char *kind, const char *path, const 
     o->dev = st->st_dev;
     o->ino = st->st_ino;
     *vec_push(&h->objects) = o;
+    call_register(h, o, strrchr(o->path, '/') + 1, o->path); /* it has no better name yet */
     return o;
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "host/call.h"
 #include "host/object.h"
 
 /* A plugin's text as one line of ours. */
@@ -120,12 +121,14 @@ weft_status host_open(host *h, const component *c)
     void *module = NULL;
     log_line(WEFT_LOG_DEBUG, "plugin %s is loaded from %s", o->manifest->id, o->path);
     err_clear();
+    const uint32_t mark = err_count;
+    plugin_call outer;
+    call_enter(&outer, o, "open");
     weft_status st = o->manifest->open(&o->table, &module);
-    if (st != WEFT_OK) {
-        if (!err_text()[0])
-            return fail(st, "plugin %s does not open, and gives no reason", o->manifest->id);
+    call_leave(&outer);
+    st = call_check(o, "open", st, mark, CALL_PLAIN);
+    if (st != WEFT_OK)
         return st;
-    }
     o->module = module;
     o->opened = true;
     show_module(o);
@@ -135,8 +138,11 @@ weft_status host_open(host *h, const component *c)
 
 void object_close(object *o)
 {
+    plugin_call outer;
+    call_enter(&outer, o, "close");
     if (o->manifest->close)
         o->manifest->close(o->module);
+    call_leave(&outer);
     o->opened = false;
     o->module = NULL;
     show_module(o);

@@ -10,6 +10,7 @@
 #include "plan/transport.h"
 
 #include "base/err.h"
+#include "host/call.h"
 #include "plan/where.h"
 
 #include <stdlib.h>
@@ -40,9 +41,9 @@ static weft_status probe_link(spec *s, const component *c, const weft_conf *conf
 {
     const weft_link_table *link = c->table;
     if (!may_stage(s))
-        return link->probe(c->module, conf, group, &v->score);
+        return PLUGIN_CALL(link, probe, c->module, conf, group, &v->score);
     if (where_reaches(s, c)) {
-        weft_status st = link->probe(c->module, conf, group, &v->score);
+        weft_status st = PLUGIN_CALL(link, probe, c->module, conf, group, &v->score);
         if (st || v->score > 0)
             return st;
         snprintf(v->why, sizeof v->why, "%s", err_text());
@@ -50,7 +51,7 @@ static weft_status probe_link(spec *s, const component *c, const weft_conf *conf
     }
     err_clear();
     group->device_caps |= WEFT_DEV_HOST_MEMORY;
-    return link->probe(c->module, conf, group, &v->score);
+    return PLUGIN_CALL(link, probe, c->module, conf, group, &v->score);
 }
 
 /* How well it would carry them as seen from this rank. */
@@ -74,7 +75,7 @@ static weft_status probe_one(spec *s, const component *c, bool same_machine, ver
     if (!device->native)
         return fail(WEFT_UNSUPPORTED, "%s needs a device with streams of a driver, and %s has none",
                     c->name, s->device.c->name);
-    return coll->probe(c->module, conf, (uint32_t)device->caps, &v->score);
+    return PLUGIN_CALL(coll, probe, c->module, conf, (uint32_t)device->caps, &v->score);
 }
 
 /* All transports that are installed, opened, with their keys known. `links`: only these. */

@@ -1,6 +1,7 @@
 /* plan/edits.c: the tables that strategies read and write (weft/strategy.h). */
 #include "base/err.h"
 #include "config/combine.h"
+#include "host/call.h"
 #include "plan/build.h"
 
 #include <string.h>
@@ -75,7 +76,7 @@ static double v_flops(void *ctx, uint32_t block)
             in[k] = graph_local(g, n->in[k]);
         for (uint32_t k = 0; k < n->nout; k++)
             out[k] = graph_local(g, n->out[k]);
-        sum += n->op->flops(n->attrs, n->nattr, in, n->nin, out, n->nout);
+        sum += PLUGIN_GET(n->op, flops, n->attrs, n->nattr, in, n->nin, out, n->nout);
     }
     return sum;
 }
@@ -301,8 +302,8 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
                                                {0}});
     e->owner = pool_printf(e->pool, "placement %s", placement->c->name);
     e->placing = true;
-    weft_status s =
-        table->edit(placement->c->module, placement->conf, view, edits, axes, rule->unit);
+    weft_status s = PLUGIN_CALL(table, edit, placement->c->module, placement->conf, view, edits,
+                                axes, rule->unit);
     e->placing = false;
     return s;
 }
@@ -323,7 +324,7 @@ weft_status edits_run(edit_state *e, uint32_t phase)
         const spec_plugin *p = &e->s->strategies[i];
         const weft_strategy *table = p->c->table;
         e->owner = pool_printf(e->pool, "strategy %s", p->c->name);
-        weft_status s = table->edit(p->c->module, p->conf, phase, &view, &edits);
+        weft_status s = PLUGIN_CALL(table, edit, p->c->module, p->conf, phase, &view, &edits);
         if (s)
             return s;
     }

@@ -7,6 +7,7 @@
 #include "plan/transport.h"
 
 #include "base/err.h"
+#include "host/call.h"
 #include "plan/where.h"
 
 #include <stdlib.h>
@@ -36,7 +37,7 @@ static weft_status ask(const spec *s, home *all)
     const weft_device_args args = {sizeof args, 0, who->local_rank, who->local_ranks,
                                    s->device.conf};
     err_clear();
-    if (device->home(s->device.c->module, &args, mine.text)) {
+    if (PLUGIN_ASK(device, home, s->device.c->module, &args, mine.text)) {
         mine.text[0] = 0;
         snprintf(mine.why, sizeof mine.why, "%s", err_text());
         err_clear();

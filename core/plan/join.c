@@ -11,6 +11,7 @@
  * all. Of n nodes between communication each is asked about with each, and each that is joined is
  * held against those between: O(n^2), and n is some tens. */
 #include "base/err.h"
+#include "host/call.h"
 #include "plan/build.h"
 
 #include <stdlib.h>
@@ -208,7 +209,7 @@ static const char *name_of(const joining *j, const unit *u)
         if (m && !joins[m])
             return NULL;
     }
-    return table->fuse(d->c->module, ids, joins, u->n);
+    return PLUGIN_GET(table, fuse, d->c->module, ids, joins, u->n);
 }
 
 /* Has it a kernel for these operands? */
@@ -219,7 +220,7 @@ static weft_status ask_need(const joining *j, const unit *u, bool adds, bool *ye
     weft_need need = {.struct_size = sizeof need};
     unit_call c;
     *yes = unit_spec(j->b, u, adds, &c);
-    weft_status s = *yes ? table->need(d->c->module, d->conf, &c.op, &need) : WEFT_OK;
+    weft_status s = *yes ? PLUGIN_ASK(table, need, d->c->module, d->conf, &c.op, &need) : WEFT_OK;
     if (s == WEFT_UNSUPPORTED) {
         err_clear();
         *yes = false;

@@ -7,6 +7,7 @@
  *   frame                 everything else: dies with the call
  * An output that may lie over its input, and is the last to read it, shares the input's place. */
 #include "base/err.h"
+#include "host/call.h"
 #include "plan/build.h"
 
 #include <stdlib.h>
@@ -266,7 +267,7 @@ static double node_flops(const graph *g, const node *n)
         in[k] = graph_local(g, n->in[k]);
     for (uint32_t k = 0; k < n->nout; k++)
         out[k] = graph_local(g, n->out[k]);
-    return n->op->flops(n->attrs, n->nattr, in, n->nin, out, n->nout);
+    return PLUGIN_GET(n->op, flops, n->attrs, n->nattr, in, n->nin, out, n->nout);
 }
 
 /* An elementwise op on its own is a program of one step. */

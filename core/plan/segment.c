@@ -4,6 +4,7 @@
  * instruction and operand by operand, is dropped for it. So 48 equal blocks share one segment and
  * nobody has to say that they are equal. */
 #include "base/err.h"
+#include "host/call.h"
 #include "plan/build.h"
 
 #include <string.h>
@@ -86,7 +87,7 @@ static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
     const spec_plugin *d = &p->spec->device;
     const weft_device_table *table = d->c->table;
     weft_need need = {.struct_size = sizeof need};
-    weft_status s = table->need(d->c->module, d->conf, op, &need);
+    weft_status s = PLUGIN_ASK(table, need, d->c->module, d->conf, op, &need);
     const component *other = s == WEFT_UNSUPPORTED ? plugin_kernel(p->spec, op->id) : NULL;
     if (other) {
         err_clear();
@@ -94,7 +95,7 @@ static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
         s = host_open(p->spec->host, other);
         k->module = other->module;
         if (!s)
-            s = k->own->need(k->module, op, &need);
+            s = PLUGIN_ASK(k->own, need, k->module, op, &need);
     }
     if (s)
         err_context("device %s, op %s", d->c->name, op->id);

@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "host/call.h"
 #include "plan/where.h"
 #include "run/colls.h"
 
@@ -47,7 +48,7 @@ static weft_status share_id(colls *c, const line *l, const char *name, uint32_t 
     char key[200];
     snprintf(key, sizeof key, "coll/%.120s/%u", name, first);
     if (l->me == 0) {
-        weft_status st = l->table->id(l->module, conf, id, bytes);
+        weft_status st = PLUGIN_CALL(l->table, id, l->module, conf, id, bytes);
         return st ? st : job_put(c->job, key, id, *bytes);
     }
     void *value = NULL;
@@ -68,7 +69,7 @@ static weft_status until_ready(colls *c, const line *l, const char *what)
 {
     uint64_t end = clock_ns() + (uint64_t)(c->deadline * 1e9);
     weft_status st;
-    while ((st = l->table->ready(l->comm)) == WEFT_BUSY) {
+    while ((st = PLUGIN_POLL(l->table, ready, l->comm)) == WEFT_BUSY) {
         st = job_failure(c->job);
         if (!st && clock_ns() > end)
             st = fail(WEFT_PEER, "%s: not all ranks are there after %.3g seconds", what,
@@ -92,7 +93,7 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
     l->module = link->c->module;
     weft_status st = share_id(c, l, ch->name, ranks[0], id, &bytes, link->conf);
     if (!st)
-        st = c->d.table->stream(c->d.device, 1, &l->stream);
+        st = PLUGIN_CALL(c->d.table, stream, c->d.device, 1, &l->stream);
     if (st)
         return st;
     weft_coll_args args = {.struct_size = sizeof args,
@@ -100,13 +101,13 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
                            .ranks = l->n,
                            .id = id,
                            .id_bytes = bytes,
-                           .stream = c->d.table->native(l->stream),
+                           .stream = PLUGIN_GET(c->d.table, native, l->stream),
                            .conf = link->conf};
-    st = l->table->open(l->module, &args, &l->comm);
+    st = PLUGIN_CALL(l->table, open, l->module, &args, &l->comm);
     if (!st)
         st = until_ready(c, l, ch->name);
     if (!st && l->table->enrol)
-        st = l->table->enrol(l->comm, c->d.base, p->bytes.peak);
+        st = PLUGIN_ASK(l->table, enrol, l->comm, c->d.base, p->bytes.peak);
     if (st == WEFT_UNSUPPORTED) {
         err_clear();
         st = WEFT_OK;
@@ -132,9 +133,9 @@ static weft_status open_lines(colls *c)
     }
     for (uint32_t i = 0; i < p->collectives.n && !st; i++)
         if (colls_has(c, i))
-            st = c->d.table->event(c->d.device, &c->done[i]);
+            st = PLUGIN_CALL(c->d.table, event, c->d.device, &c->done[i]);
     free(ranks);
-    return st ? st : c->d.table->event(c->d.device, &c->before);
+    return st ? st : PLUGIN_CALL(c->d.table, event, c->d.device, &c->before);
 }
 
 weft_status colls_create(const plan *p, job *j, uint32_t rank, const colls_device *d,
@@ -163,7 +164,7 @@ static void *give_up(void *arg)
     colls *c = arg;
     for (uint32_t i = 0; i < c->plan->channels.n; i++)
         if (c->line[i].comm)
-            c->line[i].table->abort(c->line[i].comm);
+            PLUGIN_DO(c->line[i].table, abort, c->line[i].comm);
     atomic_store(&c->gave_up, 1);
     return NULL;
 }
@@ -186,7 +187,7 @@ void colls_destroy(colls *c, int failed)
         return;
     for (uint32_t i = 0; i < c->plan->channels.n; i++)
         if (c->line[i].comm)
-            c->line[i].table->close(c->line[i].comm);
+            PLUGIN_DO(c->line[i].table, close, c->line[i].comm);
     free(c->line);
     free(c->done);
     free(c->group);
@@ -197,18 +198,20 @@ void colls_destroy(colls *c, int failed)
 static weft_status call(const line *l, const collective *x, const void *in, void *out, void *native)
 {
     if (x->kind != WEFT_SHIFT || x->root == 0)
-        return l->table->call(l->comm, x->kind == WEFT_SHIFT ? WEFT_BROADCAST : x->kind, x->redop,
-                              x->dtype, in, out, x->count, x->root, native);
+        return PLUGIN_CALL(l->table, call, l->comm,
+                           x->kind == WEFT_SHIFT ? WEFT_BROADCAST : x->kind, x->redop, x->dtype, in,
+                           out, x->count, x->root, native);
     uint32_t to = (l->me + x->root) % l->n, from = (l->me + l->n - x->root) % l->n;
-    weft_status st =
-        l->table->call(l->comm, WEFT_SEND, 0, x->dtype, in, NULL, x->count, to, native);
+    weft_status st = PLUGIN_CALL(l->table, call, l->comm, WEFT_SEND, 0, x->dtype, in, NULL,
+                                 x->count, to, native);
     return st ? st
-              : l->table->call(l->comm, WEFT_RECV, 0, x->dtype, NULL, out, x->count, from, native);
+              : PLUGIN_CALL(l->table, call, l->comm, WEFT_RECV, 0, x->dtype, NULL, out, x->count,
+                            from, native);
 }
 
 static weft_status launch(colls *c, const line *l)
 {
-    weft_status st = l->table->end(l->module);
+    weft_status st = PLUGIN_POLL(l->table, end, l->module);
     if (st == WEFT_BUSY)
         st = WEFT_OK;
     for (uint32_t i = 0; i < c->groups && !st; i++) {
@@ -216,7 +219,7 @@ static weft_status launch(colls *c, const line *l)
         const line *one = &c->line[c->plan->collectives.at[number].channel];
         st = until_ready(c, one, c->plan->collectives.at[number].name);
         if (!st)
-            st = c->d.table->record(c->done[number], one->stream);
+            st = PLUGIN_CALL(c->d.table, record, c->done[number], one->stream);
     }
     c->groups = 0;
     return st;
@@ -226,18 +229,18 @@ weft_status colls_start(colls *c, uint32_t number, uint64_t from, uint64_t to, i
 {
     const collective *x = &c->plan->collectives.at[number];
     const line *l = &c->line[x->channel];
-    weft_status st = c->d.table->record(c->before, c->d.compute);
+    weft_status st = PLUGIN_CALL(c->d.table, record, c->before, c->d.compute);
     if (!st)
-        st = c->d.table->await(l->stream, c->before);
+        st = PLUGIN_CALL(c->d.table, await, l->stream, c->before);
     if (!st && first)
-        st = l->table->begin(l->module);
+        st = PLUGIN_CALL(l->table, begin, l->module);
     if (st)
         return st;
     c->group[c->groups++] = number;
     c->sent += x->sent;
-    st = call(l, x, c->d.base + from, c->d.base + to, c->d.table->native(l->stream));
+    st = call(l, x, c->d.base + from, c->d.base + to, PLUGIN_GET(c->d.table, native, l->stream));
     if (st) /* a group that was begun is ended */
-        (void)!l->table->end(l->module);
+        (void)!PLUGIN_POLL(l->table, end, l->module);
     else if (last)
         st = launch(c, l);
     return st;
@@ -245,7 +248,7 @@ weft_status colls_start(colls *c, uint32_t number, uint64_t from, uint64_t to, i
 
 weft_status colls_wait(colls *c, uint32_t number)
 {
-    return c->d.table->await(c->d.compute, c->done[number]);
+    return PLUGIN_CALL(c->d.table, await, c->d.compute, c->done[number]);
 }
 
 uint64_t colls_sent(const colls *c)
@@ -257,7 +260,7 @@ weft_status colls_health(colls *c)
 {
     for (uint32_t i = 0; c && i < c->plan->channels.n; i++) {
         const line *l = &c->line[i];
-        weft_status st = l->comm ? l->table->health(l->comm) : WEFT_OK;
+        weft_status st = l->comm ? PLUGIN_CALL(l->table, health, l->comm) : WEFT_OK;
         if (st) {
             err_context("channel %s", c->plan->channels.at[i].name);
             return st;

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "host/call.h"
 
 #include <sched.h>
 #include <string.h>
@@ -10,9 +11,9 @@
 /* Hold the host until the stream has got here. A device that computes on this thread is there. */
 weft_status exec_reach(executor *e)
 {
-    weft_status s = e->table->record(e->event, e->stream);
+    weft_status s = PLUGIN_CALL(e->table, record, e->event, e->stream);
     uint64_t until = 0;
-    while (!s && (s = e->table->query(e->event)) == WEFT_BUSY) {
+    while (!s && (s = PLUGIN_POLL(e->table, query, e->event)) == WEFT_BUSY) {
         uint64_t now = clock_ns();
         until = until ? until : now + (uint64_t)(e->deadline * 1e9);
         s = job_failure(e->job);
@@ -86,7 +87,7 @@ static weft_status replay(executor *e, const list *l, uint32_t i, uint32_t end, 
     for (; i < end; i++)
         mark(e, l, i);
     weft_status s = job_failure(e->job);
-    return s ? s : e->table->replay(work, e->stream);
+    return s ? s : PLUGIN_CALL(e->table, replay, work, e->stream);
 }
 
 static weft_status run_entry(executor *e, const list *l, uint32_t i)
@@ -157,13 +158,14 @@ weft_status exec_run(executor *e, const list *l)
 
 weft_status exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes)
 {
-    weft_status s = e->table->copy(e->device, e->stream, e->base + offset, from, bytes);
+    weft_status s =
+        PLUGIN_CALL(e->table, copy, e->device, e->stream, e->base + offset, from, bytes);
     return s ? s : exec_reach(e);
 }
 
 weft_status exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes)
 {
-    weft_status s = e->table->copy(e->device, e->stream, to, e->base + offset, bytes);
+    weft_status s = PLUGIN_CALL(e->table, copy, e->device, e->stream, to, e->base + offset, bytes);
     return s ? s : exec_reach(e);
 }
 
@@ -179,7 +181,7 @@ weft_status exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *copies
 
 weft_status exec_zero(executor *e, uint64_t offset, uint64_t bytes)
 {
-    weft_status s = e->table->fill(e->device, e->stream, e->base + offset, 0, bytes);
+    weft_status s = PLUGIN_CALL(e->table, fill, e->device, e->stream, e->base + offset, 0, bytes);
     return s ? s : exec_reach(e);
 }
 

@@ -7,6 +7,7 @@
  * the passes end, and after MOST instructions, so that a recording stays of a size that drivers
  * like. A step that is traced is walked call by call. */
 #include "base/err.h"
+#include "host/call.h"
 #include "run/exec.h"
 
 #include <stdlib.h>
@@ -47,7 +48,7 @@ static uint32_t run_end(const plan *p, const list *l, uint32_t i, uint64_t *inst
 
 static weft_status record(executor *e, graph_run *r, bool *can)
 {
-    weft_status s = e->table->capture_begin(e->stream);
+    weft_status s = PLUGIN_CALL(e->table, capture_begin, e->stream);
     *can = s != WEFT_UNSUPPORTED;
     if (!*can) {
         err_clear();
@@ -57,7 +58,7 @@ static weft_status record(executor *e, graph_run *r, bool *can)
     for (uint32_t i = r->first; !s && !x && i < r->end; i++)
         x = kernels_call(e, &r->l->entries.at[i]);
     if (!s) /* in any case, so that the stream is good again */
-        s = e->table->capture_end(e->stream, &r->work);
+        s = PLUGIN_CALL(e->table, capture_end, e->stream, &r->work);
     s = x ? x : s;
     if (s)
         err_context("recording the list %s, from %s on, for replay", r->l->name,

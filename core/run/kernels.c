@@ -1,6 +1,7 @@
 /* run/kernels.c: the plan's kernels, made ready and run: the device's own and those of plugins. */
 #include "base/clock.h"
 #include "base/err.h"
+#include "host/call.h"
 #include "run/exec.h"
 
 #include <stdlib.h>
@@ -9,7 +10,7 @@
 /* The device's own stream, as plugin kernels know it. */
 static void *native(const executor *e)
 {
-    return e->table->native ? e->table->native(e->stream) : NULL;
+    return e->table->native ? PLUGIN_GET(e->table, native, e->stream) : NULL;
 }
 
 /* Make kernel `i` ready, with the attribute "first" as this rank's coordinates have it. */
@@ -26,8 +27,8 @@ static weft_status prepare_here(executor *e, uint32_t i)
     }
     op.attrs = attrs;
     weft_prepared *own = NULL;
-    weft_status s = k->own ? k->own->prepare(k->module, &op, native(e), &e->kernels[i])
-                           : e->table->prepare(e->device, &op, &own);
+    weft_status s = k->own ? PLUGIN_CALL(k->own, prepare, k->module, &op, native(e), &e->kernels[i])
+                           : PLUGIN_CALL(e->table, prepare, e->device, &op, &own);
     if (!k->own)
         e->kernels[i] = own;
     free(attrs);
@@ -48,15 +49,14 @@ weft_status kernels_prepare(executor *e)
     return WEFT_OK;
 }
 
-static weft_status run(executor *e, uint32_t number, const void *const *in, void *const *out)
+/* The device's own are noted, and judged, once a segment by kernels_call(). */
+static inline weft_status run(executor *e, uint32_t number, const void *const *in, void *const *out)
 {
     const kernel *k = &e->plan->kernels.at[number];
     void *workspace = e->base + e->plan->workspace;
-    weft_status s = k->own ? k->own->run(e->kernels[number], native(e), in, out, workspace)
-                           : e->table->run(e->kernels[number], e->stream, in, out, workspace);
-    if (s)
-        err_context("op %s", k->spec.id);
-    return s;
+    if (k->own)
+        return PLUGIN_CALL(k->own, run, e->kernels[number], native(e), in, out, workspace);
+    return e->table->run(e->kernels[number], e->stream, in, out, workspace);
 }
 
 /* As long as it takes, in a step that is traced: the device is held after each kernel. */
@@ -82,8 +82,12 @@ weft_status kernels_call(executor *e, const entry *x)
     const segment *s = &p->segments.at[x->what];
     const uint64_t *bases = &e->bases[x->first_base];
     const bool traced = trace_wants(&e->trace, e->step);
+    const uint32_t mark = err_count;
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; !st && i < s->n; i++) {
+    plugin_call outer;
+    call_enter(&outer, e->table, "run");
+    uint32_t i = 0;
+    for (; !st && i < s->n; i++) {
         const instr *n = &p->instrs.at[s->first + i];
         const ref *r = &p->refs.at[n->first_ref];
         const void *in[32];
@@ -94,6 +98,11 @@ weft_status kernels_call(executor *e, const entry *x)
             out[k] = address(e, bases, &r[n->nin + k]);
         st = traced ? run_traced(e, n->kernel, in, out) : run(e, n->kernel, in, out);
     }
+    call_leave(&outer);
+    if (st) {
+        st = call_judge(e->table, "run", st, mark, CALL_PLAIN);
+        err_context("op %s", p->kernels.at[p->instrs.at[s->first + i - 1].kernel].spec.id);
+    }
     return st;
 }
 
@@ -102,9 +111,9 @@ void kernels_release(executor *e)
     for (uint32_t i = 0; e->kernels && i < e->plan->kernels.n; i++) {
         const kernel *k = &e->plan->kernels.at[i];
         if (e->kernels[i] && k->own)
-            k->own->release(e->kernels[i]);
+            PLUGIN_DO(k->own, release, e->kernels[i]);
         else if (e->kernels[i])
-            e->table->release(e->kernels[i]);
+            PLUGIN_DO(e->table, release, e->kernels[i]);
     }
     free(e->kernels);
 }

@@ -6,6 +6,7 @@
  * faster than it ever is in training. */
 #include "base/clock.h"
 #include "base/err.h"
+#include "host/call.h"
 #include "run/exec.h"
 
 #include <stdlib.h>
@@ -75,10 +76,10 @@ static weft_status prepare(executor *e, product *x, bool *fits)
         .struct_size = sizeof op, .id = "linear", .nin = 2, .nout = 1, .in = in, .out = &out};
     weft_need need = {.struct_size = sizeof need};
     const spec_plugin *device = &e->plan->spec->device;
-    weft_status s = e->table->need(device->c->module, device->conf, &op, &need);
+    weft_status s = PLUGIN_ASK(e->table, need, device->c->module, device->conf, &op, &need);
     *fits = !s && place(e, x, need.workspace);
     if (!s && *fits)
-        s = e->table->prepare(e->device, &op, &x->kernel);
+        s = PLUGIN_CALL(e->table, prepare, e->device, &op, &x->kernel);
     if (!s && *fits)
         s = fill_random(e, 0, x->out);
     return s;
@@ -87,7 +88,7 @@ static weft_status prepare(executor *e, product *x, bool *fits)
 static void release(executor *e, product *x)
 {
     if (x->kernel)
-        e->table->release(x->kernel);
+        PLUGIN_DO(e->table, release, x->kernel);
     free(x->taken);
     x->kernel = NULL;
     x->taken = NULL;
@@ -101,7 +102,7 @@ static weft_status run(executor *e, const product *x, uint64_t times, uint64_t *
     const uint64_t began = clock_ns();
     weft_status s = WEFT_OK;
     for (uint64_t i = 0; !s && i < times; i++)
-        s = e->table->run(x->kernel, e->stream, in, out, x->workspace);
+        s = PLUGIN_CALL(e->table, run, x->kernel, e->stream, in, out, x->workspace);
     if (!s)
         s = exec_reach(e);
     *ns = clock_ns() - began;

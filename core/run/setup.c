@@ -1,6 +1,7 @@
 /* run/setup.c: everything that a step needs, taken before the first. */
 #include "base/clock.h"
 #include "base/err.h"
+#include "host/call.h"
 #include "plan/where.h"
 #include "run/exec.h"
 
@@ -64,20 +65,22 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
     if (config_int(s->cfg, "run.deterministic"))
         args.flags |= WEFT_SPEC_DETERMINISTIC;
     int32_t score = 0;
-    weft_status st = e->table->probe(s->device.c->module, s->device.conf, &score);
+    err_clear();
+    weft_status st = PLUGIN_CALL(e->table, probe, s->device.c->module, s->device.conf, &score);
     if (!st && !score)
         st = fail(WEFT_ABSENT, "device %s is not on this machine: %s", s->device.c->name,
-                  err_text());
+                  *err_text() ? err_text() : "its probe gives no reason");
     if (!st)
-        st = e->table->open(s->device.c->module, &args, &e->device);
+        st = PLUGIN_CALL(e->table, open, s->device.c->module, &args, &e->device);
     if (!st)
-        st = e->table->arena(e->device, e->plan->bytes.peak, descriptor_kind(e), &base, &fd);
+        st = PLUGIN_CALL(e->table, arena, e->device, e->plan->bytes.peak, descriptor_kind(e), &base,
+                         &fd);
     if (!st)
-        st = e->table->stream(e->device, 0, &e->stream);
+        st = PLUGIN_CALL(e->table, stream, e->device, 0, &e->stream);
     if (!st)
-        st = e->table->event(e->device, &e->event);
+        st = PLUGIN_CALL(e->table, event, e->device, &e->event);
     if (!st && e->plan->bytes.host)
-        st = e->table->host_memory(e->device, e->plan->bytes.host, (void **)&e->host);
+        st = PLUGIN_CALL(e->table, host_memory, e->device, e->plan->bytes.host, (void **)&e->host);
     if (st)
         return st;
     e->base = base;
@@ -234,7 +237,7 @@ void exec_destroy(executor *e, int failed)
     graphs_free(e);
     kernels_release(e);
     if (e->device)
-        e->table->close(e->device);
+        PLUGIN_DO(e->table, close, e->device);
     free(e->ops);
     free(e->bases);
     free(e->from);

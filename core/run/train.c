@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "host/call.h"
 #include "job/launch.h"
 #include "run/agree.h"
 #include "run/outdir.h"
@@ -294,7 +295,8 @@ static void announce(const trainer *t)
         return;
     log_line(WEFT_LOG_INFO, "%llu parameters, %u rank%s, %llu MiB a rank, on %s",
              (unsigned long long)t->plan->param_elements, s->ranks, s->ranks == 1 ? "" : "s",
-             (unsigned long long)(t->j->plans.peak >> 20), t->exec.table->describe(t->exec.device));
+             (unsigned long long)(t->j->plans.peak >> 20),
+             PLUGIN_GET(t->exec.table, describe, t->exec.device));
     if (s->comm_choice)
         log_line(WEFT_LOG_INFO, "%s", s->comm_choice);
     if (t->plan->changes)

@@ -314,7 +314,8 @@ static void failing_to_open_is_told(void **state)
     h = hosts(PLUGINS "/silent");
     assert_int_equal(host_find(h, "optim", "good", rules, &c), WEFT_OK);
     assert_int_equal(host_open(h, c), WEFT_IO);
-    assert_string_equal(err_text(), "plugin weft.test does not open, and gives no reason");
+    assert_string_equal(err_text(),
+                        "plugin weft.test: its open() failed without a reason (status 5, WEFT_IO)");
     host_destroy(h);
 }
 

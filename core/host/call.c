@@ -1,0 +1,104 @@
+/* host/call.c: whose a table is, and what becomes of a call that fails without a word (call.h). */
+#include "host/call.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+
+_Thread_local plugin_call plugin_now;
+
+/* A list that readers walk without a lock. Entries that are taken out stay allocated: a reader may
+ * be at one, and what they count is hosts a process, which are few. */
+typedef struct entry {
+    struct entry *_Atomic next;
+    const void *owner;
+    const void *_Atomic key; /* NULL: free */
+    const char *name, *path;
+} entry;
+
+static entry *_Atomic entries;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
+
+void call_register(const void *owner, const void *key, const char *name, const char *path)
+{
+    pthread_mutex_lock(&lock);
+    entry *e = atomic_load(&entries);
+    while (e && atomic_load(&e->key) && (e->key != key || e->owner != owner))
+        e = atomic_load(&e->next);
+    const bool fresh = !e;
+    if (fresh) {
+        e = mem_alloc(sizeof *e);
+        atomic_store(&e->next, atomic_load(&entries));
+    }
+    e->owner = owner;
+    e->name = name;
+    e->path = path;
+    atomic_store(&e->key, key);
+    if (fresh)
+        atomic_store(&entries, e);
+    pthread_mutex_unlock(&lock);
+}
+
+void call_forget(const void *owner)
+{
+    pthread_mutex_lock(&lock);
+    for (entry *e = atomic_load(&entries); e; e = atomic_load(&e->next))
+        if (e->owner == owner)
+            atomic_store(&e->key, NULL);
+    pthread_mutex_unlock(&lock);
+}
+
+bool call_whose(const void *key, const char **name, const char **path)
+{
+    for (const entry *e = atomic_load(&entries); key && e; e = atomic_load(&e->next))
+        if (atomic_load(&e->key) == key) {
+            *name = e->name;
+            *path = e->path;
+            return true;
+        }
+    return false;
+}
+
+const char *call_current(const char **name, const char **path)
+{
+    for (const plugin_call *c = &plugin_now; c; c = c->outer)
+        if (call_whose(c->key, name, path))
+            return c->call;
+    return NULL;
+}
+
+static const char *status_name(weft_status st)
+{
+    static const char *const names[] = {
+        "WEFT_OK", "WEFT_BUSY", "WEFT_UNSUPPORTED", "WEFT_USAGE",  "WEFT_NO_MEMORY",
+        "WEFT_IO", "WEFT_PEER", "WEFT_DATA",        "WEFT_ABSENT", "WEFT_INTERNAL"};
+    return (uint32_t)st < sizeof names / sizeof *names ? names[st] : NULL;
+}
+
+weft_status call_judge(const void *key, const char *call, weft_status st, uint32_t mark,
+                       uint32_t may)
+{
+    const char *name, *path, *status = status_name(st);
+    const bool own = !call_whose(key, &name, &path);
+    if ((st == WEFT_BUSY && (may & CALL_MAY_WAIT)) ||
+        (st == WEFT_UNSUPPORTED && (may & CALL_MAY_REFUSE)) || own)
+        return st;
+    if (!status)
+        return fail(WEFT_INTERNAL,
+                    "plugin %s: its %s() returned %d, which is no status of weft/base.h", name,
+                    call, (int)st);
+    if (st == WEFT_BUSY)
+        return fail(WEFT_INTERNAL,
+                    "plugin %s: its %s() returned WEFT_BUSY, and is no call that may be repeated",
+                    name, call);
+    char own_words[WEFT_MAX_NAME + 16]; /* of an earlier call that has the same cause */
+    snprintf(own_words, sizeof own_words, "plugin %s: ", name);
+    if (!err_text()[0] || (err_count == mark && !strstr(err_text(), own_words)))
+        return fail(st, "plugin %s: its %s() failed without a reason (status %d, %s)", name, call,
+                    (int)st, status);
+    return st;
+}

@@ -1,0 +1,157 @@
+/* host/crash.c: the last words of a process that a plugin ends (call.h).
+ *
+ * The signal handler calls write() and sigaction() alone. It puts back what handled the signal
+ * before, which is the system or a sanitizer, and lets it happen again: the core dump, the status
+ * and the sanitizer's report are what they would have been. */
+#include "host/call.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/log.h"
+
+static const struct {
+    int number;
+    const char *name;
+} fatal[] = {{SIGSEGV, "SIGSEGV"},
+             {SIGBUS, "SIGBUS"},
+             {SIGFPE, "SIGFPE"},
+             {SIGILL, "SIGILL"},
+             {SIGABRT, "SIGABRT"}};
+
+#define FATAL (sizeof fatal / sizeof *fatal)
+
+static struct sigaction before[FATAL];
+static char other_stack[65536]; /* for a main thread that has used up its own */
+static bool main_returns;
+
+/* --- a line, made without the C library --- */
+
+typedef struct line {
+    char text[1024];
+    size_t n;
+} line;
+
+static void add(line *l, const char *text)
+{
+    while (*text && l->n < sizeof l->text - 1)
+        l->text[l->n++] = *text++;
+}
+
+static void add_number(line *l, uint64_t n)
+{
+    char digits[24];
+    size_t at = sizeof digits - 1;
+    digits[at] = 0;
+    do
+        digits[--at] = (char)('0' + n % 10);
+    while (n /= 10);
+    add(l, digits + at);
+}
+
+static void begin(line *l)
+{
+    l->n = 0;
+    add(l, "weft ");
+    if (log_rank() >= 0) {
+        add(l, "rank ");
+        add_number(l, (uint64_t)log_rank());
+        add(l, " ");
+    }
+    add(l, "error: ");
+}
+
+static void end(line *l)
+{
+    l->text[l->n++] = '\n';
+    (void)!write(STDERR_FILENO, l->text, l->n);
+}
+
+/* "update() of the plugin acme.lion (PATH)"; false: the thread is in no plugin's call. */
+static bool add_call(line *l)
+{
+    const char *name, *path, *call = call_current(&name, &path);
+    if (!call)
+        return false;
+    add(l, call);
+    add(l, "() of the plugin ");
+    add(l, name);
+    add(l, " (");
+    add(l, path);
+    add(l, ")");
+    return true;
+}
+
+/* --- signals --- */
+
+static void last_words(int number, const siginfo_t *info, const char *name)
+{
+    line l;
+    begin(&l);
+    add(&l, "signal ");
+    add_number(&l, (uint64_t)number);
+    add(&l, " (");
+    add(&l, name);
+    if (info->si_code <= 0 && info->si_pid && info->si_pid != getpid()) {
+        add(&l, "), sent by process ");
+        add_number(&l, (uint64_t)info->si_pid);
+    } else {
+        add(&l, ") during ");
+        if (!add_call(&l))
+            add(&l, "no call of a plugin");
+    }
+    end(&l);
+}
+
+static void on_signal(int number, siginfo_t *info, void *context)
+{
+    (void)context;
+    const int saved = errno;
+    for (size_t i = 0; i < FATAL; i++)
+        if (fatal[i].number == number) {
+            sigaction(number, &before[i], NULL);
+            last_words(number, info, fatal[i].name);
+        }
+    errno = saved;
+    if (info->si_code <= 0) /* not the instruction's doing, so it would not come again */
+        raise(number);
+}
+
+/* --- exit() --- */
+
+/* Somebody called exit(), and everything would look as if the job had been done. */
+static void on_exit_called(void)
+{
+    line l;
+    if (main_returns)
+        return;
+    begin(&l);
+    add(&l, "exit() was called during ");
+    if (!add_call(&l))
+        add(&l, "no call of a plugin, by one's thread or a library");
+    add(&l, "; a plugin may not end the process, and the job is not done");
+    end(&l);
+    fflush(NULL);
+    _exit(1);
+}
+
+void crash_main_returns(void)
+{
+    main_returns = true;
+}
+
+void crash_watch(void)
+{
+    stack_t have, own = {.ss_sp = other_stack, .ss_size = sizeof other_stack};
+    if (!sigaltstack(NULL, &have) && (have.ss_flags & SS_DISABLE))
+        sigaltstack(&own, NULL);
+    struct sigaction act = {.sa_sigaction = on_signal, .sa_flags = SA_SIGINFO | SA_ONSTACK};
+    for (size_t i = 0; i < FATAL; i++)
+        sigaction(fatal[i].number, &act, &before[i]);
+    atexit(on_exit_called);
+}
