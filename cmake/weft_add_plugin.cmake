@@ -2,8 +2,9 @@
 #
 # One plugin: a module KIND/NAME.so without a lib prefix, hidden visibility, an export map with the
 # one symbol, and no undefined symbol left (-z defs). KIND is device, comm, parallel or optim.
-# The file is written to OUTPUT_DIR/KIND (lib/weft of the build tree unless given) and closed to the
-# group where the user's files are open to it, because the host loads nothing that others can write.
+# The file is written to OUTPUT_DIR/KIND (lib/weft of the build tree unless given). It and the two
+# folders are closed to the group where the user's files are open to it (umask 002), because the
+# host loads nothing that others can write.
 # Works inside the tree and, through find_package(weft), outside it.
 set(WEFT_EXPORT_MAP ${CMAKE_CURRENT_LIST_DIR}/plugin.map CACHE INTERNAL "")
 
@@ -38,7 +39,8 @@ function(weft_add_plugin KIND NAME)
   if(NOT WEFT_SANITIZE)
     target_link_options(${target} PRIVATE LINKER:-z,defs)
   endif()
-  add_custom_command(TARGET ${target} POST_BUILD COMMAND chmod go-w $<TARGET_FILE:${target}>)
+  add_custom_command(TARGET ${target} POST_BUILD
+    COMMAND chmod go-w $<TARGET_FILE:${target}> ${ARG_OUTPUT_DIR}/${KIND} ${ARG_OUTPUT_DIR})
   if(install) # where the program looks: ../lib/weft, however this system names such folders
     install(TARGETS ${target} LIBRARY DESTINATION lib/weft/${KIND})
   endif()

@@ -30,14 +30,14 @@ typedef struct kept {
 } kept;
 
 static kept *folders; /* of this process, under the lock */
-static pthread_mutex_t folders_lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t loading_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static int keep_folder(int fd)
 {
     struct stat st;
     if (fstat(fd, &st))
         return -1;
-    pthread_mutex_lock(&folders_lock);
+    pthread_mutex_lock(&loading_lock);
     kept *k = folders;
     while (k && (k->dev != st.st_dev || k->ino != st.st_ino))
         k = k->next;
@@ -47,7 +47,7 @@ static int keep_folder(int fd)
         folders = k;
     }
     int found = k->fd;
-    pthread_mutex_unlock(&folders_lock);
+    pthread_mutex_unlock(&loading_lock);
     return found;
 }
 
@@ -64,6 +64,15 @@ static weft_status loader_failed(const trusted *t, const char *via)
                 text, at ? t->real : "", at ? at + strlen(via) : text);
 }
 
+/* The loader's own names of what was renamed. It does not use them any more; they are kept, since
+ * it made them and nobody else may free them. */
+typedef struct old_name {
+    struct old_name *next;
+    const char *text;
+} old_name;
+
+static old_name *old_names; /* under the lock */
+
 /* Give what was mapped through the descriptor its path: for debuggers, dladdr() and messages. The
  * plugin's own libraries, found by $ORIGIN, follow it in the loader's list. The names live as long
  * as the objects: for good. */
@@ -78,8 +87,14 @@ static void name_maps(void *handle, const trusted *t, const char *via, size_t fo
             continue;
         const char *path = !strcmp(m->l_name, via) ? t->real : realpath(m->l_name, real);
         char *name = path ? strdup(path) : NULL;
-        if (name)
+        if (name) {
+            old_name *old = mem_alloc(sizeof *old);
+            pthread_mutex_lock(&loading_lock);
+            *old = (old_name){old_names, m->l_name};
+            old_names = old;
+            pthread_mutex_unlock(&loading_lock);
             m->l_name = name;
+        }
     }
 }
 

@@ -1,8 +1,10 @@
 #!/bin/sh
 # outside_test.sh SOURCE BUILD: install BUILD to a fresh prefix; build the plugins of outside/ there
 # with find_package(weft), and one of them again by hand with pkg-config; train a tiny job with them
-# on two ranks; the losses are those of the same job on one rank.
+# on two ranks; the losses are those of the same job on one rank. All of it with files and folders
+# open to the user's group, as some systems have it.
 set -eu
+umask 002
 source=$1
 build=$2
 work=$(mktemp -d)
@@ -29,6 +31,7 @@ cc -std=c11 -O2 -fPIC -shared -fvisibility=hidden $(pkg-config --cflags weft) \
   "-Wl,--version-script=$(pkg-config --variable=exportmap weft)" -Wl,-z,defs \
   -o "$work/hand/optim/acme.lion.so" "$source/tests/abi/outside/lion.c" \
   >"$work/build.log" 2>&1 || fail "pkg-config weft does not lead to a plugin"
+chmod -R go-w "$work/hand"
 sh "$source/tests/abi/symbols.sh" "$work/hand" "$work/outside" >"$work/build.log" 2>&1 ||
   fail "the plugins export too much"
 
