@@ -24,9 +24,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define FLOOD_RECORD 2048  /* bytes of a recorded first flight */
-#define FLOOD_SOCKET 2600u /* bytes of a struct tcp_sock and what hangs on it, without its queues  \
-                            */
+#define FLOOD_RECORD 2048 /* bytes of a recorded first flight */
+#define FLOOD_SOCKET                                                                               \
+    2600u /* bytes of a struct tcp_sock and what hangs on it, without its queues                   \
+           */
 
 typedef struct flood {
     uint16_t port;
