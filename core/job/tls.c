@@ -211,7 +211,7 @@ static const char *reason(void)
 static void forget_key(weft_tls *t)
 {
     static const uint8_t zeroes[sizeof t->psk];
-    SSL_SESSION *s = SSL_get_session(t->ssl);
+    SSL_SESSION *s = t->ssl ? SSL_get_session(t->ssl) : NULL;
     if (s)
         SSL_SESSION_set1_master_key(s, zeroes, sizeof zeroes);
     explicit_bzero(t->psk, sizeof t->psk);
