@@ -30,6 +30,12 @@ static const char *const names[] = {
     "SLURM_LOCALID",
     "SLURM_JOB_ID",
     "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_ID",
+    "SLURM_RESTART_COUNT",
+    "SLURM_HET_SIZE",
+    "PMIX_NAMESPACE",
+    "PMI_JOBID",
+    "TORCHELASTIC_RUN_ID",
     CONTROL_FD_ENV,
 };
 
@@ -131,6 +137,35 @@ static void precedence(void **state)
     assert_false(id.launched);
 }
 
+static uint64_t launch_of(const char *settings)
+{
+    job_identity id;
+    assert_int_equal(identify(settings, &id), WEFT_OK);
+    return id.launch;
+}
+
+#define STEP "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 MASTER_PORT=9 "
+
+/* Runs of one launcher are told apart where it has a name for them, and by nothing else. */
+static void names_of_runs(void **state)
+{
+    (void)state;
+    const uint64_t step = launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=0");
+    assert_int_not_equal(step, 0);
+    assert_true(step == launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=0"));
+    assert_true(step != launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=1"));
+    assert_true(step != launch_of(STEP "SLURM_JOB_ID=70 SLURM_STEP_ID=0"));
+    assert_true(step != launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_RESTART_COUNT=1"));
+    assert_int_equal(launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_HET_SIZE=2"), 0);
+    assert_int_equal(launch_of("RANK=1 WORLD_SIZE=2 MASTER_PORT=9"), 0);
+    /* Another dialect's name does not count: Slurm's numbers differ where each node has a step. */
+    assert_int_equal(launch_of("RANK=1 WORLD_SIZE=2 MASTER_PORT=9 SLURM_JOB_ID=7 SLURM_STEP_ID=3"),
+                     0);
+    assert_int_not_equal(launch_of("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 MASTER_PORT=9 "
+                                   "PMIX_NAMESPACE=mpirun-3@1"),
+                         0);
+}
+
 static void contradictions(void **state)
 {
     (void)state;
@@ -173,8 +208,9 @@ static void garbage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_set),    cmocka_unit_test(dialects), cmocka_unit_test(precedence),
-        cmocka_unit_test(contradictions), cmocka_unit_test(garbage),
+        cmocka_unit_test(nothing_set), cmocka_unit_test(dialects),
+        cmocka_unit_test(precedence),  cmocka_unit_test(contradictions),
+        cmocka_unit_test(garbage),     cmocka_unit_test(names_of_runs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
