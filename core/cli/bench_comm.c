@@ -325,7 +325,7 @@ static int launch(const bench *b)
 
 void bench_comm_print_keys(FILE *to, int markdown)
 {
-    config_print_options(to, options, markdown);
+    config_print_options(to, options, markdown, CONFIG_PLAIN);
 }
 
 static int help(void)

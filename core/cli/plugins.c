@@ -20,6 +20,12 @@ static const char *section_of(const component *c, char out[128])
     return out;
 }
 
+/* What of a plugin's keys binds a job that resumes (config/differ.h). */
+static config_column column_of(const component *c)
+{
+    return !strcmp(c->iface, "weft.rule/1") ? CONFIG_BIND : CONFIG_FREE;
+}
+
 static void print_axes(const component *c)
 {
     if (strcmp(c->iface, "weft.strategy/1"))
@@ -37,11 +43,11 @@ static void print_one(const component *c)
            c->manifest->version, c->path);
     printf("keys in [%s]:\n", section_of(c, section));
     print_axes(c);
-    config_print_options(stdout, c->options, 0);
+    config_print_options(stdout, c->options, 0, column_of(c));
     if (strcmp(c->kind, "comm"))
         return;
     printf("and those of the core, for every transport:\n");
-    config_print_options(stdout, config_link_options(), 0);
+    config_print_options(stdout, config_link_options(), 0, CONFIG_OWN);
 }
 
 static void print_all(const component *const *all, uint32_t n)
@@ -133,15 +139,24 @@ const command cmd_plugins = {
 
 static void print_reference(const component *const *all, uint32_t n)
 {
-    printf("# Every key of a job file\n\nWritten by `weft config`; a test holds it against the "
-           "program.\n");
+    printf(
+        "# Every key of a job file\n\nWritten by `weft config`; a test holds it against the "
+        "program.\n\n"
+        "Column `resume`: `weft train --resume` refuses a job in which a key that *binds* has "
+        "another value than in the job that saved\nthe checkpoint, since it would change what "
+        "the run computes; `--resume=force` goes on all the same and logs each difference.\n"
+        "Values are compared as they are read: 1e-3 is 0.001, and a key that is left out has its "
+        "default. *free* keys may change: they say\nhow long a run is, how it is laid out, what "
+        "carries and computes it, what is said and saved, and where. `run.steps` is free, "
+        "and\nschedules that end at the last step follow it. `data.train` may be another path to "
+        "the same tokens. Sizes of mesh axes are free.\n");
     const config_section *s = config_core_sections();
     for (; s->name; s++) {
         printf("\n## [%s]: %s\n\n", s->name, s->help);
-        config_print_options(stdout, s->options, 1);
+        config_print_options(stdout, s->options, 1, CONFIG_OWN);
     }
     printf("\n## [comm.NAME]: of the core, for every transport; its own keys stand below\n\n");
-    config_print_options(stdout, config_link_options(), 1);
+    config_print_options(stdout, config_link_options(), 1, CONFIG_OWN);
     printf("\n## [sweep]: lists, for `weft bench SWEEP.ini`\n\n");
     sweep_print_keys(stdout);
     printf("\n## [bench]: for `weft bench comm`\n\n");
@@ -159,7 +174,7 @@ static void print_reference(const component *const *all, uint32_t n)
              k++)
             printf("- `%s` (a number, or auto; default `auto`): %s\n", st->axes[k]->size_key,
                    st->axes[k]->help);
-        config_print_options(stdout, all[i]->options, 1);
+        config_print_options(stdout, all[i]->options, 1, column_of(all[i]));
     }
 }
 

@@ -304,7 +304,7 @@ static int run(int argc, char **argv)
 
 void tune_print_keys(FILE *to, int markdown)
 {
-    config_print_options(to, options, markdown);
+    config_print_options(to, options, markdown, CONFIG_PLAIN);
 }
 
 const command cmd_tune = {

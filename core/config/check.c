@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/err.h"
+#include "config/differ.h"
 #include "config/store.h"
 
 static bool is_known(const config *c, const char *section)
@@ -42,7 +43,7 @@ static weft_status add_option(config *c, const char *section, const char *owner,
                         section, o->key, d->owner, one, owner, two);
         }
     }
-    *vec_push(&c->options) = (declared){section, owner, o};
+    *vec_push(&c->options) = (declared){section, owner, o, config_option_binds(o)};
     return WEFT_OK;
 }
 

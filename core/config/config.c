@@ -139,6 +139,11 @@ weft_status config_load_text(const char *text, const char *name, config **out)
     return st;
 }
 
+void config_remark(config *c, const char *text)
+{
+    c->remark = pool_text(&c->pool, text);
+}
+
 /* --- finding --- */
 
 const entry *config_entry(const config *c, const char *section, const char *key)

@@ -94,8 +94,17 @@ const weft_conf *config_conf(config *c, const char *section, const weft_option *
  * what a checkpoint keeps and what ranks compare. The caller frees it. */
 char *config_dump(const config *c);
 
+/* Write `text`, one line, as a comment at the end of every config_dump() from here on; a reader of
+ * the dump ignores it. [setup] */
+void config_remark(config *c, const char *text);
+
+/* The column "resume" of a table of options (differ.h): none, that of the core's own tables, or the
+ * same word for all. */
+typedef enum config_column { CONFIG_PLAIN, CONFIG_OWN, CONFIG_BIND, CONFIG_FREE } config_column;
+
 /* One section's options as a table: for people in a terminal, or for docs/CONFIG.md. */
-void config_print_options(FILE *to, const weft_option *const *options, int markdown);
+void config_print_options(FILE *to, const weft_option *const *options, int markdown,
+                          config_column column);
 
 /* Is the option itself lawful: key, type, choices, bounds, and a default that it would accept? The
  * record says what is wrong, without naming whose option it is. [any] */

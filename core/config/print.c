@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "config/differ.h"
 #include "config/store.h"
 
 /* --- the job as text --- */
@@ -55,6 +56,11 @@ char *config_dump(const config *c)
     text out = {0};
     for (uint32_t i = 0; i < c->knowns.n; i++)
         dump_section(c, c->knowns.at[i].section, &out);
+    if (c->remark) {
+        add(&out, "; ");
+        add(&out, c->remark);
+        add(&out, "\n");
+    }
     *vec_push(&out) = 0;
     return out.at;
 }
@@ -103,7 +109,14 @@ bool config_text_lawful(const char *s)
 
 /* --- tables of options --- */
 
-void config_print_options(FILE *to, const weft_option *const *options, int markdown)
+static const char *column_of(config_column column, const weft_option *o)
+{
+    bool binds = column == CONFIG_BIND || (column == CONFIG_OWN && config_option_binds(o));
+    return binds ? "binds" : "free";
+}
+
+void config_print_options(FILE *to, const weft_option *const *options, int markdown,
+                          config_column column)
 {
     size_t key_width = 3, type_width = 5, default_width = 7;
     char type[512];
@@ -115,14 +128,18 @@ void config_print_options(FILE *to, const weft_option *const *options, int markd
         type_width = t > type_width ? t : type_width;
         default_width = d > default_width ? d : default_width;
     }
-    const char *row = markdown ? "| %-*s | %-*s | %-*s | %s |\n" : "  %-*s  %-*s  %-*s  %s\n";
+    const char *row =
+        markdown ? "| %-*s | %-*s | %-*s%s%-*s | %s |\n" : "  %-*s  %-*s  %-*s%s%-*s  %s\n";
+    const char *bar = column == CONFIG_PLAIN ? "" : markdown ? " | " : "  ";
+    int width = column == CONFIG_PLAIN ? 0 : 6;
     fprintf(to, row, (int)key_width, "key", (int)type_width, "value", (int)default_width, "default",
-            "meaning");
+            bar, width, width ? "resume" : "", "meaning");
     if (markdown)
-        fprintf(to, "|---|---|---|---|\n");
+        fprintf(to, "|---|---|---|%s---|\n", width ? "---|" : "");
     for (const weft_option *const *o = options; o && *o; o++) {
         value_type_text(*o, type, sizeof type);
         fprintf(to, row, (int)key_width, (*o)->key, (int)type_width, type, (int)default_width,
-                (*o)->dflt ? (*o)->dflt : "(needed)", (*o)->help);
+                (*o)->dflt ? (*o)->dflt : "(needed)", bar, width,
+                width ? column_of(column, *o) : "", (*o)->help);
     }
 }

@@ -24,6 +24,7 @@ typedef struct written {
 typedef struct declared {
     const char *section, *owner;
     const weft_option *option; /* borrowed */
+    bool binds;                /* differ.h */
 } declared;
 
 typedef struct known {
@@ -40,6 +41,7 @@ struct config {
     VEC(known) knowns; /* sections added, in that order */
     VEC(declared) options;
     bound_conf *confs;
+    const char *remark; /* the last line of a dump; NULL: none */
 };
 
 /* A value as its option reads it. */

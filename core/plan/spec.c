@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "config/combine.h"
+#include "config/differ.h"
 #include "plan/transport.h"
 
 #include <stdlib.h>
@@ -153,6 +154,8 @@ weft_status spec_check_config(config *cfg, host *h, spec *out)
     if (!s)
         s = find(out, "optim", config_text(cfg, "optim.rule"), "optim.rule", rule_ifaces, "optim",
                  &out->rule.c);
+    if (!s)
+        config_bind(cfg, "optim", out->rule.c->options);
     if (!s && strcmp(placement, "none"))
         s = find(out, "optim", placement, "optim.placement", placement_ifaces, "optim",
                  &out->placement.c);

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "config/combine.h"
+#include "config/differ.h"
 #include "plan/where.h"
 
 #include <string.h>
@@ -45,6 +46,7 @@ static const weft_option axis_compress = {sizeof(weft_option),
                                           0};
 static const weft_option *const axis_options[] = {&axis_plugin, &axis_near, &axis_algorithm,
                                                   &axis_compress, NULL};
+static const weft_option *const axis_binding[] = {&axis_compress, NULL}; /* changes results */
 
 weft_status transport_add_keys(spec *s, const component *c)
 {
@@ -135,8 +137,12 @@ static const char *section_place(spec *s, const char *section)
 weft_status transport_add_sections(spec *s)
 {
     weft_status st = check_names(s, "comm");
-    for (uint32_t a = 0; a < s->mesh.n && !st; a++)
-        st = add_axis(s, pool_printf(&s->pool, "comm.%s", s->mesh.name[a]));
+    for (uint32_t a = 0; a < s->mesh.n && !st; a++) {
+        const char *of_axis = pool_printf(&s->pool, "comm.%s", s->mesh.name[a]);
+        st = add_axis(s, of_axis);
+        if (!st)
+            config_bind(s->cfg, of_axis, axis_binding);
+    }
     const char *section;
     for (uint32_t i = 0; !st && (section = config_section_at(s->cfg, i)); i++) {
         if (strncmp(section, "comm.", 5) || mesh_axis(&s->mesh, section + 5) >= 0)

@@ -356,14 +356,14 @@ static void tables_are_printed(void **state)
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
-    config_print_options(f, two, 0);
+    config_print_options(f, two, 0, CONFIG_PLAIN);
     fclose(f);
     assert_string_equal(text, "  key   value                 default   meaning\n"
                               "  form  one of on, off        on        help of form\n"
                               "  a     whole number, 1 to 8  (needed)  help of a\n");
     free(text);
     f = open_memstream(&text, &bytes);
-    config_print_options(f, two, 1);
+    config_print_options(f, two, 1, CONFIG_PLAIN);
     fclose(f);
     assert_string_equal(text, "| key  | value                | default  | meaning |\n"
                               "|---|---|---|---|\n"

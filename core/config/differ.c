@@ -1,0 +1,91 @@
+/* config/differ.c: see differ.h. */
+#include "config/differ.h"
+
+#include <string.h>
+
+#include "config/store.h"
+
+#define REALS 64 /* of one value; value.c takes no more */
+
+void config_bind(config *c, const char *section, const weft_option *const *options)
+{
+    for (; options && *options; options++)
+        for (uint32_t i = 0; i < c->options.n; i++) {
+            declared *d = &c->options.at[i];
+            if (!strcmp(d->option->key, (*options)->key) && !strcmp(d->section, section))
+                d->binds = true;
+        }
+}
+
+static const char *value_of(const config *c, const declared *d)
+{
+    const entry *e = config_entry(c, d->section, d->option->key);
+    return e ? e->value : d->option->dflt ? d->option->dflt : "";
+}
+
+static bool same_reals(const char *a, const char *b)
+{
+    double x[REALS], y[REALS];
+    uint32_t n = value_reals(a, x, REALS);
+    if (value_reals(b, y, REALS) != n)
+        return false;
+    for (uint32_t i = 0; i < n; i++)
+        if (x[i] != y[i])
+            return false;
+    return true;
+}
+
+/* A saved value that the option does not take any more is another one. */
+static bool same_value(const weft_option *o, const char *a, const char *b)
+{
+    parsed x, y;
+    char why[VALUE_WHY];
+    if (!strcmp(a, b))
+        return true;
+    if (o->type == WEFT_OPT_STRING || o->type == WEFT_OPT_CHOICE || !value_read(o, a, &x, why) ||
+        !value_read(o, b, &y, why))
+        return false;
+    if (o->type == WEFT_OPT_REALS)
+        return same_reals(a, b);
+    return x.i == y.i && x.r == y.r;
+}
+
+/* The same key, declared by somebody earlier. */
+static bool is_repeated(const config *c, const declared *d)
+{
+    for (const declared *x = c->options.at; x < d; x++)
+        if (x->binds && !strcmp(x->option->key, d->option->key) && !strcmp(x->section, d->section))
+            return true;
+    return false;
+}
+
+/* Is `d` a key of a plugin in a section in which another plugin is named? Then it is compared with
+ * no key of the one before. */
+static bool of_another_plugin(const config *saved, const config *present, const declared *d)
+{
+    for (uint32_t i = 0; i < present->options.n && !config_option_binds(d->option); i++) {
+        const declared *x = &present->options.at[i];
+        if (x->option->type == WEFT_OPT_STRING && config_option_binds(x->option) &&
+            !strcmp(x->section, d->section) && strcmp(value_of(saved, x), value_of(present, x)))
+            return true;
+    }
+    return false;
+}
+
+uint32_t config_changes(const config *saved, const config *present, config_change *out,
+                        uint32_t cap)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < present->options.n; i++) {
+        const declared *d = &present->options.at[i];
+        if (!d->binds || is_repeated(present, d))
+            continue;
+        config_change x = {d->section, d->option->key, value_of(saved, d), value_of(present, d)};
+        if (same_value(d->option, x.saved, x.present) || of_another_plugin(saved, present, d))
+            continue;
+        if (n < cap)
+            out[n] = x;
+        n++;
+    }
+    return n;
+}

@@ -1,0 +1,144 @@
+/* Which keys of a saved job bind a job that goes on, and when are two values the same? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "config/differ.h"
+
+#include <cmocka.h>
+
+static const weft_option rate = {
+    sizeof(weft_option), WEFT_OPT_REAL, "rate", "0.5", "help", NULL, 0, 1};
+static const weft_option pair = {
+    sizeof(weft_option), WEFT_OPT_REALS, "pair", "1, 2", "help", NULL, 0, 0};
+static const weft_option bytes = {
+    sizeof(weft_option), WEFT_OPT_BYTES, "room", "4K", "help", NULL, 0, 0};
+static const weft_option *const of_rule[] = {&rate, &pair, &bytes, NULL};
+static const weft_option *const of_placement[] = {&rate, NULL};
+
+static config *load(const char *text, const weft_option *const *binding,
+                    const weft_option *const *free_ones)
+{
+    config *c;
+    assert_int_equal(config_load_text(text, "job.ini", &c), WEFT_OK);
+    assert_int_equal(config_add(c, "optim", "plugin one", binding), WEFT_OK);
+    config_bind(c, "optim", binding);
+    assert_int_equal(config_add(c, "parallel", "plugin two", free_ones), WEFT_OK);
+    assert_int_equal(config_check(c), WEFT_OK);
+    return c;
+}
+
+/* The differences as "section.key saved present;", the saved job as it is read from a manifest. */
+static char *differences(const char *saved, const char *present)
+{
+    config *a, *b = load(present, of_rule, of_placement);
+    config_change x[16];
+    static char out[2048];
+    out[0] = 0;
+    assert_int_equal(config_load_text(saved, "manifest", &a), WEFT_OK);
+    uint32_t n = config_changes(a, b, x, 16);
+    assert_in_range(n, 0, 16);
+    for (uint32_t i = 0; i < n; i++) {
+        size_t at = strlen(out);
+        snprintf(out + at, sizeof out - at, "%s.%s %s %s;", x[i].section, x[i].key, x[i].saved,
+                 x[i].present);
+    }
+    assert_int_equal(config_changes(a, b, x, 0), n);
+    config_destroy(a);
+    config_destroy(b);
+    return out;
+}
+
+static void same_values(void **state)
+{
+    (void)state;
+    assert_string_equal(differences("", ""), "");
+    assert_string_equal(differences("[optim]\nlr = 1e-3\n", "[optim]\nlr = 0.001\n"), "");
+    assert_string_equal(differences("[optim]\nlr = 6e-4\n", ""), ""); /* its default */
+    assert_string_equal(differences("", "[optim]\nlr = 0.0006\n"), "");
+    assert_string_equal(differences("[comm]\nfeedback = yes\n", "[comm]\nfeedback = 1\n"), "");
+    assert_string_equal(differences("[train]\nbatch = 032\n", ""), "");
+    assert_string_equal(differences("[optim]\npair = 1.0,2e0\n", "[optim]\npair = 1, 2\n"), "");
+    assert_string_equal(differences("[optim]\nroom = 4096\n", ""), "");
+    assert_string_equal(differences("[train]\nloss_scale = auto\n", ""), "");
+    /* A section and a key that are no more. */
+    assert_string_equal(differences("[gone]\nx = 1\n[optim]\ngone = 2\n", ""), "");
+}
+
+static void other_values(void **state)
+{
+    (void)state;
+    assert_string_equal(differences("[run]\nseed = 2\n", ""), "run.seed 2 1;");
+    assert_string_equal(differences("", "[run]\nseed = 2\n"), "run.seed 1 2;");
+    assert_string_equal(differences("[optim]\npair = 1, 2, 3\n", ""), "optim.pair 1, 2, 3 1, 2;");
+    assert_string_equal(differences("[optim]\nroom = 4M\n", ""), "optim.room 4M 4K;");
+    assert_string_equal(differences("[train]\nloss_scale = 65536\n", ""),
+                        "train.loss_scale 65536 auto;");
+    assert_string_equal(differences("[model]\nlayers = many\n", ""), "model.layers many 12;");
+    assert_string_equal(differences("[optim]\nlr = 1\nrate = 0.1\n[train]\nclip = 2\n", ""),
+                        "train.clip 2 1.0;optim.lr 1 6e-4;optim.rate 0.1 0.5;");
+}
+
+static void another_rule(void **state)
+{
+    (void)state;
+    assert_string_equal(differences("[optim]\nrule = sgd\nrate = 0.1\nlr = 1\n", ""),
+                        "optim.rule sgd adamw;optim.lr 1 6e-4;");
+}
+
+static void free_keys(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        differences("[run]\nsteps = 7\nout = x\ndeterministic = on\n[parallel]\nstrategy = tp\n"
+                    "rate = 0.1\n[device]\nplugin = cuda\n[checkpoint]\nevery = 1\n[log]\n"
+                    "level = warn\n[data]\nvalid = v\n[comm]\nplugin = tcp\nnear = shm\n[train]\n"
+                    "microbatch = 1\nbucket_mb = 1\nrecompute = block\n[optim]\nplacement = zero\n",
+                    ""),
+        "");
+}
+
+/* Every key of the core stands in one of the two columns, and what plugins have in none. */
+static void columns(void **state)
+{
+    (void)state;
+    uint32_t binding = 0, all = 0;
+    for (const config_section *s = config_core_sections(); s->name; s++)
+        for (const weft_option *const *o = s->options; *o; o++, all++) {
+            bool binds = config_option_binds(*o);
+            binding += binds;
+            if (!strcmp(s->name, "model"))
+                assert_true(binds);
+            if (!strcmp(s->name, "log") || !strcmp(s->name, "checkpoint") ||
+                !strcmp(s->name, "device") || !strcmp(s->name, "parallel"))
+                assert_false(binds);
+        }
+    assert_in_range(binding, 20, all - 20);
+    assert_false(config_option_binds(&rate));
+}
+
+static void remark(void **state)
+{
+    (void)state;
+    config *c, *again;
+    assert_int_equal(config_load_text("[run]\nseed = 3\n", "job.ini", &c), WEFT_OK);
+    config_remark(c, "data.train holds 5 tokens");
+    char *text = config_dump(c);
+    assert_non_null(strstr(text, "\n; data.train holds 5 tokens\n"));
+    assert_int_equal(config_load_text(text, "dump", &again), WEFT_OK);
+    assert_int_equal(config_check(again), WEFT_OK);
+    free(text);
+    config_destroy(c);
+    config_destroy(again);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_values),  cmocka_unit_test(other_values),
+        cmocka_unit_test(another_rule), cmocka_unit_test(free_keys),
+        cmocka_unit_test(columns),      cmocka_unit_test(remark),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
