@@ -318,7 +318,7 @@ static int launch(const bench *b)
         argv[n++] = (char *)(uintptr_t)b->ini;
     for (uint32_t i = 0; i < b->noverrides; i++)
         argv[n++] = (char *)(uintptr_t)b->overrides[i];
-    int status = launch_ranks(b->ranks, argv);
+    int status = launch_ranks(b->ranks, argv, false);
     free(argv);
     return status;
 }

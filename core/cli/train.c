@@ -43,7 +43,7 @@ static int launch(const cli_job *j)
     if (s)
         return cli_fail(s);
     char **argv = rank_arguments(j);
-    int status = launch_ranks(j->ranks, argv);
+    int status = launch_ranks(j->ranks, argv, false);
     free(argv);
     return status;
 }

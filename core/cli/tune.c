@@ -259,7 +259,7 @@ static int launch(tuner *t, int argc, char **argv)
         else
             words[n++] = argv[i];
     }
-    int status = launch_ranks(t->cmd.ranks, words);
+    int status = launch_ranks(t->cmd.ranks, words, false);
     free(words);
     return status;
 }

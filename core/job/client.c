@@ -21,6 +21,7 @@
 #include "job/greeting.h"
 #include "job/inside.h"
 #include "job/key.h"
+#include "job/stop.h"
 
 #define ATTEMPT_MS 3000 /* from the first packet to the greeting, and from there to the welcome */
 #define AGAIN_MS 50     /* between attempts */
@@ -50,6 +51,8 @@ static weft_status wait_for(job *j, int fd, short events, uint64_t until)
         if (n > 0 && p[1].revents)
             job_hear_launcher(j);
         job_judge(j);
+        if (stop_asked() && !atomic_load(&j->failed))
+            stop_alone(j, stop_asked());
         pthread_mutex_unlock(&j->lock);
         if (atomic_load(&j->failed))
             return job_fail_here(j);
@@ -259,6 +262,8 @@ static bool take_frame(job *j, const wire_frame *f)
         snprintf(ours, sizeof ours, "this rank was given up: %s", text);
         job_declare(j, f->arg, f->arg == j->who.rank ? ours : text);
         return true;
+    case WIRE_HOLD:
+    case WIRE_LAST: return stop_from_store(j, f);
     case WIRE_ALL_LEFT:
         j->all_left = true;
         pthread_cond_broadcast(&j->moved);
@@ -297,6 +302,7 @@ static void tick(job *j)
         job_suspect(j, 0, BLAME_SURE, text);
     }
     job_judge(j);
+    stop_tick(j);
     if (c->w.fd < 0 || now - c->beat < j->beat_ms || wire_unsent(&c->w))
         return;
     send_beat(j);
@@ -391,6 +397,12 @@ void client_bye(job *j, weft_status status, const char *text)
               (uint32_t)strnlen(text, WIRE_TEXT - 1));
     j->drained = false;
     job_wake(j);
+}
+
+void client_send(job *j, uint32_t type, uint32_t arg, const void *body, uint32_t bytes)
+{
+    wire_send(&j->client->w, type, arg, 0, body, bytes);
+    j->drained = false;
 }
 
 bool client_seen(job *j, uint32_t rank, uint64_t *step, uint64_t *place)

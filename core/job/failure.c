@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "job/control.h"
 #include "job/inside.h"
+#include "job/stop.h"
 
 void job_wake(job *j)
 {
@@ -44,16 +45,21 @@ void job_place(uint64_t step, uint64_t place, char *out, uint32_t bytes)
         snprintf(out, bytes, "; it had told of no step yet");
 }
 
-void job_declare(job *j, uint32_t rank, const char *text)
+void job_note_failure(job *j, const char *text)
 {
-    if (atomic_load_explicit(&j->failed, memory_order_relaxed))
-        return;
     snprintf(j->failure, sizeof j->failure, "%s", text);
     atomic_store_explicit(&j->failed, 1, memory_order_release);
     uint64_t one = 1;
     if (write(j->failure_fd, &one, sizeof one) < 0)
         log_line(WEFT_LOG_WARN, "a failure could not be signalled to waiting threads");
     pthread_cond_broadcast(&j->moved);
+}
+
+void job_declare(job *j, uint32_t rank, const char *text)
+{
+    if (atomic_load_explicit(&j->failed, memory_order_relaxed))
+        return;
+    job_note_failure(j, text);
     control_send(j->control_fd, CONTROL_BLAME, rank, BLAME_SURE, text);
     if (j->server)
         server_broadcast(j, rank, text);
@@ -99,6 +105,13 @@ static void hear(job *j, const control_record *r)
         return;
     if (r->kind == CONTROL_ENDED && !news(j, r))
         return;
+    bool stopped = r->kind == CONTROL_ENDED && r->code == STOP_STATUS;
+    if (stopped && j->halt.settled)
+        return; /* as all ranks do */
+    if (stopped && !atomic_load(&j->halt.begun)) {
+        stop_alone(j, stop_asked()); /* it could not take part in an agreement */
+        return;
+    }
     char cause[128];
     control_cause(r, cause, sizeof cause);
     bool judge = j->server || !r->rank;

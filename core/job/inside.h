@@ -45,6 +45,16 @@ typedef struct mailbox {
     uint64_t n;
 } mailbox;
 
+/* What stop.h agrees on. */
+typedef struct stopping {
+    _Atomic uint64_t begun; /* the step that this rank has begun or asks for; 0: none yet */
+    _Atomic uint64_t last;  /* later ones do not begin; 0: none does until the ranks agree */
+    int number;             /* the signal that asked */
+    bool told;              /* rank 0 knows of the signal that this rank got */
+    bool held, settled;     /* the agreement has begun; the last step is known */
+    uint64_t since;         /* clock_ms() when all waits were ended; 0: they were not */
+} stopping;
+
 typedef struct server server;
 typedef struct client client;
 
@@ -79,6 +89,7 @@ struct job {
     awake clock;
 
     _Atomic uint64_t step, place;
+    stopping halt;
 
     server *server; /* rank 0        */
     client *client; /* another rank  */
@@ -88,6 +99,9 @@ struct job {
 
 /* Take it as the truth: record, wake everybody, tell the launcher and the other ranks. */
 void job_declare(job *j, uint32_t rank, const char *text);
+
+/* Record it and end all waits of this rank, without telling anybody. */
+void job_note_failure(job *j, const char *text);
 
 /* A sign that `rank` failed. `text` continues "rank R ". */
 void job_suspect(job *j, uint32_t rank, uint32_t weight, const char *text);
@@ -105,10 +119,19 @@ weft_status job_fail_here(job *j);
 void job_wake(job *j); /* the thread looks at the flags again; [any] */
 void job_answer(job *j, uint32_t seq, weft_status status, const void *bytes, uint64_t n);
 
+/* --- stop.c --- */
+void stop_tick(job *j);                                          /* in each round of the thread */
+bool stop_from_rank(job *j, uint32_t rank, const wire_frame *f); /* false: against the protocol */
+bool stop_from_store(job *j, const wire_frame *f);               /* the same */
+void stop_alone(job *j, int number); /* end all waits of this rank, which has no step to save */
+
 /* --- job.c --- */
 
 /* What the ranks have found out: where this one is, and whether all are on one machine. */
 void job_settle(job *j, const job_identity *who);
+
+/* Wait for `moved` until clock_ms() is `until`. False: the time is over. Under the lock. */
+bool job_wait_moved(job *j, uint64_t until);
 
 /* The one thread of the job: it takes no signal that another thread may handle. */
 weft_status job_start_thread(job *j, void *(*body)(void *));
@@ -137,6 +160,7 @@ weft_status client_start(job *j);
 void client_free(job *j);
 void client_ask(job *j, uint32_t type, const char *key, const void *value, uint64_t bytes,
                 uint64_t wait_ms);
+void client_send(job *j, uint32_t type, uint32_t arg, const void *body, uint32_t bytes);
 void client_bye(job *j, weft_status status, const char *text);
 bool client_seen(job *j, uint32_t rank, uint64_t *step, uint64_t *place);
 

@@ -30,8 +30,7 @@
 #define MISSING_MS 5000 /* until rank 0 says first who is missing */
 #define LATE_MS 5000    /* an answer may be that much later than the time we gave the store */
 
-/* Wait for `moved` until clock_ms() is `until`. False: the time is over. Under the lock. */
-static bool wait_moved(job *j, uint64_t until)
+bool job_wait_moved(job *j, uint64_t until)
 {
     uint64_t now = clock_ms();
     if (now >= until)
@@ -128,6 +127,7 @@ static job *make(const job_identity *who, const job_options *opt)
     j->beat_ms = j->silence_ms / 10 < 250 ? j->silence_ms / 10 : 250;
     j->join_ms = milliseconds(opt->join_timeout > 0 ? opt->join_timeout : JOIN_DEFAULT);
     j->wake_fd = j->failure_fd = j->control_fd = -1;
+    j->halt.last = UINT64_MAX;
     j->table = (weft_host_tls){sizeof j->table, 0,        j,         table_start, tls_handshake,
                                tls_wants,       tls_read, tls_write, tls_end};
     return j;
@@ -206,7 +206,7 @@ static weft_status wait_joined(job *j)
     uint64_t next = began + (j->join_ms / 4 < MISSING_MS ? j->join_ms / 4 : MISSING_MS);
     pthread_mutex_lock(&j->lock);
     while (!j->joined && !atomic_load(&j->failed) && clock_ms() < until) {
-        (void)wait_moved(j, next < until && j->server ? next : until);
+        (void)job_wait_moved(j, next < until && j->server ? next : until);
         next = j->joined ? next : tell_missing(j, began, next);
     }
     if (atomic_load(&j->failed)) {
@@ -255,14 +255,14 @@ static void wait_told(job *j)
 {
     uint64_t until = clock_ms() + TELL_MS;
     while (j->server && j->running && !j->joined && j->control_fd < 0 && !server_all_told(j) &&
-           wait_moved(j, until))
+           job_wait_moved(j, until))
         continue;
 }
 
 static void wait_parted(job *j)
 {
     uint64_t until = clock_ms() + 2000;
-    while (j->server && j->running && !j->parted && wait_moved(j, until))
+    while (j->server && j->running && !j->parted && job_wait_moved(j, until))
         continue;
 }
 
@@ -280,10 +280,10 @@ static void leave_badly(job *j, weft_status status, const char *text)
     else if (j->client)
         client_bye(j, status, text);
     uint64_t until = clock_ms() + 500;
-    while (j->server && j->running && !atomic_load(&j->failed) && wait_moved(j, until))
+    while (j->server && j->running && !atomic_load(&j->failed) && job_wait_moved(j, until))
         continue;
     until = clock_ms() + 250;
-    while (j->running && !j->drained && wait_moved(j, until))
+    while (j->running && !j->drained && job_wait_moved(j, until))
         continue;
 }
 
@@ -294,7 +294,7 @@ static bool leave_well(job *j)
     else
         client_bye(j, WEFT_OK, "");
     uint64_t until = clock_ms() + milliseconds(LEAVE_SECONDS);
-    while (!j->all_left && !atomic_load(&j->failed) && wait_moved(j, until))
+    while (!j->all_left && !atomic_load(&j->failed) && job_wait_moved(j, until))
         continue;
     if (j->all_left)
         wait_parted(j);
@@ -370,7 +370,7 @@ static weft_status ask(job *j, uint32_t type, const char *key, const void *value
     uint64_t until = clock_ms() + wait_ms + LATE_MS;
     if (j->who.ranks == 1 && !b->done)
         server_give_up(j);
-    while (!b->done && !atomic_load(&j->failed) && wait_moved(j, until))
+    while (!b->done && !atomic_load(&j->failed) && job_wait_moved(j, until))
         continue;
     weft_status status = take_answer(j, answer, n);
     pthread_mutex_unlock(&j->lock);

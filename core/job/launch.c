@@ -24,15 +24,23 @@
 #include "job/blame.h"
 #include "job/control.h"
 #include "job/spawn.h"
+#include "job/stop.h"
 
 #define GRACE_MS 1000
-#define SAID_MAX 64 /* different sentences that are printed */
+#define STOPPED_MS 10000 /* ranks that stop on request leave together */
+#define SAID_MAX 64      /* different sentences that are printed */
+
+typedef struct sentence { /* what ranks end with */
+    char *text;
+    uint32_t rank, times; /* the first that said it; how many did */
+} sentence;
 
 typedef struct rank_state {
     spawn_child child;
     bool spoke;         /* it has named a cause        */
     bool confessed;     /* ... itself                  */
     bool hung;          /* it has closed its line      */
+    sentence *said;     /* what it ended with; NULL: nothing */
     bool ended;         /* before we killed it         */
     control_record end; /* how                         */
 } rank_state;
@@ -42,14 +50,17 @@ typedef struct launch {
     uint32_t started, alive;
     rank_state *rank;
     struct pollfd *polls; /* 0: signals; then two a rank: pidfd, line */
-    sigset_t caught, before;
+    sigset_t caught, before, of_ranks;
+    bool stops;           /* the ranks handle requests to stop */
     int signal_fd, asked; /* asked: the signal that was passed on */
+    uint64_t asked_at;    /* clock_ms() of it */
+    bool stopped;         /* a rank ended because it was asked to */
     blame verdict;
     char told[CONTROL_TEXT]; /* what the ranks say of rank `told_rank`    */
     uint32_t told_rank;
     uint64_t kill_at; /* 0: nobody has failed                      */
     bool killed;
-    char *said[SAID_MAX];
+    sentence said[SAID_MAX];
     uint32_t said_n;
 } launch;
 
@@ -61,17 +72,24 @@ bool launch_say(const char *text)
 /* --- signals --- */
 
 /* Only those that nobody above us wants ignored (nohup, a shell's background job). */
+/* Ranks that handle requests to stop begin with these blocked, so that none comes too early. */
 static weft_status catch_signals(launch *l)
 {
-    static const int wanted[] = {SIGINT, SIGTERM, SIGHUP, SIGTSTP};
+    static const int wanted[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP};
     struct sigaction old, plain = {.sa_handler = SIG_DFL};
     sigaction(SIGCHLD, &plain, NULL);
     sigemptyset(&l->caught);
     for (size_t i = 0; i < sizeof wanted / sizeof *wanted; i++)
-        if (!sigaction(wanted[i], NULL, &old) && old.sa_handler != SIG_IGN)
+        if (!sigaction(wanted[i], NULL, &old) && old.sa_handler != SIG_IGN &&
+            (wanted[i] != SIGUSR1 || l->stops))
             sigaddset(&l->caught, wanted[i]);
     sigprocmask(SIG_BLOCK, &l->caught, &l->before);
-    l->spawn.mask = &l->before;
+    l->of_ranks = l->before;
+    if (l->stops) {
+        sigaddset(&l->of_ranks, SIGTERM);
+        sigaddset(&l->of_ranks, SIGUSR1);
+    }
+    l->spawn.mask = &l->of_ranks;
     l->signal_fd = signalfd(-1, &l->caught, SFD_CLOEXEC | SFD_NONBLOCK);
     if (l->signal_fd < 0)
         return fail_errno(WEFT_IO, "the launcher cannot watch for signals");
@@ -92,6 +110,28 @@ static void kill_all(launch *l)
     signal_all(l, SIGKILL);
 }
 
+/* The request that stands, made once more. */
+static bool is_repeated(launch *l, int number)
+{
+    bool after = l->asked == SIGUSR1 && (number == SIGUSR1 || number == SIGTERM);
+    bool same = l->asked == SIGTERM && number == SIGTERM && clock_ms() - l->asked_at < STOP_SAME_MS;
+    if (after && number == SIGTERM) {
+        l->asked = number; /* the next one kills */
+        l->asked_at = clock_ms();
+    }
+    return after || same || (l->asked == SIGTERM && number == SIGUSR1);
+}
+
+/* What asks for a stop is for the ranks; what they have started knows nothing of SIGUSR1. */
+static void pass_on(launch *l, int number)
+{
+    if (number != SIGUSR1)
+        signal_all(l, number);
+    for (uint32_t r = 0; number == SIGUSR1 && r < l->started; r++)
+        if (l->rank[r].child.pid > 0)
+            kill(l->rank[r].child.pid, number);
+}
+
 static void on_signal(launch *l)
 {
     struct signalfd_siginfo info;
@@ -101,30 +141,51 @@ static void on_signal(launch *l)
         signal_all(l, SIGSTOP);
         raise(SIGSTOP);
         signal_all(l, SIGCONT);
+    } else if (is_repeated(l, (int)info.ssi_signo)) {
+        return;
     } else if (l->asked) {
+        l->stopped = false;
         kill_all(l);
     } else {
         l->asked = (int)info.ssi_signo;
-        signal_all(l, l->asked);
+        l->asked_at = clock_ms();
+        pass_on(l, l->asked);
     }
 }
 
 /* --- what ranks say and how they end --- */
 
-static void print_once(launch *l, uint32_t rank, const char *text)
+static void keep_sentence(launch *l, uint32_t rank, const char *text)
+{
+    sentence *s = l->said;
+    while (s < l->said + l->said_n && strcmp(s->text, text) != 0)
+        s++;
+    char *own = s == l->said + l->said_n && l->said_n < SAID_MAX ? strdup(text) : NULL;
+    if (own) {
+        *s = (sentence){.text = own, .rank = rank};
+        l->said_n++;
+    } else if (s == l->said + l->said_n) {
+        return;
+    }
+    s->times++;
+    l->rank[rank].said = s;
+}
+
+static void print_sentence(const launch *l, const sentence *s)
+{
+    char own[24];
+    int n = snprintf(own, sizeof own, "rank %u", s->rank);
+    bool named = !strncmp(s->text, own, (size_t)n) && (s->text[n] == ',' || s->text[n] == ' ');
+    named = named || s->times == l->spawn.ranks;
+    log_line(WEFT_LOG_ERROR, "%s%s%s", named ? "" : own, named ? "" : ": ", s->text);
+}
+
+/* All that was said, or `one` alone. */
+static void print_sentences(const launch *l, const sentence *one)
 {
     for (uint32_t i = 0; i < l->said_n; i++)
-        if (!strcmp(l->said[i], text))
-            return;
-    if (l->said_n == SAID_MAX)
-        return;
-    l->said[l->said_n] = strdup(text);
-    if (l->said[l->said_n])
-        l->said_n++;
-    char own[24];
-    int n = snprintf(own, sizeof own, "rank %u", rank);
-    bool named = !strncmp(text, own, (size_t)n) && (text[n] == ',' || text[n] == ' ');
-    log_line(WEFT_LOG_ERROR, "%s%s%s", named ? "" : own, named ? "" : ": ", text);
+        if (!one || one == &l->said[i])
+            print_sentence(l, &l->said[i]);
 }
 
 static void hear(launch *l, uint32_t rank)
@@ -133,7 +194,7 @@ static void hear(launch *l, uint32_t rank)
     while (l->rank[rank].child.control >= 0 &&
            control_receive(l->rank[rank].child.control, &r) > 0) {
         if (r.kind == CONTROL_SAY) {
-            print_once(l, rank, r.text);
+            keep_sentence(l, rank, r.text);
         } else if (r.kind == CONTROL_BLAME && r.rank < l->spawn.ranks && r.code &&
                    r.code <= BLAME_SURE) {
             l->rank[rank].spoke = true;
@@ -159,6 +220,10 @@ static void judge_end(launch *l, uint32_t rank)
     rank_state *s = &l->rank[rank];
     char text[160];
     int n = snprintf(text, sizeof text, "rank %u ", rank);
+    if (s->end.kind == CONTROL_ENDED && s->end.code == STOP_STATUS) {
+        l->stopped = true;
+        return;
+    }
     control_cause(&s->end, text + n, sizeof text - (uint32_t)n);
     if (s->end.kind == CONTROL_KILLED)
         blame_add(&l->verdict, rank, BLAME_SURE, clock_ms(), text);
@@ -194,9 +259,11 @@ static void begin_end(launch *l, uint64_t now)
 {
     if (!l->kill_at && blame_due(&l->verdict, now))
         l->kill_at = now + GRACE_MS;
+    if (!l->kill_at && l->stopped)
+        l->kill_at = now + STOPPED_MS;
     uint32_t others = l->alive;
     const rank_state *s = &l->rank[l->verdict.rank];
-    if (l->kill_at && s->child.pidfd >= 0 && !s->confessed)
+    if (l->verdict.weight && l->kill_at && s->child.pidfd >= 0 && !s->confessed)
         others--; /* a rank that others hold to have failed is not waited for */
     if (l->kill_at && l->alive && !l->killed && (now >= l->kill_at || !others))
         kill_all(l);
@@ -273,25 +340,31 @@ static void name_cause(const launch *l, const rank_state *s)
     bool told = l->told[0] && l->told_rank == l->verdict.rank;
     if (s->ended)
         control_cause(&s->end, own + n, sizeof own - (uint32_t)n);
-    if (s->ended && (!told || strncmp(l->told, own, strlen(own)) != 0))
+    bool words = told && s->said && s->end.kind == CONTROL_ENDED; /* better than a status */
+    if (s->ended && !words && (!told || strncmp(l->told, own, strlen(own)) != 0))
         log_line(WEFT_LOG_ERROR, "%s", own);
     else
         log_line(WEFT_LOG_ERROR, "%s", told ? l->told : l->verdict.text);
 }
 
-/* Say how it ended, and with which status. */
+/* Say what ranks have said, how the job ended, and with which status. */
 static int conclude(const launch *l)
 {
     const rank_state *s = &l->rank[l->verdict.rank];
     bool failed = l->verdict.weight, by_itself = s->ended && s->end.kind == CONTROL_ENDED;
-    if (!failed && !l->killed)
-        return 0;
+    uint32_t code = failed && by_itself ? s->end.code : 1;
+    int status = code == 2 || code == 77 ? (int)code : 1;
+    bool refused = s->said && status != 1;
+    print_sentences(l, refused ? s->said : NULL);
+    if (!failed && (l->stopped || !l->killed))
+        return l->stopped ? STOP_STATUS : 0;
+    if (refused || (failed && by_itself && s->said && l->said_n == 1 && !l->asked))
+        return status; /* its own sentence has said all */
     if (l->asked && (!failed || !s->ended || by_itself || (int)s->end.code == l->asked))
         log_line(WEFT_LOG_ERROR, "the job was stopped by signal %d", l->asked);
     else if (failed)
         name_cause(l, s);
-    uint32_t code = failed && by_itself ? s->end.code : 1;
-    return code == 2 || code == 77 ? (int)code : 1;
+    return status;
 }
 
 static void clear(launch *l)
@@ -299,20 +372,21 @@ static void clear(launch *l)
     if (l->signal_fd >= 0)
         close(l->signal_fd);
     for (uint32_t i = 0; i < l->said_n; i++)
-        free(l->said[i]);
+        free(l->said[i].text);
     free(l->rank);
     free(l->polls);
     sigprocmask(SIG_SETMASK, &l->before, NULL);
 }
 
-int launch_ranks(uint32_t ranks, char *const argv[])
+int launch_ranks(uint32_t ranks, char *const argv[], bool stops)
 {
     if (!ranks || ranks > LAUNCH_MAX) {
         log_line(WEFT_LOG_ERROR, "cannot start %u ranks on one machine: 1 to %d can be", ranks,
                  LAUNCH_MAX);
         return 2;
     }
-    launch l = {.spawn = {.ranks = ranks, .argv = argv, .key_fd = -1, .store_fd = -1}};
+    launch l = {.spawn = {.ranks = ranks, .argv = argv, .key_fd = -1, .store_fd = -1},
+                .stops = stops};
     l.rank = mem_alloc(ranks * sizeof *l.rank);
     l.polls = mem_alloc((1 + 2 * (uint64_t)ranks) * sizeof *l.polls);
     raise_limit(ranks);

@@ -5,9 +5,11 @@
  * the launcher says which and how, tells the others, gives them a second to say where they were,
  * and kills what is left. When the launcher dies, the kernel kills the ranks.
  *
- * What ranks print. All ranks meet the same wrong option, and a failure of one is known to all, so
- * a rank hands the sentence that it ends with to launch_say(), and the launcher prints each
- * different sentence once, as "rank R: sentence". Call it on failure instead of printing. */
+ * What ranks print. A rank hands the sentence that it ends with to launch_say() instead of printing
+ * it. When all ranks have ended the launcher prints each different sentence once: as "rank R:
+ * sentence", or alone where all ranks say the same. Of a request that was refused (status 2 or 77)
+ * only the sentence of the rank that refused it is printed. The last line names the rank that
+ * failed first and how, unless its own sentence has said so. */
 #ifndef JOB_LAUNCH_H
 #define JOB_LAUNCH_H
 
@@ -18,13 +20,15 @@
 
 /* Run `argv` (argv[0] is this program's own path; what is run is this very program, also when the
  * file has been replaced) as `ranks` children. Returns the exit status for the launcher itself: 0,
- * or the status of the rank that failed first if it ended by itself with 1, 2 or 77, else 1.
+ * STOP_STATUS when the ranks stopped on request (stop.h), or the status of the rank that failed
+ * first if it ended by itself with 1, 2 or 77, else 1.
  *
- * SIGINT, SIGTERM and SIGHUP are passed on once, and kill all ranks the second time; a rank that
- * stops early because it was asked to ends with another status than 0. SIGTSTP stops all ranks.
- * Call it from the main thread, before any other is started: the ranks die with the thread that
- * started them. [setup] */
-int launch_ranks(uint32_t ranks, char *const argv[]);
+ * SIGINT, SIGTERM, SIGHUP and, if the ranks handle requests to stop (`stops`: they call
+ * stop_catch()), SIGUSR1 are passed on once. A second of these signals kills all ranks, but for
+ * SIGUSR1 again, SIGTERM after SIGUSR1, and SIGTERM within half a second of another (some senders
+ * signal twice). SIGTSTP stops all ranks. Call it from the main thread, before any other is
+ * started: the ranks die with the thread that started them. [setup] */
+int launch_ranks(uint32_t ranks, char *const argv[], bool stops);
 
 /* In a rank: have the launcher print `text`. False when no launcher of ours is there, and the
  * caller has to print it. [any] */

@@ -164,6 +164,8 @@ static bool take_frame(job *j, peer *p, const wire_frame *f)
         m->step = wire_get64(f->body);
         m->place = wire_get64(f->body + 8);
         return true;
+    case WIRE_STOP:
+    case WIRE_HELD: return stop_from_rank(j, p->rank, f);
     case WIRE_PUT:
     case WIRE_GET:
     case WIRE_EXCHANGE: return take_request(j, p, f);

@@ -296,6 +296,7 @@ static void tick(job *j)
     }
     watch_door(s, true);
     members_tick(j);
+    stop_tick(j);
     store_tick(s->store, now);
     job_judge(j);
 }

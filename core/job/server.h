@@ -30,6 +30,8 @@ typedef struct member { /* one rank; rank 0 has no connection */
     uint64_t alive;   /* job.clock when it last gave a sign of life */
     uint64_t beat;    /* clock_ms() of our last beat to it          */
     uint64_t step, place;
+    bool held;      /* it begins no further step until the last is known (stop.c) */
+    uint64_t begun; /* ... and has begun this one */
 } member;
 
 struct server {

@@ -26,7 +26,12 @@
 #define WIRE_BYE 11u      /* to the store: arg is the status that this rank leaves with; text    */
 #define WIRE_ALL_LEFT 12u /* to a rank: all have said goodbye in good order                     */
 
-#define WIRE_PROTOCOL 2u /* goes up with every change that the other end must know of */
+#define WIRE_STOP 13u /* to the store: arg is the signal that asked for a stop (stop.h)     */
+#define WIRE_HOLD 14u /* to a rank: begin no further step; arg is the signal               */
+#define WIRE_HELD 15u /* to the store: the step that this rank has begun, u64                */
+#define WIRE_LAST 16u /* to a rank: the last step of all, u64, 0: none; arg is the signal    */
+
+#define WIRE_PROTOCOL 3u /* goes up with every change that the other end must know of */
 #define WIRE_HEAD 16
 #define WIRE_KEY_MAX 200u
 #define WIRE_VALUE_MAX (1u << 20)

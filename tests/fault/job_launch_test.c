@@ -59,6 +59,12 @@ static weft_status misbehave(job *j, uint32_t me, const char *mode)
         return (fail)(WEFT_IO, "disk full in instruction 12");
     if (!strcmp(mode, "words77") && me == 0)
         return (fail)(WEFT_ABSENT, "no such device");
+    if (!strcmp(mode, "refused") && me == 0) {
+        usleep(100000); /* the others wait already */
+        return (fail)(WEFT_USAGE, "checkpoints are of another job");
+    }
+    if (!strcmp(mode, "refused"))
+        return job_exchange(j, "resume", NULL, 0, NULL);
     if (!strcmp(mode, "second") && me == 1)
         return (fail)(WEFT_PEER, "the connection with rank 2 is broken");
     if (!strcmp(mode, "second") && me == 2) {
@@ -129,7 +135,7 @@ static void start(launched *l, uint32_t n, const char *mode, const char *path)
                         path ? strdup(path) : NULL, NULL};
         dup2(ends[1], STDERR_FILENO);
         alarm(60);
-        _exit(launch_ranks(n, argv));
+        _exit(launch_ranks(n, argv, !strncmp(mode, "stop", 4)));
     }
     close(ends[1]);
     l->err = ends[0];
@@ -245,8 +251,8 @@ static void ends_well(void **state)
         assert_null(strstr(l.text, "weft")); /* nobody complains */
     }
     char *argv[] = {(char[]){"x"}, NULL};
-    assert_int_equal(launch_ranks(0, argv), 2);
-    assert_int_equal(launch_ranks(LAUNCH_MAX + 1, argv), 2);
+    assert_int_equal(launch_ranks(0, argv, false), 2);
+    assert_int_equal(launch_ranks(LAUNCH_MAX + 1, argv, false), 2);
 }
 
 static void killed(void **state)
@@ -292,9 +298,15 @@ static void statuses(void **state)
     start(&l, N, "usage", NULL);
     expect(&l, 10000, 2, "job.ini:3: unknown key");
     assert_int_equal(times(l.text, "unknown key"), 1);
+    assert_int_equal(times(l.text, "rank "), 0); /* of all ranks, so of none */
+    assert_int_equal(times(l.text, "\n"), 1);
+    start(&l, N, "refused", NULL);
+    expect(&l, 10000, 2, "error: rank 0: checkpoints are of another job\n");
+    assert_int_equal(times(l.text, "another job"), 1);
+    assert_int_equal(times(l.text, "error"), 1); /* and none of those who wait for it */
     start(&l, N, "absent", NULL);
     expect(&l, 10000, 77, "rank 1: no such device on this machine");
-    assert_non_null(strstr(l.text, "rank 1 ended by itself with status 77"));
+    assert_null(strstr(l.text, "ended by itself"));
     start(&l, N, "words77", NULL);
     expect(&l, 10000, 77, "rank 0: no such device");
     start(&l, N, "words", NULL);

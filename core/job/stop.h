@@ -1,0 +1,53 @@
+/* job/stop.h: stopping on request: SIGTERM or SIGUSR1 to any rank, or to the launcher.
+ *
+ * Schedulers announce with these signals that a job's time is over. All ranks agree on one step,
+ * run through it, save a checkpoint and leave with STOP_STATUS; the job goes on from there later.
+ *
+ * The agreement is made by the threads of job.h while training goes on. The rank that got the
+ * signal tells rank 0. Rank 0 asks every rank for the step that it has begun, and that it begins no
+ * later one for the time being; each answers at once. The largest answer is the last step of all. A
+ * rank in it may be waiting for one that is a step behind, so the others run up to it. Where no
+ * rank has begun a step there is nothing to save, and all waits of the job end with a failure that
+ * says so. What waits here ends when a rank fails, and after a time limit.
+ *
+ * The handler sets a flag; the thread looks at it every 50 ms. SIGINT ends a rank after its step,
+ * without a checkpoint and with status 1. A second SIGTERM (half a second after the first, since
+ * some senders signal twice at once) or a second SIGINT ends the process; in ranks of our launcher
+ * the launcher does this. */
+#ifndef JOB_STOP_H
+#define JOB_STOP_H
+
+#include "job/job.h"
+
+#define STOP_STATUS 75     /* exit status: stopped on request, and nothing is lost (EX_TEMPFAIL) */
+#define STOP_SAME_MS 500   /* within it a signal is the same request once more */
+#define STOP_GRACE_MS 2000 /* a rank that has to stop in set-up and does not is ended after it */
+
+/* Handle SIGTERM, SIGUSR1 and SIGINT of this process, and let them in. `launched`: by our launcher.
+ * [setup] */
+void stop_catch(bool launched);
+
+/* With `on`, a request ends the process in its handler, with STOP_STATUS: for a job of one rank
+ * before its first step. [any] */
+void stop_at_once(bool on);
+
+/* The signal that asked this process to stop, SIGTERM or SIGUSR1; 0: none did. [any] */
+int stop_asked(void);
+
+/* Has SIGINT asked? [any] */
+bool stop_interrupted(void);
+
+/* "SIGTERM", for messages; "a signal" for 0. */
+const char *stop_name(int number);
+
+/* The signal that stopped the job before its first step: job_failure() says so, and the exit status
+ * is STOP_STATUS. 0: none did. [any] */
+int stop_declared(void);
+
+/* Ask for `step` before beginning it; steps are asked for in order. *number is 0 when it may begin,
+ * else the signal that asked for the stop: the step before is the last one. Waits while the ranks
+ * agree. Without a request it costs one atomic exchange and one load. `j` NULL: one rank.
+ * [collective] */
+weft_status stop_before(job *j, uint64_t step, int *number);
+
+#endif

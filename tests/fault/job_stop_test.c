@@ -1,0 +1,209 @@
+/* Do all ranks agree on one last step, whoever is asked to stop, at whatever moment? The steps are
+ * barriers through the store, so that a rank that ran one step less than another would leave that
+ * one waiting for ever. */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+
+#include "job/stop.h"
+#include "ranks.h"
+
+#define N 4
+#define ENDLESS 100000000u
+
+static uint64_t steps; /* of a rank; the test sets it before it forks */
+
+static weft_status agree_on_last(job *j, uint64_t last, uint32_t n)
+{
+    uint64_t all[RANKS_MAX];
+    weft_status s = job_exchange(j, "last", &last, sizeof last, all);
+    for (uint32_t r = 0; !s && r < n; r++)
+        if (all[r] != last)
+            s = (fail)(WEFT_INTERNAL, "rank %u stopped after step %llu, this one after %llu", r,
+                       (unsigned long long)all[r], (unsigned long long)last);
+    return s;
+}
+
+static weft_status work(job *j, uint32_t rank, uint32_t n)
+{
+    int number = 0;
+    uint64_t step = 1;
+    stop_catch(false);
+    srand((unsigned)getpid());
+    weft_status s = ranks_at_work(j);
+    for (; !s && step <= steps; step++) {
+        s = stop_before(j, step, &number);
+        if (s || number)
+            break;
+        if ((rand() & 7) == 0)
+            usleep((useconds_t)(rand() % 800));
+        s = job_exchange(j, "step", NULL, 0, NULL);
+    }
+    if (!s && steps == ENDLESS && !number)
+        s = (fail)(WEFT_INTERNAL, "rank %u was never stopped", rank);
+    return s ? s : agree_on_last(j, step - 1, n);
+}
+
+/* Ranks that have met and do nothing that would end. */
+static weft_status set_up(job *j, uint32_t rank, uint32_t n)
+{
+    (void)rank, (void)n;
+    stop_catch(false);
+    weft_status s = ranks_at_work(j);
+    while (!s) {
+        usleep(1000);
+        s = job_failure(j);
+    }
+    return s == WEFT_PEER && stop_declared() == SIGUSR1 ? WEFT_OK : s;
+}
+
+static void begin(ranks *r, uint32_t n, rank_body body)
+{
+    char byte;
+    ranks_prepare(r, n);
+    ranks_start(r, body);
+    for (uint32_t i = 0; i < n; i++) {
+        struct pollfd p = {.fd = r->ready[0], .events = POLLIN};
+        assert_int_equal(poll(&p, 1, 60000), 1);
+        assert_int_equal(read(r->ready[0], &byte, 1), 1);
+    }
+}
+
+static void one_last_step(void **state)
+{
+    (void)state;
+    uint32_t rounds = getenv("WEFT_WHOLE") ? 200 : 6;
+    steps = ENDLESS;
+    srand((unsigned)getpid());
+    for (uint32_t i = 0; i < rounds; i++) {
+        ranks r;
+        begin(&r, N, work);
+        usleep((useconds_t)(rand() % 100000));
+        uint32_t victims = i % 3 ? 1u << rand() % N : (1u << N) - 1;
+        for (uint32_t k = 0; k < N; k++)
+            if (victims >> k & 1)
+                kill(r.pid[k], rand() & 1 ? SIGTERM : SIGUSR1);
+        ranks_expect_well(&r);
+        ranks_end(&r);
+    }
+}
+
+/* Asked at about the time of the last step: all do all of them, or stop together. */
+static void at_the_end(void **state)
+{
+    (void)state;
+    uint32_t rounds = getenv("WEFT_WHOLE") ? 200 : 6;
+    steps = 100;
+    for (uint32_t i = 0; i < rounds; i++) {
+        ranks r;
+        begin(&r, N, work);
+        usleep((useconds_t)(rand() % 60000));
+        kill(r.pid[rand() % N], SIGTERM);
+        ranks_expect_well(&r);
+        ranks_end(&r);
+    }
+}
+
+static void before_the_first_step(void **state)
+{
+    (void)state;
+    for (uint32_t victim = 0; victim < N; victim += N - 1) {
+        ranks r;
+        begin(&r, N, set_up);
+        uint64_t began = clock_ms();
+        kill(r.pid[victim], SIGUSR1);
+        for (uint32_t i = 0; i < N; i++) {
+            assert_int_equal(ranks_wait(&r, i, 20000), 0);
+            assert_int_equal(r.report[i].body, WEFT_OK);
+        }
+        assert_true(clock_ms() - began < patience(3000));
+        ranks_end(&r);
+    }
+}
+
+/* A rank that does not leave its set-up is ended; so the stop takes a few seconds at most. */
+static weft_status stuck(job *j, uint32_t rank, uint32_t n)
+{
+    (void)n;
+    stop_catch(false);
+    weft_status s = ranks_at_work(j);
+    while (!s && (rank == 1 || !(s = job_failure(j))))
+        usleep(1000);
+    return stop_declared() ? WEFT_OK : s;
+}
+
+static void stuck_in_set_up(void **state)
+{
+    (void)state;
+    ranks r;
+    begin(&r, 2, stuck);
+    kill(r.pid[0], SIGTERM);
+    int status = ranks_wait(&r, 1, 20000);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == STOP_STATUS);
+    assert_int_equal(ranks_wait(&r, 0, 20000), 0);
+    ranks_end(&r);
+}
+
+/* A frozen rank answers nothing: it is declared dead, and the others do not wait for it longer. */
+static void no_answer(void **state)
+{
+    (void)state;
+    ranks r;
+    steps = ENDLESS;
+    begin(&r, N, work);
+    usleep(300000);
+    kill(r.pid[2], SIGSTOP);
+    kill(r.pid[1], SIGTERM);
+    uint64_t began = clock_ms();
+    for (uint32_t i = 0; i < N; i++) {
+        if (i == 2)
+            continue;
+        assert_int_equal(ranks_wait(&r, i, 60000), 0);
+        assert_int_equal(r.report[i].body, WEFT_PEER);
+        assert_non_null(strstr(r.report[i].text, "rank 2 is frozen"));
+    }
+    assert_true(clock_ms() - began < patience(8000));
+    kill(r.pid[2], SIGCONT);
+    ranks_end(&r);
+}
+
+/* Without a launcher a second SIGTERM, some time after the first, ends the process. */
+static void second_signal(void **state)
+{
+    (void)state;
+    for (int pause = 50000; pause <= 700000; pause += 650000) {
+        pid_t pid = fork();
+        if (!pid) {
+            alarm(20);
+            stop_catch(false);
+            while (!stop_asked())
+                usleep(1000);
+            usleep((useconds_t)pause + 500000);
+            _exit(3);
+        }
+        usleep(200000);
+        kill(pid, SIGTERM);
+        usleep((useconds_t)pause);
+        kill(pid, SIGTERM);
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        if (pause > STOP_SAME_MS * 1000)
+            assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+        else
+            assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_last_step),
+        cmocka_unit_test(at_the_end),
+        cmocka_unit_test(before_the_first_step),
+        cmocka_unit_test(stuck_in_set_up),
+        cmocka_unit_test(no_answer),
+        cmocka_unit_test(second_signal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
