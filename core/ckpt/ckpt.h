@@ -64,6 +64,10 @@ void ckpt_close(ckpt *c);
  * over and why. WEFT_USAGE when there is none. */
 weft_status ckpt_open_newest(const char *out_dir, ckpt **out);
 
+/* Is there a checkpoint under OUT/checkpoints, be it damaged or set aside? What a killed job was
+ * writing is none. A folder that cannot be read is an error, not an absence. [setup] */
+weft_status ckpt_there(const char *out_dir, bool *there);
+
 uint64_t ckpt_step(const ckpt *c);
 const char *ckpt_job_text(const ckpt *c);
 const char *ckpt_dir(const ckpt *c);

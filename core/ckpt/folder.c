@@ -88,6 +88,30 @@ weft_status ckpt_list(int folder, ckpt_steps *out)
     return WEFT_OK;
 }
 
+weft_status ckpt_there(const char *out_dir, bool *there)
+{
+    char path[CKPT_PATH_MAX];
+    int n = snprintf(path, sizeof path, "%s/checkpoints", out_dir);
+    *there = false;
+    if (n < 0 || n >= (int)sizeof path)
+        return fail(WEFT_USAGE, "the folder name %.64s... is too long", out_dir);
+    DIR *d = opendir(path);
+    if (!d && errno == ENOENT)
+        return WEFT_OK;
+    errno = d ? 0 : errno;
+    for (const struct dirent *e; d && (e = readdir(d));) {
+        uint64_t step;
+        *there |= strstr(e->d_name, "step-") && !ckpt_step_from(e->d_name, ".", ".tmp", &step);
+        errno = 0;
+    }
+    weft_status st =
+        errno ? fail_errno(file_blame(errno), "cannot see whether %s holds checkpoints", path)
+              : WEFT_OK;
+    if (d)
+        closedir(d);
+    return st;
+}
+
 /* A folder that may be there already; a new one is made to last. */
 static int make_folder(const char *path)
 {

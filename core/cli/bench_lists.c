@@ -124,7 +124,7 @@ static weft_status path_in(const char *out, const char *name, char path[4096])
 weft_status bench_open_csv(const char *out, bool append, FILE **f)
 {
     char path[4096];
-    weft_status st = outdir_prepare(out, false);
+    weft_status st = outdir_prepare(out, OUT_ANEW);
     if (!st)
         st = path_in(out, "comm.csv", path);
     if (st)

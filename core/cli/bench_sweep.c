@@ -238,7 +238,7 @@ static weft_status do_sweep(sweep *s, const cli_job *j)
     }
     st = find_references(s);
     if (!st)
-        st = outdir_prepare(s->out, false);
+        st = outdir_prepare(s->out, OUT_ANEW);
     if (!st)
         st = run_all(s, lawful, b.terminal);
     if (!st && !any_done(s))

@@ -35,7 +35,7 @@ typedef struct cli_job {
     uint32_t ranks;         /* 0: not given */
     const char **overrides; /* pointers into argv; freed by the caller */
     uint32_t noverrides;
-    bool flag[4];         /* by position in `flags` */
+    bool flag[8];         /* by position in `flags` */
     const char *value[4]; /* by position in `valued`; NULL: not given */
 } cli_job;
 bool cli_parse_job(const command *c, int argc, char **argv, const char *const *flags,

@@ -10,8 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const flags[] = {"--resume", "--doctor", "--json", NULL};
-enum { RESUME, DOCTOR, JSON };
+static const char *const flags[] = {"--resume", "--resume=auto", "--resume=force",
+                                    "--doctor", "--json",        NULL};
+enum { RESUME, AUTO, FORCE, DOCTOR, JSON };
+
+static train_resume resume_of(const cli_job *j)
+{
+    return j->flag[RESUME]  ? TRAIN_RESUME
+           : j->flag[AUTO]  ? TRAIN_AUTO
+           : j->flag[FORCE] ? TRAIN_FORCE
+                            : TRAIN_AFRESH;
+}
 
 /* The arguments of a rank: the same command without -n. */
 static char **rank_arguments(const cli_job *j)
@@ -43,7 +52,7 @@ static int launch(const cli_job *j)
     if (s)
         return cli_fail(s);
     char **argv = rank_arguments(j);
-    int status = launch_ranks(j->ranks, argv, false);
+    int status = launch_ranks(j->ranks, argv, !j->flag[DOCTOR]);
     free(argv);
     return status;
 }
@@ -60,25 +69,38 @@ static int run(int argc, char **argv)
         status = cli_usage(&cmd_train, "which job? name its INI file");
     else if (j.flag[JSON] && !j.flag[DOCTOR])
         status = cli_usage(&cmd_train, "--json is of --doctor");
-    else if (j.flag[RESUME] && j.flag[DOCTOR])
+    else if (j.flag[RESUME] + j.flag[AUTO] + j.flag[FORCE] > 1)
+        status =
+            cli_usage(&cmd_train, "one of --resume, --resume=auto and --resume=force at a time");
+    else if (resume_of(&j) != TRAIN_AFRESH && j.flag[DOCTOR])
         status = cli_usage(&cmd_train, "--doctor trains nothing that could be resumed");
     else if (j.ranks > 1)
         status = launch(&j);
     else if (j.flag[DOCTOR])
         status = doctor_rank(j.ini, j.overrides, j.noverrides, j.flag[JSON]);
     else
-        status = train_rank(j.ini, j.overrides, j.noverrides, j.flag[RESUME]);
+        status = train_rank(j.ini, j.overrides, j.noverrides, resume_of(&j));
     free(j.overrides);
     return status;
 }
 
 const command cmd_train = {
-    "train", "[-n RANKS] JOB.ini [section.key=value ...] [--resume] [--doctor [--json]]",
+    "train",
+    "[-n RANKS] JOB.ini [section.key=value ...] [--resume[=auto|force]] [--doctor [--json]]",
     "Train a model as the job file says.\n\n"
     "  -n RANKS   start so many ranks on this machine; without it, and started by mpirun, srun\n"
     "             or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT set, it joins as one rank\n"
-    "  --resume   go on from the newest checkpoint under run.out\n"
+    "  --resume   go on from the newest checkpoint under run.out; a job that would compute\n"
+    "             something else than the one that saved it is refused (column resume of\n"
+    "             weft config)\n"
+    "  --resume=auto   the same if there is a checkpoint; if there is none, begin in run.out as\n"
+    "             it is: one line for the first start and for every later one\n"
+    "  --resume=force  go on whatever job saved it, and log each difference\n"
     "  --doctor   train nothing: what weft doctor says, of every rank's machine, and what differs\n"
     "             between them; --json for programs\n\n"
-    "Exit status: 0 done, 1 the run failed, 2 the request was wrong, 77 not possible here.",
+    "SIGTERM or SIGUSR1, to any rank or to the launcher: all ranks finish the same step, save a\n"
+    "checkpoint (if checkpoint.every is not 0), and end with status 75. A second SIGTERM ends the\n"
+    "job at once. SIGINT ends it after the step, without a checkpoint.\n\n"
+    "Exit status: 0 done, 1 the run failed, 2 the request was wrong, 75 stopped on request and\n"
+    "nothing is lost (start it again with --resume=auto), 77 not possible here.",
     run};

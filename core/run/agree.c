@@ -112,9 +112,11 @@ static weft_status name_setting(uint32_t rank, const char *mine, const char *zer
 static weft_status name_difference(uint32_t r, const notes *has, const notes *first,
                                    const char *mine, const char *zero)
 {
+    static const char *const words[] = {"without --resume", "with --resume", "with --resume=auto",
+                                        "with --resume=force"};
     if (has->resume != first->resume)
-        return fail(WEFT_USAGE, "rank %u was started %s --resume and rank 0 %s it", r,
-                    has->resume ? "with" : "without", first->resume ? "with" : "without");
+        return fail(WEFT_USAGE, "rank %u was started %s and rank 0 %s", r, words[has->resume & 3],
+                    words[first->resume & 3]);
     if (has->settings != first->settings && mine)
         return name_setting(r, mine, zero);
     if (has->settings != first->settings)
@@ -128,7 +130,7 @@ static weft_status name_difference(uint32_t r, const notes *has, const notes *fi
 }
 
 static weft_status compare(const prepared_job *j, job *meeting, const job_identity *who,
-                           bool resume, const char *mine, const char *zero)
+                           train_resume resume, const char *mine, const char *zero)
 {
     notes own = {resume, 0, data_mark(&j->train), data_mark(&j->valid), j->plans.digest};
     notes *all = mem_alloc(who->ranks * sizeof *all);
@@ -143,7 +145,8 @@ static weft_status compare(const prepared_job *j, job *meeting, const job_identi
     return s;
 }
 
-weft_status agree_on_job(const prepared_job *mine, job *j, const job_identity *who, bool resume)
+weft_status agree_on_job(const prepared_job *mine, job *j, const job_identity *who,
+                         train_resume resume)
 {
     if (!j)
         return WEFT_OK;

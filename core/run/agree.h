@@ -8,6 +8,7 @@
 /* Hold this rank's job against rank 0's: whether it resumes, the settings, the data, the plan. What
  * differs is named with both values, and by whom. What is a machine's own may differ: the sections
  * of device, log and transports, and where files stand. A NULL job agrees. [setup] [collective] */
-weft_status agree_on_job(const prepared_job *mine, job *j, const job_identity *who, bool resume);
+weft_status agree_on_job(const prepared_job *mine, job *j, const job_identity *who,
+                         train_resume resume);
 
 #endif

@@ -47,15 +47,15 @@ static weft_status make_folders(const char *out)
     return WEFT_OK;
 }
 
-weft_status outdir_prepare(const char *out, bool resume)
+weft_status outdir_prepare(const char *out, outdir_mode mode)
 {
     if (!*out)
         return fail(WEFT_USAGE, "run.out is empty: name a folder");
-    if (resume && !has(out, "checkpoints"))
+    if (mode == OUT_RESUME && !has(out, "checkpoints"))
         return fail(WEFT_USAGE,
-                    "%s holds no checkpoint to go on from; without --resume a run begins there",
+                    "%s holds no checkpoint to go on from; with --resume=auto a run begins there",
                     out);
-    for (uint32_t i = 1; !resume && holds_run(out); i++) {
+    for (uint32_t i = 1; mode == OUT_ANEW && holds_run(out); i++) {
         char old[4096];
         snprintf(old, sizeof old, "%s.%u", out, i);
         if (access(old, F_OK) == 0)

@@ -7,9 +7,15 @@
 #include <stdio.h>
 #include <weft/base.h>
 
-/* Make OUT ready (rank 0): without `resume` an OUT that holds a run is renamed OUT.1, OUT.2, ...;
- * then it is created with its parents. With it, OUT has to hold checkpoints. [setup] */
-weft_status outdir_prepare(const char *out, bool resume);
+/* What becomes of a run that OUT holds. */
+typedef enum outdir_mode {
+    OUT_ANEW,     /* it is renamed OUT.1, OUT.2, ...          */
+    OUT_RESUME,   /* it goes on, and has to hold checkpoints  */
+    OUT_AS_IT_IS, /* it has no checkpoint and is written over */
+} outdir_mode;
+
+/* Make OUT ready (rank 0); then it is there, with its parents. [setup] */
+weft_status outdir_prepare(const char *out, outdir_mode mode);
 
 /* Open OUT/metrics.jsonl for appending; with `after` > 0 lines of later steps, and a line that was
  * not written whole, are cut off first.

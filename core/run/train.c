@@ -6,14 +6,16 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "host/call.h"
+#include "job/control.h"
 #include "job/launch.h"
+#include "job/stop.h"
 #include "run/agree.h"
 #include "run/outdir.h"
 #include "run/progress.h"
+#include "run/resume.h"
 #include "run/weights.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,15 +34,10 @@ typedef struct trainer {
     int32_t *tokens, *targets, *positions; /* [microbatch, sequence] of one pass */
     uint64_t first, steps, skips_in_a_row;
     double peak_flops;
+    int stopped;      /* the signal that asked for it; 0: it runs to its end */
+    uint64_t stop_at; /* ... after this step */
+    bool saved;       /* ... and a checkpoint has it */
 } trainer;
-
-static volatile sig_atomic_t asked_to_stop;
-
-static void on_signal(int sig)
-{
-    (void)sig;
-    asked_to_stop = 1;
-}
 
 /* --- inputs --- */
 
@@ -216,19 +213,41 @@ static weft_status save(trainer *t, uint64_t step)
     return weights_save(&t->exec, t->out, step, (uint32_t)config_int(t->j->cfg, "checkpoint.keep"));
 }
 
+/* On request, after `step`, of which a checkpoint may be there already. A job that saves no
+ * checkpoints saves none here. */
+static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
+{
+    bool saves = config_int(t->j->cfg, "checkpoint.every") > 0;
+    weft_status s = saves && step != saved ? save(t, step) : WEFT_OK;
+    t->stop_at = step;
+    t->saved = saves || step == saved;
+    if (!s && t->saved && !t->who.rank && step)
+        log_line(WEFT_LOG_WARN,
+                 "stopped by %s after step %llu, which is saved: --resume=auto goes on from there",
+                 stop_name(t->stopped), (unsigned long long)step);
+    return s;
+}
+
 static weft_status loop(trainer *t)
 {
-    uint64_t every = (uint64_t)config_int(t->j->cfg, "checkpoint.every");
+    uint64_t every = (uint64_t)config_int(t->j->cfg, "checkpoint.every"), saved = t->first - 1;
     weft_status s = WEFT_OK;
     for (uint64_t step = t->first; !s && step <= t->steps; step++) {
         metrics m;
-        s = one_step(t, step, &m);
+        s = stop_before(t->job, step, &t->stopped);
+        if (!s && t->stopped) {
+            s = stop_after(t, step - 1, saved);
+            break;
+        }
+        if (!s)
+            s = one_step(t, step, &m);
         if (!s)
             s = report(t, &m);
         bool due = every && (step % every == 0 || step == t->steps);
         if (!s && due)
             s = save(t, step);
-        if (!s && asked_to_stop)
+        saved = due ? step : saved;
+        if (!s && stop_interrupted())
             s = fail(WEFT_IO, "stopped by a signal after step %llu", (unsigned long long)step);
     }
     if (!s)
@@ -238,53 +257,67 @@ static weft_status loop(trainer *t)
 
 /* --- getting there --- */
 
-/* Rank 0 chooses the newest that verifies; the others open the same. */
-static weft_status open_checkpoint(trainer *t, ckpt **out)
+/* Rank 0 chooses the newest that verifies and sees whether this job may go on from it; the others
+ * open the same. When rank 0 fails here, the others hear of it while they wait. The caller closes
+ * *out also after a failure, unless it is NULL. */
+static weft_status open_checkpoint(trainer *t, bool force, ckpt **out)
 {
-    char mine[4096] = "", *all = mem_alloc((uint64_t)t->who.ranks * sizeof mine);
-    weft_status s = t->who.rank ? WEFT_OK : ckpt_open_newest(t->out, out), x = WEFT_OK;
-    if (!s && !t->who.rank)
-        snprintf(mine, sizeof mine, "%s", ckpt_dir(*out));
-    if (t->job)
-        x = job_exchange(t->job, "resume", mine, sizeof mine, all);
-    if (!s && !x && t->who.rank)
-        s = *all ? ckpt_open(all, out) : fail(WEFT_USAGE, "rank 0 found no checkpoint");
-    else if (!s && x && !t->who.rank)
-        ckpt_close(*out);
-    free(all);
-    return s ? s : x;
-}
-
-static weft_status begin_or_resume(trainer *t, bool resume)
-{
-    t->first = 1;
-    t->steps = (uint64_t)config_int(t->j->cfg, "run.steps");
-    if (!resume)
-        return weights_init(&t->exec, (uint64_t)config_int(t->j->cfg, "run.seed"));
-    ckpt *c;
-    weft_status s = open_checkpoint(t, &c);
+    weft_status s = t->who.rank ? WEFT_OK : ckpt_open_newest(t->out, out);
     if (s)
         return s;
-    t->first = ckpt_step(c) + 1;
-    s = weights_load(&t->exec, &t->j->plans, c);
-    if (!s && t->who.rank == 0)
-        log_line(WEFT_LOG_INFO, "goes on after step %llu of %s", (unsigned long long)t->first - 1,
-                 ckpt_dir(c));
-    ckpt_close(c);
+    char mine[4096] = "", *all = mem_alloc((uint64_t)t->who.ranks * sizeof mine);
+    if (!t->who.rank) {
+        snprintf(mine, sizeof mine, "%s", ckpt_dir(*out));
+        s = resume_check(t->j, *out, force);
+    }
+    if (!s && t->job)
+        s = job_exchange(t->job, "resume", mine, sizeof mine, all);
+    if (!s && t->who.rank)
+        s = ckpt_open(all, out);
+    free(all);
     return s;
 }
 
-static weft_status prepare_out(trainer *t, bool resume)
+/* `c` NULL: from initial values. */
+static weft_status begin_or_resume(trainer *t, ckpt *c)
 {
-    weft_status s = t->who.rank ? WEFT_OK : outdir_prepare(t->out, resume);
-    if (t->job) { /* nobody writes there before rank 0 is done */
-        uint32_t mine = s, *all = mem_alloc(t->who.ranks * sizeof *all);
-        weft_status x = job_exchange(t->job, "out", &mine, sizeof mine, all);
-        if (!s && !x && all[0])
-            x = fail((weft_status)all[0], "rank 0 could not prepare %s", t->out);
-        s = s ? s : x;
-        free(all);
+    t->first = 1;
+    t->steps = (uint64_t)config_int(t->j->cfg, "run.steps");
+    if (!c)
+        return weights_init(&t->exec, (uint64_t)config_int(t->j->cfg, "run.seed"));
+    t->first = ckpt_step(c) + 1;
+    weft_status s = weights_load(&t->exec, &t->j->plans, c);
+    if (!s && t->who.rank == 0)
+        log_line(WEFT_LOG_INFO, "goes on after step %llu of %s", (unsigned long long)t->first - 1,
+                 ckpt_dir(c));
+    return s;
+}
+
+/* Rank 0 prepares OUT and says whether the run goes on from a checkpoint. When it fails, the others
+ * hear of it while they wait. */
+static weft_status prepare_out(trainer *t, train_resume how, bool *resume)
+{
+    uint32_t mine = how != TRAIN_AFRESH, *all = mem_alloc(t->who.ranks * sizeof *all);
+    weft_status s = WEFT_OK;
+    if (!t->who.rank) {
+        bool there = true;
+        if (how != TRAIN_AFRESH)
+            s = ckpt_there(t->out, &there);
+        if (!s && !there && how != TRAIN_AUTO)
+            s = fail(WEFT_USAGE,
+                     "%s holds no checkpoint to go on from; with --resume=auto a run begins there",
+                     t->out);
+        mine = mine && there;
+        if (!s)
+            s = outdir_prepare(t->out, mine                  ? OUT_RESUME
+                                       : how == TRAIN_AFRESH ? OUT_ANEW
+                                                             : OUT_AS_IT_IS);
     }
+    all[0] = mine;
+    if (!s && t->job) /* nobody writes there before rank 0 is done */
+        s = job_exchange(t->job, "out", &mine, sizeof mine, all);
+    *resume = all[0] != 0;
+    free(all);
     return s;
 }
 
@@ -305,17 +338,23 @@ static void announce(const trainer *t)
         log_line(WEFT_LOG_INFO, "MFU divides by %.4g GFLOP/s a rank", t->peak_flops * 1e-9);
 }
 
-static weft_status start(trainer *t, bool resume)
+static weft_status start(trainer *t, train_resume how)
 {
-    weft_status s = prepare_out(t, resume);
+    bool resume;
+    ckpt *c = NULL;
+    weft_status s = prepare_out(t, how, &resume);
     t->plan = plan_of(&t->j->plans, t->who.rank);
+    resume_note_data(t->j);
+    if (!s && resume)
+        s = open_checkpoint(t, how == TRAIN_FORCE, &c);
     if (!s)
         s = exec_create(t->plan, t->job, &t->who, t->out, &t->exec);
     t->peak_flops = config_real(t->j->cfg, "log.peak_gflops") * 1e9;
     if (!s && t->peak_flops <= 0)
         s = exec_measure_peak(&t->exec, &t->peak_flops);
     if (!s)
-        s = begin_or_resume(t, resume);
+        s = begin_or_resume(t, c);
+    ckpt_close(c);
     if (!s && t->who.rank == 0)
         s = metrics_open(t->out, resume ? t->first - 1 : 0, &t->metrics);
     if (s)
@@ -350,7 +389,7 @@ weft_status train_join(const job_identity *who, const char *ini, const char *con
 }
 
 static weft_status run(trainer *t, const char *ini, const char *const *overrides, uint32_t n,
-                       bool resume)
+                       train_resume how)
 {
     weft_status s = train_join(&t->who, ini, overrides, n, &t->job);
     if (!s)
@@ -359,27 +398,47 @@ static weft_status run(trainer *t, const char *ini, const char *const *overrides
         s = job_prepare(ini, overrides, n, t->who.ranks, true,
                         &(spec_meeting){.sites = &t->sites, .job = t->job, .who = &t->who}, t->j);
     if (!s)
-        s = agree_on_job(t->j, t->job, &t->who, resume);
+        s = agree_on_job(t->j, t->job, &t->who, how);
     if (s)
         return s;
     t->out = config_text(t->j->cfg, "run.out");
-    s = start(t, resume);
+    s = start(t, how);
+    stop_at_once(false);
     if (!s)
         s = loop(t);
     progress_end(&t->progress);
     return s;
 }
 
-int train_rank(const char *ini, const char *const *overrides, uint32_t n, bool resume)
+/* What the process ends with: of a stop on request as stop.h says, else of `s`. `why` becomes the
+ * sentence to print; "": none. */
+static int exit_status(const trainer *t, weft_status s, char why[2048])
+{
+    if (s == WEFT_PEER && stop_declared())
+        snprintf(why, 2048,
+                 "the job was stopped by %s before its first step; nothing is lost: start it again "
+                 "in the same way",
+                 stop_name(stop_declared()));
+    if (!s && t->stopped && !t->saved)
+        snprintf(
+            why, 2048,
+            "the job was stopped by %s after step %llu, and nothing is saved: checkpoint.every "
+            "is 0",
+            stop_name(t->stopped), (unsigned long long)t->stop_at);
+    if ((s == WEFT_PEER && stop_declared()) || (!s && t->stopped && t->saved))
+        return STOP_STATUS;
+    return !s && t->stopped ? 1 : err_exit_code(s);
+}
+
+int train_rank(const char *ini, const char *const *overrides, uint32_t n, train_resume resume)
 {
     prepared_job j = {0};
     trainer t = {.j = &j};
     weft_status s = job_identify(&t.who);
     if (!s) {
         log_setup(WEFT_LOG_INFO, t.who.ranks > 1 ? (int)t.who.rank : -1);
-        struct sigaction act = {.sa_handler = on_signal};
-        sigaction(SIGTERM, &act, NULL);
-        sigaction(SIGINT, &act, NULL);
+        stop_catch(control_descriptor() >= 0);
+        stop_at_once(t.who.ranks == 1);
         s = run(&t, ini, overrides, n, resume);
     }
     char why[2048];
@@ -388,7 +447,8 @@ int train_rank(const char *ini, const char *const *overrides, uint32_t n, bool r
         snprintf(why, sizeof why, "%s", err_text());
         s = WEFT_PEER;
     }
-    if (s && !launch_say(why))
+    int status = exit_status(&t, s, why);
+    if (*why && !launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
     exec_destroy(&t.exec, s != WEFT_OK);
     if (t.metrics)
@@ -398,5 +458,5 @@ int train_rank(const char *ini, const char *const *overrides, uint32_t n, bool r
     free(t.positions);
     job_unprepare(&j);
     job_free_sites(&t.sites);
-    return err_exit_code(s);
+    return status;
 }

@@ -43,8 +43,17 @@ weft_status train_join(const job_identity *who, const char *ini, const char *con
 /* "weft.host.tls/1" for plugins that are asked before ranks have met: nobody can connect. */
 const void *job_planning_tls(void);
 
+/* Where a run begins. */
+typedef enum train_resume {
+    TRAIN_AFRESH, /* a run that is in OUT already is moved aside */
+    TRAIN_RESUME, /* after the newest checkpoint, by the job that saved it: see differ.h */
+    TRAIN_AUTO,   /* the same if there is a checkpoint; if there is none, afresh in OUT as it is */
+    TRAIN_FORCE,  /* after the newest checkpoint, whatever job saved it */
+} train_resume;
+
 /* Run this process as a rank (or as the whole of a one-rank job). Returns the exit status and has
- * said on standard error why, when it is not 0. [setup] */
-int train_rank(const char *ini, const char *const *overrides, uint32_t n, bool resume);
+ * said on standard error why, when it is not 0; STOP_STATUS (job/stop.h) when it was stopped on
+ * request and nothing is lost. [setup] */
+int train_rank(const char *ini, const char *const *overrides, uint32_t n, train_resume resume);
 
 #endif

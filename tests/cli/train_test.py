@@ -127,8 +127,10 @@ class Train(started.Case):
             said = p.communicate(timeout=60)[1]
         finally:
             p.kill()
-        self.assertEqual(p.returncode, 1)
-        self.assertIn("stopped by a signal after step", said)
+        self.assertEqual(p.returncode, 75)
+        step = self.metrics("run")[-1]["step"]
+        self.assertIn(f"stopped by SIGTERM after step {step}, which is saved", said)
+        self.assertIn(f"step-{step:08d}", self.names("run", "checkpoints"))
 
 
 if __name__ == "__main__":

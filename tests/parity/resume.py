@@ -55,7 +55,7 @@ class Resume(w.Bench):
             time.sleep(random.random() * 0.02)
             how(run)
             status = run.wait()
-            self.assertIn(status, (0, 1, -signal.SIGKILL), run.said())
+            self.assertIn(status, (0, 1, 75, -signal.SIGKILL), run.said())
             cuts += status != 0
             if status == -signal.SIGKILL:
                 time.sleep(0.2)  # the kernel kills the ranks; until then they may still write
@@ -116,7 +116,7 @@ class Resume(w.Bench):
         self.train("cut", SHORT | {"train.precision": "bf16"}, ranks=2)
         before = w.tensors(self.path("cut"), 10)
         self.train("cut", SHORT | {"run.steps": 11, "checkpoint.every": 1, "optim.lr": 0}, ranks=2,
-                   resume=True)
+                   resume="force")
         after = w.tensors(self.path("cut"), 11)
         weights = [n for n in before if not n.endswith((".m", ".v")) and "scalar" not in n]
         self.same_tensors({n: before[n] for n in weights}, {n: after[n] for n in weights})
@@ -153,22 +153,113 @@ class Resume(w.Bench):
             said = self.train("nothing", SHORT, ranks=ranks, resume=True, status=2).stderr
             self.assertIn("nothing", said)
             self.assertIn("checkpoint", said)
+            self.assertIn("--resume=auto", said)
+            self.assertEqual(said.count("error"), 1, said)
             self.assertFalse(os.path.exists(self.path("nothing")), said)
 
     def test_refused(self):
-        """Another model, or another rule: status 2, the reason, and nothing has changed."""
+        """What would compute something else: status 2, each difference with both values, once, and
+        nothing has changed."""
         self.train("cut", SHORT, ranks=2)
         before = self.tree("cut")
-        for change, word in (({"model.embed": 30}, "[257, 30]"), ({"model.layers": 3}, "block.2."),
-                             ({"model.layers": 1}, "block.1."), ({"model.tied": "off"}, "head"),
-                             ({"optim.rule": "sgd", "optim.momentum": 0.9}, ".m"),
-                             ({"optim.rule": "sgd"}, ".m")):
-            for ranks in (1, 2):
+        other = self.path("other.bin")
+        w.numbers_of_weft.write_tokens(other, w.numbers_of_weft.noisy_chain(4001, 251), 251)
+        for change, words in (({"model.embed": 30}, ["model.embed was '24' and is '30'"]),
+                              ({"model.layers": 3}, ["model.layers was '2' and is '3'"]),
+                              ({"model.tied": "off"}, ["model.tied was 'on' and is 'off'"]),
+                              ({"model.norm_eps": "2e-5"}, ["model.norm_eps was '1e-5'"]),
+                              ({"optim.rule": "adam"}, ["optim.rule was 'adamw' and is 'adam'"]),
+                              ({"optim.rule": "sgd", "run.seed": 6}, ["optim.rule", "run.seed"]),
+                              ({"optim.betas": "0.9, 0.99"}, ["optim.betas was '0.9, 0.95'"]),
+                              ({"optim.lr": 1e-3, "train.clip": 2}, ["optim.lr", "train.clip"]),
+                              ({"train.batch": 24}, ["train.batch was '12' and is '24'"]),
+                              ({"train.precision": "bf16"}, ["train.precision was 'fp32'"]),
+                              ({"comm.dp.compress": "bf16"}, ["comm.dp.compress was 'same'"]),
+                              ({"data.train": other}, ["4000 tokens of", "4001 tokens of"])):
+            for ranks in (2,) if "comm.dp.compress" in change else (1, 2):
                 with self.subTest(change=change, ranks=ranks):
                     said = self.train("cut", SHORT | {"run.steps": 20} | change, ranks=ranks,
                                       resume=True, status=2).stderr
-                    self.assertIn(word, said)
+                    for word in words:
+                        self.assertEqual(said.count(word), 1, said)
+                    self.assertEqual(said.count(" was '"), len(change), said)
+                    self.assertEqual(said.count("error"), 1, said)
+                    self.assertIn("--resume=force", said)
                     self.assertEqual(self.tree("cut"), before)
+
+    def test_forced(self):
+        """It goes on and logs each difference; what does not fit the tensors is refused still."""
+        self.train("cut", SHORT, ranks=2)
+        before = self.tree("cut")
+        self.train("cut", SHORT | {"model.layers": 3}, ranks=2, resume="force", status=2)
+        self.assertEqual(self.tree("cut"), before)
+        job = SHORT | {"run.steps": 20, "run.seed": 6, "optim.lr": 1e-3}
+        said = self.train("cut", job, ranks=2, resume="force").stderr
+        self.assertIn("warn: goes on with another job: run.seed was '5' and is '6'", said)
+        self.assertIn("warn: goes on with another job: optim.lr was '0.003' and is '0.001'", said)
+        self.assertEqual(len(w.metrics(self.path("cut"))), 20)
+        # It is the job of the checkpoint from there on.
+        self.train("cut", job | {"run.steps": 21}, resume=True)
+
+    def test_free(self):
+        """The same values in other words, and what may change: layout, device, paths, amounts."""
+        self.train("whole", SHORT | {"run.steps": 20}, ranks=2)
+        moved = self.path("moved.bin")
+        shutil.copy(self.path("train.bin"), moved)
+        for change in ({"optim.lr": "0.30e-2", "optim.betas": "0.90,0.950", "model.dropout": "0.0"},
+                       {"data.train": moved, "data.valid": self.path("valid.bin")},
+                       {"train.eval_every": 0, "checkpoint.keep": 3, "run.name": "again"},
+                       {"comm.plugin": "shm", "train.bucket_mb": 0.01, "optim.placement": "zero1",
+                        "train.recompute": "block", "run.deadline": 50, "device.threads": 2}):
+            with self.subTest(change=change):
+                shutil.rmtree(self.path("cut"), ignore_errors=True)
+                self.train("cut", SHORT, ranks=2)
+                self.train("cut", SHORT | {"run.steps": 20} | change, ranks=2, resume=True)
+                self.assertEqual([x["step"] for x in w.metrics(self.path("cut"))],
+                                 list(range(1, 21)))
+
+    def test_auto(self):
+        """The same line begins, goes on, and has nothing left to do."""
+        self.train("whole", SHORT | {"run.steps": 20}, ranks=2)
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                shutil.rmtree(self.path("cut"), ignore_errors=True)
+                self.train("cut", SHORT, ranks=2, resume="auto")
+                said = self.train("cut", SHORT | {"run.steps": 20}, ranks=2, resume="auto").stderr
+                self.assertIn("goes on after step 10", said)
+                self.same_run("whole", "cut", 20)
+                before = self.tree("cut")
+                self.train("cut", SHORT | {"run.steps": 20}, ranks=2, resume="auto")
+                self.assertEqual(self.tree("cut"), before)
+
+    def test_auto_without_checkpoint(self):
+        """Killed before its first checkpoint: it begins in the same folder, and none is moved."""
+        self.train("whole", SHORT, ranks=2)
+        self.train("auto", SHORT | {"run.steps": 3, "checkpoint.every": 0}, ranks=2)
+        for leftover in (None, "checkpoints", "checkpoints/.step-00000005.tmp"):
+            with self.subTest(leftover=leftover):
+                if leftover:
+                    shutil.rmtree(self.path("auto", "checkpoints"), ignore_errors=True)
+                    os.makedirs(self.path("auto", leftover))
+                self.train("auto", SHORT, ranks=2, resume="auto")
+                self.same_run("whole", "auto", 10)
+                self.assertFalse(os.path.exists(self.path("auto.1")))
+
+    def test_auto_never_begins_over_checkpoints(self):
+        """Nothing that can be read, or only what was set aside: an error, as with --resume."""
+        self.train("cut", SHORT, ranks=2)
+        for step in (5, 10):
+            os.truncate(os.path.join(w.folder(self.path("cut"), step), "manifest.json"), 70)
+        for resume in (True, "auto"):
+            self.assertNotEqual(self.train("cut", SHORT, ranks=2, resume=resume,
+                                           status=None).returncode, 0)
+            self.assertEqual(len(w.metrics(self.path("cut"))), 10)
+        shutil.rmtree(self.path("cut", "checkpoints"))
+        with open(self.path("cut", "checkpoints"), "w", encoding="utf-8"):
+            pass  # a folder that cannot be listed
+        self.assertNotEqual(self.train("cut", SHORT, ranks=2, resume="auto",
+                                       status=None).returncode, 0)
+        self.assertEqual(len(w.metrics(self.path("cut"))), 10)
 
     def test_all_damaged(self):
         self.train("cut", SHORT, ranks=2)

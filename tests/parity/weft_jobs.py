@@ -65,6 +65,11 @@ def weft(*words, status=0, extra=None, timeout=TIMEOUT):
     return done
 
 
+def resume_words(resume):
+    """False: none; True: --resume; a word: --resume=WORD."""
+    return [] if not resume else ["--resume"] if resume is True else [f"--resume={resume}"]
+
+
 class Bench(unittest.TestCase):
     """A test case with a folder, token files and a job file of its own."""
 
@@ -93,7 +98,7 @@ class Bench(unittest.TestCase):
     def train(cls, out, job, *, ranks=1, resume=False, status=0, **more):
         """Train to the end under the launcher; returns what the program said."""
         return weft("train", "-n", ranks, cls.ini, *cls.options(out, job),
-                    *(["--resume"] if resume else []), status=status, **more)
+                    *resume_words(resume), status=status, **more)
 
     def same_run(self, one, two, step=None, skip=NO_TIME):
         """Two runs with the same bits in metrics and, when `step` is given, in its checkpoint."""
@@ -117,7 +122,7 @@ class Running:
             shutil.rmtree(self.out, ignore_errors=True)
         self.log = open(case.path(out + ".log"), "w+", encoding="utf-8")
         words = [WEFT, "train", "-n", str(ranks), case.ini, *case.options(out, job)]
-        self.process = subprocess.Popen(words + (["--resume"] if resume else []),
+        self.process = subprocess.Popen(words + resume_words(resume),
                                         env=environment(extra), stdin=subprocess.DEVNULL,
                                         stdout=self.log, stderr=self.log, start_new_session=True)
         self.pid = self.process.pid

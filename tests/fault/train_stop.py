@@ -1,0 +1,215 @@
+#!/usr/bin/env python3
+"""train_stop.py WEFT: what happens when a job is asked to stop?
+
+SIGTERM or SIGUSR1 to one rank, to the launcher or to all: every rank ends with the same step, which
+is saved, and with status 75; resumed, the run has the bits of one that was never stopped. Before
+the first step nothing is lost and the status is 75 as well; with checkpoints off it is 1. A second
+SIGTERM ends the job at once."""
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
+import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
+
+STOPPED = 75
+ROUNDS = 12 if os.environ.get("WEFT_WHOLE") else 1
+LONG = w.ODD | {"run.steps": 400, "checkpoint.every": 150, "train.eval_every": 30,
+                "train.eval_batches": 1, "optim.lr": 1e-3, "optim.warmup": 40}
+ENDLESS = LONG | {"run.steps": 100000000}
+
+
+def to_one(run, number):
+    os.kill(random.choice(list(run.ranks().values())), number)
+
+
+def to_launcher(run, number):
+    run.process.send_signal(number)
+
+
+def to_all(run, number):
+    for pid in [*run.ranks().values(), run.pid]:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
+
+
+class Stop(w.Bench):
+    def job(self, job, ranks, transport="tcp"):
+        return job | {"data.valid": self.path("valid.bin"), "comm.plugin": transport,
+                      "train.microbatch": 12 // ranks}
+
+    def check_exact(self, ranks, transport, stops):
+        """Stopped several times, each time after some step; the bits of a whole run."""
+        job = self.job(LONG, ranks, transport)
+        self.train("whole", job, ranks=ranks)
+        for _ in range(ROUNDS):
+            shutil.rmtree(self.path("cut"), ignore_errors=True)
+            stopped = 0
+            for (send, number), after in zip(stops, (20, 140, 260)):
+                run = w.Running(self, "cut", job, ranks, resume="auto")
+                run.until_step(after + random.randint(0, 10))
+                time.sleep(random.random() * 0.02)
+                send(run, number)
+                status = run.wait()
+                self.assertIn(status, (STOPPED, 0), run.said())
+                if status == 0:
+                    continue  # it was at its end
+                stopped += 1
+                last = w.metrics(self.path("cut"))[-1]["step"]
+                self.assertIn(last, w.steps_saved(self.path("cut"))[0])
+                self.assertIn(f"stopped by {number.name} after step {last},", run.said())
+                self.assertNotIn("error", run.said())
+            self.assertGreater(stopped, 0, "the job was always faster than the signal")
+            self.train("cut", job, ranks=ranks, resume="auto")
+            self.same_run("whole", "cut", 400)
+
+    def test_two_ranks(self):
+        self.check_exact(2, "shm", ((to_one, signal.SIGTERM), (to_launcher, signal.SIGTERM),
+                                    (to_all, signal.SIGTERM)))
+
+    def test_three_ranks(self):
+        self.check_exact(3, "tcp", ((to_all, signal.SIGUSR1), (to_one, signal.SIGUSR1),
+                                    (to_launcher, signal.SIGUSR1)))
+
+    def test_one_rank(self):
+        self.check_exact(1, "auto", ((to_launcher, signal.SIGTERM), (to_launcher, signal.SIGUSR1)))
+
+    def test_no_checkpoints(self):
+        """checkpoint.every = 0: the same step everywhere, nothing saved, and that is said."""
+        for ranks, send in ((1, to_launcher), (3, to_launcher), (3, to_one)):
+            with self.subTest(ranks=ranks, send=send.__name__):
+                run = w.Running(self, "run", self.job(ENDLESS | {"checkpoint.every": 0}, ranks),
+                                ranks)
+                run.until_step(5)
+                send(run, signal.SIGTERM)
+                self.assertEqual(run.wait(), 1, run.said())
+                last = w.metrics(self.path("run"))[-1]["step"]
+                self.assertEqual(run.said().count(
+                    f"stopped by SIGTERM after step {last}, and nothing is saved: checkpoint.every "
+                    "is 0"), 1, run.said())
+                self.assertFalse(os.path.exists(self.path("run", "checkpoints")))
+                self.assertNotIn("ended by itself", run.said())
+
+    def test_while_it_begins(self):
+        """At any moment from the start on, while ranks plan, meet, connect, resume: 75, and a
+        resumed run is whole."""
+        job = self.job(LONG | {"run.steps": 60, "checkpoint.every": 20, "train.eval_every": 20}, 3)
+        self.train("whole", job, ranks=3)
+        began = time.monotonic()
+        self.train("probe", job | {"run.steps": 1}, ranks=3)
+        length = time.monotonic() - began
+        seen = set()
+        for i in range(8 * ROUNDS):
+            shutil.rmtree(self.path("cut"), ignore_errors=True)
+            if i % 2:
+                self.train("cut", job | {"run.steps": 20}, ranks=3)
+            run = w.Running(self, "cut", job, 3, resume="auto")
+            run.until_ranks()
+            time.sleep(random.random() * length)
+            try:
+                (to_all, to_launcher)[i // 2 % 2](run, signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+            status = run.wait()
+            self.assertIn(status, (0, STOPPED), run.said())
+            seen.add(status)
+            self.assertNotRegex(run.said(), "ended by itself|was killed")
+            self.train("cut", job, ranks=3, resume="auto")
+            self.same_run("whole", "cut", 60)
+        self.assertIn(STOPPED, seen)
+
+    def test_before_all_have_met(self):
+        """Rank 2 of 3 never comes: the others stop at once, with 75, and do not wait for it."""
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            key, port = self.path(f"job{number}.key"), str(20000 + os.getpid() % 20000 + number)
+            w.weft("key", "-o", key)
+            words = [w.WEFT, "train", self.ini, *self.options("never", self.job(LONG, 3)),
+                     f"run.key={key}"]
+            ranks = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True,
+                                      stdin=subprocess.DEVNULL, env=w.environment(
+                                          {"RANK": str(r), "WORLD_SIZE": "3", "LOCAL_RANK": str(r),
+                                           "LOCAL_WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
+                                           "MASTER_PORT": port})) for r in range(2)]
+            for p in ranks:
+                self.addCleanup(p.kill)
+            time.sleep(1.0 * w.SLOW)
+            began = time.monotonic()
+            ranks[1].send_signal(number)  # and rank 0 hears of it
+            for p in ranks:
+                said = p.communicate(timeout=w.TIMEOUT)[1]
+                self.assertEqual(p.returncode, STOPPED, said)
+                self.assertIn(f"stopped by {number.name} before its first step", said)
+            self.assertLess(time.monotonic() - began, 10 * w.SLOW)
+            self.assertFalse(os.path.exists(self.path("never")))
+
+    def test_without_a_launcher(self):
+        """As srun and mpirun do: a signal to one process, or to all of them twice."""
+        key, job = self.path("job.key"), self.job(LONG, 2)
+        w.weft("key", "-o", key)
+        self.train("whole", job, ranks=2)
+        for turn, everywhere in enumerate((False, True)):
+            shutil.rmtree(self.path("cut"), ignore_errors=True)
+            ranks = self.by_hand("cut", job | {"run.key": key}, 2, 21000 + turn)
+            path = self.path("cut", "metrics.jsonl")
+            while not os.path.exists(path) or len(w.metrics(self.path("cut"))) < 10:
+                self.assertIsNone(ranks[0].poll())
+                time.sleep(0.005)
+            for p in ranks if everywhere else ranks[1:]:
+                p.send_signal(signal.SIGTERM)
+            if everywhere:
+                time.sleep(0.01)
+                for p in ranks:
+                    p.send_signal(signal.SIGTERM)
+            for p in ranks:
+                said = p.communicate(timeout=w.TIMEOUT)[1]
+                self.assertEqual(p.returncode, STOPPED, said)
+            self.train("cut", job, ranks=2, resume=True)
+            self.same_run("whole", "cut", 400)
+
+    def by_hand(self, out, job, n, port):
+        words = [w.WEFT, "train", self.ini, *self.options(out, job)]
+        ranks = []
+        for r in range(n):
+            env = {"RANK": str(r), "WORLD_SIZE": str(n), "LOCAL_RANK": str(r),
+                   "LOCAL_WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1",
+                   "MASTER_PORT": str(port + os.getpid() % 20000)}
+            ranks.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True,
+                                          stdin=subprocess.DEVNULL, env=w.environment(env)))
+            self.addCleanup(ranks[-1].kill)
+        return ranks
+
+    def test_a_rank_that_cannot_answer(self):
+        """A frozen rank is named, and nobody waits for its answer for ever."""
+        run = w.Running(self, "run", self.job(ENDLESS | {"run.frozen_after": 1}, 3), 3)
+        run.until_step(5)
+        os.kill(run.ranks()[2], signal.SIGSTOP)
+        run.process.send_signal(signal.SIGUSR1)
+        self.assertEqual(run.wait(), 1, run.said())
+        self.assertRegex(run.said(), "rank 2 is frozen|rank 2 was killed")
+
+    def test_second_signal(self):
+        """Half a second after the first; a double delivery within it is one request."""
+        job = self.job(ENDLESS | {"run.frozen_after": 60}, 3)
+        run = w.Running(self, "run", job, 3)
+        run.until_step(5)
+        os.kill(run.ranks()[1], signal.SIGSTOP)  # so that nothing can be agreed on
+        run.process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        run.process.send_signal(signal.SIGTERM)
+        time.sleep(0.8)
+        self.assertIsNone(run.process.poll(), run.said())
+        began = time.monotonic()
+        run.process.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(), 1, run.said())
+        self.assertIn("stopped by signal 15", run.said())
+        self.assertLess(time.monotonic() - began, 5 * w.SLOW)
+
+
+if __name__ == "__main__":
+    w.main()
