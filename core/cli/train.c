@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "doctor/doctor.h"
 #include "job/launch.h"
+#include "job/stop.h"
 #include "run/train.h"
 
 #include <stdlib.h>
@@ -48,7 +49,10 @@ static weft_status check_job(const cli_job *j)
 
 static int launch(const cli_job *j)
 {
+    stop_catch(false);
+    stop_at_once(true);
     weft_status s = j->flag[DOCTOR] ? WEFT_OK : check_job(j); /* to the doctor it is a finding */
+    stop_at_once(false);
     if (s)
         return cli_fail(s);
     char **argv = rank_arguments(j);

@@ -153,7 +153,8 @@ static const weft_option *const device_options[] = {
 };
 
 static const weft_option *const checkpoint_options[] = {
-    INT(FREE, "every", "0", 0, 1e12, "save after every so many steps; 0: never"),
+    INT(FREE, "every", "0", 0, 1e12,
+        "save after every so many steps; 0: never, not even when a signal stops the job"),
     INT(FREE, "keep", "2", 0, 1e6, "newest checkpoints that are kept; 0: all"),
     NULL,
 };

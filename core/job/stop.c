@@ -50,7 +50,7 @@ static void on_signal(int number)
     int before = atomic_load(&asked);
     bool launched = atomic_load(&has_launcher);
     if (number == SIGINT) {
-        if (!launched && (before || atomic_load(&interrupted)))
+        if (atomic_load(&at_once) || (!launched && (before || atomic_load(&interrupted))))
             end_by(number);
         atomic_store(&interrupted, 1);
         return;
@@ -226,8 +226,10 @@ void stop_tick(job *j)
     }
     if (j->server && j->halt.held && !j->halt.settled && !atomic_load(&j->failed))
         conclude(j);
-    if (j->halt.since && !j->leaving && clock_ms() - j->halt.since > STOP_GRACE_MS)
+    if (j->halt.since && !j->leaving && clock_ms() - j->halt.since > STOP_GRACE_MS) {
+        log_line(WEFT_LOG_WARN, "%s", j->failure);
         _exit(STOP_STATUS);
+    }
 }
 
 void stop_alone(job *j, int number)

@@ -27,8 +27,8 @@
  * [setup] */
 void stop_catch(bool launched);
 
-/* With `on`, a request ends the process in its handler, with STOP_STATUS: for a job of one rank
- * before its first step. [any] */
+/* With `on`, a request ends the process in its handler, with STOP_STATUS, and SIGINT ends it as
+ * ever: for a job of one rank before its first step, and for a launcher that plans. [any] */
 void stop_at_once(bool on);
 
 /* The signal that asked this process to stop, SIGTERM or SIGUSR1; 0: none did. [any] */

@@ -14,6 +14,15 @@
 
 static uint64_t steps; /* of a rank; the test sets it before it forks */
 
+/* A number below `n`, another one in each run and process. */
+static uint32_t draw(uint32_t n)
+{
+    static uint64_t drawn;
+    uint64_t x = clock_ns() + ++drawn + (uint64_t)getpid() * 7919;
+    x = (x ^ x >> 31) * UINT64_C(0x9e3779b97f4a7c15);
+    return (uint32_t)((x ^ x >> 29) >> 16) % n;
+}
+
 static weft_status agree_on_last(job *j, uint64_t last, uint32_t n)
 {
     uint64_t all[RANKS_MAX];
@@ -30,14 +39,13 @@ static weft_status work(job *j, uint32_t rank, uint32_t n)
     int number = 0;
     uint64_t step = 1;
     stop_catch(false);
-    srand((unsigned)getpid());
     weft_status s = ranks_at_work(j);
     for (; !s && step <= steps; step++) {
         s = stop_before(j, step, &number);
         if (s || number)
             break;
-        if ((rand() & 7) == 0)
-            usleep((useconds_t)(rand() % 800));
+        if (draw(8) == 0)
+            usleep(draw(800));
         s = job_exchange(j, "step", NULL, 0, NULL);
     }
     if (!s && steps == ENDLESS && !number)
@@ -75,15 +83,14 @@ static void one_last_step(void **state)
     (void)state;
     uint32_t rounds = getenv("WEFT_WHOLE") ? 200 : 6;
     steps = ENDLESS;
-    srand((unsigned)getpid());
     for (uint32_t i = 0; i < rounds; i++) {
         ranks r;
         begin(&r, N, work);
-        usleep((useconds_t)(rand() % 100000));
-        uint32_t victims = i % 3 ? 1u << rand() % N : (1u << N) - 1;
+        usleep(draw(100000));
+        uint32_t victims = i % 3 ? 1u << draw(N) : (1u << N) - 1;
         for (uint32_t k = 0; k < N; k++)
             if (victims >> k & 1)
-                kill(r.pid[k], rand() & 1 ? SIGTERM : SIGUSR1);
+                kill(r.pid[k], draw(2) ? SIGTERM : SIGUSR1);
         ranks_expect_well(&r);
         ranks_end(&r);
     }
@@ -98,8 +105,8 @@ static void at_the_end(void **state)
     for (uint32_t i = 0; i < rounds; i++) {
         ranks r;
         begin(&r, N, work);
-        usleep((useconds_t)(rand() % 60000));
-        kill(r.pid[rand() % N], SIGTERM);
+        usleep(draw(60000));
+        kill(r.pid[draw(N)], SIGTERM);
         ranks_expect_well(&r);
         ranks_end(&r);
     }

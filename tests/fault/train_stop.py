@@ -44,16 +44,16 @@ class Stop(w.Bench):
         return job | {"data.valid": self.path("valid.bin"), "comm.plugin": transport,
                       "train.microbatch": 12 // ranks}
 
-    def check_exact(self, ranks, transport, stops):
+    def check_exact(self, ranks, transport, stops, change=(), at=(20, 140, 260), spread=10):
         """Stopped several times, each time after some step; the bits of a whole run."""
-        job = self.job(LONG, ranks, transport)
+        job = self.job(LONG | dict(change), ranks, transport)
         self.train("whole", job, ranks=ranks)
         for _ in range(ROUNDS):
             shutil.rmtree(self.path("cut"), ignore_errors=True)
             stopped = 0
-            for (send, number), after in zip(stops, (20, 140, 260)):
+            for (send, number), after in zip(stops, at):
                 run = w.Running(self, "cut", job, ranks, resume="auto")
-                run.until_step(after + random.randint(0, 10))
+                run.until_step(after + random.randint(0, spread))
                 time.sleep(random.random() * 0.02)
                 send(run, number)
                 status = run.wait()
@@ -67,7 +67,7 @@ class Stop(w.Bench):
                 self.assertNotIn("error", run.said())
             self.assertGreater(stopped, 0, "the job was always faster than the signal")
             self.train("cut", job, ranks=ranks, resume="auto")
-            self.same_run("whole", "cut", 400)
+            self.same_run("whole", "cut", job["run.steps"])
 
     def test_two_ranks(self):
         self.check_exact(2, "shm", ((to_one, signal.SIGTERM), (to_launcher, signal.SIGTERM),
@@ -76,6 +76,13 @@ class Stop(w.Bench):
     def test_three_ranks(self):
         self.check_exact(3, "tcp", ((to_all, signal.SIGUSR1), (to_one, signal.SIGUSR1),
                                     (to_launcher, signal.SIGUSR1)))
+
+    def test_while_it_saves_and_evaluates(self):
+        """After every step, so that most signals come then."""
+        self.check_exact(2, "tcp", ((to_one, signal.SIGTERM), (to_all, signal.SIGUSR1),
+                                    (to_launcher, signal.SIGTERM)),
+                         {"run.steps": 16, "checkpoint.every": 1, "train.eval_every": 1,
+                          "train.eval_batches": 4}, (1, 5, 9), 2)
 
     def test_one_rank(self):
         self.check_exact(1, "auto", ((to_launcher, signal.SIGTERM), (to_launcher, signal.SIGUSR1)))
@@ -122,6 +129,19 @@ class Stop(w.Bench):
             self.assertNotRegex(run.said(), "ended by itself|was killed")
             self.train("cut", job, ranks=3, resume="auto")
             self.same_run("whole", "cut", 60)
+        self.assertIn(STOPPED, seen)
+
+    def test_while_the_launcher_plans(self):
+        """75, or dead of the signal in the first moment, and no rank is left."""
+        job = self.job(LONG | {"model.layers": 200}, 2)
+        seen = set()
+        for i in range(6):
+            run = w.Running(self, "planned", job, 2)
+            time.sleep(0.01 * w.SLOW * (i + 1))
+            run.process.send_signal(signal.SIGTERM)
+            status = run.wait()
+            self.assertIn(status, (STOPPED, -signal.SIGTERM), run.said())
+            seen.add(status)
         self.assertIn(STOPPED, seen)
 
     def test_before_all_have_met(self):
