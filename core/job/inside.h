@@ -73,6 +73,7 @@ struct job {
     pthread_cond_t moved;
     bool ready; /* the three above were made */
     pthread_t thread;
+    void *(*body)(void *); /* what it does */
     bool running, stop;
     int wake_fd, failure_fd, control_fd;
 

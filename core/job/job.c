@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/address.h"
+#include "job/alive.h"
 #include "job/control.h"
 #include "job/inside.h"
 #include "job/key.h"
@@ -86,6 +87,18 @@ weft_status job_subkey(job *j, const char *label, uint8_t out[32])
 
 /* --- making and freeing --- */
 
+/* The thread holds this rank's word while it keeps in touch: the launcher learns of a death first
+ * from there. */
+static void *keep_in_touch(void *arg)
+{
+    job *j = arg;
+    alive_hold hold;
+    alive_take_hold(&hold, j->who.rank, j->who.ranks);
+    void *result = j->body(j);
+    alive_release(&hold);
+    return result;
+}
+
 weft_status job_start_thread(job *j, void *(*body)(void *))
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
@@ -94,7 +107,8 @@ weft_status job_start_thread(job *j, void *(*body)(void *))
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         sigdelset(&none, own[i]);
     pthread_sigmask(SIG_BLOCK, &none, &before);
-    int error = pthread_create(&j->thread, NULL, body, j);
+    j->body = body;
+    int error = pthread_create(&j->thread, NULL, keep_in_touch, j);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error)
         return fail(WEFT_IO, "rank %u cannot start the thread that keeps in touch: %s", j->who.rank,

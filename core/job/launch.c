@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "job/alive.h"
 #include "job/blame.h"
 #include "job/control.h"
 #include "job/spawn.h"
@@ -28,6 +29,7 @@
 
 #define GRACE_MS 1000
 #define STOPPED_MS 10000 /* ranks that stop on request leave together */
+#define LOOKS 50         /* at a rank that may be dying, a millisecond apart */
 #define SAID_MAX 64      /* different sentences that are printed */
 
 typedef struct sentence { /* what ranks end with */
@@ -43,13 +45,15 @@ typedef struct rank_state {
     sentence *said;     /* what it ended with; NULL: nothing */
     bool ended;         /* before we killed it         */
     control_record end; /* how                         */
+    uint32_t looks;     /* still to be made whether it is dying */
 } rank_state;
 
 typedef struct launch {
     spawn_job spawn;
     uint32_t started, alive;
     rank_state *rank;
-    struct pollfd *polls; /* 0: signals; then two a rank: pidfd, line */
+    struct pollfd *polls; /* 0: signals; 1: alive; then two a rank: pidfd, line */
+    alive_watch *watch;
     sigset_t caught, before, of_ranks;
     bool stops;           /* the ranks handle requests to stop */
     int signal_fd, asked; /* asked: the signal that was passed on */
@@ -58,7 +62,8 @@ typedef struct launch {
     blame verdict;
     char told[CONTROL_TEXT]; /* what the ranks say of rank `told_rank`    */
     uint32_t told_rank;
-    uint64_t kill_at; /* 0: nobody has failed                      */
+    uint32_t looks_left; /* a millisecond each */
+    uint64_t kill_at;    /* 0: nobody has failed                      */
     bool killed;
     sentence said[SAID_MAX];
     uint32_t said_n;
@@ -231,6 +236,16 @@ static void judge_end(launch *l, uint32_t rank)
         blame_add(&l->verdict, rank, BLAME_ENDED, clock_ms(), text);
 }
 
+static void note_end(launch *l, uint32_t rank, const control_record *end)
+{
+    rank_state *s = &l->rank[rank];
+    s->ended = true;
+    s->end = *end;
+    if (s->end.kind == CONTROL_KILLED || !s->end.code || !s->spoke)
+        tell_others(l, &s->end); /* what it said itself reaches them through the store */
+    judge_end(l, rank);
+}
+
 static void on_end(launch *l, uint32_t rank)
 {
     rank_state *s = &l->rank[rank];
@@ -242,15 +257,33 @@ static void on_end(launch *l, uint32_t rank)
     close(s->child.control);
     s->child = (spawn_child){.pid = -1, .pidfd = -1, .control = -1};
     l->alive--;
-    if (l->killed)
+    const control_record end = {.kind = info.si_code == CLD_EXITED ? CONTROL_ENDED : CONTROL_KILLED,
+                                .rank = rank,
+                                .code = (uint32_t)info.si_status};
+    if (!l->killed && !s->ended)
+        note_end(l, rank, &end);
+}
+
+/* The kernel says how a rank dies before it has freed the rank's memory (alive.h). */
+static void look_at_dying(launch *l)
+{
+    uint32_t rank;
+    while (alive_take(l->watch, &rank))
+        l->looks_left = l->rank[rank].looks = LOOKS;
+    if (!l->looks_left)
         return;
-    s->ended = true;
-    s->end = (control_record){.kind = info.si_code == CLD_EXITED ? CONTROL_ENDED : CONTROL_KILLED,
-                              .rank = rank,
-                              .code = (uint32_t)info.si_status};
-    if (s->end.kind == CONTROL_KILLED || !s->end.code || !s->spoke)
-        tell_others(l, &s->end); /* what it said itself reaches them through the store */
-    judge_end(l, rank);
+    l->looks_left--;
+    for (uint32_t r = 0; r < l->started; r++) {
+        rank_state *s = &l->rank[r];
+        control_record end = {.rank = r};
+        if (!s->looks || s->child.pidfd < 0 || s->ended || l->killed)
+            continue;
+        s->looks--;
+        if (!alive_cause(s->child.pid, &end))
+            continue;
+        hear(l, r);
+        note_end(l, r, &end);
+    }
 }
 
 /* --- the loop --- */
@@ -271,6 +304,8 @@ static void begin_end(launch *l, uint64_t now)
 
 static int wait_time(const launch *l, uint64_t now)
 {
+    if (l->looks_left)
+        return 1;
     uint64_t next = l->kill_at ? l->kill_at : l->verdict.weight ? l->verdict.due : 0;
     if (!next || l->killed)
         return -1; /* ranks have their own deadlines; we wait for them */
@@ -281,22 +316,24 @@ static void stand_by(launch *l)
 {
     uint32_t n = l->started;
     l->polls[0] = (struct pollfd){.fd = l->signal_fd, .events = POLLIN};
+    l->polls[1] = (struct pollfd){.fd = alive_watch_fd(l->watch), .events = POLLIN};
     while (l->alive) {
         for (uint32_t r = 0; r < n; r++) {
-            l->polls[1 + 2 * r] = (struct pollfd){.fd = l->rank[r].child.pidfd, .events = POLLIN};
-            l->polls[2 + 2 * r] = (struct pollfd){
+            l->polls[2 + 2 * r] = (struct pollfd){.fd = l->rank[r].child.pidfd, .events = POLLIN};
+            l->polls[3 + 2 * r] = (struct pollfd){
                 .fd = l->rank[r].hung ? -1 : l->rank[r].child.control, .events = POLLIN};
         }
-        poll(l->polls, 1 + 2 * (nfds_t)n, wait_time(l, clock_ms()));
+        poll(l->polls, 2 + 2 * (nfds_t)n, wait_time(l, clock_ms()));
         if (l->polls[0].revents & POLLIN)
             on_signal(l);
         for (uint32_t r = 0; r < n; r++) {
-            if (l->polls[2 + 2 * r].revents & POLLIN)
+            if (l->polls[3 + 2 * r].revents & POLLIN)
                 hear(l, r);
-            l->rank[r].hung |= (l->polls[2 + 2 * r].revents & POLLHUP) != 0;
-            if (l->polls[1 + 2 * r].revents)
+            l->rank[r].hung |= (l->polls[3 + 2 * r].revents & POLLHUP) != 0;
+            if (l->polls[2 + 2 * r].revents)
                 on_end(l, r);
         }
+        look_at_dying(l);
         begin_end(l, clock_ms());
     }
 }
@@ -316,11 +353,14 @@ static void raise_limit(uint32_t ranks)
 static weft_status start_all(launch *l)
 {
     weft_status status = spawn_open(&l->spawn);
+    l->watch = l->spawn.ranks > 1 ? alive_open(l->spawn.ranks) : NULL;
+    l->spawn.alive_fd = alive_page(l->watch);
     for (uint32_t r = 0; !status && r < l->spawn.ranks; r++) {
         status = spawn_rank(&l->spawn, r, &l->rank[r].child);
         l->started++;
         l->alive += l->rank[r].child.pidfd >= 0;
     }
+    alive_watch_begin(l->watch);
     spawn_close(&l->spawn); /* the ranks alone hold them now */
     return status;
 }
@@ -373,6 +413,7 @@ static void clear(launch *l)
         close(l->signal_fd);
     for (uint32_t i = 0; i < l->said_n; i++)
         free(l->said[i].text);
+    alive_close(l->watch);
     free(l->rank);
     free(l->polls);
     sigprocmask(SIG_SETMASK, &l->before, NULL);
@@ -388,7 +429,7 @@ int launch_ranks(uint32_t ranks, char *const argv[], bool stops)
     launch l = {.spawn = {.ranks = ranks, .argv = argv, .key_fd = -1, .store_fd = -1},
                 .stops = stops};
     l.rank = mem_alloc(ranks * sizeof *l.rank);
-    l.polls = mem_alloc((1 + 2 * (uint64_t)ranks) * sizeof *l.polls);
+    l.polls = mem_alloc((2 + 2 * (uint64_t)ranks) * sizeof *l.polls);
     raise_limit(ranks);
     weft_status status = catch_signals(&l);
     if (!status)

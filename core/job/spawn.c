@@ -18,12 +18,13 @@
 #include "base/mem.h"
 #include "config/source.h"
 #include "job/address.h"
+#include "job/alive.h"
 #include "job/control.h"
 #include "job/key.h"
 
 static const char *const ours[] = {
-    "RANK",        "WORLD_SIZE", "LOCAL_RANK",   "LOCAL_WORLD_SIZE", "MASTER_ADDR",
-    "MASTER_PORT", KEY_FD_ENV,   CONTROL_FD_ENV, STORE_FD_ENV,       CONFIG_SOURCE_ENV,
+    "RANK",     "WORLD_SIZE",   "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+    KEY_FD_ENV, CONTROL_FD_ENV, STORE_FD_ENV, CONFIG_SOURCE_ENV,  ALIVE_FD_ENV,
 };
 #define OURS (sizeof ours / sizeof *ours)
 
@@ -58,6 +59,8 @@ static char **make_environment(pool *p, const spawn_job *s, uint32_t rank, int c
         e[k++] = pool_printf(p, KEY_FD_ENV "=%d", s->key_fd);
     if (s->job_fd >= 0)
         e[k++] = pool_printf(p, CONFIG_SOURCE_ENV "=%d", s->job_fd);
+    if (s->alive_fd >= 0)
+        e[k++] = pool_printf(p, ALIVE_FD_ENV "=%d", s->alive_fd);
     if (!rank && s->store_fd >= 0)
         e[k++] = pool_printf(p, STORE_FD_ENV "=%d", s->store_fd);
     return e;
@@ -77,6 +80,7 @@ static void become_rank(const spawn_job *s, uint32_t rank, pid_t launcher, int c
         close(none);
     if (fcntl(control, F_SETFD, 0) || (s->key_fd >= 0 && fcntl(s->key_fd, F_SETFD, 0)) ||
         (s->job_fd >= 0 && fcntl(s->job_fd, F_SETFD, 0)) ||
+        (s->alive_fd >= 0 && fcntl(s->alive_fd, F_SETFD, 0)) ||
         (!rank && s->store_fd >= 0 && fcntl(s->store_fd, F_SETFD, 0)))
         return;
     sigprocmask(SIG_SETMASK, s->mask, NULL);

@@ -11,6 +11,7 @@ typedef struct spawn_job {
     uint16_t port;
     int key_fd, store_fd; /* close-on-exec; children open them to exec; -1: none */
     int job_fd;           /* likewise; of config/source.h, which keeps it        */
+    int alive_fd;         /* alive.h; -1: none                         */
     const sigset_t *mask; /* signal mask that the ranks get            */
     char *const *argv;
 } spawn_job;
