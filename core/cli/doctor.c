@@ -19,7 +19,7 @@ static weft_status write_report(const json_t *report, bool json)
 
 static int examine(const cli_job *j, uint64_t here)
 {
-    const doctor_job job = {j->ini, j->overrides, j->noverrides, j->ranks, (uint32_t)here};
+    const doctor_job job = {j->ini, j->overrides, j->noverrides, j->ranks, (uint32_t)here, 0};
     json_t *report;
     weft_status s = doctor_examine(j->ini ? &job : NULL, &report);
     if (s)

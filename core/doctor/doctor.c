@@ -93,6 +93,23 @@ static json_t *whole_report(const doctor *d)
                      d->done);
 }
 
+void doctor_fit(const doctor_job *job, json_t *report)
+{
+    const char *root = getenv("WEFT_DOCTOR_ROOT");
+    doctor d = {.root = root ? root : "", .job = job, .done = json_object_get(report, "checks")};
+    const doctor_check *fit = &checks[sizeof checks / sizeof checks[0] - 1];
+    const size_t last = json_array_size(d.done) - 1;
+    if (strcmp(report_text(json_array_get(d.done, last), "id"), fit->id) != 0)
+        return;
+    json_array_remove(d.done, last);
+    json_t *plan = json_object_get(json_array_get(d.done, 0), "facts");
+    if (json_object_get(plan, "here"))
+        json_object_set_new(plan, "here", json_integer(job->here));
+    run_one(&(one){&d, fit});
+    tell_end(&d);
+    pool_free(&d.pool);
+}
+
 weft_status doctor_examine(const doctor_job *job, json_t **out)
 {
     const char *root = getenv("WEFT_DOCTOR_ROOT");

@@ -25,6 +25,7 @@ typedef struct doctor_job {
     uint32_t noverrides;
     uint32_t ranks; /* 0: as many as the sizes of its mesh axes multiply to */
     uint32_t here;  /* of them on this machine; 0: all */
+    uint32_t share; /* of those here, that divide the CPUs of this process; 0: all of those */
 } doctor_job;
 
 /* Look at everything, a check after the other. `job` NULL: the machine alone. json_decref(*out).
@@ -32,6 +33,11 @@ typedef struct doctor_job {
  * a problem in the report. Libraries and plugins are tried in processes of their own, so that one
  * that crashes or hangs is a finding. Before the first thread, or beside the job's. [setup] */
 weft_status doctor_examine(const doctor_job *job, json_t **out);
+
+/* Judge anew whether the job fits, with what `job` says of `here` and `share`: ranks know these
+ * only when they have met. Replaces the last check of a report that doctor_examine() made. [setup]
+ */
+void doctor_fit(const doctor_job *job, json_t *report);
 
 /* The worst level in a report. */
 enum doctor_level doctor_worst(const json_t *report);

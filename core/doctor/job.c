@@ -88,14 +88,13 @@ static void tell_plan(doctor *d, const prepared_job *p)
     for (uint32_t i = 0; s->ranks > 1 && i < s->nlinks; i++)
         caps |= where_caps(s, &s->links[i]) | where_near_caps(s, &s->links[i]);
     const weft_device_table *device = s->device.c->table;
-    const uint32_t here = here_of(d->job, s->ranks);
     const char *threads = config_raw(p->cfg, "device.threads");
-    tell_line(d, "%u rank%s, %u of them here, with an arena of up to %s each", s->ranks,
-              s->ranks == 1 ? "" : "s", here, tell_size(p->plans.peak));
+    tell_line(d, "%u rank%s, with an arena of up to %s each", s->ranks, s->ranks == 1 ? "" : "s",
+              tell_size(p->plans.peak));
     if (s->comm_choice)
         tell_line(d, "%s", s->comm_choice);
     tell_number(d, "ranks", s->ranks);
-    tell_number(d, "here", here);
+    tell_number(d, "here", here_of(d->job, s->ranks));
     tell_number(d, "peak", (int64_t)p->plans.peak);
     tell_number(d, "on_host", (device->caps & WEFT_DEV_HOST_MEMORY) != 0);
     tell_number(d, "registers", (caps & WEFT_LINK_REGISTER) != 0);
@@ -172,6 +171,7 @@ static void fit_memory(doctor *d, int64_t here, int64_t peak)
 /* With threads = auto a rank takes its share of the cores, and one at least. */
 static void fit_cores(doctor *d, int64_t here)
 {
+    const int64_t time = see_fact(d, "container", "thousandths", 0);
     int64_t cpus = see_fact(d, "processor", "allowed", 0),
             all = see_fact(d, "processor", "cpus", 0), cores = see_fact(d, "topology", "cores", 0),
             own = see_fact(d, "job", "threads", 0);
@@ -179,9 +179,13 @@ static void fit_cores(doctor *d, int64_t here)
         cores = cpus; /* of a part of the CPUs it is not known how many share a core */
     if (cores <= 0)
         return;
-    int64_t threads = own > 0 ? own : cores / here > 0 ? cores / here : 1;
-    tell_line(d, "threads: %" PRId64 " for each of %" PRId64 " ranks, on %" PRId64 " cores",
-              threads, here, cores);
+    int64_t share = cores / here; /* as the cpu device divides them */
+    if (time > 0 && time / 1000 / here < share)
+        share = time / 1000 / here;
+    int64_t threads = own > 0 ? own : share > 0 ? share : 1;
+    tell_line(d,
+              "threads: %" PRId64 " for each of %" PRId64 " rank%s that share %" PRId64 " core%s",
+              threads, here, here == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     if (threads <= cores / here)
         return;
     tell(d, DOCTOR_WARNING,
@@ -261,13 +265,14 @@ static void fit_disk(doctor *d)
 void check_fit(doctor *d)
 {
     int64_t here = see_fact(d, "job", "here", 0), peak = see_fact(d, "job", "peak", 0);
+    const int64_t share = d->job && d->job->share ? d->job->share : here;
     if (here <= 0) {
         tell_line(d, "%s", d->job ? "not known without a plan" : "no job was named");
         return;
     }
     if (see_fact(d, "job", "on_host", 0)) {
         fit_memory(d, here, peak);
-        fit_cores(d, here);
+        fit_cores(d, share);
     }
     fit_locked(d, peak);
     fit_files(d);

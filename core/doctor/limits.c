@@ -204,8 +204,9 @@ void check_container(doctor *d)
     if (g.cpus > 0 && cpus && g.cpus < (double)cpus) {
         tell(d, DOCTOR_WARNING, "%" PRId64 " CPUs are visible, and the time of %.2f may be used",
              cpus, g.cpus);
-        tell_why(d, "Ranks start a thread for each core that they see. When the time of a period "
-                    "is used up, all of them are stopped until the next, some 100 ms later.");
+        tell_why(d, "With device.threads = auto ranks start no more threads than that, and pin "
+                    "none. When the time of a period is used up, all of them are stopped until "
+                    "the next, some 100 ms later.");
         tell_type(d,
                   "weft train ... device.threads=%d  # a rank; or give the container more: "
                   "docker update --cpus=%" PRId64 " NAME",

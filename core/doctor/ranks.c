@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "job/launch.h"
+#include "job/site.h"
 #include "run/train.h"
 
 #include <inttypes.h>
@@ -190,18 +191,21 @@ static bool prevents(const gathering *g)
 static weft_status run(gathering *g, const char *ini, const char *const *overrides, uint32_t n,
                        bool json)
 {
-    doctor_job j = {ini, overrides, n, g->who.ranks, g->who.local_ranks};
+    doctor_job j = {ini, overrides, n, g->who.ranks, g->who.local_ranks, 0};
     job_sites sites = {0};
     weft_status s = doctor_examine(&j, &g->mine);
     if (!s)
         s = train_join(&g->who, ini, overrides, n, &g->job);
     if (!s)
         s = job_find_sites(g->job, &g->who, &sites);
+    j.share = sites.cpu_ranks;
     job_free_sites(&sites);
     if (!s && g->who.local_ranks != j.here) { /* another share of the cores than was thought */
         json_decref(g->mine);
         j.here = g->who.local_ranks;
         s = doctor_examine(&j, &g->mine);
+    } else if (!s && g->job) {
+        doctor_fit(&j, g->mine);
     }
     if (!s && g->job)
         s = path_measure(g->job, &g->who, g->mine);

@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/digest.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -103,6 +104,17 @@ static uint64_t distance(const job_identity *who)
     return 0;
 }
 
+/* Equal for two ranks of a machine that may run on the same CPUs. A machine with more CPUs than the
+ * set holds counts as one set. */
+static uint64_t digest_of_cpus(void)
+{
+    cpu_set_t mine;
+    uint64_t h = DIGEST_BEGIN;
+    if (sched_getaffinity(0, sizeof mine, &mine) == 0)
+        digest_mix(&h, &mine, sizeof mine);
+    return h;
+}
+
 static void describe(card *out)
 {
     struct stat s;
@@ -165,6 +177,22 @@ static weft_status find_distances(job *j, const job_identity *who, job_sites *ou
     return job_exchange(j, "distances", &mine, sizeof mine, out->distance);
 }
 
+/* Masks are alike from machine to machine, so few different parts are exchanged. */
+static weft_status find_sharing(job *j, const job_identity *who, job_sites *out)
+{
+    uint64_t mine = digest_of_cpus(), *all = mem_alloc(who->ranks * sizeof *all);
+    all[0] = mine;
+    weft_status st = j ? job_exchange(j, "cpus", &mine, sizeof mine, all) : WEFT_OK;
+    for (uint32_t r = 0; !st && r < who->ranks; r++) {
+        if (out->machine[r] != out->machine[who->rank] || all[r] != mine)
+            continue;
+        out->cpu_rank += r < who->rank;
+        out->cpu_ranks++;
+    }
+    free(all);
+    return st;
+}
+
 weft_status job_find_sites(job *j, job_identity *who, job_sites *out)
 {
     card mine, *all = mem_alloc((uint64_t)who->ranks * sizeof *all);
@@ -184,6 +212,8 @@ weft_status job_find_sites(job *j, job_identity *who, job_sites *out)
         job_settle(j, who);
     }
     free(all);
+    if (!st)
+        st = find_sharing(j, who, out);
     return !st && out->machines > 1 ? find_distances(j, who, out) : st;
 }
 

@@ -8,6 +8,9 @@
 typedef struct job_sites {
     uint32_t ranks, machines;
     uint32_t *machine;  /* [ranks] numbered from 0 in the order of first appearance */
+    uint32_t cpu_ranks; /* ranks of this machine with the same CPU affinity as this one, itself
+                         * included: they divide those CPUs; 0: not known */
+    uint32_t cpu_rank;  /* this rank's number among them, from 0 */
     uint32_t *distance; /* [ranks] as the system tells it of NUMA nodes; 0: unknown, or no matter */
 } job_sites;
 

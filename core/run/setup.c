@@ -56,12 +56,24 @@ static weft_status stage_all(const executor *e, int32_t fd, comm_arena *arena)
     return WEFT_OK;
 }
 
+/* Ranks that share the set of CPUs on which they may run divide it. A device whose memory is the
+ * host's works on CPUs, and is told its number among those ranks; any other device is one of the
+ * machine's, and is told its number among all ranks there. */
+static void number_here(const executor *e, const job_identity *who, weft_device_args *args)
+{
+    const job_sites *s = e->plan->spec->meeting.sites;
+    const bool on_cpus = e->table->caps & WEFT_DEV_HOST_MEMORY;
+    args->local_rank = on_cpus && s && s->cpu_ranks ? s->cpu_rank : who->local_rank;
+    args->local_ranks = on_cpus && s && s->cpu_ranks ? s->cpu_ranks : who->local_ranks;
+}
+
 static weft_status open_device(executor *e, const job_identity *who, comm_arena *arena)
 {
     const spec *s = e->plan->spec;
     void *base;
     int32_t fd = -1;
-    weft_device_args args = {sizeof args, 0, who->local_rank, who->local_ranks, s->device.conf};
+    weft_device_args args = {sizeof args, 0, 0, 1, s->device.conf};
+    number_here(e, who, &args);
     if (config_int(s->cfg, "run.deterministic"))
         args.flags |= WEFT_SPEC_DETERMINISTIC;
     int32_t score = 0;

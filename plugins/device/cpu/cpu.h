@@ -3,6 +3,8 @@
  *   plugin.c   the manifest, the options, the plan half
  *   device.c   the run half: open, streams, events, copies, prepared ops
  *   topo.c     which cores this rank has, and pinning (hwloc)
+ *   claim.c    which cores other processes are pinned to
+ *   group.c    CPU time that control groups allow
  *   isa.c      which instruction set the kernels use; names for the log
  *   par.c      parallel regions in oneDNN's pool of threads
  *   arena.c    the arena and host memory
@@ -36,16 +38,27 @@ cpu_fail(const struct cpu_module *m, weft_status code, const char *format, ...);
 /* --- topo.c --- */
 struct cpu_topo {
     hwloc_topology_t tree;
-    hwloc_cpuset_t *core;   /* [threads] where each is pinned; NULL: not pinned */
-    hwloc_cpuset_t share;   /* all of them */
-    hwloc_cpuset_t before;  /* the opener's binding before us, restored at close */
-    int32_t threads, first; /* first: logical number of the first core */
-    int64_t serial;         /* tells one opened device from another */
+    hwloc_cpuset_t *core;  /* [threads] where each is pinned; NULL: not pinned */
+    int32_t *number;       /* [threads] logical numbers of these cores */
+    int *lock;             /* [threads] claim.c: what holds each; -1: nothing */
+    hwloc_cpuset_t share;  /* all of them */
+    hwloc_cpuset_t before; /* the opener's binding before us, restored at close */
+    int32_t threads;
+    int64_t serial; /* tells one opened device from another */
 };
 weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
                           const weft_device_args *args);
 void cpu_topo_close(struct cpu_topo *t, const struct cpu_module *m);
 void cpu_topo_pin_worker(const struct cpu_topo *t, int32_t thread); /* once a thread */
+
+/* --- claim.c --- */
+
+/* Choose `want` of the `n` cores that no other process is pinned to, in order from number `first`
+ * on and around the end, and lock them: their numbers go to `chosen`, the locks to `lock`. False,
+ * with nothing locked, when there are fewer. [setup] */
+bool cpu_claim_cores(hwloc_cpuset_t *core, int32_t n, int32_t first, int32_t want, int32_t *chosen,
+                     int *lock);
+void cpu_claim_drop(int *lock, int32_t n);
 
 /* --- isa.c --- */
 weft_status cpu_isa_choose(const struct cpu_module *m, const char *asked,

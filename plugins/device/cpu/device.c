@@ -13,19 +13,27 @@ static void *take(const struct cpu_module *m, uint64_t bytes)
     return p;
 }
 
-static void describe(weft_device *d, int32_t cores)
+/* " on core 3", " on cores 4-7", " on 4 free cores from core 3 on" or " not pinned". */
+static int describe_cores(const struct cpu_topo *t, char *out, size_t room)
+{
+    const int32_t n = t->threads;
+    if (t->core == NULL)
+        return snprintf(out, room, " not pinned");
+    const int32_t first = t->number[0], last = t->number[n - 1];
+    if (n == 1)
+        return snprintf(out, room, " on core %d", first);
+    if (last - first == n - 1)
+        return snprintf(out, room, " on cores %d-%d", first, last);
+    return snprintf(out, room, " on %d free cores from core %d on", n, first);
+}
+
+static void describe(weft_device *d)
 {
     char brand[64];
-    const int32_t first = d->topo.first, n = d->threads;
+    const int32_t n = d->threads;
     cpu_isa_brand(brand, sizeof brand);
     int at = snprintf(d->text, sizeof d->text, "%s, %d thread%s", brand, n, n > 1 ? "s" : "");
-    if (cores > 1)
-        at += snprintf(d->text + at, sizeof d->text - (size_t)at, " on cores %d-%d", first,
-                       first + n - 1);
-    else if (cores == 1)
-        at += snprintf(d->text + at, sizeof d->text - (size_t)at, " on core %d", first);
-    else
-        at += snprintf(d->text + at, sizeof d->text - (size_t)at, " not pinned");
+    at += describe_cores(&d->topo, d->text + at, sizeof d->text - (size_t)at);
     snprintf(d->text + at, sizeof d->text - (size_t)at, ", %s, kernels %s", cpu_isa_products(),
              d->kernels->isa);
 }
@@ -43,7 +51,7 @@ static weft_status open_parts(weft_device *d, const weft_device_args *args)
     if (dnnl_engine_create(&d->engine, dnnl_cpu, 0) != dnnl_success ||
         dnnl_stream_create(&d->queue, d->engine, dnnl_stream_default_flags) != dnnl_success)
         return cpu_fail(m, WEFT_INTERNAL, "oneDNN gives no engine for this CPU");
-    describe(d, d->topo.core != NULL ? d->threads : 0);
+    describe(d);
     return WEFT_OK;
 }
 

@@ -56,7 +56,8 @@ static const weft_option threads = {
     .type = WEFT_OPT_AUTO_INT,
     .key = "threads",
     .dflt = "auto",
-    .help = "threads of a rank; auto: its share of the machine's cores",
+    .help = "threads of a rank; auto: its share of the cores, or of the CPU time that its "
+            "control group allows",
     .min = 1,
     .max = 1024,
 };
@@ -66,7 +67,8 @@ static const weft_option pin = {
     .type = WEFT_OPT_BOOL,
     .key = "pin",
     .dflt = "on",
-    .help = "pin each rank's threads to its share of the cores, if there are enough",
+    .help = "pin each rank's threads to its share of the cores, if there are enough that no other "
+            "process is pinned to",
 };
 
 static const weft_option isa = {

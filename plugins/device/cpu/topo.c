@@ -1,11 +1,18 @@
 /* topo.c: which cores this rank has, and pinning.
  *
- * The local ranks divide the cores that the process may use, in hwloc's logical order, so that a
- * rank's cores are neighbours and share caches and memory. A rank with one thread is pinned to its
- * core. With more, each worker is pinned to one core, and the opening thread to the share as a
- * whole: workers are born with its binding, and oneDNN's pool may let some go and make new ones.
- * Threads that the opener starts later inherit its binding too. */
+ * The ranks that share one set of CPUs (the host says how many they are) divide its cores in
+ * hwloc's logical order, so that a rank's cores are neighbours and share caches and memory. A rank
+ * that has a set of its own takes all of it. Where a control group allows less CPU time than there
+ * are cores, the ranks divide that time, and nothing is pinned: the cores are not theirs alone. A
+ * core that another process is pinned to is passed over (claim.c); when too few are left, nothing
+ * is pinned.
+ *
+ * A rank with one thread is pinned to its core. With more, each worker is pinned to one core, and
+ * the opening thread to the share as a whole: workers are born with its binding, and oneDNN's pool
+ * may let some go and make new ones. Threads that the opener starts later inherit its binding too.
+ */
 #include "cpu.h"
+#include "group.h"
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -29,40 +36,66 @@ static int32_t list_cores(hwloc_topology_t tree, hwloc_const_cpuset_t may, hwloc
     return found;
 }
 
-/* Keep this rank's part of the cores, or none of them. */
-static void keep_share(struct cpu_topo *t, hwloc_cpuset_t *core, int32_t n, bool pin)
+static int32_t count_threads(const weft_device_args *args, int32_t cores, int32_t ranks,
+                             double limit)
 {
-    for (int32_t k = 0; k < n; k++) {
-        if (pin && k >= t->first && k < t->first + t->threads) {
-            t->core[k - t->first] = core[k];
-            hwloc_bitmap_or(t->share, t->share, core[k]);
-        } else {
-            hwloc_bitmap_free(core[k]);
-        }
+    const int64_t asked = args->conf->integer(args->conf->ctx, "threads");
+    if (asked > 0)
+        return (int32_t)asked;
+    int32_t threads = cores / ranks;
+    if (limit > 0 && limit / ranks < threads)
+        threads = (int32_t)(limit / ranks);
+    return threads > 0 ? threads : 1;
+}
+
+static void forget(struct cpu_topo *t, const struct cpu_module *m)
+{
+    m->host->free(m->host->ctx, t->core);
+    m->host->free(m->host->ctx, t->number);
+    m->host->free(m->host->ctx, t->lock);
+    t->core = NULL;
+    t->number = NULL;
+    t->lock = NULL;
+}
+
+/* Choose and lock this rank's cores; none where others are pinned to too many. */
+static weft_status take_cores(struct cpu_topo *t, const struct cpu_module *m, hwloc_cpuset_t *core,
+                              int32_t n, int32_t first)
+{
+    const uint64_t threads = (uint64_t)t->threads;
+    t->core = m->host->alloc(m->host->ctx, threads * sizeof *t->core, 0);
+    t->number = m->host->alloc(m->host->ctx, threads * sizeof *t->number, 0);
+    t->lock = m->host->alloc(m->host->ctx, threads * sizeof *t->lock, 0);
+    t->share = hwloc_bitmap_alloc();
+    t->before = hwloc_bitmap_alloc();
+    if (!t->core || !t->number || !t->lock || !t->share || !t->before) {
+        forget(t, m);
+        return cpu_fail(m, WEFT_NO_MEMORY, "no memory for the map of %d cores", n);
     }
+    if (!cpu_claim_cores(core, n, first, t->threads, t->number, t->lock)) {
+        forget(t, m);
+        m->host->log(m->host->ctx, WEFT_LOG_INFO,
+                     "threads are not pinned: other processes are pinned to these cores");
+        return WEFT_OK;
+    }
+    for (int32_t k = 0; k < t->threads; k++) {
+        t->core[k] = hwloc_bitmap_dup(core[t->number[k]]);
+        hwloc_bitmap_or(t->share, t->share, t->core[k]);
+    }
+    return WEFT_OK;
 }
 
 static weft_status divide(struct cpu_topo *t, const struct cpu_module *m,
                           const weft_device_args *args, hwloc_cpuset_t *core, int32_t n)
 {
     const int32_t ranks = args->local_ranks > 0 ? (int32_t)args->local_ranks : 1;
-    const int64_t asked = args->conf->integer(args->conf->ctx, "threads");
     const int32_t cores = n > 0 ? n : (int32_t)sysconf(_SC_NPROCESSORS_ONLN);
-    t->threads = asked > 0 ? (int32_t)asked : cores / ranks > 0 ? cores / ranks : 1;
-    t->first = (int32_t)args->local_rank * t->threads;
-    const bool pin = args->conf->integer(args->conf->ctx, "pin") != 0 &&
+    const double limit = cpu_group_limit("");
+    t->threads = count_threads(args, cores, ranks, limit);
+    const bool ours = limit <= 0 || limit >= cores;
+    const bool pin = args->conf->integer(args->conf->ctx, "pin") != 0 && ours &&
                      (int64_t)ranks * t->threads <= n && (int32_t)args->local_rank < ranks;
-    if (pin) {
-        t->core = m->host->alloc(m->host->ctx, (uint64_t)t->threads * sizeof *t->core, 0);
-        t->share = hwloc_bitmap_alloc();
-        t->before = hwloc_bitmap_alloc();
-        if (t->core == NULL || t->share == NULL || t->before == NULL) {
-            keep_share(t, core, n, false);
-            return cpu_fail(m, WEFT_NO_MEMORY, "no memory for the map of %d cores", n);
-        }
-    }
-    keep_share(t, core, n, pin);
-    return WEFT_OK;
+    return pin ? take_cores(t, m, core, n, (int32_t)args->local_rank * t->threads) : WEFT_OK;
 }
 
 static void pin_opener(struct cpu_topo *t, const struct cpu_module *m)
@@ -90,6 +123,8 @@ weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
     const int32_t n = list_cores(t->tree, may, core, MOST);
     hwloc_bitmap_free(may);
     weft_status st = divide(t, m, args, core, n);
+    for (int32_t k = 0; k < n; k++)
+        hwloc_bitmap_free(core[k]);
     if (st == WEFT_OK)
         pin_opener(t, m);
     return st;
@@ -111,8 +146,9 @@ void cpu_topo_close(struct cpu_topo *t, const struct cpu_module *m)
         hwloc_set_cpubind(t->tree, t->before, HWLOC_CPUBIND_THREAD);
         for (int32_t k = 0; k < t->threads; k++)
             hwloc_bitmap_free(t->core[k]);
+        cpu_claim_drop(t->lock, t->threads);
     }
-    m->host->free(m->host->ctx, t->core);
+    forget(t, m);
     hwloc_bitmap_free(t->share);
     hwloc_bitmap_free(t->before);
     hwloc_topology_destroy(t->tree);
