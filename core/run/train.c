@@ -243,6 +243,7 @@ static weft_status loop(trainer *t)
             s = one_step(t, step, &m);
         if (!s)
             s = report(t, &m);
+        trace_flush(&t->exec.trace);
         bool due = every && (step % every == 0 || step == t->steps);
         if (!s && due)
             s = save(t, step);
@@ -349,6 +350,8 @@ static weft_status start(trainer *t, train_resume how)
         s = open_checkpoint(t, how == TRAIN_FORCE, &c);
     if (!s)
         s = exec_create(t->plan, t->job, &t->who, t->out, &t->exec);
+    if (!s)
+        s = trace_begin(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
     t->peak_flops = config_real(t->j->cfg, "log.peak_gflops") * 1e9;
     if (!s && t->peak_flops <= 0)
         s = exec_measure_peak(&t->exec, &t->peak_flops);
@@ -450,6 +453,8 @@ int train_rank(const char *ini, const char *const *overrides, uint32_t n, train_
     int status = exit_status(&t, s, why);
     if (*why && !launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
+    if (s)
+        trace_rescue(&t.exec.trace, t.who.ranks, t.out);
     exec_destroy(&t.exec, s != WEFT_OK);
     if (t.metrics)
         fclose(t.metrics);

@@ -61,7 +61,7 @@ typedef struct weft_need {
 WEFT_FREEZE(weft_need, workspace, 16);
 
 typedef struct weft_device_args {
-    uint32_t struct_size, flags;      /* flags: WEFT_SPEC_DETERMINISTIC or 0 */
+    uint32_t struct_size, flags; /* flags: WEFT_SPEC_DETERMINISTIC or 0 */
     /* Ranks of this job that divide the machine's GPUs; for a device in host memory those that
      * divide one set of CPUs (the same affinity mask). */
     uint32_t local_rank, local_ranks;
