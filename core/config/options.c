@@ -162,7 +162,9 @@ static const weft_option *const checkpoint_options[] = {
 static const weft_option *const log_options[] = {
     CHOICE(FREE, "level", "info", "error|warn|info|debug", "lines above it are dropped"),
     TEXT(FREE, "trace_steps", "", "steps in trace.json: FIRST-LAST; empty: none"),
-    REAL(FREE, "peak_gflops", "0", 0, 1e9, "peak that MFU divides by; 0: measured at the start"),
+    REAL(FREE, "peak_gflops", "0", 0, 1e9,
+         "peak of a rank that MFU divides by; 0: measured at the start, the mean over all "
+         "ranks while all are at work"),
     INT(FREE, "progress", "1", 0, 1e12, "a line on the terminal every so many steps; 0: none"),
     NULL,
 };

@@ -79,8 +79,10 @@ weft_status exec_scalar(executor *e, const char *name, double *out);
 /* The plan's scalars, as they are before the first step. [setup] */
 weft_status exec_set_scalars(executor *e);
 
-/* Floating-point operations a second that this device reaches on a matrix product of the job's
- * compute type; uses the arena and leaves it zeroed. Before weights are there. [setup] */
+/* Floating-point operations a second that a device of this job reaches on a matrix product of the
+ * job's compute type while all ranks are at work: on rank 0 the mean over the ranks, on another
+ * rank its own. Uses the arena and leaves it zeroed. Before weights are there. [setup]
+ * [collective] */
 weft_status exec_measure_peak(executor *e, double *flops);
 
 #endif

@@ -24,7 +24,8 @@ weft_status metrics_open(const char *out, uint64_t after, FILE **file);
 
 typedef struct metrics {
     uint64_t step, tokens, comm_bytes, peak_bytes;
-    double loss, grad_norm, lr, step_ms, tokens_per_s, mfu;
+    double loss, grad_norm, lr, step_ms, tokens_per_s;
+    double mfu; /* operations of a step, by the time that it took and the peak of all ranks */
     double exposed_comm_ms, compute_ms, bubble_ms, optimizer_ms; /* add up to step_ms */
     double valid_loss; /* < 0: not evaluated in this step */
     double skipped;    /* steps skipped so far */

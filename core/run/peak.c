@@ -3,21 +3,28 @@
  *
  * The matrices grow until a product takes long enough to be timed, or the arena has no room for
  * larger ones. Their numbers are random: a chip that computes on zeros draws less power and is
- * faster than it ever is in training. */
+ * faster than it ever is in training.
+ *
+ * Ranks choose the size each for itself, meet, and are then timed at the same moment: cores that
+ * share power, caches or memory are slower when all are at work, as in a step. The peak of the job
+ * is the mean over its ranks, since the operations of a step are counted as a mean as well. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "host/call.h"
 #include "run/exec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LONG_ENOUGH_NS 10000000u
 #define BUDGET_NS 100000000u
+#define TOLD_SECONDS 60.0
 #define RANDOM_BYTES 65536u
 
 typedef struct product {
     int64_t rows, width; /* [rows, width] times [width, width] */
+    uint64_t once;       /* nanoseconds that one takes, about; 0: not known */
     weft_prepared *kernel;
     uint64_t in[2], out; /* offsets */
     char *workspace, *taken;
@@ -109,9 +116,9 @@ static weft_status run(executor *e, const product *x, uint64_t times, uint64_t *
     return s;
 }
 
-static weft_status time_best(executor *e, const product *x, uint64_t once, double *flops)
+static weft_status time_best(executor *e, const product *x, double *flops)
 {
-    const uint64_t times = 1 + LONG_ENOUGH_NS / (once + 1), start = clock_ns();
+    const uint64_t times = 1 + LONG_ENOUGH_NS / (x->once + 1), start = clock_ns();
     weft_status s = WEFT_OK;
     for (uint32_t i = 0; !s && (i < 2 || clock_ns() - start < BUDGET_NS); i++) {
         uint64_t ns;
@@ -122,38 +129,93 @@ static weft_status time_best(executor *e, const product *x, uint64_t once, doubl
     return s;
 }
 
-/* One size; *longer is whether a larger one would be better. */
-static weft_status measure(executor *e, int64_t rows, int64_t width, double *flops, bool *longer)
+/* Try one size, and keep it in `best` when it is the fastest so far; *longer is whether a larger
+ * one would be better. */
+static weft_status try_size(executor *e, int64_t rows, int64_t width, product *best, bool *longer)
 {
     product x = {.rows = rows, .width = width};
-    uint64_t once = 0;
     bool fits;
     weft_status s = prepare(e, &x, &fits);
-    for (int i = 0; !s && fits && i < 2; i++) /* the first has more to do */
-        s = run(e, &x, 1, &once);
-    *longer = fits && once < LONG_ENOUGH_NS;
-    double rate = 0;
-    if (!s && fits)
-        s = time_best(e, &x, once, &rate);
-    *flops = rate > *flops ? rate : *flops;
+    for (int i = 0; !s && fits && i < 4; i++) { /* the first has more to do */
+        uint64_t ns;
+        s = run(e, &x, 1, &ns);
+        x.once = i < 2 || ns < x.once ? ns : x.once;
+    }
     release(e, &x);
+    *longer = fits && x.once < LONG_ENOUGH_NS;
+    if (!s && fits &&
+        (!best->once || work_of(&x) / (double)x.once > work_of(best) / (double)best->once))
+        *best = (product){.rows = rows, .width = width, .once = x.once};
+    return s;
+}
+
+static weft_status choose_size(executor *e, product *best)
+{
+    int64_t width = 1024;
+    bool longer = true;
+    weft_status s = WEFT_OK;
+    while (!s && longer && width <= 8192) {
+        s = try_size(e, width > 1024 ? width : 512, width, best, &longer);
+        width *= 2;
+    }
+    while (!s && !best->once && width > 32) { /* an arena too small for the first */
+        width /= 2;
+        s = try_size(e, 64, width, best, &longer);
+    }
+    return s;
+}
+
+static weft_status measure(executor *e, product *x, double *flops)
+{
+    bool fits = false;
+    weft_status s = x->once ? prepare(e, x, &fits) : WEFT_OK;
+    uint64_t ns;
+    if (!s && fits)
+        s = run(e, x, 1, &ns);
+    if (!s && e->job) /* all of them at work from here on */
+        s = job_exchange(e->job, "peak", NULL, 0, NULL);
+    if (!s && fits)
+        s = time_best(e, x, flops);
+    release(e, x);
+    return s;
+}
+
+/* Rank 0 writes the metrics, so it alone needs the mean. */
+static weft_status take_mean(executor *e, double *flops)
+{
+    const uint32_t ranks = e->plan->spec->ranks;
+    char key[32];
+    snprintf(key, sizeof key, "peak.%u", e->rank);
+    if (!e->job)
+        return WEFT_OK;
+    if (e->rank)
+        return job_put(e->job, key, flops, sizeof *flops);
+    double sum = *flops;
+    weft_status s = WEFT_OK;
+    for (uint32_t r = 1; !s && r < ranks; r++) {
+        void *one = NULL;
+        uint64_t bytes = 0;
+        snprintf(key, sizeof key, "peak.%u", r);
+        s = job_get(e->job, key, TOLD_SECONDS, &one, &bytes);
+        if (!s && bytes != sizeof *flops)
+            s = fail(WEFT_DATA, "rank %u told no peak", r);
+        if (!s)
+            sum += *(const double *)one;
+        free(one);
+    }
+    *flops = sum / ranks;
     return s;
 }
 
 weft_status exec_measure_peak(executor *e, double *flops)
 {
-    int64_t width = 1024;
-    bool longer = true;
+    product best = {0};
     *flops = 0;
-    weft_status s = WEFT_OK;
-    while (!s && longer && width <= 8192) {
-        s = measure(e, width > 1024 ? width : 512, width, flops, &longer);
-        width *= 2;
-    }
-    while (!s && *flops == 0 && width > 32) { /* an arena too small for the first */
-        width /= 2;
-        s = measure(e, 64, width, flops, &longer);
-    }
+    weft_status s = choose_size(e, &best);
+    if (!s)
+        s = measure(e, &best, flops);
+    if (!s)
+        s = take_mean(e, flops);
     if (!s)
         s = exec_zero(e, 0, e->plan->bytes.peak);
     return s ? s : exec_set_scalars(e);
