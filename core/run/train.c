@@ -13,6 +13,7 @@
 #include "run/outdir.h"
 #include "run/progress.h"
 #include "run/resume.h"
+#include "run/room.h"
 #include "run/weights.h"
 
 #include <math.h>
@@ -400,6 +401,8 @@ static weft_status run(trainer *t, const char *ini, const char *const *overrides
     if (!s)
         s = job_prepare(ini, overrides, n, t->who.ranks, true,
                         &(spec_meeting){.sites = &t->sites, .job = t->job, .who = &t->who}, t->j);
+    if (!s)
+        s = room_check(&t->j->plans, &t->j->spec, t->who.rank);
     if (!s)
         s = agree_on_job(t->j, t->job, &t->who, how);
     if (s)
