@@ -29,6 +29,8 @@
 
 #define GRACE_MS 1000
 #define STOPPED_MS 10000 /* ranks that stop on request leave together */
+#define LOOK_MS 250      /* between two looks whether ranks write a core dump ... */
+#define LOOK_RANKS 64    /* ... at so many of them, in turn */
 #define LOOKS 50         /* at a rank that may be dying, a millisecond apart */
 #define SAID_MAX 64      /* different sentences that are printed */
 
@@ -63,7 +65,9 @@ typedef struct launch {
     char told[CONTROL_TEXT]; /* what the ranks say of rank `told_rank`    */
     uint32_t told_rank;
     uint32_t looks_left; /* a millisecond each */
-    uint64_t kill_at;    /* 0: nobody has failed                      */
+    uint32_t next_look;  /* the rank that is looked at next */
+    uint64_t look_at;
+    uint64_t kill_at; /* 0: nobody has failed                      */
     bool killed;
     sentence said[SAID_MAX];
     uint32_t said_n;
@@ -109,10 +113,14 @@ static void signal_all(launch *l, int number)
             kill(-l->rank[r].child.pid, number);
 }
 
-static void kill_all(launch *l)
+/* A rank that is known to be dying may be writing a core dump, which SIGKILL would cut off: it ends
+ * by itself unless it is to end now (`at_once`). */
+static void kill_all(launch *l, bool at_once)
 {
     l->killed = true;
-    signal_all(l, SIGKILL);
+    for (uint32_t r = 0; r < l->started; r++)
+        if (l->rank[r].child.pid > 0 && (at_once || !l->rank[r].ended))
+            kill(-l->rank[r].child.pid, SIGKILL);
 }
 
 /* The request that stands, made once more. */
@@ -150,7 +158,7 @@ static void on_signal(launch *l)
         return;
     } else if (l->asked) {
         l->stopped = false;
-        kill_all(l);
+        kill_all(l, true);
     } else {
         l->asked = (int)info.ssi_signo;
         l->asked_at = clock_ms();
@@ -264,6 +272,16 @@ static void on_end(launch *l, uint32_t rank)
         note_end(l, rank, &end);
 }
 
+static void look_at_one(launch *l, uint32_t rank)
+{
+    const rank_state *s = &l->rank[rank];
+    control_record end = {.rank = rank};
+    if (s->child.pidfd < 0 || s->ended || l->killed || !alive_cause(s->child.pid, &end))
+        return;
+    hear(l, rank);
+    note_end(l, rank, &end);
+}
+
 /* The kernel says how a rank dies before it has freed the rank's memory (alive.h). */
 static void look_at_dying(launch *l)
 {
@@ -275,14 +293,23 @@ static void look_at_dying(launch *l)
     l->looks_left--;
     for (uint32_t r = 0; r < l->started; r++) {
         rank_state *s = &l->rank[r];
-        control_record end = {.rank = r};
-        if (!s->looks || s->child.pidfd < 0 || s->ended || l->killed)
+        if (!s->looks)
             continue;
         s->looks--;
-        if (!alive_cause(s->child.pid, &end))
-            continue;
-        hear(l, r);
-        note_end(l, r, &end);
+        look_at_one(l, r);
+    }
+}
+
+/* A rank that writes a core dump gives no sign of life, and would be taken for frozen. */
+static void look_for_dumps(launch *l, uint64_t now)
+{
+    if (l->killed || now < l->look_at)
+        return;
+    l->look_at = now + LOOK_MS;
+    const uint32_t n = l->started < LOOK_RANKS ? l->started : LOOK_RANKS;
+    for (uint32_t i = 0; i < n; i++, l->next_look++) {
+        l->next_look %= l->started;
+        look_at_one(l, l->next_look);
     }
 }
 
@@ -299,16 +326,17 @@ static void begin_end(launch *l, uint64_t now)
     if (l->verdict.weight && l->kill_at && s->child.pidfd >= 0 && !s->confessed)
         others--; /* a rank that others hold to have failed is not waited for */
     if (l->kill_at && l->alive && !l->killed && (now >= l->kill_at || !others))
-        kill_all(l);
+        kill_all(l, false);
 }
 
 static int wait_time(const launch *l, uint64_t now)
 {
     if (l->looks_left)
         return 1;
-    uint64_t next = l->kill_at ? l->kill_at : l->verdict.weight ? l->verdict.due : 0;
-    if (!next || l->killed)
-        return -1; /* ranks have their own deadlines; we wait for them */
+    uint64_t next = l->kill_at ? l->kill_at : l->verdict.weight ? l->verdict.due : l->look_at;
+    if (l->killed)
+        return -1;
+    next = l->look_at < next ? l->look_at : next;
     return next > now ? (int)(next - now) : 0;
 }
 
@@ -334,6 +362,7 @@ static void stand_by(launch *l)
                 on_end(l, r);
         }
         look_at_dying(l);
+        look_for_dumps(l, clock_ms());
         begin_end(l, clock_ms());
     }
 }
@@ -436,7 +465,7 @@ int launch_ranks(uint32_t ranks, char *const argv[], bool stops)
         status = start_all(&l);
     if (status) {
         log_line(WEFT_LOG_ERROR, "%s", err_text());
-        kill_all(&l);
+        kill_all(&l, true);
         reap_unwatched(&l);
     }
     stand_by(&l);

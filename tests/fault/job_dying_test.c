@@ -181,6 +181,30 @@ static void before_the_end(void **state)
              ended_ms);
 }
 
+/* The kernel hands a core dump to a program that does not read it before it is told to: meanwhile
+ * the rank gives no sign of life, and is named for what it is. */
+static void core_dump(void **state)
+{
+    (void)state;
+    char before[128] = "";
+    int fd = open("/proc/sys/kernel/core_pattern", O_RDWR | O_CLOEXEC);
+    if (fd < 0 || read(fd, before, sizeof before - 1) <= 0 || getenv("WEFT_SANITIZED"))
+        skip();
+    static const char slow[] = "|/bin/sleep 8";
+    told t;
+    start(&t, "big");
+    await_ready(&t);
+    assert_int_equal(pwrite(fd, slow, sizeof slow - 1, 0), sizeof slow - 1);
+    kill(t.victim, SIGSEGV);
+    const int status = finish(&t);
+    assert_true(pwrite(fd, before, strlen(before), 0) > 0);
+    close(fd);
+    assert_int_equal(status, 1);
+    snprintf(before, sizeof before, "error: rank %u was killed by signal 11 (SIGSEGV)", VICTIM);
+    if (!strstr(t.text, before) || strstr(t.text, "frozen"))
+        fail_msg("it was named for something else:\n%s", t.text);
+}
+
 static void hostile_page(void **state)
 {
     (void)state;
@@ -214,6 +238,7 @@ int main(int argc, char **argv)
     unsetenv(KEY_FD_ENV);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(before_the_end),
+        cmocka_unit_test(core_dump),
         cmocka_unit_test(hostile_page),
         cmocka_unit_test(good_end),
     };
