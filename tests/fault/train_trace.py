@@ -12,7 +12,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
-TRACED = w.ODD | {"log.trace_steps": "2-4", "comm.plugin": "tcp", "train.batch": 36, "train.microbatch": 3}
+TRACED = w.ODD | {"log.trace_steps": "2-4", "comm.plugin": "tcp", "train.batch": 36}
 ENDLESS = TRACED | {"run.steps": 100000000, "optim.lr": 1e-4}
 DAY = 86400
 
