@@ -66,5 +66,6 @@ int measuring_leave(job *j, comm_world *w, weft_status st)
     comm_world_destroy(w);
     if (!job_leave(j, st, text) && st == WEFT_OK)
         st = WEFT_PEER;
+    job_free(j);
     return err_exit_code(st);
 }

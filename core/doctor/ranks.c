@@ -241,6 +241,7 @@ int doctor_rank(const char *ini, const char *const *overrides, uint32_t n, int j
         s = WEFT_PEER;
         snprintf(why, sizeof why, "%s", err_text());
     }
+    job_free(g.job);
     int status = err_exit_code(s);
     if (!s && !g.who.rank && prevents(&g)) {
         status = 1;

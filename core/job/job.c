@@ -169,7 +169,8 @@ static weft_status open_parts(job *j, const job_options *opt)
     return key_obtain(&j->who, opt->key_file, j->key);
 }
 
-static void destroy(job *j)
+/* The thread ends and the store's connections close; what sessions and other threads use stays. */
+static void part(job *j)
 {
     if (j->running) {
         pthread_mutex_lock(&j->lock);
@@ -177,11 +178,19 @@ static void destroy(job *j)
         pthread_mutex_unlock(&j->lock);
         job_wake(j);
         pthread_join(j->thread, NULL);
+        j->running = false;
     }
     if (j->server)
         server_free(j);
     if (j->client)
         client_free(j);
+}
+
+void job_free(job *j)
+{
+    if (!j)
+        return;
+    part(j);
     if (j->ready) {
         pthread_mutex_destroy(&j->asking);
         pthread_mutex_destroy(&j->lock);
@@ -256,8 +265,7 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
     snprintf(text, sizeof text, "%s", err_text());
     if (j->ready)
         job_leave(j, status, text);
-    else
-        destroy(j);
+    job_free(j);
     return fail(status, "%s", text);
 }
 
@@ -336,7 +344,7 @@ bool job_leave(job *j, weft_status status, const char *text)
     if (failed)
         wait_told(j);
     pthread_mutex_unlock(&j->lock);
-    destroy(j);
+    part(j);
     return good;
 }
 

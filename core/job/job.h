@@ -44,12 +44,19 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
 
 /* Leave in good order: waits until all ranks came here, so that an early exit elsewhere reads as a
  * failure. `status` WEFT_OK for a good end; otherwise tells the others what failed here at once
- * (`text`, which names the instruction) and does not wait. Frees `j`; NULL allowed.
+ * (`text`, which names the instruction) and does not wait. Its connections are closed afterwards;
+ * job_failure(), job_mark() and the sessions of job_tls_table() work until job_free(). NULL
+ * allowed.
  *
  * True when every rank left in good order. False with WEFT_OK given means that another rank failed
  * while this one waited: then err_text() says which and how, and the process must not exit with 0.
  * The record of this thread is left as it is otherwise. [setup] */
 bool job_leave(job *j, weft_status status, const char *text);
+
+/* Free the job after job_leave(), and wipe the key. Whatever was given the job or its TLS table is
+ * destroyed before: links end TLS sessions when they are closed, and the threads that move bytes
+ * ask job_failure(). NULL allowed. [setup] */
+void job_free(job *j);
 
 /* The store: values up to 1 MiB, keys up to 200 bytes. put replaces; get waits for the key until
  * the deadline (seconds), or until a rank fails. The value is the caller's to free(). [setup] */

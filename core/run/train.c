@@ -458,7 +458,8 @@ int train_rank(const char *ini, const char *const *overrides, uint32_t n, train_
         log_line(WEFT_LOG_ERROR, "%s", why);
     if (s)
         trace_rescue(&t.exec.trace, t.who.ranks, t.out);
-    exec_destroy(&t.exec, s != WEFT_OK);
+    exec_destroy(&t.exec, s != WEFT_OK); /* its links use the job until here */
+    job_free(t.job);
     if (t.metrics)
         fclose(t.metrics);
     free(t.tokens);

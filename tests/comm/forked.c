@@ -92,7 +92,9 @@ static weft_status child(const char *plugin, forked *f, uint64_t bytes, forked_b
     comm_world_destroy(f->world);
     host_destroy(h);
     config_destroy(cfg);
-    if (!job_leave(f->job, st, text) && st == WEFT_OK)
+    const bool well = job_leave(f->job, st, text);
+    job_free(f->job);
+    if (!well && st == WEFT_OK)
         return WEFT_PEER;
     return fail(st, "%s", text);
 }

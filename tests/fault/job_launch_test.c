@@ -112,6 +112,7 @@ static int as_rank(const char *mode, const char *path)
     char text[1024];
     snprintf(text, sizeof text, "%s", err_text());
     bool well = job_leave(j, status, text);
+    job_free(j);
     return end(status || well ? status : WEFT_PEER);
 }
 

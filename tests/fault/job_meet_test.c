@@ -249,6 +249,8 @@ static void alone(void **state)
     assert_int_equal(work(j, 0, 1), WEFT_OK);
     assert_non_null(job_tls_table(j));
     assert_true(job_leave(j, WEFT_OK, NULL));
+    job_free(j);
+    job_free(NULL);
     assert_true(job_leave(NULL, WEFT_OK, NULL));
     assert_int_equal(job_failure(NULL), WEFT_OK);
 }

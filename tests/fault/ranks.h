@@ -141,6 +141,7 @@ static inline int ranks_child(const ranks *r, uint32_t me, rank_body body, int o
         char text[1024];
         snprintf(text, sizeof text, "%s", err_text());
         report.left_well = job_leave(j, report.body, text);
+        job_free(j);
     }
     report.ended_ms = clock_ms();
     snprintf(report.text, sizeof report.text, "%s", err_text());
