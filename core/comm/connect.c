@@ -20,6 +20,7 @@
 
 #define CARD_MAGIC 0x63617264u
 #define MOST_BLOB 4096u
+#define WAIT_US 5000u /* longest sleep between two looks at connections that are not up */
 
 /* Followed by two digests a channel, who and what, and the places of the operations that devices
  * do. */
@@ -254,18 +255,35 @@ static uint32_t number_for(const comm_link *l, const comm_channel *c, uint32_t r
     return number;
 }
 
-static weft_status begin_channel(comm_link *l, comm_channel *c, card **cards, uint32_t meeting,
-                                 double seconds)
+/* The cards of all peers are here before the first connection begins: a rank that waits for one
+ * does not answer those who have dialed it. */
+static weft_status get_cards(comm_link *l, card **cards, uint32_t meeting, uint64_t deadline_ns)
+{
+    for (uint32_t i = 0; i < l->channels.n; i++) {
+        const comm_channel *c = l->channels.at[i];
+        for (uint32_t k = 0; k < c->n; k++) {
+            uint32_t rank = c->ranks[k];
+            if (k == c->me || cards[rank] || !uses_peer(l, c, k))
+                continue;
+            uint64_t now = clock_ns();
+            double seconds = deadline_ns > now ? (double)(deadline_ns - now) * 1e-9 : 0;
+            weft_status st = get_card(l, rank, meeting, seconds, &cards[rank]);
+            if (st != WEFT_OK) {
+                err_context("channel %s", c->name);
+                return st;
+            }
+        }
+    }
+    return WEFT_OK;
+}
+
+static weft_status begin_channel(comm_link *l, comm_channel *c, card **cards)
 {
     for (uint32_t k = 0; k < c->n; k++) {
         uint32_t rank = c->ranks[k];
         if (k == c->me || !uses_peer(l, c, k))
             continue;
-        weft_status st = WEFT_OK;
-        if (!cards[rank])
-            st = get_card(l, rank, meeting, seconds, &cards[rank]);
-        if (st == WEFT_OK)
-            st = compare(c, k, cards[rank]);
+        weft_status st = compare(c, k, cards[rank]);
         if (st == WEFT_OK)
             st = map_peer(l, c, k, cards[rank]);
         if (st == WEFT_OK)
@@ -280,10 +298,12 @@ static weft_status begin_channel(comm_link *l, comm_channel *c, card **cards, ui
     return WEFT_OK;
 }
 
-/* How many connections are not up yet; the rank of the last of them. */
+/* How many connections are not up yet; the rank of the last of them. What the link says of it is
+ * the thread's record then. */
 static weft_status not_ready(comm_link *l, uint32_t *count, uint32_t *rank)
 {
     *count = 0;
+    err_clear();
     for (uint32_t i = 0; i < l->channels.n; i++)
         for (uint32_t k = 0; k < l->channels.at[i]->n; k++) {
             comm_channel *c = l->channels.at[i];
@@ -311,10 +331,13 @@ static weft_status await_ready(comm_link *l, uint64_t deadline_ns)
             return st;
         if (job_failure(l->world->job) != WEFT_OK)
             return WEFT_PEER;
-        if (clock_ns() > deadline_ns)
-            return fail(WEFT_PEER, "link %s: %u connections are not up in time, one to rank %u",
-                        l->component->name, count, rank);
-        st = PLUGIN_CALL(l->table, wait, l->link, 0, 1000);
+        if (clock_ns() > deadline_ns) {
+            char why[512];
+            snprintf(why, sizeof why, "%s", err_text());
+            return fail(WEFT_PEER, "link %s: %u connections are not up in time, one to rank %u%s%s",
+                        l->component->name, count, rank, why[0] ? ": " : "", why);
+        }
+        st = PLUGIN_CALL(l->table, wait, l->link, 0, WAIT_US);
         if (st != WEFT_OK && st != WEFT_BUSY)
             return st;
     }
@@ -421,8 +444,10 @@ static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
             st = put_card(l, meeting, &box);
     }
     card **cards = mem_alloc(ranks * sizeof *cards);
+    if (st == WEFT_OK)
+        st = get_cards(l, cards, meeting, deadline);
     for (uint32_t i = 0; i < l->channels.n && st == WEFT_OK; i++)
-        st = begin_channel(l, l->channels.at[i], cards, meeting, seconds);
+        st = begin_channel(l, l->channels.at[i], cards);
     if (st == WEFT_OK && attaches_any(l))
         st = attach_arenas(l, &box, cards, deadline);
     if (st == WEFT_OK)

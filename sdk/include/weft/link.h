@@ -82,7 +82,9 @@ typedef struct weft_link_table {
 
     /* Begin a connection with `peer` for `channel` (a number that both ends use); both ends call
      * it, and the plugin decides who dials. Never blocks: ready() says WEFT_BUSY until both ends
-     * are up and have authenticated each other. [setup] */
+     * are up and have authenticated each other. Whoever dials goes on until it succeeds: the peer
+     * may be late, or busy with strangers. ready() may record why it is WEFT_BUSY; the core says
+     * that when its time is over. [setup] */
     weft_status (*connect)(weft_link *l, uint32_t peer, uint32_t channel, const void *address,
                            uint64_t bytes, weft_conn **out);
     weft_status (*ready)(weft_conn *c);
