@@ -13,6 +13,8 @@
 #include "base/mem.h"
 
 #define RECORD_BYTES 16384
+#define RECORD_HEAD 5
+#define HANDSHAKE 22 /* the type of a record that holds a ClientHello */
 
 static const char identity[] = "weft-1"; /* says nothing: the keys differ by label and meeting */
 uint64_t tls_rekey_bytes = UINT64_C(1) << 36;
@@ -23,7 +25,8 @@ struct tls_context {
 };
 
 struct weft_tls {
-    SSL *ssl;
+    tls_context *context;
+    SSL *ssl; /* NULL: a server that has not got a whole ClientHello yet */
     int fd;
     int32_t want;    /* 1: to read, 2: to write                          */
     bool shaken;     /* handshake done                                   */
@@ -165,29 +168,61 @@ void tls_context_close(tls_context *c)
 
 /* --- a session --- */
 
-weft_status tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32], weft_tls **out)
+static weft_status open_session(weft_tls *t)
 {
-    weft_tls *t = mem_alloc(sizeof *t);
-    t->fd = fd;
-    t->want = server ? 1 : 2;
-    memcpy(t->psk, psk, sizeof t->psk);
-    t->ssl = SSL_new(c->ssl);
-    BIO *bio = t->ssl ? BIO_new(c->socket) : NULL;
-    if (!bio) {
-        tls_end(t);
+    t->ssl = SSL_new(t->context->ssl);
+    BIO *bio = t->ssl ? BIO_new(t->context->socket) : NULL;
+    if (!bio)
         return fail(WEFT_NO_MEMORY, "OpenSSL could not begin a session");
-    }
     BIO_set_data(bio, t);
     SSL_set_bio(t->ssl, bio, bio);
     SSL_set_app_data(t->ssl, t);
-    if (server) {
-        SSL_set_accept_state(t->ssl);
-    } else {
+    return WEFT_OK;
+}
+
+weft_status tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32], weft_tls **out)
+{
+    weft_tls *t = mem_alloc(sizeof *t);
+    t->context = c;
+    t->fd = fd;
+    t->want = server ? 1 : 2;
+    memcpy(t->psk, psk, sizeof t->psk);
+    weft_status status = server ? WEFT_OK : open_session(t);
+    if (status) {
+        tls_end(t);
+        return status;
+    }
+    if (!server) {
         SSL_set_connect_state(t->ssl);
         SSL_set_verify(t->ssl, SSL_VERIFY_PEER, NULL); /* no authority is loaded: none will do */
     }
     *out = t;
     return WEFT_OK;
+}
+
+/* Looks at the socket without taking from it. OpenSSL's session costs 76 KB from its first byte on,
+ * so a server begins it when the first record is there as a whole, or cannot become one. */
+static weft_status await_hello(weft_tls *t)
+{
+    uint8_t seen[TLS_EARLY];
+    ssize_t n = recv(t->fd, seen, sizeof seen, MSG_PEEK | MSG_DONTWAIT);
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
+        t->lost = true;
+        return fail(WEFT_IO, "the connection ended before the peer had shown the job key");
+    }
+    if (n > 0 && (seen[0] != HANDSHAKE || (n > 1 && seen[1] != 3)))
+        return fail(WEFT_PEER, "the peer does not speak TLS");
+    if (n < RECORD_HEAD)
+        return WEFT_BUSY;
+    size_t whole = RECORD_HEAD + ((size_t)seen[3] << 8 | seen[4]);
+    if (whole > sizeof seen)
+        return fail(WEFT_PEER, "the peer's first message is longer than any of ours");
+    if ((size_t)n < whole)
+        return WEFT_BUSY;
+    weft_status status = open_session(t);
+    if (!status)
+        SSL_set_accept_state(t->ssl);
+    return status;
 }
 
 /* WEFT_BUSY when OpenSSL waits for the socket, WEFT_PEER without a record otherwise. */
@@ -221,9 +256,12 @@ weft_status tls_handshake(weft_tls *t)
 {
     if (t->shaken)
         return WEFT_OK;
+    weft_status status = t->ssl ? WEFT_OK : await_hello(t);
+    if (status)
+        return status;
     ERR_clear_error();
     int result = SSL_do_handshake(t->ssl);
-    weft_status status = result == 1 ? WEFT_OK : waits(t, result);
+    status = result == 1 ? WEFT_OK : waits(t, result);
     if (status == WEFT_BUSY)
         return status;
     forget_key(t);
@@ -233,7 +271,7 @@ weft_status tls_handshake(weft_tls *t)
         return WEFT_OK;
     }
     if (t->lost)
-        return fail(WEFT_PEER, "the connection ended before the peer had shown the job key");
+        return fail(WEFT_IO, "the connection ended before the peer had shown the job key");
     return fail(WEFT_PEER,
                 "the peer does not hold the key of this job, or is no rank of it (TLS: %s)",
                 reason());

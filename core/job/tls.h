@@ -3,7 +3,9 @@
  * External PSK with ephemeral Diffie-Hellman, TLS_AES_128_GCM_SHA256, no certificates, no tickets,
  * no early data. OpenSSL reads exactly the bytes of a record and sends nothing after the handshake,
  * so the bare socket can be used once it is over. Until then a peer gets at most TLS_EARLY bytes
- * read from it, whatever it claims. */
+ * read from it, whatever it claims, and a server takes OpenSSL's memory (76 KB) only when a whole
+ * ClientHello has come. tls_handshake() is WEFT_IO when the connection ended or broke, which says
+ * nothing about the key; WEFT_PEER when the peer has shown another, or none. */
 #ifndef JOB_TLS_H
 #define JOB_TLS_H
 

@@ -40,18 +40,24 @@ static weft_status end_of(weft_tls *t, ssize_t n, int wants)
     return (t->owner->host.fail)(t->owner->host.ctx, WEFT_PEER, "the peer hung up on the fake TLS");
 }
 
+/* The same before the peer has shown a key. */
+static weft_status cut_off(weft_tls *t, ssize_t n, int wants)
+{
+    return end_of(t, n, wants) == WEFT_BUSY ? WEFT_BUSY : WEFT_IO;
+}
+
 static weft_status tls_handshake(weft_tls *t)
 {
     while (t->sent < TOKEN) {
         ssize_t n = send(t->fd, (uint8_t *)&t->mine + t->sent, TOKEN - t->sent, MSG_NOSIGNAL);
         if (n <= 0)
-            return end_of(t, n, 2);
+            return cut_off(t, n, 2);
         t->sent += (size_t)n;
     }
     while (t->got < TOKEN) {
         ssize_t n = recv(t->fd, (uint8_t *)&t->theirs + t->got, TOKEN - t->got, 0);
         if (n <= 0)
-            return end_of(t, n, 1);
+            return cut_off(t, n, 1);
         t->got += (size_t)n;
     }
     if (t->mine != t->theirs)

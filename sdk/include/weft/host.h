@@ -26,8 +26,8 @@ typedef struct weft_host_tls {
     weft_status (*start)(void *ctx, int32_t fd, int32_t server, const char *label, weft_tls **out);
 
     /* Take the handshake as far as it goes without blocking. WEFT_BUSY: call again when the socket
-     * is ready for what wants() says. A wrong key is WEFT_PEER with a sentence. [setup] [progress]
-     */
+     * is ready for what wants() says. A wrong key is WEFT_PEER with a sentence; WEFT_IO says that
+     * the connection ended first, so that a new one may succeed. [setup] [progress] */
     weft_status (*handshake)(weft_tls *t);
 
     /* 1: waits to read, 2: waits to write. [any] */
