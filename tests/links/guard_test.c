@@ -4,6 +4,7 @@
 
 #include <arpa/inet.h>
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -278,29 +279,112 @@ static void test_over_ipv6(void **state)
     node_close(&n[1]);
 }
 
-/* A silent stranger is hung up on after two seconds of a listener that looks. */
-static void test_silence_has_a_deadline(void **state)
+/* How many of these sockets are still held by the other end. */
+static int held(const int *fd, int n)
 {
-    node n[2];
     char byte;
+    int open = 0;
+    for (int i = 0; i < n; i++) {
+        ssize_t got;
+        do
+            got = recv(fd[i], &byte, 1, 0); /* the fake TLS speaks first */
+        while (got > 0);
+        open += got < 0 && errno == EAGAIN;
+    }
+    return open;
+}
+
+/* Silent strangers keep few places, however many they are: the older give way to the newer. */
+static void test_silence_gives_way(void **state)
+{
+    enum { SILENT = 100, PLACES = 24 };
+    node n[2];
+    int fd[SILENT], open = SILENT;
     (void)state;
     need_listener();
     nodes_up(n, 2);
     node_close(&n[1]);
     struct sockaddr_in to = where();
     weft_conn *a = node_connect(&n[0], &n[1], 0);
-    int fd = stranger(&to, NULL, 0);
-    ssize_t got = -1;
-    for (double until = rig_now() + 15; got < 0 && rig_now() < until;) {
+    for (int i = 0; i < SILENT; i++)
+        fd[i] = stranger(&to, NULL, 0);
+    for (double until = rig_now() + 15; open > PLACES && rig_now() < until;) {
         assert_int_equal(rig_table->ready(a), WEFT_BUSY);
         assert_int_equal(rig_table->wait(n[0].link, 0, 20000), WEFT_OK);
-        do
-            got = recv(fd, &byte, 1, 0); /* the fake TLS speaks first */
-        while (got > 0);
+        open = held(fd, SILENT);
     }
-    assert_int_equal(got, 0);
-    close(fd);
+    assert_int_equal(open, PLACES);
+    for (int i = 0; i < SILENT; i++)
+        close(fd[i]);
     node_close(&n[0]);
+    assert_int_equal(fake_allocated(), 0);
+}
+
+/* Once all connections are up nothing listens, and what waited at the port is hung up on. A later
+ * connection opens the same port again. */
+static void test_closes_when_all_are_up(void **state)
+{
+    enum { SILENT = 60 };
+    char local[4][64];
+    node n[2];
+    int fd[SILENT];
+    (void)state;
+    need_listener();
+    nodes_up(n, 2);
+    assert_int_equal(listening(local, 4), 2);
+    struct sockaddr_in to = {.sin_family = AF_INET};
+    unsigned port[2], address;
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(sscanf(local[i], "%X:%X", &address, &port[i]), 2);
+    to.sin_addr.s_addr = address;
+    for (int i = 0; i < SILENT; i++) {
+        to.sin_port = htons((uint16_t)port[i % 2]);
+        fd[i] = stranger(&to, "waits", i % 3 == 0 ? 5 : 0);
+    }
+    for (uint32_t channel = 0; channel < 3; channel++) {
+        pair p = pair_up(&n[0], &n[1], channel);
+        assert_int_equal(rig_table->ready(p.a), WEFT_OK);
+        assert_int_equal(rig_table->ready(p.b), WEFT_OK);
+        assert_int_equal(listening(local, 4), 0);
+        assert_int_equal(held(fd, SILENT), 0);
+        uint8_t sent = 42, got = 0;
+        uint64_t want[4] = {1, 0, 0, 1};
+        assert_int_equal(rig_table->send(p.a, &sent, 1, NULL), WEFT_OK);
+        assert_int_equal(rig_table->recv(p.b, &got, 1, NULL), WEFT_OK);
+        pair_finish(p, want);
+        assert_int_equal(got, 42);
+    }
+    for (int i = 0; i < SILENT; i++)
+        close(fd[i]);
+    node_close(&n[0]);
+    node_close(&n[1]);
+    assert_int_equal(fake_allocated(), 0);
+}
+
+/* The dialer's attempt is cut off again and again; it dials until it is let in. */
+static void test_dials_until_let_in(void **state)
+{
+    node n[2];
+    (void)state;
+    need_listener();
+    nodes_up(n, 2);
+    weft_conn *b = node_connect(&n[1], &n[0], 0);
+    for (int i = 0; i < 30; i++) { /* it waits in the backlog */
+        assert_int_equal(rig_table->ready(b), WEFT_BUSY);
+        assert_int_equal(rig_table->wait(n[1].link, 0, 1000), WEFT_OK);
+    }
+    char local[4][64];
+    assert_int_equal(listening(local, 4), 1); /* the highest rank awaits nobody */
+    /* Another connection of the listener is up and done: what waits in the backlog is cut off. */
+    weft_conn *a = node_connect(&n[0], &n[1], 1);
+    rig_table->disconnect(a);
+    assert_int_equal(listening(local, 4), 0);
+    a = node_connect(&n[0], &n[1], 0);
+    assert_int_equal(pair_fate(a, b, 30), WEFT_OK);
+    rig_table->disconnect(a);
+    rig_table->disconnect(b);
+    node_close(&n[0]);
+    node_close(&n[1]);
     assert_int_equal(fake_allocated(), 0);
 }
 
@@ -315,7 +399,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_encrypted_payload),
         cmocka_unit_test(test_strangers_are_dropped),
         cmocka_unit_test(test_over_ipv6),
-        cmocka_unit_test(test_silence_has_a_deadline),
+        cmocka_unit_test(test_silence_gives_way),
+        cmocka_unit_test(test_closes_when_all_are_up),
+        cmocka_unit_test(test_dials_until_let_in),
     };
     return rig_main(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -54,15 +54,17 @@ weft_status tcp_connect(weft_link *l, uint32_t peer, uint32_t channel, const voi
     c->link = l;
     c->peer = peer;
     c->channel = channel;
-    if (peer < l->rank && (s = tcp_dial(c, &to)) != WEFT_OK) {
-        l->host->free(l->host->ctx, c);
-        return s;
-    }
+    c->to = to;
     pthread_mutex_lock(&l->lock);
     c->next = l->conns;
     l->conns = c;
     pthread_mutex_unlock(&l->lock);
-    tcp_listen(l);
+    l->settled = false;
+    s = peer < l->rank ? tcp_dial(c) : tcp_listen(l);
+    if (s != WEFT_OK) {
+        tcp_disconnect(c);
+        return s;
+    }
     *out = c;
     return WEFT_OK;
 }
@@ -74,12 +76,16 @@ weft_status tcp_ready(weft_conn *c)
     if (s != WEFT_OK || c->up)
         return s;
     tcp_events(l, 0);
-    if (l->listener.readable)
-        tcp_accept(l);
     tcp_greet(l);
-    tcp_listen(l);
+    if (l->listener.readable || l->strangers == PLACES) {
+        tcp_accept(l);
+        tcp_greet(l);
+    }
+    tcp_settle(l);
     s = tcp_usable(c);
-    return s == WEFT_OK && !c->up ? WEFT_BUSY : s;
+    if (s != WEFT_OK || c->up)
+        return s;
+    return c->why[0] != '\0' ? l->host->fail(l->host->ctx, WEFT_BUSY, c->why) : WEFT_BUSY;
 }
 
 /* The socket has proved itself and is the connection's from here on. */
@@ -92,6 +98,7 @@ void tcp_adopt(weft_conn *c, int fd, weft_tls *tls)
     pthread_mutex_unlock(&c->link->lock);
     c->tls = tls;
     c->up = true;
+    c->why[0] = '\0';
     if (tcp_watch(c->link, &c->io, EPOLL_CTL_MOD) != WEFT_OK)
         c->broken = WEFT_IO;
 }
@@ -113,6 +120,6 @@ void tcp_disconnect(weft_conn *c)
         tcp_forget(l, c->greeting);
     if (c->tls != NULL)
         l->tls->end(c->tls);
-    tcp_listen(l);
+    tcp_settle(l);
     l->host->free(l->host->ctx, c);
 }

@@ -1,6 +1,5 @@
 /* link.c: the link of one rank. It listens on the one address that it was given, on a port that the
- * system chooses, and only while a connection waits for its peer; owns the epoll set and the
- * eventfd that wake() rings; and sleeps. */
+ * system chooses; owns the epoll set and the eventfd that wake() rings; and sleeps. */
 #include "tcp.h"
 
 #include <errno.h>
@@ -43,38 +42,6 @@ weft_status tcp_watch(weft_link *l, source *s, int op)
     return epoll_ctl(l->epoll, op, s->fd, &e) == 0 ? WEFT_OK : broken(l, "watch a socket");
 }
 
-void tcp_listen(weft_link *l)
-{
-    bool wanted = false;
-    for (weft_conn *c = l->conns; c != NULL; c = c->next)
-        wanted |= !c->up && c->broken == WEFT_OK && c->peer > l->rank;
-    wanted &= l->strangers < STRANGERS;
-    if (wanted != l->listening) {
-        struct epoll_event e = {.events = wanted ? EPOLLIN : 0, .data.ptr = &l->listener};
-        l->listening = epoll_ctl(l->epoll, EPOLL_CTL_MOD, l->listener.fd, &e) == 0 ? wanted : false;
-    }
-}
-
-static weft_status listen_on(weft_link *l, const char *address)
-{
-    weft_status s = tcp_parse(l->host, address, &l->bound);
-    if (s != WEFT_OK)
-        return s;
-    int fd = socket(l->bound.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return broken(l, "open a socket");
-    l->listener = (source){.kind = SOURCE_LISTENER, .fd = fd};
-    if (l->rcvbuf > 0) /* before listen(), so that the window is scaled for it */
-        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &l->rcvbuf, sizeof l->rcvbuf);
-    if (bind(fd, &l->bound.any, tcp_length(&l->bound)) != 0)
-        return tcp_fail(l->host, WEFT_USAGE, "tcp cannot listen on %s: %s", address,
-                        strerror(errno));
-    socklen_t size = sizeof l->bound;
-    if (listen(fd, 1024) != 0 || getsockname(fd, &l->bound.any, &size) != 0)
-        return broken(l, "listen");
-    return tcp_watch(l, &l->listener, EPOLL_CTL_ADD);
-}
-
 static weft_status start(weft_link *l, const weft_link_args *args)
 {
     if (l->tls == NULL)
@@ -89,7 +56,9 @@ static weft_status start(weft_link *l, const weft_link_args *args)
     if (l->epoll < 0 || l->waker.fd < 0)
         return broken(l, "open an event descriptor");
     weft_status s = tcp_watch(l, &l->waker, EPOLL_CTL_ADD);
-    return s != WEFT_OK ? s : listen_on(l, args->bind_addr);
+    if (s == WEFT_OK)
+        s = tcp_parse(l->host, args->bind_addr, &l->bound);
+    return s != WEFT_OK ? s : tcp_open_listener(l);
 }
 
 /* On one machine nothing has to be under way for long, and what fits the caches is copied twice as
@@ -117,14 +86,12 @@ weft_status tcp_create(void *module, const weft_link_args *args, weft_link **out
         l->sndbuf = send_buffer_here(args->local_ranks);
     l->rcvbuf = (int)args->conf->integer(args->conf->ctx, "rcvbuf");
     l->epoll = l->listener.fd = l->waker.fd = -1;
-    l->listening = true;
     pthread_mutex_init(&l->lock, NULL);
     weft_status s = start(l, args);
     if (s != WEFT_OK) {
         tcp_destroy(l);
         return s;
     }
-    tcp_listen(l);
     *out = l;
     return WEFT_OK;
 }
@@ -167,6 +134,7 @@ int tcp_events(weft_link *l, int64_t timeout_us)
         source *s = e[i].data.ptr;
         bool lost = (e[i].events & (EPOLLERR | EPOLLHUP)) != 0; /* found by trying */
         s->readable |= lost || (e[i].events & (EPOLLIN | EPOLLRDHUP)) != 0;
+        s->heard |= (e[i].events & EPOLLIN) != 0;
         s->ended |= lost || (e[i].events & EPOLLRDHUP) != 0;
         s->writable |= lost || (e[i].events & EPOLLOUT) != 0;
         if (s->kind == SOURCE_WAKE)
@@ -198,9 +166,8 @@ weft_status tcp_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
             if (tcp_events(l, 0) > 0 && anything(l))
                 return WEFT_OK;
         } while (until > 0 && tcp_now_us() < until);
-        if (l->greetings != NULL && timeout_us > 100000) /* strangers have a deadline */
-            timeout_us = 100000;
-        tcp_events(l, timeout_us);
+        uint32_t most = tcp_pause_us(l);
+        tcp_events(l, timeout_us < most ? timeout_us : most);
     }
     if (atomic_load(&l->aborted))
         return tcp_fail(l->host, WEFT_PEER, "this rank has given its tcp connections up");

@@ -2,6 +2,7 @@
  *
  *   plugin.c   manifest, options, probe
  *   link.c     the link: listening socket, epoll, sleeping, abort
+ *   listener.c the socket that peers dial, and who is let wait at it
  *   address.c  where a rank listens, as bytes
  *   greet.c    a new socket until it has proved itself: TLS, who is it, which connection
  *   connect.c  connections: begin, become ready, end
@@ -26,15 +27,14 @@
 #include <sys/socket.h>
 
 enum {
-    QUEUE = 128,       /* posted messages that a connection holds each way */
-    HEADER = 16,       /* bytes before each message */
-    HELLO = 32,        /* bytes that a dialer says of itself */
-    STRANGERS = 64,    /* sockets that have not proved themselves, at once */
-    ADDRESS = 32,      /* bytes of address() */
-    WHY = 256,         /* longest sentence */
-    SLICE = 2 << 20,   /* payload bytes that one call moves, so that connections share fairly */
-    BATCH = 16,        /* messages that one call moves */
-    STRANGER_MS = 2000 /* a socket that has not proved itself by then is dropped */
+    QUEUE = 128,     /* posted messages that a connection holds each way */
+    HEADER = 16,     /* bytes before each message */
+    HELLO = 32,      /* bytes that a dialer says of itself */
+    PLACES = 24,     /* accepted sockets that have not proved themselves, at once */
+    ADDRESS = 32,    /* bytes of address() */
+    WHY = 256,       /* longest sentence */
+    SLICE = 2 << 20, /* payload bytes that one call moves, so that connections share fairly */
+    BATCH = 16,      /* messages that one call moves */
 };
 
 typedef struct tcp_module {
@@ -46,6 +46,7 @@ enum source_kind { SOURCE_LISTENER, SOURCE_WAKE, SOURCE_GREETING, SOURCE_CONN };
 typedef struct source {
     int kind, fd;
     bool readable, writable;
+    bool heard; /* something has come */
     bool ended; /* the end of the stream follows what can be read: no further event will say so */
 } source;
 
@@ -74,7 +75,10 @@ struct weft_conn {
     weft_tls *tls;             /* the payload's, with encrypt = on; else NULL */
     struct greeting *greeting; /* the socket that will become this connection's, once known */
     uint32_t peer, channel;
+    endpoint to; /* where the peer listens */
     bool up;
+    uint32_t attempts;  /* dialed in vain, so often */
+    uint64_t dial_at;   /* us: the next attempt, while there is no greeting */
     weft_status broken; /* not WEFT_OK: every call answers this and `why` */
     uint64_t seen;      /* the link's event round when progress() last looked */
     queue out, in;
@@ -94,6 +98,7 @@ typedef struct greeting {
     uint32_t moved;      /* bytes of `text` in this phase */
     uint32_t rank, channel;
     uint64_t began; /* the link's setup clock, ms */
+    bool final;     /* why it failed does not change with another attempt */
     uint8_t text[HELLO];
     char where[80]; /* the other end, for messages */
     char why[160];  /* why it failed, if we know */
@@ -105,14 +110,18 @@ struct weft_link {
     uint32_t rank, ranks;
     bool encrypt;
     int sndbuf, rcvbuf;
+    int usual; /* receive buffer that the system gives; 0: strangers have the same */
     int epoll;
     source listener, waker;
     endpoint bound;
     char job[128];
     weft_conn *conns;
     greeting *greetings;
-    uint32_t strangers, dropped;
-    bool listening;         /* the listener is in the epoll set */
+    uint32_t strangers;     /* accepted and not proved */
+    uint32_t dropped;       /* of them, those that broke the protocol */
+    uint32_t turned_away;   /* of them, those that gave way to others */
+    bool settled;           /* no connection is on its way up */
+    bool listening;         /* epoll watches the listener */
     uint64_t round;         /* epoll_wait calls so far */
     uint64_t clock, ticked; /* ms that were spent looking at new sockets; when that was last */
     atomic_bool aborted, woken;
@@ -129,8 +138,15 @@ weft_status tcp_fail(const weft_host *host, weft_status code, const char *fmt, .
     __attribute__((format(printf, 3, 4)));
 int tcp_events(weft_link *l, int64_t timeout_us); /* take events into the flags; their number */
 weft_status tcp_watch(weft_link *l, source *s, int op);
-void tcp_listen(weft_link *l); /* watch the listener while a connection waits for its peer */
 uint64_t tcp_now_us(void);
+
+/* listener.c */
+weft_status tcp_open_listener(weft_link *l);
+void tcp_close_listener(weft_link *l);
+weft_status tcp_listen(weft_link *l); /* open it when a connection waits for its peer */
+void tcp_settle(weft_link *l);        /* close it when none does, and watch it for free places */
+void tcp_accept(weft_link *l);
+void tcp_widen(weft_link *l, int fd);
 
 /* address.c */
 weft_status tcp_parse(const weft_host *host, const char *text, endpoint *out);
@@ -140,9 +156,10 @@ socklen_t tcp_length(const endpoint *e);
 void tcp_print(const endpoint *e, char *out, size_t size);
 
 /* greet.c */
-void tcp_accept(weft_link *l);
-weft_status tcp_dial(weft_conn *c, const endpoint *to);
-void tcp_greet(weft_link *l); /* take every greeting as far as it goes */
+void tcp_welcome(weft_link *l, int fd, const endpoint *from); /* an accepted socket */
+weft_status tcp_dial(weft_conn *c);        /* begin an attempt; one that fails later is repeated */
+void tcp_greet(weft_link *l);              /* take every greeting as far as it goes */
+uint32_t tcp_pause_us(const weft_link *l); /* until tcp_greet() has to look again */
 void tcp_forget(weft_link *l, greeting *g);
 
 /* connect.c */

@@ -43,9 +43,8 @@ weft_status verbs_connect(weft_link *l, uint32_t peer, uint32_t channel, const v
     c->link = l;
     c->peer = peer;
     c->channel = channel;
+    c->to = to;
     s = verbs_make_pairs(c);
-    if (s == WEFT_OK && peer < l->rank)
-        s = verbs_dial(c, &to);
     if (s != WEFT_OK) {
         verbs_free_pairs(c);
         l->host->free(l->host->ctx, c);
@@ -55,7 +54,12 @@ weft_status verbs_connect(weft_link *l, uint32_t peer, uint32_t channel, const v
     c->next = l->conns;
     l->conns = c;
     pthread_mutex_unlock(&l->lock);
-    verbs_listen(l);
+    l->settled = false;
+    s = peer < l->rank ? verbs_dial(c) : verbs_listen(l);
+    if (s != WEFT_OK) {
+        verbs_disconnect(c);
+        return s;
+    }
     *out = c;
     return WEFT_OK;
 }
@@ -67,12 +71,16 @@ weft_status verbs_ready(weft_conn *c)
     if (s != WEFT_OK || c->up)
         return s;
     verbs_events(l, 0);
-    if (l->listener.readable)
-        verbs_accept(l);
     verbs_greet(l);
-    verbs_listen(l);
+    if (l->listener.readable || l->strangers == PLACES) {
+        verbs_accept(l);
+        verbs_greet(l);
+    }
+    verbs_settle(l);
     s = verbs_usable(c);
-    return s == WEFT_OK && !c->up ? WEFT_BUSY : s;
+    if (s != WEFT_OK || c->up)
+        return s;
+    return c->why[0] != '\0' ? l->host->fail(l->host->ctx, WEFT_BUSY, c->why) : WEFT_BUSY;
 }
 
 /* The socket has proved itself and is the connection's side channel from here on. */
@@ -84,6 +92,7 @@ void verbs_adopt(weft_conn *c, int fd)
         shutdown(fd, SHUT_RDWR);
     pthread_mutex_unlock(&c->link->lock);
     c->up = true;
+    c->why[0] = '\0';
     if (verbs_watch(c->link, &c->line, EPOLL_CTL_MOD) != WEFT_OK)
         (void)!verbs_break(c, WEFT_IO, "the side channel to rank %u cannot be watched", c->peer);
 }
@@ -134,6 +143,6 @@ void verbs_disconnect(weft_conn *c)
     if (c->greeting != NULL)
         verbs_forget(l, c->greeting);
     verbs_free_pairs(c);
-    verbs_listen(l);
+    verbs_settle(l);
     l->host->free(l->host->ctx, c);
 }

@@ -10,8 +10,9 @@
  *   one byte: it can begin           ->   connection is up
  *
  * So nothing that a stranger says reaches a queue pair, and no queue pair sends before its peer can
- * receive. A socket that has not proved itself within two seconds is dropped; the seconds run only
- * while we look, so that a busy listener wrongs nobody. */
+ * receive. An attempt that ends because the connection could not be made, or was closed, is
+ * repeated after a pause for as long as the core asks, with the same queue pairs; one that was
+ * refused in words, or found another key or nobody at the port, fails the connection. */
 #include "verbs.h"
 
 #include <errno.h>
@@ -24,6 +25,8 @@
 enum { WELCOME, NOT_OURS };
 
 static const uint8_t magic[4] = {'w', 'f', 'v', 'H'};
+
+enum { PAUSE_US = 5000, PAUSES = 7, ANSWER_US = 1000000, MATCH_US = 100000 };
 
 static void prepare(int fd)
 {
@@ -81,51 +84,58 @@ void verbs_forget(weft_link *l, greeting *g)
     l->host->free(l->host->ctx, g);
 }
 
-void verbs_accept(weft_link *l)
+void verbs_welcome(weft_link *l, int fd, const endpoint *from)
 {
-    while (l->strangers < STRANGERS) {
-        endpoint from;
-        socklen_t size = sizeof from;
-        int fd = accept4(l->listener.fd, &from.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
-            continue;
-        if (fd < 0)
-            break; /* none waits, or no descriptor is left: those who wait stay in the backlog */
-        prepare(fd);
-        (void)greet(l, fd, false, &from);
-    }
-    l->listener.readable = false; /* level-triggered: it says so again */
+    prepare(fd);
+    (void)greet(l, fd, false, from);
 }
 
-weft_status verbs_dial(weft_conn *c, const endpoint *to)
+/* The attempt is over; the next one comes after a pause that doubles. `why` stands in the
+ * connection until then, for whoever asks why it is not up. */
+static void again(weft_conn *c, const char *why)
+{
+    char where[96];
+    uint32_t doubled = c->attempts < PAUSES ? c->attempts : PAUSES;
+    verbs_print(&c->to, where, sizeof where);
+    snprintf(c->why, sizeof c->why, "cannot reach rank %u at %.80s: %.120s", c->peer, where, why);
+    c->dial_at = verbs_now_us() + ((uint64_t)PAUSE_US << doubled);
+    c->attempts++;
+}
+
+weft_status verbs_dial(weft_conn *c)
 {
     weft_link *l = c->link;
     endpoint from = l->bound;
     char where[96];
-    verbs_print(to, where, sizeof where);
-    if (from.any.sa_family != to->any.sa_family)
+    verbs_print(&c->to, where, sizeof where);
+    if (from.any.sa_family != c->to.any.sa_family)
         return verbs_fail(l->host, WEFT_USAGE,
                           "rank %u listens on %s and this rank on an address of another family",
                           c->peer, where);
-    int fd = socket(to->any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    int fd = socket(c->to.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return verbs_fail(l->host, WEFT_IO, "verbs cannot open a socket: %s", strerror(errno));
     prepare(fd);
     int on = 1; /* leave by the chosen address, port as the system likes */
     (void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
     *(from.any.sa_family == AF_INET6 ? &from.v6.sin6_port : &from.v4.sin_port) = 0;
-    if (bind(fd, &from.any, verbs_length(&from)) != 0 ||
-        (connect(fd, &to->any, verbs_length(to)) != 0 && errno != EINPROGRESS)) {
+    if (bind(fd, &from.any, verbs_length(&from)) != 0) {
         int why = errno;
         close(fd);
         return verbs_fail(l->host, WEFT_PEER, "cannot reach rank %u at %s: %s", c->peer, where,
                           strerror(why));
     }
-    greeting *g = greet(l, fd, true, to);
+    if (connect(fd, &c->to.any, verbs_length(&c->to)) != 0 && errno != EINPROGRESS) {
+        again(c, strerror(errno));
+        close(fd);
+        return WEFT_OK;
+    }
+    greeting *g = greet(l, fd, true, &c->to);
     if (g == NULL)
         return verbs_fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
     g->conn = c;
     c->greeting = g;
+    c->dial_at = verbs_now_us();
     g->rank = c->peer;
     g->channel = c->channel;
     return WEFT_OK;
@@ -155,8 +165,10 @@ static weft_status move(greeting *g, const weft_host_tls *tls, bool give, uint32
     return WEFT_OK;
 }
 
+/* Another attempt would meet the same. */
 static weft_status refuse(greeting *g, weft_status code, const char *why)
 {
+    g->final = true;
     snprintf(g->why, sizeof g->why, "%s", why);
     return code;
 }
@@ -170,8 +182,11 @@ static weft_status dialing(weft_link *l, greeting *g)
     socklen_t length = sizeof peer;
     if (getsockopt(g->io.fd, SOL_SOCKET, SO_ERROR, &why, &size) != 0)
         why = errno;
-    if (why != 0)
-        return refuse(g, WEFT_PEER, strerror(why));
+    if (why != 0) {
+        snprintf(g->why, sizeof g->why, "%s", strerror(why));
+        g->final = why == ECONNREFUSED; /* a peer listens from before it tells its address */
+        return WEFT_PEER;
+    }
     if (getpeername(g->io.fd, &peer.any, &length) != 0)
         return errno == ENOTCONN ? WEFT_BUSY : WEFT_PEER;
     g->phase = SHAKING;
@@ -201,6 +216,8 @@ static weft_status shaking(weft_link *l, greeting *g)
     }
     if (s == WEFT_OK)
         s = l->tls->handshake(g->tls);
+    if (s != WEFT_OK && s != WEFT_BUSY && s != WEFT_IO) /* WEFT_IO: the connection ended */
+        return refuse(g, s, "the two did not prove to each other that they are of one job");
     if (s != WEFT_OK)
         return s;
     g->phase = HELLOING;
@@ -231,13 +248,21 @@ static weft_status helloing(weft_link *l, greeting *g)
     return WEFT_OK;
 }
 
-/* The peer's card, and queue pairs that know each other. */
+/* The peer's card, and queue pairs that know each other; an attempt before may have come so far. */
 static weft_status join(greeting *g)
 {
     weft_conn *c = g->conn;
-    if (!verbs_get_card(g->text + HELLO, &c->theirs))
+    card theirs;
+    memset(&theirs, 0, sizeof theirs);
+    if (!verbs_get_card(g->text + HELLO, &theirs))
         return refuse(g, WEFT_DATA, "what it says of its queue pairs cannot be");
+    if (c->joined && memcmp(&theirs, &c->theirs, sizeof theirs) != 0)
+        return refuse(g, WEFT_DATA, "it says of its queue pairs what it did not say before");
+    if (c->joined)
+        return WEFT_OK;
+    memcpy(&c->theirs, &theirs, sizeof theirs);
     weft_status s = verbs_join_pairs(c);
+    c->joined = s == WEFT_OK;
     return s == WEFT_OK ? s : refuse(g, s, c->why);
 }
 
@@ -293,44 +318,82 @@ static weft_status (*const steps[])(weft_link *, greeting *) = {
     [MATCHING] = matching, [ANSWERING] = answering, [GOING] = going,
 };
 
-/* Of a peer, its connection fails; of a stranger, a few words in the log are enough. */
+/* What ends an attempt of ours for good fails its connection; anything else that ends it is tried
+ * again, by whoever dials. Of a stranger, a few words in the log are enough. */
 static void drop(weft_link *l, greeting *g, weft_status s)
 {
     char text[WHY + 128];
-    const char *why = g->why[0] != '\0'     ? g->why
-                      : g->phase == SHAKING ? "the two did not prove to each other that they are "
-                                              "of one job"
-                                            : "it closed the connection";
-    if (g->conn != NULL) {
-        (void)!verbs_break(g->conn, s, "cannot set up channel %u with rank %u at %s: %s",
-                           g->channel, g->rank, g->where, why);
-    } else if (l->dropped++ < 8) {
+    weft_conn *c = g->conn;
+    const char *why = g->why[0] != '\0' ? g->why : "it closed the connection";
+    if (c != NULL && g->final) {
+        (void)!verbs_break(c, s, "cannot set up channel %u with rank %u at %s: %s", g->channel,
+                           g->rank, g->where, why);
+    } else if (c != NULL && g->dialer) {
+        again(c, why);
+    } else if (c == NULL && l->dropped++ < 8) {
         snprintf(text, sizeof text, "dropped a connection from %s: %s", g->where, why);
         l->host->log(l->host->ctx, WEFT_LOG_WARN, text);
     }
     verbs_forget(l, g);
 }
 
+/* A dialer that has no answer after a second, then two, four and eight, begins anew: the packet
+ * that asks for a connection is lost where the other's backlog is full. */
+static bool unanswered(const greeting *g, uint64_t now)
+{
+    if (g->phase != DIALING)
+        return false;
+    uint32_t doubled = g->conn->attempts < 3 ? g->conn->attempts : 3;
+    return now - g->conn->dial_at > (uint64_t)ANSWER_US << doubled;
+}
+
+static void redial(weft_link *l, uint64_t now)
+{
+    for (weft_conn *c = l->conns; c != NULL; c = c->next) {
+        if (c->up || c->broken != WEFT_OK || c->greeting != NULL || c->peer > l->rank ||
+            now < c->dial_at)
+            continue;
+        weft_status s = verbs_dial(c);
+        if (s != WEFT_OK)
+            (void)!verbs_break(c, s, "channel %u cannot be set up with rank %u again", c->channel,
+                               c->peer);
+    }
+}
+
 void verbs_greet(weft_link *l)
 {
-    uint64_t now = verbs_now_us() / 1000, gap = now - l->ticked;
+    uint64_t now = verbs_now_us(), gap = now / 1000 - l->ticked;
     l->clock += gap < 100 ? gap : 100;
-    l->ticked = now;
+    l->ticked = now / 1000;
     for (greeting *g = l->greetings, *next; g != NULL; g = next) {
         next = g->next;
         weft_status s = WEFT_BUSY;
-        if (g->io.readable || g->io.writable || g->phase == MATCHING) {
+        bool moves = g->io.readable || g->io.writable || g->phase == MATCHING;
+        if (moves) { /* and with its last step it is gone */
             g->io.readable = g->io.writable = false;
             do
                 s = steps[g->phase](l, g);
             while (s == WEFT_OK);
         }
-        if (s != WEFT_BUSY)
+        if (s != WEFT_BUSY) {
             drop(l, g, s);
+        } else if (!moves && unanswered(g, now)) {
+            snprintf(g->why, sizeof g->why, "it does not answer");
+            drop(l, g, WEFT_IO);
+        }
     }
-    for (greeting *g = l->greetings, *next; g != NULL; g = next) {
-        next = g->next;
-        if (!g->dialer && !g->proved && l->clock - g->began > STRANGER_MS)
-            drop(l, g, refuse(g, WEFT_PEER, "it did not prove within 2 s to be of this job"));
-    }
+    redial(l, now);
+}
+
+uint32_t verbs_pause_us(const weft_link *l)
+{
+    if (l->settled)
+        return UINT32_MAX;
+    uint32_t most = l->greetings != NULL ? MATCH_US : UINT32_MAX;
+    if (l->strangers == PLACES)
+        most = PAUSE_US;
+    for (const weft_conn *c = l->conns; c != NULL; c = c->next)
+        if (!c->up && c->greeting == NULL && c->peer < l->rank && most > PAUSE_US)
+            most = PAUSE_US;
+    return most;
 }

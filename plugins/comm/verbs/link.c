@@ -1,5 +1,4 @@
-/* link.c: the link of one rank: its rails, and the socket on which it listens for side channels, on
- * the one address that it was given, while a connection waits for its peer. */
+/* link.c: the link of one rank: its rails, its epoll set, and its end. */
 #include "verbs.h"
 
 #include <errno.h>
@@ -24,21 +23,6 @@ weft_status verbs_fail(const weft_host *host, weft_status code, const char *fmt,
 static weft_status broken(weft_link *l, const char *what)
 {
     return verbs_fail(l->host, WEFT_IO, "verbs cannot %s: %s", what, strerror(errno));
-}
-
-static weft_status listen_on(weft_link *l, const char *address)
-{
-    int fd = socket(l->bound.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return broken(l, "open a socket");
-    l->listener = (source){.kind = SOURCE_LISTENER, .fd = fd};
-    if (bind(fd, &l->bound.any, verbs_length(&l->bound)) != 0)
-        return verbs_fail(l->host, WEFT_USAGE, "verbs cannot listen on %s: %s", address,
-                          strerror(errno));
-    socklen_t size = sizeof l->bound;
-    if (listen(fd, 1024) != 0 || getsockname(fd, &l->bound.any, &size) != 0)
-        return broken(l, "listen");
-    return verbs_watch(l, &l->listener, EPOLL_CTL_ADD);
 }
 
 static weft_status quiet(weft_link *l, source *s, int fd)
@@ -86,7 +70,7 @@ static weft_status start(weft_link *l, verbs_module *m, const weft_link_args *ar
     if (s == WEFT_OK)
         s = verbs_parse(l->host, args->bind_addr, &l->bound);
     if (s == WEFT_OK)
-        s = listen_on(l, args->bind_addr);
+        s = verbs_open_listener(l);
     if (s == WEFT_OK)
         s = verbs_load(m);
     if (s == WEFT_OK)
@@ -120,14 +104,12 @@ weft_status verbs_create(void *module, const weft_link_args *args, weft_link **o
     l->rank = args->rank;
     l->ranks = args->ranks;
     l->epoll = l->listener.fd = l->waker.fd = -1;
-    l->listening = true;
     pthread_mutex_init(&l->lock, NULL);
     weft_status s = start(l, m, args);
     if (s != WEFT_OK) {
         verbs_destroy(l);
         return s;
     }
-    verbs_listen(l);
     report(l);
     *out = l;
     return WEFT_OK;

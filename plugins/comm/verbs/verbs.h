@@ -8,6 +8,7 @@
  *   wait.c     events and sleeping
  *   region.c   registered memory
  *   address.c  where a rank listens for side channels, as bytes
+ *   listener.c the socket on which peers dial, and who is let wait at it
  *   greet.c    a side channel until it has proved itself: TLS, who is it, which connection
  *   card.c     what the ends of a connection tell each other: queue pairs, where slots are
  *   connect.c  connections: begin, become ready, end
@@ -57,8 +58,7 @@ enum {
     HELLO = 32,         /* bytes that an end says of itself over the side channel ... */
     CARD = 512,         /* ... and of its queue pairs */
     ADDRESS = 32,       /* bytes of address() */
-    STRANGERS = 64,     /* sockets that have not proved themselves, at once */
-    STRANGER_MS = 2000, /* a socket that has not proved itself by then is dropped */
+    PLACES = 24,        /* accepted sockets that have not proved themselves, at once */
     WHY = 400,          /* longest sentence */
     GRACE_US = 100000,  /* what a peer sent before it left has arrived by then */
     DRAIN_US = 2000000, /* longest that disconnect() waits for what was sent to arrive */
@@ -107,6 +107,7 @@ enum source_kind { SOURCE_LISTENER, SOURCE_WAKE, SOURCE_GREETING, SOURCE_LINE, S
 typedef struct source {
     int kind, fd;
     bool readable, writable;
+    bool heard; /* something has come */
 } source;
 
 typedef union endpoint {
@@ -230,7 +231,11 @@ struct weft_conn {
     weft_conn *next;
     struct greeting *greeting;
     uint32_t peer, channel;
-    bool up, news; /* news: wait() has found something for progress() */
+    endpoint to;       /* where the peer listens */
+    uint32_t attempts; /* dialed in vain, so often */
+    uint64_t dial_at;  /* us: the next attempt, while there is no greeting */
+    bool joined;       /* the queue pairs know those of `theirs` */
+    bool up, news;     /* news: wait() has found something for progress() */
     weft_status broken;
     enum gone gone;
     uint64_t gone_since, blocked_since; /* us; 0: not */
@@ -277,6 +282,7 @@ typedef struct greeting {
     uint32_t moved;      /* bytes of `text` in this phase */
     uint32_t rank, channel;
     uint64_t began; /* the link's setup clock, ms */
+    bool final;     /* why it failed does not change with another attempt */
     uint8_t text[HELLO + CARD];
     char where[80]; /* the other end, for messages */
     char why[WHY];  /* why it failed, if we know */
@@ -298,8 +304,11 @@ struct weft_link {
     weft_conn *conns;
     weft_region *regions;
     greeting *greetings;
-    uint32_t strangers, dropped;
-    bool listening;         /* the listener is in the epoll set */
+    uint32_t strangers;     /* accepted and not proved */
+    uint32_t dropped;       /* of them, those that broke the protocol */
+    uint32_t turned_away;   /* of them, those that gave way to others */
+    bool settled;           /* no connection is on its way up */
+    bool listening;         /* epoll watches the listener */
     uint64_t clock, ticked; /* ms that were spent looking at new sockets; when that was last */
     atomic_bool aborted, woken;
     pthread_mutex_t lock; /* list and sockets of the connections, against abort() */
@@ -334,7 +343,6 @@ weft_status verbs_fail(const weft_host *host, weft_status code, const char *fmt,
 weft_status verbs_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us);
 int verbs_events(weft_link *l, int64_t timeout_us); /* take events into the flags; their number */
 weft_status verbs_watch(weft_link *l, source *s, int op);
-void verbs_listen(weft_link *l); /* watch the listener while a connection waits for its peer */
 uint64_t verbs_now_us(void);
 
 /* region.c */
@@ -353,10 +361,18 @@ socklen_t verbs_length(const endpoint *e);
 void verbs_print(const endpoint *e, char *out, size_t size);
 bool verbs_is_loopback(const endpoint *e);
 
-/* greet.c */
+/* listener.c */
+weft_status verbs_open_listener(weft_link *l);
+void verbs_close_listener(weft_link *l);
+weft_status verbs_listen(weft_link *l); /* open it when a connection waits for its peer */
+void verbs_settle(weft_link *l);        /* close it when none does, and watch it for free places */
 void verbs_accept(weft_link *l);
-weft_status verbs_dial(weft_conn *c, const endpoint *to);
-void verbs_greet(weft_link *l); /* take every greeting as far as it goes */
+
+/* greet.c */
+void verbs_welcome(weft_link *l, int fd, const endpoint *from); /* an accepted socket */
+weft_status verbs_dial(weft_conn *c); /* begin an attempt; one that fails later is repeated */
+void verbs_greet(weft_link *l);       /* take every greeting as far as it goes */
+uint32_t verbs_pause_us(const weft_link *l); /* until verbs_greet() has to look again */
 void verbs_forget(weft_link *l, greeting *g);
 
 /* card.c */

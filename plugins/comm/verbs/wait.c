@@ -31,18 +31,6 @@ weft_status verbs_watch(weft_link *l, source *s, int op)
                             strerror(errno));
 }
 
-void verbs_listen(weft_link *l)
-{
-    bool wanted = false;
-    for (weft_conn *c = l->conns; c != NULL; c = c->next)
-        wanted |= !c->up && c->broken == WEFT_OK && c->peer > l->rank;
-    wanted &= l->strangers < STRANGERS;
-    if (wanted != l->listening) {
-        struct epoll_event e = {.events = wanted ? EPOLLIN : 0, .data.ptr = &l->listener};
-        l->listening = epoll_ctl(l->epoll, EPOLL_CTL_MOD, l->listener.fd, &e) == 0 ? wanted : false;
-    }
-}
-
 /* Microseconds where the kernel has them, else milliseconds rounded up. */
 static int sleep_on(int epoll, struct epoll_event *e, int cap, int64_t timeout_us)
 {
@@ -78,6 +66,7 @@ int verbs_events(weft_link *l, int64_t timeout_us)
         source *s = e[i].data.ptr;
         bool lost = (e[i].events & (EPOLLERR | EPOLLHUP)) != 0; /* found by trying */
         s->readable |= lost || (e[i].events & (EPOLLIN | EPOLLRDHUP)) != 0;
+        s->heard |= (e[i].events & EPOLLIN) != 0;
         s->writable |= lost || (e[i].events & EPOLLOUT) != 0;
         if (s->kind == SOURCE_WAKE)
             while (read(s->fd, &rung, sizeof rung) > 0)
@@ -120,12 +109,12 @@ static void arm(weft_link *l)
                 c->armed[i] = ibv_req_notify_cq(c->cq[i], 0) == 0;
 }
 
-/* What has a deadline of its own shortens the sleep: strangers, a port that is down, peers that
- * have left, a sender that waits for a credit. */
+/* What has a deadline of its own shortens the sleep: attempts to dial, a port that is down, peers
+ * that have left, a sender that waits for a credit. */
 static uint32_t shorten(const weft_link *l, uint32_t timeout_us)
 {
-    uint32_t most = timeout_us;
-    bool soon = l->greetings != NULL;
+    uint32_t pause = verbs_pause_us(l), most = timeout_us < pause ? timeout_us : pause;
+    bool soon = false;
     for (uint32_t i = 0; i < l->nrails; i++)
         soon |= l->rail[i].down_since != 0;
     if (soon && most > 100000)

@@ -1,0 +1,171 @@
+/* listener.c: the socket that peers dial, and who is let wait at it.
+ *
+ * Whoever can reach the port may be a stranger, so what a socket can take before it has proved
+ * itself is small and fixed: one of PLACES places, LEAN bytes of the kernel's memory, and of ours
+ * what the host's TLS needs after a whole ClientHello has come. When all places are taken, the
+ * oldest gives way: one that has said nothing after IDLE_MS, one in the midst of its handshake
+ * after IDLE_MS as well, or after BUSY_MS when there are no more of these than peers that are
+ * awaited. A peer that had to give way dials again. The times are those of the link's setup clock,
+ * which stands still while nobody looks.
+ *
+ * The socket listens while a connection waits for its peer. Once all are up it is closed, with
+ * whoever still waits; a later connection opens it again on the same port. */
+#include "tcp.h"
+
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+enum {
+    BACKLOG = 128, /* sockets that the kernel holds for us */
+    LEAN = 4096,   /* receive buffer of a stranger; the kernel doubles it */
+    IDLE_MS = 25,  /* a place is kept for so long at least */
+    BUSY_MS = 250, /* the same for a handshake, when no more have begun one than are awaited */
+    BUF_LOCK = 72, /* SO_BUF_LOCK of Linux 5.14; older headers lack it */
+};
+
+/* A small buffer, but not for good: the lock that comes with it would take from the connection the
+ * window scale that fast networks need, and the kernel's own growing of buffers. Kernels that
+ * cannot lift the lock keep their default. */
+static void be_lean(weft_link *l, int fd)
+{
+    int small = LEAN, usual = 0, none = 0;
+    socklen_t size = sizeof usual;
+    bool can = getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &usual, &size) == 0 &&
+               setsockopt(fd, SOL_SOCKET, BUF_LOCK, &none, sizeof none) == 0 &&
+               setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0 &&
+               setsockopt(fd, SOL_SOCKET, BUF_LOCK, &none, sizeof none) == 0;
+    l->usual = can ? usual / 2 : 0; /* the kernel doubles what it is told */
+    if (!can && l->rcvbuf > 0)      /* before listen(), so that the window is scaled for it */
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &l->rcvbuf, sizeof l->rcvbuf);
+}
+
+/* The socket belongs to a peer: buffers as sockets have them that were never strangers. */
+void tcp_widen(weft_link *l, int fd)
+{
+    int size = l->rcvbuf > 0 ? l->rcvbuf : l->usual, window = 1 << 30, none = 0;
+    if (size == 0)
+        return;
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof window);
+    if (l->rcvbuf == 0)
+        (void)setsockopt(fd, SOL_SOCKET, BUF_LOCK, &none, sizeof none);
+}
+
+weft_status tcp_open_listener(weft_link *l)
+{
+    char where[96];
+    int on = 1, fd = socket(l->bound.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return tcp_fail(l->host, WEFT_IO, "tcp cannot open a socket: %s", strerror(errno));
+    l->listener = (source){.kind = SOURCE_LISTENER, .fd = fd};
+    l->listening = true;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* the port, a second time */
+    be_lean(l, fd);
+    tcp_print(&l->bound, where, sizeof where);
+    if (bind(fd, &l->bound.any, tcp_length(&l->bound)) != 0)
+        return tcp_fail(l->host, WEFT_USAGE, "tcp cannot listen on %s: %s", where, strerror(errno));
+    socklen_t size = sizeof l->bound;
+    if (listen(fd, BACKLOG) != 0 || getsockname(fd, &l->bound.any, &size) != 0)
+        return tcp_fail(l->host, WEFT_IO, "tcp cannot listen: %s", strerror(errno));
+    return tcp_watch(l, &l->listener, EPOLL_CTL_ADD);
+}
+
+/* Connections that wait for their peer to dial; `open`: those alone that no socket is matched to.
+ */
+static uint32_t awaited(const weft_link *l, bool open)
+{
+    uint32_t n = 0;
+    for (const weft_conn *c = l->conns; c != NULL; c = c->next)
+        n += !c->up && c->broken == WEFT_OK && c->peer > l->rank && !(open && c->greeting != NULL);
+    return n;
+}
+
+void tcp_close_listener(weft_link *l)
+{
+    if (l->listener.fd < 0)
+        return;
+    close(l->listener.fd);
+    l->listener.fd = -1;
+    l->listener.readable = l->listening = false;
+    for (greeting *g = l->greetings, *next; g != NULL; g = next) {
+        next = g->next;
+        if (!g->dialer && g->conn == NULL)
+            tcp_forget(l, g);
+    }
+    if (l->turned_away > 0) {
+        char text[WHY];
+        snprintf(text, sizeof text,
+                 "%u connections to the port of this rank gave way to others before they had "
+                 "proved to be of this job",
+                 l->turned_away);
+        l->host->log(l->host->ctx, WEFT_LOG_INFO, text);
+    }
+    l->turned_away = 0;
+}
+
+weft_status tcp_listen(weft_link *l)
+{
+    if (awaited(l, false) == 0)
+        return WEFT_OK;
+    return l->listener.fd < 0 ? tcp_open_listener(l) : WEFT_OK;
+}
+
+void tcp_settle(weft_link *l)
+{
+    l->settled = true;
+    for (const weft_conn *c = l->conns; c != NULL; c = c->next)
+        l->settled &= c->up || c->broken != WEFT_OK;
+    if (awaited(l, false) == 0)
+        tcp_close_listener(l);
+    bool wanted = l->strangers < PLACES;
+    if (l->listener.fd < 0 || wanted == l->listening)
+        return;
+    struct epoll_event e = {.events = wanted ? EPOLLIN : 0, .data.ptr = &l->listener};
+    if (epoll_ctl(l->epoll, EPOLL_CTL_MOD, l->listener.fd, &e) == 0)
+        l->listening = wanted;
+}
+
+/* Who gives way; NULL: nobody does yet. */
+static greeting *oldest(weft_link *l)
+{
+    greeting *idle = NULL, *busy = NULL;
+    uint32_t shaking = 0;
+    for (greeting *g = l->greetings; g != NULL; g = g->next) {
+        if (g->dialer || g->proved)
+            continue;
+        greeting **at = g->io.heard ? &busy : &idle;
+        shaking += g->io.heard;
+        if (*at == NULL || g->began < (*at)->began)
+            *at = g;
+    }
+    if (idle != NULL && l->clock - idle->began >= IDLE_MS)
+        return idle;
+    uint64_t least = shaking > awaited(l, true) ? IDLE_MS : BUSY_MS;
+    return busy != NULL && l->clock - busy->began >= least ? busy : NULL;
+}
+
+void tcp_accept(weft_link *l)
+{
+    l->listener.readable = false; /* level-triggered: it says so again */
+    for (uint32_t i = 0; i < BACKLOG && l->listener.fd >= 0; i++) {
+        greeting *old = l->strangers < PLACES ? NULL : oldest(l);
+        if (l->strangers >= PLACES && old == NULL)
+            return;
+        endpoint from;
+        socklen_t size = sizeof from;
+        int fd = accept4(l->listener.fd, &from.any, &size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+            continue;
+        if (fd < 0)
+            return; /* none waits, or no descriptor is left: those who wait stay in the backlog */
+        if (old != NULL) {
+            l->turned_away++;
+            tcp_forget(l, old);
+        }
+        tcp_welcome(l, fd, &from);
+    }
+}
