@@ -41,19 +41,24 @@ static weft_status offer(weft_link *l, weft_conn *c)
         return shm_fail(l->host, WEFT_UNSUPPORTED, "shm makes at most %d connections a rank",
                         ENTRIES);
     c->in_bytes = l->ring_bytes;
-    weft_status s = shm_grow(l, shm_ring_size(c->in_bytes), &offset);
+    weft_status s = shm_grow(l, shm_ring_size(l->cells, c->in_bytes), &offset);
     if (s != WEFT_OK)
         return s;
-    c->in_ring = shm_map_ring(l->fd, offset, c->in_bytes);
+    c->in_ring = shm_map_ring(l->fd, offset, l->cells, c->in_bytes);
     if (c->in_ring == NULL)
         return shm_fail(l->host, WEFT_NO_MEMORY, "shm cannot map a ring: %s", strerror(errno));
+    c->in_data = shm_data(c->in_ring, l->cells);
+    c->in_mask = l->cells - 1;
     c->entry = &l->head->directory[n];
     c->entry->peer = c->peer->rank;
     c->entry->channel = c->channel;
     c->entry->data_bytes = l->ring_bytes;
     c->entry->offset = offset;
+    c->entry->cells = l->cells;
     atomic_store(&c->entry->state, ENTRY_OPEN);
     atomic_store(&l->head->entries, n + 1);
+    shm_tell(c->peer);
+    l->begun = true;
     return WEFT_OK;
 }
 
@@ -94,17 +99,21 @@ static weft_status take(weft_conn *c, entry *e)
     struct stat s;
     const volatile entry *theirs = e; /* read once: the peer could change it later */
     uint64_t offset = theirs->offset, data = theirs->data_bytes;
+    uint32_t cells = theirs->cells;
     bool lawful = data >= RING_MIN && data <= RING_MAX && (data & (data - 1)) == 0 &&
+                  cells >= CELLS_MIN && cells <= CELLS_MAX && (cells & (cells - 1)) == 0 &&
                   offset % 4096 == 0 && fstat(c->peer->fd, &s) == 0 && s.st_size > 0 &&
                   offset <= (uint64_t)s.st_size &&
-                  shm_ring_size(data) <= (uint64_t)s.st_size - offset;
+                  shm_ring_size(cells, data) <= (uint64_t)s.st_size - offset;
     if (!lawful)
         return shm_break(c, WEFT_DATA, "rank %u offers a ring outside its own memory",
                          c->peer->rank);
-    c->out_ring = shm_map_ring(c->peer->fd, offset, data);
+    c->out_ring = shm_map_ring(c->peer->fd, offset, cells, data);
     if (c->out_ring == NULL)
         return shm_break(c, WEFT_NO_MEMORY, "shm cannot map a ring of rank %u: %s", c->peer->rank,
                          strerror(errno));
+    c->out_data = shm_data(c->out_ring, cells);
+    c->out_mask = cells - 1;
     c->out_bytes = data;
     return WEFT_OK;
 }
@@ -113,13 +122,13 @@ static weft_status find(weft_conn *c)
 {
     segment *s = c->peer->head;
     unsigned n = atomic_load(&s->entries);
-    for (unsigned i = 0; i < n && i < ENTRIES; i++) {
-        entry *e = &s->directory[i];
+    for (; c->searched < n && c->searched < ENTRIES; c->searched++) {
+        entry *e = &s->directory[c->searched];
         unsigned open = ENTRY_OPEN;
         if (e->peer == c->link->rank && e->channel == c->channel &&
             atomic_compare_exchange_strong(&e->state, &open, ENTRY_TAKEN)) {
             weft_status status = take(c, e);
-            shm_notify(c->peer);
+            shm_tell(c->peer);
             return status;
         }
     }
@@ -142,15 +151,16 @@ static weft_status set_up(weft_conn *c)
     return WEFT_BUSY;
 }
 
-/* All connections are taken along, so that ranks that ask for theirs in different orders do not
- * wait for each other. */
+/* All connections are taken along when a peer has told of something, so that ranks that ask for
+ * theirs in different orders do not wait for each other. */
 weft_status shm_ready(weft_conn *c)
 {
     weft_status s = shm_usable(c);
     if (s != WEFT_OK || c->up)
         return s;
     shm_look(c->link);
-    for (weft_conn *other = c->link->conns; other != NULL; other = other->next)
+    bool news = shm_news(c->link);
+    for (weft_conn *other = news ? c->link->conns : NULL; other != NULL; other = other->next)
         if (other != c && !other->up && other->broken == WEFT_OK)
             (void)!set_up(other);
     return set_up(c);
@@ -167,17 +177,18 @@ void shm_disconnect(weft_conn *c)
     *at = c->next;
     if (c->out_ring != NULL) {
         atomic_store(&c->out_ring->writer_closed, 1);
-        munmap(c->out_ring, shm_ring_size(c->out_bytes));
+        munmap(c->out_ring, shm_ring_size(c->out_mask + 1, c->out_bytes));
     }
     if (c->in_ring != NULL) {
         atomic_store(&c->in_ring->reader_closed, 1);
-        munmap(c->in_ring, shm_ring_size(c->in_bytes));
+        munmap(c->in_ring, shm_ring_size(c->in_mask + 1, c->in_bytes));
     }
     if (c->entry != NULL) {
         atomic_store(&c->entry->state, ENTRY_CLOSED);
         /* Give the pages back, but for the first, whose flags the peer may still read. */
         (void)!fallocate(l->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                         (off_t)c->entry->offset + 4096, (off_t)shm_ring_size(c->in_bytes) - 4096);
+                         (off_t)c->entry->offset + 4096,
+                         (off_t)shm_ring_size(c->in_mask + 1, c->in_bytes) - 4096);
     }
     shm_notify(c->peer);
     l->host->free(l->host->ctx, c);

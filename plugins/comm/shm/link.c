@@ -12,10 +12,10 @@
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -41,6 +41,29 @@ void shm_notify(peer *p)
         ring_bell(p->head);
 }
 
+void shm_tell(peer *p)
+{
+    ring_bell(p->head);
+}
+
+bool shm_news(weft_link *l)
+{
+    unsigned bell = atomic_load(&l->head->bell);
+    bool news = l->begun || bell != l->passed;
+    l->passed = bell; /* before the look: what is told meanwhile is news again */
+    l->begun = false;
+    return news;
+}
+
+/* All rings of a rank together take about as much, so that many ranks fit on a machine. */
+static uint32_t cells_for(uint32_t local_ranks)
+{
+    uint32_t cells = CELLS_MAX;
+    while (cells > CELLS_MIN && cells * local_ranks > CELLS_ALL)
+        cells /= 2;
+    return cells;
+}
+
 static uint32_t power_of_two(int64_t v)
 {
     uint32_t p = RING_MIN;
@@ -59,7 +82,9 @@ weft_status shm_create(void *module, const weft_link_args *args, weft_link **out
     l->rank = args->rank;
     l->ranks = args->ranks;
     l->ring_bytes = power_of_two(args->conf->integer(args->conf->ctx, "ring"));
+    l->cells = cells_for(args->local_ranks);
     l->fd = -1;
+    l->alive = epoll_create1(EPOLL_CLOEXEC);
     pthread_mutex_init(&l->lock, NULL);
     weft_status s = shm_segment(l);
     if (s != WEFT_OK) {
@@ -100,6 +125,8 @@ void shm_destroy(weft_link *l)
         munmap(l->head, sizeof(segment));
     if (l->fd >= 0)
         close(l->fd);
+    if (l->alive >= 0)
+        close(l->alive);
     pthread_mutex_destroy(&l->lock);
     l->host->free(l->host->ctx, l);
 }
@@ -119,13 +146,16 @@ static void look(weft_link *l, uint64_t now)
     if (now - l->looked < LOOK_US)
         return;
     l->looked = now;
-    for (peer *p = l->peers; p != NULL; p = p->next) {
-        struct pollfd f = {.fd = p->pidfd, .events = POLLIN};
-        if (p->pidfd >= 0)
-            p->dead |= poll(&f, 1, 0) > 0;
-        else /* a kernel without process descriptors */
-            p->dead |= kill(p->pid, 0) != 0 && errno == ESRCH;
+    struct epoll_event e[16];
+    int n = l->alive >= 0 ? epoll_wait(l->alive, e, 16, 0) : 0;
+    for (int i = 0; i < n; i++) {
+        peer *p = e[i].data.ptr;
+        p->dead = true;
+        p->watched = epoll_ctl(l->alive, EPOLL_CTL_DEL, p->pidfd, NULL) != 0; /* said once */
     }
+    for (peer *p = l->peers; p != NULL; p = p->next)
+        if (!p->watched && !p->dead) /* a kernel without process descriptors */
+            p->dead = kill(p->pid, 0) != 0 && errno == ESRCH;
 }
 
 void shm_look(weft_link *l)
@@ -158,7 +188,8 @@ static void sleep_once(weft_link *l, uint64_t us)
     unsigned bell = atomic_load(&l->head->bell);
     atomic_store(&l->head->sleeping, 1);
     __sync_synchronize();
-    if (!anything(l))
+    bool told = bell != l->passed && setting_up(l);
+    if (!told && !anything(l))
         syscall(SYS_futex, &l->head->bell, FUTEX_WAIT, bell, &t, NULL, 0);
     atomic_store(&l->head->sleeping, 0);
 }
@@ -176,11 +207,10 @@ weft_status shm_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
         look(l, now);
     }
     while (!found && now < until) {
-        uint64_t most = setting_up(l) ? 1000 : LOOK_US;
-        sleep_once(l, until - now < most ? until - now : most);
+        sleep_once(l, until - now < LOOK_US ? until - now : LOOK_US);
         now = now_us();
         look(l, now);
-        found = anything(l);
+        found = anything(l) || (setting_up(l) && atomic_load(&l->head->bell) != l->passed);
     }
     atomic_store(&l->woken, false);
     if (atomic_load(&l->aborted))

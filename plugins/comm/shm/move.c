@@ -23,12 +23,12 @@ static uint64_t lines(uint64_t bytes)
 static bool room(weft_conn *c, uint64_t bytes)
 {
     ring *r = c->out_ring;
-    if (c->cells_out - c->cells_taken < CELLS &&
+    if (c->cells_out - c->cells_taken <= c->out_mask &&
         c->bytes_out - c->bytes_taken + bytes <= c->out_bytes)
         return true;
     c->cells_taken = atomic_load_explicit(&r->cells_read, memory_order_acquire);
     c->bytes_taken = atomic_load_explicit(&r->bytes_read, memory_order_acquire);
-    return c->cells_out - c->cells_taken < CELLS &&
+    return c->cells_out - c->cells_taken <= c->out_mask &&
            c->bytes_out - c->bytes_taken + bytes <= c->out_bytes;
 }
 
@@ -68,7 +68,7 @@ static uint64_t next_part(const weft_conn *c)
 static int64_t put(weft_conn *c)
 {
     message *m = &c->out.m[c->out.done % QUEUE];
-    cell *to = &c->out_ring->cells[c->cells_out % CELLS];
+    cell *to = &c->out_ring->cells[c->cells_out & c->out_mask];
     if (m->bytes <= INLINE) {
         if (!room(c, 0))
             return -1;
@@ -82,7 +82,7 @@ static int64_t put(weft_conn *c)
     chunk k = {m->bytes, next_part(c), c->bytes_out};
     if (!room(c, lines(k.part)))
         return -1;
-    memcpy(c->out_ring->data + (c->bytes_out & (c->out_bytes - 1)), m->at + c->out.at, k.part);
+    memcpy(c->out_data + (c->bytes_out & (c->out_bytes - 1)), m->at + c->out.at, k.part);
     to->chunk = k;
     publish(c, to, CELL_CHUNK);
     c->bytes_out += lines(k.part);
@@ -118,7 +118,7 @@ static weft_status unequal(weft_conn *c, uint64_t sent)
 
 static cell *filled(weft_conn *c, uint64_t *stamp)
 {
-    cell *from = &c->in_ring->cells[c->cells_in % CELLS];
+    cell *from = &c->in_ring->cells[c->cells_in & c->in_mask];
     *stamp = atomic_load_explicit(&from->stamp, memory_order_acquire);
     return (*stamp & CELL_NUMBER) == ((c->cells_in + 1) & CELL_NUMBER) ? from : NULL;
 }
@@ -130,9 +130,9 @@ static void foresee(const weft_conn *c)
 {
     const ring *r = c->in_ring;
     const uint64_t bytes = c->in.m[c->in.done % QUEUE].bytes;
-    const char *waiting = (const char *)&r->cells[c->cells_in % CELLS];
+    const char *waiting = (const char *)&r->cells[c->cells_in & c->in_mask];
     if (bytes > INLINE)
-        __builtin_prefetch(r->data + (c->bytes_in & (c->in_bytes - 1)));
+        __builtin_prefetch(c->in_data + (c->bytes_in & (c->in_bytes - 1)));
     for (uint64_t at = 64; bytes <= INLINE && at < bytes + sizeof(uint64_t); at += 64)
         __builtin_prefetch(waiting + at);
 }
@@ -147,7 +147,7 @@ static weft_status take_chunk(weft_conn *c, message *m, const cell *from, uint64
     if (k.part == 0 || k.part > left || k.part > c->in_bytes - at || k.at < c->bytes_in)
         return shm_break(c, WEFT_DATA, "rank %u wrote a chunk that cannot be into channel %u",
                          c->peer->rank, c->channel);
-    memcpy(m->at + c->in.at, c->in_ring->data + at, k.part);
+    memcpy(m->at + c->in.at, c->in_data + at, k.part);
     c->bytes_in = k.at + lines(k.part);
     c->in.at += k.part;
     if (c->in.at == m->bytes) {
@@ -176,6 +176,12 @@ static void tell_taken(weft_conn *c)
     shm_notify(c->peer);
 }
 
+/* Emptied cells that are kept before the writer is told: few of those that there are. */
+static uint64_t lazy(const weft_conn *c)
+{
+    return c->in_mask / 8 + 1;
+}
+
 static weft_status pull(weft_conn *c, bool *moved)
 {
     uint64_t stamp, before = c->bytes_in, cells = c->cells_in;
@@ -197,7 +203,7 @@ static weft_status pull(weft_conn *c, bool *moved)
         budget -= (int64_t)bytes + 64;
     }
     *moved |= c->cells_in != cells;
-    if (c->bytes_in != before || c->cells_in - c->told >= LAZY)
+    if (c->bytes_in != before || c->cells_in - c->told >= lazy(c))
         tell_taken(c);
     return s;
 }

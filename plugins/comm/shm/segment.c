@@ -8,6 +8,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
@@ -30,13 +31,28 @@ void *shm_map(int fd, uint64_t offset, uint64_t bytes)
     return p == MAP_FAILED ? NULL : p;
 }
 
+static uint64_t pages(uint64_t bytes)
+{
+    return (bytes + 4095) / 4096 * 4096;
+}
+
+static uint64_t data_at(uint32_t cells)
+{
+    return pages(sizeof(ring) + cells * sizeof(cell));
+}
+
+uint8_t *shm_data(ring *r, uint32_t cells)
+{
+    return (uint8_t *)r + data_at(cells);
+}
+
 /* With the pages that every ring uses: what is taken at set-up is not taken in a step. Kernels
  * before 5.14 cannot, and take each when it is touched. */
-ring *shm_map_ring(int fd, uint64_t offset, uint64_t data_bytes)
+ring *shm_map_ring(int fd, uint64_t offset, uint32_t cells, uint64_t data_bytes)
 {
-    uint64_t bytes = shm_ring_size(data_bytes);
+    uint64_t bytes = shm_ring_size(cells, data_bytes), warm = data_at(cells) + cells * WARM_CELL;
     ring *r = shm_map(fd, offset, bytes);
-    if (r != NULL && madvise(r, sizeof *r + WARM, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
+    if (r != NULL && madvise(r, pages(warm), MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
         int why = errno;
         munmap(r, bytes);
         errno = why;
@@ -45,9 +61,9 @@ ring *shm_map_ring(int fd, uint64_t offset, uint64_t data_bytes)
     return r;
 }
 
-uint64_t shm_ring_size(uint64_t data_bytes)
+uint64_t shm_ring_size(uint32_t cells, uint64_t data_bytes)
 {
-    return sizeof(ring) + data_bytes;
+    return data_at(cells) + data_bytes;
 }
 
 /* What tells machines, and containers with process numbers of their own, apart. */
@@ -189,6 +205,10 @@ weft_status shm_open_peer(weft_link *l, uint32_t rank, const address *a, peer **
     p->next = l->peers;
     l->peers = p;
     pthread_mutex_unlock(&l->lock);
+    if (p->pidfd >= 0 && l->alive >= 0) {
+        struct epoll_event e = {.events = EPOLLIN, .data.ptr = p};
+        p->watched = epoll_ctl(l->alive, EPOLL_CTL_ADD, p->pidfd, &e) == 0;
+    }
     *out = p;
     return WEFT_OK;
 }

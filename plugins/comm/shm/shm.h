@@ -30,13 +30,15 @@
 
 enum {
     QUEUE = 128,       /* posted messages that a connection holds each way */
-    CELLS = 256,       /* of a ring */
+    CELLS_MAX = 256,   /* of a ring: a power of two between these, the fewer the more ranks */
+    CELLS_MIN = 16,    /* ... share the machine */
+    CELLS_ALL = 8192,  /* that the rings of one rank to all others have together, at the least */
     INLINE = 312,      /* bytes that fit into a cell beside its number */
     ENTRIES = 2048,    /* connections that a link may have in its life */
     CHUNK = 16384,     /* bytes of a longer message that one cell announces, at most */
     WARM = 32768,      /* bytes of the data part that short messages use again and again */
+    WARM_CELL = 128,   /* of them at hand from the start, for each cell */
     TURN = 256 * 1024, /* bytes that one call moves each way, so that connections share fairly */
-    LAZY = 32,         /* emptied cells that the owner may keep to itself */
     WHY = 256,         /* longest sentence */
     RING_MIN = 65536,
     RING_MAX = 1 << 26,
@@ -53,7 +55,8 @@ typedef struct entry { /* one ring of the owner */
     uint32_t peer, channel; /* who fills it */
     uint32_t data_bytes;    /* a power of two */
     uint64_t offset;        /* of the ring in the segment */
-    uint64_t reserved;
+    uint32_t cells;         /* a power of two */
+    uint32_t reserved;
 } entry;
 
 enum gone { GONE_NOT, GONE_CLOSED, GONE_ABORTED };
@@ -86,8 +89,7 @@ typedef struct cell {
 typedef struct ring {
     atomic_uint writer_closed, reader_closed;
     _Alignas(64) _Atomic uint64_t cells_read, bytes_read; /* by the owner, who frees with them */
-    _Alignas(64) cell cells[CELLS];
-    _Alignas(4096) uint8_t data[];
+    _Alignas(64) cell cells[]; /* then, from the next page on, the data part */
 } ring;
 
 /* --- in each rank --- */
@@ -104,6 +106,7 @@ typedef struct peer {
     uint32_t rank;
     int pid, pidfd, fd;
     segment *head;
+    bool watched; /* its end comes as an event of the link's `alive` */
     bool dead;
 } peer;
 
@@ -130,9 +133,12 @@ struct weft_conn {
     bool up;
     weft_status broken;                /* not WEFT_OK: every call answers this and `why` */
     entry *entry;                      /* of `in_ring` */
+    unsigned searched;                 /* entries of the peer that were not for this connection */
     ring *in_ring;                     /* mine, which the peer fills */
     ring *out_ring;                    /* the peer's; NULL until it is there */
-    uint64_t in_bytes, out_bytes;      /* sizes of their data parts */
+    uint8_t *in_data, *out_data;       /* their data parts ... */
+    uint64_t in_bytes, out_bytes;      /* ... the sizes of these ... */
+    uint32_t in_mask, out_mask;        /* ... and the numbers of their cells less one */
     uint64_t cells_in, bytes_in;       /* taken so far */
     uint64_t told;                     /* of cells_in, known to the peer */
     uint64_t cells_out, bytes_out;     /* put so far */
@@ -153,6 +159,10 @@ struct weft_link {
     const weft_host *host;
     uint32_t rank, ranks;
     uint32_t ring_bytes; /* of the data part of my rings */
+    uint32_t cells;      /* of each of them */
+    unsigned passed;     /* the bell when all connections on their way up were last looked at */
+    bool begun;          /* a connection was begun since then */
+    int alive;           /* an epoll set of the peers' process descriptors; -1: none */
     int fd;              /* the segment */
     uint64_t size;       /* of it */
     segment *head;
@@ -172,13 +182,14 @@ weft_status shm_fail(const weft_host *host, weft_status code, const char *fmt, .
     __attribute__((format(printf, 3, 4)));
 weft_status shm_segment(weft_link *l); /* make mine */
 weft_status shm_grow(weft_link *l, uint64_t bytes, uint64_t *offset);
-void *shm_map(int fd, uint64_t offset, uint64_t bytes);           /* NULL when it cannot be */
-ring *shm_map_ring(int fd, uint64_t offset, uint64_t data_bytes); /* the same */
+void *shm_map(int fd, uint64_t offset, uint64_t bytes); /* NULL when it cannot be */
+ring *shm_map_ring(int fd, uint64_t offset, uint32_t cells, uint64_t data_bytes); /* the same */
+uint8_t *shm_data(ring *r, uint32_t cells); /* its data part */
 weft_status shm_open_peer(weft_link *l, uint32_t rank, const address *a, peer **out);
 void shm_close_peer(weft_link *l, peer *p);
 int shm_open_fd(int32_t pid, int32_t fd); /* of another process; -1 */
 weft_status shm_check_address(weft_link *l, uint32_t rank, const address *a);
-uint64_t shm_ring_size(uint64_t data_bytes);
+uint64_t shm_ring_size(uint32_t cells, uint64_t data_bytes);
 
 /* link.c */
 weft_status shm_create(void *module, const weft_link_args *args, weft_link **out);
@@ -188,6 +199,8 @@ weft_status shm_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us);
 void shm_wake(weft_link *l);
 void shm_abort(weft_link *l);
 void shm_notify(peer *p);    /* after a change that it may sleep for */
+void shm_tell(peer *p);      /* after one to a connection on its way up: it looks, awake or not */
+bool shm_news(weft_link *l); /* has a peer told, since the last look at such connections? */
 void shm_look(weft_link *l); /* are the peers alive? */
 
 /* connect.c */
