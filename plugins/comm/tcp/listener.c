@@ -84,6 +84,14 @@ static uint32_t awaited(const weft_link *l, bool open)
     return n;
 }
 
+/* Without a goodbye, so that the kernel keeps nothing for it either. */
+static void turn_away(weft_link *l, greeting *g)
+{
+    struct linger at_once = {.l_onoff = 1};
+    (void)setsockopt(g->io.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    tcp_forget(l, g);
+}
+
 void tcp_close_listener(weft_link *l)
 {
     if (l->listener.fd < 0)
@@ -94,7 +102,7 @@ void tcp_close_listener(weft_link *l)
     for (greeting *g = l->greetings, *next; g != NULL; g = next) {
         next = g->next;
         if (!g->dialer && g->conn == NULL)
-            tcp_forget(l, g);
+            turn_away(l, g);
     }
     if (l->turned_away > 0) {
         char text[WHY];
@@ -164,7 +172,7 @@ void tcp_accept(weft_link *l)
             return; /* none waits, or no descriptor is left: those who wait stay in the backlog */
         if (old != NULL) {
             l->turned_away++;
-            tcp_forget(l, old);
+            turn_away(l, old);
         }
         tcp_welcome(l, fd, &from);
     }

@@ -66,6 +66,14 @@ static uint32_t awaited(const weft_link *l, bool open)
     return n;
 }
 
+/* Without a goodbye, so that the kernel keeps nothing for it either. */
+static void turn_away(weft_link *l, greeting *g)
+{
+    struct linger at_once = {.l_onoff = 1};
+    (void)setsockopt(g->io.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
+    verbs_forget(l, g);
+}
+
 void verbs_close_listener(weft_link *l)
 {
     if (l->listener.fd < 0)
@@ -76,7 +84,7 @@ void verbs_close_listener(weft_link *l)
     for (greeting *g = l->greetings, *next; g != NULL; g = next) {
         next = g->next;
         if (!g->dialer && g->conn == NULL)
-            verbs_forget(l, g);
+            turn_away(l, g);
     }
     if (l->turned_away > 0) {
         char text[WHY];
@@ -146,7 +154,7 @@ void verbs_accept(weft_link *l)
             return; /* none waits, or no descriptor is left: those who wait stay in the backlog */
         if (old != NULL) {
             l->turned_away++;
-            verbs_forget(l, old);
+            turn_away(l, old);
         }
         verbs_welcome(l, fd, &from);
     }

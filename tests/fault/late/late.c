@@ -1,26 +1,81 @@
-/* A transport whose set-up takes long on one rank: tcp, but link creation sleeps LATE_MS
- * milliseconds on the rank LATE_RANK. So that rank tells its address late, while the others have
- * each other's. */
+/* A transport whose set-up takes long on one rank: tcp, but rank LATE_RANK sleeps LATE_MS
+ * milliseconds when it creates its link, so that it tells its address late; or, with LATE_AT =
+ * connect, before its first connection, so that the others wait for it with open listeners.
+ *
+ * LATE_HELLO names a file for the ClientHello with which that rank would greet rank 0. */
+#define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
+#include <unistd.h>
+#include <weft/host.h>
 #include <weft/link.h>
 
+static const weft_host *host;
+static const weft_manifest *tcp;
 static const weft_link_table *below;
 static weft_link_table table;
 static weft_component component;
 static const weft_component *const components[] = {&component, NULL};
 static weft_manifest manifest;
+static int is_late;
+
+static void sleep_at(const char *place)
+{
+    const char *at = getenv("LATE_AT"), *ms = getenv("LATE_MS");
+    if (!is_late || !ms || strcmp(at ? at : "create", place) != 0)
+        return;
+    struct timespec t = {atoi(ms) / 1000, (long)(atoi(ms) % 1000) * 1000000};
+    nanosleep(&t, NULL);
+    is_late = 0;
+}
+
+static void write_hello(const char *path, const char *job)
+{
+    const weft_host_tls *tls = host->iface(host->ctx, "weft.host.tls/1");
+    char label[192], bytes[4096];
+    weft_tls *session = NULL;
+    int ends[2], out = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    snprintf(label, sizeof label, "weft.tcp %s 0", job);
+    if (out < 0 || socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) != 0)
+        abort();
+    if (tls->start(tls->ctx, ends[0], 0, label, &session) != WEFT_OK ||
+        tls->handshake(session) != WEFT_BUSY)
+        abort();
+    ssize_t n = read(ends[1], bytes, sizeof bytes);
+    if (n <= 0 || write(out, bytes, (size_t)n) != n)
+        abort();
+    tls->end(session);
+    close(ends[0]);
+    close(ends[1]);
+    close(out);
+}
 
 static weft_status create(void *module, const weft_link_args *args, weft_link **out)
 {
-    const char *rank = getenv("LATE_RANK"), *ms = getenv("LATE_MS");
-    if (rank && ms && args->rank == (uint32_t)atoi(rank)) {
-        struct timespec t = {atoi(ms) / 1000, (long)(atoi(ms) % 1000) * 1000000};
-        nanosleep(&t, NULL);
-    }
+    const char *rank = getenv("LATE_RANK"), *hello = getenv("LATE_HELLO");
+    is_late = rank && args->rank == (uint32_t)atoi(rank);
+    if (is_late && hello)
+        write_hello(hello, args->job_id);
+    sleep_at("create");
     return below->create(module, args, out);
+}
+
+static weft_status connect_late(weft_link *l, uint32_t peer, uint32_t channel, const void *address,
+                                uint64_t bytes, weft_conn **out)
+{
+    sleep_at("connect");
+    return below->connect(l, peer, channel, address, bytes, out);
+}
+
+static weft_status module_open(const weft_host *h, void **module)
+{
+    host = h;
+    return tcp->open(h, module);
 }
 
 const weft_manifest *weft_plugin_entry(void)
@@ -31,14 +86,17 @@ const weft_manifest *weft_plugin_entry(void)
     memcpy(&entry, &symbol, sizeof entry);
     if (!entry)
         return NULL;
-    component = *entry()->components[0];
+    tcp = entry();
+    component = *tcp->components[0];
     below = component.table;
     memcpy(&table, below, sizeof table);
     table.create = create;
+    table.connect = connect_late;
     component.name = "late";
     component.table = &table;
-    manifest = *entry();
+    manifest = *tcp;
     manifest.id = "weft.test.late";
     manifest.components = components;
+    manifest.open = module_open;
     return &manifest;
 }

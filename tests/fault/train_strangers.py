@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""train_strangers.py WEFT: what do strangers at the port of a rank cost a tcp job?
+
+Rank 2 of 3 is late with its connections (late/late.c), so that rank 0 waits at an open port. There
+it meets attack/attack.py: 1,200 connections and 30 more each second, idle, half greeted, and
+replays of a ClientHello that the job's key has signed. With them rank 0 grows by 4 MiB at most,
+kernel memory included, and the job begins within 5 s of its time without them. When all are
+connected the port is closed, and the kernel holds nothing for those who still wait."""
+import os
+import sys
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "parity"), os.path.join(HERE, "attack")]
+import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
+import attack  # noqa: E402  (tests/fault/attack/attack.py)
+
+PLUGINS = os.environ["WEFT_TEST_PLUGINS"]
+LATE = 4.0  # seconds
+JOB = w.EVEN | {"run.steps": 10**8, "optim.lr": 1e-4, "train.microbatch": 4,
+                "run.plugins": PLUGINS, "comm.plugin": "late", "run.frozen_after": 60}
+GROWTH, DELAY = 4096, 5.0  # KiB; seconds
+
+
+class Strangers(w.Bench):
+    def port_of(self, run, rank):
+        """The port that the rank's link listens at, which is not that of the job's store."""
+        marks, store = w.Marks(), set()
+        while True:
+            for x in run.ranks().items():
+                if x[0] == rank:
+                    marks.add(x[1])
+            if not store:
+                store = set(marks.ports)  # the store's is the first
+            if os.path.exists(self.path("hello")) and marks.ports - store:
+                return (marks.ports - store).pop(), run.ranks()[rank]
+            self.assertIsNone(run.process.poll(), run.said())
+            time.sleep(0.005)
+
+    def kib(self, pid, port):
+        rss = [x.split()[1] for x in w.read_text(f"/proc/{pid}/status").splitlines()
+               if x.startswith("VmRSS")]
+        kernel, sockets = attack.kernel_bytes(port)
+        return int(rss[0]) + kernel // 1024, sockets
+
+    def run_job(self, attacked):
+        """(seconds to the first step, KiB by which rank 0 grew while it waited, sockets at most)"""
+        env = {"LATE_RANK": "2", "LATE_MS": str(int(LATE * 1000)), "LATE_AT": "connect",
+               "LATE_HELLO": self.path("hello")}
+        if os.path.exists(self.path("hello")):
+            os.remove(self.path("hello"))
+        began = time.monotonic()
+        run = w.Running(self, "run", JOB, 3, extra=env)
+        port, pid = self.port_of(run, 0)
+        first = most = self.kib(pid, port)[0]
+        crowd = attack.Attack(port, self.path("hello")) if attacked else None
+        if crowd:
+            self.addCleanup(crowd.end)
+        sockets, waits = 0, time.monotonic() + LATE - 1
+        while time.monotonic() < waits:  # before it grows by what training takes
+            kib, n = self.kib(pid, port)
+            most, sockets = max(most, kib), max(sockets, n)
+            time.sleep(0.02)
+        run.until_step(1)
+        took = time.monotonic() - began
+        self.assertNotIn(port, {p for p, _ in w.listening()}, "the port is closed")
+        own = self.own = self.own if attacked else attack.kernel_bytes(port)[1]
+        run.until(lambda: attack.kernel_bytes(port)[1] <= own, "the end of all strangers")
+        if crowd:
+            self.assertNotEqual(own, 0)
+            print(crowd.stop(), flush=True)
+        self.assertIsNone(run.process.poll(), run.said())
+        run.end()
+        return took, most - first, sockets
+
+    def test_link(self):
+        plain, grown, _ = self.run_job(False)
+        print(f"without strangers: first step after {plain:.2f} s, {grown} KiB", flush=True)
+        attacked, more, sockets = self.run_job(True)
+        print(f"with strangers: first step after {attacked:.2f} s, {more} KiB, {sockets} sockets "
+              "at most", flush=True)
+        self.assertGreater(sockets, 50)
+        self.assertLess(attacked, plain + DELAY * w.SLOW)
+        if w.SLOW == 1:
+            self.assertLess(more - grown, GROWTH)
+
+
+if __name__ == "__main__":
+    w.main()
