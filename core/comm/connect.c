@@ -430,6 +430,14 @@ static int attaches_any(const comm_link *l)
     return 0;
 }
 
+/* This rank does nothing over the link: it neither listens nor has a thread. */
+static void give_back(comm_link *l)
+{
+    PLUGIN_DO(l->table, destroy, l->link); /* withdraws the region as well */
+    l->link = NULL;
+    l->region = NULL;
+}
+
 static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
 {
     uint64_t deadline = clock_ns() + (uint64_t)(seconds * 1e9);
@@ -456,7 +464,11 @@ static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
     for (uint32_t i = 0; i < ranks; i++)
         free(cards[i]);
     free(cards);
-    return st == WEFT_OK ? mover_begin(l) : st;
+    if (st == WEFT_OK && l->ops.n == 0)
+        give_back(l);
+    else if (st == WEFT_OK)
+        st = mover_begin(l);
+    return st;
 }
 
 weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline)

@@ -30,7 +30,8 @@ weft_status world_fail(comm_world *w, weft_status st)
     }
     pthread_mutex_unlock(&w->failing);
     for (uint32_t i = 0; first && i < w->links.n; i++)
-        PLUGIN_DO(w->links.at[i]->table, abort, w->links.at[i]->link);
+        if (w->links.at[i]->link)
+            PLUGIN_DO(w->links.at[i]->table, abort, w->links.at[i]->link);
     return world_failed(w);
 }
 

@@ -12,7 +12,8 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
-PLUGINS = os.environ["WEFT_TEST_PLUGINS"]
+PLUGINS = os.environ.get("WEFT_TEST_PLUGINS") or os.path.join(
+    os.path.dirname(w.WEFT), "..", "tests", "fault", "plugins")
 LATE = 3.0  # seconds
 BASE = w.EVEN | {"run.steps": 2, "model.layers": 2, "train.microbatch": 3, "run.frozen_after": 60,
                  "run.plugins": PLUGINS, "comm.plugin": "late"}
