@@ -1,10 +1,12 @@
 /* job/tls.c: see tls.h. */
+#define _GNU_SOURCE /* POLLRDHUP */
 #include "job/tls.h"
 
 #include <errno.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -200,6 +202,16 @@ weft_status tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32]
     return WEFT_OK;
 }
 
+/* Part of a record: a peer that has closed its end will not send the rest. */
+static weft_status more_to_come(weft_tls *t)
+{
+    struct pollfd p = {.fd = t->fd, .events = POLLRDHUP};
+    if (poll(&p, 1, 0) <= 0)
+        return WEFT_BUSY;
+    t->lost = true;
+    return fail(WEFT_IO, "the connection ended before the peer had shown the job key");
+}
+
 /* Looks at the socket without taking from it. OpenSSL's session costs 76 KB from its first byte on,
  * so a server begins it when the first record is there as a whole, or cannot become one. */
 static weft_status await_hello(weft_tls *t)
@@ -213,12 +225,12 @@ static weft_status await_hello(weft_tls *t)
     if (n > 0 && (seen[0] != HANDSHAKE || (n > 1 && seen[1] != 3)))
         return fail(WEFT_PEER, "the peer does not speak TLS");
     if (n < RECORD_HEAD)
-        return WEFT_BUSY;
+        return more_to_come(t);
     size_t whole = RECORD_HEAD + ((size_t)seen[3] << 8 | seen[4]);
     if (whole > sizeof seen)
         return fail(WEFT_PEER, "the peer's first message is longer than any of ours");
     if ((size_t)n < whole)
-        return WEFT_BUSY;
+        return more_to_come(t);
     weft_status status = open_session(t);
     if (!status)
         SSL_set_accept_state(t->ssl);

@@ -138,7 +138,7 @@ static void refuses_bytes(const void *bytes, size_t n, bool server)
     int turns = 0;
     while ((status = tls_handshake(t)) == WEFT_BUSY && turns++ < 100)
         wait_session(fd[0], t);
-    assert_int_equal(status, WEFT_PEER);
+    assert_true(status == WEFT_PEER || status == WEFT_IO);
     assert_true(tls_heard(t) <= TLS_EARLY);
     tls_end(t);
     close(fd[0]);
@@ -188,7 +188,7 @@ static void changed_hello(void **state)
         weft_status status;
         while ((status = tls_handshake(server)) == WEFT_BUSY)
             wait_session(fake[0], server);
-        assert_int_equal(status, WEFT_PEER);
+        assert_true(status == WEFT_PEER || status == WEFT_IO);
         tls_end(server);
         close(fake[0]);
         close(fake[1]);

@@ -19,13 +19,13 @@ import time
 
 HELD, RATE = 1200, 30
 SOCKET_BYTES = 3500  # a TCP socket of the kernel, with its file once accepted; buffers come on top
-SMALL = {3: 350, 6: 300, 12: 350}  # states in which it is less: SYN_RECV, TIME_WAIT, NEW_SYN_RECV
+SMALL = {3: 350, 6: 300, 12: 350}  # where it is less: SYN_RECV, TIME_WAIT, NEW_SYN_RECV
 DUMP, BY_FAMILY, SKMEMINFO, DONE, FAILED = 0x301, 20, 7, 3, 2
 
 
 def kernel_bytes(port):
-    """(bytes, sockets) of the kernel for connections to local TCP port `port`, IPv4. What is no whole
-    socket yet, or no more, counts as bytes alone."""
+    """(bytes, sockets) of the kernel for connections to local TCP port `port`, IPv4. What is not a
+    whole socket counts as bytes alone."""
     request = struct.pack("=BBBxI48x", socket.AF_INET, socket.IPPROTO_TCP, 1 << (SKMEMINFO - 1),
                           ~(1 << 10) & 0xfff)  # all states but those that listen
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4) as s:

@@ -29,7 +29,8 @@ static void sleep_at(const char *place)
     const char *at = getenv("LATE_AT"), *ms = getenv("LATE_MS");
     if (!is_late || !ms || strcmp(at ? at : "create", place) != 0)
         return;
-    struct timespec t = {atoi(ms) / 1000, (long)(atoi(ms) % 1000) * 1000000};
+    const long n = strtol(ms, NULL, 10);
+    struct timespec t = {n / 1000, n % 1000 * 1000000};
     nanosleep(&t, NULL);
     is_late = 0;
 }
@@ -58,7 +59,7 @@ static void write_hello(const char *path, const char *job)
 static weft_status create(void *module, const weft_link_args *args, weft_link **out)
 {
     const char *rank = getenv("LATE_RANK"), *hello = getenv("LATE_HELLO");
-    is_late = rank && args->rank == (uint32_t)atoi(rank);
+    is_late = rank && args->rank == strtoul(rank, NULL, 10);
     if (is_late && hello)
         write_hello(hello, args->job_id);
     sleep_at("create");
