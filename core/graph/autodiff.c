@@ -9,7 +9,9 @@
  * not added in the graph: each goes into the parameter's WEFT_T_GRAD tensor, which sums over the
  * step. */
 #include "base/err.h"
+#include "graph/arguments.h"
 #include "graph/graph.h"
+#include "graph/ops.h"
 #include "host/call.h"
 
 #include <stdio.h>
@@ -90,6 +92,35 @@ static bool wants_grad(const graph *g, weft_tensor t)
             x->shape.dtype != WEFT_I32 && x->shape.dtype != WEFT_I64);
 }
 
+/* What grad() of a plugin's op has left in `din`: tensors of the graph, shaped like the inputs. */
+static weft_status check_gradients(const graph *g, const node *n, weft_status s,
+                                   const weft_tensor *din)
+{
+    char who[2 * WEFT_MAX_NAME];
+    snprintf(who, sizeof who, "op %s", n->id);
+    if (s)
+        return arg_answer(s, who, "grad");
+    for (uint32_t i = 0; i < n->nin; i++) {
+        if (!din[i])
+            continue;
+        if (din[i] > g->tensors.n)
+            return fail(WEFT_USAGE,
+                        "%s: its grad() gives input %u the gradient %u, and the graph has no such "
+                        "tensor",
+                        who, i, din[i]);
+        const weft_shape *a = &graph_tensor(g, n->in[i])->shape;
+        const weft_shape *b = &graph_tensor(g, din[i])->shape;
+        bool like = a->rank == b->rank;
+        for (uint32_t k = 0; like && k < a->rank; k++)
+            like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
+        if (!like)
+            return fail(WEFT_USAGE,
+                        "%s: its grad() gives input %u, %s, a gradient of other axes: %s", who, i,
+                        graph_tensor(g, n->in[i])->name, graph_tensor(g, din[i])->name);
+    }
+    return WEFT_OK;
+}
+
 /* `din` goes from the first part to the second, which may build on what the first made. */
 static weft_status one_part(graph *g, const node *n, const weft_opcall *call, uint32_t part,
                             weft_tensor *din, weft_tensor *grads)
@@ -97,7 +128,12 @@ static weft_status one_part(graph *g, const node *n, const weft_opcall *call, ui
     weft_builder b = graph_builder(g);
     g->phase = part == WEFT_GRAD_INPUTS ? PHASE_INPUTS : PHASE_PARAMS;
     uint32_t first_new = g->nodes.n;
+    g->deriving = n->id;
+    g->calls = 0;
     weft_status s = PLUGIN_CALL(n->op, grad, &b, call, part, din);
+    g->deriving = NULL;
+    if (s || !graph_core_op(n->id))
+        s = check_gradients(g, n, s, din);
     for (uint32_t i = 0; !s && i < n->nin; i++) {
         if (!din[i] || !wants_grad(g, n->in[i]))
             continue;

@@ -1,10 +1,13 @@
 /* graph/builder.c: the builder table of weft/graph.h over a graph. */
 #include "base/err.h"
-#include "graph/graph.h"
+#include "graph/arguments.h"
 #include "graph/ops.h"
 #include "host/call.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static bool known(const graph *g, weft_tensor t)
@@ -15,6 +18,9 @@ static bool known(const graph *g, weft_tensor t)
 static weft_status b_shape(void *ctx, weft_tensor t, weft_shape *out)
 {
     graph *g = ctx;
+    weft_status s = arg_pointer("builder.shape", g ? "out" : "ctx", g ? (void *)out : ctx);
+    if (s)
+        return s;
     if (!known(g, t))
         return fail(WEFT_USAGE, "the graph has no tensor number %u", t);
     *out = graph_tensor(g, t)->shape;
@@ -23,102 +29,133 @@ static weft_status b_shape(void *ctx, weft_tensor t, weft_shape *out)
 
 static const char *b_name(void *ctx, weft_tensor t)
 {
-    return known(ctx, t) ? graph_tensor(ctx, t)->name : "(no tensor)";
+    return ctx && known(ctx, t) ? graph_tensor(ctx, t)->name : "(no tensor)";
 }
 
 static uint32_t b_kind(void *ctx, weft_tensor t)
 {
-    return known(ctx, t) ? graph_tensor(ctx, t)->kind : 0;
+    return ctx && known(ctx, t) ? graph_tensor(ctx, t)->kind : 0;
 }
 
 static weft_status b_block(void *ctx, const char *name)
 {
     graph *g = ctx;
+    weft_status s = arg_call(g, CALL_BLOCK);
+    if (!s)
+        s = arg_name("builder.block", "name", name);
+    if (s)
+        return s;
     *vec_push(&g->blocks) = pool_text(&g->pool, name);
     g->block = g->blocks.n - 1;
     return WEFT_OK;
 }
 
-static weft_status check_shape(const char *name, const weft_shape *s)
+/* What a new tensor needs: a name that is free, a shape, and room for its handle. */
+static weft_status check_new(const graph *g, const char *call, const char *name,
+                             const weft_shape *shape, const weft_tensor *out)
 {
-    if (s->rank > WEFT_MAX_AXES)
-        return fail(WEFT_USAGE, "tensor %s has %u axes; at most %d are possible", name, s->rank,
-                    WEFT_MAX_AXES);
-    uint64_t elements = 1;
-    for (uint32_t i = 0; i < s->rank; i++) {
-        if (!s->axes[i].name || s->axes[i].size < 1 ||
-            __builtin_mul_overflow(elements, (uint64_t)s->axes[i].size, &elements) ||
-            elements > UINT64_MAX / 64)
-            return fail(WEFT_USAGE, "tensor %s: axis %u is empty, unnamed or too large", name, i);
-        for (uint32_t k = 0; k < i; k++)
-            if (!strcmp(s->axes[k].name, s->axes[i].name))
-                return fail(WEFT_USAGE, "tensor %s has the axis '%s' twice: name them apart", name,
-                            s->axes[i].name);
-    }
-    if (s->dtype && !weft_dtype_size(s->dtype))
-        return fail(WEFT_USAGE, "tensor %s has the unknown element type %u", name, s->dtype);
-    return WEFT_OK;
-}
-
-static weft_status add_named(graph *g, const char *name, uint32_t kind, const weft_shape *shape,
-                             weft_tensor *out)
-{
-    weft_status s = check_shape(name, shape);
-    if (s)
-        return s;
-    if (strlen(name) >= WEFT_MAX_NAME)
-        return fail(WEFT_USAGE, "the tensor name '%s' is longer than %d bytes", name,
-                    WEFT_MAX_NAME - 1);
-    if (graph_find(g, name))
-        return fail(WEFT_USAGE, "the graph already has a tensor named %s", name);
-    *out = graph_add(g, name, kind, shape);
-    return WEFT_OK;
+    weft_status s = arg_name(call, "name", name);
+    if (!s)
+        s = arg_shape(call, name, shape);
+    if (!s)
+        s = arg_pointer(call, "out", out);
+    if (!s && graph_find(g, name))
+        s = fail(WEFT_USAGE, "%s(): the graph already has a tensor named %s", call, name);
+    return s;
 }
 
 static weft_status b_input(void *ctx, const char *name, const weft_shape *shape, weft_tensor *out)
 {
-    return add_named(ctx, name, WEFT_T_INPUT, shape, out);
+    graph *g = ctx;
+    weft_status s = arg_call(g, CALL_INPUT);
+    if (!s)
+        s = check_new(g, "builder.input", name, shape, out);
+    if (!s && g->replacing)
+        s = arg_input(g, name, shape);
+    if (!s)
+        *out = graph_add(g, name, WEFT_T_INPUT, shape);
+    return s;
+}
+
+/* "zeros", "ones" or "normal:DEVIATION". */
+static weft_status check_init(const char *name, const char *init)
+{
+    weft_status s = arg_text("builder.param", "init", init, WEFT_MAX_NAME - 1);
+    if (s || !strcmp(init, "zeros") || !strcmp(init, "ones"))
+        return s;
+    char *end = NULL;
+    const double deviation = strncmp(init, "normal:", 7) ? 0 : strtod(init + 7, &end);
+    if (end && end != init + 7 && !*end && deviation >= 0 && deviation <= FLT_MAX)
+        return WEFT_OK;
+    return fail(WEFT_USAGE,
+                "builder.param(): init of %s is '%s'; it has to be zeros, ones or "
+                "normal:DEVIATION",
+                name, init);
 }
 
 static weft_status b_param(void *ctx, const char *name, const weft_shape *shape, const char *init,
                            uint32_t flags, weft_tensor *out)
 {
+    const uint32_t all = WEFT_PARAM_MATRIX | WEFT_PARAM_PAD;
     graph *g = ctx;
-    weft_status s = add_named(g, name, WEFT_T_PARAM, shape, out);
+    weft_status s = arg_call(g, CALL_PARAM);
+    if (!s)
+        s = check_new(g, "builder.param", name, shape, out);
+    if (!s)
+        s = check_init(name, init);
+    if (!s && flags & ~all)
+        s = fail(WEFT_USAGE, "builder.param(): %s has the unknown flags 0x%x", name, flags & ~all);
+    if (!s && shape->dtype && shape->dtype != g->compute)
+        s = fail(WEFT_USAGE,
+                 "builder.param(): %s has the element type %u; a parameter has the job's: 0", name,
+                 shape->dtype);
     if (s)
         return s;
+    *out = graph_add(g, name, WEFT_T_PARAM, shape);
     graph_tensor(g, *out)->init = pool_text(&g->pool, init);
     graph_tensor(g, *out)->flags = flags;
+    return WEFT_OK;
+}
+
+static weft_status find_scalar(graph *g, const char *name, weft_tensor *out)
+{
+    const weft_shape scalar = {.dtype = WEFT_F32};
+    weft_tensor have = graph_find(g, name);
+    if (have && graph_tensor(g, have)->kind != WEFT_T_SCALAR)
+        return fail(WEFT_USAGE, "builder.scalar(): '%s' is a tensor, not a scalar", name);
+    *out = have ? have : graph_add(g, name, WEFT_T_SCALAR, &scalar);
     return WEFT_OK;
 }
 
 static weft_status b_scalar(void *ctx, const char *name, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_shape scalar = {.dtype = WEFT_F32};
-    weft_tensor have = graph_find(g, name);
-    if (have && graph_tensor(g, have)->kind != WEFT_T_SCALAR)
-        return fail(WEFT_USAGE, "'%s' is a tensor, not a scalar", name);
-    *out = have ? have : graph_add(g, name, WEFT_T_SCALAR, &scalar);
-    return WEFT_OK;
+    weft_status s = arg_call(g, CALL_SCALAR);
+    if (!s)
+        s = arg_name("builder.scalar", "name", name);
+    if (!s)
+        s = arg_pointer("builder.scalar", "out", out);
+    return s ? s : find_scalar(g, name, out);
 }
 
 static weft_status b_constant(void *ctx, double value, weft_tensor *out)
 {
     graph *g = ctx;
-    for (uint32_t i = 0; i < g->tensors.n; i++)
-        if (g->tensors.at[i].constant && g->tensors.at[i].value == value) {
-            *out = i + 1;
-            return WEFT_OK;
-        }
+    weft_status s = arg_call(g, CALL_CONSTANT);
+    if (!s)
+        s = arg_pointer("builder.constant", "out", out);
+    if (!s && isnan(value))
+        s = fail(WEFT_USAGE, "builder.constant(): the value is no number (NaN)");
+    if (s)
+        return s;
     char name[WEFT_MAX_NAME];
     snprintf(name, sizeof name, "const.%.17g", value);
-    weft_status s = b_scalar(ctx, name, out);
-    if (!s) {
-        graph_tensor(g, *out)->constant = true;
-        graph_tensor(g, *out)->value = value;
-    }
-    return s;
+    s = find_scalar(g, name, out);
+    if (s)
+        return s;
+    graph_tensor(g, *out)->constant = true;
+    graph_tensor(g, *out)->value = value;
+    return WEFT_OK;
 }
 
 static bool in_list(const char *list, const char *word)
@@ -130,12 +167,48 @@ static bool in_list(const char *list, const char *word)
     return false;
 }
 
+/* Every word of `keep` is an axis of the tensor. */
+static weft_status check_keep(const tensor *like, const char *keep)
+{
+    char word[WEFT_MAX_NAME];
+    weft_status s = arg_text("builder.state", "keep", keep, WEFT_MAX_AXES * WEFT_MAX_NAME);
+    for (const char *p = keep; !s && p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+        bool found = false;
+        snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
+        for (uint32_t i = 0; i < like->shape.rank; i++)
+            found |= !strcmp(like->shape.axes[i].name, word);
+        if (!found)
+            s = fail(WEFT_USAGE, "builder.state(): keep names the axis '%s', which %s has not",
+                     word, like->name);
+    }
+    return s;
+}
+
+static weft_status check_state(const graph *g, const char *name, weft_tensor like, uint32_t dtype,
+                               const char *keep, const weft_tensor *out)
+{
+    weft_status s = arg_name("builder.state", "name", name);
+    if (!s)
+        s = arg_pointer("builder.state", "out", out);
+    if (!s)
+        s = arg_tensor(g, "builder.state", "like", like);
+    if (!s && !*g->state_of && graph_tensor(g, like)->kind != WEFT_T_PARAM)
+        s = fail(WEFT_USAGE, "builder.state(): '%s' is to lie beside %s, which is no parameter",
+                 name, graph_tensor(g, like)->name);
+    if (!s && dtype && !weft_dtype_size(dtype))
+        s = fail(WEFT_USAGE, "builder.state(): '%s' has the unknown element type %u", name, dtype);
+    return s || !keep ? s : check_keep(graph_tensor(g, like), keep);
+}
+
 static weft_status b_state(void *ctx, const char *name, weft_tensor like, uint32_t dtype,
                            const char *keep, weft_tensor *out)
 {
     graph *g = ctx;
-    if (!g->state_of || !known(g, like))
-        return fail(WEFT_USAGE, "state '%s' asked for outside an update rule", name);
+    weft_status s = arg_call(g, CALL_STATE);
+    if (!s)
+        s = check_state(g, name, like, dtype, keep, out);
+    if (s)
+        return s;
     weft_shape whole = graph_tensor(g, like)->shape, shape = {.dtype = dtype ? dtype : WEFT_F32};
     for (uint32_t i = 0; i < whole.rank; i++)
         if (!keep || in_list(keep, whole.axes[i].name))
@@ -143,40 +216,89 @@ static weft_status b_state(void *ctx, const char *name, weft_tensor like, uint32
     char full[2 * WEFT_MAX_NAME];
     snprintf(full, sizeof full, "%s.%s", *g->state_of ? g->state_of : graph_tensor(g, like)->name,
              name);
-    weft_status s = add_named(g, full, WEFT_T_STATE, &shape, out);
+    s = check_new(g, "builder.state", full, &shape, out);
+    if (s)
+        return s;
+    *out = graph_add(g, full, WEFT_T_STATE, &shape);
+    graph_tensor(g, *out)->of = like;
+    return WEFT_OK;
+}
+
+static const weft_op *find_op(const graph *g, const char *id, bool *own)
+{
+    const weft_op *op = graph_core_op(id);
+    *own = op != NULL;
+    return op || !g->find ? op : g->find(g->find_ctx, id);
+}
+
+static weft_status check_operands(const graph *g, const char *id, const weft_attr *attrs,
+                                  uint32_t nattr, const weft_tensor *in, uint32_t nin,
+                                  const weft_tensor *out, uint32_t nout)
+{
+    weft_status s = arg_attrs(id, attrs, nattr);
+    if (!s && (nin > WEFT_MAX_OPERANDS || nout > WEFT_MAX_OPERANDS))
+        s = fail(WEFT_USAGE, "builder.op(): %s has more than %d operands: %u inputs, %u outputs",
+                 id, WEFT_MAX_OPERANDS, nin, nout);
+    if (!s && !nout)
+        s = fail(WEFT_USAGE, "builder.op(): %s is asked for no output", id);
+    if (!s && nin)
+        s = arg_pointer("builder.op", "in", in);
     if (!s)
-        graph_tensor(g, *out)->of = like;
+        s = arg_pointer("builder.op", "out", out);
+    for (uint32_t i = 0; !s && i < nin; i++)
+        s = arg_tensor(g, "builder.op", id, in[i]);
     return s;
 }
 
-static const weft_op *find_op(const graph *g, const char *id)
+/* The shapes of the outputs, from the op's infer(). */
+static weft_status infer(graph *g, const weft_op *op, const char *id, bool own, const node *n,
+                         weft_shape *out)
 {
-    const weft_op *op = graph_core_op(id);
-    return op || !g->find ? op : g->find(g->find_ctx, id);
+    weft_shape in[WEFT_MAX_OPERANDS] = {0};
+    for (uint32_t i = 0; i < n->nin; i++)
+        in[i] = graph_tensor(g, n->in[i])->shape;
+    uint32_t count = 0;
+    const char *was = g->looking;
+    weft_builder b = graph_builder(g);
+    g->looking = "infer";
+    weft_status s = PLUGIN_CALL(op, infer, &b, n->attrs, n->nattr, in, n->nin, out, &count);
+    g->looking = was;
+    if (s) {
+        char who[2 * WEFT_MAX_NAME];
+        snprintf(who, sizeof who, "op %s", id);
+        return own ? s : arg_answer(s, who, "infer");
+    }
+    if (count != n->nout)
+        return fail(WEFT_USAGE, "op %s has %u outputs, %u were asked for", id, count, n->nout);
+    for (uint32_t i = 0; !s && !own && i < count; i++)
+        s = arg_shape("infer", "its output", &out[i]);
+    if (!s && !own)
+        s = arg_op(op, id, in, n->nin, out, count);
+    if (s)
+        err_context("op %s", id);
+    return s;
 }
 
 static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
                         const weft_tensor *in, uint32_t nin, weft_tensor *out, uint32_t nout)
 {
     graph *g = ctx;
-    const weft_op *op = find_op(g, id);
-    if (!op)
-        return fail(WEFT_USAGE, "there is no op '%s'", id);
-    if (nin > WEFT_MAX_OPERANDS || nout > WEFT_MAX_OPERANDS)
-        return fail(WEFT_USAGE, "op %s has more than %d operands", id, WEFT_MAX_OPERANDS);
-    weft_shape from[WEFT_MAX_OPERANDS] = {0}, to[WEFT_MAX_OPERANDS] = {0};
-    for (uint32_t i = 0; i < nin; i++) {
-        weft_status s = b_shape(g, in[i], &from[i]);
-        if (s)
-            return s;
-    }
-    uint32_t count = 0;
-    weft_builder b = graph_builder(g);
-    weft_status s = PLUGIN_CALL(op, infer, &b, attrs, nattr, from, nin, to, &count);
+    bool own;
+    weft_shape to[WEFT_MAX_OPERANDS] = {0};
+    weft_status s = arg_call(g, CALL_OP);
+    if (!s)
+        s = arg_text("builder.op", "id", id, WEFT_MAX_NAME - 1);
+    const weft_op *op = s ? NULL : find_op(g, id, &own);
+    if (!s && !op)
+        s = fail(WEFT_USAGE, "there is no op '%s'", id);
+    if (!s)
+        s = check_operands(g, id, attrs, nattr, in, nin, out, nout);
+    const node asked = {
+        .attrs = attrs, .nattr = nattr, .in = (weft_tensor *)in, .nin = nin, .nout = nout};
+    if (!s)
+        s = infer(g, op, id, own, &asked, to);
     if (s)
         return s;
-    if (count != nout)
-        return fail(WEFT_USAGE, "op %s has %u outputs, %u were asked for", id, count, nout);
     node *n = graph_node(g, id, nattr, nin, nout);
     n->op = op;
     for (uint32_t i = 0; i < nattr; i++) {
@@ -193,84 +315,6 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
         graph_tensor(g, out[i])->producer = number;
         g->nodes.at[number - 1].out[i] = out[i];
     }
-    return WEFT_OK;
-}
-
-/* What kinds of communication are in a graph, and what they are called there. */
-static const char *comm_id(uint32_t kind)
-{
-    switch (kind) {
-    case WEFT_ALL_REDUCE: return "all_reduce";
-    case WEFT_REDUCE_SCATTER: return "reduce_scatter";
-    case WEFT_ALL_GATHER: return "all_gather";
-    case WEFT_SHIFT: return "shift";
-    default: return NULL;
-    }
-}
-
-static weft_status check_shift(const tensor *t, const char *axis, uint32_t root, uint32_t size)
-{
-    if (!axis && root && (root < size || size == 1))
-        return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "shift of %s by %u over %u coordinates: it takes no axis of the tensor, and goes 1 "
-                "to %u further",
-                t->name, root, size, size - 1);
-}
-
-static weft_status check_comm(const graph *g, uint32_t kind, const char *axis, uint32_t root,
-                              uint32_t size, weft_tensor in)
-{
-    const char *id = comm_id(kind);
-    const tensor *t = graph_tensor(g, in);
-    if (kind == WEFT_SHIFT)
-        return check_shift(t, axis, root, size);
-    if (!id)
-        return fail(WEFT_UNSUPPORTED,
-                    "communication of kind %u cannot be built into a graph in "
-                    "this version; all-reduce, reduce-scatter, all-gather and shift can",
-                    kind);
-    if (root || (kind == WEFT_ALL_REDUCE) != !axis)
-        return fail(WEFT_USAGE, "%s of %s takes %s axis of the tensor, and no root", id, t->name,
-                    kind == WEFT_ALL_REDUCE ? "no" : "an");
-    if (!axis || (t->shape.rank && !strcmp(t->shape.axes[0].name, axis)))
-        return WEFT_OK;
-    return fail(WEFT_UNSUPPORTED,
-                "%s of %s along '%s': only the first axis of a tensor can be cut or joined, whose "
-                "parts lie one behind the other in memory; another would have to be copied apart",
-                id, t->name, axis);
-}
-
-/* Logically the identity: only where the elements are changes, which place.c works out. A shift
- * moves the parts of a split tensor round by `root` parts. */
-static weft_status b_comm(void *ctx, uint32_t kind, uint32_t redop, const char *axis_of_mesh,
-                          const char *axis, uint32_t root, weft_tensor in, weft_tensor *out)
-{
-    graph *g = ctx;
-    int a = mesh_axis(g->mesh, axis_of_mesh);
-    if (a < 0 || !known(g, in))
-        return fail(WEFT_USAGE, "communication over the mesh axis '%s', which this job has not",
-                    axis_of_mesh);
-    weft_status s = check_comm(g, kind, axis, root, g->mesh->size[a], in);
-    if (s)
-        return s;
-    if (g->mesh->size[a] == 1) {
-        *out = in;
-        return WEFT_OK;
-    }
-    node *n = graph_node(g, comm_id(kind), 0, 1, 1);
-    n->comm = kind;
-    n->redop = redop;
-    n->mesh_axis = (uint32_t)a;
-    n->root = root;
-    n->in[0] = in;
-    char name[2 * WEFT_MAX_NAME];
-    uint32_t number = g->nodes.n;
-    snprintf(name, sizeof name, "%s#%u", n->id, number);
-    weft_shape shape = graph_tensor(g, in)->shape;
-    *out = graph_add(g, name, WEFT_T_ACTIVATION, &shape);
-    graph_tensor(g, *out)->producer = number;
-    g->nodes.at[number - 1].out[0] = *out;
     return WEFT_OK;
 }
 
@@ -296,15 +340,20 @@ static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor s
 static weft_status b_assign(void *ctx, weft_tensor dst, weft_tensor src)
 {
     graph *g = ctx;
-    if (!known(g, dst) || !known(g, src))
-        return fail(WEFT_USAGE, "an assignment names a tensor that does not exist");
-    uint32_t kind = graph_tensor(g, dst)->kind;
-    weft_status s = g->replacing ? check_stand_in(g, dst, src) : WEFT_OK;
+    weft_status s = arg_call(g, CALL_ASSIGN);
+    if (!s)
+        s = arg_tensor(g, "builder.assign", "dst", dst);
+    if (!s)
+        s = arg_tensor(g, "builder.assign", "src", src);
     if (s)
         return s;
+    const uint32_t kind = graph_tensor(g, dst)->kind;
     if (!g->replacing && kind != WEFT_T_PARAM && kind != WEFT_T_STATE && kind != WEFT_T_SCALAR)
         return fail(WEFT_USAGE, "%s is neither parameter, state nor scalar: it cannot be assigned",
                     graph_tensor(g, dst)->name);
+    s = g->replacing ? check_stand_in(g, dst, src) : arg_assigned(g, dst, src);
+    if (s)
+        return s;
     node *n = graph_node(g, "assign", 0, 1, 1);
     n->assign = true;
     n->in[0] = src;
@@ -315,7 +364,10 @@ static weft_status b_assign(void *ctx, weft_tensor dst, weft_tensor src)
 static weft_status b_fail(void *ctx, weft_status code, const char *text)
 {
     (void)ctx;
-    return fail(code, "%s", text);
+    const bool none = (int)code <= WEFT_BUSY || (int)code > WEFT_INTERNAL;
+    text = text && *text ? text : "no reason given";
+    return none ? fail(WEFT_INTERNAL, "%.1000s (told as %d, which is no failure)", text, (int)code)
+                : fail(code, "%.1000s", text);
 }
 
 weft_builder graph_builder(graph *g)
@@ -333,7 +385,7 @@ weft_builder graph_builder(graph *g)
                           b_constant,
                           b_state,
                           b_op,
-                          b_comm,
+                          graph_comm,
                           b_assign,
                           b_fail};
 }

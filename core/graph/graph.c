@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* strchrnul */
 #include "graph/graph.h"
 
+#include "base/digest.h"
 #include "base/err.h"
 
 #include <stdlib.h>
@@ -61,12 +62,38 @@ tensor *graph_tensor(const graph *g, weft_tensor t)
     return &g->tensors.at[t - 1];
 }
 
+/* The slot of `names` where a tensor of that name is, or is to be. Of several of one name the first
+ * is found. */
+static weft_tensor *slot_of(const graph *g, const char *name)
+{
+    uint64_t hash = DIGEST_BEGIN;
+    digest_mix(&hash, name, strlen(name));
+    uint32_t i = (uint32_t)(hash ^ hash >> 32) & (g->names.cap - 1);
+    while (g->names.at[i] && strcmp(graph_tensor(g, g->names.at[i])->name, name))
+        i = (i + 1) & (g->names.cap - 1);
+    return &g->names.at[i];
+}
+
+static void index_names(graph *g)
+{
+    if (g->names.cap < 2 * (g->tensors.n + 1)) {
+        g->names.cap = 64;
+        while (g->names.cap < 4 * (g->tensors.n + 1))
+            g->names.cap *= 2;
+        g->names.at = pool_array(&g->pool, g->names.cap, sizeof *g->names.at);
+        g->names.upto = 0;
+    }
+    while (g->names.upto < g->tensors.n) {
+        const weft_tensor t = ++g->names.upto;
+        weft_tensor *slot = slot_of(g, graph_tensor(g, t)->name);
+        *slot = *slot ? *slot : t;
+    }
+}
+
 weft_tensor graph_find(const graph *g, const char *name)
 {
-    for (uint32_t i = 0; i < g->tensors.n; i++)
-        if (!strcmp(g->tensors.at[i].name, name))
-            return i + 1;
-    return 0;
+    index_names((graph *)g); /* what is found by does not show */
+    return *slot_of(g, name);
 }
 
 uint64_t shape_elements(const weft_shape *s)
@@ -134,22 +161,28 @@ node *graph_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_
     return n;
 }
 
-/* One alternative of a glob, which ends at `end`. */
+/* One alternative of a glob, which ends at `end`. Only the last '*' can have to take more: the work
+ * is at most the product of both lengths. */
 static bool match_one(const char *glob, const char *end, const char *name)
 {
-    for (; glob < end; glob++, name++) {
-        if (*glob == '*') {
-            for (const char *rest = name;; rest++) {
-                if (match_one(glob + 1, end, rest))
-                    return true;
-                if (!*rest)
-                    return false;
-            }
-        }
-        if (*glob != *name)
+    const char *star = NULL, *from = NULL; /* behind the last '*'; what it has not taken */
+    while (*name) {
+        if (glob < end && *glob == '*') {
+            star = ++glob;
+            from = name;
+        } else if (glob < end && *glob == *name) {
+            glob++;
+            name++;
+        } else if (star) {
+            glob = star;
+            name = ++from;
+        } else {
             return false;
+        }
     }
-    return !*name;
+    while (glob < end && *glob == '*')
+        glob++;
+    return glob == end;
 }
 
 bool glob_match(const char *glob, const char *name)

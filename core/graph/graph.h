@@ -86,6 +86,14 @@ typedef struct graph {
     const char
         *state_of;      /* name of the parameter whose update is being built; "": any; NULL: none */
     uint32_t replacing; /* 1 + the node whose replacement is being built */
+    const char *deriving;   /* id of the op whose grad() is running */
+    const char *looking;    /* "infer" or "shard": the function of an op that is running */
+    uint32_t calls;         /* of the builder by plugins: see arguments.h */
+    weft_tensor list_after; /* the last tensor before the list that is being built */
+    struct {                /* tensors by name, for graph_find(); memory of the pool */
+        weft_tensor *at;    /* [cap] a power of two, at most half full; 0: free */
+        uint32_t cap, upto; /* upto: tensors that are in */
+    } names;
 } graph;
 
 void graph_init(graph *g, const mesh *m, uint32_t compute, uint32_t grad_dtype);

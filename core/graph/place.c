@@ -15,7 +15,8 @@
  * the same block and direction. Backward gathers again what forward gathered, instead of keeping it
  * (autodiff.c). */
 #include "base/err.h"
-#include "graph/graph.h"
+#include "graph/arguments.h"
+#include "graph/claims.h"
 #include "graph/ops.h"
 #include "host/call.h"
 
@@ -81,8 +82,11 @@ static weft_status shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out)
         in[k] = graph_tensor(g, n->in[k])->place[a];
     weft_opcall call = {sizeof call, n->nattr, n->attrs, n->nin, n->nout, n->in, n->out, NULL};
     weft_builder b = graph_builder(g);
-    return n->op->shard ? PLUGIN_CALL(n->op, shard, &b, &call, g->mesh->size[a], in, out)
-                        : graph_shard_by_names(&b, n->op, n->id, &call, in, out);
+    if (!n->op->shard)
+        return graph_shard_by_names(&b, n->op, n->id, &call, in, out);
+    if (!graph_core_op(n->id))
+        return graph_claims(g, i, a, &call, in, out);
+    return PLUGIN_CALL(n->op, shard, &b, &call, g->mesh->size[a], in, out);
 }
 
 static bool partial(weft_place p)

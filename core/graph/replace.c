@@ -4,7 +4,7 @@
  * good; graph_settle() moves it to where the replaced op stood. What is assigned to an output of
  * the replaced op takes over that output's handle and name: whoever reads it need not be told. */
 #include "base/err.h"
-#include "graph/graph.h"
+#include "graph/arguments.h"
 
 #include <stdlib.h>
 
@@ -75,12 +75,15 @@ weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
                     "op number %u cannot be replaced: it is none, or communication, or has been "
                     "replaced already",
                     op);
+    weft_status given = arg_pointer("edits.replace", "emit", (const void *)(uintptr_t)emit);
+    if (given)
+        return given;
     uint32_t block = g->block, phase = g->phase, first = g->nodes.n;
     g->block = g->nodes.at[op].block;
     g->phase = g->nodes.at[op].phase;
     g->replacing = op + 1;
     weft_builder b = graph_builder(g);
-    weft_status s = emit(user, &b);
+    weft_status s = arg_answer(emit(user, &b), "the replacement", "emit");
     g->replacing = 0;
     g->block = block;
     g->phase = phase;

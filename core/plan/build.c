@@ -88,12 +88,14 @@ uint32_t plan_token_part(const plan *p, uint32_t rank)
 /* An op that a plugin brings, one of those loaded so far. */
 static const weft_op *plugin_op(void *ctx, const char *id)
 {
-    const component *all[64];
-    uint32_t n = host_loaded(ctx, "weft.op/1", all, 64);
-    for (uint32_t i = 0; i < n && i < 64; i++)
-        if (!strcmp(all[i]->name, id))
-            return all[i]->table;
-    return NULL;
+    uint32_t n = host_loaded(ctx, "weft.op/1", NULL, 0);
+    const component **all = mem_alloc(n * sizeof *all + 1);
+    const weft_op *found = NULL;
+    n = host_loaded(ctx, "weft.op/1", all, n);
+    for (uint32_t i = 0; !found && i < n; i++)
+        found = strcmp(all[i]->name, id) ? NULL : all[i]->table;
+    free(all);
+    return found;
 }
 
 static weft_status forward_graph(graph *g, edit_state *e, const spec *s, uint32_t sharing, int want,
@@ -144,11 +146,22 @@ static weft_status sum_loss(graph *g, weft_tensor loss)
     return WEFT_OK;
 }
 
-static void count_inputs(plan *p, const graph *g, uint64_t passes, uint64_t *at)
+/* What fills the inputs (run/train.c) knows these alone. */
+static bool is_filled(const char *input)
+{
+    return !strcmp(input, "tokens") || !strcmp(input, "targets") || !strcmp(input, "positions");
+}
+
+static weft_status count_inputs(plan *p, const graph *g, uint64_t passes, uint64_t *at)
 {
     for (uint32_t i = 0; i < g->tensors.n; i++) {
         if (g->tensors.at[i].kind != WEFT_T_INPUT)
             continue;
+        if (!is_filled(g->tensors.at[i].name))
+            return fail(WEFT_USAGE,
+                        "the graph has an input '%s', which nothing fills; there are tokens, "
+                        "targets and positions",
+                        g->tensors.at[i].name);
         weft_shape local = graph_local(g, i + 1);
         input_slot *x = vec_push(&p->inputs);
         *x = (input_slot){pool_text(&p->pool, g->tensors.at[i].name), *at, 0,
@@ -156,6 +169,7 @@ static void count_inputs(plan *p, const graph *g, uint64_t passes, uint64_t *at)
         x->stride = (shape_bytes(&local) + 63) & ~(uint64_t)63;
         *at += x->stride * passes;
     }
+    return WEFT_OK;
 }
 
 static uint64_t region(uint64_t *at, uint64_t bytes)
@@ -182,7 +196,9 @@ static weft_status set_regions(builder *b, const edit_state *e, uint64_t passes)
     flat *f = b->f;
     bool train = p->spec->want == SPEC_TRAIN;
     uint64_t at = MAX_SCALARS * SCALAR_BYTES;
-    count_inputs(p, b->g, passes, &at);
+    weft_status s = count_inputs(p, b->g, passes, &at);
+    if (s)
+        return s;
     p->bytes.activations = at = (at + 4095) & ~(uint64_t)4095;
     f->compute = f->master = region(&at, f->size[FLAT_PARAMS] * f->compute_size);
     p->bytes.params = at - f->compute;
@@ -190,7 +206,7 @@ static weft_status set_regions(builder *b, const edit_state *e, uint64_t passes)
     if (f->compute_size != 4)
         f->master = region(&at, f->size[FLAT_STATE] * 4);
     if (train) {
-        weft_status s = update_prepare(b); /* says which states there are */
+        s = update_prepare(b); /* says which states there are */
         if (!s)
             s = extra_states(b, e);
         if (s)

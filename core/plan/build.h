@@ -263,13 +263,36 @@ typedef struct edit_state {
     VEC(sync_edit) syncs;
     VEC(store_edit) stores;
     VEC(list_edit) lists;
-    bool placing; /* it is the placement that emits */
+    bool placing;       /* it is the placement that emits */
+    uint32_t edits;     /* that the plugin has emitted in this call */
+    weft_status failed; /* of an edit in this call, and why */
+    const char *why;
     group_list groups;
     struct stage_map stages;
     char *changes;
 } edit_state;
 
 weft_status edits_run(edit_state *e, uint32_t phase);
+
+/* --- edit_arguments.c: what plugins hand to edits, checked before it is used --- */
+#define EDITS_MOST 16384u              /* edits of one call of edit() */
+#define EDITS_MOST_GLOB 4096u          /* bytes of a name with signs */
+#define EDITS_MOST_LINE 1024u          /* bytes of a line for the user ... */
+#define EDITS_MOST_TEXT 16384u         /* ... and of all lines */
+weft_edits edits_table(edit_state *e); /* checks, then calls what follows */
+void edits_begin(edit_state *e);       /* before a plugin's edit() ... */
+/* ... and after: what it returned. An edit that failed fails, whatever the plugin returns. */
+weft_status edits_answer(edit_state *e, weft_status s);
+weft_status edits_pointer(const edit_state *e, const char *call, const char *what, const void *p);
+
+weft_status e_split(void *ctx, const char *tensors, const char *axis, const char *mesh_name);
+weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user);
+weft_status e_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
+                   uint64_t bucket_bytes);
+weft_status e_store(void *ctx, uint32_t what, const char *params, const char *axis, uint32_t ahead);
+weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axis);
+weft_status e_carry(void *ctx, const char *params, uint32_t versions);
+weft_status e_changes(void *ctx, const char *text);
 weft_status edits_in_phase(const edit_state *e, uint32_t phase, const char *edit);
 weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out);
 void edits_tell(edit_state *e,

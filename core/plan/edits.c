@@ -15,7 +15,7 @@ static edit_state *state(void *ctx)
 
 static uint32_t v_mesh(void *ctx, const char *axis)
 {
-    int a = mesh_axis(&state(ctx)->s->mesh, axis);
+    int a = axis ? mesh_axis(&state(ctx)->s->mesh, axis) : -1;
     return a < 0 ? 0 : state(ctx)->s->mesh.size[a];
 }
 
@@ -33,6 +33,15 @@ static weft_status v_tensor(void *ctx, weft_tensor t, weft_shape *shape, const c
                             uint32_t *kind, uint32_t *block)
 {
     edit_state *e = state(ctx);
+    weft_status s = edits_pointer(e, "view.tensor", "shape", shape);
+    if (!s)
+        s = edits_pointer(e, "view.tensor", "name", name);
+    if (!s)
+        s = edits_pointer(e, "view.tensor", "kind", kind);
+    if (!s)
+        s = edits_pointer(e, "view.tensor", "block", block);
+    if (s)
+        return s;
     if (t < 1 || t > e->g->tensors.n)
         return fail(WEFT_USAGE, "the graph has no tensor number %u", t);
     const tensor *x = graph_tensor(e->g, t);
@@ -46,6 +55,11 @@ static weft_status v_tensor(void *ctx, weft_tensor t, weft_shape *shape, const c
 static weft_status v_place(void *ctx, weft_tensor t, const char *axis, weft_place *out)
 {
     edit_state *e = state(ctx);
+    weft_status s = edits_pointer(e, "view.place", "mesh_axis", axis);
+    if (!s)
+        s = edits_pointer(e, "view.place", "out", out);
+    if (s)
+        return s;
     int a = mesh_axis(&e->s->mesh, axis);
     if (a < 0 || t < 1 || t > e->g->tensors.n)
         return fail(WEFT_USAGE, "no tensor number %u or no mesh axis '%s'", t, axis);
@@ -99,6 +113,11 @@ static uint32_t v_ops(void *ctx)
 static weft_status v_op(void *ctx, uint32_t i, const char **id, weft_opcall *call)
 {
     const graph *g = state(ctx)->g;
+    weft_status s = edits_pointer(ctx, "view.op", "id", id);
+    if (!s)
+        s = edits_pointer(ctx, "view.op", "call", call);
+    if (s)
+        return s;
     if (i >= g->nodes.n)
         return fail(WEFT_USAGE, "the graph has no op number %u", i);
     const node *n = &g->nodes.at[i];
@@ -130,7 +149,7 @@ weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out)
     return WEFT_OK;
 }
 
-static weft_status e_split(void *ctx, const char *tensors, const char *axis, const char *mesh_name)
+weft_status e_split(void *ctx, const char *tensors, const char *axis, const char *mesh_name)
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
@@ -148,8 +167,8 @@ static weft_status e_split(void *ctx, const char *tensors, const char *axis, con
     return s;
 }
 
-static weft_status e_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
-                          uint64_t bucket_bytes)
+weft_status e_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
+                   uint64_t bucket_bytes)
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
@@ -177,7 +196,7 @@ static weft_status refuse(void *ctx, const char *edit)
                 state(ctx)->owner, edit);
 }
 
-static weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
+weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 {
     edit_state *e = state(ctx);
     weft_status s = edits_in_phase(e, WEFT_PHASE_SPLIT, "replace");
@@ -188,8 +207,7 @@ static weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
     return s;
 }
 
-static weft_status e_store(void *ctx, uint32_t what, const char *params, const char *axis,
-                           uint32_t ahead)
+weft_status e_store(void *ctx, uint32_t what, const char *params, const char *axis, uint32_t ahead)
 {
     edit_state *e = state(ctx);
     const spec_plugin *rule = &e->s->rule;
@@ -217,7 +235,7 @@ static weft_status e_store(void *ctx, uint32_t what, const char *params, const c
     return s;
 }
 
-static weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axis)
+weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axis)
 {
     edit_state *e = state(ctx);
     weft_status s = edits_in_phase(e, WEFT_PHASE_MEMORY, "keep");
@@ -235,7 +253,7 @@ static weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const ch
     return s;
 }
 
-static weft_status e_carry(void *ctx, const char *params, uint32_t versions)
+weft_status e_carry(void *ctx, const char *params, uint32_t versions)
 {
     (void)params, (void)versions;
     return refuse(ctx, "carry");
@@ -267,9 +285,13 @@ bool edits_told(const edit_state *e, const char *owner)
     return told;
 }
 
-static weft_status e_changes(void *ctx, const char *text)
+weft_status e_changes(void *ctx, const char *text)
 {
     edit_state *e = state(ctx);
+    if (e->changes && strlen(e->changes) + strlen(text) > EDITS_MOST_TEXT)
+        return fail(WEFT_USAGE,
+                    "%s: edits.changes_results(): the lines of this job have more than %u bytes",
+                    e->owner, EDITS_MOST_TEXT);
     edits_tell(e, pool_printf(e->pool, "%s: %s", e->owner, text));
     return WEFT_OK;
 }
@@ -302,18 +324,18 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
                                                {0}});
     e->owner = pool_printf(e->pool, "placement %s", placement->c->name);
     e->placing = true;
-    weft_status s = PLUGIN_CALL(table, edit, placement->c->module, placement->conf, view, edits,
-                                axes, rule->unit);
+    edits_begin(e);
+    weft_status s =
+        PLUGIN_CALL(table, edit, placement->c->module, placement->conf, view, edits, axes, rule->unit);
     e->placing = false;
-    return s;
+    return edits_answer(e, s);
 }
 
 weft_status edits_run(edit_state *e, uint32_t phase)
 {
     weft_view view = {sizeof view, 0,        e,       v_mesh,  v_passes, v_tensors, v_tensor,
                       v_place,     v_blocks, v_block, v_flops, v_params, v_ops,     v_op};
-    weft_edits edits = {sizeof edits, 0,      e,       e_split, e_replace, e_group, e_stage,
-                        e_order,      e_sync, e_store, e_list,  e_keep,    e_carry, e_changes};
+    weft_edits edits = edits_table(e);
     e->phase = phase;
     weft_status marked = WEFT_OK;
     if (phase == WEFT_PHASE_MEMORY && e->s->recompute)
@@ -324,7 +346,8 @@ weft_status edits_run(edit_state *e, uint32_t phase)
         const spec_plugin *p = &e->s->strategies[i];
         const weft_strategy *table = p->c->table;
         e->owner = pool_printf(e->pool, "strategy %s", p->c->name);
-        weft_status s = PLUGIN_CALL(table, edit, p->c->module, p->conf, phase, &view, &edits);
+        edits_begin(e);
+        weft_status s = edits_answer(e, PLUGIN_CALL(table, edit, p->c->module, p->conf, phase, &view, &edits));
         if (s)
             return s;
     }

@@ -5,6 +5,7 @@
  * what concerns parameters that it has not got. A parameter that is assigned has its compute copy
  * assigned as well. */
 #include "base/err.h"
+#include "graph/arguments.h"
 #include "plan/build.h"
 
 #include <stdlib.h>
@@ -39,9 +40,10 @@ weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, 
                     every ? "the job has a list of that name" : "it has to be at least 1");
     g->phase = PHASE_UPDATE;
     g->state_of = "";
+    g->list_after = g->tensors.n;
     weft_builder b = graph_builder(g);
     set_types(g, WEFT_F32);
-    s = emit(user, &b);
+    s = arg_answer(emit(user, &b), "the list", "emit");
     set_types(g, g->compute);
     g->phase = phase;
     g->state_of = NULL;
@@ -200,6 +202,7 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
     b->g->tensors.at = m.g.tensors.at; /* they may have moved */
     b->g->tensors.n = m.g.tensors.n;
     b->g->tensors.cap = m.g.tensors.cap;
+    b->g->names = m.g.names;
     b->g->pool = m.g.pool;
     return s;
 }

@@ -7,6 +7,7 @@
 #include "host/call.h"
 #include "plan/build.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static bool same_operands(const weft_operand *a, const weft_operand *b, uint32_t n)
@@ -71,14 +72,16 @@ static void own_spec(pool *p, weft_opspec *s)
 /* A kernel that a plugin brings for this op and device, one of those loaded so far. */
 static const component *plugin_kernel(const spec *s, const char *id)
 {
-    const component *all[64];
-    uint32_t n = host_loaded(s->host, "weft.kernel/1", all, 64);
-    for (uint32_t i = 0; i < n && i < 64; i++) {
+    uint32_t n = host_loaded(s->host, "weft.kernel/1", NULL, 0);
+    const component **all = mem_alloc(n * sizeof *all + 1), *found = NULL;
+    n = host_loaded(s->host, "weft.kernel/1", all, n);
+    for (uint32_t i = 0; !found && i < n; i++) {
         const weft_kernel *k = all[i]->table;
         if (!strcmp(k->op, id) && !strcmp(k->device, s->device.c->name))
-            return all[i];
+            found = all[i];
     }
-    return NULL;
+    free(all);
+    return found;
 }
 
 /* The device's own kernel; failing that, a plugin's. */

@@ -42,12 +42,43 @@ static const weft_option *const *axis_option(spec *s, const weft_mesh_axis *axis
     return list;
 }
 
+#define WORD "abcdefghijklmnopqrstuvwxyz0123456789_"
+
+static bool is_word(const char *text)
+{
+    const size_t n = text ? strnlen(text, WEFT_MAX_NAME) : 0;
+    return n && n < WEFT_MAX_NAME && strspn(text, WORD) == n;
+}
+
+/* A mesh axis is constant data of the plugin, like its options. */
+static weft_status check_axis(const component *c, const weft_mesh_axis *axis)
+{
+    if (axis->struct_size != sizeof *axis)
+        return fail(WEFT_USAGE, "%s: strategy %s: a mesh axis of %u bytes; %zu is the size here",
+                    c->path, c->name, axis->struct_size, sizeof *axis);
+    if (!is_word(axis->name) || !is_word(axis->size_key))
+        return fail(WEFT_USAGE,
+                    "%s: strategy %s: the %s of a mesh axis is not made of a-z, 0-9 and '_', 1 to "
+                    "%d bytes",
+                    c->path, c->name, is_word(axis->name) ? "size_key" : "name", WEFT_MAX_NAME - 1);
+    if (!axis->help || !*axis->help)
+        return fail(WEFT_USAGE, "%s: strategy %s: the mesh axis %s has no line of help", c->path,
+                    c->name, axis->name);
+    if (axis->flags & ~WEFT_AXIS_SEQUENCE)
+        return fail(WEFT_USAGE, "%s: strategy %s: the mesh axis %s has the unknown flags 0x%x",
+                    c->path, c->name, axis->name, axis->flags & ~WEFT_AXIS_SEQUENCE);
+    return WEFT_OK;
+}
+
 /* The INI keys of a strategy's mesh axes: a number, or auto. */
 static weft_status add_axes(spec *s, const component *c)
 {
     const weft_strategy *table = c->table;
     for (uint32_t i = 0; table->axes && table->axes[i]; i++) {
         const weft_mesh_axis *axis = table->axes[i];
+        weft_status lawful = check_axis(c, axis);
+        if (lawful)
+            return lawful;
         if (s->mesh.n == WEFT_MAX_MESH)
             return fail(WEFT_UNSUPPORTED, "the job has more than %d mesh axes", WEFT_MAX_MESH);
         if (mesh_axis(&s->mesh, axis->name) >= 0)
@@ -67,6 +98,26 @@ static weft_status add_axes(spec *s, const component *c)
     return WEFT_OK;
 }
 
+#define MOST_LIST 1024u /* bytes of a list of strategies */
+
+static weft_status check_flags(const component *c, const char *kind, uint32_t flags)
+{
+    return flags ? fail(WEFT_USAGE, "%s: the table of %s %s has flags 0x%x; 0 is expected", c->path,
+                        kind, c->name, flags)
+                 : WEFT_OK;
+}
+
+static weft_status check_unit(const component *c)
+{
+    const weft_rule *rule = c->table;
+    if (rule->unit >= WEFT_UNIT_ELEMENT && rule->unit <= WEFT_UNIT_MATRIX)
+        return WEFT_OK;
+    return fail(WEFT_USAGE,
+                "%s: update rule %s has unit = %u; there are WEFT_UNIT_ELEMENT (1), _TENSOR (2) "
+                "and _MATRIX (3)",
+                c->path, c->name, rule->unit);
+}
+
 /* The strategies of a list; one that stands for a list is replaced by it. */
 static weft_status add_strategies(spec *s, const char *list, bool nested)
 {
@@ -80,6 +131,12 @@ static weft_status add_strategies(spec *s, const char *list, bool nested)
         if (st)
             return st;
         const weft_strategy *table = c->table;
+        st = check_flags(c, "strategy", table->flags);
+        if (st)
+            return st;
+        if (table->list && strnlen(table->list, MOST_LIST) == MOST_LIST)
+            return fail(WEFT_USAGE, "%s: strategy %s stands for a list of %u bytes or more",
+                        c->path, word, MOST_LIST);
         if (table->list && nested)
             return fail(WEFT_USAGE, "strategy %s stands for a list inside a list", word);
         if (table->list) {
@@ -108,9 +165,11 @@ static weft_status find_strategies(spec *s)
 static void add_unused_axes(spec *s, const component *c)
 {
     const weft_strategy *table = c->table;
-    for (uint32_t i = 0; table->axes && table->axes[i]; i++) {
-        (void)!config_add(s->cfg, "parallel", c->name, axis_option(s, table->axes[i]));
-    }
+    for (uint32_t i = 0; i < WEFT_MAX_MESH && table->axes && table->axes[i]; i++)
+        if (check_axis(c, table->axes[i]) == WEFT_OK)
+            (void)!config_add(s->cfg, "parallel", c->name, axis_option(s, table->axes[i]));
+        else
+            err_clear(); /* of a plugin that this job does not use */
 }
 
 static void add_unused(spec *s)
@@ -155,10 +214,15 @@ weft_status spec_check_config(config *cfg, host *h, spec *out)
         s = find(out, "optim", config_text(cfg, "optim.rule"), "optim.rule", rule_ifaces, "optim",
                  &out->rule.c);
     if (!s)
+        s = check_unit(out->rule.c);
+    if (!s)
         config_bind(cfg, "optim", out->rule.c->options);
     if (!s && strcmp(placement, "none"))
         s = find(out, "optim", placement, "optim.placement", placement_ifaces, "optim",
                  &out->placement.c);
+    if (!s && out->placement.c)
+        s = check_flags(out->placement.c, "placement",
+                        ((const weft_placement *)out->placement.c->table)->flags);
     if (!s)
         s = transport_add_sections(out);
     return s ? s : check_keys(out);

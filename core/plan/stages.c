@@ -77,6 +77,17 @@ weft_status e_order(void *ctx, const char *axis, uint32_t stage, const weft_work
     return WEFT_OK;
 }
 
+/* Each graph is planned several times; a group is the same every time. */
+static weft_status same_group(const edit_state *e, const group_edit *have, uint32_t axis,
+                              const uint32_t *coords, uint32_t n)
+{
+    if (have->mesh_axis == axis && have->n == n &&
+        !memcmp(have->coords, coords, n * sizeof *coords))
+        return WEFT_OK;
+    return fail(WEFT_USAGE, "%s makes the group %s a second time, of other coordinates", e->owner,
+                have->name);
+}
+
 weft_status e_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
                     uint32_t n)
 {
@@ -97,7 +108,7 @@ weft_status e_group(void *ctx, const char *name, const char *axis, const uint32_
                      e->owner, name, e->s->mesh.size[a]);
     for (uint32_t i = 0; !s && i < e->groups.n; i++)
         if (!strcmp(e->groups.at[i].name, name))
-            return WEFT_OK; /* each graph is planned several times */
+            return same_group(e, &e->groups.at[i], a, coords, n);
     if (s)
         return s;
     if (e->groups.n == 64 - FIRST_GROUP || mesh_axis(&e->s->mesh, name) >= 0)

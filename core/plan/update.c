@@ -6,6 +6,7 @@
  * states, writes parameter, states and, in 16-bit jobs, the compute copy, in a single pass over
  * memory. Rules that need a whole parameter are update_each.c's. */
 #include "base/err.h"
+#include "graph/arguments.h"
 #include "host/call.h"
 #include "plan/build.h"
 
@@ -100,7 +101,7 @@ weft_status rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad
     u.grad = scaled[0];
     g->state_of = "p";
     if (!s)
-        s = PLUGIN_CALL(table, update, rule->c->module, rule->conf, &w, &u);
+        s = arg_answer(PLUGIN_CALL(table, update, rule->c->module, rule->conf, &w, &u), "the rule", "update");
     if (!s)
         s = check_assigned(g, param);
     uint32_t times;

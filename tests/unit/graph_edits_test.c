@@ -158,7 +158,7 @@ static void bad_communication(void **state)
     expect_refusal(c(&n.g, WEFT_SHIFT, 0, "tp", NULL, 0, n.y, &out), WEFT_USAGE, "goes 1 to 1");
     expect_refusal(c(&n.g, WEFT_SHIFT, 0, "tp", NULL, 2, n.y, &out), WEFT_USAGE, "goes 1 to 1");
     expect_refusal(c(&n.g, WEFT_ALL_REDUCE, WEFT_SUM, "cp", NULL, 0, n.y, &out), WEFT_USAGE,
-                   "which this job has not");
+                   "is no mesh axis of this job");
     expect_refusal(c(&n.g, WEFT_ALL_REDUCE, WEFT_SUM, "tp", "tokens", 0, n.y, &out), WEFT_USAGE,
                    "takes no axis");
     expect_refusal(c(&n.g, WEFT_ALL_GATHER, WEFT_SUM, "tp", NULL, 0, n.y, &out), WEFT_USAGE,

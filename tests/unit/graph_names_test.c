@@ -52,6 +52,8 @@ static void globs(void **state)
         {"", "", true},
         {"", "x", false},
         {"x", "xy", false},
+        {"*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*a*b",
+         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (glob_match(cases[i].glob, cases[i].name) != cases[i].matches)
@@ -84,12 +86,12 @@ static void the_builder_refuses(void **state)
     assert_int_equal(b.param(b.ctx, "p", &vector, "zeros", 0, &t), WEFT_OK);
     said(b.param(b.ctx, "p", &vector, "zeros", 0, &t), "already has a tensor named p");
     said(b.param(b.ctx, name, &vector, "zeros", 0, &t), "is longer than 63 bytes");
-    said(b.input(b.ctx, "e", &empty, &t), "axis 0 is empty, unnamed or too large");
+    said(b.input(b.ctx, "e", &empty, &t), "axis 0 of e, 'n', is empty or too large");
     said(b.input(b.ctx, "h", &huge, &t), "too large");
     said(b.input(b.ctx, "w", &twice, &t), "has the axis 'n' twice");
     said(b.input(b.ctx, "o", &odd, &t), "unknown element type 99");
     said(b.scalar(b.ctx, "p", &t), "is a tensor, not a scalar");
-    said(b.state(b.ctx, "m", t, 0, NULL, &t), "outside an update rule");
+    said(b.state(b.ctx, "m", t, 0, NULL, &t), "builder.state() is called in a model");
     said(b.op(b.ctx, "no.such.op", NULL, 0, &t, 1, out, 1), "no.such.op");
     weft_tensor none = 77;
     said(b.op(b.ctx, "neg", NULL, 0, &none, 1, out, 1), "77");

@@ -1,0 +1,78 @@
+/* graph/arguments.h: what plugins hand to the builder, checked before it is used.
+ *
+ * Plugins call the builder from replacements, lists, update rules and the functions of their ops.
+ * Every pointer, string, count and number that comes from there is checked here. A failure is a
+ * sentence that begins with the call, "builder.param(): ..."; whoever called the plugin puts its
+ * name before it. Private to core/graph and core/plan. All functions: [plan], any thread. */
+#ifndef GRAPH_ARGUMENTS_H
+#define GRAPH_ARGUMENTS_H
+
+#include "graph/graph.h"
+
+/* How often plugins may append to one graph: by all replacements and lists of a graph, and by the
+ * rule of an update. 96 layers of a ring over 512 ranks take 98,304 calls. An endless loop ends
+ * here, with some 100 MB. */
+#define GRAPH_MOST_CALLS (1u << 17)
+
+/* ... and one grad() of an op. */
+#define GRAPH_MOST_CALLS_GRADIENT 4096u
+
+/* Attributes of one op. The core adds the attribute "first" to some. */
+#define GRAPH_MOST_ATTRS 15u
+
+/* The calls that append to a graph, a bit each. */
+#define CALL_BLOCK (1u << 0)
+#define CALL_INPUT (1u << 1)
+#define CALL_PARAM (1u << 2)
+#define CALL_SCALAR (1u << 3)
+#define CALL_CONSTANT (1u << 4)
+#define CALL_STATE (1u << 5)
+#define CALL_OP (1u << 6)
+#define CALL_COMM (1u << 7)
+#define CALL_ASSIGN (1u << 8)
+
+/* May this call be made where the graph stands: in a model, a replacement, a gradient, an update
+ * rule, a list, or while an op looks at shapes? Counts the call. WEFT_USAGE says where it may be
+ * made. `g` NULL: the plugin has passed no ctx. */
+weft_status arg_call(graph *g, uint32_t call);
+
+/* WEFT_USAGE with "`call`(): `what` is NULL" when it is. */
+weft_status arg_pointer(const char *call, const char *what, const void *p);
+
+/* Text of 1 to `most` bytes, all printable ASCII. At most `most` + 1 bytes are read. */
+weft_status arg_text(const char *call, const char *what, const char *text, size_t most);
+
+/* The name of a tensor, block, axis or list: 1 to WEFT_MAX_NAME - 1 bytes of printable ASCII
+ * without '*' and '|', which mean something in the globs of edits. */
+weft_status arg_name(const char *call, const char *what, const char *name);
+
+/* A shape that a plugin has made; `of` names the tensor in the message. */
+weft_status arg_shape(const char *call, const char *of, const weft_shape *s);
+
+/* The handle of a tensor that may be read (or written) where the graph stands. In a list those are
+ * parameters, states, scalars and what the list itself has made. */
+weft_status arg_tensor(const graph *g, const char *call, const char *what, weft_tensor t);
+
+/* The attributes of an op: an array of `n`, each with a key of its own. */
+weft_status arg_attrs(const char *id, const weft_attr *attrs, uint32_t n);
+
+/* The constants of an op that a plugin brings, against the call: flags, `ew` and its operands,
+ * first_input and first_axis. `in` and `out` are shapes. */
+weft_status arg_op(const weft_op *op, const char *id, const weft_shape *in, uint32_t nin,
+                   const weft_shape *out, uint32_t nout);
+
+/* An input that a replacement asks for: one that the core fills, as the core fills it. */
+weft_status arg_input(const graph *g, const char *name, const weft_shape *s);
+
+/* Has the tensor `src` the axes of `dst`, to which it is assigned? */
+weft_status arg_assigned(const graph *g, weft_tensor dst, weft_tensor src);
+
+/* The builder's comm() (builder_comm.c): appends communication, see weft/graph.h. */
+weft_status graph_comm(void *ctx, uint32_t kind, uint32_t redop, const char *mesh_axis,
+                       const char *axis, uint32_t root, weft_tensor in, weft_tensor *out);
+
+/* What a function of a plugin has returned: a status that is none, or a failure without a
+ * sentence, becomes WEFT_INTERNAL or a sentence that names `who` ("op acme.x") and `call`. */
+weft_status arg_answer(weft_status s, const char *who, const char *call);
+
+#endif

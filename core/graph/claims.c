@@ -1,0 +1,123 @@
+/* graph/claims.c: placements that the ops of plugins claim (claims.h). */
+#include "graph/claims.h"
+
+#include "base/err.h"
+#include "graph/arguments.h"
+#include "host/call.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static bool known_kind(uint32_t kind)
+{
+    return kind == WEFT_WHOLE || kind == WEFT_SPLIT || kind == WEFT_PARTIAL_SUM ||
+           kind == WEFT_PARTIAL_MAX || kind == WEFT_HELD;
+}
+
+/* Is an input split along an axis of this name and size? */
+static bool goes_on(const graph *g, const node *n, const weft_place *in, const weft_axis *axis)
+{
+    for (uint32_t k = 0; k < n->nin; k++) {
+        const weft_shape *s = &graph_tensor(g, n->in[k])->shape;
+        if (in[k].kind == WEFT_SPLIT && in[k].axis < s->rank &&
+            s->axes[in[k].axis].size == axis->size && !strcmp(s->axes[in[k].axis].name, axis->name))
+            return true;
+    }
+    return false;
+}
+
+static weft_status check_split(const graph *g, const node *n, uint32_t a, uint32_t output,
+                               const weft_place *in, uint32_t axis)
+{
+    const tensor *t = graph_tensor(g, n->out[output]);
+    const uint32_t size = g->mesh->size[a];
+    if (axis >= t->shape.rank)
+        return fail(WEFT_USAGE,
+                    "op %s: its shard() splits output %u along axis %u over %s, and it has %u",
+                    n->id, output, axis, g->mesh->name[a], t->shape.rank);
+    int64_t here = t->shape.axes[axis].size; /* the axes before `a` have been settled */
+    for (uint32_t other = 0; other < a; other++)
+        if (t->place[other].kind == WEFT_SPLIT && t->place[other].axis == axis)
+            here = (here + g->mesh->size[other] - 1) / g->mesh->size[other];
+    if (here % size == 0 || goes_on(g, n, in, &t->shape.axes[axis]))
+        return WEFT_OK;
+    return fail(WEFT_USAGE,
+                "op %s: its shard() splits output %u over %s = %u along '%s', which has %lld "
+                "elements here; that does not come out even",
+                n->id, output, g->mesh->name[a], size, t->shape.axes[axis].name, (long long)here);
+}
+
+static weft_status check_claim(const graph *g, const node *n, uint32_t a, uint32_t output,
+                               const weft_place *in, weft_place p)
+{
+    bool held = false;
+    for (uint32_t k = 0; k < n->nin; k++)
+        held |= in[k].kind == WEFT_HELD && in[k].axis == p.axis;
+    if (!known_kind(p.kind))
+        return fail(WEFT_USAGE, "op %s: its shard() places output %u in the unknown way %u", n->id,
+                    output, p.kind);
+    if (p.kind == WEFT_SPLIT)
+        return check_split(g, n, a, output, in, p.axis);
+    if (p.kind == WEFT_HELD && !held)
+        return fail(WEFT_USAGE,
+                    "op %s: its shard() says that coordinate %u of %s alone has output %u, and it "
+                    "holds no input alone",
+                    n->id, p.axis, g->mesh->name[a], output);
+    if (p.kind != WEFT_HELD && p.axis)
+        return fail(WEFT_USAGE,
+                    "op %s: its shard() names axis %u of output %u, which is not split; 0 is "
+                    "expected",
+                    n->id, p.axis, output);
+    return WEFT_OK;
+}
+
+/* A mesh axis with as many coordinates as `a`; NULL: none. */
+static const char *twin_of(const mesh *m, uint32_t a)
+{
+    for (uint32_t x = 0; x < m->n; x++)
+        if (x != a && m->size[x] == m->size[a])
+            return m->name[x];
+    return NULL;
+}
+
+static weft_status ask(graph *g, const node *n, const weft_opcall *call, uint32_t size,
+                       const weft_place *in, weft_place *out)
+{
+    char who[2 * WEFT_MAX_NAME];
+    const char *was = g->looking;
+    weft_builder b = graph_builder(g);
+    snprintf(who, sizeof who, "op %s", n->id);
+    memset(out, 0, WEFT_MAX_OPERANDS * sizeof *out);
+    g->looking = "shard";
+    weft_status s = arg_answer(PLUGIN_CALL(n->op, shard, &b, call, size, in, out), who, "shard");
+    g->looking = was;
+    return s;
+}
+
+/* Would it answer the same for one coordinate? */
+static weft_status check_alone(graph *g, const node *n, uint32_t a, const weft_opcall *call,
+                               const weft_place *in, const weft_place *out)
+{
+    weft_place alone[WEFT_MAX_OPERANDS];
+    const char *twin = twin_of(g->mesh, a);
+    bool same = !twin || ask(g, n, call, 1, in, alone) == WEFT_OK;
+    for (uint32_t k = 0; twin && same && k < n->nout; k++)
+        same = out[k].kind == alone[k].kind && out[k].axis == alone[k].axis;
+    if (same)
+        return WEFT_OK;
+    const char *name = g->mesh->name[a];
+    return fail(WEFT_USAGE,
+                "op %s: its shard() goes by how many coordinates a mesh axis has, and %s and %s "
+                "have %u each, so that it cannot tell them apart; give %s and %s different sizes",
+                n->id, name, twin, g->mesh->size[a], name, twin);
+}
+
+weft_status graph_claims(graph *g, uint32_t i, uint32_t a, const weft_opcall *call,
+                         const weft_place *in, weft_place *out)
+{
+    const node n = g->nodes.at[i];
+    weft_status s = ask(g, &n, call, g->mesh->size[a], in, out);
+    for (uint32_t k = 0; !s && k < n.nout; k++)
+        s = check_claim(g, &n, a, k, in, out[k]);
+    return s ? s : check_alone(g, &n, a, call, in, out);
+}

@@ -1,0 +1,233 @@
+/* plan/edit_arguments.c: what plugins hand to edits: pointers, texts, counts, and how many edits.
+ *
+ * The table that plugins get consists of the functions here. Each checks its arguments and calls
+ * the edit itself (edits.c, stages.c, extra.c). The first failure of a call of edit() is kept: a
+ * plugin that goes on after it has not got what it asked for, so its call fails too. */
+#include "base/err.h"
+#include "graph/arguments.h"
+#include "plan/build.h"
+
+#include <string.h>
+
+static edit_state *state(void *ctx)
+{
+    return ctx;
+}
+
+/* Keep why an edit fails, with the plugin's name before it. */
+static weft_status end(edit_state *e, weft_status s)
+{
+    if (!s || !e || e->failed)
+        return s;
+    const size_t n = strlen(e->owner);
+    if (strncmp(err_text(), e->owner, n))
+        err_context("%s", e->owner);
+    e->failed = s;
+    e->why = pool_text(e->pool, err_text());
+    return s;
+}
+
+/* One more edit. */
+static weft_status begin(edit_state *e, const char *call)
+{
+    if (!e)
+        return fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
+    if (e->edits++ < EDITS_MOST)
+        return WEFT_OK;
+    return fail(WEFT_NO_MEMORY,
+                "%s() in phase %u: the plugin has emitted %u edits in one call, which is the most; "
+                "does a loop not end?",
+                call, e->phase, EDITS_MOST);
+}
+
+static weft_status glob(const char *call, const char *what, const char *text)
+{
+    return arg_text(call, what, text, EDITS_MOST_GLOB);
+}
+
+static weft_status axis(const char *call, const char *name)
+{
+    return arg_text(call, "mesh_axis", name, WEFT_MAX_NAME - 1);
+}
+
+weft_status edits_pointer(const edit_state *e, const char *call, const char *what, const void *p)
+{
+    return p ? WEFT_OK : fail(WEFT_USAGE, "%s: %s(): %s is NULL", e->owner, call, what);
+}
+
+void edits_begin(edit_state *e)
+{
+    e->edits = 0;
+    e->failed = WEFT_OK;
+    e->why = NULL;
+}
+
+weft_status edits_answer(edit_state *e, weft_status s)
+{
+    if (!s && e->failed)
+        return fail(e->failed, "%s (its edit() went on and returned WEFT_OK)", e->why);
+    return arg_answer(s, e->owner, "edit");
+}
+
+/* --- the table --- */
+
+static weft_status a_split(void *ctx, const char *tensors, const char *name, const char *mesh_axis)
+{
+    static const char call[] = "edits.split";
+    weft_status s = begin(ctx, call);
+    if (!s)
+        s = glob(call, "tensors", tensors);
+    if (!s)
+        s = arg_text(call, "axis", name, WEFT_MAX_NAME - 1);
+    if (!s)
+        s = axis(call, mesh_axis);
+    return end(ctx, s ? s : e_split(ctx, tensors, name, mesh_axis));
+}
+
+static weft_status a_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
+{
+    weft_status s = begin(ctx, "edits.replace");
+    return end(ctx, s ? s : e_replace(ctx, op, emit, user));
+}
+
+static weft_status a_group(void *ctx, const char *name, const char *mesh_axis,
+                           const uint32_t *coords, uint32_t n)
+{
+    static const char call[] = "edits.group";
+    weft_status s = begin(ctx, call);
+    if (!s)
+        s = arg_name(call, "name", name);
+    if (!s)
+        s = axis(call, mesh_axis);
+    if (!s)
+        s = arg_pointer(call, "coords", coords);
+    return end(ctx, s ? s : e_group(ctx, name, mesh_axis, coords, n));
+}
+
+static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis, uint32_t stage,
+                           uint32_t chunk)
+{
+    static const char call[] = "edits.stage";
+    edit_state *e = state(ctx);
+    weft_status s = begin(e, call);
+    if (!s)
+        s = glob(call, "blocks", blocks);
+    if (!s)
+        s = axis(call, mesh_axis);
+    if (!s && chunk >= e->g->blocks.n)
+        s = fail(WEFT_USAGE, "%s(): chunk %u of a model of %u blocks", call, chunk, e->g->blocks.n);
+    return end(e, s ? s : e_stage(ctx, blocks, mesh_axis, stage, chunk));
+}
+
+static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, const weft_work *cells,
+                           uint32_t n)
+{
+    static const char call[] = "edits.order";
+    edit_state *e = state(ctx);
+    weft_status s = begin(e, call);
+    if (!s)
+        s = axis(call, mesh_axis);
+    if (!s)
+        s = arg_pointer(call, "work", cells);
+    /* a forward and two parts of a backward, for each chunk and micro-batch */
+    const uint64_t most = s ? 0 : 3 * (uint64_t)e->g->blocks.n * e->passes;
+    if (!s && n > most)
+        s = fail(WEFT_USAGE,
+                 "%s(): %u cells for stage %u; %u blocks and %llu micro-batches have "
+                 "at most %llu",
+                 call, n, stage, e->g->blocks.n, (unsigned long long)e->passes,
+                 (unsigned long long)most);
+    return end(e, s ? s : e_order(ctx, mesh_axis, stage, cells, n));
+}
+
+static weft_status a_sync(void *ctx, const char *params, const char *mesh_axis, uint32_t when,
+                          uint64_t bucket_bytes)
+{
+    static const char call[] = "edits.sync";
+    weft_status s = begin(ctx, call);
+    if (!s)
+        s = glob(call, "params", params);
+    if (!s)
+        s = axis(call, mesh_axis);
+    return end(ctx, s ? s : e_sync(ctx, params, mesh_axis, when, bucket_bytes));
+}
+
+static weft_status a_store(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
+                           uint32_t ahead)
+{
+    static const char call[] = "edits.store";
+    weft_status s = begin(ctx, call);
+    if (!s)
+        s = glob(call, "params", params);
+    if (!s)
+        s = axis(call, mesh_axis);
+    return end(ctx, s ? s : e_store(ctx, what, params, mesh_axis, ahead));
+}
+
+static weft_status a_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
+{
+    static const char call[] = "edits.list";
+    weft_status s = begin(ctx, call);
+    if (!s)
+        s = arg_name(call, "name", name);
+    if (!s)
+        s = arg_pointer(call, "emit", (const void *)(uintptr_t)emit);
+    return end(ctx, s ? s : e_list(ctx, name, every, emit, user));
+}
+
+static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis)
+{
+    static const char call[] = "edits.keep";
+    weft_status s = begin(ctx, call);
+    if (!s)
+        s = glob(call, "tensors", tensors);
+    if (!s && mesh_axis)
+        s = axis(call, mesh_axis);
+    return end(ctx, s ? s : e_keep(ctx, tensors, how, mesh_axis));
+}
+
+static weft_status a_carry(void *ctx, const char *params, uint32_t versions)
+{
+    weft_status s = begin(ctx, "edits.carry");
+    if (!s)
+        s = glob("edits.carry", "params", params);
+    return end(ctx, s ? s : e_carry(ctx, params, versions));
+}
+
+/* One line, in any language. */
+static weft_status a_changes(void *ctx, const char *text)
+{
+    static const char call[] = "edits.changes_results";
+    weft_status s = begin(ctx, call);
+    if (!s)
+        s = arg_pointer(call, "text", text);
+    const size_t n = s ? 0 : strnlen(text, EDITS_MOST_LINE + 1);
+    if (!s && (!n || n > EDITS_MOST_LINE))
+        s = fail(WEFT_USAGE, "%s(): the text has %s; a line of 1 to %u bytes is expected", call,
+                 n ? "too many bytes" : "no byte", EDITS_MOST_LINE);
+    for (size_t i = 0; !s && i < n; i++)
+        if ((unsigned char)text[i] < 32 || text[i] == 127)
+            s = fail(WEFT_USAGE,
+                     "%s(): the text has the control character 0x%02x; one line is "
+                     "expected",
+                     call, (unsigned)text[i]);
+    return end(ctx, s ? s : e_changes(ctx, text));
+}
+
+weft_edits edits_table(edit_state *e)
+{
+    return (weft_edits){sizeof(weft_edits),
+                        0,
+                        e,
+                        a_split,
+                        a_replace,
+                        a_group,
+                        a_stage,
+                        a_order,
+                        a_sync,
+                        a_store,
+                        a_list,
+                        a_keep,
+                        a_carry,
+                        a_changes};
+}
