@@ -266,7 +266,10 @@ static weft_status infer(graph *g, const weft_op *op, const char *id, bool own, 
     if (s) {
         char who[2 * WEFT_MAX_NAME];
         snprintf(who, sizeof who, "op %s", id);
-        return own ? s : arg_answer(s, who, "infer");
+        s = arg_answer(s, who, "infer");
+        if (!strstr(err_text(), id))
+            err_context("%s", who);
+        return s;
     }
     if (count != n->nout)
         return fail(WEFT_USAGE, "op %s has %u outputs, %u were asked for", id, count, n->nout);

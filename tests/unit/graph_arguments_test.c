@@ -1,0 +1,452 @@
+/* Is every bad argument that a plugin hands to the builder refused, with its sentence?
+ *
+ * A row is a call and a part of what it says. The rows run where plugins run: in a model, in a
+ * replacement, in an update rule, in a list. A refused call leaves the graph as it was. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "graph/arguments.h"
+
+#include <cmocka.h>
+
+static const mesh meshes = {.n = 2, .name = {"tp", "dp"}, .size = {2, 4}};
+static uint32_t rows;
+
+static void row(int line, weft_status got, const char *text)
+{
+    rows++;
+    if (!got || !strstr(err_text(), text))
+        fail_msg("line %d: status %d, '%s' where '%s' was expected", line, (int)got, err_text(),
+                 text);
+    err_clear();
+}
+#define ROW(call, text) row(__LINE__, call, text)
+
+static const weft_axis tokens = {"tokens", 8}, embed = {"embed", 6};
+static char long_name[80], odd_name[] = "a\tb";
+static weft_shape vec = {.rank = 1, .axes = {{"embed", 6}}};
+static weft_shape mat = {.rank = 2, .axes = {{"ffn", 4}, {"embed", 6}}};
+
+typedef struct net {
+    graph g;
+    weft_builder b;
+    weft_tensor tokens, table, x, y, z, scalar;
+} net;
+
+static weft_tensor op(const net *n, const char *id, weft_tensor x, weft_tensor y)
+{
+    weft_tensor out;
+    const weft_tensor in[2] = {x, y};
+    if (n->b.op(n->b.ctx, id, NULL, 0, in, y ? 2 : 1, &out, 1))
+        fail_msg("%s", err_text());
+    return out;
+}
+
+static void begin(net *n)
+{
+    const weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {tokens}};
+    const weft_shape rows_of = {.rank = 2, .axes = {{"vocab", 10}, embed}};
+    memset(long_name, 'n', sizeof long_name - 1);
+    *n = (net){0};
+    graph_init(&n->g, &meshes, WEFT_F32, WEFT_F32);
+    n->b = graph_builder(&n->g);
+    assert_int_equal(n->b.block(n->b.ctx, "all"), WEFT_OK);
+    assert_int_equal(n->b.input(n->b.ctx, "tokens", &ids, &n->tokens), WEFT_OK);
+    assert_int_equal(n->b.param(n->b.ctx, "table", &rows_of, "zeros", 0, &n->table), WEFT_OK);
+    assert_int_equal(n->b.scalar(n->b.ctx, "lr", &n->scalar), WEFT_OK);
+    n->x = op(n, "embedding", n->table, n->tokens);
+    n->y = op(n, "neg", n->x, 0);
+    n->z = op(n, "exp", n->y, 0);
+}
+
+/* --- new tensors --- */
+
+static void bad_names_and_shapes(const net *n)
+{
+    const weft_builder *b = &n->b;
+    weft_tensor t;
+    weft_shape s = vec;
+    ROW(b->param(b->ctx, NULL, &vec, "zeros", 0, &t), "builder.param(): name is NULL");
+    ROW(b->param(b->ctx, "", &vec, "zeros", 0, &t), "builder.param(): name is empty");
+    ROW(b->param(b->ctx, long_name, &vec, "zeros", 0, &t), "is longer than 63 bytes");
+    ROW(b->param(b->ctx, odd_name, &vec, "zeros", 0, &t), "has the byte 0x09");
+    ROW(b->param(b->ctx, "\xff", &vec, "zeros", 0, &t), "has the byte 0xff");
+    ROW(b->param(b->ctx, "a*", &vec, "zeros", 0, &t), "has a '*' or '|'");
+    ROW(b->param(b->ctx, "a|b", &vec, "zeros", 0, &t), "has a '*' or '|'");
+    ROW(b->param(b->ctx, "table", &vec, "zeros", 0, &t), "already has a tensor named table");
+    ROW(b->param(b->ctx, "p", NULL, "zeros", 0, &t), "builder.param(): shape is NULL");
+    ROW(b->param(b->ctx, "p", &vec, "zeros", 0, NULL), "builder.param(): out is NULL");
+    s.rank = 7;
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "p has 7 axes; at most 6");
+    s.rank = UINT32_MAX;
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "at most 6 are possible");
+    s = vec;
+    s.axes[0].name = NULL;
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "the name of axis 0 of p is NULL");
+    s.axes[0].name = "";
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "the name of axis 0 of p is empty");
+    s.axes[0].name = long_name;
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "is longer than 63 bytes");
+    s.axes[0].name = odd_name;
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "has the byte 0x09");
+    s = vec;
+    s.axes[0].size = 0;
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "is empty or too large: 0");
+    s.axes[0].size = -3;
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "is empty or too large: -3");
+    s = mat;
+    s.axes[0].size = s.axes[1].size = INT64_MAX / 2;
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "is empty or too large");
+    s = mat;
+    s.axes[0].name = "embed";
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "has the axis 'embed' twice");
+    s = vec;
+    s.dtype = 99;
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "unknown element type 99");
+    s.dtype = WEFT_I32;
+    ROW(b->param(b->ctx, "p", &s, "zeros", 0, &t), "a parameter has the job's: 0");
+}
+
+static void bad_params_and_scalars(const net *n)
+{
+    const weft_builder *b = &n->b;
+    weft_tensor t;
+    ROW(b->param(b->ctx, "p", &vec, NULL, 0, &t), "builder.param(): init is NULL");
+    ROW(b->param(b->ctx, "p", &vec, "", 0, &t), "init is empty");
+    ROW(b->param(b->ctx, "p", &vec, "uniform:1", 0, &t), "has to be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "normal:", 0, &t), "has to be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "normal:x", 0, &t), "has to be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "normal:nan", 0, &t), "has to be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "normal:inf", 0, &t), "has to be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "normal:-1", 0, &t), "has to be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "zeros", 8, &t), "unknown flags 0x8");
+    ROW(b->scalar(b->ctx, NULL, &t), "builder.scalar(): name is NULL");
+    ROW(b->scalar(b->ctx, "", &t), "builder.scalar(): name is empty");
+    ROW(b->scalar(b->ctx, long_name, &t), "is longer than 63 bytes");
+    ROW(b->scalar(b->ctx, odd_name, &t), "has the byte 0x09");
+    ROW(b->scalar(b->ctx, "s", NULL), "builder.scalar(): out is NULL");
+    ROW(b->scalar(b->ctx, "table", &t), "is a tensor, not a scalar");
+    ROW(b->constant(b->ctx, 0.0 / (double)(rows == 0), &t), "is no number (NaN)");
+    ROW(b->constant(b->ctx, 1, NULL), "builder.constant(): out is NULL");
+    ROW((b->fail)(b->ctx, WEFT_IO, NULL), "no reason given");
+    ROW((b->fail)(b->ctx, WEFT_IO, ""), "no reason given");
+    ROW((b->fail)(b->ctx, WEFT_OK, "so it is"), "so it is (told as 0, which is no failure)");
+    ROW((b->fail)(b->ctx, WEFT_BUSY, "later"), "which is no failure");
+    ROW((b->fail)(b->ctx, (weft_status)77, "what"), "told as 77");
+}
+
+/* --- ops --- */
+
+static void bad_ops(const net *n)
+{
+    const weft_builder *b = &n->b;
+    weft_tensor t[13], in[13] = {n->x, n->x};
+    weft_attr twice[2] = {{.key = "k"}, {.key = "k"}}, key = {.key = NULL}, many[16] = {{0}};
+    char keys[16][4];
+    for (uint32_t i = 0; i < 16; i++) {
+        snprintf(keys[i], sizeof keys[i], "k%u", i);
+        many[i].key = keys[i];
+    }
+    ROW(b->op(b->ctx, NULL, NULL, 0, in, 1, t, 1), "builder.op(): id is NULL");
+    ROW(b->op(b->ctx, "", NULL, 0, in, 1, t, 1), "builder.op(): id is empty");
+    ROW(b->op(b->ctx, long_name, NULL, 0, in, 1, t, 1), "is longer than 63 bytes");
+    ROW(b->op(b->ctx, odd_name, NULL, 0, in, 1, t, 1), "has the byte 0x09");
+    ROW(b->op(b->ctx, "nonsense", NULL, 0, in, 1, t, 1), "there is no op 'nonsense'");
+    ROW(b->op(b->ctx, "neg", NULL, 0, NULL, 1, t, 1), "builder.op(): in is NULL");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, NULL, 1), "builder.op(): out is NULL");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, t, 0), "is asked for no output");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 13, t, 1), "more than 12 operands: 13 inputs");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, UINT32_MAX, t, 1), "more than 12 operands");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, t, 13), "1 inputs, 13 outputs");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, t, 2), "op neg has 1 outputs, 2 were asked for");
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 0, t, 1), "neg");
+    ROW(b->op(b->ctx, "neg", NULL, 1, in, 1, t, 1), "builder.op(): attrs is NULL");
+    ROW(b->op(b->ctx, "neg", many, 16, in, 1, t, 1), "neg has 16 attributes; at most 15");
+    ROW(b->op(b->ctx, "neg", many, UINT32_MAX, in, 1, t, 1), "at most 15 are possible");
+    ROW(b->op(b->ctx, "neg", &key, 1, in, 1, t, 1), "the key of an attribute is NULL");
+    key.key = "";
+    ROW(b->op(b->ctx, "neg", &key, 1, in, 1, t, 1), "the key of an attribute is empty");
+    key.key = long_name;
+    ROW(b->op(b->ctx, "neg", &key, 1, in, 1, t, 1), "is longer than 63 bytes");
+    ROW(b->op(b->ctx, "neg", twice, 2, in, 1, t, 1), "has the attribute 'k' twice");
+    in[0] = 0;
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, t, 1), "neg: the graph has no tensor number 0");
+    in[0] = 9999;
+    ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, t, 1), "neg: the graph has no tensor number 9999");
+}
+
+/* --- communication, assignments, looks --- */
+
+static void bad_communication(const net *n)
+{
+    const weft_builder *b = &n->b;
+    weft_tensor t;
+    weft_shape s;
+    void *c = b->ctx;
+    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, NULL, NULL, 0, n->x, &t), "mesh_axis is NULL");
+    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "", NULL, 0, n->x, &t), "mesh_axis is empty");
+    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, long_name, NULL, 0, n->x, &t), "longer than 63");
+    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "even", NULL, 0, n->x, &t),
+        "'even' is no mesh axis of this job, which has tp, dp; over a group this version sums "
+        "gradients alone");
+    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, 0, &t), "no tensor number 0");
+    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, 9999, &t), "no tensor number 9999");
+    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, n->x, NULL), "out is NULL");
+    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_MIN, "tp", NULL, 0, n->x, &t), "by the operation 3");
+    ROW(b->comm(c, WEFT_REDUCE_SCATTER, 77, "tp", "tokens", 0, n->x, &t), "by the operation 77");
+    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", "tokens", 0, n->x, &t), "takes no axis");
+    ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 1, n->x, &t), "and no root");
+    ROW(b->comm(c, WEFT_ALL_GATHER, 0, "tp", odd_name, 0, n->x, &t), "has the byte 0x09");
+    ROW(b->comm(c, WEFT_ALL_GATHER, 0, "tp", "embed", 0, n->x, &t), "only the first axis");
+    ROW(b->comm(c, 99, WEFT_SUM, "tp", NULL, 0, n->x, &t), "communication of kind 99");
+    ROW(b->comm(c, WEFT_BARRIER, WEFT_SUM, "tp", NULL, 0, n->x, &t), "cannot be built");
+    ROW(b->comm(c, WEFT_SHIFT, 0, "tp", NULL, 2, n->x, &t), "goes 1 to 1 further");
+    ROW(b->shape(c, 0, &s), "no tensor number 0");
+    ROW(b->shape(c, n->x, NULL), "builder.shape(): out is NULL");
+    ROW(b->shape(NULL, n->x, &s), "builder.shape(): ctx is NULL");
+    assert_string_equal(b->name(c, 9999), "(no tensor)");
+    assert_string_equal(b->name(NULL, 1), "(no tensor)");
+    assert_int_equal(b->kind(NULL, 1), 0);
+}
+
+static void no_ctx(const net *n)
+{
+    const weft_builder *b = &n->b;
+    weft_tensor t;
+    ROW(b->block(NULL, "b"), "builder.block() is called with ctx NULL");
+    ROW(b->input(NULL, "i", &vec, &t), "builder.input() is called with ctx NULL");
+    ROW(b->param(NULL, "p", &vec, "zeros", 0, &t), "builder.param() is called with ctx NULL");
+    ROW(b->scalar(NULL, "s", &t), "builder.scalar() is called with ctx NULL");
+    ROW(b->constant(NULL, 1, &t), "builder.constant() is called with ctx NULL");
+    ROW(b->state(NULL, "m", n->table, 0, NULL, &t), "builder.state() is called with ctx NULL");
+    ROW(b->op(NULL, "neg", NULL, 0, &n->x, 1, &t, 1), "builder.op() is called with ctx NULL");
+    ROW(b->comm(NULL, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, n->x, &t),
+        "builder.comm() is called with ctx NULL");
+    ROW(b->assign(NULL, n->table, n->table), "builder.assign() is called with ctx NULL");
+}
+
+static void in_a_model(void **state)
+{
+    (void)state;
+    net n;
+    weft_tensor t;
+    begin(&n);
+    const uint32_t nodes = n.g.nodes.n, tensors = n.g.tensors.n;
+    ROW(n.b.block(n.b.ctx, NULL), "builder.block(): name is NULL");
+    ROW(n.b.block(n.b.ctx, ""), "builder.block(): name is empty");
+    ROW(n.b.block(n.b.ctx, long_name), "is longer than 63 bytes");
+    ROW(n.b.input(n.b.ctx, NULL, &vec, &t), "builder.input(): name is NULL");
+    ROW(n.b.input(n.b.ctx, "i", NULL, &t), "builder.input(): shape is NULL");
+    ROW(n.b.input(n.b.ctx, "i", &vec, NULL), "builder.input(): out is NULL");
+    ROW(n.b.state(n.b.ctx, "m", n.table, 0, NULL, &t),
+        "builder.state() is called in a model; it may be called in: an update rule, a list");
+    ROW(n.b.assign(n.b.ctx, 9999, n.x), "dst: the graph has no tensor number 9999");
+    ROW(n.b.assign(n.b.ctx, n.table, 9999), "src: the graph has no tensor number 9999");
+    ROW(n.b.assign(n.b.ctx, n.x, n.y), "is neither parameter, state nor scalar");
+    bad_names_and_shapes(&n);
+    bad_params_and_scalars(&n);
+    bad_ops(&n);
+    bad_communication(&n);
+    no_ctx(&n);
+    assert_int_equal(n.g.nodes.n, nodes);
+    assert_int_equal(n.g.tensors.n, tensors);
+    graph_free(&n.g);
+}
+
+/* --- replacements --- */
+
+static weft_status replacement(void *user, const weft_builder *b)
+{
+    const net *n = user;
+    weft_tensor t;
+    weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {tokens}}, s = ids;
+    ROW(b->block(b->ctx, "block.1"),
+        "builder.block() is called in a replacement; it may be called in: a model");
+    ROW(b->state(b->ctx, "m", n->table, 0, NULL, &t), "builder.state() is called in a replacement");
+    ROW(b->input(b->ctx, "mask", &ids, &t),
+        "nothing fills an input 'mask'; there are tokens, targets and positions");
+    ROW(b->input(b->ctx, "tokens", &ids, &t), "already has a tensor named tokens");
+    s.dtype = 0;
+    ROW(b->input(b->ctx, "positions", &s, &t), "has to be WEFT_I32 [tokens 8]");
+    s = ids;
+    s.axes[0].size = 16;
+    ROW(b->input(b->ctx, "positions", &s, &t), "has to be WEFT_I32 [tokens 8]");
+    s.axes[0] = (weft_axis){"rows", 8};
+    ROW(b->input(b->ctx, "positions", &s, &t), "has to be WEFT_I32 [tokens 8]");
+    s = (weft_shape){.dtype = WEFT_I32};
+    ROW(b->input(b->ctx, "positions", &s, &t), "has to be WEFT_I32 [tokens 8]");
+    ROW(b->assign(b->ctx, n->x, n->y), "which is no output of it");
+    ROW(b->assign(b->ctx, n->table, n->y), "which is no output of it");
+    ROW(b->assign(b->ctx, n->y, n->scalar), "a tensor of another shape or type");
+    ROW(b->assign(b->ctx, 0, n->y), "dst: the graph has no tensor number 0");
+    ROW(b->assign(b->ctx, n->y, 0), "src: the graph has no tensor number 0");
+    bad_names_and_shapes(n);
+    bad_params_and_scalars(n);
+    bad_ops(n);
+    bad_communication(n);
+    no_ctx(n);
+    if (b->input(b->ctx, "positions", &ids, &t)) /* which it may ask for */
+        fail_msg("%s", err_text());
+    return b->op(b->ctx, "neg", NULL, 0, &n->x, 1, &t, 1) || b->assign(b->ctx, n->y, t);
+}
+
+static weft_status without_reason(void *user, const weft_builder *b)
+{
+    (void)b;
+    return *(const weft_status *)user;
+}
+
+static void in_a_replacement(void **state)
+{
+    (void)state;
+    net n;
+    weft_status answers[] = {WEFT_IO, WEFT_BUSY, (weft_status)4711, (weft_status)-1};
+    const char *const said[] = {"its emit() failed and gave no reason",
+                                "returned 1, which is no status of a failure",
+                                "returned 4711, which is no status", "returned -1"};
+    begin(&n);
+    const uint32_t at = graph_tensor(&n.g, n.y)->producer - 1;
+    ROW(graph_replace(&n.g, at, NULL, NULL), "edits.replace(): emit is NULL");
+    ROW(graph_replace(&n.g, 4711, replacement, &n), "op number 4711 cannot be replaced");
+    if (graph_replace(&n.g, at, replacement, &n))
+        fail_msg("%s", err_text());
+    assert_int_equal(graph_settle(&n.g), WEFT_OK);
+    graph_free(&n.g);
+    for (uint32_t i = 0; i < 4; i++) {
+        begin(&n);
+        ROW(graph_replace(&n.g, at, without_reason, &answers[i]), said[i]);
+        graph_free(&n.g);
+    }
+}
+
+/* --- rules and lists --- */
+
+static void bad_states(const net *n)
+{
+    const weft_builder *b = &n->b;
+    weft_tensor t;
+    void *c = b->ctx;
+    ROW(b->state(c, NULL, n->table, 0, NULL, &t), "builder.state(): name is NULL");
+    ROW(b->state(c, "", n->table, 0, NULL, &t), "builder.state(): name is empty");
+    ROW(b->state(c, long_name, n->table, 0, NULL, &t), "is longer than 63 bytes");
+    ROW(b->state(c, "m*", n->table, 0, NULL, &t), "has a '*' or '|'");
+    ROW(b->state(c, "m", 0, 0, NULL, &t), "like: the graph has no tensor number 0");
+    ROW(b->state(c, "m", 9999, 0, NULL, &t), "like: the graph has no tensor number 9999");
+    ROW(b->state(c, "m", n->table, 99, NULL, &t), "'m' has the unknown element type 99");
+    ROW(b->state(c, "m", n->table, 0, "vocabulary", &t),
+        "keep names the axis 'vocabulary', which table has not");
+    ROW(b->state(c, "m", n->table, 0, "vocab,", &t), "keep names the axis ''");
+    ROW(b->state(c, "m", n->table, 0, "", &t), "builder.state(): keep is empty");
+    ROW(b->state(c, "m", n->table, 0, NULL, NULL), "builder.state(): out is NULL");
+    ROW(b->block(c, "b"), "builder.block() is called in ");
+    ROW(b->input(c, "positions", &vec, &t), "builder.input() is called in ");
+    ROW(b->param(c, "p", &vec, "zeros", 0, &t), "builder.param() is called in ");
+    bad_ops(n);
+    bad_communication(n);
+    no_ctx(n);
+}
+
+static void in_a_rule(void **state)
+{
+    (void)state;
+    net n;
+    weft_tensor one, m;
+    begin(&n);
+    n.g.state_of = "p";
+    bad_states(&n);
+    assert_int_equal(n.b.constant(n.b.ctx, 1, &one), WEFT_OK);
+    assert_int_equal(n.b.state(n.b.ctx, "m", n.table, 0, "vocab", &m), WEFT_OK);
+    ROW(n.b.assign(n.b.ctx, n.table, n.scalar), "table cannot take lr, a tensor of another shape");
+    ROW(n.b.assign(n.b.ctx, n.table, one), "table cannot take const.1");
+    ROW(n.b.assign(n.b.ctx, n.table, m), "table cannot take p.m");
+    ROW(n.b.assign(n.b.ctx, m, n.table), "p.m cannot take table");
+    ROW(n.b.assign(n.b.ctx, n.scalar, n.table), "lr cannot take table");
+    ROW(n.b.assign(n.b.ctx, one, n.scalar), "const.1 is a constant");
+    ROW(n.b.state(n.b.ctx, "m", n.table, 0, NULL, &m), "already has a tensor named p.m");
+    graph_free(&n.g);
+}
+
+static void in_a_list(void **state)
+{
+    (void)state;
+    net n;
+    weft_tensor t, own;
+    begin(&n);
+    n.g.list_after = n.g.tensors.n;
+    n.g.state_of = "";
+    ROW(n.b.op(n.b.ctx, "neg", NULL, 0, &n.x, 1, &t, 1), "no longer exists when a list runs");
+    ROW(n.b.op(n.b.ctx, "neg", NULL, 0, &n.tokens, 1, &t, 1), "no longer exists when a list runs");
+    ROW(n.b.comm(n.b.ctx, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, n.x, &t), "no longer exists");
+    ROW(n.b.assign(n.b.ctx, n.table, n.x), "no longer exists when a list runs");
+    ROW(n.b.state(n.b.ctx, "m", n.x, 0, NULL, &t), "no longer exists when a list runs");
+    ROW(n.b.state(n.b.ctx, "m", n.scalar, 0, NULL, &t), "beside lr, which is no parameter");
+    ROW(n.b.assign(n.b.ctx, n.table, n.scalar), "table cannot take lr");
+    assert_int_equal(n.b.op(n.b.ctx, "neg", NULL, 0, &n.table, 1, &own, 1), WEFT_OK);
+    assert_int_equal(n.b.assign(n.b.ctx, n.table, own), WEFT_OK);
+    graph_free(&n.g);
+}
+
+/* --- endless loops --- */
+
+static weft_status endless_ops(void *user, const weft_builder *b)
+{
+    weft_tensor t = *(const weft_tensor *)user;
+    for (;;) {
+        weft_status s = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1);
+        if (s)
+            return s;
+    }
+}
+
+static weft_status endless_params(void *user, const weft_builder *b)
+{
+    (void)user;
+    for (uint32_t i = 0;; i++) {
+        weft_tensor t;
+        char name[32];
+        snprintf(name, sizeof name, "p%u", i);
+        weft_status s = b->param(b->ctx, name, &vec, "zeros", 0, &t);
+        if (s)
+            return s;
+    }
+}
+
+static void endless_replacements_end(void **state)
+{
+    (void)state;
+    const weft_emit emits[] = {endless_ops, endless_params};
+    for (uint32_t i = 0; i < 2; i++) {
+        net n;
+        begin(&n);
+        ROW(graph_replace(&n.g, graph_tensor(&n.g, n.y)->producer - 1, emits[i], &n.x),
+            "131072 times for this graph, which is the most; does a loop not end?");
+        assert_true(n.g.pool.bytes < (uint64_t)100 << 20);
+        graph_free(&n.g);
+    }
+}
+
+static void rows_enough(void **state)
+{
+    (void)state;
+    print_message("%u bad arguments\n", rows);
+    assert_true(rows > 250);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_a_model),
+        cmocka_unit_test(in_a_replacement),
+        cmocka_unit_test(in_a_rule),
+        cmocka_unit_test(in_a_list),
+        cmocka_unit_test(endless_replacements_end),
+        cmocka_unit_test(rows_enough),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

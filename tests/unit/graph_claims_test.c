@@ -1,0 +1,348 @@
+/* Is what the ops of plugins say held against what can be: their tables, shapes, gradients, and
+ * where their outputs lie?
+ *
+ * The ops are those of the table below, found as a plugin's would be. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "graph/arguments.h"
+
+#include <cmocka.h>
+
+/* --- functions of ops --- */
+
+static weft_status like_input(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)b, (void)attrs, (void)nattr, (void)nin;
+    out[0] = in[0];
+    *nout = 1;
+    return WEFT_OK;
+}
+
+#define INFER(name, ...)                                                                           \
+    static weft_status name(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,         \
+                            const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)   \
+    {                                                                                              \
+        (void)b, (void)attrs, (void)nattr, (void)nin;                                              \
+        out[0] = in[0];                                                                            \
+        *nout = 1;                                                                                 \
+        __VA_ARGS__;                                                                               \
+        return WEFT_OK;                                                                            \
+    }
+INFER(no_name, out[0].axes[0].name = NULL)
+INFER(no_size, out[0].axes[0].size = 0)
+INFER(many_axes, out[0].rank = 9)
+INFER(odd_type, out[0].dtype = 99)
+INFER(many_outputs, *nout = 40)
+INFER(turned, out[0].axes[0] = in[0].axes[1]; out[0].axes[1] = in[0].axes[0])
+INFER(silent, return WEFT_IO)
+INFER(busy, return WEFT_BUSY)
+INFER(unknown, return (weft_status)99)
+INFER(builds, weft_tensor t; return b->constant(b->ctx, 1, &t))
+
+static weft_status grad_nothing(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                                weft_tensor *din)
+{
+    (void)b, (void)call, (void)phase, (void)din;
+    return WEFT_OK;
+}
+
+#define GRAD(name, ...)                                                                            \
+    static weft_status name(const weft_builder *b, const weft_opcall *call, uint32_t phase,        \
+                            weft_tensor *din)                                                      \
+    {                                                                                              \
+        if (phase == WEFT_GRAD_PARAMS)                                                             \
+            return grad_nothing(b, call, phase, din);                                              \
+        weft_tensor t = call->dout[0];                                                             \
+        __VA_ARGS__;                                                                               \
+        din[0] = t;                                                                                \
+        return WEFT_OK;                                                                            \
+    }
+GRAD(grad_garbage, t = 123456)
+GRAD(grad_other, t = 1)
+GRAD(grad_silent, return WEFT_UNSUPPORTED)
+GRAD(grad_block, return b->block(b->ctx, "mine"))
+GRAD(grad_assign, return b->assign(b->ctx, call->in[0], t))
+GRAD(grad_input, weft_shape s; (void)!b->shape(b->ctx, t, &s);
+     return b->input(b->ctx, "mine", &s, &t))
+GRAD(grad_endless,
+     for (weft_status s;;) if ((s = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1))) return s)
+GRAD(grad_right, (void)0)
+
+#define SHARD(name, ...)                                                                           \
+    static weft_status name(const weft_builder *b, const weft_opcall *call, uint32_t size,         \
+                            const weft_place *in, weft_place *out)                                 \
+    {                                                                                              \
+        (void)b, (void)call, (void)size, (void)in;                                                 \
+        out[0] = in[0];                                                                            \
+        __VA_ARGS__;                                                                               \
+        return WEFT_OK;                                                                            \
+    }
+SHARD(as_input, (void)0)
+SHARD(by_embed, out[0] = (weft_place){WEFT_SPLIT, 1})
+SHARD(by_ninth, out[0] = (weft_place){WEFT_SPLIT, 9})
+SHARD(oddly, out[0].kind = 77)
+SHARD(held, out[0] = (weft_place){WEFT_HELD, 1})
+SHARD(sum_of_axis, out[0] = (weft_place){WEFT_PARTIAL_SUM, 3})
+SHARD(without_reason, return WEFT_INTERNAL)
+SHARD(building, weft_tensor t; return b->op(b->ctx, "neg", NULL, 0, call->in, 1, &t, 1))
+/* What a context-parallel op does that knows its axis by having 2 coordinates: it turns a split of
+ * tokens into one of heads. */
+SHARD(by_size, if (size == 2) out[0] = (weft_place){WEFT_SPLIT, 1})
+/* What an op does that holds its split against the size. */
+SHARD(divides, weft_shape s; (void)!b->shape(b->ctx, call->in[0], &s);
+      if (in[0].kind == WEFT_SPLIT && s.axes[in[0].axis].size % size) return WEFT_UNSUPPORTED)
+
+#define OP(...)                                                                                    \
+    {                                                                                              \
+        .struct_size = sizeof(weft_op), __VA_ARGS__                                                \
+    }
+static const struct {
+    const char *id;
+    weft_op op;
+} ops[] = {
+    {"x.no_name", OP(.infer = no_name)},
+    {"x.no_size", OP(.infer = no_size)},
+    {"x.many_axes", OP(.infer = many_axes)},
+    {"x.odd_type", OP(.infer = odd_type)},
+    {"x.many_outputs", OP(.infer = many_outputs)},
+    {"x.silent", OP(.infer = silent)},
+    {"x.busy", OP(.infer = busy)},
+    {"x.unknown", OP(.infer = unknown)},
+    {"x.builds", OP(.infer = builds)},
+    {"x.flags", OP(.infer = like_input, .flags = 64)},
+    {"x.ew0", OP(.infer = like_input, .flags = WEFT_OP_ELEMENTWISE)},
+    {"x.ew99", OP(.infer = like_input, .flags = WEFT_OP_ELEMENTWISE, .ew = 99)},
+    {"x.ew_two", OP(.infer = like_input, .flags = WEFT_OP_ELEMENTWISE, .ew = WEFT_EW_ADD)},
+    {"x.ew_turned", OP(.infer = turned, .flags = WEFT_OP_ELEMENTWISE, .ew = WEFT_EW_NEG)},
+    {"x.first", OP(.infer = like_input, .first_input = 2)},
+    {"x.first_axis", OP(.infer = like_input, .first_input = 1, .first_axis = 5)},
+    {"x.grad_garbage", OP(.infer = like_input, .grad = grad_garbage)},
+    {"x.grad_other", OP(.infer = like_input, .grad = grad_other)},
+    {"x.grad_silent", OP(.infer = like_input, .grad = grad_silent)},
+    {"x.grad_block", OP(.infer = like_input, .grad = grad_block)},
+    {"x.grad_assign", OP(.infer = like_input, .grad = grad_assign)},
+    {"x.grad_input", OP(.infer = like_input, .grad = grad_input)},
+    {"x.grad_endless", OP(.infer = like_input, .grad = grad_endless)},
+    {"x.grad_right", OP(.infer = like_input, .grad = grad_right)},
+    {"x.as_input", OP(.infer = like_input, .shard = as_input)},
+    {"x.by_embed", OP(.infer = like_input, .shard = by_embed)},
+    {"x.by_ninth", OP(.infer = like_input, .shard = by_ninth)},
+    {"x.oddly", OP(.infer = like_input, .shard = oddly)},
+    {"x.held", OP(.infer = like_input, .shard = held)},
+    {"x.sum_of_axis", OP(.infer = like_input, .shard = sum_of_axis)},
+    {"x.without_reason", OP(.infer = like_input, .shard = without_reason)},
+    {"x.building", OP(.infer = like_input, .shard = building)},
+    {"x.by_size", OP(.infer = like_input, .shard = by_size)},
+    {"x.divides", OP(.infer = like_input, .shard = divides)},
+};
+
+static const weft_op *find(void *ctx, const char *id)
+{
+    (void)ctx;
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (!strcmp(ops[i].id, id))
+            return &ops[i].op;
+    return NULL;
+}
+
+/* --- a graph with one such op --- */
+
+typedef struct net {
+    graph g;
+    weft_builder b;
+    weft_tensor tokens, table, x;
+} net;
+
+/* x [tokens 8, `features`], from a table; tokens are split over what `data` has bits of. */
+static void begin(net *n, const mesh *m, int64_t features, uint32_t data)
+{
+    const weft_shape ids = {.dtype = WEFT_I32, .rank = 1, .axes = {{"tokens", 8}}};
+    const weft_shape rows = {.rank = 2, .axes = {{"vocab", 10}, {"embed", features}}};
+    *n = (net){0};
+    graph_init(&n->g, m, WEFT_F32, WEFT_F32);
+    n->g.find = find;
+    n->b = graph_builder(&n->g);
+    assert_int_equal(n->b.block(n->b.ctx, "all"), WEFT_OK);
+    assert_int_equal(n->b.input(n->b.ctx, "tokens", &ids, &n->tokens), WEFT_OK);
+    assert_int_equal(n->b.param(n->b.ctx, "table", &rows, "zeros", 0, &n->table), WEFT_OK);
+    const weft_tensor in[2] = {n->table, n->tokens};
+    assert_int_equal(n->b.op(n->b.ctx, "embedding", NULL, 0, in, 2, &n->x, 1), WEFT_OK);
+    for (uint32_t a = 0; a < m->n; a++)
+        if (data >> a & 1)
+            assert_int_equal(graph_split(&n->g, "tokens", "tokens", a), WEFT_OK);
+}
+
+static weft_status put(net *n, const char *id, weft_tensor *out)
+{
+    return n->b.op(n->b.ctx, id, NULL, 0, &n->x, 1, out, 1);
+}
+
+static void expect(weft_status got, const char *text)
+{
+    if (!got || !strstr(err_text(), text))
+        fail_msg("status %d, '%s' where '%s' was expected", (int)got, err_text(), text);
+    err_clear();
+}
+
+static weft_status place(net *n)
+{
+    uint32_t end = n->g.nodes.n;
+    return graph_propagate(&n->g, 0, &end);
+}
+
+static const mesh pair = {.n = 1, .name = {"cp"}, .size = {2}};
+
+/* --- rows --- */
+
+static void bad_tables_and_shapes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *id, *text;
+    } bad[] = {
+        {"x.no_name", "op x.no_name: infer(): the name of axis 0 of its output is NULL"},
+        {"x.no_size", "axis 0 of its output, 'tokens', is empty or too large: 0"},
+        {"x.many_axes", "its output has 9 axes; at most 6"},
+        {"x.odd_type", "its output has the unknown element type 99"},
+        {"x.many_outputs", "op x.many_outputs has 40 outputs, 1 were asked for"},
+        {"x.silent", "op x.silent: its infer() failed and gave no reason"},
+        {"x.busy", "op x.busy: its infer() returned 1, which is no status"},
+        {"x.unknown", "op x.unknown: its infer() returned 99, which is no status"},
+        {"x.builds", "op x.builds: builder.constant() is called in infer()"},
+        {"x.flags", "its table has the unknown flags 0x40"},
+        {"x.ew0", "its table has ew = 0, which is no elementwise operation"},
+        {"x.ew99", "its table has ew = 99, which is no elementwise operation"},
+        {"x.ew_two", "an operation of 2 inputs and one output, but it has 1 and 1"},
+        {"x.ew_turned", "is elementwise, but input 0 and the output of its infer()"},
+        {"x.first", "first_input = 2 and first_axis = 0, and the op has no such axis"},
+        {"x.first_axis", "first_input = 1 and first_axis = 5, and the op has no such axis"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        net n;
+        weft_tensor t;
+        begin(&n, &pair, 6, 1);
+        const uint32_t nodes = n.g.nodes.n;
+        expect(put(&n, bad[i].id, &t), bad[i].text);
+        assert_int_equal(n.g.nodes.n, nodes);
+        graph_free(&n.g);
+    }
+}
+
+static void bad_gradients(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *id, *text;
+    } bad[] = {
+        {"x.grad_garbage", "its grad() gives input 0 the gradient 123456"},
+        {"x.grad_other", "a gradient of other axes: tokens"},
+        {"x.grad_silent", "op x.grad_silent: its grad() failed and gave no reason"},
+        {"x.grad_block", "builder.block() is called in the gradient of an op"},
+        {"x.grad_assign", "builder.assign() is called in the gradient of an op"},
+        {"x.grad_input", "builder.input() is called in the gradient of an op"},
+        {"x.grad_endless", "4096 times for this graph, which is the most"},
+        {"x.grad_right", NULL},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        net n;
+        weft_tensor t;
+        begin(&n, &pair, 6, 1);
+        assert_int_equal(put(&n, bad[i].id, &t), WEFT_OK);
+        const weft_tensor both[2] = {t, n.x}; /* the gradient of t is x */
+        assert_int_equal(n.b.op(n.b.ctx, "mul", NULL, 0, both, 2, &t, 1), WEFT_OK);
+        weft_status s = place(&n);
+        if (!s)
+            s = graph_backward(&n.g, t);
+        if (bad[i].text)
+            expect(s, bad[i].text);
+        else
+            assert_int_equal(s, WEFT_OK);
+        graph_free(&n.g);
+    }
+}
+
+static void bad_claims(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *id;
+        int64_t features; /* the second axis */
+        const char *text; /* NULL: is accepted */
+    } claims[] = {
+        {"x.as_input", 6, NULL},
+        {"x.by_embed", 6, NULL},
+        {"x.by_embed", 1, "splits output 0 over cp = 2 along 'embed', which has 1 elements here"},
+        {"x.by_embed", 7, "op x.by_embed: its shard() splits output 0 over cp = 2"},
+        {"x.by_ninth", 6, "along axis 9 over cp, and it has 2"},
+        {"x.oddly", 6, "its shard() places output 0 in the unknown way 77"},
+        {"x.held", 6, "says that coordinate 1 of cp alone has output 0"},
+        {"x.sum_of_axis", 6, "names axis 3 of output 0, which is not split"},
+        {"x.without_reason", 6, "op x.without_reason: its shard() failed and gave no reason"},
+        {"x.building", 6, "builder.op() is called in shard()"},
+    };
+    for (size_t i = 0; i < sizeof claims / sizeof *claims; i++) {
+        net n;
+        weft_tensor t;
+        begin(&n, &pair, claims[i].features, 1);
+        assert_int_equal(put(&n, claims[i].id, &t), WEFT_OK);
+        weft_status s = place(&n);
+        if (claims[i].text)
+            expect(s, claims[i].text);
+        else if (s)
+            fail_msg("%s: %s", claims[i].id, err_text());
+        graph_free(&n.g);
+    }
+}
+
+/* shard() is told a size. Where two mesh axes have it, an op that goes by it is refused; one that
+ * does not is served, and so is one whose axis has a size of its own. */
+static void axes_of_one_size(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *id;
+        mesh m;
+        uint32_t data; /* mesh axes over which tokens are split */
+        bool served;
+    } jobs[] = {
+        {"x.by_size", {.n = 1, .name = {"cp"}, .size = {2}}, 1, true},
+        {"x.by_size", {.n = 2, .name = {"cp", "dp"}, .size = {2, 4}}, 3, true},
+        {"x.by_size", {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}}, 3, false},
+        {"x.by_size", {.n = 2, .name = {"cp", "pp"}, .size = {2, 2}}, 1, false},
+        {"x.by_size", {.n = 3, .name = {"tp", "cp", "dp"}, .size = {4, 2, 4}}, 2, true},
+        {"x.as_input", {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}}, 3, true},
+        {"x.divides", {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}}, 3, true},
+        {"neg", {.n = 2, .name = {"cp", "dp"}, .size = {2, 2}}, 3, true},
+    };
+    for (size_t i = 0; i < sizeof jobs / sizeof *jobs; i++) {
+        net n;
+        weft_tensor t;
+        begin(&n, &jobs[i].m, 8, jobs[i].data);
+        assert_int_equal(put(&n, jobs[i].id, &t), WEFT_OK);
+        weft_status s = place(&n);
+        if (jobs[i].served && s)
+            fail_msg("job %zu: %s", i, err_text());
+        if (!jobs[i].served)
+            expect(s, "goes by how many coordinates a mesh axis has");
+        graph_free(&n.g);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_tables_and_shapes),
+        cmocka_unit_test(bad_gradients),
+        cmocka_unit_test(bad_claims),
+        cmocka_unit_test(axes_of_one_size),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
