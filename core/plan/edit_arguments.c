@@ -14,16 +14,19 @@ static edit_state *state(void *ctx)
     return ctx;
 }
 
-/* Keep why an edit fails, with the plugin's name before it. */
-static weft_status end(edit_state *e, weft_status s)
+/* An edit fails: name the call and the plugin, and keep the first reason. */
+static weft_status end(edit_state *e, const char *call, weft_status s)
 {
-    if (!s || !e || e->failed)
+    if (!s || !e)
         return s;
-    const size_t n = strlen(e->owner);
-    if (strncmp(err_text(), e->owner, n))
+    if (!strstr(err_text(), call))
+        err_context("%s()", call);
+    if (!strstr(err_text(), e->owner))
         err_context("%s", e->owner);
-    e->failed = s;
-    e->why = pool_text(e->pool, err_text());
+    if (!e->failed) {
+        e->failed = s;
+        e->why = pool_text(e->pool, err_text());
+    }
     return s;
 }
 
@@ -81,13 +84,14 @@ static weft_status a_split(void *ctx, const char *tensors, const char *name, con
         s = arg_text(call, "axis", name, WEFT_MAX_NAME - 1);
     if (!s)
         s = axis(call, mesh_axis);
-    return end(ctx, s ? s : e_split(ctx, tensors, name, mesh_axis));
+    return end(ctx, call, s ? s : e_split(ctx, tensors, name, mesh_axis));
 }
 
 static weft_status a_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 {
-    weft_status s = begin(ctx, "edits.replace");
-    return end(ctx, s ? s : e_replace(ctx, op, emit, user));
+    static const char call[] = "edits.replace";
+    weft_status s = begin(ctx, call);
+    return end(ctx, call, s ? s : e_replace(ctx, op, emit, user));
 }
 
 static weft_status a_group(void *ctx, const char *name, const char *mesh_axis,
@@ -101,7 +105,7 @@ static weft_status a_group(void *ctx, const char *name, const char *mesh_axis,
         s = axis(call, mesh_axis);
     if (!s)
         s = arg_pointer(call, "coords", coords);
-    return end(ctx, s ? s : e_group(ctx, name, mesh_axis, coords, n));
+    return end(ctx, call, s ? s : e_group(ctx, name, mesh_axis, coords, n));
 }
 
 static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis, uint32_t stage,
@@ -116,7 +120,7 @@ static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis,
         s = axis(call, mesh_axis);
     if (!s && chunk >= e->g->blocks.n)
         s = fail(WEFT_USAGE, "%s(): chunk %u of a model of %u blocks", call, chunk, e->g->blocks.n);
-    return end(e, s ? s : e_stage(ctx, blocks, mesh_axis, stage, chunk));
+    return end(e, call, s ? s : e_stage(ctx, blocks, mesh_axis, stage, chunk));
 }
 
 static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, const weft_work *cells,
@@ -137,7 +141,7 @@ static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, con
                  "at most %llu",
                  call, n, stage, e->g->blocks.n, (unsigned long long)e->passes,
                  (unsigned long long)most);
-    return end(e, s ? s : e_order(ctx, mesh_axis, stage, cells, n));
+    return end(e, call, s ? s : e_order(ctx, mesh_axis, stage, cells, n));
 }
 
 static weft_status a_sync(void *ctx, const char *params, const char *mesh_axis, uint32_t when,
@@ -149,7 +153,7 @@ static weft_status a_sync(void *ctx, const char *params, const char *mesh_axis, 
         s = glob(call, "params", params);
     if (!s)
         s = axis(call, mesh_axis);
-    return end(ctx, s ? s : e_sync(ctx, params, mesh_axis, when, bucket_bytes));
+    return end(ctx, call, s ? s : e_sync(ctx, params, mesh_axis, when, bucket_bytes));
 }
 
 static weft_status a_store(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
@@ -161,7 +165,7 @@ static weft_status a_store(void *ctx, uint32_t what, const char *params, const c
         s = glob(call, "params", params);
     if (!s)
         s = axis(call, mesh_axis);
-    return end(ctx, s ? s : e_store(ctx, what, params, mesh_axis, ahead));
+    return end(ctx, call, s ? s : e_store(ctx, what, params, mesh_axis, ahead));
 }
 
 static weft_status a_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
@@ -172,7 +176,7 @@ static weft_status a_list(void *ctx, const char *name, uint32_t every, weft_emit
         s = arg_name(call, "name", name);
     if (!s)
         s = arg_pointer(call, "emit", (const void *)(uintptr_t)emit);
-    return end(ctx, s ? s : e_list(ctx, name, every, emit, user));
+    return end(ctx, call, s ? s : e_list(ctx, name, every, emit, user));
 }
 
 static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis)
@@ -183,15 +187,16 @@ static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const ch
         s = glob(call, "tensors", tensors);
     if (!s && mesh_axis)
         s = axis(call, mesh_axis);
-    return end(ctx, s ? s : e_keep(ctx, tensors, how, mesh_axis));
+    return end(ctx, call, s ? s : e_keep(ctx, tensors, how, mesh_axis));
 }
 
 static weft_status a_carry(void *ctx, const char *params, uint32_t versions)
 {
-    weft_status s = begin(ctx, "edits.carry");
+    static const char call[] = "edits.carry";
+    weft_status s = begin(ctx, call);
     if (!s)
-        s = glob("edits.carry", "params", params);
-    return end(ctx, s ? s : e_carry(ctx, params, versions));
+        s = glob(call, "params", params);
+    return end(ctx, call, s ? s : e_carry(ctx, params, versions));
 }
 
 /* One line, in any language. */
@@ -211,7 +216,7 @@ static weft_status a_changes(void *ctx, const char *text)
                      "%s(): the text has the control character 0x%02x; one line is "
                      "expected",
                      call, (unsigned)text[i]);
-    return end(ctx, s ? s : e_changes(ctx, text));
+    return end(ctx, call, s ? s : e_changes(ctx, text));
 }
 
 weft_edits edits_table(edit_state *e)

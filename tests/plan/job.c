@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-static weft_status make(const char *text, uint32_t ranks, int want, planned *out)
+static weft_status make_with(const char *text, uint32_t ranks, int want, const component *strategy,
+                             const component *rule, planned *out)
 {
     static const char head[] =
         "[run]\nplugins = " PAPER "\n[device]\nplugin = paper\n[comm]\nplugin = paper\n";
@@ -18,9 +19,26 @@ static weft_status make(const char *text, uint32_t ranks, int want, planned *out
     if (!s)
         s = spec_resolve(&out->spec, ranks, 0, &(spec_meeting){.sites = &out->sites}, want);
     out->built = !s;
+    if (strategy)
+        out->spec.strategies[0].c = strategy;
+    if (rule)
+        out->spec.rule.c = rule;
     s = s ? s : plan_build(&out->spec, &out->plans);
     out->plan = out->built ? out->plans.at : NULL;
     return s;
+}
+
+static weft_status make(const char *text, uint32_t ranks, int want, planned *out)
+{
+    return make_with(text, ranks, want, NULL, NULL, out);
+}
+
+weft_status planned_with(const char *text, uint32_t ranks, const component *strategy,
+                         const component *rule, planned *out)
+{
+    *out = (planned){0};
+    job_even_sites(ranks, 1, &out->sites);
+    return make_with(text, ranks, SPEC_TRAIN, strategy, rule, out);
 }
 
 weft_status planned_make(const char *text, uint32_t ranks, int want, planned *out)

@@ -21,6 +21,10 @@ weft_status planned_make(const char *text, uint32_t ranks, int want, planned *ou
 weft_status planned_on(const char *text, uint32_t ranks, uint32_t machines, planned *out);
 /* ... and for machines of these sizes, one after the other. */
 weft_status planned_at(const char *text, const uint32_t *size, uint32_t machines, planned *out);
+/* The same with these in the place of the job's first strategy and its update rule; NULL: its own.
+ */
+weft_status planned_with(const char *text, uint32_t ranks, const component *strategy,
+                         const component *rule, planned *out);
 void planned_free(planned *j);
 
 /* A GPT-2 of sizes that divide badly; lines of the caller go behind it. */

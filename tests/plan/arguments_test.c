@@ -1,0 +1,452 @@
+/* Is every bad argument of an edit, a look and a rule refused with a sentence that names the plugin
+ * and the call? Does a plugin end that emits for ever, soon and with little memory?
+ *
+ * The strategies and rules are here, in the place of a job's own. A row is a call and a part of
+ * what it says. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "job.h"
+
+#include <cmocka.h>
+
+#define JOB TINY "batch = 4\nmicrobatch = 1\n[parallel]\nstrategy = dp\n[optim]\nrule = sgd\n"
+
+static uint32_t rows;
+static uint32_t phase_of_rows;
+
+static void row(int line, weft_status got, const char *text)
+{
+    rows++;
+    const bool named = strstr(err_text(), "strategy careless") &&
+                       (strstr(err_text(), "edits.") || strstr(err_text(), "view."));
+    if (!got || !strstr(err_text(), text) || !named)
+        fail_msg("line %d: status %d, '%s' where '%s' of strategy careless was expected", line,
+                 (int)got, err_text(), text);
+    err_clear();
+}
+#define ROW(call, text) row(__LINE__, call, text)
+
+static const char odd[] = "a\tb";
+static char long_glob[5000], long_name[80];
+
+static weft_status nothing(void *user, const weft_builder *b)
+{
+    (void)user, (void)b;
+    return WEFT_OK;
+}
+
+/* --- what is said in each phase --- */
+
+static void looks(const weft_view *v)
+{
+    weft_shape s;
+    const char *name;
+    uint32_t kind, block;
+    weft_place p;
+    weft_opcall call;
+    assert_int_equal(v->mesh(v->ctx, NULL), 0);
+    assert_int_equal(v->mesh(v->ctx, "no"), 0);
+    assert_null(v->block(v->ctx, 9999));
+    assert_true(v->block_flops(v->ctx, 9999) == 0);
+    assert_int_equal(v->block_params(v->ctx, 9999), 0);
+    ROW(v->tensor(v->ctx, 1, NULL, &name, &kind, &block), "view.tensor(): shape is NULL");
+    ROW(v->tensor(v->ctx, 1, &s, NULL, &kind, &block), "view.tensor(): name is NULL");
+    ROW(v->tensor(v->ctx, 1, &s, &name, NULL, &block), "view.tensor(): kind is NULL");
+    ROW(v->tensor(v->ctx, 1, &s, &name, &kind, NULL), "view.tensor(): block is NULL");
+    ROW(v->place(v->ctx, 1, NULL, &p), "view.place(): mesh_axis is NULL");
+    ROW(v->place(v->ctx, 1, "dp", NULL), "view.place(): out is NULL");
+    ROW(v->op(v->ctx, 0, NULL, &call), "view.op(): id is NULL");
+    ROW(v->op(v->ctx, 0, &name, NULL), "view.op(): call is NULL");
+    assert_int_equal(v->tensor(v->ctx, 9999, &s, &name, &kind, &block), WEFT_USAGE);
+    assert_int_equal(v->op(v->ctx, 9999, &name, &call), WEFT_USAGE);
+    err_clear();
+}
+
+static void splits(const weft_edits *e)
+{
+    void *c = e->ctx;
+    const uint32_t coords[2] = {0, 1}, down[2] = {1, 0}, far[2] = {0, 7};
+    ROW(e->split(c, NULL, "tokens", "dp"), "edits.split(): tensors is NULL");
+    ROW(e->split(c, "", "tokens", "dp"), "edits.split(): tensors is empty");
+    ROW(e->split(c, odd, "tokens", "dp"), "edits.split(): tensors has the byte 0x09");
+    ROW(e->split(c, long_glob, "tokens", "dp"), "is longer than 4096 bytes");
+    ROW(e->split(c, "tokens", NULL, "dp"), "edits.split(): axis is NULL");
+    ROW(e->split(c, "tokens", "", "dp"), "edits.split(): axis is empty");
+    ROW(e->split(c, "tokens", "tokens", NULL), "edits.split(): mesh_axis is NULL");
+    ROW(e->split(c, "tokens", "tokens", ""), "edits.split(): mesh_axis is empty");
+    ROW(e->split(c, "tokens", "tokens", long_name), "is longer than 63 bytes");
+    ROW(e->split(c, "tokens", "tokens", "xy"), "which no strategy of this job brings");
+    ROW(e->split(c, "nowhere", "tokens", "dp"), "no tensor is named 'nowhere'");
+    ROW(e->split(c, "tokens", "rows", "dp"), "has no axis 'rows'");
+    ROW(e->replace(c, 2, NULL, NULL), "edits.replace(): emit is NULL");
+    ROW(e->replace(c, 9999, nothing, NULL), "op number 9999 cannot be replaced");
+    ROW(e->replace(c, UINT32_MAX, nothing, NULL), "cannot be replaced");
+    ROW(e->group(c, NULL, "dp", coords, 2), "edits.group(): name is NULL");
+    ROW(e->group(c, "", "dp", coords, 2), "edits.group(): name is empty");
+    ROW(e->group(c, "g*", "dp", coords, 2), "has a '*' or '|'");
+    ROW(e->group(c, long_name, "dp", coords, 2), "is longer than 63 bytes");
+    ROW(e->group(c, "g", NULL, coords, 2), "edits.group(): mesh_axis is NULL");
+    ROW(e->group(c, "g", "xy", coords, 2), "which no strategy of this job brings");
+    ROW(e->group(c, "g", "dp", NULL, 2), "edits.group(): coords is NULL");
+    ROW(e->group(c, "g", "dp", coords, 0), "makes the group g of 0 coordinates");
+    ROW(e->group(c, "g", "dp", coords, UINT32_MAX), "makes the group g of 4294967295 coordinates");
+    ROW(e->group(c, "g", "dp", down, 2), "are not ascending numbers below 2");
+    ROW(e->group(c, "g", "dp", far, 2), "are not ascending numbers below 2");
+    assert_int_equal(e->group(c, "both", "dp", coords, 2), WEFT_OK);
+    assert_int_equal(e->group(c, "both", "dp", coords, 2), WEFT_OK);
+    ROW(e->group(c, "both", "dp", coords, 1), "the group both a second time, of other coordinates");
+    ROW(e->sync(c, "*", "dp", WEFT_SYNC_LAST, 0), "it belongs to phase 3");
+}
+
+static void stages(const weft_edits *e)
+{
+    void *c = e->ctx;
+    const weft_work cell = {0, 0, WEFT_WORK_FORWARD, 0};
+    ROW(e->stage(c, NULL, "dp", 0, 0), "edits.stage(): blocks is NULL");
+    ROW(e->stage(c, "", "dp", 0, 0), "edits.stage(): blocks is empty");
+    ROW(e->stage(c, long_glob, "dp", 0, 0), "is longer than 4096 bytes");
+    ROW(e->stage(c, "*", NULL, 0, 0), "edits.stage(): mesh_axis is NULL");
+    ROW(e->stage(c, "*", "xy", 0, 0), "which no strategy of this job brings");
+    ROW(e->stage(c, "*", "dp", 2, 0), "names stage 2 of dp, which has 2");
+    ROW(e->stage(c, "*", "dp", 0, UINT32_MAX), "edits.stage(): chunk 4294967295 of a model of 4");
+    ROW(e->stage(c, "nowhere", "dp", 0, 0), "no block is named 'nowhere'");
+    ROW(e->order(c, NULL, 0, &cell, 1), "edits.order(): mesh_axis is NULL");
+    ROW(e->order(c, "dp", 0, NULL, 1), "edits.order(): work is NULL");
+    ROW(e->order(c, "dp", 9, &cell, 1), "names stage 9 of dp");
+    ROW(e->order(c, "dp", 0, &cell, 1000), "have at most 48");
+    ROW(e->order(c, "dp", 0, &cell, UINT32_MAX), "edits.order(): 4294967295 cells for stage 0");
+}
+
+static void sums(const weft_edits *e)
+{
+    void *c = e->ctx;
+    ROW(e->sync(c, NULL, "dp", WEFT_SYNC_LAST, 0), "edits.sync(): params is NULL");
+    ROW(e->sync(c, "", "dp", WEFT_SYNC_LAST, 0), "edits.sync(): params is empty");
+    ROW(e->sync(c, long_glob, "dp", WEFT_SYNC_LAST, 0), "is longer than 4096 bytes");
+    ROW(e->sync(c, "*", NULL, WEFT_SYNC_LAST, 0), "edits.sync(): mesh_axis is NULL");
+    ROW(e->sync(c, "*", odd, WEFT_SYNC_LAST, 0), "edits.sync(): mesh_axis has the byte 0x09");
+    ROW(e->sync(c, "*", "dp", 0, 0), "at the unknown time 0");
+    ROW(e->sync(c, "*", "dp", 99, 0), "at the unknown time 99");
+    ROW(e->sync(c, "*", "dp", WEFT_SYNC_LAST, 3), "buckets of 3 bytes");
+    ROW(e->store(c, WEFT_STORE_STATE, NULL, "dp", 0), "edits.store(): params is NULL");
+    ROW(e->store(c, WEFT_STORE_STATE, "", "dp", 0), "edits.store(): params is empty");
+    ROW(e->store(c, WEFT_STORE_STATE, "*", NULL, 0), "edits.store(): mesh_axis is NULL");
+    ROW(e->store(c, 99, "*", "dp", 0), "stores something unknown (99)");
+    ROW(e->store(c, WEFT_STORE_STATE, "nowhere", "dp", 0), "has a name like 'nowhere'");
+    ROW(e->list(c, NULL, 1, nothing, NULL), "edits.list(): name is NULL");
+    ROW(e->list(c, "", 1, nothing, NULL), "edits.list(): name is empty");
+    ROW(e->list(c, long_name, 1, nothing, NULL), "is longer than 63 bytes");
+    ROW(e->list(c, "a|b", 1, nothing, NULL), "has a '*' or '|'");
+    ROW(e->list(c, "l", 1, NULL, NULL), "edits.list(): emit is NULL");
+    ROW(e->list(c, "l", 0, nothing, NULL), "it has to be at least 1");
+    ROW(e->list(c, "step", 1, nothing, NULL), "a list of that name");
+    ROW(e->split(c, "tokens", "tokens", "dp"), "it belongs to phase 1");
+}
+
+static void keeps(const weft_edits *e)
+{
+    void *c = e->ctx;
+    char line[1100];
+    memset(line, 'l', sizeof line - 1);
+    line[sizeof line - 1] = 0;
+    ROW(e->keep(c, NULL, WEFT_KEEP_WHOLE, NULL), "edits.keep(): tensors is NULL");
+    ROW(e->keep(c, "", WEFT_KEEP_WHOLE, NULL), "edits.keep(): tensors is empty");
+    ROW(e->keep(c, "*", 99, NULL), "kept in the unknown way 99");
+    ROW(e->keep(c, "*", 0, NULL), "kept in the unknown way 0");
+    ROW(e->keep(c, "*", WEFT_KEEP_SPLIT, NULL), "kept in parts over '(no mesh axis)'");
+    ROW(e->keep(c, "nowhere", WEFT_KEEP_WHOLE, NULL), "has a name like 'nowhere'");
+    ROW(e->carry(c, NULL, 2), "edits.carry(): params is NULL");
+    ROW(e->carry(c, "*", 2), "does not apply");
+    ROW(e->changes_results(c, NULL), "edits.changes_results(): text is NULL");
+    ROW(e->changes_results(c, ""), "the text has no byte");
+    ROW(e->changes_results(c, line), "the text has too many bytes");
+    ROW(e->changes_results(c, "two\nlines"), "the control character 0x0a");
+    ROW(e->list(c, "l", 1, nothing, NULL), "it belongs to phase 3");
+}
+
+static weft_status edit(void *m, const weft_conf *conf, uint32_t phase, const weft_view *v,
+                        const weft_edits *e)
+{
+    (void)m, (void)conf;
+    memset(long_glob, 'g', sizeof long_glob - 1);
+    memset(long_name, 'n', sizeof long_name - 1);
+    if (phase != phase_of_rows)
+        return WEFT_OK;
+    looks(v);
+    if (phase == WEFT_PHASE_SPLIT)
+        splits(e);
+    if (phase == WEFT_PHASE_STAGE)
+        stages(e);
+    if (phase == WEFT_PHASE_SYNC)
+        sums(e);
+    if (phase == WEFT_PHASE_MEMORY)
+        keeps(e);
+    return WEFT_OK; /* as if all had been well */
+}
+
+static component as_strategy(const weft_strategy *table)
+{
+    return (component){"parallel", "weft.strategy/1", "careless", "", "", NULL, table, NULL, NULL};
+}
+
+static void expect(const char *lines, const component *strategy, const component *rule,
+                   const char *text)
+{
+    planned j;
+    weft_status s = planned_with(lines, 2, strategy, rule, &j);
+    if (!s || !strstr(err_text(), text))
+        fail_msg("status %d, '%s' where '%s' was expected", (int)s, err_text(), text);
+    err_clear();
+    planned_free(&j);
+}
+
+/* The first of the refusals that edit() has passed over is why the planning ends. */
+static void bad_edits(void **state)
+{
+    (void)state;
+    static const weft_strategy table = {.struct_size = sizeof table, .edit = edit};
+    static const char *const first[] = {"edits.split(): tensors is NULL (its edit() went on and",
+                                        "edits.stage(): blocks is NULL (its edit() went on and",
+                                        "edits.sync(): params is NULL (its edit() went on and",
+                                        "edits.keep(): tensors is NULL (its edit() went on and"};
+    const component c = as_strategy(&table);
+    for (uint32_t phase = WEFT_PHASE_SPLIT; phase <= WEFT_PHASE_MEMORY; phase++) {
+        phase_of_rows = phase;
+        expect(JOB, &c, NULL, first[phase - 1]);
+    }
+    print_message("%u bad arguments\n", rows);
+    assert_true(rows > 90);
+}
+
+/* --- what edit() returns --- */
+
+static int answer;
+
+static weft_status answers(void *m, const weft_conf *conf, uint32_t phase, const weft_view *v,
+                           const weft_edits *e)
+{
+    (void)m, (void)conf, (void)phase, (void)v, (void)e;
+    return (weft_status)answer;
+}
+
+static void bad_answers(void **state)
+{
+    (void)state;
+    static const weft_strategy table = {.struct_size = sizeof table, .edit = answers};
+    const component c = as_strategy(&table);
+    answer = WEFT_IO;
+    expect(JOB, &c, NULL, "strategy careless: its edit() failed and gave no reason");
+    answer = WEFT_BUSY;
+    expect(JOB, &c, NULL, "strategy careless: its edit() returned 1, which is no status");
+    answer = -7;
+    expect(JOB, &c, NULL, "strategy careless: its edit() returned -7, which is no status");
+}
+
+/* --- rules --- */
+
+static const char *wrong;
+
+static weft_status update(void *m, const weft_conf *conf, const weft_builder *b,
+                          const weft_update *u)
+{
+    (void)m, (void)conf;
+    const weft_tensor in[2] = {u->param, u->grad};
+    weft_tensor t = u->grad, next;
+    if (!strcmp(wrong, "scalar"))
+        return b->assign(b->ctx, u->param, u->lr);
+    if (!strcmp(wrong, "block"))
+        return b->block(b->ctx, "mine");
+    if (!strcmp(wrong, "silent"))
+        return WEFT_DATA;
+    if (!strcmp(wrong, "number"))
+        return (weft_status)1234;
+    while (!strcmp(wrong, "endless")) {
+        weft_status s = b->op(b->ctx, "neg", NULL, 0, &t, 1, &next, 1);
+        if (s)
+            return s;
+        t = next;
+    }
+    weft_status s = b->op(b->ctx, "sub", NULL, 0, in, 2, &t, 1);
+    return s ? s : b->assign(b->ctx, u->param, t);
+}
+
+static const weft_rule rules[] = {{sizeof(weft_rule), WEFT_UNIT_ELEMENT, update},
+                                  {sizeof(weft_rule), WEFT_UNIT_TENSOR, update}};
+
+static component as_rule(const weft_rule *table)
+{
+    return (component){"optim", "weft.rule/1", "mine", "", "", NULL, table, NULL, NULL};
+}
+
+static void bad_rules(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *wrong, *text;
+    } bad[] = {
+        {"scalar", "update rule mine: builder.assign(): p cannot take lr, a tensor of another"},
+        {"block", "update rule mine: builder.block() is called in an update rule"},
+        {"silent", "update rule mine: the rule: its update() failed and gave no reason"},
+        {"number", "its update() returned 1234, which is no status"},
+        {"endless", "which is the most; does a loop not end?"},
+    };
+    for (uint32_t unit = 0; unit < 2; unit++) {
+        const component c = as_rule(&rules[unit]);
+        for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+            wrong = bad[i].wrong;
+            expect(JOB, NULL, &c, bad[i].text);
+        }
+        planned j;
+        wrong = "";
+        if (planned_with(JOB, 2, NULL, &c, &j))
+            fail_msg("%s", err_text());
+        planned_free(&j);
+    }
+}
+
+/* --- tables --- */
+
+static void bad_tables(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *lines, *text;
+    } bad[] = {
+        {"[optim]\nrule = unit0\n", "update rule unit0 has unit = 0; there are WEFT_UNIT_ELEMENT"},
+        {"[optim]\nrule = unit4\n", "update rule unit4 has unit = 4"},
+        {"[optim]\nrule = unit99\n", "update rule unit99 has unit = 99"},
+        {"[optim]\nplacement = sealed\n", "the table of placement sealed has flags 0x2"},
+        {"[parallel]\nstrategy = flagged\n", "the table of strategy flagged has flags 0x4"},
+        {"[parallel]\nstrategy = axis_size\n", "strategy axis_size: a mesh axis of 8 bytes"},
+        {"[parallel]\nstrategy = axis_flags\n", "the mesh axis ax has the unknown flags 0x6"},
+        {"[parallel]\nstrategy = axis_unnamed\n", "the name of a mesh axis is not made of a-z"},
+        {"[parallel]\nstrategy = axis_empty\n", "the name of a mesh axis is not made of a-z"},
+        {"[parallel]\nstrategy = axis_spaced\n", "the name of a mesh axis is not made of a-z"},
+        {"[parallel]\nstrategy = axis_long\n", "the name of a mesh axis is not made of a-z"},
+        {"[parallel]\nstrategy = axis_keyless\n", "the size_key of a mesh axis is not made of"},
+        {"[parallel]\nstrategy = axis_key\n", "the size_key of a mesh axis is not made of a-z"},
+        {"[parallel]\nstrategy = axis_helpless\n", "the mesh axis ax has no line of help"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[512];
+        snprintf(text, sizeof text, TINY "batch = 4\nmicrobatch = 1\n%s", bad[i].lines);
+        expect(text, NULL, NULL, bad[i].text);
+    }
+}
+
+/* --- plugins without end --- */
+
+static uint32_t endless_phase;
+
+static weft_status endless(void *m, const weft_conf *conf, uint32_t phase, const weft_view *v,
+                           const weft_edits *e)
+{
+    (void)m, (void)conf, (void)v;
+    const uint32_t coords[2] = {0, 1};
+    weft_status s = WEFT_OK;
+    char line[1000];
+    for (uint32_t i = 0; phase == endless_phase && !s; i++) {
+        snprintf(line, sizeof line, "%0*u", (int)sizeof line - 20, i);
+        if (phase == WEFT_PHASE_SPLIT)
+            s = i % 2 ? e->split(e->ctx, "tokens|targets", "tokens", "dp")
+                      : e->group(e->ctx, "all", "dp", coords, 2);
+        if (phase == WEFT_PHASE_STAGE)
+            s = e->stage(e->ctx, "*", "dp", 0, 0);
+        if (phase == WEFT_PHASE_SYNC)
+            s = i % 2 ? e->sync(e->ctx, line, "dp", WEFT_SYNC_LAST, 0)
+                      : e->list(e->ctx, line + sizeof line - 60, 1, nothing, NULL);
+        if (phase == WEFT_PHASE_MEMORY)
+            s = i % 2 ? e->keep(e->ctx, "*#*", WEFT_KEEP_WHOLE, NULL)
+                      : e->changes_results(e->ctx, line);
+    }
+    return s;
+}
+
+static weft_status endless_list_of(void *user, const weft_builder *b)
+{
+    weft_tensor t = *(const weft_tensor *)user;
+    for (weft_status s;;)
+        if ((s = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1)))
+            return s;
+}
+
+static weft_status endless_list(void *m, const weft_conf *conf, uint32_t phase, const weft_view *v,
+                                const weft_edits *e)
+{
+    (void)m, (void)conf;
+    uint32_t kind = 0, block;
+    weft_tensor t = 0;
+    const char *name;
+    weft_shape s;
+    while (kind != WEFT_T_PARAM && !v->tensor(v->ctx, ++t, &s, &name, &kind, &block))
+        ;
+    return phase == WEFT_PHASE_SYNC ? e->list(e->ctx, "mine", 1, endless_list_of, &t) : WEFT_OK;
+}
+
+/* In a process of its own: what it says, within 2 s of work and 200 MB. */
+static void ends(const component *strategy, const component *rule, const char *text)
+{
+    struct rusage used;
+    int status;
+    fflush(NULL);
+    const pid_t child = fork();
+    assert_true(child >= 0);
+    if (!child) {
+        planned j;
+        weft_status s = planned_with(JOB, 2, strategy, rule, &j);
+        if (s && !strstr(err_text(), text))
+            fprintf(stderr, "it says: %s\n", err_text());
+        _exit(s && strstr(err_text(), text) ? 0 : 1);
+    }
+    assert_int_equal(wait4(child, &status, 0, &used), child);
+    const double seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+                           1e-6 * (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+    print_message("%s: %.2f s, %ld MB\n", text, seconds, used.ru_maxrss / 1024);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+#if !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__
+    assert_true(seconds < 2);
+    assert_true(used.ru_maxrss < 200 * 1024);
+#endif
+}
+
+static void plugins_without_end_do(void **state)
+{
+    (void)state;
+    static const weft_strategy edits = {.struct_size = sizeof edits, .edit = endless};
+    static const weft_strategy lists = {.struct_size = sizeof lists, .edit = endless_list};
+    static const char *const said[] = {"in phase 1: the plugin has emitted 16384 edits",
+                                       "in phase 2: the plugin has emitted 16384 edits",
+                                       "in phase 3: the plugin has emitted 16384 edits",
+                                       "the lines of this job have more than 16384 bytes"};
+    const component c = as_strategy(&edits), of_list = as_strategy(&lists);
+    for (endless_phase = WEFT_PHASE_SPLIT; endless_phase <= WEFT_PHASE_MEMORY; endless_phase++)
+        ends(&c, NULL, said[endless_phase - 1]);
+    ends(&of_list, NULL, "builder.op() in a list: plugins have called the builder 131072 times");
+    wrong = "endless";
+    for (uint32_t unit = 0; unit < 2; unit++) {
+        const component r = as_rule(&rules[unit]);
+        ends(NULL, &r, "builder.op() in an update rule: plugins have called the builder 131072");
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bad_edits),
+        cmocka_unit_test(bad_answers),
+        cmocka_unit_test(bad_rules),
+        cmocka_unit_test(bad_tables),
+        cmocka_unit_test(plugins_without_end_do),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
