@@ -81,10 +81,13 @@ weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
     uint32_t block = g->block, phase = g->phase, first = g->nodes.n;
     g->block = g->nodes.at[op].block;
     g->phase = g->nodes.at[op].phase;
+    const char *looking = g->looking;
+    g->looking = NULL;
     g->replacing = op + 1;
     weft_builder b = graph_builder(g);
     weft_status s = arg_answer(emit(user, &b), "the replacement", "emit");
     g->replacing = 0;
+    g->looking = looking;
     g->block = block;
     g->phase = phase;
     if (!s)

@@ -35,6 +35,9 @@ static weft_status begin(edit_state *e, const char *call)
 {
     if (!e)
         return fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
+    if (e->g->replacing || e->g->state_of)
+        return fail(WEFT_USAGE, "%s() is called while emit() writes graph; emit edits one by one",
+                    call);
     if (e->edits++ < EDITS_MOST)
         return WEFT_OK;
     return fail(WEFT_NO_MEMORY,
@@ -55,6 +58,8 @@ static weft_status axis(const char *call, const char *name)
 
 weft_status edits_pointer(const edit_state *e, const char *call, const char *what, const void *p)
 {
+    if (!e)
+        return fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
     return p ? WEFT_OK : fail(WEFT_USAGE, "%s: %s(): %s is NULL", e->owner, call, what);
 }
 
@@ -63,10 +68,12 @@ void edits_begin(edit_state *e)
     e->edits = 0;
     e->failed = WEFT_OK;
     e->why = NULL;
+    e->g->looking = "edit"; /* but where an emit() is called */
 }
 
 weft_status edits_answer(edit_state *e, weft_status s)
 {
+    e->g->looking = NULL;
     if (!s && e->failed)
         return fail(e->failed, "%s (its edit() went on and returned WEFT_OK)", e->why);
     return arg_answer(s, e->owner, "edit");

@@ -15,18 +15,18 @@ static edit_state *state(void *ctx)
 
 static uint32_t v_mesh(void *ctx, const char *axis)
 {
-    int a = axis ? mesh_axis(&state(ctx)->s->mesh, axis) : -1;
+    int a = ctx && axis ? mesh_axis(&state(ctx)->s->mesh, axis) : -1;
     return a < 0 ? 0 : state(ctx)->s->mesh.size[a];
 }
 
 static uint32_t v_passes(void *ctx)
 {
-    return (uint32_t)state(ctx)->passes;
+    return ctx ? (uint32_t)state(ctx)->passes : 0;
 }
 
 static uint32_t v_tensors(void *ctx)
 {
-    return state(ctx)->g->tensors.n;
+    return ctx ? state(ctx)->g->tensors.n : 0;
 }
 
 static weft_status v_tensor(void *ctx, weft_tensor t, weft_shape *shape, const char **name,
@@ -69,19 +69,19 @@ static weft_status v_place(void *ctx, weft_tensor t, const char *axis, weft_plac
 
 static uint32_t v_blocks(void *ctx)
 {
-    return state(ctx)->g->blocks.n;
+    return ctx ? state(ctx)->g->blocks.n : 0;
 }
 
 static const char *v_block(void *ctx, uint32_t i)
 {
-    return i < state(ctx)->g->blocks.n ? state(ctx)->g->blocks.at[i] : NULL;
+    return ctx && i < state(ctx)->g->blocks.n ? state(ctx)->g->blocks.at[i] : NULL;
 }
 
 static double v_flops(void *ctx, uint32_t block)
 {
-    const graph *g = state(ctx)->g;
+    const graph *g = ctx ? state(ctx)->g : NULL;
     double sum = 0;
-    for (uint32_t i = 0; i < g->nodes.n; i++) {
+    for (uint32_t i = 0; g && i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
         if (n->block != block || n->phase != PHASE_FORWARD || !n->op || !n->op->flops)
             continue;
@@ -97,9 +97,9 @@ static double v_flops(void *ctx, uint32_t block)
 
 static uint64_t v_params(void *ctx, uint32_t block)
 {
-    const graph *g = state(ctx)->g;
+    const graph *g = ctx ? state(ctx)->g : NULL;
     uint64_t sum = 0;
-    for (uint32_t i = 0; i < g->tensors.n; i++)
+    for (uint32_t i = 0; g && i < g->tensors.n; i++)
         if (g->tensors.at[i].kind == WEFT_T_PARAM && g->tensors.at[i].block == block)
             sum += shape_elements(&g->tensors.at[i].shape);
     return sum;
@@ -107,17 +107,17 @@ static uint64_t v_params(void *ctx, uint32_t block)
 
 static uint32_t v_ops(void *ctx)
 {
-    return state(ctx)->g->nodes.n;
+    return ctx ? state(ctx)->g->nodes.n : 0;
 }
 
 static weft_status v_op(void *ctx, uint32_t i, const char **id, weft_opcall *call)
 {
-    const graph *g = state(ctx)->g;
     weft_status s = edits_pointer(ctx, "view.op", "id", id);
     if (!s)
         s = edits_pointer(ctx, "view.op", "call", call);
     if (s)
         return s;
+    const graph *g = state(ctx)->g;
     if (i >= g->nodes.n)
         return fail(WEFT_USAGE, "the graph has no op number %u", i);
     const node *n = &g->nodes.at[i];

@@ -41,12 +41,15 @@ weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, 
     g->phase = PHASE_UPDATE;
     g->state_of = "";
     g->list_after = g->tensors.n;
+    const char *looking = g->looking;
+    g->looking = NULL;
     weft_builder b = graph_builder(g);
     set_types(g, WEFT_F32);
     s = arg_answer(emit(user, &b), "the list", "emit");
     set_types(g, g->compute);
     g->phase = phase;
     g->state_of = NULL;
+    g->looking = looking;
     if (s) {
         err_context("list %s of %s", name, e->owner);
         return s;

@@ -45,6 +45,28 @@ static weft_status nothing(void *user, const weft_builder *b)
     return WEFT_OK;
 }
 
+static weft_builder kept; /* from an emit() that has ended */
+
+/* An emit() in which another edit is tried. */
+static weft_status nested(void *user, const weft_builder *b)
+{
+    const weft_edits *e = user;
+    kept = *b;
+    ROW(e->replace(e->ctx, 3, nothing, NULL), "edits.replace() is called while emit() writes");
+    ROW(e->split(e->ctx, "tokens", "tokens", "dp"), "edits.split() is called while emit() writes");
+    return (b->fail)(b->ctx, WEFT_USAGE, "enough");
+}
+
+static void after_emit(void)
+{
+    const weft_builder *b = &kept;
+    weft_tensor t;
+    const weft_status s = b->constant(b->ctx, 1, &t), r = b->block(b->ctx, "mine");
+    if (!s || !r || !strstr(err_text(), "builder.block() is called in edit(), which may look"))
+        fail_msg("'%s'", err_text());
+    err_clear();
+}
+
 /* --- what is said in each phase --- */
 
 static void looks(const weft_view *v)
@@ -54,6 +76,12 @@ static void looks(const weft_view *v)
     uint32_t kind, block;
     weft_place p;
     weft_opcall call;
+    assert_int_equal(v->mesh(NULL, "dp") + v->passes(NULL) + v->tensors(NULL), 0);
+    assert_int_equal(v->blocks(NULL) + v->ops(NULL) + v->block_params(NULL, 0), 0);
+    assert_true(!v->block(NULL, 0) && v->block_flops(NULL, 0) == 0);
+    assert_int_equal(v->tensor(NULL, 1, &s, &name, &kind, &block), WEFT_USAGE);
+    assert_int_equal(v->place(NULL, 1, "dp", &p), WEFT_USAGE);
+    assert_int_equal(v->op(NULL, 0, &name, &call), WEFT_USAGE);
     assert_int_equal(v->mesh(v->ctx, NULL), 0);
     assert_int_equal(v->mesh(v->ctx, "no"), 0);
     assert_null(v->block(v->ctx, 9999));
@@ -106,6 +134,8 @@ static void splits(const weft_edits *e)
     assert_int_equal(e->group(c, "both", "dp", coords, 2), WEFT_OK);
     ROW(e->group(c, "both", "dp", coords, 1), "the group both a second time, of other coordinates");
     ROW(e->sync(c, "*", "dp", WEFT_SYNC_LAST, 0), "it belongs to phase 3");
+    ROW(e->replace(c, 2, nested, (void *)e), "enough");
+    after_emit();
 }
 
 static void stages(const weft_edits *e)
@@ -150,6 +180,8 @@ static void sums(const weft_edits *e)
     ROW(e->list(c, "l", 1, NULL, NULL), "edits.list(): emit is NULL");
     ROW(e->list(c, "l", 0, nothing, NULL), "it has to be at least 1");
     ROW(e->list(c, "step", 1, nothing, NULL), "a list of that name");
+    ROW(e->list(c, "mine", 1, nested, (void *)e), "enough");
+    after_emit();
     ROW(e->split(c, "tokens", "tokens", "dp"), "it belongs to phase 1");
 }
 
