@@ -10,8 +10,6 @@
  * step. */
 #include "base/err.h"
 #include "graph/arguments.h"
-#include "graph/graph.h"
-#include "graph/ops.h"
 #include "host/call.h"
 
 #include <stdio.h>
@@ -132,7 +130,7 @@ static weft_status one_part(graph *g, const node *n, const weft_opcall *call, ui
     g->calls = 0;
     weft_status s = PLUGIN_CALL(n->op, grad, &b, call, part, din);
     g->deriving = NULL;
-    if (s || !graph_core_op(n->id))
+    if (s || !n->own)
         s = check_gradients(g, n, s, din);
     for (uint32_t i = 0; !s && i < n->nin; i++) {
         if (!din[i] || !wants_grad(g, n->in[i]))

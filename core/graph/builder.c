@@ -304,6 +304,7 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
         return s;
     node *n = graph_node(g, id, nattr, nin, nout);
     n->op = op;
+    n->own = own;
     for (uint32_t i = 0; i < nattr; i++) {
         ((weft_attr *)n->attrs)[i] = attrs[i];
         ((weft_attr *)n->attrs)[i].key = pool_text(&g->pool, attrs[i].key);

@@ -65,6 +65,7 @@ typedef struct node {
     uint32_t root; /* of a shift: how far */
     bool assign;   /* out[0] (parameter, state, scalar) takes in[0] */
     bool again;    /* makes for backward what a forward node has made: no work that counts */
+    bool own;      /* op is the core's, no plugin's */
     bool join;     /* adds up contributions to one gradient */
     bool replaced; /* nodes [put_first, put_end) stand for it: graph_settle() */
     uint32_t put_first, put_end; /* ... */

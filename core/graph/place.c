@@ -84,7 +84,7 @@ static weft_status shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out)
     weft_builder b = graph_builder(g);
     if (!n->op->shard)
         return graph_shard_by_names(&b, n->op, n->id, &call, in, out);
-    if (!graph_core_op(n->id))
+    if (!n->own)
         return graph_claims(g, i, a, &call, in, out);
     return PLUGIN_CALL(n->op, shard, &b, &call, g->mesh->size[a], in, out);
 }

@@ -283,7 +283,8 @@ weft_edits edits_table(edit_state *e); /* checks, then calls what follows */
 void edits_begin(edit_state *e);       /* before a plugin's edit() ... */
 /* ... and after: what it returned. An edit that failed fails, whatever the plugin returns. */
 weft_status edits_answer(edit_state *e, weft_status s);
-weft_status edits_pointer(const edit_state *e, const char *call, const char *what, const void *p);
+/* `what` is NULL, or `e` is: a look that cannot be. */
+weft_status edits_null(const edit_state *e, const char *call, const char *what);
 
 weft_status e_split(void *ctx, const char *tensors, const char *axis, const char *mesh_name);
 weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user);

@@ -56,11 +56,10 @@ static weft_status axis(const char *call, const char *name)
     return arg_text(call, "mesh_axis", name, WEFT_MAX_NAME - 1);
 }
 
-weft_status edits_pointer(const edit_state *e, const char *call, const char *what, const void *p)
+weft_status edits_null(const edit_state *e, const char *call, const char *what)
 {
-    if (!e)
-        return fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
-    return p ? WEFT_OK : fail(WEFT_USAGE, "%s: %s(): %s is NULL", e->owner, call, what);
+    return e ? fail(WEFT_USAGE, "%s: %s(): %s is NULL", e->owner, call, what)
+             : fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
 }
 
 void edits_begin(edit_state *e)

@@ -33,15 +33,12 @@ static weft_status v_tensor(void *ctx, weft_tensor t, weft_shape *shape, const c
                             uint32_t *kind, uint32_t *block)
 {
     edit_state *e = state(ctx);
-    weft_status s = edits_pointer(e, "view.tensor", "shape", shape);
-    if (!s)
-        s = edits_pointer(e, "view.tensor", "name", name);
-    if (!s)
-        s = edits_pointer(e, "view.tensor", "kind", kind);
-    if (!s)
-        s = edits_pointer(e, "view.tensor", "block", block);
-    if (s)
-        return s;
+    if (!ctx || !shape || !name || !kind || !block)
+        return edits_null(ctx, "view.tensor",
+                          !shape  ? "shape"
+                          : !name ? "name"
+                          : !kind ? "kind"
+                                  : "block");
     if (t < 1 || t > e->g->tensors.n)
         return fail(WEFT_USAGE, "the graph has no tensor number %u", t);
     const tensor *x = graph_tensor(e->g, t);
@@ -55,11 +52,8 @@ static weft_status v_tensor(void *ctx, weft_tensor t, weft_shape *shape, const c
 static weft_status v_place(void *ctx, weft_tensor t, const char *axis, weft_place *out)
 {
     edit_state *e = state(ctx);
-    weft_status s = edits_pointer(e, "view.place", "mesh_axis", axis);
-    if (!s)
-        s = edits_pointer(e, "view.place", "out", out);
-    if (s)
-        return s;
+    if (!ctx || !axis || !out)
+        return edits_null(ctx, "view.place", axis ? "out" : "mesh_axis");
     int a = mesh_axis(&e->s->mesh, axis);
     if (a < 0 || t < 1 || t > e->g->tensors.n)
         return fail(WEFT_USAGE, "no tensor number %u or no mesh axis '%s'", t, axis);
@@ -112,11 +106,8 @@ static uint32_t v_ops(void *ctx)
 
 static weft_status v_op(void *ctx, uint32_t i, const char **id, weft_opcall *call)
 {
-    weft_status s = edits_pointer(ctx, "view.op", "id", id);
-    if (!s)
-        s = edits_pointer(ctx, "view.op", "call", call);
-    if (s)
-        return s;
+    if (!ctx || !id || !call)
+        return edits_null(ctx, "view.op", id ? "call" : "id");
     const graph *g = state(ctx)->g;
     if (i >= g->nodes.n)
         return fail(WEFT_USAGE, "the graph has no op number %u", i);

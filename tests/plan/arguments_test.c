@@ -348,16 +348,19 @@ static void bad_rules(void **state)
 
 /* --- tables --- */
 
+#define DP "[parallel]\nstrategy = dp\n"
+
 static void bad_tables(void **state)
 {
     (void)state;
     static const struct {
         const char *lines, *text;
     } bad[] = {
-        {"[optim]\nrule = unit0\n", "update rule unit0 has unit = 0; there are WEFT_UNIT_ELEMENT"},
-        {"[optim]\nrule = unit4\n", "update rule unit4 has unit = 4"},
-        {"[optim]\nrule = unit99\n", "update rule unit99 has unit = 99"},
-        {"[optim]\nplacement = sealed\n", "the table of placement sealed has flags 0x2"},
+        {DP "[optim]\nrule = unit0\n",
+         "update rule unit0 has unit = 0; there are WEFT_UNIT_ELEMENT"},
+        {DP "[optim]\nrule = unit4\n", "update rule unit4 has unit = 4"},
+        {DP "[optim]\nrule = unit99\n", "update rule unit99 has unit = 99"},
+        {DP "[optim]\nplacement = sealed\n", "the table of placement sealed has flags 0x2"},
         {"[parallel]\nstrategy = flagged\n", "the table of strategy flagged has flags 0x4"},
         {"[parallel]\nstrategy = axis_size\n", "strategy axis_size: a mesh axis of 8 bytes"},
         {"[parallel]\nstrategy = axis_flags\n", "the mesh axis ax has the unknown flags 0x6"},
