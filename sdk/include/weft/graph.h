@@ -110,13 +110,13 @@ typedef struct weft_builder {
     weft_status (*op)(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
                       const weft_tensor *in, uint32_t nin, weft_tensor *out, uint32_t nout);
 
-    /* Append communication along a mesh axis, or a group (strategy.h) by its name: kind is
-     * WEFT_ALL_REDUCE ... of coll.h but neither SEND, RECV nor BARRIER; `axis` the name of a tensor
-     * axis where the kind cuts or joins one (NULL otherwise; ALL_TO_ALL cuts it, and joins the one
-     * that was split); `root` a coordinate, or how far to SHIFT, else 0. A SHIFT takes what is
-     * split over the axis: coordinate c has the part of c - r then. Its gradient is the conjugate:
-     * gather and reduce-scatter, shift by r and by n - r. A mesh axis of size 1 copies
-     * nothing: the output is the input. [plan] */
+    /* Append communication along a mesh axis, or a group (strategy.h) by its name (groups: not yet
+     * in this version, WEFT_USAGE): kind is WEFT_ALL_REDUCE ... of coll.h but neither SEND, RECV
+     * nor BARRIER; `axis` the name of a tensor axis where the kind cuts or joins one (NULL
+     * otherwise; ALL_TO_ALL cuts it, and joins the one that was split); `root` a coordinate, or how
+     * far to SHIFT, else 0. A SHIFT takes what is split over the axis: coordinate c has the part of
+     * c - r then. Its gradient is the conjugate: gather and reduce-scatter, shift by r and by n -
+     * r. A mesh axis of size 1 copies nothing: the output is the input. [plan] */
     weft_status (*comm)(void *ctx, uint32_t kind, uint32_t redop, const char *mesh_axis,
                         const char *axis, uint32_t root, weft_tensor in, weft_tensor *out);
 
