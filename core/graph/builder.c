@@ -171,7 +171,7 @@ static bool in_list(const char *list, const char *word)
 static weft_status check_keep(const tensor *like, const char *keep)
 {
     char word[WEFT_MAX_NAME];
-    weft_status s = arg_text("builder.state", "keep", keep, WEFT_MAX_AXES * WEFT_MAX_NAME);
+    weft_status s = WEFT_OK;
     for (const char *p = keep; !s && p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         bool found = false;
         snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
@@ -197,7 +197,10 @@ static weft_status check_state(const graph *g, const char *name, weft_tensor lik
                  name, graph_tensor(g, like)->name);
     if (!s && dtype && !weft_dtype_size(dtype))
         s = fail(WEFT_USAGE, "builder.state(): '%s' has the unknown element type %u", name, dtype);
-    return s || !keep ? s : check_keep(graph_tensor(g, like), keep);
+    if (!s && keep)
+        s = arg_text("builder.state", "keep", keep, WEFT_MAX_AXES * WEFT_MAX_NAME);
+    /* a rule may be shown a parameter flat, without the axes that it names */
+    return s || !keep || *g->state_of ? s : check_keep(graph_tensor(g, like), keep);
 }
 
 static weft_status b_state(void *ctx, const char *name, weft_tensor like, uint32_t dtype,

@@ -316,8 +316,8 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
     e->owner = pool_printf(e->pool, "placement %s", placement->c->name);
     e->placing = true;
     edits_begin(e);
-    weft_status s =
-        PLUGIN_CALL(table, edit, placement->c->module, placement->conf, view, edits, axes, rule->unit);
+    weft_status s = PLUGIN_CALL(table, edit, placement->c->module, placement->conf, view, edits,
+                                axes, rule->unit);
     e->placing = false;
     return edits_answer(e, s);
 }
@@ -338,7 +338,8 @@ weft_status edits_run(edit_state *e, uint32_t phase)
         const weft_strategy *table = p->c->table;
         e->owner = pool_printf(e->pool, "strategy %s", p->c->name);
         edits_begin(e);
-        weft_status s = edits_answer(e, PLUGIN_CALL(table, edit, p->c->module, p->conf, phase, &view, &edits));
+        weft_status s =
+            edits_answer(e, PLUGIN_CALL(table, edit, p->c->module, p->conf, phase, &view, &edits));
         if (s)
             return s;
     }

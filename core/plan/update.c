@@ -101,7 +101,8 @@ weft_status rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad
     u.grad = scaled[0];
     g->state_of = "p";
     if (!s)
-        s = arg_answer(PLUGIN_CALL(table, update, rule->c->module, rule->conf, &w, &u), "the rule", "update");
+        s = arg_answer(PLUGIN_CALL(table, update, rule->c->module, rule->conf, &w, &u), "the rule",
+                       "update");
     if (!s)
         s = check_assigned(g, param);
     uint32_t times;

@@ -26,79 +26,203 @@ static weft_status like_input(const weft_builder *b, const weft_attr *attrs, uin
     return WEFT_OK;
 }
 
-#define INFER(name, ...)                                                                           \
-    static weft_status name(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,         \
-                            const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)   \
-    {                                                                                              \
-        (void)b, (void)attrs, (void)nattr, (void)nin;                                              \
-        out[0] = in[0];                                                                            \
-        *nout = 1;                                                                                 \
-        __VA_ARGS__;                                                                               \
-        return WEFT_OK;                                                                            \
-    }
-INFER(no_name, out[0].axes[0].name = NULL)
-INFER(no_size, out[0].axes[0].size = 0)
-INFER(many_axes, out[0].rank = 9)
-INFER(odd_type, out[0].dtype = 99)
-INFER(many_outputs, *nout = 40)
-INFER(turned, out[0].axes[0] = in[0].axes[1]; out[0].axes[1] = in[0].axes[0])
-INFER(silent, return WEFT_IO)
-INFER(busy, return WEFT_BUSY)
-INFER(unknown, return (weft_status)99)
-INFER(builds, weft_tensor t; return b->constant(b->ctx, 1, &t))
+#define MAYBE __attribute__((unused))
+#define INFER(name)                                                                                \
+    static weft_status name(MAYBE const weft_builder *b, MAYBE const weft_attr *attrs,             \
+                            MAYBE uint32_t nattr, MAYBE const weft_shape *in, MAYBE uint32_t nin,  \
+                            MAYBE weft_shape *out, MAYBE uint32_t *nout)
+#define GRAD(name)                                                                                 \
+    static weft_status name(MAYBE const weft_builder *b, MAYBE const weft_opcall *call,            \
+                            MAYBE uint32_t phase, MAYBE weft_tensor *din)
+#define SHARD(name)                                                                                \
+    static weft_status name(MAYBE const weft_builder *b, MAYBE const weft_opcall *call,            \
+                            MAYBE uint32_t size, MAYBE const weft_place *in,                       \
+                            MAYBE weft_place *out)
 
-static weft_status grad_nothing(const weft_builder *b, const weft_opcall *call, uint32_t phase,
-                                weft_tensor *din)
+INFER(no_name)
 {
-    (void)b, (void)call, (void)phase, (void)din;
+    out[0] = in[0];
+    *nout = 1;
+    out[0].axes[0].name = NULL;
     return WEFT_OK;
 }
 
-#define GRAD(name, ...)                                                                            \
-    static weft_status name(const weft_builder *b, const weft_opcall *call, uint32_t phase,        \
-                            weft_tensor *din)                                                      \
-    {                                                                                              \
-        if (phase == WEFT_GRAD_PARAMS)                                                             \
-            return grad_nothing(b, call, phase, din);                                              \
-        weft_tensor t = call->dout[0];                                                             \
-        __VA_ARGS__;                                                                               \
-        din[0] = t;                                                                                \
-        return WEFT_OK;                                                                            \
-    }
-GRAD(grad_garbage, t = 123456)
-GRAD(grad_other, t = 1)
-GRAD(grad_silent, return WEFT_UNSUPPORTED)
-GRAD(grad_block, return b->block(b->ctx, "mine"))
-GRAD(grad_assign, return b->assign(b->ctx, call->in[0], t))
-GRAD(grad_input, weft_shape s; (void)!b->shape(b->ctx, t, &s);
-     return b->input(b->ctx, "mine", &s, &t))
-GRAD(grad_endless,
-     for (weft_status s;;) if ((s = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1))) return s)
-GRAD(grad_right, (void)0)
+INFER(no_size)
+{
+    out[0] = in[0];
+    *nout = 1;
+    out[0].axes[0].size = 0;
+    return WEFT_OK;
+}
 
-#define SHARD(name, ...)                                                                           \
-    static weft_status name(const weft_builder *b, const weft_opcall *call, uint32_t size,         \
-                            const weft_place *in, weft_place *out)                                 \
-    {                                                                                              \
-        (void)b, (void)call, (void)size, (void)in;                                                 \
-        out[0] = in[0];                                                                            \
-        __VA_ARGS__;                                                                               \
-        return WEFT_OK;                                                                            \
+INFER(many_axes)
+{
+    out[0] = in[0];
+    *nout = 1;
+    out[0].rank = 9;
+    return WEFT_OK;
+}
+
+INFER(odd_type)
+{
+    out[0] = in[0];
+    *nout = 1;
+    out[0].dtype = 99;
+    return WEFT_OK;
+}
+
+INFER(many_outputs)
+{
+    out[0] = in[0];
+    *nout = 1;
+    *nout = 40;
+    return WEFT_OK;
+}
+
+INFER(turned)
+{
+    out[0] = in[0];
+    *nout = 1;
+    out[0].axes[0] = in[0].axes[1];
+    out[0].axes[1] = in[0].axes[0];
+    return WEFT_OK;
+}
+
+INFER(silent)
+{
+    return WEFT_IO;
+}
+
+INFER(busy)
+{
+    return WEFT_BUSY;
+}
+
+INFER(unknown)
+{
+    return (weft_status)99;
+}
+
+INFER(builds)
+{
+    weft_tensor t;
+    return b->constant(b->ctx, 1, &t);
+}
+
+GRAD(grad_garbage)
+{
+    din[0] = 123456;
+    return WEFT_OK;
+}
+
+GRAD(grad_other)
+{
+    din[0] = 1;
+    return WEFT_OK;
+}
+
+GRAD(grad_right)
+{
+    din[0] = call->dout[0];
+    return WEFT_OK;
+}
+
+GRAD(grad_silent)
+{
+    return WEFT_UNSUPPORTED;
+}
+
+GRAD(grad_block)
+{
+    return b->block(b->ctx, "mine");
+}
+
+GRAD(grad_assign)
+{
+    return b->assign(b->ctx, call->in[0], call->dout[0]);
+}
+
+GRAD(grad_input)
+{
+    weft_shape s;
+    weft_status st = b->shape(b->ctx, call->in[0], &s);
+    return st ? st : b->input(b->ctx, "mine", &s, din);
+}
+
+GRAD(grad_endless)
+{
+    weft_tensor t = call->dout[0];
+    for (;;) {
+        weft_status st = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1);
+        if (st)
+            return st;
     }
-SHARD(as_input, (void)0)
-SHARD(by_embed, out[0] = (weft_place){WEFT_SPLIT, 1})
-SHARD(by_ninth, out[0] = (weft_place){WEFT_SPLIT, 9})
-SHARD(oddly, out[0].kind = 77)
-SHARD(held, out[0] = (weft_place){WEFT_HELD, 1})
-SHARD(sum_of_axis, out[0] = (weft_place){WEFT_PARTIAL_SUM, 3})
-SHARD(without_reason, return WEFT_INTERNAL)
-SHARD(building, weft_tensor t; return b->op(b->ctx, "neg", NULL, 0, call->in, 1, &t, 1))
+}
+
+SHARD(as_input)
+{
+    out[0] = in[0];
+    return WEFT_OK;
+}
+
+SHARD(by_embed)
+{
+    out[0] = (weft_place){WEFT_SPLIT, 1};
+    return WEFT_OK;
+}
+
+SHARD(by_ninth)
+{
+    out[0] = (weft_place){WEFT_SPLIT, 9};
+    return WEFT_OK;
+}
+
+SHARD(oddly)
+{
+    out[0].kind = 77;
+    return WEFT_OK;
+}
+
+SHARD(held)
+{
+    out[0] = (weft_place){WEFT_HELD, 1};
+    return WEFT_OK;
+}
+
+SHARD(sum_of_axis)
+{
+    out[0] = (weft_place){WEFT_PARTIAL_SUM, 3};
+    return WEFT_OK;
+}
+
+SHARD(without_reason)
+{
+    return WEFT_INTERNAL;
+}
+
+SHARD(building)
+{
+    weft_tensor t;
+    return b->op(b->ctx, "neg", NULL, 0, call->in, 1, &t, 1);
+}
+
 /* What a context-parallel op does that knows its axis by having 2 coordinates: it turns a split of
  * tokens into one of heads. */
-SHARD(by_size, if (size == 2) out[0] = (weft_place){WEFT_SPLIT, 1})
+SHARD(by_size)
+{
+    out[0] = size == 2 ? (weft_place){WEFT_SPLIT, 1} : in[0];
+    return WEFT_OK;
+}
+
 /* What an op does that holds its split against the size. */
-SHARD(divides, weft_shape s; (void)!b->shape(b->ctx, call->in[0], &s);
-      if (in[0].kind == WEFT_SPLIT && s.axes[in[0].axis].size % size) return WEFT_UNSUPPORTED)
+SHARD(divides)
+{
+    weft_shape s;
+    weft_status st = b->shape(b->ctx, call->in[0], &s);
+    out[0] = in[0];
+    return !st && in[0].kind == WEFT_SPLIT && s.axes[in[0].axis].size % size ? WEFT_UNSUPPORTED
+                                                                             : st;
+}
 
 #define OP(...)                                                                                    \
     {                                                                                              \
