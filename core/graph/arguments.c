@@ -170,9 +170,10 @@ weft_status arg_assigned(const graph *g, weft_tensor dst, weft_tensor src)
         like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
     if (to->constant)
         return fail(WEFT_USAGE, "builder.assign(): %s is a constant", to->name);
-    const weft_shape *whole = to->kind == WEFT_T_STATE ? &graph_tensor(g, to->of)->shape : a;
-    if (g->state_of && *g->state_of && (whole->rank != a->rank || whole->dtype != a->dtype))
-        return WEFT_OK; /* a rule's state unlike its parameter is refused when the rule is done */
+    const weft_tensor p = g->state_of ? graph_find(g, g->state_of) : 0; /* a rule's parameter */
+    const weft_shape *whole = p && to->kind == WEFT_T_STATE ? &graph_tensor(g, p)->shape : a;
+    if (whole->rank != a->rank || whole->dtype != a->dtype)
+        return WEFT_OK; /* a state unlike the parameter is refused when the rule is done */
     if (!like)
         return fail(WEFT_USAGE,
                     "builder.assign(): %s cannot take %s, a tensor of another shape or "
