@@ -34,27 +34,52 @@ _Static_assert(sizeof(ring_head) == 64 && sizeof(ring_record) == 64, "records ar
 
 #define RING_BYTES ((uint64_t)(FLIGHT_RECORDS + 1) * 64)
 
+/* An empty ring, mapped, under a name that is not `path`. */
+static weft_status map_new(const char *temp, const char *path, void **map)
+{
+    unlink(temp); /* of a rank that was killed here */
+    int fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+    if (fd < 0)
+        return fail_errno(WEFT_IO, "the flight record %s cannot be made", path);
+    /* Blocks are taken now: a full disk is an error here, not a SIGBUS in a step. */
+    int full = posix_fallocate(fd, 0, (off_t)RING_BYTES);
+    *map = full ? MAP_FAILED : mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    int error = full ? full : errno;
+    close(fd);
+    if (*map != MAP_FAILED)
+        return WEFT_OK;
+    errno = error;
+    return fail_errno(WEFT_IO, "no room for the flight record %s", path);
+}
+
+/* A new file takes the name: whoever has mapped the old one keeps it whole. */
+static weft_status make_ring(const char *path, void **map)
+{
+    char temp[4096 + 8];
+    snprintf(temp, sizeof temp, "%s.new", path);
+    weft_status s = map_new(temp, path, map);
+    if (!s && rename(temp, path)) {
+        s = fail_errno(WEFT_IO, "the flight record %s cannot be made", path);
+        munmap(*map, RING_BYTES);
+    }
+    if (s)
+        unlink(temp);
+    return s;
+}
+
 weft_status flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flight *out)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/flight", out_dir);
     if (mkdir(path, 0777) && errno != EEXIST)
         return fail_errno(WEFT_IO, "the folder %s cannot be made", path);
-    snprintf(path, sizeof path, "%s/flight/rank-%04u.ring", out_dir, rank);
-    int fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (fd < 0)
-        return fail_errno(WEFT_IO, "the flight record %s cannot be made", path);
-    /* Blocks are taken now: a full disk is an error here, not a SIGBUS in a step. */
-    int full = posix_fallocate(fd, 0, (off_t)RING_BYTES);
-    void *map =
-        full ? MAP_FAILED : mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    close(fd);
-    if (map == MAP_FAILED) {
-        errno = full ? full : errno;
-        weft_status s = fail_errno(WEFT_IO, "no room for the flight record %s", path);
-        unlink(path);
+    void *map;
+    if ((size_t)snprintf(path, sizeof path, "%s/flight/rank-%04u.ring", out_dir, rank) >=
+        sizeof path)
+        return fail(WEFT_USAGE, "run.out is longer than a path may be");
+    weft_status s = make_ring(path, &map);
+    if (s)
         return s;
-    }
     ring_head *h = map;
     memcpy(h->magic, "weftring", 8);
     h->version = 1;

@@ -16,7 +16,8 @@ typedef struct flight {
     uint64_t bytes;
 } flight;
 
-/* Create OUT/flight/rank-RRRR.ring. [setup] */
+/* Create OUT/flight/rank-RRRR.ring. It is always a new file: one of that name is replaced and never
+ * cut short, since a process may have it mapped. [setup] */
 weft_status flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flight *out);
 void flight_close(flight *f);
 
