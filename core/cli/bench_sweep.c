@@ -222,7 +222,7 @@ static bool any_done(const sweep *s)
     return false;
 }
 
-static weft_status do_sweep(sweep *s, const cli_job *j)
+static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
 {
     bar b = {.terminal = isatty(STDERR_FILENO), .began_ms = clock_ms()};
     s->ranks = j->ranks;
@@ -238,7 +238,7 @@ static weft_status do_sweep(sweep *s, const cli_job *j)
     }
     st = find_references(s);
     if (!st)
-        st = outdir_prepare(s->out, OUT_ANEW);
+        st = outdir_prepare(s->out, OUT_ANEW, 0, lock);
     if (!st)
         st = run_all(s, lawful, b.terminal);
     if (!st && !any_done(s))
@@ -250,6 +250,7 @@ int bench_sweep_main(const command *c, int argc, char **argv)
 {
     static const char *const flags[] = {"--plan", NULL};
     sweep s = {0};
+    outlock lock = {0};
     cli_job j;
     int status = 2;
     struct sigaction act = {.sa_handler = on_signal};
@@ -262,7 +263,8 @@ int bench_sweep_main(const command *c, int argc, char **argv)
     } else {
         sigaction(SIGTERM, &act, NULL);
         sigaction(SIGINT, &act, NULL);
-        status = cli_fail(do_sweep(&s, &j));
+        status = cli_fail(do_sweep(&s, &j, &lock));
+        outlock_release(&lock, 0);
     }
     sweep_free(&s);
     free(j.overrides);

@@ -28,8 +28,7 @@ static bool holds_run(const char *out)
 static weft_status make_folders(const char *out)
 {
     char path[4096];
-    if ((size_t)snprintf(path, sizeof path, "%s", out) >= sizeof path)
-        return fail(WEFT_USAGE, "run.out is longer than 4095 bytes");
+    snprintf(path, sizeof path, "%s", out);
     for (char *p = path + 1;; p++) {
         if (*p && *p != '/')
             continue;
@@ -47,24 +46,80 @@ static weft_status make_folders(const char *out)
     return WEFT_OK;
 }
 
-weft_status outdir_prepare(const char *out, outdir_mode mode)
+/* `out` without slashes at its end, which rename() would take for a folder that has to be there. */
+static weft_status trim(const char *out, char path[4096])
 {
     if (!*out)
         return fail(WEFT_USAGE, "run.out is empty: name a folder");
-    if (mode == OUT_RESUME && !has(out, "checkpoints"))
+    if ((size_t)snprintf(path, 4096, "%s", out) >= 4096)
+        return fail(WEFT_USAGE, "run.out is longer than 4095 bytes");
+    for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
+        path[n - 1] = 0;
+    return WEFT_OK;
+}
+
+/* To the first free name of OUT.1, OUT.2, ..., which is written into `old`. */
+static weft_status move_away(const char *out, char old[4096])
+{
+    const char *slash = strrchr(out, '/'), *last = slash ? slash + 1 : out;
+    if (!*last || !strcmp(last, ".") || !strcmp(last, ".."))
         return fail(WEFT_USAGE,
-                    "%s holds no checkpoint to go on from; with --resume=auto a run begins there",
+                    "run.out = %s holds a run and cannot be renamed under this name: name the "
+                    "folder itself",
                     out);
-    for (uint32_t i = 1; mode == OUT_ANEW && holds_run(out); i++) {
-        char old[4096];
-        snprintf(old, sizeof old, "%s.%u", out, i);
-        if (access(old, F_OK) == 0)
+    for (uint32_t i = 1;; i++) {
+        struct stat st;
+        if (snprintf(old, 4096, "%s.%u", out, i) >= 4096)
+            return fail(WEFT_USAGE, "run.out is longer than 4095 bytes");
+        if (lstat(old, &st) == 0)
             continue;
-        if (rename(out, old))
+        if (errno != ENOENT || rename(out, old))
             return fail_errno(WEFT_USAGE, "%s holds a run and cannot be renamed %s", out, old);
         log_line(WEFT_LOG_INFO, "%s held a run; it is now %s", out, old);
+        return WEFT_OK;
     }
-    return make_folders(out);
+}
+
+/* OUT, which holds a run and is locked, becomes OUT.N, and a new OUT is locked in its place. */
+static weft_status begin_anew(const char *out, double patience, outlock *lock)
+{
+    char away[4096];
+    weft_status s = move_away(out, away);
+    if (s)
+        return s;
+    outlock old = *lock;
+    *lock = (outlock){0};
+    s = outlock_moved(&old, away);
+    if (!s)
+        s = make_folders(out);
+    if (!s)
+        s = outlock_take(out, patience, lock);
+    outlock_release(&old, 0);
+    return s;
+}
+
+weft_status outdir_prepare(const char *out, outdir_mode mode, double patience, outlock *lock)
+{
+    char path[4096];
+    outlock l = {0};
+    weft_status s = trim(out, path);
+    if (!s && mode == OUT_RESUME && !has(path, "checkpoints"))
+        s = fail(WEFT_USAGE,
+                 "%s holds no checkpoint to go on from; with --resume=auto a run begins there",
+                 path);
+    if (!s)
+        s = make_folders(path);
+    if (!s)
+        s = outlock_take(path, patience, &l);
+    if (!s && mode == OUT_ANEW && holds_run(path))
+        s = begin_anew(path, patience, &l);
+    if (!s)
+        s = outlock_admit(&l);
+    if (s)
+        outlock_release(&l, 0);
+    else
+        *lock = l;
+    return s;
 }
 
 static uint64_t step_of(const char *line)
@@ -73,16 +128,22 @@ static uint64_t step_of(const char *line)
     return p && strchr(p, '\n') ? strtoull(p + 7, NULL, 10) : UINT64_MAX;
 }
 
-/* Where the first line of a later step begins. */
+/* Where the first line of a later step begins. What cannot be read is not cut. */
 static weft_status cut_after(FILE *f, uint64_t after)
 {
     char line[8192];
     long keep = 0;
     while (fgets(line, sizeof line, f) && step_of(line) <= after)
         keep = ftell(f);
+    if (ferror(f))
+        return fail_errno(WEFT_IO, "metrics.jsonl cannot be read");
     if (keep < 0 || fflush(f) || ftruncate(fileno(f), keep) || fseek(f, keep, SEEK_SET))
         return fail_errno(WEFT_IO, "metrics.jsonl cannot be cut after step %llu",
                           (unsigned long long)after);
+    if (!keep)
+        log_line(WEFT_LOG_WARN,
+                 "there was no metrics.jsonl of earlier steps: it begins at step %" PRIu64,
+                 after + 1);
     return WEFT_OK;
 }
 
@@ -92,7 +153,7 @@ weft_status metrics_open(const char *out, uint64_t after, FILE **file)
     snprintf(path, sizeof path, "%s/metrics.jsonl", out);
     FILE *f = fopen(path, after ? "r+e" : "we");
     if (!f && after && errno == ENOENT)
-        f = fopen(path, "we");
+        f = fopen(path, "w+e"); /* cut_after() reads it */
     if (!f)
         return fail_errno(WEFT_IO, "%s cannot be opened", path);
     weft_status s = after ? cut_after(f, after) : WEFT_OK;

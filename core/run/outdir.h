@@ -2,6 +2,8 @@
 #ifndef RUN_OUTDIR_H
 #define RUN_OUTDIR_H
 
+#include "run/outlock.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,12 +16,14 @@ typedef enum outdir_mode {
     OUT_AS_IT_IS, /* it has no checkpoint and is written over */
 } outdir_mode;
 
-/* Make OUT ready (rank 0); then it is there, with its parents. [setup] */
-weft_status outdir_prepare(const char *out, outdir_mode mode);
+/* Make OUT ready (rank 0) and lock it, so that `*lock` keeps every other job out until
+ * outlock_release(). Then OUT is there, with its parents. An OUT that another job holds for
+ * `patience` seconds longer is refused and left as it is. [setup] */
+weft_status outdir_prepare(const char *out, outdir_mode mode, double patience, outlock *lock);
 
-/* Open OUT/metrics.jsonl for appending; with `after` > 0 lines of later steps, and a line that was
- * not written whole, are cut off first.
- * [setup] */
+/* Open OUT/metrics.jsonl for appending, and make it where there is none. With `after` > 0 lines of
+ * later steps, and a line that was not written whole, are cut off first. One that cannot be read is
+ * WEFT_IO and left as it is. [setup] */
 weft_status metrics_open(const char *out, uint64_t after, FILE **file);
 
 typedef struct metrics {

@@ -30,6 +30,7 @@ typedef struct trainer {
     job_sites sites;
     const plan *plan; /* of this rank's stage */
     const char *out;
+    outlock lock; /* of `out` */
     FILE *metrics;
     progress progress;
     int32_t *tokens, *targets, *positions; /* [microbatch, sequence] of one pass */
@@ -295,32 +296,40 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
     return s;
 }
 
+/* On rank 0: OUT is ready and locked. *resume: it has a checkpoint to go on from. With
+ * --resume=auto that is asked again under the lock, because a job that held it until now may have
+ * saved meanwhile. */
+static weft_status lock_out(trainer *t, train_resume how, bool *resume)
+{
+    /* The ranks of a job that failed a moment ago may be there for so long. */
+    const double patience = config_real(t->j->cfg, "run.frozen_after");
+    bool there = false;
+    weft_status s = how == TRAIN_AFRESH ? WEFT_OK : ckpt_there(t->out, &there);
+    if (!s && !there && how != TRAIN_AFRESH && how != TRAIN_AUTO)
+        s = fail(WEFT_USAGE,
+                 "%s holds no checkpoint to go on from; with --resume=auto a run begins there",
+                 t->out);
+    const outdir_mode mode = there ? OUT_RESUME : how == TRAIN_AFRESH ? OUT_ANEW : OUT_AS_IT_IS;
+    if (!s)
+        s = outdir_prepare(t->out, mode, patience, &t->lock);
+    if (!s && how == TRAIN_AUTO)
+        s = ckpt_there(t->out, &there);
+    *resume = there;
+    return s;
+}
+
 /* Rank 0 prepares OUT and says whether the run goes on from a checkpoint. When it fails, the others
- * hear of it while they wait. */
+ * hear of it while they wait. Then every rank holds the lock. */
 static weft_status prepare_out(trainer *t, train_resume how, bool *resume)
 {
-    uint32_t mine = how != TRAIN_AFRESH, *all = mem_alloc(t->who.ranks * sizeof *all);
-    weft_status s = WEFT_OK;
-    if (!t->who.rank) {
-        bool there = true;
-        if (how != TRAIN_AFRESH)
-            s = ckpt_there(t->out, &there);
-        if (!s && !there && how != TRAIN_AUTO)
-            s = fail(WEFT_USAGE,
-                     "%s holds no checkpoint to go on from; with --resume=auto a run begins there",
-                     t->out);
-        mine = mine && there;
-        if (!s)
-            s = outdir_prepare(t->out, mine                  ? OUT_RESUME
-                                       : how == TRAIN_AFRESH ? OUT_ANEW
-                                                             : OUT_AS_IT_IS);
-    }
+    weft_status s = t->who.rank ? WEFT_OK : lock_out(t, how, resume);
+    uint32_t mine = *resume, *all = mem_alloc(t->who.ranks * sizeof *all);
     all[0] = mine;
     if (!s && t->job) /* nobody writes there before rank 0 is done */
         s = job_exchange(t->job, "out", &mine, sizeof mine, all);
     *resume = all[0] != 0;
     free(all);
-    return s;
+    return s || !t->who.rank ? s : outlock_join(t->out, &t->lock);
 }
 
 static void announce(const trainer *t)
@@ -342,7 +351,7 @@ static void announce(const trainer *t)
 
 static weft_status start(trainer *t, train_resume how)
 {
-    bool resume;
+    bool resume = false;
     ckpt *c = NULL;
     weft_status s = prepare_out(t, how, &resume);
     t->plan = plan_of(&t->j->plans, t->who.rank);
@@ -449,6 +458,8 @@ int train_rank(const char *ini, const char *const *overrides, uint32_t n, train_
     }
     char why[2048];
     snprintf(why, sizeof why, "%s", s ? err_text() : "");
+    if (t.who.rank) /* before rank 0, which removes the lock */
+        outlock_release(&t.lock, 0);
     if (!job_leave(t.job, s, s ? why : NULL) && !s) {
         snprintf(why, sizeof why, "%s", err_text());
         s = WEFT_PEER;
@@ -462,6 +473,7 @@ int train_rank(const char *ini, const char *const *overrides, uint32_t n, train_
     job_free(t.job);
     if (t.metrics)
         fclose(t.metrics);
+    outlock_release(&t.lock, 1);
     free(t.tokens);
     free(t.targets);
     free(t.positions);

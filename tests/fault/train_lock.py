@@ -1,0 +1,157 @@
+#!/usr/bin/env python3
+"""train_lock.py WEFT: can two jobs write into one run.out?
+
+While a job runs, every other job that names its folder is refused with status 2 and a sentence that
+names the holder, and the folder stays as it is, with flight rings that somebody has mapped. Commands
+that only read go on. The lock ends with the processes, however they end."""
+import fcntl
+import mmap
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
+import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
+
+SMALL = w.ODD | {"run.steps": 10, "checkpoint.every": 5, "optim.schedule": "constant",
+                 "comm.plugin": "shm", "checkpoint.keep": 0, "train.microbatch": 2,
+                 "run.frozen_after": 1}
+ENDLESS = SMALL | {"run.steps": 10**6, "checkpoint.every": 0}
+F_OFD_SETLK = 37
+
+
+def hold_shared(path, first, count):
+    """As another rank does it: a descriptor whose shared lock the kernel drops with it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    fcntl.fcntl(fd, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, 0, first, count, 0))
+    return fd
+
+
+class Lock(w.Bench):
+    def inodes(self, out):
+        """{path: inode} of all that lies in a run's folder."""
+        return {os.path.join(base, name): os.stat(os.path.join(base, name)).st_ino
+                for base, folders, names in os.walk(self.path(out)) for name in names + folders
+                if ".tmp" not in name}
+
+    def check_refused(self, out, job, ranks, resume):
+        said = self.train(out, job, ranks=ranks, resume=resume, status=2).stderr
+        self.assertRegex(said, rf"run\.out: \S*run is in use by process \d+ on "
+                               rf"{re.escape(socket.gethostname())}, since \d+-\d+-\d+ \S+ UTC")
+        return int(re.search(r"process (\d+)", said)[1])
+
+    def test_a_second_job_is_refused(self):
+        """Fresh or with --resume, with one rank or several, with another seed."""
+        self.train("run", SMALL, ranks=2)
+        run = w.Running(self, "run", ENDLESS, 2, resume=True)
+        run.until_step(20)
+        before = self.inodes("run")
+        for ranks in (1, 2):
+            for resume in (False, True):
+                with self.subTest(ranks=ranks, resume=resume):
+                    holder = self.check_refused("run", ENDLESS | {"run.seed": 7}, ranks, resume)
+                    self.assertEqual(holder, run.ranks()[0])
+        self.assertEqual(self.inodes("run"), before)
+        self.assertFalse(os.path.exists(self.path("run.1")))
+        run.until_step(w.metrics(run.out)[-1]["step"] + 5)
+        run.process.send_signal(signal.SIGTERM)
+        self.assertEqual(run.wait(), 1)
+        self.assertEqual(len(set(x["step"] for x in w.metrics(run.out))), len(w.metrics(run.out)))
+        self.assertEqual([x for x in os.listdir(run.out) if x.startswith(".")], [])
+
+    def test_reading_beside_a_run(self):
+        self.train("run", SMALL, ranks=2)
+        run = w.Running(self, "run", ENDLESS, 2, resume=True)
+        run.until_step(20)
+        before = self.inodes("run")
+        w.weft("ckpt", "verify", w.folder(run.out, 10))
+        w.weft("sample", w.folder(run.out, 10), "--prompt", "1,2", "--tokens", 3)
+        self.assertIn("rank 1 of 2", w.weft("flight", run.out).stdout)
+        self.assertEqual(self.inodes("run"), before)
+        run.until_step(w.metrics(run.out)[-1]["step"] + 5)
+
+    def test_no_lock_outlives_its_processes(self):
+        for victim in ("launcher", 0, 1):
+            with self.subTest(victim=victim):
+                run = w.Running(self, "run", ENDLESS | {"checkpoint.every": 5}, 2)
+                run.until_step(10)
+                os.kill(run.pid if victim == "launcher" else run.ranks()[victim], signal.SIGKILL)
+                run.wait()
+                last = w.metrics(run.out)[-1]["step"]  # the ranks may end only now
+                self.train("run", SMALL | {"run.steps": last + 20, "checkpoint.every": 1000},
+                           ranks=2, resume=True)
+                self.assertFalse(os.path.exists(os.path.join(run.out, ".lock")))
+                shutil.rmtree(run.out)
+
+    def test_another_rank_holds_it(self):
+        """Rank 0 of the earlier job is dead, another rank of it is not."""
+        self.train("run", SMALL, ranks=2)
+        fd = hold_shared(self.path("run", ".lock"), 1, 1)
+        said = self.train("run", SMALL, ranks=2, resume=True, status=2).stderr
+        self.assertRegex(said, "run is in use by another job")
+        os.close(fd)
+        self.train("run", SMALL | {"run.steps": 11}, ranks=2, resume=True)
+
+    def test_hostile_lock_files(self):
+        """What stands in the file is shown as text, and a link is not followed."""
+        os.makedirs(self.path("run"))
+        fd = hold_shared(self.path("run", ".lock"), 0, 2)
+        os.write(fd, b"\x1b[31m%s%n" + b"\xff" * 5000)
+        said = self.train("run", SMALL, status=2).stderr
+        self.assertRegex(said, r"in use by \?\[31m%s%n\?+[;:]")
+        os.close(fd)
+        os.unlink(self.path("run", ".lock"))
+        os.symlink(self.path("elsewhere"), self.path("run", ".lock"))
+        self.assertIn(".lock cannot be opened", self.train("run", SMALL, status=2).stderr)
+        self.assertFalse(os.path.exists(self.path("elsewhere")))
+
+    def test_rings_are_new_files(self):
+        """What a process has mapped is neither cut short nor written by the next job."""
+        self.train("run", SMALL, ranks=2)
+        path = self.path("run", "flight", "rank-0001.ring")
+        with open(path, "rb") as f:
+            before, inode = mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ), os.fstat(f.fileno())
+            text = before[:]
+            self.train("run", SMALL | {"run.steps": 20}, ranks=2, resume=True)
+            self.assertNotEqual(os.stat(path).st_ino, inode.st_ino)
+            self.assertEqual(os.fstat(f.fileno()).st_size, inode.st_size)
+            self.assertEqual(before[:], text)
+        self.assertEqual(sorted(os.listdir(self.path("run", "flight"))),
+                         ["rank-0000.ring", "rank-0001.ring"])
+
+    def test_slashes_at_the_end(self):
+        for out in ("run/", "run//", "run"):
+            self.train(out, SMALL, ranks=2)
+        self.assertEqual(sorted(x for x in os.listdir(self.place) if os.path.isdir(self.path(x))),
+                         ["run", "run.1", "run.2"])
+        for out in ("run", "run.1", "run.2"):
+            self.assertEqual(w.steps_saved(self.path(out)), ([5, 10], []))
+            self.assertEqual([x for x in os.listdir(self.path(out)) if x.startswith(".")], [])
+        said = self.train("run/.", SMALL, status=2).stderr
+        self.assertIn("name the folder itself", said)
+        self.assertTrue(os.path.exists(self.path("run", "metrics.jsonl")))
+
+    def test_metrics_are_missing(self):
+        """As where only checkpoints were copied."""
+        for ranks in (1, 2):
+            with self.subTest(ranks=ranks):
+                whole, cut, copy = f"whole{ranks}", f"cut{ranks}", f"copy{ranks}"
+                self.train(whole, SMALL | {"run.steps": 20}, ranks=ranks)
+                self.train(cut, SMALL, ranks=ranks)
+                shutil.copytree(self.path(cut, "checkpoints"), self.path(copy, "checkpoints"))
+                said = self.train(copy, SMALL | {"run.steps": 20}, ranks=ranks, resume=True).stderr
+                self.assertIn("begins at step 11", said)
+                self.assertEqual(w.lines(self.path(copy)), w.lines(self.path(whole))[10:])
+
+    def setUp(self):
+        for name in os.listdir(self.place):
+            if os.path.isdir(self.path(name)):
+                shutil.rmtree(self.path(name))
+
+
+if __name__ == "__main__":
+    w.main()
