@@ -1,0 +1,76 @@
+/* Does work that takes long say how far it is, as often as it should and no oftener? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/lengthy.h"
+#include "base/log.h"
+
+static char said[4096];
+
+/* Standard error of 64 additions of 1 MiB, of which each is due when `due`. */
+static void work(int rank, int due)
+{
+    int ends[2], kept = dup(STDERR_FILENO);
+    lengthy l;
+    assert_int_equal(pipe(ends), 0);
+    dup2(ends[1], STDERR_FILENO);
+    log_setup(WEFT_LOG_INFO, rank);
+    lengthy_begin(&l, "the thing is read", 64 << 20);
+    for (int i = 0; i < 64; i++) {
+        if (due && i % 16 == 0)
+            l.due_ms = clock_ms();
+        lengthy_add(&l, 1 << 20);
+    }
+    dup2(kept, STDERR_FILENO);
+    close(kept);
+    close(ends[1]);
+    ssize_t n = read(ends[0], said, sizeof said - 1);
+    said[n > 0 ? n : 0] = 0;
+    close(ends[0]);
+}
+
+static void short_work_is_silent(void **state)
+{
+    (void)state;
+    work(-1, 0);
+    assert_string_equal(said, "");
+}
+
+static void long_work_speaks(void **state)
+{
+    (void)state;
+    work(-1, 1);
+    assert_string_equal(said, "weft info: the thing is read: 1 of 64 MiB\n"
+                              "weft info: the thing is read: 17 of 64 MiB\n"
+                              "weft info: the thing is read: 33 of 64 MiB\n"
+                              "weft info: the thing is read: 49 of 64 MiB\n");
+}
+
+static void other_ranks_speak_less_often(void **state)
+{
+    (void)state;
+    lengthy zero, one;
+    log_setup(WEFT_LOG_INFO, 0);
+    lengthy_begin(&zero, "x", 1);
+    log_setup(WEFT_LOG_INFO, 1);
+    lengthy_begin(&one, "x", 1);
+    assert_true(zero.every_ms >= 1000 && one.every_ms >= 5 * zero.every_ms);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(short_work_is_silent),
+        cmocka_unit_test(long_work_speaks),
+        cmocka_unit_test(other_ranks_speak_less_often),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
