@@ -25,6 +25,8 @@ typedef struct ckpt_piece { /* elements [first, first + count) of a flattened bl
     const void *data; /* count elements, borrowed */
 } ckpt_piece;
 
+struct job;
+
 typedef struct ckpt_shard_sum {
     uint64_t bytes;
     uint8_t sha256[32];
@@ -36,8 +38,8 @@ weft_status ckpt_paths(const char *out_dir, uint64_t step, char temp[4096], char
 
 /* Rank 0 alone, before others write: the same paths; makes OUT/checkpoints and the temporary
  * folder, removes what killed jobs left there, and holds the lock of OUT/checkpoints until
- * ckpt_commit() or ckpt_abandon(). A second job that writes there is WEFT_USAGE. One save at a time
- * a process. [setup] */
+ * ckpt_commit() or ckpt_abandon(). A second job that writes there is WEFT_USAGE, and so is a step
+ * whose checkpoint is there already. One save at a time a process. [setup] */
 weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char final[4096]);
 
 /* Write this rank's shard, pieces in any order, those without elements left out. fsynced on return.
@@ -46,7 +48,7 @@ weft_status ckpt_write_shard(const char *temp, uint32_t shard, uint32_t shards,
                              const ckpt_piece *pieces, uint32_t n, ckpt_shard_sum *sum);
 
 /* Rank 0, after all shards are written and their sums gathered: the shards' headers are read and
- * held against each other, then manifest, rename, sync; one of the same step is replaced. Once the
+ * held against each other, then manifest, rename, sync. Nothing is ever replaced. Once the
  * new one is durable, those of earlier steps are removed until `keep` are left (0 keeps all). On
  * failure the temporary folder is removed; either way the save is over. [setup] */
 weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, const char *job_text,
@@ -60,9 +62,23 @@ typedef struct ckpt ckpt; /* opaque: an opened, verified checkpoint */
 weft_status ckpt_open(const char *dir, ckpt **out);
 void ckpt_close(ckpt *c);
 
-/* The newest checkpoint under OUT/checkpoints that verifies, saying in the log which were passed
- * over and why. WEFT_USAGE when there is none. */
-weft_status ckpt_open_newest(const char *out_dir, ckpt **out);
+typedef struct ckpt_team { /* who opens a checkpoint together */
+    struct job *job;       /* NULL: one rank */
+    uint32_t rank, ranks;
+    double timeout; /* seconds that a rank waits for the others */
+} ckpt_team;
+
+/* The newest checkpoint under OUT/checkpoints that verifies, the same on all ranks. Each rank
+ * hashes its share of the shards, and they tell each other what they found. One that is damaged
+ * (WEFT_DATA on any rank) is passed over and the log says why; nothing else is: a file that could
+ * not be read may be intact, so the call fails and says what happened. WEFT_USAGE when there is
+ * none. Changes nothing on the disk. [setup] [collective] */
+weft_status ckpt_open_newest(const char *out_dir, const ckpt_team *team, ckpt **out);
+
+/* Rank 0, once the job goes on from `step`: those of later steps, which were passed over, are set
+ * aside under the name step-N.damaged (.1, .2, ...), which nothing here ever reads, replaces or
+ * removes. On failure the job must not go on, for it would meet their names again. [setup] */
+weft_status ckpt_set_aside(const char *out_dir, uint64_t step);
 
 /* Is there a checkpoint under OUT/checkpoints, be it damaged or set aside? What a killed job was
  * writing is none. A folder that cannot be read is an error, not an absence. [setup] */

@@ -1,6 +1,7 @@
 /* ckpt/folder.c: the folder OUT/checkpoints.
  *
  *   step-00000100         a checkpoint; it is complete, or was damaged since
+ *   step-00000100.damaged one that a resume found damaged and set aside: never touched again
  *   .step-00000100.tmp    one that is being written, or was when its job was killed
  *   .step-00000100.old    one that is being removed
  *   .lock                 held (flock) by the job that writes
@@ -79,13 +80,15 @@ weft_status ckpt_list(int folder, ckpt_steps *out)
     if (!d)
         return fail_errno(WEFT_IO, "cannot list the checkpoints");
     uint64_t step;
-    for (const struct dirent *e; (e = readdir(d));)
+    errno = 0; /* the only sign of an entry that could not be read */
+    for (const struct dirent *e; (e = readdir(d)); errno = 0)
         if (ckpt_step_from(e->d_name, "", "", &step))
             *vec_push(out) = step;
+    weft_status st = errno ? fail_errno(WEFT_IO, "cannot list the checkpoints") : WEFT_OK;
     closedir(d);
     if (out->n)
         qsort(out->at, out->n, sizeof *out->at, newest_first);
-    return WEFT_OK;
+    return st;
 }
 
 weft_status ckpt_there(const char *out_dir, bool *there)

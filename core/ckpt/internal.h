@@ -6,7 +6,8 @@
  *   index.c     all ranges of a checkpoint: sorted, and covering each tensor exactly once
  *   manifest.c  manifest.json and its own sum
  *   folder.c    the folder OUT/checkpoints: names, steps, lock, removal
- *   save.c, load.c   the calls of ckpt.h
+ *   newest.c    which checkpoint all ranks go on from
+ *   save.c, load.c   the other calls of ckpt.h
  *
  * Functions that parse name the fault alone; their callers put file and folder before it with
  * err_context(). */
@@ -105,6 +106,14 @@ void ckpt_hex(const uint8_t sum[32], char out[65]);
 /* The end of a manifest: the sum of the text before it, the last brace and a newline. */
 #define CKPT_TRAILER (sizeof ",\"sha256\":\"\"}\n" - 1 + 64)
 weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER + 1]);
+
+/* --- load.c --- */
+
+/* The checkpoint in `folder`, which is taken over; `dir` is what messages call it. All is checked
+ * but the sums of shards that fall to other parts: of `parts` calls with part 0, 1, ... each hashes
+ * its share, and together they hash every byte once. */
+weft_status ckpt_open_part(int folder, const char *dir, uint32_t part, uint32_t parts, ckpt **out);
+uint64_t ckpt_digest(const ckpt *c); /* of step and sums, to tell two checkpoints apart */
 
 /* --- folder.c: names are made from numbers and never taken from a file --- */
 void ckpt_shard_name(uint32_t shard, uint32_t shards, char out[CKPT_FILE_MAX]);

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/digest.h"
 #include "base/err.h"
-#include "base/log.h"
 #include "ckpt/internal.h"
 #include "data/file.h"
 
@@ -52,8 +52,7 @@ static weft_status read_manifest(ckpt *c)
     if (fd < 0 && errno == ENOENT)
         return fail(WEFT_DATA, "there is no manifest.json: this is no complete checkpoint");
     if (fd < 0)
-        return fail_errno(file_blame(errno) == WEFT_USAGE ? WEFT_DATA : WEFT_IO,
-                          "cannot read manifest.json");
+        return fail_errno(file_damage(errno), "cannot read manifest.json");
     uint64_t bytes = (uint64_t)st.st_size;
     weft_status status = bytes > CKPT_JSON_MAX
                              ? fail(WEFT_DATA, "it is over %u bytes long", CKPT_JSON_MAX)
@@ -71,7 +70,9 @@ static weft_status read_manifest(ckpt *c)
     return status;
 }
 
-static weft_status verify(ckpt *c)
+/* Of the shards' bytes those are hashed that fall to `part` of `parts`; the rest is checked in
+ * every part. */
+static weft_status verify(ckpt *c, uint32_t part, uint32_t parts)
 {
     weft_status st = read_manifest(c);
     if (st)
@@ -79,8 +80,8 @@ static weft_status verify(ckpt *c)
     const ckpt_manifest *m = &c->manifest;
     c->files = pool_array(&c->mem, m->shards, sizeof *c->files);
     for (uint32_t i = 0; i < m->shards && !st; i++)
-        st = ckpt_shard_check(c->folder, i, m->shards, &m->sums[i], true, &c->mem, &c->ranges,
-                              &c->files[i]);
+        st = ckpt_shard_check(c->folder, i, m->shards, &m->sums[i], i % parts == part, &c->mem,
+                              &c->ranges, &c->files[i]);
     if (st)
         return st;
     ckpt_ranges_sort(&c->ranges);
@@ -89,13 +90,12 @@ static weft_status verify(ckpt *c)
     return st ? st : ckpt_cover(&c->ranges, &c->mem, &c->tensors, &c->starts, &c->n);
 }
 
-/* `folder` is taken over; `dir` is what messages call it. */
-static weft_status open_folder(int folder, const char *dir, ckpt **out)
+weft_status ckpt_open_part(int folder, const char *dir, uint32_t part, uint32_t parts, ckpt **out)
 {
     ckpt *c = mem_alloc(sizeof *c);
     c->folder = folder;
     c->dir = pool_text(&c->mem, dir);
-    weft_status st = verify(c);
+    weft_status st = verify(c, part, parts);
     if (st) {
         err_context("checkpoint %s", dir);
         ckpt_close(c);
@@ -110,7 +110,7 @@ weft_status ckpt_open(const char *dir, ckpt **out)
     int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
         return fail_errno(file_blame(errno), "cannot open checkpoint %s", dir);
-    return open_folder(folder, dir, out);
+    return ckpt_open_part(folder, dir, 0, 1, out);
 }
 
 void ckpt_close(ckpt *c)
@@ -122,54 +122,6 @@ void ckpt_close(ckpt *c)
     free(c->manifest.ranges.at);
     pool_free(&c->mem);
     free(c);
-}
-
-/* A checkpoint of ours in OUT/checkpoints, which has the step that its name says. */
-static weft_status open_step(int parent, const char *out_dir, uint64_t step, ckpt **out)
-{
-    char name[CKPT_FILE_MAX], dir[CKPT_PATH_MAX];
-    ckpt_step_name(step, "", "", name);
-    snprintf(dir, sizeof dir, "%s/checkpoints/%s", out_dir, name);
-    int folder = openat(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    if (folder < 0)
-        return fail_errno(WEFT_DATA, "cannot open checkpoint %s", dir);
-    ckpt *c;
-    weft_status st = open_folder(folder, dir, &c);
-    if (st)
-        return st;
-    if (c->manifest.step != step) {
-        st = fail(WEFT_DATA, "checkpoint %s: its manifest is that of step %" PRIu64, dir,
-                  c->manifest.step);
-        ckpt_close(c);
-        return st;
-    }
-    *out = c;
-    return WEFT_OK;
-}
-
-weft_status ckpt_open_newest(const char *out_dir, ckpt **out)
-{
-    int folder;
-    ckpt_steps list;
-    weft_status st = ckpt_folder_open(out_dir, false, &folder);
-    if (st)
-        return st;
-    st = ckpt_list(folder, &list);
-    if (!st && !list.n)
-        st = fail(WEFT_USAGE, "there is no checkpoint in %s/checkpoints", out_dir);
-    for (uint32_t i = 0; i < list.n && !st; i++) {
-        st = open_step(folder, out_dir, list.at[i], out);
-        if (!st)
-            break;
-        log_line(WEFT_LOG_WARN, "passed over: %s", err_text());
-        st = WEFT_OK;
-        if (i + 1 == list.n)
-            st = fail(WEFT_USAGE, "none of the %" PRIu32 " checkpoints in %s/checkpoints verifies",
-                      list.n, out_dir);
-    }
-    free(list.at);
-    close(folder);
-    return st;
 }
 
 uint64_t ckpt_step(const ckpt *c)
@@ -185,6 +137,14 @@ const char *ckpt_job_text(const ckpt *c)
 const char *ckpt_dir(const ckpt *c)
 {
     return c->dir;
+}
+
+uint64_t ckpt_digest(const ckpt *c)
+{
+    uint64_t h = DIGEST_BEGIN;
+    digest_mix(&h, &c->manifest.step, sizeof c->manifest.step);
+    digest_mix(&h, c->manifest.sums, c->manifest.shards * sizeof *c->manifest.sums);
+    return h;
 }
 
 uint32_t ckpt_tensors(const ckpt *c, const ckpt_piece **out)

@@ -6,8 +6,8 @@
  *   4. older ones beyond `keep`: renamed to .step-N.old, then removed
  *
  * A crash before the rename leaves the earlier checkpoints as they were and a folder that the next
- * begin sweeps; a crash after it leaves both. Where step-N is there already (a damaged one that a
- * resume passed over), the two change places in one rename. */
+ * begin sweeps; a crash after it leaves both. Where step-N is there already the save is refused:
+ * what stands there is never replaced. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -63,6 +63,17 @@ static void end_save(void)
     under_way.lock = -1;
 }
 
+static weft_status refuse_same_step(int folder, const char *final)
+{
+    struct stat there;
+    if (fstatat(folder, last_part(final), &there, AT_SYMLINK_NOFOLLOW) == 0)
+        return fail(WEFT_USAGE,
+                    "checkpoint %s is there already and is not replaced; does another job write "
+                    "into this run.out?",
+                    final);
+    return errno == ENOENT ? WEFT_OK : fail_errno(WEFT_IO, "cannot look for checkpoint %s", final);
+}
+
 weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char final[4096])
 {
     int folder, lock;
@@ -76,10 +87,11 @@ weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char
     st = ckpt_folder_lock(folder, out_dir, &lock);
     if (!st) {
         ckpt_sweep(folder);
-        if (mkdirat(folder, last_part(temp), 0777) < 0) {
+        st = refuse_same_step(folder, final);
+        if (!st && mkdirat(folder, last_part(temp), 0777) < 0)
             st = fail_errno(WEFT_IO, "cannot make folder %s", temp);
+        if (st)
             close(lock);
-        }
     }
     close(folder);
     if (st)
@@ -156,32 +168,20 @@ static weft_status complete(int folder, ckpt_manifest *m)
     return st;
 }
 
-/* The new folder under its own name. One that stands there ends under the temporary name; a file
- * system that cannot exchange two names has a moment without either, after which it is put back. */
-static int put_in_place(int parent, const char *temp, const char *final, uint64_t step)
+/* The new folder under its own name, which nobody has. A rename replaces no folder that has files,
+ * whoever made one meanwhile. */
+static int put_in_place(int parent, const char *temp, const char *final)
 {
     struct stat there;
-    char old[CKPT_FILE_MAX];
-    if (fstatat(parent, final, &there, AT_SYMLINK_NOFOLLOW) < 0)
-        return errno == ENOENT ? renameat(parent, temp, parent, final) : -1;
-    if (renameat2(parent, temp, parent, final, RENAME_EXCHANGE) == 0)
-        return 0;
-    if (errno != EINVAL && errno != ENOSYS && errno != EOPNOTSUPP)
+    if (fstatat(parent, final, &there, AT_SYMLINK_NOFOLLOW) == 0) {
+        errno = EEXIST;
         return -1;
-    ckpt_step_name(step, ".", ".old", old);
-    if (renameat(parent, final, parent, old) < 0)
-        return -1;
-    if (renameat(parent, temp, parent, final) == 0)
-        return 0;
-    int error = errno;
-    if (renameat(parent, old, parent, final) < 0)
-        log_line(WEFT_LOG_ERROR, "a checkpoint is left under the name %s", old);
-    errno = error;
-    return -1;
+    }
+    return errno == ENOENT ? renameat(parent, temp, parent, final) : -1;
 }
 
-/* Of the checkpoints up to `step`, which is the newest of them, `keep` stay. Later ones are damaged
- * ones that a resume passed over; they are not counted. What cannot be removed is no failure of the
+/* Of the checkpoints up to `step`, which is the newest of them, `keep` stay. Later ones are not
+ * this run's, and are not counted. What cannot be removed is no failure of the
  * save. */
 static void remove_old(int parent, uint64_t step, uint32_t keep)
 {
@@ -214,11 +214,10 @@ static weft_status commit(int parent, const char *temp, const char *final, ckpt_
     close(folder);
     if (st)
         return st;
-    if (put_in_place(parent, temp, final, m->step) < 0)
+    if (put_in_place(parent, temp, final) < 0)
         return fail_errno(WEFT_IO, "cannot rename it to %s", final);
     if (file_sync_folder(parent) < 0)
         return fail_errno(WEFT_IO, "cannot sync the folder, so that %s may not last", final);
-    ckpt_sweep(parent); /* what the new one replaced */
     if (keep)
         remove_old(parent, m->step, keep);
     return WEFT_OK;

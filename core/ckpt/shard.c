@@ -14,6 +14,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/lengthy.h"
 #include "ckpt/internal.h"
 #include "data/file.h"
 
@@ -26,6 +27,7 @@ typedef struct sink {
     EVP_MD_CTX *hash;
     unsigned char *block; /* [BLOCK] */
     uint64_t held, bytes; /* in the block; in the file */
+    lengthy progress;
 } sink;
 
 static int sink_put(sink *s, const void *data, uint64_t n)
@@ -37,6 +39,7 @@ static int sink_put(sink *s, const void *data, uint64_t n)
     if (file_write(s->fd, data, n))
         return -1;
     s->bytes += n;
+    lengthy_add(&s->progress, n);
     return 0;
 }
 
@@ -164,6 +167,10 @@ static weft_status hash_and_write(int folder, const char *name, const ckpt_piece
         return st;
     sink s = {.fd = -1, .hash = EVP_MD_CTX_new(), .block = mem_alloc(BLOCK)};
     uint8_t digest[32];
+    uint64_t all = head_bytes;
+    for (uint32_t i = 0; i < n; i++)
+        all += order[i]->count * weft_dtype_size(order[i]->dtype);
+    lengthy_begin(&s.progress, "a shard of the checkpoint is written", all);
     if (!s.hash || !EVP_DigestInit_ex(s.hash, EVP_sha256(), NULL))
         st = fail(WEFT_NO_MEMORY, "no memory for the sum of checkpoint shard %s", name);
     if (!st)
@@ -238,6 +245,8 @@ static weft_status read_head(source *s)
 
 static weft_status hash_rest(const source *s, EVP_MD_CTX *hash, unsigned char *block)
 {
+    lengthy progress;
+    lengthy_begin(&progress, "a shard of the checkpoint is verified", s->bytes);
     for (uint64_t at = 8 + s->head_bytes, n; at < s->bytes; at += n) {
         n = s->bytes - at < BLOCK ? s->bytes - at : BLOCK;
         weft_status st = read_part(s, block, n, at);
@@ -245,6 +254,7 @@ static weft_status hash_rest(const source *s, EVP_MD_CTX *hash, unsigned char *b
             return st;
         if (!EVP_DigestUpdate(hash, block, n))
             return fail(WEFT_INTERNAL, "cannot form its sum");
+        lengthy_add(&progress, n);
     }
     return WEFT_OK;
 }
@@ -296,8 +306,7 @@ weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const 
     ckpt_shard_name(shard, shards, name);
     source s = {.fd = file_open_regular(folder, name, false, st)};
     if (s.fd < 0)
-        return fail_errno(file_blame(errno) == WEFT_USAGE ? WEFT_DATA : WEFT_IO,
-                          "cannot read shard %s", name);
+        return fail_errno(file_damage(errno), "cannot read shard %s", name);
     s.bytes = (uint64_t)st->st_size;
     weft_status status = check_source(&s, shard, sum, hash, p, out);
     free(s.head);

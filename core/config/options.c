@@ -156,6 +156,9 @@ static const weft_option *const checkpoint_options[] = {
     INT(FREE, "every", "0", 0, 1e12,
         "save after every so many steps; 0: never, not even when a signal stops the job"),
     INT(FREE, "keep", "2", 0, 1e6, "newest checkpoints that are kept; 0: all"),
+    SECONDS(FREE, "timeout", "3600", 0.1, 604800,
+            "a rank waits for the others in a save or a resume at most so long; one that died or "
+            "froze is noticed earlier, by run.frozen_after"),
     NULL,
 };
 

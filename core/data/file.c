@@ -125,3 +125,16 @@ weft_status file_blame(int error)
     default: return WEFT_IO;
     }
 }
+
+weft_status file_damage(int error)
+{
+    switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case ENODEV:
+    case ENXIO:
+    case ELOOP: return WEFT_DATA;
+    default: return file_blame(error);
+    }
+}

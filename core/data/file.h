@@ -28,6 +28,10 @@ int file_sync_parent(const char *path);
  * regular file is refused with errno EISDIR or ENODEV. The descriptor, or -1 with errno. [setup] */
 int file_open_regular(int folder, const char *name, bool follow, struct stat *st);
 
+/* WEFT_DATA for an errno that says that a file which has to be there is not, or is no plain file:
+ * that is damage of what was stored. Else file_blame(): it may be there, and could not be read. */
+weft_status file_damage(int error);
+
 /* Who must act on an errno that stands for a file which the user named: WEFT_USAGE where the name
  * or its permissions are wrong, WEFT_NO_MEMORY, or WEFT_IO. */
 weft_status file_blame(int error);

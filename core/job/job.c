@@ -415,11 +415,11 @@ weft_status job_get(job *j, const char *key, double deadline, void **value, uint
 }
 
 static weft_status exchange_piece(job *j, const char *name, const void *part, uint64_t piece,
-                                  uint8_t *all, uint64_t stride)
+                                  uint8_t *all, uint64_t stride, uint64_t wait_ms)
 {
     void *answer = NULL;
     uint64_t n = 0;
-    weft_status status = ask(j, WIRE_EXCHANGE, name, part, piece, j->join_ms, &answer, &n);
+    weft_status status = ask(j, WIRE_EXCHANGE, name, part, piece, wait_ms, &answer, &n);
     if (!status && (status = parts_spread(answer, n, j->who.ranks, piece, all, stride)))
         err_context("the exchange '%s'", name);
     free(answer);
@@ -428,7 +428,8 @@ static weft_status exchange_piece(job *j, const char *name, const void *part, ui
 
 /* What is larger than the store takes goes in pieces, each of them all ranks' part. Where too many
  * parts differ, all ranks are told so alike and go on with smaller pieces. */
-weft_status job_exchange(job *j, const char *name, const void *mine, uint64_t bytes, void *all)
+static weft_status exchange(job *j, const char *name, const void *mine, uint64_t bytes,
+                            uint64_t wait_ms, void *all)
 {
     if (!j) {
         if (bytes)
@@ -439,8 +440,9 @@ weft_status job_exchange(job *j, const char *name, const void *mine, uint64_t by
     uint64_t at = 0, most = store_piece(j->who.ranks, 0);
     do {
         const uint64_t piece = bytes - at < most ? bytes - at : most;
-        weft_status status = exchange_piece(j, name, piece ? (const uint8_t *)mine + at : NULL,
-                                            piece, piece ? (uint8_t *)all + at : NULL, bytes);
+        weft_status status =
+            exchange_piece(j, name, piece ? (const uint8_t *)mine + at : NULL, piece,
+                           piece ? (uint8_t *)all + at : NULL, bytes, wait_ms);
         if (status == WEFT_BUSY && most > small) {
             err_clear();
             most = small;
@@ -451,6 +453,17 @@ weft_status job_exchange(job *j, const char *name, const void *mine, uint64_t by
         at += piece;
     } while (at < bytes);
     return WEFT_OK;
+}
+
+weft_status job_exchange(job *j, const char *name, const void *mine, uint64_t bytes, void *all)
+{
+    return exchange(j, name, mine, bytes, j ? j->join_ms : 0, all);
+}
+
+weft_status job_exchange_for(job *j, const char *name, const void *mine, uint64_t bytes,
+                             double seconds, void *all)
+{
+    return exchange(j, name, mine, bytes, milliseconds(seconds), all);
 }
 
 /* --- while running --- */

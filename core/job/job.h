@@ -68,6 +68,11 @@ weft_status job_get(job *j, const char *key, double deadline, void **value, uint
  * come. [setup] [collective] */
 weft_status job_exchange(job *j, const char *name, const void *mine, uint64_t bytes, void *all);
 
+/* The same, but waits `seconds` for the slowest rank: for work that may take long. A rank that dies
+ * or freezes meanwhile ends the wait at once. All ranks give the same time. [setup] [collective] */
+weft_status job_exchange_for(job *j, const char *name, const void *mine, uint64_t bytes,
+                             double seconds, void *all);
+
 /* Progress mark of this rank, sent with its heartbeats: step and place in the list. Cheap. [any] */
 void job_mark(job *j, uint64_t step, uint64_t place);
 

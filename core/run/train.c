@@ -260,24 +260,39 @@ static weft_status loop(trainer *t)
 
 /* --- getting there --- */
 
-/* Rank 0 chooses the newest that verifies and sees whether this job may go on from it; the others
- * open the same. When rank 0 fails here, the others hear of it while they wait. The caller closes
- * *out also after a failure, unless it is NULL. */
+static ckpt_team team_of(const trainer *t)
+{
+    return (ckpt_team){t->job, t->who.rank, t->who.ranks,
+                       config_real(t->j->cfg, "checkpoint.timeout")};
+}
+
+/* Every rank has loaded its part, however long that took: a step waits for no rank so long. */
+static weft_status all_loaded(const trainer *t, weft_status mine)
+{
+    char why[2048];
+    const ckpt_team team = team_of(t);
+    uint32_t own = mine, *all = mem_alloc(team.ranks * sizeof *all);
+    snprintf(why, sizeof why, "%s", err_text());
+    weft_status s =
+        job_exchange_for(team.job, "resume.loaded", &own, sizeof own, team.timeout, all);
+    for (uint32_t r = 0; !s && r < team.ranks; r++)
+        if (all[r])
+            s = fail(WEFT_PEER, "rank %u could not load the checkpoint", r);
+    free(all);
+    return mine ? fail(mine, "%s", why) : s;
+}
+
+/* All ranks open the newest checkpoint that verifies, and rank 0 sees whether this job may go on
+ * from it. When a rank fails here, the others hear of it while they wait. The caller closes *out
+ * also after a failure, unless it is NULL. */
 static weft_status open_checkpoint(trainer *t, bool force, ckpt **out)
 {
-    weft_status s = t->who.rank ? WEFT_OK : ckpt_open_newest(t->out, out);
-    if (s)
-        return s;
-    char mine[4096] = "", *all = mem_alloc((uint64_t)t->who.ranks * sizeof mine);
-    if (!t->who.rank) {
-        snprintf(mine, sizeof mine, "%s", ckpt_dir(*out));
+    const ckpt_team team = team_of(t);
+    weft_status s = ckpt_open_newest(t->out, &team, out);
+    if (!s && !t->who.rank)
         s = resume_check(t->j, *out, force);
-    }
     if (!s && t->job)
-        s = job_exchange(t->job, "resume", mine, sizeof mine, all);
-    if (!s && t->who.rank)
-        s = ckpt_open(all, out);
-    free(all);
+        s = job_exchange(t->job, "resume", NULL, 0, NULL);
     return s;
 }
 
@@ -289,7 +304,9 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
     if (!c)
         return weights_init(&t->exec, (uint64_t)config_int(t->j->cfg, "run.seed"));
     t->first = ckpt_step(c) + 1;
-    weft_status s = weights_load(&t->exec, &t->j->plans, c);
+    weft_status s = all_loaded(t, weights_load(&t->exec, &t->j->plans, c));
+    if (!s && t->who.rank == 0)
+        s = ckpt_set_aside(t->out, ckpt_step(c));
     if (!s && t->who.rank == 0)
         log_line(WEFT_LOG_INFO, "goes on after step %llu of %s", (unsigned long long)t->first - 1,
                  ckpt_dir(c));

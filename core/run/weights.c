@@ -9,6 +9,7 @@
 #include "base/box.h"
 #include "base/err.h"
 #include "base/half.h"
+#include "base/lengthy.h"
 #include "base/log.h"
 #include "base/rng.h"
 #include "run/kept.h"
@@ -232,7 +233,7 @@ static void describe_scalar(const scalar_slot *x, char name[SCALAR_NAME], ckpt_p
 }
 
 static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float *v,
-                              uint16_t *scratch)
+                              uint16_t *scratch, lengthy *progress)
 {
     ckpt_piece want;
     local l = find_local(e, p);
@@ -248,8 +249,19 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
             s = put(e, &l, first, v, want.count, scratch);
         if (s)
             return s;
+        lengthy_add(progress, want.count * sizeof *v);
     }
     return WEFT_OK;
+}
+
+static void begin_progress(const executor *e, lengthy *progress)
+{
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < e->plan->pieces.n; i++) {
+        const local l = find_local(e, &e->plan->pieces.at[i]);
+        elements += l.end - l.first;
+    }
+    lengthy_begin(progress, "the checkpoint is loaded", elements * sizeof(float));
 }
 
 static bool wanted(const plan_set *plans, const char *name)
@@ -317,11 +329,13 @@ weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
 {
     float *v = mem_alloc(CHUNK * sizeof *v);
     uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
+    lengthy progress;
     weft_status s = nothing_over(plans, c);
+    begin_progress(e, &progress);
     if (!s && plans->spec->want == SPEC_TRAIN)
         replicas_tell(e, c);
     for (uint32_t i = 0; !s && i < e->plan->pieces.n; i++)
-        s = load_piece(e, c, &e->plan->pieces.at[i], v, scratch);
+        s = load_piece(e, c, &e->plan->pieces.at[i], v, scratch, &progress);
     for (uint32_t i = 0; !s && i < e->plan->scalars.n && plans->spec->want == SPEC_TRAIN; i++)
         if (e->plan->scalars.at[i].kept)
             s = load_scalar(e, c, &e->plan->scalars.at[i]);
@@ -375,9 +389,10 @@ typedef struct save_news { /* what ranks tell each other after a phase of the sa
     ckpt_shard_sum sum;
 } save_news;
 
-/* All ranks learn whether all succeeded; a failure elsewhere is WEFT_IO here. */
+/* All ranks learn whether all succeeded; a failure elsewhere is WEFT_IO here. `apart` is set when
+ * they do not hear each other any more. */
 static weft_status agree(executor *e, const char *what, weft_status mine, const ckpt_shard_sum *sum,
-                         save_news *all)
+                         save_news *all, bool *apart)
 {
     save_news news = {.status = mine};
     if (sum)
@@ -386,13 +401,19 @@ static weft_status agree(executor *e, const char *what, weft_status mine, const 
         all[0] = news;
         return mine;
     }
-    weft_status s = job_exchange(e->job, what, &news, sizeof news, all);
-    if (mine || s)
-        return mine ? mine : s;
-    for (uint32_t r = 0; r < e->plan->spec->ranks; r++)
+    char why[2048]; /* of `mine`, which the exchange may write over */
+    snprintf(why, sizeof why, "%s", err_text());
+    const double timeout = config_real(e->plan->spec->cfg, "checkpoint.timeout");
+    weft_status s = job_exchange_for(e->job, what, &news, sizeof news, timeout, all);
+    *apart = s != WEFT_OK;
+    if (mine)
+        return fail(mine, "%s", why);
+    if (s && !job_failure(e->job)) /* nobody died: the time is over */
+        err_context("checkpoint.timeout = %.0f s", timeout);
+    for (uint32_t r = 0; !s && r < e->plan->spec->ranks; r++)
         if (all[r].status)
-            return fail(WEFT_IO, "rank %u could not save the checkpoint", r);
-    return WEFT_OK;
+            s = fail(WEFT_IO, "rank %u could not save the checkpoint", r);
+    return s;
 }
 
 static weft_status write_own(executor *e, const char *temp, ckpt_shard_sum *sum)
@@ -416,37 +437,44 @@ static weft_status write_own(executor *e, const char *temp, ckpt_shard_sum *sum)
     return s;
 }
 
-weft_status weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep)
+static weft_status commit_all(executor *e, const char *temp, const char *final, uint64_t step,
+                              const save_news *all, uint32_t keep)
 {
     uint32_t ranks = e->plan->spec->ranks;
-    save_news *all = mem_alloc(ranks * sizeof *all);
+    ckpt_shard_sum *sums = mem_alloc(ranks * sizeof *sums);
+    for (uint32_t r = 0; r < ranks; r++)
+        sums[r] = all[r].sum;
+    char *text = config_dump(e->plan->spec->cfg);
+    weft_status s = ckpt_commit(temp, final, step, text, sums, ranks, keep);
+    free(text);
+    free(sums);
+    return s;
+}
+
+weft_status weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep)
+{
+    save_news *all = mem_alloc(e->plan->spec->ranks * sizeof *all);
     char temp[4096] = "", final[4096] = "", tag[64];
     ckpt_shard_sum sum = {0};
+    bool apart = false;
     weft_status s = e->rank ? WEFT_OK : ckpt_begin(out_dir, step, temp, final);
+    const bool mine = !e->rank && !s; /* the temporary folder is */
     snprintf(tag, sizeof tag, "save.%llu.begin", (unsigned long long)step);
-    weft_status begun = agree(e, tag, s, NULL, all);
-    s = s ? s : begun;
-    if (!s) {
+    s = agree(e, tag, s, NULL, all, &apart);
+    const bool begun = !s;
+    if (begun) {
         s = e->rank ? ckpt_paths(out_dir, step, temp, final) : WEFT_OK;
         s = s ? s : write_own(e, temp, &sum);
         snprintf(tag, sizeof tag, "save.%llu.shards", (unsigned long long)step);
-        weft_status written = agree(e, tag, s, &sum, all);
-        s = s ? s : written;
+        s = agree(e, tag, s, &sum, all, &apart);
     }
-    if (!e->rank && begun == WEFT_OK) {
-        ckpt_shard_sum *sums = mem_alloc(ranks * sizeof *sums);
-        for (uint32_t r = 0; r < ranks; r++)
-            sums[r] = all[r].sum;
-        char *text = config_dump(e->plan->spec->cfg);
-        if (!s)
-            s = ckpt_commit(temp, final, step, text, sums, ranks, keep);
-        if (s)
-            ckpt_abandon(temp);
-        free(text);
-        free(sums);
-    }
+    if (mine && !s)
+        s = commit_all(e, temp, final, step, all, keep);
+    else if (mine)
+        ckpt_abandon(temp);
     snprintf(tag, sizeof tag, "save.%llu.end", (unsigned long long)step);
-    weft_status ended = begun ? WEFT_OK : agree(e, tag, s, NULL, all);
+    if (begun && !apart)
+        s = agree(e, tag, s, NULL, all, &apart);
     free(all);
-    return s ? s : ended;
+    return s;
 }

@@ -1,6 +1,8 @@
 /* Is a checkpoint refused when anything in it is not what was written? */
 #define _GNU_SOURCE
 #include "base/log.h"
+#include "file_faults.h"
+
 #include "ckpt_model.h"
 
 enum { FILE_MAX = 1 << 16 };
@@ -156,7 +158,7 @@ static void the_newest_passes_over_broken_ones(void **state)
     (void)state;
     ckpt *c;
     empty_work();
-    assert_int_equal(ckpt_open_newest(work, &c), WEFT_USAGE); /* no folder */
+    assert_int_equal(ckpt_open_newest(work, &alone, &c), WEFT_USAGE); /* no folder */
     for (uint64_t step = 10; step <= 60; step += 10)
         assert_int_equal(save(step, 2, 0), WEFT_OK);
     check_newest(60);
@@ -177,8 +179,67 @@ static void the_newest_passes_over_broken_ones(void **state)
     check_newest(20);
     put_file(shard_of(20, 0, 2), "", 0);
     assert_int_equal(unlink(shard_of(10, 0, 2)), 0);
-    assert_int_equal(ckpt_open_newest(work, &c), WEFT_USAGE);
+    assert_int_equal(ckpt_open_newest(work, &alone, &c), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "none of the 7"));
+}
+
+/* Whatever call fails, and however: the newest is what the next attempt opens. */
+static void what_could_not_be_read_is_not_passed_over(void **state)
+{
+    (void)state;
+    static const int errors[] = {EIO, EACCES, ENOMEM, ESTALE, EMFILE, ETIMEDOUT};
+    ckpt *c;
+    for (uint32_t i = 0; i < sizeof errors / sizeof *errors; i++) {
+        bool hit = true;
+        empty_work();
+        assert_int_equal(save(10, 2, 0) | save(20, 2, 0), WEFT_OK);
+        for (long at = 1; hit; at++) {
+            err_clear();
+            faults_set(FAULT_ERROR, at, errors[i], false);
+            weft_status st = ckpt_open_newest(work, &alone, &c);
+            hit = faults.calls >= at;
+            faults_set(FAULT_NONE, 0, 0, false);
+            assert_int_equal(hit, st != WEFT_OK);
+            assert_int_not_equal(st, WEFT_DATA);
+            if (hit && !strstr(err_text(), strerror(errors[i])))
+                fail_msg("call %ld: '%s'", at, err_text());
+            if (!hit)
+                ckpt_close(c);
+            assert_true(hit || at > 8); /* the faults did strike */
+            check_newest(20);
+        }
+    }
+}
+
+/* They keep all their bytes under another name, which nothing uses again. */
+static void damaged_ones_are_set_aside(void **state)
+{
+    (void)state;
+    static unsigned char before[1 << 16], after[1 << 16];
+    char path[4096];
+    empty_work();
+    for (uint64_t step = 1; step <= 3; step++)
+        assert_int_equal(save(step, 1, 0), WEFT_OK);
+    for (int turn = 0; turn < 3; turn++) {
+        size_t n = get_file(shard_of(3, 0, 1), before, sizeof before);
+        assert_int_equal(truncate(file_of(3, "manifest.json"), 70 + turn), 0);
+        check_newest(2);
+        assert_int_equal(ckpt_set_aside(work, 2), WEFT_OK);
+        snprintf(path, sizeof path,
+                 turn ? "%s/checkpoints/step-00000003.damaged.%d"
+                      : "%s/checkpoints/step-00000003.damaged",
+                 work, turn);
+        assert_true(strlen(path) < 4000);
+        strncat(path, "/shard-00000-of-00001.safetensors", sizeof path - strlen(path) - 1);
+        assert_int_equal(get_file(path, after, sizeof after), n);
+        assert_memory_equal(before, after, n);
+        assert_false(has_step(3));
+        assert_int_equal(save(3, 1, 2), WEFT_OK); /* which removes step 1 and none of them */
+        check_newest(3);
+        assert_int_equal(count_entries("step-"), 2 + turn + 1);
+    }
+    assert_int_equal(ckpt_set_aside(work, 3), WEFT_OK); /* nothing to do */
+    assert_int_equal(count_entries("step-"), 5);
 }
 
 /* --- requests that differ from what is stored --- */
@@ -230,6 +291,8 @@ int main(void)
         cmocka_unit_test(what_is_no_file_is_refused),
         cmocka_unit_test(a_change_after_opening_is_seen),
         cmocka_unit_test(the_newest_passes_over_broken_ones),
+        cmocka_unit_test(what_could_not_be_read_is_not_passed_over),
+        cmocka_unit_test(damaged_ones_are_set_aside),
         cmocka_unit_test(differences_are_named),
     };
     return cmocka_run_group_tests(tests, make_work, remove_work);

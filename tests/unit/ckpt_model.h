@@ -160,10 +160,12 @@ static inline void check_content(const ckpt *c, uint64_t step)
     }
 }
 
+static const ckpt_team alone = {.ranks = 1};
+
 static inline void check_newest(uint64_t step)
 {
     ckpt *c;
-    weft_status st = ckpt_open_newest(work, &c);
+    weft_status st = ckpt_open_newest(work, &alone, &c);
     if (st)
         fail_msg("%s", err_text());
     check_content(c, step);

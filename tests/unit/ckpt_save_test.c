@@ -70,27 +70,43 @@ static void keep_counts_the_newest(void **state)
         assert_int_equal(count_entries("step-"), step < 2 ? 1 : 2);
         assert_true(has_step(step) && (step == 1 || has_step(step - 1)));
     }
-    assert_int_equal(save(3, 2, 1), WEFT_OK); /* as after a resume that passed over 4 and 5 */
+    assert_int_equal(save(3, 2, 1), WEFT_OK); /* later ones are not its own to remove */
     assert_true(has_step(3) && has_step(4) && has_step(5));
-    assert_int_equal(save(4, 2, 1), WEFT_OK); /* 4 is replaced, 3 goes */
-    assert_true(!has_step(3) && has_step(4) && has_step(5));
     assert_int_equal(save(6, 2, 0), WEFT_OK); /* 0 keeps all */
-    assert_int_equal(count_entries("step-"), 3);
+    assert_int_equal(count_entries("step-"), 4);
     assert_int_equal(save(123456789012, 1, 1), WEFT_OK); /* more digits than eight */
     check_newest(123456789012);
     assert_int_equal(count_entries("step-"), 1);
     assert_int_equal(count_entries(".step-"), 0);
 }
 
-static void a_damaged_one_of_the_same_step_is_replaced(void **state)
+/* Whole or damaged, what has the name keeps it and all its bytes; refused before anything is
+ * written, and at the rename if it came meanwhile. */
+static void one_of_the_same_step_is_never_replaced(void **state)
 {
     (void)state;
+    static unsigned char before[1 << 16], after[1 << 16];
+    char temp[4096], final[4096];
+    ckpt_shard_sum sum;
     empty_work();
-    assert_int_equal(save(7, 2, 0), WEFT_OK);
-    assert_int_equal(unlink(file_of(7, "manifest.json")), 0);
-    assert_int_equal(save(7, 3, 0), WEFT_OK);
-    check_newest(7);
-    assert_int_equal(count_entries("step-"), 1);
+    assert_int_equal(save(7, 1, 0), WEFT_OK);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        if (damaged)
+            assert_int_equal(unlink(file_of(7, "manifest.json")), 0);
+        size_t n = get_file(shard_of(7, 0, 1), before, sizeof before);
+        assert_int_equal(save(7, 1, 1), WEFT_USAGE);
+        assert_non_null(strstr(err_text(), "step-00000007 is there already"));
+        assert_int_equal(get_file(shard_of(7, 0, 1), after, sizeof after), n);
+        assert_memory_equal(before, after, n);
+        assert_int_equal(count_entries("step-"), 1);
+        assert_int_equal(count_entries(".step-"), 0);
+    }
+    assert_int_equal(ckpt_begin(work, 8, temp, final), WEFT_OK);
+    assert_int_equal(ckpt_write_shard(temp, 0, 1, NULL, 0, &sum), WEFT_OK);
+    assert_int_equal(mkdir(final, 0777), 0);
+    put_file(file_of(8, "precious"), "x", 1);
+    assert_int_equal(ckpt_commit(temp, final, 8, "", &sum, 1, 0), WEFT_IO);
+    assert_int_equal(access(file_of(8, "precious"), F_OK), 0);
     assert_int_equal(count_entries(".step-"), 0);
 }
 
@@ -101,7 +117,7 @@ static void check_survivor(bool saved)
 {
     faults_set(FAULT_NONE, 0, 0, false);
     ckpt *c;
-    weft_status st = ckpt_open_newest(work, &c);
+    weft_status st = ckpt_open_newest(work, &alone, &c);
     if (st)
         fail_msg("%s", err_text());
     uint64_t step = ckpt_step(c);
@@ -189,11 +205,11 @@ static void interruptions_and_short_writes_do_no_harm(void **state)
 static void all_is_synced_before_the_rename(void **state)
 {
     (void)state;
-    for (int replaces = 0; replaces < 2; replaces++) {
-        if (!replaces)
+    for (int more = 0; more < 2; more++) {
+        if (!more)
             empty_work();
         faults_set(FAULT_NONE, 0, 0, false);
-        assert_int_equal(save(1, 3, 0), WEFT_OK);
+        assert_int_equal(save(1 + (uint64_t)more, 3, 0), WEFT_OK);
         assert_non_null(strchr(faults.log, 'r'));
         assert_int_equal(faults.hasty_renames, 0);
         assert_int_equal(faults.n_unsynced, 0);
@@ -415,7 +431,7 @@ int main(void)
         cmocka_unit_test(any_layout_reads_any_other),
         cmocka_unit_test(large_tensors_take_many_blocks),
         cmocka_unit_test(keep_counts_the_newest),
-        cmocka_unit_test(a_damaged_one_of_the_same_step_is_replaced),
+        cmocka_unit_test(one_of_the_same_step_is_never_replaced),
         cmocka_unit_test(no_failing_call_loses_a_checkpoint),
         cmocka_unit_test(a_crash_at_any_call_loses_nothing),
         cmocka_unit_test(interruptions_and_short_writes_do_no_harm),

@@ -1,8 +1,9 @@
 /* tests/unit/file_faults.h: make the n-th file operation of the program under test go wrong.
  *
- * The calls of the C library that change files are defined here, in the test program, and so stand
- * before the library's own. Each counts itself and, when its number comes up, fails with the chosen
- * errno, is interrupted, transfers one byte alone, or ends the process on the spot. */
+ * The calls of the C library that change files, and pread, are defined here, in the test program,
+ * and so stand before the library's own. Each counts itself and, when its number comes up, fails
+ * with the chosen errno, is interrupted, transfers one byte alone, or ends the process on the spot.
+ */
 #ifndef FILE_FAULTS_H
 #define FILE_FAULTS_H
 
@@ -99,6 +100,11 @@ ssize_t write(int fd, const void *data, size_t n)
     return syscall(SYS_write, fd, data, n);
 }
 
+ssize_t pread(int fd, void *out, size_t n, off_t at)
+{
+    return fault_now('p') ? -1 : (ssize_t)syscall(SYS_pread64, fd, out, n, at);
+}
+
 /* Noted and not done: no test cuts the power, and a disk may take a second over it. */
 int fsync(int fd)
 {
@@ -136,6 +142,20 @@ int openat(int folder, const char *path, int flags, ...)
         note_changed(folder);
     }
     return fd;
+}
+
+/* What the compiler makes of calls without a mode. */
+int __open_2(const char *path, int flags);
+int __openat_2(int folder, const char *path, int flags);
+
+int __open_2(const char *path, int flags)
+{
+    return open(path, flags, 0);
+}
+
+int __openat_2(int folder, const char *path, int flags)
+{
+    return openat(folder, path, flags, 0);
 }
 
 int mkdirat(int folder, const char *path, mode_t mode)

@@ -1,0 +1,200 @@
+/* ckpt/newest.c: which checkpoint all ranks go on from.
+ *
+ * Rank 0 proposes the newest; every rank opens it, hashes its share of the shards and tells the
+ * others. If all agree, that is the one. If a rank found damage, rank 0 proposes the one before.
+ * Any other failure ends the call: what could not be read now may be whole. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "ckpt/internal.h"
+#include "data/file.h"
+#include "job/job.h"
+
+typedef struct proposal { /* rank 0's */
+    uint64_t step;
+    uint32_t status, passed; /* how many are newer */
+} proposal;
+
+typedef struct verdict {
+    uint64_t digest; /* of what this rank opened */
+    uint32_t status, unused;
+} verdict;
+
+/* The newest checkpoint after `passed` newer ones. */
+static weft_status propose(const char *out_dir, uint32_t passed, uint64_t *step)
+{
+    int folder;
+    ckpt_steps list;
+    weft_status st = ckpt_folder_open(out_dir, false, &folder);
+    if (st)
+        return st;
+    st = ckpt_list(folder, &list);
+    close(folder);
+    if (!st && !list.n)
+        st = fail(WEFT_USAGE, "there is no checkpoint in %s/checkpoints", out_dir);
+    else if (!st && passed >= list.n)
+        st = fail(WEFT_USAGE, "none of the %" PRIu32 " checkpoints in %s/checkpoints verifies",
+                  list.n, out_dir);
+    if (!st)
+        *step = list.at[passed];
+    free(list.at);
+    return st;
+}
+
+static void name_of(const char *out_dir, uint64_t step, char dir[CKPT_PATH_MAX])
+{
+    char name[CKPT_FILE_MAX];
+    ckpt_step_name(step, "", "", name);
+    snprintf(dir, CKPT_PATH_MAX, "%s/checkpoints/%s", out_dir, name);
+}
+
+/* A checkpoint of ours in OUT/checkpoints, which has the step that its name says. That its folder
+ * is not there is no damage: rank 0 has seen it. */
+static weft_status open_step(const char *out_dir, uint64_t step, const ckpt_team *t, ckpt **out)
+{
+    char dir[CKPT_PATH_MAX];
+    name_of(out_dir, step, dir);
+    int folder = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (folder < 0 && errno == ENOENT)
+        return fail_errno(WEFT_USAGE,
+                          "rank %" PRIu32 " does not see checkpoint %s, which rank 0 sees: run.out "
+                          "has to be one folder for all ranks",
+                          t->rank, dir);
+    if (folder < 0)
+        return fail_errno(file_damage(errno), "cannot open checkpoint %s", dir);
+    ckpt *c;
+    weft_status st = ckpt_open_part(folder, dir, t->rank, t->ranks, &c);
+    if (st)
+        return st;
+    if (ckpt_step(c) != step) {
+        st = fail(WEFT_DATA, "checkpoint %s: its manifest is that of step %" PRIu64, dir,
+                  ckpt_step(c));
+        ckpt_close(c);
+        return st;
+    }
+    *out = c;
+    return WEFT_OK;
+}
+
+/* All ranks' words of `bytes` bytes, after as long as the work of one may take. `own` is how this
+ * rank's work ended: if it failed that is the failure, whatever the others say. */
+static weft_status hear_all(const ckpt_team *t, uint32_t passed, const char *what, weft_status own,
+                            const void *mine, uint64_t bytes, void *all)
+{
+    char tag[64], why[2048];
+    snprintf(tag, sizeof tag, "resume.%" PRIu32 ".%s", passed, what);
+    snprintf(why, sizeof why, "%s", err_text());
+    weft_status st = job_exchange_for(t->job, tag, mine, bytes, t->timeout, all);
+    if (own && (own != WEFT_DATA || !st))
+        return fail(own, "%s", why);
+    if (st && !job_failure(t->job)) /* nobody died: the time is over */
+        err_context("checkpoint.timeout = %.0f s", t->timeout);
+    return st;
+}
+
+/* What the others found: WEFT_OK, WEFT_DATA for damage, or why the job cannot go on. */
+static weft_status judge(const char *dir, const ckpt_team *t, const verdict *all)
+{
+    for (uint32_t r = 0; r < t->ranks; r++)
+        if (all[r].status && all[r].status != WEFT_DATA)
+            return fail((weft_status)all[r].status, "rank %" PRIu32 " could not read checkpoint %s",
+                        r, dir);
+    for (uint32_t r = 0; r < t->ranks; r++)
+        if (all[r].status)
+            return WEFT_DATA;
+    for (uint32_t r = 1; r < t->ranks; r++)
+        if (all[r].digest != all[0].digest)
+            return fail(WEFT_USAGE,
+                        "rank %" PRIu32 " sees another checkpoint in %s than rank 0: run.out has "
+                        "to be one folder for all ranks",
+                        r, dir);
+    return WEFT_OK;
+}
+
+/* One proposal, opened by all. WEFT_DATA: it is damaged, which the log has. */
+static weft_status try_step(const char *out_dir, const proposal *p, const ckpt_team *t, ckpt **out)
+{
+    char dir[CKPT_PATH_MAX];
+    verdict mine = {0}, *all = mem_alloc(t->ranks * sizeof *all);
+    ckpt *c = NULL;
+    name_of(out_dir, p->step, dir);
+    weft_status st = open_step(out_dir, p->step, t, &c);
+    if (st == WEFT_DATA)
+        log_line(WEFT_LOG_WARN, "passed over: %s", err_text());
+    mine.status = st;
+    mine.digest = c ? ckpt_digest(c) : 0;
+    st = hear_all(t, p->passed, "verdict", st, &mine, sizeof mine, all);
+    if (st == WEFT_OK || st == WEFT_DATA)
+        st = judge(dir, t, all);
+    free(all);
+    if (st)
+        ckpt_close(c);
+    else
+        *out = c;
+    return st;
+}
+
+weft_status ckpt_open_newest(const char *out_dir, const ckpt_team *team, ckpt **out)
+{
+    proposal mine = {0}, *all = mem_alloc(team->ranks * sizeof *all);
+    weft_status st = WEFT_DATA;
+    for (uint32_t passed = 0; st == WEFT_DATA; passed++) {
+        mine.passed = passed;
+        st = team->rank ? WEFT_OK : propose(out_dir, passed, &mine.step);
+        mine.status = st;
+        st = hear_all(team, passed, "step", st, &mine, sizeof mine, all);
+        if (st)
+            break;
+        st = all[0].status
+                 ? fail((weft_status)all[0].status, "rank 0 found no checkpoint in %s", out_dir)
+                 : try_step(out_dir, &all[0], team, out);
+    }
+    free(all);
+    return st;
+}
+
+/* --- setting aside --- */
+
+/* To the first name that nobody has. */
+static weft_status move_aside(int folder, const char *out_dir, uint64_t step)
+{
+    char name[CKPT_FILE_MAX], aside[CKPT_FILE_MAX + 16];
+    struct stat st;
+    ckpt_step_name(step, "", "", name);
+    snprintf(aside, sizeof aside, "%s.damaged", name);
+    for (uint32_t i = 1; fstatat(folder, aside, &st, AT_SYMLINK_NOFOLLOW) == 0; i++)
+        snprintf(aside, sizeof aside, "%s.damaged.%" PRIu32, name, i);
+    if (errno != ENOENT || renameat(folder, name, folder, aside) < 0)
+        return fail_errno(WEFT_IO, "the damaged checkpoint %s/checkpoints/%s cannot be renamed %s",
+                          out_dir, name, aside);
+    log_line(WEFT_LOG_WARN, "the damaged checkpoint %s/checkpoints/%s is set aside as %s", out_dir,
+             name, aside);
+    return WEFT_OK;
+}
+
+weft_status ckpt_set_aside(const char *out_dir, uint64_t step)
+{
+    int folder;
+    ckpt_steps list;
+    weft_status st = ckpt_folder_open(out_dir, false, &folder);
+    if (st)
+        return st;
+    bool any = false;
+    st = ckpt_list(folder, &list);
+    for (uint32_t i = 0; !st && i < list.n && list.at[i] > step; i++) {
+        st = move_aside(folder, out_dir, list.at[i]);
+        any = true;
+    }
+    if (!st && any && file_sync_folder(folder) < 0)
+        st = fail_errno(WEFT_IO, "cannot sync %s/checkpoints", out_dir);
+    free(list.at);
+    close(folder);
+    return st;
+}
