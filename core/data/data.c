@@ -1,10 +1,10 @@
 /* data/data.c: opening a token file, and the samples drawn from it. See data.h.
  *
- * The whole file is read once when it is opened, so that every token is known to be below the
- * vocabulary and no lookup needs a check. What cannot be guarded: a file that is cut short in place
- * while it is mapped ends the program with SIGBUS, and one that is rewritten in place can hold
- * tokens that were never checked. Files that are replaced by rename, as `weft data` does, are
- * safe: the mapping keeps the old one. */
+ * Opening reads the header alone, however large the file is. Each token is compared with the
+ * vocabulary when its window is copied, in the copy itself, so nothing that is handed out can be
+ * outside of it, even if somebody rewrites the file in place. What cannot be guarded: a file that
+ * is cut short in place while it is mapped ends the program with SIGBUS. Files that are replaced by
+ * rename, as `weft data` does, are safe: the mapping keeps the old one. */
 #define _GNU_SOURCE
 #include "data/data.h"
 
@@ -67,23 +67,6 @@ static weft_status read_header(data_file *f)
     return WEFT_OK;
 }
 
-/* The largest token first, in a loop that a compiler turns into vector code; only a file that
- * fails is searched for the place. */
-static weft_status check_tokens(const data_file *f)
-{
-    uint16_t largest = 0;
-    for (uint64_t i = 0; i < f->count; i++)
-        largest = f->tokens[i] > largest ? f->tokens[i] : largest;
-    if (largest < f->vocab)
-        return WEFT_OK;
-    uint64_t at = 0;
-    while (at < f->count - 1 && f->tokens[at] < f->vocab)
-        at++;
-    return fail(WEFT_DATA,
-                "data file %s: token number %" PRIu64 " is %u, outside its vocabulary of %" PRIu32,
-                f->path, at, f->tokens[at], f->vocab);
-}
-
 static weft_status map_file(const char *path, data_file *f)
 {
     struct stat st;
@@ -115,14 +98,11 @@ weft_status data_open(const char *path, data_file *out)
     if (st)
         return st;
     st = read_header(&f);
-    if (!st) {
-        f.tokens = (const uint16_t *)((const char *)f.map + DATA_HEADER_BYTES);
-        st = check_tokens(&f);
-    }
     if (st) {
         data_close(&f);
         return st;
     }
+    f.tokens = (const uint16_t *)((const char *)f.map + DATA_HEADER_BYTES);
     *out = f;
     return WEFT_OK;
 }
@@ -144,19 +124,42 @@ weft_status data_require(const data_file *f, uint64_t sequence)
                 f->path, f->count, sequence);
 }
 
-/* tokens, targets [sequence] from the window that begins at `start`. */
-static void copy_window(const data_file *f, uint64_t start, uint64_t sequence, int32_t *tokens,
-                        int32_t *targets)
+static weft_status name_token(const data_file *f, uint64_t at, int32_t token)
+{
+    return fail(WEFT_DATA,
+                "data file %s: token number %" PRIu64 " is %" PRId32
+                ", outside its vocabulary of %" PRIu32,
+                f->path, at, token, f->vocab);
+}
+
+/* tokens, targets [sequence] from the window that begins at `start`. The largest is found in a
+ * loop that a compiler turns into vector code; only a window that fails is searched for the place.
+ */
+static weft_status copy_window(const data_file *f, uint64_t start, uint64_t sequence,
+                               int32_t *tokens, int32_t *targets)
 {
     const uint16_t *from = f->tokens + start;
+    const int32_t vocab = (int32_t)f->vocab;
+    int32_t largest = 0;
     for (uint64_t i = 0; i < sequence; i++) {
         tokens[i] = from[i];
         targets[i] = from[i + 1];
     }
+    for (uint64_t i = 0; i < sequence; i++) {
+        const int32_t one = tokens[i] > targets[i] ? tokens[i] : targets[i];
+        largest = one > largest ? one : largest;
+    }
+    for (uint64_t i = 0; largest >= vocab && i < sequence; i++) {
+        if (tokens[i] >= vocab)
+            return name_token(f, start + i, tokens[i]);
+        if (targets[i] >= vocab)
+            return name_token(f, start + i + 1, targets[i]);
+    }
+    return WEFT_OK;
 }
 
-void data_samples(const data_file *f, uint64_t seed, uint64_t first, uint64_t count,
-                  uint64_t sequence, int32_t *tokens, int32_t *targets)
+weft_status data_samples(const data_file *f, uint64_t seed, uint64_t first, uint64_t count,
+                         uint64_t sequence, int32_t *tokens, int32_t *targets)
 {
     if (f->count <= sequence) { /* the caller skipped data_require() */
         log_line(WEFT_LOG_ERROR, "bug: samples of %" PRIu64 " from %" PRIu64 " tokens", sequence,
@@ -165,9 +168,11 @@ void data_samples(const data_file *f, uint64_t seed, uint64_t first, uint64_t co
     }
     uint64_t key = rng_key(seed, "data.order");
     uint64_t starts = f->count - sequence; /* a window has sequence + 1 tokens */
-    for (uint64_t i = 0; i < count; i++)
-        copy_window(f, rng_below(key, first + i, starts), sequence, tokens + i * sequence,
-                    targets + i * sequence);
+    weft_status st = WEFT_OK;
+    for (uint64_t i = 0; !st && i < count; i++)
+        st = copy_window(f, rng_below(key, first + i, starts), sequence, tokens + i * sequence,
+                         targets + i * sequence);
+    return st;
 }
 
 uint64_t data_windows(const data_file *f, uint64_t sequence)
@@ -175,13 +180,13 @@ uint64_t data_windows(const data_file *f, uint64_t sequence)
     return sequence && f->count ? (f->count - 1) / sequence : 0;
 }
 
-void data_window(const data_file *f, uint64_t w, uint64_t sequence, int32_t *tokens,
-                 int32_t *targets)
+weft_status data_window(const data_file *f, uint64_t w, uint64_t sequence, int32_t *tokens,
+                        int32_t *targets)
 {
     if (w >= data_windows(f, sequence)) {
         log_line(WEFT_LOG_ERROR, "bug: window %" PRIu64 " of %" PRIu64, w,
                  data_windows(f, sequence));
         abort();
     }
-    copy_window(f, w * sequence, sequence, tokens, targets);
+    return copy_window(f, w * sequence, sequence, tokens, targets);
 }

@@ -22,12 +22,13 @@ typedef struct data_file {
     const char *path;       /* borrowed                                   */
     const uint16_t *tokens; /* mapped, read-only                          */
     uint64_t count;         /* tokens                                     */
-    uint32_t vocab;         /* every token was checked to be below it     */
+    uint32_t vocab;         /* tokens are below it, or not handed out     */
     void *map;
     uint64_t map_bytes;
 } data_file;
 
-/* Map and check. Missing, truncated or foreign files fail with a sentence. [setup] */
+/* Map the file and check its header and length; no token is read. Missing, truncated or foreign
+ * files fail with a sentence. [setup] */
 weft_status data_open(const char *path, data_file *out);
 void data_close(data_file *f);
 
@@ -35,14 +36,16 @@ void data_close(data_file *f);
 weft_status data_require(const data_file *f, uint64_t sequence);
 
 /* Fill tokens and targets [count, sequence] with samples first .. first + count - 1. Targets are
- * the tokens shifted by one. The file must have more than `sequence` tokens. [any] */
-void data_samples(const data_file *f, uint64_t seed, uint64_t first, uint64_t count,
-                  uint64_t sequence, int32_t *tokens, int32_t *targets);
+ * the tokens shifted by one. The file must have more than `sequence` tokens. A token outside the
+ * vocabulary is WEFT_DATA and named with its place. [any] */
+weft_status data_samples(const data_file *f, uint64_t seed, uint64_t first, uint64_t count,
+                         uint64_t sequence, int32_t *tokens, int32_t *targets);
 
-/* The evaluation window number w, w < data_windows(): fixed, not shuffled, not overlapping. */
+/* The evaluation window number w, w < data_windows(): fixed, not shuffled, not overlapping. Fails
+ * as data_samples() does. [any] */
 uint64_t data_windows(const data_file *f, uint64_t sequence);
-void data_window(const data_file *f, uint64_t w, uint64_t sequence, int32_t *tokens,
-                 int32_t *targets);
+weft_status data_window(const data_file *f, uint64_t w, uint64_t sequence, int32_t *tokens,
+                        int32_t *targets);
 
 /* Write byte-level token files from `n` texts: every 20th block of 4 KiB goes to `valid_path` when
  * it is not NULL. Written to temporary names beside the outputs, synced and renamed; on failure

@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PROBES 65536u /* tokens of a data file that are compared, evenly spread */
+#define PROBES 65536u /* tokens of a data file that are compared, ... */
+#define RUNS 64u      /* ... in so many runs, evenly spread: a large file is not read for it */
 
 typedef struct notes {
     uint64_t resume, settings, train, valid, plan;
@@ -68,11 +69,16 @@ static char *shared_settings(const config *c)
 
 static uint64_t data_mark(const data_file *f)
 {
-    uint64_t h = DIGEST_BEGIN, step = f->count / PROBES + 1;
+    uint64_t h = DIGEST_BEGIN;
     digest_mix(&h, &f->count, sizeof f->count);
     digest_mix(&h, &f->vocab, sizeof f->vocab);
-    for (uint64_t i = 0; i < f->count; i += step)
-        digest_mix(&h, &f->tokens[i], sizeof f->tokens[i]);
+    if (f->count <= PROBES) {
+        digest_mix(&h, f->tokens, f->count * sizeof *f->tokens);
+        return h;
+    }
+    const uint64_t length = PROBES / RUNS, last = f->count - length; /* where the last run begins */
+    for (uint64_t i = 0; i < RUNS; i++)
+        digest_mix(&h, f->tokens + last / (RUNS - 1) * i, length * sizeof *f->tokens);
     return h;
 }
 

@@ -67,9 +67,11 @@ static weft_status fill_step(trainer *t, uint64_t step)
     uint64_t micro = s->microbatch, part = plan_data_part(t->plan, t->who.rank);
     for (uint32_t pass = 0; pass < t->plan->passes; pass++) {
         uint64_t sample = (step - 1) * s->batch + pass * micro * t->plan->sharing + part * micro;
-        data_samples(&t->j->train, (uint64_t)config_int(t->j->cfg, "run.seed"), sample, micro,
-                     (uint64_t)s->model.sequence, t->tokens, t->targets);
-        weft_status st = fill(t, pass);
+        weft_status st =
+            data_samples(&t->j->train, (uint64_t)config_int(t->j->cfg, "run.seed"), sample, micro,
+                         (uint64_t)s->model.sequence, t->tokens, t->targets);
+        if (!st)
+            st = fill(t, pass);
         if (st)
             return st;
     }
@@ -99,11 +101,13 @@ static weft_status evaluate(trainer *t, double *out)
     uint64_t part = plan_data_part(t->plan, t->who.rank) * s->microbatch;
     double sum = 0;
     for (uint64_t r = 0; r < runs; r++) {
-        for (uint64_t k = 0; k < s->microbatch; k++)
-            data_window(&t->j->valid, (r * per_run + part + k) % windows, sequence,
-                        t->tokens + k * sequence, t->targets + k * sequence);
+        weft_status st = WEFT_OK;
+        for (uint64_t k = 0; !st && k < s->microbatch; k++)
+            st = data_window(&t->j->valid, (r * per_run + part + k) % windows, sequence,
+                             t->tokens + k * sequence, t->targets + k * sequence);
         double loss;
-        weft_status st = fill(t, 0);
+        if (!st)
+            st = fill(t, 0);
         if (!st)
             st = exec_run(&t->exec, &t->plan->eval);
         if (!st)

@@ -57,7 +57,7 @@ class Data(started.Case):
             "foreign": (b"PK\3\4" + whole[4:], "bad.bin"),
             "version": (whole[:4] + struct.pack("<i", 2) + whole[8:], "bad.bin"),
             "count": (whole[:8] + struct.pack("<i", -1) + whole[12:], "bad.bin"),
-            "token": (whole[:-2] + struct.pack("<H", 256), "bad.bin"),
+            "token": (whole[:1024] + b"\xff" * (len(whole) - 1024), "bad.bin"),
             "vocabulary": (whole[:12] + struct.pack("<i", 0) + whole[16:], "bad.bin"),
         }
         for name, (content, why) in bad.items():

@@ -1,6 +1,6 @@
-/* Any bytes as a token file: refused with words, or every sample and window from it is lawful. The
- * first 20 bytes of the input are the first five words of the header, whose rest is zero, unless
- * the input is as long as a header: then it is the file. */
+/* Any bytes as a token file: refused with words, or every sample and window from it is lawful, or
+ * refused with words. The first 20 bytes of the input are the first five words of the header, whose
+ * rest is zero, unless the input is as long as a header: then it is the file. */
 #define _GNU_SOURCE
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,9 +21,13 @@ static void must(int holds)
         abort();
 }
 
-static void check_window(const data_file *f, const int32_t *tokens, const int32_t *targets,
-                         uint64_t n)
+static void check_window(const data_file *f, weft_status st, const int32_t *tokens,
+                         const int32_t *targets, uint64_t n)
 {
+    if (st) {
+        must(st == WEFT_DATA && err_text()[0]);
+        return;
+    }
     for (uint64_t i = 0; i < n; i++) {
         must(tokens[i] >= 0 && (uint32_t)tokens[i] < f->vocab);
         must(targets[i] >= 0 && (uint32_t)targets[i] < f->vocab);
@@ -37,14 +41,13 @@ static void use(const data_file *f, uint64_t sequence)
     if (data_require(f, sequence))
         return;
     for (uint64_t s = 0; s < 8; s++) {
-        data_samples(f, f->count, s << 61, 1, sequence, tokens, targets);
-        check_window(f, tokens, targets, sequence);
+        check_window(f, data_samples(f, f->count, s << 61, 1, sequence, tokens, targets), tokens,
+                     targets, sequence);
     }
     uint64_t windows = data_windows(f, sequence);
     must(windows > 0);
     for (uint64_t w = 0; w < windows; w++) {
-        data_window(f, w, sequence, tokens, targets);
-        check_window(f, tokens, targets, sequence);
+        check_window(f, data_window(f, w, sequence, tokens, targets), tokens, targets, sequence);
     }
 }
 

@@ -28,7 +28,10 @@ static int print_samples(const char *path, uint64_t seed)
         fprintf(stderr, "%s\n", err_text());
         return 1;
     }
-    data_samples(&f, seed, 40, 3, SEQUENCE, x, y);
+    if (data_samples(&f, seed, 40, 3, SEQUENCE, x, y)) {
+        fprintf(stderr, "%s\n", err_text());
+        return 1;
+    }
     printf("samples %u", f.vocab);
     for (int i = 0; i < 3 * SEQUENCE; i++)
         printf(" %" PRId32 " %" PRId32, x[i], y[i]);

@@ -4,11 +4,13 @@
 #include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "base/rng.h"
 #include "data/data.h"
 
 static char folder[] = "/tmp/weft-data-XXXXXX";
@@ -168,26 +171,60 @@ static void refuses_wrong_lengths(void **state)
     refused(WEFT_DATA, "cut short or is damaged");
 }
 
-static void refuses_tokens_out_of_range(void **state)
+/* Whichever window has it, at whatever place in it, and no other. */
+static void tokens_out_of_range_are_not_handed_out(void **state)
 {
     (void)state;
-    for (uint32_t at = 0; at < 100; at++) {
-        image m = lawful(DATA_MAGIC, 100, 200);
-        m.token[at] = 199;
-        put_image(&m, 100);
+    enum { LENGTH = 9, COUNT = 100 };
+    int32_t tokens[LENGTH], targets[LENGTH];
+    char where[64];
+    for (uint32_t at = 0; at < COUNT; at++) {
+        image m = lawful(DATA_MAGIC, COUNT, 200);
         data_file f;
+        m.token[(at + 50) % COUNT] = 199;
+        m.token[at] = at % 2 ? 200 : 65535;
+        put_image(&m, COUNT);
         assert_int_equal(data_open(path, &f), WEFT_OK);
+        snprintf(where, sizeof where,
+                 "token number %" PRIu32 " is %d, outside its vocabulary of 200", at, m.token[at]);
+        for (uint64_t w = 0; w < data_windows(&f, LENGTH); w++) {
+            bool in = at >= w * LENGTH && at <= (w + 1) * LENGTH;
+            weft_status st = data_window(&f, w, LENGTH, tokens, targets);
+            assert_int_equal(st, in ? WEFT_DATA : WEFT_OK);
+            if (in && (!strstr(err_text(), where) || !strstr(err_text(), folder)))
+                fail_msg("'%s' does not say '%s'", err_text(), where);
+        }
+        for (uint64_t s = 0; s < 50; s++) {
+            uint64_t start = rng_below(rng_key(3, "data.order"), s, COUNT - LENGTH);
+            bool in = at >= start && at <= start + LENGTH;
+            assert_int_equal(data_samples(&f, 3, s, 1, LENGTH, tokens, targets),
+                             in ? WEFT_DATA : WEFT_OK);
+        }
         data_close(&f);
-        m.token[at] = 200;
-        put_image(&m, 100);
-        char where[64];
-        snprintf(where, sizeof where, "token number %" PRIu32 " is 200", at);
-        refused(WEFT_DATA, where);
     }
-    image m = lawful(DATA_MAGIC_GPT2, 10, DATA_VOCAB_GPT2);
-    m.token[9] = 50257;
-    put_image(&m, 10);
-    refused(WEFT_DATA, "vocabulary of 50257");
+}
+
+/* A file of 64 MiB, none of which was in memory: only its beginning comes. */
+static void opening_reads_the_header_alone(void **state)
+{
+    (void)state;
+    enum { COUNT = 32 << 20 };
+    image m = lawful(DATA_MAGIC, 1, 256);
+    m.word[2] = COUNT;
+    put(&m, sizeof m.word);
+    assert_int_equal(truncate(path, sizeof m.word + 2 * (off_t)COUNT), 0);
+    data_file f;
+    assert_int_equal(data_open(path, &f), WEFT_OK);
+    uint64_t pages = (f.map_bytes + 4095) / 4096, there = 0;
+    unsigned char *in = malloc(pages);
+    assert_non_null(in);
+    assert_int_equal(mincore(f.map, f.map_bytes, in), 0);
+    for (uint64_t i = 0; i < pages; i++)
+        there += in[i] & 1;
+    assert_true(there < pages / 4);
+    free(in);
+    data_close(&f);
+    unlink(path);
 }
 
 /* A file in which token i is i, so that a window shows where it began. */
@@ -274,7 +311,8 @@ int main(void)
         cmocka_unit_test(refuses_what_is_no_file),
         cmocka_unit_test(refuses_foreign_headers),
         cmocka_unit_test(refuses_wrong_lengths),
-        cmocka_unit_test(refuses_tokens_out_of_range),
+        cmocka_unit_test(tokens_out_of_range_are_not_handed_out),
+        cmocka_unit_test(opening_reads_the_header_alone),
         cmocka_unit_test(order_is_that_of_the_sample_number),
         cmocka_unit_test(every_start_occurs),
         cmocka_unit_test(windows_are_fixed_and_apart),
