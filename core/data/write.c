@@ -3,8 +3,8 @@
  * The texts are read one after the other as one stream of bytes, block by block: each byte becomes
  * a token of 16 bits, and every DATA_VALID_EVERY-th block goes to the second output. Memory is a
  * buffer an output, however long the texts are. Both outputs are complete and synced under
- * temporary names before either is renamed, so a full disk or an interruption of any kind leaves
- * the old files as they were. */
+ * temporary names before either is renamed, and a file that is replaced keeps a second name until
+ * both are in place, so a failure of any kind leaves the old files as they were. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "data/data.h"
 #include "data/file.h"
@@ -25,8 +26,9 @@
 typedef struct output {
     const char *path; /* NULL: not wanted */
     char temp[PATH_MAX];
-    int fd;       /* -1: not open; while it is, `temp` exists */
-    bool renamed; /* `path` is the new file */
+    char old[PATH_MAX]; /* what `path` was before, until all is in place */
+    int fd;             /* -1: not open; while it is, `temp` exists */
+    bool kept, renamed; /* `old` is there; `path` is the new file */
     uint64_t tokens;
     uint32_t held; /* tokens in the buffer */
     uint16_t buffer[BUFFER_TOKENS];
@@ -204,13 +206,29 @@ static weft_status check_amount(const job *j)
                 DATA_BLOCK);
 }
 
+/* A second name for the file that is to be replaced, or another name where the file system has no
+ * hard links: 0, or -1 with errno. */
+static int keep_old(output *o)
+{
+    int n = snprintf(o->old, sizeof o->old, "%s.old", o->temp);
+    if (n < 0 || n >= (int)sizeof o->old) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    o->kept = link(o->path, o->old) == 0;
+    if (o->kept || errno == ENOENT)
+        return 0;
+    o->kept = rename(o->path, o->old) == 0;
+    return o->kept ? 0 : -1;
+}
+
 static weft_status output_rename(output *o)
 {
     if (!o->path)
         return WEFT_OK;
     int fd = o->fd;
     o->fd = -1;
-    if (close(fd) < 0 || rename(o->temp, o->path) < 0) {
+    if (close(fd) < 0 || keep_old(o) < 0 || rename(o->temp, o->path) < 0) {
         weft_status st = fail_errno(WEFT_IO, "cannot put data file %s in place", o->path);
         unlink(o->temp);
         return st;
@@ -221,9 +239,34 @@ static weft_status output_rename(output *o)
     return WEFT_OK;
 }
 
+/* All is in place: the old file goes. */
+static void output_settle(output *o)
+{
+    if (o->kept)
+        unlink(o->old);
+}
+
+/* `old` under its own name again. */
+static void put_back(const output *o)
+{
+    struct stat a, b;
+    bool same =
+        !lstat(o->old, &a) && !lstat(o->path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    if (!same && rename(o->old, o->path) == 0)
+        return;
+    if (!same && ((unlink(o->path) && errno != ENOENT) || link(o->old, o->path))) {
+        log_line(WEFT_LOG_ERROR, "data file %s: the old one is left under the name %s", o->path,
+                 o->old);
+        return;
+    }
+    unlink(o->old);
+}
+
 static void output_drop(output *o)
 {
-    if (o->renamed)
+    if (o->kept)
+        put_back(o);
+    else if (o->renamed)
         unlink(o->path);
     if (o->fd < 0)
         return;
@@ -263,6 +306,8 @@ weft_status data_write_bytes(const char *const *texts, uint32_t n, const char *t
         output_drop(&j->train);
         output_drop(&j->valid);
     } else {
+        output_settle(&j->train);
+        output_settle(&j->valid);
         if (train_tokens)
             *train_tokens = j->train.tokens;
         if (valid_tokens)

@@ -57,7 +57,6 @@ class Data(started.Case):
             "foreign": (b"PK\3\4" + whole[4:], "bad.bin"),
             "version": (whole[:4] + struct.pack("<i", 2) + whole[8:], "bad.bin"),
             "count": (whole[:8] + struct.pack("<i", -1) + whole[12:], "bad.bin"),
-            "token": (whole[:1024] + b"\xff" * (len(whole) - 1024), "bad.bin"),
             "vocabulary": (whole[:12] + struct.pack("<i", 0) + whole[16:], "bad.bin"),
         }
         for name, (content, why) in bad.items():
@@ -65,6 +64,15 @@ class Data(started.Case):
                 self.write("bad.bin", content)
                 self.refused("train", "tiny.ini", "data.train=bad.bin", why=why)
                 self.refused("train", "tiny.ini", "data.valid=bad.bin", why=why)
+
+    def test_tokens_out_of_range(self):
+        """They are met when they are read."""
+        self.make_data()
+        whole = self.read("train.bin")
+        self.write("bad.bin", whole[:1024] + b"\xff" * (len(whole) - 1024))
+        for key in ("data.train", "data.valid"):
+            said = self.weft("train", "tiny.ini", f"{key}=bad.bin", status=2)[1]
+            self.assertIn("is 65535, outside its vocabulary of 256", said)
 
     def test_files_that_do_not_suit_the_job(self):
         self.make_data()
