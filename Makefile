@@ -11,8 +11,9 @@ help:
 	@echo 'make test     all tests, then again under sanitizers'
 	@echo 'make lab CMD="..."  runs a command in a virtual machine with soft-RoCE and tc'
 	@echo 'make nightly  300 random jobs on several ranks against one rank, collectives in random'
-	@echo '              order, verbs on soft-RoCE at length, and what make test leaves out under'
-	@echo '              sanitizers; about an hour and a half'
+	@echo '              order, 200 random failures around saves and resumes, verbs on soft-RoCE at'
+	@echo '              length, and what make test leaves out under sanitizers; about an hour and a'
+	@echo '              half'
 	@echo 'make bench    collectives and training beside the peers that are installed'
 	@echo 'make test-gpu, make bench-gpu    what needs a GPU, in one report; speed beside PyTorch'
 	@echo 'make bundle   programs, plugins, tests and their libraries in build/bundle, for another'
@@ -38,6 +39,7 @@ nightly: build
 	WEFT_COMM_SEED=$$(date +%j)00000000 WEFT_COMM_RUNS=3000 build/release/bin/comm_threads_fuzz_test
 	WEFT_PARITY_WHOLE=1 python3 -B tests/parity/matrix.py $(WEFT) Matrix
 	WEFT_PARITY_RANDOM=300 WEFT_PARITY_SEED=$$(date +%j) python3 -B tests/parity/matrix.py $(WEFT) Drawn
+	WEFT_CAMPAIGN=200 WEFT_TEST_SEED=$$(date +%j) python3 -B tests/fault/train_campaign.py $(WEFT)
 	ctest --preset release -C nightly -R '(ops|cuda)\..*\.ptx'
 	tests/lab/run -t 1800 env -u WEFT_LAB python3 -B tests/verbs/lab.py $(WEFT) \
 	  build/release/bin build/release/tests/verbs/sanitized/bin || [ $$? -eq 77 ]

@@ -64,7 +64,8 @@ class Files(w.Bench):
         self.train("whole", LONGER, ranks=2)
         self.train("cut", SMALL, ranks=2)
         before = self.tree("cut")
-        cases = (("0:open:00030/manifest:1", errno.EIO, 1), ("1:open:00030/manifest:1", errno.EIO, 1),
+        cases = (("0:open:00030/manifest:1", errno.EIO, 1),
+                 ("1:open:00030/manifest:1", errno.EIO, 1),
                  ("0:read:00030/manifest:1", errno.EIO, 1), ("1:read:shard-00001:2", errno.EIO, 1),
                  ("0:open:step-00000030:1", errno.ENOMEM, None),
                  ("1:open:shard-00000:1", errno.EACCES, 2), ("*:read:shard-0:3", errno.ESTALE, 1),

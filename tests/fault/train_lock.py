@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """train_lock.py WEFT: can two jobs write into one run.out?
 
-While a job runs, every other job that names its folder is refused with status 2 and a sentence that
-names the holder, and the folder stays as it is, with flight rings that somebody has mapped. Commands
-that only read go on. The lock ends with the processes, however they end."""
+While a job runs, every other job that names its folder is refused with status 2 and a sentence
+that names the holder, and the folder stays as it is, with flight rings that somebody has mapped.
+Commands that only read go on. The lock ends with the processes, however they end."""
 import fcntl
 import mmap
 import os

@@ -246,7 +246,7 @@ static void order_is_that_of_the_sample_number(void **state)
     (void)state;
     data_file f = counting(1000);
     int32_t all[2][SAMPLES][SEQUENCE], part[2][SAMPLES][SEQUENCE];
-    data_samples(&f, 5, 1000, SAMPLES, SEQUENCE, all[0][0], all[1][0]);
+    assert_int_equal(data_samples(&f, 5, 1000, SAMPLES, SEQUENCE, all[0][0], all[1][0]), WEFT_OK);
     for (int s = 0; s < SAMPLES; s++)
         for (int i = 0; i < SEQUENCE; i++) {
             assert_int_equal(all[0][s][i], all[0][s][0] + i); /* a window, in order    */
@@ -257,11 +257,13 @@ static void order_is_that_of_the_sample_number(void **state)
         for (int s = SAMPLES; s > 0;) { /* from the end, as a resume may not ask in order */
             int n = s < chunk ? s : chunk;
             s -= n;
-            data_samples(&f, 5, 1000 + (uint64_t)s, (uint64_t)n, SEQUENCE, part[0][s], part[1][s]);
+            assert_int_equal(data_samples(&f, 5, 1000 + (uint64_t)s, (uint64_t)n, SEQUENCE,
+                                          part[0][s], part[1][s]),
+                             WEFT_OK);
         }
         assert_memory_equal(part, all, sizeof all);
     }
-    data_samples(&f, 6, 1000, SAMPLES, SEQUENCE, part[0][0], part[1][0]);
+    assert_int_equal(data_samples(&f, 6, 1000, SAMPLES, SEQUENCE, part[0][0], part[1][0]), WEFT_OK);
     assert_memory_not_equal(part, all, sizeof all); /* another seed, another order */
     data_close(&f);
 }
@@ -273,7 +275,7 @@ static void every_start_occurs(void **state)
     int seen[8] = {0};
     for (uint64_t s = 0; s < 400; s++) {
         int32_t tokens[SEQUENCE], targets[SEQUENCE];
-        data_samples(&f, 1, s, 1, SEQUENCE, tokens, targets);
+        assert_int_equal(data_samples(&f, 1, s, 1, SEQUENCE, tokens, targets), WEFT_OK);
         assert_in_range(tokens[0], 0, 3);
         seen[tokens[0]]++;
         assert_true(targets[SEQUENCE - 1] < SEQUENCE + 4);
@@ -292,7 +294,7 @@ static void windows_are_fixed_and_apart(void **state)
         assert_int_equal(n, (count - 1) / SEQUENCE);
         for (uint64_t w = 0; w < n; w++) {
             int32_t tokens[SEQUENCE], targets[SEQUENCE];
-            data_window(&f, w, SEQUENCE, tokens, targets);
+            assert_int_equal(data_window(&f, w, SEQUENCE, tokens, targets), WEFT_OK);
             for (int i = 0; i < SEQUENCE; i++) {
                 assert_int_equal(tokens[i], (int)w * SEQUENCE + i);
                 assert_int_equal(targets[i], tokens[i] + 1);

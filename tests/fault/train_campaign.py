@@ -1,0 +1,196 @@
+#!/usr/bin/env python3
+"""train_campaign.py WEFT: do random failures around saves and resumes lose a checkpoint?
+
+One job of two or three ranks goes on and on. Each case begins or resumes it and, at a random
+moment, kills a rank or the launcher, freezes a rank, lets one be late, or makes file operations of
+one fail (EIO, ENOSPC) for once or for good; in some a bit of the newest checkpoint is turned. After
+each case the newest durable checkpoint loads, every checkpoint that was durable is there with the
+same bytes unless newer ones took its turn, a damaged one keeps its bytes under another name, and
+nothing is left that the next job does not use or remove.
+
+WEFT_CAMPAIGN sets the number of cases (10; make nightly: 200), WEFT_TEST_SEED the seed."""
+import collections
+import errno
+import hashlib
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
+import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
+
+FAULTS = os.path.join(os.path.dirname(w.WEFT), "..", "tests", "fault", "file_faults.so")
+FAULTS = os.environ.get("WEFT_FILE_FAULTS", FAULTS)
+CASES = int(os.environ.get("WEFT_CAMPAIGN", "10"))
+KEEP, EVERY = 3, 4
+JOB = w.ODD | {"checkpoint.every": EVERY, "optim.schedule": "constant", "checkpoint.keep": KEEP,
+               "train.batch": 6, "run.frozen_after": 2, "run.join_timeout": 20, "run.steps": 10**6,
+               "comm.plugin": "shm"}
+KINDS = ("kill", "kill launcher", "freeze", "late", "EIO at resume", "EIO in save",
+         "ENOSPC in save", "ENOSPC for good", "damage")
+
+
+def digest(folder):
+    """Of all names and bytes in a folder."""
+    h = hashlib.sha256()
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as f:
+            h.update(name.encode() + b"\0" + hashlib.sha256(f.read()).digest())
+    return h.hexdigest()
+
+
+class Campaign(w.Bench):
+    def setUp(self):
+        self.known, self.aside, self.done = {}, {}, collections.Counter()
+        self.out = self.path("run")
+
+    def durable(self):
+        """{step: digest} of what stands under its own name; the other names."""
+        if not os.path.isdir(os.path.join(self.out, "checkpoints")):
+            return {}, []
+        saved, other = w.steps_saved(self.out)
+        return {s: digest(w.folder(self.out, s)) for s in saved}, other
+
+    def rules(self, kind, ranks):
+        """What strikes in this case, as file_faults.c reads it."""
+        rank, times = random.randrange(ranks), random.choice("1123")
+        if kind == "EIO at resume":
+            call = random.choice(("open", "read"))
+            return f"{rank}:{call}:/step-:{random.randint(1, 8)}:{errno.EIO}"
+        if kind in ("EIO in save", "ENOSPC in save", "ENOSPC for good"):
+            error = errno.EIO if kind[0] == "E" and kind[1] == "I" else errno.ENOSPC
+            call, path = random.choice((("write", ".tmp/"), ("sync", ".tmp/"), ("open", ".tmp/"),
+                                        ("rename", ".tmp"), ("mkdir", ".tmp"),
+                                        ("sync", "checkpoints"), ("rename", "step-")))
+            if call in ("rename", "mkdir"):
+                rank = 0
+            return f"{rank}:{call}:{path}:{times}{'+' if 'good' in kind else ''}:{error}"
+        if kind == "late":
+            call, path = random.choice((("sync", ".tmp/shard"), ("read", "/shard-"),
+                                        ("open", "job.ini"), ("open", "flight")))
+            return f"{rank}:{call}:{path}:{times}:sleep={random.uniform(0.5, 3):.2f}"
+        return ""
+
+    def damage(self):
+        """Turn a bit of the newest checkpoint."""
+        step = max(self.known)
+        folder = w.folder(self.out, step)
+        path = os.path.join(folder, random.choice(sorted(os.listdir(folder))))
+        with open(path, "r+b") as f:
+            f.seek(random.randrange(os.path.getsize(path)))
+            byte = f.read(1)[0]
+            f.seek(-1, os.SEEK_CUR)
+            f.write(bytes([byte ^ 1 << random.randrange(8)]))
+        self.aside[digest(folder)] = step
+        del self.known[step]
+
+    def strike(self, run, kind):
+        """At a random moment of the run; then until it has ended. Its status."""
+        first = max(self.known, default=0)
+        goal = first + random.randint(1, 3 * EVERY)
+        limit = time.monotonic() + random.uniform(5, 8)
+        while run.process.poll() is None and time.monotonic() < limit:
+            try:
+                lines = w.metrics(run.out)
+            except (FileNotFoundError, ValueError):
+                lines = []
+            if lines and lines[-1]["step"] >= goal:
+                break
+            time.sleep(0.003)
+        time.sleep(random.random() * 0.02)
+        ranks = run.ranks()
+        if kind in ("kill", "freeze") and ranks:
+            victim = random.choice(list(ranks.values()))
+            try:
+                os.kill(victim, signal.SIGKILL if kind == "kill" else signal.SIGSTOP)
+            except ProcessLookupError:
+                pass
+        elif kind == "kill launcher":
+            run.process.kill()
+        elif run.process.poll() is None:
+            run.process.send_signal(signal.SIGTERM)
+        status = run.wait()
+        for pid in ranks.values():  # of a launcher that was killed
+            while w.born(pid):
+                time.sleep(0.005)
+        return status
+
+    def check(self, what):
+        """What this case may have changed, and nothing else."""
+        now, other = self.durable()
+        newest = sorted(now)[-KEEP:]
+        for step, was in self.known.items():
+            if step in now:
+                self.assertEqual(now[step], was, f"{what}: step {step} was replaced")
+            else:
+                self.assertGreaterEqual(len([s for s in newest if s > step]), KEEP,
+                                        f"{what}: step {step} is gone: {sorted(now)}")
+        kept = {}
+        for name in other:
+            path = os.path.join(self.out, "checkpoints", name)
+            if ".damaged" in name:
+                kept[digest(path)] = name
+            else:  # of a job that was killed; the next save removes it
+                self.assertRegex(name, r"^\.step-\d+\.(tmp|old)$", what)
+        waiting = set(now.values())
+        for was in self.aside:
+            self.assertIn(was, set(kept) | waiting, f"{what}: a damaged checkpoint is lost")
+        self.assertEqual(set(kept) - set(self.aside), set(), f"{what}: a whole one was set aside")
+        self.known = {s: d for s, d in now.items() if d not in self.aside}
+        for step in self.known:
+            w.weft("ckpt", "verify", w.folder(self.out, step))
+
+    def case(self, number):
+        kind, ranks = random.choice(KINDS), random.choice((2, 3))
+        if kind == "damage":
+            if len(self.known) < 2 or any(s in self.durable()[0] for s in self.aside.values()):
+                kind = "kill"
+            else:
+                self.damage()
+        rules = self.rules(kind, ranks)
+        what = f"case {number}: {kind} {rules}"
+        extra = {"LD_PRELOAD": FAULTS, "WEFT_FILE_FAULT": rules} if rules else {}
+        run = w.Running(self, "run", JOB | {"train.microbatch": 6 // ranks}, ranks,
+                        resume=bool(self.known), extra=extra)
+        newest = max(self.known, default=0)
+        status = self.strike(run, kind)
+        said = run.said()
+        self.assertIn(status, (1, 2, -signal.SIGKILL, -signal.SIGTERM), f"{what}\n{said}")
+        self.assertNotRegex(said, "SIGSEGV|SIGBUS|SIGABRT|bug:", what)
+        if newest and "goes on after step" in said:
+            self.assertIn(f"goes on after step {newest} ", said, what)
+        self.done[kind] += 1
+        self.check(what + "\n" + said)
+
+    def test_cases(self):
+        self.assertTrue(os.path.exists(FAULTS), FAULTS)
+        began = time.monotonic()
+        for number in range(CASES):
+            self.case(number)
+            if number % 50 == 49:
+                print(f"{number + 1} cases", flush=True)
+        newest = max(self.known, default=0)
+        job = JOB | {"run.steps": newest + EVERY, "train.microbatch": 2}
+        said = self.train("run", job, ranks=3, resume=newest > 0).stderr
+        if newest:
+            self.assertIn(f"goes on after step {newest} ", said)
+        self.check("the end")
+        self.assertEqual([x for x in self.durable()[1] if ".damaged" not in x], [])
+        self.assertEqual([x for x in os.listdir(self.out) if x.startswith(".")], [])
+        self.assertEqual([x for x in os.listdir(os.path.join(self.out, "flight"))
+                          if not x.endswith(".ring")], [])
+        numbers = [x["step"] for x in w.metrics(self.out)]
+        self.assertEqual(numbers, list(range(1, numbers[-1] + 1)))
+        shutil.rmtree(self.out)
+        print(f"{CASES} cases in {time.monotonic() - began:.0f} s, {dict(self.done)}; "
+              f"{numbers[-1]} steps; set aside: {len(self.aside)}; lost, replaced, left: none")
+
+
+if __name__ == "__main__":
+    if w.SLOW > 1:
+        print("files cannot be made to fail under a sanitizer")
+        sys.exit(0)
+    w.main()
