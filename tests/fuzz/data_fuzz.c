@@ -1,4 +1,4 @@
-/* Any bytes as a token file: refused with words, or every sample and window from it is lawful, or
+/* Any bytes as a token file: refused with words, or every sample and window from it is lawful or
  * refused with words. The first 20 bytes of the input are the first five words of the header, whose
  * rest is zero, unless the input is as long as a header: then it is the file. */
 #define _GNU_SOURCE
