@@ -99,13 +99,13 @@ static weft_status hear_all(const ckpt_team *t, uint32_t passed, const char *wha
     return st;
 }
 
-/* What the others found: WEFT_OK, WEFT_DATA for damage, or why the job cannot go on. */
+/* What the others found: WEFT_OK, WEFT_DATA for damage, or WEFT_PEER: the job cannot go on, and the
+ * rank that failed says why. */
 static weft_status judge(const char *dir, const ckpt_team *t, const verdict *all)
 {
     for (uint32_t r = 0; r < t->ranks; r++)
         if (all[r].status && all[r].status != WEFT_DATA)
-            return fail((weft_status)all[r].status, "rank %" PRIu32 " could not read checkpoint %s",
-                        r, dir);
+            return fail(WEFT_PEER, "rank %" PRIu32 " could not read checkpoint %s", r, dir);
     for (uint32_t r = 0; r < t->ranks; r++)
         if (all[r].status)
             return WEFT_DATA;
@@ -152,9 +152,8 @@ weft_status ckpt_open_newest(const char *out_dir, const ckpt_team *team, ckpt **
         st = hear_all(team, passed, "step", st, &mine, sizeof mine, all);
         if (st)
             break;
-        st = all[0].status
-                 ? fail((weft_status)all[0].status, "rank 0 found no checkpoint in %s", out_dir)
-                 : try_step(out_dir, &all[0], team, out);
+        st = all[0].status ? fail(WEFT_PEER, "rank 0 found no checkpoint in %s", out_dir)
+                           : try_step(out_dir, &all[0], team, out);
     }
     free(all);
     return st;

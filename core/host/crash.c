@@ -92,18 +92,21 @@ static bool add_call(line *l)
 static void last_words(int number, const siginfo_t *info, const char *name)
 {
     line l;
+    const char *plugin, *path;
+    const bool sent = info->si_code <= 0 && info->si_pid && info->si_pid != getpid();
+    if (!sent && !call_current(&plugin, &path))
+        return; /* whoever started this process tells the signal */
     begin(&l);
     add(&l, "signal ");
     add_number(&l, (uint64_t)number);
     add(&l, " (");
     add(&l, name);
-    if (info->si_code <= 0 && info->si_pid && info->si_pid != getpid()) {
+    if (sent) {
         add(&l, "), sent by process ");
         add_number(&l, (uint64_t)info->si_pid);
     } else {
         add(&l, ") during ");
-        if (!add_call(&l))
-            add(&l, "no call of a plugin");
+        add_call(&l);
     }
     end(&l);
 }

@@ -108,6 +108,8 @@ void alive_watch_begin(alive_watch *w)
     if (!w)
         return;
     sigset_t all, before;
+    close(w->page_fd); /* the ranks have theirs */
+    w->page_fd = -1;
     w->nwatchers = (w->ranks + WORDS_A_WAIT - 1) / WORDS_A_WAIT;
     w->watchers = mem_alloc(w->nwatchers * sizeof *w->watchers);
     sigfillset(&all);
@@ -211,8 +213,8 @@ static uint32_t *map_page(uint32_t ranks, uint64_t *bytes)
     *bytes = page_bytes(ranks);
     if (seals < 0 || !(seals & F_SEAL_SHRINK) || fstat((int)fd, &s) || s.st_size != (off_t)*bytes)
         return NULL;
-    fcntl((int)fd, F_SETFD, FD_CLOEXEC);
     void *at = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
+    close((int)fd);
     return at == MAP_FAILED ? NULL : at;
 }
 

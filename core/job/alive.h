@@ -32,8 +32,8 @@ typedef struct alive_watch alive_watch;
 alive_watch *alive_open(uint32_t ranks);
 int alive_page(const alive_watch *w); /* -1 for NULL */
 
-/* Watch the page with threads, which take no signals. Call it when all ranks have been forked. NULL
- * allowed. [setup] */
+/* Watch the page with threads, which take no signals, and close its descriptor. Call it when all
+ * ranks have been forked. NULL allowed. [setup] */
 void alive_watch_begin(alive_watch *w);
 
 /* Readable when a rank may be dying; -1 for NULL. */

@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "ckpt/ckpt.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -119,6 +120,24 @@ weft_status outdir_prepare(const char *out, outdir_mode mode, double patience, o
         outlock_release(&l, 0);
     else
         *lock = l;
+    return s;
+}
+
+weft_status outdir_begin(const char *out, outdir_wish wish, double patience, outlock *lock,
+                         bool *resume)
+{
+    bool there = false;
+    weft_status s = wish.goes_on ? ckpt_there(out, &there) : WEFT_OK;
+    if (!s && !there && !wish.begins)
+        s = fail(WEFT_USAGE,
+                 "%s holds no checkpoint to go on from; with --resume=auto a run begins there",
+                 out);
+    const outdir_mode mode = there ? OUT_RESUME : wish.goes_on ? OUT_AS_IT_IS : OUT_ANEW;
+    if (!s)
+        s = outdir_prepare(out, mode, patience, lock);
+    if (!s && wish.goes_on && wish.begins)
+        s = ckpt_there(out, &there);
+    *resume = there;
     return s;
 }
 

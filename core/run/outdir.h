@@ -21,6 +21,18 @@ typedef enum outdir_mode {
  * `patience` seconds longer is refused and left as it is. [setup] */
 weft_status outdir_prepare(const char *out, outdir_mode mode, double patience, outlock *lock);
 
+/* Where a run begins: after a checkpoint that OUT has (`goes_on`), or anew (`begins`); with both,
+ * the first where there is one. */
+typedef struct outdir_wish {
+    bool goes_on, begins;
+} outdir_wish;
+
+/* outdir_prepare() by what is wished. `*resume`: OUT has a checkpoint to go on from. With both
+ * wishes that is asked once more under the lock, because a job that held it until then may have
+ * saved meanwhile. [setup] */
+weft_status outdir_begin(const char *out, outdir_wish wish, double patience, outlock *lock,
+                         bool *resume);
+
 /* Open OUT/metrics.jsonl for appending, and make it where there is none. With `after` > 0 lines of
  * later steps, and a line that was not written whole, are cut off first. One that cannot be read is
  * WEFT_IO and left as it is. [setup] */

@@ -317,33 +317,16 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
     return s;
 }
 
-/* On rank 0: OUT is ready and locked. *resume: it has a checkpoint to go on from. With
- * --resume=auto that is asked again under the lock, because a job that held it until now may have
- * saved meanwhile. */
-static weft_status lock_out(trainer *t, train_resume how, bool *resume)
-{
-    /* The ranks of a job that failed a moment ago may be there for so long. */
-    const double patience = config_real(t->j->cfg, "run.frozen_after");
-    bool there = false;
-    weft_status s = how == TRAIN_AFRESH ? WEFT_OK : ckpt_there(t->out, &there);
-    if (!s && !there && how != TRAIN_AFRESH && how != TRAIN_AUTO)
-        s = fail(WEFT_USAGE,
-                 "%s holds no checkpoint to go on from; with --resume=auto a run begins there",
-                 t->out);
-    const outdir_mode mode = there ? OUT_RESUME : how == TRAIN_AFRESH ? OUT_ANEW : OUT_AS_IT_IS;
-    if (!s)
-        s = outdir_prepare(t->out, mode, patience, &t->lock);
-    if (!s && how == TRAIN_AUTO)
-        s = ckpt_there(t->out, &there);
-    *resume = there;
-    return s;
-}
-
 /* Rank 0 prepares OUT and says whether the run goes on from a checkpoint. When it fails, the others
  * hear of it while they wait. Then every rank holds the lock. */
 static weft_status prepare_out(trainer *t, train_resume how, bool *resume)
 {
-    weft_status s = t->who.rank ? WEFT_OK : lock_out(t, how, resume);
+    /* The ranks of a job that failed a moment ago may be there for so long. */
+    const double patience = config_real(t->j->cfg, "run.frozen_after");
+    const outdir_wish wish = {how != TRAIN_AFRESH, how == TRAIN_AFRESH || how == TRAIN_AUTO};
+    weft_status s = WEFT_OK;
+    if (!t->who.rank)
+        s = outdir_begin(t->out, wish, patience, &t->lock, resume);
     uint32_t mine = *resume, *all = mem_alloc(t->who.ranks * sizeof *all);
     all[0] = mine;
     if (!s && t->job) /* nobody writes there before rank 0 is done */

@@ -147,7 +147,8 @@ class Compress(w.Bench):
                                     ({}, {}, False)):
             with self.subTest(before=before, after=after):
                 self.train("without", job | before, ranks=2)
-                again = self.train("without", job | after | {"run.steps": 12}, ranks=2, resume=True)
+                again = self.train("without", job | after | {"run.steps": 12}, ranks=2,
+                                   resume="force")
                 self.assertEqual("compressed sums have kept" in again.stdout + again.stderr, said)
                 shutil.rmtree(self.path("without"))
 

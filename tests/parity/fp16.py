@@ -136,10 +136,10 @@ class Fp16(w.Bench):
         """A checkpoint of fp32 knows no scale, and one of fp16 is good for fp32."""
         self.train("full", HALF | {"train.precision": "fp32", "run.steps": 5,
                                    "checkpoint.every": 5})
-        lines = self.run_of("full", HALF | {"run.steps": 10, "checkpoint.every": 5}, resume=True)
+        lines = self.run_of("full", HALF | {"run.steps": 10, "checkpoint.every": 5}, resume="force")
         self.assertEqual([x.get("scale") for x in lines], [None] * 5 + [65536] * 5)
         lines = self.run_of("full", HALF | {"train.precision": "bf16", "run.steps": 15},
-                            resume=True)
+                            resume="force")
         self.assertEqual([x.get("scale") for x in lines[10:]], [None] * 5)
         self.assertLess(lines[-1]["loss"], lines[0]["loss"])
 
