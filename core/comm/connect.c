@@ -430,12 +430,15 @@ static int attaches_any(const comm_link *l)
     return 0;
 }
 
-/* This rank does nothing over the link: it neither listens nor has a thread. */
+/* This rank does nothing over the link: it neither listens nor has a thread. Another link's thread
+ * may be aborting all links, which it does under the same lock. */
 static void give_back(comm_link *l)
 {
+    pthread_mutex_lock(&l->world->failing);
     PLUGIN_DO(l->table, destroy, l->link); /* withdraws the region as well */
     l->link = NULL;
     l->region = NULL;
+    pthread_mutex_unlock(&l->world->failing);
 }
 
 static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)

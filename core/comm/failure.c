@@ -28,10 +28,10 @@ weft_status world_fail(comm_world *w, weft_status st)
         snprintf(w->text, sizeof w->text, "%s", err_text());
         atomic_store_explicit(&w->failed, (int)st, memory_order_release);
     }
-    pthread_mutex_unlock(&w->failing);
     for (uint32_t i = 0; first && i < w->links.n; i++)
         if (w->links.at[i]->link)
             PLUGIN_DO(w->links.at[i]->table, abort, w->links.at[i]->link);
+    pthread_mutex_unlock(&w->failing);
     return world_failed(w);
 }
 

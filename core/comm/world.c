@@ -50,7 +50,8 @@ static void free_link(comm_link *l)
     }
     if (l->region)
         PLUGIN_DO(l->table, withdraw, l->region);
-    PLUGIN_DO(l->table, destroy, l->link);
+    if (l->link) /* NULL when it was given back; a bridge's table went with it */
+        PLUGIN_DO(l->table, destroy, l->link);
     pthread_mutex_destroy(&l->baton);
     pthread_mutex_destroy(&l->park);
     pthread_cond_destroy(&l->unpark);
