@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 const command *const commands[] = {&cmd_train,   &cmd_plan,   &cmd_bench, &cmd_tune,   &cmd_doctor,
                                    &cmd_data,    &cmd_sample, &cmd_ckpt,  &cmd_flight, &cmd_key,
@@ -56,6 +57,7 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    prctl(PR_SET_NAME, "weft"); /* ranks are started by way of /proc/self/exe */
     log_setup(WEFT_LOG_INFO, -1);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
     signal(SIGPIPE, SIG_IGN);

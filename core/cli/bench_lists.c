@@ -125,8 +125,7 @@ weft_status bench_open_csv(const char *out, bool append, FILE **f)
 {
     char path[4096];
     outlock lock = {0};
-    weft_status st =
-        outdir_prepare(out, OUT_ANEW, 0, &lock); /* a job that is there keeps its folder */
+    weft_status st = outdir_prepare(out, true, 0, &lock); /* a job that is there keeps its folder */
     outlock_release(&lock, 0);
     if (!st)
         st = path_in(out, "comm.csv", path);

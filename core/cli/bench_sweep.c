@@ -238,7 +238,7 @@ static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
     }
     st = find_references(s);
     if (!st)
-        st = outdir_prepare(s->out, OUT_ANEW, 0, lock);
+        st = outdir_prepare(s->out, true, 0, lock);
     if (!st)
         st = run_all(s, lawful, b.terminal);
     if (!st && !any_done(s))

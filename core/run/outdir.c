@@ -99,20 +99,16 @@ static weft_status begin_anew(const char *out, double patience, outlock *lock)
     return s;
 }
 
-weft_status outdir_prepare(const char *out, outdir_mode mode, double patience, outlock *lock)
+weft_status outdir_prepare(const char *out, bool anew, double patience, outlock *lock)
 {
     char path[4096];
     outlock l = {0};
     weft_status s = trim(out, path);
-    if (!s && mode == OUT_RESUME && !has(path, "checkpoints"))
-        s = fail(WEFT_USAGE,
-                 "%s holds no checkpoint to go on from; with --resume=auto a run begins there",
-                 path);
     if (!s)
         s = make_folders(path);
     if (!s)
         s = outlock_take(path, patience, &l);
-    if (!s && mode == OUT_ANEW && holds_run(path))
+    if (!s && anew && holds_run(path))
         s = begin_anew(path, patience, &l);
     if (!s)
         s = outlock_admit(&l);
@@ -123,20 +119,35 @@ weft_status outdir_prepare(const char *out, outdir_mode mode, double patience, o
     return s;
 }
 
+/* `out` has no checkpoint; perhaps the run was moved aside by one that began there and failed. */
+static weft_status nothing_to_resume(const char *out)
+{
+    char old[4096], newest[4096] = "";
+    for (uint32_t i = 1; i < 1000; i++) {
+        snprintf(old, sizeof old, "%s.%u", out, i);
+        if (access(old, F_OK) != 0)
+            break;
+        snprintf(newest, sizeof newest, "%s", old);
+    }
+    return fail(WEFT_USAGE,
+                "%s holds no checkpoint to go on from; with --resume=auto a run begins there%s%s%s",
+                out, *newest ? " (the run that was there before is " : "", newest,
+                *newest ? ")" : "");
+}
+
 weft_status outdir_begin(const char *out, outdir_wish wish, double patience, outlock *lock,
                          bool *resume)
 {
     bool there = false;
     weft_status s = wish.goes_on ? ckpt_there(out, &there) : WEFT_OK;
     if (!s && !there && !wish.begins)
-        s = fail(WEFT_USAGE,
-                 "%s holds no checkpoint to go on from; with --resume=auto a run begins there",
-                 out);
-    const outdir_mode mode = there ? OUT_RESUME : wish.goes_on ? OUT_AS_IT_IS : OUT_ANEW;
+        s = nothing_to_resume(out);
     if (!s)
-        s = outdir_prepare(out, mode, patience, lock);
+        s = outdir_prepare(out, !wish.goes_on, patience, lock);
     if (!s && wish.goes_on && wish.begins)
         s = ckpt_there(out, &there);
+    if (!s && wish.goes_on && !there && has(out, "metrics.jsonl"))
+        log_line(WEFT_LOG_INFO, "%s holds a run that saved no checkpoint: it begins again", out);
     *resume = there;
     return s;
 }

@@ -9,17 +9,11 @@
 #include <stdio.h>
 #include <weft/base.h>
 
-/* What becomes of a run that OUT holds. */
-typedef enum outdir_mode {
-    OUT_ANEW,     /* it is renamed OUT.1, OUT.2, ...          */
-    OUT_RESUME,   /* it goes on, and has to hold checkpoints  */
-    OUT_AS_IT_IS, /* it has no checkpoint and is written over */
-} outdir_mode;
-
 /* Make OUT ready (rank 0) and lock it, so that `*lock` keeps every other job out until
- * outlock_release(). Then OUT is there, with its parents. An OUT that another job holds for
- * `patience` seconds longer is refused and left as it is. [setup] */
-weft_status outdir_prepare(const char *out, outdir_mode mode, double patience, outlock *lock);
+ * outlock_release(). Then OUT is there, with its parents. With `anew` a run that OUT holds is
+ * renamed OUT.1, OUT.2, ... An OUT that another job holds for `patience` seconds longer is refused
+ * and left as it is. [setup] */
+weft_status outdir_prepare(const char *out, bool anew, double patience, outlock *lock);
 
 /* Where a run begins: after a checkpoint that OUT has (`goes_on`), or anew (`begins`); with both,
  * the first where there is one. */
@@ -29,7 +23,7 @@ typedef struct outdir_wish {
 
 /* outdir_prepare() by what is wished. `*resume`: OUT has a checkpoint to go on from. With both
  * wishes that is asked once more under the lock, because a job that held it until then may have
- * saved meanwhile. [setup] */
+ * saved meanwhile; a run without a checkpoint is then written over, and the log says so. [setup] */
 weft_status outdir_begin(const char *out, outdir_wish wish, double patience, outlock *lock,
                          bool *resume);
 

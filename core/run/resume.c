@@ -90,14 +90,15 @@ weft_status resume_check(const prepared_job *j, const ckpt *c, bool force)
     config_change *x = mem_alloc(CHANGES * sizeof *x);
     uint32_t n = find_changes(j, c, saved, x, noted, present);
     for (uint32_t i = 0; force && i < n; i++)
-        log_line(WEFT_LOG_WARN, "goes on with another job: %s.%s was '%.300s' and is '%.300s'",
+        log_line(WEFT_LOG_WARN, "goes on with other settings: %s.%s was '%.300s' and is '%.300s'",
                  x[i].section, x[i].key, x[i].saved, x[i].present);
     list_changes(x, n, all, sizeof all);
     if (n && !force)
-        s = fail(WEFT_USAGE,
-                 "checkpoint %.300s was saved by another job: %s; give the job the saved values, "
-                 "or --resume=force to go on with it as it is",
-                 ckpt_dir(c), all);
+        s = fail(
+            WEFT_USAGE,
+            "checkpoint %.300s was saved with other settings: %s; give the job the saved values, "
+            "or --resume=force to go on with it as it is",
+            ckpt_dir(c), all);
     free(x);
     config_destroy(saved);
     return s;

@@ -314,6 +314,9 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
     if (!s && t->who.rank == 0)
         log_line(WEFT_LOG_INFO, "goes on after step %llu of %s", (unsigned long long)t->first - 1,
                  ckpt_dir(c));
+    if (!s && t->who.rank == 0 && t->first > t->steps)
+        log_line(WEFT_LOG_WARN, "nothing is left to do: run.steps = %llu has been reached",
+                 (unsigned long long)t->steps);
     return s;
 }
 

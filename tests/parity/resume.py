@@ -195,8 +195,9 @@ class Resume(w.Bench):
         self.assertEqual(self.tree("cut"), before)
         job = SHORT | {"run.steps": 20, "run.seed": 6, "optim.lr": 1e-3}
         said = self.train("cut", job, ranks=2, resume="force").stderr
-        self.assertIn("warn: goes on with another job: run.seed was '5' and is '6'", said)
-        self.assertIn("warn: goes on with another job: optim.lr was '0.003' and is '0.001'", said)
+        self.assertIn("warn: goes on with other settings: run.seed was '5' and is '6'", said)
+        self.assertIn("warn: goes on with other settings: optim.lr was '0.003' and is '0.001'",
+                      said)
         self.assertEqual(len(w.metrics(self.path("cut"))), 20)
         # It is the job of the checkpoint from there on.
         self.train("cut", job | {"run.steps": 21}, resume=True)
