@@ -8,8 +8,8 @@ each case the newest durable checkpoint loads, every checkpoint that was durable
 same bytes unless newer ones took its turn, a damaged one keeps its bytes under another name, and
 nothing is left that the next job does not use or remove.
 
-WEFT_CAMPAIGN sets the number of cases (10; make nightly: 200), WEFT_TEST_SEED the seed, which is the
-same in every run of the 10."""
+WEFT_CAMPAIGN sets the number of cases (10; make nightly: 200), WEFT_TEST_SEED the seed, which is
+the same in every run of the 10."""
 import collections
 import errno
 import hashlib
