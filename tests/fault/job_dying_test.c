@@ -79,7 +79,8 @@ static int as_rank(const char *mode)
     if (status)
         dprintf(STDERR_FILENO, "knows %u %llu %s\n", who.rank, (unsigned long long)clock_ns(),
                 err_text());
-    bool well = job_leave(j, status, err_text());
+    const bool well = job_leave(j, status, err_text());
+    job_free(j);
     return status || !well;
 }
 
