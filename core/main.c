@@ -7,10 +7,12 @@
 #include "config/config.h"
 #include "host/call.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <unistd.h>
 
 const command *const commands[] = {&cmd_train,   &cmd_plan,   &cmd_bench, &cmd_tune,   &cmd_doctor,
                                    &cmd_data,    &cmd_sample, &cmd_ckpt,  &cmd_flight, &cmd_key,
@@ -55,9 +57,21 @@ static int run(int argc, char **argv)
     return unknown(argv[1]);
 }
 
+/* Descriptors 0 to 2 must be taken: a file of the run opened as one of them would get what the
+ * program prints. Those that were closed lead nowhere. */
+static void fill_standard(void)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
+        fcntl(fd, F_SETFD, 0);
+    if (fd >= 0)
+        close(fd);
+}
+
 int main(int argc, char **argv)
 {
     prctl(PR_SET_NAME, "weft"); /* ranks are started by way of /proc/self/exe */
+    fill_standard();
     log_setup(WEFT_LOG_INFO, -1);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
     signal(SIGPIPE, SIG_IGN);

@@ -139,19 +139,8 @@ static weft_status open_socket(spawn_job *s)
     return WEFT_OK;
 }
 
-/* Descriptors 0 to 2 must be taken, or the key would be where a rank's standard input goes. */
-static void fill_standard(void)
-{
-    int fd;
-    while ((fd = open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= STDERR_FILENO)
-        fcntl(fd, F_SETFD, 0);
-    if (fd >= 0)
-        close(fd);
-}
-
 weft_status spawn_open(spawn_job *s)
 {
-    fill_standard();
     s->store_fd = s->key_fd = -1;
     s->job_fd = config_source_descriptor();
     if (s->ranks == 1)

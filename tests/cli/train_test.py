@@ -1,7 +1,9 @@
 """weft train as a command: statuses, what it leaves behind, and a disk without room."""
+import itertools
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 
@@ -48,6 +50,19 @@ class Train(started.Case):
                     self.assertIn("valid_loss", self.metrics(f"runs/{name}")[1])
                     trained += 1
         self.assertGreater(trained, 12)
+
+    def test_closed_standard_descriptors(self):
+        """What the program prints does not get into a file of the run."""
+        for ranks, closed in itertools.product((1, 2), ("2>&-", ">&- 2>&-", "<&- >&- 2>&-")):
+            with self.subTest(ranks=ranks, closed=closed):
+                shutil.rmtree(self.path("run"), ignore_errors=True)
+                command = [started.WEFT, "train", "-n", str(ranks), "tiny.ini", "log.progress=1",
+                           "train.microbatch=1", "parallel.strategy=dp"]
+                done = subprocess.run(["sh", "-c", f'exec "$@" {closed}', "sh", *command],
+                                      cwd=self.place, stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.DEVNULL, check=False)
+                self.assertEqual(done.returncode, 0)
+                self.assertEqual([x["step"] for x in self.metrics()], [1, 2, 3, 4])
 
     def test_an_old_run_is_kept(self):
         self.weft("train", "tiny.ini", "run.steps=1")
