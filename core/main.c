@@ -3,11 +3,13 @@
  * walks the plan (run/exec.c). */
 #include "cli/cli.h"
 
+#include "base/err.h"
 #include "base/log.h"
 #include "config/config.h"
 #include "host/call.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -40,20 +42,35 @@ static int unknown(const char *name)
     return 2;
 }
 
+/* The status of a command whose answer is on standard output: an answer that is not all there is a
+ * failure, unless its reader has closed the pipe. */
+static int answered(int status)
+{
+    struct pollfd out = {.fd = STDOUT_FILENO};
+    bool whole = !fflush(stdout) && !ferror(stdout);
+    if (status || whole || (poll(&out, 1, 0) == 1 && out.revents & POLLERR))
+        return status;
+    return cli_fail(fail(WEFT_IO, "standard output could not be written (is its disk full?): the "
+                                  "answer is incomplete"));
+}
+
 static int run(int argc, char **argv)
 {
     if (argc < 2 || !strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")) {
         help();
-        return argc < 2 ? 2 : 0;
+        return answered(argc < 2 ? 2 : 0);
     }
     if (!strcmp(argv[1], "--version")) {
         printf("weft %s, plugin ABI %u.%u\n", WEFT_VERSION, WEFT_ABI_MAJOR, WEFT_ABI_MINOR);
-        return 0;
+        return answered(0);
     }
     for (uint32_t i = 0; commands[i]; i++)
-        if (!strcmp(argv[1], commands[i]->name))
-            return cli_help(commands[i], argc - 1, argv + 1) ? 0
-                                                             : commands[i]->run(argc - 1, argv + 1);
+        if (!strcmp(argv[1], commands[i]->name)) {
+            bool help = cli_help(commands[i], argc - 1, argv + 1);
+            int status = help ? 0 : commands[i]->run(argc - 1, argv + 1);
+            /* a training's results are files; its progress lines may be lost */
+            return commands[i] == &cmd_train && !help ? status : answered(status);
+        }
     return unknown(argv[1]);
 }
 

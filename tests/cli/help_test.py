@@ -1,4 +1,5 @@
 """Help, version, and commands and options that there are not."""
+import os
 import re
 import subprocess
 
@@ -34,6 +35,23 @@ class Help(started.Case):
     def test_version(self):
         out, _ = self.weft("--version")
         self.assertRegex(out, r"^weft \d+\.\d+\.\d+, plugin ABI \d+\.\d+\n$")
+
+    def test_an_answer_that_cannot_be_written(self):
+        """It is no success; a reader who has closed the pipe has what it wanted."""
+        self.make_data()
+        for words in (["--help"], ["--version"], ["train", "--help"], ["config"], ["plugins"],
+                      ["plan", "tiny.ini"], ["plan", "tiny.ini", "--json"]):
+            with self.subTest(words=words), open("/dev/full", "wb") as full:
+                done = subprocess.run([started.WEFT, *words], cwd=self.place, stdout=full,
+                                      stderr=subprocess.PIPE, text=True, check=False)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                self.assertIn("standard output could not be written", done.stderr)
+        read, write = os.pipe()
+        os.close(read)
+        done = subprocess.run([started.WEFT, "config"], stdout=write, stderr=subprocess.PIPE,
+                              text=True, check=False)
+        os.close(write)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_no_command(self):
         done = subprocess.run([started.WEFT], capture_output=True, text=True, check=False)
