@@ -107,9 +107,12 @@ weft_status ckpt_there(const char *out_dir, bool *there)
         *there |= strstr(e->d_name, "step-") && !ckpt_step_from(e->d_name, ".", ".tmp", &step);
         errno = 0;
     }
-    weft_status st =
-        errno ? fail_errno(file_blame(errno), "cannot see whether %s holds checkpoints", path)
-              : WEFT_OK;
+    weft_status st = WEFT_OK;
+    if (errno == ENOTDIR)
+        st = fail(WEFT_USAGE, "run.out = %s: it or its checkpoints is a file; name a folder",
+                  out_dir);
+    else if (errno)
+        st = fail_errno(file_blame(errno), "cannot see whether %s holds checkpoints", path);
     if (d)
         closedir(d);
     return st;

@@ -64,6 +64,16 @@ class Train(started.Case):
                 self.assertEqual(done.returncode, 0)
                 self.assertEqual([x["step"] for x in self.metrics()], [1, 2, 3, 4])
 
+    def test_out_that_is_a_file(self):
+        self.write("taken", b"text")
+        for resume in ([], ["--resume"], ["--resume=auto"]):
+            with self.subTest(resume=resume):
+                self.refused("train", "tiny.ini", "run.out=taken", *resume, why="run.out")
+        os.mkdir(self.path("folder"))
+        self.write("folder/checkpoints", b"text")
+        self.refused("train", "tiny.ini", "run.out=folder", "--resume=auto",
+                     why="run.out = folder: it or its checkpoints is a file; name a folder")
+
     def test_an_old_run_is_kept(self):
         self.weft("train", "tiny.ini", "run.steps=1")
         self.weft("train", "tiny.ini", "run.steps=2")
