@@ -80,19 +80,27 @@ static weft_status unknown_section(const config *c, const char *section, const e
                 place, section);
 }
 
-/* "the core and plugin adamw": everyone who declares a key of the section. */
+/* Whether an earlier option than `at` is a key of the section by the same owner. */
+static bool listed(const config *c, const char *section, uint32_t at)
+{
+    for (uint32_t i = 0; i < at; i++)
+        if (!strcmp(c->options.at[i].section, section) &&
+            !strcmp(c->options.at[i].owner, c->options.at[at].owner))
+            return true;
+    return false;
+}
+
+/* "the core and plugin adamw": everyone who declares a key of the section, once. */
 static void list_owners(const config *c, const char *section, char *out, size_t size)
 {
-    const char *before = NULL;
     size_t used = 0;
     out[0] = 0;
     for (uint32_t i = 0; i < c->options.n && used < size; i++) {
         const declared *d = &c->options.at[i];
-        if (strcmp(d->section, section) || (before && !strcmp(before, d->owner)))
+        if (strcmp(d->section, section) || listed(c, section, i))
             continue;
-        int n = snprintf(out + used, size - used, "%s%s", before ? " and " : "", d->owner);
+        int n = snprintf(out + used, size - used, "%s%s", used ? " and " : "", d->owner);
         used += n < 0 ? 0 : (size_t)n;
-        before = d->owner;
     }
 }
 

@@ -167,7 +167,8 @@ static void add_unused_axes(spec *s, const component *c)
     const weft_strategy *table = c->table;
     for (uint32_t i = 0; i < WEFT_MAX_MESH && table->axes && table->axes[i]; i++)
         if (check_axis(c, table->axes[i]) == WEFT_OK)
-            (void)!config_add(s->cfg, "parallel", c->name, axis_option(s, table->axes[i]));
+            (void)!config_add(s->cfg, "parallel", pool_printf(&s->pool, "plugin %s", c->name),
+                              axis_option(s, table->axes[i]));
         else
             err_clear(); /* of a plugin that this job does not use */
 }
@@ -181,7 +182,8 @@ static void add_unused(spec *s)
     for (uint32_t i = 0; i < n; i++) {
         if (!all[i]->iface || !strcmp(all[i]->kind, "comm"))
             continue;
-        (void)!config_add(s->cfg, all[i]->kind, all[i]->name, all[i]->options);
+        (void)!config_add(s->cfg, all[i]->kind, pool_printf(&s->pool, "plugin %s", all[i]->name),
+                          all[i]->options);
         if (!strcmp(all[i]->iface, strategy_ifaces[0]))
             add_unused_axes(s, all[i]);
     }

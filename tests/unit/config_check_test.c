@@ -81,6 +81,25 @@ static void unknown_words_have_a_neighbour(void **state)
                                        "'batch'?");
 }
 
+static void owners_of_a_section_are_named_once(void **state)
+{
+    (void)state;
+    static const weft_option alpha = {.key = "alpha", .type = WEFT_OPT_BOOL, .dflt = "off"},
+                             omega = {.key = "omega", .type = WEFT_OPT_BOOL, .dflt = "off"},
+                             gamma = {.key = "gamma", .type = WEFT_OPT_BOOL, .dflt = "off"};
+    config *c = loaded("[y]\nzzz = 2\n");
+    assert_int_equal(config_add(c, "y", "plugin a", (const weft_option *[]){&alpha, NULL}),
+                     WEFT_OK);
+    assert_int_equal(config_add(c, "y", "plugin b", (const weft_option *[]){&omega, NULL}),
+                     WEFT_OK);
+    assert_int_equal(config_add(c, "y", "plugin a", (const weft_option *[]){&gamma, NULL}),
+                     WEFT_OK);
+    assert_int_equal(config_check(c), WEFT_USAGE);
+    assert_string_equal(err_text(), "job.ini:2: unknown key 'zzz' in [y]; its keys are those of "
+                                    "plugin a and plugin b");
+    config_destroy(c);
+}
+
 static void the_first_wrong_line_is_reported(void **state)
 {
     (void)state;
@@ -376,6 +395,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_words_have_a_neighbour),
+        cmocka_unit_test(owners_of_a_section_are_named_once),
         cmocka_unit_test(the_first_wrong_line_is_reported),
         cmocka_unit_test(unlawful_values_are_refused),
         cmocka_unit_test(values_are_read),
