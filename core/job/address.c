@@ -111,8 +111,8 @@ static weft_status bind_first(const job_identity *who, const struct addrinfo *li
     errno = number;
     if (number == EADDRINUSE)
         return fail(WEFT_USAGE,
-                    "port %u of %s is taken by another program: set MASTER_PORT to a free "
-                    "one on all ranks",
+                    "port %u of %s is taken by another program, or rank 0 was started twice: "
+                    "set MASTER_PORT to a free one on all ranks",
                     who->port, who->addr);
     if (number == EADDRNOTAVAIL)
         return fail(WEFT_USAGE, "MASTER_ADDR=%s is no address of this machine, where rank 0 runs",

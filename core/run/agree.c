@@ -121,8 +121,8 @@ static weft_status name_difference(uint32_t r, const notes *has, const notes *fi
     static const char *const words[] = {"without --resume", "with --resume", "with --resume=auto",
                                         "with --resume=force"};
     if (has->resume != first->resume)
-        return fail(WEFT_USAGE, "rank %u was started %s and rank 0 %s", r, words[has->resume & 3],
-                    words[first->resume & 3]);
+        return fail(WEFT_USAGE, "rank %u was started %s and rank 0 %s: start all ranks alike", r,
+                    words[has->resume & 3], words[first->resume & 3]);
     if (has->settings != first->settings && mine)
         return name_setting(r, mine, zero);
     if (has->settings != first->settings)
