@@ -40,7 +40,10 @@ static weft_status propose(const char *out_dir, uint32_t passed, uint64_t *step)
     if (!st && !list.n)
         st = fail(WEFT_USAGE, "there is no checkpoint in %s/checkpoints", out_dir);
     else if (!st && passed >= list.n)
-        st = fail(WEFT_USAGE, "none of the %" PRIu32 " checkpoints in %s/checkpoints verifies",
+        st = fail(WEFT_USAGE,
+                  "none of the %" PRIu32
+                  " checkpoints in %s/checkpoints verifies: put back a copy of "
+                  "one, or begin again without --resume",
                   list.n, out_dir);
     if (!st)
         *step = list.at[passed];

@@ -412,7 +412,7 @@ static weft_status agree(executor *e, const char *what, weft_status mine, const 
         err_context("checkpoint.timeout = %.0f s", timeout);
     for (uint32_t r = 0; !s && r < e->plan->spec->ranks; r++)
         if (all[r].status)
-            s = fail(WEFT_IO, "rank %u could not save the checkpoint", r);
+            s = fail(WEFT_PEER, "rank %u could not save the checkpoint", r);
     return s;
 }
 
