@@ -6,6 +6,7 @@
 #include "ckpt/ckpt.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -163,30 +164,41 @@ static weft_status cut_after(FILE *f, uint64_t after)
 {
     char line[8192];
     long keep = 0;
-    while (fgets(line, sizeof line, f) && step_of(line) <= after)
+    uint64_t last = 0, step;
+    for (; fgets(line, sizeof line, f) && (step = step_of(line)) <= after; last = step)
         keep = ftell(f);
     if (ferror(f))
         return fail_errno(WEFT_IO, "metrics.jsonl cannot be read");
     if (keep < 0 || fflush(f) || ftruncate(fileno(f), keep) || fseek(f, keep, SEEK_SET))
         return fail_errno(WEFT_IO, "metrics.jsonl cannot be cut after step %llu",
                           (unsigned long long)after);
-    if (!keep)
+    if (after && !keep)
         log_line(WEFT_LOG_WARN,
                  "there was no metrics.jsonl of earlier steps: it begins at step %" PRIu64,
                  after + 1);
+    else if (last < after)
+        log_line(WEFT_LOG_WARN,
+                 "metrics.jsonl ended after step %" PRIu64 ": it goes on with step %" PRIu64
+                 ", without those between",
+                 last, after + 1);
     return WEFT_OK;
 }
 
 weft_status metrics_open(const char *out, uint64_t after, FILE **file)
 {
     char path[4096];
+    struct stat st;
     snprintf(path, sizeof path, "%s/metrics.jsonl", out);
-    FILE *f = fopen(path, after ? "r+e" : "we");
-    if (!f && after && errno == ENOENT)
-        f = fopen(path, "w+e"); /* cut_after() reads it */
+    /* without O_NONBLOCK a FIFO would keep open() waiting for a reader */
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode))) {
+        close(fd);
+        return fail(WEFT_USAGE, "%s is no file: remove it", path);
+    }
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "r+");
     if (!f)
         return fail_errno(WEFT_IO, "%s cannot be opened", path);
-    weft_status s = after ? cut_after(f, after) : WEFT_OK;
+    weft_status s = cut_after(f, after);
     if (s)
         fclose(f);
     else

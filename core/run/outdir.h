@@ -28,8 +28,9 @@ weft_status outdir_begin(const char *out, outdir_wish wish, double patience, out
                          bool *resume);
 
 /* Open OUT/metrics.jsonl for appending, and make it where there is none. With `after` > 0 lines of
- * later steps, and a line that was not written whole, are cut off first. One that cannot be read is
- * WEFT_IO and left as it is. [setup] */
+ * later steps, and a line that was not written whole, are cut off first; the log says if lines up
+ * to `after` are missing. One that cannot be read is WEFT_IO and left as it is, and what is no file
+ * is WEFT_USAGE. [setup] */
 weft_status metrics_open(const char *out, uint64_t after, FILE **file);
 
 typedef struct metrics {

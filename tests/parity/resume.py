@@ -148,6 +148,34 @@ class Resume(w.Bench):
                 self.train("cut", SHORT | {"run.steps": 20}, ranks=2, resume=True)
                 self.same_run("whole", "cut", 20)
 
+    def test_short_metrics(self):
+        """Lines of saved steps are missing: the log says which, and the run goes on."""
+        self.train("cut", SHORT, ranks=2)
+        path = self.path("cut", "metrics.jsonl")
+        with open(path, "rb") as f:
+            text = f.read()
+        for lines, words in ((3, "metrics.jsonl ended after step 3: it goes on with step 11,"),
+                             (0, "there was no metrics.jsonl of earlier steps"), (10, None)):
+            with self.subTest(lines=lines):
+                with open(path, "wb") as f:
+                    f.write(b"".join(text.splitlines(True)[:lines]))
+                said = self.train("cut", SHORT | {"run.steps": 11, "checkpoint.every": 0}, ranks=2,
+                                  resume=True).stderr
+                self.assertEqual([x["step"] for x in w.metrics(self.path("cut"))],
+                                 [*range(1, lines + 1), 11])
+                self.assertIn(words or "goes on after step 10", said)
+                self.assertEqual("metrics.jsonl" in said, bool(words), said)
+
+    def test_metrics_that_are_no_file(self):
+        """A FIFO that nobody reads keeps no job waiting."""
+        self.train("cut", SHORT, ranks=2)
+        os.remove(self.path("cut", "metrics.jsonl"))
+        os.mkfifo(self.path("cut", "metrics.jsonl"))
+        for ranks in (1, 2):
+            said = self.train("cut", SHORT | {"run.steps": 20}, ranks=ranks, resume=True, status=2,
+                              timeout=w.TIMEOUT / 2).stderr
+            self.assertIn("metrics.jsonl is no file: remove it", said)
+
     def test_nothing_there(self):
         for ranks in (1, 2):
             said = self.train("nothing", SHORT, ranks=ranks, resume=True, status=2).stderr
