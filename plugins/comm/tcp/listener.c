@@ -13,7 +13,6 @@
 #include "tcp.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -27,30 +26,36 @@ enum {
     BUF_LOCK = 72, /* SO_BUF_LOCK of Linux 5.14; older headers lack it */
 };
 
-/* A small buffer, but not for good: the lock that comes with it would take from the connection the
- * window scale that fast networks need, and the kernel's own growing of buffers. Kernels that
- * cannot lift the lock keep their default. */
-static void be_lean(weft_link *l, int fd)
+/* The listener has the buffers that its connections are to have: a small one would take from them
+ * the window that they begin with, and the kernel, which grows buffers by how much more comes than
+ * that, would take too much memory for them. So a socket is made small when it is accepted. Kernels
+ * that cannot lift the lock which comes with that leave strangers their default. */
+static void learn_buffer(weft_link *l, int fd)
 {
-    int small = LEAN, usual = 0, none = 0;
+    int usual = 0, none = 0;
     socklen_t size = sizeof usual;
-    bool can = getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &usual, &size) == 0 &&
-               setsockopt(fd, SOL_SOCKET, BUF_LOCK, &none, sizeof none) == 0 &&
-               setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small) == 0 &&
-               setsockopt(fd, SOL_SOCKET, BUF_LOCK, &none, sizeof none) == 0;
-    l->usual = can ? usual / 2 : 0; /* the kernel doubles what it is told */
-    if (!can && l->rcvbuf > 0)      /* before listen(), so that the window is scaled for it */
+    if (l->rcvbuf > 0) /* before listen(), so that the window is scaled for it */
         (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &l->rcvbuf, sizeof l->rcvbuf);
+    bool can = getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &usual, &size) == 0 &&
+               (l->rcvbuf > 0 || setsockopt(fd, SOL_SOCKET, BUF_LOCK, &none, sizeof none) == 0);
+    l->usual = can ? usual / 2 : 0; /* the kernel doubles what it is told */
+}
+
+/* A stranger: `fd` was just accepted. */
+static void be_lean(const weft_link *l, int fd)
+{
+    int small = LEAN;
+    if (l->usual > LEAN)
+        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
 }
 
 /* The socket belongs to a peer: buffers as sockets have them that were never strangers. */
 void tcp_widen(weft_link *l, int fd)
 {
-    int size = l->rcvbuf > 0 ? l->rcvbuf : l->usual, window = 1 << 30, none = 0;
-    if (size == 0)
+    int none = 0;
+    if (l->usual <= LEAN)
         return;
-    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof size);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_WINDOW_CLAMP, &window, sizeof window);
+    (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &l->usual, sizeof l->usual);
     if (l->rcvbuf == 0)
         (void)setsockopt(fd, SOL_SOCKET, BUF_LOCK, &none, sizeof none);
 }
@@ -64,7 +69,7 @@ weft_status tcp_open_listener(weft_link *l)
     l->listener = (source){.kind = SOURCE_LISTENER, .fd = fd};
     l->listening = true;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on); /* the port, a second time */
-    be_lean(l, fd);
+    learn_buffer(l, fd);
     tcp_print(&l->bound, where, sizeof where);
     if (bind(fd, &l->bound.any, tcp_length(&l->bound)) != 0)
         return tcp_fail(l->host, WEFT_USAGE, "tcp cannot listen on %s: %s", where, strerror(errno));
@@ -174,6 +179,7 @@ void tcp_accept(weft_link *l)
             l->turned_away++;
             turn_away(l, old);
         }
+        be_lean(l, fd);
         tcp_welcome(l, fd, &from);
     }
 }
