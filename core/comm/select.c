@@ -12,9 +12,9 @@
  * 35 us where an exchange takes 50.
  *
  * Algorithms in which each rank talks to all others need ranks times ranks connections, and as many
- * messages: with 256 ranks on 2 cores over shared memory the first step came after 33 s with them
- * and after 10 s without, and a step takes 0.8 s instead of 18 s; with 64 ranks there is no
- * difference. */
+ * messages. With 256 ranks on 2 cores over shared memory a step took 18 s with them and 0.8 s
+ * without (single runs of a tiny job on a loaded machine). With 64 ranks there was no difference,
+ * and with 48 they were twice as fast; nothing was measured between 65 and 255. */
 #include "comm/schedule.h"
 
 /* All bytes are of the larger side. */
