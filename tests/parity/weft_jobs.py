@@ -221,8 +221,9 @@ class Marks:
             path = line.partition("/")[2]
             if path.startswith(("tmp/", "dev/shm/")):
                 self.paths.add("/" + path)
-        self.paths = {x for x in self.paths if not x.endswith(" (deleted)") and x != WEFT
-                      and not x.endswith(".so")}
+        build = os.path.dirname(os.path.dirname(WEFT)) + os.sep  # the program's own may be in /tmp
+        self.paths = {x for x in self.paths if not x.endswith((" (deleted)", ".so"))
+                      and not x.startswith(build)}
 
     def left(self):
         """What is there still, in words."""
