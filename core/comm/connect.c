@@ -435,7 +435,9 @@ static int attaches_any(const comm_link *l)
 static void give_back(comm_link *l)
 {
     pthread_mutex_lock(&l->world->failing);
-    PLUGIN_DO(l->table, destroy, l->link); /* withdraws the region as well */
+    if (l->region)
+        PLUGIN_DO(l->table, withdraw, l->region);
+    PLUGIN_DO(l->table, destroy, l->link);
     l->link = NULL;
     l->region = NULL;
     pthread_mutex_unlock(&l->world->failing);
