@@ -303,10 +303,7 @@ static weft_status going(weft_link *l, greeting *g)
     weft_conn *c = g->conn;
     g->io.fd = -1;
     g->tls = NULL;
-    bool dialer = g->dialer;
     tcp_forget(l, g);
-    if (!dialer)
-        tcp_widen(l, fd);
     tcp_adopt(c, fd, tls);
     return WEFT_BUSY; /* g is gone: no more steps */
 }

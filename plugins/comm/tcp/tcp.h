@@ -110,7 +110,6 @@ struct weft_link {
     uint32_t rank, ranks;
     bool encrypt;
     int sndbuf, rcvbuf;
-    int usual; /* receive buffer that the system gives; 0: strangers have the same */
     int epoll;
     source listener, waker;
     endpoint bound;
@@ -146,7 +145,6 @@ void tcp_close_listener(weft_link *l);
 weft_status tcp_listen(weft_link *l); /* open it when a connection waits for its peer */
 void tcp_settle(weft_link *l);        /* close it when none does, and watch it for free places */
 void tcp_accept(weft_link *l);
-void tcp_widen(weft_link *l, int fd);
 
 /* address.c */
 weft_status tcp_parse(const weft_host *host, const char *text, endpoint *out);
