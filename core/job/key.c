@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/err.h"
+#include "base/sealed.h"
 
 #define KEY_PAGE 4096
 #define HEX_BYTES (2 * KEY_BYTES)
@@ -110,16 +111,11 @@ int key_descriptor(void)
     uint8_t key[KEY_BYTES];
     if (key_random(key, sizeof key))
         return -1;
-    int fd = memfd_create("weft-key", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    int seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-    bool good = fd >= 0 && write_all(fd, key, sizeof key) && fcntl(fd, F_ADD_SEALS, seals) == 0;
+    int fd = sealed_make("weft-key", key, sizeof key);
     explicit_bzero(key, sizeof key);
-    if (good)
-        return fd;
-    (void)fail_errno(WEFT_IO, "cannot hold the job key in a sealed memory file");
-    if (fd >= 0)
-        close(fd);
-    return -1;
+    if (fd < 0)
+        (void)fail_errno(WEFT_IO, "cannot hold the job key in a sealed memory file");
+    return fd;
 }
 
 static int hex_digit(char c)
