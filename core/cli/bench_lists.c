@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "config/config.h"
 #include "job/launch.h"
-#include "run/outdir.h"
+#include "run/state/outdir.h"
 
 #define VALUES 64 /* of one list */
 #define HEAD                                                                                       \

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "cli/cli.h"
 #include "cli/sweep.h"
-#include "run/outdir.h"
+#include "run/state/outdir.h"
 
 #include <signal.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "data/data.h"
 #include "job/key.h"
-#include "run/flight.h"
+#include "run/view/flight.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
  * or not it is bad in itself. Facts are compared by the table below; numbers may differ by a part.
  *
  * What was measured between ranks (see path.c) is held against bounds. */
-#include "doctor/inside.h"
+#include "doctor/internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

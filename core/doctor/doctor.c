@@ -1,6 +1,6 @@
 /* doctor/doctor.c: the table of checks, and the walk over it (see doctor.h). The order is that of
  * the report; a check may ask for facts of those before it. */
-#include "doctor/inside.h"
+#include "doctor/internal.h"
 
 #include "base/err.h"
 

@@ -2,7 +2,7 @@
  * process still has one thread, and once more if the ranks then find that more or fewer of them
  * share its host than the environment let it think. They measure what lies between them, and rank 0
  * prints its own machine whole, what others found besides, and what differs. */
-#include "doctor/path.h"
+#include "doctor/checks/path.h"
 
 #include "base/err.h"
 #include "base/log.h"

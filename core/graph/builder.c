@@ -1,7 +1,7 @@
 /* graph/builder.c: the builder table of weft/graph.h over a graph. */
 #include "base/err.h"
 #include "graph/arguments.h"
-#include "graph/ops.h"
+#include "graph/ops/ops.h"
 #include "host/call.h"
 
 #include <float.h>

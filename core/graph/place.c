@@ -17,7 +17,7 @@
 #include "base/err.h"
 #include "graph/arguments.h"
 #include "graph/claims.h"
-#include "graph/ops.h"
+#include "graph/ops/ops.h"
 #include "host/call.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 #include "comm/comm.h"
 #include "config/config.h"
 #include "graph/graph.h"
-#include "graph/model.h"
+#include "graph/model/model.h"
 #include "host/host.h"
 #include "job/site.h"
 

@@ -9,7 +9,7 @@
 #include "base/err.h"
 #include "base/half.h"
 #include "base/rng.h"
-#include "run/weights.h"
+#include "run/state/weights.h"
 
 #include <inttypes.h>
 #include <math.h>

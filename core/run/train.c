@@ -9,12 +9,12 @@
 #include "job/control.h"
 #include "job/launch.h"
 #include "job/stop.h"
-#include "run/agree.h"
-#include "run/outdir.h"
-#include "run/progress.h"
-#include "run/resume.h"
-#include "run/room.h"
-#include "run/weights.h"
+#include "run/consistency.h"
+#include "run/memory_check.h"
+#include "run/state/outdir.h"
+#include "run/state/resume.h"
+#include "run/state/weights.h"
+#include "run/view/progress.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -189,7 +189,8 @@ def includes(path):
 def rule_layers():
     """A folder of core/ includes those before it; plugins see weft/ and themselves; sdk, itself."""
     for f in files(*CODE, under=["core"]):
-        own = f.parent.name if f.parent.name in LAYERS else LAYERS[-1]
+        own = f.relative_to(ROOT / "core").parts[0]
+        own = own if own in LAYERS else LAYERS[-1]
         for at, what, quoted in includes(f):
             part = what.split("/")[0]
             if quoted and (part not in LAYERS or LAYERS.index(part) > LAYERS.index(own)):

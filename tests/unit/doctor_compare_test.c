@@ -1,5 +1,5 @@
 /* What is said about ranks whose reports differ, and whose measurements are bad. */
-#include "doctor/inside.h"
+#include "doctor/internal.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* The doctor's tools: lists of CPUs, processes apart, and limits held against a job. */
-#include "doctor/inside.h"
+#include "doctor/internal.h"
 
 #include <setjmp.h>
 #include <signal.h>

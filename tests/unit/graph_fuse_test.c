@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "graph/graph.h"
-#include "graph/ops.h"
+#include "graph/ops/ops.h"
 
 #include <cmocka.h>
 

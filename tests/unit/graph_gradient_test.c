@@ -13,8 +13,8 @@
 #include "base/err.h"
 #include "base/rng.h"
 #include "graph/graph.h"
-#include "graph/model.h"
-#include "graph/ops.h"
+#include "graph/model/model.h"
+#include "graph/ops/ops.h"
 
 #include <cmocka.h>
 

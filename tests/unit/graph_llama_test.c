@@ -11,7 +11,7 @@
 
 #include "base/err.h"
 #include "graph/graph.h"
-#include "graph/model.h"
+#include "graph/model/model.h"
 
 #include <cmocka.h>
 

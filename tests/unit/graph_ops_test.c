@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "graph/graph.h"
-#include "graph/ops.h"
+#include "graph/ops/ops.h"
 
 #include <cmocka.h>
 

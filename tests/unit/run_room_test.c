@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "run/room.h"
+#include "run/memory_check.h"
 
 #include <cmocka.h>
 

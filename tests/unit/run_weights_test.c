@@ -5,7 +5,7 @@
 
 #include "base/half.h"
 #include "base/rng.h"
-#include "run/weights.h"
+#include "run/state/weights.h"
 
 enum { TENSORS = 5, REGION = 1 << 21, MOST = 300000 };
 enum { ARENA = TENSORS * 3 * REGION + 4096 };

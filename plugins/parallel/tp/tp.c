@@ -14,7 +14,7 @@
  * partial sum as well, every row from the rank that has it.
  *
  * The loss is replaced by one that works on a part of the vocabulary: the logits are never
- * gathered, two all-reduces of 4 and 8 bytes a token take their place (graph/op_vocab_loss.c).
+ * gathered, two all-reduces of 4 and 8 bytes a token take their place (graph/ops/vocab_loss.c).
  *
  * With `sequence = on` the partial sums are split along the tokens, so that norms and the residual
  * stream exist once and not once a rank: each all-reduce becomes a reduce-scatter and an

@@ -1,0 +1,298 @@
+/* doctor/checks/path.c: see path.h. The time to rank 0 and back is the least of some requests to
+ * its store: what a small message takes with two threads woken, so an upper bound. Clocks are read
+ * when a barrier ends, and are known about as well as that time.
+ *
+ * Passage. Each rank sends packets that may not be cut to a socket of rank 0, long ones (the
+ * interface's whole MTU) and short ones, until rank 0 has heard both or a second is over. Short
+ * ones alone mean that something between takes less than the interface says; none at all that a
+ * firewall is in the way, which says nothing. Rank 0 believes a packet only when it carries the
+ * random number that it told over the store. */
+#define _GNU_SOURCE
+#include "doctor/checks/path.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "job/address.h"
+
+#include <ifaddrs.h>
+#include <inttypes.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define TRIES 20
+#define ROUNDS 3
+#define PASSAGE_MS 1000
+#define PAUSE_MS 40
+#define SHORT_BYTES 64
+#define LONG_BYTES 65507
+#define DEADLINE 30.0
+
+typedef union endpoint {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+} endpoint;
+
+/* What rank 0 tells: where it listens, and what packets must begin with. */
+typedef struct post {
+    endpoint at;
+    uint8_t mark[16];
+} post;
+
+typedef struct packet {
+    uint8_t mark[16];
+    uint32_t rank, bytes; /* of the whole packet, the headers of IP and UDP included */
+} packet;
+
+typedef struct way {
+    endpoint local;
+    socklen_t length;
+    char name[IFNAMSIZ];
+    int mtu, headers; /* bytes; of IP and UDP */
+    bool loop;
+} way;
+
+/* --- the interface --- */
+
+static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
+{
+    if (!a || a->sa_family != b->sa_family)
+        return false;
+    if (a->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)a)->sin_addr.s_addr ==
+               ((const struct sockaddr_in *)b)->sin_addr.s_addr;
+    return a->sa_family == AF_INET6 && !memcmp(&((const struct sockaddr_in6 *)a)->sin6_addr,
+                                               &((const struct sockaddr_in6 *)b)->sin6_addr, 16);
+}
+
+/* The address that this rank is reached at: for rank 0 MASTER_ADDR itself, for others the one from
+ * which packets to it go out. */
+static bool own_address(const job_identity *who, way *w)
+{
+    struct addrinfo *found = NULL;
+    bool known = false;
+    if (address_resolve(who, &found))
+        return false;
+    for (struct addrinfo *a = found; a && !known; a = a->ai_next) {
+        int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        w->length = sizeof w->local;
+        if (fd < 0)
+            continue;
+        if (who->rank == 0 && a->ai_addrlen <= sizeof w->local) {
+            memcpy(&w->local, a->ai_addr, a->ai_addrlen);
+            known = true;
+        } else if (connect(fd, a->ai_addr, a->ai_addrlen) == 0) {
+            known = getsockname(fd, &w->local.any, &w->length) == 0;
+        }
+        close(fd);
+    }
+    freeaddrinfo(found);
+    return known;
+}
+
+static bool find_way(const job_identity *who, way *w)
+{
+    struct ifaddrs *all = NULL;
+    struct ifreq r = {0};
+    if (!own_address(who, w) || getifaddrs(&all))
+        return false;
+    for (struct ifaddrs *a = all; a && !*w->name; a = a->ifa_next)
+        if (same_address(a->ifa_addr, &w->local.any)) {
+            snprintf(w->name, sizeof w->name, "%s", a->ifa_name);
+            w->loop = a->ifa_flags & IFF_LOOPBACK;
+        }
+    freeifaddrs(all);
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    snprintf(r.ifr_name, sizeof r.ifr_name, "%s", w->name);
+    if (*w->name && fd >= 0 && ioctl(fd, SIOCGIFMTU, &r) == 0)
+        w->mtu = r.ifr_mtu;
+    if (fd >= 0)
+        close(fd);
+    w->headers = w->local.any.sa_family == AF_INET ? 28 : 48;
+    return w->mtu > 0;
+}
+
+/* --- time --- */
+
+static weft_status round_trip(job *j, uint32_t rank, int64_t *us)
+{
+    char key[64];
+    uint64_t best = UINT64_MAX;
+    weft_status s = WEFT_OK;
+    snprintf(key, sizeof key, "doctor.time.%u", rank);
+    for (uint32_t i = 0; !s && i < TRIES; i++) {
+        uint64_t began = clock_ns();
+        s = job_put(j, key, &began, sizeof began);
+        uint64_t took = clock_ns() - began;
+        best = took < best ? took : best;
+    }
+    *us = s ? 0 : (int64_t)(best / 1000);
+    return s;
+}
+
+static int64_t wall_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* How far this clock is ahead of rank 0's: of some barriers the one with the least to say. */
+static weft_status clock_skew(job *j, const job_identity *who, int64_t *ms)
+{
+    int64_t mine[ROUNDS], *all = mem_alloc(who->ranks * sizeof mine);
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; !s && i < ROUNDS; i++) {
+        s = job_exchange(j, "doctor.barrier", NULL, 0, NULL);
+        mine[i] = wall_ms();
+    }
+    if (!s)
+        s = job_exchange(j, "doctor.clocks", mine, sizeof mine, all);
+    *ms = s ? 0 : mine[0] - all[0];
+    for (uint32_t i = 1; !s && i < ROUNDS; i++)
+        if (llabs(mine[i] - all[i]) < llabs(*ms))
+            *ms = mine[i] - all[i];
+    free(all);
+    return s;
+}
+
+/* --- passage --- */
+
+static void send_packets(int fd, const way *w, const post *to, uint32_t rank)
+{
+    static uint8_t room[LONG_BYTES];
+    uint32_t longest = (uint32_t)(w->mtu - w->headers), size[] = {SHORT_BYTES, longest};
+    for (uint64_t end = clock_ms() + PASSAGE_MS; clock_ms() < end; poll(NULL, 0, PAUSE_MS))
+        for (uint32_t i = 0; i < 2; i++) {
+            packet p = {.rank = rank, .bytes = size[i] + (uint32_t)w->headers};
+            memcpy(p.mark, to->mark, sizeof p.mark);
+            memcpy(room, &p, sizeof p);
+            if (size[i] <= LONG_BYTES)
+                (void)!sendto(fd, room, size[i], MSG_DONTWAIT, &to->at.any, w->length);
+        }
+}
+
+static void hear_packets(int fd, const way *w, const uint8_t mark[16], uint32_t ranks,
+                         uint32_t *heard)
+{
+    static uint8_t room[LONG_BYTES + 1];
+    uint64_t end = clock_ms() + PASSAGE_MS + PASSAGE_MS / 4, now;
+    while ((now = clock_ms()) < end) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        if (poll(&p, 1, (int)(end - now)) <= 0)
+            continue;
+        ssize_t n = recv(fd, room, sizeof room, MSG_DONTWAIT);
+        packet x;
+        if (n < (ssize_t)sizeof x)
+            continue;
+        memcpy(&x, room, sizeof x);
+        if (memcmp(x.mark, mark, sizeof x.mark) || x.rank >= ranks ||
+            x.bytes != (uint32_t)n + (uint32_t)w->headers)
+            continue;
+        heard[x.rank] = x.bytes > heard[x.rank] ? x.bytes : heard[x.rank];
+    }
+}
+
+static int open_socket(const way *w, bool bound)
+{
+    int fd = socket(w->local.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = IP_PMTUDISC_PROBE;
+    endpoint any_port = w->local;
+    if (w->local.any.sa_family == AF_INET)
+        any_port.v4.sin_port = 0;
+    else
+        any_port.v6.sin6_port = 0;
+    if (fd < 0)
+        return -1;
+    if (w->local.any.sa_family == AF_INET)
+        (void)setsockopt(fd, IPPROTO_IP, IP_MTU_DISCOVER, &on, sizeof on);
+    else
+        (void)setsockopt(fd, IPPROTO_IPV6, IPV6_MTU_DISCOVER, &on, sizeof on);
+    if (bound && bind(fd, &any_port.any, w->length)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+/* Rank 0 tells where; `post.at` of family 0 says that there is nothing to be had. */
+static weft_status tell_post(job *j, const way *w, int *fd, post *mine)
+{
+    socklen_t n = sizeof mine->at;
+    *fd = w->mtu > 0 ? open_socket(w, true) : -1;
+    if (*fd >= 0 && (getrandom(mine->mark, sizeof mine->mark, 0) != sizeof mine->mark ||
+                     getsockname(*fd, &mine->at.any, &n)))
+        memset(mine, 0, sizeof *mine);
+    return job_put(j, "doctor.post", mine, sizeof *mine);
+}
+
+static weft_status take_post(job *j, post *out)
+{
+    void *value = NULL;
+    uint64_t bytes = 0;
+    weft_status s = job_get(j, "doctor.post", DEADLINE, &value, &bytes);
+    if (!s && bytes == sizeof *out)
+        memcpy(out, value, sizeof *out);
+    free(value);
+    return s;
+}
+
+static weft_status passage(job *j, const job_identity *who, const way *w, doctor *d)
+{
+    post p = {0};
+    int fd = -1;
+    weft_status s = who->rank ? take_post(j, &p) : tell_post(j, w, &fd, &p);
+    if (!s && who->rank && w->mtu > w->headers && !w->loop &&
+        p.at.any.sa_family == w->local.any.sa_family && (fd = open_socket(w, false)) >= 0) {
+        send_packets(fd, w, &p, who->rank);
+        tell_number(d, "probed", w->mtu);
+    } else if (!s && !who->rank && fd >= 0 && !w->loop) {
+        uint32_t *heard = mem_alloc(who->ranks * sizeof *heard);
+        hear_packets(fd, w, p.mark, who->ranks, heard);
+        for (uint32_t r = 1; r < who->ranks; r++) {
+            char name[32];
+            snprintf(name, sizeof name, "from.%u", r);
+            if (heard[r])
+                tell_number(d, name, heard[r]);
+        }
+        free(heard);
+    }
+    if (fd >= 0)
+        close(fd);
+    return s;
+}
+
+weft_status path_measure(job *j, const job_identity *who, json_t *report)
+{
+    way w = {0};
+    int64_t us = 0, ms = 0, speed = 0;
+    doctor d = {.root = "", .done = json_object_get(report, "checks")};
+    tell_begin(&d, "path", "the way to rank 0");
+    bool known = find_way(who, &w);
+    weft_status s = round_trip(j, who->rank, &us);
+    if (!s)
+        s = clock_skew(j, who, &ms);
+    if (!s)
+        s = passage(j, who, &w, &d);
+    if (known && !w.loop) {
+        tell_fact(&d, "interface", "%s", w.name);
+        tell_number(&d, "mtu", w.mtu);
+        if (see_number(&d, &speed, "/sys/class/net/%s/speed", w.name) && speed > 0)
+            tell_number(&d, "speed", speed);
+    }
+    tell_number(&d, "round_trip_us", us);
+    tell_number(&d, "skew_ms", ms);
+    if (who->rank)
+        tell_line(&d, "by %s, %" PRId64 " us there and back", known ? w.name : "?", us);
+    else
+        tell_line(&d, "by %s the others reach it", known ? w.name : "an unknown interface");
+    tell_end(&d);
+    return s;
+}

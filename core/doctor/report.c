@@ -1,0 +1,245 @@
+/* doctor/report.c: the report, written by the checks and printed for people (see inside.h). */
+#include "doctor/internal.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLUMNS 100
+#define INDENT 21
+#define DEEPEST 8
+
+const char *const doctor_levels[DOCTOR_LEVELS] = {"ok", "note", "warning", "problem"};
+
+/* --- writing --- */
+
+/* Text of the machine may hold anything: terminals and JSON get what can be printed. */
+static json_t *clean(const char *fmt, va_list ap)
+{
+    char text[1024];
+    vsnprintf(text, sizeof text, fmt, ap);
+    for (char *c = text; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    return json_string(text);
+}
+
+json_t *tell_text(const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    json_t *text = clean(fmt, ap);
+    va_end(ap);
+    return text;
+}
+
+void tell_begin(doctor *d, const char *id, const char *title)
+{
+    d->check = json_pack("{s:s, s:s, s:s, s:[], s:{}, s:[]}", "id", id, "title", title, "level",
+                         doctor_levels[DOCTOR_OK], "summary", "facts", "findings");
+    d->finding = NULL;
+}
+
+static enum doctor_level level_of(const json_t *x)
+{
+    for (int i = 0; i < DOCTOR_LEVELS; i++)
+        if (!strcmp(report_text(x, "level"), doctor_levels[i]))
+            return (enum doctor_level)i;
+    return DOCTOR_OK;
+}
+
+static enum doctor_level worst_of(const json_t *list)
+{
+    enum doctor_level worst = DOCTOR_OK;
+    size_t i;
+    const json_t *x;
+    json_array_foreach (list, i, x)
+        worst = level_of(x) > worst ? level_of(x) : worst;
+    return worst;
+}
+
+void tell_end(doctor *d)
+{
+    enum doctor_level worst = worst_of(json_object_get(d->check, "findings"));
+    json_object_set_new(d->check, "level", json_string(doctor_levels[worst]));
+    json_array_append_new(d->done, d->check);
+    d->check = d->finding = NULL;
+}
+
+void tell_line(doctor *d, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    json_array_append_new(json_object_get(d->check, "summary"), clean(fmt, ap));
+    va_end(ap);
+}
+
+/* Names of facts may hold a device's name. */
+static void set_fact(doctor *d, const char *name, json_t *value)
+{
+    char key[128];
+    snprintf(key, sizeof key, "%s", name);
+    for (char *c = key; *c; c++)
+        if (*c < ' ' || *c > '~')
+            *c = '?';
+    json_object_set_new(json_object_get(d->check, "facts"), key, value);
+}
+
+void tell_fact(doctor *d, const char *name, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    set_fact(d, name, clean(fmt, ap));
+    va_end(ap);
+}
+
+void tell_number(doctor *d, const char *name, int64_t value)
+{
+    set_fact(d, name, json_integer(value));
+}
+
+void tell(doctor *d, enum doctor_level level, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    d->finding = json_pack("{s:s, s:o}", "level", doctor_levels[level], "what", clean(fmt, ap));
+    va_end(ap);
+    json_array_append_new(json_object_get(d->check, "findings"), d->finding);
+}
+
+void tell_why(doctor *d, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    json_object_set_new(d->finding, "why", clean(fmt, ap));
+    va_end(ap);
+}
+
+void tell_type(doctor *d, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    json_object_set_new(d->finding, "type", clean(fmt, ap));
+    va_end(ap);
+}
+
+const char *tell_size(uint64_t bytes)
+{
+    static char text[4][32];
+    static uint32_t next;
+    char *out = text[next++ % 4];
+    if (bytes >= 1ull << 30)
+        snprintf(out, sizeof text[0], "%.1f GiB", (double)bytes / 0x1p30);
+    else if (bytes >= 1u << 20)
+        snprintf(out, sizeof text[0], "%.0f MiB", (double)bytes / 0x1p20);
+    else
+        snprintf(out, sizeof text[0], "%.0f KiB", (double)bytes / 1024);
+    return out;
+}
+
+/* --- reading and printing; also of reports that other ranks sent --- */
+
+static bool is_printable(const char *text)
+{
+    for (; text && *text; text++)
+        if (*text < ' ' || *text > '~')
+            return false;
+    return true;
+}
+
+/* Text that a terminal may be shown, and no deeper than a report is. */
+static bool is_lawful(json_t *x, int depth)
+{
+    size_t i;
+    const char *key;
+    json_t *part;
+    if (depth > DEEPEST || !is_printable(json_string_value(x)))
+        return false;
+    json_array_foreach (x, i, part)
+        if (!is_lawful(part, depth + 1))
+            return false;
+    json_object_foreach (x, key, part)
+        if (!is_printable(key) || !is_lawful(part, depth + 1))
+            return false;
+    return true;
+}
+
+json_t *report_read(const void *text, uint64_t bytes)
+{
+    json_t *x = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
+    if (json_is_object(x) && is_lawful(x, 0))
+        return x;
+    json_decref(x);
+    return NULL;
+}
+
+const char *report_text(const json_t *of, const char *key)
+{
+    const char *text = json_string_value(json_object_get(of, key));
+    return text ? text : "";
+}
+
+enum doctor_level doctor_worst(const json_t *report)
+{
+    return worst_of(json_object_get(report, "checks"));
+}
+
+/* `text` in words, the first line behind `first`, the others below it. */
+static void print_wrapped(FILE *to, const char *first, const char *text)
+{
+    int at = fprintf(to, "%*s%s", INDENT, "", first);
+    const int begin = at;
+    while (*text) {
+        size_t n = strcspn(text, " ");
+        if (at > begin && (size_t)at + 1 + n > COLUMNS)
+            at = fprintf(to, "\n%*s", begin, "") - 1;
+        else if (at > begin)
+            at += fprintf(to, " ");
+        at += fprintf(to, "%.*s", (int)n, text);
+        text += n;
+        text += strspn(text, " ");
+    }
+    fputc('\n', to);
+}
+
+void report_print_finding(const json_t *finding, const char *prefix, FILE *to)
+{
+    char what[2048];
+    snprintf(what, sizeof what, "%s%s", prefix, report_text(finding, "what"));
+    print_wrapped(to, "- ", what);
+    if (*report_text(finding, "why"))
+        print_wrapped(to, "  why:  ", report_text(finding, "why"));
+    if (*report_text(finding, "type")) /* whole, to be copied */
+        fprintf(to, "%*s  type: %s\n", INDENT, "", report_text(finding, "type"));
+}
+
+void report_print_check(const json_t *check, FILE *to)
+{
+    const json_t *summary = json_object_get(check, "summary"), *x;
+    const char *first = json_string_value(json_array_get(summary, 0));
+    size_t i;
+    fprintf(to, "%-11.11s %-8.8s %s\n", report_text(check, "id"), report_text(check, "level"),
+            first ? first : "");
+    json_array_foreach (summary, i, x)
+        if (i && json_string_value(x))
+            fprintf(to, "%*s%s\n", INDENT, "", json_string_value(x));
+    json_array_foreach (json_object_get(check, "findings"), i, x)
+        report_print_finding(x, "", to);
+}
+
+void doctor_print(const json_t *report, FILE *to)
+{
+    const json_t *checks = json_object_get(report, "checks"), *c, *x;
+    uint32_t count[DOCTOR_LEVELS] = {0};
+    size_t i, k;
+    json_array_foreach (checks, i, c) {
+        report_print_check(c, to);
+        json_array_foreach (json_object_get(c, "findings"), k, x)
+            count[level_of(x)]++;
+    }
+    fprintf(to, "\n%s: %zu checks, %u problem%s, %u warning%s, %u note%s\n",
+            report_text(report, "host"), json_array_size(checks), count[DOCTOR_PROBLEM],
+            count[DOCTOR_PROBLEM] == 1 ? "" : "s", count[DOCTOR_WARNING],
+            count[DOCTOR_WARNING] == 1 ? "" : "s", count[DOCTOR_NOTE],
+            count[DOCTOR_NOTE] == 1 ? "" : "s");
+}

@@ -1,0 +1,131 @@
+/* graph/model/llama.c: the Llama family.
+ *
+ * Tokens are embedded; positions enter as rotations of queries and keys. Every block is
+ *
+ *   x = x + attn.out (attention (rope (attn.q n), rope (attn.k n), attn.v n))   n = norm1 x
+ *   x = x + ffn.down (swiglu (ffn.gate n, ffn.up n))                            n = norm2 x
+ *
+ * and the head is a last normalisation and a product with the vocabulary, of its own weight unless
+ * tied. Normalisations have no mean, and nothing has a bias. With kv_heads below heads,
+ * neighbouring heads of queries share one of keys and values. Queries, keys and values are three
+ * products, as gate and up are two, so that a strategy may cut `heads` and `kv_heads`, or `ffn`,
+ * each along its own name. */
+#include <stdio.h>
+
+#include "base/err.h"
+#include "config/combine.h"
+#include "graph/model/family.h"
+
+static weft_axis axis(const char *name, int64_t size)
+{
+    return (weft_axis){name, size};
+}
+
+static weft_tensor norm(making *m, const char *name, weft_tensor x)
+{
+    char gain[32];
+    const weft_axis embed = axis("embed", m->o->embed);
+    const weft_attr eps = {.key = "eps", .f = m->o->norm_eps};
+    snprintf(gain, sizeof gain, "%s.g", name);
+    weft_tensor g = make_param(m, gain, 1, &embed, "ones");
+    return make_op(m, "rmsnorm", &eps, 1, (weft_tensor[MAKE_INPUTS]){x, g}, 2);
+}
+
+static weft_tensor add(making *m, weft_tensor x, weft_tensor y)
+{
+    return make_op(m, "add", NULL, 0, (weft_tensor[MAKE_INPUTS]){x, y}, 1);
+}
+
+/* x [t, embed] times a weight named `name`: [t, heads, head_dim]. */
+static weft_tensor project(making *m, const char *name, weft_tensor x, weft_axis heads)
+{
+    const model_options *o = m->o;
+    const weft_axis axes[] = {heads, axis("head_dim", o->embed / o->heads),
+                              axis("embed", o->embed)};
+    return make_linear(m, x, make_param(m, name, 3, axes, NORMAL), 0);
+}
+
+static weft_tensor rotate(making *m, weft_tensor x)
+{
+    const weft_attr attrs[] = {{.key = "sequence", .i = m->o->sequence},
+                               {.key = "theta", .f = m->o->rope_theta},
+                               {.key = "sign", .i = 1}};
+    return make_op(m, "rope", attrs, 3, (weft_tensor[MAKE_INPUTS]){x}, 1);
+}
+
+static weft_tensor attention(making *m, weft_tensor x, const char *init)
+{
+    const model_options *o = m->o;
+    const weft_axis heads = axis("heads", o->heads), kv_heads = axis("kv_heads", o->kv_heads);
+    const weft_attr attrs[] = {{.key = "sequence", .i = o->sequence}, {.key = "causal", .i = 1}};
+    weft_tensor n = norm(m, "norm1", x);
+    weft_tensor q = rotate(m, project(m, "attn.q.w", n, heads));
+    weft_tensor k = rotate(m, project(m, "attn.k.w", n, kv_heads));
+    weft_tensor v = project(m, "attn.v.w", n, kv_heads);
+    weft_tensor y = make_op(m, "attention", attrs, 2, (weft_tensor[MAKE_INPUTS]){q, k, v}, 2);
+    const weft_axis out[] = {axis("embed", o->embed), heads, axis("head_dim", o->embed / o->heads)};
+    return add(m, x, make_linear(m, y, make_param(m, "attn.out.w", 3, out, init), 0));
+}
+
+static weft_tensor feed_forward(making *m, weft_tensor x, const char *init)
+{
+    const weft_axis embed = axis("embed", m->o->embed), ffn = axis("ffn", m->o->ffn);
+    const weft_axis in[] = {ffn, embed}, out[] = {embed, ffn};
+    weft_tensor n = norm(m, "norm2", x);
+    weft_tensor gate = make_linear(m, n, make_param(m, "ffn.gate.w", 2, in, NORMAL), 0);
+    weft_tensor up = make_linear(m, n, make_param(m, "ffn.up.w", 2, in, NORMAL), 0);
+    weft_tensor y = make_op(m, "swiglu", NULL, 0, (weft_tensor[MAKE_INPUTS]){gate, up}, 1);
+    return add(m, x, make_linear(m, y, make_param(m, "ffn.down.w", 2, out, init), 0));
+}
+
+static weft_status llama_build(const weft_builder *b, const model_options *o, weft_tensor *out)
+{
+    making m = {.b = b, .o = o, .prefix = ""};
+    char init[48], prefix[MAKE_PREFIX];
+    const weft_axis table_axes[] = {axis("vocab", o->vocab), axis("embed", o->embed)};
+    make_small_normal(o, init);
+    make_block(&m, "embed");
+    weft_tensor table = make_param(&m, "embed.tok.w", 2, table_axes, NORMAL);
+    weft_tensor tokens = make_input(&m, "tokens");
+    weft_tensor x = make_op(&m, "embedding", NULL, 0, (weft_tensor[MAKE_INPUTS]){table, tokens}, 1);
+    for (int64_t i = 0; i < o->layers; i++) {
+        make_layer(&m, i, prefix);
+        x = attention(&m, x, init);
+        x = feed_forward(&m, x, init);
+    }
+    make_block(&m, "head");
+    m.prefix = "head.";
+    x = norm(&m, "norm", x);
+    if (!o->tied)
+        table = make_param(&m, "w", 2, table_axes, NORMAL);
+    x = make_loss(&m, make_linear(&m, x, table, 0));
+    if (!m.st)
+        *out = x;
+    return m.st;
+}
+
+static weft_status llama_check(const model_options *o)
+{
+    int64_t dim = o->embed / o->heads;
+    if (dim % 2)
+        return combine_refuse(COMBINE_PAIRS, NULL, NULL,
+                              (combine_fact[]){{"model.embed", o->embed, NULL},
+                                               {"model.heads", o->heads, NULL},
+                                               {"dim", dim, NULL},
+                                               {"model.family", 0, "llama"},
+                                               {0}});
+    if (!(o->rope_theta > 0) || !(o->norm_eps > 0))
+        return fail(WEFT_USAGE,
+                    "model.rope_theta is %g and model.norm_eps is %g; both must be above 0",
+                    o->rope_theta, o->norm_eps);
+    return WEFT_OK;
+}
+
+static int64_t llama_params(const model_options *o)
+{
+    int64_t e = o->embed, kv = e / o->heads * o->kv_heads;
+    int64_t block = 2 * e + 2 * e * e + 2 * e * kv + 3 * e * o->ffn;
+    return (o->tied ? 1 : 2) * o->vocab * e + o->layers * block + e;
+}
+
+const model_family model_llama = {"llama", 0, llama_check, llama_build, llama_params};

@@ -1,0 +1,157 @@
+/* graph/ops/attention.c: self-attention over runs of `sequence` consecutive tokens.
+ *
+ * Its operands come in one of two forms:
+ *
+ *   fused     qkv [t, three, heads, head_dim]: as many heads of keys and values as of queries
+ *   grouped   q [t, heads, head_dim], k and v [t, kv_heads, head_dim]: query head h looks at the
+ *             keys and values of head h / (heads / kv_heads), so that heads / kv_heads neighbours
+ *             share one
+ *
+ * Beside the result it keeps the log-sum-exp of each row of scores, from which backward forms the
+ * scores again. It may be split along tokens by whole sequences, and along heads; in the grouped
+ * form along heads and kv_heads together, since equal parts of both, in order, keep every query
+ * head with its keys. */
+#include "graph/ops/util.h"
+
+static weft_status check_fused(const weft_builder *b, const weft_shape *qkv)
+{
+    char text[OP_TEXT];
+    if (qkv->axes[1].size == 3)
+        return WEFT_OK;
+    return shape_fail(b, WEFT_USAGE,
+                      "attention takes queries, keys and values in one tensor [t, 3, heads, "
+                      "head_dim]; it was given %s",
+                      op_shape_text(qkv, text));
+}
+
+static weft_status check_groups(const weft_builder *b, const weft_shape *q, const weft_shape *k)
+{
+    if (q->axes[1].size % k->axes[1].size == 0)
+        return WEFT_OK;
+    return shape_fail(b, WEFT_USAGE,
+                      "attention gives each head of keys and values to equally many heads of "
+                      "queries; %lld is no multiple of %lld",
+                      (long long)q->axes[1].size, (long long)k->axes[1].size);
+}
+
+static weft_status attention_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                                   const weft_shape *in, uint32_t nin, weft_shape *out,
+                                   uint32_t *nout)
+{
+    weft_status st =
+        op_infer(nin == 1 ? "attention: qkv[t,q,h,d] -> y[t,h,d] lse[t,h]:f32"
+                          : "attention: q[t,h,d] k[t,g,d] v[t,g,d] -> y[t,h,d] lse[t,h]:f32",
+                 b, in, nin, out, nout);
+    if (!st)
+        st = nin == 1 ? check_fused(b, &in[0]) : check_groups(b, &in[0], &in[1]);
+    return st ? st : op_check_sequence(b, "attention", attrs, nattr, &in[0]);
+}
+
+static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                            const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    weft_status st =
+        op_infer(nin == 4 ? "attention.dx: dy[t,h,d] qkv[t,q,h,d] y[t,h,d] lse[t,h]:f32 -> "
+                            "dqkv[t,q,h,d]"
+                          : "attention.dx: dy[t,h,d] q[t,h,d] k[t,g,d] v[t,g,d] y[t,h,d] "
+                            "lse[t,h]:f32 -> dq[t,h,d] dk[t,g,d] dv[t,g,d]",
+                 b, in, nin, out, nout);
+    if (!st)
+        st = nin == 4 ? check_fused(b, &in[1]) : check_groups(b, &in[1], &in[2]);
+    return st ? st : op_check_sequence(b, "attention.dx", attrs, nattr, &in[0]);
+}
+
+/* One op makes all gradients, for whichever part asks first; the other finds them in din. */
+static weft_status attention_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                                  weft_tensor *din)
+{
+    weft_status st = op_first_only(b, call);
+    bool wanted = false;
+    weft_tensor in[6] = {call->dout[0]};
+    uint32_t n = 1;
+    for (uint32_t i = 0; i < call->nin; i++) {
+        wanted |= op_wants(b, call, i, phase);
+        in[n++] = call->in[i];
+    }
+    if (st || !call->dout[0] || !wanted || din[0])
+        return st;
+    in[n++] = call->out[0];
+    in[n++] = call->out[1];
+    return b->op(b->ctx, "attention.dx", call->attrs, call->nattr, in, n, din, call->nin);
+}
+
+/* The grouped form: the heads are axis 1 of every operand, under two names. */
+static weft_status heads_shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
+                               weft_place *out)
+{
+    for (uint32_t i = 1; i < call->nin; i++)
+        if (in[i].kind != in[0].kind || in[i].axis != in[0].axis)
+            return shape_fail(b, WEFT_UNSUPPORTED,
+                              "attention needs the heads of queries and those of keys and values "
+                              "split over the same mesh axis, but %s and %s are placed unlike",
+                              b->name(b->ctx, call->in[0]), b->name(b->ctx, call->in[i]));
+    for (uint32_t i = 0; i < call->nout; i++)
+        out[i] = in[0];
+    return WEFT_OK;
+}
+
+static bool along_heads(const weft_opcall *call, const weft_place *in)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < call->nin; i++)
+        any |= in[i].kind == WEFT_SPLIT && in[i].axis == 1;
+    return any;
+}
+
+static weft_status attention_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                                   const weft_place *in, weft_place *out)
+{
+    bool fused = call->nin == 1;
+    if (!fused && along_heads(call, in))
+        return heads_shard(b, call, in, out);
+    weft_status st = op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0 | (fused ? 4u : 0)});
+    return st ? st : op_check_cut(b, "attention", call, size, in[0]);
+}
+
+static weft_status dx_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                            const weft_place *in, weft_place *out)
+{
+    bool fused = call->nin == 4;
+    if (!fused && along_heads(call, in))
+        return heads_shard(b, call, in, out);
+    weft_status st = op_shard(b, call, in, out,
+                              &(shard_rule){.terms = "a-----", .only = 1u << 0 | (fused ? 2u : 0)});
+    return st ? st : op_check_cut(b, "attention", call, size, in[0]);
+}
+
+/* Scores and their product with the values: 2 and 2 for every pair of positions and feature; a
+ * causal pass needs half the pairs. */
+static double attention_flops(const weft_attr *attrs, uint32_t nattr, const weft_shape *in,
+                              uint32_t nin, const weft_shape *out, uint32_t nout)
+{
+    (void)in, (void)nin, (void)nout;
+    double sequence = (double)op_attr_i(attrs, nattr, "sequence", 1);
+    double half = op_attr_i(attrs, nattr, "causal", 0) ? 0.5 : 1.0;
+    return 4.0 * half * sequence * (double)op_elements(&out[0]);
+}
+
+/* Twice the forward pass. That the scores are formed once more is not counted: it is the price of
+ * not keeping them, as recomputation is. */
+static double dx_flops(const weft_attr *attrs, uint32_t nattr, const weft_shape *in, uint32_t nin,
+                       const weft_shape *out, uint32_t nout)
+{
+    (void)nin, (void)out;
+    return 2.0 * attention_flops(attrs, nattr, in, 1, in, nout);
+}
+
+const op_entry op_attention_family[] = {
+    {"attention",
+     {.struct_size = sizeof(weft_op),
+      .infer = attention_infer,
+      .grad = attention_grad,
+      .shard = attention_shard,
+      .flops = attention_flops}},
+    {"attention.dx",
+     {.struct_size = sizeof(weft_op), .infer = dx_infer, .shard = dx_shard, .flops = dx_flops}},
+    {0},
+};

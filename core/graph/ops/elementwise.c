@@ -1,0 +1,367 @@
+/* graph/ops/elementwise.c: the elementwise ops, of which update rules are written.
+ *
+ * Operands have one shape, or are scalars, which hold for every element. Arithmetic is fp32: where
+ * operands differ in type the result is f32. Gradients are written in the same ops; a scalar that
+ * meets a tensor gets none (that would be a sum), which is refused unless it is a plain scalar. */
+#include <string.h>
+
+#include "graph/ops/util.h"
+
+static bool is_float(uint32_t dtype)
+{
+    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16 || dtype == WEFT_F64;
+}
+
+static bool same_shape(const weft_shape *a, const weft_shape *c)
+{
+    bool same = a->rank == c->rank;
+    for (uint32_t i = 0; same && i < a->rank; i++)
+        same = a->axes[i].size == c->axes[i].size && !strcmp(a->axes[i].name, c->axes[i].name);
+    return same;
+}
+
+static weft_status infer_n(uint32_t arity, const weft_builder *b, const weft_shape *in,
+                           uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    char a[OP_TEXT], c[OP_TEXT];
+    if (nin != arity)
+        return shape_fail(b, WEFT_USAGE, "this elementwise op takes %u inputs, not %u", arity, nin);
+    uint32_t full = 0; /* the first operand that is no scalar */
+    while (full < nin - 1 && !in[full].rank)
+        full++;
+    weft_shape result = in[full];
+    for (uint32_t i = 0; i < nin; i++) {
+        if (!is_float(in[i].dtype))
+            return shape_fail(b, WEFT_USAGE, "elementwise ops work on floating point, not on %s",
+                              op_shape_text(&in[i], a));
+        if (!in[i].rank && result.rank)
+            continue;
+        if (!same_shape(&in[full], &in[i]))
+            return shape_fail(
+                b, WEFT_USAGE,
+                "an elementwise op needs operands of one shape or scalars; it was given "
+                "%s and %s",
+                op_shape_text(&in[full], a), op_shape_text(&in[i], c));
+        if (in[i].dtype != result.dtype)
+            result.dtype = WEFT_F32;
+    }
+    out[0] = result;
+    *nout = 1;
+    return WEFT_OK;
+}
+
+static weft_status infer1(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                          const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return infer_n(1, b, in, nin, out, nout);
+}
+
+static weft_status infer2(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                          const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return infer_n(2, b, in, nin, out, nout);
+}
+
+static weft_status infer3(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                          const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return infer_n(3, b, in, nin, out, nout);
+}
+
+/* --- Gradients --- */
+
+/* Formulas of several ops; after the first failure the rest does nothing. */
+typedef struct formula {
+    const weft_builder *b;
+    const weft_opcall *call;
+    uint32_t phase;
+    weft_status st;
+} formula;
+
+static weft_tensor term(formula *f, const char *id, weft_tensor x, weft_tensor y)
+{
+    weft_tensor out = 0;
+    if (!f->st)
+        f->st = op_append(f->b, id, (weft_tensor[]){x, y}, y ? 2 : 1, &out);
+    return out;
+}
+
+static weft_tensor number(formula *f, double value)
+{
+    weft_tensor out = 0;
+    if (!f->st)
+        f->st = f->b->constant(f->b->ctx, value, &out);
+    return out;
+}
+
+/* condition != 0 ? x : y */
+static weft_tensor choose(formula *f, weft_tensor x, weft_tensor y, weft_tensor condition)
+{
+    weft_tensor out = 0;
+    if (!f->st)
+        f->st = op_append(f->b, "select", (weft_tensor[]){x, y, condition}, 3, &out);
+    return out;
+}
+
+static formula begin(const weft_builder *b, const weft_opcall *call, uint32_t phase)
+{
+    return (formula){b, call, phase, WEFT_OK};
+}
+
+/* Is the gradient of input i to be written now? */
+static bool wanted(formula *f, uint32_t i)
+{
+    const weft_builder *b = f->b;
+    weft_shape x, y;
+    if (f->st || !f->call->dout[0] || !op_wants(b, f->call, i, f->phase))
+        return false;
+    f->st = b->shape(b->ctx, f->call->in[i], &x);
+    if (!f->st)
+        f->st = b->shape(b->ctx, f->call->out[0], &y);
+    if (f->st || x.rank || !y.rank)
+        return !f->st;
+    f->st =
+        shape_fail(b, WEFT_UNSUPPORTED,
+                   "%s is a scalar in an elementwise op on a tensor; its gradient, a sum over the "
+                   "tensor, is not available",
+                   b->name(b->ctx, f->call->in[i]));
+    return false;
+}
+
+static weft_status copy_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                             weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    if (wanted(&f, 0))
+        din[0] = call->dout[0];
+    return f.st;
+}
+
+static weft_status neg_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    if (wanted(&f, 0))
+        din[0] = term(&f, "neg", call->dout[0], 0);
+    return f.st;
+}
+
+static weft_status add_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    for (uint32_t i = 0; i < 2; i++)
+        if (wanted(&f, i))
+            din[i] = call->dout[0];
+    return f.st;
+}
+
+static weft_status sub_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    if (wanted(&f, 0))
+        din[0] = call->dout[0];
+    if (wanted(&f, 1))
+        din[1] = term(&f, "neg", call->dout[0], 0);
+    return f.st;
+}
+
+static weft_status mul_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    for (uint32_t i = 0; i < 2; i++)
+        if (wanted(&f, i))
+            din[i] = term(&f, "mul", call->dout[0], call->in[1 - i]);
+    return f.st;
+}
+
+/* y = a / c: dy / c, and -dy y / c */
+static weft_status div_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    if (wanted(&f, 0))
+        din[0] = term(&f, "div", call->dout[0], call->in[1]);
+    if (wanted(&f, 1)) {
+        weft_tensor slope = term(&f, "div", call->out[0], call->in[1]);
+        din[1] = term(&f, "neg", term(&f, "mul", call->dout[0], slope), 0);
+    }
+    return f.st;
+}
+
+/* The whole gradient to the operand that was taken; to the first when they are equal. */
+static weft_status choice_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                               weft_tensor *din, weft_tensor less, weft_tensor more)
+{
+    formula f = begin(b, call, phase);
+    for (uint32_t i = 0; i < 2; i++)
+        if (wanted(&f, i)) {
+            weft_tensor second = term(&f, "less", less, more), zero = number(&f, 0);
+            din[i] = i ? choose(&f, call->dout[0], zero, second)
+                       : choose(&f, zero, call->dout[0], second);
+        }
+    return f.st;
+}
+
+static weft_status min_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    return choice_grad(b, call, phase, din, call->in[1], call->in[0]);
+}
+
+static weft_status max_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    return choice_grad(b, call, phase, din, call->in[0], call->in[1]);
+}
+
+/* dy / 2y */
+static weft_status sqrt_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                             weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    if (wanted(&f, 0))
+        din[0] = term(&f, "div", call->dout[0], term(&f, "add", call->out[0], call->out[0]));
+    return f.st;
+}
+
+static weft_status abs_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    if (wanted(&f, 0))
+        din[0] = term(&f, "mul", call->dout[0], term(&f, "sign", call->in[0], 0));
+    return f.st;
+}
+
+static weft_status exp_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    if (wanted(&f, 0))
+        din[0] = term(&f, "mul", call->dout[0], call->out[0]);
+    return f.st;
+}
+
+static weft_status log_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    if (wanted(&f, 0))
+        din[0] = term(&f, "div", call->dout[0], call->in[0]);
+    return f.st;
+}
+
+/* y = a^c: dy c a^(c-1), and dy y log a */
+static weft_status pow_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    weft_tensor a = call->in[0], c = call->in[1], dy = call->dout[0];
+    if (wanted(&f, 0)) {
+        weft_tensor power = term(&f, "pow", a, term(&f, "sub", c, number(&f, 1)));
+        din[0] = term(&f, "mul", dy, term(&f, "mul", c, power));
+    }
+    if (wanted(&f, 1))
+        din[1] = term(&f, "mul", dy, term(&f, "mul", call->out[0], term(&f, "log", a, 0)));
+    return f.st;
+}
+
+/* -dy sin a, the sine being a cosine a quarter turn later */
+static weft_status cos_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                            weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    if (wanted(&f, 0)) {
+        weft_tensor quarter = number(&f, 1.57079632679489661923);
+        weft_tensor minus_sine = term(&f, "cos", term(&f, "add", call->in[0], quarter), 0);
+        din[0] = term(&f, "mul", call->dout[0], minus_sine);
+    }
+    return f.st;
+}
+
+static weft_status select_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                               weft_tensor *din)
+{
+    formula f = begin(b, call, phase);
+    for (uint32_t i = 0; i < 2; i++)
+        if (wanted(&f, i)) {
+            weft_tensor zero = number(&f, 0), dy = call->dout[0];
+            din[i] = choose(&f, i ? zero : dy, i ? dy : zero, call->in[2]);
+        }
+    return f.st;
+}
+
+/* Constant almost everywhere. */
+static weft_status flat_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                             weft_tensor *din)
+{
+    (void)b, (void)call, (void)phase, (void)din;
+    return WEFT_OK;
+}
+
+/* --- Partial sums: what is linear in them lets them through --- */
+
+static weft_status same_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                              const weft_place *in, weft_place *out)
+{
+    (void)size;
+    return op_shard(b, call, in, out, &(shard_rule){.terms = "a"});
+}
+
+static weft_status sum_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                             const weft_place *in, weft_place *out)
+{
+    (void)size;
+    return op_shard(b, call, in, out, &(shard_rule){.terms = "ab"});
+}
+
+static weft_status mul_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                             const weft_place *in, weft_place *out)
+{
+    (void)size;
+    return op_shard(b, call, in, out, &(shard_rule){.terms = "aa"});
+}
+
+static weft_status select_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                                const weft_place *in, weft_place *out)
+{
+    (void)size;
+    return op_shard(b, call, in, out, &(shard_rule){.terms = "ab-"});
+}
+
+#define EW(word, code, arity, gradient, sharding)                                                  \
+    {                                                                                              \
+        word,                                                                                      \
+        {                                                                                          \
+            .struct_size = sizeof(weft_op), .flags = WEFT_OP_ELEMENTWISE, .ew = WEFT_EW_##code,    \
+            .in_place = 1, .infer = infer##arity, .grad = gradient, .shard = sharding              \
+        }                                                                                          \
+    }
+
+const op_entry op_elementwise_family[] = {
+    EW("copy", COPY, 1, copy_grad, same_shard),
+    EW("neg", NEG, 1, neg_grad, same_shard),
+    EW("add", ADD, 2, add_grad, sum_shard),
+    EW("sub", SUB, 2, sub_grad, sum_shard),
+    EW("mul", MUL, 2, mul_grad, mul_shard),
+    EW("div", DIV, 2, div_grad, same_shard), /* linear in the numerator */
+    EW("min", MIN, 2, min_grad, NULL),
+    EW("max", MAX, 2, max_grad, NULL),
+    EW("sqrt", SQRT, 1, sqrt_grad, NULL),
+    EW("abs", ABS, 1, abs_grad, NULL),
+    EW("sign", SIGN, 1, flat_grad, NULL),
+    EW("exp", EXP, 1, exp_grad, NULL),
+    EW("log", LOG, 1, log_grad, NULL),
+    EW("pow", POW, 2, pow_grad, NULL),
+    EW("select", SELECT, 3, select_grad, select_shard),
+    EW("less", LESS, 2, flat_grad, NULL),
+    EW("finite", FINITE, 1, flat_grad, NULL),
+    EW("cos", COS, 1, cos_grad, NULL),
+    {0},
+};

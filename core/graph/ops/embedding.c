@@ -1,0 +1,61 @@
+/* graph/ops/embedding.c: rows of a table by number.
+ *
+ * An id outside the table's rows gives a row of zeros. With the attribute "first" (the id of the
+ * table's first row) a rank that holds some of the rows therefore makes a partial sum: each row
+ * comes from the one rank that has it. Rows that pad a table are never asked for. */
+#include "graph/ops/util.h"
+
+static weft_status embedding_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                                   const weft_shape *in, uint32_t nin, weft_shape *out,
+                                   uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return op_infer("embedding: table[v,F..] ids[t]:i32 -> y[t,F..]", b, in, nin, out, nout);
+}
+
+static weft_status dw_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                            const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return op_infer("embedding.dw: dy[t,F..] ids[t]:i32 table[v,F..] -> dtable[v,F..]", b, in, nin,
+                    out, nout);
+}
+
+static weft_status embedding_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                                  weft_tensor *din)
+{
+    if (!call->dout[0] || !op_wants(b, call, 0, phase))
+        return WEFT_OK;
+    weft_tensor in[] = {call->dout[0], call->in[1], call->in[0]};
+    return b->op(b->ctx, "embedding.dw", call->attrs, call->nattr, in, 3, &din[0], 1);
+}
+
+static weft_status embedding_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                                   const weft_place *in, weft_place *out)
+{
+    (void)size;
+    return op_shard(b, call, in, out, &(shard_rule){.terms = "a-", .sums = 1});
+}
+
+static weft_status dw_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                            const weft_place *in, weft_place *out)
+{
+    (void)size;
+    return op_shard(b, call, in, out, &(shard_rule){.terms = "a--", .sums = 1});
+}
+
+const op_entry op_embedding_family[] = {
+    {"embedding",
+     {.struct_size = sizeof(weft_op),
+      .infer = embedding_infer,
+      .grad = embedding_grad,
+      .shard = embedding_shard,
+      .first_input = 1}},
+    {"embedding.dw",
+     {.struct_size = sizeof(weft_op),
+      .flags = WEFT_OP_ACCUMULATES | WEFT_OP_SHAPE_LAST,
+      .infer = dw_infer,
+      .shard = dw_shard,
+      .first_input = 3}},
+    {0},
+};

@@ -1,0 +1,65 @@
+/* graph/ops/loss.c: softmax cross-entropy, loss and gradient in one pass.
+ *
+ * The gradient of the logits needs nothing but the loss scale from the backward pass, so the
+ * forward pass writes it, over the logits. The vocabulary is needed whole; over split tokens the
+ * loss is a partial sum. */
+#include "graph/ops/util.h"
+
+static weft_status check_valid(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                               const weft_shape *logits)
+{
+    int64_t valid = op_attr_i(attrs, nattr, "valid", 0), columns = logits->axes[1].size;
+    if (valid >= 0 && valid <= columns)
+        return WEFT_OK;
+    return shape_fail(
+        b, WEFT_USAGE,
+        "softmax_xent was told that %lld columns of the logits are real; they have %lld",
+        (long long)valid, (long long)columns);
+}
+
+static weft_status xent_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    weft_status st = op_infer("softmax_xent: logits[t,v] targets[t]:i32 scale[]:f32 -> "
+                              "dlogits[t,v] loss[]:f32",
+                              b, in, nin, out, nout);
+    return st ? st : check_valid(b, attrs, nattr, &in[0]);
+}
+
+static weft_status loss_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    weft_status st = op_infer("softmax_xent.loss: logits[t,v] targets[t]:i32 -> loss[]:f32", b, in,
+                              nin, out, nout);
+    return st ? st : check_valid(b, attrs, nattr, &in[0]);
+}
+
+/* The loss is where the backward pass begins: its own gradient is one. */
+static weft_status xent_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                             weft_tensor *din)
+{
+    if (call->dout[0])
+        return shape_fail(b, WEFT_UNSUPPORTED, "the gradient of the logits has no gradient itself");
+    if (call->dout[1] && op_wants(b, call, 0, phase))
+        din[0] = call->out[0];
+    return WEFT_OK;
+}
+
+static weft_status xent_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                              const weft_place *in, weft_place *out)
+{
+    (void)size;
+    return op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
+}
+
+const op_entry op_loss_family[] = {
+    {"softmax_xent",
+     {.struct_size = sizeof(weft_op),
+      .in_place = 1,
+      .infer = xent_infer,
+      .grad = xent_grad,
+      .shard = xent_shard}},
+    {"softmax_xent.loss",
+     {.struct_size = sizeof(weft_op), .infer = loss_infer, .shard = xent_shard}},
+    {0},
+};

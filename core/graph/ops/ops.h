@@ -1,0 +1,35 @@
+/* graph/ops/ops.h: the core's own ops, as the tables of weft/op.h, and how a split carries through
+ * one.
+ *
+ * Each op has a signature, which its shapes are held against and which messages quote:
+ *
+ *   linear: x[t,I..] w[O..,I..] b?[O..] -> y[t,O..]
+ *
+ * A small letter stands for one axis, a capital with ".." for one or more; equal letters must be
+ * equal axes, in name and in size; "?" marks an input that may be left out. Element types: none
+ * written is the op's compute type (that of its first such operand), ":i32" and ":f32" are fixed.
+ * [] is a scalar. */
+#ifndef GRAPH_OPS_OPS_H
+#define GRAPH_OPS_OPS_H
+
+#include <weft/op.h>
+
+/* The table of one of the core's ops; NULL for an id that is none of them. [any] */
+const weft_op *graph_core_op(const char *id);
+
+/* Every id of the core's ops, in no order that matters; NULL behind the last. [any] */
+const char *graph_core_op_id(uint32_t i);
+
+/* Placement of the outputs of a call along one mesh axis, by axis names alone: what holds for an op
+ * whose shard() is NULL. It honours `op->whole`; `id` is for messages.
+ *
+ *   - Inputs may be split along one axis name only; every input that has the axis is split on it.
+ *   - Every output must have the axis, and is split on it.
+ *   - What only one coordinate holds stays with it.
+ *
+ * Anything else, partial inputs too, is WEFT_UNSUPPORTED with a sentence. The core's ops whose
+ * algebra allows more say so by a shard_rule (op_util.h). [plan] */
+weft_status graph_shard_by_names(const weft_builder *b, const weft_op *op, const char *id,
+                                 const weft_opcall *call, const weft_place *in, weft_place *out);
+
+#endif

@@ -1,0 +1,65 @@
+/* graph/ops/rope.c: rotary position embedding.
+ *
+ * x [t, heads, head_dim], queries or keys, is turned by the position p of its token within its
+ * sequence, t mod `sequence`. Element i of the first half of head_dim forms a pair with element i
+ * of the second half, as the public Llama code does (rotate_half), and not with its neighbour:
+ *
+ *   y[i]     = x[i] cos a - x[i + half] sin a        a = sign * p * theta^(-2 i / head_dim)
+ *   y[i + half] = x[i + half] cos a + x[i] sin a
+ *
+ * Attributes: sequence, theta (default 10000), sign (1, or -1 for the inverse; default 1). The
+ * gradient of a rotation is the inverse rotation of dy; nothing has to be kept for it. It may be
+ * split along heads, and along tokens by whole sequences. */
+#include <string.h>
+
+#include "graph/ops/util.h"
+
+static weft_status rope_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    weft_status st = op_infer("rope: x[t,h,d] -> y[t,h,d]", b, in, nin, out, nout);
+    if (st)
+        return st;
+    int64_t sign = op_attr_i(attrs, nattr, "sign", 1);
+    if (in[0].axes[2].size % 2)
+        return shape_fail(b, WEFT_USAGE,
+                          "rope turns pairs of elements, so the axis '%s' must be even; it has "
+                          "%lld elements",
+                          in[0].axes[2].name, (long long)in[0].axes[2].size);
+    if (!(op_attr_f(attrs, nattr, "theta", 1e4) > 0) || (sign != 1 && sign != -1))
+        return shape_fail(b, WEFT_USAGE,
+                          "rope needs a positive attribute 'theta' and a 'sign' of 1 or -1");
+    return op_check_sequence(b, "rope", attrs, nattr, &in[0]);
+}
+
+static weft_status rope_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                             weft_tensor *din)
+{
+    if (!call->dout[0] || !op_wants(b, call, 0, phase))
+        return WEFT_OK;
+    weft_attr attrs[8];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < call->nattr && n < 7; i++)
+        if (strcmp(call->attrs[i].key, "sign"))
+            attrs[n++] = call->attrs[i];
+    attrs[n++] = (weft_attr){.key = "sign", .i = -op_attr_i(call->attrs, call->nattr, "sign", 1)};
+    return b->op(b->ctx, "rope", attrs, n, &call->dout[0], 1, &din[0], 1);
+}
+
+static weft_status rope_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                              const weft_place *in, weft_place *out)
+{
+    weft_status st =
+        op_shard(b, call, in, out, &(shard_rule){.terms = "a", .only = 1u << 0 | 1u << 1});
+    return st ? st : op_check_cut(b, "rope", call, size, in[0]);
+}
+
+const op_entry op_rope_family[] = {
+    {"rope",
+     {.struct_size = sizeof(weft_op),
+      .in_place = 1,
+      .infer = rope_infer,
+      .grad = rope_grad,
+      .shard = rope_shard}},
+    {0},
+};

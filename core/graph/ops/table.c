@@ -1,0 +1,29 @@
+/* graph/ops/table.c: the families of core ops, found by id. */
+#include <string.h>
+
+#include "graph/ops/util.h"
+
+static const op_entry *const families[] = {
+    op_linear_family, op_norm_family,      op_rmsnorm_family,    op_attention_family,
+    op_rope_family,   op_embedding_family, op_loss_family,       op_elementwise_family,
+    op_misc_family,   op_swiglu_family,    op_vocab_loss_family, op_rename_family,
+};
+#define FAMILIES (sizeof families / sizeof *families)
+
+const weft_op *graph_core_op(const char *id)
+{
+    for (size_t f = 0; f < FAMILIES; f++)
+        for (const op_entry *e = families[f]; e->id; e++)
+            if (!strcmp(e->id, id))
+                return &e->op;
+    return NULL;
+}
+
+const char *graph_core_op_id(uint32_t i)
+{
+    for (size_t f = 0; f < FAMILIES; f++)
+        for (const op_entry *e = families[f]; e->id; e++)
+            if (!i--)
+                return e->id;
+    return NULL;
+}

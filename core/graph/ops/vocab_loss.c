@@ -1,0 +1,142 @@
+/* graph/ops/vocab_loss.c: softmax cross-entropy over a vocabulary that is split among ranks.
+ *
+ * The logits are never gathered. What a token needs of all columns is three numbers:
+ *
+ *   xent.max     the largest logit                        a partial maximum over the split
+ *   xent.sums    the sum of exp(logit - max), and the     a partial sum
+ *                logit of the target where it is
+ *   xent.finish  from those: the gradient of the rank's columns, over the logits, and the loss,
+ *                which every rank has whole
+ *   xent.loss    the loss alone
+ *
+ * The attribute "valid" is the number of real columns of the whole vocabulary (0: all that there
+ * are); "first" is where a rank's columns begin in it. Columns from `valid` on have probability 0.
+ * A rank sends 12 bytes a token and reduction instead of its logits; the price is that the logits
+ * are read three times, where softmax_xent reads them once. */
+#include "graph/ops/util.h"
+
+static weft_status max_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return op_infer("xent.max: logits[t,v] -> max[t]:f32", b, in, nin, out, nout);
+}
+
+static weft_status sums_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    weft_status st = op_infer("xent.sums: logits[t,v] targets[t]:i32 max[t]:f32 -> sums[t]:f32", b,
+                              in, nin, out, nout);
+    if (!st) /* exponentials, target */
+        out[0].axes[out[0].rank++] = (weft_axis){"sums", 2};
+    return st;
+}
+
+static weft_status finish_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                                const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return op_infer("xent.finish: logits[t,v] targets[t]:i32 max[t]:f32 sums[t,s]:f32 scale[]:f32 "
+                    "-> dlogits[t,v] loss[]:f32",
+                    b, in, nin, out, nout);
+}
+
+static weft_status loss_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
+                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
+{
+    (void)attrs, (void)nattr;
+    return op_infer("xent.loss: targets[t]:i32 max[t]:f32 sums[t,s]:f32 -> loss[]:f32", b, in, nin,
+                    out, nout);
+}
+
+/* As softmax_xent. That the maximum and the sums depend on the logits is in the formula already. */
+static weft_status finish_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                               weft_tensor *din)
+{
+    if (call->dout[0])
+        return shape_fail(b, WEFT_UNSUPPORTED, "the gradient of the logits has no gradient itself");
+    if (call->dout[1] && op_wants(b, call, 0, phase))
+        din[0] = call->out[0];
+    return WEFT_OK;
+}
+
+/* Nothing flows back through these two. */
+static weft_status no_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
+                           weft_tensor *din)
+{
+    (void)b, (void)call, (void)phase, (void)din;
+    return WEFT_OK;
+}
+
+/* The logits are split along the vocabulary: what comes with them is complete, and the first output
+ * is of kind `kind`. Otherwise by names. */
+static weft_status shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
+                         weft_place *out, weft_place first)
+{
+    static const shard_rule by_tokens = {.only = 1u << 0, .sums = 1};
+    if (in[0].kind != WEFT_SPLIT || in[0].axis != 1)
+        return op_shard(b, call, in, out, &by_tokens);
+    for (uint32_t i = 1; i < call->nin; i++)
+        if (in[i].kind != WEFT_WHOLE)
+            return shape_fail(b, WEFT_UNSUPPORTED,
+                              "the logits are split along the vocabulary over the mesh axis, and "
+                              "%s is not complete there",
+                              b->name(b->ctx, call->in[i]));
+    out[0] = first;
+    return WEFT_OK;
+}
+
+static weft_status max_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                             const weft_place *in, weft_place *out)
+{
+    (void)size;
+    return shard(b, call, in, out, (weft_place){WEFT_PARTIAL_MAX, 0});
+}
+
+static weft_status sums_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                              const weft_place *in, weft_place *out)
+{
+    (void)size;
+    return shard(b, call, in, out, (weft_place){WEFT_PARTIAL_SUM, 0});
+}
+
+static weft_status finish_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                                const weft_place *in, weft_place *out)
+{
+    (void)size;
+    return shard(b, call, in, out, (weft_place){WEFT_SPLIT, 1});
+}
+
+static weft_status loss_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
+                              const weft_place *in, weft_place *out)
+{
+    (void)size;
+    return op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
+}
+
+#define COLUMNS .first_input = 1, .first_axis = 1
+
+const op_entry op_vocab_loss_family[] = {
+    {"xent.max",
+     {.struct_size = sizeof(weft_op),
+      .infer = max_infer,
+      .grad = no_grad,
+      .shard = max_shard,
+      COLUMNS}},
+    {"xent.sums",
+     {.struct_size = sizeof(weft_op),
+      .infer = sums_infer,
+      .grad = no_grad,
+      .shard = sums_shard,
+      COLUMNS}},
+    {"xent.finish",
+     {.struct_size = sizeof(weft_op),
+      .in_place = 1,
+      .infer = finish_infer,
+      .grad = finish_grad,
+      .shard = finish_shard,
+      COLUMNS}},
+    {"xent.loss", {.struct_size = sizeof(weft_op), .infer = loss_infer, .shard = loss_shard}},
+    {0},
+};

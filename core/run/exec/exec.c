@@ -1,0 +1,198 @@
+/* run/exec/exec.c: walking a list. Set-up is in setup.c. */
+#include "run/exec/exec.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "host/call.h"
+
+#include <sched.h>
+#include <string.h>
+
+/* Hold the host until the stream has got here. A device that computes on this thread is there. */
+weft_status exec_reach(executor *e)
+{
+    weft_status s = PLUGIN_CALL(e->table, record, e->event, e->stream);
+    uint64_t until = 0;
+    while (!s && (s = PLUGIN_POLL(e->table, query, e->event)) == WEFT_BUSY) {
+        uint64_t now = clock_ns();
+        until = until ? until : now + (uint64_t)(e->deadline * 1e9);
+        s = job_failure(e->job);
+        if (!s)
+            s = colls_health(e->colls);
+        if (!s && now > until)
+            s = fail(WEFT_IO, "the device did not finish within %.3g seconds", e->deadline);
+        sched_yield();
+    }
+    return s;
+}
+
+static bool waited_at_once(const list *l, uint32_t i)
+{
+    return i + 1 < l->entries.n && l->entries.at[i + 1].kind == ENTRY_WAIT &&
+           l->entries.at[i + 1].what == l->entries.at[i].what;
+}
+
+/* Does entry `i` start something that the same library carries? */
+static bool joins(const executor *e, const list *l, uint32_t i, uint32_t like)
+{
+    const plan *p = e->plan;
+    const entry *x = i < l->entries.n ? &l->entries.at[i] : NULL;
+    if (!x || x->kind != ENTRY_START || !colls_has(e->colls, x->what))
+        return false;
+    return p->channels.at[p->collectives.at[x->what].channel].link ==
+           p->channels.at[p->collectives.at[like].channel].link;
+}
+
+static weft_status start(executor *e, const list *l, uint32_t i)
+{
+    const uint32_t what = l->entries.at[i].what;
+    if (colls_has(e->colls, what))
+        return colls_start(e->colls, what, e->from[what], e->to[what],
+                           i == 0 || !joins(e, l, i - 1, what), !joins(e, l, i + 1, what));
+    const bool staged = comm_is_staged(e->ops[what]); /* the device waits, not the host */
+    char *scratch = (staged ? e->host : e->base) + e->plan->collectives.at[what].scratch;
+    weft_status s = staged ? WEFT_OK : exec_reach(e);
+    return s ? s
+             : comm_start(e->ops[what], e->base + e->from[what], e->base + e->to[what], scratch,
+                          !waited_at_once(l, i));
+}
+
+static weft_status wait(executor *e, const entry *x)
+{
+    uint64_t began = clock_ns();
+    if (colls_has(e->colls, x->what))
+        return colls_wait(e->colls, x->what);
+    weft_status s = comm_wait(e->ops[x->what], e->deadline);
+    const bool pair = plan_between_two(&e->plan->collectives.at[x->what]);
+    *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += clock_ns() - began;
+    if (!s && trace_wants(&e->trace, e->step)) {
+        uint64_t from, to;
+        comm_times(e->ops[x->what], &from, &to);
+        trace_note(&e->trace, x->name, TRACE_COMM, e->step, from, to);
+    }
+    return s;
+}
+
+static void mark(executor *e, const list *l, uint32_t i)
+{
+    const entry *x = &l->entries.at[i];
+    static const char kinds[] = "?csw?";
+    flight_note(&e->flight, e->step, i, kinds[x->kind], x->name);
+    job_mark(e->job, e->step, i);
+}
+
+/* The calls [i, end), which were recorded. */
+static weft_status replay(executor *e, const list *l, uint32_t i, uint32_t end, weft_capture *work)
+{
+    for (; i < end; i++)
+        mark(e, l, i);
+    weft_status s = job_failure(e->job);
+    return s ? s : PLUGIN_CALL(e->table, replay, work, e->stream);
+}
+
+static weft_status run_entry(executor *e, const list *l, uint32_t i)
+{
+    const entry *x = &l->entries.at[i];
+    mark(e, l, i);
+    if (x->kind == ENTRY_START)
+        return start(e, l, i);
+    if (x->kind == ENTRY_WAIT)
+        return wait(e, x);
+    weft_status s = job_failure(e->job);
+    bool traced = trace_wants(&e->trace, e->step);
+    uint64_t began = traced ? clock_ns() : 0;
+    if (!s)
+        s = kernels_call(e, x);
+    if (!s && traced)
+        s = exec_reach(e);
+    if (!s && traced)
+        trace_note(&e->trace, x->name, TRACE_COMPUTE, e->step, began, clock_ns());
+    return s;
+}
+
+/* Where it was, before the record; a collective's failure begins with its name already. */
+static void add_place(const executor *e, const list *l, uint32_t i)
+{
+    const char *name = l->entries.at[i].name;
+    bool named = !strncmp(err_text(), name, strlen(name));
+    err_context("rank %u, step %llu, entry %u of list %s%s%s", e->rank, (unsigned long long)e->step,
+                i, l->name, named ? "" : ", ", named ? "" : name);
+}
+
+static weft_status run_range(executor *e, const list *l, uint32_t from, uint32_t end)
+{
+    const bool traced = trace_wants(&e->trace, e->step);
+    for (uint32_t i = from, next; i < end; i = next) {
+        weft_capture *work;
+        next = traced ? i : graphs_end(e, l, i, &work);
+        weft_status s = next > i ? replay(e, l, i, next, work) : run_entry(e, l, i);
+        next = next > i ? next : i + 1;
+        if (s) {
+            add_place(e, l, i);
+            return s;
+        }
+    }
+    if (end == l->entries.n)
+        flight_note(&e->flight, e->step, end, 'e', l->name);
+    return exec_reach(e);
+}
+
+static uint64_t waited(const executor *e)
+{
+    return e->times.exposed_ns + e->times.bubble_ns;
+}
+
+/* A device that works ahead of the host is held before the tail too, so that its time is known. */
+weft_status exec_run(executor *e, const list *l)
+{
+    weft_status s = l->tail ? run_range(e, l, 0, l->tail) : WEFT_OK;
+    const uint64_t began = clock_ns() - waited(e);
+    if (!s)
+        s = run_range(e, l, l->tail, l->entries.n);
+    if (l->tail)
+        e->times.tail_ns += clock_ns() - waited(e) - began;
+    if (!s && l->tail && e->plan->kept)
+        s = exec_read(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
+    return s;
+}
+
+weft_status exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes)
+{
+    weft_status s =
+        PLUGIN_CALL(e->table, copy, e->device, e->stream, e->base + offset, from, bytes);
+    return s ? s : exec_reach(e);
+}
+
+weft_status exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes)
+{
+    weft_status s = PLUGIN_CALL(e->table, copy, e->device, e->stream, to, e->base + offset, bytes);
+    return s ? s : exec_reach(e);
+}
+
+weft_status exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *copies, const void **out)
+{
+    *out = e->base + offset;
+    if (e->table->caps & WEFT_DEV_HOST_MEMORY)
+        return WEFT_OK;
+    void *copy = pool_alloc(copies, bytes);
+    *out = copy;
+    return exec_read(e, offset, copy, bytes);
+}
+
+weft_status exec_zero(executor *e, uint64_t offset, uint64_t bytes)
+{
+    weft_status s = PLUGIN_CALL(e->table, fill, e->device, e->stream, e->base + offset, 0, bytes);
+    return s ? s : exec_reach(e);
+}
+
+weft_status exec_scalar(executor *e, const char *name, double *out)
+{
+    float value;
+    uint64_t at = plan_scalar(e->plan, name);
+    if (at == UINT64_MAX)
+        return fail(WEFT_INTERNAL, "the plan has no scalar '%s'", name);
+    weft_status s = exec_read(e, at, &value, sizeof value);
+    if (!s)
+        *out = value;
+    return s;
+}

@@ -1,0 +1,270 @@
+/* run/exec/library.c: see colls.h. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "host/call.h"
+#include "plan/where.h"
+#include "run/exec/library.h"
+
+#define ID_ROOM 4096u
+#define GIVE_UP_S 2 /* seconds that aborting may take before it is left behind */
+
+typedef struct line {
+    const weft_coll_table *table; /* NULL: not a channel of a library, or not ours */
+    void *module;
+    weft_comm *comm;
+    weft_stream *stream;
+    uint32_t n, me;
+} line;
+
+struct colls {
+    const plan *plan;
+    job *job;
+    uint32_t rank;
+    colls_device d;
+    double deadline;
+    line *line;              /* [channels] */
+    weft_event **done;       /* [collectives] */
+    weft_event *before;      /* on the compute stream, of the latest start */
+    uint32_t *group, groups; /* collectives of the group that is open */
+    uint64_t sent;
+    atomic_int gave_up;
+};
+
+int colls_has(const colls *c, uint32_t number)
+{
+    return c && c->line[c->plan->collectives.at[number].channel].table;
+}
+
+static weft_status share_id(colls *c, const line *l, const char *name, uint32_t first, void *id,
+                            uint64_t *bytes, const weft_conf *conf)
+{
+    char key[200];
+    snprintf(key, sizeof key, "coll/%.120s/%u", name, first);
+    if (l->me == 0) {
+        weft_status st = PLUGIN_CALL(l->table, id, l->module, conf, id, bytes);
+        return st ? st : job_put(c->job, key, id, *bytes);
+    }
+    void *value = NULL;
+    uint64_t n = 0;
+    weft_status st = job_get(c->job, key, c->deadline, &value, &n);
+    if (!st && n > *bytes)
+        st = fail(WEFT_DATA, "channel %s: the identity of the communicator is garbled", name);
+    if (!st) {
+        memcpy(id, value, n);
+        *bytes = n;
+    }
+    free(value);
+    return st;
+}
+
+/* Poll until the communicator is ready. */
+static weft_status until_ready(colls *c, const line *l, const char *what)
+{
+    uint64_t end = clock_ns() + (uint64_t)(c->deadline * 1e9);
+    weft_status st;
+    while ((st = PLUGIN_POLL(l->table, ready, l->comm)) == WEFT_BUSY) {
+        st = job_failure(c->job);
+        if (!st && clock_ns() > end)
+            st = fail(WEFT_PEER, "%s: not all ranks are there after %.3g seconds", what,
+                      c->deadline);
+        if (st)
+            return st;
+        nanosleep(&(struct timespec){0, 200000}, NULL);
+    }
+    return st;
+}
+
+static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
+{
+    const plan *p = c->plan;
+    const channel *ch = &p->channels.at[number];
+    const spec_link *link = &p->spec->links[ch->link];
+    line *l = &c->line[number];
+    char id[ID_ROOM];
+    uint64_t bytes = sizeof id;
+    l->table = where_coll(link);
+    l->module = link->c->module;
+    weft_status st = share_id(c, l, ch->name, ranks[0], id, &bytes, link->conf);
+    if (!st)
+        st = PLUGIN_CALL(c->d.table, stream, c->d.device, 1, &l->stream);
+    if (st)
+        return st;
+    weft_coll_args args = {.struct_size = sizeof args,
+                           .rank = l->me,
+                           .ranks = l->n,
+                           .id = id,
+                           .id_bytes = bytes,
+                           .stream = PLUGIN_GET(c->d.table, native, l->stream),
+                           .conf = link->conf};
+    st = PLUGIN_CALL(l->table, open, l->module, &args, &l->comm);
+    if (!st)
+        st = until_ready(c, l, ch->name);
+    if (!st && l->table->enrol)
+        st = PLUGIN_ASK(l->table, enrol, l->comm, c->d.base, p->bytes.peak);
+    if (st == WEFT_UNSUPPORTED) {
+        err_clear();
+        st = WEFT_OK;
+    }
+    if (!st)
+        st = until_ready(c, l, ch->name);
+    if (st)
+        err_context("channel %s over %s", ch->name, link->c->name);
+    return st;
+}
+
+static weft_status open_lines(colls *c)
+{
+    const plan *p = c->plan;
+    uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks);
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < p->channels.n && !st; i++) {
+        if (!where_coll(&p->spec->links[p->channels.at[i].link]))
+            continue;
+        c->line[i].n = plan_group(p, i, c->rank, ranks, &c->line[i].me);
+        if (c->line[i].n)
+            st = open_line(c, i, ranks);
+    }
+    for (uint32_t i = 0; i < p->collectives.n && !st; i++)
+        if (colls_has(c, i))
+            st = PLUGIN_CALL(c->d.table, event, c->d.device, &c->done[i]);
+    free(ranks);
+    return st ? st : PLUGIN_CALL(c->d.table, event, c->d.device, &c->before);
+}
+
+weft_status colls_create(const plan *p, job *j, uint32_t rank, const colls_device *d,
+                         double deadline, colls **out)
+{
+    int any = 0;
+    for (uint32_t i = 0; i < p->channels.n && p->spec->ranks > 1; i++)
+        any |= where_coll(&p->spec->links[p->channels.at[i].link]) != NULL;
+    if (!any)
+        return WEFT_OK;
+    colls *c = mem_alloc(sizeof *c);
+    *out = c;
+    c->plan = p;
+    c->job = j;
+    c->rank = rank;
+    c->d = *d;
+    c->deadline = deadline;
+    c->line = mem_alloc(p->channels.n * sizeof *c->line);
+    c->done = mem_alloc(p->collectives.n * sizeof(weft_event *) + 1);
+    c->group = mem_alloc(p->collectives.n * sizeof *c->group + 1);
+    return open_lines(c);
+}
+
+static void *give_up(void *arg)
+{
+    colls *c = arg;
+    for (uint32_t i = 0; i < c->plan->channels.n; i++)
+        if (c->line[i].comm)
+            PLUGIN_DO(c->line[i].table, abort, c->line[i].comm);
+    atomic_store(&c->gave_up, 1);
+    return NULL;
+}
+
+/* False: the library hangs; the process ends without it. */
+static int abort_all(colls *c)
+{
+    pthread_t helper;
+    struct timespec end;
+    clock_gettime(CLOCK_REALTIME, &end);
+    end.tv_sec += GIVE_UP_S;
+    if (pthread_create(&helper, NULL, give_up, c) != 0)
+        return 0;
+    return pthread_timedjoin_np(helper, NULL, &end) == 0;
+}
+
+void colls_destroy(colls *c, int failed)
+{
+    if (!c || (failed && !abort_all(c)))
+        return;
+    for (uint32_t i = 0; i < c->plan->channels.n; i++)
+        if (c->line[i].comm)
+            PLUGIN_DO(c->line[i].table, close, c->line[i].comm);
+    free(c->line);
+    free(c->done);
+    free(c->group);
+    free(c);
+}
+
+/* A shift is a send to the one and a receive from the other. */
+static weft_status call(const line *l, const collective *x, const void *in, void *out, void *native)
+{
+    if (x->kind != WEFT_SHIFT || x->root == 0)
+        return PLUGIN_CALL(l->table, call, l->comm,
+                           x->kind == WEFT_SHIFT ? WEFT_BROADCAST : x->kind, x->redop, x->dtype, in,
+                           out, x->count, x->root, native);
+    uint32_t to = (l->me + x->root) % l->n, from = (l->me + l->n - x->root) % l->n;
+    weft_status st = PLUGIN_CALL(l->table, call, l->comm, WEFT_SEND, 0, x->dtype, in, NULL,
+                                 x->count, to, native);
+    return st ? st
+              : PLUGIN_CALL(l->table, call, l->comm, WEFT_RECV, 0, x->dtype, NULL, out, x->count,
+                            from, native);
+}
+
+static weft_status launch(colls *c, const line *l)
+{
+    weft_status st = PLUGIN_POLL(l->table, end, l->module);
+    if (st == WEFT_BUSY)
+        st = WEFT_OK;
+    for (uint32_t i = 0; i < c->groups && !st; i++) {
+        uint32_t number = c->group[i];
+        const line *one = &c->line[c->plan->collectives.at[number].channel];
+        st = until_ready(c, one, c->plan->collectives.at[number].name);
+        if (!st)
+            st = PLUGIN_CALL(c->d.table, record, c->done[number], one->stream);
+    }
+    c->groups = 0;
+    return st;
+}
+
+weft_status colls_start(colls *c, uint32_t number, uint64_t from, uint64_t to, int first, int last)
+{
+    const collective *x = &c->plan->collectives.at[number];
+    const line *l = &c->line[x->channel];
+    weft_status st = PLUGIN_CALL(c->d.table, record, c->before, c->d.compute);
+    if (!st)
+        st = PLUGIN_CALL(c->d.table, await, l->stream, c->before);
+    if (!st && first)
+        st = PLUGIN_CALL(l->table, begin, l->module);
+    if (st)
+        return st;
+    c->group[c->groups++] = number;
+    c->sent += x->sent;
+    st = call(l, x, c->d.base + from, c->d.base + to, PLUGIN_GET(c->d.table, native, l->stream));
+    if (st) /* a group that was begun is ended */
+        (void)!PLUGIN_POLL(l->table, end, l->module);
+    else if (last)
+        st = launch(c, l);
+    return st;
+}
+
+weft_status colls_wait(colls *c, uint32_t number)
+{
+    return PLUGIN_CALL(c->d.table, await, c->d.compute, c->done[number]);
+}
+
+uint64_t colls_sent(const colls *c)
+{
+    return c ? c->sent : 0;
+}
+
+weft_status colls_health(colls *c)
+{
+    for (uint32_t i = 0; c && i < c->plan->channels.n; i++) {
+        const line *l = &c->line[i];
+        weft_status st = l->comm ? PLUGIN_CALL(l->table, health, l->comm) : WEFT_OK;
+        if (st) {
+            err_context("channel %s", c->plan->channels.at[i].name);
+            return st;
+        }
+    }
+    return WEFT_OK;
+}

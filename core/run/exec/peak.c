@@ -1,0 +1,222 @@
+/* run/exec/peak.c: the peak that MFU divides by: a product of two matrices, as fast as the device
+ * does it.
+ *
+ * The matrices grow until a product takes long enough to be timed, or the arena has no room for
+ * larger ones. Their numbers are random: a chip that computes on zeros draws less power and is
+ * faster than it ever is in training.
+ *
+ * Ranks choose the size each for itself, meet, and are then timed at the same moment: cores that
+ * share power, caches or memory are slower when all are at work, as in a step. The peak of the job
+ * is the mean over its ranks, since the operations of a step are counted as a mean as well. */
+#include "base/clock.h"
+#include "base/err.h"
+#include "host/call.h"
+#include "run/exec/exec.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LONG_ENOUGH_NS 10000000u
+#define BUDGET_NS 100000000u
+#define TOLD_SECONDS 60.0
+#define RANDOM_BYTES 65536u
+
+typedef struct product {
+    int64_t rows, width; /* [rows, width] times [width, width] */
+    uint64_t once;       /* nanoseconds that one takes, about; 0: not known */
+    weft_prepared *kernel;
+    uint64_t in[2], out; /* offsets */
+    char *workspace, *taken;
+} product;
+
+static double work_of(const product *x)
+{
+    return 2.0 * (double)x->rows * (double)x->width * (double)x->width;
+}
+
+/* Numbers from 0.5 to 1 of either sign, whatever the type: all exponents the same. */
+static weft_status fill_random(executor *e, uint64_t to, uint64_t bytes)
+{
+    const uint32_t type = e->plan->spec->compute;
+    const uint32_t keep = type == WEFT_F32    ? 0x807fffff
+                          : type == WEFT_BF16 ? 0x807f807f
+                                              : 0x83ff83ff;
+    const uint32_t set = type == WEFT_F32    ? 0x3f000000
+                         : type == WEFT_BF16 ? 0x3f003f00
+                                             : 0x38003800;
+    static uint32_t numbers[RANDOM_BYTES / 4];
+    uint32_t x = 2463534242u;
+    for (uint32_t i = 0; i < RANDOM_BYTES / 4; i++) {
+        x ^= x << 13, x ^= x >> 17, x ^= x << 5;
+        numbers[i] = (x & keep) | set;
+    }
+    weft_status s = WEFT_OK;
+    for (uint64_t at = 0; !s && at < bytes; at += RANDOM_BYTES)
+        s = exec_write(e, to + at, numbers, bytes - at < RANDOM_BYTES ? bytes - at : RANDOM_BYTES);
+    return s;
+}
+
+/* Places for the operands in the arena; false: it has no room for them. */
+static bool place(const executor *e, product *x, uint64_t workspace)
+{
+    const uint64_t size = weft_dtype_size(e->plan->spec->compute);
+    const uint64_t tall = (uint64_t)(x->rows * x->width) * size;
+    const uint64_t square = (uint64_t)(x->width * x->width) * size;
+    const bool own = e->table->caps & WEFT_DEV_HOST_MEMORY;
+    x->in[0] = 0;
+    x->in[1] = tall;
+    x->out = tall + square;
+    uint64_t end = (2 * tall + square + 63) & ~(uint64_t)63;
+    if (own)
+        x->taken = malloc(workspace + 64);
+    x->workspace = own ? x->taken + (64 - (uintptr_t)x->taken % 64) : e->base + end;
+    return end + (own ? 0 : workspace) <= e->plan->bytes.peak && (!own || x->taken);
+}
+
+static weft_status prepare(executor *e, product *x, bool *fits)
+{
+    const uint32_t type = e->plan->spec->compute;
+    weft_operand in[2] = {{type, 2, {x->rows, x->width}}, {type, 2, {x->width, x->width}}};
+    weft_operand out = {type, 2, {x->rows, x->width}};
+    weft_opspec op = {
+        .struct_size = sizeof op, .id = "linear", .nin = 2, .nout = 1, .in = in, .out = &out};
+    weft_need need = {.struct_size = sizeof need};
+    const spec_plugin *device = &e->plan->spec->device;
+    weft_status s = PLUGIN_ASK(e->table, need, device->c->module, device->conf, &op, &need);
+    *fits = !s && place(e, x, need.workspace);
+    if (!s && *fits)
+        s = PLUGIN_CALL(e->table, prepare, e->device, &op, &x->kernel);
+    if (!s && *fits)
+        s = fill_random(e, 0, x->out);
+    return s;
+}
+
+static void release(executor *e, product *x)
+{
+    if (x->kernel)
+        PLUGIN_DO(e->table, release, x->kernel);
+    free(x->taken);
+    x->kernel = NULL;
+    x->taken = NULL;
+}
+
+/* Nanoseconds of `times` products in a row. */
+static weft_status run(executor *e, const product *x, uint64_t times, uint64_t *ns)
+{
+    const void *in[2] = {e->base + x->in[0], e->base + x->in[1]};
+    void *out[1] = {e->base + x->out};
+    const uint64_t began = clock_ns();
+    weft_status s = WEFT_OK;
+    for (uint64_t i = 0; !s && i < times; i++)
+        s = PLUGIN_CALL(e->table, run, x->kernel, e->stream, in, out, x->workspace);
+    if (!s)
+        s = exec_reach(e);
+    *ns = clock_ns() - began;
+    return s;
+}
+
+static weft_status time_best(executor *e, const product *x, double *flops)
+{
+    const uint64_t times = 1 + LONG_ENOUGH_NS / (x->once + 1), start = clock_ns();
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; !s && (i < 2 || clock_ns() - start < BUDGET_NS); i++) {
+        uint64_t ns;
+        s = run(e, x, times, &ns);
+        const double rate = work_of(x) * (double)times / ((double)ns * 1e-9);
+        *flops = rate > *flops ? rate : *flops;
+    }
+    return s;
+}
+
+/* Try one size, and keep it in `best` when it is the fastest so far; *longer is whether a larger
+ * one would be better. */
+static weft_status try_size(executor *e, int64_t rows, int64_t width, product *best, bool *longer)
+{
+    product x = {.rows = rows, .width = width};
+    bool fits;
+    weft_status s = prepare(e, &x, &fits);
+    for (int i = 0; !s && fits && i < 4; i++) { /* the first has more to do */
+        uint64_t ns;
+        s = run(e, &x, 1, &ns);
+        x.once = i < 2 || ns < x.once ? ns : x.once;
+    }
+    release(e, &x);
+    *longer = fits && x.once < LONG_ENOUGH_NS;
+    if (!s && fits &&
+        (!best->once || work_of(&x) / (double)x.once > work_of(best) / (double)best->once))
+        *best = (product){.rows = rows, .width = width, .once = x.once};
+    return s;
+}
+
+static weft_status choose_size(executor *e, product *best)
+{
+    int64_t width = 1024;
+    bool longer = true;
+    weft_status s = WEFT_OK;
+    while (!s && longer && width <= 8192) {
+        s = try_size(e, width > 1024 ? width : 512, width, best, &longer);
+        width *= 2;
+    }
+    while (!s && !best->once && width > 32) { /* an arena too small for the first */
+        width /= 2;
+        s = try_size(e, 64, width, best, &longer);
+    }
+    return s;
+}
+
+static weft_status measure(executor *e, product *x, double *flops)
+{
+    bool fits = false;
+    weft_status s = x->once ? prepare(e, x, &fits) : WEFT_OK;
+    uint64_t ns;
+    if (!s && fits)
+        s = run(e, x, 1, &ns);
+    if (!s && e->job) /* all of them at work from here on */
+        s = job_exchange(e->job, "peak", NULL, 0, NULL);
+    if (!s && fits)
+        s = time_best(e, x, flops);
+    release(e, x);
+    return s;
+}
+
+/* Rank 0 writes the metrics, so it alone needs the mean. */
+static weft_status take_mean(executor *e, double *flops)
+{
+    const uint32_t ranks = e->plan->spec->ranks;
+    char key[32];
+    snprintf(key, sizeof key, "peak.%u", e->rank);
+    if (!e->job)
+        return WEFT_OK;
+    if (e->rank)
+        return job_put(e->job, key, flops, sizeof *flops);
+    double sum = *flops;
+    weft_status s = WEFT_OK;
+    for (uint32_t r = 1; !s && r < ranks; r++) {
+        void *one = NULL;
+        uint64_t bytes = 0;
+        snprintf(key, sizeof key, "peak.%u", r);
+        s = job_get(e->job, key, TOLD_SECONDS, &one, &bytes);
+        if (!s && bytes != sizeof *flops)
+            s = fail(WEFT_DATA, "rank %u told no peak", r);
+        if (!s)
+            sum += *(const double *)one;
+        free(one);
+    }
+    *flops = sum / ranks;
+    return s;
+}
+
+weft_status exec_measure_peak(executor *e, double *flops)
+{
+    product best = {0};
+    *flops = 0;
+    weft_status s = choose_size(e, &best);
+    if (!s)
+        s = measure(e, &best, flops);
+    if (!s)
+        s = take_mean(e, flops);
+    if (!s)
+        s = exec_zero(e, 0, e->plan->bytes.peak);
+    return s ? s : exec_set_scalars(e);
+}

@@ -1,0 +1,125 @@
+/* run/exec/recording.c: what a list computes between communication, recorded once and replayed.
+ *
+ * A device that can record work (WEFT_DEV_CAPTURE) takes each run of calls as one piece: starting
+ * it costs a microsecond a kernel less, on the host and on the device. The addresses in a recording
+ * are those of the calls, which the plan has fixed; what changes from step to step (learning rate,
+ * loss scale, tokens) lies in the arena. Runs end where a collective is started or awaited, where
+ * the passes end, and after MOST instructions, so that a recording stays of a size that drivers
+ * like. A step that is traced is walked call by call. */
+#include "base/err.h"
+#include "host/call.h"
+#include "run/exec/exec.h"
+
+#include <stdlib.h>
+
+#define LEAST 4u /* instructions that are worth it */
+#define MOST 4096u
+
+typedef struct graph_run {
+    const list *l;
+    uint32_t first, end; /* entries */
+    weft_capture *work;
+} graph_run;
+
+struct graphs {
+    VEC(graph_run) runs;
+    uint32_t nlists;
+    struct {
+        const list *l;
+        uint32_t *run; /* [entry] 1 + the run that begins there; 0: none */
+    } lists[];
+};
+
+/* The run of calls that begins at entry i: where it ends, and its instructions. */
+static uint32_t run_end(const plan *p, const list *l, uint32_t i, uint64_t *instrs)
+{
+    uint32_t end = i;
+    *instrs = 0;
+    while (end < l->entries.n && l->entries.at[end].kind == ENTRY_CALL &&
+           (end == i || end != l->tail)) {
+        const uint32_t n = p->segments.at[l->entries.at[end].what].n;
+        if (end > i && *instrs + n > MOST)
+            break;
+        *instrs += n;
+        end++;
+    }
+    return end;
+}
+
+static weft_status record(executor *e, graph_run *r, bool *can)
+{
+    weft_status s = PLUGIN_CALL(e->table, capture_begin, e->stream);
+    *can = s != WEFT_UNSUPPORTED;
+    if (!*can) {
+        err_clear();
+        return WEFT_OK;
+    }
+    weft_status x = WEFT_OK;
+    for (uint32_t i = r->first; !s && !x && i < r->end; i++)
+        x = kernels_call(e, &r->l->entries.at[i]);
+    if (!s) /* in any case, so that the stream is good again */
+        s = PLUGIN_CALL(e->table, capture_end, e->stream, &r->work);
+    s = x ? x : s;
+    if (s)
+        err_context("recording the list %s, from %s on, for replay", r->l->name,
+                    r->l->entries.at[r->first].name);
+    return s;
+}
+
+static weft_status record_list(executor *e, const list *l, bool *can)
+{
+    struct graphs *g = e->graphs;
+    weft_status s = WEFT_OK;
+    uint32_t *run = mem_alloc(l->entries.n * sizeof *run + 1);
+    g->lists[g->nlists].l = l;
+    g->lists[g->nlists++].run = run;
+    for (uint32_t i = 0; !s && *can && i < l->entries.n;) {
+        uint64_t instrs;
+        graph_run r = {l, i, run_end(e->plan, l, i, &instrs), NULL};
+        if (instrs >= LEAST)
+            s = record(e, &r, can);
+        if (r.work) {
+            *vec_push(&g->runs) = r;
+            run[i] = g->runs.n;
+        }
+        i = r.end > i ? r.end : i + 1;
+    }
+    return s;
+}
+
+weft_status graphs_record(executor *e)
+{
+    const plan *p = e->plan;
+    bool can = (e->table->caps & WEFT_DEV_CAPTURE) && e->table->capture_begin;
+    if (!can)
+        return WEFT_OK;
+    e->graphs = mem_alloc(sizeof *e->graphs + (2 + p->extra.n) * sizeof e->graphs->lists[0]);
+    weft_status s = record_list(e, &p->step, &can);
+    if (!s)
+        s = record_list(e, &p->eval, &can);
+    for (uint32_t i = 0; !s && i < p->extra.n; i++)
+        s = record_list(e, &p->extra.at[i].l, &can);
+    return s;
+}
+
+uint32_t graphs_end(const executor *e, const list *l, uint32_t i, weft_capture **work)
+{
+    const struct graphs *g = e->graphs;
+    for (uint32_t k = 0; g && k < g->nlists; k++)
+        if (g->lists[k].l == l && g->lists[k].run[i]) {
+            const graph_run *r = &g->runs.at[g->lists[k].run[i] - 1];
+            *work = r->work;
+            return r->end;
+        }
+    return i;
+}
+
+void graphs_free(executor *e)
+{
+    for (uint32_t k = 0; e->graphs && k < e->graphs->nlists; k++)
+        free(e->graphs->lists[k].run);
+    if (e->graphs)
+        free(e->graphs->runs.at);
+    free(e->graphs);
+    e->graphs = NULL;
+}

@@ -1,0 +1,261 @@
+/* run/exec/setup.c: everything that a step needs, taken before the first. */
+#include "base/clock.h"
+#include "base/err.h"
+#include "host/call.h"
+#include "plan/where.h"
+#include "run/exec/exec.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The kind of descriptor that the job's links want of the arena and the device can give; 0: none.
+ */
+static int32_t descriptor_kind(const executor *e)
+{
+    uint64_t wanted = 0, can = e->table->caps;
+    for (uint32_t i = 0; e->plan->spec->ranks > 1 && i < e->plan->spec->nlinks; i++) {
+        const spec_link *l = &e->plan->spec->links[i];
+        if (where_coll(l))
+            continue;
+        const weft_link_table *link = l->c->table, *near = l->near.c ? l->near.c->table : link;
+        wanted |= link->caps | near->caps;
+    }
+    if (e->plan->spec->attached)
+        return can & WEFT_DEV_EXPORT_CUDA ? WEFT_FD_CUDA : WEFT_FD_MAP;
+    if (!(wanted & (WEFT_LINK_MAP | WEFT_LINK_REGISTER)))
+        return 0;
+    if ((wanted & WEFT_LINK_FD_DMABUF) && (can & WEFT_DEV_EXPORT_DMABUF))
+        return WEFT_FD_DMABUF;
+    if ((wanted & WEFT_LINK_FD_CUDA) && (can & WEFT_DEV_EXPORT_CUDA))
+        return WEFT_FD_CUDA;
+    return can & WEFT_DEV_EXPORT_FD ? WEFT_FD_MAP : 0;
+}
+
+/* Is the device's memory out of the reach of a link? Then links are given the host memory through
+ * which everything goes that devices do not do by themselves. */
+static weft_status stage_all(const executor *e, int32_t fd, comm_arena *arena)
+{
+    const spec *s = e->plan->spec;
+    bool any = false;
+    for (uint32_t i = 0; i < s->nlinks; i++)
+        any |= where_staged(s, &s->links[i]);
+    for (uint32_t i = 0; i < s->nlinks && any; i++)
+        if (!where_staged(s, &s->links[i]) && !where_coll(&s->links[i]))
+            return fail(WEFT_UNSUPPORTED,
+                        "%s reaches the memory of device %s and another transport of this job does "
+                        "not: use one kind of transport",
+                        s->links[i].c->name, s->device.c->name);
+    const uint64_t bytes = e->plan->bytes.peak;
+    *arena = (comm_arena){e->base, bytes, fd, (uint32_t)e->table->caps, {0}};
+    if (any)
+        *arena = (comm_arena){e->host,
+                              e->plan->bytes.host,
+                              -1,
+                              WEFT_DEV_HOST_MEMORY,
+                              {e->table, e->device, e->stream, e->base, bytes, fd}};
+    return WEFT_OK;
+}
+
+/* Ranks that share the set of CPUs on which they may run divide it. A device whose memory is the
+ * host's works on CPUs, and is told its number among those ranks; any other device is one of the
+ * machine's, and is told its number among all ranks there. */
+static void number_here(const executor *e, const job_identity *who, weft_device_args *args)
+{
+    const job_sites *s = e->plan->spec->meeting.sites;
+    const bool on_cpus = e->table->caps & WEFT_DEV_HOST_MEMORY;
+    args->local_rank = on_cpus && s && s->cpu_ranks ? s->cpu_rank : who->local_rank;
+    args->local_ranks = on_cpus && s && s->cpu_ranks ? s->cpu_ranks : who->local_ranks;
+}
+
+static weft_status open_device(executor *e, const job_identity *who, comm_arena *arena)
+{
+    const spec *s = e->plan->spec;
+    void *base;
+    int32_t fd = -1;
+    weft_device_args args = {sizeof args, 0, 0, 1, s->device.conf};
+    number_here(e, who, &args);
+    if (config_int(s->cfg, "run.deterministic"))
+        args.flags |= WEFT_SPEC_DETERMINISTIC;
+    int32_t score = 0;
+    err_clear();
+    weft_status st = PLUGIN_CALL(e->table, probe, s->device.c->module, s->device.conf, &score);
+    if (!st && !score)
+        st = fail(WEFT_ABSENT, "device %s is not on this machine: %s", s->device.c->name,
+                  *err_text() ? err_text() : "its probe gives no reason");
+    if (!st)
+        st = PLUGIN_CALL(e->table, open, s->device.c->module, &args, &e->device);
+    if (!st)
+        st = PLUGIN_CALL(e->table, arena, e->device, e->plan->bytes.peak, descriptor_kind(e), &base,
+                         &fd);
+    if (!st)
+        st = PLUGIN_CALL(e->table, stream, e->device, 0, &e->stream);
+    if (!st)
+        st = PLUGIN_CALL(e->table, event, e->device, &e->event);
+    if (!st && e->plan->bytes.host)
+        st = PLUGIN_CALL(e->table, host_memory, e->device, e->plan->bytes.host, (void **)&e->host);
+    if (st)
+        return st;
+    e->base = base;
+    return stage_all(e, fd, arena);
+}
+
+static weft_status add_channels(executor *e, const uint32_t *index, comm_channel **out)
+{
+    const plan *p = e->plan;
+    uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks), me;
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; !s && i < p->channels.n; i++) {
+        uint32_t n = plan_group(p, i, e->rank, ranks, &me), link = p->channels.at[i].link;
+        if (!n || where_coll(&p->spec->links[link]))
+            continue; /* of other ranks, or of a library */
+        s = comm_add_channel(e->world, index[link], p->channels.at[i].name, ranks, n, &out[i]);
+    }
+    free(ranks);
+    return s;
+}
+
+/* The arena is zeroed already. */
+static void keep(executor *e, uint32_t number)
+{
+    const collective *c = &e->plan->collectives.at[number];
+    const bool staged = comm_is_staged(e->ops[number]);
+    char *at = (staged ? e->host : e->base) + c->kept;
+    if (staged)
+        memset(at, 0, c->kept_bytes);
+    comm_keep(e->ops[number], at, c->again ? NULL : &e->kept);
+}
+
+static weft_status add_operations(executor *e, comm_channel *const *channels)
+{
+    const plan *p = e->plan;
+    e->ops = mem_alloc(p->collectives.n * sizeof *e->ops + 1);
+    e->schedules = mem_alloc(p->collectives.n * sizeof *e->schedules + 1);
+    e->from = mem_alloc(p->collectives.n * sizeof *e->from + 1);
+    e->to = mem_alloc(p->collectives.n * sizeof *e->to + 1);
+    uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks);
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; !st && i < p->collectives.n; i++) {
+        const collective *c = &p->collectives.at[i];
+        const uint64_t at = mesh_coord(&p->spec->mesh, e->rank, c->shift_axis);
+        comm_request r;
+        uint32_t me;
+        plan_group(p, c->channel, e->rank, ranks, &me);
+        plan_request(p, c, me, &r);
+        e->from[i] = c->in + at * c->in_shift;
+        e->to[i] = c->out + at * c->out_shift;
+        if (where_coll(&p->spec->links[p->channels.at[c->channel].link]))
+            continue;
+        st = comm_schedule_make(&r, &e->schedules[i]);
+        if (!st && comm_schedule_scratch(e->schedules[i]) > c->scratch_bytes)
+            st = fail(WEFT_INTERNAL, "%s needs more scratch than was planned", c->name);
+        if (!st && comm_schedule_kept(e->schedules[i]) > c->kept_bytes)
+            st = fail(WEFT_INTERNAL, "%s keeps more than was planned", c->name);
+        if (!st)
+            st = comm_add_op(channels[c->channel], e->schedules[i], c->name, &e->ops[i]);
+        if (!st && comm_is_staged(e->ops[i]))
+            comm_fix(e->ops[i], e->from[i], e->to[i]);
+        if (!st && c->kept_bytes)
+            keep(e, i);
+    }
+    free(ranks);
+    return st;
+}
+
+static weft_status add_link(executor *e, uint32_t number, uint32_t *index)
+{
+    const spec *s = e->plan->spec;
+    const spec_link *l = &s->links[number];
+    if (!l->near.c)
+        return comm_add_link(e->world, l->c, l->conf, index);
+    return comm_add_pair(e->world, &(comm_part){l->near.c, l->near.conf},
+                         &(comm_part){l->c, l->conf}, s->meeting.sites->machine, index);
+}
+
+static weft_status connect_ranks(executor *e, const job_identity *who, const comm_arena *arena)
+{
+    const plan *p = e->plan;
+    if (p->spec->ranks == 1)
+        return WEFT_OK;
+    comm_channel **channels = mem_alloc(p->channels.n * sizeof *channels + 1);
+    uint32_t index[WEFT_MAX_MESH];
+    const colls_device device = {e->table, e->device, e->stream, e->base};
+    const double patience = config_real(p->spec->cfg, "run.join_timeout");
+    weft_status s = comm_world_create(e->job, who, &e->world);
+    for (uint32_t i = 0; !s && i < p->spec->nlinks; i++)
+        s = where_coll(&p->spec->links[i]) ? WEFT_OK : add_link(e, i, &index[i]);
+    if (!s)
+        s = add_channels(e, index, channels);
+    if (!s)
+        s = add_operations(e, channels);
+    if (!s)
+        s = comm_connect(e->world, arena, patience);
+    if (!s)
+        s = colls_create(p, e->job, e->rank, &device, patience, &e->colls);
+    free(channels);
+    return s;
+}
+
+/* Entries, and the instructions of those that call. */
+static uint64_t events_a_step(const plan *p)
+{
+    uint64_t n = 16;
+    for (uint32_t i = 0; i < p->step.entries.n; i++) {
+        const entry *x = &p->step.entries.at[i];
+        n += 1 + (x->kind == ENTRY_CALL ? p->segments.at[x->what].n : 0);
+    }
+    return n;
+}
+
+weft_status exec_set_scalars(executor *e)
+{
+    for (uint32_t i = 0; i < e->plan->scalars.n; i++) {
+        float value = (float)e->plan->scalars.at[i].value;
+        weft_status s = exec_write(e, e->plan->scalars.at[i].offset, &value, sizeof value);
+        if (s)
+            return s;
+    }
+    return WEFT_OK;
+}
+
+weft_status exec_create(const plan *p, job *j, const job_identity *who, const char *out_dir,
+                        executor *out)
+{
+    *out = (executor){
+        .plan = p, .job = j, .rank = who->rank, .table = p->spec->device.c->table, .kept = 1};
+    comm_arena arena;
+    out->deadline = config_real(p->spec->cfg, "run.deadline");
+    weft_status s =
+        trace_setup(config_text(p->spec->cfg, "log.trace_steps"), events_a_step(p), &out->trace);
+    if (!s && out_dir)
+        s = flight_open(out_dir, who->rank, who->ranks, &out->flight);
+    if (!s)
+        s = open_device(out, who, &arena);
+    out->bases = plan_bases(p, who->rank);
+    if (!s)
+        s = kernels_prepare(out);
+    if (!s)
+        s = exec_set_scalars(out);
+    if (!s)
+        s = connect_ranks(out, who, &arena);
+    return s ? s : graphs_record(out);
+}
+
+void exec_destroy(executor *e, int failed)
+{
+    colls_destroy(e->colls, failed);
+    comm_world_destroy(e->world);
+    for (uint32_t i = 0; e->schedules && i < e->plan->collectives.n; i++)
+        comm_schedule_free(e->schedules[i]);
+    graphs_free(e);
+    kernels_release(e);
+    if (e->device)
+        PLUGIN_DO(e->table, close, e->device);
+    free(e->ops);
+    free(e->bases);
+    free(e->from);
+    free(e->to);
+    free(e->schedules);
+    trace_free(&e->trace);
+    flight_close(&e->flight);
+    *e = (executor){0};
+}

@@ -1,0 +1,133 @@
+/* run/memory_check.c: see room.h.
+ *
+ * A rank that looks only at its own arena sees the memory that the other ranks of its machine are
+ * about to take as free, and the kernel then kills one of them. */
+#include "run/memory_check.h"
+
+#include "base/err.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weft/device.h>
+
+#define PATH_ROOM 1024
+#define DEPTH_MOST 64
+
+/* The number after `word` in a file, or the number that it begins with where `word` is "". */
+static bool number_in(const char *path, const char *word, uint64_t *out)
+{
+    char line[256];
+    bool found = false;
+    FILE *f = fopen(path, "re");
+    const size_t n = strlen(word);
+    while (f && !found && fgets(line, sizeof line, f))
+        found = !strncmp(line, word, n) && sscanf(line + n, " %" SCNu64, out) == 1;
+    if (f)
+        fclose(f);
+    return found;
+}
+
+/* What one group leaves: its limit without what is used; cached files can be given back. */
+static void look_at(const char *folder, const char *limit, const char *used, const char *cache,
+                    uint64_t *least)
+{
+    char path[2 * PATH_ROOM];
+    uint64_t most, now = 0, cached = 0;
+    snprintf(path, sizeof path, "%s/%s", folder, limit);
+    if (!number_in(path, "", &most) || most >= UINT64_C(1) << 60)
+        return;
+    snprintf(path, sizeof path, "%s/%s", folder, used);
+    number_in(path, "", &now);
+    snprintf(path, sizeof path, "%s/memory.stat", folder);
+    number_in(path, cache, &cached);
+    now = now > cached ? now - cached : 0;
+    const uint64_t left = most > now ? most - now : 0;
+    *least = left < *least ? left : *least;
+}
+
+/* The group `own` below `mount` and all above it. */
+static void look_upwards(const char *mount, const char *own, bool old, uint64_t *least)
+{
+    char folder[PATH_ROOM];
+    const size_t top = strlen(mount);
+    const int n = snprintf(folder, sizeof folder, "%s%s", mount, strcmp(own, "/") ? own : "");
+    for (int depth = 0; n > 0 && n < PATH_ROOM && depth < DEPTH_MOST; depth++) {
+        if (old)
+            look_at(folder, "memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache ",
+                    least);
+        else
+            look_at(folder, "memory.max", "memory.current", "file ", least);
+        char *cut = strrchr(folder, '/');
+        if (!cut || (size_t)(cut - folder) < top)
+            return;
+        *cut = 0;
+    }
+}
+
+static uint64_t groups_leave(const char *root)
+{
+    char path[PATH_ROOM], mount[PATH_ROOM], line[PATH_ROOM];
+    uint64_t least = UINT64_MAX;
+    snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f)) {
+        line[strcspn(line, "\n")] = 0;
+        char *what = strchr(line, ':'), *own = what ? strchr(what + 1, ':') : NULL;
+        if (!own)
+            continue;
+        *own++ = 0;
+        what++;
+        const bool old = *what;
+        if (old && strcmp(what, "memory") != 0)
+            continue;
+        snprintf(mount, sizeof mount, "%.512s/sys/fs/cgroup%s", root, old ? "/memory" : "");
+        look_upwards(mount, own, old, &least);
+    }
+    if (f)
+        fclose(f);
+    return least;
+}
+
+uint64_t room_free(const char *root, const char **of)
+{
+    char path[PATH_ROOM];
+    uint64_t kib = 0;
+    snprintf(path, sizeof path, "%s/proc/meminfo", root);
+    const uint64_t machine =
+        number_in(path, "MemAvailable:", &kib) && kib ? kib * 1024 : UINT64_MAX;
+    const uint64_t group = groups_leave(root);
+    *of = group < machine ? "its control group leaves" : "the machine has available";
+    return group < machine ? group : machine;
+}
+
+/* Without sites all ranks are here. */
+static uint32_t machine_of(const spec *s, uint32_t rank)
+{
+    return s->meeting.sites ? s->meeting.sites->machine[rank] : 0;
+}
+
+weft_status room_check(const plan_set *plans, const spec *s, uint32_t rank)
+{
+    const weft_device_table *device = s->device.c->table;
+    const char *of;
+    uint32_t here = 0;
+    double need = 0;
+    if (!(device->caps & WEFT_DEV_HOST_MEMORY))
+        return WEFT_OK;
+    for (uint32_t r = 0; r < s->ranks; r++) {
+        if (machine_of(s, r) != machine_of(s, rank))
+            continue;
+        need += (double)plan_of(plans, r)->bytes.peak;
+        here++;
+    }
+    const double have = (double)room_free("", &of);
+    if (need <= have)
+        return WEFT_OK;
+    return fail(WEFT_NO_MEMORY,
+                "the arenas of the %u rank%s of this machine need %.2f GiB together, and of memory "
+                "%s %.2f GiB; lower train.microbatch, set train.recompute = block, or take more "
+                "machines",
+                here, here == 1 ? "" : "s", need / 0x1p30, of, have / 0x1p30);
+}

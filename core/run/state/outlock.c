@@ -1,0 +1,186 @@
+/* run/state/outlock.c: see outlock.h. */
+#define _GNU_SOURCE
+#include "run/state/outlock.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define AGAIN_MS 50
+#define HOLDER 200 /* bytes of the text that names the holder */
+
+/* F_RDLCK, F_WRLCK or F_UNLCK on bytes [first, first + bytes): 0, or -1 with errno. */
+static int set_lock(int fd, short type, off_t first, off_t bytes)
+{
+    struct flock l = {.l_type = type, .l_whence = SEEK_SET, .l_start = first, .l_len = bytes};
+    int rc;
+    do
+        rc = fcntl(fd, F_OFD_SETLK, &l);
+    while (rc < 0 && errno == EINTR);
+    return rc;
+}
+
+static bool held_by_other(int error)
+{
+    return error == EAGAIN || error == EACCES;
+}
+
+static bool no_locks_here(int error)
+{
+    return error == ENOLCK || error == ENOSYS || error == EOPNOTSUPP || error == EINVAL;
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){0, AGAIN_MS * 1000000L}, NULL);
+}
+
+weft_status outlock_moved(outlock *l, const char *out)
+{
+    if ((size_t)snprintf(l->path, sizeof l->path, "%s/.lock", out) >= sizeof l->path)
+        return fail(WEFT_USAGE, "run.out is longer than %zu bytes", sizeof l->path - 7);
+    return WEFT_OK;
+}
+
+static weft_status open_file(const char *out, bool make, outlock *l)
+{
+    weft_status s = outlock_moved(l, out);
+    if (s)
+        return s;
+    l->fd =
+        open(l->path, O_RDWR | (make ? O_CREAT : 0) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
+    if (l->fd < 0)
+        s = fail_errno(WEFT_USAGE, "run.out: its lock %s cannot be opened", l->path);
+    return s;
+}
+
+/* Does the name still stand for the file that is open? A job that ended has removed it, and one
+ * that began anew has renamed the folder. */
+static bool still_there(const outlock *l)
+{
+    struct stat a, b;
+    return !fstat(l->fd, &a) && !stat(l->path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* What the holder wrote; the file may be anybody's, so what is no text is not shown. */
+static void read_holder(int fd, char out[HOLDER])
+{
+    ssize_t n = pread(fd, out, HOLDER - 1, 0);
+    out[n > 0 ? n : 0] = 0;
+    out[strcspn(out, "\n")] = 0;
+    for (char *p = out; *p; p++)
+        *p = *p >= 32 && *p < 127 ? *p : '?';
+    if (!*out)
+        snprintf(out, HOLDER, "another job");
+}
+
+static weft_status warn_no_locks(const char *out)
+{
+    log_line(WEFT_LOG_WARN,
+             "the file system of %s has no locks (%s): see to it that no second job writes there",
+             out, strerror(errno));
+    return WEFT_OK;
+}
+
+/* One attempt. WEFT_BUSY: another job holds it, or had it a moment ago. */
+static weft_status attempt(const char *out, outlock *l, char holder[HOLDER])
+{
+    weft_status s = open_file(out, true, l);
+    if (s)
+        return s;
+    if (set_lock(l->fd, F_WRLCK, 0, 2)) {
+        s = held_by_other(errno)   ? WEFT_BUSY
+            : no_locks_here(errno) ? warn_no_locks(out)
+                                   : fail_errno(WEFT_IO, "run.out: %s cannot be locked", l->path);
+        if (s == WEFT_BUSY)
+            read_holder(l->fd, holder);
+    } else if (!still_there(l)) {
+        s = WEFT_BUSY;
+    }
+    if (s)
+        close(l->fd);
+    return s;
+}
+
+weft_status outlock_take(const char *out, double patience, outlock *out_lock)
+{
+    outlock l = {.first = true};
+    char holder[HOLDER] = "another job";
+    const uint64_t until = clock_ms() + (uint64_t)(patience * 1000);
+    bool told = false;
+    weft_status s;
+    while ((s = attempt(out, &l, holder)) == WEFT_BUSY && clock_ms() < until) {
+        if (!told)
+            log_line(WEFT_LOG_INFO, "%s is in use by %s: waiting up to %.0f s for its end", out,
+                     holder, patience);
+        told = true;
+        nap();
+    }
+    if (s == WEFT_BUSY)
+        return fail(WEFT_USAGE,
+                    "run.out: %s is in use by %s; wait for its end, or give this job another "
+                    "run.out",
+                    out, holder);
+    if (!s)
+        *out_lock = l;
+    return s;
+}
+
+weft_status outlock_admit(outlock *l)
+{
+    char text[HOLDER], host[128] = "", since[64] = "";
+    time_t now = time(NULL);
+    struct tm t;
+    gethostname(host, sizeof host - 1);
+    if (gmtime_r(&now, &t))
+        strftime(since, sizeof since, "%Y-%m-%d %H:%M:%S UTC", &t);
+    int n =
+        snprintf(text, sizeof text, "process %ld on %s, since %s\n", (long)getpid(), host, since);
+    if (ftruncate(l->fd, 0) || pwrite(l->fd, text, (size_t)n, 0) != n)
+        return fail_errno(WEFT_IO, "run.out: %s cannot be written", l->path);
+    if (set_lock(l->fd, F_RDLCK, 1, 1) && !no_locks_here(errno))
+        return fail_errno(WEFT_IO, "run.out: %s cannot be shared with the other ranks", l->path);
+    return WEFT_OK;
+}
+
+weft_status outlock_join(const char *out, outlock *out_lock)
+{
+    outlock l = {0};
+    weft_status s = open_file(out, false, &l);
+    if (s) {
+        err_context("this rank does not see what rank 0 made in run.out, which has to be one "
+                    "folder for all ranks");
+        return s;
+    }
+    if (set_lock(l.fd, F_RDLCK, 1, 1) && !no_locks_here(errno)) {
+        s = fail_errno(WEFT_IO, "run.out: %s cannot be locked", l.path);
+        close(l.fd);
+        return s;
+    }
+    *out_lock = l;
+    return WEFT_OK;
+}
+
+void outlock_release(outlock *l, double patience)
+{
+    if (!l->fd)
+        return;
+    const uint64_t until = clock_ms() + (uint64_t)(patience * 1000);
+    int rc = l->first ? set_lock(l->fd, F_WRLCK, 0, 2) : -1;
+    while (l->first && rc && held_by_other(errno) && clock_ms() < until) {
+        nap();
+        rc = set_lock(l->fd, F_WRLCK, 0, 2);
+    }
+    if (!rc && still_there(l))
+        unlink(l->path);
+    close(l->fd);
+    *l = (outlock){0};
+}

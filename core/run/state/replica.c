@@ -1,0 +1,44 @@
+/* run/state/replica.c: see replica.h. */
+#include "run/state/replica.h"
+
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PREFIX "replica."
+
+const char *replica_name(const piece *p, uint32_t number, char name[REPLICA_NAME])
+{
+    if (!number)
+        return p->name;
+    snprintf(name, REPLICA_NAME, PREFIX "%u.%s", number, p->name);
+    return name;
+}
+
+const char *replica_of(const char *name)
+{
+    const size_t prefix = strlen(PREFIX);
+    if (strncmp(name, PREFIX, prefix))
+        return name;
+    const size_t digits = strspn(name + prefix, "0123456789");
+    return digits && name[prefix + digits] == '.' ? name + prefix + digits + 1 : name;
+}
+
+void replicas_tell(const executor *e, const ckpt *c)
+{
+    char name[REPLICA_NAME];
+    for (uint32_t i = 0; !e->rank && i < e->plan->pieces.n; i++) {
+        const piece *p = &e->plan->pieces.at[i];
+        const uint32_t n = plan_replicas(e->plan, p);
+        const bool more = ckpt_has(c, replica_name(p, n, name));
+        if (!more && (n == 1 || ckpt_has(c, replica_name(p, n - 1, name))))
+            continue;
+        log_line(WEFT_LOG_WARN,
+                 "%s has %s replicas of %s than the %u that this job trains apart: %s, so the run "
+                 "is not the one that was saved",
+                 ckpt_dir(c), more ? "more" : "fewer", p->name, n,
+                 more ? "the others are left out" : "those that it lacks begin as the first");
+        return;
+    }
+}

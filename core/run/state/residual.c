@@ -1,0 +1,161 @@
+/* run/state/residual.c: see kept.h.
+ *
+ * What encoding took away from a rank's gradients is that rank's alone, in an order that algorithm,
+ * ranks and machines decide (comm/compress.c). So it is saved as it lies, a run of the arena or
+ * one of host memory or both, under a name that has the rank and a digest of all that decides the
+ * order. A job that finds that name is laid out as the one that wrote it; any other has no use for
+ * it. */
+#include "run/state/residual.h"
+
+#include "base/digest.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFIX "kept."
+
+/* Bytes [first, end), of the arena or of host memory. */
+typedef struct run_of_bytes {
+    uint64_t first, end;
+} run_of_bytes;
+
+typedef struct kept_places {
+    run_of_bytes in[2]; /* arena, host memory */
+    uint64_t digest;
+} kept_places;
+
+bool kept_named(const char *name)
+{
+    return !strncmp(name, PREFIX, strlen(PREFIX));
+}
+
+static void mix_group(uint64_t *h, const executor *e, const collective *c)
+{
+    comm_request r;
+    uint32_t me, *ranks = mem_alloc(e->plan->spec->ranks * sizeof *ranks);
+    const uint32_t n = plan_group(e->plan, c->channel, e->rank, ranks, &me);
+    plan_request(e->plan, c, me, &r);
+    digest_mix(h, ranks, n * sizeof *ranks);
+    if (r.layout) {
+        digest_mix(h, r.layout->machine, n * sizeof *r.layout->machine);
+        if (r.layout->order)
+            digest_mix(h, r.layout->order, n * sizeof *r.layout->order);
+    }
+    free(ranks);
+}
+
+static kept_places places_of(const executor *e)
+{
+    kept_places p = {{{UINT64_MAX, 0}, {UINT64_MAX, 0}}, DIGEST_BEGIN};
+    for (uint32_t i = 0; i < e->plan->collectives.n; i++) {
+        const collective *c = &e->plan->collectives.at[i];
+        if (!c->kept_bytes || !e->ops[i])
+            continue;
+        const uint32_t staged = comm_is_staged(e->ops[i]) != 0;
+        run_of_bytes *x = &p.in[staged];
+        const uint64_t numbers[] = {c->kind, c->count, c->kept_bytes, c->compress, c->again};
+        x->first = c->kept < x->first ? c->kept : x->first;
+        x->end = c->kept + c->kept_bytes > x->end ? c->kept + c->kept_bytes : x->end;
+        digest_mix(&p.digest, numbers, sizeof numbers);
+        digest_mix(&p.digest, c->algorithm, strlen(c->algorithm) + 1);
+        mix_group(&p.digest, e, c);
+    }
+    if (p.in[0].end && p.in[1].end) /* of one run it does not matter where it is */
+        digest_mix(&p.digest, &p.in[1], sizeof p.in[1]);
+    return p;
+}
+
+/* Piece i: arena, host memory, by how much they count. False where there is no such. */
+static bool describe(const executor *e, const kept_places *p, uint32_t i, char name[64],
+                     ckpt_piece *out)
+{
+    static const char *const parts[KEPT_PIECES] = {"values", "more", "counts"};
+    const bool any = p->in[0].end || p->in[1].end;
+    const uint64_t n = i == 2 ? any : p->in[i].end ? (p->in[i].end - p->in[i].first) / 4 : 0;
+    snprintf(name, 64, PREFIX "rank%u.%016" PRIx64 ".%s", e->rank, p->digest,
+             parts[i == 1 && !p->in[0].end ? 0 : i]);
+    *out = (ckpt_piece){.name = name, .dtype = WEFT_F32, .rank = 1, .shape = {(int64_t)n}};
+    out->count = n;
+    return n != 0;
+}
+
+weft_status kept_collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64], pool *copies)
+{
+    const kept_places p = places_of(e);
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; !s && i < KEPT_PIECES; i++) {
+        ckpt_piece *x = &out[*n];
+        if (!describe(e, &p, i, names[i], x))
+            continue;
+        ++*n;
+        if (i == 0)
+            s = exec_view(e, p.in[0].first, x->count * 4, copies, &x->data);
+        else
+            x->data = i == 1 ? (const void *)(e->host + p.in[1].first) : &e->kept;
+    }
+    return s;
+}
+
+static weft_status load_bytes(executor *e, const ckpt *c, const ckpt_piece *want, uint32_t i,
+                              uint64_t at)
+{
+    float *v = mem_alloc(want->count * sizeof *v);
+    weft_status s = ckpt_read(c, want, v);
+    if (!s && i == 0)
+        s = exec_write(e, at, v, want->count * sizeof *v);
+    else if (!s)
+        memcpy(e->host + at, v, want->count * sizeof *v);
+    free(v);
+    return s;
+}
+
+static weft_status load_counts(executor *e, const ckpt *c, const ckpt_piece *want)
+{
+    weft_status s = ckpt_read(c, want, &e->kept);
+    return s ? s : exec_write(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
+}
+
+/* This job keeps nothing, and another had. */
+static void say_dropped(const executor *e, const ckpt *c)
+{
+    const ckpt_piece *all;
+    const uint32_t n = ckpt_tensors(c, &all);
+    bool any = false;
+    for (uint32_t i = 0; i < n; i++)
+        any |= kept_named(all[i].name);
+    if (any && !e->rank)
+        log_line(
+            WEFT_LOG_INFO,
+            "%s has what compressed sums have kept, which this job does without (comm.compress "
+            "or comm.feedback differs)",
+            ckpt_dir(c));
+}
+
+weft_status kept_load(executor *e, const ckpt *c)
+{
+    const kept_places p = places_of(e);
+    char name[64];
+    ckpt_piece want;
+    if (!describe(e, &p, 2, name, &want)) {
+        say_dropped(e, c);
+        return WEFT_OK;
+    }
+    if (!ckpt_has(c, name)) {
+        if (!e->rank)
+            log_line(
+                WEFT_LOG_INFO,
+                "%s has nothing that compressed sums of this layout have kept: they begin anew",
+                ckpt_dir(c));
+        return WEFT_OK;
+    }
+    weft_status s = load_counts(e, c, &want);
+    for (uint32_t i = 0; !s && i < 2; i++)
+        if (describe(e, &p, i, name, &want))
+            s = load_bytes(e, c, &want, i, p.in[i].first);
+    return s;
+}

@@ -1,0 +1,480 @@
+/* run/state/weights.c: see weights.h.
+ *
+ * What a rank has of a tensor is one or two extents of the same block (plan.h): the fp32 values and
+ * the compute copy, of which either may be a slice where the other is all. Values pass through host
+ * memory in chunks of the longer one; each goes where there is a place for it. */
+#define _GNU_SOURCE
+#include "run/state/weights.h"
+
+#include "base/box.h"
+#include "base/err.h"
+#include "base/half.h"
+#include "base/lengthy.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "run/state/replica.h"
+#include "run/state/residual.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHUNK (1u << 18) /* elements that pass through host memory at once */
+#define MAX_THREADS 16u
+
+/* What this rank has of a piece. */
+typedef struct local {
+    const piece *x;
+    extent held, copied;
+    uint64_t first, end; /* of the block's elements: those of either */
+} local;
+
+static local find_local(const executor *e, const piece *x)
+{
+    local l = {.x = x};
+    plan_extent(e->plan, x, e->rank, EXTENT_HELD, &l.held);
+    plan_extent(e->plan, x, e->rank, EXTENT_COPIED, &l.copied);
+    const extent *longer = l.copied.count > l.held.count ? &l.copied : &l.held;
+    l.first = longer->first;
+    l.end = longer->first + longer->count;
+    return l;
+}
+
+/* n values to 16 bits. */
+static void narrow(uint32_t dtype, const float *v, uint64_t n, uint16_t *out)
+{
+    if (dtype == WEFT_F16)
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = f16_from(v[i]);
+    else
+        for (uint64_t i = 0; i < n; i++)
+            out[i] = bf16_from(v[i]);
+}
+
+/* Elements [*from, *to) of a block, less those that are not in `x`. */
+static bool meet(const extent *x, uint64_t *from, uint64_t *to)
+{
+    *from = *from < x->first ? x->first : *from;
+    *to = *to > x->first + x->count ? x->first + x->count : *to;
+    return *from < *to;
+}
+
+/* n fp32 values from element `first` of the block on: master and, where there is one, compute copy.
+ * scratch [n] */
+static weft_status put(executor *e, const local *l, uint64_t first, const float *v, uint64_t n,
+                       uint16_t *scratch)
+{
+    uint64_t from = first, to = first + n;
+    if (meet(&l->held, &from, &to)) {
+        weft_status s = exec_write(e, l->held.offset + (from - l->held.first) * 4, v + from - first,
+                                   (to - from) * 4);
+        if (s)
+            return s;
+    }
+    from = first;
+    to = first + n;
+    if (!meet(&l->copied, &from, &to))
+        return WEFT_OK;
+    narrow(l->x->copy_dtype, v + (from - first), to - from, scratch);
+    return exec_write(e, l->copied.copy + (from - l->copied.first) * 2, scratch, (to - from) * 2);
+}
+
+static weft_status parse_init(const char *text, double *mean, double *deviation)
+{
+    *mean = *deviation = 0;
+    if (!strcmp(text, "zeros"))
+        return WEFT_OK;
+    if (!strcmp(text, "ones")) {
+        *mean = 1;
+        return WEFT_OK;
+    }
+    char *end = NULL;
+    if (!strncmp(text, "normal:", 7))
+        *deviation = strtod(text + 7, &end);
+    if (!end || *end || end == text + 7)
+        return fail(WEFT_USAGE, "initial values '%s' are none of zeros, ones, normal:DEVIATION",
+                    text);
+    return WEFT_OK;
+}
+
+/* --- initial values: chunks are drawn by a few threads at once and then written by this one --- */
+
+typedef struct chunk {
+    local l;
+    uint64_t first, n, key;
+    double mean, deviation;
+    float *v; /* [CHUNK] */
+    pthread_t thread;
+    bool started;
+} chunk;
+
+/* Each element has the number that it has in the whole tensor, whatever block it is in. */
+static void *draw(void *arg)
+{
+    chunk *k = arg;
+    const piece *x = k->l.x;
+    box whole = {.rank = x->shape.rank}, block = whole;
+    box_rows rows;
+    uint64_t at[2], done = 0;
+    for (uint32_t i = 0; i < whole.rank; i++)
+        whole.size[i] = x->shape.axes[i].size;
+    const extent *any = k->l.held.count ? &k->l.held : &k->l.copied;
+    memcpy(block.start, any->start, sizeof block.start);
+    memcpy(block.size, any->size, sizeof block.size);
+    box_common(&block, &whole, &rows);
+    for (uint64_t i = box_row_from(&rows, 0, k->first); done < k->n; i++) {
+        box_row(&rows, i, at);
+        uint64_t skip = k->first + done - at[0], n = rows.length - skip;
+        if (n > k->n - done)
+            n = k->n - done;
+        if (k->deviation != 0)
+            rng_normals(k->key, at[1] + skip, n, (float)k->deviation, k->v + done);
+        else
+            for (uint64_t j = 0; j < n; j++)
+                k->v[done + j] = (float)k->mean;
+        done += n;
+    }
+    return NULL;
+}
+
+typedef struct cursor { /* the next chunk: of which piece, from which of its elements on */
+    uint32_t piece;
+    uint64_t done;
+} cursor;
+
+/* The next chunk of all that has initial values; n is 0 when there is none. */
+static weft_status next_chunk(const executor *e, uint64_t seed, cursor *c, chunk *out)
+{
+    for (; c->piece < e->plan->pieces.n; *c = (cursor){.piece = c->piece + 1}) {
+        const piece *x = &e->plan->pieces.at[c->piece];
+        if (!x->init)
+            continue;
+        out->l = find_local(e, x);
+        uint64_t left = out->l.end - out->l.first - c->done;
+        if (!left)
+            continue;
+        out->first = out->l.first + c->done;
+        out->n = left < CHUNK ? left : CHUNK;
+        out->key = rng_key(seed, x->name);
+        c->done += out->n;
+        return parse_init(x->init, &out->mean, &out->deviation);
+    }
+    out->n = 0;
+    return WEFT_OK;
+}
+
+static void draw_all(chunk *k, uint32_t n)
+{
+    for (uint32_t i = 1; i < n; i++)
+        k[i].started = pthread_create(&k[i].thread, NULL, draw, &k[i]) == 0;
+    draw(&k[0]);
+    for (uint32_t i = 1; i < n; i++)
+        if (k[i].started)
+            pthread_join(k[i].thread, NULL);
+        else
+            draw(&k[i]);
+}
+
+static uint32_t usable_threads(void)
+{
+    cpu_set_t set;
+    uint32_t n = sched_getaffinity(0, sizeof set, &set) ? 1 : (uint32_t)CPU_COUNT(&set);
+    return n < 1 ? 1 : n < MAX_THREADS ? n : MAX_THREADS;
+}
+
+weft_status weights_init(executor *e, uint64_t seed)
+{
+    uint32_t threads = usable_threads(), n;
+    chunk *k = mem_alloc(threads * sizeof *k);
+    uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
+    cursor c = {0};
+    weft_status s = WEFT_OK;
+    for (uint32_t i = 0; i < threads; i++)
+        k[i].v = mem_alloc(CHUNK * sizeof *k[i].v);
+    do {
+        for (n = 0; !s && n < threads; n++) {
+            s = next_chunk(e, seed, &c, &k[n]);
+            if (!k[n].n)
+                break;
+        }
+        if (!s && n)
+            draw_all(k, n);
+        for (uint32_t i = 0; !s && i < n; i++)
+            s = put(e, &k[i].l, k[i].first, k[i].v, k[i].n, scratch);
+    } while (!s && n);
+    for (uint32_t i = 0; i < threads; i++)
+        free(k[i].v);
+    free(k);
+    free(scratch);
+    return s;
+}
+
+/* --- checkpoints --- */
+
+#define SCALAR "scalar."
+#define SCALAR_NAME (WEFT_MAX_NAME + 8)
+
+static void describe(const piece *p, const extent *x, ckpt_piece *out)
+{
+    *out = (ckpt_piece){.name = p->name, .dtype = WEFT_F32, .rank = p->shape.rank};
+    for (uint32_t i = 0; i < p->shape.rank; i++)
+        out->shape[i] = p->shape.axes[i].size;
+    memcpy(out->start, x->start, sizeof out->start);
+    memcpy(out->size, x->size, sizeof out->size);
+    out->first = x->first;
+    out->count = x->count;
+}
+
+static void describe_scalar(const scalar_slot *x, char name[SCALAR_NAME], ckpt_piece *out)
+{
+    snprintf(name, SCALAR_NAME, SCALAR "%s", x->name);
+    *out = (ckpt_piece){.name = name, .dtype = WEFT_F32, .rank = 1, .shape = {1}, .count = 1};
+}
+
+static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float *v,
+                              uint16_t *scratch, lengthy *progress)
+{
+    ckpt_piece want;
+    local l = find_local(e, p);
+    char name[REPLICA_NAME];
+    describe(p, l.held.count ? &l.held : &l.copied, &want);
+    want.name = replica_name(p, plan_replica(e->plan, p, e->rank), name);
+    want.name = ckpt_has(c, want.name) ? want.name : p->name;
+    for (uint64_t first = l.first; first < l.end; first += CHUNK) {
+        want.first = first;
+        want.count = l.end - first < CHUNK ? l.end - first : CHUNK;
+        weft_status s = ckpt_read(c, &want, v);
+        if (!s)
+            s = put(e, &l, first, v, want.count, scratch);
+        if (s)
+            return s;
+        lengthy_add(progress, want.count * sizeof *v);
+    }
+    return WEFT_OK;
+}
+
+static void begin_progress(const executor *e, lengthy *progress)
+{
+    uint64_t elements = 0;
+    for (uint32_t i = 0; i < e->plan->pieces.n; i++) {
+        const local l = find_local(e, &e->plan->pieces.at[i]);
+        elements += l.end - l.first;
+    }
+    lengthy_begin(progress, "the checkpoint is loaded", elements * sizeof(float));
+}
+
+static bool wanted(const plan_set *plans, const char *name)
+{
+    name = replica_of(name);
+    if (kept_named(name) || !strncmp(name, SCALAR, strlen(SCALAR)))
+        return true;
+    for (uint32_t k = 0; k < plans->n; k++)
+        for (uint32_t i = 0; i < plans->at[k].pieces.n; i++)
+            if (!strcmp(plans->at[k].pieces.at[i].name, name))
+                return true;
+    return false;
+}
+
+/* A scalar that nothing of this job assigns is left out: a list of another layout counted, or the
+ * loss was scaled. */
+static void tell_left_out(const plan_set *plans, const ckpt *c, const char *name)
+{
+    const size_t prefix = strlen(SCALAR);
+    bool known = strncmp(name, SCALAR, prefix) || log_rank() > 0;
+    known |= !strcmp(name, SCALAR "scale") || !strcmp(name, SCALAR "scale.good");
+    for (uint32_t i = 0; !known && i < plans->at[0].scalars.n; i++)
+        known = plans->at[0].scalars.at[i].kept &&
+                !strcmp(plans->at[0].scalars.at[i].name, name + prefix);
+    if (!known)
+        log_line(WEFT_LOG_WARN,
+                 "%s has the scalar %s, which nothing of this job assigns: it is "
+                 "left out",
+                 ckpt_dir(c), name + prefix);
+}
+
+/* Training goes on from all of a checkpoint: what is left over belongs to another model or rule. */
+static weft_status nothing_over(const plan_set *plans, const ckpt *c)
+{
+    const ckpt_piece *has;
+    uint32_t n = plans->spec->want == SPEC_TRAIN ? ckpt_tensors(c, &has) : 0;
+    for (uint32_t i = 0; i < n; i++)
+        tell_left_out(plans, c, has[i].name);
+    for (uint32_t i = 0; i < n; i++)
+        if (!wanted(plans, has[i].name))
+            return fail(WEFT_USAGE,
+                        "checkpoint %s has tensor %s, which this job has not: [model] and the rule "
+                        "of [optim] have to be those that were saved",
+                        ckpt_dir(c), has[i].name);
+    return WEFT_OK;
+}
+
+static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
+{
+    ckpt_piece want;
+    char name[SCALAR_NAME];
+    float value;
+    describe_scalar(x, name, &want);
+    if (x->kept != SCALAR_SAVED && !ckpt_has(c, name)) {
+        if (x->kept == SCALAR_OF_PLUGIN && !e->rank)
+            log_line(WEFT_LOG_WARN, "%s does not have the scalar %s: it begins at %g", ckpt_dir(c),
+                     x->name, x->value);
+        return WEFT_OK;
+    }
+    weft_status s = ckpt_read(c, &want, &value);
+    return s ? s : exec_write(e, x->offset, &value, sizeof value);
+}
+
+weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
+{
+    float *v = mem_alloc(CHUNK * sizeof *v);
+    uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
+    lengthy progress;
+    weft_status s = nothing_over(plans, c);
+    begin_progress(e, &progress);
+    if (!s && plans->spec->want == SPEC_TRAIN)
+        replicas_tell(e, c);
+    for (uint32_t i = 0; !s && i < e->plan->pieces.n; i++)
+        s = load_piece(e, c, &e->plan->pieces.at[i], v, scratch, &progress);
+    for (uint32_t i = 0; !s && i < e->plan->scalars.n && plans->spec->want == SPEC_TRAIN; i++)
+        if (e->plan->scalars.at[i].kept)
+            s = load_scalar(e, c, &e->plan->scalars.at[i]);
+    if (!s && plans->spec->want == SPEC_TRAIN)
+        s = kept_load(e, c);
+    free(v);
+    free(scratch);
+    return s;
+}
+
+/* The pieces that this rank writes; data in the arena itself where the host can see it. */
+static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[SCALAR_NAME],
+                           float *values, pool *copies)
+{
+    *n = 0;
+    for (uint32_t i = 0; i < e->plan->save.entries.n; i++) {
+        const piece *p = &e->plan->pieces.at[e->plan->save.entries.at[i].what];
+        extent own;
+        plan_extent(e->plan, p, e->rank, EXTENT_OWNED, &own);
+        if (!own.count || !plan_writes(e->plan, p, e->rank))
+            continue;
+        ckpt_piece *x = &out[(*n)++];
+        describe(p, &own, x);
+        x->name =
+            replica_name(p, plan_replica(e->plan, p, e->rank), pool_alloc(copies, REPLICA_NAME));
+        weft_status s = exec_view(e, own.offset, x->count * 4, copies, &x->data);
+        if (s)
+            return s;
+    }
+    for (uint32_t i = 0; i < e->plan->scalars.n && e->rank == 0; i++) {
+        double value;
+        if (!e->plan->scalars.at[i].kept)
+            continue;
+        weft_status s = exec_scalar(e, e->plan->scalars.at[i].name, &value);
+        if (s)
+            return s;
+        values[i] = (float)value;
+        describe_scalar(&e->plan->scalars.at[i], names[i], &out[*n]);
+        out[(*n)++].data = &values[i];
+    }
+    return WEFT_OK;
+}
+
+static int by_name(const void *x, const void *y)
+{
+    return strcmp(((const ckpt_piece *)x)->name, ((const ckpt_piece *)y)->name);
+}
+
+typedef struct save_news { /* what ranks tell each other after a phase of the save */
+    uint32_t status;
+    ckpt_shard_sum sum;
+} save_news;
+
+/* All ranks learn whether all succeeded; a failure elsewhere is WEFT_IO here. `apart` is set when
+ * they do not hear each other any more. */
+static weft_status agree(executor *e, const char *what, weft_status mine, const ckpt_shard_sum *sum,
+                         save_news *all, bool *apart)
+{
+    save_news news = {.status = mine};
+    if (sum)
+        news.sum = *sum;
+    if (!e->job) {
+        all[0] = news;
+        return mine;
+    }
+    char why[2048]; /* of `mine`, which the exchange may write over */
+    snprintf(why, sizeof why, "%s", err_text());
+    const double timeout = config_real(e->plan->spec->cfg, "checkpoint.timeout");
+    weft_status s = job_exchange_for(e->job, what, &news, sizeof news, timeout, all);
+    *apart = s != WEFT_OK;
+    if (mine)
+        return fail(mine, "%s", why);
+    if (s && !job_failure(e->job)) /* nobody died: the time is over */
+        err_context("checkpoint.timeout = %.0f s", timeout);
+    for (uint32_t r = 0; !s && r < e->plan->spec->ranks; r++)
+        if (all[r].status)
+            s = fail(WEFT_PEER, "rank %u could not save the checkpoint", r);
+    return s;
+}
+
+static weft_status write_own(executor *e, const char *temp, ckpt_shard_sum *sum)
+{
+    const uint32_t scalars = e->plan->scalars.n;
+    ckpt_piece *pieces =
+        mem_alloc((e->plan->save.entries.n + scalars + KEPT_PIECES) * sizeof *pieces);
+    pool copies = {0};
+    char(*names)[SCALAR_NAME] = pool_array(&copies, scalars, sizeof *names);
+    char kept[KEPT_PIECES][64];
+    float *values = pool_array(&copies, scalars, sizeof *values);
+    uint32_t n;
+    weft_status s = collect(e, pieces, &n, names, values, &copies);
+    if (!s)
+        s = kept_collect(e, pieces, &n, kept, &copies);
+    qsort(pieces, n, sizeof *pieces, by_name);
+    if (!s)
+        s = ckpt_write_shard(temp, e->rank, e->plan->spec->ranks, pieces, n, sum);
+    pool_free(&copies);
+    free(pieces);
+    return s;
+}
+
+static weft_status commit_all(executor *e, const char *temp, const char *final, uint64_t step,
+                              const save_news *all, uint32_t keep)
+{
+    uint32_t ranks = e->plan->spec->ranks;
+    ckpt_shard_sum *sums = mem_alloc(ranks * sizeof *sums);
+    for (uint32_t r = 0; r < ranks; r++)
+        sums[r] = all[r].sum;
+    char *text = config_dump(e->plan->spec->cfg);
+    weft_status s = ckpt_commit(temp, final, step, text, sums, ranks, keep);
+    free(text);
+    free(sums);
+    return s;
+}
+
+weft_status weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep)
+{
+    save_news *all = mem_alloc(e->plan->spec->ranks * sizeof *all);
+    char temp[4096] = "", final[4096] = "", tag[64];
+    ckpt_shard_sum sum = {0};
+    bool apart = false;
+    weft_status s = e->rank ? WEFT_OK : ckpt_begin(out_dir, step, temp, final);
+    const bool mine = !e->rank && !s; /* the temporary folder is */
+    snprintf(tag, sizeof tag, "save.%llu.begin", (unsigned long long)step);
+    s = agree(e, tag, s, NULL, all, &apart);
+    const bool begun = !s;
+    if (begun) {
+        s = e->rank ? ckpt_paths(out_dir, step, temp, final) : WEFT_OK;
+        s = s ? s : write_own(e, temp, &sum);
+        snprintf(tag, sizeof tag, "save.%llu.shards", (unsigned long long)step);
+        s = agree(e, tag, s, &sum, all, &apart);
+    }
+    if (mine && !s)
+        s = commit_all(e, temp, final, step, all, keep);
+    else if (mine)
+        ckpt_abandon(temp);
+    snprintf(tag, sizeof tag, "save.%llu.end", (unsigned long long)step);
+    if (begun && !apart)
+        s = agree(e, tag, s, NULL, all, &apart);
+    free(all);
+    return s;
+}

@@ -1,0 +1,360 @@
+/* run/view/trace.c: see trace.h.
+ *
+ * A part is text, a line each, and whoever joins parts believes none of it unchecked:
+ *   c AT OFFSET                    at AT of the rank's own clock, rank 0's was ahead by OFFSET ns
+ *   e LANE STEP BEGAN ENDED NAME   an event, times in ns of the rank's own clock
+ *   end                            nothing follows
+ *
+ * Clocks. A rank asks rank 0 for its time through the job's store, several times, and takes the
+ * answer that came soonest: the offset is known as well as half the time that it took. One that is
+ * less than that counts as 0, so that ranks with one clock are not shifted. It is found at the
+ * start and at a good end; between the two it is taken to change evenly. */
+#include "run/view/trace.h"
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define ROUNDS 6
+#define CLOCK_SECONDS 60.0
+#define JOIN_WAIT_MS 400 /* for parts of other ranks of a job that failed */
+#define CLOCKS_MOST 2
+#define NAME_MOST 200
+
+static weft_status parse_steps(const char *text, uint64_t *first, uint64_t *last)
+{
+    char *end;
+    errno = 0;
+    *first = *last = strtoull(text, &end, 10);
+    if (*end == '-')
+        *last = strtoull(end + 1, &end, 10);
+    if (errno || *end || end == text || *first < 1 || *last < *first || *last - *first > 100)
+        return fail(WEFT_USAGE,
+                    "log.trace_steps = %s: give steps as FIRST-LAST, at most 101 of "
+                    "them, such as 10-12",
+                    text);
+    return WEFT_OK;
+}
+
+weft_status trace_setup(const char *steps, uint64_t entries, trace *out)
+{
+    *out = (trace){.first = 1, .last = 0};
+    if (!*steps)
+        return WEFT_OK;
+    weft_status s = parse_steps(steps, &out->first, &out->last);
+    if (s)
+        return s;
+    out->cap = (out->last - out->first + 1) * entries;
+    out->events = mem_alloc(out->cap * sizeof *out->events);
+    return WEFT_OK;
+}
+
+void trace_free(trace *t)
+{
+    if (t->part)
+        fclose(t->part);
+    free(t->events);
+    *t = (trace){.first = 1, .last = 0};
+}
+
+void trace_note(trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
+                uint64_t ended)
+{
+    if (t->n < t->cap && began)
+        t->events[t->n++] = (trace_event){name, began, ended, lane, (uint32_t)step};
+}
+
+/* --- one clock --- */
+
+static void key_of(char key[64], char kind, uint32_t when, uint32_t rank, uint32_t round)
+{
+    snprintf(key, 64, "trace.%c.%u.%u.%u", kind, when, rank, round);
+}
+
+/* Rank 0: tell each of the others what time it is, whenever it asks. */
+static weft_status tell_time(job *j, uint32_t ranks, uint32_t when)
+{
+    weft_status s = WEFT_OK;
+    for (uint32_t r = 1; !s && r < ranks; r++)
+        for (uint32_t k = 0; !s && k < ROUNDS; k++) {
+            char key[64];
+            void *none = NULL;
+            uint64_t bytes = 0;
+            key_of(key, 'q', when, r, k);
+            s = job_get(j, key, CLOCK_SECONDS, &none, &bytes);
+            free(none);
+            const uint64_t now = clock_ns();
+            key_of(key, 'a', when, r, k);
+            if (!s)
+                s = job_put(j, key, &now, sizeof now);
+        }
+    return s;
+}
+
+static weft_status ask_time(job *j, uint32_t rank, uint32_t when, int64_t *offset)
+{
+    uint64_t best = UINT64_MAX;
+    weft_status s = WEFT_OK;
+    for (uint32_t k = 0; !s && k < ROUNDS; k++) {
+        char key[64];
+        void *answer = NULL;
+        uint64_t bytes = 0, theirs = 0;
+        key_of(key, 'q', when, rank, k);
+        const uint64_t began = clock_ns();
+        s = job_put(j, key, "", 0);
+        key_of(key, 'a', when, rank, k);
+        if (!s)
+            s = job_get(j, key, CLOCK_SECONDS, &answer, &bytes);
+        const uint64_t took = clock_ns() - began;
+        if (!s && bytes != sizeof theirs)
+            s = fail(WEFT_DATA, "rank 0 told no time for the trace");
+        if (!s && took < best) {
+            memcpy(&theirs, answer, sizeof theirs);
+            best = took;
+            *offset = (int64_t)(theirs - (began + took / 2));
+        }
+        free(answer);
+    }
+    if (*offset <= (int64_t)(best / 2) && *offset >= -(int64_t)(best / 2))
+        *offset = 0;
+    return s;
+}
+
+/* `when` 0: at the start; 1: at the end. */
+static weft_status note_clock(trace *t, job *j, uint32_t rank, uint32_t ranks, uint32_t when)
+{
+    int64_t offset = 0;
+    weft_status s = !j     ? WEFT_OK
+                    : rank ? ask_time(j, rank, when, &offset)
+                           : tell_time(j, ranks, when);
+    fprintf(t->part, "c %" PRIu64 " %" PRId64 "\n", clock_ns(), offset);
+    fflush(t->part);
+    return s;
+}
+
+/* --- a rank's part --- */
+
+static void part_path(const char *out_dir, uint32_t rank, char path[4096])
+{
+    snprintf(path, 4096, "%s/.trace-%u.part", out_dir, rank);
+}
+
+static void lock_path(const char *out_dir, char path[4096])
+{
+    snprintf(path, 4096, "%s/.trace.join", out_dir);
+}
+
+weft_status trace_begin(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir)
+{
+    char path[4096];
+    if (t->first > t->last)
+        return WEFT_OK;
+    lock_path(out_dir, path);
+    if (!rank)
+        unlink(path); /* of a run that was killed */
+    part_path(out_dir, rank, path);
+    t->part = fopen(path, "we");
+    if (!t->part)
+        return fail_errno(WEFT_IO, "the trace %s cannot be written", path);
+    return note_clock(t, j, rank, ranks, 0);
+}
+
+void trace_flush(trace *t)
+{
+    if (!t->part || !t->n)
+        return;
+    for (uint64_t i = 0; i < t->n; i++) {
+        const trace_event *e = &t->events[i];
+        fprintf(t->part, "e %u %u %" PRIu64 " %" PRIu64 " %s\n", e->lane, e->step, e->began,
+                e->ended, e->name);
+    }
+    fflush(t->part); /* an error stands in the file, and is told at the end */
+    t->n = 0;
+}
+
+/* Closes the part. */
+static weft_status end_part(trace *t)
+{
+    trace_flush(t);
+    fprintf(t->part, "end\n");
+    const int bad = ferror(t->part), closed = fclose(t->part);
+    t->part = NULL;
+    return bad || closed ? fail_errno(WEFT_IO, "the trace could not be written whole") : WEFT_OK;
+}
+
+/* --- joining parts --- */
+
+typedef struct clocks {
+    uint64_t at[CLOCKS_MOST];
+    int64_t offset[CLOCKS_MOST];
+    uint32_t n;
+    bool ended;
+} clocks;
+
+static clocks read_clocks(FILE *f)
+{
+    clocks c = {0};
+    char line[512];
+    while (fgets(line, sizeof line, f)) {
+        if (c.n < CLOCKS_MOST &&
+            sscanf(line, "c %" SCNu64 " %" SCNd64, &c.at[c.n], &c.offset[c.n]) == 2)
+            c.n++;
+        c.ended = !strcmp(line, "end\n");
+    }
+    rewind(f);
+    return c;
+}
+
+/* Microseconds of rank 0's clock. */
+static double shifted(const clocks *c, uint64_t at)
+{
+    double offset = c->n ? (double)c->offset[0] : 0;
+    if (c->n == 2 && c->at[1] > c->at[0])
+        offset += (double)(c->offset[1] - c->offset[0]) * ((double)at - (double)c->at[0]) /
+                  (double)(c->at[1] - c->at[0]);
+    return ((double)at + offset) * 1e-3;
+}
+
+static void put_names(FILE *to, uint32_t rank)
+{
+    static const char *const lanes[] = {"compute", "communication", "kernels"};
+    fprintf(to,
+            "{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":%u,\"args\":{\"name\":\"rank "
+            "%u\"}}",
+            rank, rank);
+    for (uint32_t i = 0; i < 3; i++)
+        fprintf(to,
+                ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":%u,\"tid\":%u,"
+                "\"args\":{\"name\":\"%s\"}}",
+                rank, i, lanes[i]);
+}
+
+static void put_event(FILE *to, uint32_t rank, const clocks *c, char *line)
+{
+    uint32_t lane, step;
+    uint64_t began, ended;
+    int at = 0;
+    char *name = line;
+    if (sscanf(line, "e %u %u %" SCNu64 " %" SCNu64 " %n", &lane, &step, &began, &ended, &at) < 4 ||
+        !at || lane > TRACE_KERNEL || ended < began)
+        return;
+    name += at;
+    name[strcspn(name, "\n")] = 0;
+    for (char *x = name; *x; x++)
+        if (*x == '"' || *x == '\\' || (unsigned char)*x < ' ')
+            *x = '?';
+    fprintf(to,
+            ",\n{\"name\":\"%.*s\",\"ph\":\"X\",\"pid\":%u,\"tid\":%u,\"ts\":%.3f,"
+            "\"dur\":%.3f,\"args\":{\"step\":%u}}",
+            NAME_MOST, name, rank, lane, shifted(c, began), (double)(ended - began) * 1e-3, step);
+}
+
+/* False: there is no such part. */
+static bool append(const char *path, uint32_t rank, bool first, FILE *to)
+{
+    char line[512];
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return false;
+    const clocks c = read_clocks(f);
+    fprintf(to, "%s", first ? "" : ",\n");
+    put_names(to, rank);
+    while (fgets(line, sizeof line, f))
+        put_event(to, rank, &c, line);
+    fclose(f);
+    return true;
+}
+
+/* `whole`: a part that is missing is an error, else it is left out. */
+static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
+{
+    char path[4096], part[4096], temp[4200];
+    snprintf(path, sizeof path, "%s/trace.json", out_dir);
+    snprintf(temp, sizeof temp, "%s.tmp", path);
+    FILE *f = fopen(temp, "we");
+    if (!f)
+        return fail_errno(WEFT_IO, "the trace %s cannot be written", temp);
+    weft_status s = WEFT_OK;
+    uint32_t found = 0;
+    fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    for (uint32_t r = 0; !s && r < ranks; r++) {
+        part_path(out_dir, r, part);
+        const bool there = append(part, r, !found, f);
+        found += there;
+        if (!there && whole)
+            s = fail_errno(WEFT_IO, "the trace %s of another rank cannot be read", part);
+    }
+    fprintf(f, "\n]}\n");
+    int bad = ferror(f);
+    if ((fclose(f) || bad) && !s)
+        s = fail_errno(WEFT_IO, "the trace %s could not be written whole", temp);
+    if (!s && rename(temp, path))
+        s = fail_errno(WEFT_IO, "the trace %s cannot be put in place", path);
+    if (s)
+        unlink(temp);
+    for (uint32_t r = 0; !s && r < ranks; r++) {
+        part_path(out_dir, r, part);
+        unlink(part);
+    }
+    return s;
+}
+
+weft_status trace_write(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir)
+{
+    if (!t->part)
+        return WEFT_OK;
+    weft_status s = note_clock(t, j, rank, ranks, 1), ended = end_part(t);
+    uint32_t mine = s ? s : ended, *all = mem_alloc(ranks * sizeof *all);
+    if (j && !s) {
+        weft_status x = job_exchange(j, "trace", &mine, sizeof mine, all);
+        s = ended ? ended : x;
+    }
+    free(all);
+    return s || rank ? s : join_parts(ranks, out_dir, true);
+}
+
+/* --- a job that failed --- */
+
+static bool all_ended(uint32_t ranks, const char *out_dir)
+{
+    char path[4096];
+    bool ended = true;
+    for (uint32_t r = 0; ended && r < ranks; r++) {
+        part_path(out_dir, r, path);
+        FILE *f = fopen(path, "re");
+        ended = f && read_clocks(f).ended;
+        if (f)
+            fclose(f);
+    }
+    return ended;
+}
+
+void trace_rescue(trace *t, uint32_t ranks, const char *out_dir)
+{
+    char path[4096];
+    if (!t->part)
+        return;
+    if (end_part(t))
+        err_clear();
+    lock_path(out_dir, path);
+    const int lock = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (lock < 0)
+        return; /* another rank does it */
+    close(lock);
+    const struct timespec moment = {0, 10000000};
+    const uint64_t until = clock_ms() + JOIN_WAIT_MS;
+    while (!all_ended(ranks, out_dir) && clock_ms() < until)
+        nanosleep(&moment, NULL);
+    if (join_parts(ranks, out_dir, false))
+        err_clear();
+    unlink(path);
+}
