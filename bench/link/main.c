@@ -48,7 +48,8 @@ static void up(end *e, int fd, uint32_t rank, const task *t)
     must(e->memory != NULL);
     memset(e->memory, 1, 2 * t->bytes);
     if ((rig_table->caps & WEFT_LINK_REGISTER) != 0)
-        must(rig_table->enrol(e->n.link, e->memory, 2 * t->bytes, -1, &e->region) == WEFT_OK);
+        must(rig_table->register_memory(e->n.link, e->memory, 2 * t->bytes, -1, &e->region) ==
+             WEFT_OK);
     swap_address(&e->n, &e->other, fd);
     e->c = node_connect(&e->n, &e->other, 0);
     conn_ready(e->c);

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <weft/device.h>
 
-static weft_status need(void *m, const weft_conf *c, const weft_opspec *s, weft_need *out)
+static weft_status query(void *m, const weft_conf *c, const weft_opspec *s, weft_requirements *out)
 {
     (void)m, (void)c, (void)s;
     out->workspace = 0;
@@ -75,13 +75,13 @@ static weft_status record(weft_event *e, weft_stream *s)
     return WEFT_OK;
 }
 
-static weft_status await(weft_stream *s, weft_event *e)
+static weft_status stream_wait(weft_stream *s, weft_event *e)
 {
     (void)s, (void)e;
     return WEFT_OK;
 }
 
-static weft_status query(weft_event *e)
+static weft_status event_query(weft_event *e)
 {
     (void)e;
     return WEFT_OK;
@@ -122,7 +122,7 @@ static weft_status run(weft_prepared *p, weft_stream *s, const void *const *in, 
 
 static const weft_device_table table = {.struct_size = sizeof table,
                                         .caps = WEFT_DEV_HOST_MEMORY,
-                                        .need = need,
+                                        .query = query,
                                         .probe = probe,
                                         .open = open_device,
                                         .close = close_device,
@@ -132,8 +132,8 @@ static const weft_device_table table = {.struct_size = sizeof table,
                                         .stream = stream,
                                         .event = event,
                                         .record = record,
-                                        .await = await,
-                                        .query = query,
+                                        .stream_wait = stream_wait,
+                                        .event_query = event_query,
                                         .copy = copy,
                                         .fill = fill,
                                         .prepare = prepare,

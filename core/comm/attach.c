@@ -178,7 +178,7 @@ void attach_free(comm_world *w)
         for (uint32_t k = 0; k < w->links.at[i]->ops.n; k++) {
             const comm_op *op = w->links.at[i]->ops.at[k];
             while (op->attached && op->staged->done && !late &&
-                   PLUGIN_POLL(d->table, query, op->staged->done) == WEFT_BUSY) {
+                   PLUGIN_POLL(d->table, event_query, op->staged->done) == WEFT_BUSY) {
                 late = clock_ns() > until;
                 nanosleep(&(struct timespec){0, 100000}, NULL);
             }

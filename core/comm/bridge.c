@@ -224,21 +224,21 @@ static void bridge_abort(weft_link *l)
         PLUGIN_DO(l->part[i].table, abort, l->part[i].link);
 }
 
-static void bridge_withdraw(weft_region *r)
+static void bridge_deregister(weft_region *r)
 {
     for (int i = 0; r && i < 2; i++)
         if (r->region[i])
-            PLUGIN_DO(r->bridge->part[i].table, withdraw, r->region[i]);
+            PLUGIN_DO(r->bridge->part[i].table, deregister_memory, r->region[i]);
     free(r);
 }
 
 static int registers(const part *p)
 {
-    return (p->table->caps & WEFT_LINK_REGISTER) && p->table->enrol;
+    return (p->table->caps & WEFT_LINK_REGISTER) && p->table->register_memory;
 }
 
-static weft_status bridge_enrol(weft_link *l, void *base, uint64_t bytes, int32_t fd,
-                                weft_region **out)
+static weft_status bridge_register(weft_link *l, void *base, uint64_t bytes, int32_t fd,
+                                   weft_region **out)
 {
     weft_region *r = mem_alloc(sizeof *r);
     r->bridge = l;
@@ -246,11 +246,12 @@ static weft_status bridge_enrol(weft_link *l, void *base, uint64_t bytes, int32_
     for (int i = 0; i < 2 && st == WEFT_OK; i++) {
         weft_region *inner = NULL;
         if (registers(&l->part[i]))
-            st = PLUGIN_CALL(l->part[i].table, enrol, l->part[i].link, base, bytes, fd, &inner);
+            st = PLUGIN_CALL(l->part[i].table, register_memory, l->part[i].link, base, bytes, fd,
+                             &inner);
         r->region[i] = inner;
     }
     if (st != WEFT_OK) {
-        bridge_withdraw(r);
+        bridge_deregister(r);
         return st;
     }
     *out = r;
@@ -282,8 +283,8 @@ static const weft_link_table functions = {.struct_size = sizeof functions,
                                           .wait = bridge_wait,
                                           .wake = bridge_wake,
                                           .abort = bridge_abort,
-                                          .enrol = bridge_enrol,
-                                          .withdraw = bridge_withdraw,
+                                          .register_memory = bridge_register,
+                                          .deregister_memory = bridge_deregister,
                                           .key = bridge_key};
 
 weft_status bridge_create(const component *near, const weft_conf *near_conf, const component *far,

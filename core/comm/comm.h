@@ -104,7 +104,7 @@ typedef struct comm_stage {
     weft_stream *compute; /* operations begin after what is enqueued here, and go before the rest */
     char *base;           /* the device's arena */
     uint64_t bytes;
-    int32_t fd; /* its descriptor, for peers' attach(); -1 */
+    int32_t fd; /* its descriptor, for peers' import_peer(); -1 */
 } comm_stage;
 
 typedef struct comm_arena {

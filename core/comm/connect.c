@@ -59,7 +59,7 @@ static int maps_any(const comm_link *l)
     return 0;
 }
 
-static weft_status enrol(comm_link *l)
+static weft_status register_memory(comm_link *l)
 {
     const comm_arena *a = &l->world->arena;
     if (maps_any(l) && (!a->base || a->fd < 0))
@@ -69,7 +69,7 @@ static weft_status enrol(comm_link *l)
                     l->component->name);
     if (!a->base || !(maps_any(l) || (l->table->caps & WEFT_LINK_REGISTER)))
         return WEFT_OK;
-    return PLUGIN_CALL(l->table, enrol, l->link, a->base, a->bytes, a->fd, &l->region);
+    return PLUGIN_CALL(l->table, register_memory, l->link, a->base, a->bytes, a->fd, &l->region);
 }
 
 static void card_name(const comm_link *l, uint32_t rank, uint32_t meeting, char out[200])
@@ -374,7 +374,7 @@ static weft_status attach_arena(comm_link *l, const pass_box *box, card *const *
     if (st != WEFT_OK)
         return st;
     if (rank < l->world->who.ranks && l->attaches[rank] && !l->mapped[rank]) {
-        st = PLUGIN_CALL(s->table, attach, s->device, fd, cards[rank]->device_bytes, &base);
+        st = PLUGIN_CALL(s->table, import_peer, s->device, fd, cards[rank]->device_bytes, &base);
         l->mapped[rank] = st == WEFT_OK ? base : NULL;
         l->mapped_bytes[rank] = cards[rank]->device_bytes;
     }
@@ -436,7 +436,7 @@ static void give_back(comm_link *l)
 {
     pthread_mutex_lock(&l->world->failing);
     if (l->region)
-        PLUGIN_DO(l->table, withdraw, l->region);
+        PLUGIN_DO(l->table, deregister_memory, l->region);
     PLUGIN_DO(l->table, destroy, l->link);
     l->link = NULL;
     l->region = NULL;
@@ -452,7 +452,7 @@ static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
     weft_status st = attaches_any(l) ? pass_open(&box) : WEFT_OK;
     if (l->world->job) {
         if (st == WEFT_OK)
-            st = enrol(l);
+            st = register_memory(l);
         if (st == WEFT_OK)
             st = put_card(l, meeting, &box);
     }

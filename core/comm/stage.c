@@ -150,7 +150,7 @@ static weft_status open_gate(comm_op *op)
     const comm_stage *s = &w->arena.stage;
     weft_status st = PLUGIN_CALL(s->table, record, w->ready, s->compute);
     if (st == WEFT_OK)
-        st = PLUGIN_CALL(s->table, await, w->fetches, w->ready);
+        st = PLUGIN_CALL(s->table, stream_wait, w->fetches, w->ready);
     return st != WEFT_OK
                ? st
                : PLUGIN_CALL(s->table, flag_set, w->fetches, op->staged->gate, op->started);
@@ -178,7 +178,7 @@ static weft_status enqueue_stores(comm_op *op, char *out)
     const comm_stage *s = &w->arena.stage;
     comm_staged *g = op->staged;
     weft_stream *stream = op->channel->stores;
-    weft_status st = PLUGIN_CALL(s->table, await, stream, w->ready);
+    weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready);
     for (uint32_t i = 0; i < g->stores && st == WEFT_OK; i++) {
         span p = piece_at(op->out_bytes, i);
         st = PLUGIN_CALL(s->table, flag_wait, stream, &g->stored[i], op->started);
@@ -196,7 +196,7 @@ static weft_status enqueue_work(comm_op *op)
     const comm_stage *s = &w->arena.stage;
     comm_staged *g = op->staged;
     weft_stream *stream = op->channel->stores;
-    weft_status st = PLUGIN_CALL(s->table, await, stream, w->ready);
+    weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready);
     if (st == WEFT_OK)
         st = PLUGIN_CALL(s->table, flag_wait, stream, g->stored, op->started);
     if (st == WEFT_OK)
@@ -220,7 +220,7 @@ weft_status stage_start(comm_op *op, const void *in, void *out)
 weft_status stage_finish(comm_op *op)
 {
     const comm_stage *s = &op->channel->link->world->arena.stage;
-    return PLUGIN_CALL(s->table, await, s->compute, op->staged->done);
+    return PLUGIN_CALL(s->table, stream_wait, s->compute, op->staged->done);
 }
 
 static int is_raised(const uint32_t *flag, uint32_t start)

@@ -49,7 +49,7 @@ static void free_link(comm_link *l)
                 PLUGIN_DO(l->table, disconnect, c->wire[k].conn);
     }
     if (l->region)
-        PLUGIN_DO(l->table, withdraw, l->region);
+        PLUGIN_DO(l->table, deregister_memory, l->region);
     if (l->link) /* NULL when it was given back; a bridge's table went with it */
         PLUGIN_DO(l->table, destroy, l->link);
     pthread_mutex_destroy(&l->baton);

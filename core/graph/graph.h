@@ -43,8 +43,8 @@ typedef struct tensor {
     uint64_t placed;         /* sums: bit a: a contribution has been placed along mesh axis a */
     double value;            /* constants: scalar with `constant` set */
     bool constant;
-    bool sum;               /* contributions to it add up over the step: gradients, the loss */
-    uint32_t keep;          /* WEFT_KEEP_... for backward; 0: whole, as nobody said otherwise */
+    bool sum;      /* contributions to it add up over the step: gradients, the loss */
+    uint32_t keep; /* WEFT_ACTIVATION_... for backward; 0: whole, as nobody said otherwise */
     const char *keep_owner; /* plugin that said so; NULL: the job did */
 } tensor;
 

@@ -68,8 +68,8 @@ static bool find_marked(remaking *r)
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
         for (uint32_t k = 0; n->phase == PHASE_FORWARD && k < n->nout; k++)
-            r->again[n->out[k]] =
-                !left_alone[n->block] && graph_tensor(g, n->out[k])->keep == WEFT_KEEP_RECOMPUTE;
+            r->again[n->out[k]] = !left_alone[n->block] &&
+                                  graph_tensor(g, n->out[k])->keep == WEFT_ACTIVATION_RECOMPUTE;
     }
     for (uint32_t i = 0; i < g->nodes.n; i++)
         for (uint32_t k = 0; k < g->nodes.at[i].nin; k++) {

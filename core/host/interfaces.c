@@ -26,7 +26,7 @@
     }
 
 static const slot device_slots[] = {
-    SLOT(weft_device_table, need),
+    SLOT(weft_device_table, query),
     SLOT(weft_device_table, probe),
     SLOT(weft_device_table, open),
     SLOT(weft_device_table, close),
@@ -36,8 +36,8 @@ static const slot device_slots[] = {
     SLOT(weft_device_table, stream),
     SLOT(weft_device_table, event),
     SLOT(weft_device_table, record),
-    SLOT(weft_device_table, await),
-    SLOT(weft_device_table, query),
+    SLOT(weft_device_table, stream_wait),
+    SLOT(weft_device_table, event_query),
     SLOT(weft_device_table, copy),
     SLOT(weft_device_table, fill),
     SLOT(weft_device_table, prepare),
@@ -48,8 +48,8 @@ static const slot device_slots[] = {
     WITH(weft_device_table, capture_begin, WEFT_DEV_CAPTURE),
     WITH(weft_device_table, capture_end, WEFT_DEV_CAPTURE),
     WITH(weft_device_table, replay, WEFT_DEV_CAPTURE),
-    WITH(weft_device_table, home, WEFT_DEV_ATTACH),
-    WITH(weft_device_table, attach, WEFT_DEV_ATTACH),
+    WITH(weft_device_table, ipc_domain, WEFT_DEV_IMPORT_PEER),
+    WITH(weft_device_table, import_peer, WEFT_DEV_IMPORT_PEER),
     END,
 };
 
@@ -68,8 +68,8 @@ static const slot link_slots[] = {
     SLOT(weft_link_table, wait),
     SLOT(weft_link_table, wake),
     SLOT(weft_link_table, abort),
-    WITH(weft_link_table, enrol, LINK_MEMORY),
-    WITH(weft_link_table, withdraw, LINK_MEMORY),
+    WITH(weft_link_table, register_memory, LINK_MEMORY),
+    WITH(weft_link_table, deregister_memory, LINK_MEMORY),
     WITH(weft_link_table, key, WEFT_LINK_MAP | WEFT_LINK_WRITE),
     WITH(weft_link_table, map, WEFT_LINK_MAP),
     WITH(weft_link_table, write, WEFT_LINK_WRITE),
@@ -97,7 +97,7 @@ static const slot op_slots[] = {SLOT(weft_op, infer), END};
 static const slot kernel_slots[] = {
     SLOT(weft_kernel, op),
     SLOT(weft_kernel, device),
-    SLOT(weft_kernel, need),
+    SLOT(weft_kernel, query),
     SLOT(weft_kernel, prepare),
     SLOT(weft_kernel, release),
     SLOT(weft_kernel, run),

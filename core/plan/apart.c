@@ -37,7 +37,7 @@ weft_status apart_check(const builder *b, edit_state *e)
         if (!e->lists.n)
             return fail(WEFT_USAGE,
                         "%s: sync() with WEFT_SYNC_NEVER leaves gradients over the mesh axis %s "
-                        "unsummed, no list() brings the parameters together, and "
+                        "unsummed, no periodic_list() brings the parameters together, and "
                         "changes_results() does not say so: each coordinate would train a model "
                         "of its own. Sum them, bring a list, or call changes_results()",
                         x->owner, axis);

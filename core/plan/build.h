@@ -18,9 +18,9 @@ struct stage_map;
  * parameters too. It is then made of groups, ranges of parameters of one kind, and coordinate c
  * owns slice c of each. A region that has the own slices alone is shorter: it has element indices
  * of its own (at[level]). */
-#define FLAT_STATE WEFT_STORE_STATE
-#define FLAT_GRADS WEFT_STORE_GRADS
-#define FLAT_PARAMS WEFT_STORE_PARAMS
+#define FLAT_STATE WEFT_SHARD_STATE
+#define FLAT_GRADS WEFT_SHARD_GRADS
+#define FLAT_PARAMS WEFT_SHARD_PARAMS
 #define FLAT_LEVELS 4u /* 0: nothing is cut */
 
 typedef struct flat_param {
@@ -45,7 +45,8 @@ typedef struct flat_block {
     uint64_t first, matrices_end, end; /* elements */
     uint64_t at[FLAT_LEVELS];          /* of `first`, in a region that is cut from level on */
     uint32_t first_param, params, matrices;
-    uint32_t level, axis, parts, ahead; /* how far it is cut, over which mesh axis; see store() */
+    uint32_t level, axis, parts,
+        ahead; /* how far it is cut, over which mesh axis; see edits.shard() */
     uint32_t first_group, groups;
 } flat_block;
 

@@ -72,7 +72,7 @@ static weft_status probe_one(spec *s, const component *c, bool same_machine, ver
     if (st || strcmp(c->iface, ifaces[1]))
         return st ? st : probe_link(s, c, conf, &group, v);
     const weft_coll_table *coll = c->table;
-    if (!device->native)
+    if (!device->native_stream)
         return fail(WEFT_UNSUPPORTED, "%s needs a device with streams of a driver, and %s has none",
                     c->name, s->device.c->name);
     return PLUGIN_CALL(coll, probe, c->module, conf, (uint32_t)device->caps, &v->score);

@@ -165,7 +165,7 @@ static weft_status a_sync(void *ctx, const char *params, const char *mesh_axis, 
 static weft_status a_store(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
                            uint32_t ahead)
 {
-    static const char call[] = "edits.store";
+    static const char call[] = "edits.shard";
     weft_status s = begin(ctx, call);
     if (!s)
         s = glob(call, "params", params);
@@ -176,7 +176,7 @@ static weft_status a_store(void *ctx, uint32_t what, const char *params, const c
 
 static weft_status a_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
 {
-    static const char call[] = "edits.list";
+    static const char call[] = "edits.periodic_list";
     weft_status s = begin(ctx, call);
     if (!s)
         s = arg_name(call, "name", name);
@@ -187,7 +187,7 @@ static weft_status a_list(void *ctx, const char *name, uint32_t every, weft_emit
 
 static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis)
 {
-    static const char call[] = "edits.keep";
+    static const char call[] = "edits.activations";
     weft_status s = begin(ctx, call);
     if (!s)
         s = glob(call, "tensors", tensors);
@@ -198,7 +198,7 @@ static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const ch
 
 static weft_status a_carry(void *ctx, const char *params, uint32_t versions)
 {
-    static const char call[] = "edits.carry";
+    static const char call[] = "edits.weight_versions";
     weft_status s = begin(ctx, call);
     if (!s)
         s = glob(call, "params", params);

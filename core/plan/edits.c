@@ -208,7 +208,7 @@ weft_status e_store(void *ctx, uint32_t what, const char *params, const char *ax
     weft_status s = edits_in_phase(e, WEFT_PHASE_SYNC, "store");
     if (!s)
         s = edits_axis(e, axis, &a);
-    if (!s && (a >= FIRST_GROUP || what < WEFT_STORE_STATE || what > WEFT_STORE_PARAMS))
+    if (!s && (a >= FIRST_GROUP || what < WEFT_SHARD_STATE || what > WEFT_SHARD_PARAMS))
         s = fail(WEFT_USAGE, "%s stores something unknown (%u), or over the group %s", e->owner,
                  what, axis);
     if (!s && table->unit == WEFT_UNIT_MATRIX)
@@ -230,12 +230,12 @@ weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axi
 {
     edit_state *e = state(ctx);
     weft_status s = edits_in_phase(e, WEFT_PHASE_MEMORY, "keep");
-    if (!s && how == WEFT_KEEP_SPLIT)
+    if (!s && how == WEFT_ACTIVATION_SPLIT)
         s = fail(WEFT_UNSUPPORTED,
                  "%s wants '%s' kept in parts over '%s'; this version of the core keeps a tensor "
                  "whole or makes it again",
                  e->owner, tensors, axis ? axis : "(no mesh axis)");
-    if (!s && how != WEFT_KEEP_WHOLE && how != WEFT_KEEP_RECOMPUTE)
+    if (!s && how != WEFT_ACTIVATION_WHOLE && how != WEFT_ACTIVATION_RECOMPUTE)
         s = fail(WEFT_USAGE, "%s wants '%s' kept in the unknown way %u", e->owner, tensors, how);
     if (!s)
         s = graph_keep(e->g, tensors, how, e->owner);
@@ -330,7 +330,7 @@ weft_status edits_run(edit_state *e, uint32_t phase)
     e->phase = phase;
     weft_status marked = WEFT_OK;
     if (phase == WEFT_PHASE_MEMORY && e->s->recompute)
-        marked = graph_keep(e->g, e->s->recompute, WEFT_KEEP_RECOMPUTE, NULL);
+        marked = graph_keep(e->g, e->s->recompute, WEFT_ACTIVATION_RECOMPUTE, NULL);
     if (marked)
         return marked;
     for (uint32_t i = 0; i < e->s->nstrategies; i++) {

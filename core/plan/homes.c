@@ -25,7 +25,7 @@ static bool could_attach(const spec *s, uint32_t a)
     if (s->mesh.size[a] < 2 || !where_staged(s, l) || l->near.c || where_axis(s, a) != REACH_ONE)
         return false;
     const uint64_t caps = ((const weft_link_table *)l->c->table)->caps;
-    return (device->caps & WEFT_DEV_ATTACH) && (caps & WEFT_LINK_MAP) &&
+    return (device->caps & WEFT_DEV_IMPORT_PEER) && (caps & WEFT_LINK_MAP) &&
            !(caps & WEFT_LINK_REGISTER);
 }
 
@@ -37,7 +37,7 @@ static weft_status ask(const spec *s, home *all)
     const weft_device_args args = {sizeof args, 0, who->local_rank, who->local_ranks,
                                    s->device.conf};
     err_clear();
-    if (PLUGIN_ASK(device, home, s->device.c->module, &args, mine.text)) {
+    if (PLUGIN_ASK(device, ipc_domain, s->device.c->module, &args, mine.text)) {
         mine.text[0] = 0;
         snprintf(mine.why, sizeof mine.why, "%s", err_text());
         err_clear();

@@ -190,8 +190,8 @@ bool unit_spec(const builder *b, const unit *u, bool adds, unit_call *c)
 
 static uint32_t how(const node *before, const node *n)
 {
-    return n->in[0] == before->out[0]  ? WEFT_JOIN_FEEDS
-           : n->in[0] == before->in[0] ? WEFT_JOIN_SHARES
+    return n->in[0] == before->out[0]  ? WEFT_FUSE_CHAINED
+           : n->in[0] == before->in[0] ? WEFT_FUSE_SHARED_INPUT
                                        : 0;
 }
 
@@ -217,10 +217,10 @@ static weft_status ask_need(const joining *j, const unit *u, bool adds, bool *ye
 {
     const spec_plugin *d = &j->b->p->spec->device;
     const weft_device_table *table = d->c->table;
-    weft_need need = {.struct_size = sizeof need};
+    weft_requirements need = {.struct_size = sizeof need};
     unit_call c;
     *yes = unit_spec(j->b, u, adds, &c);
-    weft_status s = *yes ? PLUGIN_ASK(table, need, d->c->module, d->conf, &c.op, &need) : WEFT_OK;
+    weft_status s = *yes ? PLUGIN_ASK(table, query, d->c->module, d->conf, &c.op, &need) : WEFT_OK;
     if (s == WEFT_UNSUPPORTED) {
         err_clear();
         *yes = false;

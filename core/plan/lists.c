@@ -93,7 +93,8 @@ static void order_works(walk *w)
     if (m->axis >= 0 && m->orders[m->mine].work && w->train) {
         const stage_order *o = &m->orders[m->mine];
         for (uint32_t i = 0; i < o->n; i++)
-            add_cell(w, o->work[i].chunk, o->work[i].pass, o->work[i].phase == WEFT_WORK_BACKWARD);
+            add_cell(w, o->work[i].chunk, o->work[i].micro_batch,
+                     o->work[i].phase == WEFT_WORK_BACKWARD);
         return;
     }
     for (uint32_t p = 0; p < w->passes; p++) {

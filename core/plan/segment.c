@@ -89,8 +89,8 @@ static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
 {
     const spec_plugin *d = &p->spec->device;
     const weft_device_table *table = d->c->table;
-    weft_need need = {.struct_size = sizeof need};
-    weft_status s = PLUGIN_ASK(table, need, d->c->module, d->conf, op, &need);
+    weft_requirements need = {.struct_size = sizeof need};
+    weft_status s = PLUGIN_ASK(table, query, d->c->module, d->conf, op, &need);
     const component *other = s == WEFT_UNSUPPORTED ? plugin_kernel(p->spec, op->id) : NULL;
     if (other) {
         err_clear();
@@ -98,7 +98,7 @@ static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
         s = host_open(p->spec->host, other);
         k->module = other->module;
         if (!s)
-            s = PLUGIN_ASK(k->own, need, k->module, op, &need);
+            s = PLUGIN_ASK(k->own, query, k->module, op, &need);
     }
     if (s)
         err_context("device %s, op %s", d->c->name, op->id);

@@ -134,18 +134,18 @@ static weft_status check_order(const edit_state *e, uint32_t stage)
                         "runs them together",
                         m->owner);
         bool back = w->phase == WEFT_WORK_BACKWARD;
-        if (w->chunk >= m->chunks || w->pass >= e->passes)
+        if (w->chunk >= m->chunks || w->micro_batch >= e->passes)
             return fail(WEFT_USAGE,
                         "%s orders chunk %u of micro-batch %u on stage %u; there are "
                         "%u chunks and %llu micro-batches",
-                        m->owner, w->chunk, w->pass, stage, m->chunks,
+                        m->owner, w->chunk, w->micro_batch, stage, m->chunks,
                         (unsigned long long)e->passes);
-        uint8_t *cell = &seen[(uint64_t)w->pass * m->chunks + w->chunk];
+        uint8_t *cell = &seen[(uint64_t)w->micro_batch * m->chunks + w->chunk];
         if (*cell != (back ? 1 : 0))
             return fail(WEFT_USAGE,
                         "%s orders the %s pass of chunk %u, micro-batch %u on stage %u "
                         "%s",
-                        m->owner, back ? "backward" : "forward", w->chunk, w->pass, stage,
+                        m->owner, back ? "backward" : "forward", w->chunk, w->micro_batch, stage,
                         back && !*cell ? "before its forward pass" : "twice");
         ++*cell;
         done++;

@@ -92,8 +92,8 @@ static const weft_link_table promising = {
     ANY(wait),
     NONE(wake),
     NONE(abort),
-    ANY(enrol),
-    NONE(withdraw),
+    ANY(register_memory),
+    NONE(deregister_memory),
     ANY(key),
 };
 

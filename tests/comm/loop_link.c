@@ -295,8 +295,8 @@ static void loop_abort(weft_link *l)
     pthread_mutex_unlock(&l->hub->lock);
 }
 
-static weft_status loop_enrol(weft_link *l, void *base, uint64_t bytes, int32_t fd,
-                              weft_region **out)
+static weft_status loop_register(weft_link *l, void *base, uint64_t bytes, int32_t fd,
+                                 weft_region **out)
 {
     (void)fd;
     l->region = (struct weft_region){base, bytes};
@@ -304,7 +304,7 @@ static weft_status loop_enrol(weft_link *l, void *base, uint64_t bytes, int32_t 
     return WEFT_OK;
 }
 
-static void loop_withdraw(weft_region *r)
+static void loop_deregister(weft_region *r)
 {
     (void)r;
 }
@@ -347,8 +347,8 @@ void loop_begin(loop_hub *h, uint64_t caps, uint32_t channels)
         .wait = loop_wait,
         .wake = loop_wake,
         .abort = loop_abort,
-        .enrol = loop_enrol,
-        .withdraw = loop_withdraw,
+        .register_memory = loop_register,
+        .deregister_memory = loop_deregister,
         .key = loop_key,
         .map = loop_map,
     };

@@ -120,10 +120,10 @@ static uint64_t planned(const struct sdpa_shape *s)
                               .out = !s->backward ? forward
                                      : s->fused   ? &qkv
                                                   : backward};
-    weft_need need = {.struct_size = sizeof need};
+    weft_requirements need = {.struct_size = sizeof need};
     void *module = NULL;
     assert_int_equal(m->open(&host, &module), WEFT_OK);
-    assert_int_equal(t->need(module, &conf, &spec, &need), WEFT_OK);
+    assert_int_equal(t->query(module, &conf, &spec, &need), WEFT_OK);
     return need.workspace;
 }
 

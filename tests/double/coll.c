@@ -240,7 +240,7 @@ static void c_close(weft_comm *c)
     free(c);
 }
 
-static weft_status c_enrol(weft_comm *c, void *base, uint64_t bytes)
+static weft_status c_register(weft_comm *c, void *base, uint64_t bytes)
 {
     (void)c, (void)base, (void)bytes;
     return WEFT_UNSUPPORTED;
@@ -292,7 +292,7 @@ static const weft_coll_table table = {.struct_size = sizeof table,
                                       .open = c_open,
                                       .ready = c_ready,
                                       .close = c_close,
-                                      .enrol = c_enrol,
+                                      .register_memory = c_register,
                                       .begin = c_begin,
                                       .end = c_end,
                                       .call = c_call,

@@ -31,7 +31,7 @@ struct weft_event {
 };
 
 struct weft_stream {
-    double_native native; /* first: native() is the stream itself */
+    double_native native; /* first: native_stream() is the stream itself */
     weft_device *device;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -136,7 +136,7 @@ static weft_status d_stream(weft_device *d, int32_t priority, weft_stream **out)
     return WEFT_OK;
 }
 
-static void *d_native(weft_stream *s)
+static void *d_native_stream(weft_stream *s)
 {
     return &s->native;
 }
@@ -176,12 +176,12 @@ static weft_status d_record(weft_event *e, weft_stream *s)
     return put(s, reach, &(mark){e, s->device, value}, sizeof(mark));
 }
 
-static weft_status d_await(weft_stream *s, weft_event *e)
+static weft_status d_stream_wait(weft_stream *s, weft_event *e)
 {
     return put(s, hold, &(mark){e, s->device, atomic_load(&e->recorded)}, sizeof(mark));
 }
 
-static weft_status d_query(weft_event *e)
+static weft_status d_event_query(weft_event *e)
 {
     return atomic_load(&e->reached) == atomic_load(&e->recorded) ? WEFT_OK : WEFT_BUSY;
 }
@@ -266,7 +266,7 @@ static weft_status d_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void
 }
 
 /* DOUBLE_DEVICES: how many of them a machine has, which its ranks share; 0: none that is shared. */
-static weft_status d_home(void *module, const weft_device_args *args, char text[64])
+static weft_status d_ipc_domain(void *module, const weft_device_args *args, char text[64])
 {
     (void)module;
     const char *n = getenv("DOUBLE_DEVICES");
@@ -277,7 +277,7 @@ static weft_status d_home(void *module, const weft_device_args *args, char text[
     return WEFT_OK;
 }
 
-static weft_status d_attach(weft_device *d, int32_t fd, uint64_t bytes, void **base)
+static weft_status d_import_peer(weft_device *d, int32_t fd, uint64_t bytes, void **base)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED || d->peers == sizeof d->peer / sizeof *d->peer)
@@ -393,8 +393,8 @@ static weft_status d_probe(void *module, const weft_conf *conf, int32_t *score)
     return cpu->probe(module, conf, score);
 }
 
-static weft_status d_need(void *module, const weft_conf *conf, const weft_opspec *spec,
-                          weft_need *out)
+static weft_status d_query(void *module, const weft_conf *conf, const weft_opspec *spec,
+                           weft_requirements *out)
 {
     const char *wish = conf->text(conf->ctx, "joins");
     weft_status st = joined_need(cpu, module, conf, spec, wish, out);
@@ -410,8 +410,8 @@ static const char *d_fuse(void *module, const char *const *ids, const uint32_t *
 
 static const weft_device_table table = {.struct_size = sizeof table,
                                         .caps = WEFT_DEV_FLAGS | WEFT_DEV_EXPORT_FD |
-                                                WEFT_DEV_ATTACH | WEFT_DEV_CUDA_MEMORY,
-                                        .need = d_need,
+                                                WEFT_DEV_IMPORT_PEER | WEFT_DEV_CUDA_MEMORY,
+                                        .query = d_query,
                                         .fuse = d_fuse,
                                         .probe = d_probe,
                                         .open = d_open,
@@ -422,8 +422,8 @@ static const weft_device_table table = {.struct_size = sizeof table,
                                         .stream = d_stream,
                                         .event = d_event,
                                         .record = d_record,
-                                        .await = d_await,
-                                        .query = d_query,
+                                        .stream_wait = d_stream_wait,
+                                        .event_query = d_event_query,
                                         .copy = d_copy,
                                         .fill = d_fill,
                                         .prepare = d_prepare,
@@ -431,9 +431,9 @@ static const weft_device_table table = {.struct_size = sizeof table,
                                         .run = d_run,
                                         .flag_wait = d_flag_wait,
                                         .flag_set = d_flag_set,
-                                        .native = d_native,
-                                        .home = d_home,
-                                        .attach = d_attach};
+                                        .native_stream = d_native_stream,
+                                        .ipc_domain = d_ipc_domain,
+                                        .import_peer = d_import_peer};
 
 static const weft_option threads = {
     sizeof threads, WEFT_OPT_AUTO_INT, "threads", "1", "as of the cpu device", NULL, 1, 1024};

@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEEDS WEFT_JOIN_FEEDS
-#define SHARES WEFT_JOIN_SHARES
+#define FEEDS WEFT_FUSE_CHAINED
+#define SHARES WEFT_FUSE_SHARED_INPUT
 
 static const joined_op ops[] = {
     {"linear+gelu", 2, 2, 2, "b-", {{"linear", "01", "a"}, {"gelu", "a", "b"}}, FEEDS},
@@ -120,12 +120,12 @@ static int member_spec(const joined_op *j, const weft_opspec *spec, uint32_t m, 
 }
 
 weft_status joined_need(const weft_device_table *cpu, void *module, const weft_conf *conf,
-                        const weft_opspec *spec, const char *wish, weft_need *out)
+                        const weft_opspec *spec, const char *wish, weft_requirements *out)
 {
     const joined_op *j = find(spec);
     weft_status st = WEFT_OK;
     if (j == NULL)
-        return cpu->need(module, conf, spec, out);
+        return cpu->query(module, conf, spec, out);
     if (strcmp(wish, "none") == 0 ||
         (strcmp(wish, "short") == 0 && strncmp(j->name, "layernorm", 9) == 0))
         return WEFT_ABSENT;
@@ -135,7 +135,7 @@ weft_status joined_need(const weft_device_table *cpu, void *module, const weft_c
         const uint64_t most = out->workspace;
         if (!member_spec(j, spec, m, io, &own))
             return WEFT_ABSENT;
-        st = cpu->need(module, conf, &own, out);
+        st = cpu->query(module, conf, &own, out);
         out->workspace = most > out->workspace ? most : out->workspace;
     }
     return st;

@@ -34,7 +34,7 @@ typedef struct joined_ready {
 
 /* WEFT_ABSENT: a chain that `wish` (none, short, long) has not, or whose shapes nobody knows. */
 weft_status joined_need(const weft_device_table *cpu, void *module, const weft_conf *conf,
-                        const weft_opspec *spec, const char *wish, weft_need *out);
+                        const weft_opspec *spec, const char *wish, weft_requirements *out);
 weft_status joined_prepare(const weft_device_table *cpu, weft_device *d, const weft_opspec *spec,
                            joined_ready *out);
 weft_status joined_run(const weft_device_table *cpu, weft_stream *s, const joined_ready *r,

@@ -59,8 +59,9 @@ static void up(two *t)
         assert_int_equal(node_open(&t->n[r]), WEFT_OK);
         for (int i = 0; i < 2; i++)
             s->memory[i] = calloc(2, HALF);
-        assert_int_equal(rig_table->enrol(t->n[r].link, s->memory[1], 2 * HALF, -1, &s->region),
-                         WEFT_OK);
+        assert_int_equal(
+            rig_table->register_memory(t->n[r].link, s->memory[1], 2 * HALF, -1, &s->region),
+            WEFT_OK);
         s->key_bytes = KEY_BYTES;
         assert_int_equal(rig_table->key(s->region, s->key, &s->key_bytes), WEFT_OK);
     }
@@ -70,7 +71,7 @@ static void up(two *t)
 static void down(two *t)
 {
     pair_down(t->p);
-    rig_table->withdraw(t->s[0].region); /* the other is left to destroy() */
+    rig_table->deregister_memory(t->s[0].region); /* the other is left to destroy() */
     for (int r = 0; r < 2; r++) {
         node_close(&t->n[r]);
         free(t->s[r].memory[0]);

@@ -33,7 +33,7 @@ static void test_table_is_complete(void **state)
     assert_true(t->disconnect && t->send && t->recv && t->progress && t->wait && t->wake);
     assert_non_null(t->abort);
     if (t->caps & (WEFT_LINK_REGISTER | WEFT_LINK_MAP | WEFT_LINK_WRITE))
-        assert_true(t->enrol && t->withdraw && t->key);
+        assert_true(t->register_memory && t->deregister_memory && t->key);
     assert_int_equal(t->map != NULL, (t->caps & WEFT_LINK_MAP) != 0);
     assert_int_equal(t->write != NULL, (t->caps & WEFT_LINK_WRITE) != 0);
     for (const weft_option *const *o = rig_plugin->options; o != NULL && *o != NULL; o++) {
@@ -223,14 +223,15 @@ static void arena_up(arena *a, node *n, uint64_t bytes)
     a->fd = memfd_create("arena", MFD_CLOEXEC);
     assert_int_equal(ftruncate(a->fd, (off_t)bytes), 0);
     a->base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, a->fd, 0);
-    assert_int_equal(rig_table->enrol(n->link, a->base, bytes, a->fd, &a->region), WEFT_OK);
+    assert_int_equal(rig_table->register_memory(n->link, a->base, bytes, a->fd, &a->region),
+                     WEFT_OK);
     a->key_bytes = sizeof a->key;
     assert_int_equal(rig_table->key(a->region, a->key, &a->key_bytes), WEFT_OK);
 }
 
 static void arena_down(arena *a, uint64_t bytes)
 {
-    rig_table->withdraw(a->region);
+    rig_table->deregister_memory(a->region);
     munmap(a->base, bytes);
     close(a->fd);
 }
@@ -248,8 +249,8 @@ static void test_mapped_arenas(void **state)
     nodes_up(n, 2);
     arena_up(&a, &n[0], BYTES);
     weft_region *left = NULL; /* to destroy() */
-    assert_int_equal(rig_table->enrol(n[0].link, a.base, BYTES, a.fd, &left), WEFT_OK);
-    rig_table->withdraw(NULL);
+    assert_int_equal(rig_table->register_memory(n[0].link, a.base, BYTES, a.fd, &left), WEFT_OK);
+    rig_table->deregister_memory(NULL);
     pair p = pair_up(&n[0], &n[1], 0);
     assert_int_equal(rig_table->map(n[1].link, 0, a.key, a.key_bytes, &seen), WEFT_OK);
     assert_ptr_not_equal(seen, a.base);
@@ -295,10 +296,11 @@ static void test_wrong_keys_map_nothing(void **state)
     close(a.fd); /* another file stands under the number that the key tells */
     a.fd = dup(other.fd);
     assert_int_not_equal(rig_table->map(n[1].link, 0, a.key, a.key_bytes, &seen), WEFT_OK);
-    assert_int_equal(rig_table->enrol(n[0].link, a.base, BYTES, -1, &a.region), WEFT_UNSUPPORTED);
+    assert_int_equal(rig_table->register_memory(n[0].link, a.base, BYTES, -1, &a.region),
+                     WEFT_UNSUPPORTED);
     node_close(&n[1]);
     arena_down(&other, BYTES);
-    rig_table->withdraw(a.region);
+    rig_table->deregister_memory(a.region);
     munmap(a.base, BYTES);
     close(a.fd);
     node_close(&n[0]);

@@ -120,7 +120,7 @@ static weft_comm *open_one(void)
     assert_int_equal(table->ready(c), WEFT_BUSY);
     assert_int_equal(table->ready(c), WEFT_OK);
     state->answer = ncclSuccess;
-    assert_int_equal(table->enrol(c, memory, sizeof memory), WEFT_OK);
+    assert_int_equal(table->register_memory(c, memory, sizeof memory), WEFT_OK);
     assert_string_equal(state->calls, "id;init 1/4 u blocking=0 ctas=4;register 4096;");
     state->calls[0] = 0;
     return c;
@@ -213,7 +213,7 @@ static void failures(void **ctx)
     assert_int_equal(table->ready(c), WEFT_IO);
     state->answer = ncclInvalidUsage;
     assert_int_equal(table->end(module), WEFT_USAGE);
-    assert_int_equal(table->enrol(c, memory, 64), WEFT_UNSUPPORTED);
+    assert_int_equal(table->register_memory(c, memory, 64), WEFT_UNSUPPORTED);
     table->abort(c);
     table->close(c);
 }

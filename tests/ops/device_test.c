@@ -94,8 +94,8 @@ static void test_copies(void **state)
     assert_int_equal(b.t->event(b.d, &e), WEFT_OK);
     assert_int_equal(b.t->copy(b.d, b.s, host, text, sizeof text), WEFT_OK);
     assert_int_equal(b.t->record(e, b.s), WEFT_OK);
-    assert_int_equal(b.t->await(b.s, e), WEFT_OK);
-    assert_int_equal(b.t->query(e), WEFT_OK);
+    assert_int_equal(b.t->stream_wait(b.s, e), WEFT_OK);
+    assert_int_equal(b.t->event_query(e), WEFT_OK);
     assert_string_equal(host, "weft");
     assert_int_equal(b.t->fill(b.d, b.s, host, 'x', 4), WEFT_OK);
     assert_string_equal(host, "xxxx");

@@ -155,7 +155,7 @@ void bench_close(struct bench *b)
 void bench_finish(struct bench *b)
 {
     weft_status st = b->t->record(b->e, b->s);
-    while (st == WEFT_OK && (st = b->t->query(b->e)) == WEFT_BUSY)
+    while (st == WEFT_OK && (st = b->t->event_query(b->e)) == WEFT_BUSY)
         ;
     if (st != WEFT_OK)
         fail_msg("%s", b->said);
@@ -377,9 +377,9 @@ static void run_here(struct bench *b, weft_prepared *p, char **in, char **out, u
 static weft_prepared *make_ready(struct bench *b, const struct call *c, uint64_t *workspace)
 {
     const weft_opspec spec = spec_of(c);
-    weft_need need = {.struct_size = sizeof need};
+    weft_requirements need = {.struct_size = sizeof need};
     weft_prepared *p = NULL;
-    if (b->t->need(b->module, &b->conf, &spec, &need) != WEFT_OK ||
+    if (b->t->query(b->module, &b->conf, &spec, &need) != WEFT_OK ||
         b->t->prepare(b->d, &spec, &p) != WEFT_OK)
         fail_msg("%s: %s", c->id, b->said);
     *workspace = need.workspace;

@@ -51,14 +51,14 @@ static void test_names(void **state)
     if (!joins())
         skip();
     assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
-    assert_string_equal(ask(&b, "linear", "gelu", WEFT_JOIN_FEEDS), "linear+gelu");
-    assert_string_equal(ask(&b, "colsum", "linear.dw", WEFT_JOIN_SHARES), "colsum+linear.dw");
-    assert_null(ask(&b, "linear", "gelu", WEFT_JOIN_SHARES));
-    assert_null(ask(&b, "linear.dw", "colsum", WEFT_JOIN_FEEDS));
-    assert_null(ask(&b, "gelu", "linear", WEFT_JOIN_FEEDS));
-    assert_null(ask(&b, "linear.dx", "colsum", WEFT_JOIN_SHARES));
+    assert_string_equal(ask(&b, "linear", "gelu", WEFT_FUSE_CHAINED), "linear+gelu");
+    assert_string_equal(ask(&b, "colsum", "linear.dw", WEFT_FUSE_SHARED_INPUT), "colsum+linear.dw");
+    assert_null(ask(&b, "linear", "gelu", WEFT_FUSE_SHARED_INPUT));
+    assert_null(ask(&b, "linear.dw", "colsum", WEFT_FUSE_CHAINED));
+    assert_null(ask(&b, "gelu", "linear", WEFT_FUSE_CHAINED));
+    assert_null(ask(&b, "linear.dx", "colsum", WEFT_FUSE_SHARED_INPUT));
     const char *const three[] = {"linear.dx", "gelu.dx", "colsum"};
-    const uint32_t feeds[] = {0, WEFT_JOIN_FEEDS, WEFT_JOIN_FEEDS};
+    const uint32_t feeds[] = {0, WEFT_FUSE_CHAINED, WEFT_FUSE_CHAINED};
     assert_null(b.t->fuse(b.module, three, feeds, 3));
     bench_close(&b);
 }
@@ -66,8 +66,8 @@ static void test_names(void **state)
 static weft_status need(struct bench *b, const struct call *c)
 {
     const weft_opspec spec = spec_of(c);
-    weft_need out = {.struct_size = sizeof out};
-    return b->t->need(b->module, &b->conf, &spec, &out);
+    weft_requirements out = {.struct_size = sizeof out};
+    return b->t->query(b->module, &b->conf, &spec, &out);
 }
 
 /* What lies between a product and a residual is not written, so nobody may want to read it; and a

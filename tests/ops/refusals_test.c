@@ -10,10 +10,10 @@ static void open_auto(struct bench *b)
 static void refused(struct bench *b, const struct call *c, weft_status want, const char *words)
 {
     const weft_opspec spec = spec_of(c);
-    weft_need need = {.struct_size = sizeof need};
+    weft_requirements need = {.struct_size = sizeof need};
     weft_prepared *p = NULL;
     b->said[0] = 0;
-    assert_int_equal(b->t->need(b->module, &b->conf, &spec, &need), want);
+    assert_int_equal(b->t->query(b->module, &b->conf, &spec, &need), want);
     if (strstr(b->said, words) == NULL)
         fail_msg("%s: expected '%s' in: %s", c->id, words, b->said);
     assert_int_equal(b->t->prepare(b->d, &spec, &p), want);

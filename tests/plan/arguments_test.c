@@ -76,7 +76,7 @@ static void looks(const weft_view *v)
     uint32_t kind, block;
     weft_place p;
     weft_opcall call;
-    assert_int_equal(v->mesh(NULL, "dp") + v->passes(NULL) + v->tensors(NULL), 0);
+    assert_int_equal(v->mesh(NULL, "dp") + v->micro_batches(NULL) + v->tensors(NULL), 0);
     assert_int_equal(v->blocks(NULL) + v->ops(NULL) + v->block_params(NULL, 0), 0);
     assert_true(!v->block(NULL, 0) && v->block_flops(NULL, 0) == 0);
     assert_int_equal(v->tensor(NULL, 1, &s, &name, &kind, &block), WEFT_USAGE);
@@ -168,19 +168,19 @@ static void sums(const weft_edits *e)
     ROW(e->sync(c, "*", "dp", 0, 0), "at the unknown time 0");
     ROW(e->sync(c, "*", "dp", 99, 0), "at the unknown time 99");
     ROW(e->sync(c, "*", "dp", WEFT_SYNC_LAST, 3), "buckets of 3 bytes");
-    ROW(e->store(c, WEFT_STORE_STATE, NULL, "dp", 0), "edits.store(): params is NULL");
-    ROW(e->store(c, WEFT_STORE_STATE, "", "dp", 0), "edits.store(): params is empty");
-    ROW(e->store(c, WEFT_STORE_STATE, "*", NULL, 0), "edits.store(): mesh_axis is NULL");
-    ROW(e->store(c, 99, "*", "dp", 0), "stores something unknown (99)");
-    ROW(e->store(c, WEFT_STORE_STATE, "nowhere", "dp", 0), "has a name like 'nowhere'");
-    ROW(e->list(c, NULL, 1, nothing, NULL), "edits.list(): name is NULL");
-    ROW(e->list(c, "", 1, nothing, NULL), "edits.list(): name is empty");
-    ROW(e->list(c, long_name, 1, nothing, NULL), "is longer than 63 bytes");
-    ROW(e->list(c, "a|b", 1, nothing, NULL), "has a '*' or '|'");
-    ROW(e->list(c, "l", 1, NULL, NULL), "edits.list(): emit is NULL");
-    ROW(e->list(c, "l", 0, nothing, NULL), "it has to be at least 1");
-    ROW(e->list(c, "step", 1, nothing, NULL), "a list of that name");
-    ROW(e->list(c, "mine", 1, nested, (void *)e), "enough");
+    ROW(e->shard(c, WEFT_SHARD_STATE, NULL, "dp", 0), "edits.shard(): params is NULL");
+    ROW(e->shard(c, WEFT_SHARD_STATE, "", "dp", 0), "edits.shard(): params is empty");
+    ROW(e->shard(c, WEFT_SHARD_STATE, "*", NULL, 0), "edits.shard(): mesh_axis is NULL");
+    ROW(e->shard(c, 99, "*", "dp", 0), "stores something unknown (99)");
+    ROW(e->shard(c, WEFT_SHARD_STATE, "nowhere", "dp", 0), "has a name like 'nowhere'");
+    ROW(e->periodic_list(c, NULL, 1, nothing, NULL), "edits.periodic_list(): name is NULL");
+    ROW(e->periodic_list(c, "", 1, nothing, NULL), "edits.periodic_list(): name is empty");
+    ROW(e->periodic_list(c, long_name, 1, nothing, NULL), "is longer than 63 bytes");
+    ROW(e->periodic_list(c, "a|b", 1, nothing, NULL), "has a '*' or '|'");
+    ROW(e->periodic_list(c, "l", 1, NULL, NULL), "edits.periodic_list(): emit is NULL");
+    ROW(e->periodic_list(c, "l", 0, nothing, NULL), "it has to be at least 1");
+    ROW(e->periodic_list(c, "step", 1, nothing, NULL), "a list of that name");
+    ROW(e->periodic_list(c, "mine", 1, nested, (void *)e), "enough");
     after_emit();
     ROW(e->split(c, "tokens", "tokens", "dp"), "it belongs to phase 1");
 }
@@ -191,19 +191,21 @@ static void keeps(const weft_edits *e)
     char line[1100];
     memset(line, 'l', sizeof line - 1);
     line[sizeof line - 1] = 0;
-    ROW(e->keep(c, NULL, WEFT_KEEP_WHOLE, NULL), "edits.keep(): tensors is NULL");
-    ROW(e->keep(c, "", WEFT_KEEP_WHOLE, NULL), "edits.keep(): tensors is empty");
-    ROW(e->keep(c, "*", 99, NULL), "kept in the unknown way 99");
-    ROW(e->keep(c, "*", 0, NULL), "kept in the unknown way 0");
-    ROW(e->keep(c, "*", WEFT_KEEP_SPLIT, NULL), "kept in parts over '(no mesh axis)'");
-    ROW(e->keep(c, "nowhere", WEFT_KEEP_WHOLE, NULL), "has a name like 'nowhere'");
-    ROW(e->carry(c, NULL, 2), "edits.carry(): params is NULL");
-    ROW(e->carry(c, "*", 2), "does not apply");
+    ROW(e->activations(c, NULL, WEFT_ACTIVATION_WHOLE, NULL),
+        "edits.activations(): tensors is NULL");
+    ROW(e->activations(c, "", WEFT_ACTIVATION_WHOLE, NULL),
+        "edits.activations(): tensors is empty");
+    ROW(e->activations(c, "*", 99, NULL), "kept in the unknown way 99");
+    ROW(e->activations(c, "*", 0, NULL), "kept in the unknown way 0");
+    ROW(e->activations(c, "*", WEFT_ACTIVATION_SPLIT, NULL), "kept in parts over '(no mesh axis)'");
+    ROW(e->activations(c, "nowhere", WEFT_ACTIVATION_WHOLE, NULL), "has a name like 'nowhere'");
+    ROW(e->weight_versions(c, NULL, 2), "edits.weight_versions(): params is NULL");
+    ROW(e->weight_versions(c, "*", 2), "does not apply");
     ROW(e->changes_results(c, NULL), "edits.changes_results(): text is NULL");
     ROW(e->changes_results(c, ""), "the text has no byte");
     ROW(e->changes_results(c, line), "the text has too many bytes");
     ROW(e->changes_results(c, "two\nlines"), "the control character 0x0a");
-    ROW(e->list(c, "l", 1, nothing, NULL), "it belongs to phase 3");
+    ROW(e->periodic_list(c, "l", 1, nothing, NULL), "it belongs to phase 3");
 }
 
 static weft_status edit(void *m, const weft_conf *conf, uint32_t phase, const weft_view *v,
@@ -247,10 +249,11 @@ static void bad_edits(void **state)
 {
     (void)state;
     static const weft_strategy table = {.struct_size = sizeof table, .edit = edit};
-    static const char *const first[] = {"edits.split(): tensors is NULL (its edit() went on and",
-                                        "edits.stage(): blocks is NULL (its edit() went on and",
-                                        "edits.sync(): params is NULL (its edit() went on and",
-                                        "edits.keep(): tensors is NULL (its edit() went on and"};
+    static const char *const first[] = {
+        "edits.split(): tensors is NULL (its edit() went on and",
+        "edits.stage(): blocks is NULL (its edit() went on and",
+        "edits.sync(): params is NULL (its edit() went on and",
+        "edits.activations(): tensors is NULL (its edit() went on and"};
     const component c = as_strategy(&table);
     for (uint32_t phase = WEFT_PHASE_SPLIT; phase <= WEFT_PHASE_MEMORY; phase++) {
         phase_of_rows = phase;
@@ -407,9 +410,9 @@ static weft_status endless(void *m, const weft_conf *conf, uint32_t phase, const
             s = e->stage(e->ctx, "*", "dp", 0, 0);
         if (phase == WEFT_PHASE_SYNC)
             s = i % 2 ? e->sync(e->ctx, line, "dp", WEFT_SYNC_LAST, 0)
-                      : e->list(e->ctx, line + sizeof line - 60, 1, nothing, NULL);
+                      : e->periodic_list(e->ctx, line + sizeof line - 60, 1, nothing, NULL);
         if (phase == WEFT_PHASE_MEMORY)
-            s = i % 2 ? e->keep(e->ctx, "*#*", WEFT_KEEP_WHOLE, NULL)
+            s = i % 2 ? e->activations(e->ctx, "*#*", WEFT_ACTIVATION_WHOLE, NULL)
                       : e->changes_results(e->ctx, line);
     }
     return s;
@@ -433,7 +436,8 @@ static weft_status endless_list(void *m, const weft_conf *conf, uint32_t phase, 
     weft_shape s;
     while (kind != WEFT_T_PARAM && !v->tensor(v->ctx, ++t, &s, &name, &kind, &block))
         ;
-    return phase == WEFT_PHASE_SYNC ? e->list(e->ctx, "mine", 1, endless_list_of, &t) : WEFT_OK;
+    return phase == WEFT_PHASE_SYNC ? e->periodic_list(e->ctx, "mine", 1, endless_list_of, &t)
+                                    : WEFT_OK;
 }
 
 /* In a process of its own: what it says, within 2 s of work and 200 MB. */

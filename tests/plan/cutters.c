@@ -5,22 +5,22 @@ static weft_status half(void *m, const weft_conf *c, const weft_view *v, const w
                         const char *const *axes, uint32_t unit)
 {
     (void)m, (void)c, (void)v, (void)unit;
-    return e->store(e->ctx, WEFT_STORE_GRADS, "*", axes[0], 0);
+    return e->shard(e->ctx, WEFT_SHARD_GRADS, "*", axes[0], 0);
 }
 
 static weft_status some(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
                         const char *const *axes, uint32_t unit)
 {
     (void)m, (void)c, (void)v, (void)unit;
-    return e->store(e->ctx, WEFT_STORE_STATE, "block.*.attn.*", axes[0], 0);
+    return e->shard(e->ctx, WEFT_SHARD_STATE, "block.*.attn.*", axes[0], 0);
 }
 
 static weft_status once(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
                         const char *const *axes, uint32_t unit)
 {
     (void)m, (void)c, (void)v, (void)unit;
-    weft_status s = e->store(e->ctx, WEFT_STORE_STATE, "*", axes[0], 0);
-    return s ? s : e->store(e->ctx, WEFT_STORE_GRADS, "*", axes[0], 0);
+    weft_status s = e->shard(e->ctx, WEFT_SHARD_STATE, "*", axes[0], 0);
+    return s ? s : e->shard(e->ctx, WEFT_SHARD_GRADS, "*", axes[0], 0);
 }
 
 static weft_status often(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
@@ -34,7 +34,7 @@ static weft_status misled(void *m, const weft_conf *c, const weft_view *v, const
                           const char *const *axes, uint32_t unit)
 {
     (void)m, (void)c, (void)v, (void)unit;
-    return e->store(e->ctx, WEFT_STORE_STATE, "no.such.*", axes[0], 0);
+    return e->shard(e->ctx, WEFT_SHARD_STATE, "no.such.*", axes[0], 0);
 }
 
 /* Blocks by turns: lawful. */
@@ -42,12 +42,12 @@ static weft_status turns(void *m, const weft_conf *c, const weft_view *v, const 
                          const char *const *axes, uint32_t unit)
 {
     (void)m, (void)c, (void)v, (void)unit;
-    weft_status s = e->store(e->ctx, WEFT_STORE_STATE, "block.*|embed.*", axes[0], 0);
+    weft_status s = e->shard(e->ctx, WEFT_SHARD_STATE, "block.*|embed.*", axes[0], 0);
     if (!s)
-        s = e->store(e->ctx, WEFT_STORE_GRADS, "block.*", axes[0], 0);
+        s = e->shard(e->ctx, WEFT_SHARD_GRADS, "block.*", axes[0], 0);
     if (!s)
         s = e->sync(e->ctx, "block.*", axes[0], WEFT_SYNC_EVERY, 0);
-    return s ? s : e->store(e->ctx, WEFT_STORE_PARAMS, "block.1.*", axes[0], 1);
+    return s ? s : e->shard(e->ctx, WEFT_SHARD_PARAMS, "block.1.*", axes[0], 1);
 }
 
 /* Takes one step along the gradient; says that it needs whole matrices. */

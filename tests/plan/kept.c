@@ -4,43 +4,44 @@
 static weft_status keep_in(uint32_t when, uint32_t phase, const weft_edits *e, const char *names,
                            uint32_t how)
 {
-    return phase == when ? e->keep(e->ctx, names, how, how == WEFT_KEEP_SPLIT ? "rows" : NULL)
-                         : WEFT_OK;
+    return phase == when
+               ? e->activations(e->ctx, names, how, how == WEFT_ACTIVATION_SPLIT ? "rows" : NULL)
+               : WEFT_OK;
 }
 
 static weft_status remaker(void *m, const weft_conf *c, uint32_t phase, const weft_view *v,
                            const weft_edits *e)
 {
     (void)m, (void)c, (void)v;
-    return keep_in(WEFT_PHASE_MEMORY, phase, e, "gelu#*", WEFT_KEEP_RECOMPUTE);
+    return keep_in(WEFT_PHASE_MEMORY, phase, e, "gelu#*", WEFT_ACTIVATION_RECOMPUTE);
 }
 
 static weft_status keeper(void *m, const weft_conf *c, uint32_t phase, const weft_view *v,
                           const weft_edits *e)
 {
     (void)m, (void)c, (void)v;
-    return keep_in(WEFT_PHASE_MEMORY, phase, e, "linear#*|gelu#*", WEFT_KEEP_WHOLE);
+    return keep_in(WEFT_PHASE_MEMORY, phase, e, "linear#*|gelu#*", WEFT_ACTIVATION_WHOLE);
 }
 
 static weft_status cutter(void *m, const weft_conf *c, uint32_t phase, const weft_view *v,
                           const weft_edits *e)
 {
     (void)m, (void)c, (void)v;
-    return keep_in(WEFT_PHASE_MEMORY, phase, e, "*", WEFT_KEEP_SPLIT);
+    return keep_in(WEFT_PHASE_MEMORY, phase, e, "*", WEFT_ACTIVATION_SPLIT);
 }
 
 static weft_status hasty(void *m, const weft_conf *c, uint32_t phase, const weft_view *v,
                          const weft_edits *e)
 {
     (void)m, (void)c, (void)v;
-    return keep_in(WEFT_PHASE_SYNC, phase, e, "*", WEFT_KEEP_RECOMPUTE);
+    return keep_in(WEFT_PHASE_SYNC, phase, e, "*", WEFT_ACTIVATION_RECOMPUTE);
 }
 
 static weft_status misled(void *m, const weft_conf *c, uint32_t phase, const weft_view *v,
                           const weft_edits *e)
 {
     (void)m, (void)c, (void)v;
-    return keep_in(WEFT_PHASE_MEMORY, phase, e, "no.such#*", WEFT_KEEP_RECOMPUTE);
+    return keep_in(WEFT_PHASE_MEMORY, phase, e, "no.such#*", WEFT_ACTIVATION_RECOMPUTE);
 }
 
 static weft_status vague(void *m, const weft_conf *c, uint32_t phase, const weft_view *v,

@@ -141,7 +141,7 @@ static void build_graph(machine *m, int want)
     end = g->nodes.n;
     assert_int_equal(graph_propagate(g, forward, &end), WEFT_OK);
     if (!want && s->recompute) {
-        assert_int_equal(graph_keep(g, s->recompute, WEFT_KEEP_RECOMPUTE, NULL), WEFT_OK);
+        assert_int_equal(graph_keep(g, s->recompute, WEFT_ACTIVATION_RECOMPUTE, NULL), WEFT_OK);
         graph_recompute(g);
     }
 }

@@ -7,7 +7,7 @@
 #include <weft/link.h>
 #include <weft/strategy.h>
 
-static weft_status need(void *m, const weft_conf *c, const weft_opspec *op, weft_need *out)
+static weft_status query(void *m, const weft_conf *c, const weft_opspec *op, weft_requirements *out)
 {
     (void)m, (void)c;
     out->workspace = strncmp(op->id, "linear", 6) ? 0 : 1000;
@@ -36,12 +36,12 @@ static weft_status unused(void)
 #define UNUSED ((void *)unused)
 
 static weft_device_table device = {
-    .struct_size = sizeof device, .caps = WEFT_DEV_HOST_MEMORY, .need = need};
+    .struct_size = sizeof device, .caps = WEFT_DEV_HOST_MEMORY, .query = query};
 static weft_link_table wire = {.struct_size = sizeof wire, .caps = WEFT_LINK_HOST};
 
 static void fill_slots(void)
 {
-    void **slot = (void **)(void *)&device.need, **end = (void **)(void *)(&device + 1);
+    void **slot = (void **)(void *)&device.query, **end = (void **)(void *)(&device + 1);
     for (; slot < end; slot++)
         *slot = *slot ? *slot : UNUSED;
     slot = (void **)(void *)&wire.probe;

@@ -128,7 +128,7 @@ static void make_layout(layout *l, bool one_rank)
     *vec_push(&l->plan.scalars) =
         (scalar_slot){.name = "skipped", .offset = ARENA - 60, .kept = SCALAR_SAVED};
     l->set = (plan_set){.spec = &l->spec, .stage_axis = -1, .n = 1, .at = &l->plan};
-    l->table = (weft_device_table){.copy = copy, .record = record, .query = query};
+    l->table = (weft_device_table){.copy = copy, .record = record, .event_query = query};
     l->table.caps = dice(2) ? WEFT_DEV_HOST_MEMORY : 0;
     l->e = (executor){.plan = &l->plan, .table = &l->table, .base = l->arena, .deadline = 10};
 }

@@ -14,7 +14,8 @@ static void up(node n[2], uint8_t *memory[2], weft_region *r[2], pair *p)
     nodes_up(n, 2);
     for (int i = 0; i < 2; i++) {
         memory[i] = calloc(1, BYTES);
-        assert_int_equal(rig_table->enrol(n[i].link, memory[i], BYTES, -1, &r[i]), WEFT_OK);
+        assert_int_equal(rig_table->register_memory(n[i].link, memory[i], BYTES, -1, &r[i]),
+                         WEFT_OK);
     }
     *p = pair_up(&n[0], &n[1], 6);
 }
@@ -43,7 +44,7 @@ static void test_queue_pairs_that_fail(void **state)
     assert_int_equal(rig_table->recv(p.b, memory[1], BYTES, r[1]), WEFT_OK);
     for (double until = rig_now() + 0.2; rig_now() < until;) /* the credit arrives */
         assert_int_equal(rig_table->progress(p.a, &x, &y), WEFT_OK);
-    rig_table->withdraw(r[1]);
+    rig_table->deregister_memory(r[1]);
     assert_int_equal(rig_table->send(p.a, memory[0], BYTES, r[0]), WEFT_OK);
     for (double until = rig_now() + 20; a == WEFT_OK && rig_now() < until;)
         a = rig_table->progress(p.a, &x, &y);
@@ -71,7 +72,7 @@ static int poor_child(int fd, uint32_t rank, void *arg)
         return 1;
     node_init(&n, 0, 2);
     must(node_open(&n) == WEFT_OK);
-    must(rig_table->enrol(n.link, memory, BYTES, -1, &r) == WEFT_NO_MEMORY);
+    must(rig_table->register_memory(n.link, memory, BYTES, -1, &r) == WEFT_NO_MEMORY);
     printf("%s\n", fake_why());
     must(strstr(fake_why(), "8388608 bytes") != NULL);
     must(strstr(fake_why(), "ulimit -l") != NULL);

@@ -25,8 +25,8 @@ static void up(two *t)
     for (uint32_t i = 0; i < 2; i++) {
         node_init(&t->n[i], i, 2);
         assert_int_equal(node_open(&t->n[i]), WEFT_OK);
-        assert_int_equal(rig_table->enrol(t->n[i].link, i ? in : out, BYTES, -1, &t->r[i]),
-                         WEFT_OK);
+        assert_int_equal(
+            rig_table->register_memory(t->n[i].link, i ? in : out, BYTES, -1, &t->r[i]), WEFT_OK);
     }
     t->p = pair_up(&t->n[0], &t->n[1], 4);
 }
@@ -154,7 +154,7 @@ static void test_withdrawn_memory(void **state)
             assert_int_equal(rig_table->progress(t.p.a, &x, &y), WEFT_OK);
         double_unplug(1); /* so that the message is posted and stays */
         assert_int_equal(rig_table->send(t.p.a, out, BYTES, t.r[0]), WEFT_OK);
-        rig_table->withdraw(t.r[end]);
+        rig_table->deregister_memory(t.r[end]);
         double_unplug(0);
         for (double until = rig_now() + 10; s == WEFT_OK && rig_now() < until;)
             s = rig_table->progress(t.p.a, &x, &y);
@@ -242,7 +242,7 @@ static void test_registration_limit(void **state)
     double_limit(BYTES - 1);
     node_init(&n, 0, 2);
     assert_int_equal(node_open(&n), WEFT_OK);
-    assert_int_equal(rig_table->enrol(n.link, out, BYTES, -1, &r), WEFT_NO_MEMORY);
+    assert_int_equal(rig_table->register_memory(n.link, out, BYTES, -1, &r), WEFT_NO_MEMORY);
     SAID("double0", "300000 bytes", "ulimit -l");
     weft_conn *c = NULL;
     double_limit(1000);
@@ -266,7 +266,7 @@ static weft_status whole_life(void)
         if (s == WEFT_OK)
             s = node_open(&n[i]);
         if (s == WEFT_OK)
-            s = rig_table->enrol(n[i].link, i ? in : out, BYTES, -1, &r);
+            s = rig_table->register_memory(n[i].link, i ? in : out, BYTES, -1, &r);
     }
     for (uint32_t i = 0; i < 2 && s == WEFT_OK; i++)
         s = rig_table->connect(n[i].link, !i, 0, n[!i].address, n[!i].address_bytes, &c[i]);
@@ -317,8 +317,9 @@ static void device_memory(bool dmabuf)
     for (uint32_t i = 0; i < 2; i++) {
         node_init(&t.n[i], i, 2);
         assert_int_equal(node_open(&t.n[i]), WEFT_OK);
-        assert_int_equal(rig_table->enrol(t.n[i].link, i ? in : out, BYTES, pipes[0], &t.r[i]),
-                         WEFT_OK);
+        assert_int_equal(
+            rig_table->register_memory(t.n[i].link, i ? in : out, BYTES, pipes[0], &t.r[i]),
+            WEFT_OK);
     }
     t.p = pair_up(&t.n[0], &t.n[1], 4);
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
@@ -355,10 +356,12 @@ static void test_device_memory_that_nobody_registers(void **state)
     node_init(&n, 0, 2);
     assert_int_equal(node_open(&n), WEFT_OK);
     double_fail_call("reg_mr", 1, EFAULT);
-    assert_int_equal(rig_table->enrol(n.link, out, BYTES, pipes[0], &r), WEFT_UNSUPPORTED);
+    assert_int_equal(rig_table->register_memory(n.link, out, BYTES, pipes[0], &r),
+                     WEFT_UNSUPPORTED);
     SAID("double0", "dmabuf", "nvidia_peermem", "host memory");
     double_fail_call("reg_mr", 1, EFAULT); /* memory that the host cannot read, without one */
-    assert_int_equal(rig_table->enrol(n.link, (void *)4096, BYTES, -1, &r), WEFT_UNSUPPORTED);
+    assert_int_equal(rig_table->register_memory(n.link, (void *)4096, BYTES, -1, &r),
+                     WEFT_UNSUPPORTED);
     SAID("dmabuf");
     node_close(&n);
     close(pipes[0]);

@@ -13,7 +13,7 @@ weft_status exec_reach(executor *e)
 {
     weft_status s = PLUGIN_CALL(e->table, record, e->event, e->stream);
     uint64_t until = 0;
-    while (!s && (s = PLUGIN_POLL(e->table, query, e->event)) == WEFT_BUSY) {
+    while (!s && (s = PLUGIN_POLL(e->table, event_query, e->event)) == WEFT_BUSY) {
         uint64_t now = clock_ns();
         until = until ? until : now + (uint64_t)(e->deadline * 1e9);
         s = job_failure(e->job);

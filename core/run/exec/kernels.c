@@ -11,7 +11,7 @@
 /* The device's own stream, as plugin kernels know it. */
 static void *native(const executor *e)
 {
-    return e->table->native ? PLUGIN_GET(e->table, native, e->stream) : NULL;
+    return e->table->native_stream ? PLUGIN_GET(e->table, native_stream, e->stream) : NULL;
 }
 
 /* Make kernel `i` ready, with the attribute "first" as this rank's coordinates have it. */

@@ -101,13 +101,13 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
                            .ranks = l->n,
                            .id = id,
                            .id_bytes = bytes,
-                           .stream = PLUGIN_GET(c->d.table, native, l->stream),
+                           .stream = PLUGIN_GET(c->d.table, native_stream, l->stream),
                            .conf = link->conf};
     st = PLUGIN_CALL(l->table, open, l->module, &args, &l->comm);
     if (!st)
         st = until_ready(c, l, ch->name);
-    if (!st && l->table->enrol)
-        st = PLUGIN_ASK(l->table, enrol, l->comm, c->d.base, p->bytes.peak);
+    if (!st && l->table->register_memory)
+        st = PLUGIN_ASK(l->table, register_memory, l->comm, c->d.base, p->bytes.peak);
     if (st == WEFT_UNSUPPORTED) {
         err_clear();
         st = WEFT_OK;
@@ -231,14 +231,15 @@ weft_status colls_start(colls *c, uint32_t number, uint64_t from, uint64_t to, i
     const line *l = &c->line[x->channel];
     weft_status st = PLUGIN_CALL(c->d.table, record, c->before, c->d.compute);
     if (!st)
-        st = PLUGIN_CALL(c->d.table, await, l->stream, c->before);
+        st = PLUGIN_CALL(c->d.table, stream_wait, l->stream, c->before);
     if (!st && first)
         st = PLUGIN_CALL(l->table, begin, l->module);
     if (st)
         return st;
     c->group[c->groups++] = number;
     c->sent += x->sent;
-    st = call(l, x, c->d.base + from, c->d.base + to, PLUGIN_GET(c->d.table, native, l->stream));
+    st = call(l, x, c->d.base + from, c->d.base + to,
+              PLUGIN_GET(c->d.table, native_stream, l->stream));
     if (st) /* a group that was begun is ended */
         (void)!PLUGIN_POLL(l->table, end, l->module);
     else if (last)
@@ -248,7 +249,7 @@ weft_status colls_start(colls *c, uint32_t number, uint64_t from, uint64_t to, i
 
 weft_status colls_wait(colls *c, uint32_t number)
 {
-    return PLUGIN_CALL(c->d.table, await, c->d.compute, c->done[number]);
+    return PLUGIN_CALL(c->d.table, stream_wait, c->d.compute, c->done[number]);
 }
 
 uint64_t colls_sent(const colls *c)

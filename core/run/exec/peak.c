@@ -81,9 +81,9 @@ static weft_status prepare(executor *e, product *x, bool *fits)
     weft_operand out = {type, 2, {x->rows, x->width}};
     weft_opspec op = {
         .struct_size = sizeof op, .id = "linear", .nin = 2, .nout = 1, .in = in, .out = &out};
-    weft_need need = {.struct_size = sizeof need};
+    weft_requirements need = {.struct_size = sizeof need};
     const spec_plugin *device = &e->plan->spec->device;
-    weft_status s = PLUGIN_ASK(e->table, need, device->c->module, device->conf, &op, &need);
+    weft_status s = PLUGIN_ASK(e->table, query, device->c->module, device->conf, &op, &need);
     *fits = !s && place(e, x, need.workspace);
     if (!s && *fits)
         s = PLUGIN_CALL(e->table, prepare, e->device, &op, &x->kernel);

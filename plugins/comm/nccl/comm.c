@@ -126,7 +126,7 @@ weft_status comm_health(weft_comm *c)
     return st == WEFT_BUSY ? WEFT_OK : st;
 }
 
-weft_status comm_enrol(weft_comm *c, void *base, uint64_t bytes)
+weft_status comm_register(weft_comm *c, void *base, uint64_t bytes)
 {
     ncclResult_t r = c->m->nccl.CommRegister(c->comm, base, bytes, &c->handle);
     if (r == ncclSuccess || r == ncclInProgress)

@@ -114,7 +114,7 @@ void shm_destroy(weft_link *l)
     while (l->peers != NULL)
         shm_close_peer(l, l->peers);
     while (l->regions != NULL)
-        shm_withdraw(l->regions);
+        shm_deregister(l->regions);
     while (l->mappings != NULL) {
         mapping *m = l->mappings;
         l->mappings = m->next;

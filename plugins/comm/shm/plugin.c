@@ -54,8 +54,8 @@ static const weft_link_table table = {
     .wait = shm_wait,
     .wake = shm_wake,
     .abort = shm_abort,
-    .enrol = shm_enrol,
-    .withdraw = shm_withdraw,
+    .register_memory = shm_register,
+    .deregister_memory = shm_deregister,
     .key = shm_key,
     .map = shm_map_region,
 };

@@ -15,7 +15,7 @@ typedef struct region_key {
     int32_t fd, reserved;
 } region_key;
 
-weft_status shm_enrol(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out)
+weft_status shm_register(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out)
 {
     struct stat s;
     (void)base; /* the descriptor maps the same bytes */
@@ -32,7 +32,7 @@ weft_status shm_enrol(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft
     return WEFT_OK;
 }
 
-void shm_withdraw(weft_region *r)
+void shm_deregister(weft_region *r)
 {
     if (r == NULL)
         return;

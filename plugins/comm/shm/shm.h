@@ -219,8 +219,8 @@ weft_status shm_progress(weft_conn *c, uint64_t *sent, uint64_t *received);
 bool shm_can_move(weft_conn *c);
 
 /* region.c */
-weft_status shm_enrol(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out);
-void shm_withdraw(weft_region *r);
+weft_status shm_register(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out);
+void shm_deregister(weft_region *r);
 weft_status shm_key(weft_region *r, void *out, uint64_t *bytes);
 weft_status shm_map_region(weft_link *l, uint32_t rank, const void *key, uint64_t bytes,
                            void **base);

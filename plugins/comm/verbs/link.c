@@ -124,7 +124,7 @@ void verbs_destroy(weft_link *l)
     while (l->greetings != NULL)
         verbs_forget(l, l->greetings);
     while (l->regions != NULL)
-        verbs_withdraw(l->regions);
+        verbs_deregister(l->regions);
     for (uint32_t i = 0; i < l->nrails; i++) {
         verbs_end_loop(l->api, &l->rail[i]);
         verbs_close_rail(l->api, &l->rail[i]);

@@ -155,8 +155,8 @@ static const weft_link_table table = {
     .wait = verbs_wait,
     .wake = verbs_wake,
     .abort = verbs_abort,
-    .enrol = verbs_enrol,
-    .withdraw = verbs_withdraw,
+    .register_memory = verbs_register,
+    .deregister_memory = verbs_deregister,
     .key = verbs_key,
     .write = verbs_write,
 };

@@ -56,7 +56,7 @@ static struct ibv_mr *register_with(const rail *on, const weft_region *r, int fd
     return mr != NULL ? mr : api->reg_mr(on->pd, r->base, r->bytes, access);
 }
 
-weft_status verbs_enrol(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out)
+weft_status verbs_register(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out)
 {
     struct stat about;
     if (base == NULL || bytes == 0)
@@ -78,14 +78,14 @@ weft_status verbs_enrol(weft_link *l, void *base, uint64_t bytes, int32_t fd, we
     if (s == WEFT_OK && r->device)
         s = verbs_begin_loops(l);
     if (s != WEFT_OK) {
-        verbs_withdraw(r);
+        verbs_deregister(r);
         return s;
     }
     *out = r;
     return WEFT_OK;
 }
 
-void verbs_withdraw(weft_region *r)
+void verbs_deregister(weft_region *r)
 {
     if (r == NULL)
         return;

@@ -346,8 +346,8 @@ weft_status verbs_watch(weft_link *l, source *s, int op);
 uint64_t verbs_now_us(void);
 
 /* region.c */
-weft_status verbs_enrol(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out);
-void verbs_withdraw(weft_region *r);
+weft_status verbs_register(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out);
+void verbs_deregister(weft_region *r);
 weft_status verbs_key(weft_region *r, void *out, uint64_t *bytes);
 weft_status verbs_find(weft_conn *c, const void *key, uint64_t key_bytes, uint64_t offset,
                        uint64_t bytes, uint64_t *at, uint32_t *rkey);

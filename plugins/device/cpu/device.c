@@ -133,14 +133,14 @@ weft_status cpu_record(weft_event *e, weft_stream *s)
     return WEFT_OK;
 }
 
-weft_status cpu_await(weft_stream *s, weft_event *e)
+weft_status cpu_stream_wait(weft_stream *s, weft_event *e)
 {
     (void)s;
     (void)e;
     return WEFT_OK;
 }
 
-weft_status cpu_query(weft_event *e)
+weft_status cpu_event_query(weft_event *e)
 {
     (void)e;
     return WEFT_OK;

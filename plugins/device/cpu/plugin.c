@@ -30,8 +30,8 @@ static void module_close(void *module)
         m->host->free(m->host->ctx, m);
 }
 
-static weft_status need(void *module, const weft_conf *conf, const weft_opspec *spec,
-                        weft_need *out)
+static weft_status query(void *module, const weft_conf *conf, const weft_opspec *spec,
+                         weft_requirements *out)
 {
     const struct cpu_op *op;
     struct cpu_args a;
@@ -39,7 +39,7 @@ static weft_status need(void *module, const weft_conf *conf, const weft_opspec *
     (void)conf;
     weft_status st = cpu_op_plan(module, spec, &op, &a, &workspace);
     if (st == WEFT_OK)
-        *out = (weft_need){.struct_size = sizeof *out, .workspace = workspace};
+        *out = (weft_requirements){.struct_size = sizeof *out, .workspace = workspace};
     return st;
 }
 
@@ -85,7 +85,7 @@ static const weft_option *const options[] = {&threads, &pin, &isa, NULL};
 static const weft_device_table table = {
     .struct_size = sizeof table,
     .caps = WEFT_DEV_HOST_MEMORY | WEFT_DEV_EXPORT_FD,
-    .need = need,
+    .query = query,
     .probe = probe,
     .open = cpu_open,
     .close = cpu_close,
@@ -95,8 +95,8 @@ static const weft_device_table table = {
     .stream = cpu_stream,
     .event = cpu_event,
     .record = cpu_record,
-    .await = cpu_await,
-    .query = cpu_query,
+    .stream_wait = cpu_stream_wait,
+    .event_query = cpu_event_query,
     .copy = cpu_copy,
     .fill = cpu_fill,
     .prepare = cpu_prepare,

@@ -42,11 +42,11 @@ const char *gpu_fuse(void *module, const char *const *ids, const uint32_t *joins
         uint32_t join;
         const char *name;
     } pairs[] = {
-        {"linear", "gelu", WEFT_JOIN_FEEDS, "linear+gelu"},
-        {"linear", "bias_residual", WEFT_JOIN_FEEDS, "linear+bias_residual"},
-        {"linear.dx", "gelu.dx", WEFT_JOIN_FEEDS, "linear.dx+gelu.dx"},
-        {"linear.dw", "colsum", WEFT_JOIN_SHARES, "linear.dw+colsum"},
-        {"colsum", "linear.dw", WEFT_JOIN_SHARES, "colsum+linear.dw"},
+        {"linear", "gelu", WEFT_FUSE_CHAINED, "linear+gelu"},
+        {"linear", "bias_residual", WEFT_FUSE_CHAINED, "linear+bias_residual"},
+        {"linear.dx", "gelu.dx", WEFT_FUSE_CHAINED, "linear.dx+gelu.dx"},
+        {"linear.dw", "colsum", WEFT_FUSE_SHARED_INPUT, "linear.dw+colsum"},
+        {"colsum", "linear.dw", WEFT_FUSE_SHARED_INPUT, "colsum+linear.dw"},
     };
     (void)module;
     for (size_t k = 0; n == 2 && k < sizeof pairs / sizeof *pairs; k++)

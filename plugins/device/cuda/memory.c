@@ -152,7 +152,7 @@ weft_status gpu_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **ba
     return WEFT_OK;
 }
 
-weft_status gpu_home(void *module, const weft_device_args *args, char text[64])
+weft_status gpu_ipc_domain(void *module, const weft_device_args *args, char text[64])
 {
     const struct gpu_module *m = module;
     weft_device d = {.m = module, .cu = gpu_driver_open(m->host)};
@@ -173,7 +173,7 @@ weft_status gpu_home(void *module, const weft_device_args *args, char text[64])
     return st;
 }
 
-weft_status gpu_attach(weft_device *d, int32_t fd, uint64_t bytes, void **base)
+weft_status gpu_import_peer(weft_device *d, int32_t fd, uint64_t bytes, void **base)
 {
     weft_status st = gpu_enter(d);
     struct gpu_block *b = st == WEFT_OK ? new_block(d) : NULL;

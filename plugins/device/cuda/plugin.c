@@ -31,8 +31,8 @@ static void module_close(void *module)
         m->host->free(m->host->ctx, m);
 }
 
-static weft_status need(void *module, const weft_conf *conf, const weft_opspec *spec,
-                        weft_need *out)
+static weft_status query(void *module, const weft_conf *conf, const weft_opspec *spec,
+                         weft_requirements *out)
 {
     const struct gpu_op *op;
     struct gpu_sizes z;
@@ -41,7 +41,8 @@ static weft_status need(void *module, const weft_conf *conf, const weft_opspec *
     if (st == WEFT_OK && op->plan == plan_joined && conf->integer(conf->ctx, "joined") == 0)
         st = gpu_fail(module, WEFT_UNSUPPORTED, "op %s: device.joined is off", spec->id);
     if (st == WEFT_OK)
-        *out = (weft_need){.struct_size = sizeof *out, .workspace = (workspace + 63) / 64 * 64};
+        *out = (weft_requirements){.struct_size = sizeof *out,
+                                   .workspace = (workspace + 63) / 64 * 64};
     return st;
 }
 
@@ -111,8 +112,8 @@ static const weft_option *const options[] = {&graphs, &products, &joined,    &at
 static const weft_device_table table = {
     .struct_size = sizeof table,
     .caps = WEFT_DEV_CAPTURE | WEFT_DEV_FLAGS | WEFT_DEV_CUDA_MEMORY | WEFT_DEV_EXPORT_CUDA |
-            WEFT_DEV_EXPORT_DMABUF | WEFT_DEV_ATTACH,
-    .need = need,
+            WEFT_DEV_EXPORT_DMABUF | WEFT_DEV_IMPORT_PEER,
+    .query = query,
     .fuse = gpu_fuse,
     .probe = gpu_probe,
     .open = gpu_open,
@@ -123,8 +124,8 @@ static const weft_device_table table = {
     .stream = gpu_stream,
     .event = gpu_event,
     .record = gpu_record,
-    .await = gpu_await,
-    .query = gpu_query,
+    .stream_wait = gpu_stream_wait,
+    .event_query = gpu_event_query,
     .copy = gpu_copy,
     .fill = gpu_fill,
     .prepare = gpu_prepare,
@@ -135,9 +136,9 @@ static const weft_device_table table = {
     .capture_begin = gpu_capture_begin,
     .capture_end = gpu_capture_end,
     .replay = gpu_replay,
-    .native = gpu_native,
-    .home = gpu_home,
-    .attach = gpu_attach,
+    .native_stream = gpu_native_stream,
+    .ipc_domain = gpu_ipc_domain,
+    .import_peer = gpu_import_peer,
 };
 
 static const weft_component component = {

@@ -80,7 +80,7 @@ weft_status gpu_record(weft_event *e, weft_stream *s)
     return st != WEFT_OK ? st : gpu_check(e->d, e->d->cu->cuEventRecord(e->cu, s->cu), "an event");
 }
 
-weft_status gpu_await(weft_stream *s, weft_event *e)
+weft_status gpu_stream_wait(weft_stream *s, weft_event *e)
 {
     weft_status st = gpu_enter(e->d);
     return st != WEFT_OK
@@ -88,7 +88,7 @@ weft_status gpu_await(weft_stream *s, weft_event *e)
                : gpu_check(e->d, e->d->cu->cuStreamWaitEvent(s->cu, e->cu, 0), "awaiting an event");
 }
 
-weft_status gpu_query(weft_event *e)
+weft_status gpu_event_query(weft_event *e)
 {
     weft_status st = gpu_enter(e->d);
     if (st != WEFT_OK)
@@ -192,7 +192,7 @@ weft_status gpu_replay(weft_capture *c, weft_stream *s)
                          : gpu_check(d, d->cu->cuGraphLaunch(c->exec, s->cu), "starting a graph");
 }
 
-void *gpu_native(weft_stream *s)
+void *gpu_native_stream(weft_stream *s)
 {
     return s->cu;
 }

@@ -55,9 +55,9 @@ static weft_status zero2_edit(void *module, const weft_conf *conf, const weft_vi
     const char *axis;
     weft_status st = find_axis(module, conf, view, mesh_axes, &axis);
     if (!st)
-        st = edits->store(edits->ctx, WEFT_STORE_STATE, "*", axis, 0);
+        st = edits->shard(edits->ctx, WEFT_SHARD_STATE, "*", axis, 0);
     if (!st)
-        st = edits->store(edits->ctx, WEFT_STORE_GRADS, "*", axis, 0);
+        st = edits->shard(edits->ctx, WEFT_SHARD_GRADS, "*", axis, 0);
     if (!st) /* 0: groups of the size that [train] bucket_mb says */
         st = edits->sync(edits->ctx, "*", axis, WEFT_SYNC_EVERY, 0);
     return st;

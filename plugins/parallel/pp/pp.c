@@ -81,7 +81,7 @@ static weft_status check(const weft_host *host, const weft_conf *conf, const wef
                          uint32_t stages, uint32_t chunks)
 {
     const bool interleaved = !strcmp(conf->text(conf->ctx, "schedule"), "interleaved");
-    const uint32_t blocks = view->blocks(view->ctx), passes = view->passes(view->ctx);
+    const uint32_t blocks = view->blocks(view->ctx), passes = view->micro_batches(view->ctx);
     if (chunks > 1 && !interleaved)
         return pp_fail(host, "parallel.virtual = %u needs schedule = interleaved", chunks);
     if ((uint64_t)stages * chunks > blocks)
@@ -133,7 +133,7 @@ static pp_schedule *schedule_of(const weft_conf *conf, uint32_t chunks)
 static weft_status emit_orders(const weft_host *host, const weft_conf *conf, const weft_view *view,
                                const weft_edits *edits, uint32_t stages, uint32_t chunks)
 {
-    pp_shape shape = {stages, 0, chunks, view->passes(view->ctx)};
+    pp_shape shape = {stages, 0, chunks, view->micro_batches(view->ctx)};
     const uint64_t n = (uint64_t)2 * chunks * shape.passes;
     weft_work *work = n > UINT32_MAX ? NULL : host->alloc(host->ctx, n * sizeof *work, 0);
     weft_status s =

@@ -3,8 +3,8 @@
  * A coll plugin wraps a library such as NCCL whose operations are ordered on a device stream. Where
  * it is named the core runs none of its own algorithms: it opens one communicator a channel and
  * enqueues the plan's operations, in the plan's order, in the plan's groups. Streams come as the
- * driver's own (device.h, native), because a plugin never sees another plugin's tables; a device
- * without them has no use for a coll plugin. 16-bit sums round as the library does.
+ * driver's own (device.h, native_stream), because a plugin never sees another plugin's tables; a
+ * device without them has no use for a coll plugin. 16-bit sums round as the library does.
  *
  * Set-up never blocks for ever: open() only begins, ready() is polled under a deadline. A failure
  * is seen by health(); abort() may be slow or hang inside the library, so the host calls it on a
@@ -77,7 +77,7 @@ typedef struct weft_coll_table {
 
     /* Tell the library of memory that will be sent from and received into; it is forgotten by
      * close(). WEFT_UNSUPPORTED: the host goes on without. OPT [setup] [collective] */
-    weft_status (*enrol)(weft_comm *c, void *base, uint64_t bytes);
+    weft_status (*register_memory)(weft_comm *c, void *base, uint64_t bytes);
 
     /* Calls between begin and end of a module form one group, which starts as one. Both come from
      * one thread, end() after a call that failed too. WEFT_BUSY from end(): the library is still

@@ -8,12 +8,13 @@
  *
  * Everything a step touches lies in one arena, allocated once from the plan's size. The arena is
  * exportable, so that a transport may register it with a NIC or map it into another rank, or the
- * device of another rank map it (attach): then collectives are the devices' own copies and sums.
+ * device of another rank map it (import_peer): then collectives are the devices' own copies and
+ * sums.
  *
  * Work is ordered by streams. A call on a stream may return before the work has finished; a device
  * that computes on the calling thread has streams whose work is always finished. Device waits for
- * device by event (await); the host polls an event (query); the device waits for the host by a flag
- * (flag_wait) or, where it has none, the host holds the dependants back.
+ * device by event (stream_wait); the host polls an event (event_query); the device waits for the
+ * host by a flag (flag_wait) or, where it has none, the host holds the dependants back.
  *
  * One thread at a time enters a device, but not always the same one: what a driver keeps for each
  * thread (a current context) the plugin sets anew in each call. Work that fails after its call has
@@ -54,11 +55,11 @@ typedef struct weft_opspec {
 } weft_opspec;
 WEFT_FREEZE(weft_opspec, program, 64);
 
-typedef struct weft_need {
+typedef struct weft_requirements {
     uint32_t struct_size, flags;
     uint64_t workspace; /* bytes at most, aligned to 64; the plan reserves them */
-} weft_need;
-WEFT_FREEZE(weft_need, workspace, 16);
+} weft_requirements;
+WEFT_FREEZE(weft_requirements, workspace, 16);
 
 typedef struct weft_device_args {
     uint32_t struct_size, flags; /* flags: WEFT_SPEC_DETERMINISTIC or 0 */
@@ -77,7 +78,7 @@ WEFT_FREEZE(weft_device_args, conf, 24);
 #define WEFT_DEV_CUDA_MEMORY 16u   /* its memory is CUDA's, in one address space with the host's */
 #define WEFT_DEV_EXPORT_CUDA 32u   /* ... a descriptor of the kind WEFT_FD_CUDA */
 #define WEFT_DEV_EXPORT_DMABUF 64u /* ... of the kind WEFT_FD_DMABUF */
-#define WEFT_DEV_ATTACH 128u       /* home and attach work; FLAGS do too, and EXPORT_CUDA or _FD */
+#define WEFT_DEV_IMPORT_PEER 128u  /* ipc_domain, import_peer; with FLAGS, EXPORT_CUDA or _FD */
 
 /* What a descriptor of the arena is good for; its first byte is the arena's. */
 #define WEFT_FD_MAP 1    /* mmap() in another process */
@@ -85,8 +86,8 @@ WEFT_FREEZE(weft_device_args, conf, 24);
 #define WEFT_FD_DMABUF 3 /* a dma-buf: registration with a NIC, in this process */
 
 /* How an op of a chain takes part in it (fuse). */
-#define WEFT_JOIN_FEEDS 1u  /* its input 0 is output 0 of the op before */
-#define WEFT_JOIN_SHARES 2u /* its input 0 is input 0 of the op before */
+#define WEFT_FUSE_CHAINED 1u      /* its input 0 is output 0 of the op before */
+#define WEFT_FUSE_SHARED_INPUT 2u /* its input 0 is input 0 of the op before */
 
 typedef struct weft_device_table {
     uint32_t struct_size, reserved;
@@ -95,16 +96,16 @@ typedef struct weft_device_table {
     /* --- plan half: no driver, no hardware; pure --- */
 
     /* WEFT_OK and the need, or WEFT_UNSUPPORTED when there is no kernel for this spec. [plan] */
-    weft_status (*need)(void *module, const weft_conf *conf, const weft_opspec *spec,
-                        weft_need *out);
+    weft_status (*query)(void *module, const weft_conf *conf, const weft_opspec *spec,
+                         weft_requirements *out);
 
-    /* Name of one op that does what the chain `ids` does, or NULL; joins[i] is WEFT_JOIN_..., 0 for
+    /* Name of one op that does what the chain `ids` does, or NULL; joins[i] is WEFT_FUSE_..., 0 for
      * the first. Chains grow op by op: what has no name is not asked for with more behind it. The
      * one op reads each tensor from outside the chain once, in order of first use, and writes the
      * outputs of all members in order, over none of its inputs; one that nobody reads has the
      * element type 0 in the spec, and run() gets NULL for it. Outputs that accumulate are joined
      * with such alone. It has the attributes of all; chains with a key twice are not asked for.
-     * need() then says whether it serves these sizes, else the members stay apart. A constant
+     * query() then says whether it serves these sizes, else the members stay apart. A constant
      * string. OPT [plan] */
     const char *(*fuse)(void *module, const char *const *ids, const uint32_t *joins, uint32_t n);
 
@@ -132,9 +133,12 @@ typedef struct weft_device_table {
 
     /* An event stands for the latest record of it, and is reached while it has none. [compute] */
     weft_status (*record)(weft_event *e, weft_stream *s);
-    weft_status (*await)(weft_stream *s,
-                         weft_event *e); /* later work of s waits for e. [compute] */
-    weft_status (*query)(weft_event *e); /* OK: reached; BUSY: not yet. [compute] [progress] */
+
+    /* Later work of s waits for e. [compute] */
+    weft_status (*stream_wait)(weft_stream *s, weft_event *e);
+
+    /* WEFT_OK: the event is reached; WEFT_BUSY: not yet. [compute] [progress] */
+    weft_status (*event_query)(weft_event *e);
 
     /* Any space to any, ordered on the stream; both are borrowed until the stream has passed it. In
      * a step, host memory is that of host_memory(); other host memory may make it wait. [compute]
@@ -147,9 +151,10 @@ typedef struct weft_device_table {
     weft_status (*prepare)(weft_device *d, const weft_opspec *spec, weft_prepared **out);
     void (*release)(weft_prepared *p);
 
-    /* One address an operand, each of them and the workspace (need.workspace bytes) at a multiple
-     * of 64. An output lies over an input only as the op's in_place says. The arrays are borrowed
-     * for the call; runs of one prepared op may be in flight on several streams. [compute] */
+    /* One address an operand, each of them and the workspace (requirements.workspace bytes) at a
+     * multiple of 64. An output lies over an input only as the op's in_place says. The arrays are
+     * borrowed for the call; runs of one prepared op may be in flight on several streams. [compute]
+     */
     weft_status (*run)(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,
                        void *workspace);
 
@@ -171,22 +176,22 @@ typedef struct weft_device_table {
 
     /* The driver's own stream (a cudaStream_t), for coll/1 and kernel/1; NULL where there is none.
      * OPT [any] */
-    void *(*native)(weft_stream *s);
+    void *(*native_stream)(weft_stream *s);
 
     /* Where the arena of such a rank will be, as a text of at most 63 bytes: ranks of one machine
-     * that say the same may attach() each other's arenas. Asked before open(), when all that a plan
-     * goes by is settled. WEFT_UNSUPPORTED with a recorded reason where nobody could. OPT with
-     * WEFT_DEV_ATTACH [setup] */
-    weft_status (*home)(void *module, const weft_device_args *args, char text[64]);
+     * that say the same may import_peer() each other's arenas. Asked before open(), when all that a
+     * plan goes by is settled. WEFT_UNSUPPORTED with a recorded reason where nobody could. OPT with
+     * WEFT_DEV_IMPORT_PEER [setup] */
+    weft_status (*ipc_domain)(void *module, const weft_device_args *args, char text[64]);
 
     /* The arena of another process, in this device's addresses until close(): copies and prepared
      * ops read and write it like this one's. `bytes` and `fd` are what arena() was asked for and
      * gave there, of the kind WEFT_FD_CUDA where the device has that, else WEFT_FD_MAP; the
      * descriptor stays the caller's. What the other device has done before a flag_set() is seen by
-     * work that begins here after that flag was. OPT with WEFT_DEV_ATTACH [setup] */
-    weft_status (*attach)(weft_device *d, int32_t fd, uint64_t bytes, void **base);
+     * work that begins here after that flag was. OPT with WEFT_DEV_IMPORT_PEER [setup] */
+    weft_status (*import_peer)(weft_device *d, int32_t fd, uint64_t bytes, void **base);
 } weft_device_table;
-WEFT_FREEZE(weft_device_table, attach, 224);
+WEFT_FREEZE(weft_device_table, import_peer, 224);
 
 WEFT_EXTERN_C_END
 

@@ -53,10 +53,10 @@ typedef struct weft_attr {
 WEFT_FREEZE(weft_attr, f, 24);
 
 #define WEFT_PARAM_MATRIX 1u /* a matrix in the optimizer's eyes: weight decay applies */
-#define WEFT_PARAM_PAD                                                                             \
-    2u /* split along its first axis it may be padded at the end: the ops that                     \
-        */
-       /* read it know, and what is made of padding is nought */
+
+/* Where it is split along its first axis it may be padded at the end, with zeros: the ops that read
+ * it know, and what is computed from padding is zero. */
+#define WEFT_PARAM_PAD 2u
 
 /* Scalars with a meaning, by name (builder.scalar). All fp32, one element.
  *   "lr"       the learning rate of this step, schedule included

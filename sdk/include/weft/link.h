@@ -28,15 +28,15 @@ typedef struct weft_link weft_link; /* all opaque, the plugin's */
 typedef struct weft_conn weft_conn;
 typedef struct weft_region weft_region;
 
-#define WEFT_LINK_HOST 1u /* sends from and receives into host memory */
-#define WEFT_LINK_CUDA 2u /* ... and CUDA memory */
-#define WEFT_LINK_REGISTER                                                                         \
-    4u                      /* memory must be registered before it is sent from or received into */
-#define WEFT_LINK_MAP 8u    /* map() gives the peer's region in this address space */
-#define WEFT_LINK_WRITE 16u /* write() puts bytes into a peer's region */
-#define WEFT_LINK_LOCAL 32u /* reaches ranks of the same machine only */
+#define WEFT_LINK_HOST 1u     /* sends from and receives into host memory */
+#define WEFT_LINK_CUDA 2u     /* ... and CUDA memory */
+#define WEFT_LINK_REGISTER 4u /* send and recv take registered memory only */
+#define WEFT_LINK_MAP 8u      /* map() gives the peer's region in this address space */
+#define WEFT_LINK_WRITE 16u   /* write() puts bytes into a peer's region */
+#define WEFT_LINK_LOCAL 32u   /* reaches ranks of the same machine only */
 
-/* The kind of descriptor that enrol() wants (device.h); with neither it is WEFT_FD_MAP. */
+/* The kind of descriptor that register_memory() wants (device.h); with neither it is WEFT_FD_MAP.
+ */
 #define WEFT_LINK_FD_CUDA 64u
 #define WEFT_LINK_FD_DMABUF 128u
 
@@ -116,10 +116,11 @@ typedef struct weft_link_table {
 
     /* Registered memory: the arena, of which `fd` is a descriptor of the kind in caps, or any host
      * memory, with -1; -1 also where the device has no such kind. It comes before connect();
-     * withdraw() after the last use, NULL allowed; destroy() withdraws the rest. OPT with REGISTER,
-     * MAP or WRITE [setup] */
-    weft_status (*enrol)(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out);
-    void (*withdraw)(weft_region *r);
+     * deregister_memory() after the last use, NULL allowed; destroy() deregisters the rest. OPT
+     * with REGISTER, MAP or WRITE [setup] */
+    weft_status (*register_memory)(weft_link *l, void *base, uint64_t bytes, int32_t fd,
+                                   weft_region **out);
+    void (*deregister_memory)(weft_region *r);
 
     /* Up to *bytes bytes (4096) that a peer needs for map() or write(), its length among them: both
      * check what they are given. OPT with MAP or WRITE [setup] */

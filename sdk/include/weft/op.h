@@ -44,8 +44,7 @@ WEFT_FREEZE(weft_opcall, dout, 48);
 
 #define WEFT_OP_ELEMENTWISE 1u /* same-shape inputs or scalars, `ew` says what; may be fused */
 #define WEFT_OP_ACCUMULATES 2u /* its kernels can add to their outputs instead of writing them */
-#define WEFT_OP_SHAPE_LAST                                                                         \
-    4u /* only the shape of the last input is used; NULL may be its address */
+#define WEFT_OP_SHAPE_LAST 4u  /* of the last input only the shape is used: run() may get NULL */
 
 typedef struct weft_op {
     uint32_t struct_size;
@@ -133,12 +132,12 @@ WEFT_FREEZE(weft_ew_program, out_reg, 32);
  * is the device's native stream, or NULL on a device that computes on the calling thread. prepare()
  * gets one too, so that it finds the context to load its code into. */
 struct weft_opspec;
-struct weft_need;
+struct weft_requirements;
 typedef struct weft_kernel {
     uint32_t struct_size, flags;
     const char *op, *device; /* op id, device component name */
-    weft_status (*need)(void *module, const struct weft_opspec *spec,
-                        struct weft_need *out); /* [plan] */
+    weft_status (*query)(void *module, const struct weft_opspec *spec,
+                         struct weft_requirements *out); /* [plan] */
     weft_status (*prepare)(void *module, const struct weft_opspec *spec, void *stream,
                            void **out); /* [setup] */
     void (*release)(void *prepared);    /* [setup] */

@@ -50,7 +50,7 @@ WEFT_FREEZE(weft_rule, update, 16);
 typedef struct weft_placement {
     uint32_t struct_size, flags;
 
-    /* Emit store and sync edits, in WEFT_PHASE_SYNC, after all strategies. `mesh_axes` is the
+    /* Emit shard and sync edits, in WEFT_PHASE_SYNC, after all strategies. `mesh_axes` is the
      * NULL-ended list of axes over which the job's data is split, outermost first; `unit` is the
      * rule's. A sync of its own overrides when and how a strategy's is done along that axis. The
      * type that gradients are summed in is the user's ([train] accumulate). [plan] */

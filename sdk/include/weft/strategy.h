@@ -15,8 +15,8 @@
  * Phases, in order; each sees what the phases before it have done:
  *   WEFT_PHASE_SPLIT   split, replace, group
  *   WEFT_PHASE_STAGE   stage, order
- *   WEFT_PHASE_SYNC    sync, store, list         sizes are now those of one rank
- *   WEFT_PHASE_MEMORY  keep, carry
+ *   WEFT_PHASE_SYNC    sync, shard, periodic_list; sizes are now those of one rank
+ *   WEFT_PHASE_MEMORY  activations, weight_versions
  * Edits that contradict each other are refused, naming both plugins. An edit outside its phase is
  * WEFT_USAGE. An edit that this host cannot apply is WEFT_UNSUPPORTED: pass it on.
  */
@@ -55,7 +55,7 @@ WEFT_FREEZE(weft_mesh_axis, help, 32);
 #define WEFT_WORK_BACKWARD_INPUTS 3u /* B alone */
 #define WEFT_WORK_BACKWARD_PARAMS 4u /* W alone, after its B */
 typedef struct weft_work {
-    uint32_t chunk, pass, phase;
+    uint32_t chunk, micro_batch, phase;
     uint32_t reserved; /* 0 */
 } weft_work;
 WEFT_FREEZE(weft_work, reserved, 16);
@@ -70,7 +70,7 @@ typedef struct weft_view {
     uint32_t struct_size, flags;
     void *ctx;
     uint32_t (*mesh)(void *ctx, const char *mesh_axis); /* its size; 0: no such axis in this job */
-    uint32_t (*passes)(void *ctx);                      /* micro-batches a step */
+    uint32_t (*micro_batches)(void *ctx);               /* of one step */
 
     /* Activations have names that begin with the id of the op that makes them, so "attention#*.0"
      * is the first output of every attention. kind is WEFT_T_...; block is where it was built. */
@@ -95,17 +95,17 @@ WEFT_FREEZE(weft_view, op, 104);
 /* When a gradient is summed. */
 #define WEFT_SYNC_LAST 1u  /* once, after its last contribution in the step */
 #define WEFT_SYNC_EVERY 2u /* after every pass */
-#define WEFT_SYNC_NEVER 3u /* not at all: with a list() or changes_results(), else refused */
+#define WEFT_SYNC_NEVER 3u /* not at all: needs a periodic_list() or changes_results() */
 
-/* What a placement shards (store). */
-#define WEFT_STORE_STATE 1u
-#define WEFT_STORE_GRADS 2u
-#define WEFT_STORE_PARAMS 3u
+/* What edits.shard() cuts. */
+#define WEFT_SHARD_STATE 1u
+#define WEFT_SHARD_GRADS 2u
+#define WEFT_SHARD_PARAMS 3u
 
-/* What becomes of a tensor that backward needs (keep). */
-#define WEFT_KEEP_WHOLE 1u
-#define WEFT_KEEP_SPLIT 2u /* a part a coordinate of the mesh axis, gathered again */
-#define WEFT_KEEP_RECOMPUTE 3u
+/* What becomes of an activation that the backward pass needs (edits.activations). */
+#define WEFT_ACTIVATION_WHOLE 1u
+#define WEFT_ACTIVATION_SPLIT 2u /* a part a coordinate of the mesh axis, gathered again */
+#define WEFT_ACTIVATION_RECOMPUTE 3u
 
 /* Writes graph for an edit. Called before the edit returns (once, or once for each of several
  * graphs that are alike), so `user` may lie on the caller's stack. A failure is the edit's. [plan]
@@ -156,7 +156,7 @@ typedef struct weft_edits {
 
     /* Shard state, gradients or parameters over the mesh axis, cut at the rule's units. `ahead`:
      * how many blocks a gather runs ahead of use (parameters). */
-    weft_status (*store)(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
+    weft_status (*shard)(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
                          uint32_t ahead);
 
     /* A list of its own that runs after every `every`-th step, on every rank: what `emit` writes
@@ -164,16 +164,17 @@ typedef struct weft_edits {
      * prefix yours. Where gradients are never summed over an axis (WEFT_SYNC_NEVER) coordinates go
      * ways of their own: a gradient is 1 / n of the mean over the coordinate's own tokens, and a
      * parameter counts as a part of a sum, which a list may complete. */
-    weft_status (*list)(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user);
+    weft_status (*periodic_list)(void *ctx, const char *name, uint32_t every, weft_emit emit,
+                                 void *user);
 
     /* How activations that backward needs are kept; at least one must match. mesh_axis for
-     * WEFT_KEEP_SPLIT, else NULL. What other blocks read, and all of a block that adds to the loss,
-     * stays whole whatever is said. Comes before what [train] recompute says of the same. */
-    weft_status (*keep)(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis);
+     * WEFT_ACTIVATION_SPLIT, else NULL. What other blocks read, and all of a block that adds to the
+     * loss, stays whole whatever is said. Comes before what [train] recompute says of the same. */
+    weft_status (*activations)(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis);
 
     /* Keep `versions` versions of the parameters that match (asynchronous schedules): a backward
      * uses the one that its forward used. Say so with changes_results(). */
-    weft_status (*carry)(void *ctx, const char *params, uint32_t versions);
+    weft_status (*weight_versions)(void *ctx, const char *params, uint32_t versions);
 
     /* Say, in one line for the user, how this plugin makes results depend on the layout. */
     weft_status (*changes_results)(void *ctx, const char *text);

@@ -88,9 +88,10 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     const uint32_t every = (uint32_t)conf->integer(conf->ctx, "inner");
     weft_status s = edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_NEVER, 0);
     if (!s && (all || !strcmp(what, "list")))
-        s = edits->list(edits->ctx, "test.average", every, average, (void *)(uintptr_t)view);
+        s = edits->periodic_list(edits->ctx, "test.average", every, average,
+                                 (void *)(uintptr_t)view);
     if (!s && !strcmp(what, "norm"))
-        s = edits->list(edits->ctx, "test.norm", every, norm, (void *)(uintptr_t)view);
+        s = edits->periodic_list(edits->ctx, "test.norm", every, norm, (void *)(uintptr_t)view);
     if (!s && (all || !strcmp(what, "words")))
         s = edits->changes_results(edits->ctx, "workers train apart");
     return s;

@@ -55,7 +55,8 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     const uint32_t every = (uint32_t)conf->integer(conf->ctx, "inner");
     weft_status s = edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_NEVER, 0);
     if (s == WEFT_OK)
-        s = edits->list(edits->ctx, "acme.average", every, average, (void *)(uintptr_t)view);
+        s = edits->periodic_list(edits->ctx, "acme.average", every, average,
+                                 (void *)(uintptr_t)view);
     if (s == WEFT_OK)
         s = edits->changes_results(edits->ctx, "workers average their parameters every few steps");
     return s;

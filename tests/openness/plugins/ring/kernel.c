@@ -117,7 +117,7 @@ static weft_status attend_dx(void *prepared, void *stream, const void *const *in
 }
 
 /* fp32 alone; room for one row of scores. */
-static weft_status need(void *module, const weft_opspec *spec, weft_need *out)
+static weft_status query(void *module, const weft_opspec *spec, weft_requirements *out)
 {
     const weft_host *host = module;
     for (uint32_t i = 0; i < spec->nin; i++)
@@ -150,14 +150,14 @@ static weft_status prepare(void *module, const weft_opspec *spec, void *stream, 
 const weft_kernel ring_cpu = {.struct_size = sizeof ring_cpu,
                               .op = ATTEND,
                               .device = "cpu",
-                              .need = need,
+                              .query = query,
                               .prepare = prepare,
                               .release = free,
                               .run = attend};
 const weft_kernel ring_cpu_dx = {.struct_size = sizeof ring_cpu_dx,
                                  .op = ATTEND_DX,
                                  .device = "cpu",
-                                 .need = need,
+                                 .query = query,
                                  .prepare = prepare,
                                  .release = free,
                                  .run = attend_dx};
