@@ -200,7 +200,7 @@ weft_status shm_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
     bool found = anything(l);
     while (!found && now < spun) {
         for (int i = 0; i < 64 && !found; i++) {
-            __builtin_ia32_pause();
+            weft_pause();
             found = anything(l);
         }
         now = now_us();

@@ -23,6 +23,7 @@
 #define _GNU_SOURCE 1 /* memfd_create, F_GET_SEALS */
 
 #include <weft/link.h>
+#include <weft/pause.h>
 
 #include <pthread.h>
 #include <stdatomic.h>

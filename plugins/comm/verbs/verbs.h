@@ -36,6 +36,7 @@
 
 #include <weft/host.h>
 #include <weft/link.h>
+#include <weft/pause.h>
 
 #include <infiniband/verbs.h>
 #include <netinet/in.h>

@@ -134,7 +134,7 @@ weft_status verbs_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
     uint64_t until = !found && spin_us > 0 ? verbs_now_us() + spin_us : 0;
     while (!found && until > 0 && verbs_now_us() < until) {
         for (int i = 0; i < 32 && !found; i++) {
-            __builtin_ia32_pause();
+            weft_pause();
             found = anything(l);
         }
     }
