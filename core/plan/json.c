@@ -2,7 +2,9 @@
 #include "base/err.h"
 #include "plan/plan.h"
 
+#include <inttypes.h>
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static json_t *bytes(uint64_t n)
@@ -76,6 +78,10 @@ weft_status plan_print_json(const plan_set *set, FILE *to)
         json_object_set_new(axes, p->spec->mesh.name[a], json_integer(p->spec->mesh.size[a]));
     for (uint32_t r = 0; r < p->spec->ranks; r++)
         json_array_append_new(ranks, rank_json(plan_of(set, r), r));
+    char digest[24];
+    snprintf(digest, sizeof digest, "%016" PRIx64, set->digest);
+    json_object_set_new(root, "version", json_integer(1)); /* members are added, never changed */
+    json_object_set_new(root, "digest", json_string(digest));
     json_object_set_new(root, "parameters", bytes(p->param_elements));
     json_object_set_new(root, "mesh", axes);
     json_object_set_new(root, "passes", json_integer(p->passes));
