@@ -14,8 +14,8 @@
 #include "comm/measure.h"
 #include "config/config.h"
 #include "job/launch.h"
-#include "plan/transport.h"
-#include "plan/where.h"
+#include "resolve/transport.h"
+#include "resolve/topology.h"
 #include "run/train.h"
 
 #define MEET 60.0 /* seconds to connect */
@@ -141,7 +141,7 @@ static weft_status add_link(bench *b, uint32_t *index)
 static weft_status add_operations(bench *b, uint32_t link)
 {
     const spec_link *l = &b->spec.links[b->spec.axis_link[0]];
-    const comm_layout *layout = where_channel(&b->spec, &b->spec.pool, &(channel){.mesh_axis = 0});
+    const comm_layout *layout = where_group(&b->spec, &b->spec.pool, &(rank_group){.mesh_axis = 0});
     uint32_t *ranks = mem_alloc(b->who.ranks * sizeof *ranks);
     comm_channel *c = NULL;
     for (uint32_t i = 0; i < b->who.ranks; i++)

@@ -8,7 +8,7 @@
 #include "config/combine.h"
 #include "config/config.h"
 #include "host/host.h"
-#include "plan/spec.h"
+#include "resolve/spec.h"
 
 #include <stdio.h>
 #include <string.h>

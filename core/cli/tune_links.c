@@ -6,7 +6,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "cli/tune.h"
-#include "plan/where.h"
+#include "resolve/topology.h"
 
 #define WHOLE 0u   /* a group as it is */
 #define INSIDE 1u  /* its members on one machine */
@@ -75,8 +75,7 @@ static void add_part(tune_set *t, uint32_t axis)
     p->name = pool_printf(&t->layouts.pool, "%s%s%s", l->near.c ? l->near.c->name : "",
                           l->near.c ? "+" : "", l->c->name);
     p->axis = t->of_job ? s->mesh.name[axis] : NULL;
-    p->layout = where_channel(t->layouts.spec, &t->layouts.pool,
-                              &(channel){.mesh_axis = axis, .link = p->link});
+    p->layout = where_group(s, &t->layouts.pool, &(rank_group){.mesh_axis = axis});
     (void)!measuring_kinds(t->keys, "tune.op", p->kind, &p->kinds);
 }
 

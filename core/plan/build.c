@@ -10,7 +10,7 @@
 #include "base/digest.h"
 #include "base/err.h"
 #include "config/combine.h"
-#include "plan/where.h"
+#include "resolve/topology.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,7 @@
  * has its partner. */
 #include "base/err.h"
 #include "plan/plan.h"
-#include "plan/where.h"
+#include "resolve/topology.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #include "base/err.h"
 #include "config/combine.h"
 #include "plan/build.h"
-#include "plan/where.h"
+#include "resolve/topology.h"
 
 #include <string.h>
 

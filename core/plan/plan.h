@@ -14,7 +14,7 @@
 
 #include "comm/comm.h"
 #include "graph/graph.h"
-#include "plan/spec.h"
+#include "resolve/spec.h"
 
 #define BASE_ABSOLUTE 0u /* the arena's start */
 #define BASE_PARAM 1u    /* the compute parameters of the call's block */

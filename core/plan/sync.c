@@ -10,7 +10,7 @@
  * reduce-scatter, first; then the own slice alone goes over the other axes. */
 #include "base/err.h"
 #include "plan/build.h"
-#include "plan/where.h"
+#include "resolve/topology.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const 
                  .coords = copy,
                  .algorithm = s->axis_algorithm[mesh_axis],
                  .link = s->axis_link[mesh_axis]};
-    c.layout = where_channel(s, &p->pool, &c);
+    c.layout = where_group(s, &p->pool, &(rank_group){mesh_axis, n, copy});
     *vec_push(&p->channels) = c;
     return p->channels.n - 1;
 }

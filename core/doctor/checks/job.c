@@ -5,7 +5,7 @@
 #include "doctor/internal.h"
 
 #include "base/err.h"
-#include "plan/where.h"
+#include "resolve/topology.h"
 #include "run/train.h"
 
 #include <inttypes.h>

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "host/call.h"
-#include "plan/where.h"
+#include "resolve/topology.h"
 #include "run/exec/library.h"
 
 #define ID_ROOM 4096u

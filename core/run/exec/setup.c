@@ -2,7 +2,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "host/call.h"
-#include "plan/where.h"
+#include "resolve/topology.h"
 #include "run/exec/exec.h"
 
 #include <stdlib.h>

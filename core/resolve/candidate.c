@@ -1,5 +1,5 @@
-/* plan/carrier.c: what `auto` means: the transport with the best score among those that can carry
- * the ranks.
+/* resolve/candidate.c: what `auto` means: the transport with the best score among those that can
+ * carry the ranks.
  *
  * A probe sees its own rank's machine only: one may lack the network card that the others have. So
  * ranks that have met exchange what their probes say, and a transport is as good as the worst of
@@ -7,11 +7,11 @@
  *
  * A transport that reaches the memory of a device needs this machine's help for it. So it is asked
  * for that first, and then for carrying host memory, through which the device's then goes. */
-#include "plan/transport.h"
+#include "resolve/transport.h"
 
 #include "base/err.h"
 #include "host/call.h"
-#include "plan/where.h"
+#include "resolve/topology.h"
 
 #include <stdlib.h>
 #include <string.h>

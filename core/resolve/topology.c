@@ -1,5 +1,5 @@
-/* plan/where.c: see where.h. */
-#include "plan/where.h"
+/* resolve/topology.c: see where.h. */
+#include "resolve/topology.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,7 @@ typedef struct pattern {
     uint32_t *rank, *machine, *order; /* [n] */
 } pattern;
 
-static void read_pattern(const spec *s, const channel *c, uint32_t rank, pattern *out)
+static void read_pattern(const spec *s, const rank_group *c, uint32_t rank, pattern *out)
 {
     out->machines = 0;
     for (uint32_t i = 0; i < out->n; i++) {
@@ -99,12 +99,12 @@ static void take_pattern(pool *p, uint32_t n, pattern *out)
 }
 
 /* Is `rank` the first member of its group? Each group is looked at once. */
-static bool is_first(const spec *s, const channel *c, uint32_t rank)
+static bool is_first(const spec *s, const rank_group *c, uint32_t rank)
 {
     return mesh_coord(&s->mesh, rank, c->mesh_axis) == (c->coords ? c->coords[0] : 0);
 }
 
-const comm_layout *where_channel(const spec *s, pool *p, const channel *c)
+const comm_layout *where_group(const spec *s, pool *p, const rank_group *c)
 {
     uint32_t n = c->coords ? c->ncoords : s->mesh.size[c->mesh_axis];
     if (!s->meeting.sites || s->meeting.sites->machines == 1 || n < 2)
@@ -130,6 +130,6 @@ const comm_layout *where_channel(const spec *s, pool *p, const channel *c)
     *out = (comm_layout){.machines = first.machines,
                          .machine = first.machine,
                          .order = order,
-                         .near_caps = where_near_caps(s, &s->links[c->link])};
+                         .near_caps = where_near_caps(s, &s->links[s->axis_link[c->mesh_axis]])};
     return out;
 }

@@ -1,8 +1,8 @@
-/* plan/where.h: where the members of the mesh's groups are. */
-#ifndef PLAN_WHERE_H
-#define PLAN_WHERE_H
+/* resolve/topology.h: where the members of the mesh's groups are. */
+#ifndef RESOLVE_TOPOLOGY_H
+#define RESOLVE_TOPOLOGY_H
 
-#include "plan/plan.h"
+#include "resolve/spec.h"
 
 #include <weft/coll.h>
 
@@ -13,9 +13,16 @@
 /* How far the groups of a mesh axis reach. */
 uint32_t where_axis(const spec *s, uint32_t axis);
 
-/* The layout of a channel's groups; NULL where all are on one machine, or where groups lie in
- * different ways, since all share a plan. Of the pool. */
-const comm_layout *where_channel(const spec *s, pool *p, const channel *c);
+/* For each rank, the ranks that share all its coordinates but the one on `mesh_axis`; with
+ * `ncoords` only those that have one of `coords` there (ascending). */
+typedef struct rank_group {
+    uint32_t mesh_axis, ncoords;
+    const uint32_t *coords; /* NULL: every coordinate */
+} rank_group;
+
+/* The layout that all these groups have; NULL where all are on one machine, or where their layouts
+ * differ, since all share a plan. Of the pool. [plan] */
+const comm_layout *where_group(const spec *s, pool *p, const rank_group *c);
 
 /* What the channel's link can do between any two members, and inside a machine: WEFT_LINK_... */
 uint64_t where_caps(const spec *s, const spec_link *l);

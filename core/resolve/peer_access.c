@@ -1,14 +1,14 @@
-/* plan/homes.c: along which mesh axes devices map each other's arenas.
+/* resolve/peer_access.c: along which mesh axes devices map each other's arenas.
  *
  * Over a link that maps memory, between ranks of one machine, a device that the link cannot reach
  * may do by itself what the link would do with the host's memory (comm/attach.c). It can where the
  * devices of a group say of themselves that they have one home. Ranks that have met ask each other;
  * while only planning, ranks of one machine are taken to share a device. */
-#include "plan/transport.h"
+#include "resolve/transport.h"
 
 #include "base/err.h"
 #include "host/call.h"
-#include "plan/where.h"
+#include "resolve/topology.h"
 
 #include <stdlib.h>
 #include <string.h>

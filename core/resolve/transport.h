@@ -1,8 +1,8 @@
-/* plan/transport.h: which transport carries which mesh axis. */
-#ifndef PLAN_TRANSPORT_H
-#define PLAN_TRANSPORT_H
+/* resolve/transport.h: which transport carries which mesh axis. */
+#ifndef RESOLVE_TRANSPORT_H
+#define RESOLVE_TRANSPORT_H
 
-#include "plan/spec.h"
+#include "resolve/spec.h"
 
 /* Make the sections [comm.AXIS] and [comm.PLUGIN] known, with their keys. */
 weft_status transport_add_sections(spec *s);

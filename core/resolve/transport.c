@@ -1,10 +1,10 @@
-/* plan/transport.c: which transport carries which mesh axis (see transport.h). */
-#include "plan/transport.h"
+/* resolve/transport.c: which transport carries which mesh axis (see transport.h). */
+#include "resolve/transport.h"
 
 #include "base/err.h"
 #include "config/combine.h"
 #include "config/differ.h"
-#include "plan/where.h"
+#include "resolve/topology.h"
 
 #include <string.h>
 

@@ -1,8 +1,9 @@
-/* plan/spec.h: the job, resolved: numbers checked against each other, plugins found, mesh laid out.
+/* resolve/spec.h: the job, resolved: numbers checked against each other, plugins found, mesh laid
+ * out.
  *
  * From here on nobody reads the INI for anything that shapes the plan. */
-#ifndef PLAN_SPEC_H
-#define PLAN_SPEC_H
+#ifndef RESOLVE_SPEC_H
+#define RESOLVE_SPEC_H
 
 #include "comm/comm.h"
 #include "config/config.h"

@@ -1,10 +1,10 @@
-/* plan/spec.c: the job, resolved (see spec.h). */
-#include "plan/spec.h"
+/* resolve/spec.c: the job, resolved (see spec.h). */
+#include "resolve/spec.h"
 
 #include "base/err.h"
 #include "config/combine.h"
 #include "config/differ.h"
-#include "plan/transport.h"
+#include "resolve/transport.h"
 
 #include <stdlib.h>
 #include <string.h>
