@@ -31,7 +31,7 @@ int main(int argc, char **argv)
     weft_status s = job_prepare(argv[1], overrides, n, 1, false, NULL, &j);
     double planned = (double)(clock_ns() - began) * 1e-6;
     if (!s)
-        s = exec_create(j.plans.at, NULL, &alone, NULL, &e);
+        s = exec_create(j.plans.at, j.cfg, NULL, &alone, NULL, &e);
     enum { RUNS = 2001 };
     double *us = calloc(RUNS, sizeof *us);
     for (uint32_t i = 0; us && !s && i < RUNS; i++) {

@@ -14,7 +14,6 @@
 #include "comm/measure.h"
 #include "config/config.h"
 #include "job/launch.h"
-#include "resolve/transport.h"
 #include "resolve/topology.h"
 #include "run/train.h"
 
@@ -210,16 +209,16 @@ static weft_status print_table(bench *b, uint32_t op)
 /* What all ranks have to themselves: ops, and the transport or transports of one group of them. */
 static weft_status find_links(bench *b)
 {
-    const spec_meeting meeting = {.sites = b->job ? &b->sites : NULL, .job = b->job};
+    const resolve_meeting meeting = {.sites = b->job ? &b->sites : NULL, .job = b->job};
     weft_status st = host_create(config_raw(b->cfg, "run.plugins"), &b->host);
     if (st == WEFT_OK)
         job_serve(b->host, b->job);
     if (st == WEFT_OK && b->job)
         st = job_find_sites(b->job, &b->who, &b->sites);
     if (st == WEFT_OK)
-        st = spec_of_links(b->cfg, b->host, b->who.ranks, &meeting, &b->spec);
+        st = resolve_links(b->cfg, b->host, b->who.ranks, &meeting, &b->spec);
     if (st == WEFT_OK && b->who.ranks == 1)
-        st = transport_choose_axis(&b->spec, 0);
+        st = resolve_axis(b->cfg, &meeting, &b->spec, 0);
     return st == WEFT_OK ? comm_rules_check(b->cfg, "comm.algorithm", NULL) : st;
 }
 
@@ -274,7 +273,7 @@ static int run_rank(bench *b)
     int status = measuring_leave(b->job, b->world, st);
     for (uint32_t i = 0; i < b->n; i++)
         measure_destroy(b->m[i]);
-    spec_free(&b->spec);
+    resolve_free(&b->spec);
     job_free_sites(&b->sites);
     host_destroy(b->host);
     config_destroy(b->cfg);
@@ -294,7 +293,7 @@ static weft_status check_request(const bench *given)
     }
     if (st == WEFT_OK)
         st = parse_ops(&b);
-    spec_free(&b.spec);
+    resolve_free(&b.spec);
     host_destroy(b.host);
     config_destroy(b.cfg);
     free(b.overrides);

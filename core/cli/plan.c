@@ -42,7 +42,7 @@ static int plan_for(const cli_job *j)
                          ranks);
     job_even_sites(ranks, (uint32_t)machines, &sites);
     weft_status s = job_prepare(j->ini, j->overrides, j->noverrides, ranks, false,
-                                &(spec_meeting){.sites = &sites, .on_paper = true}, &p);
+                                &(resolve_meeting){.sites = &sites, .on_paper = true}, &p);
     if (!s)
         s = print(&p, j);
     job_unprepare(&p);

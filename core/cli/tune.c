@@ -67,7 +67,7 @@ static weft_status load_keys(tuner *t)
 /* The job and its transports. Costs that it has already are not looked at. */
 static weft_status load_job(tuner *t, uint32_t ranks)
 {
-    const spec_meeting meeting = {.sites = t->job ? &t->sites : NULL, .job = t->job};
+    const resolve_meeting meeting = {.sites = t->job ? &t->sites : NULL, .job = t->job};
     if (ranks < 2)
         return fail(WEFT_USAGE, "one rank sends nothing that could be measured: start 2 or more "
                                 "with -n, or by a launcher");
@@ -103,7 +103,7 @@ static weft_status set_up(tuner *t)
         st = comm_world_create(t->job, &t->who, &t->world);
     if (st != WEFT_OK)
         return st;
-    tune_find(&t->p.spec, t->keys, t->who.rank, t->cmd.ini != NULL, &t->set);
+    tune_find(&t->p.spec, t->p.cfg, t->keys, t->who.rank, t->cmd.ini != NULL, &t->set);
     st = tune_open(&t->set, t->world);
     if (st == WEFT_OK)
         st = measuring_arena(tune_room(&t->set), &t->arena);

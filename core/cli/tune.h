@@ -45,6 +45,7 @@ typedef struct tune_part {
 
 typedef struct tune_set {
     const spec *s;
+    config *cfg;        /* of the job */
     const config *keys; /* [tune] */
     uint32_t rank;
     bool of_job; /* mesh axes have names that the user knows */
@@ -56,7 +57,8 @@ typedef struct tune_set {
 
 /* tune_links.c: what there is to measure for this job; then the operations for it. Between
  * comm_world_create() and comm_connect(). [setup] [collective] */
-void tune_find(const spec *s, const config *keys, uint32_t rank, bool of_job, tune_set *out);
+void tune_find(const spec *s, config *cfg, const config *keys, uint32_t rank, bool of_job,
+               tune_set *out);
 weft_status tune_open(tune_set *t, comm_world *w);
 uint64_t tune_room(const tune_set *t); /* bytes of the arena */
 void tune_release(tune_set *t);        /* after the world */

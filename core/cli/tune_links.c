@@ -29,7 +29,7 @@ static void want(tune_set *t, const component *c, uint32_t axis, uint32_t role)
 
 static uint32_t machine_of(const spec *s, uint32_t rank)
 {
-    return s->meeting.sites ? s->meeting.sites->machine[rank] : 0;
+    return s->hosts.machine ? s->hosts.machine[rank] : 0;
 }
 
 static bool belongs(const tune_set *t, const tune_probe *p, uint32_t rank)
@@ -79,9 +79,11 @@ static void add_part(tune_set *t, uint32_t axis)
     (void)!measuring_kinds(t->keys, "tune.op", p->kind, &p->kinds);
 }
 
-void tune_find(const spec *s, const config *keys, uint32_t rank, bool of_job, tune_set *out)
+void tune_find(const spec *s, config *cfg, const config *keys, uint32_t rank, bool of_job,
+               tune_set *out)
 {
-    *out = (tune_set){.s = s, .keys = keys, .rank = rank, .of_job = of_job, .layouts.spec = s};
+    *out = (tune_set){
+        .s = s, .cfg = cfg, .keys = keys, .rank = rank, .of_job = of_job, .layouts.spec = s};
     out->passes = (uint32_t)config_int(keys, "tune.passes");
     out->part = mem_alloc(WEFT_MAX_MESH * sizeof *out->part);
     for (uint32_t a = 0; a < s->mesh.n; a++) {
@@ -101,7 +103,7 @@ static spec_link alone(const tune_set *t, const component *c)
 {
     char section[80];
     snprintf(section, sizeof section, "comm.%.64s", c->name);
-    return (spec_link){.c = c, .conf = config_conf(t->s->cfg, section, c->options)};
+    return (spec_link){.c = c, .conf = config_conf(t->cfg, section, c->options)};
 }
 
 bool tune_maps(const tune_set *t, const tune_probe *p)
@@ -178,7 +180,7 @@ static weft_status open_part(tune_set *t, tune_part *p, comm_world *w)
         ranks[k] = mesh_rank_at(&s->mesh, t->rank, p->mesh_axis, k);
     weft_status st = WEFT_OK;
     if (near.link)
-        st = comm_add_pair(w, &near, &far, s->meeting.sites->machine, &index);
+        st = comm_add_pair(w, &near, &far, s->hosts.machine, &index);
     else
         index = probe_of(t, l->c)->link; /* a world has each transport once */
     if (st == WEFT_OK)

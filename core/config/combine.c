@@ -1,5 +1,6 @@
 /* config/combine.c: the table, and a row as a sentence. See combine.h. */
 #include "config/combine.h"
+#include "config/config.h"
 
 #include <string.h>
 

@@ -7,7 +7,10 @@
 #ifndef CONFIG_COMBINE_H
 #define CONFIG_COMBINE_H
 
-#include "config/config.h"
+#include <stdio.h>
+#include <weft/base.h>
+
+typedef struct config config; /* config.h */
 
 typedef enum combine_rule {
     COMBINE_ONE_AUTO,

@@ -271,6 +271,14 @@ const char *config_where(const config *c, const char *key)
     return pool_text(names, place);
 }
 
+const char *config_origin(const config *c, const char *key)
+{
+    pool *names = &((config *)c)->pool; /* as above */
+    if (!config_given(c, key))
+        return pool_printf(names, "%s (default %s)", key, config_text(c, key));
+    return pool_printf(names, "%s: %s", config_where(c, key), key);
+}
+
 weft_status config_fail(const config *c, const char *key, const char *fmt, ...)
 {
     char text[1024];
@@ -278,12 +286,7 @@ weft_status config_fail(const config *c, const char *key, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    const entry *e = find_entry(c, key);
-    if (!e)
-        return fail(WEFT_USAGE, "%s (default %s): %s", key, config_text(c, key), text);
-    char place[4200];
-    config_place(c, e->file, e->line, place, sizeof place);
-    return fail(WEFT_USAGE, "%s: %s: %s", place, key, text);
+    return fail(WEFT_USAGE, "%s: %s", config_origin(c, key), text);
 }
 
 const char *config_section_at(const config *c, uint32_t i)

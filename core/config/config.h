@@ -67,7 +67,11 @@ bool config_given(const config *c, const char *key); /* written by the user, not
 /* Where a key stands, for messages: "job.ini:12", "command line", or "default of train.batch". */
 const char *config_where(const config *c, const char *key);
 
-/* fail(WEFT_USAGE) with "job.ini:12: train.batch: " before the text. [any] */
+/* How messages name a key and its value: "job.ini:12: train.batch", or "train.batch (default 8)".
+ * Lives as long as `c`. [any] */
+const char *config_origin(const config *c, const char *key);
+
+/* fail(WEFT_USAGE) with config_origin() and ": " before the text. [any] */
 weft_status config_fail(const config *c, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -9,7 +9,6 @@
 #include "plan/build.h"
 #include "base/digest.h"
 #include "base/err.h"
-#include "config/combine.h"
 #include "resolve/topology.h"
 
 #include <stdlib.h>
@@ -361,7 +360,7 @@ static weft_status build_one(const spec *s, uint32_t stage, plan *out, int32_t *
     weft_status st = train ? find_sharing(out, &e, &sharing) : WEFT_OK;
     uint64_t per_pass = s->microbatch * sharing;
     if (!st && train && (s->batch % per_pass || !s->batch))
-        st = combine_refuse(COMBINE_BATCH, s->cfg, NULL,
+        st = resolve_refuse(s, COMBINE_BATCH, "train.batch",
                             (combine_fact[]){{"train.batch", (long long)s->batch, NULL},
                                              {"train.microbatch", (long long)s->microbatch, NULL},
                                              {"sharing", sharing, NULL},

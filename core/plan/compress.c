@@ -10,7 +10,6 @@
  * scale: the scalar "kept", written when the gate is known (step.c), is by how much it counts in
  * the next step, where it is used for the first time. */
 #include "base/err.h"
-#include "config/combine.h"
 #include "plan/build.h"
 #include "resolve/topology.h"
 
@@ -28,7 +27,7 @@ static uint64_t sharing_axes(const plan *p)
 
 static weft_status refuse(plan *p, const char *key, const char *form, const char *reason)
 {
-    return combine_refuse(COMBINE_COMPRESS, p->spec->cfg, key,
+    return resolve_refuse(p->spec, COMBINE_COMPRESS, key,
                           (combine_fact[]){{"form", 0, form}, {"reason", 0, reason}, {0}});
 }
 
@@ -37,7 +36,7 @@ static weft_status check(plan *p, uint64_t never)
 {
     const spec *s = p->spec;
     const uint64_t shared = sharing_axes(p);
-    const char *all = config_text(s->cfg, "comm.compress");
+    const char *all = s->compress;
     for (uint32_t a = 0; a < s->mesh.n; a++) {
         const char *form = comm_form_name(s->axis_compress[a]);
         if (!s->axis_compress[a])
@@ -51,17 +50,16 @@ static weft_status check(plan *p, uint64_t never)
                 p, s->compress_key[a], form,
                 pool_printf(&p->pool, "no gradient is ever summed along %s", s->mesh.name[a]));
         if ((shared >> a & 1) && s->axis_compress[a] != COMM_TO_INT8 && s->grad_dtype != WEFT_F32)
-            return combine_refuse(
-                COMBINE_COMPRESS_TYPE, s->cfg, s->compress_key[a],
-                (combine_fact[]){
-                    {"type", 0, config_text(s->cfg, "train.precision")}, {"form", 0, form}, {0}});
+            return resolve_refuse(
+                s, COMBINE_COMPRESS_TYPE, s->compress_key[a],
+                (combine_fact[]){{"type", 0, s->precision}, {"form", 0, form}, {0}});
     }
     for (uint32_t a = 0; a < s->mesh.n; a++)
         if ((shared >> a & 1) && s->axis_compress[a] && where_coll(&s->links[s->axis_link[a]]))
-            return config_fail(s->cfg, s->compress_key[a],
-                               "%s carries the mesh axis %s and brings its own collectives, which "
-                               "cannot encode; name another transport for the axis, or say none",
-                               s->links[s->axis_link[a]].c->name, s->mesh.name[a]);
+            return resolve_fail(s, s->compress_key[a],
+                                "%s carries the mesh axis %s and brings its own collectives, which "
+                                "cannot encode; name another transport for the axis, or say none",
+                                s->links[s->axis_link[a]].c->name, s->mesh.name[a]);
     return strcmp(all, "none") && !shared ? refuse(p, "comm.compress", all, "here none do")
                                           : WEFT_OK;
 }

@@ -1,6 +1,5 @@
 /* plan/edits.c: the tables that strategies read and write (weft/strategy.h). */
 #include "base/err.h"
-#include "config/combine.h"
 #include "host/call.h"
 #include "plan/build.h"
 
@@ -309,7 +308,7 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
         if (graph_tensor(e->g, t)->place[a].kind == WEFT_SPLIT)
             axes[n++] = e->g->mesh->name[a];
     if (!n)
-        return combine_refuse(COMBINE_PLACEMENT, e->s->cfg, NULL,
+        return resolve_refuse(e->s, COMBINE_PLACEMENT, "optim.placement",
                               (combine_fact[]){{"optim.placement", 0, placement->c->name},
                                                {"axes", 0, axes_text(e)},
                                                {0}});

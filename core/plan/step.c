@@ -66,28 +66,27 @@ static weft_tensor next_count(scalars *s, weft_tensor gate, weft_tensor *low)
 
 /* The learning rate after count + rest updates: linear warm-up, then constant, linear or cosine
  * decay to min_lr at the last step. */
-static weft_tensor learning_rate(scalars *s, const config *cfg, weft_tensor count, weft_tensor rest)
+static weft_tensor learning_rate(scalars *s, const spec_schedule *rate, weft_tensor count,
+                                 weft_tensor rest)
 {
-    double top = config_real(cfg, "optim.lr"), low = config_real(cfg, "optim.min_lr");
-    double warmup = (double)config_int(cfg, "optim.warmup");
-    double span = fmax(1, (double)config_int(cfg, "run.steps") - warmup);
-    const char *kind = config_text(cfg, "optim.schedule");
+    const double top = rate->rate, low = rate->min_rate, warmup = rate->warmup;
+    const double span = fmax(1, rate->steps - warmup);
     const float near = (float)warmup;
     weft_tensor past = apply(s, "sub", count, number(s, near), 0);
     past = apply(s, "add", past, apply(s, "sub", rest, number(s, warmup - (double)near), 0), 0);
     weft_tensor t = apply(s, "div", past, number(s, span), 0);
     t = apply(s, "min", apply(s, "max", t, number(s, 0), 0), number(s, 1), 0);
     weft_tensor share = number(s, 1); /* of the way between low and top */
-    if (!strcmp(kind, "cosine")) {
+    if (rate->kind == SPEC_COSINE) {
         weft_tensor turn = apply(s, "cos", apply(s, "mul", t, number(s, M_PI), 0), 0, 0);
         share = apply(s, "mul", apply(s, "add", turn, number(s, 1), 0), number(s, 0.5), 0);
-    } else if (!strcmp(kind, "linear")) {
+    } else if (rate->kind == SPEC_LINEAR) {
         share = apply(s, "sub", number(s, 1), t, 0);
     }
     weft_tensor decayed = apply(s, "mul", share, number(s, top - low), 0);
     decayed = apply(s, "add", decayed, number(s, low), 0);
-    if (warmup < 1 || !strcmp(kind, "constant"))
-        decayed = strcmp(kind, "constant") ? decayed : number(s, top);
+    if (rate->kind == SPEC_CONSTANT)
+        decayed = number(s, top);
     if (warmup < 1)
         return decayed;
     weft_tensor rising = apply(s, "mul", count, number(s, top / warmup), 0);
@@ -137,7 +136,7 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
     set(s, "norm", norm);
     set(s, "gate", gate);
     set(s, "clip", apply(s, "div", clip, scale, 0));
-    set(s, "lr", learning_rate(s, wanted->cfg, count, low));
+    set(s, "lr", learning_rate(s, &wanted->schedule, count, low));
     set(s, "skipped", apply(s, "add", named(s, "skipped"), skipped, 0));
     weft_tensor next = wanted->scaled ? next_scale(s, wanted, scale, gate) : 0;
     if (keeps)

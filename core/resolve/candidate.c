@@ -7,7 +7,7 @@
  *
  * A transport that reaches the memory of a device needs this machine's help for it. So it is asked
  * for that first, and then for carrying host memory, through which the device's then goes. */
-#include "resolve/transport.h"
+#include "resolve/internal.h"
 
 #include "base/err.h"
 #include "host/call.h"
@@ -16,33 +16,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_CARRIERS 32u
-
-static const char *const ifaces[] = {"weft.link/1", "weft.coll/1", NULL};
+#define MOST_CANDIDATES 32u
 
 /* What a rank says of one transport; without a name: of none. */
-typedef struct verdict {
+typedef struct probe_result {
     char name[64];
     int32_t score;
     uint32_t staged; /* it carries host memory only */
     char why[248];   /* ... or, with no score, not even that */
-} verdict;
+} probe_result;
 
 /* Does the device's memory go through the host's where a link cannot reach it? */
-static bool may_stage(const spec *s)
+static bool may_stage(const resolver *r)
 {
-    const uint64_t caps = ((const weft_device_table *)s->device.c->table)->caps;
+    const uint64_t caps = ((const weft_device_table *)r->spec->device.c->table)->caps;
     return (caps & WEFT_DEV_FLAGS) && !(caps & WEFT_DEV_HOST_MEMORY);
 }
 
 /* Leaves in the record why the device's memory itself is out of reach. */
-static weft_status probe_link(spec *s, const component *c, const weft_conf *conf,
-                              weft_link_group *group, verdict *v)
+static weft_status probe_link(resolver *r, const component *c, const weft_conf *conf,
+                              weft_link_group *group, probe_result *v)
 {
     const weft_link_table *link = c->table;
-    if (!may_stage(s))
+    if (!may_stage(r))
         return PLUGIN_CALL(link, probe, c->module, conf, group, &v->score);
-    if (where_reaches(s, c)) {
+    if (where_reaches(r->spec, c)) {
         weft_status st = PLUGIN_CALL(link, probe, c->module, conf, group, &v->score);
         if (st || v->score > 0)
             return st;
@@ -55,54 +53,54 @@ static weft_status probe_link(spec *s, const component *c, const weft_conf *conf
 }
 
 /* How well it would carry them as seen from this rank. */
-static weft_status probe_one(spec *s, const component *c, bool same_machine, verdict *v)
+static weft_status probe_one(resolver *r, const component *c, bool same_machine, probe_result *v)
 {
-    const weft_conf *conf = transport_conf(s, c);
-    const weft_device_table *device = s->device.c->table;
+    const weft_conf *conf = sections_conf(r, c);
+    const weft_device_table *device = r->spec->device.c->table;
     char address[256];
     weft_link_group group = {sizeof group, 0, same_machine, (uint32_t)device->caps, NULL};
-    *v = (verdict){0};
+    *v = (probe_result){0};
     snprintf(v->name, sizeof v->name, "%.63s", c->name);
-    weft_status st = host_open(s->host, c);
-    if (!st && s->meeting.job) {
-        st = job_address(s->meeting.job, address, sizeof address);
+    weft_status st = host_open(r->spec->host, c);
+    if (!st && r->meeting.job) {
+        st = job_address(r->meeting.job, address, sizeof address);
         group.bind_addr = address;
     }
     err_clear();
-    if (st || strcmp(c->iface, ifaces[1]))
-        return st ? st : probe_link(s, c, conf, &group, v);
+    if (st || strcmp(c->iface, transport_ifaces[1]))
+        return st ? st : probe_link(r, c, conf, &group, v);
     const weft_coll_table *coll = c->table;
     if (!device->native_stream)
         return fail(WEFT_UNSUPPORTED, "%s needs a device with streams of a driver, and %s has none",
-                    c->name, s->device.c->name);
+                    c->name, r->spec->device.c->name);
     return PLUGIN_CALL(coll, probe, c->module, conf, (uint32_t)device->caps, &v->score);
 }
 
 /* All transports that are installed, opened, with their keys known. `links`: only these. */
-static weft_status list_installed(spec *s, bool links, const component *out[MOST_CARRIERS],
+static weft_status list_installed(resolver *r, bool links, const component *out[MOST_CANDIDATES],
                                   uint32_t *n)
 {
     const component **all;
     uint32_t count;
-    weft_status st = host_list(s->host, &all, &count);
+    weft_status st = host_list(r->spec->host, &all, &count);
     *n = 0;
-    for (uint32_t i = 0; !st && i < count && *n < MOST_CARRIERS; i++) {
+    for (uint32_t i = 0; !st && i < count && *n < MOST_CANDIDATES; i++) {
         const char *iface = all[i]->iface;
         if (strcmp(all[i]->kind, "comm") || !iface ||
-            (strcmp(iface, ifaces[0]) && (links || strcmp(iface, ifaces[1]))))
+            (strcmp(iface, transport_ifaces[0]) && (links || strcmp(iface, transport_ifaces[1]))))
             continue;
-        st = host_find(s->host, "comm", all[i]->name, ifaces, &out[*n]);
+        st = host_find(r->spec->host, "comm", all[i]->name, transport_ifaces, &out[*n]);
         if (!st)
-            st = transport_add_keys(s, out[*n]);
+            st = sections_add_keys(r, out[*n]);
         ++*n;
     }
     return st;
 }
 
-static verdict ask(spec *s, const component *c, bool same_machine)
+static probe_result ask(resolver *r, const component *c, bool same_machine)
 {
-    verdict v;
-    if (probe_one(s, c, same_machine, &v))
+    probe_result v;
+    if (probe_one(r, c, same_machine, &v))
         v.score = 0;
     if (v.score <= 0)
         snprintf(v.why, sizeof v.why, "%s", err_text()[0] ? err_text() : "its probe said no");
@@ -111,32 +109,32 @@ static verdict ask(spec *s, const component *c, bool same_machine)
 }
 
 /* What `theirs` says of a transport, which may not be installed there. */
-static verdict said_of(const verdict theirs[MOST_CARRIERS], const char *name)
+static probe_result said_of(const probe_result theirs[MOST_CANDIDATES], const char *name)
 {
-    for (uint32_t i = 0; i < MOST_CARRIERS; i++)
+    for (uint32_t i = 0; i < MOST_CANDIDATES; i++)
         if (!strncmp(theirs[i].name, name, sizeof theirs[i].name))
             return theirs[i];
-    verdict none = {.why = "it is not installed"};
+    probe_result none = {.why = "it is not installed"};
     snprintf(none.name, sizeof none.name, "%.63s", name);
     return none;
 }
 
 /* The worst that any rank says of each of mine; who says it stands before why. */
-static weft_status ask_all(spec *s, verdict mine[MOST_CARRIERS], const char *name)
+static weft_status ask_all(resolver *r, probe_result mine[MOST_CANDIDATES], const char *name)
 {
-    uint64_t bytes = MOST_CARRIERS * sizeof *mine;
-    verdict *all = mem_alloc(s->ranks * bytes);
-    weft_status st = job_exchange(s->meeting.job, name, mine, bytes, all);
-    for (uint32_t r = 0; !st && r < s->ranks; r++)
-        for (uint32_t i = 0; i < MOST_CARRIERS && mine[i].name[0]; i++) {
-            verdict v = said_of(all + r * MOST_CARRIERS, mine[i].name), *m = &mine[i];
+    uint64_t bytes = MOST_CANDIDATES * sizeof *mine;
+    probe_result *all = mem_alloc(r->spec->ranks * bytes);
+    weft_status st = job_exchange(r->meeting.job, name, mine, bytes, all);
+    for (uint32_t rank = 0; st == WEFT_OK && rank < r->spec->ranks; rank++)
+        for (uint32_t i = 0; i < MOST_CANDIDATES && mine[i].name[0]; i++) {
+            probe_result v = said_of(all + rank * MOST_CANDIDATES, mine[i].name), *m = &mine[i];
             v.why[sizeof v.why - 1] = 0;
-            m->staged = r ? m->staged : 0;
-            const bool worse = !r || v.score < m->score, stages = v.staged && !m->staged;
+            m->staged = rank ? m->staged : 0;
+            const bool worse = !rank || v.score < m->score, stages = v.staged && !m->staged;
             m->score = worse ? v.score : m->score;
             m->staged |= v.staged;
             if (m->score > 0 ? stages : worse)
-                snprintf(m->why, sizeof m->why, "on rank %u %.225s", r, v.why);
+                snprintf(m->why, sizeof m->why, "on rank %u %.225s", rank, v.why);
         }
     free(all);
     return st;
@@ -147,65 +145,68 @@ static const char *where(bool same_machine)
     return same_machine ? " inside machines" : " between machines";
 }
 
-static void say(spec *s, uint32_t a, bool same_machine, const verdict *best, const char *why)
+static void say(resolver *r, uint32_t a, bool same_machine, const probe_result *best,
+                const char *why)
 {
-    s->comm_choice = pool_printf(&s->pool, "%s%smesh axis %s goes over %s%s (score %d%s%s%s)",
-                                 s->comm_choice ? s->comm_choice : "", s->comm_choice ? "; " : "",
-                                 s->mesh.name[a], best->name, where(same_machine), best->score,
-                                 best->staged ? "; through host memory: " : "",
-                                 best->staged ? best->why : "", why);
+    r->spec->comm_choice = pool_printf(
+        &r->spec->pool, "%s%smesh axis %s goes over %s%s (score %d%s%s%s)",
+        r->spec->comm_choice ? r->spec->comm_choice : "", r->spec->comm_choice ? "; " : "",
+        r->spec->mesh.name[a], best->name, where(same_machine), best->score,
+        best->staged ? "; through host memory: " : "", best->staged ? best->why : "", why);
 }
 
-weft_status carrier_named(spec *s, uint32_t a, const component *c, bool same_machine,
-                          int32_t *score, carrier *out)
+weft_status candidate_named(resolver *r, uint32_t a, const component *c, bool same_machine,
+                            int32_t *score, candidate *out)
 {
-    verdict says[MOST_CARRIERS] = {0};
-    weft_status st = probe_one(s, c, same_machine, &says[0]);
-    *out = (carrier){.c = c};
+    probe_result says[MOST_CANDIDATES] = {0};
+    weft_status st = probe_one(r, c, same_machine, &says[0]);
+    *out = (candidate){.c = c};
     *score = says[0].score;
-    if (st || *score <= 0 || !strcmp(c->iface, ifaces[1]) || !may_stage(s) || !where_reaches(s, c))
+    if (st || *score <= 0 || !strcmp(c->iface, transport_ifaces[1]) || !may_stage(r) ||
+        !where_reaches(r->spec, c))
         return st;
-    if (s->meeting.job)
-        st = ask_all(s, says,
-                     pool_printf(&s->pool, "reach of %s along %s%s", c->name, s->mesh.name[a],
-                                 where(same_machine)));
+    if (r->meeting.job)
+        st = ask_all(r, says,
+                     pool_printf(&r->spec->pool, "reach of %s along %s%s", c->name,
+                                 r->spec->mesh.name[a], where(same_machine)));
     out->staged = says[0].staged;
     if (!st && out->staged)
-        say(s, a, same_machine, &says[0], "");
+        say(r, a, same_machine, &says[0], "");
     return st;
 }
 
 /* The same on every rank, whatever else is installed there. */
-static bool is_better(const verdict *a, const verdict *b)
+static bool is_better(const probe_result *a, const probe_result *b)
 {
     return a->score != b->score ? a->score > b->score : strcmp(a->name, b->name) < 0;
 }
 
-weft_status carrier_best(spec *s, uint32_t a, bool same_machine, bool links, carrier *out)
+weft_status candidate_best(resolver *r, uint32_t a, bool same_machine, bool links, candidate *out)
 {
-    const component *c[MOST_CARRIERS];
-    verdict says[MOST_CARRIERS] = {0};
-    uint32_t n, best = MOST_CARRIERS;
-    weft_status st = list_installed(s, links, c, &n);
+    const component *c[MOST_CANDIDATES];
+    probe_result says[MOST_CANDIDATES] = {0};
+    uint32_t n, best = MOST_CANDIDATES;
+    weft_status st = list_installed(r, links, c, &n);
     if (st)
         return st;
     for (uint32_t i = 0; i < n; i++)
-        says[i] = ask(s, c[i], same_machine);
-    if (s->meeting.job)
-        st = ask_all(s, says,
-                     pool_printf(&s->pool, "probes of %s%s", s->mesh.name[a], where(same_machine)));
+        says[i] = ask(r, c[i], same_machine);
+    if (r->meeting.job)
+        st = ask_all(r, says,
+                     pool_printf(&r->spec->pool, "probes of %s%s", r->spec->mesh.name[a],
+                                 where(same_machine)));
     if (st)
         return st;
-    char *why = pool_text(&s->pool, "");
+    char *why = pool_text(&r->spec->pool, "");
     for (uint32_t i = 0; i < n; i++)
         if (says[i].score <= 0)
-            why = pool_printf(&s->pool, "%s; not %s: %s", why, c[i]->name, says[i].why);
-        else if (best == MOST_CARRIERS || is_better(&says[i], &says[best]))
+            why = pool_printf(&r->spec->pool, "%s; not %s: %s", why, c[i]->name, says[i].why);
+        else if (best == MOST_CANDIDATES || is_better(&says[i], &says[best]))
             best = i;
-    if (best == MOST_CARRIERS)
+    if (best == MOST_CANDIDATES)
         return fail(WEFT_ABSENT, "no installed transport can carry the mesh axis %s%s here%s",
-                    s->mesh.name[a], where(same_machine), why);
-    *out = (carrier){c[best], says[best].staged};
-    say(s, a, same_machine, &says[best], why);
+                    r->spec->mesh.name[a], where(same_machine), why);
+    *out = (candidate){c[best], says[best].staged};
+    say(r, a, same_machine, &says[best], why);
     return WEFT_OK;
 }

@@ -6,11 +6,10 @@
 #define RESOLVE_SPEC_H
 
 #include "comm/comm.h"
-#include "config/config.h"
+#include "config/combine.h"
 #include "graph/graph.h"
 #include "graph/model/model.h"
 #include "host/host.h"
-#include "job/site.h"
 
 #include <stdio.h>
 #include <weft/device.h>
@@ -34,18 +33,35 @@ typedef struct spec_link {
     bool staged;      /* on some rank it cannot reach the device's memory, as others of it can */
 } spec_link;
 
-/* What the ranks of a job know of each other before they plan. Borrowed. */
-typedef struct spec_meeting {
-    const job_sites *sites;  /* NULL: all on one machine */
-    job *job;                /* NULL: nobody is asked */
-    const job_identity *who; /* of this rank; NULL: nothing is known of devices */
-    bool on_paper;           /* nothing will run here: what this machine lacks may be planned for */
-} spec_meeting;
+/* Which ranks share a machine. The arrays are borrowed. */
+typedef struct host_map {
+    uint32_t machines;
+    const uint32_t *machine; /* [ranks] from 0; NULL: all ranks are on one machine */
+    const uint32_t
+        *distance;      /* [ranks] NUMA distance of a rank's cores to the network; 0: unknown */
+    uint32_t cpu_ranks; /* ranks that share this rank's CPU affinity; 0: unknown */
+    uint32_t cpu_rank;  /* this rank's number among them */
+} host_map;
+
+#define SPEC_CONSTANT 0u
+#define SPEC_LINEAR 1u
+#define SPEC_COSINE 2u
+
+/* Learning-rate schedule: linear warm-up to `rate`, then decay to `min_rate` at the last step. */
+typedef struct spec_schedule {
+    uint32_t kind; /* SPEC_CONSTANT, ... */
+    double rate, min_rate;
+    double warmup, steps; /* steps of the warm-up; of the run */
+} spec_schedule;
+
+/* A key and its place in the INI, as a message begins: "job.ini:12: train.batch". */
+typedef struct spec_origin {
+    const char *key, *text;
+} spec_origin;
 
 typedef struct spec {
-    config *cfg; /* borrowed */
-    host *host;  /* borrowed */
-    int want;    /* SPEC_... */
+    host *host; /* borrowed */
+    int want;   /* SPEC_... */
     uint32_t ranks;
     mesh mesh;
     const char *size_key[WEFT_MAX_MESH]; /* "parallel.dp": INI key of a mesh axis' size */
@@ -53,13 +69,14 @@ typedef struct spec {
     spec_plugin device, rule, placement; /* placement.c NULL: none */
     spec_plugin strategies[WEFT_MAX_MESH];
     uint32_t nstrategies;
-    spec_meeting meeting;
+    host_map hosts;
     spec_link links[WEFT_MAX_MESH]; /* one a distinct transport, or pair of them */
     uint32_t nlinks;
     uint32_t axis_link[WEFT_MAX_MESH]; /* transport of a mesh axis */
     const char *axis_algorithm[WEFT_MAX_MESH];
     uint32_t axis_compress[WEFT_MAX_MESH];     /* COMM_PLAIN, ...: of sums of gradients */
     const char *compress_key[WEFT_MAX_MESH];   /* the key that says so */
+    const char *compress;                      /* form that comm.compress names */
     bool feedback;                             /* what compression takes away is kept */
     const comm_cost *axis_cost[WEFT_MAX_MESH]; /* NULL: its transport was not measured */
     uint64_t attached;       /* bit a: devices along mesh axis a map each other's arenas */
@@ -67,34 +84,27 @@ typedef struct spec {
     model_options model;     /* batch and weight are set by the plan */
     uint64_t batch, microbatch;
     uint32_t compute, grad_dtype;
+    const char *precision; /* name of `compute` in the INI */
     double clip;
+    spec_schedule schedule;
     bool scaled;          /* the loss is scaled, and how much changes from step to step */
     bool deterministic;   /* kernels are to give the same bits every time */
     double loss_scale;    /* at the start; 1 where it is not scaled */
     int64_t scale_window; /* good steps after which it doubles; 0: never */
     uint64_t bucket_bytes;
     const char *recompute; /* names of activations that backward makes again; NULL: none */
-    pool pool;             /* of what the members above point to */
+    spec_origin *origins;  /* keys that the plan may refuse */
+    uint32_t norigins;
+    pool pool; /* of what the members above point to */
 } spec;
 
-/* Find what the job names (strategies, device, rule, placement, transports), add their keys, and
- * hold the whole INI against all keys. No module is opened. [setup] */
-weft_status spec_check_config(config *cfg, host *h, spec *out);
+/* WEFT_USAGE with the sentence of a constraint, after the place of `key`. For refusals that only
+ * the plan can decide; `key` is train.batch, optim.placement or one of s->compress_key. [plan] */
+weft_status resolve_refuse(const spec *s, combine_rule rule, const char *key,
+                           const combine_fact *facts);
 
-/* After the above: open the modules and fill in the rest. `vocab` is what the data says (0: no
- * data). `meeting` NULL: one machine, and nobody to ask; with a job all its ranks come here.
- * [setup] [collective] */
-weft_status spec_resolve(spec *s, uint32_t ranks, uint32_t vocab, const spec_meeting *meeting,
-                         int want);
-
-/* Only what moves bytes, for measuring without a model: one mesh axis, of all `ranks`, over
- * comm.plugin. Instead of the two above. [setup] */
-weft_status spec_of_links(config *cfg, host *h, uint32_t ranks, const spec_meeting *meeting,
-                          spec *out);
-
-/* What the sizes of the mesh axes multiply to, `auto` counting as 1. After the first half. */
-uint32_t spec_sizes(const spec *s);
-
-void spec_free(spec *s);
+/* The same with a sentence of its own. [plan] */
+weft_status resolve_fail(const spec *s, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 
 #endif

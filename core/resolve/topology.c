@@ -7,7 +7,7 @@
 /* Without sites nothing is known, and one machine is assumed. */
 static uint32_t machine_of(const spec *s, uint32_t rank)
 {
-    return s->meeting.sites ? s->meeting.sites->machine[rank] : 0;
+    return s->hosts.machine ? s->hosts.machine[rank] : 0;
 }
 
 uint32_t where_axis(const spec *s, uint32_t axis)
@@ -81,7 +81,7 @@ static void read_pattern(const spec *s, const rank_group *c, uint32_t rank, patt
         out->machine[i] = like < i ? out->machine[like] : out->machines++;
         out->order[i] = 0;
     }
-    const uint32_t *distance = s->meeting.sites->distance;
+    const uint32_t *distance = s->hosts.distance;
     for (uint32_t i = 0; i < out->n; i++)
         for (uint32_t k = 0; k < out->n; k++) {
             uint32_t here = distance[out->rank[i]], there = distance[out->rank[k]];
@@ -107,7 +107,7 @@ static bool is_first(const spec *s, const rank_group *c, uint32_t rank)
 const comm_layout *where_group(const spec *s, pool *p, const rank_group *c)
 {
     uint32_t n = c->coords ? c->ncoords : s->mesh.size[c->mesh_axis];
-    if (!s->meeting.sites || s->meeting.sites->machines == 1 || n < 2)
+    if (!s->hosts.machine || s->hosts.machines == 1 || n < 2)
         return NULL;
     pattern first, next;
     take_pattern(p, n, &first);

@@ -105,7 +105,7 @@ uint64_t room_free(const char *root, const char **of)
 /* Without sites all ranks are here. */
 static uint32_t machine_of(const spec *s, uint32_t rank)
 {
-    return s->meeting.sites ? s->meeting.sites->machine[rank] : 0;
+    return s->hosts.machine ? s->hosts.machine[rank] : 0;
 }
 
 weft_status room_check(const plan_set *plans, const spec *s, uint32_t rank)

@@ -59,7 +59,7 @@ void job_serve(host *h, job *j)
     host_serve(h, "weft.host.tls/1", j ? job_tls_table(j) : &planning_tls);
 }
 
-static weft_status open_host(prepared_job *j, const spec_meeting *meeting)
+static weft_status open_host(prepared_job *j, const resolve_meeting *meeting)
 {
     weft_status s = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
     if (!s)
@@ -68,17 +68,17 @@ static weft_status open_host(prepared_job *j, const spec_meeting *meeting)
 }
 
 weft_status job_prepare_links(const char *const *overrides, uint32_t n, uint32_t ranks,
-                              const spec_meeting *meeting, prepared_job *out)
+                              const resolve_meeting *meeting, prepared_job *out)
 {
     *out = (prepared_job){0};
     weft_status s = config_load(NULL, overrides, n, &out->cfg);
     if (!s)
         s = open_host(out, meeting);
-    return s ? s : spec_of_links(out->cfg, out->host, ranks, meeting, &out->spec);
+    return s ? s : resolve_links(out->cfg, out->host, ranks, meeting, &out->spec);
 }
 
 weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,
-                        bool with_data, const spec_meeting *meeting, prepared_job *out)
+                        bool with_data, const resolve_meeting *meeting, prepared_job *out)
 {
     *out = (prepared_job){0};
     weft_status s = config_load(ini, overrides, n, &out->cfg);
@@ -86,7 +86,7 @@ weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t 
         return s;
     s = open_host(out, meeting);
     if (!s)
-        s = spec_check_config(out->cfg, out->host, &out->spec);
+        s = resolve_plugins(out->cfg, out->host, &out->spec);
     if (s)
         return s;
     log_setup(log_level_from(config_text(out->cfg, "log.level")), log_rank());
@@ -94,8 +94,8 @@ weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t 
     if (with_data || asks_data)
         s = open_data(out);
     if (!s)
-        s = spec_resolve(&out->spec, ranks ? ranks : spec_sizes(&out->spec), out->train.vocab,
-                         meeting, SPEC_TRAIN);
+        s = resolve_spec(out->cfg, ranks ? ranks : resolve_sizes(out->cfg, &out->spec),
+                         out->train.vocab, meeting, SPEC_TRAIN, &out->spec);
     if (!s && with_data)
         s = check_lengths(out);
     if (!s) {
@@ -109,7 +109,7 @@ void job_unprepare(prepared_job *j)
 {
     if (j->planned)
         plan_free(&j->plans);
-    spec_free(&j->spec);
+    resolve_free(&j->spec);
     if (j->train.map)
         data_close(&j->train);
     if (j->valid.map)

@@ -9,6 +9,7 @@
 #include "base/err.h"
 #include "base/half.h"
 #include "base/rng.h"
+#include "resolve/resolve.h"
 #include "run/state/weights.h"
 
 #include <inttypes.h>
@@ -65,9 +66,9 @@ static weft_status open_model(sampler *s, const ckpt *c)
             vocab = (uint32_t)p[i].shape[0];
     st = host_create(s->o->plugins ? s->o->plugins : config_raw(s->cfg, "run.plugins"), &s->host);
     if (!st)
-        st = spec_check_config(s->cfg, s->host, &s->spec);
+        st = resolve_plugins(s->cfg, s->host, &s->spec);
     if (!st)
-        st = spec_resolve(&s->spec, 1, vocab, NULL, SPEC_FORWARD);
+        st = resolve_spec(s->cfg, 1, vocab, NULL, SPEC_FORWARD, &s->spec);
     return st ? st : plan_build(&s->spec, &s->plans);
 }
 
@@ -215,7 +216,7 @@ static weft_status run(sampler *s, const ckpt *c, FILE *to)
     s->raw = mem_alloc(vocab * 4);
     for (uint64_t i = 0; i < context; i++)
         s->positions[i] = (int32_t)i;
-    st = exec_create(&s->plans.at[0], NULL, &alone, NULL, &s->exec);
+    st = exec_create(&s->plans.at[0], s->cfg, NULL, &alone, NULL, &s->exec);
     if (!st)
         st = weights_load(&s->exec, &s->plans, c);
     return st ? st : write_text(s, to);
@@ -231,7 +232,7 @@ weft_status sample_checkpoint(const char *dir, const sample_options *o, FILE *to
     st = run(&s, c, to);
     exec_destroy(&s.exec, 0);
     plan_free(&s.plans);
-    spec_free(&s.spec);
+    resolve_free(&s.spec);
     host_destroy(s.host);
     config_destroy(s.cfg);
     free(s.tokens);

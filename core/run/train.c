@@ -366,7 +366,7 @@ static weft_status start(trainer *t, train_resume how)
     if (!s && resume)
         s = open_checkpoint(t, how == TRAIN_FORCE, &c);
     if (!s)
-        s = exec_create(t->plan, t->job, &t->who, t->out, &t->exec);
+        s = exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
     if (!s)
         s = trace_begin(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
     t->peak_flops = config_real(t->j->cfg, "log.peak_gflops") * 1e9;
@@ -416,7 +416,8 @@ static weft_status run(trainer *t, const char *ini, const char *const *overrides
         s = job_find_sites(t->job, &t->who, &t->sites);
     if (!s)
         s = job_prepare(ini, overrides, n, t->who.ranks, true,
-                        &(spec_meeting){.sites = &t->sites, .job = t->job, .who = &t->who}, t->j);
+                        &(resolve_meeting){.sites = &t->sites, .job = t->job, .who = &t->who},
+                        t->j);
     if (!s)
         s = room_check(&t->j->plans, &t->j->spec, t->who.rank);
     if (!s)

@@ -5,6 +5,7 @@
 #include "data/data.h"
 #include "job/job.h"
 #include "plan/plan.h"
+#include "resolve/resolve.h"
 
 #include <stdbool.h>
 
@@ -24,12 +25,12 @@ typedef struct prepared_job {
  * unless model.vocab asks for it; `meeting` NULL: only planning, for one machine. Free with
  * job_unprepare() also after a failure. [setup] */
 weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,
-                        bool with_data, const spec_meeting *meeting, prepared_job *out);
+                        bool with_data, const resolve_meeting *meeting, prepared_job *out);
 
 /* The transports alone, where there is no job file: a mesh axis of all ranks over comm.plugin, as
  * `overrides` say, and no plan. [setup] */
 weft_status job_prepare_links(const char *const *overrides, uint32_t n, uint32_t ranks,
-                              const spec_meeting *meeting, prepared_job *out);
+                              const resolve_meeting *meeting, prepared_job *out);
 /* The tables that plugins may ask the host for: those of a job that has been joined, or (`j` NULL)
  * such as do while planning. [setup] */
 void job_serve(host *h, job *j);

@@ -15,9 +15,10 @@ static weft_status make_with(const char *text, uint32_t ranks, int want, const c
     if (!s)
         s = host_create(config_raw(out->cfg, "run.plugins"), &out->host);
     if (!s)
-        s = spec_check_config(out->cfg, out->host, &out->spec);
+        s = resolve_plugins(out->cfg, out->host, &out->spec);
     if (!s)
-        s = spec_resolve(&out->spec, ranks, 0, &(spec_meeting){.sites = &out->sites}, want);
+        s = resolve_spec(out->cfg, ranks, 0, &(resolve_meeting){.sites = &out->sites}, want,
+                         &out->spec);
     out->built = !s;
     if (strategy)
         out->spec.strategies[0].c = strategy;
@@ -72,7 +73,7 @@ void planned_free(planned *j)
 {
     if (j->built)
         plan_free(&j->plans);
-    spec_free(&j->spec);
+    resolve_free(&j->spec);
     host_destroy(j->host);
     config_destroy(j->cfg);
     job_free_sites(&j->sites);

@@ -3,6 +3,7 @@
 #define JOB_H
 
 #include "plan/plan.h"
+#include "resolve/resolve.h"
 
 typedef struct planned {
     config *cfg;

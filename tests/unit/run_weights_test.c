@@ -193,10 +193,12 @@ static void save_one(void)
     make_layout(&l, true);
     expect(&l, 0, true);
     memcpy(l.arena, l.expected, ARENA);
-    assert_int_equal(config_load_text("", "test", &l.spec.cfg), WEFT_OK);
+    config *cfg;
+    assert_int_equal(config_load_text("", "test", &cfg), WEFT_OK);
+    l.e.cfg = cfg;
     if (weights_save(&l.e, work, 1, 0))
         fail_msg("%s", err_text());
-    config_destroy(l.spec.cfg);
+    config_destroy(cfg);
     free_layout(&l);
 }
 

@@ -29,8 +29,8 @@ static weft_status check_file(const doctor_job *j)
         return st;
     st = host_create(config_raw(cfg, "run.plugins"), &h);
     if (!st)
-        st = spec_check_config(cfg, h, &s);
-    spec_free(&s);
+        st = resolve_plugins(cfg, h, &s);
+    resolve_free(&s);
     host_destroy(h);
     config_destroy(cfg);
     return st;
@@ -117,7 +117,7 @@ void check_job(doctor *d)
     }
     prepared_job p;
     job_sites sites = {0};
-    const spec_meeting apart = {.sites = &sites};
+    const resolve_meeting apart = {.sites = &sites};
     bool several = j->here && j->here < j->ranks;
     if (several)
         job_even_sites(j->ranks, (j->ranks + j->here - 1) / j->here, &sites);

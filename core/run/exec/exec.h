@@ -22,7 +22,8 @@ typedef struct exec_times {
 
 typedef struct executor {
     const plan *plan;
-    job *job; /* NULL for one rank */
+    const config *cfg; /* the job's */
+    job *job;          /* NULL for one rank */
     uint32_t rank;
     double deadline; /* seconds a wait may last */
     const weft_device_table *table;
@@ -47,8 +48,8 @@ typedef struct executor {
 } executor;
 
 /* Make `p` ready to run on this rank. `out_dir` NULL: no flight record. [setup] [collective] */
-weft_status exec_create(const plan *p, job *j, const job_identity *who, const char *out_dir,
-                        executor *out);
+weft_status exec_create(const plan *p, const config *cfg, job *j, const job_identity *who,
+                        const char *out_dir, executor *out);
 void exec_destroy(executor *e, int failed); /* `failed`: others may not come to an end */
 
 /* kernels.c: [setup], [compute], [setup] */

@@ -61,10 +61,10 @@ static weft_status stage_all(const executor *e, int32_t fd, comm_arena *arena)
  * machine's, and is told its number among all ranks there. */
 static void number_here(const executor *e, const job_identity *who, weft_device_args *args)
 {
-    const job_sites *s = e->plan->spec->meeting.sites;
+    const host_map *s = &e->plan->spec->hosts;
     const bool on_cpus = e->table->caps & WEFT_DEV_HOST_MEMORY;
-    args->local_rank = on_cpus && s && s->cpu_ranks ? s->cpu_rank : who->local_rank;
-    args->local_ranks = on_cpus && s && s->cpu_ranks ? s->cpu_ranks : who->local_ranks;
+    args->local_rank = on_cpus && s->cpu_ranks ? s->cpu_rank : who->local_rank;
+    args->local_ranks = on_cpus && s->cpu_ranks ? s->cpu_ranks : who->local_ranks;
 }
 
 static weft_status open_device(executor *e, const job_identity *who, comm_arena *arena)
@@ -74,7 +74,7 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
     int32_t fd = -1;
     weft_device_args args = {sizeof args, 0, 0, 1, s->device.conf};
     number_here(e, who, &args);
-    if (config_int(s->cfg, "run.deterministic"))
+    if (s->deterministic)
         args.flags |= WEFT_SPEC_DETERMINISTIC;
     int32_t score = 0;
     err_clear();
@@ -168,7 +168,7 @@ static weft_status add_link(executor *e, uint32_t number, uint32_t *index)
     if (!l->near.c)
         return comm_add_link(e->world, l->c, l->conf, index);
     return comm_add_pair(e->world, &(comm_part){l->near.c, l->near.conf},
-                         &(comm_part){l->c, l->conf}, s->meeting.sites->machine, index);
+                         &(comm_part){l->c, l->conf}, s->hosts.machine, index);
 }
 
 static weft_status connect_ranks(executor *e, const job_identity *who, const comm_arena *arena)
@@ -179,7 +179,7 @@ static weft_status connect_ranks(executor *e, const job_identity *who, const com
     comm_channel **channels = mem_alloc(p->channels.n * sizeof *channels + 1);
     uint32_t index[WEFT_MAX_MESH];
     const colls_device device = {e->table, e->device, e->stream, e->base};
-    const double patience = config_real(p->spec->cfg, "run.join_timeout");
+    const double patience = config_real(e->cfg, "run.join_timeout");
     weft_status s = comm_world_create(e->job, who, &e->world);
     for (uint32_t i = 0; !s && i < p->spec->nlinks; i++)
         s = where_coll(&p->spec->links[i]) ? WEFT_OK : add_link(e, i, &index[i]);
@@ -217,15 +217,18 @@ weft_status exec_set_scalars(executor *e)
     return WEFT_OK;
 }
 
-weft_status exec_create(const plan *p, job *j, const job_identity *who, const char *out_dir,
-                        executor *out)
+weft_status exec_create(const plan *p, const config *cfg, job *j, const job_identity *who,
+                        const char *out_dir, executor *out)
 {
-    *out = (executor){
-        .plan = p, .job = j, .rank = who->rank, .table = p->spec->device.c->table, .kept = 1};
+    *out = (executor){.plan = p,
+                      .cfg = cfg,
+                      .job = j,
+                      .rank = who->rank,
+                      .table = p->spec->device.c->table,
+                      .kept = 1};
     comm_arena arena;
-    out->deadline = config_real(p->spec->cfg, "run.deadline");
-    weft_status s =
-        trace_setup(config_text(p->spec->cfg, "log.trace_steps"), events_a_step(p), &out->trace);
+    out->deadline = config_real(cfg, "run.deadline");
+    weft_status s = trace_setup(config_text(cfg, "log.trace_steps"), events_a_step(p), &out->trace);
     if (!s && out_dir)
         s = flight_open(out_dir, who->rank, who->ranks, &out->flight);
     if (!s)

@@ -403,7 +403,7 @@ static weft_status agree(executor *e, const char *what, weft_status mine, const 
     }
     char why[2048]; /* of `mine`, which the exchange may write over */
     snprintf(why, sizeof why, "%s", err_text());
-    const double timeout = config_real(e->plan->spec->cfg, "checkpoint.timeout");
+    const double timeout = config_real(e->cfg, "checkpoint.timeout");
     weft_status s = job_exchange_for(e->job, what, &news, sizeof news, timeout, all);
     *apart = s != WEFT_OK;
     if (mine)
@@ -444,7 +444,7 @@ static weft_status commit_all(executor *e, const char *temp, const char *final, 
     ckpt_shard_sum *sums = mem_alloc(ranks * sizeof *sums);
     for (uint32_t r = 0; r < ranks; r++)
         sums[r] = all[r].sum;
-    char *text = config_dump(e->plan->spec->cfg);
+    char *text = config_dump(e->cfg);
     weft_status s = ckpt_commit(temp, final, step, text, sums, ranks, keep);
     free(text);
     free(sums);

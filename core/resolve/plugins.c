@@ -1,0 +1,246 @@
+/* resolve/plugins.c: find the plugins that a job names, and check the INI against their keys. */
+#include "base/err.h"
+#include "config/combine.h"
+#include "config/differ.h"
+#include "resolve/internal.h"
+
+#include <string.h>
+
+static const char *const strategy_ifaces[] = {"weft.strategy/1", NULL};
+static const char *const device_ifaces[] = {"weft.device/1", NULL};
+static const char *const rule_ifaces[] = {"weft.rule/1", NULL};
+static const char *const placement_ifaces[] = {"weft.placement/1", NULL};
+
+/* One component by the name that stands under `key`; its options join `section`. */
+static weft_status find(resolver *r, const char *kind, const char *name, const char *key,
+                        const char *const *ifaces, const char *section, const component **out)
+{
+    weft_status st = host_find(r->spec->host, kind, name, ifaces, out);
+    if (st) {
+        err_context("%s: %s", config_where(r->cfg, key), key);
+        return st;
+    }
+    char *owner = pool_printf(&r->spec->pool, "plugin %s", name);
+    return config_add(r->cfg, section, owner, (*out)->options);
+}
+
+static const weft_option *const *axis_option(resolver *r, const weft_mesh_axis *axis)
+{
+    weft_option *o = pool_alloc(&r->spec->pool, sizeof *o);
+    *o = (weft_option){.struct_size = sizeof *o,
+                       .type = WEFT_OPT_AUTO_INT,
+                       .key = axis->size_key,
+                       .dflt = "auto",
+                       .help = axis->help,
+                       .min = 1,
+                       .max = 1048576};
+    const weft_option **list = pool_array(&r->spec->pool, 2, sizeof *list);
+    list[0] = o;
+    return list;
+}
+
+#define WORD "abcdefghijklmnopqrstuvwxyz0123456789_"
+
+static bool is_word(const char *text)
+{
+    const size_t n = text ? strnlen(text, WEFT_MAX_NAME) : 0;
+    return n && n < WEFT_MAX_NAME && strspn(text, WORD) == n;
+}
+
+/* A mesh axis is constant data of the plugin, like its options. */
+static weft_status check_axis(const component *c, const weft_mesh_axis *axis)
+{
+    if (axis->struct_size != sizeof *axis)
+        return fail(WEFT_USAGE, "%s: strategy %s: a mesh axis of %u bytes; %zu is the size here",
+                    c->path, c->name, axis->struct_size, sizeof *axis);
+    if (!is_word(axis->name) || !is_word(axis->size_key))
+        return fail(WEFT_USAGE,
+                    "%s: strategy %s: the %s of a mesh axis is not made of a-z, 0-9 and '_', 1 to "
+                    "%d bytes",
+                    c->path, c->name, is_word(axis->name) ? "size_key" : "name", WEFT_MAX_NAME - 1);
+    if (!axis->help || !*axis->help)
+        return fail(WEFT_USAGE, "%s: strategy %s: the mesh axis %s has no line of help", c->path,
+                    c->name, axis->name);
+    if (axis->flags & ~WEFT_AXIS_SEQUENCE)
+        return fail(WEFT_USAGE, "%s: strategy %s: the mesh axis %s has the unknown flags 0x%x",
+                    c->path, c->name, axis->name, axis->flags & ~WEFT_AXIS_SEQUENCE);
+    return WEFT_OK;
+}
+
+/* The INI keys of a strategy's mesh axes: a number, or auto. */
+static weft_status add_axes(resolver *r, const component *c)
+{
+    const weft_strategy *table = c->table;
+    for (uint32_t i = 0; table->axes && table->axes[i]; i++) {
+        const weft_mesh_axis *axis = table->axes[i];
+        weft_status lawful = check_axis(c, axis);
+        if (lawful)
+            return lawful;
+        if (r->spec->mesh.n == WEFT_MAX_MESH)
+            return fail(WEFT_UNSUPPORTED, "the job has more than %d mesh axes", WEFT_MAX_MESH);
+        if (mesh_axis(&r->spec->mesh, axis->name) >= 0)
+            return combine_refuse(
+                COMBINE_AXIS_TWICE, r->cfg, NULL,
+                (combine_fact[]){{"parallel.strategy", 0, config_text(r->cfg, "parallel.strategy")},
+                                 {"axis", 0, axis->name},
+                                 {0}});
+        r->spec->size_key[r->spec->mesh.n] =
+            pool_printf(&r->spec->pool, "parallel.%s", axis->size_key);
+        r->spec->sequence_axes |= (uint64_t)(axis->flags & WEFT_AXIS_SEQUENCE ? 1 : 0)
+                                  << r->spec->mesh.n;
+        r->spec->mesh.name[r->spec->mesh.n++] = axis->name;
+        weft_status st =
+            config_add(r->cfg, "parallel", pool_printf(&r->spec->pool, "plugin %s", c->name),
+                       axis_option(r, axis));
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+#define MOST_LIST 1024u /* bytes of a list of strategies */
+
+static weft_status check_flags(const component *c, const char *kind, uint32_t flags)
+{
+    return flags ? fail(WEFT_USAGE, "%s: the table of %s %s has flags 0x%x; 0 is expected", c->path,
+                        kind, c->name, flags)
+                 : WEFT_OK;
+}
+
+static weft_status check_unit(const component *c)
+{
+    const weft_rule *rule = c->table;
+    if (rule->unit >= WEFT_UNIT_ELEMENT && rule->unit <= WEFT_UNIT_MATRIX)
+        return WEFT_OK;
+    return fail(WEFT_USAGE,
+                "%s: update rule %s has unit = %u; there are WEFT_UNIT_ELEMENT (1), _TENSOR (2) "
+                "and _MATRIX (3)",
+                c->path, c->name, rule->unit);
+}
+
+/* The strategies of a list; one that stands for a list is replaced by it. */
+static weft_status add_strategies(resolver *r, const char *list, bool nested)
+{
+    char *rest = pool_text(&r->spec->pool, list);
+    for (char *word; (word = strsep(&rest, ","));) {
+        const component *c;
+        word += strspn(word, " \t");
+        word[strcspn(word, " \t")] = 0;
+        weft_status st =
+            find(r, "parallel", word, "parallel.strategy", strategy_ifaces, "parallel", &c);
+        if (st)
+            return st;
+        const weft_strategy *table = c->table;
+        st = check_flags(c, "strategy", table->flags);
+        if (st)
+            return st;
+        if (table->list && strnlen(table->list, MOST_LIST) == MOST_LIST)
+            return fail(WEFT_USAGE, "%s: strategy %s stands for a list of %u bytes or more",
+                        c->path, word, MOST_LIST);
+        if (table->list && nested)
+            return fail(WEFT_USAGE, "strategy %s stands for a list inside a list", word);
+        if (table->list) {
+            st = add_strategies(r, table->list, true);
+            if (st)
+                return st;
+            continue;
+        }
+        if (r->spec->nstrategies == WEFT_MAX_MESH)
+            return fail(WEFT_UNSUPPORTED, "%s: more than %d strategies",
+                        config_where(r->cfg, "parallel.strategy"), WEFT_MAX_MESH);
+        r->spec->strategies[r->spec->nstrategies++].c = c;
+        st = add_axes(r, c);
+        if (st)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+static weft_status find_strategies(resolver *r)
+{
+    const char *text = config_text(r->cfg, "parallel.strategy");
+    return strcmp(text, "none") ? add_strategies(r, text, false) : WEFT_OK;
+}
+
+static void add_unused_axes(resolver *r, const component *c)
+{
+    const weft_strategy *table = c->table;
+    for (uint32_t i = 0; i < WEFT_MAX_MESH && table->axes && table->axes[i]; i++)
+        if (check_axis(c, table->axes[i]) == WEFT_OK)
+            (void)!config_add(r->cfg, "parallel", pool_printf(&r->spec->pool, "plugin %s", c->name),
+                              axis_option(r, table->axes[i]));
+        else
+            err_clear(); /* of a plugin that this job does not use */
+}
+
+static void add_unused(resolver *r)
+{
+    const component **all;
+    uint32_t n;
+    if (host_list(r->spec->host, &all, &n))
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!all[i]->iface || !strcmp(all[i]->kind, "comm"))
+            continue;
+        (void)!config_add(r->cfg, all[i]->kind,
+                          pool_printf(&r->spec->pool, "plugin %s", all[i]->name), all[i]->options);
+        if (!strcmp(all[i]->iface, strategy_ifaces[0]))
+            add_unused_axes(r, all[i]);
+    }
+}
+
+weft_status plugins_check_keys(resolver *r)
+{
+    if (config_check(r->cfg) == WEFT_OK)
+        return WEFT_OK;
+    /* Keys of installed plugins that this job does not use may stand there, so that a backend is
+     * swapped by editing one line. They are looked for only where a key was not known. */
+    add_unused(r);
+    return config_check(r->cfg);
+}
+
+weft_status plugins_find_device(resolver *r)
+{
+    return find(r, "device", config_text(r->cfg, "device.plugin"), "device.plugin", device_ifaces,
+                "device", &r->spec->device.c);
+}
+
+static weft_status find_rule(resolver *r)
+{
+    spec *s = r->spec;
+    weft_status st = find(r, "optim", config_text(r->cfg, "optim.rule"), "optim.rule", rule_ifaces,
+                          "optim", &s->rule.c);
+    if (st == WEFT_OK)
+        st = check_unit(s->rule.c);
+    if (st == WEFT_OK)
+        config_bind(r->cfg, "optim", s->rule.c->options);
+    return st;
+}
+
+static weft_status find_placement(resolver *r)
+{
+    const char *name = config_text(r->cfg, "optim.placement");
+    const component **c = &r->spec->placement.c;
+    if (!strcmp(name, "none"))
+        return WEFT_OK;
+    weft_status st = find(r, "optim", name, "optim.placement", placement_ifaces, "optim", c);
+    if (st != WEFT_OK)
+        return st;
+    return check_flags(*c, "placement", ((const weft_placement *)(*c)->table)->flags);
+}
+
+weft_status resolve_plugins(config *cfg, host *h, spec *out)
+{
+    *out = (spec){.host = h};
+    resolver r = {.cfg = cfg, .spec = out};
+    weft_status st = find_strategies(&r);
+    if (st == WEFT_OK)
+        st = plugins_find_device(&r);
+    if (st == WEFT_OK)
+        st = find_rule(&r);
+    if (st == WEFT_OK)
+        st = find_placement(&r);
+    if (st == WEFT_OK)
+        st = sections_add(&r);
+    return st == WEFT_OK ? plugins_check_keys(&r) : st;
+}

@@ -1,0 +1,50 @@
+/* resolve/resolve.h: from a config to a spec.
+ *
+ * Resolving finds and opens the plugins that the job names, checks all keys, sizes the mesh, probes
+ * transports and exchanges the results with the other ranks. It has two halves, because the keys of
+ * plugins have to be known before values are read:
+ *
+ *   resolve_plugins()  finds plugins from their constant data and checks the config
+ *   resolve_spec()     opens them and fills in the rest
+ *
+ * resolve_links() replaces both where only transports are measured. Free the spec with
+ * resolve_free(), also after a failure. */
+#ifndef RESOLVE_RESOLVE_H
+#define RESOLVE_RESOLVE_H
+
+#include "config/config.h"
+#include "job/site.h"
+#include "resolve/spec.h"
+
+/* What the ranks of a job know of each other before they plan. Borrowed. */
+typedef struct resolve_meeting {
+    const job_sites *sites;  /* NULL: all ranks are on one machine */
+    job *job;                /* NULL: there is nobody to ask */
+    const job_identity *who; /* this rank; NULL: its device is unknown */
+    bool on_paper; /* nothing will run here: transports that are absent here are accepted */
+} resolve_meeting;
+
+/* Find the plugins that the job names (strategies, device, update rule, placement, transports), add
+ * their keys, and check the whole config. Opens no module. `out` is initialised. [setup] */
+weft_status resolve_plugins(config *cfg, host *h, spec *out);
+
+/* After resolve_plugins(): open the modules and fill in the rest. `vocab` is that of the data (0:
+ * no data), `want` is SPEC_TRAIN or SPEC_FORWARD. `meeting` NULL: one machine, and nobody to ask;
+ * with a job every rank has to call this. [setup] [collective] */
+weft_status resolve_spec(config *cfg, uint32_t ranks, uint32_t vocab,
+                         const resolve_meeting *meeting, int want, spec *s);
+
+/* The transports alone, to measure them without a model: one mesh axis of all `ranks` over
+ * comm.plugin. Instead of the two above. [setup] [collective] */
+weft_status resolve_links(config *cfg, host *h, uint32_t ranks, const resolve_meeting *meeting,
+                          spec *out);
+
+/* Choose the transport of one mesh axis even if it has one rank. [setup] [collective] */
+weft_status resolve_axis(config *cfg, const resolve_meeting *meeting, spec *s, uint32_t axis);
+
+/* The product of the sizes of the mesh axes, `auto` counting as 1; after resolve_plugins(). */
+uint32_t resolve_sizes(const config *cfg, const spec *s);
+
+void resolve_free(spec *s);
+
+#endif

@@ -1,0 +1,161 @@
+/* resolve/sections.c: the sections [comm], [comm.AXIS] and [comm.TRANSPORT]: their keys and values.
+ *
+ * [comm.AXIS] names the transports, the algorithm and the compression of one mesh axis; a key that
+ * it leaves out is that of [comm]. [comm.TRANSPORT] has the keys of a plugin and those that the
+ * core adds to every transport. */
+#include "base/err.h"
+#include "config/differ.h"
+#include "resolve/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const transport_ifaces[] = {"weft.link/1", "weft.coll/1", NULL};
+
+static const weft_option axis_plugin = {sizeof(weft_option),
+                                        WEFT_OPT_STRING,
+                                        "plugin",
+                                        "",
+                                        "transport of this axis; empty: [comm]'s",
+                                        NULL,
+                                        0,
+                                        0};
+static const weft_option axis_near = {sizeof(weft_option),
+                                      WEFT_OPT_STRING,
+                                      "near",
+                                      "",
+                                      "transport of this axis inside a machine; empty: [comm]'s",
+                                      NULL,
+                                      0,
+                                      0};
+static const weft_option axis_algorithm = {
+    sizeof(weft_option),
+    WEFT_OPT_STRING,
+    "algorithm",
+    "",
+    "collective algorithm of this axis, or rules; empty: [comm]'s",
+    NULL,
+    0,
+    0};
+static const weft_option axis_compress = {sizeof(weft_option),
+                                          WEFT_OPT_CHOICE,
+                                          "compress",
+                                          "same",
+                                          "form in which gradients travel along this axis; same: "
+                                          "as [comm] says",
+                                          "same|none|fp16|bf16|int8",
+                                          0,
+                                          0};
+static const weft_option *const axis_options[] = {&axis_plugin, &axis_near, &axis_algorithm,
+                                                  &axis_compress, NULL};
+static const weft_option *const axis_binding[] = {&axis_compress, NULL}; /* changes results */
+
+weft_status sections_add_keys(resolver *r, const component *c)
+{
+    const char *section = pool_printf(&r->spec->pool, "comm.%s", c->name);
+    weft_status st =
+        config_add(r->cfg, section, pool_printf(&r->spec->pool, "plugin %s", c->name), c->options);
+    return st ? st : config_add(r->cfg, section, "the core", config_link_options());
+}
+
+static weft_status add_transport(resolver *r, const char *name, const char *where)
+{
+    const component *c;
+    weft_status st = host_find(r->spec->host, "comm", name, transport_ifaces, &c);
+    if (st) {
+        err_context("%s", where);
+        return st;
+    }
+    return sections_add_keys(r, c);
+}
+
+const char *sections_setting(const resolver *r, uint32_t a, const char *what, char key[128])
+{
+    snprintf(key, 128, "comm.%s.%s", r->spec->mesh.name[a], what);
+    const char *text = config_raw(r->cfg, key);
+    if (text && *text)
+        return text;
+    snprintf(key, 128, "comm.%s", what);
+    text = config_raw(r->cfg, key);
+    return text ? text : "auto";
+}
+
+/* [comm.AXIS] of an axis that an installed strategy brings and this job does not use may stand
+ * there, as such a strategy's own keys may. */
+static bool is_unused_axis(const resolver *r, const char *name)
+{
+    const component **all;
+    uint32_t n;
+    if (host_list(r->spec->host, &all, &n))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        const weft_strategy *table = all[i]->table;
+        if (!all[i]->iface || strcmp(all[i]->iface, "weft.strategy/1"))
+            continue;
+        for (uint32_t k = 0; table->axes && table->axes[k]; k++)
+            if (!strcmp(table->axes[k]->name, name))
+                return true;
+    }
+    return false;
+}
+
+/* The transports and algorithms that a section names, [comm] or [comm.AXIS], whether ranks of this
+ * job will use them or not: a job that one rank accepts is not to fail on eight. */
+static weft_status check_names(resolver *r, const char *section)
+{
+    static const char *const roles[] = {"plugin", "near"};
+    const bool of_axis = strchr(section, '.') != NULL; /* empty: as [comm] says */
+    char key[128];
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < 2 && !st; i++) {
+        snprintf(key, sizeof key, "%s.%s", section, roles[i]);
+        const char *name = config_raw(r->cfg, key);
+        if (name && (*name || !of_axis) && strcmp(name, "auto") && (!i || strcmp(name, "none")))
+            st = add_transport(
+                r, name, pool_printf(&r->spec->pool, "%s: %s", config_where(r->cfg, key), key));
+    }
+    snprintf(key, sizeof key, "%s.algorithm", section);
+    const char *rules = config_raw(r->cfg, key);
+    return !st && rules && *rules ? comm_rules_check(r->cfg, key, NULL) : st;
+}
+
+static weft_status add_axis(resolver *r, const char *section)
+{
+    weft_status st = config_add(r->cfg, section, "the mesh axis", axis_options);
+    return st ? st : check_names(r, section);
+}
+
+/* "job.ini:12: [comm.carrier]": where the section first has a key. */
+static const char *section_place(resolver *r, const char *section)
+{
+    config_line line;
+    for (uint32_t i = 0; config_line_at(r->cfg, i, &line); i++)
+        if (!strcmp(line.section, section))
+            return pool_printf(&r->spec->pool, "%s: [%s]", line.where, section);
+    return pool_printf(&r->spec->pool, "[%s]", section);
+}
+
+weft_status sections_add(resolver *r)
+{
+    weft_status st = check_names(r, "comm");
+    for (uint32_t a = 0; a < r->spec->mesh.n && !st; a++) {
+        const char *of_axis = pool_printf(&r->spec->pool, "comm.%s", r->spec->mesh.name[a]);
+        st = add_axis(r, of_axis);
+        if (!st)
+            config_bind(r->cfg, of_axis, axis_binding);
+    }
+    const char *section;
+    for (uint32_t i = 0; !st && (section = config_section_at(r->cfg, i)); i++) {
+        if (strncmp(section, "comm.", 5) || mesh_axis(&r->spec->mesh, section + 5) >= 0)
+            continue;
+        st = is_unused_axis(r, section + 5)
+                 ? add_axis(r, section)
+                 : add_transport(r, section + 5, section_place(r, section));
+    }
+    return st;
+}
+
+const weft_conf *sections_conf(resolver *r, const component *c)
+{
+    return config_conf(r->cfg, pool_printf(&r->spec->pool, "comm.%s", c->name), c->options);
+}
