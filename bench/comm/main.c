@@ -2,7 +2,7 @@
  */
 #include <string.h>
 
-#include "cli/bench_comm.h"
+#include "cli/bench/bench_comm.h"
 
 int main(int argc, char **argv)
 {

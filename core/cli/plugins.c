@@ -2,11 +2,11 @@
 #include "cli/cli.h"
 
 #include "base/err.h"
-#include "cli/bench_comm.h"
-#include "cli/sweep.h"
-#include "cli/tune.h"
-#include "config/combine.h"
+#include "cli/bench/bench_comm.h"
+#include "cli/bench/sweep/sweep.h"
+#include "cli/bench/tune_command.h"
 #include "config/config.h"
+#include "config/constraints.h"
 #include "host/host.h"
 #include "resolve/spec.h"
 

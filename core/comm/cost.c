@@ -27,7 +27,7 @@
 
 #include <stdio.h>
 
-#include "config/combine.h"
+#include "config/constraints.h"
 
 static double of_way(const comm_way *w, const comm_speed *s)
 {

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "comm/code.h"
 #include "comm/reduce.h"
-#include "config/combine.h"
+#include "config/constraints.h"
 
 /* A message is cut into no more chunks than this, however long it is. */
 #define MOST_CHUNKS 1024

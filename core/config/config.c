@@ -117,7 +117,7 @@ weft_status config_load(const char *path, const char *const *overrides, uint32_t
     for (uint32_t i = 0; i < n && st == WEFT_OK; i++)
         st = read_override(c, overrides[i]);
     if (st == WEFT_OK)
-        st = fragment_read(c);
+        st = tuned_file_read(c);
     if (st == WEFT_OK)
         *out = c;
     else

@@ -77,8 +77,8 @@ void config_place(const config *c, const char *file, uint32_t line, char *out, s
 config *config_new(const char *name);
 weft_status config_read_file(const char *path, const char *what, char **out, size_t *bytes);
 
-/* fragment.c: the file that comm.tuned names, if any. */
-weft_status fragment_read(config *c);
+/* tuned_file.c: the file that comm.tuned names, if any. */
+weft_status tuned_file_read(config *c);
 
 /* How many of the first bytes of the text are whole UTF-8 characters: n when all are. */
 size_t config_utf8(const char *text, size_t n);

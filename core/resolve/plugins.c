@@ -1,6 +1,6 @@
 /* resolve/plugins.c: find the plugins that a job names, and check the INI against their keys. */
 #include "base/err.h"
-#include "config/combine.h"
+#include "config/constraints.h"
 #include "config/differ.h"
 #include "resolve/internal.h"
 

@@ -1,6 +1,6 @@
 /* resolve/spec.c: fill in a spec from the checked INI. */
 #include "base/err.h"
-#include "config/combine.h"
+#include "config/constraints.h"
 #include "resolve/internal.h"
 
 #include <stdarg.h>

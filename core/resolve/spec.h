@@ -6,7 +6,7 @@
 #define RESOLVE_SPEC_H
 
 #include "comm/comm.h"
-#include "config/combine.h"
+#include "config/constraints.h"
 #include "graph/graph.h"
 #include "graph/model/model.h"
 #include "host/host.h"

@@ -5,7 +5,7 @@
  * machines with several ranks on some of them may use two transports: one between machines, one
  * inside. */
 #include "base/err.h"
-#include "config/combine.h"
+#include "config/constraints.h"
 #include "resolve/internal.h"
 #include "resolve/topology.h"
 

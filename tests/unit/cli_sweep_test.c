@@ -1,6 +1,6 @@
 /* cli_sweep_test.c: a sweep's judgements, from metrics written here: medians, parts of a step, and
  * losses held against a reference. */
-#include "cli/sweep.h"
+#include "cli/bench/sweep/sweep.h"
 
 #include <math.h>
 #include <setjmp.h>

@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "config/combine.h"
+#include "config/constraints.h"
 #include "graph/model/family.h"
 
 static weft_axis axis(const char *name, int64_t size)

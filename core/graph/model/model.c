@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "config/combine.h"
+#include "config/constraints.h"
 #include "graph/model/family.h"
 
 static const model_family *const families[] = {&model_gpt2, &model_llama, NULL};

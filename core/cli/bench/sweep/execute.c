@@ -1,9 +1,10 @@
-/* cli/sweep_try.c: one combination in child processes: planned, then trained (see sweep.h).
+/* cli/bench/sweep/execute.c: one combination in child processes: planned, then trained (see
+ * sweep.h).
  *
  * Planning is a fork that reads the job from memory and answers through a pipe. Training is `weft
  * train` itself, in a process group of its own with a deadline, its words kept in a file. */
 #define _GNU_SOURCE
-#include "cli/sweep.h"
+#include "cli/bench/sweep/sweep.h"
 
 #include "base/clock.h"
 #include "base/err.h"

@@ -1,5 +1,5 @@
-/* config/combine.c: the table, and a row as a sentence. See combine.h. */
-#include "config/combine.h"
+/* config/constraints.c: the table, and a row as a sentence. See constraints.h. */
+#include "config/constraints.h"
 #include "config/config.h"
 
 #include <string.h>

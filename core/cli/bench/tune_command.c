@@ -1,9 +1,10 @@
-/* cli/tune.c: weft tune comm: what do messages cost here, so that `algorithm = auto` can reckon?
+/* cli/bench/tune_command.c: weft tune comm: what do messages cost here, so that `algorithm = auto`
+ * can reckon?
  *
  * The ranks of the job measure each transport that it uses, over the mesh axis with the most ranks
  * on it; all groups of that axis at once, as in a step. Then the collectives are timed by every
  * algorithm that is able, beside what the model says of them with the costs just found. */
-#include "cli/tune.h"
+#include "cli/bench/tune_command.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
-/* cli/tune_links.c: which transports of a job are measured between which ranks, and the operations
- * for it. See tune.h. */
+/* cli/bench/tune_links.c: which transports of a job are measured between which ranks, and the
+ * operations for it. See tune_command.h. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "cli/tune.h"
+#include "cli/bench/tune_command.h"
 #include "resolve/topology.h"
 
 #define WHOLE 0u   /* a group as it is */

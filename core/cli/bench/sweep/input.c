@@ -1,9 +1,9 @@
-/* cli/sweep_read.c: [sweep] to rows (see sweep.h).
+/* cli/bench/sweep/input.c: [sweep] to rows (see sweep.h).
  *
  * A list is separated by commas, or by '|' (or ';') where values have commas themselves. The rows
  * are all choices of one value a list, the last list fastest. Of these `only` keeps those that one
  * of its alternatives fits, then `skip` drops those that one of its own fits. */
-#include "cli/sweep.h"
+#include "cli/bench/sweep/sweep.h"
 
 #include "base/err.h"
 #include "cli/cli.h"

@@ -1,16 +1,16 @@
-/* cli/bench_sweep.c: weft bench SWEEP.ini: which combination is best, and does each compute the
- * same?
+/* cli/bench/sweep/bench_sweep.c: weft bench SWEEP.ini: which combination is best, and does each
+ * compute the same?
  *
  * Every combination is planned first, so what is not lawful costs nothing. Then come the references
  * on one rank, then the rest in rounds, one run of each in turn, so that a machine that grows
  * slower does so for all. One that fails is a row, and is not tried again. */
-#include "cli/bench_sweep.h"
+#include "cli/bench/sweep/bench_sweep.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "cli/bench/sweep/sweep.h"
 #include "cli/cli.h"
-#include "cli/sweep.h"
 #include "run/state/outdir.h"
 
 #include <signal.h>

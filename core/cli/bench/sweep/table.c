@@ -1,5 +1,5 @@
-/* cli/sweep_table.c: the rows for people, as CSV, and as JSON (see sweep.h). */
-#include "cli/sweep.h"
+/* cli/bench/sweep/table.c: the rows for people, as CSV, and as JSON (see sweep.h). */
+#include "cli/bench/sweep/sweep.h"
 
 #include "base/err.h"
 

@@ -1,4 +1,4 @@
-/* cli/bench_comm.h: weft bench comm [-n RANKS] [JOB.ini] [section.key=value ...] */
+/* cli/bench/bench_comm.h: weft bench comm [-n RANKS] [JOB.ini] [section.key=value ...] */
 #ifndef CLI_BENCH_COMM_H
 #define CLI_BENCH_COMM_H
 

@@ -1,11 +1,11 @@
-/* config/combine.h: what does not combine with what.
+/* config/constraints.h: what does not combine with what.
  *
  * Each rule about several keys is one row here: which keys, what is refused and what would be
  * lawful, and why. Where the numbers are known, the code names the row and fills it in; so the
  * sentence that a user sees and docs/COMBINATIONS.md are the same text. A rule that only a plugin
  * can know is the plugin's own sentence, and stands in the help of its keys. */
-#ifndef CONFIG_COMBINE_H
-#define CONFIG_COMBINE_H
+#ifndef CONFIG_CONSTRAINTS_H
+#define CONFIG_CONSTRAINTS_H
 
 #include <stdio.h>
 #include <weft/base.h>

@@ -1,9 +1,9 @@
-/* cli/sweep_judge.c: what runs left behind, as numbers (see sweep.h).
+/* cli/bench/sweep/results.c: what runs left behind, as numbers (see sweep.h).
  *
  * A run's rate is its tokens over its time, warm-up left out; a row has the median of its runs.
  * Parts of a step are means over all measured steps, so that they add up. Losses are compared at
  * every step, warm-up included, as |loss - reference| / |reference|. */
-#include "cli/sweep.h"
+#include "cli/bench/sweep/sweep.h"
 
 #include "base/err.h"
 

@@ -1,5 +1,6 @@
-/* cli/bench_comm.c: weft bench comm: how fast are collectives here? One table an operation. */
-#include "cli/bench_comm.h"
+/* cli/bench/bench_comm.c: weft bench comm: how fast are collectives here? One table an operation.
+ */
+#include "cli/bench/bench_comm.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,9 +9,9 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "cli/bench_lists.h"
+#include "cli/bench/bench_lists.h"
+#include "cli/bench/measuring.h"
 #include "cli/cli.h"
-#include "cli/measuring.h"
 #include "comm/measure.h"
 #include "config/config.h"
 #include "job/launch.h"

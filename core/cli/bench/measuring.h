@@ -1,5 +1,5 @@
-/* cli/measuring.h: what the commands share that measure with ranks of their own: bench comm and
- * tune comm. */
+/* cli/bench/measuring.h: what the commands share that measure with ranks of their own: bench comm
+ * and tune comm. */
 #ifndef CLI_MEASURING_H
 #define CLI_MEASURING_H
 

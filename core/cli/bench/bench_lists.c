@@ -1,5 +1,5 @@
-/* cli/bench_lists.c: see bench_lists.h. */
-#include "cli/bench_lists.h"
+/* cli/bench/bench_lists.c: see bench_lists.h. */
+#include "cli/bench/bench_lists.h"
 
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
-/* cli/tune.h: what `weft tune comm` measures, and how it is told. */
+/* cli/bench/tune_command.h: what `weft tune comm` measures, and how it is told. */
 #ifndef CLI_TUNE_H
 #define CLI_TUNE_H
 
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "cli/measuring.h"
+#include "cli/bench/measuring.h"
 #include "comm/measure.h"
 #include "comm/tune.h"
 #include "plan/plan.h"

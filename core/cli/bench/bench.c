@@ -1,6 +1,6 @@
-/* cli/bench.c: weft bench: a sweep of one job's combinations, or collectives alone. */
-#include "cli/bench_comm.h"
-#include "cli/bench_sweep.h"
+/* cli/bench/bench.c: weft bench: a sweep of one job's combinations, or collectives alone. */
+#include "cli/bench/bench_comm.h"
+#include "cli/bench/sweep/bench_sweep.h"
 #include "cli/cli.h"
 
 #include <string.h>

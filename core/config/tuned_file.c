@@ -1,4 +1,4 @@
-/* config/fragment.c: the file that comm.tuned names, as `weft tune comm` writes it.
+/* config/tuned_file.c: the file that comm.tuned names, as `weft tune comm` writes it.
  *
  * It is INI text of its own: read after the job and its command line, and weaker than both. Only
  * what says how ranks talk may stand in it, so that a file of measurements never changes what is
@@ -46,7 +46,7 @@ static void take(config *c, const config *f)
     }
 }
 
-weft_status fragment_read(config *c)
+weft_status tuned_file_read(config *c)
 {
     const entry *named = config_entry(c, "comm", "tuned");
     char *text = NULL, place[4200];

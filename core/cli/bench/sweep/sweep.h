@@ -1,4 +1,4 @@
-/* cli/sweep.h: weft bench SWEEP.ini: one job in many combinations of keys.
+/* cli/bench/sweep/sweep.h: weft bench SWEEP.ini: one job in many combinations of keys.
  *
  * sweep_read.c takes the lists of [sweep] and makes the rows, sweep_try.c runs one of them in a
  * child process, sweep_judge.c makes numbers of what runs left behind, sweep_table.c prints them,

@@ -1,6 +1,6 @@
-/* cli/measuring.c: see measuring.h. */
+/* cli/bench/measuring.c: see measuring.h. */
 #define _GNU_SOURCE
-#include "cli/measuring.h"
+#include "cli/bench/measuring.h"
 
 #include <stdio.h>
 #include <string.h>

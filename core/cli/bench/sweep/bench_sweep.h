@@ -1,4 +1,4 @@
-/* cli/bench_sweep.h: weft bench SWEEP.ini. */
+/* cli/bench/sweep/bench_sweep.h: weft bench SWEEP.ini. */
 #ifndef CLI_BENCH_SWEEP_H
 #define CLI_BENCH_SWEEP_H
 

@@ -1,5 +1,5 @@
-/* cli/tune_print.c: the table and the file of `weft tune comm`. See tune.h. */
-#include "cli/tune.h"
+/* cli/bench/tune_print.c: the table and the file of `weft tune comm`. See tune_command.h. */
+#include "cli/bench/tune_command.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
-/* cli/bench_lists.h: weft bench comm over lists of ranks, transports, algorithms and types; and the
- * files that keep what it measured. */
+/* cli/bench/bench_lists.h: weft bench comm over lists of ranks, transports, algorithms and types;
+ * and the files that keep what it measured. */
 #ifndef CLI_BENCH_LISTS_H
 #define CLI_BENCH_LISTS_H
 
