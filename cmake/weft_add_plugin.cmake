@@ -1,7 +1,8 @@
 # weft_add_plugin(KIND NAME SOURCES a.c b.cc [LIBRARIES ...] [OUTPUT_DIR dir])
 #
 # One plugin: a module KIND/NAME.so without a lib prefix, hidden visibility, an export map with the
-# one symbol, and no undefined symbol left (-z defs). KIND is device, comm, parallel or optim.
+# one symbol, and no undefined symbol left (-z defs). Sources may lie in sub-folders: includes are
+# written from the folder that calls this function. KIND is device, comm, parallel or optim.
 # The file is written to OUTPUT_DIR/KIND (lib/weft of the build tree unless given). It and the two
 # folders are closed to the group where the user's files are open to it (umask 002), because the
 # host loads nothing that others can write.
@@ -21,6 +22,7 @@ function(weft_add_plugin KIND NAME)
   endif()
   set(target weft_${KIND}_${NAME})
   add_library(${target} MODULE ${ARG_SOURCES})
+  target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
   if(TARGET weft_flags)
     target_link_libraries(${target} PRIVATE weft_flags)
   endif()

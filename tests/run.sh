@@ -15,7 +15,7 @@ mkdir -p build
 # deaths that are timed; the launcher, which has no threads; and jobs whose numbers are compared
 # with those of one rank. parity.matrix has a sample of such jobs, and tests of plans and of
 # collectives ask for the rest. That pieces of one arena overlap no sanitizer can see, and bounds of
-# the cuda device's kernels are for the interpreter of PTX, which sees them (tests/cuda/ptx.h).
+# the cuda device's kernels are for the interpreter of PTX, which sees them (tests/cuda/ptx/ptx.h).
 tree='^(tidy|abi\.headers|abi\.outside|pytorch)'
 threads='^(links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log))'
 not_address='^(fault\.(job_(death|launch)|train_frozen)'

@@ -2,7 +2,7 @@
  * planned? The library plans for a GPU that is described to it, here an H200 and an A100; nothing
  * runs. Skipped where there is no libcudnn. */
 #define _GNU_SOURCE
-#include "sdpa_graph.h"
+#include "attention/sdpa_graph.h"
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <stdarg.h>

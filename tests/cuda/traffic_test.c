@@ -3,7 +3,7 @@
  * what each warp's loads and stores touch. This is what is left of speed without a GPU: a kernel
  * that stores 4 bytes of each 16 in turn is right, and moves four times what it has to. */
 #include "../ops/sweep.h"
-#include "ptx.h"
+#include "ptx/ptx.h"
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

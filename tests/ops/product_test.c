@@ -15,7 +15,7 @@ static const struct sizes products[] = {
     {.tokens = 1, .cols = 33, .inner = 300},
 };
 
-/* On two threads, and in part on one, the device cuts these (plugins/device/cpu/product.c). */
+/* On two threads, and in part on one, the device cuts these (plugins/device/cpu/ops/product.c). */
 static const struct sizes cut[] = {
     {.tokens = 1030, .cols = 40, .inner = 24, .bias = 1}, /* tokens */
     {.tokens = 9, .cols = 201, .inner = 30},              /* rows of dw */

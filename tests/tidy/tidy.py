@@ -197,7 +197,8 @@ def rule_layers():
                 yield f"{name(f)}:{at}: {own}/ includes {what}"
     for f in files(*CODE, under=["plugins", "tests/abi/outside"]):
         for at, what, quoted in includes(f):
-            if quoted and (".." in what or not (f.parent / what).exists()):
+            own = ROOT.joinpath(*f.relative_to(ROOT).parts[:3])  # plugins/KIND/NAME
+            if quoted and (".." in what or not any((d / what).exists() for d in (f.parent, own))):
                 yield f"{name(f)}:{at}: {what} is not in the plugin's own folder"
     for f in files(*CODE, under=["sdk/include"]):
         for at, what, quoted in includes(f):

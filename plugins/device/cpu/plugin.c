@@ -1,5 +1,5 @@
 /* plugin.c: the cpu device as the host sees it: manifest, options, the plan half. */
-#include "device.h"
+#include "machine/device.h"
 #include <stdarg.h>
 #include <stdio.h>
 

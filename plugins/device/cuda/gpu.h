@@ -20,7 +20,7 @@
 #ifndef GPU_H
 #define GPU_H
 
-#include "driver.h"
+#include "driver/driver.h"
 #include "kern/job.h"
 #include <stdbool.h>
 #include <weft/device.h>

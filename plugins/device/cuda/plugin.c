@@ -1,6 +1,6 @@
 /* plugin.c: the cuda device as the host sees it: manifest, options, the plan half. */
-#include "device.h"
-#include "ops.h"
+#include "driver/device.h"
+#include "ops/ops.h"
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -3,7 +3,7 @@
 #ifndef CPU_ATTENTION_H
 #define CPU_ATTENTION_H
 
-#include "types.h"
+#include "kern/simd/types.h"
 #include <math.h>
 
 INLINE int64_t round_up(int64_t n, int64_t to)

@@ -14,8 +14,8 @@
  * plain rows. */
 #include "attention.h"
 #include "impl.h"
+#include "kern/simd/vmath.h"
 #include "panel.h"
-#include "vmath.h"
 
 enum { BQ = 32, BK = 128 }; /* queries and keys of a block */
 

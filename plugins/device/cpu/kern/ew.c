@@ -13,7 +13,7 @@
  * instructions was measured on Zen 4 at several distances and gains nothing.
  * Loses to code made for the one program by about the loads of scalars and slots. */
 #include "impl.h"
-#include "vmath.h"
+#include "kern/simd/vmath.h"
 #include <math.h>
 
 enum {

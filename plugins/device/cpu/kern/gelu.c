@@ -3,7 +3,7 @@
  * GELU in its tanh form is x * logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x^3), which has no
  * cancellation for large negative x. */
 #include "impl.h"
-#include "vmath.h"
+#include "kern/simd/vmath.h"
 
 #define GELU_A 1.59576912f   /* 2 sqrt(2/pi) */
 #define GELU_B 0.0713548163f /* 2 sqrt(2/pi) * 0.044715 */

@@ -2,7 +2,7 @@
 #ifndef CPU_IMPL_H
 #define CPU_IMPL_H
 
-#include "types.h"
+#include "kern/simd/types.h"
 
 #define CPU_KERNEL_PROTOTYPE(name) cpu_kernel KERNEL(name);
 CPU_KERNELS(CPU_KERNEL_PROTOTYPE)

@@ -9,7 +9,7 @@
 #ifndef CPU_PANEL_H
 #define CPU_PANEL_H
 
-#include "types.h"
+#include "kern/simd/types.h"
 
 struct panel {
     const uint32_t *a, *b;

@@ -2,7 +2,7 @@
 #ifndef CPU_ROWSUM_H
 #define CPU_ROWSUM_H
 
-#include "types.h"
+#include "kern/simd/types.h"
 
 /* Sum over a row of term(i, n), i the first lane, n the lanes that are left; two partial sums hide
  * the latency of the addition. */

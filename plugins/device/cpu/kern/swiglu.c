@@ -3,7 +3,7 @@
  * With s = logistic(gate): dup = dy * gate * s, dgate = dy * up * s * (1 + gate * (1 - s)). Both
  * come out of one pass, and either may lie over an operand. */
 #include "impl.h"
-#include "vmath.h"
+#include "kern/simd/vmath.h"
 
 INLINE void swiglu_rows(const struct cpu_job *j, int64_t begin, int64_t end, const uint32_t dt)
 {

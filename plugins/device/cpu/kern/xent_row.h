@@ -3,7 +3,7 @@
 #define CPU_XENT_ROW_H
 
 #include "impl.h"
-#include "vmath.h"
+#include "kern/simd/vmath.h"
 #include <math.h>
 
 enum { XENT_BLOCK = 1024 };

@@ -13,8 +13,8 @@
  *
  * Gradients of biases that are added to are written into the workspace first: the library's
  * epilogue cannot add. */
-#include "blas.h"
-#include "device.h"
+#include "blas/blas.h"
+#include "driver/device.h"
 #include "ops.h"
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * What the language defines but to an error (ex2.approx, div.approx and its like) is the right
  * result moved by as many units in the last place as it allows, this way and that, so that a kernel
  * that leans on more is seen. */
-#include "bits.h"
+#include "double/bits.h"
 #include "ptx.h"
 #include <fenv.h>
 #include <math.h>

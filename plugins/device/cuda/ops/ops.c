@@ -1,6 +1,6 @@
 /* ops.c: the ops of this device. Adding one is a line here, a plan, and a kernel. */
 #include "ops.h"
-#include "device.h"
+#include "driver/device.h"
 #include <string.h>
 
 #define ROWS .plan = plan_rows, .run = run_rows

@@ -1,7 +1,7 @@
 /* attention.c: attention forward and backward: cuDNN's (sdpa.c) where it serves these sizes, else
  * kernels of our own (kern/attention.cu). Both write the same operands, so that the forward pass of
  * one and the backward pass of the other go together. */
-#include "ops.h"
+#include "ops/ops.h"
 #include "sdpa.h"
 #include <math.h>
 

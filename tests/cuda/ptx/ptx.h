@@ -18,7 +18,7 @@
 #ifndef PTX_H
 #define PTX_H
 
-#include "kernels.h"
+#include "double/kernels.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

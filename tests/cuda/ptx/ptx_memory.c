@@ -7,7 +7,7 @@
  * For each two bytes stand the last write and the last reads of two threads, so that of three one
  * can be missed. Bytes of global memory that this launch has touched are in a table by address;
  * shared memory has a table as long as itself. */
-#include "double.h"
+#include "double/double.h"
 #include "ptx.h"
 #include <inttypes.h>
 #include <stdlib.h>

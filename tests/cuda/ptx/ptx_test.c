@@ -1,7 +1,7 @@
 /* ptx_test.c: is the interpreter of PTX right? Each case is a kernel written by hand: each of its
  * threads stores a result, or it has to be refused with a sentence. */
-#include "double.h"
-#include "kernels.h"
+#include "double/double.h"
+#include "double/kernels.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

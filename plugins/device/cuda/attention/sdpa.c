@@ -6,7 +6,7 @@
  * wrongly, by the list that its own front end keeps. Its statistics lie head by head, ours token by
  * token; two small kernels turn them. */
 #include "sdpa.h"
-#include "ops.h"
+#include "ops/ops.h"
 #include "sdpa_graph.h"
 #include <dlfcn.h>
 #include <math.h>

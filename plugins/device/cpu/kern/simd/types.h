@@ -6,7 +6,7 @@
 #define CPU_TYPES_H
 
 #include CPU_VEC
-#include "kern.h"
+#include "kern/kern.h"
 
 #define INLINE static inline __attribute__((always_inline))
 

@@ -12,7 +12,7 @@
  * product may be its epilogue too: joined.c. Where the library has no algorithm (16-bit operands
  * whose rows are not aligned, say) a kernel of ours does it. */
 #include "blas.h"
-#include "ops.h"
+#include "ops/ops.h"
 #include <string.h>
 
 GPU_PLAN(plan_product)

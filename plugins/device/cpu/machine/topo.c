@@ -12,7 +12,7 @@
  * may let some go and make new ones. Threads that the opener starts later inherit its binding too.
  */
 #include "cpu.h"
-#include "group.h"
+#include "ops/group.h"
 #include <stdatomic.h>
 #include <unistd.h>
 

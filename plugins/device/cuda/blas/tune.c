@@ -11,7 +11,7 @@
  * stream waits for a flag that another rank sets, that could be for ever. And what fails is known
  * while there is still another way. */
 #include "blas.h"
-#include "ops.h"
+#include "ops/ops.h"
 #include <stdio.h>
 #include <string.h>
 
