@@ -150,11 +150,4 @@ static weft_status open_module(const weft_host *host, void **module)
     return WEFT_OK;
 }
 
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD, "weft.bench.null", "0.1",       "Apache-2.0",
-    __VERSION__,        components,        open_module, NULL};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.bench.null", "0.1", "Apache-2.0", components, open_module, NULL);

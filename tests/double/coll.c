@@ -312,11 +312,4 @@ static weft_status module_open(const weft_host *h, void **module)
     return WEFT_OK;
 }
 
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "weft.test.doublecoll", .version = "0.1.0", .license = "",
-    .build = __VERSION__, .components = components,     .open = module_open};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.test.doublecoll", "0.1.0", "", components, module_open, NULL);

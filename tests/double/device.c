@@ -480,11 +480,4 @@ static void module_close(void *module)
         inner->close(module);
 }
 
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "weft.test.double", .version = "0.1.0",  .license = "",
-    .build = __VERSION__, .components = components, .open = module_open, .close = module_close};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.test.double", "0.1.0", "", components, module_open, module_close);

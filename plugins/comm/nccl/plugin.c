@@ -135,12 +135,4 @@ static void nccl_close(void *module)
         m->host->free(m->host->ctx, m);
 }
 
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "weft.nccl",        .version = "0.1.0", .license = "Apache-2.0",
-    .build = __VERSION__, .components = components, .open = nccl_open,  .close = nccl_close,
-};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.nccl", "0.1.0", "Apache-2.0", components, nccl_open, nccl_close);

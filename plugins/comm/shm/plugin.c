@@ -69,12 +69,4 @@ static const weft_component component = {
     .table = &table,
 };
 static const weft_component *const components[] = {&component, NULL};
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "weft.shm",         .version = "0.1.0", .license = "Apache-2.0",
-    .build = __VERSION__, .components = components, .open = shm_open,
-};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.shm", "0.1.0", "Apache-2.0", components, shm_open, NULL);

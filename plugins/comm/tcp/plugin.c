@@ -87,12 +87,4 @@ static const weft_component component = {
     .table = &table,
 };
 static const weft_component *const components[] = {&component, NULL};
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "weft.tcp",         .version = "0.1.0", .license = "Apache-2.0",
-    .build = __VERSION__, .components = components, .open = tcp_open,   .close = tcp_close,
-};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.tcp", "0.1.0", "Apache-2.0", components, tcp_open, tcp_close);

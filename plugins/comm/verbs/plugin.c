@@ -170,12 +170,4 @@ static const weft_component component = {
     .table = &table,
 };
 static const weft_component *const components[] = {&component, NULL};
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "weft.verbs",       .version = "0.1.0", .license = "Apache-2.0",
-    .build = __VERSION__, .components = components, .open = verbs_open, .close = verbs_close,
-};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.verbs", "0.1.0", "Apache-2.0", components, verbs_open, verbs_close);

@@ -115,12 +115,4 @@ static const weft_component component = {
 
 static const weft_component *const components[] = {&component, NULL};
 
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "weft.cpu",         .version = "0.1.0",  .license = "Apache-2.0",
-    .build = __VERSION__, .components = components, .open = module_open, .close = module_close,
-};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.cpu", "0.1.0", "Apache-2.0", components, module_open, module_close);

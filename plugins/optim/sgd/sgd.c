@@ -8,6 +8,7 @@
  * writes these lines with the graph builder; the core joins them into one pass over memory, on
  * whatever device, and cuts it as the placement of the parameter says. Memory: 4 bytes a parameter
  * with momentum, none without. It equals torch.optim.SGD with dampening 0. */
+#include <weft/expr.h>
 #include <weft/optim.h>
 
 static const weft_option momentum = {.struct_size = sizeof momentum,
@@ -25,59 +26,22 @@ static const weft_option weight_decay = {.struct_size = sizeof weight_decay,
                                          .max = 1e6};
 static const weft_option *const options[] = {&momentum, &weight_decay, NULL};
 
-/* A formula in the making. After the first failure its steps do nothing, so that the lines of
- * sgd_update() read as those above; the status is looked at once, at the end. */
-typedef struct formula {
-    const weft_builder *b;
-    weft_status st;
-} formula;
-
-static weft_tensor number(formula *f, double value)
-{
-    weft_tensor out = 0;
-    if (!f->st)
-        f->st = f->b->constant(f->b->ctx, value, &out);
-    return out;
-}
-
-static weft_tensor op(formula *f, const char *id, weft_tensor x, weft_tensor y)
-{
-    weft_tensor in[] = {x, y}, out = 0;
-    if (!f->st)
-        f->st = f->b->op(f->b->ctx, id, NULL, 0, in, 2, &out, 1);
-    return out;
-}
-
-static weft_tensor state(formula *f, const char *name, weft_tensor like)
-{
-    weft_tensor out = 0;
-    if (!f->st)
-        f->st = f->b->state(f->b->ctx, name, like, 0, NULL, &out);
-    return out;
-}
-
-static void assign(formula *f, weft_tensor to, weft_tensor value)
-{
-    if (!f->st)
-        f->st = f->b->assign(f->b->ctx, to, value);
-}
-
 static weft_status sgd_update(void *module, const weft_conf *conf, const weft_builder *b,
                               const weft_update *u)
 {
     (void)module;
     double keep = conf->real(conf->ctx, "momentum");
     double decay = u->flags & WEFT_PARAM_MATRIX ? conf->real(conf->ctx, "weight_decay") : 0;
-    formula f = {b, WEFT_OK};
+    weft_expr f = {b, WEFT_OK};
     weft_tensor g = u->grad;
     if (decay != 0)
-        g = op(&f, "add", g, op(&f, "mul", u->param, number(&f, decay)));
+        g = weft_op2(&f, "add", g, weft_op2(&f, "mul", u->param, weft_number(&f, decay)));
     if (keep != 0) {
-        weft_tensor v = state(&f, "v", u->param);
-        g = op(&f, "add", op(&f, "mul", v, number(&f, keep)), g);
-        assign(&f, v, g);
+        weft_tensor v = weft_state(&f, "v", u->param);
+        g = weft_op2(&f, "add", weft_op2(&f, "mul", v, weft_number(&f, keep)), g);
+        weft_assign(&f, v, g);
     }
-    assign(&f, u->param, op(&f, "sub", u->param, op(&f, "mul", g, u->lr)));
+    weft_assign(&f, u->param, weft_op2(&f, "sub", u->param, weft_op2(&f, "mul", g, u->lr)));
     return f.st;
 }
 
@@ -91,18 +55,4 @@ static const weft_component component = {.struct_size = sizeof component,
                                          .table = &table};
 static const weft_component *const components[] = {&component, NULL};
 
-/* A rule keeps nothing between calls: the module is the host's table, and nothing is closed. */
-static weft_status sgd_open(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
-}
-
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "weft.sgd",         .version = "0.1.0", .license = "",
-    .build = __VERSION__, .components = components, .open = sgd_open};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.sgd", "0.1.0", "", components, weft_open_host, NULL);

@@ -44,19 +44,4 @@ static const weft_component component = {.struct_size = sizeof component,
                                          .table = &table};
 static const weft_component *const components[] = {&component, NULL};
 
-/* A strategy keeps nothing between calls, so a job needs no object of its own: the module is the
- * host's table, and there is nothing to close. */
-static weft_status dp_open(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
-}
-
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "weft.dp",          .version = "0.1.0", .license = "",
-    .build = __VERSION__, .components = components, .open = dp_open};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("weft.dp", "0.1.0", "", components, weft_open_host, NULL);

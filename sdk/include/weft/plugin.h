@@ -144,6 +144,28 @@ typedef const weft_manifest *(*weft_plugin_entry_fn)(void);
  * pointer; it runs in well under a millisecond and touches nothing. [any] */
 __attribute__((visibility("default"))) const weft_manifest *weft_plugin_entry(void);
 
+/* For `open`, where a plugin keeps nothing between calls: the module is the host's table. [setup]
+ */
+static inline weft_status weft_open_host(const weft_host *host, void **module)
+{
+    *module = (void *)(uintptr_t)host;
+    return WEFT_OK;
+}
+
+/* The entry symbol and the manifest, once in a plugin, at file scope:
+ *
+ *   WEFT_PLUGIN("org.acme.lion", "1.0", "MIT", components, weft_open_host, NULL);
+ *
+ * The arguments are members of weft_manifest, in their order; `build` names the compiler. */
+#define WEFT_PLUGIN(id, version, license, components, open, close)                                 \
+    const weft_manifest *weft_plugin_entry(void)                                                   \
+    {                                                                                              \
+        static const weft_manifest manifest = {WEFT_MANIFEST_HEAD, id,         version, license,   \
+                                               __VERSION__,        components, open,    close};    \
+        return &manifest;                                                                          \
+    }                                                                                              \
+    const weft_manifest *weft_plugin_entry(void)
+
 WEFT_EXTERN_C_END
 
 #endif

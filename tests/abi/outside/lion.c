@@ -2,65 +2,31 @@
  * optimization algorithms", 2023): step by the sign of a mix of moment and gradient.
  *
  *   u = sign(b1 m + (1 - b1) g);  p <- p - lr (u + wd p);  m <- b2 m + (1 - b2) g */
+#include <weft/expr.h>
 #include <weft/optim.h>
 
-/* A formula; after the first failure the rest does nothing. */
-typedef struct formula {
-    const weft_builder *b;
-    weft_status st;
-} formula;
-
-static weft_tensor op(formula *f, const char *id, weft_tensor x, weft_tensor y)
-{
-    const weft_tensor in[] = {x, y};
-    weft_tensor out = 0;
-    if (f->st == WEFT_OK)
-        f->st = f->b->op(f->b->ctx, id, NULL, 0, in, y ? 2 : 1, &out, 1);
-    return out;
-}
-
-static weft_tensor number(formula *f, double value)
-{
-    weft_tensor out = 0;
-    if (f->st == WEFT_OK)
-        f->st = f->b->constant(f->b->ctx, value, &out);
-    return out;
-}
-
 /* w a + (1 - w) c */
-static weft_tensor mix(formula *f, double w, weft_tensor a, weft_tensor c)
+static weft_tensor mix(weft_expr *f, double w, weft_tensor a, weft_tensor c)
 {
-    return op(f, "add", op(f, "mul", a, number(f, w)), op(f, "mul", c, number(f, 1 - w)));
-}
-
-static void assign(formula *f, weft_tensor to, weft_tensor from)
-{
-    if (f->st == WEFT_OK)
-        f->st = f->b->assign(f->b->ctx, to, from);
+    return weft_op2(f, "add", weft_op2(f, "mul", a, weft_number(f, w)),
+                    weft_op2(f, "mul", c, weft_number(f, 1 - w)));
 }
 
 static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u)
 {
     (void)module;
-    formula f = {b, WEFT_OK};
-    double betas[2] = {0.9, 0.99}, decay = conf->real(conf->ctx, "weight_decay");
-    weft_tensor m = 0;
-    if (conf->reals(conf->ctx, "betas", betas, 2) != 2)
+    weft_expr f = {b, WEFT_OK};
+    double betas[3], decay = conf->real(conf->ctx, "weight_decay");
+    if (conf->reals(conf->ctx, "betas", betas, 3) != 2) /* room for one too many */
         return b->fail(b->ctx, WEFT_USAGE, "optim.betas: acme.lion takes two numbers");
-    f.st = b->state(b->ctx, "m", u->param, 0, NULL, &m);
-    weft_tensor step = op(&f, "sign", mix(&f, betas[0], m, u->grad), 0);
+    weft_tensor m = weft_state(&f, "m", u->param);
+    weft_tensor step = weft_op1(&f, "sign", mix(&f, betas[0], m, u->grad));
     if (decay > 0 && (u->flags & WEFT_PARAM_MATRIX))
-        step = op(&f, "add", step, op(&f, "mul", u->param, number(&f, decay)));
-    assign(&f, u->param, op(&f, "sub", u->param, op(&f, "mul", step, u->lr)));
-    assign(&f, m, mix(&f, betas[1], m, u->grad));
+        step = weft_op2(&f, "add", step, weft_op2(&f, "mul", u->param, weft_number(&f, decay)));
+    weft_assign(&f, u->param, weft_op2(&f, "sub", u->param, weft_op2(&f, "mul", step, u->lr)));
+    weft_assign(&f, m, mix(&f, betas[1], m, u->grad));
     return f.st;
-}
-
-static weft_status lion_open(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
 }
 
 static const weft_option betas = {sizeof betas,
@@ -78,10 +44,4 @@ static const weft_rule rule = {sizeof rule, WEFT_UNIT_ELEMENT, update};
 static const weft_component lion = {
     sizeof lion, 0, "weft.rule/1", "acme.lion", "steps by the sign of the moment", options, &rule};
 static const weft_component *const components[] = {&lion, NULL};
-static const weft_manifest manifest = {WEFT_MANIFEST_HEAD, "org.acme.lion", "1", "", "",
-                                       components,         lion_open,       NULL};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("org.acme.lion", "1", "", components, weft_open_host, NULL);

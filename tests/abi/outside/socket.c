@@ -343,12 +343,6 @@ static weft_status wait_for(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
 
 /* --- the plugin --- */
 
-static weft_status socket_open(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
-}
-
 static const weft_link_table table = {
     .struct_size = sizeof table,
     .caps = WEFT_LINK_HOST | WEFT_LINK_LOCAL,
@@ -369,10 +363,4 @@ static const weft_link_table table = {
 static const weft_component component = {
     sizeof component, 0, "weft.link/1", "acme.socket", "Unix sockets on one machine", NULL, &table};
 static const weft_component *const components[] = {&component, NULL};
-static const weft_manifest manifest = {WEFT_MANIFEST_HEAD, "org.acme.socket", "1", "", "",
-                                       components,         socket_open,       NULL};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("org.acme.socket", "1", "", components, weft_open_host, NULL);

@@ -72,17 +72,4 @@ static const weft_component component = {.struct_size = sizeof component,
                                          .table = &table};
 static const weft_component *const components[] = {&component, NULL};
 
-static weft_status begin(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
-}
-
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "org.acme.localsgd", .version = "1", .license = "",
-    .build = __VERSION__, .components = components,  .open = begin};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("org.acme.localsgd", "1", "", components, weft_open_host, NULL);

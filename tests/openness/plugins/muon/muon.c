@@ -16,6 +16,7 @@
  * Cost: 5 products of [n, n] with the matrix and itself a step, n the smaller side, whatever the
  * batch; it loses where matrices are large and batches small. */
 #include <math.h>
+#include <weft/expr.h>
 #include <weft/optim.h>
 
 static const weft_option momentum = {.struct_size = sizeof momentum,
@@ -29,92 +30,63 @@ static const weft_option *const options[] = {&momentum, NULL};
 enum { ROUNDS = 5 };
 static const double a = 3.4445, b2 = -4.7750, c3 = 2.0315;
 
-typedef struct formula {
-    const weft_builder *b;
-    weft_status st;
-} formula;
-
-static weft_tensor op(formula *f, const char *id, weft_tensor x, weft_tensor y)
-{
-    const weft_tensor in[] = {x, y};
-    weft_tensor out = 0;
-    if (f->st == WEFT_OK)
-        f->st = f->b->op(f->b->ctx, id, NULL, 0, in, y ? 2 : 1, &out, 1);
-    return out;
-}
-
-static weft_tensor scaled(formula *f, weft_tensor x, double by)
-{
-    weft_tensor factor = 0;
-    if (f->st == WEFT_OK)
-        f->st = f->b->constant(f->b->ctx, by, &factor);
-    return op(f, "mul", x, factor);
-}
-
-static weft_tensor renamed(formula *f, weft_tensor x, int64_t axis, const char *name)
+static weft_tensor renamed(weft_expr *f, weft_tensor x, int64_t axis, const char *name)
 {
     const weft_attr attr = {name, axis, 0};
-    weft_tensor out = 0;
-    if (f->st == WEFT_OK)
-        f->st = f->b->op(f->b->ctx, "rename", &attr, 1, &x, 1, &out, 1);
-    return out;
+    return weft_op_with(f, "rename", &attr, 1, &x, 1);
 }
 
 /* b A + c A A of the symmetric A [n, n'], in the same names. */
-static weft_tensor polynomial(formula *f, weft_tensor square, const char *second)
+static weft_tensor polynomial(weft_expr *f, weft_tensor square, const char *second)
 {
     weft_tensor again = renamed(f, square, 0, "third"); /* [third, n'] */
-    weft_tensor twice = renamed(f, op(f, "linear", square, again), 1, second);
-    return op(f, "add", scaled(f, square, b2), scaled(f, twice, c3));
+    weft_tensor twice = renamed(f, weft_op2(f, "linear", square, again), 1, second);
+    return weft_op2(f, "add", weft_scale(f, square, b2), weft_scale(f, twice, c3));
 }
 
 /* One round for X [rows, columns] with at most as many rows: A = X X' [rows, rows']. */
-static weft_tensor wide(formula *f, weft_tensor x)
+static weft_tensor wide(weft_expr *f, weft_tensor x)
 {
     weft_tensor same = renamed(f, x, 0, "rows'");
-    weft_tensor by = polynomial(f, op(f, "linear", x, same), "rows'");
-    return op(f, "add", scaled(f, x, a), op(f, "linear.dx", by, same));
+    weft_tensor by = polynomial(f, weft_op2(f, "linear", x, same), "rows'");
+    return weft_op2(f, "add", weft_scale(f, x, a), weft_op2(f, "linear.dx", by, same));
 }
 
 /* One round for X with more rows: A = X'X [columns, columns'], and X stands before it. */
-static weft_tensor tall(formula *f, weft_tensor x)
+static weft_tensor tall(weft_expr *f, weft_tensor x)
 {
     weft_tensor same = renamed(f, x, 1, "columns'");
-    weft_tensor by = polynomial(f, op(f, "linear.dw", x, same), "columns'");
-    return op(f, "add", scaled(f, x, a), op(f, "linear", same, by));
+    weft_tensor by = polynomial(f, weft_op2(f, "linear.dw", x, same), "columns'");
+    return weft_op2(f, "add", weft_scale(f, x, a), weft_op2(f, "linear", same, by));
 }
 
-static weft_tensor orthogonal(formula *f, weft_tensor u, const weft_shape *shape)
+static weft_tensor orthogonal(weft_expr *f, weft_tensor u, const weft_shape *shape)
 {
     const double rows = (double)shape->axes[0].size, columns = (double)shape->axes[1].size;
-    weft_tensor norm = op(f, "sqrt", op(f, "sumsq", u, 0), 0), least = 0;
-    if (f->st == WEFT_OK)
-        f->st = f->b->constant(f->b->ctx, 1e-7, &least);
-    weft_tensor x = op(f, "div", u, op(f, "max", norm, least));
+    weft_tensor size = weft_op2(f, "max", weft_norm(f, u), weft_number(f, 1e-7));
+    weft_tensor x = weft_op2(f, "div", u, size);
     for (int i = 0; i < ROUNDS; i++)
         x = rows > columns ? tall(f, x) : wide(f, x);
-    return scaled(f, x, sqrt(fmax(1, rows / columns)));
+    return weft_scale(f, x, sqrt(fmax(1, rows / columns)));
 }
 
 static weft_status update(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u)
 {
     (void)module;
-    formula f = {b, WEFT_OK};
+    weft_expr f = {b, WEFT_OK};
     weft_shape shape;
-    weft_tensor old = 0;
     double mu = conf->real(conf->ctx, "momentum");
     f.st = b->shape(b->ctx, u->param, &shape);
-    if (f.st == WEFT_OK)
-        f.st = b->state(b->ctx, "m", u->param, 0, NULL, &old);
-    weft_tensor now = op(&f, "add", scaled(&f, old, mu), u->grad);
-    weft_tensor way = op(&f, "add", u->grad, scaled(&f, now, mu));
-    if (f.st == WEFT_OK)
-        f.st = b->assign(b->ctx, old, now);
+    weft_tensor old = weft_state(&f, "m", u->param);
+    weft_tensor now = weft_op2(&f, "add", weft_scale(&f, old, mu), u->grad);
+    weft_tensor way = weft_op2(&f, "add", u->grad, weft_scale(&f, now, mu));
+    weft_assign(&f, old, now);
     if (shape.rank == 2)
         way = orthogonal(&f, way, &shape);
-    weft_tensor fresh = op(&f, "sub", u->param, op(&f, "mul", way, u->lr));
-    return f.st ? f.st : b->assign(b->ctx, u->param, fresh);
+    weft_tensor fresh = weft_op2(&f, "sub", u->param, weft_op2(&f, "mul", way, u->lr));
+    weft_assign(&f, u->param, fresh);
+    return f.st;
 }
 
 static const weft_rule rule = {sizeof rule, WEFT_UNIT_MATRIX, update};
@@ -126,17 +98,4 @@ static const weft_component component = {.struct_size = sizeof component,
                                          .table = &rule};
 static const weft_component *const components[] = {&component, NULL};
 
-static weft_status begin(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
-}
-
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "org.acme.muon",    .version = "1", .license = "",
-    .build = __VERSION__, .components = components, .open = begin};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("org.acme.muon", "1", "", components, weft_open_host, NULL);

@@ -136,17 +136,4 @@ COMPONENT(its_kernel, "weft.kernel/1", "acme.ring.cpu.dx", "plain loops", ring_c
 static const weft_component *const components[] = {&the_strategy, &the_op,     &the_gradient,
                                                    &the_kernel,   &its_kernel, NULL};
 
-static weft_status begin(const weft_host *host, void **module)
-{
-    *module = (void *)host;
-    return WEFT_OK;
-}
-
-static const weft_manifest manifest = {
-    WEFT_MANIFEST_HEAD,   .id = "org.acme.ring",    .version = "1", .license = "",
-    .build = __VERSION__, .components = components, .open = begin};
-
-const weft_manifest *weft_plugin_entry(void)
-{
-    return &manifest;
-}
+WEFT_PLUGIN("org.acme.ring", "1", "", components, weft_open_host, NULL);

@@ -1,0 +1,27 @@
+/* moments.h: what Adam and AdamW share: the moments of the gradient and their bias correction. */
+#ifndef ADAM_MOMENTS_H
+#define ADAM_MOMENTS_H
+
+#include <weft/expr.h>
+#include <weft/optim.h>
+
+#include <stdbool.h>
+
+/* The option `eps`. */
+extern const weft_option adam_eps;
+
+/* The options of a step, as the user gave them; decay is 0 for what is no matrix. */
+typedef struct adam_options {
+    double beta[2], eps, decay;
+} adam_options;
+weft_status adam_read_options(const weft_conf *conf, const weft_builder *b, const weft_update *u,
+                              adam_options *out);
+
+/* m / c1 * lr / (sqrt(v / c2) + eps) with the moments of gradient `g`, which it updates:
+ *
+ *   m = m + (1 - beta1) * (g - m)
+ *   v = beta2 * v + (1 - beta2) * g * g
+ *   c = 1 - beta^count */
+weft_tensor adam_step(weft_expr *f, const weft_update *u, const adam_options *o, weft_tensor g);
+
+#endif

@@ -1,0 +1,52 @@
+/* plugins/optim/zero/zero3.c: parameters, gradients and optimizer state in slices (ZeRO stage 3;
+ * Rajbhandari et al., 2020). See zero1.c for the idea, zero2.c for the gradients.
+ *
+ * Parameters too are kept in slices. Before a block is worked on, forward or backward, they are
+ * gathered, `prefetch` blocks ahead so that the gather runs beside computation, and given back
+ * after it. N ranks keep 16 / N bytes a parameter with Adam in 16 bits, and whole parameters of
+ * 1 + prefetch blocks for a while.
+ *
+ * With m passes a step sends 3 m times (N - 1) / N of the parameters, where zero2 sends m + 1 (a
+ * little less: what forward ends with and backward begins with stays). It loses against zero2
+ * wherever the parameters fit: each pass waits for the network at least as long as its gathers
+ * take. */
+#include "slice_axis.h"
+
+static const weft_option prefetch = {.struct_size = sizeof prefetch,
+                                     .type = WEFT_OPT_INT,
+                                     .key = "prefetch",
+                                     .dflt = "1",
+                                     .help = "blocks that parameters are gathered ahead of use",
+                                     .min = 0,
+                                     .max = 1024};
+static const weft_option *const options[] = {&prefetch, &zero_slice_axis, NULL};
+
+static weft_status zero3_edit(void *module, const weft_conf *conf, const weft_view *view,
+                              const weft_edits *edits, const char *const *mesh_axes, uint32_t unit)
+{
+    (void)unit; /* the host knows whether the rule may be cut */
+    uint32_t ahead = (uint32_t)conf->integer(conf->ctx, "prefetch");
+    const char *axis;
+    weft_status st = zero_find_axis(module, conf, view, mesh_axes, &axis);
+    if (!st)
+        st = edits->shard(edits->ctx, WEFT_SHARD_STATE, "*", axis, 0);
+    if (!st)
+        st = edits->shard(edits->ctx, WEFT_SHARD_GRADS, "*", axis, 0);
+    if (!st) /* 0: groups of the size that [train] bucket_mb says */
+        st = edits->sync(edits->ctx, "*", axis, WEFT_SYNC_EVERY, 0);
+    if (!st)
+        st = edits->shard(edits->ctx, WEFT_SHARD_PARAMS, "*", axis, ahead);
+    return st;
+}
+
+static const weft_placement table = {sizeof table, 0, zero3_edit};
+
+static const weft_component component = {.struct_size = sizeof component,
+                                         .iface = "weft.placement/1",
+                                         .name = "zero3",
+                                         .help = "as zero2, and a slice of the parameters",
+                                         .options = options,
+                                         .table = &table};
+static const weft_component *const components[] = {&component, NULL};
+
+WEFT_PLUGIN("weft.zero3", "0.1.0", "", components, weft_open_host, NULL);

@@ -1,0 +1,119 @@
+/* weft/expr.h: formulas written with the graph builder, for update rules and replacements.
+ *
+ * A formula reads like the one in the paper. This is gradient descent with momentum:
+ *
+ *   weft_expr e = {b, WEFT_OK};
+ *   weft_tensor v = weft_state(&e, "v", u->param);
+ *   weft_tensor next = weft_op2(&e, "add", weft_scale(&e, v, 0.9), u->grad);
+ *   weft_assign(&e, v, next);
+ *   weft_tensor step = weft_op2(&e, "mul", next, u->lr);
+ *   weft_assign(&e, u->param, weft_op2(&e, "sub", u->param, step));
+ *   return e.st;
+ *
+ * Errors. After the first failure every further call does nothing and returns the tensor 0; `st`
+ * keeps the first status, and the builder has recorded the reason. Test `st` once, at the end.
+ *
+ * Ops that work element by element, in fp32, with their operands in order:
+ *
+ *   add x y   x + y        sqrt x   square root        less x y      1 where x < y, else 0
+ *   sub x y   x - y        exp x    e to the x         select x y c  x where c is not 0, else y
+ *   mul x y   x * y        log x    natural logarithm  sign x        -1, 0 or 1
+ *   div x y   x / y        neg x    -x                 abs x         |x|
+ *   max x y   the larger   min x y  the smaller        pow x y       x to the y
+ *
+ * Others: "sumsq" x is the sum of all squares, one element; "linear" x w is the product of x
+ * [rows, in] and w transposed [out, in]; "rename" gives an axis another name.
+ *
+ * Shapes. Operands have the same shape, or one element: then the element holds for all. A sum of
+ * squares over a sharded tensor is completed over the ranks by the core.
+ *
+ * Nothing here allocates, and nothing is kept between calls. All functions are called while
+ * planning, inside the call that handed out the builder. All [plan].
+ */
+#ifndef WEFT_EXPR_H
+#define WEFT_EXPR_H
+
+#include <weft/graph.h>
+
+WEFT_EXTERN_C_BEGIN
+
+/* A formula that is being written: the builder, and the first failure. The caller sets both, as
+ * {b, WEFT_OK}. */
+typedef struct weft_expr {
+    const weft_builder *b;
+    weft_status st;
+} weft_expr;
+
+/* An op with attributes and `nin` inputs; the result is its one output. */
+static inline weft_tensor weft_op_with(weft_expr *e, const char *id, const weft_attr *attrs,
+                                       uint32_t nattr, const weft_tensor *in, uint32_t nin)
+{
+    weft_tensor out = 0;
+    if (e->st == WEFT_OK)
+        e->st = e->b->op(e->b->ctx, id, attrs, nattr, in, nin, &out, 1);
+    return out;
+}
+
+/* An op without attributes and of one input: "sqrt". */
+static inline weft_tensor weft_op1(weft_expr *e, const char *id, weft_tensor x)
+{
+    return weft_op_with(e, id, NULL, 0, &x, 1);
+}
+
+/* Of two inputs: "add". */
+static inline weft_tensor weft_op2(weft_expr *e, const char *id, weft_tensor x, weft_tensor y)
+{
+    const weft_tensor in[] = {x, y};
+    return weft_op_with(e, id, NULL, 0, in, 2);
+}
+
+/* Of three inputs: "select". */
+static inline weft_tensor weft_op3(weft_expr *e, const char *id, weft_tensor x, weft_tensor y,
+                                   weft_tensor z)
+{
+    const weft_tensor in[] = {x, y, z};
+    return weft_op_with(e, id, NULL, 0, in, 3);
+}
+
+/* A constant: a tensor of one element. */
+static inline weft_tensor weft_number(weft_expr *e, double value)
+{
+    weft_tensor out = 0;
+    if (e->st == WEFT_OK)
+        e->st = e->b->constant(e->b->ctx, value, &out);
+    return out;
+}
+
+/* State of the shape of `like`, in fp32, zero at the start; `name` as builder.state() takes it. */
+static inline weft_tensor weft_state(weft_expr *e, const char *name, weft_tensor like)
+{
+    weft_tensor out = 0;
+    if (e->st == WEFT_OK)
+        e->st = e->b->state(e->b->ctx, name, like, 0, NULL, &out);
+    return out;
+}
+
+/* `to` takes `value` at the end of the step (builder.assign): what is written before and after
+ * reads the old value. */
+static inline void weft_assign(weft_expr *e, weft_tensor to, weft_tensor value)
+{
+    if (e->st == WEFT_OK)
+        e->st = e->b->assign(e->b->ctx, to, value);
+}
+
+/* x times a constant factor */
+static inline weft_tensor weft_scale(weft_expr *e, weft_tensor x, double factor)
+{
+    return weft_op2(e, "mul", x, weft_number(e, factor));
+}
+
+/* The Euclidean norm of a whole tensor, one element. The rule's unit is then WEFT_UNIT_TENSOR or
+ * WEFT_UNIT_MATRIX (optim.h), since a part of a parameter has another norm. */
+static inline weft_tensor weft_norm(weft_expr *e, weft_tensor x)
+{
+    return weft_op1(e, "sqrt", weft_op1(e, "sumsq", x));
+}
+
+WEFT_EXTERN_C_END
+
+#endif
