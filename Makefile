@@ -35,7 +35,7 @@ lab:
 	@tests/lab/run sh -c "$$CMD"
 
 nightly: build
-	WEFT_COMM_SEED=$$(date +%j)00000000 WEFT_COMM_RUNS=100000 build/release/bin/comm_fuzz_test
+	WEFT_COMM_SEED=$$(date +%j)00000000 WEFT_COMM_RUNS=100000 build/release/bin/schedule_fuzz_test
 	WEFT_COMM_SEED=$$(date +%j)00000000 WEFT_COMM_RUNS=3000 build/release/bin/comm_threads_fuzz_test
 	WEFT_PARITY_WHOLE=1 python3 -B tests/parity/matrix.py $(WEFT) Matrix
 	WEFT_PARITY_RANDOM=300 WEFT_PARITY_SEED=$$(date +%j) python3 -B tests/parity/matrix.py $(WEFT) Drawn

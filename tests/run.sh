@@ -31,7 +31,7 @@ number() { # of an attribute of the whole report, which come before those of the
 
 # What tests of threads need: all of the core and of the plugins, and these folders of tests.
 parts() {
-  for list in core plugins/*/* tests/links tests/fault tests/comm tests/unit; do
+  for list in core plugins/*/* tests/links tests/fault tests/comm tests/schedule tests/unit; do
     [ ! -f "$list/CMakeLists.txt" ] || echo "$list/all"
   done
 }

@@ -15,7 +15,7 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
-#include "comm/pass.h"
+#include "comm/fd_passing.h"
 #include "host/call.h"
 
 #define CARD_MAGIC 0x63617264u

@@ -72,20 +72,6 @@ static void complete(comm_op *op, uint32_t step)
     }
 }
 
-char *op_resolve(const comm_op *op, const comm_place *p, uint64_t bytes)
-{
-    if (p->buffer < COMM_PEER_IN)
-        return op->base[p->buffer] + p->at;
-    const comm_link *l = op->channel->link;
-    uint32_t rank = op->channel->ranks[p->rank];
-    const comm_whereabouts *w = &op->where[p->rank];
-    uint64_t at;
-    if (!ck_add(p->buffer == COMM_PEER_IN ? w->in : w->out, p->at, &at) ||
-        !ck_range(at, bytes, l->mapped_bytes[rank]))
-        return NULL;
-    return l->mapped[rank] + at;
-}
-
 static weft_status run_step(comm_op *op, uint32_t step)
 {
     const comm_step *s = &op->program.step[step];

@@ -12,9 +12,10 @@
 #include <stdatomic.h>
 
 #include "base/mem.h"
-#include "comm/code.h"
-#include "comm/reduce.h"
-#include "comm/schedule.h"
+#include "comm/comm.h"
+#include "comm/kernels/code.h"
+#include "comm/kernels/reduce.h"
+#include "schedule/program.h"
 
 typedef struct comm_link comm_link;
 
@@ -159,10 +160,13 @@ static inline void count_one(atomic_uint *n)
 weft_status link_advance(comm_link *l, int *moved);
 int link_has_work(const comm_link *l);
 void op_prepare(comm_op *op); /* memory of a start; once, after its program is made [setup] */
-/* NULL: the peer named a place that is not in its arena. */
+
+/* --- place.c --- */
+
+/* Address of a place; NULL: the peer named one that is not in its arena. */
 char *op_resolve(const comm_op *op, const comm_place *p, uint64_t bytes);
 
-/* --- stage.c --- */
+/* --- staging.c --- */
 
 void stage_add(comm_op *op); /* [setup] */
 weft_status
@@ -175,7 +179,7 @@ uint32_t stage_fetched(const comm_op *op);                       /* how many fet
 void stage_store(comm_op *op, uint32_t step);
 void stage_give_up(comm_world *w); /* lets the device finish what waits for flags */
 
-/* --- attach.c --- */
+/* --- import_peer.c --- */
 
 weft_status attach_prepare(comm_op *op);                    /* [setup] */
 weft_status attach_start(comm_op *op, weft_stream *stream); /* the work, enqueued there */
@@ -185,7 +189,7 @@ void attach_free(comm_world *w);                            /* after stage_give_
  */
 weft_status attach_confirm(comm_op *op, uint32_t *peer);
 
-/* --- mover.c --- */
+/* --- progress.c --- */
 
 weft_status mover_begin(comm_link *l);
 void mover_end(comm_link *l);

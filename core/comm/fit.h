@@ -2,7 +2,7 @@
 #ifndef COMM_FIT_H
 #define COMM_FIT_H
 
-#include "comm/schedule.h"
+#include "schedule/algorithm.h"
 
 /* What was done, in terms of the model (cost.c), and what it took. */
 typedef struct fit_point {

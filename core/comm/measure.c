@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "comm/schedule.h"
+#include "schedule/algorithm.h"
 
 #define PATIENCE 120.0 /* seconds for one operation */
 #define MOST_ROWS 64

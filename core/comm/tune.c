@@ -22,7 +22,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "base/mem.h"
-#include "comm/reduce.h"
+#include "comm/kernels/reduce.h"
 
 #define PATIENCE 120.0 /* seconds for one operation */
 #define ROUNDS 8       /* of a train */

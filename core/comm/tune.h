@@ -2,6 +2,7 @@
 #ifndef COMM_TUNE_H
 #define COMM_TUNE_H
 
+#include "comm/comm.h"
 #include "comm/fit.h"
 
 #define TUNE_POINTS 24 /* at most */

@@ -16,8 +16,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "comm/pass.h"
-#include "comm/schedule.h"
+#include "comm/fd_passing.h"
+#include "schedule/algorithm.h"
 
 static const comm_request whole = {.kind = WEFT_ALL_REDUCE,
                                    .redop = WEFT_SUM,

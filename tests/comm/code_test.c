@@ -11,8 +11,8 @@
 #include <string.h>
 
 #include "coded.h"
-#include "comm/code.h"
-#include "comm/reduce.h"
+#include "comm/kernels/code.h"
+#include "comm/kernels/reduce.h"
 #include "naive.h"
 
 static const code_set *const sets[] = {&code_v2, &code_v3, &code_v4};

@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "comm/reduce.h"
+#include "comm/kernels/reduce.h"
 #include "naive.h"
 
 #define MOST 12

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "comm/schedule.h"
+#include "schedule/algorithm.h"
 #include "threads.h"
 
 static void one_op(rank *k)

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDERS = ["core", "sdk", "plugins", "tests", "bench", "cmake", "configs", "docs"]
 CODE = (".c", ".h", ".cc", ".cu", ".cuh")
 SCRIPTS = (".py", ".sh", ".cmake", ".awk")
-LAYERS = "base config host graph job comm resolve plan data ckpt run doctor cli".split()
+LAYERS = "base config host graph job schedule resolve plan comm data ckpt run doctor cli".split()
 KINDS = "device comm parallel optim".split()
 
 FUNCTION_LINES, FUNCTION_P90 = 70, 35

@@ -9,7 +9,7 @@
 
 #include "base/err.h" /* before cmocka.h, which has a macro fail() */
 #include "base/rng.h"
-#include "comm/schedule.h"
+#include "schedule/algorithm.h"
 
 #include <cmocka.h>
 

@@ -1,0 +1,149 @@
+/* comm/fd_passing.c: descriptors from process to process of one machine.
+ *
+ * Idea: each rank has a datagram socket with a name that the kernel chose, and gives its descriptor
+ * to each peer in one datagram. Nobody serves anybody, so there is neither order nor thread. Any
+ * process of the machine can send to such a name. What arrives is believed when the kernel says
+ * that a process of the same user sent it, and when it holds a secret that this rank told over the
+ * authenticated store; every other descriptor is closed. */
+#define _GNU_SOURCE
+#include "comm/fd_passing.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/err.h"
+
+#define FOREIGN_MOST 64u /* datagrams of strangers that one call reads */
+
+typedef struct note {
+    uint64_t secret[2];
+    uint32_t from, reserved;
+} note;
+
+typedef union control {
+    struct cmsghdr head;
+    char room[CMSG_SPACE(sizeof(int))];
+} control;
+
+/* Room for the sender's credentials and a descriptor. What has no room the kernel closes. */
+typedef union taken {
+    struct cmsghdr head;
+    char room[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
+} taken;
+
+weft_status pass_open(pass_box *out)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    socklen_t bytes = sizeof un;
+    int on = 1;
+    *out = (pass_box){.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+    if (out->fd < 0 || setsockopt(out->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
+        bind(out->fd, (void *)&un, sizeof(sa_family_t)) ||
+        getsockname(out->fd, (void *)&un, &bytes) || un.sun_path[0] ||
+        bytes <= offsetof(struct sockaddr_un, sun_path) + 1 ||
+        bytes - offsetof(struct sockaddr_un, sun_path) >= sizeof out->at.name)
+        return fail_errno(WEFT_IO, "no socket to take descriptors of device memory by");
+    memcpy(out->at.name, un.sun_path + 1, bytes - offsetof(struct sockaddr_un, sun_path) - 1);
+    if (getrandom(out->at.secret, sizeof out->at.secret, 0) != sizeof out->at.secret)
+        return fail_errno(WEFT_IO, "no random bytes");
+    return WEFT_OK;
+}
+
+void pass_close(pass_box *b)
+{
+    if (b->fd >= 0)
+        close(b->fd);
+    b->fd = -1;
+}
+
+weft_status pass_give(const pass_box *b, uint32_t me, const pass_address *to, int fd)
+{
+    note n = {{to->secret[0], to->secret[1]}, me, 0};
+    control c = {0};
+    struct iovec io = {&n, sizeof n};
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    const size_t length = strnlen(to->name, sizeof to->name);
+    memcpy(un.sun_path + 1, to->name, length);
+    struct msghdr m = {.msg_name = &un,
+                       .msg_namelen =
+                           (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + length),
+                       .msg_iov = &io,
+                       .msg_iovlen = 1,
+                       .msg_control = &c,
+                       .msg_controllen = sizeof c};
+    c.head = (struct cmsghdr){
+        .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(&c.head), &fd, sizeof fd);
+    if (sendmsg(b->fd, &m, MSG_NOSIGNAL) == sizeof n)
+        return WEFT_OK;
+    if (errno == EAGAIN || errno == EINTR)
+        return WEFT_BUSY;
+    return fail_errno(WEFT_PEER, "the descriptor of this rank's device memory is not taken");
+}
+
+/* What came with a datagram besides its bytes. */
+typedef struct enclosed {
+    int fd; /* the last; the ones before it are closed */
+    uint32_t fds;
+    bool trusted; /* sent by a process of this user */
+} enclosed;
+
+static void take_fds(const struct cmsghdr *h, enclosed *out)
+{
+    const size_t n = (h->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < n; i++) {
+        if (out->fds++)
+            close(out->fd);
+        memcpy(&out->fd, CMSG_DATA(h) + i * sizeof(int), sizeof(int));
+    }
+}
+
+static enclosed open_enclosed(struct msghdr *m)
+{
+    enclosed e = {.fd = -1};
+    struct ucred from;
+    for (struct cmsghdr *h = CMSG_FIRSTHDR(m); h; h = CMSG_NXTHDR(m, h)) {
+        if (h->cmsg_level != SOL_SOCKET)
+            continue;
+        if (h->cmsg_type == SCM_RIGHTS)
+            take_fds(h, &e);
+        if (h->cmsg_type == SCM_CREDENTIALS && h->cmsg_len == CMSG_LEN(sizeof from)) {
+            memcpy(&from, CMSG_DATA(h), sizeof from);
+            e.trusted = from.uid == geteuid();
+        }
+    }
+    return e;
+}
+
+weft_status pass_take(const pass_box *b, uint32_t *from, int *fd)
+{
+    for (uint32_t foreign = 0; foreign < FOREIGN_MOST; foreign++) {
+        note n = {0};
+        taken c = {0};
+        struct iovec io = {&n, sizeof n};
+        struct msghdr m = {
+            .msg_iov = &io, .msg_iovlen = 1, .msg_control = &c, .msg_controllen = sizeof c};
+        const ssize_t got = recvmsg(b->fd, &m, MSG_CMSG_CLOEXEC);
+        if (got < 0)
+            return errno == EAGAIN || errno == EINTR
+                       ? WEFT_BUSY
+                       : fail_errno(WEFT_IO, "taking descriptors of device memory");
+        const enclosed e = open_enclosed(&m);
+        if (got == sizeof n && e.trusted && e.fds == 1 &&
+            !(m.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) &&
+            !memcmp(n.secret, b->at.secret, sizeof n.secret)) {
+            *from = n.from;
+            *fd = e.fd;
+            return WEFT_OK;
+        }
+        if (e.fds)
+            close(e.fd);
+    }
+    return WEFT_BUSY;
+}

@@ -1,0 +1,171 @@
+/* comm/import_peer.c: collectives between devices that map each other's arenas.
+ *
+ * Idea: the schedule of mapped.c, with the devices in the place of the processors. Messages over
+ * the link still frame the work and say where buffers are, but the work, copies and reductions of
+ * peers' memory in the order of the ranks, is enqueued on a stream of the device when the operation
+ * starts. It can be, because the addresses of all starts are settled before the first (comm_fix):
+ * peers have them from the cards of connect.c. The first round of messages only confirms them.
+ *
+ * Between the rounds stand two steps with a flag each (stage.c): `go`, which lets the stream run
+ * once all have come, and `done`, which the stream raises. In between the steps of the schedule
+ * are the device's, and the engine passes over them. A flag comes from this process alone, so that
+ * no device waits for another: it waits for its host, which waits with a deadline.
+ *
+ * A reduction is an elementwise program that adds its inputs in fp32 and rounds once, as the host's
+ * reductions do. Its operands are whole lines of 64 bytes, as devices ask for: parts of a message
+ * begin at lines, however short it is, so that the last rank has the whole of a number.
+ *
+ * Cost for S bytes: as mapped.c, in the device's memory; nothing passes through the host's. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "comm/engine.h"
+#include "host/call.h"
+
+#include <weft/device.h>
+
+#define LINE 64u
+#define DRAIN_NS 2000000000u /* that work which was let go may take at the end */
+
+/* --- set-up --- */
+
+void comm_fix(comm_op *op, uint64_t in, uint64_t out)
+{
+    op->where[op->channel->me] =
+        (comm_whereabouts){op->in_bytes ? in : COMM_NOWHERE, op->out_bytes ? out : COMM_NOWHERE};
+}
+
+static weft_status prepare_sum(const comm_stage *s, const comm_request *r, uint64_t count,
+                               weft_prepared **out)
+{
+    static const uint16_t ops[] = {
+        [WEFT_SUM] = WEFT_EW_ADD, [WEFT_MAX] = WEFT_EW_MAX, [WEFT_MIN] = WEFT_EW_MIN};
+    const uint16_t n = (uint16_t)r->ranks, last = (uint16_t)(2 * n - 2);
+    weft_operand operand[WEFT_MAX_OPERANDS];
+    weft_ew_step step[WEFT_MAX_OPERANDS];
+    for (uint16_t i = 0; i < n; i++)
+        operand[i] = (weft_operand){.dtype = r->dtype, .rank = 1, .size[0] = (int64_t)count};
+    for (uint16_t i = 1; i < n; i++)
+        step[i - 1] = (weft_ew_step){.op = ops[r->redop],
+                                     .dst = (uint16_t)(n + i - 1),
+                                     .a = i == 1 ? 0 : (uint16_t)(n + i - 2),
+                                     .b = i,
+                                     .scalar = count == 1};
+    const weft_ew_program program = {sizeof program, (uint32_t)n - 1, 2 * (uint32_t)n - 1, -1, step,
+                                     &last};
+    const weft_opspec spec = {.struct_size = sizeof spec,
+                              .id = "ew",
+                              .nin = n,
+                              .nout = 1,
+                              .in = operand,
+                              .out = operand,
+                              .program = &program};
+    return PLUGIN_CALL(s->table, prepare, s->device, &spec, out);
+}
+
+/* One that an operation before `op` has already, or a new one. */
+static weft_status take_sum(comm_world *w, comm_op *op, uint64_t count)
+{
+    const comm_request *r = comm_schedule_request(op->schedule);
+    for (uint32_t i = 0; i < w->sums.n; i++) {
+        const comm_sum *k = &w->sums.at[i];
+        if (k->count != count || k->ranks != r->ranks || k->dtype != r->dtype ||
+            k->redop != r->redop)
+            continue;
+        op->sum = k->prepared;
+        return WEFT_OK;
+    }
+    weft_status st = prepare_sum(&w->arena.stage, r, count, &op->sum);
+    if (st == WEFT_OK)
+        *vec_push(&w->sums) = (comm_sum){count, r->ranks, r->dtype, r->redop, op->sum};
+    return st;
+}
+
+weft_status attach_prepare(comm_op *op)
+{
+    comm_world *w = op->channel->link->world;
+    const comm_whereabouts *mine = &op->where[op->channel->me];
+    for (uint32_t i = 0; i < op->program.steps; i++) {
+        const comm_step *s = &op->program.step[i];
+        if (s->what != COMM_REDUCE)
+            continue;
+        if (mine->in % LINE || (op->out_bytes && mine->out % LINE))
+            return fail(WEFT_INTERNAL, "%s: its buffers do not begin at lines of memory", op->name);
+        weft_status st = take_sum(w, op, s->bytes / op->size);
+        if (st != WEFT_OK)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+/* --- a start --- */
+
+static weft_status enqueue(comm_op *op, weft_stream *stream, const comm_step *s)
+{
+    const comm_stage *d = &op->channel->link->world->arena.stage;
+    const comm_place *place = &op->program.place[s->place];
+    const void *from[WEFT_MAX_OPERANDS];
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < s->nfrom; i++)
+        if (!(from[i] = op_resolve(op, &place[i], s->bytes)))
+            return fail(WEFT_DATA, "%s: rank %u named a buffer outside its arena", op->name,
+                        op->channel->ranks[place[i].rank]);
+    void *first = op_resolve(op, &place[s->nfrom], s->bytes);
+    if (first && s->what == COMM_REDUCE)
+        st = PLUGIN_CALL(d->table, run, op->sum, stream, from, &first, NULL);
+    for (uint32_t i = s->what == COMM_REDUCE; i < s->nto && st == WEFT_OK; i++) {
+        void *to = op_resolve(op, &place[s->nfrom + i], s->bytes);
+        st = !first || !to
+                 ? fail(WEFT_DATA, "%s: a peer named a buffer outside its arena", op->name)
+                 : PLUGIN_CALL(d->table, copy, d->device, stream, to,
+                               s->what == COMM_REDUCE ? first : from[0], s->bytes);
+    }
+    return st;
+}
+
+weft_status attach_start(comm_op *op, weft_stream *stream)
+{
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < op->program.steps && st == WEFT_OK; i++) {
+        const comm_step *s = &op->program.step[i];
+        if (s->what == COMM_REDUCE || s->what == COMM_COPY)
+            st = enqueue(op, stream, s);
+    }
+    return st;
+}
+
+weft_status attach_confirm(comm_op *op, uint32_t *peer)
+{
+    const comm_whereabouts *heard = (const comm_whereabouts *)(void *)op->base[COMM_PLACES];
+    for (uint32_t i = 0; i < op->program.steps; i++) {
+        const comm_step *s = &op->program.step[i];
+        if (s->what != COMM_RECV || !s->bytes)
+            continue;
+        *peer = s->peer;
+        if (memcmp(&heard[s->peer], &op->where[s->peer], sizeof *heard) != 0)
+            return fail(WEFT_PEER, "its buffers are not where it said that they would be");
+    }
+    return WEFT_OK;
+}
+
+void attach_free(comm_world *w)
+{
+    const comm_stage *d = &w->arena.stage;
+    uint64_t until = clock_ns() + DRAIN_NS;
+    int late = 0;
+    for (uint32_t i = 0; i < w->links.n && w->sums.n; i++)
+        for (uint32_t k = 0; k < w->links.at[i]->ops.n; k++) {
+            const comm_op *op = w->links.at[i]->ops.at[k];
+            while (op->attached && op->staged->done && !late &&
+                   PLUGIN_POLL(d->table, event_query, op->staged->done) == WEFT_BUSY) {
+                late = clock_ns() > until;
+                nanosleep(&(struct timespec){0, 100000}, NULL);
+            }
+        }
+    for (uint32_t i = 0; i < w->sums.n && !late; i++) /* else what runs still reads them */
+        PLUGIN_DO(d->table, release, w->sums.at[i].prepared);
+    free(w->sums.at);
+}

@@ -1,0 +1,32 @@
+/* comm/kernels/code.h: kernels of compressed sums: elements to codes and back (schedule/form.h).
+ *
+ * The kernels are one source compiled for each level of the instruction set, and all give the same
+ * bits: ranks decode the same bytes to the same values whatever processor they have. */
+#ifndef COMM_KERNELS_CODE_H
+#define COMM_KERNELS_CODE_H
+
+#include "schedule/form.h"
+
+/* All of one block, n <= CODE_BLOCK; `form` is COMM_TO_FP16, ... */
+typedef struct code_set {
+    const char *name;
+    /* to[] = from[], elements of `dtype`, and the other way round */
+    void (*widen)(uint32_t dtype, float *to, const void *from, uint64_t n);
+    void (*narrow)(uint32_t dtype, void *to, const float *from, uint64_t n);
+    /* x becomes what the code says; kept (or NULL) what that takes away */
+    void (*encode)(uint32_t form, void *code, float *x, float *kept, uint64_t n);
+    void (*decode)(uint32_t form, float *x, const void *code, uint64_t n);
+    void (*add)(uint32_t form, float *x, const void *code, uint64_t n);     /* x += the code */
+    void (*add_kept)(float *x, const float *kept, float times, uint64_t n); /* x += times * kept */
+} code_set;
+
+extern const code_set code_v2, code_v3, code_v4; /* the levels of reduce.h */
+
+const code_set *code_pick(void); /* for this machine. [any] */
+
+/* Runs a step of a compressed sum (schedule.h), its places resolved. What has been kept counts
+ * `times` times. [progress] */
+void code_run(const code_set *set, const comm_request *r, const comm_step *s, void *const *to,
+              const void *const *from, float times);
+
+#endif

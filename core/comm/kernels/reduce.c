@@ -1,0 +1,47 @@
+/* comm/kernels/reduce.c: picks the kernels for this machine and walks long arrays block by block.
+ *
+ * A block of the result stays in the first cache while it is copied to the further destinations, so
+ * that writing the result into the memory of several ranks costs their stores and nothing else. */
+#include "comm/kernels/reduce.h"
+
+#include <string.h>
+
+int reduce_usable(const reduce_set *set)
+{
+    if (set == &reduce_v3) /* every processor with AVX2 has F16C, which clang cannot ask for */
+        return __builtin_cpu_supports("avx2");
+    if (set == &reduce_v4)
+        return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+               __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+    return 1;
+}
+
+reduce_kernel reduce_pick(uint32_t dtype)
+{
+    const reduce_set *set = reduce_usable(&reduce_v4)   ? &reduce_v4
+                            : reduce_usable(&reduce_v3) ? &reduce_v3
+                                                        : &reduce_v2;
+    switch (dtype) {
+    case WEFT_F32: return set->f32;
+    case WEFT_BF16: return set->bf16;
+    case WEFT_F16: return set->f16;
+    case WEFT_I32: return set->i32;
+    case WEFT_I64: return set->i64;
+    default: return NULL;
+    }
+}
+
+void reduce_run(const reduce_job *j)
+{
+    for (uint64_t at = 0; at < j->count; at += REDUCE_BLOCK) {
+        uint64_t n = j->count - at < REDUCE_BLOCK ? j->count - at : REDUCE_BLOCK;
+        uint64_t bytes = n * j->size;
+        j->kernel(j->redop, j->to[0], j->from, j->nfrom, n);
+        for (uint32_t k = 1; k < j->nto; k++)
+            memcpy(j->to[k], j->to[0], bytes);
+        for (uint32_t k = 0; k < j->nto; k++)
+            j->to[k] = (char *)j->to[k] + bytes;
+        for (uint32_t k = 0; k < j->nfrom; k++)
+            j->from[k] = (const char *)j->from[k] + bytes;
+    }
+}

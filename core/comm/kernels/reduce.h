@@ -1,0 +1,46 @@
+/* comm/kernels/reduce.h: to[] = from[0] op from[1] op ..., element by element, in this order.
+ *
+ * 16-bit floats are combined in fp32 and rounded once at the end; integer sums wrap; max and min of
+ * floats hand a NaN on. Each set of kernels is the same source compiled for one level of the
+ * instruction set, and all give the same bits. */
+#ifndef COMM_KERNELS_REDUCE_H
+#define COMM_KERNELS_REDUCE_H
+
+#include <weft/coll.h>
+
+#define REDUCE_BLOCK 2048
+
+/* A destination may be the same place as a source, but not overlap one otherwise.
+ * One destination, `n` >= 1 sources, `count` <= REDUCE_BLOCK elements of the kernel's own type. */
+typedef void (*reduce_kernel)(uint32_t redop, void *to, const void *const *from, uint32_t n,
+                              uint64_t count);
+
+typedef struct reduce_set {
+    const char *name;
+    reduce_kernel f32, bf16, f16, i32, i64;
+} reduce_set;
+
+extern const reduce_set reduce_v2; /* x86-64-v2, or plain C on other processors */
+extern const reduce_set reduce_v3; /* AVX2 and F16C                             */
+extern const reduce_set reduce_v4; /* AVX-512                                   */
+
+/* The kernel of a type for this machine; NULL for a type that is never reduced. [any] */
+reduce_kernel reduce_pick(uint32_t dtype);
+
+/* Is this set usable on this machine? For tests. [any] */
+int reduce_usable(const reduce_set *set);
+
+/* One reduction of any length into any number of destinations, each of which gets the result. The
+ * arrays of addresses are used up: they are advanced along the way. */
+typedef struct reduce_job {
+    reduce_kernel kernel;
+    uint32_t redop, size; /* size: bytes of an element */
+    uint32_t nto, nfrom;
+    void **to;
+    const void **from;
+    uint64_t count; /* elements */
+} reduce_job;
+
+void reduce_run(const reduce_job *j); /* [progress] */
+
+#endif

@@ -1,0 +1,9 @@
+/* comm/kernels/reduce_v2.c: the kernels of reduce.h and code.h at the level that everything is
+ * built for.
+ */
+#define WIDE
+#define SET reduce_v2
+#define SET_NAME "x86-64-v2"
+#include "comm/kernels/reduce_kernel.h"
+#define CODES code_v2
+#include "comm/kernels/code_kernel.h"

@@ -1,0 +1,173 @@
+/* comm/progress.c: who moves bytes, and how it waits.
+ *
+ * The mover sleeps until it is kicked, takes the baton, and moves bytes until nothing is in flight
+ * or the walking thread wants the baton for itself. The walking thread, when it waits, moves bytes
+ * itself: a message then costs no change of thread.
+ *
+ * Nothing to move: the walking thread polls, since most messages are near; soon it yields its core
+ * between polls, because the rank or program that it waits for may need one (at once where ranks
+ * outnumber cores); then it sleeps in the link. The mover has a computing thread beside it and
+ * sleeps at once. */
+#define _GNU_SOURCE
+#include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "comm/engine.h"
+#include "host/call.h"
+
+#define SPINS 30u        /* polls before the first yield */
+#define AWAKE_NS 200000u /* polling and yielding before the first sleep */
+#define LOOK_EVERY 64u   /* idle polls between two looks at the clock and at other ranks */
+#define LOOK_US 50u      /* longest sleep while a device has something to say */
+#define SLEEP_US 10000u  /* longest sleep between two looks at other ranks */
+
+static void sleep_in_link(comm_link *l, int walking, uint64_t deadline_ns, weft_status *st)
+{
+    uint64_t now = clock_ns(), us = SLEEP_US;
+    for (uint32_t i = 0; i < l->actives; i++)
+        if (l->active[i]->staged) /* a device rings no bell */
+            us = LOOK_US;
+    if (deadline_ns < now + us * 1000)
+        us = deadline_ns > now ? (deadline_ns - now) / 1000 : 0;
+    atomic_store(&l->asleep, 1);
+    int wanted = !walking && (atomic_load(&l->claimed) || atomic_load(&l->stop));
+    int handed = atomic_load(&l->handed_in) != atomic_load(&l->handed_out);
+    if (!wanted && !handed)
+        *st = PLUGIN_CALL(l->table, wait, l->link, 0, (uint32_t)us);
+    atomic_store(&l->asleep, 0);
+}
+
+static weft_status look_around(comm_link *l)
+{
+    comm_world *w = l->world;
+    weft_status st = world_failed(w);
+    if (st == WEFT_OK && job_failure(w->job) != WEFT_OK) {
+        comm_op *op = l->actives ? l->active[0] : NULL;
+        if (op)
+            err_context("%s on channel %s over %s", op->name, op->channel->name,
+                        l->component->name);
+        st = world_fail(w, WEFT_PEER);
+    }
+    return st;
+}
+
+weft_status link_idle(comm_link *l, idle *state, int walking, uint64_t deadline_ns)
+{
+    state->spins++;
+    if (walking) {
+        if (l->world->crowded || state->spins > SPINS)
+            sched_yield();
+        else
+            __builtin_ia32_pause();
+        if (state->spins % LOOK_EVERY)
+            return WEFT_OK;
+        uint64_t now = clock_ns();
+        if (state->since == 0)
+            state->since = now;
+        if (now - state->since < AWAKE_NS) {
+            weft_status st = look_around(l);
+            return st == WEFT_OK ? WEFT_BUSY : st;
+        }
+    }
+    weft_status st = look_around(l), slept = WEFT_OK;
+    if (st != WEFT_OK)
+        return st;
+    sleep_in_link(l, walking, deadline_ns, &slept);
+    if (slept == WEFT_OK || slept == WEFT_BUSY)
+        return WEFT_BUSY;
+    return l->actives ? op_fail(l->active[0], l->active[0]->program.lane[0].peer, slept)
+                      : world_fail(l->world, slept);
+}
+
+/* Failures of the mover stand in the world's record, where the walking thread finds them. */
+static void move(comm_link *l)
+{
+    idle state = {0};
+    pthread_mutex_lock(&l->baton);
+    while (!atomic_load(&l->stop) && !atomic_load(&l->claimed) && link_has_work(l) &&
+           atomic_load(&l->world->failed) == WEFT_OK) {
+        int moved;
+        if (link_advance(l, &moved) != WEFT_OK)
+            break;
+        if (moved)
+            state = (idle){0};
+        else if (link_has_work(l) && link_idle(l, &state, 0, UINT64_MAX) > WEFT_BUSY)
+            break;
+    }
+    pthread_mutex_unlock(&l->baton);
+}
+
+static void *mover(void *arg)
+{
+    comm_link *l = arg;
+    for (;;) {
+        pthread_mutex_lock(&l->park);
+        atomic_store(&l->parked, 1);
+        while (!atomic_load(&l->kicked) && !atomic_load(&l->stop))
+            pthread_cond_wait(&l->unpark, &l->park);
+        atomic_store(&l->parked, 0);
+        atomic_store(&l->kicked, 0);
+        pthread_mutex_unlock(&l->park);
+        if (atomic_load(&l->stop))
+            return NULL;
+        move(l);
+    }
+}
+
+void mover_kick(comm_link *l)
+{
+    atomic_store(&l->kicked, 1);
+    if (atomic_load(&l->parked)) {
+        pthread_mutex_lock(&l->park);
+        pthread_cond_signal(&l->unpark);
+        pthread_mutex_unlock(&l->park);
+    } else if (atomic_load(&l->asleep)) {
+        PLUGIN_DO(l->table, wake, l->link);
+    }
+}
+
+weft_status mover_begin(comm_link *l)
+{
+    if (pthread_create(&l->mover, NULL, mover, l) != 0)
+        return fail_errno(WEFT_NO_MEMORY, "link %s: no thread for moving bytes",
+                          l->component->name);
+    l->has_mover = 1;
+    return WEFT_OK;
+}
+
+void mover_end(comm_link *l)
+{
+    if (!l->has_mover)
+        return;
+    atomic_store(&l->stop, 1);
+    pthread_mutex_lock(&l->park);
+    pthread_cond_signal(&l->unpark);
+    pthread_mutex_unlock(&l->park);
+    if (atomic_load(&l->asleep))
+        PLUGIN_DO(l->table, wake, l->link);
+    pthread_join(l->mover, NULL);
+    l->has_mover = 0;
+}
+
+/* Mostly the mover is not at work, and the baton lies there. */
+void link_claim(comm_link *l)
+{
+    if (pthread_mutex_trylock(&l->baton) == 0)
+        return;
+    atomic_store(&l->claimed, 1);
+    if (atomic_load(&l->asleep))
+        PLUGIN_DO(l->table, wake, l->link);
+    pthread_mutex_lock(&l->baton);
+    atomic_store(&l->claimed, 0);
+}
+
+void link_release(comm_link *l)
+{
+    int work = link_has_work(l);
+    pthread_mutex_unlock(&l->baton);
+    if (work)
+        mover_kick(l);
+}

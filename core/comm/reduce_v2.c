@@ -1,8 +1,0 @@
-/* comm/reduce_v2.c: the kernels of reduce.h and code.h at the level that everything is built for.
- */
-#define WIDE
-#define SET reduce_v2
-#define SET_NAME "x86-64-v2"
-#include "comm/reduce_kernel.h"
-#define CODES code_v2
-#include "comm/code_kernel.h"

@@ -1,0 +1,213 @@
+/* comm/staging.c: collectives between memories that no link can touch.
+ *
+ * Idea: a schedule runs on a mirror of its buffers in host memory. In front of it stand steps that
+ * fetch the input in pieces, behind it steps that store the output; who waits for whom follows from
+ * the places they touch, as for every step, so that the first piece is on the wire while the second
+ * is still being fetched, and the last is stored as soon as its last sum is formed.
+ *
+ * The device does the copies by itself. When an operation starts, the walking thread enqueues all
+ * of them: each fetch raises a flag in host memory behind it, each store waits for one. So whoever
+ * moves bytes only reads and writes flags, and the device is entered by the walking thread alone.
+ * Fetches share a stream, since they wait for nothing but the compute stream. Stores have one a
+ * channel: two operations may finish in either order.
+ *
+ * A flag holds the number of the start that it was last raised for. The first one is a gate: until
+ * the compute stream has come as far as the start, the mirror is still somebody else's.
+ *
+ * Cost for S bytes: S copied each way over the device's bus, and a mirror of S in host memory for
+ * each operation that is under way. Over a link that is slower than the bus only the first and the
+ * last piece show. */
+#include "base/err.h"
+#include "comm/engine.h"
+#include "host/call.h"
+#include "schedule/mirror.h"
+
+#include <weft/device.h>
+
+/* The mirror lies behind the algorithm's own scratch. */
+void stage_mirror(comm_op *op, char *scratch)
+{
+    char *in = scratch + op->scratch_bytes - stage_room(comm_schedule_request(op->schedule));
+    char *out = in + lines(op->in_bytes);
+    if (op->shared) { /* one memory: the smaller side lies in the larger */
+        out = op->in_bytes > op->out_bytes ? in + op->shift : in;
+        in = op->in_bytes < op->out_bytes ? in + op->shift : in;
+    }
+    op->base[COMM_IN] = in;
+    op->base[COMM_OUT] = out;
+}
+
+static weft_status prepare_op(comm_op *op, uint32_t **flags)
+{
+    const comm_stage *s = &op->channel->link->world->arena.stage;
+    comm_staged *g = op->staged;
+    g->gate = *flags;
+    g->fetched = g->gate + 1;
+    g->stored = g->fetched + g->fetches;
+    *flags = g->stored + g->stores;
+    weft_status st = op->attached ? attach_prepare(op) : WEFT_OK;
+    if (st == WEFT_OK && !op->channel->stores)
+        st = PLUGIN_CALL(s->table, stream, s->device, 1, &op->channel->stores);
+    return st != WEFT_OK ? st : PLUGIN_CALL(s->table, event, s->device, &g->done);
+}
+
+void stage_add(comm_op *op)
+{
+    comm_staged *g = pool_alloc(&op->channel->link->world->pool, sizeof *g);
+    for (uint32_t i = op->program.steps; i-- > 0;) {
+        const uint32_t what = op->program.step[i].what;
+        g->fetches += what == COMM_FETCH;
+        g->stores += what == COMM_STORE;
+        g->first_fetch = what == COMM_FETCH ? i : g->first_fetch;
+        g->first_store = what == COMM_STORE ? i : g->first_store;
+    }
+    op->staged = g;
+}
+
+weft_status stage_prepare(comm_world *w)
+{
+    const comm_stage *s = &w->arena.stage;
+    uint64_t count = 0;
+    void *block;
+    for (uint32_t i = 0; i < w->links.n; i++)
+        for (uint32_t k = 0; k < w->links.at[i]->ops.n; k++) {
+            const comm_staged *g = w->links.at[i]->ops.at[k]->staged;
+            count += g ? 1 + g->fetches + g->stores : 0;
+        }
+    if (count == 0)
+        return WEFT_OK;
+    if (!s->table || !(s->table->caps & WEFT_DEV_FLAGS))
+        return fail(WEFT_UNSUPPORTED,
+                    "the device's memory is out of the links' reach, and it cannot wait for flags "
+                    "in host memory, by which copies would be handed over");
+    weft_status st =
+        PLUGIN_CALL(s->table, host_memory, s->device, count * sizeof(uint32_t), &block);
+    if (st == WEFT_OK)
+        st = PLUGIN_CALL(s->table, stream, s->device, 1, &w->fetches);
+    if (st == WEFT_OK)
+        st = PLUGIN_CALL(s->table, event, s->device, &w->ready);
+    if (st != WEFT_OK)
+        return st;
+    uint32_t *flags = block;
+    for (uint64_t i = 0; i < count; i++)
+        flags[i] = 0;
+    for (uint32_t i = 0; i < w->links.n; i++)
+        for (uint32_t k = 0; k < w->links.at[i]->ops.n && st == WEFT_OK; k++)
+            if (w->links.at[i]->ops.at[k]->staged)
+                st = prepare_op(w->links.at[i]->ops.at[k], &flags);
+    return st;
+}
+
+static weft_status open_gate(comm_op *op)
+{
+    comm_world *w = op->channel->link->world;
+    const comm_stage *s = &w->arena.stage;
+    weft_status st = PLUGIN_CALL(s->table, record, w->ready, s->compute);
+    if (st == WEFT_OK)
+        st = PLUGIN_CALL(s->table, stream_wait, w->fetches, w->ready);
+    return st != WEFT_OK
+               ? st
+               : PLUGIN_CALL(s->table, flag_set, w->fetches, op->staged->gate, op->started);
+}
+
+static weft_status enqueue_fetches(comm_op *op, const char *in)
+{
+    comm_world *w = op->channel->link->world;
+    const comm_stage *s = &w->arena.stage;
+    comm_staged *g = op->staged;
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < g->fetches && st == WEFT_OK; i++) {
+        span p = mirror_piece(op->in_bytes, i);
+        st = PLUGIN_CALL(s->table, copy, s->device, w->fetches, op->base[COMM_IN] + p.at, in + p.at,
+                         p.bytes);
+        if (st == WEFT_OK)
+            st = PLUGIN_CALL(s->table, flag_set, w->fetches, &g->fetched[i], op->started);
+    }
+    return st;
+}
+
+static weft_status enqueue_stores(comm_op *op, char *out)
+{
+    comm_world *w = op->channel->link->world;
+    const comm_stage *s = &w->arena.stage;
+    comm_staged *g = op->staged;
+    weft_stream *stream = op->channel->stores;
+    weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready);
+    for (uint32_t i = 0; i < g->stores && st == WEFT_OK; i++) {
+        span p = mirror_piece(op->out_bytes, i);
+        st = PLUGIN_CALL(s->table, flag_wait, stream, &g->stored[i], op->started);
+        if (st == WEFT_OK)
+            st = PLUGIN_CALL(s->table, copy, s->device, stream, out + p.at,
+                             op->base[COMM_OUT] + p.at, p.bytes);
+    }
+    return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream) : st;
+}
+
+/* The whole of an operation that the device does, between its two flags. */
+static weft_status enqueue_work(comm_op *op)
+{
+    comm_world *w = op->channel->link->world;
+    const comm_stage *s = &w->arena.stage;
+    comm_staged *g = op->staged;
+    weft_stream *stream = op->channel->stores;
+    weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready);
+    if (st == WEFT_OK)
+        st = PLUGIN_CALL(s->table, flag_wait, stream, g->stored, op->started);
+    if (st == WEFT_OK)
+        st = attach_start(op, stream);
+    if (st == WEFT_OK)
+        st = PLUGIN_CALL(s->table, flag_set, stream, g->fetched, op->started);
+    return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream) : st;
+}
+
+weft_status stage_start(comm_op *op, const void *in, void *out)
+{
+    op->staged->seen = 0;
+    weft_status st = open_gate(op);
+    if (st == WEFT_OK && op->attached)
+        return enqueue_work(op);
+    if (st == WEFT_OK)
+        st = enqueue_fetches(op, in);
+    return st == WEFT_OK ? enqueue_stores(op, out) : st;
+}
+
+weft_status stage_finish(comm_op *op)
+{
+    const comm_stage *s = &op->channel->link->world->arena.stage;
+    return PLUGIN_CALL(s->table, stream_wait, s->compute, op->staged->done);
+}
+
+static int is_raised(const uint32_t *flag, uint32_t start)
+{
+    return (int32_t)(__atomic_load_n(flag, __ATOMIC_ACQUIRE) - start) >= 0;
+}
+
+int stage_is_open(const comm_op *op)
+{
+    return is_raised(op->staged->gate, op->started);
+}
+
+uint32_t stage_fetched(const comm_op *op)
+{
+    const comm_staged *g = op->staged;
+    uint32_t n = g->seen;
+    while (n < g->fetches && is_raised(&g->fetched[n], op->started))
+        n++;
+    return n;
+}
+
+void stage_store(comm_op *op, uint32_t step)
+{
+    uint32_t *flag = &op->staged->stored[step - op->staged->first_store];
+    __atomic_store_n(flag, op->started, __ATOMIC_RELEASE);
+}
+
+void stage_give_up(comm_world *w)
+{
+    for (uint32_t i = 0; i < w->links.n; i++)
+        for (uint32_t k = 0; k < w->links.at[i]->ops.n; k++) {
+            comm_op *op = w->links.at[i]->ops.at[k];
+            for (uint32_t f = 0; op->staged && op->staged->stored && f < op->staged->stores; f++)
+                __atomic_store_n(&op->staged->stored[f], op->started, __ATOMIC_RELEASE);
+        }
+}

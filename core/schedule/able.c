@@ -1,0 +1,40 @@
+/* schedule/able.c: which requests an algorithm can do, over which links. */
+#include "schedule/algorithm.h"
+#include "schedule/request.h"
+
+#define LINE 64u /* bytes: devices take whole lines */
+
+int comm_attached(const comm_request *r, const comm_algorithm *a)
+{
+    return r->staged && a->maps;
+}
+
+int attach_able(const comm_request *r)
+{
+    const bool is_float = r->dtype == WEFT_F32 || r->dtype == WEFT_BF16 || r->dtype == WEFT_F16;
+    uint64_t part = r->count / r->ranks * weft_dtype_size(r->dtype);
+    return !sched_reduces(r->kind) || (is_float && r->ranks <= WEFT_MAX_OPERANDS &&
+                                       (r->kind != WEFT_REDUCE_SCATTER || part % LINE == 0));
+}
+
+int comm_sum_rounds(const comm_request *r)
+{
+    return sched_reduces(r->kind) && r->redop == WEFT_SUM &&
+           (r->dtype == WEFT_BF16 || r->dtype == WEFT_F16);
+}
+
+int comm_link_maps(uint64_t link_caps)
+{
+    return (link_caps & WEFT_LINK_MAP) && !(link_caps & WEFT_LINK_REGISTER);
+}
+
+int comm_able(const comm_algorithm *a, const comm_request *r)
+{
+    if (!(a->kinds & COMM_ON(r->kind)) || (a->maps && !comm_link_maps(r->link_caps)))
+        return 0;
+    if (r->kind == WEFT_SHIFT && r->in_place)
+        return 0; /* what arrives would lie over what has still to leave */
+    if (comm_attached(r, a) && !attach_able(r))
+        return 0;
+    return !(a->maps && r->kind == WEFT_ALL_TO_ALL && r->in_place);
+}

@@ -1,0 +1,96 @@
+/* schedule/alg/bruck.c: all-gather and all-to-all of short messages in ceil(log2 n) rounds.
+ *
+ * Idea (Bruck et al., Efficient algorithms for all-to-all communications in multiport
+ * message-passing systems, 1997): distances double. All-gather: in round k each rank sends the
+ * first 2^k parts it has to the rank 2^k before it, and gets as many that follow its own; what it
+ * has is in cyclic order from its own part on, and is turned into place at the end. All-to-all:
+ * a part that has to go d ranks further goes 2^k further in each round k whose bit is set in d;
+ * the parts that move in a round are packed into one message.
+ *
+ * Cost for S bytes: ceil(log2 n) messages, one after the other, whatever n is (a last
+ * round that is at most half full need not wait for the one before). All-gather
+ * sends S (n-1)/n bytes, the least possible, and copies S more than others; all-to-all sends about
+ * S/2 log2 n bytes (S/n for each part and round that moves it) and copies each of them twice.
+ *
+ * It loses as soon as bytes matter: the copies of the all-gather, the detours of the all-to-all. */
+#include "schedule/terms.h"
+
+static void all_gather(builder *b)
+{
+    uint32_t n = b->r->ranks, me = b->r->me;
+    uint64_t part = b->bytes / n;
+    comm_place have = build_scratch(b, b->bytes);
+    build_copy(b, have, in_at(0), part);
+    for (uint64_t far = 1; far < n; far *= 2) {
+        uint64_t parts = far < n - far ? far : n - far;
+        build_send(b, (uint32_t)((me + n - far) % n), have, parts * part);
+        build_recv(b, (uint32_t)((me + far) % n), place_plus(have, far * part), parts * part);
+    }
+    build_copy(b, out_at(me * part), have, (n - me) * part);
+    build_copy(b, out_at(0), place_plus(have, (n - me) * part), me * part);
+}
+
+/* Parts i of n with bit `far` set in i, in runs: to the packed message, or back out of it. Returns
+ * how many there are. */
+static uint64_t pack(builder *b, uint64_t far, comm_place parts, comm_place packed, int back)
+{
+    uint64_t n = b->r->ranks, part = b->bytes / n, at = 0;
+    for (uint64_t i = far; i < n; i += 2 * far) {
+        uint64_t run = i + far < n ? far : n - i;
+        comm_place loose = place_plus(parts, i * part), tight = place_plus(packed, at * part);
+        build_copy(b, back ? loose : tight, back ? tight : loose, run * part);
+        at += run;
+    }
+    return at;
+}
+
+static void all_to_all(builder *b)
+{
+    uint32_t n = b->r->ranks, me = b->r->me;
+    uint64_t part = b->bytes / n, most = n / 2 * part;
+    comm_place parts = build_scratch(b, b->bytes), give = build_scratch(b, most),
+               take = build_scratch(b, most);
+    build_copy(b, parts, in_at(me * part), (n - me) * part);
+    build_copy(b, place_plus(parts, (n - me) * part), in_at(0), me * part);
+    for (uint64_t far = 1; far < n; far *= 2) {
+        uint64_t bytes = pack(b, far, parts, give, 0) * part;
+        build_send(b, (uint32_t)((me + far) % n), give, bytes);
+        build_recv(b, (uint32_t)((me + n - far) % n), take, bytes);
+        pack(b, far, parts, take, 1);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        build_copy(b, out_at((me + n - i) % n * part), place_plus(parts, i * part), part);
+}
+
+static void emit(builder *b)
+{
+    if (b->r->kind == WEFT_ALL_GATHER)
+        all_gather(b);
+    else
+        all_to_all(b);
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_bruck);
+    traffic *t = traffic_begin(r);
+    uint64_t n = r->ranks, part = b.bytes / n;
+    for (uint64_t far = 1; far < n; far *= 2) {
+        uint64_t over = n % (2 * far), gathered = far < n - far ? far : n - far;
+        uint64_t swapped = n / (2 * far) * far + (over > far ? over - far : 0);
+        for (uint32_t i = 0; i < n; i++)
+            if (r->kind == WEFT_ALL_GATHER)
+                traffic_edge(t, i, (uint32_t)((i + n - far) % n), amount_whole(gathered * part));
+            else
+                traffic_edge(t, i, (uint32_t)((i + far) % n), amount_whole(swapped * part));
+        traffic_rounds(t, 2 * gathered > far, 0); /* or it sends nothing of the round before */
+    }
+    traffic_end(t, out);
+}
+
+const comm_algorithm comm_bruck = {
+    .name = "bruck",
+    .kinds = COMM_ON(WEFT_ALL_GATHER) | COMM_ON(WEFT_ALL_TO_ALL),
+    .emit = emit,
+    .terms = terms,
+};

@@ -1,0 +1,46 @@
+/* schedule/alg/chain.c: broadcast along a chain of ranks.
+ *
+ * Idea: the root sends chunk after chunk to the next rank, which passes each on as soon as it has
+ * it; all links of the chain work at once.
+ *
+ * Cost for S bytes in c chunks: every rank but the last sends S once, in c messages; the last byte
+ * arrives after n - 1 latencies and c + n - 2 chunk times.
+ *
+ * It loses when S is short or n is large: n - 1 latencies one after the other, where the tree has
+ * log2 n. */
+#include "schedule/terms.h"
+
+static void emit(builder *b)
+{
+    uint32_t n = b->r->ranks, me = b->r->me, v = (me + n - b->r->root) % n;
+    span all = {0, b->bytes};
+    for (uint64_t c = 0; c < build_chunks(b, b->bytes); c++) {
+        span s = build_chunk(b, all, c);
+        if (v > 0)
+            build_recv(b, (me + n - 1) % n, out_at(s.at), s.bytes);
+        if (v + 1 < n)
+            build_send(b, (me + 1) % n, v > 0 ? out_at(s.at) : in_at(s.at), s.bytes);
+    }
+    if (v == 0)
+        build_copy(b, out_at(0), in_at(0), b->bytes);
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_chain);
+    traffic *t = traffic_begin(r);
+    uint32_t n = r->ranks;
+    for (uint32_t v = 0; v + 1 < n; v++)
+        traffic_edge(t, (v + r->root) % n, (v + 1 + r->root) % n, amount_cut(&b, b.bytes));
+    double first = (double)build_chunk(&b, (span){0, b.bytes}, 0).bytes;
+    traffic_way(t, n - 1, traffic_crossings(t, r->root, n - 1), first);
+    traffic_end(t, out);
+}
+
+const comm_algorithm comm_chain = {
+    .name = "chain",
+    .kinds = COMM_ON(WEFT_BROADCAST),
+    .chunk = 128 << 10,
+    .emit = emit,
+    .terms = terms,
+};

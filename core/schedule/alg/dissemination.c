@@ -1,0 +1,37 @@
+/* schedule/alg/dissemination.c: the barrier.
+ *
+ * Idea: in round k each rank signals the rank 2^k further on and waits for the one 2^k before it.
+ * After ceil(log2 n) rounds every rank has heard, through others, from all.
+ *
+ * Cost: ceil(log2 n) empty messages a rank, one after the other. It never loses among the ways that
+ * use messages alone. */
+#include "schedule/terms.h"
+
+static void emit(builder *b)
+{
+    uint32_t n = b->r->ranks, me = b->r->me, heard[32], rounds = 0;
+    for (uint64_t far = 1; far < n; far *= 2) {
+        uint32_t told = build_signal(b, (uint32_t)((me + far) % n));
+        for (uint32_t i = 0; i < rounds; i++)
+            build_after(b, told, heard[i]);
+        heard[rounds++] = build_wait(b, (uint32_t)((me + n - far) % n));
+    }
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    traffic *t = traffic_begin(r);
+    for (uint64_t far = 1; far < r->ranks; far *= 2) {
+        for (uint32_t i = 0; i < r->ranks; i++)
+            traffic_edge(t, i, (uint32_t)((i + far) % r->ranks), (amount){1, 0});
+        traffic_rounds(t, 1, 0);
+    }
+    traffic_end(t, out);
+}
+
+const comm_algorithm comm_dissemination = {
+    .name = "dissemination",
+    .kinds = COMM_ON(WEFT_BARRIER),
+    .emit = emit,
+    .terms = terms,
+};

@@ -1,0 +1,205 @@
+/* schedule/alg/double_tree.c: all-reduce, broadcast and reduce over two binary trees at once.
+ *
+ * Idea (Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and
+ * scan, 2009): in a binary tree half of the ranks are leaves, which send nothing of a broadcast. So
+ * there are two trees, and a rank that has children in one is a leaf of the other; each tree
+ * carries one half of the bytes, chunk after chunk. Reduce walks both towards the root, all-reduce
+ * does that and then broadcasts, each chunk as soon as its sum is there.
+ *
+ * The trees: count the others from the root, 1 ... n - 1. In the first tree the children of a
+ * number lie half its lowest set bit below and above it (or the nearest so above that exists), so
+ * that odd numbers are leaves; the highest power of two is on top, and the root above it. The
+ * second is the same with numbers that have the other parity: counted backwards for odd n, shifted
+ * by one for even n.
+ *
+ * Cost for S bytes: a rank sends S/2 a child: S for a broadcast; S for a reduce, once for both
+ * parents; 2 S for an all-reduce; in chunks, and summing reads at most 2 S. ceil(log2 n) latencies
+ * each way, and in each level but the first another two chunks' time until the pipeline is full.
+ *
+ * It loses to the ring and the direct exchange on few ranks, which send S/n less a phase; to the
+ * doubling algorithms when messages are so short that there is nothing to pipeline. 16-bit floats
+ * are rounded once a level, ceil(log2 n) times. */
+#include "schedule/terms.h"
+
+/* Chunks whose contributions may be under way at once, in each tree. */
+#define SLOTS 4
+
+typedef struct forest {
+    builder *b;
+    uint32_t n, root;
+    span half[2];
+    int up, down; /* sums go up, results go down */
+} forest;
+
+/* A rank's place in a tree. */
+typedef struct node {
+    uint32_t parent, child[2], children; /* ranks; parent is not for the root */
+} node;
+
+static forest forest_of(builder *b)
+{
+    const comm_request *r = b->r;
+    uint64_t first = lines(b->bytes / 2);
+    first = first < b->bytes ? first : b->bytes;
+    return (forest){.b = b,
+                    .n = r->ranks,
+                    .root = r->kind == WEFT_ALL_REDUCE ? 0 : r->root,
+                    .half = {{0, first}, {first, b->bytes - first}},
+                    .up = r->kind != WEFT_BROADCAST,
+                    .down = r->kind != WEFT_REDUCE};
+}
+
+/* Numbers in tree 0 or 1 as ranks, and back; the root is 0. */
+static uint32_t rank_of(const forest *f, int tree, uint32_t label)
+{
+    uint32_t v = label;
+    if (tree && label)
+        v = f->n & 1 ? f->n - label : (label + f->n - 3) % (f->n - 1) + 1;
+    return (v + f->root) % f->n;
+}
+
+static uint32_t label_of(const forest *f, int tree, uint32_t rank)
+{
+    uint32_t v = (rank + f->n - f->root) % f->n;
+    if (!tree || !v)
+        return v;
+    return f->n & 1 ? f->n - v : v % (f->n - 1) + 1;
+}
+
+static uint32_t above(const forest *f, uint32_t label)
+{
+    uint32_t bit = label & -label, up = (label ^ bit) | bit << 1;
+    return up < f->n ? up : label ^ bit;
+}
+
+static node node_of(const forest *f, int tree, uint32_t rank)
+{
+    uint32_t label = label_of(f, tree, rank), bit = label & -label, high = bit / 2;
+    node x = {0};
+    if (label == 0) {
+        for (high = 1; high * 2 < f->n;)
+            high *= 2;
+        x.child[x.children++] = rank_of(f, tree, high);
+        return x;
+    }
+    x.parent = rank_of(f, tree, above(f, label));
+    if (bit > 1)
+        x.child[x.children++] = rank_of(f, tree, label - bit / 2);
+    while (high && label + high >= f->n)
+        high /= 2;
+    if (high)
+        x.child[x.children++] = rank_of(f, tree, label + high);
+    return x;
+}
+
+static uint32_t levels(const forest *f)
+{
+    uint32_t deep = 0;
+    while (1ull << deep < f->n)
+        deep++;
+    return deep;
+}
+
+/* Chunk s of a tree: its sum over all below, to the parent. `room`: for a chunk of each child. */
+static void up_chunk(const forest *f, const node *x, span s, comm_place room, uint64_t stride)
+{
+    builder *b = f->b;
+    int top = b->r->me == f->root;
+    comm_place sum = in_at(s.at);
+    for (uint32_t i = 0; i < x->children; i++)
+        build_recv(b, x->child[i], place_plus(room, i * stride), s.bytes);
+    if (x->children) {
+        sum = top ? out_at(s.at) : room;
+        build_reduce(b, s.bytes);
+        build_from(b, room);
+        build_from(b, in_at(s.at));
+        if (x->children > 1)
+            build_from(b, place_plus(room, stride));
+        build_to(b, sum);
+        build_reduced(b);
+    }
+    if (!top)
+        build_send(b, x->parent, sum, s.bytes);
+}
+
+static void down_chunk(const forest *f, const node *x, span s)
+{
+    builder *b = f->b;
+    int top = b->r->me == f->root;
+    comm_place at = top && !f->up ? in_at(s.at) : out_at(s.at);
+    if (!top)
+        build_recv(b, x->parent, at, s.bytes);
+    for (uint32_t i = 0; i < x->children; i++)
+        build_send(b, x->child[i], at, s.bytes);
+}
+
+/* Results are written so many chunks after sums that the sends of a sum do not stand behind those
+ * of a result that has still to come down. */
+static void emit(builder *b)
+{
+    forest f = forest_of(b);
+    node x[2] = {node_of(&f, 0, b->r->me), node_of(&f, 1, b->r->me)};
+    uint64_t chunks = build_chunks(b, f.half[0].bytes), lag = f.up ? 2 * levels(&f) : 0;
+    uint64_t stride = lines(build_chunk(b, f.half[0], 0).bytes);
+    uint64_t slots = chunks < SLOTS ? chunks : SLOTS;
+    comm_place room[2] = {0};
+    for (int t = 0; t < 2 && f.up; t++)
+        room[t] = build_scratch(b, slots * x[t].children * stride);
+    for (uint64_t c = 0; c < chunks + lag; c++) {
+        for (int t = 0; t < 2 && f.up && c < chunks; t++)
+            up_chunk(&f, &x[t], build_chunk(b, f.half[t], c),
+                     place_plus(room[t], c % slots * x[t].children * stride), stride);
+        for (int t = 0; t < 2 && f.down && c >= lag; t++)
+            down_chunk(&f, &x[t], build_chunk(b, f.half[t], c - lag));
+    }
+    if (!f.up && b->r->me == f.root)
+        build_copy(b, out_at(0), in_at(0), b->bytes);
+}
+
+/* One way through both trees; `most`: the longest chain between machines. */
+static void way_terms(traffic *t, const forest *f, int up)
+{
+    uint32_t most = 0;
+    for (int tree = 0; tree < 2; tree++)
+        for (uint32_t label = 1; label < f->n; label++) {
+            uint32_t me = rank_of(f, tree, label), parent = rank_of(f, tree, above(f, label));
+            uint32_t far = 0;
+            traffic_edge(t, up ? me : parent, up ? parent : me,
+                         amount_cut(f->b, f->half[tree].bytes));
+            for (uint32_t at = label; at; at = above(f, at))
+                far += (uint32_t)traffic_crosses(t, rank_of(f, tree, at),
+                                                 rank_of(f, tree, above(f, at)));
+            most = far > most ? far : most;
+        }
+    traffic_way(t, levels(f), most, 2 * (double)build_chunk(f->b, f->half[0], 0).bytes);
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_double_tree);
+    forest f = forest_of(&b);
+    traffic *t = traffic_begin(r);
+    double most = 0;
+    if (f.up)
+        way_terms(t, &f, 1);
+    if (f.down)
+        way_terms(t, &f, 0);
+    traffic_end(t, out);
+    for (uint32_t i = 0; i < f.n && f.up; i++) {
+        double reduced = 0;
+        for (int tree = 0; tree < 2; tree++) {
+            uint32_t children = node_of(&f, tree, i).children;
+            reduced += children ? (children + 1) * (double)f.half[tree].bytes : 0;
+        }
+        most = reduced > most ? reduced : most;
+    }
+    out->reduced = most;
+}
+
+const comm_algorithm comm_double_tree = {
+    .name = "double_tree",
+    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_BROADCAST) | COMM_ON(WEFT_REDUCE),
+    .chunk = 64 << 10,
+    .emit = emit,
+    .terms = terms,
+};

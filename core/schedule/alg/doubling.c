@@ -1,0 +1,57 @@
+/* schedule/alg/doubling.c: all-reduce by recursive doubling.
+ *
+ * Idea: in round k each rank exchanges all that it has summed so far with the rank 2^k away and
+ * adds what it gets, so that after log2 n rounds everybody has the sum over all. Both partners add
+ * the same two numbers in the same order, so all ranks have the same bits. Off powers of two the
+ * first ranks form pairs, see fold.h.
+ *
+ * Cost for S bytes on 2^k ranks: k messages of S bytes in k latencies, 2 S k bytes read. Pairs add
+ * two latencies; their odd rank reads 2 S more and sends S more.
+ *
+ * It loses to one exchange where latencies matter more than messages, on few ranks; and as soon as
+ * bytes matter, for it sends S k where halving sends 2 S. 16-bit floats are rounded k times, or k +
+ * 1. */
+#include "schedule/alg/fold.h"
+
+static void emit(builder *b)
+{
+    folded f = fold_ranks(b);
+    comm_place now = fold_in(&f), got[2] = {0};
+    for (uint32_t i = 0; i < 2 && !f.idle; i++)
+        got[i] = build_scratch(b, b->bytes);
+    for (uint32_t have = 1, turn = 0; have < f.groups && !f.idle; have *= 2, turn = !turn) {
+        uint32_t other = f.group ^ have, partner = fold_actor(&f, other);
+        comm_place theirs = got[turn], to = 2 * have == f.groups ? out_at(0) : theirs;
+        build_send(b, partner, now, b->bytes);
+        build_recv(b, partner, theirs, b->bytes);
+        int first = other < f.group;
+        build_reduce2(b, to, first ? theirs : now, first ? now : theirs, b->bytes);
+        now = to;
+    }
+    fold_out(&f);
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_doubling);
+    folded f = fold_ranks(&b);
+    traffic *t = traffic_begin(r);
+    amount all = amount_whole(b.bytes);
+    uint32_t rounds = 0;
+    fold_terms(t, &f, 0, amount_cut(&b, b.bytes), 1, all.bytes);
+    for (uint32_t have = 1; have < f.groups; have *= 2, rounds++) {
+        for (uint32_t g = 0; g < f.groups; g++)
+            traffic_edge(t, fold_actor(&f, g), fold_actor(&f, g ^ have), all);
+        traffic_rounds(t, 1, 0);
+    }
+    fold_terms(t, &f, 1, all, fold_back(&f), 0);
+    traffic_end(t, out);
+    out->reduced = 2 * all.bytes * (rounds + (f.pairs ? 1 : 0));
+}
+
+const comm_algorithm comm_doubling = {
+    .name = "doubling",
+    .kinds = COMM_ON(WEFT_ALL_REDUCE),
+    .emit = emit,
+    .terms = terms,
+};

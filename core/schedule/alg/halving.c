@@ -1,0 +1,198 @@
+/* schedule/alg/halving.c: recursive halving and doubling (Rabenseifner) for reduce-scatter,
+ * all-gather and all-reduce.
+ *
+ * Idea: of 2^k ranks, each exchanges half of what it still holds with the rank 2^(k-1) away and
+ * adds what it gets to the half it keeps; then a quarter with the rank 2^(k-2) away, and so on,
+ * until it holds the sum of one part. Gathering walks the same way back, doubling. Where the number
+ * of ranks is no power of two, the first ranks form pairs, see fold.h.
+ *
+ * Cost for S bytes on 2^k ranks: each phase sends S (n-1)/n bytes in only k messages (times their
+ * chunks, while halving), k latencies; summing reads 2 S (n-1)/n bytes. Pairs cost up to two
+ * latencies more: their even rank sends S (all-gather: S/n), read in summing with another S, and
+ * their odd rank returns S (reduce-scatter: S/n; all-gather: S (n-1)/n in up to two messages).
+ *
+ * It loses to the direct exchange on few ranks, where n - 1 messages side by side take less time
+ * than k in a row, to the ring where the network dislikes far partners, and off powers of two.
+ * Partial sums of 16-bit floats are rounded k times, k + 1 with pairs. */
+#include "schedule/alg/fold.h"
+
+static span parts_of(const folded *h, uint32_t first, uint32_t end)
+{
+    return build_parts(h->b, fold_first(h, first), fold_first(h, end));
+}
+
+/* One exchange: give the bytes of `give`, keep the sum over `keep` at `to`. `now` is where the
+ * bytes from `base` on are now. Sources stand in the order of the ranks that they come from. */
+static void exchange(builder *b, uint32_t partner, comm_place now, uint64_t base, span give,
+                     span keep, comm_place to)
+{
+    uint64_t longest = give.bytes > keep.bytes ? give.bytes : keep.bytes;
+    comm_place got = build_scratch(b, keep.bytes);
+    for (uint64_t c = 0; c < build_chunks(b, longest); c++) {
+        span out = build_chunk(b, give, c), in = build_chunk(b, keep, c);
+        build_send(b, partner, place_plus(now, out.at - base), out.bytes);
+        comm_place theirs = place_plus(got, in.at - keep.at);
+        comm_place ours = place_plus(now, in.at - base);
+        build_recv(b, partner, theirs, in.bytes);
+        int first = partner < b->r->me;
+        build_reduce2(b, place_plus(to, in.at - keep.at), first ? theirs : ours,
+                      first ? ours : theirs, in.bytes);
+    }
+}
+
+/* Ends with the sum over the parts of my group at `mine`. */
+static void halve(folded *h, comm_place mine)
+{
+    builder *b = h->b;
+    comm_place now = fold_in(h);
+    if (h->idle)
+        return;
+    uint64_t base = 0;
+    for (uint32_t first = 0, count = h->groups; count > 1; count /= 2) {
+        uint32_t half = count / 2, low = h->group < first + half;
+        uint32_t keep = low ? first : first + half, give = low ? first + half : first;
+        span kept = parts_of(h, keep, keep + half);
+        comm_place to = half == 1 ? mine : build_scratch(b, kept.bytes);
+        uint32_t partner = fold_actor(h, low ? h->group + half : h->group - half);
+        exchange(b, partner, now, base, parts_of(h, give, give + half), kept, to);
+        now = to;
+        base = kept.at;
+        first = keep;
+    }
+}
+
+/* Begins with the parts of my group in place in out. */
+static void twice(folded *h)
+{
+    for (uint32_t have = 1; have < h->groups && !h->idle; have *= 2) {
+        uint32_t other = h->group ^ have, mask = ~(have - 1);
+        span ours = parts_of(h, h->group & mask, (h->group & mask) + have);
+        span theirs = parts_of(h, other & mask, (other & mask) + have);
+        build_send(h->b, fold_actor(h, other), out_at(ours.at), ours.bytes);
+        build_recv(h->b, fold_actor(h, other), out_at(theirs.at), theirs.bytes);
+    }
+}
+
+static void all_reduce(folded *h)
+{
+    halve(h, out_at(parts_of(h, h->group, h->group + 1).at));
+    twice(h);
+    fold_out(h);
+}
+
+static void reduce_scatter(folded *h)
+{
+    builder *b = h->b;
+    uint64_t part = b->bytes / b->r->ranks;
+    if (h->group >= h->pairs) {
+        halve(h, out_at(0));
+        return;
+    }
+    comm_place both = h->idle ? out_at(0) : build_scratch(b, 2 * part);
+    halve(h, both);
+    if (h->idle) {
+        build_recv(b, b->r->me + 1, out_at(0), part);
+        return;
+    }
+    build_send(b, b->r->me - 1, both, part);
+    build_copy(b, out_at(0), place_plus(both, part), part);
+}
+
+/* The even rank of a pair has its own part already: it gets what lies before and after it. */
+static void all_gather(folded *h)
+{
+    builder *b = h->b;
+    uint32_t me = b->r->me;
+    uint64_t part = b->bytes / b->r->ranks, even = (h->idle ? me : me - 1) * part;
+    uint64_t rest = even + part;
+    build_copy(b, out_at(me * part), in_at(0), part);
+    if (h->idle) {
+        build_send(b, me + 1, in_at(0), part);
+        build_recv(b, me + 1, out_at(0), even);
+        build_recv(b, me + 1, out_at(rest), b->bytes - rest);
+        return;
+    }
+    if (h->group < h->pairs)
+        build_recv(b, me - 1, out_at(even), part);
+    twice(h);
+    if (h->group < h->pairs) {
+        build_send(b, me - 1, out_at(0), even);
+        build_send(b, me - 1, out_at(rest), b->bytes - rest);
+    }
+}
+
+static void emit(builder *b)
+{
+    folded h = fold_ranks(b);
+    switch (b->r->kind) {
+    case WEFT_ALL_REDUCE: all_reduce(&h); break;
+    case WEFT_REDUCE_SCATTER: reduce_scatter(&h); break;
+    default: all_gather(&h); break;
+    }
+}
+
+/* Bytes that the rank with the most adds up: all it has, and what it keeps in each round. */
+static double halve_terms(traffic *t, const folded *h)
+{
+    double most = 0, whole = (double)h->b->bytes;
+    fold_terms(t, h, 0, amount_cut(h->b, h->b->bytes), 1, whole);
+    for (uint32_t count = h->groups; count > 1; count /= 2) {
+        for (uint32_t g = 0; g < h->groups; g++) {
+            uint32_t other = g ^ (count / 2), give = other & ~(count / 2 - 1);
+            span s = parts_of(h, give, give + count / 2);
+            traffic_edge(t, fold_actor(h, g), fold_actor(h, other), amount_cut(h->b, s.bytes));
+        }
+        traffic_rounds(t, 1, 0);
+    }
+    for (uint32_t g = 0; g < h->groups; g++) {
+        double kept = g < h->pairs ? whole : 0;
+        for (uint32_t count = h->groups / 2; count; count /= 2)
+            kept += (double)parts_of(h, g & ~(count - 1), (g & ~(count - 1)) + count).bytes;
+        most = kept > most ? kept : most;
+    }
+    return 2 * most;
+}
+
+static void twice_terms(traffic *t, const folded *h)
+{
+    for (uint32_t have = 1; have < h->groups; have *= 2) {
+        for (uint32_t g = 0; g < h->groups; g++) {
+            uint32_t first = g & ~(have - 1);
+            span s = parts_of(h, first, first + have);
+            traffic_edge(t, fold_actor(h, g), fold_actor(h, g ^ have), amount_whole(s.bytes));
+        }
+        traffic_rounds(t, 1, 0);
+    }
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_halving);
+    folded h = fold_ranks(&b);
+    traffic *t = traffic_begin(r);
+    uint64_t part = b.bytes / r->ranks;
+    double reduced = r->kind == WEFT_ALL_GATHER ? 0 : halve_terms(t, &h);
+    if (r->kind == WEFT_REDUCE_SCATTER)
+        fold_terms(t, &h, 1, amount_whole(part), fold_back(&h), (double)part);
+    if (r->kind == WEFT_ALL_GATHER)
+        fold_terms(t, &h, 0, amount_whole(part), 1, 0);
+    if (r->kind != WEFT_REDUCE_SCATTER)
+        twice_terms(t, &h);
+    if (r->kind == WEFT_ALL_REDUCE)
+        fold_terms(t, &h, 1, amount_whole(b.bytes), 1, 0);
+    for (uint32_t i = 0; i < h.pairs && r->kind == WEFT_ALL_GATHER; i++) {
+        traffic_edge(t, 2 * i + 1, 2 * i, amount_whole(2 * i * part));
+        traffic_edge(t, 2 * i + 1, 2 * i, amount_whole(b.bytes - (2 * i + 1) * part));
+    }
+    traffic_rounds(t, fold_back(&h), 0);
+    traffic_end(t, out);
+    out->reduced = reduced;
+}
+
+const comm_algorithm comm_halving = {
+    .name = "halving",
+    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER) | COMM_ON(WEFT_ALL_GATHER),
+    .chunk = 256 << 10,
+    .emit = emit,
+    .terms = terms,
+};

@@ -1,0 +1,108 @@
+/* schedule/alg/hierarchical/hierarchical_compress.c: compressed sums of ranks of which some share a
+ * machine: the way between machines in hierarchical.c, in codes.
+ *
+ * Idea: inside a machine sums travel as they are, since there bytes are cheap, and what goes
+ * between machines is encoded. Leader j of each machine has the machine's sum of part j; leaders j
+ * of all machines exchange codes of it as ranks do in compress.c. In a reduce-scatter the member
+ * that stands for rank q encodes its machine's sum for q, and q adds them.
+ *
+ * Cost: of the bytes of hierarchical.c those between machines, in codes. A leader keeps one fp32
+ * number for an element of its part, a member for one of those ranks elsewhere that it stands for:
+ * as many times fewer than without levels as a machine has leaders.
+ *
+ * It loses as compress.c does. */
+#include "schedule/alg/hierarchical/hierarchy.h"
+#include "schedule/form.h"
+
+static uint64_t coded(const builder *b, uint64_t bytes)
+{
+    return code_bytes(b->r->compress, bytes / b->size);
+}
+
+static void encode(builder *b, comm_place from, comm_place code, uint64_t kept_at, uint64_t bytes)
+{
+    build_coding(b, COMM_ENCODE, bytes);
+    build_from(b, from);
+    build_to(b, code);
+    if (b->r->feedback)
+        build_to(b, (comm_place){COMM_KEPT, 0, kept_at / b->size * 4});
+}
+
+void levels_keep(const levels *v, uint64_t longest)
+{
+    builder *b = v->b;
+    uint64_t others = (uint64_t)(v->machines - 1) * ((v->most + v->least - 1) / v->least);
+    others = others < v->ranks - v->least ? others : v->ranks - v->least; /* that I stand for */
+    uint64_t bytes = b->r->kind == WEFT_ALL_REDUCE ? longest : others * (b->bytes / v->ranks);
+    b->kept = b->r->compress && b->r->feedback ? bytes / b->size * 4 : 0;
+}
+
+/* --- all-reduce. A chunk's codes: given to each machine and taken from it, and those of the sums.
+ */
+
+static comm_place code_at(const lead *d, uint64_t chunk, uint32_t kind, uint32_t machine)
+{
+    return levels_landed(&d->far, chunk, kind * d->v.machines + machine);
+}
+#define GIVEN 0u
+#define TAKEN 1u
+#define SUMS 2u
+#define KINDS 3u
+
+uint32_t levels_codes(const levels *v)
+{
+    return KINDS * v->machines;
+}
+
+void levels_between(const lead *d, span s, span part, uint64_t chunk)
+{
+    const levels *v = &d->v;
+    builder *b = v->b;
+    span mine = levels_share(b, s, v->machine, v->machines);
+    for (uint32_t k = 1; k < v->machines; k++) {
+        uint32_t to = (v->machine + k) % v->machines;
+        uint32_t from = (v->machine + v->machines - k) % v->machines;
+        span give = levels_share(b, s, to, v->machines);
+        encode(b, levels_summed(d, give.at), code_at(d, chunk, GIVEN, to), give.at - part.at,
+               give.bytes);
+        build_send(b, member(v, to, v->place), code_at(d, chunk, GIVEN, to), coded(b, give.bytes));
+        build_recv(b, member(v, from, v->place), code_at(d, chunk, TAKEN, from),
+                   coded(b, mine.bytes));
+    }
+    build_summing(b, COMM_FOLD, v->machine, mine.bytes);
+    for (uint32_t m = 0; m < v->machines; m++)
+        build_from(b, m == v->machine ? levels_summed(d, mine.at) : code_at(d, chunk, TAKEN, m));
+    build_to(b, code_at(d, chunk, SUMS, v->machine));
+    build_to(b, out_at(mine.at));
+    if (b->r->feedback)
+        build_to(b, (comm_place){COMM_KEPT, 0, (mine.at - part.at) / b->size * 4});
+}
+
+void levels_round(const lead *d, span s, uint64_t chunk)
+{
+    const levels *v = &d->v;
+    builder *b = v->b;
+    span mine = levels_share(b, s, v->machine, v->machines);
+    for (uint32_t k = 1; k < v->machines; k++) {
+        uint32_t to = (v->machine + k) % v->machines;
+        uint32_t from = (v->machine + v->machines - k) % v->machines;
+        span take = levels_share(b, s, from, v->machines);
+        build_send(b, member(v, to, v->place), code_at(d, chunk, SUMS, v->machine),
+                   coded(b, mine.bytes));
+        build_recv(b, member(v, from, v->place), code_at(d, chunk, SUMS, from),
+                   coded(b, take.bytes));
+        build_coding(b, COMM_DECODE, take.bytes);
+        build_from(b, code_at(d, chunk, SUMS, from));
+        build_to(b, out_at(take.at));
+    }
+}
+
+/* --- reduce-scatter --- */
+
+void levels_send_code(levels *v, uint32_t q, uint32_t nth, span s, comm_place sum, comm_place code)
+{
+    builder *b = v->b;
+    uint64_t part = b->bytes / v->ranks;
+    encode(b, sum, code, nth * part + s.at % part, s.bytes);
+    build_send(b, q, code, coded(b, s.bytes));
+}

@@ -1,0 +1,178 @@
+/* schedule/alg/hierarchical/hierarchical_terms.c: what requests take by hierarchical.c and
+ * hierarchical_tree.c. */
+#include "schedule/alg/hierarchical/hierarchy.h"
+#include "schedule/terms.h"
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Everything that the members of a machine send to one of them, or one of them to the others. */
+static void star(const levels *v, traffic *t, uint32_t machine, uint32_t one, int inward, amount a)
+{
+    for (uint32_t i = 0; i < v->size[machine]; i++) {
+        uint32_t other = member(v, machine, i);
+        if (other != one)
+            traffic_edge(t, inward ? other : one, inward ? one : other, a);
+    }
+}
+
+/* --- all-reduce --- */
+
+/* The share of machine m in all chunks of a part. */
+static amount share_of(const levels *v, uint64_t part, uint32_t m)
+{
+    const builder *b = v->b;
+    uint64_t chunks = build_chunks(b, part);
+    span first = build_chunk(b, (span){0, part}, 0), last = {0, part};
+    if (chunks > 1)
+        last = build_chunk(b, (span){0, part}, chunks - 1);
+    uint64_t full = levels_share(b, first, m, v->machines).bytes;
+    uint64_t rest = levels_share(b, last, m, v->machines).bytes;
+    amount a = amount_whole(rest);
+    a.messages += full && chunks > 1 ? (double)(chunks - 1) : 0;
+    a.bytes += chunks > 1 ? (double)full * (double)(chunks - 1) : 0;
+    return a;
+}
+
+/* Between the leaders of one part; what the busiest of them reads to reduce. */
+static double between(const levels *v, traffic *t, uint64_t part, uint32_t leader, int gather)
+{
+    double reads = 0;
+    for (uint32_t m = 0; m < v->machines; m++) {
+        amount mine = share_of(v, part, m);
+        for (uint32_t k = 0; k < v->machines; k++) {
+            uint32_t a = member(v, m, leader), c = member(v, k, leader);
+            if (k != m && v->machines == 2 && !gather)
+                traffic_edge(t, a, c, amount_cut(v->b, part));
+            else if (k != m && v->machines > 2)
+                traffic_edge(t, gather ? a : c, gather ? c : a, mine);
+        }
+        reads = larger(reads, mine.bytes * v->machines);
+    }
+    return v->machines == 2 ? 2 * (double)part : v->machines == 1 ? 0 : reads;
+}
+
+static double all_reduce(const levels *v, traffic *t)
+{
+    uint32_t leaders = levels_leaders(v);
+    uint64_t bytes = v->b->bytes;
+    double reduced = 0;
+    for (int phase = 0; phase < 4; phase++) {
+        for (uint32_t j = 0; j < leaders; j++) {
+            uint64_t part = levels_share(v->b, (span){0, bytes}, j, leaders).bytes;
+            for (uint32_t m = 0; m < v->machines && phase % 3 == 0; m++)
+                star(v, t, m, member(v, m, j), phase == 0, amount_cut(v->b, part));
+            double here = v->most > 1 ? (double)part * v->most : 0;
+            if (phase == 1)
+                reduced = larger(reduced, here + between(v, t, part, j, 0));
+            if (phase == 2)
+                (void)between(v, t, part, j, 1);
+        }
+        int alone = v->machines == 2 && v->least == 1; /* the other hears of its own last */
+        traffic_rounds(t, phase == 3 && alone ? 0 : 1, 0);
+    }
+    return reduced;
+}
+
+/* --- reduce-scatter and all-gather --- */
+
+static double scatter_or_gather(const levels *v, traffic *t, int gather)
+{
+    uint64_t part = v->b->bytes / v->ranks;
+    amount a = amount_cut(v->b, part);
+    double reduced = 0;
+    for (int far = gather; far == 0 || far == 1; far += gather ? -1 : 1) {
+        for (uint32_t q = 0; q < v->ranks; q++)
+            for (uint32_t m = 0; m < v->machines; m++) {
+                uint32_t by = levels_stands_for(v, m, q);
+                if (!far)
+                    star(v, t, m, by, !gather, a);
+                else if (by != q)
+                    traffic_edge(t, gather ? q : by, gather ? by : q, a);
+            }
+        traffic_rounds(t, 1, 0);
+    }
+    for (uint32_t i = 0; i < v->ranks && !gather; i++) {
+        double charges = 0, size = v->size[v->at[i]];
+        for (uint32_t q = 0; q < v->ranks; q++)
+            charges += levels_stands_for(v, v->at[i], q) == i;
+        double reads = (size > 1 ? size * charges : 0) + v->machines;
+        reduced = larger(reduced, reads * (double)part);
+    }
+    return reduced;
+}
+
+/* --- trees --- */
+
+static uint32_t parent(uint32_t index)
+{
+    return index & (index - 1);
+}
+
+/* The most edges from the top of a tree to a node. */
+static uint32_t depth(uint32_t count)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t ones = (uint32_t)__builtin_popcount(i);
+        most = ones > most ? ones : most;
+    }
+    return most;
+}
+
+/* Nodes right below one. */
+static uint32_t below(uint32_t index, uint32_t count)
+{
+    uint32_t n = 0;
+    for (uint32_t bit = 1; bit < count && !(index & bit); bit *= 2)
+        n += index + bit < count;
+    return n;
+}
+
+static double trees(const levels *v, traffic *t, int up)
+{
+    amount a = amount_cut(v->b, v->b->bytes);
+    uint32_t hops = 0, far = 0, top = v->at[v->b->r->root], most = 0;
+    for (uint32_t k = 0; k < v->machines; k++) {
+        uint32_t m = (top + k) % v->machines, size = v->size[m];
+        uint32_t high = (uint32_t)__builtin_popcount(k), deep = high + depth(size);
+        uint32_t me = levels_speaker(v, m);
+        uint32_t above = levels_speaker(v, (top + parent(k)) % v->machines);
+        if (k)
+            traffic_edge(t, up ? me : above, up ? above : me, a);
+        for (uint32_t i = 1; i < size; i++) {
+            uint32_t one = levels_node(v, m, i), on = levels_node(v, m, parent(i));
+            traffic_edge(t, up ? one : on, up ? on : one, a);
+        }
+        uint32_t sums = below(0, size) + below(k, v->machines), inner = 0;
+        for (uint32_t i = 1; i < size; i++)
+            inner = below(i, size) > inner ? below(i, size) : inner;
+        most = sums > most ? sums : most;
+        most = inner > most ? inner : most;
+        far = deep > hops ? high : far;
+        hops = deep > hops ? deep : hops;
+    }
+    uint64_t chunk = build_chunk(v->b, (span){0, v->b->bytes}, 0).bytes;
+    traffic_way(t, hops, far, (double)chunk);
+    return up ? 2.0 * most * (double)v->b->bytes : 0;
+}
+
+void levels_terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &(comm_algorithm){.chunk = LEVELS_CHUNK});
+    traffic *t = traffic_begin(r);
+    levels v;
+    double reduced;
+    levels_begin(r, &b, &v);
+    switch (r->kind) {
+    case WEFT_ALL_REDUCE: reduced = all_reduce(&v, t); break;
+    case WEFT_REDUCE_SCATTER: reduced = scatter_or_gather(&v, t, 0); break;
+    case WEFT_ALL_GATHER: reduced = scatter_or_gather(&v, t, 1); break;
+    default: reduced = trees(&v, t, r->kind == WEFT_REDUCE); break;
+    }
+    levels_end(&v);
+    traffic_end(t, out);
+    out->reduced = reduced;
+}

@@ -1,0 +1,81 @@
+/* schedule/alg/hierarchical/hierarchy.c: see hierarchy.h. */
+#include "schedule/alg/hierarchical/hierarchy.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+#define ONE_LEADER (64u << 10) /* bytes up to which one leader handles all of a machine */
+
+/* Those whom nobody placed stand in the order of the ranks. */
+static uint32_t place_of(const comm_request *r, const levels *v, uint32_t rank, uint32_t seen)
+{
+    uint32_t place = r->layout && r->layout->order ? r->layout->order[rank] : seen;
+    return place < v->size[v->at[rank]] ? place : seen;
+}
+
+void levels_begin(const comm_request *r, builder *b, levels *out)
+{
+    levels v = {.b = b, .ranks = r->ranks, .me = r->me, .machines = 1, .least = r->ranks};
+    if (r->layout)
+        v.machines = r->layout->machines;
+    v.size = mem_alloc(v.machines * sizeof *v.size);
+    v.at = mem_alloc(v.ranks * sizeof *v.at);
+    for (uint32_t i = 0; i < v.ranks; i++) {
+        v.at[i] = r->layout ? r->layout->machine[i] : 0;
+        v.size[v.at[i]]++;
+    }
+    for (uint32_t m = 0; m < v.machines; m++) {
+        v.most = v.size[m] > v.most ? v.size[m] : v.most;
+        v.least = v.size[m] < v.least ? v.size[m] : v.least;
+    }
+    uint32_t *seen = mem_alloc(v.machines * sizeof *seen);
+    v.member = mem_alloc((uint64_t)v.machines * v.most * sizeof *v.member);
+    for (uint32_t i = 0; i < v.ranks; i++) {
+        uint32_t place = place_of(r, &v, i, seen[v.at[i]]++);
+        v.member[v.at[i] * v.most + place] = i;
+        v.place = i == v.me ? place : v.place;
+    }
+    v.machine = v.at[v.me];
+    free(seen);
+    *out = v;
+}
+
+void levels_end(levels *v)
+{
+    free(v->size);
+    free(v->at);
+    free(v->member);
+}
+
+span levels_share(const builder *b, span whole, uint32_t i, uint32_t n)
+{
+    uint64_t grain = whole.bytes / n >= 4096 ? 64 : b->size;
+    uint64_t units = whole.bytes / grain, base = units / n, extra = units % n;
+    uint64_t from = (i * base + (i < extra ? i : extra)) * grain;
+    uint64_t to = ((i + 1) * base + (i + 1 < extra ? i + 1 : extra)) * grain;
+    return (span){whole.at + from, (i + 1 == n ? whole.bytes : to) - from};
+}
+
+comm_place levels_landed(const landing *l, uint64_t chunk, uint32_t who)
+{
+    return place_plus(l->base, chunk % LEVELS_SLOTS * l->each + who * l->stride);
+}
+
+comm_place levels_summed(const lead *d, uint64_t at)
+{
+    return d->v.size[d->v.machine] == 1 ? in_at(at) : out_at(at);
+}
+
+uint32_t levels_leaders(const levels *v)
+{
+    return v->b->bytes <= ONE_LEADER ? 1 : v->least;
+}
+
+uint32_t levels_stands_for(const levels *v, uint32_t machine, uint32_t q)
+{
+    uint32_t place = 0;
+    while (member(v, v->at[q], place) != q)
+        place++;
+    return member(v, machine, place % v->size[machine]);
+}

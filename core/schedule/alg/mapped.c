@@ -1,0 +1,238 @@
+/* schedule/alg/mapped.c: ranks that see each other's memory read and write it, and send no data at
+ * all.
+ *
+ * Idea: two rounds of small messages frame plain loads and stores. In the first every rank says
+ * where its buffers are, which also says that they are ready. Then rank r combines part r straight
+ * out of everybody's input, in the order of the ranks, and stores the result straight into
+ * everybody's output. In the second round each says that it has finished with the others' memory.
+ * What is only moved is pulled by the rank that wants it, so that it arrives in that rank's cache;
+ * gather is pushed, because one puller would do all the work.
+ *
+ * In place needs nothing more: part r of every buffer is touched by rank r alone.
+ *
+ * Cost for S bytes: 2 (n-1) messages of 16 or 0 bytes a rank, two latencies; S bytes loaded and S
+ * stored a rank for an all-reduce, none of them twice. The smallest number of copies that there is.
+ * As sent count the bytes that a rank stores with others and that others load from it: 2 S (n-1)/n
+ * for an all-reduce, S for a reduce, S (n-1)/n for the other kinds, S (n-1) for a root's broadcast.
+ * Where only a root is concerned it has one message to and from each of the others.
+ *
+ * Between devices the steps between the rounds are the devices' (attach.c).
+ *
+ * It loses on messages so short that two rounds take longer than sending the data in one, and it
+ * needs a link that maps. An all-to-all in place has no order that is safe, and is left to others.
+ */
+#include "schedule/terms.h"
+
+/* Who has to hear from whom: everybody from everybody, or everybody and the root. */
+static int linked(const builder *b, uint32_t peer)
+{
+    const comm_request *r = b->r;
+    switch (r->kind) {
+    case WEFT_BROADCAST:
+    case WEFT_GATHER:
+    case WEFT_SCATTER:
+    case WEFT_SEND:
+    case WEFT_RECV: return r->me == r->root || peer == r->root;
+    default: return 1;
+    }
+}
+
+/* Of a linked pair, does `me` need to know where the buffers of `peer` are? */
+static int needs(const builder *b, uint32_t me, uint32_t peer)
+{
+    const comm_request *r = b->r;
+    switch (r->kind) {
+    case WEFT_BROADCAST:
+    case WEFT_SCATTER:
+    case WEFT_GATHER: return peer == r->root;
+    case WEFT_SEND: return me == r->root;
+    case WEFT_RECV: return peer == r->root;
+    default: return 1;
+    }
+}
+
+static comm_place in_of(const builder *b, uint32_t rank, uint64_t at)
+{
+    return rank == b->r->me ? in_at(at) : peer_in(rank, at);
+}
+
+static comm_place out_of(const builder *b, uint32_t rank, uint64_t at)
+{
+    return rank == b->r->me ? out_at(at) : peer_out(rank, at);
+}
+
+/* Combine my part of all inputs, into `first` and, if `to_all`, everybody else's output. */
+static void combine(builder *b, span part, comm_place first, int to_all)
+{
+    uint32_t n = b->r->ranks, me = b->r->me;
+    for (uint64_t c = 0; c < build_chunks(b, part.bytes); c++) {
+        span s = build_chunk(b, part, c);
+        build_reduce(b, s.bytes);
+        for (uint32_t i = 0; i < n; i++)
+            build_from(b, in_of(b, i, s.at));
+        build_to(b, place_plus(first, s.at - part.at));
+        for (uint32_t k = 1; k < n && to_all; k++)
+            build_to(b, out_of(b, (me + k) % n, s.at));
+        build_reduced(b);
+    }
+}
+
+static void move(builder *b, comm_place to, comm_place from, uint64_t bytes)
+{
+    span all = {0, bytes};
+    for (uint64_t c = 0; c < build_chunks(b, bytes); c++) {
+        span s = build_chunk(b, all, c);
+        build_copy(b, place_plus(to, s.at), place_plus(from, s.at), s.bytes);
+    }
+}
+
+static void work_rooted(builder *b)
+{
+    const comm_request *r = b->r;
+    uint32_t me = r->me, root = r->root;
+    uint64_t part = b->bytes / r->ranks;
+    switch (r->kind) {
+    case WEFT_BROADCAST: move(b, out_at(0), in_of(b, root, 0), b->bytes); break;
+    case WEFT_GATHER: move(b, out_of(b, root, me * part), in_at(0), part); break;
+    case WEFT_SCATTER: move(b, out_at(0), in_of(b, root, me * part), part); break;
+    case WEFT_RECV: move(b, out_at(0), peer_in(root, 0), b->bytes); break;
+    case WEFT_REDUCE: {
+        span mine = build_part(b, me);
+        combine(b, mine, out_of(b, root, mine.at), 0);
+        break;
+    }
+    default: break; /* WEFT_SEND: the other end does it */
+    }
+}
+
+static void work(builder *b)
+{
+    const comm_request *r = b->r;
+    uint32_t n = r->ranks, me = r->me;
+    uint64_t part = b->bytes / n;
+    switch (r->kind) {
+    case WEFT_ALL_REDUCE: {
+        span mine = build_part(b, me);
+        combine(b, mine, out_at(mine.at), 1);
+        break;
+    }
+    case WEFT_REDUCE_SCATTER: combine(b, build_part(b, me), out_at(0), 0); break;
+    case WEFT_ALL_GATHER:
+        for (uint32_t k = 0; k < n; k++)
+            move(b, out_at((me + k) % n * part), in_of(b, (me + k) % n, 0), part);
+        break;
+    case WEFT_ALL_TO_ALL:
+        for (uint32_t k = 0; k < n; k++)
+            move(b, out_at((me + k) % n * part), in_of(b, (me + k) % n, me * part), part);
+        break;
+    default: work_rooted(b);
+    }
+}
+
+/* Bytes of my memory that others read. */
+static uint64_t lent(const builder *b)
+{
+    const comm_request *r = b->r;
+    uint64_t others = r->ranks - 1, part = b->bytes / r->ranks;
+    switch (r->kind) {
+    case WEFT_ALL_REDUCE:
+    case WEFT_REDUCE:
+    case WEFT_REDUCE_SCATTER:
+    case WEFT_ALL_TO_ALL: return b->bytes - build_part(b, r->me).bytes;
+    case WEFT_ALL_GATHER: return others * part;
+    case WEFT_BROADCAST: return r->me == r->root ? others * b->bytes : 0;
+    case WEFT_SCATTER: return r->me == r->root ? others * part : 0;
+    case WEFT_SEND: return b->bytes;
+    default: return 0;
+    }
+}
+
+static void emit(builder *b)
+{
+    uint32_t n = b->r->ranks, me = b->r->me, first = b->steps;
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t to = (me + k) % n, from = (me + n - k) % n;
+        if (linked(b, to) && needs(b, to, me))
+            build_tell_place(b, to);
+        if (linked(b, from) && needs(b, me, from))
+            build_hear_place(b, from);
+    }
+    uint32_t go = b->r->staged ? build_flag(b, COMM_STORE) : COMM_NO_STEP;
+    for (uint32_t s = first; s < go && go != COMM_NO_STEP; s++)
+        build_after(b, go, s);
+    first = b->steps;
+    work(b);
+    if (b->r->staged) /* the device does the work, and says when it is done */
+        first = build_flag(b, COMM_FETCH);
+    uint32_t end = b->steps;
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t to = (me + k) % n, from = (me + n - k) % n;
+        if (linked(b, to) && needs(b, me, to)) {
+            uint32_t done = build_signal(b, to);
+            for (uint32_t s = first; s < end; s++)
+                build_after(b, done, s);
+        }
+        if (linked(b, from) && needs(b, from, me))
+            build_wait(b, from);
+    }
+    build_lent(b, lent(b));
+}
+
+/* What the root, or the one end of two, reads from the others or is written by them. */
+static void rooted_terms(traffic *t, const builder *b)
+{
+    const comm_request *r = b->r;
+    uint32_t from = r->kind == WEFT_RECV ? r->root : r->me;
+    double part = (double)(b->bytes / r->ranks);
+    amount told = {1, 0}, back = {1, 0};
+    if (r->kind == WEFT_GATHER)
+        back.bytes = part;
+    else
+        told.bytes = r->kind == WEFT_SCATTER ? part : (double)b->bytes;
+    if (r->kind == WEFT_SEND || r->kind == WEFT_RECV) {
+        uint32_t to = r->kind == WEFT_RECV ? r->me : r->root;
+        traffic_edge(t, from, to, told);
+        traffic_edge(t, to, from, back);
+        return;
+    }
+    for (uint32_t i = 0; i < r->ranks; i++)
+        if (i != r->root) {
+            traffic_edge(t, r->root, i, told);
+            traffic_edge(t, i, r->root, back);
+        }
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_mapped);
+    traffic *t = traffic_begin(r);
+    int sums =
+        r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
+    int moves = r->kind == WEFT_ALL_GATHER || r->kind == WEFT_ALL_TO_ALL;
+    for (uint32_t i = 0; i < r->ranks && (sums || moves); i++) {
+        double part = (double)build_part(&b, i).bytes;
+        if (sums)
+            traffic_from_all(t, i, (amount){2, part});
+        else
+            traffic_to_all(t, i, (amount){2, part});
+        if (r->kind == WEFT_ALL_REDUCE)
+            traffic_to_all(t, i, (amount){0, part});
+        if (r->kind == WEFT_REDUCE && i != r->root)
+            traffic_edge(t, i, r->root, (amount){0, part});
+    }
+    if (!sums && !moves)
+        rooted_terms(t, &b);
+    traffic_rounds(t, 2, 0);
+    traffic_end(t, out);
+    out->reduced = sums ? r->ranks * longest_part(&b) : 0;
+}
+
+const comm_algorithm comm_mapped = {
+    .name = "mapped",
+    .kinds = (COMM_ON(WEFT_RECV + 1) - 1) & ~COMM_ON(WEFT_BARRIER) & ~COMM_ON(0),
+    .maps = 1,
+    .chunk = 1 << 20,
+    .once = 1,
+    .emit = emit,
+    .terms = terms,
+};

@@ -1,0 +1,72 @@
+/* schedule/alg/one_shot.c: all-reduce and reduce in one round.
+ *
+ * Idea: every rank sends its whole input to every other and combines all inputs by itself, in the
+ * order of the ranks. (Reduce: all send to the root.) 16-bit floats are rounded once, and every
+ * rank does the same arithmetic on the same numbers, so all have the same bits.
+ *
+ * Cost for S bytes: S (n-1) bytes in n - 1 messages (times their chunks), all of them at once: one
+ * latency. Summing reads S n bytes. (Reduce: each rank sends S to the root, which alone sums.)
+ *
+ * It loses as soon as bytes matter: on 2 ranks it sends no more than any other way but adds twice
+ * as much, on more ranks it sends n / 2 times as much. */
+#include "schedule/terms.h"
+
+/* Chunks that may be under way at once, each with its own room for n - 1 contributions. */
+#define SLOTS 3
+
+static void receive_and_combine(builder *b, span s, comm_place room, uint64_t stride)
+{
+    uint32_t n = b->r->ranks, me = b->r->me;
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t peer = (me + n - k) % n;
+        build_recv(b, peer, place_plus(room, (peer < me ? peer : peer - 1) * stride), s.bytes);
+    }
+    build_reduce(b, s.bytes);
+    for (uint32_t i = 0; i < n; i++)
+        build_from(b, i == me ? in_at(s.at) : place_plus(room, (i < me ? i : i - 1) * stride));
+    build_to(b, out_at(s.at));
+}
+
+static void emit(builder *b)
+{
+    uint32_t n = b->r->ranks, me = b->r->me, root = b->r->root;
+    int to_all = b->r->kind == WEFT_ALL_REDUCE, receives = to_all || me == root;
+    span all = {0, b->bytes};
+    uint64_t chunks = build_chunks(b, b->bytes), slots = chunks < SLOTS ? chunks : SLOTS;
+    uint64_t stride = lines(build_chunk(b, all, 0).bytes);
+    comm_place room = {0};
+    if (receives)
+        room = build_scratch(b, slots * (n - 1) * stride);
+    for (uint64_t c = 0; c < chunks; c++) {
+        span s = build_chunk(b, all, c);
+        for (uint32_t k = 1; k < n; k++)
+            if (to_all || (me + k) % n == root)
+                build_send(b, (me + k) % n, in_at(s.at), s.bytes);
+        if (receives)
+            receive_and_combine(b, s, place_plus(room, c % slots * (n - 1) * stride), stride);
+    }
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_exchange);
+    traffic *t = traffic_begin(r);
+    amount all = amount_cut(&b, b.bytes);
+    for (uint32_t i = 0; i < r->ranks; i++)
+        if (r->kind == WEFT_ALL_REDUCE)
+            traffic_to_all(t, i, all);
+        else if (i != r->root)
+            traffic_edge(t, i, r->root, all);
+    traffic_rounds(t, 1, 0);
+    traffic_end(t, out);
+    out->reduced = r->ranks * (double)b.bytes;
+}
+
+const comm_algorithm comm_exchange = {
+    .name = "exchange",
+    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE),
+    .chunk = 128 << 10,
+    .once = 1,
+    .emit = emit,
+    .terms = terms,
+};

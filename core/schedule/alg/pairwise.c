@@ -1,0 +1,229 @@
+/* schedule/alg/pairwise.c: every pair of ranks exchanges what the one has for the other, and
+ * nothing else.
+ *
+ * Idea: rank r is given all contributions to part r by the ranks that hold them, combines them in
+ * the order of the ranks (16-bit floats in fp32, rounded once) and, where everybody wants the
+ * result, sends its part to every other rank. Round k goes to the rank k further on, so no rank is
+ * everybody's target at once. Gather, scatter, all-to-all, send and receive are the parts of this
+ * that they need.
+ *
+ * Cost for S bytes: each phase sends S (n-1)/n bytes, the least possible, in n - 1 messages (times
+ * the chunks of a part) that may all be under way at once: one latency a phase. Summing reads S
+ * bytes. With a root, the others send it S/n each (reduce: after a phase of sums), or it them.
+ *
+ * It loses on many ranks: n - 1 connections each, n - 1 short messages where the ring has long
+ * ones, and room for n - 1 contributions to a chunk. */
+#include "schedule/terms.h"
+
+/* Chunks whose contributions may be under way at once; the all-gather of a chunk is written LAG
+ * chunks later, so that its sends do not stand before those that others wait for. */
+#define SLOTS 3
+#define LAG 2
+
+typedef struct landing {
+    comm_place base;
+    uint64_t stride, slots;
+} landing;
+
+static landing landing_for(builder *b)
+{
+    uint64_t longest = build_longest(b), chunks = build_chunks(b, longest);
+    landing r = {.slots = chunks < SLOTS ? chunks : SLOTS};
+    r.stride = lines(build_chunk(b, (span){0, longest}, 0).bytes);
+    r.base = build_scratch(b, r.slots * (b->r->ranks - 1) * r.stride);
+    return r;
+}
+
+static void reduce_chunk(builder *b, const landing *room, uint64_t c, comm_place mine)
+{
+    uint32_t n = b->r->ranks, me = b->r->me;
+    span part = build_part(b, me), s = build_chunk(b, part, c);
+    comm_place at = place_plus(room->base, c % room->slots * (n - 1) * room->stride);
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t to = (me + k) % n, from = (me + n - k) % n;
+        span give = build_chunk(b, build_part(b, to), c);
+        build_send(b, to, in_at(give.at), give.bytes);
+        build_recv(b, from, place_plus(at, (from < me ? from : from - 1) * room->stride), s.bytes);
+    }
+    build_reduce(b, s.bytes);
+    for (uint32_t i = 0; i < n; i++)
+        build_from(b, i == me ? in_at(s.at) : place_plus(at, (i < me ? i : i - 1) * room->stride));
+    build_to(b, place_plus(mine, s.at - part.at));
+}
+
+static void gather_chunk(builder *b, uint64_t c)
+{
+    uint32_t n = b->r->ranks, me = b->r->me;
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t to = (me + k) % n, from = (me + n - k) % n;
+        span give = build_chunk(b, build_part(b, me), c);
+        span take = build_chunk(b, build_part(b, from), c);
+        build_send(b, to, out_at(give.at), give.bytes);
+        build_recv(b, from, out_at(take.at), take.bytes);
+    }
+}
+
+/* `gather`: follow each chunk's reduction by its all-gather. */
+static void reduce_scatter(builder *b, comm_place mine, int gather)
+{
+    uint64_t chunks = build_chunks(b, build_longest(b));
+    landing room = landing_for(b);
+    for (uint64_t c = 0; c < chunks + LAG; c++) {
+        if (c < chunks)
+            reduce_chunk(b, &room, c, mine);
+        if (gather && c >= LAG)
+            gather_chunk(b, c - LAG);
+    }
+}
+
+static void all_gather(builder *b)
+{
+    span part = build_part(b, b->r->me);
+    build_copy(b, out_at(part.at), in_at(0), part.bytes);
+    for (uint64_t c = 0; c < build_chunks(b, build_longest(b)); c++)
+        gather_chunk(b, c);
+}
+
+void gather_to_root(builder *b, comm_place mine)
+{
+    uint32_t n = b->r->ranks, me = b->r->me, root = b->r->root;
+    span part = build_part(b, me);
+    if (me != root) {
+        build_send(b, root, mine, part.bytes);
+        return;
+    }
+    build_copy(b, out_at(part.at), mine, part.bytes);
+    for (uint32_t k = 1; k < n; k++) {
+        span s = build_part(b, (me + k) % n);
+        build_recv(b, (me + k) % n, out_at(s.at), s.bytes);
+    }
+}
+
+static void reduce(builder *b)
+{
+    span part = build_part(b, b->r->me);
+    comm_place mine = b->r->me == b->r->root ? out_at(part.at) : build_scratch(b, part.bytes);
+    reduce_scatter(b, mine, 0);
+    gather_to_root(b, mine);
+}
+
+static void scatter(builder *b)
+{
+    uint32_t n = b->r->ranks, me = b->r->me, root = b->r->root;
+    uint64_t part = b->bytes / n;
+    if (me != root) {
+        build_recv(b, root, out_at(0), part);
+        return;
+    }
+    for (uint32_t k = 1; k < n; k++)
+        build_send(b, (me + k) % n, in_at((me + k) % n * part), part);
+    build_copy(b, out_at(0), in_at(me * part), part);
+}
+
+/* In place a part may only be written once it has been sent, and a peer may only send once it is
+ * received: each part that arrives waits in scratch for its place to be free. */
+static void all_to_all(builder *b)
+{
+    uint32_t n = b->r->ranks, me = b->r->me;
+    uint64_t part = b->bytes / n;
+    comm_place room = {0};
+    if (b->r->in_place)
+        room = build_scratch(b, b->bytes);
+    for (uint32_t k = 1; k < n; k++) {
+        uint32_t to = (me + k) % n, from = (me + n - k) % n;
+        build_send(b, to, in_at(to * part), part);
+        build_recv(b, from, b->r->in_place ? place_plus(room, from * part) : out_at(from * part),
+                   part);
+    }
+    build_copy(b, out_at(me * part), in_at(me * part), part);
+    for (uint32_t i = 0; b->r->in_place && i < n; i++)
+        if (i != me)
+            build_copy(b, out_at(i * part), place_plus(room, i * part), part);
+}
+
+/* Everybody sends its whole buffer `root` ranks further. */
+static void shift(builder *b)
+{
+    uint32_t n = b->r->ranks, me = b->r->me, by = b->r->root;
+    if (by == 0) {
+        build_copy(b, out_at(0), in_at(0), b->bytes);
+        return;
+    }
+    build_send(b, (me + by) % n, in_at(0), b->bytes);
+    build_recv(b, (me + n - by) % n, out_at(0), b->bytes);
+}
+
+static void emit(builder *b)
+{
+    const comm_request *r = b->r;
+    switch (r->kind) {
+    case WEFT_ALL_REDUCE: reduce_scatter(b, out_at(build_part(b, r->me).at), 1); break;
+    case WEFT_REDUCE_SCATTER: reduce_scatter(b, out_at(0), 0); break;
+    case WEFT_ALL_GATHER: all_gather(b); break;
+    case WEFT_REDUCE: reduce(b); break;
+    case WEFT_GATHER: gather_to_root(b, in_at(0)); break;
+    case WEFT_SCATTER: scatter(b); break;
+    case WEFT_ALL_TO_ALL: all_to_all(b); break;
+    case WEFT_SHIFT: shift(b); break;
+    case WEFT_SEND: build_send(b, r->root, in_at(0), b->bytes); break;
+    default: build_recv(b, r->root, out_at(0), b->bytes); break;
+    }
+}
+
+void gather_terms(traffic *t, const builder *b)
+{
+    for (uint32_t i = 0; i < b->r->ranks; i++)
+        if (i != b->r->root)
+            traffic_edge(t, i, b->r->root, amount_whole(build_part(b, i).bytes));
+    traffic_rounds(t, 1, 0);
+}
+
+static void one_to_one(traffic *t, const builder *b)
+{
+    const comm_request *r = b->r;
+    uint32_t n = r->ranks;
+    amount part = amount_whole(b->bytes / n), all = amount_whole(b->bytes);
+    for (uint32_t i = 0; i < n; i++)
+        if (r->kind == WEFT_ALL_TO_ALL)
+            traffic_to_all(t, i, part);
+        else if (r->kind == WEFT_SCATTER && i != r->root)
+            traffic_edge(t, r->root, i, part);
+        else if (r->kind == WEFT_SHIFT && r->root)
+            traffic_edge(t, i, (i + r->root) % n, all);
+    if (r->kind == WEFT_SEND || r->kind == WEFT_RECV)
+        traffic_edge(t, r->kind == WEFT_SEND ? r->me : r->root,
+                     r->kind == WEFT_SEND ? r->root : r->me, all);
+    traffic_rounds(t, 1, 0);
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_direct);
+    traffic *t = traffic_begin(r);
+    int sums =
+        r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
+    for (uint32_t i = 0; i < r->ranks && sums; i++)
+        traffic_from_all(t, i, amount_part(&b, i));
+    traffic_rounds(t, 1, 0);
+    for (uint32_t i = 0; i < r->ranks; i++)
+        if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_ALL_GATHER)
+            traffic_to_all(t, i, amount_part(&b, i));
+    traffic_rounds(t, 1, 0);
+    if (r->kind == WEFT_REDUCE || r->kind == WEFT_GATHER)
+        gather_terms(t, &b);
+    one_to_one(t, &b);
+    traffic_end(t, out);
+    out->reduced = sums ? r->ranks * longest_part(&b) : 0;
+}
+
+const comm_algorithm comm_direct = {
+    .name = "direct",
+    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER) | COMM_ON(WEFT_ALL_GATHER) |
+             COMM_ON(WEFT_REDUCE) | COMM_ON(WEFT_GATHER) | COMM_ON(WEFT_SCATTER) |
+             COMM_ON(WEFT_ALL_TO_ALL) | COMM_ON(WEFT_SEND) | COMM_ON(WEFT_RECV) |
+             COMM_ON(WEFT_SHIFT),
+    .chunk = 128 << 10,
+    .once = 1,
+    .emit = emit,
+    .terms = terms,
+};

@@ -1,0 +1,204 @@
+/* schedule/alg/tree.c: broadcast, reduce, all-reduce, gather and scatter over a binomial tree.
+ *
+ * Idea: count ranks from the root. Rank v is told by the rank that differs from it in its lowest
+ * set bit, and then tells those that differ from it in one lower bit, the farthest first. Reduce
+ * walks the same tree towards the root, each rank adding what its children send to its own; all-
+ * reduce is a reduce to rank 0 and a broadcast. What is below a rank has consecutive numbers, so
+ * in a gather it sends all parts below it as one message, and in a scatter gets them so.
+ *
+ * Cost for S bytes: the root sends (broadcast) or receives and adds (reduce) ceil(log2 n) messages
+ * of S bytes one after the other, other ranks fewer; floor(log2 n) latencies follow one another,
+ * twice in an all-reduce, whose way back begins when all has come up. The root of a scatter or
+ * gather has as many messages, S (n-1)/n bytes in all; every rank between copies what it passes on.
+ *
+ * It loses when S is long: the root handles S log2 n bytes where a chain handles S, and parts that
+ * are scattered travel up to log2 n times. 16-bit partial sums are rounded at each of the up to
+ * ceil(log2 n) additions. */
+#include "schedule/terms.h"
+
+/* Ranks counted from the root. */
+typedef struct rooted {
+    builder *b;
+    uint32_t n, root, me; /* me: counted so */
+} rooted;
+
+static rooted rooted_at(builder *b)
+{
+    const comm_request *r = b->r;
+    uint32_t root = r->kind == WEFT_ALL_REDUCE ? 0 : r->root;
+    return (rooted){b, r->ranks, root, (r->me + r->ranks - root) % r->ranks};
+}
+
+static uint32_t rank_of(const rooted *t, uint32_t v)
+{
+    return (v + t->root) % t->n;
+}
+
+/* The lowest set bit of a rank's number; of the root, the lowest power of two from n on. */
+static uint32_t own_bit(const rooted *t, uint32_t v)
+{
+    uint32_t bit = 1;
+    while (bit < t->n && !(v & bit))
+        bit *= 2;
+    return bit;
+}
+
+/* Ranks at and below v: v ... v + below - 1. */
+static uint32_t below(const rooted *t, uint32_t v)
+{
+    uint32_t bit = own_bit(t, v);
+    return v + bit < t->n ? bit : t->n - v;
+}
+
+/* `from`: where the root has it. */
+static void broadcast(const rooted *t, comm_place from)
+{
+    builder *b = t->b;
+    uint32_t v = t->me, bit = own_bit(t, v);
+    if (v) {
+        from = out_at(0);
+        build_recv(b, rank_of(t, v - bit), from, b->bytes);
+    }
+    for (bit /= 2; bit; bit /= 2)
+        if (v + bit < t->n)
+            build_send(b, rank_of(t, v + bit), from, b->bytes);
+    if (!v)
+        build_copy(b, out_at(0), from, b->bytes);
+}
+
+static void reduce(const rooted *t)
+{
+    builder *b = t->b;
+    uint32_t v = t->me;
+    comm_place sum = in_at(0);
+    for (uint32_t bit = 1; bit < t->n; bit *= 2) {
+        if (v & bit) {
+            build_send(b, rank_of(t, v - bit), sum, b->bytes);
+            return;
+        }
+        if (v + bit >= t->n)
+            continue;
+        comm_place got = build_scratch(b, b->bytes);
+        build_recv(b, rank_of(t, v + bit), got, b->bytes);
+        comm_place to = v == 0 ? out_at(0) : got;
+        build_reduce2(b, to, sum, got, b->bytes);
+        sum = to;
+    }
+}
+
+/* At the root the parts of child v lie in one piece of `whole`, unless the last rank and the first
+ * are among them: then they are packed in scratch. */
+static comm_place at_root(const rooted *t, uint32_t v, comm_place whole, int *wraps)
+{
+    uint64_t part = t->b->bytes / t->n, many = below(t, v), first = rank_of(t, v);
+    *wraps = first + many > t->n;
+    return *wraps ? build_scratch(t->b, many * part) : place_plus(whole, first * part);
+}
+
+static void gather(const rooted *t)
+{
+    builder *b = t->b;
+    uint32_t v = t->me, bit = own_bit(t, v), many = below(t, v);
+    uint64_t part = b->bytes / t->n;
+    comm_place have = v == 0     ? out_at(t->root * part)
+                      : many > 1 ? build_scratch(b, many * part)
+                                 : in_at(0);
+    build_copy(b, have, in_at(0), part);
+    for (uint32_t up = 1; up < bit && v + up < t->n; up *= 2) {
+        uint32_t child = v + up, first = rank_of(t, child);
+        int wraps = 0;
+        comm_place to = v ? place_plus(have, up * part) : at_root(t, child, out_at(0), &wraps);
+        build_recv(b, first, to, below(t, child) * part);
+        if (wraps) {
+            uint64_t before = (t->n - first) * part;
+            build_copy(b, out_at(first * part), to, before);
+            build_copy(b, out_at(0), place_plus(to, before), below(t, child) * part - before);
+        }
+    }
+    if (v)
+        build_send(b, rank_of(t, v - bit), have, many * part);
+}
+
+static void scatter(const rooted *t)
+{
+    builder *b = t->b;
+    uint32_t v = t->me, bit = own_bit(t, v), many = below(t, v);
+    uint64_t part = b->bytes / t->n;
+    comm_place have = v && many > 1 ? build_scratch(b, many * part) : out_at(0);
+    if (v)
+        build_recv(b, rank_of(t, v - bit), have, many * part);
+    for (bit /= 2; bit; bit /= 2) {
+        uint32_t child = v + bit, first = rank_of(t, child);
+        int wraps = 0;
+        if (child >= t->n)
+            continue;
+        comm_place from = v ? place_plus(have, bit * part) : at_root(t, child, in_at(0), &wraps);
+        if (wraps) {
+            uint64_t before = (t->n - first) * part;
+            build_copy(b, from, in_at(first * part), before);
+            build_copy(b, place_plus(from, before), in_at(0), below(t, child) * part - before);
+        }
+        build_send(b, first, from, below(t, child) * part);
+    }
+    build_copy(b, out_at(0), v ? have : in_at(t->root * part), part);
+}
+
+static void emit(builder *b)
+{
+    rooted t = rooted_at(b);
+    switch (b->r->kind) {
+    case WEFT_BROADCAST: broadcast(&t, in_at(0)); break;
+    case WEFT_REDUCE: reduce(&t); break;
+    case WEFT_GATHER: gather(&t); break;
+    case WEFT_SCATTER: scatter(&t); break;
+    default: reduce(&t); broadcast(&t, out_at(0));
+    }
+}
+
+/* All edges of the tree, towards the root or away from it. Returns how many children the root has.
+ */
+static uint32_t edges(traffic *s, const rooted *t, int up)
+{
+    uint32_t deepest = 0, farthest = 0, children = 0, parts = t->b->r->kind;
+    for (uint32_t v = 1; v < t->n; v++) {
+        uint32_t me = rank_of(t, v), parent = rank_of(t, v & (v - 1)), deep = 0, far = 0;
+        uint64_t bytes = t->b->bytes;
+        if (parts == WEFT_GATHER || parts == WEFT_SCATTER)
+            bytes = bytes / t->n * below(t, v);
+        traffic_edge(s, up ? me : parent, up ? parent : me, amount_whole(bytes));
+        for (uint32_t at = v; at; at &= at - 1, deep++)
+            far += (uint32_t)traffic_crosses(s, rank_of(t, at), rank_of(t, at & (at - 1)));
+        deepest = deep > deepest ? deep : deepest;
+        farthest = far > farthest ? far : farthest;
+        children += (v & (v - 1)) == 0;
+    }
+    traffic_way(s, deepest, farthest, 0);
+    return children;
+}
+
+static void terms(const comm_request *r, comm_terms *out)
+{
+    builder b = build_for(r, &comm_tree);
+    rooted t = rooted_at(&b);
+    traffic *s = traffic_begin(r);
+    int sums = r->kind == WEFT_REDUCE || r->kind == WEFT_ALL_REDUCE;
+    uint32_t children = 0;
+    if (sums || r->kind == WEFT_GATHER)
+        children = edges(s, &t, 1);
+    if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_BROADCAST || r->kind == WEFT_SCATTER)
+        children = edges(s, &t, 0);
+    traffic_end(s, out);
+    if (r->kind == WEFT_ALL_REDUCE) { /* what the root sends on the way back has come up before */
+        out->near.fill += out->near.bytes;
+        out->far.fill += out->far.bytes;
+    }
+    out->reduced = sums ? 2.0 * children * (double)b.bytes : 0;
+}
+
+const comm_algorithm comm_tree = {
+    .name = "tree",
+    .kinds = COMM_ON(WEFT_BROADCAST) | COMM_ON(WEFT_REDUCE) | COMM_ON(WEFT_ALL_REDUCE) |
+             COMM_ON(WEFT_GATHER) | COMM_ON(WEFT_SCATTER),
+    .emit = emit,
+    .terms = terms,
+};

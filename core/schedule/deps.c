@@ -1,0 +1,162 @@
+/* schedule/deps.c: finds which steps of a list have to wait for which.
+ *
+ * For each buffer an array of disjoint segments, sorted, says who wrote those bytes last and who
+ * has read them since. A reader waits for the writer; a writer waits for the writer and for all the
+ * readers. Segments are cut where an access begins or ends inside one, and those that one write
+ * covers become one again, so there are about as many as chunks in flight. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "schedule/algorithm.h"
+
+#define BUFFERS COMM_PEER_IN /* IN, OUT, SCRATCH, PLACES, KEPT */
+
+typedef struct reader {
+    uint32_t step, next; /* next: 1 + index in tracker.reader, 0 ends the list */
+} reader;
+
+typedef struct segment {
+    uint64_t lo, hi;
+    uint32_t writer; /* step, or COMM_NO_STEP */
+    uint32_t readers;
+} segment;
+
+typedef struct edge {
+    uint32_t from, to;
+} edge;
+
+typedef VEC(segment) segment_list;
+
+struct tracker {
+    segment_list buffer[BUFFERS];
+    VEC(reader) reader;
+    VEC(edge) edge;
+    VEC(uint32_t) last; /* [step]: 1 + the step whose edge from here was added last */
+};
+
+tracker *track_create(void)
+{
+    return mem_alloc(sizeof(tracker));
+}
+
+void track_destroy(tracker *t)
+{
+    if (!t)
+        return;
+    for (uint32_t i = 0; i < BUFFERS; i++)
+        free(t->buffer[i].at);
+    free(t->reader.at);
+    free(t->edge.at);
+    free(t->last.at);
+    free(t);
+}
+
+/* Steps are numbered as they are written, so all edges into one step come together: remembering the
+ * last edge out of each step is enough to drop doubles. */
+void track_after(tracker *t, uint32_t step, uint32_t earlier)
+{
+    if (earlier == COMM_NO_STEP || step == COMM_NO_STEP || earlier == step)
+        return;
+    while (t->last.n <= step)
+        *vec_push(&t->last) = 0;
+    if (t->last.at[earlier] == step + 1)
+        return;
+    t->last.at[earlier] = step + 1;
+    *vec_push(&t->edge) = (edge){earlier, step};
+}
+
+/* First segment that ends after `at`. */
+static uint32_t find(const segment_list *l, uint64_t at)
+{
+    uint32_t lo = 0, hi = l->n;
+    while (lo < hi) {
+        uint32_t mid = lo + (hi - lo) / 2;
+        if (l->at[mid].hi > at)
+            hi = mid;
+        else
+            lo = mid + 1;
+    }
+    return lo;
+}
+
+static void insert(segment_list *l, uint32_t i, segment s)
+{
+    vec_push(l);
+    memmove(l->at + i + 1, l->at + i, (l->n - 1 - i) * sizeof s);
+    l->at[i] = s;
+}
+
+/* Make the segments cover [lo, hi) exactly; the first of them, and one past the last in *end. */
+static uint32_t cover(segment_list *l, uint64_t lo, uint64_t hi, uint32_t *end)
+{
+    uint32_t first = find(l, lo), i = first;
+    if (i < l->n && l->at[i].lo < lo) {
+        insert(l, i, l->at[i]);
+        l->at[i].hi = lo;
+        l->at[i + 1].lo = lo;
+        first = ++i;
+    }
+    while (lo < hi) {
+        if (i == l->n || l->at[i].lo > lo) {
+            uint64_t gap = i == l->n || l->at[i].lo > hi ? hi : l->at[i].lo;
+            insert(l, i, (segment){lo, gap, COMM_NO_STEP, 0});
+        } else if (l->at[i].hi > hi) {
+            insert(l, i, l->at[i]);
+            l->at[i].hi = hi;
+            l->at[i + 1].lo = hi;
+        }
+        lo = l->at[i++].hi;
+    }
+    *end = i;
+    return first;
+}
+
+void track_read(tracker *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes)
+{
+    if (bytes == 0)
+        return;
+    segment_list *l = &t->buffer[buffer];
+    uint32_t end, first = cover(l, at, at + bytes, &end);
+    for (uint32_t i = first; i < end; i++) {
+        segment *s = &l->at[i];
+        track_after(t, step, s->writer);
+        *vec_push(&t->reader) = (reader){step, s->readers};
+        s->readers = t->reader.n;
+    }
+}
+
+void track_write(tracker *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes)
+{
+    if (bytes == 0)
+        return;
+    segment_list *l = &t->buffer[buffer];
+    uint32_t end, first = cover(l, at, at + bytes, &end);
+    for (uint32_t i = first; i < end; i++) {
+        track_after(t, step, l->at[i].writer);
+        for (uint32_t r = l->at[i].readers; r; r = t->reader.at[r - 1].next)
+            track_after(t, step, t->reader.at[r - 1].step);
+    }
+    l->at[first] = (segment){at, at + bytes, step, 0};
+    memmove(l->at + first + 1, l->at + end, (l->n - end) * sizeof(segment));
+    l->n -= end - first - 1;
+}
+
+void track_finish(tracker *t, comm_program *p)
+{
+    p->next = mem_alloc((uint64_t)t->edge.n * sizeof *p->next);
+    for (uint32_t i = 0; i < t->edge.n; i++) {
+        p->step[t->edge.at[i].to].need++;
+        p->step[t->edge.at[i].from].nexts++;
+    }
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < p->steps; i++) {
+        p->step[i].next = at;
+        at += p->step[i].nexts;
+        p->step[i].nexts = 0;
+    }
+    for (uint32_t i = 0; i < t->edge.n; i++) {
+        comm_step *from = &p->step[t->edge.at[i].from];
+        p->next[from->next + from->nexts++] = t->edge.at[i].to;
+    }
+}

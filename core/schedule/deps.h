@@ -1,0 +1,23 @@
+/* schedule/deps.h: which step waits for which, from the memory that they read and write.
+ *
+ * A step that reads bytes waits for the last step that wrote them; one that writes bytes waits for
+ * the last that wrote them and for all that have read them since. Used by the writer alone. */
+#ifndef SCHEDULE_DEPS_H
+#define SCHEDULE_DEPS_H
+
+#include "schedule/program.h"
+
+#define COMM_NO_STEP UINT32_MAX /* what a step of no bytes is numbered */
+
+typedef struct tracker tracker;
+
+tracker *track_create(void);
+void track_destroy(tracker *t);
+void track_read(tracker *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes);
+void track_write(tracker *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes);
+void track_after(tracker *t, uint32_t step, uint32_t earlier);
+
+/* Fill in need, next and nexts of all steps. */
+void track_finish(tracker *t, comm_program *p);
+
+#endif

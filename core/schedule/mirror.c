@@ -1,0 +1,49 @@
+/* schedule/mirror.c: see mirror.h. */
+#include "schedule/mirror.h"
+
+#define PIECE (1u << 20) /* bytes; at most MOST of them a side */
+#define MOST 64u
+
+static uint64_t piece_of(uint64_t bytes)
+{
+    return bytes > (uint64_t)PIECE * MOST ? lines((bytes + MOST - 1) / MOST) : PIECE;
+}
+
+static uint32_t pieces(uint64_t bytes)
+{
+    uint64_t piece = piece_of(bytes);
+    return (uint32_t)((bytes + piece - 1) / piece);
+}
+
+span mirror_piece(uint64_t bytes, uint32_t i)
+{
+    uint64_t piece = piece_of(bytes), at = i * piece;
+    return (span){at, bytes - at < piece ? bytes - at : piece};
+}
+
+void stage_fetches(builder *b)
+{
+    uint64_t in, out;
+    comm_sides(b->r, &in, &out);
+    for (uint32_t i = 0; i < pieces(in); i++) {
+        span s = mirror_piece(in, i);
+        build_fetch(b, in_at(s.at), s.bytes);
+    }
+}
+
+void stage_stores(builder *b)
+{
+    uint64_t in, out;
+    comm_sides(b->r, &in, &out);
+    for (uint32_t i = 0; i < pieces(out); i++) {
+        span s = mirror_piece(out, i);
+        build_store(b, out_at(s.at), s.bytes);
+    }
+}
+
+uint64_t stage_room(const comm_request *r)
+{
+    uint64_t in, out;
+    comm_sides(r, &in, &out);
+    return lines(in) + lines(out); /* in place one of them is not used */
+}

@@ -1,0 +1,174 @@
+/* schedule/select.c: which algorithm `auto` means, and the thresholds that measurements set.
+ *
+ * The choice depends on what is the same on all ranks of a group (kind, bytes, ranks, type and the
+ * link's abilities) and on nothing else, for ranks that chose differently would wait for ever.
+ *
+ * Measured on one machine of 2 cores, 2 and 4 ranks, over shared memory and tcp. Two ranks: mapped
+ * takes 1.2 times one exchange of short messages whatever the size, and an exchange over tcp beats
+ * reduce-scatter and all-gather at every size, since it sends the same bytes in half the rounds.
+ * Four ranks: each round costs changes of process, so that one round of whole inputs wins up to
+ * 16 KiB, and few long messages (halving) up to 512 KiB. Where each message is a call of the system
+ * (tcp), their number costs more than the rounds, and doubling, with two instead of three, takes
+ * 35 us where an exchange takes 50.
+ *
+ * Algorithms in which each rank talks to all others need ranks times ranks connections, and as many
+ * messages. With 256 ranks on 2 cores over shared memory a step took 18 s with them and 0.8 s
+ * without (single runs of a tiny job on a loaded machine). With 64 ranks there was no difference,
+ * and with 48 they were twice as fast; nothing was measured between 65 and 255. */
+#include <stdio.h>
+#include <string.h>
+
+#include "config/constraints.h"
+#include "schedule/algorithm.h"
+#include "schedule/form.h"
+#include "schedule/request.h"
+
+/* All bytes are of the larger side. */
+#define EXCHANGE_SPREAD                                                                            \
+    (64u << 10)                  /* more than two ranks: whole inputs while a rank sends less      \
+                                  */
+#define HALVING_MIN (16u << 10)  /* powers of two: few messages from here ... */
+#define HALVING_MAX (512u << 10) /* ... to here; then direct or, on many ranks, the ring */
+#define FEW_RANKS 16u            /* up to here all pairs at once are no trouble */
+#define MANY_RANKS 64u           /* beyond, all pairs only where the sum is to be rounded once */
+#define TREE_MAX (64u << 10)     /* broadcast: tree up to here, then the chain */
+#define MAPPED_SUM_2 320u        /* peers' memory from here on: sums, two ranks */
+#define MAPPED_MOVE_2 (4u << 10) /* ... and the kinds that only move bytes */
+#define MAPPED_SUM (4u << 10)    /* the same for more ranks */
+#define MAPPED_MOVE (16u << 10)
+
+static int should_map(const comm_request *r, uint64_t bytes)
+{
+    uint64_t two = sched_reduces(r->kind) ? MAPPED_SUM_2 : MAPPED_MOVE_2,
+             more = sched_reduces(r->kind) ? MAPPED_SUM : MAPPED_MOVE;
+    int in_place_swap = r->kind == WEFT_ALL_TO_ALL && r->in_place;
+    return comm_link_maps(r->link_caps) && bytes >= (r->ranks == 2 ? two : more) &&
+           r->ranks <= MANY_RANKS && !in_place_swap;
+}
+
+static int power_of_two(uint32_t n)
+{
+    return (n & (n - 1)) == 0;
+}
+
+/* Few ranks: rounds pay where they are few. Many: where messages are short. */
+static int should_halve(const comm_request *r, uint64_t bytes)
+{
+    if (bytes > HALVING_MAX || r->ranks == 2)
+        return 0;
+    return r->ranks > FEW_RANKS || (power_of_two(r->ranks) && bytes > HALVING_MIN);
+}
+
+/* Several machines, and one of them with several members: there the way out is shared. */
+static int should_level(const comm_request *r)
+{
+    return r->layout && r->layout->machines > 1 && r->layout->machines < r->ranks &&
+           (comm_hierarchical.kinds & COMM_ON(r->kind)) && !comm_sum_rounds(r);
+}
+
+/* A link that neither maps memory nor writes into it asks the system for each message. */
+static int should_double(const comm_request *r, uint64_t bytes)
+{
+    return r->kind == WEFT_ALL_REDUCE && r->ranks > 2 && power_of_two(r->ranks) &&
+           !(r->link_caps & (WEFT_LINK_MAP | WEFT_LINK_WRITE)) && !comm_sum_rounds(r) &&
+           bytes <= EXCHANGE_SPREAD / (uint32_t)__builtin_ctz(r->ranks); /* so many rounds */
+}
+
+static const comm_algorithm *for_sums(const comm_request *r, uint64_t bytes)
+{
+    int whole = r->kind != WEFT_REDUCE_SCATTER;
+    if (should_double(r, bytes))
+        return &comm_doubling;
+    if (whole && r->ranks <= MANY_RANKS &&
+        (r->ranks == 2 || bytes <= EXCHANGE_SPREAD / (r->ranks - 1)))
+        return &comm_exchange;
+    if (comm_sum_rounds(r))
+        return &comm_direct;
+    if (r->kind != WEFT_REDUCE && should_halve(r, bytes))
+        return &comm_halving;
+    return r->ranks <= FEW_RANKS ? &comm_direct : &comm_ring;
+}
+
+static const comm_algorithm *by_thresholds(const comm_request *r)
+{
+    uint64_t bytes = r->count * weft_dtype_size(r->dtype);
+    if (r->kind == WEFT_BARRIER)
+        return &comm_dissemination;
+    if (r->kind != WEFT_SHIFT && should_map(r, bytes))
+        return &comm_mapped;
+    if (should_level(r))
+        return &comm_hierarchical;
+    if (sched_reduces(r->kind))
+        return for_sums(r, bytes);
+    if (r->kind == WEFT_BROADCAST)
+        return bytes <= TREE_MAX || r->ranks == 2 ? &comm_tree : &comm_chain;
+    if (r->kind == WEFT_ALL_GATHER && r->ranks > FEW_RANKS)
+        return should_halve(r, bytes) ? &comm_halving : &comm_ring;
+    return &comm_direct;
+}
+
+/* Where devices attach each other's memory nothing else spares the way through the host. */
+const comm_algorithm *comm_select(const comm_request *r)
+{
+    if (r->staged && comm_able(&comm_mapped, r))
+        return &comm_mapped;
+    const comm_algorithm *cheapest = comm_cheapest(r);
+    return cheapest ? cheapest : by_thresholds(r);
+}
+
+int comm_may_map(const char *algorithm)
+{
+    for (uint32_t i = 0; comm_algorithms[i]; i++)
+        if (!strcmp(comm_algorithms[i]->name, algorithm))
+            return (int)comm_algorithms[i]->maps;
+    return 1;
+}
+
+static weft_status refuse(const char *name, const comm_request *r)
+{
+    char text[200] = "auto";
+    size_t used = strlen(text);
+    for (uint32_t i = 0; comm_algorithms[i]; i++)
+        if (comm_able(comm_algorithms[i], r) && used < sizeof text)
+            used +=
+                (size_t)snprintf(text + used, sizeof text - used, ", %s", comm_algorithms[i]->name);
+    char what[64];
+    snprintf(what, sizeof what, "%s%s", comm_kind_name(r->kind), r->in_place ? " in place" : "");
+    return combine_refuse(
+        COMBINE_ALGORITHM, NULL, NULL,
+        (combine_fact[]){
+            {"comm.algorithm", 0, name}, {"operation", 0, what}, {"able", 0, text}, {0}});
+}
+
+/* Named algorithms are for what travels as it is. */
+static weft_status choose_compressed(const comm_request *r, const char *name,
+                                     const comm_algorithm **out)
+{
+    const comm_layout *at = r->layout;
+    *out =
+        at && at->machines > 1 && at->machines < r->ranks ? &comm_hierarchical : &comm_compressed;
+    if (strcmp(name, "auto") == 0 || strcmp(name, (*out)->name) == 0 ||
+        strcmp(name, comm_compressed.name) == 0)
+        return WEFT_OK;
+    return combine_refuse(COMBINE_COMPRESS_ALGORITHM, NULL, NULL,
+                          (combine_fact[]){{"form", 0, comm_form_name(r->compress)},
+                                           {"comm.algorithm", 0, name},
+                                           {0}});
+}
+
+weft_status comm_choose(const comm_request *r, const comm_algorithm **out)
+{
+    const char *name = r->algorithm ? r->algorithm : "auto";
+    const comm_algorithm *found = NULL;
+    if (r->compress && r->ranks > 1)
+        return choose_compressed(r, name, out);
+    if (strcmp(name, "auto") == 0)
+        found = r->ranks == 1 ? &comm_alone : comm_select(r);
+    for (uint32_t i = 0; comm_algorithms[i] && !found; i++)
+        if (strcmp(comm_algorithms[i]->name, name) == 0)
+            found = comm_algorithms[i];
+    if (!found || (r->ranks > 1 && !comm_able(found, r)))
+        return refuse(name, r);
+    *out = r->ranks == 1 ? &comm_alone : found;
+    return WEFT_OK;
+}

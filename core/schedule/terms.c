@@ -1,0 +1,216 @@
+/* schedule/terms.c: see terms.h.
+ *
+ * What one rank sends to all, or all to one, is kept as one number for the rank and one for its
+ * machine, and only spread over the others at the end: n additions instead of n^2. */
+#include "schedule/terms.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+
+typedef struct member {
+    amount near, far; /* that it sends */
+    double got;       /* bytes, near */
+    double to_all;    /* bytes that it sends to each other rank */
+    amount from_all;  /* that each other rank sends to it */
+} member;
+
+typedef struct machine {
+    double size;
+    double out, in; /* bytes, far */
+    double to_all;  /* of its members */
+    amount from_all;
+} machine;
+
+struct traffic {
+    const comm_request *r;
+    member *member;
+    machine *machine;
+    uint32_t machines;
+    double sent[2]; /* messages since the last traffic_rounds(), near and far */
+    comm_way near, far;
+};
+
+amount amount_whole(uint64_t bytes)
+{
+    return (amount){bytes ? 1 : 0, (double)bytes};
+}
+
+amount amount_cut(const builder *b, uint64_t bytes)
+{
+    return (amount){(double)build_chunks(b, bytes), (double)bytes};
+}
+
+amount amount_part(const builder *b, uint32_t i)
+{
+    return amount_cut(b, build_part(b, i).bytes);
+}
+
+amount amount_parts(const builder *b)
+{
+    amount sum = {0};
+    for (uint32_t i = 0; i < b->r->ranks; i++) {
+        sum.messages += amount_part(b, i).messages;
+        sum.bytes += amount_part(b, i).bytes;
+    }
+    return sum;
+}
+
+double least_part(const builder *b)
+{
+    double least = amount_part(b, 0).bytes;
+    for (uint32_t i = 1; i < b->r->ranks; i++) {
+        double bytes = amount_part(b, i).bytes;
+        least = bytes < least ? bytes : least;
+    }
+    return least;
+}
+
+static uint32_t machine_of(const traffic *t, uint32_t rank)
+{
+    return t->machines > 1 ? t->r->layout->machine[rank] : 0;
+}
+
+traffic *traffic_begin(const comm_request *r)
+{
+    traffic *t = mem_alloc(sizeof *t);
+    t->r = r;
+    t->machines = r->layout && r->layout->machines > 1 ? r->layout->machines : 1;
+    t->member = mem_alloc(r->ranks * sizeof *t->member);
+    t->machine = mem_alloc(t->machines * sizeof *t->machine);
+    for (uint32_t i = 0; i < r->ranks; i++)
+        t->machine[machine_of(t, i)].size++;
+    return t;
+}
+
+static void add(amount *to, amount a, double times)
+{
+    to->messages += a.messages * times;
+    to->bytes += a.bytes * times;
+}
+
+void traffic_edge(traffic *t, uint32_t from, uint32_t to, amount a)
+{
+    uint32_t m = machine_of(t, from), k = machine_of(t, to);
+    t->sent[m != k] += a.messages;
+    add(m == k ? &t->member[from].near : &t->member[from].far, a, 1);
+    if (m == k) {
+        t->member[to].got += a.bytes;
+    } else {
+        t->machine[m].out += a.bytes;
+        t->machine[k].in += a.bytes;
+    }
+}
+
+void traffic_to_all(traffic *t, uint32_t from, amount a)
+{
+    machine *m = &t->machine[machine_of(t, from)];
+    double near = m->size - 1, far = t->r->ranks - m->size;
+    add(&t->member[from].near, a, near);
+    add(&t->member[from].far, a, far);
+    t->member[from].to_all += a.bytes;
+    m->to_all += a.bytes;
+    m->out += a.bytes * far;
+    t->sent[0] += a.messages * near;
+    t->sent[1] += a.messages * far;
+}
+
+void traffic_from_all(traffic *t, uint32_t to, amount a)
+{
+    machine *m = &t->machine[machine_of(t, to)];
+    double near = m->size - 1, far = t->r->ranks - m->size;
+    add(&t->member[to].from_all, a, 1);
+    add(&m->from_all, a, 1);
+    t->member[to].got += a.bytes * near;
+    m->in += a.bytes * far;
+    t->sent[0] += a.messages * near;
+    t->sent[1] += a.messages * far;
+}
+
+void traffic_rounds(traffic *t, double rounds, double fill)
+{
+    comm_way *w = t->sent[1] > 0 ? &t->far : &t->near;
+    if (t->sent[0] + t->sent[1] > 0) {
+        w->rounds += rounds;
+        w->fill += fill;
+    }
+    t->sent[0] = t->sent[1] = 0;
+}
+
+void traffic_way(traffic *t, double hops, double far, double chunk)
+{
+    double near = hops - far;
+    if (t->sent[0] + t->sent[1] > 0) {
+        t->near.rounds += near;
+        t->far.rounds += far;
+        t->near.fill += near > 1 ? (near - 1) * chunk : 0;
+        t->far.fill += far > 1 ? (far - 1) * chunk : 0;
+    }
+    t->sent[0] = t->sent[1] = 0;
+}
+
+int traffic_crosses(const traffic *t, uint32_t a, uint32_t b)
+{
+    return machine_of(t, a) != machine_of(t, b);
+}
+
+uint32_t traffic_crossings(const traffic *t, uint32_t first, uint32_t hops)
+{
+    uint32_t n = t->r->ranks, found = 0;
+    for (uint32_t i = 0; i < hops; i++)
+        found += (uint32_t)traffic_crosses(t, (first + i) % n, (first + i + 1) % n);
+    return found;
+}
+
+/* What was kept by rank and machine, spread over the others. */
+static void spread(traffic *t)
+{
+    double to_all = 0;
+    amount from_all = {0};
+    for (uint32_t k = 0; k < t->machines; k++) {
+        to_all += t->machine[k].to_all;
+        add(&from_all, t->machine[k].from_all, 1);
+    }
+    for (uint32_t i = 0; i < t->r->ranks; i++) {
+        member *e = &t->member[i];
+        const machine *m = &t->machine[machine_of(t, i)];
+        e->got += m->to_all - e->to_all;
+        add(&e->near, amount_less(m->from_all, e->from_all), 1);
+        add(&e->far, amount_less(from_all, m->from_all), 1);
+    }
+    for (uint32_t k = 0; k < t->machines; k++) {
+        machine *m = &t->machine[k];
+        m->in += m->size * (to_all - m->to_all);
+        m->out += m->size * (from_all.bytes - m->from_all.bytes);
+    }
+}
+
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Who receives more than anybody sends is waited for as well. */
+void traffic_end(traffic *t, comm_terms *out)
+{
+    double got = 0, in = 0;
+    comm_way *near = &t->near, *far = &t->far;
+    spread(t);
+    for (uint32_t i = 0; i < t->r->ranks; i++) {
+        const member *e = &t->member[i];
+        near->messages = larger(near->messages, e->near.messages);
+        near->bytes = larger(near->bytes, e->near.bytes);
+        far->messages = larger(far->messages, e->far.messages);
+        got = larger(got, e->got);
+    }
+    for (uint32_t k = 0; k < t->machines; k++) {
+        far->bytes = larger(far->bytes, t->machine[k].out);
+        in = larger(in, t->machine[k].in);
+    }
+    near->fill += larger(0, got - near->bytes);
+    far->fill += larger(0, in - far->bytes);
+    *out = (comm_terms){.near = *near, .far = *far};
+    free(t->member);
+    free(t->machine);
+    free(t);
+}

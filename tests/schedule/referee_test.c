@@ -1,0 +1,239 @@
+/* tests/schedule/referee_test.c: do the schedules of all ranks, run against each other with no
+ * buffering and in random order, end, and give what plain loops give? Every kind, algorithm, type,
+ * reduction, awkward counts, in place and out of place, 1 to 17 ranks. */
+#include "base/err.h" /* before cmocka, whose fail() is a macro */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "sim.h"
+
+#define MOST 17
+
+static const uint64_t counts[] = {0, 1, 2, 3, 7, 16, 61, 257, 1000, 4099};
+static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_I64};
+
+static int parts(uint32_t kind)
+{
+    return kind >= WEFT_REDUCE_SCATTER && kind <= WEFT_ALL_TO_ALL && kind != WEFT_BROADCAST &&
+           kind != WEFT_REDUCE;
+}
+
+static int keeps_order(const char *name)
+{
+    return strcmp(name, "direct") == 0 || strcmp(name, "exchange") == 0 ||
+           strcmp(name, "mapped") == 0 || strcmp(name, "auto") == 0;
+}
+
+static int possible(const comm_request *r)
+{
+    comm_schedule *s;
+    comm_request mine;
+    uint32_t who = r->kind == WEFT_SEND ? r->root : 0;
+    if (!naive_role(r, who, &mine) || comm_schedule_make(&mine, &s) != WEFT_OK)
+        return 0;
+    comm_schedule_free(s);
+    return 1;
+}
+
+/* One case; how many ran is counted so that none is refused in silence. */
+static uint32_t one(comm_request r, uint64_t seed)
+{
+    if (r.kind == WEFT_BARRIER)
+        r.count = 0;
+    else if (parts(r.kind))
+        r.count *= r.ranks;
+    if (!possible(&r))
+        return 0;
+    sim_run(&(sim_case){.all = r, .exact = keeps_order(r.algorithm), .seed = seed});
+    return 1;
+}
+
+/* Few ranks with every count, many with some of them. */
+static uint32_t shapes(comm_request r)
+{
+    uint32_t ran = 0;
+    for (r.ranks = 1; r.ranks <= MOST; r.ranks++)
+        for (uint32_t c = r.ranks > 5 ? r.ranks % 4 : 0; c<10; c += r.ranks> 5 ? 4 : 1) {
+            r.count = counts[c];
+            r.in_place = (c + c / 4 + r.ranks + (r.chunk > 0)) & 1;
+            r.root = (c + r.ranks) % r.ranks;
+            r.dtype = types[(c + r.ranks) % 5];
+            r.redop = WEFT_SUM + (c + r.ranks) / 2 % 3;
+            ran += one(r, c * 131 + r.ranks);
+            r.in_place = !r.in_place;
+            ran += r.ranks > 5 ? 0 : one(r, c * 137 + r.ranks);
+        }
+    return ran;
+}
+
+static const char *name_of(uint32_t a)
+{
+    return a ? comm_algorithms[a - 1]->name : "auto";
+}
+
+static void every_algorithm(void **state)
+{
+    (void)state;
+    static const uint64_t caps[] = {WEFT_LINK_HOST | WEFT_LINK_MAP, WEFT_LINK_HOST};
+    for (uint32_t a = 0; !a || comm_algorithms[a - 1]; a++) {
+        uint32_t ran = 0;
+        for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind += kind == WEFT_SEND ? 2 : 1)
+            for (uint32_t m = 0; m < (a ? 1 : 2); m++)
+                for (uint64_t chunk = 0; chunk <= 128; chunk += 128)
+                    ran += shapes((comm_request){.kind = kind,
+                                                 .link_caps = caps[m],
+                                                 .algorithm = name_of(a),
+                                                 .chunk = chunk});
+        print_message("%s: %u runs\n", name_of(a), ran);
+        assert_true(ran >= 150);
+    }
+}
+
+/* Types and reductions crossed fully, where sums are formed. */
+static void every_type(void **state)
+{
+    (void)state;
+    for (uint32_t a = 0; !a || comm_algorithms[a - 1]; a++)
+        for (uint32_t t = 0; t < 5; t++)
+            for (uint32_t op = WEFT_SUM; op <= WEFT_MIN; op++)
+                for (uint32_t n = 2; n <= 8; n += 3)
+                    for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE; kind++)
+                        one((comm_request){.kind = kind,
+                                           .redop = op,
+                                           .dtype = types[t],
+                                           .count = 1001,
+                                           .ranks = n,
+                                           .root = n - 1,
+                                           .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
+                                           .in_place = op % 2,
+                                           .algorithm = name_of(a),
+                                           .chunk = 256},
+                            a * 7 + t);
+}
+
+/* The same case in many orders of events: the same bits each time. */
+static void any_order(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"ring",     "halving",  "direct",
+                                        "exchange", "doubling", "double_tree"};
+    for (uint64_t seed = 0; seed < 300; seed++)
+        one((comm_request){.kind = WEFT_ALL_REDUCE,
+                           .redop = WEFT_SUM,
+                           .dtype = WEFT_F32,
+                           .count = 333,
+                           .ranks = 5,
+                           .in_place = seed & 1,
+                           .algorithm = names[seed % 6],
+                           .chunk = 64},
+            seed);
+}
+
+/* What `auto` takes at each size, whole, with the chunks of the real thing. */
+static void auto_at_length(void **state)
+{
+    (void)state;
+    for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind += kind == WEFT_SEND ? 2 : 1)
+        for (uint32_t m = 0; m < 2; m++)
+            for (uint32_t t = 0; t < 2; t++)
+                one((comm_request){.kind = kind,
+                                   .redop = WEFT_SUM,
+                                   .dtype = types[t],
+                                   .count = kind == WEFT_ALL_REDUCE ? 1000003 : 250007,
+                                   .ranks = 4,
+                                   .root = 2,
+                                   .in_place = m,
+                                   .algorithm = "auto",
+                                   .link_caps = WEFT_LINK_HOST | (m ? WEFT_LINK_MAP : 0u)},
+                    kind);
+}
+
+static void auto_many_ranks(void **state)
+{
+    (void)state;
+    static const char *const expect[] = {"doubling", "halving", "ring"};
+    static const uint64_t count[] = {1, 20000, 200000};
+    for (uint32_t i = 0; i < 3; i++) {
+        comm_request r = {.kind = WEFT_ALL_REDUCE,
+                          .redop = WEFT_SUM,
+                          .dtype = WEFT_F32,
+                          .count = count[i],
+                          .ranks = 64,
+                          .me = 5};
+        comm_schedule *s;
+        assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
+        assert_string_equal(comm_schedule_algorithm(s), expect[i]);
+        comm_schedule_free(s);
+        r.dtype = WEFT_BF16; /* never rounded on the way */
+        assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
+        assert_true(keeps_order(comm_schedule_algorithm(s)));
+        comm_schedule_free(s);
+    }
+}
+
+/* Bytes are what the books say: the least possible for the large ones, and 64 bits wide. */
+static void bytes_sent(void **state)
+{
+    (void)state;
+    static const char *const best[] = {"ring", "halving", "direct", "mapped"};
+    for (uint32_t i = 0; i < 4; i++)
+        for (uint32_t n = 2; n <= 8; n *= 2) {
+            comm_request r = {.kind = WEFT_ALL_REDUCE,
+                              .redop = WEFT_SUM,
+                              .dtype = WEFT_F32,
+                              .count = 5ull << 30,
+                              .ranks = n,
+                              .me = 1,
+                              .algorithm = best[i],
+                              .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP};
+            comm_schedule *s;
+            assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
+            assert_int_equal(comm_schedule_sent(s), 2 * (r.count * 4 / n * (n - 1)));
+            comm_schedule_free(s);
+        }
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    comm_schedule *s;
+    const comm_request good = {.kind = WEFT_ALL_GATHER, .dtype = WEFT_F32, .count = 8, .ranks = 4};
+    comm_request bad[12];
+    for (uint32_t i = 0; i < 12; i++)
+        bad[i] = good;
+    bad[0].count = 9;
+    bad[1].dtype = 99;
+    bad[2].kind = 13;
+    bad[3].kind = 0;
+    bad[4].me = 4;
+    bad[5].ranks = 0;
+    bad[6].algorithm = "mapped"; /* this link does not map */
+    bad[7].algorithm = "rign";
+    bad[8] = (comm_request){.kind = WEFT_BROADCAST, .dtype = WEFT_F32, .ranks = 2, .root = 2};
+    bad[9] = (comm_request){.kind = WEFT_SEND, .dtype = WEFT_F32, .ranks = 2, .root = 0};
+    bad[10] = (comm_request){.kind = WEFT_ALL_REDUCE, .dtype = WEFT_U8, .redop = 1, .ranks = 2};
+    bad[11].count = UINT64_MAX / 4 & ~(uint64_t)3;
+    for (uint32_t i = 0; i < 12; i++) {
+        assert_int_equal(comm_schedule_make(&bad[i], &s), WEFT_USAGE);
+        assert_true(strlen(err_text()) > 10);
+    }
+    assert_int_equal(comm_schedule_make(&bad[6], &s), WEFT_USAGE);
+    assert_non_null(strstr(err_text(), "auto, ring, halving, direct"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_algorithm), cmocka_unit_test(every_type),
+        cmocka_unit_test(any_order),       cmocka_unit_test(auto_at_length),
+        cmocka_unit_test(auto_many_ranks), cmocka_unit_test(bytes_sent),
+        cmocka_unit_test(refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

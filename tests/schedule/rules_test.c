@@ -1,0 +1,111 @@
+/* tests/schedule/rules_test.c: does [comm] algorithm name the algorithm that it says, and is what
+ * makes no sense refused with a sentence that helps? */
+#include "base/err.h" /* before cmocka, whose fail() is a macro */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <string.h>
+
+#include "schedule/algorithm.h"
+
+static const char *rule(const char *rules, uint32_t kind, uint64_t bytes)
+{
+    comm_request r = {.kind = kind, .dtype = WEFT_BF16, .count = bytes / 2, .ranks = 4};
+    assert_int_equal(comm_rules_check(NULL, NULL, rules), WEFT_OK);
+    return comm_rule(rules, &r);
+}
+
+static void one_word(void **state)
+{
+    (void)state;
+    assert_string_equal(rule("auto", WEFT_ALL_REDUCE, 8), "auto");
+    assert_string_equal(rule("ring", WEFT_ALL_REDUCE, 8), "ring");
+    assert_string_equal(rule("ring", WEFT_BROADCAST, 1 << 30), "ring"); /* refused by name later */
+}
+
+static void first_match(void **state)
+{
+    (void)state;
+    const char *text = "all_reduce:0-64K=doubling,  all_reduce : 64K-1M = double_tree ,\t"
+                       "all_reduce=ring, reduce_scatter:1G-=halving, *:0-7=direct, all_gather=auto,"
+                       "*=direct";
+    assert_string_equal(rule(text, WEFT_ALL_REDUCE, 0), "doubling");
+    assert_string_equal(rule(text, WEFT_ALL_REDUCE, 64 << 10), "doubling"); /* the first of two */
+    assert_string_equal(rule(text, WEFT_ALL_REDUCE, (64 << 10) + 2), "double_tree");
+    assert_string_equal(rule(text, WEFT_ALL_REDUCE, 1 << 20), "double_tree");
+    assert_string_equal(rule(text, WEFT_ALL_REDUCE, (1 << 20) + 2), "ring");
+    assert_string_equal(rule(text, WEFT_REDUCE_SCATTER, 1 << 30), "halving");
+    assert_string_equal(rule(text, WEFT_REDUCE_SCATTER, (1 << 30) - 2), "direct");
+    assert_string_equal(rule(text, WEFT_ALL_GATHER, 6), "direct");
+    assert_string_equal(rule(text, WEFT_ALL_GATHER, 8), "auto");
+    assert_string_equal(rule("all_reduce=ring", WEFT_ALL_GATHER, 8), "auto"); /* no rule holds */
+}
+
+static void refused(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"rign", "'rign' is none of the algorithms auto, ring, halving"},
+        {"", "'' is none of the algorithms"},
+        {"ring, tree", "'ring' is no rule; write KIND=NAME"},
+        {"all_reduce=ring, tree", "'tree' is no rule"},
+        {"all_reduce=rign", "; did you mean 'ring'?"},
+        {"all_redcue=ring", "'all_redcue' is none of all_reduce, reduce_scatter"},
+        {"all_redcue=ring", "; did you mean 'all_reduce'?"},
+        {"barrier=ring", "is none of"},
+        {"send=direct", "is none of"},
+        {"all_reduce:64K=ring", "'64K' is no range of sizes"},
+        {"all_reduce:64K-1K=ring", "is no range"},
+        {"all_reduce:0-64Q=ring", "is no range"},
+        {"all_reduce:-64K=ring", "is no range"},
+        {"all_reduce:0-99999999999999999999=ring", "is no range"},
+        {"all_reduce:0-99999999999999999G=ring", "is no range"},
+        {"all_reduce:0-1K", "is no rule"},
+        {"all_reduce=", "'' is none of the algorithms"},
+        {"=ring", "'' is none of all_reduce"},
+        {",", "'' is no rule"},
+        {"all_gather=exchange", "exchange has no all_gather; use one of: auto, ring"},
+    };
+    for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        comm_request r = {.kind = WEFT_ALL_REDUCE, .dtype = WEFT_F32, .ranks = 2};
+        assert_int_equal(comm_rules_check(NULL, NULL, bad[i][0]), WEFT_USAGE);
+        if (!strstr(err_text(), bad[i][1]))
+            fail_msg("'%s': %s", bad[i][0], err_text());
+        assert_non_null(comm_rule(bad[i][0], &r)); /* and no crash */
+    }
+    char text[4096];
+    memset(text, 'x', sizeof text);
+    text[sizeof text - 1] = 0;
+    assert_int_equal(comm_rules_check(NULL, NULL, text), WEFT_USAGE);
+    text[100] = '=';
+    assert_int_equal(comm_rules_check(NULL, NULL, text), WEFT_USAGE);
+}
+
+/* The help of the key names every algorithm that can be asked for. */
+static void help_is_whole(void **state)
+{
+    (void)state;
+    const char *help = "";
+    for (const config_section *s = config_core_sections(); s->name; s++)
+        for (uint32_t k = 0; !strcmp(s->name, "comm") && s->options[k]; k++)
+            if (!strcmp(s->options[k]->key, "algorithm"))
+                help = s->options[k]->help;
+    for (uint32_t i = 0; comm_algorithms[i]; i++)
+        if (comm_algorithms[i]->kinds != COMM_ON(WEFT_BARRIER))
+            assert_non_null(strstr(help, comm_algorithms[i]->name));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_word),
+        cmocka_unit_test(first_match),
+        cmocka_unit_test(refused),
+        cmocka_unit_test(help_is_whole),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
