@@ -56,13 +56,6 @@ typedef struct pair_head {
     uint32_t near, far;
 } pair_head;
 
-uint64_t comm_pair_caps(uint64_t near, uint64_t far)
-{
-    const uint64_t both = WEFT_LINK_HOST | WEFT_LINK_CUDA;
-    const uint64_t either = WEFT_LINK_REGISTER | WEFT_LINK_FD_CUDA | WEFT_LINK_FD_DMABUF;
-    return (near & far & both) | ((near | far) & either);
-}
-
 static void bridge_destroy(weft_link *l)
 {
     for (int i = 0; l && i < 2; i++)

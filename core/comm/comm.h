@@ -50,7 +50,6 @@ typedef struct comm_part {
 } comm_part;
 weft_status comm_add_pair(comm_world *w, const comm_part *near, const comm_part *far,
                           const uint32_t *machine, uint32_t *index);
-uint64_t comm_pair_caps(uint64_t near_caps, uint64_t far_caps); /* of the link that this makes */
 
 /* A channel over `ranks` (job ranks in group order) on link `index`. The same calls in the same
  * order on all of its ranks; `name` appears in messages. [setup] [collective] */

@@ -12,9 +12,9 @@
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
-#include "comm/comm.h"
 #include "graph/graph.h"
 #include "resolve/spec.h"
+#include "schedule/schedule.h"
 
 #define BASE_ABSOLUTE 0u /* the arena's start */
 #define BASE_PARAM 1u    /* the compute parameters of the call's block */

@@ -5,11 +5,11 @@
 #ifndef RESOLVE_SPEC_H
 #define RESOLVE_SPEC_H
 
-#include "comm/comm.h"
 #include "config/constraints.h"
 #include "graph/graph.h"
 #include "graph/model/model.h"
 #include "host/host.h"
+#include "schedule/schedule.h"
 
 #include <stdio.h>
 #include <weft/device.h>

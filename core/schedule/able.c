@@ -28,6 +28,13 @@ int comm_link_maps(uint64_t link_caps)
     return (link_caps & WEFT_LINK_MAP) && !(link_caps & WEFT_LINK_REGISTER);
 }
 
+uint64_t comm_pair_caps(uint64_t near, uint64_t far)
+{
+    const uint64_t both = WEFT_LINK_HOST | WEFT_LINK_CUDA;
+    const uint64_t either = WEFT_LINK_REGISTER | WEFT_LINK_FD_CUDA | WEFT_LINK_FD_DMABUF;
+    return (near & far & both) | ((near | far) & either);
+}
+
 int comm_able(const comm_algorithm *a, const comm_request *r)
 {
     if (!(a->kinds & COMM_ON(r->kind)) || (a->maps && !comm_link_maps(r->link_caps)))

@@ -71,6 +71,10 @@ const char *comm_rule(const char *rules, const comm_request *r);
 /* May schedules over this link read and write peers' memory? [any] */
 int comm_link_maps(uint64_t link_caps);
 
+/* Capabilities of two transports as one link (comm_add_pair()): `near` inside a machine, `far`
+ * between machines. [any] */
+uint64_t comm_pair_caps(uint64_t near_caps, uint64_t far_caps);
+
 int comm_may_map(const char *algorithm); /* is it one that maps peers' memory, or auto? [any] */
 
 const char *comm_kind_name(uint32_t kind); /* "all-reduce". [any] */

@@ -9,7 +9,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "comm/measure.h"
+#include "cli/bench/measure.h"
 #include "job/launch.h"
 
 weft_status measuring_kinds(const config *c, const char *key, uint32_t kind[MEASURING_KINDS],

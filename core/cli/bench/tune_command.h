@@ -5,9 +5,9 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+#include "cli/bench/measure.h"
 #include "cli/bench/measuring.h"
-#include "comm/measure.h"
-#include "comm/tune.h"
+#include "cli/bench/tune.h"
 #include "plan/plan.h"
 
 #define TUNE_ALGORITHMS 32

@@ -10,7 +10,7 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "comm/fit.h"
+#include "cli/bench/fit.h"
 #include "data/file.h"
 
 /* How much longer than the fastest the choices took: over all sizes of all collectives. */

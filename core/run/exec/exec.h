@@ -8,6 +8,7 @@
 #ifndef RUN_EXEC_EXEC_H
 #define RUN_EXEC_EXEC_H
 
+#include "comm/comm.h"
 #include "plan/plan.h"
 #include "run/exec/library.h"
 #include "run/view/flight.h"

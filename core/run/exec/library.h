@@ -8,6 +8,7 @@
 #ifndef RUN_EXEC_LIBRARY_H
 #define RUN_EXEC_LIBRARY_H
 
+#include "comm/comm.h"
 #include "plan/plan.h"
 
 typedef struct colls colls; /* opaque */

@@ -1,4 +1,4 @@
-/* comm/tune.c: see tune.h.
+/* cli/bench/tune.c: see tune.h.
  *
  * Two kinds of operations are timed, both schedules as collectives are, so that what is measured is
  * what an algorithm gets, engine and all, and with all ranks of the group at work, as they are in a
@@ -14,7 +14,7 @@
  * Of each, so many run without a pause that the clock does not matter; the median of a few such
  * rounds is kept. Whoever calls takes the median of several of these, with all other points between
  * them: what disturbs a machine often lasts longer than a point. */
-#include "comm/tune.h"
+#include "cli/bench/tune.h"
 
 #include <stdlib.h>
 #include <string.h>

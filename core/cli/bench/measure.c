@@ -1,9 +1,9 @@
-/* comm/measure.c: see measure.h.
+/* cli/bench/measure.c: see measure.h.
  *
  * Operations follow each other without a pause, as in the programs that this is compared with,
  * after a tenth as many to warm up. Numbers are small integers, so that sums are exact in every
  * type. */
-#include "comm/measure.h"
+#include "cli/bench/measure.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
-/* comm/tune.h: what sending over a link costs, measured by a group of ranks together. */
-#ifndef COMM_TUNE_H
-#define COMM_TUNE_H
+/* cli/bench/tune.h: what sending over a link costs, measured by a group of ranks together. */
+#ifndef CLI_BENCH_TUNE_H
+#define CLI_BENCH_TUNE_H
 
+#include "cli/bench/fit.h"
 #include "comm/comm.h"
-#include "comm/fit.h"
 
 #define TUNE_POINTS 24 /* at most */
 

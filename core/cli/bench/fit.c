@@ -1,4 +1,4 @@
-/* comm/fit.c: least squares for the three numbers of a comm_speed.
+/* cli/bench/fit.c: least squares for the three numbers of a comm_speed.
  *
  * Idea: the model is linear in them, so each point is an equation, and the numbers wanted are those
  * that leave the smallest sum of squared errors. The errors are relative ones: each equation is
@@ -8,7 +8,7 @@
  *
  * Cost: a few hundred operations a point. It would be inexact were there many numbers, or some that
  * the points hardly tell apart; columns are brought to length one first. */
-#include "comm/fit.h"
+#include "cli/bench/fit.h"
 
 #include <math.h>
 #include <stdlib.h>

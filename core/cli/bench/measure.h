@@ -1,7 +1,7 @@
-/* comm/measure.h: how fast a collective is over a channel, size by size: the rows of the table that
- * `weft bench comm` prints. */
-#ifndef COMM_MEASURE_H
-#define COMM_MEASURE_H
+/* cli/bench/measure.h: how fast a collective is over a channel, size by size: the rows of the table
+ * that `weft bench comm` prints. */
+#ifndef CLI_BENCH_MEASURE_H
+#define CLI_BENCH_MEASURE_H
 
 #include "comm/comm.h"
 

@@ -1,6 +1,6 @@
-/* comm/fit.h: costs from measurements. */
-#ifndef COMM_FIT_H
-#define COMM_FIT_H
+/* cli/bench/fit.h: costs from measurements. */
+#ifndef CLI_BENCH_FIT_H
+#define CLI_BENCH_FIT_H
 
 #include "schedule/algorithm.h"
 

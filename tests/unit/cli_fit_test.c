@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/rng.h"
-#include "comm/fit.h"
+#include "cli/bench/fit.h"
 
 #include <cmocka.h>
 
