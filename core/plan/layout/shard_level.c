@@ -1,4 +1,4 @@
-/* plan/store.c: how far each block is cut, from the edits `store` and `sync`.
+/* plan/layout/shard_level.c: how far each block is cut, from the edits `store` and `sync`.
  *
  * All of a block is cut alike, over one mesh axis, because its parameters and gradients are whole
  * in one buffer; and what is cut includes what stands before it: gradients in slices are no use

@@ -1,4 +1,4 @@
-/* plan/apart.c: mesh axes over which gradients are never summed (WEFT_SYNC_NEVER).
+/* plan/edits/unsummed.c: mesh axes over which gradients are never summed (WEFT_SYNC_NEVER).
  *
  * Each coordinate of such an axis trains parameters of its own, so results depend on how many there
  * are. Somebody has to have meant it: a list brings the parameters together, or the strategy says

@@ -1,4 +1,4 @@
-/* plan/rule_scalars.c: scalars that an update rule assigns.
+/* plan/optim/rule_scalars.c: scalars that an update rule assigns.
  *
  * A rule's graph runs once a range of elements or once a parameter, and how many of those a rank
  * has depends on the layout. A scalar is assigned once a step. So the assignments to scalars are

@@ -1,4 +1,4 @@
-/* plan/shard.c: what is cut over a mesh axis, and where it is whole for a while.
+/* plan/lower/zero_schedule.c: what is cut over a mesh axis, and where it is whole for a while.
  *
  * A block may have its state, its gradients and its parameters cut, each including what stands
  * before it; coordinate c of the axis owns slice c of each group (layout.c).

@@ -1,4 +1,4 @@
-/* plan/together.c: graphs of which each needs a few numbers summed over mesh axes, in one list.
+/* plan/optim/coalesce.c: graphs of which each needs a few numbers summed over mesh axes, in one list.
  *
  * A rule that takes norms of whole parameters has a number or two for each parameter, and each
  * would be an all-reduce of its own: hundreds of latencies a step. Idea: the graphs go on in turn,
@@ -11,7 +11,7 @@
  * laid by the axes that they need, in Gray's order, in which those that need one axis are
  * neighbours: with two axes always, with more mostly; what is not is summed in two pieces. The axis
  * with the lowest number goes first, and those that only need a later one wait for it. */
-#include "plan/straight.h"
+#include "plan/optim/graph_to_list.h"
 
 #include "base/err.h"
 

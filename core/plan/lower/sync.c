@@ -1,4 +1,4 @@
-/* plan/sync.c: sums of gradients, in buckets, while backward still computes.
+/* plan/lower/sync.c: sums of gradients, in buckets, while backward still computes.
  *
  * Backward finishes blocks last to first, and a block's gradients are one range: so what is ready
  * grows downwards. When it reaches the bucket's size its all-reduce starts; the wait stands at the

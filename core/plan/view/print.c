@@ -1,4 +1,4 @@
-/* plan/print.c: the plan for people, and its digest. */
+/* plan/view/print.c: the plan for people, and its digest. */
 #include "plan/build.h"
 
 #include "base/digest.h"

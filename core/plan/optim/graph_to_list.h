@@ -1,4 +1,4 @@
-/* plan/straight.h: small graphs on their way into a list, for straight.c and together.c alone. */
+/* plan/optim/graph_to_list.h: small graphs on their way into a list, for straight.c and together.c alone. */
 #ifndef PLAN_STRAIGHT_H
 #define PLAN_STRAIGHT_H
 

@@ -1,4 +1,4 @@
-/* plan/step.c: what follows the passes: norm (norm.c), scalars, updates, the loss of all ranks; and
+/* plan/optim/step.c: what follows the passes: norm (norm.c), scalars, updates, the loss of all ranks; and
  * saving.
  *
  * Lists do not branch. Whether a step is skipped is a scalar, the gate: 0 when the gradient norm is

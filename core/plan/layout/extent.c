@@ -1,4 +1,4 @@
-/* plan/extent.c: what a rank has of a tensor that is cut, and who writes it (see plan.h).
+/* plan/layout/extent.c: what a rank has of a tensor that is cut, and who writes it (see plan.h).
  *
  * A block is found axis by axis. The mesh axes that cut a tensor axis are taken from the highest
  * down: with `held` rows in memory before a cut over n coordinates, coordinate c gets rows

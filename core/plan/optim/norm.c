@@ -1,4 +1,4 @@
-/* plan/norm.c: the global norm of the gradients, each element counted once.
+/* plan/optim/norm.c: the global norm of the gradients, each element counted once.
  *
  * Coordinates of a mesh axis either have the same gradients after their sums, which one of them
  * counts for all, or different ones: slices of a group, parts of a parameter that the axis splits.

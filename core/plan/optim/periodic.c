@@ -1,4 +1,4 @@
-/* plan/extra.c: lists that plugins bring, run after every so many steps.
+/* plan/optim/periodic.c: lists that plugins bring, run after every so many steps.
  *
  * A plugin writes a graph over parameters, states and scalars; here it is taken out of the model's
  * graph, propagated like one, and written into a list of its own (straight.c). A stage leaves out

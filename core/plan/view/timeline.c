@@ -1,4 +1,4 @@
-/* plan/timeline.c: the schedule of a step as a picture, and its idle share.
+/* plan/view/timeline.c: the schedule of a step as a picture, and its idle share.
  *
  * Every stage walks its cells (a chunk's pass over a micro-batch) in the order of its plan; a cell
  * begins when its stage is free and its input is there: forward from the chunk before, backward

@@ -1,4 +1,4 @@
-/* plan/space.c: offsets for buffers whose lifetimes are known.
+/* plan/layout/space.c: offsets for buffers whose lifetimes are known.
  *
  * Two allocators. Inside a block's pass there are tens of buffers: largest first, each at the
  * lowest place that is free during its whole life (lifetimes_place, quadratic). Over a list there

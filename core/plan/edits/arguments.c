@@ -1,4 +1,4 @@
-/* plan/edit_arguments.c: what plugins hand to edits: pointers, texts, counts, and how many edits.
+/* plan/edits/arguments.c: what plugins hand to edits: pointers, texts, counts, and how many edits.
  *
  * The table that plugins get consists of the functions here. Each checks its arguments and calls
  * the edit itself (edits.c, stages.c, extra.c). The first failure of a call of edit() is kept: a

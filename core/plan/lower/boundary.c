@@ -1,4 +1,4 @@
-/* plan/boundary.c: what goes from stage to stage.
+/* plan/lower/boundary.c: what goes from stage to stage.
  *
  * An activation that a block makes on one stage and a block on another reads is sent: forward the
  * residual stream, backward its gradient. Both ends find this in the same graph, so neither tells

@@ -1,4 +1,4 @@
-/* plan/update.c: an elementwise update rule, built once for matrices and once for the rest, run
+/* plan/optim/update.c: an elementwise update rule, built once for matrices and once for the rest, run
  * over flat ranges.
  *
  * The rule sees one parameter as a flat range of fp32 elements. Its elementwise ops become one

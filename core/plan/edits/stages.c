@@ -1,4 +1,4 @@
-/* plan/stages.c: which blocks live on which stage, and in which order a stage works.
+/* plan/edits/stages.c: which blocks live on which stage, and in which order a stage works.
  *
  * A stage is a coordinate of one mesh axis; a chunk is a run of blocks that it works through at
  * once (with several chunks a stage, data passes all stages several times). What is said here is

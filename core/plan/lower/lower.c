@@ -1,4 +1,4 @@
-/* plan/lower.c: a block in one pass becomes instructions whose operands have places.
+/* plan/lower/lower.c: a block in one pass becomes instructions whose operands have places.
  *
  * Where a tensor lies follows from who reads it:
  *   parameter, gradient   its region; relative to the block when it is the block's own

@@ -1,4 +1,4 @@
-/* plan/lists.c: the order of blocks and passes becomes a list.
+/* plan/lower/micro_batches.c: the order of blocks and passes becomes a list.
  *
  * With nothing said one micro-batch after another, forward through all blocks, backward through
  * them in reverse; else as a strategy ordered the stage. What a block's forward saves, and what

@@ -1,4 +1,4 @@
-/* plan/update_each.c: update rules that need a whole parameter: one update a parameter.
+/* plan/optim/update_each.c: update rules that need a whole parameter: one update a parameter.
  *
  * The rule is built once for parameters of equal shape, flags and placement, propagated like a
  * model, and written into the list for each of them (straight.c): a norm of a parameter that

@@ -1,4 +1,4 @@
-/* plan/join.c: neighbouring ops that the device does as one (fuse() of weft/device.h).
+/* plan/lower/fusion.c: neighbouring ops that the device does as one (fuse() of weft/device.h).
  *
  * A chain grows op by op. A candidate reads first what the last member made, or what that reads
  * first; the device has a name for the longer chain, and a kernel for its operands. Then the

@@ -1,4 +1,4 @@
-/* plan/layout.c: parameters in flat ranges of elements (see build.h).
+/* plan/layout/layout.c: parameters in flat ranges of elements (see build.h).
  *
  * First the order, block by block with matrices first; then, when edits have said what is cut, the
  * places. A block that is cut over N coordinates is made of groups, and a group of N slices: as

@@ -1,4 +1,4 @@
-/* plan/compress.c: which sums travel in fewer bits, and where what that takes away is kept.
+/* plan/lower/compress.c: which sums travel in fewer bits, and where what that takes away is kept.
  *
  * Sums of gradients over mesh axes whose ranks have different data ([comm] compress), and nothing
  * else: a partial sum along a split of the model is one number in several places, an activation is

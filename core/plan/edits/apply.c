@@ -1,4 +1,4 @@
-/* plan/edits.c: the tables that strategies read and write (weft/strategy.h). */
+/* plan/edits/apply.c: the tables that strategies read and write (weft/strategy.h). */
 #include "base/err.h"
 #include "host/call.h"
 #include "plan/build.h"

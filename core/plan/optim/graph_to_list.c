@@ -1,4 +1,4 @@
-/* plan/straight.c: a small graph, written straight into a list: update rules that are not
+/* plan/optim/graph_to_list.c: a small graph, written straight into a list: update rules that are not
  * elementwise, and the lists that plugins bring.
  *
  * Runs of elementwise nodes of one size become programs that pass over memory once; what lies
@@ -6,7 +6,7 @@
  * An assignment whose target a later run still reads is put off to the end. Temporaries are taken
  * from the zone of activations, which is free after the passes, and given back after their last
  * use. */
-#include "plan/straight.h"
+#include "plan/optim/graph_to_list.h"
 
 #include "base/err.h"
 

@@ -1,4 +1,4 @@
-/* plan/json.c: the plan for programs. */
+/* plan/view/json.c: the plan for programs. */
 #include "base/err.h"
 #include "plan/plan.h"
 
