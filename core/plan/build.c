@@ -1,47 +1,41 @@
-/* plan/build.c: the whole way from a resolved job to its plan.
+/* plan/build.c: the passes that turn a resolved job into its plan.
  *
- * graph -> split edits -> placements -> backward -> placements -> sync, store and keep edits ->
- * flat layout -> recomputation -> regions -> lists.
+ * A table names the passes; one loop runs them in order and measures each. plan.h documents them.
  *
- * How many ranks share the data is not told but found: the graph is built once with a batch that
- * any mesh divides, the strategies split it, and the mesh axes over which `tokens` is then split
- * are the data-parallel ones; the second build has the true sizes. */
-#include "plan/build.h"
+ * How many ranks share the data is found by building the graph once with a batch that any mesh
+ * divides: the strategies split it, and the mesh axes over which `tokens` is then split are the
+ * data-parallel ones. The second graph has the true sizes. */
+#include "plan/builder.h"
+
+#include "base/clock.h"
 #include "base/digest.h"
 #include "base/err.h"
-#include "resolve/topology.h"
+#include "plan/collective.h"
+#include "plan/emit.h"
+#include "plan/layout/shard_level.h"
+#include "plan/lower/compress.h"
+#include "plan/lower/sync.h"
+#include "plan/lower/zero_schedule.h"
+#include "plan/optim/optim.h"
+#include "plan/optim/rule.h"
+#include "plan/scalar.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_SCALARS 64u
-#define SCALAR_BYTES 64u
+/* One plan while it is made. */
+typedef struct making {
+    const spec *s;
+    plan *p;
+    edit_state edits;
+    flat flat;
+    graph g;
+    builder b;
+    uint32_t sharing;   /* ranks that share the data */
+    weft_tensor result; /* the loss of a micro-batch, or the logits */
+} making;
 
-uint64_t scalar_offset(builder *b, const char *name, double start)
-{
-    for (uint32_t i = 0; i < b->p->scalars.n; i++)
-        if (!strcmp(b->p->scalars.at[i].name, name))
-            return b->p->scalars.at[i].offset;
-    uint64_t at = (uint64_t)b->p->scalars.n * SCALAR_BYTES;
-    *vec_push(&b->p->scalars) = (scalar_slot){pool_text(&b->p->pool, name), at, start, 0};
-    return at;
-}
-
-void scalar_keep(builder *b, const char *name, uint32_t kept)
-{
-    scalar_offset(b, name, 0);
-    for (uint32_t i = 0; i < b->p->scalars.n; i++)
-        if (!strcmp(b->p->scalars.at[i].name, name))
-            b->p->scalars.at[i].kept = kept;
-}
-
-uint64_t plan_scalar(const plan *p, const char *name)
-{
-    for (uint32_t i = 0; i < p->scalars.n; i++)
-        if (!strcmp(p->scalars.at[i].name, name))
-            return p->scalars.at[i].offset;
-    return UINT64_MAX;
-}
+/* --- graphs --- */
 
 /* Data-parallel ranks: the product of the mesh axes over which the input is split, without those
  * that cut sequences. */
@@ -64,26 +58,6 @@ static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
     return WEFT_OK;
 }
 
-static uint32_t part_of(const plan *p, uint32_t rank, uint64_t axes)
-{
-    const mesh *m = &p->spec->mesh;
-    uint32_t part = 0;
-    for (uint32_t a = m->n; a-- > 0;) /* the first axis that splits varies fastest */
-        if (axes >> a & 1)
-            part = part * m->size[a] + mesh_coord(m, rank, a);
-    return part;
-}
-
-uint32_t plan_data_part(const plan *p, uint32_t rank)
-{
-    return part_of(p, rank, p->data_axes);
-}
-
-uint32_t plan_token_part(const plan *p, uint32_t rank)
-{
-    return part_of(p, rank, p->cut_axes);
-}
-
 /* An op that a plugin brings, one of those loaded so far. */
 static const weft_op *plugin_op(void *ctx, const char *id)
 {
@@ -97,6 +71,8 @@ static const weft_op *plugin_op(void *ctx, const char *id)
     return found;
 }
 
+/* The graph of the forward of one micro-batch of all ranks that share the data, split by the
+ * strategies. `batch`: samples over which the loss is averaged. */
 static weft_status forward_graph(graph *g, edit_state *e, const spec *s, uint32_t sharing, int want,
                                  double batch, weft_tensor *result)
 {
@@ -115,17 +91,32 @@ static weft_status forward_graph(graph *g, edit_state *e, const spec *s, uint32_
     return s->want == SPEC_TRAIN ? edits_run(e, WEFT_PHASE_SPLIT) : WEFT_OK;
 }
 
-static weft_status find_sharing(plan *p, edit_state *e, uint32_t *sharing)
+static weft_status check_batch(const spec *s, uint32_t sharing)
 {
-    const spec *s = p->spec;
+    const uint64_t each = s->microbatch * sharing;
+    if (s->batch && s->batch % each == 0)
+        return WEFT_OK;
+    return resolve_refuse(s, COMBINE_BATCH, "train.batch",
+                          (combine_fact[]){{"train.batch", (long long)s->batch, NULL},
+                                           {"train.microbatch", (long long)s->microbatch, NULL},
+                                           {"sharing", sharing, NULL},
+                                           {0}});
+}
+
+static weft_status find_sharing(making *m)
+{
+    const spec *s = m->s;
     graph probe;
     weft_tensor loss;
-    weft_status st = forward_graph(&probe, e, s, s->ranks, 0, 1, &loss);
-    *sharing = 1;
-    if (!st)
-        st = data_ranks(p, &probe, sharing);
+    weft_status st = forward_graph(&probe, &m->edits, s, s->ranks, 0, 1, &loss);
+    if (st == WEFT_OK)
+        st = data_ranks(m->p, &probe, &m->sharing);
     graph_free(&probe);
-    e->g = NULL;
+    m->edits.g = NULL;
+    if (st == WEFT_OK)
+        st = check_batch(s, m->sharing);
+    if (st == WEFT_OK)
+        m->edits.passes = s->batch / (s->microbatch * m->sharing);
     return st;
 }
 
@@ -145,253 +136,265 @@ static weft_status sum_loss(graph *g, weft_tensor loss)
     return WEFT_OK;
 }
 
-/* What fills the inputs (run/train.c) knows these alone. */
-static bool is_filled(const char *input)
+static weft_status make_forward(making *m)
 {
-    return !strcmp(input, "tokens") || !strcmp(input, "targets") || !strcmp(input, "positions");
+    weft_status st =
+        forward_graph(&m->g, &m->edits, m->s, m->sharing, 0, (double)m->s->batch, &m->result);
+    if (st == WEFT_OK)
+        st = sum_loss(&m->g, m->result);
+    uint32_t end = m->g.nodes.n;
+    return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;
 }
 
-static weft_status count_inputs(plan *p, const graph *g, uint64_t passes, uint64_t *at)
+static weft_status make_backward(making *m)
 {
-    for (uint32_t i = 0; i < g->tensors.n; i++) {
-        if (g->tensors.at[i].kind != WEFT_T_INPUT)
+    const uint32_t forward = m->g.nodes.n;
+    weft_status st = graph_backward(&m->g, m->result);
+    uint32_t end = m->g.nodes.n;
+    if (st == WEFT_OK)
+        st = graph_propagate(&m->g, forward, &end);
+    weft_tensor sum = st == WEFT_OK ? graph_find(&m->g, "loss") : 0;
+    for (uint32_t a = 0; sum && a < m->g.mesh->n; a++)
+        if (graph_tensor(&m->g, sum)->place[a].kind == WEFT_PARTIAL_SUM)
+            m->b.loss_axes |= (uint64_t)1 << a;
+    return st;
+}
+
+static weft_status make_eval(making *m)
+{
+    const double batch = (double)m->s->microbatch * m->sharing;
+    graph_free(&m->g);
+    liveness_free(&m->b.live);
+    weft_status st = forward_graph(&m->g, &m->edits, m->s, m->sharing, 1, batch, &m->result);
+    if (st == WEFT_OK)
+        st = sum_loss(&m->g, m->result);
+    uint32_t end = m->g.nodes.n;
+    return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;
+}
+
+static weft_status make_logits(making *m)
+{
+    const double batch = (double)m->s->microbatch * m->sharing;
+    weft_status st = forward_graph(&m->g, &m->edits, m->s, m->sharing, 2, batch, &m->result);
+    uint32_t end = m->g.nodes.n;
+    m->b.live.result = m->result;
+    return st == WEFT_OK ? graph_propagate(&m->g, 0, &end) : st;
+}
+
+/* --- the other passes, in order --- */
+
+static weft_status ask_stages(making *m)
+{
+    return edits_run(&m->edits, WEFT_PHASE_STAGE);
+}
+
+static weft_status list_params(making *m)
+{
+    flat_list(&m->g, &m->edits.stages, &m->p->pool, &m->flat);
+    return WEFT_OK;
+}
+
+static weft_status ask_sync(making *m)
+{
+    return edits_run(&m->edits, WEFT_PHASE_SYNC);
+}
+
+static weft_status ask_memory(making *m)
+{
+    return edits_run(&m->edits, WEFT_PHASE_MEMORY);
+}
+
+static weft_status find_sums(making *m)
+{
+    return sync_prepare(&m->b, &m->edits);
+}
+
+static weft_status check_compression(making *m)
+{
+    return compress_prepare(&m->b, &m->edits);
+}
+
+static weft_status find_levels(making *m)
+{
+    return shard_level_prepare(&m->flat, &m->edits);
+}
+
+static weft_status place_params(making *m)
+{
+    return flat_place(&m->flat,
+                      m->b.sync && rule_by_element(&m->b) ? m->b.sync->bucket_elements : 0);
+}
+
+static weft_status add_recompute(making *m)
+{
+    graph_recompute(&m->g);
+    graph_share_gathers(&m->g);
+    return WEFT_OK;
+}
+
+static weft_status place_regions(making *m)
+{
+    return regions_params(&m->b, m->edits.passes);
+}
+
+static weft_status ask_rule(making *m)
+{
+    return update_prepare(&m->b);
+}
+
+static weft_status list_states(making *m)
+{
+    return extra_states(&m->b, &m->edits);
+}
+
+static weft_status place_states(making *m)
+{
+    return regions_state(&m->b, m->s->want == SPEC_TRAIN);
+}
+
+static weft_status find_liveness(making *m)
+{
+    liveness_find(&m->b);
+    return WEFT_OK;
+}
+
+static weft_status list_micro_batches(making *m)
+{
+    weft_status st = clear_loss(&m->b, &m->p->step);
+    return st == WEFT_OK ? build_passes(&m->b, &m->p->step, true, (uint32_t)m->edits.passes) : st;
+}
+
+static weft_status list_end_of_step(making *m)
+{
+    return build_end_of_step(&m->b, &m->p->step);
+}
+
+static weft_status list_periodic(making *m)
+{
+    return build_extra(&m->b, &m->edits);
+}
+
+static weft_status list_logits(making *m)
+{
+    return build_passes(&m->b, &m->p->eval, false, 1);
+}
+
+static weft_status list_pieces(making *m)
+{
+    return pieces_list(&m->b);
+}
+
+static weft_status list_eval(making *m)
+{
+    liveness_find(&m->b);
+    weft_status st = clear_loss(&m->b, &m->p->eval);
+    if (st == WEFT_OK)
+        st = build_passes(&m->b, &m->p->eval, false, 1);
+    return st == WEFT_OK ? emit_scalar_sum(&m->b, &m->p->eval, "loss", loss_axes(&m->b)) : st;
+}
+
+static weft_status add_up_memory(making *m)
+{
+    if (m->p->scalars.n > MAX_SCALARS)
+        return fail(WEFT_UNSUPPORTED, "the job has more than %u scalars", MAX_SCALARS);
+    regions_finish(&m->b);
+    compress_finish(&m->b);
+    return WEFT_OK;
+}
+
+/* --- the table --- */
+
+#define TRAIN (1u << SPEC_TRAIN)
+#define FORWARD (1u << SPEC_FORWARD)
+
+static const struct pass {
+    const char *name;
+    weft_status (*run)(making *m);
+    uint32_t want; /* jobs that need it, bits 1 << spec.want */
+} passes[] = {
+    {"sharing", find_sharing, TRAIN},
+    {"forward graph", make_forward, TRAIN},
+    {"backward graph", make_backward, TRAIN},
+    {"logits graph", make_logits, FORWARD},
+    {"stage edits", ask_stages, TRAIN},
+    {"parameters", list_params, TRAIN | FORWARD},
+    {"sync edits", ask_sync, TRAIN},
+    {"memory edits", ask_memory, TRAIN},
+    {"gradient sums", find_sums, TRAIN},
+    {"compression", check_compression, TRAIN},
+    {"shard levels", find_levels, TRAIN},
+    {"flat layout", place_params, TRAIN | FORWARD},
+    {"recomputation", add_recompute, TRAIN},
+    {"regions", place_regions, TRAIN | FORWARD},
+    {"update rule", ask_rule, TRAIN},
+    {"list states", list_states, TRAIN},
+    {"state regions", place_states, TRAIN | FORWARD},
+    {"liveness", find_liveness, TRAIN | FORWARD},
+    {"micro-batches", list_micro_batches, TRAIN},
+    {"logits list", list_logits, FORWARD},
+    {"end of step", list_end_of_step, TRAIN},
+    {"periodic lists", list_periodic, TRAIN},
+    {"save list", list_pieces, TRAIN | FORWARD},
+    {"eval graph", make_eval, TRAIN},
+    {"eval list", list_eval, TRAIN},
+    {"memory", add_up_memory, TRAIN | FORWARD},
+};
+
+/* Add to the time of a pass; the plans of several stages run it one after the other. */
+static void note_time(plan_set *set, const char *name, uint64_t since)
+{
+    uint32_t i = 0;
+    while (i < set->timings.n && strcmp(set->timings.at[i].name, name))
+        i++;
+    if (i == set->timings.n)
+        *vec_push(&set->timings) = (plan_timing){name, 0};
+    set->timings.at[i].seconds += (double)(clock_ns() - since) * 1e-9;
+}
+
+static weft_status run_passes(plan_set *set, making *m)
+{
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < sizeof passes / sizeof *passes; i++) {
+        const uint64_t since = clock_ns();
+        if (!(passes[i].want >> m->s->want & 1))
             continue;
-        if (!is_filled(g->tensors.at[i].name))
-            return fail(WEFT_USAGE,
-                        "the graph has an input '%s', which nothing fills; there are tokens, "
-                        "targets and positions",
-                        g->tensors.at[i].name);
-        weft_shape local = graph_local(g, i + 1);
-        input_slot *x = vec_push(&p->inputs);
-        *x = (input_slot){pool_text(&p->pool, g->tensors.at[i].name), *at, 0,
-                          shape_elements(&local)};
-        x->stride = (shape_bytes(&local) + 63) & ~(uint64_t)63;
-        *at += x->stride * passes;
+        st = passes[i].run(m);
+        note_time(set, passes[i].name, since);
     }
-    return WEFT_OK;
+    return st;
 }
 
-static uint64_t region(uint64_t *at, uint64_t bytes)
+static void free_making(making *m)
 {
-    uint64_t here = *at;
-    *at = (*at + bytes + 4095) & ~(uint64_t)4095;
-    return here;
-}
-
-static void set_bases(builder *b)
-{
-    const flat *f = b->f;
-    b->param_at = pool_array(&b->p->pool, f->blocks.n, sizeof *b->param_at);
-    b->grad_at = pool_array(&b->p->pool, f->blocks.n, sizeof *b->grad_at);
-    for (uint32_t i = 0; i < f->blocks.n; i++) {
-        b->param_at[i] = f->compute + f->blocks.at[i].at[FLAT_PARAMS] * f->compute_size;
-        b->grad_at[i] = f->grads + f->blocks.at[i].at[FLAT_GRADS] * f->grad_size;
-    }
-}
-
-static weft_status set_regions(builder *b, const edit_state *e, uint64_t passes)
-{
-    plan *p = b->p;
-    flat *f = b->f;
-    bool train = p->spec->want == SPEC_TRAIN;
-    uint64_t at = MAX_SCALARS * SCALAR_BYTES;
-    weft_status s = count_inputs(p, b->g, passes, &at);
-    if (s)
-        return s;
-    p->bytes.activations = at = (at + 4095) & ~(uint64_t)4095;
-    f->compute = f->master = region(&at, f->size[FLAT_PARAMS] * f->compute_size);
-    p->bytes.params = at - f->compute;
-    uint64_t start = at;
-    if (f->compute_size != 4)
-        f->master = region(&at, f->size[FLAT_STATE] * 4);
-    if (train) {
-        s = update_prepare(b); /* says which states there are */
-        if (!s)
-            s = extra_states(b, e);
-        if (s)
-            return s;
-    }
-    for (uint32_t i = 0; i < f->states.n; i++)
-        f->states.at[i].offset = region(&at, f->size[FLAT_STATE] * 4);
-    p->bytes.state = at - start;
-    start = at;
-    if (train)
-        f->grads = region(&at, f->size[FLAT_GRADS] * f->grad_size);
-    p->bytes.grads = at - start;
-    b->zone = at;
-    set_bases(b);
-    return WEFT_OK;
-}
-
-static weft_status train_graph(plan *p, edit_state *e, graph *g, builder *b, uint32_t sharing)
-{
-    weft_tensor loss;
-    weft_status s = forward_graph(g, e, p->spec, sharing, 0, (double)p->spec->batch, &loss);
-    if (!s)
-        s = sum_loss(g, loss);
-    uint32_t end = g->nodes.n;
-    if (!s)
-        s = graph_propagate(g, 0, &end);
-    uint32_t forward = g->nodes.n;
-    if (!s)
-        s = graph_backward(g, loss);
-    end = g->nodes.n;
-    if (!s)
-        s = graph_propagate(g, forward, &end);
-    weft_tensor sum = s ? 0 : graph_find(g, "loss");
-    for (uint32_t a = 0; sum && a < g->mesh->n; a++)
-        if (graph_tensor(g, sum)->place[a].kind == WEFT_PARTIAL_SUM)
-            b->loss_axes |= (uint64_t)1 << a;
-    return s;
-}
-
-static weft_status build_step(plan *p, edit_state *e, flat *f, builder *b, uint32_t sharing)
-{
-    graph g = {0};
-    b->g = &g;
-    weft_status s = train_graph(p, e, &g, b, sharing);
-    if (!s)
-        s = edits_run(e, WEFT_PHASE_STAGE);
-    if (!s)
-        flat_list(&g, &e->stages, &p->pool, f);
-    for (uint32_t ph = WEFT_PHASE_SYNC; !s && ph <= WEFT_PHASE_MEMORY; ph++)
-        s = edits_run(e, ph);
-    if (!s)
-        s = sync_prepare(b, e);
-    if (!s)
-        s = compress_prepare(b, e);
-    if (!s)
-        s = store_prepare(b, e);
-    if (!s)
-        s = flat_place(f, rule_by_element(b) ? b->sync->bucket_elements : 0);
-    if (!s) {
-        graph_recompute(&g);
-        graph_share_gathers(&g);
-    }
-    if (!s)
-        s = set_regions(b, e, e->passes);
-    if (!s)
-        s = lower_prepare(b);
-    if (!s)
-        s = clear_loss(b, &p->step);
-    if (!s)
-        s = build_passes(b, &p->step, true, (uint32_t)e->passes);
-    if (!s)
-        s = build_end_of_step(b, &p->step);
-    if (!s)
-        s = build_extra(b, e);
-    if (!s)
-        s = build_save(b);
-    lower_finish(b);
-    update_finish(b);
-    free(b->sync ? b->sync->buckets.at : NULL);
-    graph_free(&g);
-    return s;
-}
-
-/* The list that evaluates one micro-batch, or gives the logits of one sequence. */
-static weft_status build_forward(plan *p, edit_state *e, flat *f, builder *b, uint32_t sharing,
-                                 list *l)
-{
-    graph g = {0};
-    weft_tensor result;
-    bool logits = p->spec->want == SPEC_FORWARD;
-    double batch = (double)p->spec->microbatch * sharing;
-    b->g = &g;
-    weft_status s = forward_graph(&g, e, p->spec, sharing, logits ? 2 : 1, batch, &result);
-    if (!s && !logits)
-        s = sum_loss(&g, result);
-    uint32_t end = g.nodes.n;
-    if (!s)
-        s = graph_propagate(&g, 0, &end);
-    if (!s && logits) {
-        flat_list(&g, &e->stages, &p->pool, f);
-        s = flat_place(f, 0);
-        if (!s)
-            s = set_regions(b, e, 1);
-        b->keep = result;
-    }
-    if (!s)
-        s = lower_prepare(b);
-    if (!s && !logits)
-        s = clear_loss(b, l);
-    if (!s)
-        s = build_passes(b, l, false, 1);
-    if (!s && !logits)
-        s = sync_scalar(b, l, "loss", loss_axes(b));
-    if (!s && logits)
-        s = build_save(b);
-    lower_finish(b);
-    graph_free(&g);
-    return s;
-}
-
-static void finish(plan *p, const builder *b, const flat *f)
-{
-    uint64_t at = (b->zone + b->activations.top + 4095) & ~(uint64_t)4095, most = 0;
-    for (uint32_t i = 0; i < p->kernels.n; i++)
-        most = p->kernels.at[i].workspace > most ? p->kernels.at[i].workspace : most;
-    p->workspace = at;
-    at = (at + most + 4095) & ~(uint64_t)4095;
-    p->bytes.activations += at - b->zone;
-    for (uint32_t i = 0; i < p->collectives.n; i++) {
-        const channel *ch = &p->channels.at[p->collectives.at[i].channel];
-        p->collectives.at[i].scratch += where_staged(p->spec, &p->spec->links[ch->link]) ? 0 : at;
-    }
-    p->bytes.host = (b->host.top + 4095) & ~(uint64_t)4095;
-    p->bytes.comm = (b->comm.top + 4095) & ~(uint64_t)4095;
-    p->bytes.peak = at + p->bytes.comm;
-    compress_finish(p, b);
-    for (uint32_t i = 0; i < f->params.n; i++)
-        if (!f->params.at[i].guest)
-            p->param_elements += shape_elements(&f->params.at[i].whole);
+    update_finish(&m->b);
+    sync_free(&m->b);
+    gather_queue_free(&m->b);
+    liveness_free(&m->b.live);
+    zones_free(&m->b.zones);
+    graph_free(&m->g);
+    flat_free(&m->flat);
+    edits_free(&m->edits);
 }
 
 /* The plan of the ranks of one stage; *axis is the mesh axis of the stages. */
-static weft_status build_one(const spec *s, uint32_t stage, plan *out, int32_t *axis)
+static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *axis)
 {
+    const spec *s = set->spec;
     *out = (plan){.spec = s, .step.name = "step", .eval.name = "eval", .save.name = "save"};
     out->stage = stage;
-    edit_state e = {.s = s, .pool = &out->pool, .stages = {.axis = -1, .mine = stage}};
-    flat f = {0};
-    builder b = {.p = out, .f = &f, .stages = &e.stages, .groups = &e.groups};
-    uint32_t sharing = 1;
-    bool train = s->want == SPEC_TRAIN;
-    weft_status st = train ? find_sharing(out, &e, &sharing) : WEFT_OK;
-    uint64_t per_pass = s->microbatch * sharing;
-    if (!st && train && (s->batch % per_pass || !s->batch))
-        st = resolve_refuse(s, COMBINE_BATCH, "train.batch",
-                            (combine_fact[]){{"train.batch", (long long)s->batch, NULL},
-                                             {"train.microbatch", (long long)s->microbatch, NULL},
-                                             {"sharing", sharing, NULL},
-                                             {0}});
-    e.passes = train ? s->batch / per_pass : 1;
-    scalar_offset(&b, "scale", s->loss_scale);
-    scalar_offset(&b, "loss", 0);
-    if (!st && train)
-        st = build_step(out, &e, &f, &b, sharing);
-    if (!st)
-        st = build_forward(out, &e, &f, &b, sharing, &out->eval);
-    if (!st && out->scalars.n > MAX_SCALARS)
-        st = fail(WEFT_UNSUPPORTED, "the job has more than %u scalars", MAX_SCALARS);
-    out->changes = e.changes;
-    out->sharing = sharing;
-    out->passes = (uint32_t)e.passes;
-    if (!st)
-        finish(out, &b, &f);
-    free(b.activations.holes.at);
-    free(b.comm.holes.at);
-    free(b.host.holes.at);
-    free(f.params.at);
-    free(f.blocks.at);
-    free(f.groups.at);
-    free(f.states.at);
-    free(b.gathers.at);
-    free(e.syncs.at);
-    free(e.stores.at);
-    free(e.groups.at);
-    free(e.lists.at);
-    *axis = e.stages.axis;
+    making m = {.s = s, .p = out, .sharing = 1};
+    m.edits = (edit_state){
+        .s = s, .pool = &out->pool, .passes = 1, .stages = {.axis = -1, .mine = stage}};
+    m.b = (builder){
+        .p = out, .g = &m.g, .f = &m.flat, .stages = &m.edits.stages, .groups = &m.edits.groups};
+    scalar_offset(out, "scale", s->loss_scale);
+    scalar_offset(out, "loss", 0);
+    weft_status st = run_passes(set, &m);
+    out->changes = m.edits.changes;
+    out->sharing = m.sharing;
+    out->passes = (uint32_t)m.edits.passes;
+    *axis = m.edits.stages.axis;
+    free_making(&m);
     return st;
 }
 
@@ -437,60 +440,22 @@ static void sum_up(plan_set *set)
     }
 }
 
-const plan *plan_of(const plan_set *p, uint32_t rank)
-{
-    return &p->at[p->stage_axis < 0 ? 0
-                                    : mesh_coord(&p->spec->mesh, rank, (uint32_t)p->stage_axis)];
-}
-
 weft_status plan_build(const spec *s, plan_set *out)
 {
     *out = (plan_set){.spec = s, .stage_axis = -1};
     out->at = mem_alloc((s->ranks ? s->ranks : 1) * sizeof *out->at);
     uint32_t stages = 1;
     for (uint32_t i = 0; i < stages; i++) {
-        weft_status st = build_one(s, i, &out->at[out->n++], &out->stage_axis);
-        if (st)
+        weft_status st = build_one(out, i, &out->at[out->n++], &out->stage_axis);
+        if (st != WEFT_OK)
             return st;
         stages = out->stage_axis < 0 ? 1 : s->mesh.size[out->stage_axis];
     }
+    uint64_t since = clock_ns();
     unite_channels(out);
+    note_time(out, "channels", since);
+    since = clock_ns();
     sum_up(out);
+    note_time(out, "digest", since);
     return WEFT_OK;
-}
-
-static void list_free(list *l)
-{
-    free(l->entries.at);
-}
-
-static void free_one(plan *p)
-{
-    list_free(&p->step);
-    list_free(&p->eval);
-    list_free(&p->save);
-    for (uint32_t i = 0; i < p->extra.n; i++)
-        list_free(&p->extra.at[i].l);
-    free(p->extra.at);
-    free(p->kernels.at);
-    free(p->instrs.at);
-    free(p->refs.at);
-    free(p->segments.at);
-    free(p->bases.at);
-    free(p->channels.at);
-    free(p->collectives.at);
-    free(p->pieces.at);
-    free(p->inputs.at);
-    free(p->scalars.at);
-    free(p->shifts.at);
-    free(p->cells.at);
-    pool_free(&p->pool);
-}
-
-void plan_free(plan_set *p)
-{
-    for (uint32_t i = 0; i < p->n; i++)
-        free_one(&p->at[i]);
-    free(p->at);
-    *p = (plan_set){0};
 }

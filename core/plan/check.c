@@ -252,20 +252,6 @@ static weft_status check_list(const plan_set *set, uint32_t which)
     return s;
 }
 
-uint32_t plan_group(const plan *p, uint32_t number, uint32_t rank, uint32_t *out, uint32_t *me)
-{
-    const mesh *m = &p->spec->mesh;
-    const channel *ch = &p->channels.at[number];
-    uint32_t n = ch->coords ? ch->ncoords : m->size[ch->mesh_axis], mine = n;
-    *me = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        out[i] = mesh_rank_at(m, rank, ch->mesh_axis, ch->coords ? ch->coords[i] : i);
-        if (out[i] == rank)
-            *me = mine = i;
-    }
-    return mine == n ? 0 : n;
-}
-
 weft_status plan_check(const plan_set *p)
 {
     if (p->spec->ranks == 1)

@@ -8,7 +8,39 @@
  * All offsets are bytes from the arena's start. Ranks that differ only in coordinates share a plan;
  * where the blocks of the model are divided into stages, each stage has a plan of its own. Which
  * ranks a channel joins follows from the mesh (plan_group). What a coordinate changes in an address
- * is a *shift*: a base or a buffer that lies `stride` further for each step along a mesh axis. */
+ * is a *shift*: a base or a buffer that lies `stride` further for each step along a mesh axis.
+ *
+ * Planning is a sequence of passes over one plan (build.c); a job that only samples skips those of
+ * training and has those of its logits instead. In order:
+ *
+ *   sharing         how many ranks share the data, from a first graph with the splits
+ *   forward graph   the model of one micro-batch, split edits applied, placements propagated
+ *   backward graph  gradients
+ *   logits graph    the forward of one sequence (sampling)
+ *   stage edits     which blocks are on which pipeline stage, in which order it works
+ *   parameters      the parameters of this stage, block by block
+ *   sync edits      sums of gradients, sharding, lists of plugins
+ *   memory edits    activations that are kept or made again
+ *   gradient sums   which gradient is summed over which mesh axes, and when
+ *   compression     which of these sums travel in fewer bits
+ *   shard levels    how far each block is sharded: state, gradients, parameters
+ *   flat layout     element ranges of parameters and groups
+ *   recomputation   nodes that backward makes again; gathers that are shared
+ *   regions         inputs, compute copy and fp32 masters in the arena
+ *   update rule     the graphs of the rule; the states that it has
+ *   list states     the states that the lists of plugins have
+ *   state regions   states and gradients in the arena
+ *   liveness        which tensors share a place, are saved, or cross blocks
+ *   micro-batches   forward and backward as a list, with sums, stages and gathers
+ *   logits list     forward as a list (sampling)
+ *   end of step     norm, scalars, updates, loss
+ *   periodic lists  the lists of plugins
+ *   save list       what each rank writes into a checkpoint
+ *   eval graph      the forward of one micro-batch without gradients
+ *   eval list       the same as a list
+ *   memory          workspace, scratch and residuals; bytes by purpose
+ *   channels        the same channels in the plans of all stages
+ *   digest          the number that is equal on all ranks */
 #ifndef PLAN_PLAN_H
 #define PLAN_PLAN_H
 
@@ -50,7 +82,6 @@ typedef struct segment {
     uint32_t first, n; /* in plan.instrs */
     uint32_t nbases;
     double flops;
-    bool wanted; /* internal to lowering: kept after comparison */
 } segment;
 
 #define ENTRY_CALL 1u
@@ -212,20 +243,30 @@ typedef struct plan {
     uint64_t digest;          /* of this plan */
 } plan;
 
+/* Wall time of one pass of planning, over the plans of all stages. */
+typedef struct plan_timing {
+    const char *name;
+    double seconds;
+} plan_timing;
+
 /* The plans of a job: one, or one a stage. */
 typedef struct plan_set {
     const spec *spec;
     int32_t stage_axis; /* -1: the job has no stages */
     uint32_t n;
     plan *at;
-    uint64_t digest; /* equal on all ranks of a job */
-    uint64_t peak;   /* of the rank with the most */
+    uint64_t digest;          /* equal on all ranks of a job */
+    uint64_t peak;            /* of the rank with the most */
+    VEC(plan_timing) timings; /* of the passes that ran, in order */
 } plan_set;
 
 /* Plan the job. Pure: no device is opened, no rank asked. `out` is initialised; free it with
  * plan_free() also after a failure. [plan] */
 weft_status plan_build(const spec *s, plan_set *out);
 void plan_free(plan_set *p);
+
+/* Set p->digest from everything that two ranks must agree on. */
+void plan_digest(plan *p);
 const plan *plan_of(const plan_set *p, uint32_t rank);
 
 /* Ranks of the channel that `rank` belongs to, in group order, into out[ranks of the job]; returns
@@ -276,7 +317,8 @@ uint32_t plan_token_part(const plan *p, uint32_t rank);
 
 /* Bytes that a rank sends in a list by collectives of one kind (weft/coll.h), and its name. */
 uint64_t plan_list_sent(const plan *p, const list *l, uint32_t kind);
-const char *plan_kind_name(uint32_t kind);
+const char *plan_kind_name(uint32_t kind);  /* for programs: "all_reduce" */
+const char *plan_kind_title(uint32_t kind); /* for people: "all-reduce" */
 
 /* The same in the list of the step, without those that plugins bring. */
 uint64_t plan_sent(const plan *p, uint32_t kind);

@@ -3,9 +3,10 @@
  * Every block is lowered on its own; a segment that equals an earlier one, instruction by
  * instruction and operand by operand, is dropped for it. So 48 equal blocks share one segment and
  * nobody has to say that they are equal. */
+#include "plan/emit.h"
+
 #include "base/err.h"
 #include "host/call.h"
-#include "plan/build.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -106,8 +107,9 @@ static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
     return s;
 }
 
-weft_status plan_kernel(plan *p, const weft_opspec *wanted, double flops,
-                        const uint64_t first[WEFT_MAX_MESH], uint32_t *out)
+/* The kernel of an op, shared when equal. */
+static weft_status find_kernel(plan *p, const weft_opspec *wanted, double flops,
+                               const uint64_t first[WEFT_MAX_MESH], uint32_t *out)
 {
     weft_opspec own = *wanted;
     const weft_opspec *op = &own;
@@ -146,7 +148,7 @@ weft_status segment_add_at(plan *p, uint32_t seg, const weft_opspec *op, double 
                            const ref *refs, const uint64_t first[WEFT_MAX_MESH])
 {
     uint32_t number;
-    weft_status s = plan_kernel(p, op, flops, first, &number);
+    weft_status s = find_kernel(p, op, flops, first, &number);
     if (s)
         return s;
     *vec_push(&p->instrs) = (instr){number, p->refs.n, op->nin, op->nout};

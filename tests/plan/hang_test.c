@@ -55,7 +55,7 @@ static weft_status check(hand *h, const char *words)
                                  .what = what,
                                  .name = h->collectives[what].name};
     }
-    h->set = (plan_set){&h->spec, -1, 1, &h->plan, 0, 0};
+    h->set = (plan_set){.spec = &h->spec, .stage_axis = -1, .n = 1, .at = &h->plan};
     return plan_check(&h->set);
 }
 
@@ -107,7 +107,7 @@ static void opposite_orders(void **state)
         two[r].step.entries.at = entries[r];
         two[r].step.entries.n = 4;
     }
-    plan_set set = {&h.spec, 0, 2, two, 0, 0};
+    plan_set set = {.spec = &h.spec, .n = 2, .at = two};
     assert_int_equal(plan_check(&set), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "rank 0 stands at entry 1, left; rank 1 stands at entry 1, "
                                        "right"));

@@ -3,9 +3,10 @@
  * The table that plugins get consists of the functions here. Each checks its arguments and calls
  * the edit itself (edits.c, stages.c, extra.c). The first failure of a call of edit() is kept: a
  * plugin that goes on after it has not got what it asked for, so its call fails too. */
+#include "plan/edits/emitters.h"
+
 #include "base/err.h"
 #include "graph/arguments.h"
-#include "plan/build.h"
 
 #include <string.h>
 
@@ -54,28 +55,6 @@ static weft_status glob(const char *call, const char *what, const char *text)
 static weft_status axis(const char *call, const char *name)
 {
     return arg_text(call, "mesh_axis", name, WEFT_MAX_NAME - 1);
-}
-
-weft_status edits_null(const edit_state *e, const char *call, const char *what)
-{
-    return e ? fail(WEFT_USAGE, "%s: %s(): %s is NULL", e->owner, call, what)
-             : fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
-}
-
-void edits_begin(edit_state *e)
-{
-    e->edits = 0;
-    e->failed = WEFT_OK;
-    e->why = NULL;
-    e->g->looking = "edit"; /* but where an emit() is called */
-}
-
-weft_status edits_answer(edit_state *e, weft_status s)
-{
-    e->g->looking = NULL;
-    if (!s && e->failed)
-        return fail(e->failed, "%s (its edit() went on and returned WEFT_OK)", e->why);
-    return arg_answer(s, e->owner, "edit");
 }
 
 /* --- the table --- */

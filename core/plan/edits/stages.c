@@ -4,8 +4,9 @@
  * once (with several chunks a stage, data passes all stages several times). What is said here is
  * only kept and held against itself; lists.c makes lists of it, and check.c finds orders that
  * hang. */
+#include "plan/edits/emitters.h"
+
 #include "base/err.h"
-#include "plan/build.h"
 
 #include <string.h>
 
@@ -180,21 +181,4 @@ weft_status stages_finish(edit_state *e)
                 return s;
         }
     return WEFT_OK;
-}
-
-uint32_t stage_of(const struct stage_map *m, uint32_t block)
-{
-    return m->axis < 0 ? 0 : m->stage[block];
-}
-
-bool stage_here(const struct stage_map *m, uint32_t block)
-{
-    return m->axis < 0 || m->stage[block] == m->mine;
-}
-
-bool stage_shared(const builder *b, uint32_t number)
-{
-    const flat_block *k = &b->f->blocks.at[number];
-    return b->stages->axis >= 0 && k->params &&
-           !strcmp(k->name, b->f->params.at[k->first_param].name);
 }

@@ -3,37 +3,28 @@
  * Each coordinate of such an axis trains parameters of its own, so results depend on how many there
  * are. Somebody has to have meant it: a list brings the parameters together, or the strategy says
  * what it does. The user is told in any case. */
-#include "base/err.h"
-#include "plan/build.h"
+#include "plan/edits/edits.h"
 
-uint64_t apart_axes(const flat *f)
-{
-    uint64_t never = 0, summed = 0;
-    for (uint32_t i = 0; i < f->params.n; i++) {
-        never |= f->params.at[i].never_axes & f->params.at[i].partial_axes;
-        summed |= f->params.at[i].sum_axes;
-    }
-    return never & ~summed;
-}
+#include "base/err.h"
 
 /* Does the edit keep gradients from being summed? */
-static bool never_summed(const builder *b, const sync_edit *x)
+static bool never_summed(const flat *f, const sync_edit *x)
 {
-    for (uint32_t i = 0; x->when == WEFT_SYNC_NEVER && i < b->f->params.n; i++) {
-        const flat_param *p = &b->f->params.at[i];
+    for (uint32_t i = 0; x->when == WEFT_SYNC_NEVER && i < f->params.n; i++) {
+        const flat_param *p = &f->params.at[i];
         if ((p->never_axes & p->partial_axes) >> x->mesh_axis & 1 && glob_match(x->glob, p->name))
             return true;
     }
     return false;
 }
 
-weft_status apart_check(const builder *b, edit_state *e)
+weft_status edits_check_unsummed(const flat *f, edit_state *e)
 {
     for (uint32_t i = 0; i < e->syncs.n; i++) {
         const sync_edit *x = &e->syncs.at[i];
-        if (!never_summed(b, x) || edits_told(e, x->owner))
+        if (!never_summed(f, x) || edits_told(e, x->owner))
             continue;
-        const char *axis = b->g->mesh->name[x->mesh_axis];
+        const char *axis = e->s->mesh.name[x->mesh_axis];
         if (!e->lists.n)
             return fail(WEFT_USAGE,
                         "%s: sync() with WEFT_SYNC_NEVER leaves gradients over the mesh axis %s "

@@ -4,8 +4,9 @@
  * places. A block that is cut over N coordinates is made of groups, and a group of N slices: as
  * many parameters of one kind as go into a bucket, padded so that the slices are equal and
  * aligned. */
+#include "plan/layout/layout.h"
+
 #include "base/err.h"
-#include "plan/build.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -226,4 +227,28 @@ int flat_block_of(const flat *f, const char *name)
         if (!strcmp(f->blocks.at[i].name, name))
             return (int)i;
     return -1;
+}
+
+bool flat_shared(const flat *f, const struct stage_map *stages, uint32_t block)
+{
+    const flat_block *k = &f->blocks.at[block];
+    return stages->axis >= 0 && k->params && !strcmp(k->name, f->params.at[k->first_param].name);
+}
+
+uint64_t flat_unsummed_axes(const flat *f)
+{
+    uint64_t never = 0, summed = 0;
+    for (uint32_t i = 0; i < f->params.n; i++) {
+        never |= f->params.at[i].never_axes & f->params.at[i].partial_axes;
+        summed |= f->params.at[i].sum_axes;
+    }
+    return never & ~summed;
+}
+
+void flat_free(flat *f)
+{
+    free(f->params.at);
+    free(f->blocks.at);
+    free(f->groups.at);
+    free(f->states.at);
 }

@@ -3,8 +3,9 @@
  * All of a block is cut alike, over one mesh axis, because its parameters and gradients are whole
  * in one buffer; and what is cut includes what stands before it: gradients in slices are no use
  * where all ranks update all of the state. Edits that say otherwise are refused here. */
+#include "plan/layout/shard_level.h"
+
 #include "base/err.h"
-#include "plan/build.h"
 
 typedef struct wish { /* for one parameter, by what is stored: 1 + mesh axis; 0: whole */
     uint32_t axis[FLAT_LEVELS], ahead;
@@ -72,11 +73,11 @@ static weft_status check_times(const edit_state *e, const flat_param *p, const f
     return WEFT_OK;
 }
 
-weft_status store_prepare(builder *b, const edit_state *e)
+weft_status shard_level_prepare(flat *f, const edit_state *e)
 {
-    for (uint32_t i = 0; i < b->f->params.n; i++) {
-        const flat_param *p = &b->f->params.at[i];
-        flat_block *k = &b->f->blocks.at[p->block];
+    for (uint32_t i = 0; i < f->params.n; i++) {
+        const flat_param *p = &f->params.at[i];
+        flat_block *k = &f->blocks.at[p->block];
         wish x;
         uint32_t level = 0;
         weft_status s = read_wish(e, p, &x);

@@ -5,7 +5,7 @@
  * may be a hundred thousand: they are taken and given back in the order of the list, each from the
  * smallest hole that fits (space_take). A forward pass pushes and its backward pops, so the holes
  * close again. */
-#include "plan/build.h"
+#include "plan/layout/space.h"
 
 #include <stdlib.h>
 
@@ -106,4 +106,16 @@ uint64_t lifetimes_place(lifetime *l, uint32_t n)
     }
     free(order);
     return top;
+}
+
+void space_free(space *s)
+{
+    free(s->holes.at);
+}
+
+void zones_free(arena_zones *z)
+{
+    space_free(&z->activations);
+    space_free(&z->comm);
+    space_free(&z->host);
 }

@@ -10,8 +10,11 @@
  * done and is waited for before the next one on its channel; until then its buffer is held. Cost: a
  * boundary and micro-batch one tensor of tokens x features each way, and one more of them in memory
  * on the receiving side. */
+#include "plan/lower/boundary.h"
+
 #include "base/err.h"
-#include "plan/build.h"
+#include "plan/collective.h"
+#include "plan/emit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -145,7 +148,7 @@ weft_status boundary_prepare(walk *w)
         return fail(WEFT_UNSUPPORTED, "more than 64 stages");
     route *r = find_routes(w->b);
     for (weft_tensor t = 1; t <= w->b->g->tensors.n; t++)
-        if (graph_tensor(w->b->g, t)->kind == WEFT_T_ACTIVATION && w->b->root[t] == t)
+        if (graph_tensor(w->b->g, t)->kind == WEFT_T_ACTIVATION && w->b->live.root[t] == t)
             add_transfers(w, t, &r[t]);
     free(r);
     if (w->boundary->transfers.n)
@@ -180,18 +183,8 @@ static weft_status start(walk *w, const transfer *x, uint32_t pass, uint64_t pla
     c.name =
         pool_printf(&p->pool, "%s %s of micro-batch %u %s stage %u", x->send ? "send" : "receive",
                     graph_tensor(w->b->g, x->tensor)->name, pass, x->send ? "to" : "from", x->peer);
-    c.in = c.out = w->b->zone + place;
-    weft_status s = plan_collective(w->b, &c, out);
-    if (!s)
-        list_add(p, w->l, ENTRY_START, *out, pass, c.name);
-    return s;
-}
-
-static void wait(walk *w, uint32_t number, uint32_t pass)
-{
-    const collective *c = &w->b->p->collectives.at[number];
-    list_add(w->b->p, w->l, ENTRY_WAIT, number, pass, c->name);
-    space_give(scratch_space(w->b, c->channel), c->scratch, c->scratch_bytes);
+    c.in = c.out = w->b->zones.zone + place;
+    return emit_start(w->b, w->l, &c, pass, out);
 }
 
 /* Start the receives of all cells up to `cell`. */
@@ -203,7 +196,7 @@ static weft_status start_arrivals(walk *w, uint32_t cell)
         if (w->works[a->work].cell > cell)
             return WEFT_OK;
         const transfer *x = &y->transfers.at[a->transfer];
-        uint64_t at = space_take(&w->b->activations, walk_bytes(w, x->tensor));
+        uint64_t at = space_take(&w->b->zones.activations, walk_bytes(w, x->tensor));
         uint32_t number;
         w->place[(uint64_t)x->tensor * w->passes + a->pass] = 1 + at;
         weft_status s = start(w, x, a->pass, at, &number);
@@ -222,7 +215,7 @@ weft_status boundary_before(walk *w, uint32_t at)
     for (uint32_t i = y->next; !s && i-- > 0;) {
         arrival *a = &y->arrivals.at[i];
         if (a->work == at && a->started) {
-            wait(w, a->started - 1, a->pass);
+            emit_wait(w->b, w->l, a->started - 1, a->pass);
             a->started = 0;
         }
         if (w->works[a->work].cell < x->cell)
@@ -237,10 +230,10 @@ static void finish_send(walk *w, uint32_t i, uint32_t at)
     struct boundary *y = w->boundary;
     departure d = y->sent.at[i];
     memmove(&y->sent.at[i], &y->sent.at[i + 1], (--y->sent.n - i) * sizeof d);
-    wait(w, d.collective, (uint32_t)(d.key % w->passes));
+    emit_wait(w->b, w->l, d.collective, (uint32_t)(d.key % w->passes));
     weft_tensor t = (weft_tensor)(d.key / w->passes);
     if (--w->held[d.key] == 0 && w->last_use[d.key] <= at)
-        space_give(&w->b->activations, w->place[d.key] - 1, walk_bytes(w, t));
+        space_give(&w->b->zones.activations, w->place[d.key] - 1, walk_bytes(w, t));
 }
 
 weft_status boundary_after(walk *w, uint32_t at)
@@ -264,9 +257,8 @@ weft_status boundary_after(walk *w, uint32_t at)
     return WEFT_OK;
 }
 
-weft_status boundary_finish(walk *w)
+void boundary_finish(walk *w)
 {
     while (w->boundary->sent.n)
         finish_send(w, 0, w->nworks);
-    return WEFT_OK;
 }

@@ -9,8 +9,11 @@
  * When a step is skipped nothing of it may come back, and what is kept is in units of the loss
  * scale: the scalar "kept", written when the gate is known (step.c), is by how much it counts in
  * the next step, where it is used for the first time. */
+#include "plan/lower/compress.h"
+
 #include "base/err.h"
-#include "plan/build.h"
+#include "plan/collective.h"
+#include "plan/scalar.h"
 #include "resolve/topology.h"
 
 #include <string.h>
@@ -67,7 +70,7 @@ static weft_status check(plan *p, uint64_t never)
 weft_status compress_prepare(const builder *b, edit_state *e)
 {
     plan *p = b->p;
-    const uint64_t never = apart_axes(b->f), summed = sharing_axes(p) & ~never;
+    const uint64_t never = flat_unsummed_axes(b->f), summed = sharing_axes(p) & ~never;
     weft_status st = check(p, never);
     for (uint32_t a = 0; !st && a < p->spec->mesh.n; a++)
         if (p->spec->axis_compress[a] && summed >> a & 1)
@@ -87,36 +90,7 @@ void compress_sum(builder *b, collective *c, uint32_t axis, bool again)
     c->compress = s->axis_compress[axis];
     c->again = again;
     if (s->feedback)
-        scalar_offset(b, "kept", 1);
-}
-
-/* What goes through host memory is encoded there. */
-static bool in_host(const plan *p, const collective *c)
-{
-    return where_staged(p->spec, &p->spec->links[p->channels.at[c->channel].link]);
-}
-
-void compress_keep(builder *b, collective *c)
-{
-    uint64_t *used = &b->kept[in_host(b->p, c)];
-    if (!c->kept_bytes || c->kept)
-        return;
-    c->kept = 1 + *used;
-    *used += (c->kept_bytes + 63) & ~(uint64_t)63;
-}
-
-weft_status compress_plain(const comm_request *r, collective *c)
-{
-    comm_request plain = *r;
-    comm_schedule *s;
-    c->plain = c->sent;
-    plain.compress = COMM_PLAIN;
-    weft_status st = r->compress ? comm_schedule_make(&plain, &s) : WEFT_OK;
-    if (st || !r->compress)
-        return st;
-    c->plain = comm_schedule_sent(s);
-    comm_schedule_free(s);
-    return WEFT_OK;
+        scalar_offset(b->p, "kept", 1);
 }
 
 static uint64_t pages(uint64_t bytes)
@@ -124,13 +98,14 @@ static uint64_t pages(uint64_t bytes)
     return (bytes + 4095) & ~(uint64_t)4095;
 }
 
-void compress_finish(plan *p, const builder *b)
+void compress_finish(builder *b)
 {
-    const uint64_t here = pages(b->kept[0]), beside = pages(b->kept[1]);
+    plan *p = b->p;
+    const uint64_t here = pages(b->zones.residual[0]), beside = pages(b->zones.residual[1]);
     for (uint32_t i = 0; i < p->collectives.n; i++) {
         collective *c = &p->collectives.at[i];
         if (c->kept)
-            c->kept += (in_host(p, c) ? p->bytes.host : p->bytes.peak) - 1;
+            c->kept += (channel_in_host(p, c->channel) ? p->bytes.host : p->bytes.peak) - 1;
     }
     p->kept = here + beside;
     p->bytes.comm += here;

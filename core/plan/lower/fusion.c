@@ -10,9 +10,10 @@
  * in the new order. Outputs that are added to are joined with such alone, since one flag says so of
  * all. Of n nodes between communication each is asked about with each, and each that is joined is
  * held against those between: O(n^2), and n is some tens. */
+#include "plan/lower/fusion.h"
+
 #include "base/err.h"
 #include "host/call.h"
-#include "plan/build.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,22 +30,6 @@ typedef struct joining {
 static const node *node_at(const joining *j, uint32_t i)
 {
     return &j->b->g->nodes.at[j->nodes[i]];
-}
-
-bool node_shape_only(const node *n, uint32_t k)
-{
-    return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
-}
-
-bool node_adds(const builder *b, uint32_t at, bool first)
-{
-    const node *n = &b->g->nodes.at[at];
-    bool sum = false;
-    for (uint32_t k = 0; k < n->nout; k++) {
-        sum |= graph_tensor(b->g, n->out[k])->sum;
-        first |= shard_every_pass(b, n->out[k]);
-    }
-    return sum && !(first && b->first_sum[at]);
 }
 
 /* --- may these be one? --- */
@@ -87,8 +72,8 @@ static bool wanted(const joining *j, const unit *u, weft_tensor t)
     for (uint32_t m = 0; m < u->n; m++)
         for (uint32_t k = 0; k < g->nodes.at[u->node[m]].nin; k++)
             reads += g->nodes.at[u->node[m]].in[k] == t;
-    return graph_tensor(g, t)->kind != WEFT_T_ACTIVATION || t == j->b->keep ||
-           reads < j->b->reads[t];
+    return graph_tensor(g, t)->kind != WEFT_T_ACTIVATION || t == j->b->live.result ||
+           reads < j->b->live.reads[t];
 }
 
 static bool add_once(unit *u, weft_tensor t)

@@ -6,130 +6,16 @@
  *   crossing              read or made by another block, or an input: a base of its own
  *   frame                 everything else: dies with the call
  * An output that may lie over its input, and is the last to read it, shares the input's place. */
+#include "plan/lower/lower.h"
+
 #include "base/err.h"
 #include "host/call.h"
-#include "plan/build.h"
+#include "plan/emit.h"
+#include "plan/lower/fusion.h"
+#include "plan/scalar.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define NOWHERE UINT64_MAX
-
-weft_tensor root_of(const builder *b, weft_tensor t)
-{
-    while (b->root[t] != t)
-        t = b->root[t];
-    return t;
-}
-
-/* --- what shares a place, what is saved, what crosses --- */
-
-static void share_places(builder *b)
-{
-    graph *g = b->g;
-    uint32_t *last = mem_alloc((g->tensors.n + 1) * sizeof *last);
-    for (uint32_t i = 0; i < g->nodes.n; i++)
-        for (uint32_t k = 0; k < g->nodes.at[i].nin; k++)
-            last[g->nodes.at[i].in[k]] = i;
-    for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *n = &g->nodes.at[i];
-        uint32_t k = n->op ? n->op->in_place : n->comm && n->comm != WEFT_SHIFT ? 1 : 0;
-        if (!k || k > n->nin)
-            continue;
-        weft_tensor from = n->in[k - 1], to = n->out[0];
-        const tensor *f = graph_tensor(g, from), *t = graph_tensor(g, to);
-        weft_shape sf = graph_local(g, from), st = graph_local(g, to);
-        bool twice = false;
-        for (uint32_t j = 0; j < n->nin; j++)
-            twice |= j != k - 1 && n->in[j] == from;
-        if (f->kind == WEFT_T_ACTIVATION && t->kind == WEFT_T_ACTIVATION && last[from] == i &&
-            f->producer && f->block == n->block && !twice && shape_bytes(&sf) == shape_bytes(&st))
-            b->root[to] = root_of(b, from);
-    }
-    free(last);
-}
-
-typedef struct usage { /* of a root tensor over the whole graph */
-    uint32_t block;
-    uint8_t forward, backward; /* touched in these parts of its own block */
-    uint8_t elsewhere;         /* touched by another block */
-} usage;
-
-static void note(builder *b, usage *u, weft_tensor t, const node *n)
-{
-    usage *x = &u[root_of(b, t)];
-    if (x->block == UINT32_MAX)
-        x->block = n->block;
-    else if (x->block != n->block)
-        x->elsewhere = 1;
-    if (n->phase == PHASE_FORWARD)
-        x->forward = 1;
-    else
-        x->backward = 1;
-}
-
-weft_status lower_prepare(builder *b)
-{
-    graph *g = b->g;
-    uint32_t n = g->tensors.n + 1;
-    b->root = mem_alloc(n * sizeof *b->root);
-    b->saved_at = mem_alloc(n * sizeof *b->saved_at);
-    b->first_sum = mem_alloc(g->nodes.n * sizeof *b->first_sum + 1);
-    b->reads = mem_alloc(n * sizeof *b->reads);
-    for (uint32_t t = 0; t < n; t++) {
-        b->root[t] = t;
-        b->saved_at[t] = NOWHERE;
-    }
-    share_places(b);
-    usage *u = mem_alloc(n * sizeof *u);
-    bool *summed = mem_alloc(n * sizeof *summed);
-    for (uint32_t t = 0; t < n; t++)
-        u[t].block = UINT32_MAX;
-    for (uint32_t i = 0; i < g->nodes.n; i++) {
-        const node *x = &g->nodes.at[i];
-        for (uint32_t k = 0; k < x->nin; k++)
-            if (!node_shape_only(x, k)) {
-                note(b, u, x->in[k], x);
-                b->reads[x->in[k]]++;
-            }
-        for (uint32_t k = 0; k < x->nout; k++) {
-            note(b, u, x->out[k], x);
-            b->first_sum[i] |= graph_tensor(g, x->out[k])->sum && !summed[x->out[k]];
-        }
-        for (uint32_t k = 0; k < x->nout; k++)
-            summed[x->out[k]] |= stage_here(b->stages, x->block);
-    }
-    for (uint32_t i = 0; i < g->blocks.n; i++)
-        *vec_push(&b->saved) = 0;
-    if (b->keep)
-        u[b->root[b->keep]].elsewhere = 1;
-    for (weft_tensor t = 1; t < n; t++) {
-        if (graph_tensor(g, t)->kind != WEFT_T_ACTIVATION || b->root[t] != t || u[t].elsewhere)
-            continue;
-        if (u[t].forward && u[t].backward) {
-            weft_shape local = graph_local(g, t);
-            b->saved_at[t] = b->saved.at[u[t].block];
-            b->saved.at[u[t].block] += (shape_bytes(&local) + 63) & ~(uint64_t)63;
-        }
-    }
-    for (weft_tensor t = 1; t < n; t++) /* crossing tensors are marked by their usage */
-        if (u[t].elsewhere)
-            b->saved_at[t] = NOWHERE - 1;
-    free(summed);
-    free(u);
-    return WEFT_OK;
-}
-
-void lower_finish(builder *b)
-{
-    free(b->root);
-    free(b->saved_at);
-    free(b->first_sum);
-    free(b->reads);
-    free(b->saved.at);
-    b->saved.at = NULL;
-    b->saved.n = b->saved.cap = 0;
-}
 
 /* --- one call --- */
 
@@ -146,12 +32,13 @@ typedef struct lowering {
 static bool crosses(const builder *b, weft_tensor root)
 {
     const tensor *t = graph_tensor(b->g, root);
-    return t->kind == WEFT_T_INPUT || b->saved_at[root] == NOWHERE - 1;
+    return t->kind == WEFT_T_INPUT || b->live.saved_at[root] == LIVE_INOUT;
 }
 
 static bool in_frame(const builder *b, weft_tensor root)
 {
-    return graph_tensor(b->g, root)->kind == WEFT_T_ACTIVATION && b->saved_at[root] == NOWHERE;
+    return graph_tensor(b->g, root)->kind == WEFT_T_ACTIVATION &&
+           b->live.saved_at[root] == LIVE_FRAME;
 }
 
 static void frame_touch(lowering *l, weft_tensor t, uint32_t when)
@@ -228,7 +115,7 @@ static weft_status ref_of(lowering *l, weft_tensor t, ref *out)
     if (x->kind == WEFT_T_GRAD)
         return ref_param(l, graph_tensor(b->g, x->of)->name, true, out);
     if (x->kind == WEFT_T_SCALAR) {
-        uint64_t at = scalar_offset(b, x->name, x->constant ? x->value : 0);
+        uint64_t at = scalar_offset(b->p, x->name, x->constant ? x->value : 0);
         *out = (ref){BASE_ABSOLUTE, 0, at};
         return WEFT_OK;
     }
@@ -237,8 +124,8 @@ static weft_status ref_of(lowering *l, weft_tensor t, ref *out)
         *out = (ref){0, 0, 0};
         return cross_ref(l, &(crossing){root, 0, 0}, &out->base);
     }
-    if (b->saved_at[root] != NOWHERE) {
-        *out = (ref){BASE_SAVED, 0, b->saved_at[root]};
+    if (b->live.saved_at[root] != LIVE_FRAME) {
+        *out = (ref){BASE_SAVED, 0, b->live.saved_at[root]};
         return WEFT_OK;
     }
     for (uint32_t i = 0; i < l->frame_of.n; i++)
@@ -247,15 +134,6 @@ static weft_status ref_of(lowering *l, weft_tensor t, ref *out)
             return WEFT_OK;
         }
     return fail(WEFT_INTERNAL, "tensor %s has no place", x->name);
-}
-
-weft_operand lower_operand(const graph *g, weft_tensor t)
-{
-    weft_shape s = graph_local(g, t);
-    weft_operand o = {.dtype = s.dtype, .rank = s.rank};
-    for (uint32_t i = 0; i < s.rank; i++)
-        o.size[i] = s.axes[i].size;
-    return o;
 }
 
 static double node_flops(const graph *g, const node *n)
@@ -412,4 +290,9 @@ weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first,
     free(l.frame.at);
     free(l.frame_of.at);
     return s;
+}
+
+void lowered_free(routine *r)
+{
+    free(r->items.at);
 }

@@ -4,51 +4,17 @@
  * them in reverse; else as a strategy ordered the stage. What a block's forward saves, and what
  * crosses from block to block, is taken from the zone of activations at its first use in the list
  * and given back after its last; so the peak is that of the order. */
+#include "plan/lower/walk.h"
+
 #include "base/err.h"
-#include "plan/build.h"
+#include "plan/collective.h"
+#include "plan/emit.h"
+#include "plan/lower/boundary.h"
+#include "plan/lower/sync.h"
+#include "plan/lower/zero_schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-entry *list_add(plan *p, list *l, uint32_t kind, uint32_t what, uint32_t pass, const char *name)
-{
-    entry *e = vec_push(&l->entries);
-    *e = (entry){kind, what, 0, pass, pool_text(&p->pool, name)};
-    return e;
-}
-
-void list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
-               uint32_t pass, const char *name)
-{
-    uint32_t first = p->bases.n;
-    for (uint32_t i = 0; i < nbases; i++)
-        *vec_push(&p->bases) = bases[i];
-    list_add(p, l, ENTRY_CALL, seg, pass, name)->first_base = first;
-}
-
-void list_shift(plan *p, const list *l, uint32_t base, uint32_t mesh_axis, uint64_t stride)
-{
-    if (stride)
-        *vec_push(&p->shifts) =
-            (shift){l->entries.at[l->entries.n - 1].first_base + base, mesh_axis, stride};
-}
-
-uint64_t *plan_bases(const plan *p, uint32_t rank)
-{
-    uint64_t *at = mem_alloc(p->bases.n * sizeof *at + 1);
-    if (p->bases.n)
-        memcpy(at, p->bases.at, p->bases.n * sizeof *at);
-    for (uint32_t i = 0; i < p->shifts.n; i++) {
-        const shift *x = &p->shifts.at[i];
-        at[x->base] += x->stride * mesh_coord(&p->spec->mesh, rank, x->mesh_axis);
-    }
-    return at;
-}
-
-routine *walk_routine(const walk *w, const work *x)
-{
-    return &w->routines[(x->block * 2 + x->backward) * 2 + x->first];
-}
 
 /* --- the order of work --- */
 
@@ -134,17 +100,11 @@ static void find_last_uses(walk *w)
     /* What stages share is summed when all passes are over: other stages are to have all they need
      * from this one before it waits for them. */
     for (uint32_t i = 0; i < b->f->blocks.n; i++)
-        if (w->grads_done[i] && stage_shared(b, i))
+        if (w->grads_done[i] && flat_shared(b->f, b->stages, i))
             w->grads_done[i] = w->nworks;
 }
 
 /* --- one work --- */
-
-uint64_t walk_bytes(const walk *w, weft_tensor t)
-{
-    weft_shape s = graph_local(w->b->g, t);
-    return shape_bytes(&s);
-}
 
 static weft_status input_base(const walk *w, weft_tensor t, uint32_t pass, uint64_t *out)
 {
@@ -163,15 +123,15 @@ static weft_status cross_base(walk *w, const work *x, const crossing *c, uint64_
 {
     builder *b = w->b;
     if (!c->tensor) {
-        *out = (c->grad ? b->grad_at : b->param_at)[c->flat_block];
+        *out = (c->grad ? b->bases.grads : b->bases.params)[c->flat_block];
         return WEFT_OK;
     }
     if (graph_tensor(b->g, c->tensor)->kind == WEFT_T_INPUT)
         return input_base(w, c->tensor, x->pass, out);
     uint64_t key = (uint64_t)c->tensor * w->passes + x->pass;
     if (!w->place[key])
-        w->place[key] = 1 + space_take(&b->activations, walk_bytes(w, c->tensor));
-    *out = b->zone + w->place[key] - 1;
+        w->place[key] = 1 + space_take(&b->zones.activations, walk_bytes(w, c->tensor));
+    *out = b->zones.zone + w->place[key] - 1;
     return WEFT_OK;
 }
 
@@ -181,19 +141,19 @@ static weft_status set_bases(walk *w, const work *x, const routine *r, uint64_t 
     builder *b = w->b;
     int own = flat_block_of(b->f, b->g->blocks.at[x->block]);
     uint64_t slot = (uint64_t)x->block * w->passes + x->pass;
-    if (!x->backward && b->saved.at[x->block])
-        w->slot[slot] = space_take(&b->activations, b->saved.at[x->block]);
+    if (!x->backward && b->live.saved.at[x->block])
+        w->slot[slot] = space_take(&b->zones.activations, b->live.saved.at[x->block]);
     for (uint32_t k = 0; k < r->ncross; k++) {
         weft_status s = cross_base(w, x, &r->cross[k], &bases[BASE_FIRST + k]);
         if (s)
             return s;
     }
-    *frame = r->frame ? space_take(&b->activations, r->frame) : 0;
+    *frame = r->frame ? space_take(&b->zones.activations, r->frame) : 0;
     bases[BASE_ABSOLUTE] = 0;
-    bases[BASE_PARAM] = own < 0 ? 0 : b->param_at[own];
-    bases[BASE_GRAD] = own < 0 ? 0 : b->grad_at[own];
-    bases[BASE_SAVED] = b->zone + w->slot[slot];
-    bases[BASE_FRAME] = b->zone + *frame;
+    bases[BASE_PARAM] = own < 0 ? 0 : b->bases.params[own];
+    bases[BASE_GRAD] = own < 0 ? 0 : b->bases.grads[own];
+    bases[BASE_SAVED] = b->zones.zone + w->slot[slot];
+    bases[BASE_FRAME] = b->zones.zone + *frame;
     return WEFT_OK;
 }
 
@@ -201,41 +161,29 @@ static void give_back(walk *w, const work *x, uint32_t at, const routine *r, uin
 {
     builder *b = w->b;
     if (r->frame)
-        space_give(&b->activations, frame, r->frame);
+        space_give(&b->zones.activations, frame, r->frame);
     for (uint32_t k = 0; k < r->ncross; k++) {
         uint64_t key = (uint64_t)r->cross[k].tensor * w->passes + x->pass;
         if (r->cross[k].tensor && w->place[key] && w->last_use[key] == at + 1 && !w->held[key])
-            space_give(&b->activations, w->place[key] - 1, walk_bytes(w, r->cross[k].tensor));
+            space_give(&b->zones.activations, w->place[key] - 1, walk_bytes(w, r->cross[k].tensor));
     }
     uint64_t slot = (uint64_t)x->block * w->passes + x->pass;
-    if ((x->backward || !w->train) && b->saved.at[x->block])
-        space_give(&b->activations, w->slot[slot], b->saved.at[x->block]);
+    if ((x->backward || !w->train) && b->live.saved.at[x->block])
+        space_give(&b->zones.activations, w->slot[slot], b->live.saved.at[x->block]);
 }
 
 static weft_status emit_comm(walk *w, const work *x, const item *it, const uint64_t *bases)
 {
     plan *p = w->b->p;
     collective c = {.channel = plan_channel(p, "pass", it->mesh_axis), .kind = it->kind};
-    const char *kind = it->kind == WEFT_ALL_REDUCE       ? "all-reduce"
-                       : it->kind == WEFT_REDUCE_SCATTER ? "reduce-scatter"
-                       : it->kind == WEFT_SHIFT          ? "shift"
-                                                         : "all-gather";
-    c.name = pool_printf(&p->pool, "%s of %s", kind, it->name);
+    c.name = pool_printf(&p->pool, "%s of %s", plan_kind_title(it->kind), it->name);
     c.redop = it->redop;
     c.root = it->root;
     c.dtype = it->dtype;
     c.count = it->count;
     c.in = bases[it->in.base] + it->in.offset;
     c.out = bases[it->out.base] + it->out.offset;
-    uint32_t number;
-    weft_status s = plan_collective(w->b, &c, &number);
-    if (s)
-        return s;
-    list_add(p, w->l, ENTRY_START, number, x->pass, c.name);
-    list_add(p, w->l, ENTRY_WAIT, number, x->pass, c.name);
-    space_give(scratch_space(w->b, p->collectives.at[number].channel),
-               p->collectives.at[number].scratch, p->collectives.at[number].scratch_bytes);
-    return WEFT_OK;
+    return emit_collective(w->b, w->l, &c, x->pass);
 }
 
 static weft_status emit_items(walk *w, const work *x, const routine *r, const uint64_t *bases)
@@ -297,7 +245,7 @@ static void note_cells(const walk *w)
 static void walk_free(walk *w)
 {
     for (uint64_t i = 0; i < (uint64_t)w->b->g->blocks.n * 4; i++)
-        free(w->routines[i].items.at);
+        lowered_free(&w->routines[i]);
     boundary_free(w);
     shard_free(w);
     free(w->routines);
@@ -332,14 +280,14 @@ weft_status build_passes(builder *b, list *l, bool train, uint32_t passes)
         note_cells(&w);
     for (uint32_t i = 0; !s && i < w.nworks; i++)
         s = emit_work(&w, i);
-    if (!s)
-        s = boundary_finish(&w);
-    if (!s)
+    if (!s) {
+        boundary_finish(&w);
         s = shard_finish(&w);
+    }
     if (!s && train)
         s = sync_flush(b, l);
-    if (!s && b->keep)
-        b->p->logits = b->zone + w.place[(uint64_t)b->root[b->keep] * passes] - 1;
+    if (!s && b->live.result)
+        b->p->logits = b->zones.zone + w.place[(uint64_t)b->live.root[b->live.result] * passes] - 1;
     walk_free(&w);
     return s;
 }

@@ -8,196 +8,15 @@
  *
  * Of a block that is cut over a mesh axis each group is a bucket. Over that axis it is summed by a
  * reduce-scatter, first; then the own slice alone goes over the other axes. */
+#include "plan/lower/sync.h"
+
 #include "base/err.h"
-#include "plan/build.h"
-#include "resolve/topology.h"
+#include "plan/collective.h"
+#include "plan/emit.h"
+#include "plan/lower/compress.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const uint32_t *coords,
-                           uint32_t n)
-{
-    const spec *s = p->spec;
-    for (uint32_t i = 0; i < p->channels.n; i++)
-        if (!strcmp(p->channels.at[i].name, name))
-            return i;
-    uint32_t *copy = n ? pool_array(&p->pool, n, sizeof *copy) : NULL;
-    if (n)
-        memcpy(copy, coords, n * sizeof *copy);
-    channel c = {.name = pool_text(&p->pool, name),
-                 .mesh_axis = mesh_axis,
-                 .ncoords = n,
-                 .coords = copy,
-                 .algorithm = s->axis_algorithm[mesh_axis],
-                 .link = s->axis_link[mesh_axis]};
-    c.layout = where_group(s, &p->pool, &(rank_group){mesh_axis, n, copy});
-    *vec_push(&p->channels) = c;
-    return p->channels.n - 1;
-}
-
-uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis)
-{
-    char *name = pool_printf(&p->pool, "%s.%s", p->spec->mesh.name[mesh_axis], what);
-    return plan_channel_some(p, name, mesh_axis, NULL, 0);
-}
-
-uint32_t plan_channel_size(const plan *p, uint32_t number)
-{
-    const channel *c = &p->channels.at[number];
-    return c->coords ? c->ncoords : p->spec->mesh.size[c->mesh_axis];
-}
-
-/* In place as weft/coll.h means it: the smaller side lies at the own part of the larger. */
-static bool in_place(const plan *p, const collective *c)
-{
-    uint64_t part = c->count / plan_channel_size(p, c->channel) * weft_dtype_size(c->dtype);
-    bool own = c->shift_axis == p->channels.at[c->channel].mesh_axis;
-    if (c->kind == WEFT_REDUCE_SCATTER)
-        return c->in == c->out && own && !c->in_shift && c->out_shift == part;
-    if (c->kind == WEFT_ALL_GATHER)
-        return c->in == c->out && own && !c->out_shift && c->in_shift == part;
-    return c->in == c->out && c->in_shift == c->out_shift;
-}
-
-void plan_request(const plan *p, const collective *c, uint32_t me, comm_request *out)
-{
-    const channel *ch = &p->channels.at[c->channel];
-    const spec *s = p->spec;
-    *out = (comm_request){.kind = c->kind, .redop = c->redop, .dtype = c->dtype, .me = me};
-    out->count = c->count;
-    out->ranks = plan_channel_size(p, c->channel);
-    out->root = c->root;
-    out->in_place = in_place(p, c);
-    out->link_caps = where_caps(s, &s->links[ch->link]);
-    out->staged = where_staged(s, &s->links[ch->link]);
-    out->layout = ch->layout;
-    const char *wanted = comm_rule(ch->algorithm, out);
-    if (s->attached >> ch->mesh_axis & 1 && comm_may_map(wanted))
-        out->link_caps |= WEFT_LINK_MAP;
-    out->algorithm = plan_between_two(c) ? "auto" : wanted;
-    out->cost = s->axis_cost[ch->mesh_axis];
-    out->compress = c->compress;
-    out->feedback = c->compress && s->feedback;
-}
-
-/* Scratch of what goes through host memory is there. */
-space *scratch_space(builder *b, uint32_t number)
-{
-    const channel *ch = &b->p->channels.at[number];
-    return where_staged(b->p->spec, &b->p->spec->links[ch->link]) ? &b->host : &b->comm;
-}
-
-/* Lists repeat themselves: what an equal collective needed, from the last few. */
-static bool find_made(const plan *p, collective *c)
-{
-    uint32_t back = p->collectives.n < 64 ? p->collectives.n : 64;
-    for (uint32_t i = 1; i <= back; i++) {
-        const collective *o = &p->collectives.at[p->collectives.n - i];
-        if (o->channel != c->channel || o->kind != c->kind || o->redop != c->redop ||
-            o->dtype != c->dtype || o->root != c->root || o->count != c->count ||
-            o->compress != c->compress || in_place(p, o) != in_place(p, c))
-            continue;
-        c->scratch_bytes = o->scratch_bytes;
-        c->sent = o->sent;
-        c->plain = o->plain;
-        c->kept_bytes = o->kept_bytes;
-        c->algorithm = o->algorithm;
-        return true;
-    }
-    return false;
-}
-
-/* Bytes that a rank sends by the ring, which libraries are measured by. */
-static uint64_t sent_by_library(const collective *c, uint32_t n)
-{
-    uint64_t bytes = c->count * weft_dtype_size(c->dtype), part = bytes / n;
-    switch (c->kind) {
-    case WEFT_ALL_REDUCE: return 2 * (bytes - part);
-    case WEFT_RECV: return 0;
-    case WEFT_SEND:
-    case WEFT_SHIFT:
-    case WEFT_BROADCAST: return bytes;
-    default: return bytes - part;
-    }
-}
-
-/* Ranks of a large group need what their neighbours need, but for the first few and the last; of
- * several machines, but for all of each that is the first of its size. ask: [n] */
-static void ranks_to_ask(const comm_layout *l, uint32_t n, bool *ask)
-{
-    for (uint32_t i = 0; i < n; i++)
-        ask[i] = n <= 16 || i < 8 || i + 1 == n;
-    if (n <= 16 || !l || l->machines < 2)
-        return;
-    uint32_t *size = mem_alloc((n + 1 + l->machines) * sizeof *size), *first = size + l->machines;
-    for (uint32_t i = 0; i < n; i++)
-        size[l->machine[i]]++;
-    for (uint32_t m = l->machines; m-- > 0;)
-        first[size[m]] = m;
-    for (uint32_t i = 0; i < n; i++)
-        ask[i] |= first[size[l->machine[i]]] == l->machine[i];
-    free(size);
-}
-
-/* What rank `me` needs; the first that is asked says how it is done. */
-static weft_status ask_rank(plan *p, collective *c, uint32_t me)
-{
-    comm_schedule *mine;
-    comm_request r;
-    plan_request(p, c, me, &r);
-    r.algorithm = c->algorithm ? c->algorithm : r.algorithm; /* auto is alike on all */
-    weft_status s = comm_schedule_make(&r, &mine);
-    if (s)
-        return s;
-    if (!c->algorithm) {
-        c->sent = comm_schedule_sent(mine);
-        c->algorithm = pool_text(&p->pool, comm_schedule_algorithm(mine));
-        s = compress_plain(&r, c);
-    }
-    uint64_t scratch = comm_schedule_scratch(mine), kept = comm_schedule_kept(mine);
-    c->scratch_bytes = scratch > c->scratch_bytes ? scratch : c->scratch_bytes;
-    c->kept_bytes = kept > c->kept_bytes ? kept : c->kept_bytes;
-    comm_schedule_free(mine);
-    return s;
-}
-
-/* Scratch that suits all ranks of the channel. */
-static weft_status ask_all(plan *p, collective *c)
-{
-    const channel *ch = &p->channels.at[c->channel];
-    const uint32_t n = plan_channel_size(p, c->channel);
-    bool *ask = mem_alloc(n);
-    weft_status s = WEFT_OK;
-    ranks_to_ask(ch->layout, n, ask);
-    for (uint32_t me = 0; !s && me < n; me++)
-        if (ask[me] && !(plan_between_two(c) && me == c->root)) /* that has a request of its own */
-            s = ask_rank(p, c, me);
-    free(ask);
-    if (s)
-        err_context("channel %s", ch->name);
-    return s;
-}
-
-weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
-{
-    plan *p = b->p;
-    collective c = *like;
-    const spec_link *link = &p->spec->links[p->channels.at[c.channel].link];
-    if (where_coll(link)) { /* it has its own algorithms and memory */
-        c.algorithm = link->c->name;
-        c.sent = c.plain = sent_by_library(&c, plan_channel_size(p, c.channel));
-    } else {
-        weft_status s = find_made(p, &c) ? WEFT_OK : ask_all(p, &c);
-        if (s)
-            return s;
-        c.scratch = space_take(scratch_space(b, c.channel), c.scratch_bytes);
-        compress_keep(b, &c);
-    }
-    *vec_push(&p->collectives) = c;
-    *out = p->collectives.n - 1;
-    return WEFT_OK;
-}
 
 /* --- which parameters are summed over which axes, and when they are ready --- */
 
@@ -207,8 +26,8 @@ static const char *axis_name(const builder *b, uint32_t axis)
 }
 
 /* What strategies (overrides: 0) or the placement (1) say of a parameter's sums. */
-static weft_status read_syncs(const builder *b, const edit_state *e, flat_param *p, sync_state *s,
-                              bool overrides)
+static weft_status read_syncs(const builder *b, const edit_state *e, flat_param *p,
+                              struct sync_state *s, bool overrides)
 {
     uint64_t seen = 0;
     for (uint32_t i = 0; i < e->syncs.n; i++) {
@@ -233,7 +52,8 @@ static weft_status read_syncs(const builder *b, const edit_state *e, flat_param 
     return WEFT_OK;
 }
 
-static weft_status find_axes(const builder *b, const edit_state *e, flat_param *p, sync_state *s)
+static weft_status find_axes(const builder *b, const edit_state *e, flat_param *p,
+                             struct sync_state *s)
 {
     for (int overrides = 0; overrides < 2; overrides++) {
         weft_status st = read_syncs(b, e, p, s, overrides);
@@ -248,7 +68,7 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
                 "says when it is summed",
                 p->name, b->g->mesh->name[a]);
     uint64_t groups = p->sum_axes >> FIRST_GROUP << FIRST_GROUP;
-    if (groups ? !stage_shared(b, p->block) : stage_shared(b, p->block))
+    if (groups ? !flat_shared(b->f, b->stages, p->block) : flat_shared(b->f, b->stages, p->block))
         return fail(WEFT_USAGE,
                     groups ? "the gradient of %s is to be summed over a group, but one stage "
                              "alone uses it"
@@ -266,7 +86,7 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
 
 weft_status sync_prepare(builder *b, edit_state *e)
 {
-    sync_state *s = pool_alloc(&b->p->pool, sizeof *s);
+    struct sync_state *s = pool_alloc(&b->p->pool, sizeof *s);
     b->sync = s;
     b->groups = &e->groups;
     for (uint32_t i = 0; i < b->f->params.n; i++) {
@@ -274,7 +94,7 @@ weft_status sync_prepare(builder *b, edit_state *e)
         if (st)
             return st;
     }
-    return apart_check(b, e);
+    return edits_check_unsummed(b->f, e);
 }
 
 /* --- buckets --- */
@@ -315,26 +135,20 @@ static weft_status next_axis(builder *b, list *l, bucket *k)
         a = next_of_group(b, k, &c);
     k->axes &= ~((uint64_t)1 << a);
     c.channel = grads_channel(b, a);
-    c.name = pool_printf(&p->pool, "%s of gradients %llu-%llu",
-                         c.kind == WEFT_ALL_REDUCE ? "all-reduce" : "reduce-scatter",
+    c.name = pool_printf(&p->pool, "%s of gradients %llu-%llu", plan_kind_title(c.kind),
                          (unsigned long long)k->first, (unsigned long long)k->end);
-    uint32_t number;
+    uint32_t number = 0;
     compress_sum(b, &c, a, false);
-    weft_status s = plan_collective(b, &c, &number);
-    if (s)
-        return s;
-    list_add(p, l, ENTRY_START, number, 0, c.name);
-    k->pending = number + 1;
-    return WEFT_OK;
+    weft_status st = emit_start(b, l, &c, 0, &number);
+    k->pending = st == WEFT_OK ? number + 1 : 0;
+    return st;
 }
 
 /* Wait for the bucket on its last axis, axis by axis. Its scratch is free from then on. */
 weft_status sync_finish(builder *b, list *l, bucket *k)
 {
     while (k->pending) {
-        collective c = b->p->collectives.at[k->pending - 1];
-        list_add(b->p, l, ENTRY_WAIT, k->pending - 1, 0, c.name);
-        space_give(scratch_space(b, c.channel), c.scratch, c.scratch_bytes);
+        emit_wait(b, l, k->pending - 1, 0);
         k->pending = 0;
         weft_status s = k->axes ? next_axis(b, l, k) : WEFT_OK;
         if (s)
@@ -349,7 +163,7 @@ weft_status sync_finish(builder *b, list *l, bucket *k)
 
 static weft_status start_piece(builder *b, list *l, bucket k)
 {
-    sync_state *s = b->sync;
+    struct sync_state *s = b->sync;
     uint32_t oldest = s->buckets.n, flying = 0;
     for (uint32_t i = s->buckets.n; i-- > 0;)
         if (s->buckets.at[i].pending) {
@@ -368,7 +182,7 @@ static weft_status start_piece(builder *b, list *l, bucket k)
 /* Start the open bucket in pieces of the bucket's size, the last block's elements first. */
 weft_status sync_flush(builder *b, list *l)
 {
-    sync_state *s = b->sync;
+    struct sync_state *s = b->sync;
     bucket k = s->open;
     s->open = (bucket){0};
     uint64_t most = k.axes ? s->bucket_elements : UINT64_MAX;
@@ -389,7 +203,7 @@ weft_status sync_flush(builder *b, list *l)
 
 static weft_status grow(builder *b, list *l, const flat_param *p, uint64_t end)
 {
-    sync_state *s = b->sync;
+    struct sync_state *s = b->sync;
     bool joins = s->open.end > s->open.first && s->open.first == end &&
                  s->open.axes == p->sum_axes && s->open.guest == p->guest;
     if (!joins) {
@@ -441,25 +255,7 @@ weft_status sync_work_done(walk *w, uint32_t at)
     return WEFT_OK;
 }
 
-/* The scalar summed over each mesh axis in `axes`, at once. */
-weft_status sync_scalar(builder *b, list *l, const char *scalar, uint64_t axes)
+void sync_free(builder *b)
 {
-    for (; axes; axes &= axes - 1) {
-        uint32_t number;
-        collective c = {.channel = plan_channel(b->p, "scalars", (uint32_t)__builtin_ctzll(axes)),
-                        .kind = WEFT_ALL_REDUCE,
-                        .redop = WEFT_SUM,
-                        .dtype = WEFT_F32,
-                        .count = 1};
-        c.name = pool_printf(&b->p->pool, "all-reduce of %s", scalar);
-        c.in = c.out = scalar_offset(b, scalar, 0);
-        weft_status s = plan_collective(b, &c, &number);
-        if (s)
-            return s;
-        list_add(b->p, l, ENTRY_START, number, 0, c.name);
-        list_add(b->p, l, ENTRY_WAIT, number, 0, c.name);
-        const collective *made = &b->p->collectives.at[number];
-        space_give(scratch_space(b, made->channel), made->scratch, made->scratch_bytes);
-    }
-    return WEFT_OK;
+    free(b->sync ? b->sync->buckets.at : NULL);
 }

@@ -15,7 +15,12 @@
  *
  * Cost a pass for parameters of S bytes over n: gradients S (n-1)/n sent, parameters twice that.
  * It loses against whole ones where passes are many and short, since each moves all of it. */
-#include "plan/build.h"
+#include "plan/lower/zero_schedule.h"
+
+#include "plan/collective.h"
+#include "plan/emit.h"
+#include "plan/lower/compress.h"
+#include "plan/lower/sync.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -149,14 +154,6 @@ void shard_free(walk *w)
     free(w->shard);
 }
 
-bool shard_every_pass(const builder *b, weft_tensor grad)
-{
-    const tensor *t = graph_tensor(b->g, grad);
-    const flat_param *p =
-        t->kind == WEFT_T_GRAD ? flat_find(b->f, graph_tensor(b->g, t->of)->name) : NULL;
-    return p && b->f->blocks.at[p->block].level >= FLAT_GRADS;
-}
-
 /* --- parameters --- */
 
 static weft_status start_gather(builder *b, list *l, uint32_t group, uint64_t from, uint64_t moved,
@@ -174,17 +171,7 @@ static weft_status start_gather(builder *b, list *l, uint32_t group, uint64_t fr
                     .shift_axis = k->axis};
     c.name = pool_printf(&b->p->pool, "all-gather of parameters %llu-%llu",
                          (unsigned long long)x->at[0], (unsigned long long)(x->at[0] + x->count));
-    weft_status s = plan_collective(b, &c, number);
-    if (!s)
-        list_add(b->p, l, ENTRY_START, *number, pass, c.name);
-    return s;
-}
-
-static void wait_for(builder *b, list *l, uint32_t number, uint32_t pass)
-{
-    const collective *c = &b->p->collectives.at[number];
-    list_add(b->p, l, ENTRY_WAIT, number, pass, c->name);
-    space_give(scratch_space(b, c->channel), c->scratch, c->scratch_bytes);
+    return emit_start(b, l, &c, pass, number);
 }
 
 static weft_status start_stay(walk *w, stay *s, uint32_t pass)
@@ -192,11 +179,12 @@ static weft_status start_stay(walk *w, stay *s, uint32_t pass)
     builder *b = w->b;
     const flat *f = b->f;
     const flat_block *k = &f->blocks.at[s->block];
-    s->place = space_take(&b->activations, whole_bytes(k, f->compute_size));
+    s->place = space_take(&b->zones.activations, whole_bytes(k, f->compute_size));
     for (uint32_t i = 0; i < k->groups; i++) {
         uint32_t g = k->first_group + i, number;
         flat_place_in own = flat_own(f, g, FLAT_PARAMS, f->compute, f->compute_size);
-        uint64_t to = b->zone + s->place + (f->groups.at[g].at[0] - k->first) * f->compute_size;
+        uint64_t to =
+            b->zones.zone + s->place + (f->groups.at[g].at[0] - k->first) * f->compute_size;
         weft_status st = start_gather(b, w->l, g, own.at, own.shift, to, pass, &number);
         if (st)
             return st;
@@ -220,8 +208,8 @@ static weft_status gather_for(walk *w, uint32_t at)
         if (s->first != at)
             continue;
         for (uint32_t g = 0; g < w->b->f->blocks.at[s->block].groups; g++)
-            wait_for(w->b, w->l, s->number + g, w->works[at].pass);
-        w->b->param_at[s->block] = w->b->zone + s->place;
+            emit_wait(w->b, w->l, s->number + g, w->works[at].pass);
+        w->b->bases.params[s->block] = w->b->zones.zone + s->place;
     }
     return WEFT_OK;
 }
@@ -234,7 +222,7 @@ static void give_parameters(walk *w, uint32_t at)
     for (uint32_t i = 0; i < y->open.n; i++) {
         const stay *s = &y->stays.at[y->open.at[i]];
         if (s->last == at)
-            space_give(&w->b->activations, s->place,
+            space_give(&w->b->zones.activations, s->place,
                        whole_bytes(&f->blocks.at[s->block], f->compute_size));
         else
             y->open.at[kept++] = y->open.at[i];
@@ -247,18 +235,13 @@ static void give_parameters(walk *w, uint32_t at)
 /* The segment that zeroes what lies between a block's tensors: it is summed and squared as well. */
 static weft_status make_clear(builder *b, const flat_block *k, uint32_t *out)
 {
-    const weft_ew_step zero = {.op = WEFT_EW_CONST, .scalar = 1};
-    const uint16_t reg = 0;
-    const weft_ew_program program = {sizeof program, 1, 1, -1, &zero, &reg};
     uint32_t seg = segment_begin(b->p, "clear padding");
     for (uint32_t i = 0; i < k->params; i++) {
         const flat_param *p = &b->f->params.at[k->first_param + i];
         uint64_t from = p->first + p->count, to = i + 1 < k->params ? p[1].first : k->end;
-        weft_operand io = {b->g->grad_dtype, 1, {(int64_t)(to - from)}};
         const ref where = {BASE_GRAD, 0, (from - k->first) * b->f->grad_size};
-        weft_opspec op = {
-            .struct_size = sizeof op, .id = "ew", .nout = 1, .out = &io, .program = &program};
-        weft_status s = to > from ? segment_add(b->p, seg, &op, 0, &where) : WEFT_OK;
+        weft_status s =
+            to > from ? segment_add_zero(b->p, seg, b->g->grad_dtype, to - from, where) : WEFT_OK;
         if (s)
             return s;
     }
@@ -281,17 +264,18 @@ static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from
                       .in = io,
                       .out = io + 1,
                       .flags = WEFT_SPEC_ACCUMULATE};
-    uint32_t seg = segment_begin(b->p, "accumulate");
-    weft_status s = segment_add(b->p, seg, &op, 0, refs);
-    if (s)
-        return s;
     uint64_t bases[BASE_FIRST + 2] = {0};
     bases[BASE_FIRST] = from;
     bases[BASE_FIRST + 1] = flat_own(b->f, group, FLAT_GRADS, b->f->grads, b->f->grad_size).at;
-    list_call(b->p, l, segment_end(b->p, seg, BASE_FIRST + 2), bases, BASE_FIRST + 2, pass,
-              "accumulate");
-    list_shift(b->p, l, BASE_FIRST, k->axis, slice * b->f->grad_size);
-    return WEFT_OK;
+    weft_status st = emit_op(b->p, l, &op,
+                             &(emission){.segment = "accumulate",
+                                         .refs = refs,
+                                         .bases = bases,
+                                         .nbases = BASE_FIRST + 2,
+                                         .pass = pass});
+    if (st == WEFT_OK)
+        list_shift(b->p, l, BASE_FIRST, k->axis, slice * b->f->grad_size);
+    return st;
 }
 
 /* Wait for the oldest reduction; its buffer is free then. After the last pass of a block the other
@@ -305,12 +289,12 @@ static weft_status finish_reduction(walk *w)
     memmove(y->flying.at, y->flying.at + 1, --y->flying.n * sizeof r);
     weft_status s = WEFT_OK;
     for (uint32_t i = 0; !s && i < k->groups; i++) {
-        wait_for(b, w->l, r.number + i, r.pass);
+        emit_wait(b, w->l, r.number + i, r.pass);
         if (r.adding)
             s = accumulate(b, w->l, k->first_group + i, b->p->collectives.at[r.number + i].in,
                            r.pass);
     }
-    space_give(&b->activations, y->whole_at[(uint64_t)r.block * w->passes + r.pass] - 1,
+    space_give(&b->zones.activations, y->whole_at[(uint64_t)r.block * w->passes + r.pass] - 1,
                whole_bytes(k, b->f->grad_size));
     if (--y->left[r.block])
         return s;
@@ -344,13 +328,13 @@ static weft_status take_gradients(walk *w, uint32_t block, uint32_t at)
             return s;
     }
     if (fresh)
-        *place = 1 + space_take(&b->activations, whole_bytes(k, b->f->grad_size));
-    b->grad_at[block] = b->zone + *place - 1;
+        *place = 1 + space_take(&b->zones.activations, whole_bytes(k, b->f->grad_size));
+    b->bases.grads[block] = b->zones.zone + *place - 1;
     uint32_t seg = w->shard->clear[block] - 1;
     if (!fresh || !b->p->segments.at[seg].n)
         return WEFT_OK;
     uint64_t bases[BASE_FIRST] = {0};
-    bases[BASE_GRAD] = b->grad_at[block];
+    bases[BASE_GRAD] = b->bases.grads[block];
     list_call(b->p, w->l, seg, bases, BASE_FIRST, w->works[at].pass, "clear padding");
     return WEFT_OK;
 }
@@ -375,7 +359,7 @@ static weft_status start_reduction(walk *w, uint32_t block, uint32_t pass)
     flat *f = b->f;
     const flat_block *k = &f->blocks.at[block];
     reduction r = {block, pass, 0, w->shard->begun[block]};
-    uint64_t at = b->zone + w->shard->whole_at[(uint64_t)block * w->passes + pass] - 1;
+    uint64_t at = b->zones.zone + w->shard->whole_at[(uint64_t)block * w->passes + pass] - 1;
     for (uint32_t i = 0; i < k->groups; i++) {
         flat_group *x = &f->groups.at[k->first_group + i];
         collective c = {.channel = grads_channel(b, k->axis),
@@ -396,11 +380,10 @@ static weft_status start_reduction(walk *w, uint32_t block, uint32_t pass)
         uint32_t number;
         c.kept = x->kept;
         compress_sum(b, &c, k->axis, r.adding);
-        weft_status s = plan_collective(b, &c, &number);
+        weft_status s = emit_start(b, w->l, &c, pass, &number);
         if (s)
             return s;
         x->kept = b->p->collectives.at[number].kept;
-        list_add(b->p, w->l, ENTRY_START, number, pass, c.name);
         r.number = i ? r.number : number;
     }
     w->shard->begun[block] = true;
@@ -437,11 +420,16 @@ weft_status shard_finish(walk *w)
 
 /* --- after the update --- */
 
+struct gather_queue {
+    VEC(uint32_t) flying; /* collectives, in the order in which they were started */
+};
+
 static void finish_gathers(builder *b, list *l, uint32_t most)
 {
-    while (b->gathers.n > most) {
-        wait_for(b, l, b->gathers.at[0], 0);
-        memmove(b->gathers.at, b->gathers.at + 1, --b->gathers.n * sizeof *b->gathers.at);
+    while (b->queue && b->queue->flying.n > most) {
+        emit_wait(b, l, b->queue->flying.at[0], 0);
+        memmove(b->queue->flying.at, b->queue->flying.at + 1,
+                --b->queue->flying.n * sizeof *b->queue->flying.at);
     }
 }
 
@@ -454,13 +442,19 @@ weft_status shard_updated(builder *b, list *l, uint32_t group)
     uint32_t number;
     finish_gathers(b, l, GATHERS_IN_FLIGHT - 1);
     weft_status s = start_gather(b, l, group, own.at, own.shift, own.at, 0, &number);
+    if (!s && !b->queue)
+        b->queue = pool_alloc(&b->p->pool, sizeof *b->queue);
     if (!s)
-        *vec_push(&b->gathers) = number;
+        *vec_push(&b->queue->flying) = number;
     return s;
 }
 
-weft_status shard_gathered(builder *b, list *l)
+void shard_gathered(builder *b, list *l)
 {
     finish_gathers(b, l, 0);
-    return WEFT_OK;
+}
+
+void gather_queue_free(builder *b)
+{
+    free(b->queue ? b->queue->flying.at : NULL);
 }

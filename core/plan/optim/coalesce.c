@@ -1,4 +1,5 @@
-/* plan/optim/coalesce.c: graphs of which each needs a few numbers summed over mesh axes, in one list.
+/* plan/optim/coalesce.c: graphs of which each needs a few numbers summed over mesh axes, in one
+ * list.
  *
  * A rule that takes norms of whole parameters has a number or two for each parameter, and each
  * would be an all-reduce of its own: hundreds of latencies a step. Idea: the graphs go on in turn,
@@ -14,6 +15,8 @@
 #include "plan/optim/graph_to_list.h"
 
 #include "base/err.h"
+#include "plan/collective.h"
+#include "plan/emit.h"
 
 #include <stdlib.h>
 
@@ -71,7 +74,7 @@ static void lay_cells(together *x)
     uint32_t n = x->cells.n, *place = mem_alloc(n * sizeof *place + 1);
     if (n) {
         qsort(x->cells.at, n, sizeof *x->cells.at, by_axes);
-        x->at = space_take(&x->b->activations, n * sizeof(float));
+        x->at = space_take(&x->b->zones.activations, n * sizeof(float));
     }
     for (uint32_t i = 0; i < n; i++)
         place[x->cells.at[i].number] = i;
@@ -86,23 +89,15 @@ static void lay_cells(together *x)
 static weft_status sum(together *x, uint32_t axis, uint32_t redop, uint32_t first, uint32_t count)
 {
     plan *p = x->b->p;
-    uint32_t number;
     collective c = {.channel = plan_channel(p, "update", axis),
                     .kind = WEFT_ALL_REDUCE,
                     .redop = redop,
                     .dtype = WEFT_F32,
                     .count = count};
-    c.in = c.out = x->b->zone + x->at + first * sizeof(float);
-    c.name = pool_printf(&p->pool, "all-reduce of %u number%s, %s%s", count, count == 1 ? "" : "s",
-                         x->s[0].job->name, x->n > 1 ? " and others" : "");
-    weft_status st = plan_collective(x->b, &c, &number);
-    if (st)
-        return st;
-    list_add(p, x->l, ENTRY_START, number, 0, c.name);
-    list_add(p, x->l, ENTRY_WAIT, number, 0, c.name);
-    space_give(scratch_space(x->b, p->collectives.at[number].channel),
-               p->collectives.at[number].scratch, p->collectives.at[number].scratch_bytes);
-    return WEFT_OK;
+    c.in = c.out = x->b->zones.zone + x->at + first * sizeof(float);
+    c.name = pool_printf(&p->pool, "%s of %u number%s, %s%s", plan_kind_title(c.kind), count,
+                         count == 1 ? "" : "s", x->s[0].job->name, x->n > 1 ? " and others" : "");
+    return emit_collective(x->b, x->l, &c, 0);
 }
 
 /* The sum that a graph stands at; NULL: it is through. */
@@ -159,7 +154,7 @@ static void begin(together *x, const straight_work *w, uint32_t n, bool by_level
         straight *s = &x->s[x->n];
         straight_begin(s, x->b, x->l, &w[x->n], by_levels);
         const bool waits = straight_held(s, &more);
-        if (x->n && held + more > x->b->activations.top) {
+        if (x->n && held + more > x->b->zones.activations.top) {
             straight_end(s);
             return;
         }
@@ -179,7 +174,7 @@ static weft_status lower(builder *b, list *l, const straight_work *w, uint32_t n
     for (uint32_t i = 0; i < x.n; i++)
         straight_end(&x.s[i]);
     if (x.cells.n)
-        space_give(&b->activations, x.at, x.cells.n * sizeof(float));
+        space_give(&b->zones.activations, x.at, x.cells.n * sizeof(float));
     free(x.cells.at);
     free(x.s);
     *done = x.n;

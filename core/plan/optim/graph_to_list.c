@@ -1,5 +1,5 @@
-/* plan/optim/graph_to_list.c: a small graph, written straight into a list: update rules that are not
- * elementwise, and the lists that plugins bring.
+/* plan/optim/graph_to_list.c: a small graph, written straight into a list: update rules that are
+ * not elementwise, and the lists that plugins bring.
  *
  * Runs of elementwise nodes of one size become programs that pass over memory once; what lies
  * between them (a norm, a product, a sum over ranks) is an instruction or a collective of its own.
@@ -9,6 +9,9 @@
 #include "plan/optim/graph_to_list.h"
 
 #include "base/err.h"
+#include "plan/collective.h"
+#include "plan/emit.h"
+#include "plan/scalar.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -150,14 +153,14 @@ static straight_home home_of(straight *s, weft_tensor t)
     const tensor *x = graph_tensor(s->g, t);
     straight_home h = {.dtype = x->shape.dtype};
     if (x->kind == WEFT_T_SCALAR) {
-        h.at = scalar_offset(s->b, x->name, x->constant ? x->value : 0);
+        h.at = scalar_offset(s->b->p, x->name, x->constant ? x->value : 0);
     } else if (s->cell[t]) {
-        h.at = s->b->zone + s->cell[t] - 1;
+        h.at = s->b->zones.zone + s->cell[t] - 1;
     } else if (!s->job->find(s->job->ctx, t, &h)) {
         if (!s->temp[t])
-            s->temp[t] = 1 + space_take(&s->b->activations,
+            s->temp[t] = 1 + space_take(&s->b->zones.activations,
                                         elements(s->g, t) * weft_dtype_size(x->shape.dtype));
-        h.at = s->b->zone + s->temp[t] - 1;
+        h.at = s->b->zones.zone + s->temp[t] - 1;
     }
     return h;
 }
@@ -183,14 +186,14 @@ static weft_status add_operand(straight *s, operands *o, weft_tensor t, bool as_
     return WEFT_OK;
 }
 
-static weft_status emit(straight *s, operands *o, const weft_opspec *op)
+static weft_status emit_operands(straight *s, operands *o, const weft_opspec *op)
 {
-    uint32_t seg = segment_begin(s->b->p, s->job->name);
-    weft_status st = segment_add(s->b->p, seg, op, 0, o->refs);
-    if (st)
+    weft_status st = emit_op(
+        s->b->p, s->l, op,
+        &(emission){
+            .segment = s->job->name, .refs = o->refs, .bases = o->bases, .nbases = o->nbases});
+    if (st != WEFT_OK)
         return st;
-    seg = segment_end(s->b->p, seg, o->nbases);
-    list_call(s->b->p, s->l, seg, o->bases, o->nbases, 0, s->job->name);
     for (uint32_t i = BASE_FIRST; i < o->nbases; i++)
         list_shift(s->b->p, s->l, i, o->home[i].axis, o->home[i].shift);
     return WEFT_OK;
@@ -216,10 +219,10 @@ static weft_status emit_program(straight *s, uint32_t first, uint32_t end)
                             .in = o.io,
                             .out = o.io + f.nin,
                             .program = &f.program};
-    return st || !f.nout ? st : emit(s, &o, &op);
+    return st || !f.nout ? st : emit_operands(s, &o, &op);
 }
 
-static weft_status emit_op(straight *s, const node *n)
+static weft_status emit_node(straight *s, const node *n)
 {
     operands o = {.nbases = BASE_FIRST};
     weft_status st = WEFT_OK;
@@ -233,7 +236,7 @@ static weft_status emit_op(straight *s, const node *n)
                             .nout = n->nout,
                             .in = o.io,
                             .out = o.io + n->nin};
-    return st ? st : emit(s, &o, &op);
+    return st ? st : emit_operands(s, &o, &op);
 }
 
 static weft_status emit_comm(straight *s, const node *n)
@@ -258,22 +261,14 @@ static weft_status emit_comm(straight *s, const node *n)
     }
     c.name = pool_printf(&p->pool, "%s of %s, %s", plan_kind_name(n->comm),
                          graph_tensor(s->g, n->in[0])->name, s->job->name);
-    uint32_t number;
-    weft_status st = plan_collective(s->b, &c, &number);
-    if (st)
-        return st;
-    list_add(p, s->l, ENTRY_START, number, 0, c.name);
-    list_add(p, s->l, ENTRY_WAIT, number, 0, c.name);
-    space_give(scratch_space(s->b, p->collectives.at[number].channel),
-               p->collectives.at[number].scratch, p->collectives.at[number].scratch_bytes);
-    return WEFT_OK;
+    return emit_collective(s->b, s->l, &c, 0);
 }
 
 static void give_back(straight *s, uint32_t run, bool all)
 {
     for (weft_tensor t = 1; t <= s->g->tensors.n; t++)
         if (s->temp[t] && (all || s->last[t] <= run + 1)) {
-            space_give(&s->b->activations, s->temp[t] - 1,
+            space_give(&s->b->zones.activations, s->temp[t] - 1,
                        elements(s->g, t) * weft_dtype_size(graph_tensor(s->g, t)->shape.dtype));
             s->temp[t] = 0;
         }
@@ -311,7 +306,7 @@ weft_status straight_go_on(straight *s)
             break;
         for (k = i + 1; k < s->order.n && s->run_of[k] == s->run_of[i];)
             k++;
-        st = elementwise(x) ? emit_program(s, i, k) : x->comm ? emit_comm(s, x) : emit_op(s, x);
+        st = elementwise(x) ? emit_program(s, i, k) : x->comm ? emit_comm(s, x) : emit_node(s, x);
         give_back(s, s->run_of[i], false);
     }
     if (st)

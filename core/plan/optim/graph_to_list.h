@@ -1,8 +1,42 @@
-/* plan/optim/graph_to_list.h: small graphs on their way into a list, for straight.c and together.c alone. */
-#ifndef PLAN_STRAIGHT_H
-#define PLAN_STRAIGHT_H
+/* plan/optim/graph_to_list.h: a small graph becomes entries of a list: update rules that are not
+ * elementwise, and the lists that plugins bring.
+ *
+ * coalesce.c runs several of these graphs side by side; straight_lower() and straight_lower_some()
+ * are its entry points. The rest is what graph_to_list.c and coalesce.c share. */
+#ifndef PLAN_OPTIM_GRAPH_TO_LIST_H
+#define PLAN_OPTIM_GRAPH_TO_LIST_H
 
-#include "plan/build.h"
+#include "plan/builder.h"
+
+typedef struct straight_home { /* where a tensor is: on coordinate c of `axis` at + c * shift */
+    uint64_t at, shift;
+    uint32_t axis, dtype;
+} straight_home;
+
+typedef struct straight_job {
+    const char *name;
+    weft_tensor gate; /* 0: none */
+    /* Where a parameter, gradient or state is; false for a temporary. */
+    bool (*find)(void *ctx, weft_tensor t, straight_home *out);
+    void *ctx;
+} straight_job;
+
+typedef struct straight_work { /* nodes [first, end) of a graph */
+    graph *g;
+    uint32_t first, end;
+    straight_job job;
+} straight_work;
+
+/* Write the nodes [first, end) of `g` into the list. */
+weft_status straight_lower(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
+                           const straight_job *what);
+
+/* Write as many from `w` on as can wait for each other without more memory than the micro-batches
+ * took, and at least one; *done is how many. Their sums of single numbers are coalesced. */
+weft_status straight_lower_some(builder *b, list *l, const straight_work *w, uint32_t n,
+                                uint32_t *done);
+
+/* --- one graph on its way --- */
 
 typedef struct straight {
     builder *b;
@@ -14,12 +48,12 @@ typedef struct straight {
     uint32_t *last;   /* [tensor] 1 + last run that reads it */
     uint32_t *run_of; /* [node in order] */
     uint64_t *temp;   /* [tensor] 1 + offset in the zone */
-    uint64_t *cell;   /* [tensor] 1 + offset in the zone, of a number that together.c has placed */
+    uint64_t *cell;   /* [tensor] 1 + offset in the zone, of a number that coalesce.c has placed */
     bool *wanted;     /* [tensor] another run reads it */
 } straight;
 
-/* Owns what it takes; straight_end() gives it back, and what is left in the zone. `by_levels`: sums
- * of numbers come as late as they can, those that do not need each other side by side. */
+/* `by_levels`: sums of numbers come as late as they can, those that do not need each other side by
+ * side. End it with straight_end(), which gives back what is left in the zone. */
 void straight_begin(straight *s, builder *b, list *l, const straight_work *w, bool by_levels);
 void straight_end(straight *s);
 

@@ -5,8 +5,12 @@
  * So pieces of buckets are told apart by the axes over which they differ; each kind has a sum of
  * squares of its own, which goes over just these axes. What several stages have, all but one leave
  * out. */
+#include "plan/optim/optim.h"
+
 #include "base/err.h"
-#include "plan/build.h"
+#include "plan/emit.h"
+#include "plan/lower/sync.h"
+#include "plan/scalar.h"
 
 #include <stdlib.h>
 
@@ -89,7 +93,7 @@ static weft_status square_stretch(builder *b, list *l, const bucket *k, const st
         stride = own.shift;
     }
     weft_operand io[2] = {{b->g->grad_dtype, 1, {(int64_t)n}}, {.dtype = WEFT_F32}};
-    ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_ABSOLUTE, 0, scalar_offset(b, x->scalar[kind], 0)}};
+    ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_ABSOLUTE, 0, scalar_offset(b->p, x->scalar[kind], 0)}};
     weft_opspec op = {.struct_size = sizeof op,
                       .id = "sumsq",
                       .nin = 1,
@@ -97,12 +101,12 @@ static weft_status square_stretch(builder *b, list *l, const bucket *k, const st
                       .in = io,
                       .out = io + 1,
                       .flags = x->adding[kind] ? WEFT_SPEC_ACCUMULATE : 0};
-    uint32_t seg = segment_begin(b->p, "sum of squares");
-    weft_status s = segment_add(b->p, seg, &op, 0, refs);
-    if (s)
-        return s;
-    seg = segment_end(b->p, seg, BASE_FIRST + 1);
-    list_call(b->p, l, seg, bases, BASE_FIRST + 1, 0, "sum of squares");
+    weft_status st = emit_op(
+        b->p, l, &op,
+        &(emission){
+            .segment = "sum of squares", .refs = refs, .bases = bases, .nbases = BASE_FIRST + 1});
+    if (st != WEFT_OK)
+        return st;
     list_shift(b->p, l, BASE_FIRST, axis, stride);
     x->adding[kind] = true;
     return WEFT_OK;
@@ -126,7 +130,8 @@ static weft_status join_kinds(builder *b, list *l, const kinds *x)
     uint16_t reg = (uint16_t)x->n;
     for (uint32_t i = 0; i <= x->n; i++) {
         io[i].dtype = WEFT_F32;
-        refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b, i < x->n ? x->scalar[i] : "sumsq", 0)};
+        refs[i] =
+            (ref){BASE_ABSOLUTE, 0, scalar_offset(b->p, i < x->n ? x->scalar[i] : "sumsq", 0)};
     }
     for (uint32_t i = 0; i + 1 < x->n; i++)
         steps[i] = (weft_ew_step){
@@ -140,13 +145,7 @@ static weft_status join_kinds(builder *b, list *l, const kinds *x)
                       .in = io,
                       .out = io + x->n,
                       .program = &program};
-    uint32_t seg = segment_begin(b->p, "all sums of squares");
-    weft_status s = segment_add(b->p, seg, &op, 0, refs);
-    const uint64_t bases[BASE_FIRST] = {0};
-    if (!s)
-        list_call(b->p, l, segment_end(b->p, seg, BASE_FIRST), bases, BASE_FIRST, 0,
-                  "all sums of squares");
-    return s;
+    return emit_op(b->p, l, &op, &(emission){.segment = "all sums of squares", .refs = refs});
 }
 
 /* Finish the buckets in the order in which they were started, square each as it is done. */
@@ -160,9 +159,8 @@ weft_status build_norm(builder *b, list *l)
             s = square_sum(b, l, &b->sync->buckets.at[i], &x);
     }
     for (uint32_t i = 0; !s && i < x.n; i++)
-        s = sync_scalar(b, l, x.scalar[i], x.differ[i]);
+        s = emit_scalar_sum(b, l, x.scalar[i], x.differ[i]);
     if (!s && x.n != 1)
         s = join_kinds(b, l, &x);
-    uint64_t stages = b->stages->axis < 0 ? 0 : (uint64_t)1 << b->stages->axis;
-    return s ? s : sync_scalar(b, l, "sumsq", stages);
+    return s ? s : emit_scalar_sum(b, l, "sumsq", stage_axis_bit(b->stages));
 }

@@ -8,8 +8,11 @@
  * for only those are the same in every call and on every rank.
  *
  * These scalars are saved in checkpoints. */
+#include "plan/optim/rule.h"
+
 #include "base/err.h"
-#include "plan/build.h"
+#include "plan/emit.h"
+#include "plan/scalar.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,33 +21,6 @@ struct rule_scalars {
     fused f; /* of the first graph; nout 0: the rule assigns none */
     const char *in[32], *out[32];
 };
-
-/* Scalars that the core itself writes (step.c, norm.c). */
-static bool is_core(const graph *g, weft_tensor t)
-{
-    static const char *const names[] = {"lr",   "count", "count.low", "loss",       "scale", "clip",
-                                        "gate", "norm",  "skipped",   "scale.good", "kept"};
-    const tensor *x = graph_tensor(g, t);
-    bool found = x->constant || !strncmp(x->name, "sumsq", 5);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        found |= !strcmp(x->name, names[i]);
-    return found;
-}
-
-bool scalar_assigned(const graph *g, const node *n)
-{
-    return n->assign && graph_tensor(g, n->out[0])->kind == WEFT_T_SCALAR;
-}
-
-weft_status scalar_may_be_assigned(const graph *g, const node *n, const char *who)
-{
-    if (!is_core(g, n->out[0]))
-        return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "%s: assign() to the scalar '%s', which the core writes; give a scalar of the "
-                "plugin's own a name of its own",
-                who, graph_tensor(g, n->out[0])->name);
-}
 
 typedef VEC(node) node_list;
 
@@ -165,9 +141,9 @@ weft_status rule_scalars_take(builder *b, graph *g, weft_tensor gate)
     struct rule_scalars *mine = pool_alloc(&b->p->pool, sizeof *mine);
     const char *who = pool_printf(&b->p->pool, "update() of the rule %s", b->p->spec->rule.c->name);
     weft_status s = make_program(g, gate, who, mine);
-    if (!s && !b->rule_scalars)
-        b->rule_scalars = mine;
-    else if (!s && !same(b->rule_scalars, mine))
+    if (!s && !b->rule->rule_scalars)
+        b->rule->rule_scalars = mine;
+    else if (!s && !same(b->rule->rule_scalars, mine))
         s = fail(WEFT_USAGE,
                  "%s: assign() to scalars differs from one parameter to another (flags or shape); "
                  "a scalar is assigned once a step, so all have to assign it alike",
@@ -177,7 +153,7 @@ weft_status rule_scalars_take(builder *b, graph *g, weft_tensor gate)
 
 weft_status rule_scalars_assign(builder *b, list *l)
 {
-    const struct rule_scalars *x = b->rule_scalars;
+    const struct rule_scalars *x = b->rule->rule_scalars;
     if (!x || !x->f.nout)
         return WEFT_OK;
     weft_operand io[64] = {{0}};
@@ -185,9 +161,9 @@ weft_status rule_scalars_assign(builder *b, list *l)
     for (uint32_t i = 0; i < x->f.nin + x->f.nout; i++) {
         const char *name = i < x->f.nin ? x->in[i] : x->out[i - x->f.nin];
         io[i].dtype = WEFT_F32;
-        refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b, name, 0)};
+        refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b->p, name, 0)};
         if (i >= x->f.nin)
-            scalar_keep(b, name, SCALAR_OF_PLUGIN);
+            scalar_keep(b->p, name, SCALAR_OF_PLUGIN);
     }
     const weft_opspec op = {.struct_size = sizeof op,
                             .id = "ew",
@@ -196,11 +172,5 @@ weft_status rule_scalars_assign(builder *b, list *l)
                             .in = io,
                             .out = io + x->f.nin,
                             .program = &x->f.program};
-    uint32_t seg = segment_begin(b->p, "scalars of the rule");
-    weft_status s = segment_add(b->p, seg, &op, 0, refs);
-    const uint64_t bases[BASE_FIRST] = {0};
-    if (!s)
-        list_call(b->p, l, segment_end(b->p, seg, BASE_FIRST), bases, BASE_FIRST, 0,
-                  "scalars of the rule");
-    return s;
+    return emit_op(b->p, l, &op, &(emission){.segment = "scalars of the rule", .refs = refs});
 }

@@ -1,11 +1,16 @@
-/* plan/optim/step.c: what follows the passes: norm (norm.c), scalars, updates, the loss of all ranks; and
- * saving.
+/* plan/optim/step.c: what follows the passes: norm (norm.c), scalars, updates, the loss of all
+ * ranks; and saving.
  *
  * Lists do not branch. Whether a step is skipped is a scalar, the gate: 0 when the gradient norm is
  * not finite, and then every assignment of the updates leaves its target alone, on every rank
  * alike, because every rank has the same norm. */
+#include "plan/optim/optim.h"
+
 #include "base/err.h"
-#include "plan/build.h"
+#include "plan/emit.h"
+#include "plan/lower/zero_schedule.h"
+#include "plan/optim/rule.h"
+#include "plan/scalar.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -147,12 +152,12 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
  * counted to 2^24 at most. */
 static void keep_scalars(builder *b)
 {
-    scalar_keep(b, "count", SCALAR_SAVED);
-    scalar_keep(b, "skipped", SCALAR_SAVED);
-    scalar_keep(b, "count.low", SCALAR_OPTIONAL);
+    scalar_keep(b->p, "count", SCALAR_SAVED);
+    scalar_keep(b->p, "skipped", SCALAR_SAVED);
+    scalar_keep(b->p, "count.low", SCALAR_OPTIONAL);
     if (b->p->spec->scaled) {
-        scalar_keep(b, "scale", SCALAR_OPTIONAL);
-        scalar_keep(b, "scale.good", SCALAR_OPTIONAL);
+        scalar_keep(b->p, "scale", SCALAR_OPTIONAL);
+        scalar_keep(b->p, "scale.good", SCALAR_OPTIONAL);
     }
 }
 
@@ -161,7 +166,7 @@ static weft_status build_scalars(builder *b, list *l)
     scalars s = {0};
     graph_init(&s.g, b->g->mesh, WEFT_F32, WEFT_F32);
     s.w = graph_builder(&s.g);
-    scalar_graph(&s, b->p->spec, b->kept[0] || b->kept[1]);
+    scalar_graph(&s, b->p->spec, b->zones.residual[0] || b->zones.residual[1]);
     fused f;
     if (!s.status)
         s.status = graph_fuse(&s.g, 0, s.g.nodes.n, 0, &f);
@@ -171,7 +176,7 @@ static weft_status build_scalars(builder *b, list *l)
         for (uint32_t i = 0; i < f.nin + f.nout; i++) {
             const tensor *t = graph_tensor(&s.g, i < f.nin ? f.in[i] : f.out[i - f.nin]);
             io[i].dtype = WEFT_F32;
-            refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b, t->name, 0)};
+            refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b->p, t->name, 0)};
         }
         weft_opspec op = {.struct_size = sizeof op,
                           .id = "ew",
@@ -180,11 +185,10 @@ static weft_status build_scalars(builder *b, list *l)
                           .in = io,
                           .out = io + f.nin,
                           .program = &f.program};
-        uint32_t seg = segment_begin(b->p, "scalars");
-        s.status = segment_add(b->p, seg, &op, 0, refs);
-        seg = segment_end(b->p, seg, BASE_FIRST);
-        uint64_t bases[BASE_FIRST] = {0};
-        list_call(b->p, l, seg, bases, BASE_FIRST, 0, "norm, clip and learning rate");
+        s.status = emit_op(b->p, l, &op,
+                           &(emission){.segment = "scalars",
+                                       .name = "norm, clip and learning rate",
+                                       .refs = refs});
         keep_scalars(b);
     }
     graph_free(&s.g);
@@ -202,15 +206,17 @@ weft_status build_end_of_step(builder *b, list *l)
     if (!s)
         s = rule_scalars_assign(b, l);
     if (!s)
-        s = sync_scalar(b, l, "loss", loss_axes(b));
-    return s ? s : shard_gathered(b, l);
+        s = emit_scalar_sum(b, l, "loss", loss_axes(b));
+    if (!s)
+        shard_gathered(b, l);
+    return s;
 }
 
 /* --- the loss, which one stage makes and all know in the end --- */
 
 uint64_t loss_axes(const builder *b)
 {
-    return b->loss_axes | (b->stages->axis < 0 ? 0 : (uint64_t)1 << b->stages->axis);
+    return b->loss_axes | stage_axis_bit(b->stages);
 }
 
 weft_status clear_loss(builder *b, list *l)
@@ -219,86 +225,5 @@ weft_status clear_loss(builder *b, list *l)
         if (stage_here(b->stages, b->g->nodes.at[i].block) &&
             !strcmp(graph_tensor(b->g, b->g->nodes.at[i].out[0])->name, "loss"))
             return WEFT_OK;
-    weft_operand io = {.dtype = WEFT_F32};
-    const ref where = {BASE_ABSOLUTE, 0, scalar_offset(b, "loss", 0)};
-    const weft_ew_step zero = {.op = WEFT_EW_CONST, .scalar = 1};
-    const uint16_t reg = 0;
-    const weft_ew_program program = {sizeof program, 1, 1, -1, &zero, &reg};
-    weft_opspec op = {
-        .struct_size = sizeof op, .id = "ew", .nout = 1, .out = &io, .program = &program};
-    uint32_t seg = segment_begin(b->p, "no loss yet");
-    weft_status s = segment_add(b->p, seg, &op, 0, &where);
-    if (s)
-        return s;
-    const uint64_t bases[BASE_FIRST] = {0};
-    list_call(b->p, l, segment_end(b->p, seg, BASE_FIRST), bases, BASE_FIRST, 0, "no loss yet");
-    return WEFT_OK;
-}
-
-/* --- saving: every parameter and state; extent.c has who writes what of it --- */
-
-/* Where a parameter, or the group that it is in, begins in a region that is cut from `level` on. */
-static uint64_t piece_at(const flat *f, const flat_param *p, uint32_t level, uint64_t region,
-                         uint64_t size)
-{
-    if (f->blocks.at[p->block].level)
-        return flat_own(f, p->group, level, region, size).at;
-    return region + flat_index(f, p->first, level) * size;
-}
-
-static void set_slices(const flat *f, const flat_param *p, uint32_t level, piece *x)
-{
-    const flat_block *k = &f->blocks.at[p->block];
-    if (!k->level)
-        return;
-    x->shard_axis = 1 + k->axis;
-    x->pos = p->first - f->groups.at[p->group].at[0];
-    x->slice = f->groups.at[p->group].count / k->parts;
-    x->sliced = k->level >= level;
-    x->copy_sliced = k->level >= FLAT_PARAMS;
-}
-
-static void add_piece(builder *b, const flat_param *p, const char *suffix, uint64_t region,
-                      uint32_t level)
-{
-    plan *pl = b->p;
-    piece *x = vec_push(&pl->pieces);
-    *x = (piece){.param = pool_text(&pl->pool, p->name), .copy = UINT64_MAX};
-    x->name = suffix ? pool_printf(&pl->pool, "%s.%s", p->name, suffix) : x->param;
-    x->init = suffix ? NULL : pool_text(&pl->pool, p->init);
-    x->shape = p->whole;
-    x->shape.dtype = WEFT_F32;
-    for (uint32_t i = 0; i < x->shape.rank; i++)
-        x->shape.axes[i].name = pool_text(&pl->pool, x->shape.axes[i].name);
-    for (uint32_t a = 0; a < WEFT_MAX_MESH; a++) {
-        x->split[a] = p->place[a].kind == WEFT_SPLIT ? 1 + p->place[a].axis : 0;
-        x->only[a] = p->place[a].kind == WEFT_HELD ? 1 + p->place[a].axis : 0;
-    }
-    if (b->stages->axis >= 0)
-        x->only[b->stages->axis] = 1 + b->stages->mine;
-    x->apart = p->never_axes & p->partial_axes;
-    x->writer = p->guest ? WRITER_ELSEWHERE : 0;
-    set_slices(b->f, p, level, x);
-    x->offset = piece_at(b->f, p, level, region, 4);
-    if (!suffix && b->f->compute != b->f->master) {
-        x->copy = piece_at(b->f, p, FLAT_PARAMS, b->f->compute, b->f->compute_size);
-        x->copy_dtype = b->g->compute;
-    }
-}
-
-weft_status build_save(builder *b)
-{
-    plan *p = b->p;
-    const flat *f = b->f;
-    uint32_t level = f->compute == f->master ? FLAT_PARAMS : FLAT_STATE;
-    for (uint32_t i = 0; i < f->params.n; i++) {
-        add_piece(b, &f->params.at[i], NULL, f->master, level);
-        for (uint32_t k = 0; k < f->states.n; k++)
-            add_piece(b, &f->params.at[i], f->states.at[k].name, f->states.at[k].offset,
-                      FLAT_STATE);
-    }
-    plan_choose_writers(p);
-    for (uint32_t i = 0; i < p->pieces.n; i++)
-        list_add(p, &p->save, ENTRY_WRITE, i, 0, p->pieces.at[i].name);
-    return WEFT_OK;
+    return emit_zero(b->p, l, "no loss yet", scalar_offset(b->p, "loss", 0));
 }

@@ -5,8 +5,12 @@
  * tensor parallelism splits is completed over its mesh axis, and so is one of a parameter that a
  * placement has cut. A cut parameter is a group of its own and is shown flat, [elements], each
  * coordinate with its slice; padding is zero and stays so under rules that map zeros to zero. */
+#include "plan/optim/optim.h"
+
 #include "base/err.h"
-#include "plan/build.h"
+#include "plan/lower/zero_schedule.h"
+#include "plan/optim/graph_to_list.h"
+#include "plan/optim/rule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +86,7 @@ static weft_status make(builder *b, kin *k)
 weft_status each_prepare(builder *b)
 {
     struct each_state *e = pool_alloc(&b->p->pool, sizeof *e);
-    b->each = e;
+    b->rule->each = e;
     e->of = pool_array(&b->p->pool, b->f->params.n, sizeof *e->of);
     for (uint32_t i = 0; i < b->f->params.n; i++) {
         const flat_param *p = &b->f->params.at[i];
@@ -146,7 +150,7 @@ weft_status each_updates(builder *b, list *l)
     weft_status s = WEFT_OK;
     for (uint32_t i = 0; i < n; i++) { /* the last first */
         const flat_param *p = &b->f->params.at[n - 1 - i];
-        kin *k = b->each->of[n - 1 - i];
+        kin *k = b->rule->each->of[n - 1 - i];
         f[i] = (finding){b, k, p};
         w[i] =
             (straight_work){&k->g,
@@ -167,10 +171,10 @@ weft_status each_updates(builder *b, list *l)
 
 void each_finish(builder *b)
 {
-    for (uint32_t i = 0; b->each && i < b->each->kins.n; i++) {
-        graph_free(&b->each->kins.at[i]->g);
-        free(b->each->kins.at[i]);
+    for (uint32_t i = 0; b->rule->each && i < b->rule->each->kins.n; i++) {
+        graph_free(&b->rule->each->kins.at[i]->g);
+        free(b->rule->each->kins.at[i]);
     }
-    if (b->each)
-        free(b->each->kins.at);
+    if (b->rule->each)
+        free(b->rule->each->kins.at);
 }

@@ -1,0 +1,31 @@
+/* plan/builder.h: what the passes over one plan share while it is built.
+ *
+ * plan_build() makes one builder a plan and frees it. Each member belongs to one topic, whose
+ * header says what it means and whose file fills and frees it. Nobody outside of plan/ includes
+ * this. */
+#ifndef PLAN_BUILDER_H
+#define PLAN_BUILDER_H
+
+#include "plan/layout/layout.h"
+#include "plan/layout/regions.h"
+#include "plan/layout/space.h"
+#include "plan/layout/stage_map.h"
+#include "plan/lower/liveness.h"
+#include "plan/plan.h"
+
+typedef struct builder {
+    plan *p;
+    graph *g; /* of the lists that are being built */
+    flat *f;
+    const struct stage_map *stages;
+    const group_list *groups;
+    block_bases bases;
+    arena_zones zones;
+    liveness live;
+    struct sync_state *sync;    /* gradient buckets: lower/sync.h; NULL in a forward-only plan */
+    struct gather_queue *queue; /* lower/zero_schedule.h; NULL until a gather starts */
+    struct rule_state *rule;    /* optim/rule.h; NULL until rule_prepare() */
+    uint64_t loss_axes;         /* mesh axes over which the loss is partial */
+} builder;
+
+#endif

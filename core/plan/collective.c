@@ -1,0 +1,226 @@
+/* plan/collective.c: channels and collectives, and what their schedules need. */
+#include "plan/collective.h"
+
+#include "base/err.h"
+#include "resolve/topology.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const uint32_t *coords,
+                           uint32_t n)
+{
+    const spec *s = p->spec;
+    for (uint32_t i = 0; i < p->channels.n; i++)
+        if (!strcmp(p->channels.at[i].name, name))
+            return i;
+    uint32_t *copy = n ? pool_array(&p->pool, n, sizeof *copy) : NULL;
+    if (n)
+        memcpy(copy, coords, n * sizeof *copy);
+    channel c = {.name = pool_text(&p->pool, name),
+                 .mesh_axis = mesh_axis,
+                 .ncoords = n,
+                 .coords = copy,
+                 .algorithm = s->axis_algorithm[mesh_axis],
+                 .link = s->axis_link[mesh_axis]};
+    c.layout = where_group(s, &p->pool, &(rank_group){mesh_axis, n, copy});
+    *vec_push(&p->channels) = c;
+    return p->channels.n - 1;
+}
+
+uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis)
+{
+    char *name = pool_printf(&p->pool, "%s.%s", p->spec->mesh.name[mesh_axis], what);
+    return plan_channel_some(p, name, mesh_axis, NULL, 0);
+}
+
+uint32_t plan_channel_size(const plan *p, uint32_t number)
+{
+    const channel *c = &p->channels.at[number];
+    return c->coords ? c->ncoords : p->spec->mesh.size[c->mesh_axis];
+}
+
+/* In place as weft/coll.h means it: the smaller side lies at the own part of the larger. */
+static bool in_place(const plan *p, const collective *c)
+{
+    uint64_t part = c->count / plan_channel_size(p, c->channel) * weft_dtype_size(c->dtype);
+    bool own = c->shift_axis == p->channels.at[c->channel].mesh_axis;
+    if (c->kind == WEFT_REDUCE_SCATTER)
+        return c->in == c->out && own && !c->in_shift && c->out_shift == part;
+    if (c->kind == WEFT_ALL_GATHER)
+        return c->in == c->out && own && !c->out_shift && c->in_shift == part;
+    return c->in == c->out && c->in_shift == c->out_shift;
+}
+
+void plan_request(const plan *p, const collective *c, uint32_t me, comm_request *out)
+{
+    const channel *ch = &p->channels.at[c->channel];
+    const spec *s = p->spec;
+    *out = (comm_request){.kind = c->kind, .redop = c->redop, .dtype = c->dtype, .me = me};
+    out->count = c->count;
+    out->ranks = plan_channel_size(p, c->channel);
+    out->root = c->root;
+    out->in_place = in_place(p, c);
+    out->link_caps = where_caps(s, &s->links[ch->link]);
+    out->staged = where_staged(s, &s->links[ch->link]);
+    out->layout = ch->layout;
+    const char *wanted = comm_rule(ch->algorithm, out);
+    if (s->attached >> ch->mesh_axis & 1 && comm_may_map(wanted))
+        out->link_caps |= WEFT_LINK_MAP;
+    out->algorithm = plan_between_two(c) ? "auto" : wanted;
+    out->cost = s->axis_cost[ch->mesh_axis];
+    out->compress = c->compress;
+    out->feedback = c->compress && s->feedback;
+}
+
+bool channel_in_host(const plan *p, uint32_t number)
+{
+    return where_staged(p->spec, &p->spec->links[p->channels.at[number].link]);
+}
+
+static space *scratch_space(builder *b, uint32_t number)
+{
+    return channel_in_host(b->p, number) ? &b->zones.host : &b->zones.comm;
+}
+
+void collective_give(builder *b, uint32_t number)
+{
+    const collective *c = &b->p->collectives.at[number];
+    space_give(scratch_space(b, c->channel), c->scratch, c->scratch_bytes);
+}
+
+/* Lists repeat themselves: what an equal collective needed, from the last few. */
+static bool find_made(const plan *p, collective *c)
+{
+    uint32_t back = p->collectives.n < 64 ? p->collectives.n : 64;
+    for (uint32_t i = 1; i <= back; i++) {
+        const collective *o = &p->collectives.at[p->collectives.n - i];
+        if (o->channel != c->channel || o->kind != c->kind || o->redop != c->redop ||
+            o->dtype != c->dtype || o->root != c->root || o->count != c->count ||
+            o->compress != c->compress || in_place(p, o) != in_place(p, c))
+            continue;
+        c->scratch_bytes = o->scratch_bytes;
+        c->sent = o->sent;
+        c->plain = o->plain;
+        c->kept_bytes = o->kept_bytes;
+        c->algorithm = o->algorithm;
+        return true;
+    }
+    return false;
+}
+
+/* Bytes that a rank sends by the ring, which libraries are measured by. */
+static uint64_t sent_by_library(const collective *c, uint32_t n)
+{
+    uint64_t bytes = c->count * weft_dtype_size(c->dtype), part = bytes / n;
+    switch (c->kind) {
+    case WEFT_ALL_REDUCE: return 2 * (bytes - part);
+    case WEFT_RECV: return 0;
+    case WEFT_SEND:
+    case WEFT_SHIFT:
+    case WEFT_BROADCAST: return bytes;
+    default: return bytes - part;
+    }
+}
+
+/* Ranks of a large group need what their neighbours need, but for the first few and the last; of
+ * several machines, but for all of each that is the first of its size. ask: [n] */
+static void ranks_to_ask(const comm_layout *l, uint32_t n, bool *ask)
+{
+    for (uint32_t i = 0; i < n; i++)
+        ask[i] = n <= 16 || i < 8 || i + 1 == n;
+    if (n <= 16 || !l || l->machines < 2)
+        return;
+    uint32_t *size = mem_alloc((n + 1 + l->machines) * sizeof *size), *first = size + l->machines;
+    for (uint32_t i = 0; i < n; i++)
+        size[l->machine[i]]++;
+    for (uint32_t m = l->machines; m-- > 0;)
+        first[size[m]] = m;
+    for (uint32_t i = 0; i < n; i++)
+        ask[i] |= first[size[l->machine[i]]] == l->machine[i];
+    free(size);
+}
+
+/* Bytes that it would send if nothing were compressed. */
+static weft_status ask_plain(const comm_request *r, collective *c)
+{
+    comm_request plain = *r;
+    comm_schedule *s;
+    c->plain = c->sent;
+    plain.compress = COMM_PLAIN;
+    weft_status st = r->compress ? comm_schedule_make(&plain, &s) : WEFT_OK;
+    if (st || !r->compress)
+        return st;
+    c->plain = comm_schedule_sent(s);
+    comm_schedule_free(s);
+    return WEFT_OK;
+}
+
+/* What rank `me` needs; the first that is asked says how it is done. */
+static weft_status ask_rank(plan *p, collective *c, uint32_t me)
+{
+    comm_schedule *mine;
+    comm_request r;
+    plan_request(p, c, me, &r);
+    r.algorithm = c->algorithm ? c->algorithm : r.algorithm; /* auto is alike on all */
+    weft_status s = comm_schedule_make(&r, &mine);
+    if (s)
+        return s;
+    if (!c->algorithm) {
+        c->sent = comm_schedule_sent(mine);
+        c->algorithm = pool_text(&p->pool, comm_schedule_algorithm(mine));
+        s = ask_plain(&r, c);
+    }
+    uint64_t scratch = comm_schedule_scratch(mine), kept = comm_schedule_kept(mine);
+    c->scratch_bytes = scratch > c->scratch_bytes ? scratch : c->scratch_bytes;
+    c->kept_bytes = kept > c->kept_bytes ? kept : c->kept_bytes;
+    comm_schedule_free(mine);
+    return s;
+}
+
+/* Scratch that suits all ranks of the channel. */
+static weft_status ask_all(plan *p, collective *c)
+{
+    const channel *ch = &p->channels.at[c->channel];
+    const uint32_t n = plan_channel_size(p, c->channel);
+    bool *ask = mem_alloc(n);
+    weft_status s = WEFT_OK;
+    ranks_to_ask(ch->layout, n, ask);
+    for (uint32_t me = 0; !s && me < n; me++)
+        if (ask[me] && !(plan_between_two(c) && me == c->root)) /* that has a request of its own */
+            s = ask_rank(p, c, me);
+    free(ask);
+    if (s)
+        err_context("channel %s", ch->name);
+    return s;
+}
+
+/* Memory for its error-feedback residual. */
+static void take_residual(builder *b, collective *c)
+{
+    uint64_t *used = &b->zones.residual[channel_in_host(b->p, c->channel)];
+    if (!c->kept_bytes || c->kept)
+        return;
+    c->kept = 1 + *used;
+    *used += (c->kept_bytes + 63) & ~(uint64_t)63;
+}
+
+weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
+{
+    plan *p = b->p;
+    collective c = *like;
+    const spec_link *link = &p->spec->links[p->channels.at[c.channel].link];
+    if (where_coll(link)) { /* it has its own algorithms and memory */
+        c.algorithm = link->c->name;
+        c.sent = c.plain = sent_by_library(&c, plan_channel_size(p, c.channel));
+    } else {
+        weft_status s = find_made(p, &c) ? WEFT_OK : ask_all(p, &c);
+        if (s)
+            return s;
+        c.scratch = space_take(scratch_space(b, c.channel), c.scratch_bytes);
+        take_residual(b, &c);
+    }
+    *vec_push(&p->collectives) = c;
+    *out = p->collectives.n - 1;
+    return WEFT_OK;
+}

@@ -1,0 +1,80 @@
+/* plan/digest.c: FNV-1a over everything that two ranks must agree on. */
+#include "base/digest.h"
+
+#include "plan/plan.h"
+
+#include <string.h>
+
+static void mix_text(uint64_t *h, const char *text)
+{
+    digest_mix(h, text, strlen(text) + 1);
+}
+
+static void mix_list(uint64_t *h, const list *l)
+{
+    for (uint32_t i = 0; i < l->entries.n; i++) {
+        const entry *e = &l->entries.at[i];
+        uint32_t numbers[4] = {e->kind, e->what, e->first_base, e->pass};
+        digest_mix(h, numbers, sizeof numbers);
+        mix_text(h, e->name);
+    }
+}
+
+static void mix_operands(uint64_t *h, const weft_operand *o, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        digest_mix(h, &o[i].dtype, sizeof o[i].dtype);
+        digest_mix(h, o[i].size, o[i].rank * sizeof *o[i].size);
+    }
+}
+
+static void mix_spec(uint64_t *h, const weft_opspec *op)
+{
+    mix_text(h, op->id);
+    digest_mix(h, &op->flags, sizeof op->flags);
+    mix_operands(h, op->in, op->nin);
+    mix_operands(h, op->out, op->nout);
+    for (uint32_t i = 0; i < op->nattr; i++) {
+        mix_text(h, op->attrs[i].key);
+        digest_mix(h, &op->attrs[i].i, sizeof op->attrs[i].i);
+        digest_mix(h, &op->attrs[i].f, sizeof op->attrs[i].f);
+    }
+    if (op->program) {
+        digest_mix(h, op->program->steps, op->program->nsteps * sizeof *op->program->steps);
+        digest_mix(h, op->program->out_reg, op->nout * sizeof *op->program->out_reg);
+    }
+}
+
+void plan_digest(plan *p)
+{
+    uint64_t h = DIGEST_BEGIN;
+    mix_list(&h, &p->step);
+    mix_list(&h, &p->eval);
+    mix_list(&h, &p->save);
+    for (uint32_t i = 0; i < p->extra.n; i++)
+        mix_list(&h, &p->extra.at[i].l);
+    digest_mix(&h, p->refs.at, p->refs.n * sizeof *p->refs.at);
+    digest_mix(&h, p->bases.at, p->bases.n * sizeof *p->bases.at);
+    digest_mix(&h, p->instrs.at, p->instrs.n * sizeof *p->instrs.at);
+    for (uint32_t i = 0; i < p->kernels.n; i++) {
+        mix_spec(&h, &p->kernels.at[i].spec);
+        digest_mix(&h, p->kernels.at[i].first, sizeof p->kernels.at[i].first);
+    }
+    for (uint32_t i = 0; i < p->scalars.n; i++)
+        digest_mix(&h, &p->scalars.at[i].value, sizeof(double));
+    for (uint32_t i = 0; i < p->collectives.n; i++) {
+        const collective *c = &p->collectives.at[i];
+        uint64_t numbers[] = {c->channel,    c->kind,     c->redop,   c->dtype,    c->count,
+                              c->in,         c->out,      c->scratch, c->in_shift, c->out_shift,
+                              c->shift_axis, c->compress, c->kept,    c->again};
+        digest_mix(&h, numbers, sizeof numbers);
+        mix_text(&h, c->algorithm);
+    }
+    for (uint32_t i = 0; i < p->shifts.n; i++) {
+        const shift *x = &p->shifts.at[i];
+        uint64_t numbers[] = {x->base, x->mesh_axis, x->stride};
+        digest_mix(&h, numbers, sizeof numbers);
+    }
+    digest_mix(&h, &p->bytes, sizeof p->bytes);
+    p->digest = h;
+}

@@ -1,0 +1,85 @@
+/* plan/edits/edit.c: what is around every edit: phase, mesh axis, failures, lines for the user. */
+#include "plan/edits/emitters.h"
+
+#include "base/err.h"
+#include "graph/arguments.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+weft_status edits_null(const edit_state *e, const char *call, const char *what)
+{
+    return e ? fail(WEFT_USAGE, "%s: %s(): %s is NULL", e->owner, call, what)
+             : fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
+}
+
+void edits_begin(edit_state *e)
+{
+    e->edits = 0;
+    e->failed = WEFT_OK;
+    e->why = NULL;
+    e->g->looking = "edit"; /* but where an emit() is called */
+}
+
+weft_status edits_answer(edit_state *e, weft_status s)
+{
+    e->g->looking = NULL;
+    if (!s && e->failed)
+        return fail(e->failed, "%s (its edit() went on and returned WEFT_OK)", e->why);
+    return arg_answer(s, e->owner, "edit");
+}
+
+weft_status edits_in_phase(const edit_state *e, uint32_t phase, const char *edit)
+{
+    if (e->phase == phase)
+        return WEFT_OK;
+    return fail(WEFT_USAGE, "%s emitted a '%s' edit in phase %u; it belongs to phase %u", e->owner,
+                edit, e->phase, phase);
+}
+
+weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out)
+{
+    int a = mesh_axis(&e->s->mesh, name);
+    for (uint32_t i = 0; a < 0 && i < e->groups.n; i++)
+        if (!strcmp(e->groups.at[i].name, name))
+            a = (int)(FIRST_GROUP + i);
+    if (a < 0)
+        return fail(WEFT_USAGE, "%s names the mesh axis '%s', which no strategy of this job brings",
+                    e->owner, name);
+    *out = (uint32_t)a;
+    return WEFT_OK;
+}
+
+/* Is there a line that begins so, or (whole) is so? */
+static bool has_line(const char *lines, const char *text, bool whole)
+{
+    const size_t n = strlen(text);
+    for (const char *at = lines; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
+        if (!strncmp(at, text, n) && (!whole || at[n] == '\n' || !at[n]))
+            return true;
+    return false;
+}
+
+void edits_tell(edit_state *e, const char *line)
+{
+    if (has_line(e->changes, line, true)) /* a graph is planned more than once */
+        return;
+    e->changes =
+        e->changes ? pool_printf(e->pool, "%s\n%s", e->changes, line) : pool_text(e->pool, line);
+}
+
+bool edits_told(const edit_state *e, const char *owner)
+{
+    pool p = {0};
+    const bool told = has_line(e->changes, pool_printf(&p, "%s: ", owner), false);
+    pool_free(&p);
+    return told;
+}
+
+void edits_free(edit_state *e)
+{
+    free(e->syncs.at);
+    free(e->stores.at);
+    free(e->lists.at);
+    free(e->groups.at);
+}

@@ -1,0 +1,65 @@
+/* plan/edits/edits.h: what strategies and placements ask for, as data.
+ *
+ * Plugins emit edits into tables (weft/strategy.h). Edits that change the graph are applied at
+ * once; the others are stored here, and later passes read them. One edit_state a plan. */
+#ifndef PLAN_EDITS_EDITS_H
+#define PLAN_EDITS_EDITS_H
+
+#include "plan/layout/layout.h"
+#include "plan/plan.h"
+
+typedef struct sync_edit {
+    const char *glob, *owner;
+    uint32_t mesh_axis, when; /* or FIRST_GROUP + the group */
+    uint64_t bucket_bytes;
+    bool overrides; /* a placement's: of what a strategy said for the axis */
+} sync_edit;
+
+typedef struct store_edit {
+    const char *glob, *owner;
+    uint32_t what, mesh_axis, ahead;
+} store_edit;
+
+typedef struct list_edit {
+    const char *name;
+    uint32_t every, n;
+    node *nodes;
+} list_edit;
+
+typedef struct edit_state {
+    graph *g;
+    const spec *s;
+    pool *pool;
+    const char *owner; /* plugin that is emitting */
+    uint32_t phase;
+    uint64_t passes;
+    VEC(sync_edit) syncs;
+    VEC(store_edit) stores;
+    VEC(list_edit) lists;
+    bool placing;       /* it is the placement that emits */
+    uint32_t edits;     /* that the plugin has emitted in this call */
+    weft_status failed; /* of an edit in this call, and why */
+    const char *why;
+    group_list groups;
+    struct stage_map stages;
+    char *changes;
+} edit_state;
+
+/* Call edit() of all strategies for a phase (WEFT_PHASE_...), in WEFT_PHASE_SYNC also that of the
+ * placement. The first failure of an edit is the result. */
+weft_status edits_run(edit_state *e, uint32_t phase);
+
+void edits_free(edit_state *e);
+
+/* Note that results depend on the layout, for the user; a line that is there already is not
+ * repeated. */
+void edits_tell(edit_state *e, const char *line);
+
+/* Has the plugin noted something by edits_tell()? */
+bool edits_told(const edit_state *e, const char *owner);
+
+/* A strategy may leave gradients unsummed over a mesh axis (WEFT_SYNC_NEVER). WEFT_USAGE unless a
+ * list brings the parameters together or the strategy says what it does; the user is told. */
+weft_status edits_check_unsummed(const flat *f, edit_state *e);
+
+#endif

@@ -1,0 +1,57 @@
+/* plan/edits/emitters.h: the functions behind the tables of weft/strategy.h; files of edits/ alone.
+ *
+ * A call from a plugin goes through arguments.c, which checks what is handed in, to the edit itself
+ * (apply.c, stages.c, lists.c). The helpers are in edit.c. */
+#ifndef PLAN_EDITS_EMITTERS_H
+#define PLAN_EDITS_EMITTERS_H
+
+#include "plan/edits/edits.h"
+
+#define EDITS_MOST 16384u      /* edits of one call of edit() */
+#define EDITS_MOST_GLOB 4096u  /* bytes of a name with wildcards */
+#define EDITS_MOST_LINE 1024u  /* bytes of a line for the user ... */
+#define EDITS_MOST_TEXT 16384u /* ... and of all lines */
+
+/* --- the tables --- */
+
+weft_edits edits_table(edit_state *e); /* arguments.c */
+weft_view edits_view(edit_state *e);   /* view.c */
+
+/* --- edit.c: around every edit --- */
+
+void edits_begin(edit_state *e); /* before a plugin's edit() ... */
+
+/* ... and after it, with what it returned. If an edit failed, the call fails, whatever the plugin
+ * returns. */
+weft_status edits_answer(edit_state *e, weft_status s);
+
+/* The error for a `what` that is NULL, or for an `e` that is. */
+weft_status edits_null(const edit_state *e, const char *call, const char *what);
+
+/* WEFT_USAGE unless `phase` is the current one. */
+weft_status edits_in_phase(const edit_state *e, uint32_t phase, const char *edit);
+
+/* The mesh axis of a name, or FIRST_GROUP + the group. */
+weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out);
+
+/* --- apply.c, stages.c, lists.c: the edits; arguments are checked already --- */
+
+weft_status e_split(void *ctx, const char *tensors, const char *axis, const char *mesh_name);
+weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user);
+weft_status e_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
+                   uint64_t bucket_bytes);
+weft_status e_store(void *ctx, uint32_t what, const char *params, const char *axis, uint32_t ahead);
+weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axis);
+weft_status e_carry(void *ctx, const char *params, uint32_t versions);
+weft_status e_changes(void *ctx, const char *text);
+weft_status e_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage,
+                    uint32_t chunk);
+weft_status e_order(void *ctx, const char *axis, uint32_t stage, const weft_work *work, uint32_t n);
+weft_status e_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
+                    uint32_t n);
+weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user);
+
+/* WEFT_USAGE unless every block has a stage and every order has each cell once. */
+weft_status stages_finish(edit_state *e);
+
+#endif

@@ -1,0 +1,66 @@
+/* plan/edits/lists.c: the edit "periodic list": a plugin writes a graph over parameters and states.
+ *
+ * The nodes are taken out of the model's graph; optim/periodic.c makes a list of them. */
+#include "plan/edits/emitters.h"
+
+#include "base/err.h"
+#include "graph/arguments.h"
+#include "plan/scalar.h"
+
+#include <string.h>
+
+static bool name_taken(const edit_state *e, const char *name)
+{
+    for (uint32_t i = 0; i < e->lists.n; i++)
+        if (!strcmp(e->lists.at[i].name, name))
+            return true;
+    return !strcmp(name, "step") || !strcmp(name, "eval") || !strcmp(name, "save");
+}
+
+/* A list works on the fp32 masters. */
+static void set_types(graph *g, uint32_t dtype)
+{
+    for (weft_tensor t = 1; t <= g->tensors.n; t++)
+        if (graph_tensor(g, t)->kind == WEFT_T_PARAM)
+            graph_tensor(g, t)->shape.dtype = dtype;
+}
+
+weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
+{
+    edit_state *e = ctx;
+    graph *g = e->g;
+    const uint32_t first = g->nodes.n, phase = g->phase;
+    weft_status s = edits_in_phase(e, WEFT_PHASE_SYNC, "list");
+    if (s)
+        return s;
+    if (!every || name_taken(e, name))
+        return fail(WEFT_USAGE, "%s brings the list %s, every %u steps: %s", e->owner, name, every,
+                    every ? "the job has a list of that name" : "it has to be at least 1");
+    g->phase = PHASE_UPDATE;
+    g->state_of = "";
+    g->list_after = g->tensors.n;
+    const char *looking = g->looking;
+    g->looking = NULL;
+    weft_builder b = graph_builder(g);
+    set_types(g, WEFT_F32);
+    s = arg_answer(emit(user, &b), "the list", "emit");
+    set_types(g, g->compute);
+    g->phase = phase;
+    g->state_of = NULL;
+    g->looking = looking;
+    if (s) {
+        err_context("list %s of %s", name, e->owner);
+        return s;
+    }
+    list_edit *x = vec_push(&e->lists);
+    *x = (list_edit){pool_text(e->pool, name), every, g->nodes.n - first, NULL};
+    x->nodes = pool_array(e->pool, x->n, sizeof *x->nodes);
+    if (x->n)
+        memcpy(x->nodes, &g->nodes.at[first], x->n * sizeof *x->nodes);
+    g->nodes.n = first;
+    const char *who = pool_printf(e->pool, "list %s of %s", name, e->owner);
+    for (uint32_t i = 0; !s && i < x->n; i++)
+        if (scalar_assigned(g, &x->nodes[i]))
+            s = scalar_may_be_assigned(g, &x->nodes[i], who);
+    return s;
+}

@@ -1,0 +1,69 @@
+/* plan/edits/run.c: calls edit() of all strategies, phase by phase, and of the placement. */
+#include "plan/edits/emitters.h"
+
+#include "base/err.h"
+#include "host/call.h"
+
+/* The mesh axes that there are, with their keys: "parallel.tp = 2, parallel.dp = 1". */
+static const char *axes_text(const edit_state *e)
+{
+    char *text = pool_text(e->pool, "parallel.strategy = none");
+    for (uint32_t a = 0; a < e->s->mesh.n; a++)
+        text = pool_printf(e->pool, "%s%s%s = %u", a ? text : "", a ? ", " : "", e->s->size_key[a],
+                           e->s->mesh.size[a]);
+    return text;
+}
+
+static weft_status run_placement(edit_state *e, const weft_view *view, const weft_edits *edits)
+{
+    const spec_plugin *placement = &e->s->placement;
+    const weft_placement *table = placement->c->table;
+    const weft_rule *rule = e->s->rule.c->table;
+    const char *axes[WEFT_MAX_MESH + 1] = {0};
+    weft_tensor t = graph_find(e->g, "tokens");
+    uint32_t n = 0;
+    for (uint32_t a = e->g->mesh->n; t && a-- > 0;)
+        if (graph_tensor(e->g, t)->place[a].kind == WEFT_SPLIT)
+            axes[n++] = e->g->mesh->name[a];
+    if (!n)
+        return resolve_refuse(e->s, COMBINE_PLACEMENT, "optim.placement",
+                              (combine_fact[]){{"optim.placement", 0, placement->c->name},
+                                               {"axes", 0, axes_text(e)},
+                                               {0}});
+    e->owner = pool_printf(e->pool, "placement %s", placement->c->name);
+    e->placing = true;
+    edits_begin(e);
+    weft_status s = PLUGIN_CALL(table, edit, placement->c->module, placement->conf, view, edits,
+                                axes, rule->unit);
+    e->placing = false;
+    return edits_answer(e, s);
+}
+
+weft_status edits_run(edit_state *e, uint32_t phase)
+{
+    weft_view view = edits_view(e);
+    weft_edits edits = edits_table(e);
+    e->phase = phase;
+    weft_status marked = WEFT_OK;
+    if (phase == WEFT_PHASE_MEMORY && e->s->recompute)
+        marked = graph_keep(e->g, e->s->recompute, WEFT_ACTIVATION_RECOMPUTE, NULL);
+    if (marked)
+        return marked;
+    for (uint32_t i = 0; i < e->s->nstrategies; i++) {
+        const spec_plugin *p = &e->s->strategies[i];
+        const weft_strategy *table = p->c->table;
+        e->owner = pool_printf(e->pool, "strategy %s", p->c->name);
+        edits_begin(e);
+        weft_status s =
+            edits_answer(e, PLUGIN_CALL(table, edit, p->c->module, p->conf, phase, &view, &edits));
+        if (s)
+            return s;
+    }
+    if (phase == WEFT_PHASE_SPLIT)
+        return graph_settle(e->g);
+    if (phase == WEFT_PHASE_STAGE)
+        return stages_finish(e);
+    if (phase != WEFT_PHASE_SYNC || !e->s->placement.c)
+        return WEFT_OK;
+    return run_placement(e, &view, &edits);
+}

@@ -1,0 +1,120 @@
+/* plan/edits/view.c: the table by which strategies read the graph (weft/strategy.h). */
+#include "plan/edits/emitters.h"
+
+#include "base/err.h"
+#include "host/call.h"
+
+static edit_state *state(void *ctx)
+{
+    return ctx;
+}
+
+static uint32_t v_mesh(void *ctx, const char *axis)
+{
+    int a = ctx && axis ? mesh_axis(&state(ctx)->s->mesh, axis) : -1;
+    return a < 0 ? 0 : state(ctx)->s->mesh.size[a];
+}
+
+static uint32_t v_passes(void *ctx)
+{
+    return ctx ? (uint32_t)state(ctx)->passes : 0;
+}
+
+static uint32_t v_tensors(void *ctx)
+{
+    return ctx ? state(ctx)->g->tensors.n : 0;
+}
+
+static weft_status v_tensor(void *ctx, weft_tensor t, weft_shape *shape, const char **name,
+                            uint32_t *kind, uint32_t *block)
+{
+    edit_state *e = state(ctx);
+    if (!ctx || !shape || !name || !kind || !block)
+        return edits_null(ctx, "view.tensor",
+                          !shape  ? "shape"
+                          : !name ? "name"
+                          : !kind ? "kind"
+                                  : "block");
+    if (t < 1 || t > e->g->tensors.n)
+        return fail(WEFT_USAGE, "the graph has no tensor number %u", t);
+    const tensor *x = graph_tensor(e->g, t);
+    *shape = e->phase >= WEFT_PHASE_SYNC ? graph_local(e->g, t) : x->shape;
+    *name = x->name;
+    *kind = x->kind;
+    *block = x->block;
+    return WEFT_OK;
+}
+
+static weft_status v_place(void *ctx, weft_tensor t, const char *axis, weft_place *out)
+{
+    edit_state *e = state(ctx);
+    if (!ctx || !axis || !out)
+        return edits_null(ctx, "view.place", axis ? "out" : "mesh_axis");
+    int a = mesh_axis(&e->s->mesh, axis);
+    if (a < 0 || t < 1 || t > e->g->tensors.n)
+        return fail(WEFT_USAGE, "no tensor number %u or no mesh axis '%s'", t, axis);
+    *out = graph_tensor(e->g, t)->place[a];
+    return WEFT_OK;
+}
+
+static uint32_t v_blocks(void *ctx)
+{
+    return ctx ? state(ctx)->g->blocks.n : 0;
+}
+
+static const char *v_block(void *ctx, uint32_t i)
+{
+    return ctx && i < state(ctx)->g->blocks.n ? state(ctx)->g->blocks.at[i] : NULL;
+}
+
+static double v_flops(void *ctx, uint32_t block)
+{
+    const graph *g = ctx ? state(ctx)->g : NULL;
+    double sum = 0;
+    for (uint32_t i = 0; g && i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        if (n->block != block || n->phase != PHASE_FORWARD || !n->op || !n->op->flops)
+            continue;
+        weft_shape in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
+        for (uint32_t k = 0; k < n->nin; k++)
+            in[k] = graph_local(g, n->in[k]);
+        for (uint32_t k = 0; k < n->nout; k++)
+            out[k] = graph_local(g, n->out[k]);
+        sum += PLUGIN_GET(n->op, flops, n->attrs, n->nattr, in, n->nin, out, n->nout);
+    }
+    return sum;
+}
+
+static uint64_t v_params(void *ctx, uint32_t block)
+{
+    const graph *g = ctx ? state(ctx)->g : NULL;
+    uint64_t sum = 0;
+    for (uint32_t i = 0; g && i < g->tensors.n; i++)
+        if (g->tensors.at[i].kind == WEFT_T_PARAM && g->tensors.at[i].block == block)
+            sum += shape_elements(&g->tensors.at[i].shape);
+    return sum;
+}
+
+static uint32_t v_ops(void *ctx)
+{
+    return ctx ? state(ctx)->g->nodes.n : 0;
+}
+
+static weft_status v_op(void *ctx, uint32_t i, const char **id, weft_opcall *call)
+{
+    if (!ctx || !id || !call)
+        return edits_null(ctx, "view.op", id ? "call" : "id");
+    const graph *g = state(ctx)->g;
+    if (i >= g->nodes.n)
+        return fail(WEFT_USAGE, "the graph has no op number %u", i);
+    const node *n = &g->nodes.at[i];
+    *id = n->id;
+    *call = (weft_opcall){sizeof *call, n->nattr, n->attrs, n->nin, n->nout, n->in, n->out, NULL};
+    return WEFT_OK;
+}
+
+weft_view edits_view(edit_state *e)
+{
+    return (weft_view){sizeof(weft_view), 0,        e,       v_mesh,  v_passes, v_tensors, v_tensor,
+                       v_place,           v_blocks, v_block, v_flops, v_params, v_ops,     v_op};
+}

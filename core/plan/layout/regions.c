@@ -1,0 +1,110 @@
+/* plan/layout/regions.c: the regions of the arena, one behind the other, and the bytes of all. */
+#include "plan/layout/regions.h"
+
+#include "base/err.h"
+#include "plan/builder.h"
+#include "plan/collective.h"
+#include "plan/scalar.h"
+
+#include <string.h>
+
+/* What fills the inputs (run/train.c) knows these alone. */
+static bool is_filled(const char *input)
+{
+    return !strcmp(input, "tokens") || !strcmp(input, "targets") || !strcmp(input, "positions");
+}
+
+static weft_status count_inputs(plan *p, const graph *g, uint64_t passes, uint64_t *at)
+{
+    for (uint32_t i = 0; i < g->tensors.n; i++) {
+        if (g->tensors.at[i].kind != WEFT_T_INPUT)
+            continue;
+        if (!is_filled(g->tensors.at[i].name))
+            return fail(WEFT_USAGE,
+                        "the graph has an input '%s', which nothing fills; there are tokens, "
+                        "targets and positions",
+                        g->tensors.at[i].name);
+        weft_shape local = graph_local(g, i + 1);
+        input_slot *x = vec_push(&p->inputs);
+        *x = (input_slot){pool_text(&p->pool, g->tensors.at[i].name), *at, 0,
+                          shape_elements(&local)};
+        x->stride = (shape_bytes(&local) + 63) & ~(uint64_t)63;
+        *at += x->stride * passes;
+    }
+    return WEFT_OK;
+}
+
+static uint64_t region(uint64_t *at, uint64_t bytes)
+{
+    uint64_t here = *at;
+    *at = (*at + bytes + 4095) & ~(uint64_t)4095;
+    return here;
+}
+
+weft_status regions_params(builder *b, uint64_t passes)
+{
+    plan *p = b->p;
+    flat *f = b->f;
+    uint64_t at = MAX_SCALARS * SCALAR_BYTES;
+    weft_status st = count_inputs(p, b->g, passes, &at);
+    if (st != WEFT_OK)
+        return st;
+    p->bytes.activations = at = (at + 4095) & ~(uint64_t)4095;
+    f->compute = f->master = region(&at, f->size[FLAT_PARAMS] * f->compute_size);
+    p->bytes.params = at - f->compute;
+    uint64_t start = at;
+    if (f->compute_size != 4)
+        f->master = region(&at, f->size[FLAT_STATE] * 4);
+    p->bytes.state = at - start;
+    b->zones.zone = at;
+    return WEFT_OK;
+}
+
+static void set_bases(builder *b)
+{
+    const flat *f = b->f;
+    b->bases.params = pool_array(&b->p->pool, f->blocks.n, sizeof *b->bases.params);
+    b->bases.grads = pool_array(&b->p->pool, f->blocks.n, sizeof *b->bases.grads);
+    for (uint32_t i = 0; i < f->blocks.n; i++) {
+        b->bases.params[i] = f->compute + f->blocks.at[i].at[FLAT_PARAMS] * f->compute_size;
+        b->bases.grads[i] = f->grads + f->blocks.at[i].at[FLAT_GRADS] * f->grad_size;
+    }
+}
+
+weft_status regions_state(builder *b, bool train)
+{
+    flat *f = b->f;
+    uint64_t at = b->zones.zone;
+    for (uint32_t i = 0; i < f->states.n; i++)
+        f->states.at[i].offset = region(&at, f->size[FLAT_STATE] * 4);
+    b->p->bytes.state += at - b->zones.zone;
+    uint64_t start = at;
+    if (train)
+        f->grads = region(&at, f->size[FLAT_GRADS] * f->grad_size);
+    b->p->bytes.grads = at - start;
+    b->zones.zone = at;
+    set_bases(b);
+    return WEFT_OK;
+}
+
+void regions_finish(builder *b)
+{
+    plan *p = b->p;
+    const flat *f = b->f;
+    uint64_t at = (b->zones.zone + b->zones.activations.top + 4095) & ~(uint64_t)4095, most = 0;
+    for (uint32_t i = 0; i < p->kernels.n; i++)
+        most = p->kernels.at[i].workspace > most ? p->kernels.at[i].workspace : most;
+    p->workspace = at;
+    at = (at + most + 4095) & ~(uint64_t)4095;
+    p->bytes.activations += at - b->zones.zone;
+    for (uint32_t i = 0; i < p->collectives.n; i++) {
+        collective *c = &p->collectives.at[i];
+        c->scratch += channel_in_host(p, c->channel) ? 0 : at;
+    }
+    p->bytes.host = (b->zones.host.top + 4095) & ~(uint64_t)4095;
+    p->bytes.comm = (b->zones.comm.top + 4095) & ~(uint64_t)4095;
+    p->bytes.peak = at + p->bytes.comm;
+    for (uint32_t i = 0; i < f->params.n; i++)
+        if (!f->params.at[i].guest)
+            p->param_elements += shape_elements(&f->params.at[i].whole);
+}

@@ -1,0 +1,48 @@
+/* plan/layout/stage_map.h: which blocks are on which pipeline stage, and who communicates in
+ * groups.
+ *
+ * A stage is a coordinate of one mesh axis. A chunk is a range of blocks that a stage works through
+ * at once. A job without stages has axis -1: every block is here. */
+#ifndef PLAN_LAYOUT_STAGE_MAP_H
+#define PLAN_LAYOUT_STAGE_MAP_H
+
+#include "base/mem.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <weft/strategy.h>
+
+typedef struct stage_order {
+    uint32_t n;
+    const weft_work *work; /* NULL: forward and backward of each micro-batch in turn */
+} stage_order;
+
+struct stage_map {
+    int32_t axis;            /* mesh axis of the stages; -1: none */
+    uint32_t mine;           /* the stage that is being planned */
+    uint32_t chunks;         /* of each stage */
+    uint32_t *stage, *chunk; /* [block] */
+    uint32_t blocks;
+    stage_order *orders; /* [stage] */
+    const char *owner;   /* plugin that brought the stages */
+};
+
+uint32_t stage_of(const struct stage_map *m, uint32_t block);
+
+/* Is the block on the stage that is being planned? */
+bool stage_here(const struct stage_map *m, uint32_t block);
+
+/* The mesh axis of the stages as a bit; 0 without stages. */
+uint64_t stage_axis_bit(const struct stage_map *m);
+
+typedef struct group_edit { /* a channel over some coordinates of an axis, by name */
+    const char *name;
+    uint32_t mesh_axis, n;
+    const uint32_t *coords;
+} group_edit;
+
+typedef VEC(group_edit) group_list;
+
+#define FIRST_GROUP 32u /* where a mesh axis is asked for, FIRST_GROUP + i is group i */
+
+#endif

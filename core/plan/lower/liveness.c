@@ -1,0 +1,155 @@
+/* plan/lower/liveness.c: what shares a place, what a block saves, what is live across blocks.
+ *
+ * An output that may be written over its input, and is the last to read it, shares the place of the
+ * input. A tensor that the forward of a block makes and its backward reads is saved in the block's
+ * slot. A tensor that two blocks touch is a live-in or live-out of both. */
+#include "plan/builder.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+weft_tensor root_of(const builder *b, weft_tensor t)
+{
+    while (b->live.root[t] != t)
+        t = b->live.root[t];
+    return t;
+}
+
+bool node_shape_only(const node *n, uint32_t k)
+{
+    return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
+}
+
+/* Are the gradients of a parameter written afresh in each micro-batch? */
+static bool shard_every_pass(const builder *b, weft_tensor grad)
+{
+    const tensor *t = graph_tensor(b->g, grad);
+    const flat_param *p =
+        t->kind == WEFT_T_GRAD ? flat_find(b->f, graph_tensor(b->g, t->of)->name) : NULL;
+    return p && b->f->blocks.at[p->block].level >= FLAT_GRADS;
+}
+
+bool node_adds(const builder *b, uint32_t at, bool first)
+{
+    const node *n = &b->g->nodes.at[at];
+    bool sum = false;
+    for (uint32_t k = 0; k < n->nout; k++) {
+        sum |= graph_tensor(b->g, n->out[k])->sum;
+        first |= shard_every_pass(b, n->out[k]);
+    }
+    return sum && !(first && b->live.first_sum[at]);
+}
+
+weft_operand lower_operand(const graph *g, weft_tensor t)
+{
+    weft_shape s = graph_local(g, t);
+    weft_operand o = {.dtype = s.dtype, .rank = s.rank};
+    for (uint32_t i = 0; i < s.rank; i++)
+        o.size[i] = s.axes[i].size;
+    return o;
+}
+
+static void share_places(builder *b)
+{
+    graph *g = b->g;
+    uint32_t *last = mem_alloc((g->tensors.n + 1) * sizeof *last);
+    for (uint32_t i = 0; i < g->nodes.n; i++)
+        for (uint32_t k = 0; k < g->nodes.at[i].nin; k++)
+            last[g->nodes.at[i].in[k]] = i;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *n = &g->nodes.at[i];
+        uint32_t k = n->op ? n->op->in_place : n->comm && n->comm != WEFT_SHIFT ? 1 : 0;
+        if (!k || k > n->nin)
+            continue;
+        weft_tensor from = n->in[k - 1], to = n->out[0];
+        const tensor *f = graph_tensor(g, from), *t = graph_tensor(g, to);
+        weft_shape sf = graph_local(g, from), st = graph_local(g, to);
+        bool twice = false;
+        for (uint32_t j = 0; j < n->nin; j++)
+            twice |= j != k - 1 && n->in[j] == from;
+        if (f->kind == WEFT_T_ACTIVATION && t->kind == WEFT_T_ACTIVATION && last[from] == i &&
+            f->producer && f->block == n->block && !twice && shape_bytes(&sf) == shape_bytes(&st))
+            b->live.root[to] = root_of(b, from);
+    }
+    free(last);
+}
+
+typedef struct usage { /* of a root tensor over the whole graph */
+    uint32_t block;
+    uint8_t forward, backward; /* touched in these parts of its own block */
+    uint8_t elsewhere;         /* touched by another block */
+} usage;
+
+static void note(builder *b, usage *u, weft_tensor t, const node *n)
+{
+    usage *x = &u[root_of(b, t)];
+    if (x->block == UINT32_MAX)
+        x->block = n->block;
+    else if (x->block != n->block)
+        x->elsewhere = 1;
+    if (n->phase == PHASE_FORWARD)
+        x->forward = 1;
+    else
+        x->backward = 1;
+}
+
+void liveness_find(builder *b)
+{
+    graph *g = b->g;
+    uint32_t n = g->tensors.n + 1;
+    b->live.root = mem_alloc(n * sizeof *b->live.root);
+    b->live.saved_at = mem_alloc(n * sizeof *b->live.saved_at);
+    b->live.first_sum = mem_alloc(g->nodes.n * sizeof *b->live.first_sum + 1);
+    b->live.reads = mem_alloc(n * sizeof *b->live.reads);
+    for (uint32_t t = 0; t < n; t++) {
+        b->live.root[t] = t;
+        b->live.saved_at[t] = LIVE_FRAME;
+    }
+    share_places(b);
+    usage *u = mem_alloc(n * sizeof *u);
+    bool *summed = mem_alloc(n * sizeof *summed);
+    for (uint32_t t = 0; t < n; t++)
+        u[t].block = UINT32_MAX;
+    for (uint32_t i = 0; i < g->nodes.n; i++) {
+        const node *x = &g->nodes.at[i];
+        for (uint32_t k = 0; k < x->nin; k++)
+            if (!node_shape_only(x, k)) {
+                note(b, u, x->in[k], x);
+                b->live.reads[x->in[k]]++;
+            }
+        for (uint32_t k = 0; k < x->nout; k++) {
+            note(b, u, x->out[k], x);
+            b->live.first_sum[i] |= graph_tensor(g, x->out[k])->sum && !summed[x->out[k]];
+        }
+        for (uint32_t k = 0; k < x->nout; k++)
+            summed[x->out[k]] |= stage_here(b->stages, x->block);
+    }
+    for (uint32_t i = 0; i < g->blocks.n; i++)
+        *vec_push(&b->live.saved) = 0;
+    if (b->live.result)
+        u[b->live.root[b->live.result]].elsewhere = 1;
+    for (weft_tensor t = 1; t < n; t++) {
+        if (graph_tensor(g, t)->kind != WEFT_T_ACTIVATION || b->live.root[t] != t || u[t].elsewhere)
+            continue;
+        if (u[t].forward && u[t].backward) {
+            weft_shape local = graph_local(g, t);
+            b->live.saved_at[t] = b->live.saved.at[u[t].block];
+            b->live.saved.at[u[t].block] += (shape_bytes(&local) + 63) & ~(uint64_t)63;
+        }
+    }
+    for (weft_tensor t = 1; t < n; t++) /* crossing tensors are marked by their usage */
+        if (u[t].elsewhere)
+            b->live.saved_at[t] = LIVE_INOUT;
+    free(summed);
+    free(u);
+}
+
+void liveness_free(liveness *x)
+{
+    free(x->root);
+    free(x->saved_at);
+    free(x->first_sum);
+    free(x->reads);
+    free(x->saved.at);
+    *x = (liveness){0};
+}

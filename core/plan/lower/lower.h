@@ -1,0 +1,37 @@
+/* plan/lower/lower.h: one block in one micro-batch becomes segments and communication between them.
+ *
+ * Equal segments are stored once, so that a lowered block holds for all micro-batches. */
+#ifndef PLAN_LOWER_LOWER_H
+#define PLAN_LOWER_LOWER_H
+
+#include "plan/builder.h"
+
+typedef struct item { /* a segment, or communication between two of them */
+    bool comm;
+    uint32_t segment;
+    const char *name;
+    uint32_t kind, mesh_axis, redop, dtype, root;
+    uint64_t count;
+    ref in, out;
+} item;
+
+typedef struct crossing { /* what base BASE_FIRST + k stands for */
+    weft_tensor tensor;   /* 0: parameters or gradients of another flat block */
+    uint32_t flat_block, grad;
+} crossing;
+
+typedef struct routine {
+    VEC(item) items;
+    crossing cross[MAX_BASES];
+    uint32_t ncross;
+    bool params, grads; /* it touches those of its own block */
+    uint64_t frame;     /* bytes of tensors that die with the call */
+} routine;
+
+/* The instructions of `block` in the phases of `phases` (bits 1 << PHASE_...). `first`: sums are
+ * written, not added to. Free *out with lowered_free(), also after a failure. */
+weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first, const char *name,
+                        routine *out);
+void lowered_free(routine *r);
+
+#endif

@@ -1,0 +1,38 @@
+/* plan/lower/sync.h: gradients in buckets, summed while backward still computes. */
+#ifndef PLAN_LOWER_SYNC_H
+#define PLAN_LOWER_SYNC_H
+
+#include "plan/edits/edits.h"
+#include "plan/lower/walk.h"
+
+typedef struct bucket {
+    uint64_t first, end; /* elements */
+    uint64_t axes;       /* mesh axes still to be summed over, bit a */
+    uint32_t group;      /* 1 + the group that it is, of a block that is cut; 0: whole elements */
+    uint32_t pending;    /* 1 + the collective in flight; 0: none */
+    bool guest;          /* counted at another stage */
+} bucket;
+
+struct sync_state {
+    VEC(bucket) buckets;
+    uint64_t bucket_elements; /* at most */
+    bucket open;              /* grows downwards until it is full */
+};
+
+/* Which parameters are summed over which axes, from the edits. Makes b->sync. */
+weft_status sync_prepare(builder *b, edit_state *e);
+void sync_free(builder *b);
+
+weft_status sync_work_done(walk *w, uint32_t at); /* sum what is final after work `at` */
+weft_status sync_flush(builder *b, list *l);      /* start the bucket that is open */
+
+/* Wait for the bucket on its last axis, axis by axis. */
+weft_status sync_finish(builder *b, list *l, bucket *k);
+
+/* Start the sums of a group over `axes`: a bucket of its own. */
+weft_status sync_group(builder *b, list *l, uint32_t group, uint64_t axes);
+
+/* The channel of gradients over a mesh axis, or over group `axis` - FIRST_GROUP. */
+uint32_t grads_channel(const builder *b, uint32_t axis);
+
+#endif

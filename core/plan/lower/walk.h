@@ -1,0 +1,41 @@
+/* plan/lower/walk.h: a list of forward and backward work while it is being built.
+ *
+ * A work is one block in one direction for one micro-batch. micro_batches.c makes the walk, puts
+ * the works in order and visits them; the boundary between stages, the zero schedule and the sums
+ * of gradients add their entries before and after each work. */
+#ifndef PLAN_LOWER_WALK_H
+#define PLAN_LOWER_WALK_H
+
+#include "plan/lower/lower.h"
+
+typedef struct work {
+    uint32_t block, pass; /* pass: the micro-batch */
+    bool backward;
+    bool first;    /* of this block in this direction: sums are written, not added to */
+    uint32_t cell; /* works of one (chunk, micro-batch, direction) belong together */
+} work;
+
+typedef struct walk {
+    builder *b;
+    list *l;
+    uint32_t passes;
+    bool train;
+    routine *routines; /* [block][backward][first] */
+    work *works;
+    uint32_t nworks;
+    uint32_t *last_use;   /* [tensor][micro-batch] 1 + work */
+    uint32_t *grads_done; /* [flat block] 1 + the last work that adds to its gradients */
+    uint64_t *place;      /* [tensor][micro-batch] 1 + offset in the zone */
+    uint8_t *held;  /* [tensor][micro-batch] sends that still read it; the last wait frees it */
+    uint64_t *slot; /* [block][micro-batch] offset of the saved slot in the zone */
+    struct boundary *boundary;
+    struct shard_walk *shard;
+} walk;
+
+routine *walk_routine(const walk *w, const work *x);
+uint64_t walk_bytes(const walk *w, weft_tensor t); /* of a tensor on one rank */
+
+/* Write the forward (and, if `train`, backward) work of `passes` micro-batches into the list. */
+weft_status build_passes(builder *b, list *l, bool train, uint32_t passes);
+
+#endif

@@ -1,0 +1,129 @@
+/* plan/optim/rule.c: the update rule writes its graph; where the tensors of the graph are. */
+#include "plan/optim/rule.h"
+
+#include "base/err.h"
+#include "graph/arguments.h"
+#include "host/call.h"
+
+#include <string.h>
+
+uint32_t rule_state(builder *b, const char *full)
+{
+    const char *suffix = strchr(full, '.') + 1;
+    for (uint32_t i = 0; i < b->f->states.n; i++)
+        if (!strcmp(b->f->states.at[i].name, suffix))
+            return i;
+    *vec_push(&b->f->states) = (flat_state){pool_text(&b->p->pool, suffix), 0};
+    return b->f->states.n - 1;
+}
+
+/* The source of an assignment to `dst` among the nodes of the graph; 0: none. */
+static weft_tensor assigned(const graph *g, weft_tensor dst, uint32_t *times)
+{
+    weft_tensor src = 0;
+    *times = 0;
+    for (uint32_t i = 0; i < g->nodes.n; i++)
+        if (g->nodes.at[i].assign && g->nodes.at[i].out[0] == dst) {
+            src = g->nodes.at[i].in[0];
+            ++*times;
+        }
+    return src;
+}
+
+static weft_status check_assigned(const graph *g, weft_tensor param)
+{
+    for (uint32_t i = 1; i <= g->tensors.n; i++) {
+        const tensor *t = graph_tensor(g, i);
+        uint32_t times;
+        if (i != param && t->kind != WEFT_T_STATE)
+            continue;
+        assigned(g, i, &times);
+        if (times != 1)
+            return fail(WEFT_USAGE, "the rule assigns %s %u times; it has to be once",
+                        i == param ? "the parameter" : t->name, times);
+    }
+    return WEFT_OK;
+}
+
+/* A state has a place beside each element of its parameter, in fp32. */
+static weft_status check_states(const graph *g, weft_tensor param)
+{
+    const weft_shape *p = &graph_tensor(g, param)->shape;
+    for (weft_tensor t = 1; t <= g->tensors.n; t++) {
+        const tensor *x = graph_tensor(g, t);
+        bool like = x->shape.rank == p->rank && x->shape.dtype == WEFT_F32;
+        for (uint32_t i = 0; like && i < p->rank; i++)
+            like = x->shape.axes[i].size == p->axes[i].size &&
+                   !strcmp(x->shape.axes[i].name, p->axes[i].name);
+        if (x->kind == WEFT_T_STATE && !like)
+            return fail(WEFT_UNSUPPORTED,
+                        "state() keeps %s in another shape or type than its parameter (dtype, keep "
+                        "or like); this version keeps fp32 of the same shape: say dtype 0, keep "
+                        "NULL and like the parameter",
+                        x->name);
+    }
+    return WEFT_OK;
+}
+
+weft_status rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad, weft_tensor copy,
+                       uint32_t flags, weft_tensor *gate)
+{
+    const spec_plugin *rule = &b->p->spec->rule;
+    const weft_rule *table = rule->c->table;
+    weft_builder w = graph_builder(g);
+    weft_tensor clip, scaled[1];
+    weft_update u = {.struct_size = sizeof u, .flags = flags, .name = "p", .param = param};
+    weft_status s = w.scalar(w.ctx, "clip", &clip);
+    if (!s)
+        s = w.scalar(w.ctx, "lr", &u.lr);
+    if (!s)
+        s = w.scalar(w.ctx, "count", &u.count);
+    weft_tensor both[2] = {grad, clip};
+    if (!s)
+        s = w.op(w.ctx, "mul", NULL, 0, both, 2, scaled, 1);
+    u.grad = scaled[0];
+    g->state_of = "p";
+    if (!s)
+        s = arg_answer(PLUGIN_CALL(table, update, rule->c->module, rule->conf, &w, &u), "the rule",
+                       "update");
+    if (!s)
+        s = check_assigned(g, param);
+    uint32_t times;
+    if (!s && copy)
+        s = w.assign(w.ctx, copy, assigned(g, param, &times));
+    if (!s)
+        s = w.scalar(w.ctx, "gate", gate);
+    if (!s)
+        s = check_states(g, param);
+    if (s)
+        err_context("update rule %s", rule->c->name);
+    return s ? s : rule_scalars_take(b, g, *gate);
+}
+
+bool rule_by_element(const builder *b)
+{
+    const weft_rule *table = b->p->spec->rule.c->table;
+    return table->unit == WEFT_UNIT_ELEMENT;
+}
+
+flat_place_in rule_region(const builder *b, uint32_t from, uint64_t first, uint32_t slice_of,
+                          uint32_t *dtype)
+{
+    const flat *f = b->f;
+    uint64_t region = from >= RULE_STATE ? f->states.at[from - RULE_STATE].offset : f->master;
+    uint32_t level = FLAT_STATE;
+    *dtype = WEFT_F32;
+    if (from == RULE_GRAD) {
+        region = f->grads;
+        level = FLAT_GRADS;
+        *dtype = b->g->grad_dtype;
+    } else if (from == RULE_COPY || (from == RULE_PARAM && f->master == f->compute)) {
+        region = f->compute;
+        level = FLAT_PARAMS;
+        *dtype = b->g->compute;
+    }
+    uint64_t size = weft_dtype_size(*dtype);
+    if (slice_of)
+        return flat_own(f, slice_of - 1, level, region, size);
+    return (flat_place_in){region + flat_index(f, first, level) * size, 0};
+}

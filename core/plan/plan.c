@@ -1,0 +1,169 @@
+/* plan/plan.c: what a finished plan says: offsets, ranks, bytes, and how it is freed. */
+#include "plan/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+uint64_t plan_scalar(const plan *p, const char *name)
+{
+    for (uint32_t i = 0; i < p->scalars.n; i++)
+        if (!strcmp(p->scalars.at[i].name, name))
+            return p->scalars.at[i].offset;
+    return UINT64_MAX;
+}
+
+static uint32_t part_of(const plan *p, uint32_t rank, uint64_t axes)
+{
+    const mesh *m = &p->spec->mesh;
+    uint32_t part = 0;
+    for (uint32_t a = m->n; a-- > 0;) /* the first axis that splits varies fastest */
+        if (axes >> a & 1)
+            part = part * m->size[a] + mesh_coord(m, rank, a);
+    return part;
+}
+
+uint32_t plan_data_part(const plan *p, uint32_t rank)
+{
+    return part_of(p, rank, p->data_axes);
+}
+
+uint32_t plan_token_part(const plan *p, uint32_t rank)
+{
+    return part_of(p, rank, p->cut_axes);
+}
+
+const plan *plan_of(const plan_set *p, uint32_t rank)
+{
+    return &p->at[p->stage_axis < 0 ? 0
+                                    : mesh_coord(&p->spec->mesh, rank, (uint32_t)p->stage_axis)];
+}
+
+uint32_t plan_group(const plan *p, uint32_t number, uint32_t rank, uint32_t *out, uint32_t *me)
+{
+    const mesh *m = &p->spec->mesh;
+    const channel *ch = &p->channels.at[number];
+    uint32_t n = ch->coords ? ch->ncoords : m->size[ch->mesh_axis], mine = n;
+    *me = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = mesh_rank_at(m, rank, ch->mesh_axis, ch->coords ? ch->coords[i] : i);
+        if (out[i] == rank)
+            *me = mine = i;
+    }
+    return mine == n ? 0 : n;
+}
+
+uint64_t *plan_bases(const plan *p, uint32_t rank)
+{
+    uint64_t *at = mem_alloc(p->bases.n * sizeof *at + 1);
+    if (p->bases.n)
+        memcpy(at, p->bases.at, p->bases.n * sizeof *at);
+    for (uint32_t i = 0; i < p->shifts.n; i++) {
+        const shift *x = &p->shifts.at[i];
+        at[x->base] += x->stride * mesh_coord(&p->spec->mesh, rank, x->mesh_axis);
+    }
+    return at;
+}
+
+/* Kinds of weft/coll.h: a word for programs, and one for people. */
+static const char *const kinds[][2] = {
+    {"", ""},
+    {"all_reduce", "all-reduce"},
+    {"reduce_scatter", "reduce-scatter"},
+    {"all_gather", "all-gather"},
+    {"broadcast", "broadcast"},
+    {"reduce", "reduce"},
+    {"gather", "gather"},
+    {"scatter", "scatter"},
+    {"all_to_all", "all-to-all"},
+    {"barrier", "barrier"},
+    {"send", "send"},
+    {"recv", "receive"},
+    {"shift", "shift"},
+};
+
+const char *plan_kind_name(uint32_t kind)
+{
+    return kind < sizeof kinds / sizeof *kinds ? kinds[kind][0] : "other";
+}
+
+const char *plan_kind_title(uint32_t kind)
+{
+    return kind < sizeof kinds / sizeof *kinds ? kinds[kind][1] : "other";
+}
+
+uint64_t plan_list_sent(const plan *p, const list *l, uint32_t kind)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < l->entries.n; i++) {
+        const entry *e = &l->entries.at[i];
+        if (e->kind == ENTRY_START && p->collectives.at[e->what].kind == kind)
+            sum += p->collectives.at[e->what].sent;
+    }
+    return sum;
+}
+
+uint64_t plan_sent(const plan *p, uint32_t kind)
+{
+    return plan_list_sent(p, &p->step, kind);
+}
+
+uint64_t plan_sent_in(const plan *p, uint64_t first, uint64_t last)
+{
+    uint64_t sum = 0;
+    for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
+        sum += plan_sent(p, k) * (last + 1 - first);
+        for (uint32_t i = 0; i < p->extra.n; i++) {
+            const extra_list *x = &p->extra.at[i];
+            sum += plan_list_sent(p, &x->l, k) * (last / x->every - (first - 1) / x->every);
+        }
+    }
+    return sum;
+}
+
+uint64_t plan_plain(const plan *p, uint32_t kind)
+{
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < p->step.entries.n; i++) {
+        const entry *e = &p->step.entries.at[i];
+        if (e->kind == ENTRY_START && p->collectives.at[e->what].kind == kind)
+            sum += p->collectives.at[e->what].plain;
+    }
+    return sum;
+}
+
+static void list_free(list *l)
+{
+    free(l->entries.at);
+}
+
+static void free_one(plan *p)
+{
+    list_free(&p->step);
+    list_free(&p->eval);
+    list_free(&p->save);
+    for (uint32_t i = 0; i < p->extra.n; i++)
+        list_free(&p->extra.at[i].l);
+    free(p->extra.at);
+    free(p->kernels.at);
+    free(p->instrs.at);
+    free(p->refs.at);
+    free(p->segments.at);
+    free(p->bases.at);
+    free(p->channels.at);
+    free(p->collectives.at);
+    free(p->pieces.at);
+    free(p->inputs.at);
+    free(p->scalars.at);
+    free(p->shifts.at);
+    free(p->cells.at);
+    pool_free(&p->pool);
+}
+
+void plan_free(plan_set *p)
+{
+    for (uint32_t i = 0; i < p->n; i++)
+        free_one(&p->at[i]);
+    free(p->at);
+    free(p->timings.at);
+    *p = (plan_set){0};
+}

@@ -1,0 +1,51 @@
+/* plan/scalar.c: the plan's scalars by name, and which of them the core writes. */
+#include "plan/scalar.h"
+
+#include "base/err.h"
+
+#include <string.h>
+
+uint64_t scalar_offset(plan *p, const char *name, double start)
+{
+    for (uint32_t i = 0; i < p->scalars.n; i++)
+        if (!strcmp(p->scalars.at[i].name, name))
+            return p->scalars.at[i].offset;
+    uint64_t at = (uint64_t)p->scalars.n * SCALAR_BYTES;
+    *vec_push(&p->scalars) = (scalar_slot){pool_text(&p->pool, name), at, start, 0};
+    return at;
+}
+
+void scalar_keep(plan *p, const char *name, uint32_t kept)
+{
+    scalar_offset(p, name, 0);
+    for (uint32_t i = 0; i < p->scalars.n; i++)
+        if (!strcmp(p->scalars.at[i].name, name))
+            p->scalars.at[i].kept = kept;
+}
+
+/* Scalars that the core itself writes (step.c, norm.c). */
+static bool is_core(const graph *g, weft_tensor t)
+{
+    static const char *const names[] = {"lr",   "count", "count.low", "loss",       "scale", "clip",
+                                        "gate", "norm",  "skipped",   "scale.good", "kept"};
+    const tensor *x = graph_tensor(g, t);
+    bool found = x->constant || !strncmp(x->name, "sumsq", 5);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        found |= !strcmp(x->name, names[i]);
+    return found;
+}
+
+bool scalar_assigned(const graph *g, const node *n)
+{
+    return n->assign && graph_tensor(g, n->out[0])->kind == WEFT_T_SCALAR;
+}
+
+weft_status scalar_may_be_assigned(const graph *g, const node *n, const char *who)
+{
+    if (!is_core(g, n->out[0]))
+        return WEFT_OK;
+    return fail(WEFT_USAGE,
+                "%s: assign() to the scalar '%s', which the core writes; give a scalar of the "
+                "plugin's own a name of its own",
+                who, graph_tensor(g, n->out[0])->name);
+}
