@@ -7,15 +7,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum flag { JSON, LIST, SCHEDULE, PASSES };
+
 static weft_status print(const prepared_job *p, const cli_job *j)
 {
     uint64_t rank = 0;
-    bool json = j->flag[0], lists = j->flag[1], schedule = j->flag[2];
+    bool json = j->flag[JSON], lists = j->flag[LIST], schedule = j->flag[SCHEDULE];
     if (j->value[0] && !cli_number(j->value[0], 0, p->spec.ranks - 1, &rank))
         return fail(WEFT_USAGE, "--rank %s: the job has ranks 0 to %u", j->value[0],
                     p->spec.ranks - 1);
     if (schedule && (lists || json))
         return fail(WEFT_USAGE, "--schedule draws for people: not together with --list or --json");
+    if (j->flag[PASSES] && (lists || schedule))
+        return fail(WEFT_USAGE, "--passes prints the times of planning alone: not together with "
+                                "--list or --schedule");
+    if (j->flag[PASSES] && json)
+        return plan_print_passes_json(&p->plans, stdout);
+    if (j->flag[PASSES]) {
+        plan_print_passes(&p->plans, stdout);
+        return WEFT_OK;
+    }
     if (schedule) {
         plan_print_schedule(&p->plans, stdout);
         return WEFT_OK;
@@ -52,7 +63,7 @@ static int plan_for(const cli_job *j)
 
 static int run(int argc, char **argv)
 {
-    static const char *const flags[] = {"--json", "--list", "--schedule", NULL};
+    static const char *const flags[] = {"--json", "--list", "--schedule", "--passes", NULL};
     static const char *const valued[] = {"--rank", "--machines", NULL};
     cli_job j;
     int status = 2;
@@ -72,11 +83,12 @@ static int run(int argc, char **argv)
 const command cmd_plan = {
     "plan",
     "[-n RANKS] JOB.ini [section.key=value ...] [--json] [--rank R] [--list] "
-    "[--schedule] [--machines M]",
+    "[--schedule] [--passes] [--machines M]",
     "Print what each rank would hold, send and do, without a device and without other ranks.\n\n"
     "  --json     for programs\n"
     "  --list     the lists that rank R (0 unless given) walks, every instruction\n"
     "  --rank R   whose lists\n"
     "  --schedule what the stages do when, as a picture, and the share of time that they idle\n"
+    "  --passes   the passes of planning in order, and how long each took\n"
     "  --machines M  ranks lie on M machines, as many on each, instead of on one",
     run};

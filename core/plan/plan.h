@@ -337,6 +337,12 @@ uint32_t plan_live(const plan *p);
 /* --- output --- */
 void plan_print_schedule(const plan_set *p, FILE *to);
 void plan_print(const plan_set *p, FILE *to);
+
+/* The passes of planning, in order, and the wall time of each. JSON: {"digest": TEXT, "passes":
+ * [{"name": TEXT, "seconds": NUMBER}, ...]}. */
+void plan_print_passes(const plan_set *p, FILE *to);
+weft_status plan_print_passes_json(const plan_set *p, FILE *to);
+
 weft_status plan_print_json(const plan_set *p, FILE *to);
 void plan_print_list(const plan *p, uint32_t rank, FILE *to);
 weft_status plan_print_list_json(const plan *p, uint32_t rank, FILE *to);

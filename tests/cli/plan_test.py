@@ -57,6 +57,37 @@ class Plan(started.Case):
                             for k in ("start", "wait"))
         self.assertEqual(sorted(started_), sorted(waited))
 
+    def documented_passes(self):
+        """The passes that plan.h names, in order."""
+        with open(os.path.join(started.SOURCE, "core/plan/plan.h")) as f:
+            prose = f.read()
+        table = prose[prose.index("Planning is a sequence of passes"):prose.index("*/")]
+        return re.findall(r"(?m)^ \*   ([a-z][a-z -]*?)  +\S", table)
+
+    def test_passes(self):
+        job = ("-n", "2", "tiny.ini", "parallel.strategy=dp")
+        documented = self.documented_passes()
+        self.assertGreater(len(documented), 20)
+        passes = self.plan(*job, "--passes")["passes"]
+        training = [x for x in documented if not x.startswith("logits")]
+        self.assertEqual([x["name"] for x in passes], training)
+        self.assertTrue(all(x["seconds"] >= 0 for x in passes))
+        self.assertGreater(sum(x["seconds"] for x in passes), 0)
+        self.assertEqual(self.plan(*job, "--passes")["digest"], self.plan(*job)["digest"])
+        out, _ = self.weft("plan", *job, "--passes")
+        lines = re.findall(r"(?m)^([a-z][a-z -]*?) +(\d+\.\d{3}) ms$", out)
+        self.assertEqual([name for name, _ in lines], training + ["all"])
+        self.assertEqual(len(lines), out.count("\n"))
+        self.assertGreater(float(lines[-1][1]), 0)
+
+    def test_passes_are_printed_alone(self):
+        for other in ("--list", "--schedule"):
+            _, said = self.weft("plan", "tiny.ini", "--passes", other, status=2)
+            self.assertIn("--passes", said)
+        out, _ = self.weft("plan", "--help")
+        self.assertIn("[--passes]", out)
+        self.assertRegex(out, r"(?m)^  --passes   the passes of planning")
+
     def test_algorithms_by_collective_and_size(self):
         job = ("-n", "2", "tiny.ini", "parallel.strategy=dp", "optim.placement=zero1",
                "comm.plugin=tcp")

@@ -90,6 +90,22 @@ weft_status plan_print_json(const plan_set *set, FILE *to)
     return dump(root, to);
 }
 
+weft_status plan_print_passes_json(const plan_set *set, FILE *to)
+{
+    json_t *root = json_object(), *all = json_array();
+    char digest[17];
+    for (uint32_t i = 0; i < set->timings.n; i++) {
+        json_t *x = json_object();
+        json_object_set_new(x, "name", json_string(set->timings.at[i].name));
+        json_object_set_new(x, "seconds", json_real(set->timings.at[i].seconds));
+        json_array_append_new(all, x);
+    }
+    snprintf(digest, sizeof digest, "%016" PRIx64, set->digest);
+    json_object_set_new(root, "digest", json_string(digest));
+    json_object_set_new(root, "passes", all);
+    return dump(root, to);
+}
+
 static json_t *call_json(const plan *p, const entry *e)
 {
     const segment *s = &p->segments.at[e->what];

@@ -173,3 +173,14 @@ void plan_print_list(const plan *p, uint32_t rank, FILE *to)
         print_one(&moved, &p->extra.at[i].l, rank, to);
     free(moved.bases.at);
 }
+
+void plan_print_passes(const plan_set *set, FILE *to)
+{
+    double all = 0;
+    for (uint32_t i = 0; i < set->timings.n; i++) {
+        const plan_timing *x = &set->timings.at[i];
+        all += x->seconds;
+        fprintf(to, "%-16s %10.3f ms\n", x->name, x->seconds * 1e3);
+    }
+    fprintf(to, "%-16s %10.3f ms\n", "all", all * 1e3);
+}
