@@ -34,7 +34,8 @@ static weft_status adam_update(void *module, const weft_conf *conf, const weft_b
     weft_tensor g = u->grad;
     if (o.decay != 0)
         g = weft_op2(&f, "add", g, weft_scale(&f, u->param, o.decay));
-    weft_assign(&f, u->param, weft_op2(&f, "sub", u->param, adam_step(&f, u, &o, g)));
+    const adam_terms t = adam_moments(&f, u, &o, g);
+    weft_assign(&f, u->param, weft_op2(&f, "sub", u->param, adam_step(&f, &t)));
     return f.st;
 }
 

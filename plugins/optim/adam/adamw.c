@@ -32,12 +32,13 @@ static weft_status adamw_update(void *module, const weft_conf *conf, const weft_
     weft_expr f = {b, adam_read_options(conf, b, u, &o)};
     if (f.st != WEFT_OK)
         return f.st;
-    weft_tensor p = u->param, step = adam_step(&f, u, &o, u->grad);
+    const adam_terms t = adam_moments(&f, u, &o, u->grad);
+    weft_tensor p = u->param;
     if (o.decay != 0) {
         weft_tensor kept = weft_op2(&f, "sub", weft_number(&f, 1), weft_scale(&f, u->lr, o.decay));
         p = weft_op2(&f, "mul", p, kept);
     }
-    weft_assign(&f, u->param, weft_op2(&f, "sub", p, step));
+    weft_assign(&f, u->param, weft_op2(&f, "sub", p, adam_step(&f, &t)));
     return f.st;
 }
 

@@ -56,13 +56,18 @@ static weft_tensor second_moment(weft_expr *f, weft_tensor param, weft_tensor g,
     return next;
 }
 
-weft_tensor adam_step(weft_expr *f, const weft_update *u, const adam_options *o, weft_tensor g)
+adam_terms adam_moments(weft_expr *f, const weft_update *u, const adam_options *o, weft_tensor g)
 {
-    weft_tensor m = first_moment(f, u->param, g, o->beta[0]);
+    adam_terms t = {.m = first_moment(f, u->param, g, o->beta[0])};
     weft_tensor v = second_moment(f, u->param, g, o->beta[1]);
-    weft_tensor rate = weft_op2(f, "div", u->lr, correction(f, o->beta[0], u->count));
+    t.rate = weft_op2(f, "div", u->lr, correction(f, o->beta[0], u->count));
     weft_tensor root = weft_op1(f, "sqrt", correction(f, o->beta[1], u->count));
     weft_tensor scaled = weft_op2(f, "div", weft_op1(f, "sqrt", v), root);
-    weft_tensor below = weft_op2(f, "add", scaled, weft_number(f, o->eps));
-    return weft_op2(f, "div", weft_op2(f, "mul", m, rate), below);
+    t.below = weft_op2(f, "add", scaled, weft_number(f, o->eps));
+    return t;
+}
+
+weft_tensor adam_step(weft_expr *f, const adam_terms *t)
+{
+    return weft_op2(f, "div", weft_op2(f, "mul", t->m, t->rate), t->below);
 }

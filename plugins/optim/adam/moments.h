@@ -17,11 +17,17 @@ typedef struct adam_options {
 weft_status adam_read_options(const weft_conf *conf, const weft_builder *b, const weft_update *u,
                               adam_options *out);
 
-/* m / c1 * lr / (sqrt(v / c2) + eps) with the moments of gradient `g`, which it updates:
+/* The moments of gradient `g`, which are updated, and what a step is made of:
  *
  *   m = m + (1 - beta1) * (g - m)
  *   v = beta2 * v + (1 - beta2) * g * g
- *   c = 1 - beta^count */
-weft_tensor adam_step(weft_expr *f, const weft_update *u, const adam_options *o, weft_tensor g);
+ *   c = 1 - beta^count,  rate = lr / c1,  below = sqrt(v / c2) + eps */
+typedef struct adam_terms {
+    weft_tensor m, rate, below;
+} adam_terms;
+adam_terms adam_moments(weft_expr *f, const weft_update *u, const adam_options *o, weft_tensor g);
+
+/* m * rate / below */
+weft_tensor adam_step(weft_expr *f, const adam_terms *t);
 
 #endif
