@@ -1,9 +1,12 @@
-/* doctor/compare.c: what differs between machines of a job. A step ends with its slowest rank, and
- * a connection is as good as its worse end: so what one machine has otherwise is a finding, whether
- * or not it is bad in itself. Facts are compared by the table below; numbers may differ by a part.
+/* doctor/compare.c: differences between the machines of a job. The slowest rank sets the pace of a
+ * step, and the slower end that of a connection. So a difference is a finding even where each value
+ * is fine by itself. The table below says which facts are compared; numbers may differ by a
+ * fraction.
  *
- * What was measured between ranks (see path.c) is held against bounds. */
-#include "doctor/internal.h"
+ * Measurements between ranks (checks/path.c) are compared with bounds. */
+#include "doctor/compare.h"
+
+#include "doctor/report.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -14,87 +17,88 @@
 #define SLOW_WAY_US 1000
 
 typedef struct rule {
-    const char *check, *fact; /* ".mtu": of every device, where two ranks have one of that name */
+    const char *check, *fact; /* ".mtu": of every device that two ranks have under the same name */
     enum doctor_level level;
-    double part;                   /* numbers nearer than this part of the larger are equal */
-    const char *what, *why, *type; /* @ is the device */
+    double part; /* numbers are equal if they differ by less than this fraction of the larger */
+    const char *what, *why, *type; /* @ stands for the device */
 } rule;
 
 static const rule rules[] = {
     {"system", "kernel", DOCTOR_NOTE, 0, "the kernel",
-     "Transports choose by what the kernel can do, and one machine may lack a repair.",
+     "Transports use what the kernel offers, and one machine may lack a bug fix.",
      "uname -r  # on each machine"},
     {"system", "weft", DOCTOR_WARNING, 0, "the program",
-     "Every rank plans for itself: programs that are not the same may not agree, and are refused "
-     "then.",
+     "Every rank computes the plan itself. Different programs may compute different plans, and the "
+     "job is then refused at start.",
      "weft --version; sha256sum $(which weft)  # on each machine, and install one build on all"},
     {"processor", "model", DOCTOR_NOTE, 0, "the processor",
-     "The slowest sets the pace of all where the work is divided evenly.",
+     "The work is divided evenly, so the slowest rank sets the pace of all.",
      "lscpu | grep 'Model name'  # on each machine"},
     {"processor", "isa", DOCTOR_WARNING, 0, "the instruction set",
-     "Kernels are chosen by it: ranks differ in speed, and in the last bits of sums.",
-     "lscpu | grep Flags  # on each machine; device.isa names one that all have"},
+     "Kernels are chosen by instruction set: ranks differ in speed and in the last bits of sums.",
+     "lscpu | grep Flags  # on each machine; device.isa selects one that all have"},
     {"processor", "allowed", DOCTOR_WARNING, 0, "the number of CPUs that a rank may use",
-     "The slowest sets the pace of all where the work is divided evenly.",
+     "The work is divided evenly, so the slowest rank sets the pace of all.",
      "taskset -cp $$  # in each place; device.threads sets one number for all"},
     {"topology", "cores", DOCTOR_NOTE, 0, "the number of cores",
-     "The slowest sets the pace of all where the work is divided evenly.",
+     "The work is divided evenly, so the slowest rank sets the pace of all.",
      "lscpu  # on each machine"},
     {"frequency", "governor", DOCTOR_WARNING, 0, "the CPU governor",
-     "The slowest sets the pace of all.",
+     "The slowest rank sets the pace of all.",
      "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"},
-    {"clock", "source", DOCTOR_NOTE, 0, "the source of time",
-     "Waits for messages look at the clock, and cost more on one machine.",
+    {"clock", "source", DOCTOR_NOTE, 0, "the clock source",
+     "Waits for messages read the clock, which costs more on one machine.",
      "cat /sys/devices/system/clocksource/clocksource0/*_clocksource"},
     {"memory", "total", DOCTOR_NOTE, 0.05, "the size of memory",
-     "The same arena fits on one machine and not on another; modules may have failed.",
+     "An arena that fits on one machine may not fit on another; a memory module may have failed.",
      "free -h; sudo dmidecode -t memory | grep Size  # on each machine"},
     {"hugepages", "transparent", DOCTOR_NOTE, 0, "the use of huge pages",
-     "Ranks walk through their arenas at different speeds.",
+     "Ranks access their arenas at different speeds.",
      "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"},
-    {"container", "thousandths", DOCTOR_WARNING, 0.01, "the CPU time of control groups (1/1000)",
-     "The slowest sets the pace of all.", "cat /sys/fs/cgroup/cpu.max  # in each container"},
-    {"limits", "locked", DOCTOR_NOTE, 0, "the memory that a process may lock",
-     "A registered arena is refused on one machine and not on another.",
+    {"container", "thousandths", DOCTOR_WARNING, 0.01,
+     "the CPU quota of control groups (1/1000 of a CPU)", "The slowest rank sets the pace of all.",
+     "cat /sys/fs/cgroup/cpu.max  # in each container"},
+    {"limits", "locked", DOCTOR_NOTE, 0, "the locked-memory limit",
+     "Registering the arena fails on one machine and works on another.",
      "ulimit -l  # on each machine, in the shell or service that starts ranks"},
     {"sockets", "congestion", DOCTOR_NOTE, 0, "TCP's congestion control",
-     "The two directions of a connection behave differently.",
+     "The two directions of a connection use different algorithms.",
      "sysctl net.ipv4.tcp_congestion_control  # on each machine"},
     {"network", ".mtu", DOCTOR_WARNING, 0, "the MTU of @",
-     "What the larger sends as one packet the smaller cannot take: at best it is cut or sent "
-     "again, at worst a connection stalls with its first long message.",
+     "The end with the smaller MTU cannot receive full packets of the other end: they are "
+     "fragmented or sent again, or the connection stalls at its first long message.",
      "sudo ip link set @ mtu 9000  # the same on every machine, and on the switches between"},
     {"network", ".speed", DOCTOR_WARNING, 0, "the link speed of @ (Mbit/s)",
-     "A collective goes at the pace of its slowest link.",
+     "A collective is as fast as its slowest link.",
      "sudo ethtool @ | grep -i speed  # on each machine: cable, switch port, negotiation"},
     {"path", "mtu", DOCTOR_WARNING, 0, "the MTU of the interface towards rank 0",
-     "What the larger sends as one packet the smaller cannot take: at best it is cut or sent "
-     "again, at worst a connection stalls with its first long message.",
+     "The end with the smaller MTU cannot receive full packets of the other end: they are "
+     "fragmented or sent again, or the connection stalls at its first long message.",
      "ip route get $MASTER_ADDR  # on each machine, then: sudo ip link set INTERFACE mtu 9000"},
     {"rdma", "active", DOCTOR_WARNING, 0, "the number of active RDMA ports",
-     "A transport is used where every rank has a port, and striped over as many as all have.",
+     "A transport is used only if every rank has a port, and is striped over the number of ports "
+     "that all have.",
      "rdma link  # on each machine"},
     {"rdma", ".rate", DOCTOR_WARNING, 0, "the rate of @",
-     "A collective goes at the pace of its slowest link.",
+     "A collective is as fast as its slowest link.",
      "rdma link; ibstatus  # on each machine: cable, switch port"},
     {"rdma", ".link", DOCTOR_WARNING, 0, "the link layer of @",
-     "InfiniBand and Ethernet do not reach each other.", "ibstatus  # on each machine"},
+     "InfiniBand and Ethernet ports cannot connect to each other.", "ibstatus  # on each machine"},
     {"gpus", "gpus", DOCTOR_WARNING, 0, "the number of GPUs",
-     "A rank without one cannot take part in a job that names them.",
-     "nvidia-smi -L  # on each machine"},
+     "A rank without a GPU cannot take part in a job on GPUs.", "nvidia-smi -L  # on each machine"},
     {"gpus", "driver", DOCTOR_WARNING, 0, "the GPU driver",
-     "Libraries need the same on all machines, or the oldest decides.",
+     "The oldest driver decides which libraries can be loaded.",
      "cat /proc/driver/nvidia/version  # on each machine"},
     {"libcuda", "version", DOCTOR_NOTE, 0, "the CUDA version of the driver",
-     "The oldest decides what may be loaded.", "nvidia-smi  # on each machine"},
+     "The oldest version decides what can be loaded.", "nvidia-smi  # on each machine"},
     {"libnccl", "version", DOCTOR_WARNING, 0, "the version of NCCL",
-     "Different versions do not talk to each other.",
+     "Different versions cannot communicate.",
      "ldconfig -p | grep nccl  # on each machine, and install one version on all"},
 };
 
-/* --- words --- */
+/* --- text --- */
 
-const char *compare_ranks(pool *p, const bool *is, uint32_t ranks)
+const char *doctor_rank_list(pool *p, const bool *is, uint32_t ranks)
 {
     char *text = NULL;
     uint32_t n = 0;
@@ -117,7 +121,7 @@ static const char *hosts_of(pool *p, json_t *const *reports, const bool *is, uin
     const char *seen[SHOWN_HOSTS], *text = "";
     uint32_t n = 0;
     for (uint32_t r = 0; r < ranks; r++) {
-        const char *host = report_text(reports[r], "host");
+        const char *host = doctor_report_text(reports[r], "host");
         bool known = !is[r];
         for (uint32_t i = 0; i < n && !known; i++)
             known = !strcmp(seen[i], host);
@@ -148,22 +152,6 @@ static void add(json_t *list, enum doctor_level level, const char *what, const c
 
 /* --- facts --- */
 
-static const json_t *facts_of(const json_t *report, const char *check)
-{
-    size_t i;
-    const json_t *c;
-    json_array_foreach (json_object_get(report, "checks"), i, c)
-        if (!strcmp(report_text(c, "id"), check))
-            return json_object_get(c, "facts");
-    return NULL;
-}
-
-int64_t compare_number(const json_t *report, const char *check, const char *fact, int64_t other)
-{
-    const json_t *v = json_object_get(facts_of(report, check), fact);
-    return json_is_integer(v) ? json_integer_value(v) : other;
-}
-
 static bool alike(const json_t *a, const json_t *b, double part)
 {
     if (!json_is_integer(a) || !json_is_integer(b))
@@ -189,8 +177,8 @@ typedef struct comparison {
     json_t *out;
 } comparison;
 
-/* Values in order of the first rank that has each. `device`: ranks without the fact do not count.
- */
+/* Values in order of the first rank that has each. With `device`, ranks without the fact are left
+ * out. */
 static void compare_values(comparison *c, const char *device)
 {
     const char *text = "";
@@ -206,7 +194,7 @@ static void compare_values(comparison *c, const char *device)
         }
         text = pool_printf(c->pool, "%s%s %s on %s (%s)", text, groups++ ? "," : "",
                            value_text(c->pool, c->value[a]),
-                           compare_ranks(c->pool, c->group, c->ranks),
+                           doctor_rank_list(c->pool, c->group, c->ranks),
                            hosts_of(c->pool, c->reports, c->group, c->ranks));
     }
     if (groups < 2)
@@ -220,13 +208,13 @@ static void compare_values(comparison *c, const char *device)
 static void take_values(comparison *c, const char *fact)
 {
     for (uint32_t r = 0; r < c->ranks; r++)
-        c->value[r] = json_object_get(facts_of(c->reports[r], c->rule->check), fact);
+        c->value[r] = json_object_get(doctor_report_facts(c->reports[r], c->rule->check), fact);
 }
 
-/* Every device of this kind that rank `r` is the first to have. */
+/* Every device of this kind of which rank `r` is the first owner. */
 static void compare_devices(comparison *c, uint32_t r)
 {
-    json_t *facts = (json_t *)(uintptr_t)facts_of(c->reports[r], c->rule->check);
+    json_t *facts = doctor_report_facts(c->reports[r], c->rule->check);
     size_t tail = strlen(c->rule->fact), n;
     const char *name;
     json_t *value;
@@ -243,62 +231,64 @@ static void compare_devices(comparison *c, uint32_t r)
     }
 }
 
-/* --- what was measured --- */
+/* --- measurements --- */
 
-static void judge_skew(const comparison *c, uint32_t r)
+static void assess_clock_skew(const comparison *c, uint32_t r)
 {
-    int64_t skew = compare_number(c->reports[r], "path", "skew_ms", 0);
+    int64_t skew = doctor_report_number(c->reports[r], "path", "skew_ms", 0);
     if (skew > -SKEW_MS && skew < SKEW_MS)
         return;
     add(c->out, DOCTOR_NOTE,
         pool_printf(c->pool, "the clock of rank %u (%s) is %.1f s %s of rank 0's", r,
-                    report_text(c->reports[r], "host"), (double)(skew < 0 ? -skew : skew) / 1000,
-                    skew < 0 ? "behind" : "ahead"),
-        "Training does not mind. Log lines, traces and files of the two machines cannot be laid "
-        "side by side.",
+                    doctor_report_text(c->reports[r], "host"),
+                    (double)(skew < 0 ? -skew : skew) / 1000, skew < 0 ? "behind" : "ahead"),
+        "Training is not affected, but times in log lines, traces and files of the two machines "
+        "cannot be compared.",
         "sudo timedatectl set-ntp true; timedatectl timesync-status");
 }
 
-static void judge_passage(const comparison *c, uint32_t r)
+static void assess_path_mtu(const comparison *c, uint32_t r)
 {
-    int64_t sent = compare_number(c->reports[r], "path", "probed", 0),
-            got = compare_number(c->reports[0], "path", pool_printf(c->pool, "from.%u", r), -1);
+    int64_t sent = doctor_report_number(c->reports[r], "path", "probed", 0),
+            got =
+                doctor_report_number(c->reports[0], "path", pool_printf(c->pool, "from.%u", r), -1);
     if (sent <= 0 || got < 0 || got >= sent)
         return;
     add(c->out, DOCTOR_WARNING,
         pool_printf(c->pool,
                     "packets of %" PRId64 " bytes from rank %u (%s) do not reach rank 0, and short "
                     "ones do",
-                    sent, r, report_text(c->reports[r], "host")),
-        "The interface's MTU says that they may be sent: something on the way takes less. A "
-        "connection then stalls with its first long message.",
+                    sent, r, doctor_report_text(c->reports[r], "host")),
+        "The MTU of the interface allows them, so a device on the path has a smaller MTU. A "
+        "connection then stalls at its first long message.",
         pool_printf(c->pool,
-                    "ping -M do -s %" PRId64 " $MASTER_ADDR  # there; then set the MTU of "
-                    "switch ports to 9216, or of the interfaces to what passes",
+                    "ping -M do -s %" PRId64
+                    " $MASTER_ADDR  # on that machine; then set the MTU of switch ports to 9216, "
+                    "or lower that of the interfaces",
                     sent > 28 ? sent - 28 : sent));
 }
 
-static void judge_way(const comparison *c, uint32_t r)
+static void assess_bandwidth_delay(const comparison *c, uint32_t r)
 {
-    int64_t us = compare_number(c->reports[r], "path", "round_trip_us", 0),
-            speed = compare_number(c->reports[r], "path", "speed", 0),
-            in = compare_number(c->reports[r], "sockets", "in", INT64_MAX),
-            out = compare_number(c->reports[r], "sockets", "out", INT64_MAX),
+    int64_t us = doctor_report_number(c->reports[r], "path", "round_trip_us", 0),
+            speed = doctor_report_number(c->reports[r], "path", "speed", 0),
+            in = doctor_report_number(c->reports[r], "sockets", "in", INT64_MAX),
+            out = doctor_report_number(c->reports[r], "sockets", "out", INT64_MAX),
             least = in < out ? in : out;
     double flying = (double)speed / 8 * (double)us;
     if (us <= SLOW_WAY_US || speed <= 0 || flying <= (double)least)
         return;
     add(c->out, DOCTOR_WARNING,
         pool_printf(c->pool,
-                    "rank %u is %.1f ms from rank 0, and %g Gbit/s for so long are more than the "
-                    "%s that a connection may buffer",
-                    r, (double)us / 1000, (double)speed / 1000, tell_size((uint64_t)least)),
-        "One connection cannot have more bytes under way than it may buffer.",
+                    "rank %u has a round trip of %.1f ms to rank 0; at %g Gbit/s that needs a "
+                    "larger buffer than the %s that a connection may have",
+                    r, (double)us / 1000, (double)speed / 1000, doctor_size_text((uint64_t)least)),
+        "The bytes in flight on one connection are limited by its buffer.",
         "sudo sysctl net.ipv4.tcp_rmem='4096 131072 67108864' net.ipv4.tcp_wmem='4096 65536 "
         "67108864' net.core.rmem_max=67108864 net.core.wmem_max=67108864");
 }
 
-json_t *compare_reports(json_t *const *reports, uint32_t ranks)
+json_t *doctor_compare_reports(json_t *const *reports, uint32_t ranks)
 {
     pool p = {0};
     comparison c = {&p, reports, ranks, NULL, NULL, NULL, NULL, json_array()};
@@ -316,9 +306,9 @@ json_t *compare_reports(json_t *const *reports, uint32_t ranks)
         }
     }
     for (uint32_t r = 1; r < ranks; r++) {
-        judge_skew(&c, r);
-        judge_passage(&c, r);
-        judge_way(&c, r);
+        assess_clock_skew(&c, r);
+        assess_path_mtu(&c, r);
+        assess_bandwidth_delay(&c, r);
     }
     pool_free(&p);
     return c.out;

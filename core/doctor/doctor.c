@@ -1,6 +1,6 @@
-/* doctor/doctor.c: the table of checks, and the walk over it (see doctor.h). The order is that of
- * the report; a check may ask for facts of those before it. */
-#include "doctor/internal.h"
+/* doctor/doctor.c: the table of checks, in the order of the report, and the loop over it. A check
+ * may read the facts of the checks before it. */
+#include "doctor/checks/checks.h"
 
 #include "base/err.h"
 
@@ -9,27 +9,34 @@
 
 #define CHECK_SECONDS 20
 
+typedef struct doctor_check {
+    const char *id, *title;
+    void (*run)(doctor *d);
+    bool sandboxed; /* it calls libraries or plugins, so it runs in a child process */
+} doctor_check;
+
 static const doctor_check checks[] = {
-    {"job", "the job's plan", check_job, true},
-    {"system", "kernel and program", check_system, false},
-    {"processor", "CPUs, and how many this process may use", check_processor, false},
-    {"frequency", "governor and turbo", check_frequency, false},
-    {"clock", "the source of time", check_clock, false},
-    {"topology", "packages, NUMA nodes, caches, where devices are", check_topology, true},
-    {"memory", "memory, swap, overcommitment", check_memory, false},
-    {"hugepages", "transparent and reserved huge pages", check_huge_pages, false},
-    {"limits", "locked memory, open files", check_limits, false},
-    {"container", "CPU and memory limits of control groups", check_container, false},
-    {"network", "interfaces: link, speed, MTU, slot", check_network, false},
-    {"sockets", "buffers and queues of the kernel's TCP", check_sockets, false},
-    {"rdma", "RDMA ports, rates, GIDs", check_rdma, false},
-    {"gpus", "GPUs and their driver", check_gpus, false},
-    {"libcuda", "the driver's library", check_libcuda, true},
-    {"libnccl", "the collective library for GPUs", check_libnccl, true},
-    {"shared", "the size of /dev/shm", check_shared, false},
-    {"peers", "whether ranks of this machine may map each other's memory", check_peers, true},
-    {"plugins", "which devices and transports can work here", check_plugins, true},
-    {"fit", "whether the job fits", check_fit, false},
+    {"job", "the job's plan", doctor_check_job, true},
+    {"system", "kernel and program", doctor_check_system, false},
+    {"processor", "CPUs, and how many this process may use", doctor_check_processor, false},
+    {"frequency", "governor and turbo", doctor_check_frequency, false},
+    {"clock", "the clock source", doctor_check_clock, false},
+    {"topology", "packages, NUMA nodes, caches, location of devices", doctor_check_topology, true},
+    {"memory", "memory, swap, overcommit", doctor_check_memory, false},
+    {"hugepages", "transparent and reserved huge pages", doctor_check_huge_pages, false},
+    {"limits", "locked memory, open files", doctor_check_limits, false},
+    {"container", "CPU and memory limits of control groups", doctor_check_container, false},
+    {"network", "interfaces: link, speed, MTU, slot", doctor_check_network, false},
+    {"sockets", "buffers and queues of TCP", doctor_check_sockets, false},
+    {"rdma", "RDMA ports, rates, GIDs", doctor_check_rdma, false},
+    {"gpus", "GPUs and their driver", doctor_check_gpus, false},
+    {"libcuda", "the driver's library", doctor_check_libcuda, true},
+    {"libnccl", "the collective library for GPUs", doctor_check_libnccl, true},
+    {"shared", "the size of /dev/shm", doctor_check_shared, false},
+    {"peers", "whether ranks of this machine can map each other's memory", doctor_check_peers,
+     true},
+    {"plugins", "which devices and transports can work here", doctor_check_plugins, true},
+    {"fit", "whether the job fits", doctor_check_fit, false},
 };
 
 const char *doctor_check_at(uint32_t i, const char **title)
@@ -48,49 +55,50 @@ typedef struct one {
 static json_t *run_one(void *ctx)
 {
     one *x = ctx;
-    tell_begin(x->d, x->check->id, x->check->title);
+    doctor_begin_check(x->d, x->check->id, x->check->title);
     x->check->run(x->d);
     return x->d->check;
 }
 
-static void run_check_apart(doctor *d, const doctor_check *c)
+static void run_check_sandboxed(doctor *d, const doctor_check *c)
 {
     char why[256];
     one x = {d, c};
-    d->check = run_apart(run_one, &x, CHECK_SECONDS, why, sizeof why);
+    d->check = doctor_run_sandboxed(run_one, &x, CHECK_SECONDS, why, sizeof why);
     if (d->check && json_is_array(json_object_get(d->check, "findings")))
         return;
     json_decref(d->check);
-    tell_begin(d, c->id, c->title);
-    tell_line(d, "could not be found out");
-    tell(d, DOCTOR_WARNING, "looking at %s %s", c->title, why);
-    tell_why(d,
-             "It calls code that is not weft's, and a job that uses the same would end likewise.");
-    tell_type(d, "weft doctor --json 2>&1 >/dev/null; ldconfig -p | grep -E 'hwloc|cuda|nccl'");
+    doctor_begin_check(d, c->id, c->title);
+    doctor_add_line(d, "unknown: the check did not complete");
+    doctor_add_finding(d, DOCTOR_WARNING, "the check '%s' %s", c->title, why);
+    doctor_add_reason(
+        d, "The check calls a library; a job that uses this library would fail in the same way.");
+    doctor_add_command(
+        d, "weft doctor --json 2>&1 >/dev/null; ldconfig -p | grep -E 'hwloc|cuda|nccl'");
 }
 
 static void run_checks(doctor *d)
 {
     for (uint32_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         one x = {d, &checks[i]};
-        if (checks[i].apart)
-            run_check_apart(d, &checks[i]);
+        if (checks[i].sandboxed)
+            run_check_sandboxed(d, &checks[i]);
         else
             run_one(&x);
-        tell_end(d);
-        if (!i && see_fact(d, "job", "usage", 0))
-            return; /* the request is wrong */
+        doctor_end_check(d);
+        if (!i && doctor_fact_number(d, "job", "usage", 0))
+            return; /* the job file is wrong */
     }
 }
 
 static json_t *whole_report(const doctor *d)
 {
     char host[128] = "", boot[64] = "";
-    see_text(d, host, sizeof host, "/proc/sys/kernel/hostname");
-    see_text(d, boot, sizeof boot, "/proc/sys/kernel/random/boot_id");
+    doctor_read_text(d, host, sizeof host, "/proc/sys/kernel/hostname");
+    doctor_read_text(d, boot, sizeof boot, "/proc/sys/kernel/random/boot_id");
     return json_pack("{s:s, s:o, s:o, s:O}", "weft", WEFT_VERSION, "host",
-                     tell_text("%s", *host ? host : "?"), "boot", tell_text("%s", boot), "checks",
-                     d->done);
+                     doctor_json_text("%s", *host ? host : "?"), "boot",
+                     doctor_json_text("%s", boot), "checks", d->done);
 }
 
 void doctor_fit(const doctor_job *job, json_t *report)
@@ -99,14 +107,14 @@ void doctor_fit(const doctor_job *job, json_t *report)
     doctor d = {.root = root ? root : "", .job = job, .done = json_object_get(report, "checks")};
     const doctor_check *fit = &checks[sizeof checks / sizeof checks[0] - 1];
     const size_t last = json_array_size(d.done) - 1;
-    if (strcmp(report_text(json_array_get(d.done, last), "id"), fit->id) != 0)
+    if (strcmp(doctor_report_text(json_array_get(d.done, last), "id"), fit->id) != 0)
         return;
     json_array_remove(d.done, last);
     json_t *plan = json_object_get(json_array_get(d.done, 0), "facts");
     if (json_object_get(plan, "here"))
         json_object_set_new(plan, "here", json_integer(job->here));
     run_one(&(one){&d, fit});
-    tell_end(&d);
+    doctor_end_check(&d);
     pool_free(&d.pool);
 }
 
@@ -117,8 +125,8 @@ weft_status doctor_examine(const doctor_job *job, json_t **out)
     run_checks(&d);
     weft_status s = WEFT_OK;
     *out = NULL;
-    if (see_fact(&d, "job", "usage", 0))
-        s = fail(WEFT_USAGE, "%s", see_fact_text(&d, "job", "error"));
+    if (doctor_fact_number(&d, "job", "usage", 0))
+        s = fail(WEFT_USAGE, "%s", doctor_fact_text(&d, "job", "error"));
     else
         *out = whole_report(&d);
     json_decref(d.done);

@@ -1,8 +1,10 @@
 /* doctor/ranks.c: weft train --doctor. Every rank examines its machine before it joins, while the
- * process still has one thread, and once more if the ranks then find that more or fewer of them
- * share its host than the environment let it think. They measure what lies between them, and rank 0
- * prints its own machine whole, what others found besides, and what differs. */
+ * process has one thread. It repeats that if joining shows that another number of ranks share its
+ * host than the environment said. Then the ranks measure the network between them, and rank 0
+ * prints the report of its own machine, the further findings of the others, and the differences. */
 #include "doctor/checks/path.h"
+#include "doctor/compare.h"
+#include "doctor/report.h"
 
 #include "base/err.h"
 #include "base/log.h"
@@ -20,7 +22,7 @@ typedef struct gathering {
     job *job;
     job_identity who;
     json_t *mine;
-    json_t **reports; /* [ranks], rank 0 has them */
+    json_t **reports; /* [ranks], on rank 0 only */
     json_t *compared;
     pool pool;
 } gathering;
@@ -47,9 +49,10 @@ static weft_status take_one(gathering *g, uint32_t rank)
     weft_status s = job_get(g->job, key, DEADLINE, &text, &bytes);
     if (s)
         return s;
-    g->reports[rank] = report_read(text, bytes);
+    g->reports[rank] = doctor_report_read(text, bytes);
     free(text);
-    return g->reports[rank] ? WEFT_OK : fail(WEFT_DATA, "rank %u sent a report that is none", rank);
+    return g->reports[rank] ? WEFT_OK
+                            : fail(WEFT_DATA, "rank %u sent something that is not a report", rank);
 }
 
 static weft_status gather(gathering *g)
@@ -62,7 +65,7 @@ static weft_status gather(gathering *g)
     for (uint32_t r = 1; !s && r < g->who.ranks; r++)
         s = take_one(g, r);
     if (!s)
-        g->compared = compare_reports(g->reports, g->who.ranks);
+        g->compared = doctor_compare_reports(g->reports, g->who.ranks);
     return s;
 }
 
@@ -76,13 +79,14 @@ static void print_machines(gathering *g)
         if (done[a])
             continue;
         for (uint32_t b = 0; b < g->who.ranks; b++) {
-            is[b] =
-                !strcmp(report_text(g->reports[a], "boot"), report_text(g->reports[b], "boot")) &&
-                !strcmp(report_text(g->reports[a], "host"), report_text(g->reports[b], "host"));
+            is[b] = !strcmp(doctor_report_text(g->reports[a], "boot"),
+                            doctor_report_text(g->reports[b], "boot")) &&
+                    !strcmp(doctor_report_text(g->reports[a], "host"),
+                            doctor_report_text(g->reports[b], "host"));
             done[b] |= is[b];
         }
-        printf("%s: %s\n", compare_ranks(&g->pool, is, g->who.ranks),
-               report_text(g->reports[a], "host"));
+        printf("%s: %s\n", doctor_rank_list(&g->pool, is, g->who.ranks),
+               doctor_report_text(g->reports[a], "host"));
     }
     printf("\n");
 }
@@ -93,7 +97,7 @@ static bool has_finding(const json_t *report, const char *what)
     const json_t *c, *f;
     json_array_foreach (json_object_get(report, "checks"), i, c)
         json_array_foreach (json_object_get(c, "findings"), k, f)
-            if (!strcmp(report_text(f, "what"), what))
+            if (!strcmp(doctor_report_text(f, "what"), what))
                 return true;
     return false;
 }
@@ -101,16 +105,17 @@ static bool has_finding(const json_t *report, const char *what)
 /* A finding of rank `r` that no rank before it has, with all ranks that have it. */
 static bool print_once(gathering *g, uint32_t r, const json_t *finding, bool *is)
 {
-    const char *what = report_text(finding, "what");
+    const char *what = doctor_report_text(finding, "what");
     for (uint32_t before = 0; before < r; before++)
         if (has_finding(g->reports[before], what))
             return false;
     for (uint32_t k = 0; k < g->who.ranks; k++)
         is[k] = k >= r && has_finding(g->reports[k], what);
     char prefix[256];
-    snprintf(prefix, sizeof prefix, "%s: %s (%.100s): ", report_text(finding, "level"),
-             compare_ranks(&g->pool, is, g->who.ranks), report_text(g->reports[r], "host"));
-    report_print_finding(finding, prefix, stdout);
+    snprintf(prefix, sizeof prefix, "%s: %s (%.100s): ", doctor_report_text(finding, "level"),
+             doctor_rank_list(&g->pool, is, g->who.ranks),
+             doctor_report_text(g->reports[r], "host"));
+    doctor_print_finding(finding, prefix, stdout);
     return true;
 }
 
@@ -125,20 +130,19 @@ static void print_others(gathering *g)
             json_array_foreach (json_object_get(c, "findings"), k, f)
                 any |= print_once(g, r, f, is);
     if (!any)
-        printf("%21sfound nothing that rank 0 did not\n", "");
+        printf("%21sno further findings\n", "");
 }
 
-/* How far the other ranks are from rank 0. */
-static void print_ways(const gathering *g)
+/* The range of round-trip times to rank 0. */
+static void print_round_trips(const gathering *g)
 {
     int64_t least = INT64_MAX, most = 0;
     for (uint32_t r = 1; r < g->who.ranks; r++) {
-        int64_t us = compare_number(g->reports[r], "path", "round_trip_us", 0);
+        int64_t us = doctor_report_number(g->reports[r], "path", "round_trip_us", 0);
         least = us < least ? us : least;
         most = us > most ? us : most;
     }
-    printf("%21sa message to rank 0 and back takes %" PRId64 " to %" PRId64 " us\n", "", least,
-           most);
+    printf("%21sround trip to rank 0: %" PRId64 " to %" PRId64 " us\n", "", least, most);
 }
 
 static void print_compared(const gathering *g)
@@ -146,14 +150,14 @@ static void print_compared(const gathering *g)
     size_t i;
     const json_t *f;
     printf("\ncompared\n");
-    print_ways(g);
+    print_round_trips(g);
     json_array_foreach (g->compared, i, f) {
         char prefix[32];
-        snprintf(prefix, sizeof prefix, "%.16s: ", report_text(f, "level"));
-        report_print_finding(f, prefix, stdout);
+        snprintf(prefix, sizeof prefix, "%.16s: ", doctor_report_text(f, "level"));
+        doctor_print_finding(f, prefix, stdout);
     }
     if (!json_array_size(g->compared))
-        printf("%21snothing differs\n", "");
+        printf("%21sno differences\n", "");
 }
 
 static weft_status print(gathering *g, bool json)
@@ -200,7 +204,7 @@ static weft_status run(gathering *g, const char *ini, const char *const *overrid
         s = job_find_sites(g->job, &g->who, &sites);
     j.share = sites.cpu_ranks;
     job_free_sites(&sites);
-    if (!s && g->who.local_ranks != j.here) { /* another share of the cores than was thought */
+    if (!s && g->who.local_ranks != j.here) { /* the share of the cores is another one */
         json_decref(g->mine);
         j.here = g->who.local_ranks;
         s = doctor_examine(&j, &g->mine);
@@ -208,7 +212,7 @@ static weft_status run(gathering *g, const char *ini, const char *const *overrid
         doctor_fit(&j, g->mine);
     }
     if (!s && g->job)
-        s = path_measure(g->job, &g->who, g->mine);
+        s = doctor_measure_path(g->job, &g->who, g->mine);
     if (!s)
         s = gather(g);
     if (!s && !g->who.rank)
@@ -216,7 +220,7 @@ static weft_status run(gathering *g, const char *ini, const char *const *overrid
     return s;
 }
 
-static void let_go(gathering *g)
+static void free_gathering(gathering *g)
 {
     for (uint32_t r = 0; g->reports && r < g->who.ranks; r++)
         json_decref(g->reports[r]);
@@ -245,10 +249,10 @@ int doctor_rank(const char *ini, const char *const *overrides, uint32_t n, int j
     int status = err_exit_code(s);
     if (!s && !g.who.rank && prevents(&g)) {
         status = 1;
-        snprintf(why, sizeof why, "the job cannot run as it is: see the problems above");
+        snprintf(why, sizeof why, "the job cannot run: see the problems above");
     }
     if (status && !launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
-    let_go(&g);
+    free_gathering(&g);
     return status;
 }

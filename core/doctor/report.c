@@ -1,5 +1,5 @@
-/* doctor/report.c: the report, written by the checks and printed for people (see inside.h). */
-#include "doctor/internal.h"
+/* doctor/report.c: see report.h. */
+#include "doctor/report.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ const char *const doctor_levels[DOCTOR_LEVELS] = {"ok", "note", "warning", "prob
 
 /* --- writing --- */
 
-/* Text of the machine may hold anything: terminals and JSON get what can be printed. */
+/* Text from the machine may contain anything; replace what is not printable ASCII. */
 static json_t *clean(const char *fmt, va_list ap)
 {
     char text[1024];
@@ -24,7 +24,7 @@ static json_t *clean(const char *fmt, va_list ap)
     return json_string(text);
 }
 
-json_t *tell_text(const char *fmt, ...)
+json_t *doctor_json_text(const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -33,7 +33,7 @@ json_t *tell_text(const char *fmt, ...)
     return text;
 }
 
-void tell_begin(doctor *d, const char *id, const char *title)
+void doctor_begin_check(doctor *d, const char *id, const char *title)
 {
     d->check = json_pack("{s:s, s:s, s:s, s:[], s:{}, s:[]}", "id", id, "title", title, "level",
                          doctor_levels[DOCTOR_OK], "summary", "facts", "findings");
@@ -43,7 +43,7 @@ void tell_begin(doctor *d, const char *id, const char *title)
 static enum doctor_level level_of(const json_t *x)
 {
     for (int i = 0; i < DOCTOR_LEVELS; i++)
-        if (!strcmp(report_text(x, "level"), doctor_levels[i]))
+        if (!strcmp(doctor_report_text(x, "level"), doctor_levels[i]))
             return (enum doctor_level)i;
     return DOCTOR_OK;
 }
@@ -58,7 +58,7 @@ static enum doctor_level worst_of(const json_t *list)
     return worst;
 }
 
-void tell_end(doctor *d)
+void doctor_end_check(doctor *d)
 {
     enum doctor_level worst = worst_of(json_object_get(d->check, "findings"));
     json_object_set_new(d->check, "level", json_string(doctor_levels[worst]));
@@ -66,7 +66,7 @@ void tell_end(doctor *d)
     d->check = d->finding = NULL;
 }
 
-void tell_line(doctor *d, const char *fmt, ...)
+void doctor_add_line(doctor *d, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -74,7 +74,7 @@ void tell_line(doctor *d, const char *fmt, ...)
     va_end(ap);
 }
 
-/* Names of facts may hold a device's name. */
+/* A fact's name may contain a device's name, so it is cleaned as well. */
 static void set_fact(doctor *d, const char *name, json_t *value)
 {
     char key[128];
@@ -85,7 +85,7 @@ static void set_fact(doctor *d, const char *name, json_t *value)
     json_object_set_new(json_object_get(d->check, "facts"), key, value);
 }
 
-void tell_fact(doctor *d, const char *name, const char *fmt, ...)
+void doctor_add_text(doctor *d, const char *name, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -93,12 +93,12 @@ void tell_fact(doctor *d, const char *name, const char *fmt, ...)
     va_end(ap);
 }
 
-void tell_number(doctor *d, const char *name, int64_t value)
+void doctor_add_number(doctor *d, const char *name, int64_t value)
 {
     set_fact(d, name, json_integer(value));
 }
 
-void tell(doctor *d, enum doctor_level level, const char *fmt, ...)
+void doctor_add_finding(doctor *d, enum doctor_level level, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -107,7 +107,7 @@ void tell(doctor *d, enum doctor_level level, const char *fmt, ...)
     json_array_append_new(json_object_get(d->check, "findings"), d->finding);
 }
 
-void tell_why(doctor *d, const char *fmt, ...)
+void doctor_add_reason(doctor *d, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -115,7 +115,7 @@ void tell_why(doctor *d, const char *fmt, ...)
     va_end(ap);
 }
 
-void tell_type(doctor *d, const char *fmt, ...)
+void doctor_add_command(doctor *d, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -123,7 +123,7 @@ void tell_type(doctor *d, const char *fmt, ...)
     va_end(ap);
 }
 
-const char *tell_size(uint64_t bytes)
+const char *doctor_size_text(uint64_t bytes)
 {
     static char text[4][32];
     static uint32_t next;
@@ -137,7 +137,46 @@ const char *tell_size(uint64_t bytes)
     return out;
 }
 
-/* --- reading and printing; also of reports that other ranks sent --- */
+/* --- facts --- */
+
+static json_t *facts_of(const json_t *checks, const char *check)
+{
+    size_t i;
+    const json_t *c;
+    json_array_foreach (checks, i, c)
+        if (!strcmp(doctor_report_text(c, "id"), check))
+            return json_object_get(c, "facts");
+    return NULL;
+}
+
+json_t *doctor_report_facts(const json_t *report, const char *check)
+{
+    return facts_of(json_object_get(report, "checks"), check);
+}
+
+static int64_t number_or(const json_t *v, int64_t otherwise)
+{
+    return json_is_integer(v) ? json_integer_value(v) : otherwise;
+}
+
+int64_t doctor_fact_number(const doctor *d, const char *check, const char *name, int64_t otherwise)
+{
+    return number_or(json_object_get(facts_of(d->done, check), name), otherwise);
+}
+
+const char *doctor_fact_text(const doctor *d, const char *check, const char *name)
+{
+    const char *text = json_string_value(json_object_get(facts_of(d->done, check), name));
+    return text ? text : "";
+}
+
+int64_t doctor_report_number(const json_t *report, const char *check, const char *fact,
+                             int64_t otherwise)
+{
+    return number_or(json_object_get(doctor_report_facts(report, check), fact), otherwise);
+}
+
+/* --- parsing and printing, also of reports that other ranks sent --- */
 
 static bool is_printable(const char *text)
 {
@@ -147,8 +186,8 @@ static bool is_printable(const char *text)
     return true;
 }
 
-/* Text that a terminal may be shown, and no deeper than a report is. */
-static bool is_lawful(json_t *x, int depth)
+/* Is all text printable, and the depth that of a report? */
+static bool is_valid_json(json_t *x, int depth)
 {
     size_t i;
     const char *key;
@@ -156,24 +195,24 @@ static bool is_lawful(json_t *x, int depth)
     if (depth > DEEPEST || !is_printable(json_string_value(x)))
         return false;
     json_array_foreach (x, i, part)
-        if (!is_lawful(part, depth + 1))
+        if (!is_valid_json(part, depth + 1))
             return false;
     json_object_foreach (x, key, part)
-        if (!is_printable(key) || !is_lawful(part, depth + 1))
+        if (!is_printable(key) || !is_valid_json(part, depth + 1))
             return false;
     return true;
 }
 
-json_t *report_read(const void *text, uint64_t bytes)
+json_t *doctor_report_read(const void *text, uint64_t bytes)
 {
     json_t *x = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, NULL);
-    if (json_is_object(x) && is_lawful(x, 0))
+    if (json_is_object(x) && is_valid_json(x, 0))
         return x;
     json_decref(x);
     return NULL;
 }
 
-const char *report_text(const json_t *of, const char *key)
+const char *doctor_report_text(const json_t *of, const char *key)
 {
     const char *text = json_string_value(json_object_get(of, key));
     return text ? text : "";
@@ -184,7 +223,7 @@ enum doctor_level doctor_worst(const json_t *report)
     return worst_of(json_object_get(report, "checks"));
 }
 
-/* `text` in words, the first line behind `first`, the others below it. */
+/* `text` wrapped at words: the first line after `first`, the others aligned below it. */
 static void print_wrapped(FILE *to, const char *first, const char *text)
 {
     int at = fprintf(to, "%*s%s", INDENT, "", first);
@@ -202,29 +241,29 @@ static void print_wrapped(FILE *to, const char *first, const char *text)
     fputc('\n', to);
 }
 
-void report_print_finding(const json_t *finding, const char *prefix, FILE *to)
+void doctor_print_finding(const json_t *finding, const char *prefix, FILE *to)
 {
     char what[2048];
-    snprintf(what, sizeof what, "%s%s", prefix, report_text(finding, "what"));
+    snprintf(what, sizeof what, "%s%s", prefix, doctor_report_text(finding, "what"));
     print_wrapped(to, "- ", what);
-    if (*report_text(finding, "why"))
-        print_wrapped(to, "  why:  ", report_text(finding, "why"));
-    if (*report_text(finding, "type")) /* whole, to be copied */
-        fprintf(to, "%*s  type: %s\n", INDENT, "", report_text(finding, "type"));
+    if (*doctor_report_text(finding, "why"))
+        print_wrapped(to, "  why:  ", doctor_report_text(finding, "why"));
+    if (*doctor_report_text(finding, "type")) /* on one line, to be copied */
+        fprintf(to, "%*s  type: %s\n", INDENT, "", doctor_report_text(finding, "type"));
 }
 
-void report_print_check(const json_t *check, FILE *to)
+void doctor_print_check(const json_t *check, FILE *to)
 {
     const json_t *summary = json_object_get(check, "summary"), *x;
     const char *first = json_string_value(json_array_get(summary, 0));
     size_t i;
-    fprintf(to, "%-11.11s %-8.8s %s\n", report_text(check, "id"), report_text(check, "level"),
-            first ? first : "");
+    fprintf(to, "%-11.11s %-8.8s %s\n", doctor_report_text(check, "id"),
+            doctor_report_text(check, "level"), first ? first : "");
     json_array_foreach (summary, i, x)
         if (i && json_string_value(x))
             fprintf(to, "%*s%s\n", INDENT, "", json_string_value(x));
     json_array_foreach (json_object_get(check, "findings"), i, x)
-        report_print_finding(x, "", to);
+        doctor_print_finding(x, "", to);
 }
 
 void doctor_print(const json_t *report, FILE *to)
@@ -233,12 +272,12 @@ void doctor_print(const json_t *report, FILE *to)
     uint32_t count[DOCTOR_LEVELS] = {0};
     size_t i, k;
     json_array_foreach (checks, i, c) {
-        report_print_check(c, to);
+        doctor_print_check(c, to);
         json_array_foreach (json_object_get(c, "findings"), k, x)
             count[level_of(x)]++;
     }
     fprintf(to, "\n%s: %zu checks, %u problem%s, %u warning%s, %u note%s\n",
-            report_text(report, "host"), json_array_size(checks), count[DOCTOR_PROBLEM],
+            doctor_report_text(report, "host"), json_array_size(checks), count[DOCTOR_PROBLEM],
             count[DOCTOR_PROBLEM] == 1 ? "" : "s", count[DOCTOR_WARNING],
             count[DOCTOR_WARNING] == 1 ? "" : "s", count[DOCTOR_NOTE],
             count[DOCTOR_NOTE] == 1 ? "" : "s");

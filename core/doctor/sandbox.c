@@ -1,14 +1,14 @@
-/* doctor/sandbox.c: a function in a process of its own, for code that may crash or hang: libraries
- * of the system, plugins. What it found comes back through a pipe as JSON; a process that ends
- * otherwise, or not in time, is itself the finding. */
+/* doctor/sandbox.c: see sandbox.h. The result comes back through a pipe as JSON. */
 #define _GNU_SOURCE
+#include "doctor/sandbox.h"
 #include "base/clock.h"
-#include "doctor/internal.h"
+#include "base/mem.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -17,7 +17,7 @@
 
 #define ANSWER_MAX (4u << 20)
 
-/* What libraries print is not ours to pass on: --json has standard output to itself. */
+/* Libraries may print: their standard output is discarded, because --json uses it. */
 _Noreturn static void child(json_t *(*what)(void *ctx), void *ctx, int to)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -31,8 +31,8 @@ _Noreturn static void child(json_t *(*what)(void *ctx), void *ctx, int to)
 
 typedef VEC(char) answer;
 
-/* Read until the other end is closed; false: not in time, or too much. */
-static bool listen_to(int fd, uint64_t until, answer *a)
+/* Read until the other end is closed; false: timeout, or too much data. */
+static bool read_answer(int fd, uint64_t until, answer *a)
 {
     char part[4096];
     for (;;) {
@@ -58,7 +58,7 @@ static json_t *collect(pid_t pid, int fd, uint32_t seconds, char *why, size_t si
 {
     answer a = {0};
     int status = 0;
-    bool ended = listen_to(fd, clock_ms() + seconds * 1000ull, &a);
+    bool ended = read_answer(fd, clock_ms() + seconds * 1000ull, &a);
     if (!ended)
         kill(pid, SIGKILL);
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
@@ -75,11 +75,12 @@ static json_t *collect(pid_t pid, int fd, uint32_t seconds, char *why, size_t si
     return found;
 }
 
-json_t *run_apart(json_t *(*what)(void *ctx), void *ctx, uint32_t seconds, char *why, size_t size)
+json_t *doctor_run_sandboxed(json_t *(*what)(void *ctx), void *ctx, uint32_t seconds, char *why,
+                             size_t size)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) {
-        snprintf(why, size, "could not begin: no pipe (%s)", strerror(errno));
+        snprintf(why, size, "could not start: no pipe (%s)", strerror(errno));
         return NULL;
     }
     fflush(NULL);
@@ -91,7 +92,7 @@ json_t *run_apart(json_t *(*what)(void *ctx), void *ctx, uint32_t seconds, char 
     close(ends[1]);
     json_t *found = NULL;
     if (pid < 0)
-        snprintf(why, size, "could not begin: no process (%s)", strerror(errno));
+        snprintf(why, size, "could not start: no process (%s)", strerror(errno));
     else
         found = collect(pid, ends[0], seconds, why, size);
     close(ends[0]);

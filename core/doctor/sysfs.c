@@ -1,7 +1,6 @@
-/* doctor/sysfs.c: files below the root, none of which is believed (see inside.h). A path that leads
- * to a pipe or a device does not make us wait: nothing is opened but to be read at once. */
+/* doctor/sysfs.c: see sysfs.h. */
 #define _GNU_SOURCE /* strverscmp */
-#include "doctor/internal.h"
+#include "doctor/sysfs.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -50,7 +49,7 @@ static bool read_path(const char *path, char *out, size_t size)
     return n > 0 && got >= 0;
 }
 
-bool see_text(const doctor *d, char *out, size_t size, const char *path, ...)
+bool doctor_read_text(const doctor *d, char *out, size_t size, const char *path, ...)
 {
     char whole[PATH_MAX];
     va_list ap;
@@ -72,7 +71,7 @@ static bool number_of(const char *text, int64_t *out)
     return true;
 }
 
-bool see_number(const doctor *d, int64_t *out, const char *path, ...)
+bool doctor_read_number(const doctor *d, int64_t *out, const char *path, ...)
 {
     char whole[PATH_MAX], text[128];
     va_list ap;
@@ -96,7 +95,7 @@ static bool take_line(const char *line, const char *key, char *out, size_t size)
     return true;
 }
 
-bool see_line(const doctor *d, const char *path, const char *key, char *out, size_t size)
+bool doctor_read_line(const doctor *d, const char *path, const char *key, char *out, size_t size)
 {
     char whole[PATH_MAX], line[8192];
     int n = snprintf(whole, sizeof whole, "%s%s", d->root, path);
@@ -114,11 +113,11 @@ bool see_line(const doctor *d, const char *path, const char *key, char *out, siz
     return found && *out;
 }
 
-bool see_bytes(const doctor *d, const char *path, const char *key, uint64_t *out)
+bool doctor_read_bytes(const doctor *d, const char *path, const char *key, uint64_t *out)
 {
     char text[256];
     int64_t n;
-    if (!see_line(d, path, key, text, sizeof text) || !number_of(text, &n) || n < 0)
+    if (!doctor_read_line(d, path, key, text, sizeof text) || !number_of(text, &n) || n < 0)
         return false;
     bool kib = strstr(text, " kB") != NULL;
     if (kib && n > INT64_MAX / 1024)
@@ -133,7 +132,7 @@ static int by_name(const void *a, const void *b)
     return strverscmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-const char *const *see_names(doctor *d, const char *path, ...)
+const char *const *doctor_list_folder(doctor *d, const char *path, ...)
 {
     char whole[PATH_MAX];
     VEC(char *) found = {0};
@@ -155,7 +154,7 @@ const char *const *see_names(doctor *d, const char *path, ...)
     return out;
 }
 
-bool see_path(const doctor *d, const char *path, ...)
+bool doctor_path_exists(const doctor *d, const char *path, ...)
 {
     char whole[PATH_MAX];
     struct stat s;
@@ -166,7 +165,7 @@ bool see_path(const doctor *d, const char *path, ...)
     return fits && stat(whole, &s) == 0;
 }
 
-uint32_t see_count(const char *list)
+uint32_t doctor_count_cpus(const char *list)
 {
     uint64_t n = 0;
     while (*list >= '0' && *list <= '9') {
@@ -184,7 +183,7 @@ uint32_t see_count(const char *list)
     return *list || n > CPUS_MAX ? 0 : (uint32_t)n;
 }
 
-bool see_choice(const char *text, char *out, size_t size)
+bool doctor_bracketed_word(const char *text, char *out, size_t size)
 {
     const char *from = strchr(text, '['), *to = from ? strchr(from, ']') : NULL;
     if (!to || to == from + 1 || (size_t)(to - from) > size)
@@ -192,26 +191,4 @@ bool see_choice(const char *text, char *out, size_t size)
     memcpy(out, from + 1, (size_t)(to - from) - 1);
     out[to - from - 1] = 0;
     return true;
-}
-
-static const json_t *fact_of(const doctor *d, const char *check, const char *name)
-{
-    size_t i;
-    const json_t *c;
-    json_array_foreach (d->done, i, c)
-        if (!strcmp(report_text(c, "id"), check))
-            return json_object_get(json_object_get(c, "facts"), name);
-    return NULL;
-}
-
-int64_t see_fact(const doctor *d, const char *check, const char *name, int64_t otherwise)
-{
-    const json_t *v = fact_of(d, check, name);
-    return json_is_integer(v) ? json_integer_value(v) : otherwise;
-}
-
-const char *see_fact_text(const doctor *d, const char *check, const char *name)
-{
-    const char *text = json_string_value(fact_of(d, check, name));
-    return text ? text : "";
 }

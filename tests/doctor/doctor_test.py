@@ -96,7 +96,8 @@ CASES = {
     "node without memory": (setting(f"{NODE}/node1/meminfo", "Node 1 MemTotal: 0 kB"), "topology",
                             "warning", ["NUMA node 1 has CPUs and no memory"]),
     "balancing": (setting("proc/sys/kernel/numa_balancing", "1"), "topology", "note",
-                  ["sysctl kernel.numa_balancing=0"]),
+                  ["automatic NUMA balancing is enabled",
+                                           "sysctl kernel.numa_balancing=0"]),
     "far GPU": (far_gpu, "topology", "note",
                 [f"GPU {GPU} has no network interface at its NUMA node"]),
     "swap in use": (replaced("proc/meminfo", "SwapFree:       8388604", "SwapFree:  100"),
@@ -104,29 +105,29 @@ CASES = {
     "no overcommitment": (setting("proc/sys/vm/overcommit_memory", "2"), "memory", "warning",
                           ["overcommit_memory 2"]),
     "no huge pages": (setting(f"{THP}/enabled", "always madvise [never]"), "hugepages", "warning",
-                      ["transparent huge pages are switched off", f"/{THP}/enabled"]),
+                      ["transparent huge pages are disabled", f"/{THP}/enabled"]),
     "no shared huge pages": (setting(f"{THP}/shmem_enabled", "always advise [never] deny"),
                              "hugepages", "note", ["shmem_enabled is never", "echo advise"]),
     "reserved huge pages": (
         both(replaced("proc/meminfo", "HugePages_Total:       0", "HugePages_Total: 10000"),
              replaced("proc/meminfo", "HugePages_Free:        0", "HugePages_Free: 9990")),
-        "hugepages", "note", ["19.5 GiB of memory are set aside", "vm.nr_hugepages=10"]),
+        "hugepages", "note", ["19.5 GiB of memory are reserved", "vm.nr_hugepages=10"]),
     "locked memory": (replaced("proc/self/limits", "memory         unlimited            unlimited",
                                "memory         65536                65536"), "limits", "warning",
-                      ["a process may lock 64 KiB", "mlx5_0", "limits.d"]),
+                      ["the limit of locked memory is 64 KiB", "mlx5_0", "limits.d"]),
     "locked memory, soft": (replaced("proc/self/limits", "memory         unlimited",
                                      "memory         65536"), "limits", "warning",
-                            ["a process may lock 64 KiB", "ulimit -l unlimited"]),
+                            ["the limit of locked memory is 64 KiB", "ulimit -l unlimited"]),
     "locked memory of root": (
         both(replaced("proc/self/limits", "memory         unlimited", "memory         65536"),
              replaced("proc/self/status", "CapEff:\t0", "CapEff:\t000001ffffffffff")),
         "limits", "ok", []),
     "few files": (replaced("proc/self/limits", "65536 ", "256 "), "limits", "warning",
-                  ["256 files open", "ulimit -n 65536"]),
+                  ["limit of open files is 256", "ulimit -n 65536"]),
     "quota": (setting("sys/fs/cgroup/cpu.max", "250000 100000"), "container", "warning",
-              ["8 CPUs are visible, and the time of 2.50", "device.threads=2"]),
-    "quota above": (nested_cgroup, "container", "warning", ["time of 2.00"]),
-    "quota, version 1": (cgroup1, "container", "warning", ["time of 1.50"]),
+              ["8 CPUs are visible, and the CPU quota is 2.50", "device.threads=2"]),
+    "quota above": (nested_cgroup, "container", "warning", ["quota is 2.00"]),
+    "quota, version 1": (cgroup1, "container", "warning", ["quota is 1.50"]),
     "enough quota": (setting("sys/fs/cgroup/cpu.max", "800000 100000"), "container", "ok", []),
     "small MTU": (setting(f"{NET}/mtu", "1500"), "network", "warning",
                   ["eth0 has an MTU of 1500 on a link of 100 Gbit/s",
@@ -135,13 +136,13 @@ CASES = {
                              "network", "ok", []),
     "no link": (setting(f"{NET}/carrier", "0"), "network", "warning", ["eth0", "has no link"]),
     "one of two links": (both(second_nic, setting(f"{NET}/carrier", "0")), "network", "note",
-                         ["eth0 is switched on and has no link"]),
+                         ["eth0 is up and has no link"]),
     "switched off": (setting(f"{NET}/flags", "0x1002"), "network", "ok", []),
     "half duplex": (setting(f"{NET}/duplex", "half"), "network", "warning", ["half duplex"]),
     "narrow slot": (
         both(setting(f"sys/devices/pci0000:80/{NIC}/current_link_width", "4"),
              setting(f"sys/devices/pci0000:80/{NIC}/current_link_speed", "8.0 GT/s PCIe")),
-        "network", "warning", ["the slot of eth0 carries 32 Gbit/s, its link 100 Gbit/s"]),
+        "network", "warning", ["the PCIe slot of eth0 has 32 Gbit/s, and its link 100 Gbit/s"]),
     "small buffers": (setting("proc/sys/net/ipv4/tcp_wmem", "4096 16384 4194304"), "sockets",
                       "note", ["4 MiB", "100 Gbit/s", "tcp_wmem="]),
     "port down": (setting(f"{IB}/ports/1/state", "1: DOWN"), "rdma", "warning",
@@ -164,7 +165,7 @@ CASES = {
     "no peer memory": (without("sys/module/nvidia_peermem"), "gpus", "note",
                        ["modprobe nvidia_peermem"]),
     "small /dev/shm": (setting("proc/self/mounts", "shm /dev/shm tmpfs rw,size=65536k 0 0"),
-                       "shared", "warning", ["/dev/shm has 64 MiB only", "--shm-size"]),
+                       "shared", "warning", ["/dev/shm has only 64 MiB", "--shm-size"]),
 }
 
 
@@ -229,7 +230,7 @@ class Doctor(machine.Case):
         CASES["small MTU"][0](self.m)
         out, _ = self.weft("doctor", env={"WEFT_DOCTOR_ROOT": self.m.folder})
         self.assertIn("- eth0 has an MTU of 1500 on a link of 100 Gbit/s\n", out)
-        self.assertIn("why:  A core handles each packet", out)
+        self.assertIn("why:  The CPU handles each packet", out)
         self.assertIn("type: sudo ip link set eth0 mtu 9000", out)
         self.assertRegex(out, r"\nmade-up: \d+ checks, 0 problems, 1 warning, ")
 

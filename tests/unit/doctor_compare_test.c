@@ -1,5 +1,6 @@
-/* What is said about ranks whose reports differ, and whose measurements are bad. */
-#include "doctor/internal.h"
+/* Findings about ranks whose reports differ or whose measurements are bad. */
+#include "doctor/compare.h"
+#include "doctor/report.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,14 +20,14 @@ static json_t *report(const char *host, const char *check, json_t *facts)
 static const char *compared(json_t **reports, uint32_t n, const char *level)
 {
     static char what[1024];
-    json_t *list = compare_reports(reports, n);
+    json_t *list = doctor_compare_reports(reports, n);
     assert_true(json_array_size(list) <= 1);
     const json_t *first = json_array_get(list, 0);
-    snprintf(what, sizeof what, "%s", report_text(first, "what"));
+    snprintf(what, sizeof what, "%s", doctor_report_text(first, "what"));
     if (level)
-        assert_string_equal(report_text(first, "level"), level);
+        assert_string_equal(doctor_report_text(first, "level"), level);
     if (first)
-        assert_true(*report_text(first, "why") && *report_text(first, "type"));
+        assert_true(*doctor_report_text(first, "why") && *doctor_report_text(first, "type"));
     json_decref(list);
     for (uint32_t r = 0; r < n; r++)
         json_decref(reports[r]);
@@ -38,9 +39,9 @@ static void ranks_in_words(void **state)
     (void)state;
     pool p = {0};
     const bool one[] = {0, 0, 1, 0}, some[] = {1, 1, 1, 0, 1, 0, 1, 1}, none[] = {0, 0};
-    assert_string_equal(compare_ranks(&p, one, 4), "rank 2");
-    assert_string_equal(compare_ranks(&p, some, 8), "ranks 0-2, 4, 6-7");
-    assert_string_equal(compare_ranks(&p, none, 2), "ranks none");
+    assert_string_equal(doctor_rank_list(&p, one, 4), "rank 2");
+    assert_string_equal(doctor_rank_list(&p, some, 8), "ranks 0-2, 4, 6-7");
+    assert_string_equal(doctor_rank_list(&p, none, 2), "ranks none");
     pool_free(&p);
 }
 
@@ -120,11 +121,11 @@ static void long_ways(void **state)
         json_t *sockets = json_pack("{s:s, s:{s:i, s:i}}", "id", "sockets", "facts", "in", 6291456,
                                     "out", 4194304);
         json_array_append_new(json_object_get(r[1], "checks"), sockets);
-        assert_string_equal(
-            compared(r, 2, us > 1000 ? "warning" : NULL),
-            us > 1000 ? "rank 1 is 9.0 ms from rank 0, and 10 Gbit/s for so long are more than the "
-                        "4 MiB that a connection may buffer"
-                      : "");
+        assert_string_equal(compared(r, 2, us > 1000 ? "warning" : NULL),
+                            us > 1000
+                                ? "rank 1 has a round trip of 9.0 ms to rank 0; at 10 Gbit/s that "
+                                  "needs a larger buffer than the 4 MiB that a connection may have"
+                                : "");
     }
 }
 
@@ -140,7 +141,7 @@ static void reports_that_are_none(void **state)
     for (size_t i = 0; i < sizeof text / sizeof text[0]; i++) {
         json_t *r[] = {json_loads(text[i], 0, NULL), json_loads("{}", 0, NULL)};
         assert_non_null(r[0]);
-        json_t *list = compare_reports(r, 2);
+        json_t *list = doctor_compare_reports(r, 2);
         json_decref(list);
         json_decref(r[0]);
         json_decref(r[1]);
@@ -162,10 +163,10 @@ static void reports_from_others(void **state)
                          "{\"a\": \"\xff\"}",
                          "{\"a\": [[[[[[[[[[1]]]]]]]]]]}"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_null(report_read(bad[i], strlen(bad[i])));
+        assert_null(doctor_report_read(bad[i], strlen(bad[i])));
     const char good[] = "{\"host\": \"a\", \"checks\": [{\"facts\": {\"x\": [1]}}]}";
-    json_t *x = report_read(good, sizeof good - 1);
-    assert_string_equal(report_text(x, "host"), "a");
+    json_t *x = doctor_report_read(good, sizeof good - 1);
+    assert_string_equal(doctor_report_text(x, "host"), "a");
     json_decref(x);
 }
 

@@ -1,5 +1,5 @@
-/* The doctor's tools: lists of CPUs, processes apart, and limits held against a job. */
-#include "doctor/internal.h"
+/* The doctor's tools: lists of CPUs, child processes, and limits compared with a job. */
+#include "doctor/checks/checks.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -32,19 +32,19 @@ static void lists_of_cpus(void **state)
                  {"99999999999999999999", 0},
                  {"0-999999,0-999999", 0}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_int_equal(see_count(cases[i].list), cases[i].n);
+        assert_int_equal(doctor_count_cpus(cases[i].list), cases[i].n);
 }
 
 static void words_in_brackets(void **state)
 {
     (void)state;
     char out[8];
-    assert_true(see_choice("always [madvise] never", out, sizeof out));
+    assert_true(doctor_bracketed_word("always [madvise] never", out, sizeof out));
     assert_string_equal(out, "madvise");
-    assert_false(see_choice("always [much longer] never", out, sizeof out));
-    assert_false(see_choice("]always[", out, sizeof out));
-    assert_false(see_choice("[]", out, sizeof out));
-    assert_false(see_choice("[", out, sizeof out));
+    assert_false(doctor_bracketed_word("always [much longer] never", out, sizeof out));
+    assert_false(doctor_bracketed_word("]always[", out, sizeof out));
+    assert_false(doctor_bracketed_word("[]", out, sizeof out));
+    assert_false(doctor_bracketed_word("[", out, sizeof out));
 }
 
 static json_t *answer(void *ctx)
@@ -82,22 +82,22 @@ static json_t *much(void *ctx)
     return list;
 }
 
-static void processes_apart(void **state)
+static void child_processes(void **state)
 {
     (void)state;
     char why[128] = "";
     int pid = getpid();
-    json_t *got = run_apart(answer, &pid, 30, why, sizeof why);
+    json_t *got = doctor_run_sandboxed(answer, &pid, 30, why, sizeof why);
     assert_int_equal(json_integer_value(json_object_get(got, "pid")), 0);
     json_decref(got);
-    got = run_apart(much, NULL, 30, why, sizeof why);
+    got = doctor_run_sandboxed(much, NULL, 30, why, sizeof why);
     assert_int_equal(json_array_size(got), 100000);
     json_decref(got);
-    assert_null(run_apart(crash, NULL, 30, why, sizeof why));
+    assert_null(doctor_run_sandboxed(crash, NULL, 30, why, sizeof why));
     assert_string_equal(why, "was ended by signal 9 (Killed)");
-    assert_null(run_apart(leave, NULL, 30, why, sizeof why));
+    assert_null(doctor_run_sandboxed(leave, NULL, 30, why, sizeof why));
     assert_string_equal(why, "ended with status 3 and no answer");
-    assert_null(run_apart(hang, NULL, 1, why, sizeof why));
+    assert_null(doctor_run_sandboxed(hang, NULL, 1, why, sizeof why));
     assert_string_equal(why, "gave no answer within 1 seconds");
 }
 
@@ -111,11 +111,11 @@ static enum doctor_level fit(int registers, int64_t locked, const char *what)
                                     "peak", (json_int_t)2 << 30, "registers", registers));
     json_array_append_new(
         d.done, json_pack("{s:s, s:{s:I}}", "id", "limits", "facts", "locked", (json_int_t)locked));
-    tell_begin(&d, "fit", "");
-    check_fit(&d);
+    doctor_begin_check(&d, "fit", "");
+    doctor_check_fit(&d);
     const json_t *first = json_array_get(json_object_get(d.check, "findings"), 0);
-    assert_string_equal(report_text(first, "what"), what);
-    tell_end(&d);
+    assert_string_equal(doctor_report_text(first, "what"), what);
+    doctor_end_check(&d);
     json_t *report = json_pack("{s:O}", "checks", d.done);
     enum doctor_level worst = doctor_worst(report);
     json_decref(report);
@@ -126,8 +126,9 @@ static enum doctor_level fit(int registers, int64_t locked, const char *what)
 static void locked_memory_of_a_job(void **state)
 {
     (void)state;
-    assert_int_equal(fit(1, 65536, "a rank has to lock 2.0 GiB, and may lock 64 KiB"),
-                     DOCTOR_PROBLEM);
+    assert_int_equal(
+        fit(1, 65536, "a rank needs 2.0 GiB of locked memory, and its limit is 64 KiB"),
+        DOCTOR_PROBLEM);
     assert_int_equal(fit(0, 65536, ""), DOCTOR_OK);
     assert_int_equal(fit(1, INT64_MAX, ""), DOCTOR_OK);
 }
@@ -137,7 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_of_cpus),
         cmocka_unit_test(words_in_brackets),
-        cmocka_unit_test(processes_apart),
+        cmocka_unit_test(child_processes),
         cmocka_unit_test(locked_memory_of_a_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,8 +1,7 @@
-/* doctor/checks/job.c: the job's plan, and whether what it needs is here. The plan is made first,
- * in a process of its own (it opens plugins); what the other checks have found is then held against
- * it.
- */
-#include "doctor/internal.h"
+/* doctor/checks/job.c: the job's plan, and whether this machine has what it needs. The plan is made
+ * first, in a child process, because planning opens plugins; the check "fit" then compares it with
+ * the facts of the other checks. */
+#include "doctor/checks/checks.h"
 
 #include "base/err.h"
 #include "resolve/topology.h"
@@ -18,7 +17,7 @@
 
 /* --- the plan --- */
 
-/* What is wrong in the file alone: nothing of this machine can help. */
+/* Errors in the file itself, which no setting of this machine can repair. */
 static weft_status check_file(const doctor_job *j)
 {
     spec s = {0};
@@ -36,8 +35,8 @@ static weft_status check_file(const doctor_job *j)
     return st;
 }
 
-/* Descriptors that rank 0 has open at most: a connection a channel and peer, the store's, others.
- */
+/* Upper bound of the file descriptors of rank 0: one per channel and peer, those of the store, and
+ * others. */
 static int64_t descriptors(const plan *p)
 {
     uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks), me;
@@ -68,13 +67,13 @@ static uint64_t checkpoint_bytes(const plan_set *p)
     return bytes < 1e18 ? (uint64_t)bytes : (uint64_t)1e18;
 }
 
-static void tell_disk(doctor *d, const prepared_job *p)
+static void report_disk(doctor *d, const prepared_job *p)
 {
-    tell_fact(d, "out", "%s", config_text(p->cfg, "run.out"));
+    doctor_add_text(d, "out", "%s", config_text(p->cfg, "run.out"));
     if (!config_int(p->cfg, "checkpoint.every"))
         return;
-    tell_number(d, "checkpoint", (int64_t)checkpoint_bytes(&p->plans));
-    tell_number(d, "checkpoints", config_int(p->cfg, "checkpoint.keep") + 1);
+    doctor_add_number(d, "checkpoint", (int64_t)checkpoint_bytes(&p->plans));
+    doctor_add_number(d, "checkpoints", config_int(p->cfg, "checkpoint.keep") + 1);
 }
 
 static uint32_t here_of(const doctor_job *j, uint32_t ranks)
@@ -82,7 +81,7 @@ static uint32_t here_of(const doctor_job *j, uint32_t ranks)
     return j->here && j->here < ranks ? j->here : ranks;
 }
 
-static void tell_plan(doctor *d, const prepared_job *p)
+static void report_plan(doctor *d, const prepared_job *p)
 {
     const spec *s = &p->spec;
     uint64_t caps = 0;
@@ -90,46 +89,46 @@ static void tell_plan(doctor *d, const prepared_job *p)
         caps |= where_caps(s, &s->links[i]) | where_near_caps(s, &s->links[i]);
     const weft_device_table *device = s->device.c->table;
     const char *threads = config_raw(p->cfg, "device.threads");
-    tell_line(d, "%u rank%s, with an arena of up to %s each", s->ranks, s->ranks == 1 ? "" : "s",
-              tell_size(p->plans.peak));
+    doctor_add_line(d, "%u rank%s, with an arena of up to %s each", s->ranks,
+                    s->ranks == 1 ? "" : "s", doctor_size_text(p->plans.peak));
     if (s->comm_choice)
-        tell_line(d, "%s", s->comm_choice);
-    tell_number(d, "ranks", s->ranks);
-    tell_number(d, "here", here_of(d->job, s->ranks));
-    tell_number(d, "peak", (int64_t)p->plans.peak);
-    tell_number(d, "on_host", (device->caps & WEFT_DEV_HOST_MEMORY) != 0);
-    tell_number(d, "registers", (caps & WEFT_LINK_REGISTER) != 0);
-    tell_number(d, "descriptors", descriptors(&p->plans.at[0]));
-    tell_number(d, "threads", threads ? strtol(threads, NULL, 10) : 0);
+        doctor_add_line(d, "%s", s->comm_choice);
+    doctor_add_number(d, "ranks", s->ranks);
+    doctor_add_number(d, "here", here_of(d->job, s->ranks));
+    doctor_add_number(d, "peak", (int64_t)p->plans.peak);
+    doctor_add_number(d, "on_host", (device->caps & WEFT_DEV_HOST_MEMORY) != 0);
+    doctor_add_number(d, "registers", (caps & WEFT_LINK_REGISTER) != 0);
+    doctor_add_number(d, "descriptors", descriptors(&p->plans.at[0]));
+    doctor_add_number(d, "threads", threads ? strtol(threads, NULL, 10) : 0);
 }
 
-void check_job(doctor *d)
+void doctor_check_job(doctor *d)
 {
     const doctor_job *j = d->job;
     if (!j) {
-        tell_line(d, "none was named: weft doctor JOB.ini says whether it fits, too");
+        doctor_add_line(d, "no job was named; weft doctor JOB.ini also checks whether a job fits");
         return;
     }
     if (check_file(j)) {
-        tell_number(d, "usage", 1);
-        tell_fact(d, "error", "%s", err_text());
+        doctor_add_number(d, "usage", 1);
+        doctor_add_text(d, "error", "%s", err_text());
         return;
     }
     prepared_job p;
     job_sites sites = {0};
-    const resolve_meeting apart = {.sites = &sites};
+    const resolve_meeting elsewhere = {.sites = &sites};
     bool several = j->here && j->here < j->ranks;
     if (several)
         job_even_sites(j->ranks, (j->ranks + j->here - 1) / j->here, &sites);
-    if (job_prepare(j->ini, j->overrides, j->noverrides, j->ranks, true, several ? &apart : NULL,
-                    &p)) {
-        tell_line(d, "%s is refused", j->ini);
-        tell(d, DOCTOR_PROBLEM, "%s", err_text());
-        tell_why(d, "weft train refuses the job before it starts a rank.");
-        tell_type(d, "weft plan %s", j->ini);
+    if (job_prepare(j->ini, j->overrides, j->noverrides, j->ranks, true,
+                    several ? &elsewhere : NULL, &p)) {
+        doctor_add_line(d, "%s is refused", j->ini);
+        doctor_add_finding(d, DOCTOR_PROBLEM, "%s", err_text());
+        doctor_add_reason(d, "weft train refuses the job before it starts a rank.");
+        doctor_add_command(d, "weft plan %s", j->ini);
     } else {
-        tell_plan(d, &p);
-        tell_disk(d, &p);
+        report_plan(d, &p);
+        report_disk(d, &p);
     }
     job_unprepare(&p);
     job_free_sites(&sites);
@@ -139,9 +138,9 @@ void check_job(doctor *d)
 
 static void fit_memory(doctor *d, int64_t here, int64_t peak)
 {
-    int64_t free = see_fact(d, "memory", "available", -1),
-            group = see_fact(d, "container", "memory_free", INT64_MAX),
-            promise = see_fact(d, "memory", "promisable", INT64_MAX);
+    int64_t free = doctor_fact_number(d, "memory", "available", -1),
+            group = doctor_fact_number(d, "container", "memory_free", INT64_MAX),
+            promise = doctor_fact_number(d, "memory", "promisable", INT64_MAX);
     if (free < 0)
         return;
     const char *of = "the machine has available";
@@ -154,80 +153,86 @@ static void fit_memory(doctor *d, int64_t here, int64_t peak)
         of = "the kernel will promise";
     }
     const double need = (double)here * (double)peak;
-    const char *all = tell_size(need < 1e18 ? (uint64_t)need : 1ull << 59);
-    tell_line(d, "memory: %s of the %s that %s", all, tell_size((uint64_t)free), of);
+    const char *all = doctor_size_text(need < 1e18 ? (uint64_t)need : 1ull << 59);
+    doctor_add_line(d, "memory: %s of the %s that %s", all, doctor_size_text((uint64_t)free), of);
     if (need <= 0.9 * (double)free)
         return;
-    tell(d, need > (double)free ? DOCTOR_PROBLEM : DOCTOR_WARNING,
-         "%" PRId64 " rank%s with %s each need %s of the %s that %s", here, here == 1 ? "" : "s",
-         tell_size((uint64_t)peak), all, tell_size((uint64_t)free), of);
-    tell_why(d, "The arena of each rank is touched before the first step; what is missing ends it "
-                "there, or has the kernel kill a process.");
-    tell_type(d,
-              "weft plan %s  # then lower train.microbatch, set train.recompute=block, or take "
-              "more machines",
-              d->job->ini);
+    doctor_add_finding(d, need > (double)free ? DOCTOR_PROBLEM : DOCTOR_WARNING,
+                       "%" PRId64 " rank%s with %s each need %s of the %s that %s", here,
+                       here == 1 ? "" : "s", doctor_size_text((uint64_t)peak), all,
+                       doctor_size_text((uint64_t)free), of);
+    doctor_add_reason(d, "Each rank writes its whole arena before the first step. Without enough "
+                         "memory the rank fails there, or the kernel kills a process.");
+    doctor_add_command(
+        d,
+        "weft plan %s  # then lower train.microbatch, set train.recompute=block, or take "
+        "more machines",
+        d->job->ini);
 }
 
-/* With threads = auto a rank takes its share of the cores, and one at least. */
+/* With threads = auto a rank uses its share of the cores, and at least one. */
 static void fit_cores(doctor *d, int64_t here)
 {
-    const int64_t time = see_fact(d, "container", "thousandths", 0);
-    int64_t cpus = see_fact(d, "processor", "allowed", 0),
-            all = see_fact(d, "processor", "cpus", 0), cores = see_fact(d, "topology", "cores", 0),
-            own = see_fact(d, "job", "threads", 0);
+    const int64_t time = doctor_fact_number(d, "container", "thousandths", 0);
+    int64_t cpus = doctor_fact_number(d, "processor", "allowed", 0),
+            all = doctor_fact_number(d, "processor", "cpus", 0),
+            cores = doctor_fact_number(d, "topology", "cores", 0),
+            own = doctor_fact_number(d, "job", "threads", 0);
     if (cores <= 0 || cores > cpus || cpus < all)
-        cores = cpus; /* of a part of the CPUs it is not known how many share a core */
+        cores = cpus; /* for a subset of the CPUs the number of cores is unknown */
     if (cores <= 0)
         return;
     int64_t share = cores / here; /* as the cpu device divides them */
     if (time > 0 && time / 1000 / here < share)
         share = time / 1000 / here;
     int64_t threads = own > 0 ? own : share > 0 ? share : 1;
-    tell_line(d,
-              "threads: %" PRId64 " for each of %" PRId64 " rank%s that share %" PRId64 " core%s",
-              threads, here, here == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
+    doctor_add_line(
+        d, "threads: %" PRId64 " for each of %" PRId64 " rank%s that share %" PRId64 " core%s",
+        threads, here, here == 1 ? "" : "s", cores, cores == 1 ? "" : "s");
     if (threads <= cores / here)
         return;
-    tell(d, DOCTOR_WARNING,
-         "%" PRId64 " ranks with %" PRId64 " thread%s each share %" PRId64 " cores", here, threads,
-         threads == 1 ? "" : "s", cores);
-    tell_why(d, "Ranks that wait for each other take turns on a core, and each turn costs "
-                "milliseconds; no thread is pinned then.");
-    tell_type(d, "weft train -n %" PRId64 " %s", cores, d->job->ini);
+    doctor_add_finding(d, DOCTOR_WARNING,
+                       "%" PRId64 " ranks with %" PRId64 " thread%s each share %" PRId64 " cores",
+                       here, threads, threads == 1 ? "" : "s", cores);
+    doctor_add_reason(d, "Ranks that wait for each other share a core, and each context switch "
+                         "costs milliseconds. Threads are then not pinned.");
+    doctor_add_command(d, "weft train -n %" PRId64 " %s", cores, d->job->ini);
 }
 
 static void fit_locked(doctor *d, int64_t peak)
 {
-    int64_t may = see_fact(d, "limits", "locked", INT64_MAX);
-    if (!see_fact(d, "job", "registers", 0) || peak <= may)
+    int64_t may = doctor_fact_number(d, "limits", "locked", INT64_MAX);
+    if (!doctor_fact_number(d, "job", "registers", 0) || peak <= may)
         return;
-    tell(d, DOCTOR_PROBLEM, "a rank has to lock %s, and may lock %s", tell_size((uint64_t)peak),
-         tell_size((uint64_t)may));
-    tell_why(d, "The transport registers the arena with its device, and the kernel refuses.");
-    tell_type(d, "ulimit -l unlimited  # refused? echo '* - memlock unlimited' | sudo tee "
-                 "/etc/security/limits.d/weft.conf, then log in again");
+    doctor_add_finding(d, DOCTOR_PROBLEM, "a rank needs %s of locked memory, and its limit is %s",
+                       doctor_size_text((uint64_t)peak), doctor_size_text((uint64_t)may));
+    doctor_add_reason(d, "The transport registers the arena with its device, and the kernel "
+                         "refuses that above the limit.");
+    doctor_add_command(d,
+                       "ulimit -l unlimited  # if refused: echo '* - memlock unlimited' | sudo tee "
+                       "/etc/security/limits.d/weft.conf, then log in again");
 }
 
 static void fit_files(doctor *d)
 {
-    int64_t need = see_fact(d, "job", "descriptors", 0),
-            may = see_fact(d, "limits", "files", INT64_MAX),
-            most = see_fact(d, "limits", "files_most", INT64_MAX);
+    int64_t need = doctor_fact_number(d, "job", "descriptors", 0),
+            may = doctor_fact_number(d, "limits", "files", INT64_MAX),
+            most = doctor_fact_number(d, "limits", "files_most", INT64_MAX);
     if (need <= may)
         return;
-    tell(d, DOCTOR_WARNING,
-         "rank 0 may have up to %" PRId64 " files open, and its limit is %" PRId64, need, may);
-    tell_why(d, "Each connection with another rank is one.");
+    doctor_add_finding(d, DOCTOR_WARNING,
+                       "rank 0 may have up to %" PRId64 " files open, and its limit is %" PRId64,
+                       need, may);
+    doctor_add_reason(d, "Each connection to another rank needs one descriptor.");
     if (need <= most)
-        tell_type(d, "ulimit -n %" PRId64, most < 1048576 ? most : 1048576);
+        doctor_add_command(d, "ulimit -n %" PRId64, most < 1048576 ? most : 1048576);
     else
-        tell_type(d,
-                  "echo '* - nofile 1048576' | sudo tee /etc/security/limits.d/weft.conf  # then "
-                  "log in again");
+        doctor_add_command(
+            d, "echo '* - nofile 1048576' | sudo tee /etc/security/limits.d/weft.conf  # then "
+               "log in again");
 }
 
-/* The file system that the folder is on, or will be: that of the nearest one above it. */
+/* The file system of the folder, or of its nearest existing parent. */
 static bool disk_of(const char *folder, char path[PATH_MAX], struct statvfs *s)
 {
     snprintf(path, PATH_MAX, "%s", folder);
@@ -243,35 +248,41 @@ static bool disk_of(const char *folder, char path[PATH_MAX], struct statvfs *s)
     return true;
 }
 
-/* The newest is complete before the oldest goes, so there is one more than is kept. */
+/* The newest checkpoint is complete before the oldest is removed, so there is one more than
+ * checkpoint.keep. */
 static void fit_disk(doctor *d)
 {
     char path[PATH_MAX];
     struct statvfs s;
-    const double each = (double)see_fact(d, "job", "checkpoint", 0),
-                 n = (double)see_fact(d, "job", "checkpoints", 0);
-    if (!disk_of(see_fact_text(d, "job", "out"), path, &s))
+    const double each = (double)doctor_fact_number(d, "job", "checkpoint", 0),
+                 n = (double)doctor_fact_number(d, "job", "checkpoints", 0);
+    if (!disk_of(doctor_fact_text(d, "job", "out"), path, &s))
         return;
     const double free = (double)s.f_bavail * (double)s.f_frsize;
     if (each <= 0 || each * n <= free)
         return;
-    tell(d, DOCTOR_WARNING, "%.0f checkpoints of %s are more than the %s that are free in %s", n,
-         tell_size((uint64_t)each), tell_size((uint64_t)free), path);
-    tell_why(d, "The run ends when one cannot be written, with those before it intact. Where the "
-                "folder is every machine's own, each holds its part alone.");
-    tell_type(d, "df -h %s  # then a folder elsewhere: run.out=DIR, or fewer: checkpoint.keep=1",
-              path);
+    doctor_add_finding(d, DOCTOR_WARNING,
+                       "%.0f checkpoints of %s need more than the %s that are free in %s", n,
+                       doctor_size_text((uint64_t)each), doctor_size_text((uint64_t)free), path);
+    doctor_add_reason(d,
+                      "The run ends when a checkpoint cannot be written; earlier ones stay intact. "
+                      "If the folder is local to each machine, each holds only its own part.");
+    doctor_add_command(
+        d,
+        "df -h %s  # then use another folder: run.out=DIR, or fewer checkpoints: checkpoint.keep=1",
+        path);
 }
 
-void check_fit(doctor *d)
+void doctor_check_fit(doctor *d)
 {
-    int64_t here = see_fact(d, "job", "here", 0), peak = see_fact(d, "job", "peak", 0);
+    int64_t here = doctor_fact_number(d, "job", "here", 0),
+            peak = doctor_fact_number(d, "job", "peak", 0);
     const int64_t share = d->job && d->job->share ? d->job->share : here;
     if (here <= 0) {
-        tell_line(d, "%s", d->job ? "not known without a plan" : "no job was named");
+        doctor_add_line(d, "%s", d->job ? "unknown, because there is no plan" : "no job was named");
         return;
     }
-    if (see_fact(d, "job", "on_host", 0)) {
+    if (doctor_fact_number(d, "job", "on_host", 0)) {
         fit_memory(d, here, peak);
         fit_cores(d, share);
     }

@@ -1,5 +1,6 @@
-/* doctor/checks/limits.c: what this process may take: locked memory, files, CPU time, memory. */
-#include "doctor/internal.h"
+/* doctor/checks/limits.c: limits of this process and of its control groups: locked memory, files,
+ * CPU time, memory. */
+#include "doctor/checks/checks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 static bool limit_of(const doctor *d, const char *name, int64_t out[2])
 {
     char line[256], word[2][32];
-    if (!see_line(d, "/proc/self/limits", name, line, sizeof line) ||
+    if (!doctor_read_line(d, "/proc/self/limits", name, line, sizeof line) ||
         sscanf(line, "%31s %31s", word[0], word[1]) != 2)
         return false;
     for (uint32_t i = 0; i < 2; i++) {
@@ -30,34 +31,35 @@ static bool limit_of(const doctor *d, const char *name, int64_t out[2])
 static bool may_lock_anything(const doctor *d)
 {
     char caps[64];
-    return see_line(d, "/proc/self/status", "CapEff", caps, sizeof caps) &&
+    return doctor_read_line(d, "/proc/self/status", "CapEff", caps, sizeof caps) &&
            strtoull(caps, NULL, 16) >> CAP_IPC_LOCK_BIT & 1;
 }
 
 static const char *lock_text(int64_t bytes)
 {
-    return bytes == INT64_MAX ? "unlimited" : tell_size((uint64_t)bytes);
+    return bytes == INT64_MAX ? "unlimited" : doctor_size_text((uint64_t)bytes);
 }
 
-static void judge_locked(doctor *d, const int64_t lock[2])
+static void assess_locked(doctor *d, const int64_t lock[2])
 {
-    const char *const *rdma = see_names(d, "/sys/class/infiniband");
+    const char *const *rdma = doctor_list_folder(d, "/sys/class/infiniband");
     if (!*rdma || lock[0] >= (int64_t)1 << 30)
         return;
-    tell(d, DOCTOR_WARNING, "a process may lock %s of memory", lock_text(lock[0]));
-    tell_why(d,
-             "%s works on memory that is registered with it and then locked: a rank's whole "
-             "arena. What is more than that is refused when the job starts. (In a service: "
-             "LimitMEMLOCK=infinity. In a container: docker run --ulimit memlock=-1.)",
-             *rdma);
+    doctor_add_finding(d, DOCTOR_WARNING, "the limit of locked memory is %s", lock_text(lock[0]));
+    doctor_add_reason(d,
+                      "%s needs registered memory, which is locked: the whole arena of a rank. A "
+                      "larger arena than the limit is refused when the job starts. (In a service: "
+                      "LimitMEMLOCK=infinity. In a container: docker run --ulimit memlock=-1.)",
+                      *rdma);
     if (lock[1] == INT64_MAX)
-        tell_type(d, "ulimit -l unlimited");
+        doctor_add_command(d, "ulimit -l unlimited");
     else
-        tell_type(d, "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/weft.conf  # "
-                     "then log in again");
+        doctor_add_command(
+            d, "echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/weft.conf  # "
+               "then log in again");
 }
 
-void check_limits(doctor *d)
+void doctor_check_limits(doctor *d)
 {
     int64_t lock[2], files[2];
     bool locks = limit_of(d, "Max locked memory", lock),
@@ -65,22 +67,22 @@ void check_limits(doctor *d)
     if (locks && may_lock_anything(d))
         lock[0] = lock[1] = INT64_MAX;
     if (locks) {
-        tell_line(d, "locked memory: %s", lock_text(lock[0]));
-        tell_number(d, "locked", lock[0]);
-        judge_locked(d, lock);
+        doctor_add_line(d, "locked memory: %s", lock_text(lock[0]));
+        doctor_add_number(d, "locked", lock[0]);
+        assess_locked(d, lock);
     }
     if (opens) {
-        tell_line(d, "open files: %" PRId64 " (at most %" PRId64 ")", files[0], files[1]);
-        tell_number(d, "files", files[0]);
-        tell_number(d, "files_most", files[1]);
+        doctor_add_line(d, "open files: %" PRId64 " (at most %" PRId64 ")", files[0], files[1]);
+        doctor_add_number(d, "files", files[0]);
+        doctor_add_number(d, "files_most", files[1]);
     }
     if (opens && files[0] < 1024) {
-        tell(d, DOCTOR_WARNING, "a process may have %" PRId64 " files open", files[0]);
-        tell_why(d, "Every connection with another rank is one.");
-        tell_type(d, "ulimit -n %" PRId64, files[1] < 65536 ? files[1] : 65536);
+        doctor_add_finding(d, DOCTOR_WARNING, "the limit of open files is %" PRId64, files[0]);
+        doctor_add_reason(d, "Every connection to another rank needs one descriptor.");
+        doctor_add_command(d, "ulimit -n %" PRId64, files[1] < 65536 ? files[1] : 65536);
     }
     if (!locks && !opens)
-        tell_line(d, "the kernel does not say");
+        doctor_add_line(d, "not reported by the kernel");
 }
 
 /* --- control groups --- */
@@ -105,54 +107,55 @@ static void take_memory(group *g, uint64_t limit, uint64_t used, uint64_t cached
     g->usage = used > cached ? used - cached : 0;
 }
 
-static void look_at_new(const doctor *d, const char *at, group *g)
+static void read_cgroup_v2(const doctor *d, const char *at, group *g)
 {
     char text[128], path[512];
     double quota, period;
     int64_t limit, used = 0;
     uint64_t cached = 0, stalls;
-    if (see_text(d, text, sizeof text, "%s/cpu.max", at) &&
+    if (doctor_read_text(d, text, sizeof text, "%s/cpu.max", at) &&
         sscanf(text, "%lf %lf", &quota, &period) == 2)
         take_cpus(g, quota, period);
     snprintf(path, sizeof path, "%s/memory.stat", at);
-    see_bytes(d, path, "file", &cached);
-    see_number(d, &used, "%s/memory.current", at);
-    if (see_number(d, &limit, "%s/memory.max", at) && limit > 0)
+    doctor_read_bytes(d, path, "file", &cached);
+    doctor_read_number(d, &used, "%s/memory.current", at);
+    if (doctor_read_number(d, &limit, "%s/memory.max", at) && limit > 0)
         take_memory(g, (uint64_t)limit, used > 0 ? (uint64_t)used : 0, cached);
     snprintf(path, sizeof path, "%s/cpu.stat", at);
-    if (see_bytes(d, path, "nr_throttled", &stalls) && stalls < INT64_MAX)
+    if (doctor_read_bytes(d, path, "nr_throttled", &stalls) && stalls < INT64_MAX)
         g->throttled = (int64_t)stalls;
 }
 
-static void look_at_old(const doctor *d, const char *below, group *g)
+static void read_cgroup_v1(const doctor *d, const char *below, group *g)
 {
     int64_t quota, period, limit, used = 0;
     uint64_t cached = 0, stalls;
     char path[512];
-    if (see_number(d, &quota, "/sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", below) &&
-        see_number(d, &period, "/sys/fs/cgroup/cpu%s/cpu.cfs_period_us", below))
+    if (doctor_read_number(d, &quota, "/sys/fs/cgroup/cpu%s/cpu.cfs_quota_us", below) &&
+        doctor_read_number(d, &period, "/sys/fs/cgroup/cpu%s/cpu.cfs_period_us", below))
         take_cpus(g, (double)quota, (double)period);
     snprintf(path, sizeof path, "/sys/fs/cgroup/memory%s/memory.stat", below);
-    see_bytes(d, path, "total_cache", &cached);
-    see_number(d, &used, "/sys/fs/cgroup/memory%s/memory.usage_in_bytes", below);
-    if (see_number(d, &limit, "/sys/fs/cgroup/memory%s/memory.limit_in_bytes", below) && limit > 0)
+    doctor_read_bytes(d, path, "total_cache", &cached);
+    doctor_read_number(d, &used, "/sys/fs/cgroup/memory%s/memory.usage_in_bytes", below);
+    if (doctor_read_number(d, &limit, "/sys/fs/cgroup/memory%s/memory.limit_in_bytes", below) &&
+        limit > 0)
         take_memory(g, (uint64_t)limit, used > 0 ? (uint64_t)used : 0, cached);
     snprintf(path, sizeof path, "/sys/fs/cgroup/cpu%s/cpu.stat", below);
-    if (see_bytes(d, path, "nr_throttled", &stalls) && stalls < INT64_MAX)
+    if (doctor_read_bytes(d, path, "nr_throttled", &stalls) && stalls < INT64_MAX)
         g->throttled = (int64_t)stalls;
 }
 
-/* The group of this process and those above it. A container sees its own group at the top. */
-static void look_upwards(const doctor *d, const char *own, bool old, group *g)
+/* The group of this process and its parents. In a container its own group is the root. */
+static void read_cgroup_and_parents(const doctor *d, const char *own, bool old, group *g)
 {
     char path[384], whole[448];
     snprintf(path, sizeof path, "%s", strcmp(own, "/") ? own : "");
     for (uint32_t depth = 0; depth < 64; depth++) {
         snprintf(whole, sizeof whole, "%s%s", old ? "" : "/sys/fs/cgroup", path);
         if (old)
-            look_at_old(d, path, g);
+            read_cgroup_v1(d, path, g);
         else
-            look_at_new(d, whole, g);
+            read_cgroup_v2(d, whole, g);
         char *cut = strrchr(path, '/');
         if (!cut)
             break;
@@ -162,10 +165,10 @@ static void look_upwards(const doctor *d, const char *own, bool old, group *g)
 
 /* /proc/self/cgroup has "0::/path" for the one tree of version 2, and "4:memory:/path" for each of
  * version 1. */
-static void find_groups(const doctor *d, group *g)
+static void read_cgroups(const doctor *d, group *g)
 {
     char text[8192], *rest;
-    see_text(d, text, sizeof text, "/proc/self/cgroup");
+    doctor_read_text(d, text, sizeof text, "/proc/self/cgroup");
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         char *what = strchr(line, ':'), *path = what ? strchr(what + 1, ':') : NULL;
         if (!path)
@@ -175,41 +178,42 @@ static void find_groups(const doctor *d, group *g)
         char names[256];
         snprintf(names, sizeof names, ",%s,", what);
         if (!*what)
-            look_upwards(d, path, false, g);
+            read_cgroup_and_parents(d, path, false, g);
         else if (strstr(names, ",cpu,") || strstr(names, ",memory,"))
-            look_upwards(d, path, true, g);
+            read_cgroup_and_parents(d, path, true, g);
     }
 }
 
-void check_container(doctor *d)
+void doctor_check_container(doctor *d)
 {
     group g = {0};
-    find_groups(d, &g);
-    int64_t cpus = see_fact(d, "processor", "allowed", 0);
+    read_cgroups(d, &g);
+    int64_t cpus = doctor_fact_number(d, "processor", "allowed", 0);
     char time[64] = "all CPUs", memory[64] = "all memory";
     if (g.cpus > 0)
-        snprintf(time, sizeof time, "the time of %.2f CPUs", g.cpus);
+        snprintf(time, sizeof time, "a quota of %.2f CPUs", g.cpus);
     if (g.memory)
-        snprintf(memory, sizeof memory, "%s of memory", tell_size(g.memory));
-    tell_line(d, "may use %s and %s", time, memory);
+        snprintf(memory, sizeof memory, "%s of memory", doctor_size_text(g.memory));
+    doctor_add_line(d, "may use %s and %s", time, memory);
     if (g.cpus > 0)
-        tell_number(d, "thousandths", (int64_t)(g.cpus * 1000 < 1e15 ? g.cpus * 1000 : 1e15));
+        doctor_add_number(d, "thousandths", (int64_t)(g.cpus * 1000 < 1e15 ? g.cpus * 1000 : 1e15));
     if (g.memory) {
-        tell_number(d, "memory", (int64_t)g.memory);
-        tell_number(d, "memory_free", g.memory > g.usage ? (int64_t)(g.memory - g.usage) : 0);
+        doctor_add_number(d, "memory", (int64_t)g.memory);
+        doctor_add_number(d, "memory_free", g.memory > g.usage ? (int64_t)(g.memory - g.usage) : 0);
     }
     if (g.throttled > 0)
-        tell_line(d, "was stopped %" PRId64 " times so far because its time was used up",
-                  g.throttled);
+        doctor_add_line(d, "throttled %" PRId64 " times so far because its CPU quota was used up",
+                        g.throttled);
     if (g.cpus > 0 && cpus && g.cpus < (double)cpus) {
-        tell(d, DOCTOR_WARNING, "%" PRId64 " CPUs are visible, and the time of %.2f may be used",
-             cpus, g.cpus);
-        tell_why(d, "With device.threads = auto ranks start no more threads than that, and pin "
-                    "none. When the time of a period is used up, all of them are stopped until "
-                    "the next, some 100 ms later.");
-        tell_type(d,
-                  "weft train ... device.threads=%d  # a rank; or give the container more: "
-                  "docker update --cpus=%" PRId64 " NAME",
-                  g.cpus >= 1 ? (int)g.cpus : 1, cpus);
+        doctor_add_finding(d, DOCTOR_WARNING,
+                           "%" PRId64 " CPUs are visible, and the CPU quota is %.2f", cpus, g.cpus);
+        doctor_add_reason(d, "With device.threads = auto ranks start no more threads than the "
+                             "quota, and pin none. When the quota of a period is used up, all "
+                             "threads are stopped until the next period, about 100 ms later.");
+        doctor_add_command(
+            d,
+            "weft train ... device.threads=%d  # per rank; or raise the quota of the container: "
+            "docker update --cpus=%" PRId64 " NAME",
+            g.cpus >= 1 ? (int)g.cpus : 1, cpus);
     }
 }

@@ -1,17 +1,19 @@
-/* doctor/checks/path.c: see path.h. The time to rank 0 and back is the least of some requests to
- * its store: what a small message takes with two threads woken, so an upper bound. Clocks are read
- * when a barrier ends, and are known about as well as that time.
+/* doctor/checks/path.c: see path.h. The round-trip time is the minimum over some requests to the
+ * store of rank 0. It includes waking two threads, so it is an upper bound. The clock skew is taken
+ * from clocks read at the end of a barrier, and is about as exact as the round-trip time.
  *
- * Passage. Each rank sends packets that may not be cut to a socket of rank 0, long ones (the
- * interface's whole MTU) and short ones, until rank 0 has heard both or a second is over. Short
- * ones alone mean that something between takes less than the interface says; none at all that a
- * firewall is in the way, which says nothing. Rank 0 believes a packet only when it carries the
- * random number that it told over the store. */
+ * Path MTU: each rank sends UDP packets that may not be fragmented to rank 0 for a second, long
+ * ones (the MTU of the interface) and short ones. If only short ones arrive, a device on the path
+ * has a smaller MTU. If none arrive, a firewall drops them, and there is no result. Rank 0 accepts
+ * a packet only if it carries the random number that rank 0 published in the store. */
 #define _GNU_SOURCE
 #include "doctor/checks/path.h"
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/mem.h"
+#include "doctor/report.h"
+#include "doctor/sysfs.h"
 #include "job/address.h"
 
 #include <ifaddrs.h>
@@ -41,24 +43,24 @@ typedef union endpoint {
     struct sockaddr_in6 v6;
 } endpoint;
 
-/* What rank 0 tells: where it listens, and what packets must begin with. */
-typedef struct post {
+/* What rank 0 publishes: its address, and the random number that packets begin with. */
+typedef struct listener {
     endpoint at;
     uint8_t mark[16];
-} post;
+} listener;
 
 typedef struct packet {
     uint8_t mark[16];
     uint32_t rank, bytes; /* of the whole packet, the headers of IP and UDP included */
 } packet;
 
-typedef struct way {
+typedef struct route {
     endpoint local;
     socklen_t length;
     char name[IFNAMSIZ];
     int mtu, headers; /* bytes; of IP and UDP */
     bool loop;
-} way;
+} route;
 
 /* --- the interface --- */
 
@@ -73,9 +75,9 @@ static bool same_address(const struct sockaddr *a, const struct sockaddr *b)
                                                &((const struct sockaddr_in6 *)b)->sin6_addr, 16);
 }
 
-/* The address that this rank is reached at: for rank 0 MASTER_ADDR itself, for others the one from
- * which packets to it go out. */
-static bool own_address(const job_identity *who, way *w)
+/* The address of this rank: MASTER_ADDR for rank 0, for others the source address of packets to it.
+ */
+static bool local_address(const job_identity *who, route *w)
 {
     struct addrinfo *found = NULL;
     bool known = false;
@@ -98,11 +100,11 @@ static bool own_address(const job_identity *who, way *w)
     return known;
 }
 
-static bool find_way(const job_identity *who, way *w)
+static bool find_route(const job_identity *who, route *w)
 {
     struct ifaddrs *all = NULL;
     struct ifreq r = {0};
-    if (!own_address(who, w) || getifaddrs(&all))
+    if (!local_address(who, w) || getifaddrs(&all))
         return false;
     for (struct ifaddrs *a = all; a && !*w->name; a = a->ifa_next)
         if (same_address(a->ifa_addr, &w->local.any)) {
@@ -145,7 +147,7 @@ static int64_t wall_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* How far this clock is ahead of rank 0's: of some barriers the one with the least to say. */
+/* How far this clock is ahead of that of rank 0: the smallest difference over some barriers. */
 static weft_status clock_skew(job *j, const job_identity *who, int64_t *ms)
 {
     int64_t mine[ROUNDS], *all = mem_alloc(who->ranks * sizeof mine);
@@ -164,9 +166,9 @@ static weft_status clock_skew(job *j, const job_identity *who, int64_t *ms)
     return s;
 }
 
-/* --- passage --- */
+/* --- path MTU --- */
 
-static void send_packets(int fd, const way *w, const post *to, uint32_t rank)
+static void send_packets(int fd, const route *w, const listener *to, uint32_t rank)
 {
     static uint8_t room[LONG_BYTES];
     uint32_t longest = (uint32_t)(w->mtu - w->headers), size[] = {SHORT_BYTES, longest};
@@ -180,8 +182,8 @@ static void send_packets(int fd, const way *w, const post *to, uint32_t rank)
         }
 }
 
-static void hear_packets(int fd, const way *w, const uint8_t mark[16], uint32_t ranks,
-                         uint32_t *heard)
+static void receive_packets(int fd, const route *w, const uint8_t mark[16], uint32_t ranks,
+                            uint32_t *heard)
 {
     static uint8_t room[LONG_BYTES + 1];
     uint64_t end = clock_ms() + PASSAGE_MS + PASSAGE_MS / 4, now;
@@ -201,7 +203,7 @@ static void hear_packets(int fd, const way *w, const uint8_t mark[16], uint32_t 
     }
 }
 
-static int open_socket(const way *w, bool bound)
+static int open_socket(const route *w, bool bound)
 {
     int fd = socket(w->local.any.sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0), on = IP_PMTUDISC_PROBE;
     endpoint any_port = w->local;
@@ -222,8 +224,8 @@ static int open_socket(const way *w, bool bound)
     return fd;
 }
 
-/* Rank 0 tells where; `post.at` of family 0 says that there is nothing to be had. */
-static weft_status tell_post(job *j, const way *w, int *fd, post *mine)
+/* Rank 0 publishes its address; an address of family 0 says that it cannot listen. */
+static weft_status publish_listener(job *j, const route *w, int *fd, listener *mine)
 {
     socklen_t n = sizeof mine->at;
     *fd = w->mtu > 0 ? open_socket(w, true) : -1;
@@ -233,7 +235,7 @@ static weft_status tell_post(job *j, const way *w, int *fd, post *mine)
     return job_put(j, "doctor.post", mine, sizeof *mine);
 }
 
-static weft_status take_post(job *j, post *out)
+static weft_status fetch_listener(job *j, listener *out)
 {
     void *value = NULL;
     uint64_t bytes = 0;
@@ -244,23 +246,23 @@ static weft_status take_post(job *j, post *out)
     return s;
 }
 
-static weft_status passage(job *j, const job_identity *who, const way *w, doctor *d)
+static weft_status measure_path_mtu(job *j, const job_identity *who, const route *w, doctor *d)
 {
-    post p = {0};
+    listener p = {0};
     int fd = -1;
-    weft_status s = who->rank ? take_post(j, &p) : tell_post(j, w, &fd, &p);
+    weft_status s = who->rank ? fetch_listener(j, &p) : publish_listener(j, w, &fd, &p);
     if (!s && who->rank && w->mtu > w->headers && !w->loop &&
         p.at.any.sa_family == w->local.any.sa_family && (fd = open_socket(w, false)) >= 0) {
         send_packets(fd, w, &p, who->rank);
-        tell_number(d, "probed", w->mtu);
+        doctor_add_number(d, "probed", w->mtu);
     } else if (!s && !who->rank && fd >= 0 && !w->loop) {
         uint32_t *heard = mem_alloc(who->ranks * sizeof *heard);
-        hear_packets(fd, w, p.mark, who->ranks, heard);
+        receive_packets(fd, w, p.mark, who->ranks, heard);
         for (uint32_t r = 1; r < who->ranks; r++) {
             char name[32];
             snprintf(name, sizeof name, "from.%u", r);
             if (heard[r])
-                tell_number(d, name, heard[r]);
+                doctor_add_number(d, name, heard[r]);
         }
         free(heard);
     }
@@ -269,30 +271,31 @@ static weft_status passage(job *j, const job_identity *who, const way *w, doctor
     return s;
 }
 
-weft_status path_measure(job *j, const job_identity *who, json_t *report)
+weft_status doctor_measure_path(job *j, const job_identity *who, json_t *report)
 {
-    way w = {0};
+    route w = {0};
     int64_t us = 0, ms = 0, speed = 0;
     doctor d = {.root = "", .done = json_object_get(report, "checks")};
-    tell_begin(&d, "path", "the way to rank 0");
-    bool known = find_way(who, &w);
+    doctor_begin_check(&d, "path", "the network path to rank 0");
+    bool known = find_route(who, &w);
     weft_status s = round_trip(j, who->rank, &us);
     if (!s)
         s = clock_skew(j, who, &ms);
     if (!s)
-        s = passage(j, who, &w, &d);
+        s = measure_path_mtu(j, who, &w, &d);
     if (known && !w.loop) {
-        tell_fact(&d, "interface", "%s", w.name);
-        tell_number(&d, "mtu", w.mtu);
-        if (see_number(&d, &speed, "/sys/class/net/%s/speed", w.name) && speed > 0)
-            tell_number(&d, "speed", speed);
+        doctor_add_text(&d, "interface", "%s", w.name);
+        doctor_add_number(&d, "mtu", w.mtu);
+        if (doctor_read_number(&d, &speed, "/sys/class/net/%s/speed", w.name) && speed > 0)
+            doctor_add_number(&d, "speed", speed);
     }
-    tell_number(&d, "round_trip_us", us);
-    tell_number(&d, "skew_ms", ms);
+    doctor_add_number(&d, "round_trip_us", us);
+    doctor_add_number(&d, "skew_ms", ms);
     if (who->rank)
-        tell_line(&d, "by %s, %" PRId64 " us there and back", known ? w.name : "?", us);
+        doctor_add_line(&d, "through %s, round trip %" PRId64 " us", known ? w.name : "?", us);
     else
-        tell_line(&d, "by %s the others reach it", known ? w.name : "an unknown interface");
-    tell_end(&d);
+        doctor_add_line(&d, "the others connect through %s",
+                        known ? w.name : "an unknown interface");
+    doctor_end_check(&d);
     return s;
 }

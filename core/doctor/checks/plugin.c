@@ -1,7 +1,7 @@
-/* doctor/checks/plugin.c: which devices and transports say that they could work here; and whether
- * ranks of this machine may map each other's memory. Each is tried in a process of its own. */
+/* doctor/checks/plugin.c: which devices and transports can work here by their own probes, and
+ * whether ranks of this machine can map each other's memory. Each is tried in a child process. */
 #define _GNU_SOURCE
-#include "doctor/internal.h"
+#include "doctor/checks/checks.h"
 
 #include "base/err.h"
 #include "config/config.h"
@@ -23,19 +23,19 @@
 
 /* --- plugins --- */
 
-typedef struct trial {
+typedef struct probe_request {
     host *host;
     config *cfg;
     const component *c;
     uint32_t device_caps; /* of all devices that are installed */
-} trial;
+} probe_request;
 
 static bool is(const component *c, const char *iface)
 {
     return c->iface && !strcmp(c->iface, iface);
 }
 
-static weft_status probe(trial *t, int32_t *score)
+static weft_status probe(probe_request *t, int32_t *score)
 {
     const char *const ifaces[] = {t->c->iface, NULL};
     char section[128];
@@ -63,48 +63,53 @@ static weft_status probe(trial *t, int32_t *score)
     return PLUGIN_CALL((const weft_link_table *)c->table, probe, c->module, conf, &group, score);
 }
 
-static json_t *try_one(void *ctx)
+static json_t *probe_child(void *ctx)
 {
     int32_t score = 0;
     weft_status s = probe(ctx, &score);
-    return json_pack("{s:i, s:o}", "score", s ? 0 : score, "why", tell_text("%s", err_text()));
+    return json_pack("{s:i, s:o}", "score", s ? 0 : score, "why",
+                     doctor_json_text("%s", err_text()));
 }
 
-static void tell_plugin(doctor *d, trial *t)
+static void probe_plugin(doctor *d, probe_request *t)
 {
     char why[256] = "";
-    json_t *got = run_apart(try_one, t, PROBE_SECONDS, why, sizeof why);
+    json_t *got = doctor_run_sandboxed(probe_child, t, PROBE_SECONDS, why, sizeof why);
     if (!got) {
-        tell_line(d, "%s %s: its probe %s", t->c->kind, t->c->name, why);
-        tell(d, DOCTOR_WARNING, "the probe of %s (%s) %s", t->c->name, t->c->kind, why);
-        tell_why(d, "With auto every installed plugin is asked, and one that does not answer ends "
-                    "the job; it, or a library that it loads, is broken.");
-        tell_type(d, "weft plugins %s; ldd %s", t->c->name, t->c->path);
+        doctor_add_line(d, "%s %s: its probe %s", t->c->kind, t->c->name, why);
+        doctor_add_finding(d, DOCTOR_WARNING, "the probe of %s (%s) %s", t->c->name, t->c->kind,
+                           why);
+        doctor_add_reason(
+            d, "With auto every installed plugin is probed, and a probe that fails in this way "
+               "ends the job. The plugin, or a library that it loads, is broken.");
+        doctor_add_command(d, "weft plugins %s; ldd %s", t->c->name, t->c->path);
         return;
     }
     int64_t score = json_integer_value(json_object_get(got, "score"));
     if (score > 0)
-        tell_line(d, "%s %s: can be used", t->c->kind, t->c->name);
+        doctor_add_line(d, "%s %s: can be used", t->c->kind, t->c->name);
     else
-        tell_line(d, "%s %s: no: %s", t->c->kind, t->c->name,
-                  *report_text(got, "why") ? report_text(got, "why") : "it gives no reason");
-    tell_number(d, t->c->name, score);
+        doctor_add_line(d, "%s %s: no: %s", t->c->kind, t->c->name,
+                        *doctor_report_text(got, "why") ? doctor_report_text(got, "why")
+                                                        : "it gives no reason");
+    doctor_add_number(d, t->c->name, score);
     json_decref(got);
 }
 
-static void tell_unusable(doctor *d, const component *c)
+static void report_unusable(doctor *d, const component *c)
 {
-    tell(d, DOCTOR_WARNING, "the plugin %s (%s) cannot be used: %s", c->name, c->kind, c->help);
-    tell_why(d, "A job that names it is refused.");
-    tell_type(d, "weft plugins; rm %s  # or build it anew for this version", c->path);
+    doctor_add_finding(d, DOCTOR_WARNING, "the plugin %s (%s) cannot be used: %s", c->name, c->kind,
+                       c->help);
+    doctor_add_reason(d, "A job that names it is refused.");
+    doctor_add_command(d, "weft plugins; rm %s  # or build it anew for this version", c->path);
 }
 
-static void look_at_all(doctor *d, trial *t)
+static void probe_all(doctor *d, probe_request *t)
 {
     const component **all;
     uint32_t n;
     if (host_list(t->host, &all, &n)) {
-        tell_line(d, "%s", err_text());
+        doctor_add_line(d, "%s", err_text());
         return;
     }
     for (uint32_t i = 0; i < n; i++)
@@ -113,15 +118,15 @@ static void look_at_all(doctor *d, trial *t)
     for (uint32_t i = 0; i < n; i++) {
         t->c = all[i];
         if (!t->c->iface)
-            tell_unusable(d, t->c);
+            report_unusable(d, t->c);
         else if (!strcmp(t->c->kind, "comm") || is(t->c, "weft.device/1"))
-            tell_plugin(d, t);
+            probe_plugin(d, t);
     }
 }
 
-void check_plugins(doctor *d)
+void doctor_check_plugins(doctor *d)
 {
-    trial t = {0};
+    probe_request t = {0};
     config *own = NULL;
     const doctor_job *j = d->job;
     if (j && config_load(j->ini, j->overrides, j->noverrides, &own))
@@ -131,9 +136,9 @@ void check_plugins(doctor *d)
         s = host_create(own ? config_raw(own, "run.plugins") : NULL, &t.host);
     if (!s) {
         host_serve(t.host, "weft.host.tls/1", job_planning_tls());
-        look_at_all(d, &t);
+        probe_all(d, &t);
     } else {
-        tell_line(d, "%s", err_text());
+        doctor_add_line(d, "%s", err_text());
     }
     host_destroy(t.host);
     config_destroy(t.cfg);
@@ -147,8 +152,8 @@ typedef struct handle {
     int fd;
 } handle;
 
-/* As a rank opens the memory of another. */
-static json_t *open_other(void *ctx)
+/* Map the memory of another process as a rank does. */
+static json_t *map_other(void *ctx)
 {
     const handle *h = ctx;
     char path[64];
@@ -158,10 +163,10 @@ static json_t *open_other(void *ctx)
     return json_pack("{s:i}", "errno", p == MAP_FAILED ? errno : 0);
 }
 
-void check_peers(doctor *d)
+void doctor_check_peers(doctor *d)
 {
     if (*d->root) {
-        tell_line(d, "not tried: %s is not this machine", d->root);
+        doctor_add_line(d, "not tested: %s is not this machine", d->root);
         return;
     }
     char why[256] = "";
@@ -169,7 +174,7 @@ void check_peers(doctor *d)
     if (h.fd < 0 || ftruncate(h.fd, 4096)) {
         snprintf(why, sizeof why, "the kernel gives no memfd (%s)", strerror(errno));
     } else {
-        json_t *got = run_apart(open_other, &h, PROBE_SECONDS, why, sizeof why);
+        json_t *got = doctor_run_sandboxed(map_other, &h, PROBE_SECONDS, why, sizeof why);
         int64_t e = got ? json_integer_value(json_object_get(got, "errno")) : 0;
         if (e)
             snprintf(why, sizeof why, "opening /proc/PID/fd of another process: %s",
@@ -178,13 +183,15 @@ void check_peers(doctor *d)
     }
     if (h.fd >= 0)
         close(h.fd);
-    tell_line(d, "%s", *why ? "they may not" : "they may");
-    tell_number(d, "mapped", !*why);
+    doctor_add_line(d, "%s", *why ? "they cannot" : "they can");
+    doctor_add_number(d, "mapped", !*why);
     if (!*why)
         return;
-    tell(d, DOCTOR_WARNING, "processes of this user cannot map each other's memory: %s", why);
-    tell_why(d, "Shared memory between ranks of a machine is reached so. A sandbox, a seccomp "
-                "profile, or /proc mounted for others only is in the way; sockets remain.");
-    tell_type(d, "docker run --security-opt seccomp=unconfined ...  # all ranks in one container; "
-                 "or weft train ... comm.plugin=tcp");
+    doctor_add_finding(d, DOCTOR_WARNING,
+                       "processes of this user cannot map each other's memory: %s", why);
+    doctor_add_reason(d, "The transport shm maps memory in this way. A sandbox, a seccomp profile "
+                         "or a restricted /proc prevents it; sockets still work.");
+    doctor_add_command(
+        d, "docker run --security-opt seccomp=unconfined ...  # all ranks in one container; "
+           "or weft train ... comm.plugin=tcp");
 }

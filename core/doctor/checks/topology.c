@@ -1,6 +1,6 @@
-/* doctor/checks/topology.c: packages, NUMA nodes and caches, and where network interfaces and GPUs
- * are attached, as hwloc finds them. */
-#include "doctor/internal.h"
+/* doctor/checks/topology.c: packages, NUMA nodes, caches, and the location of network interfaces
+ * and GPUs, found with hwloc. */
+#include "doctor/checks/checks.h"
 
 #include <hwloc.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ typedef struct devices {
 
 static weft_status load(const doctor *d, hwloc_topology_t *out)
 {
-    /* Libraries of GPUs are tried elsewhere; a tree that was copied says all itself. */
+    /* GPU libraries have a check of their own; a copied tree contains everything. */
     setenv("HWLOC_COMPONENTS", *d->root ? GPU_PARTS ",-x86,-pci" : GPU_PARTS, 1);
     setenv("HWLOC_HIDE_ERRORS", "2", 1);
     if (*d->root)
@@ -46,24 +46,25 @@ static uint64_t cache(hwloc_topology_t t, hwloc_obj_type_t type)
     return o ? o->attr->cache.size : 0;
 }
 
-static void tell_processors(doctor *d, hwloc_topology_t t)
+static void report_processors(doctor *d, hwloc_topology_t t)
 {
     int packages = count(t, HWLOC_OBJ_PACKAGE), cores = count(t, HWLOC_OBJ_CORE),
         cpus = count(t, HWLOC_OBJ_PU), l3 = count(t, HWLOC_OBJ_L3CACHE);
     char shared[64] = "";
     if (l3)
         snprintf(shared, sizeof shared, ", L3 %s for each %d cores",
-                 tell_size(cache(t, HWLOC_OBJ_L3CACHE)), cores / l3);
-    tell_line(d, "%d package%s, %d cores, %d CPUs; L1 %s, L2 %s%s", packages,
-              packages == 1 ? "" : "s", cores, cpus, tell_size(cache(t, HWLOC_OBJ_L1CACHE)),
-              tell_size(cache(t, HWLOC_OBJ_L2CACHE)), shared);
-    tell_number(d, "packages", packages);
-    tell_number(d, "cores", cores);
-    tell_number(d, "cpus", cpus);
-    tell_number(d, "nodes", count(t, HWLOC_OBJ_NUMANODE));
+                 doctor_size_text(cache(t, HWLOC_OBJ_L3CACHE)), cores / l3);
+    doctor_add_line(d, "%d package%s, %d cores, %d CPUs; L1 %s, L2 %s%s", packages,
+                    packages == 1 ? "" : "s", cores, cpus,
+                    doctor_size_text(cache(t, HWLOC_OBJ_L1CACHE)),
+                    doctor_size_text(cache(t, HWLOC_OBJ_L2CACHE)), shared);
+    doctor_add_number(d, "packages", packages);
+    doctor_add_number(d, "cores", cores);
+    doctor_add_number(d, "cpus", cpus);
+    doctor_add_number(d, "nodes", count(t, HWLOC_OBJ_NUMANODE));
 }
 
-static void tell_nodes(doctor *d, hwloc_topology_t t)
+static void report_numa_nodes(doctor *d, hwloc_topology_t t)
 {
     int n = count(t, HWLOC_OBJ_NUMANODE), empty = 0, full = 0;
     unsigned which = 0;
@@ -72,7 +73,8 @@ static void tell_nodes(doctor *d, hwloc_topology_t t)
         uint64_t bytes = o->attr->numanode.local_memory;
         char cpus[128];
         hwloc_bitmap_list_snprintf(cpus, sizeof cpus, o->cpuset);
-        tell_line(d, "node %u: CPUs %s, %s", o->os_index, *cpus ? cpus : "none", tell_size(bytes));
+        doctor_add_line(d, "node %u: CPUs %s, %s", o->os_index, *cpus ? cpus : "none",
+                        doctor_size_text(bytes));
         full += bytes > 0;
         if (!bytes && *cpus) {
             empty++;
@@ -80,17 +82,18 @@ static void tell_nodes(doctor *d, hwloc_topology_t t)
         }
     }
     if (empty && full) {
-        tell(d, DOCTOR_WARNING, "NUMA node %u has CPUs and no memory", which);
-        tell_why(d, "All that its CPUs read comes from another node: memory modules sit in the "
-                    "wrong slots, or have failed.");
-        tell_type(d, "sudo dmidecode -t memory | grep -E 'Locator|Size'");
+        doctor_add_finding(d, DOCTOR_WARNING, "NUMA node %u has CPUs and no memory", which);
+        doctor_add_reason(d, "Its CPUs read all memory from another node: memory modules are in "
+                             "the wrong slots, or have failed.");
+        doctor_add_command(d, "sudo dmidecode -t memory | grep -E 'Locator|Size'");
     }
     int64_t balancing = 0;
-    if (n > 1 && see_number(d, &balancing, "/proc/sys/kernel/numa_balancing") && balancing) {
-        tell(d, DOCTOR_NOTE, "the kernel moves pages between NUMA nodes by itself");
-        tell_why(d, "To see who uses a page it takes pages away for a while; ranks are pinned and "
-                    "touch their memory first, so that there is nothing to gain.");
-        tell_type(d, "sudo sysctl kernel.numa_balancing=0");
+    if (n > 1 && doctor_read_number(d, &balancing, "/proc/sys/kernel/numa_balancing") &&
+        balancing) {
+        doctor_add_finding(d, DOCTOR_NOTE, "automatic NUMA balancing is enabled");
+        doctor_add_reason(d, "The kernel unmaps pages to sample who uses them. Ranks are pinned "
+                             "and allocate memory by first touch, so balancing only costs time.");
+        doctor_add_command(d, "sudo sysctl kernel.numa_balancing=0");
     }
 }
 
@@ -138,7 +141,7 @@ static void node_text(hwloc_topology_t t, hwloc_obj_t o, char out[32])
         snprintf(out, 32, "no node of its own");
 }
 
-/* hwloc's own function for this is not made for devices. */
+/* hwloc's own function for this does not support devices. */
 static hwloc_obj_t common_ancestor(hwloc_obj_t a, hwloc_obj_t b)
 {
     for (hwloc_obj_t up = a; up; up = up->parent)
@@ -160,7 +163,8 @@ static uint32_t distance(hwloc_topology_t t, hwloc_obj_t a, hwloc_obj_t b)
     return node_of(t, a) == node_of(t, b) ? 2 : 3;
 }
 
-static void tell_distances(doctor *d, hwloc_topology_t t, const devices *nics, const devices *gpus)
+static void report_distances(doctor *d, hwloc_topology_t t, const devices *nics,
+                             const devices *gpus)
 {
     static const char *const how[] = {"under the same PCIe switch", "at the same root port",
                                       "at the same NUMA node", "at another NUMA node"};
@@ -171,32 +175,34 @@ static void tell_distances(doctor *d, hwloc_topology_t t, const devices *nics, c
             best = x < far ? i : best;
             far = x < far ? x : far;
         }
-        tell_line(d, "%s: nearest is %s, %s", gpus->at[g].name, nics->at[best].name, how[far]);
+        doctor_add_line(d, "%s: nearest is %s, %s", gpus->at[g].name, nics->at[best].name,
+                        how[far]);
         if (far < 3)
             continue;
-        tell(d, DOCTOR_NOTE, "%s has no network interface at its NUMA node", gpus->at[g].name);
-        tell_why(d, "What it sends to other machines crosses the link between processors, which "
-                    "is shared and slower.");
-        tell_type(d, "lstopo  # then move the card to a slot of the other processor");
+        doctor_add_finding(d, DOCTOR_NOTE, "%s has no network interface at its NUMA node",
+                           gpus->at[g].name);
+        doctor_add_reason(d, "Its traffic to other machines crosses the link between processors, "
+                             "which is shared and slower.");
+        doctor_add_command(d, "lstopo  # then move the card to a slot of the other processor");
     }
 }
 
-void check_topology(doctor *d)
+void doctor_check_topology(doctor *d)
 {
     hwloc_topology_t t;
     devices nics = {0}, gpus = {0};
     if (load(d, &t) || !count(t, HWLOC_OBJ_CORE)) {
-        tell_line(d, "hwloc finds no cores below %s/sys", d->root);
+        doctor_add_line(d, "hwloc finds no cores below %s/sys", d->root);
         return;
     }
-    tell_processors(d, t);
-    tell_nodes(d, t);
+    report_processors(d, t);
+    report_numa_nodes(d, t);
     find_devices(t, &nics, &gpus);
     for (uint32_t i = 0; i < nics.n; i++) {
         char node[32];
         node_text(t, nics.at[i].at, node);
-        tell_line(d, "%s: at %s", nics.at[i].name, node);
+        doctor_add_line(d, "%s: at %s", nics.at[i].name, node);
     }
-    tell_distances(d, t, &nics, &gpus);
+    report_distances(d, t, &nics, &gpus);
     hwloc_topology_destroy(t);
 }

@@ -1,0 +1,43 @@
+/* doctor/checks/checks.h: the checks, one function each.
+ *
+ * A check reads files (sysfs.h), adds a summary and facts to the report, and a finding for each bad
+ * setting (report.h). It may use the facts of the checks before it in the table of doctor.c. To add
+ * a check, write the function, declare it here and add a row to the table. [setup] */
+#ifndef DOCTOR_CHECKS_CHECKS_H
+#define DOCTOR_CHECKS_CHECKS_H
+
+#include "doctor/report.h"
+#include "doctor/sandbox.h"
+#include "doctor/sysfs.h"
+
+/* checks/job.c */
+void doctor_check_job(doctor *d);
+void doctor_check_fit(doctor *d);
+/* checks/cpu.c */
+void doctor_check_system(doctor *d);
+void doctor_check_processor(doctor *d);
+void doctor_check_frequency(doctor *d);
+void doctor_check_clock(doctor *d);
+/* checks/topology.c */
+void doctor_check_topology(doctor *d);
+/* checks/memory.c */
+void doctor_check_memory(doctor *d);
+void doctor_check_huge_pages(doctor *d);
+void doctor_check_shared(doctor *d);
+/* checks/limits.c */
+void doctor_check_limits(doctor *d);
+void doctor_check_container(doctor *d);
+/* checks/net.c */
+void doctor_check_network(doctor *d);
+void doctor_check_sockets(doctor *d);
+/* checks/rdma.c */
+void doctor_check_rdma(doctor *d);
+/* checks/gpu.c */
+void doctor_check_gpus(doctor *d);
+void doctor_check_libcuda(doctor *d);
+void doctor_check_libnccl(doctor *d);
+/* checks/plugin.c */
+void doctor_check_plugins(doctor *d);
+void doctor_check_peers(doctor *d);
+
+#endif
