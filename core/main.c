@@ -1,6 +1,6 @@
 /* main.c: start reading here. `weft train job.ini` goes cli/train.c -> run/train.c, which reads the
  * INI (config/), finds the plugins (host/), builds the model (graph/), plans the step (plan/), and
- * walks the plan (run/exec/exec.c). */
+ * walks the plan (run/exec/walk.c). */
 #include "cli/cli.h"
 
 #include "base/err.h"

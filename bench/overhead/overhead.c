@@ -4,7 +4,8 @@
  *   overhead JOB.ini [section.key=value ...]      (device.plugin=null is added) */
 #include "base/clock.h"
 #include "base/err.h"
-#include "run/exec/exec.h"
+#include "run/exec/arena.h"
+#include "run/exec/walk.h"
 #include "run/train.h"
 
 #include <stdio.h>

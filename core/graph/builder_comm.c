@@ -86,7 +86,7 @@ weft_status graph_comm(void *ctx, uint32_t kind, uint32_t redop, const char *axi
         s = arg_tensor(g, "builder.comm", "in", in);
     if (s)
         return s;
-    int a = mesh_axis(g->mesh, axis_of_mesh);
+    int a = graph_mesh_axis(g->mesh, axis_of_mesh);
     s = a < 0 ? no_axis(g, axis_of_mesh) : check_comm(g, kind, redop, axis, root, (uint32_t)a, in);
     if (s)
         return s;

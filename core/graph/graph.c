@@ -35,7 +35,7 @@ uint32_t mesh_rank_at(const mesh *m, uint32_t rank, uint32_t a, uint32_t c)
     return rank + c * stride - mesh_coord(m, rank, a) * stride;
 }
 
-int mesh_axis(const mesh *m, const char *name)
+int graph_mesh_axis(const mesh *m, const char *name)
 {
     for (uint32_t a = 0; a < m->n; a++)
         if (!strcmp(m->name[a], name))

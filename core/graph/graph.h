@@ -25,7 +25,7 @@ typedef struct mesh {
 uint32_t mesh_coord(const mesh *m, uint32_t rank, uint32_t a);
 uint32_t mesh_rank_at(const mesh *m, uint32_t rank, uint32_t a, uint32_t c);
 uint32_t mesh_ranks(const mesh *m);
-int mesh_axis(const mesh *m, const char *name); /* -1: none */
+int graph_mesh_axis(const mesh *m, const char *name); /* -1: none */
 
 typedef struct tensor {
     const char *name;

@@ -78,7 +78,7 @@ static weft_status add_axes(resolver *r, const component *c)
             return lawful;
         if (r->spec->mesh.n == WEFT_MAX_MESH)
             return fail(WEFT_UNSUPPORTED, "the job has more than %d mesh axes", WEFT_MAX_MESH);
-        if (mesh_axis(&r->spec->mesh, axis->name) >= 0)
+        if (graph_mesh_axis(&r->spec->mesh, axis->name) >= 0)
             return combine_refuse(
                 COMBINE_AXIS_TWICE, r->cfg, NULL,
                 (combine_fact[]){{"parallel.strategy", 0, config_text(r->cfg, "parallel.strategy")},

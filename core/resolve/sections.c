@@ -146,7 +146,7 @@ weft_status sections_add(resolver *r)
     }
     const char *section;
     for (uint32_t i = 0; !st && (section = config_section_at(r->cfg, i)); i++) {
-        if (strncmp(section, "comm.", 5) || mesh_axis(&r->spec->mesh, section + 5) >= 0)
+        if (strncmp(section, "comm.", 5) || graph_mesh_axis(&r->spec->mesh, section + 5) >= 0)
             continue;
         st = is_unused_axis(r, section + 5)
                  ? add_axis(r, section)

@@ -1,5 +1,5 @@
-/* run/consistency.c: see agree.h. Every rank has rank 0's settings before the exchange, so that all
- * of them can still say what differs when the first has left. */
+/* run/consistency.c: see consistency.h. Every rank fetches the settings of rank 0 before the
+ * exchange, so that each can name a difference even after another rank has left. */
 #include "run/consistency.h"
 
 #include "base/digest.h"
@@ -11,14 +11,14 @@
 #include <string.h>
 
 #define PROBES 65536u /* tokens of a data file that are compared, ... */
-#define RUNS 64u      /* ... in so many runs, evenly spread: a large file is not read for it */
+#define RUNS 64u      /* ... in this many evenly spaced runs, so that a large file is not read */
 
 typedef struct notes {
     uint64_t resume, settings, train, valid, plan;
 } notes;
 
-/* A measurement that algorithms are chosen by: alike everywhere, whatever file has it. A default is
- * left out, since not every machine has every transport. */
+/* Is it a cost by which algorithms are chosen? Costs must be equal on all ranks, whatever file they
+ * come from. Defaults are skipped, because a machine may lack a transport. */
 static bool is_cost(const config *c, const char *section, const char *key)
 {
     char name[260];
@@ -32,7 +32,7 @@ static bool is_cost(const config *c, const char *section, const char *key)
 static bool of_a_machine(const char *section, const char *key)
 {
     if (!strcmp(section, "comm") && !strcmp(key, "tuned"))
-        return true; /* a path; what stands there is compared */
+        return true; /* a path; the contents of the file are compared */
     bool own = !strcmp(section, "device") || !strcmp(section, "log") || !strcmp(section, "data") ||
                strchr(section, '.');
     return own || (!strcmp(section, "run") && (!strcmp(key, "key") || !strcmp(key, "plugins")));
@@ -92,7 +92,7 @@ static bool has_key_of(const char *line, const char *lines)
     return !*line;
 }
 
-/* Keys stand in a fixed order, so the first lines that differ are the culprit. */
+/* The order of keys is fixed, so the first lines that differ are the difference. */
 static weft_status name_setting(uint32_t rank, const char *mine, const char *zero)
 {
     size_t a = strcspn(mine, "\n"), b = strcspn(zero, "\n");
@@ -126,7 +126,7 @@ static weft_status name_difference(uint32_t r, const notes *has, const notes *fi
     if (has->settings != first->settings && mine)
         return name_setting(r, mine, zero);
     if (has->settings != first->settings)
-        return fail(WEFT_USAGE, "rank %u has other settings than rank 0, and says which", r);
+        return fail(WEFT_USAGE, "rank %u has other settings than rank 0, and reports which", r);
     if (has->train != first->train || has->valid != first->valid)
         return fail(WEFT_USAGE, "rank %u has other tokens in data.%s than rank 0", r,
                     has->train != first->train ? "train" : "valid");
@@ -165,7 +165,7 @@ weft_status agree_on_job(const prepared_job *mine, job *j, const job_identity *w
     else
         s = job_get(j, "settings", config_real(mine->cfg, "run.join_timeout"), &zero, &bytes);
     if (!s && zero && (!bytes || ((char *)zero)[bytes - 1]))
-        s = fail(WEFT_DATA, "rank 0 sent settings that are no text");
+        s = fail(WEFT_DATA, "rank 0 sent settings that are not text");
     if (!s)
         s = compare(mine, j, who, resume, settings, zero);
     free(zero);

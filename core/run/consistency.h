@@ -1,13 +1,14 @@
-/* run/consistency.h: ranks that were told different things do not start. */
+/* run/consistency.h: the consistency check at start: all ranks must have the same job. */
 #ifndef RUN_CONSISTENCY_H
 #define RUN_CONSISTENCY_H
 
 #include "job/job.h"
 #include "run/train.h"
 
-/* Hold this rank's job against rank 0's: whether it resumes, the settings, the data, the plan. What
- * differs is named with both values, and by whom. What is a machine's own may differ: the sections
- * of device, log and transports, and where files stand. A NULL job agrees. [setup] [collective] */
+/* Compare the job of this rank with that of rank 0: the mode of resuming, the settings, the data
+ * and the plan. The error names the difference, both values and the rank. Settings of a machine may
+ * differ: the sections of device, log and transports, and paths of files. A NULL `j` (one rank) is
+ * always consistent. [setup] [collective] */
 weft_status agree_on_job(const prepared_job *mine, job *j, const job_identity *who,
                          train_resume resume);
 

@@ -1,7 +1,4 @@
-/* run/memory_check.c: see room.h.
- *
- * A rank that looks only at its own arena sees the memory that the other ranks of its machine are
- * about to take as free, and the kernel then kills one of them. */
+/* run/memory_check.c: see memory_check.h. */
 #include "run/memory_check.h"
 
 #include "base/err.h"
@@ -126,8 +123,7 @@ weft_status room_check(const plan_set *plans, const spec *s, uint32_t rank)
     if (need <= have)
         return WEFT_OK;
     return fail(WEFT_NO_MEMORY,
-                "the arenas of the %u rank%s of this machine need %.2f GiB together, and of memory "
-                "%s %.2f GiB; lower train.microbatch, set train.recompute = block, or take more "
-                "machines",
+                "the arenas of the %u rank%s on this machine need %.2f GiB together, and %s %.2f "
+                "GiB; lower train.microbatch, set train.recompute = block, or use more machines",
                 here, here == 1 ? "" : "s", need / 0x1p30, of, have / 0x1p30);
 }

@@ -1,17 +1,18 @@
-/* run/memory_check.h: is there memory for the arenas of all ranks of this machine? */
+/* run/memory_check.h: is there enough memory for the arenas of all ranks on this machine? */
 #ifndef RUN_MEMORY_CHECK_H
 #define RUN_MEMORY_CHECK_H
 
 #include "plan/plan.h"
 
-/* Bytes that the machine and the control groups of this process can give; `of` says in words which
- * of the two is the tighter. UINT64_MAX when neither says. Files are read below `root`, which is ""
- * but in tests. [setup] */
+/* Bytes of memory available to this process: the smaller of what the machine has available and what
+ * its control groups allow; *of is a phrase that says which. UINT64_MAX where neither is known.
+ * Files are read below `root`, "" except in tests. [setup] */
 uint64_t room_free(const char *root, const char **of);
 
-/* WEFT_NO_MEMORY with a sentence where the arenas of the ranks of `rank`'s machine, which lie in
- * host memory, need more than that together. Call it while no rank has taken its arena: before an
- * exchange that all ranks take part in. [setup] */
+/* WEFT_NO_MEMORY if the arenas of all ranks on the machine of `rank` need more host memory together
+ * than is available. Without this check each rank counts the same free memory for itself, and the
+ * kernel kills one of them. Call it before any rank allocates its arena, that is before an exchange
+ * in which all ranks take part. [setup] */
 weft_status room_check(const plan_set *plans, const spec *s, uint32_t rank);
 
 #endif

@@ -1,4 +1,4 @@
-/* run/prepare.c: from an INI to a checked plan (see train.h). */
+/* run/prepare.c: from an INI to a checked plan; see train.h. */
 #include "base/err.h"
 #include "base/log.h"
 #include "run/train.h"
@@ -6,11 +6,11 @@
 #include <string.h>
 #include <weft/host.h>
 
-/* While planning nobody connects; the table is there so that a probe sees a host that could. */
+/* Nothing connects while planning; the table exists so that a probe finds the interface. */
 static weft_status no_job(void *ctx, int32_t fd, int32_t server, const char *label, weft_tls **out)
 {
     (void)ctx, (void)fd, (void)server, (void)label, (void)out;
-    return fail(WEFT_USAGE, "sockets cannot be authenticated outside a job");
+    return fail(WEFT_USAGE, "sockets can only be authenticated inside a job");
 }
 
 static const weft_host_tls planning_tls = {.struct_size = sizeof planning_tls, .start = no_job};
@@ -25,9 +25,9 @@ static weft_status open_data(prepared_job *j)
     const char *train = config_text(j->cfg, "data.train"),
                *valid = config_text(j->cfg, "data.valid");
     if (!*train)
-        return config_fail(j->cfg, "data.train",
-                           "the job names no token file to learn from; "
-                           "`weft data TEXT... -o FILE` makes one");
+        return config_fail(
+            j->cfg, "data.train",
+            "the job names no token file for training; `weft data TEXT... -o FILE` makes one");
     weft_status s = data_open(train, &j->train);
     if (s)
         err_context("%s: data.train", config_where(j->cfg, "data.train"));
@@ -37,7 +37,7 @@ static weft_status open_data(prepared_job *j)
             err_context("%s: data.valid", config_where(j->cfg, "data.valid"));
     }
     if (!s && *valid && j->valid.vocab != j->train.vocab)
-        s = config_fail(j->cfg, "data.valid", "%s has %u kinds of tokens, %s has %u", valid,
+        s = config_fail(j->cfg, "data.valid", "%s has a vocabulary of %u tokens, %s of %u", valid,
                         j->valid.vocab, train, j->train.vocab);
     return s;
 }
@@ -46,10 +46,10 @@ static weft_status check_lengths(const prepared_job *j)
 {
     uint64_t need = (uint64_t)j->spec.model.sequence + 1;
     if (j->train.count < need)
-        return config_fail(j->cfg, "data.train", "the file has %llu tokens; a sequence takes %llu",
+        return config_fail(j->cfg, "data.train", "the file has %llu tokens; a sequence needs %llu",
                            (unsigned long long)j->train.count, (unsigned long long)need);
     if (j->valid.count && !data_windows(&j->valid, (uint64_t)j->spec.model.sequence))
-        return config_fail(j->cfg, "data.valid", "the file has %llu tokens; a sequence takes %llu",
+        return config_fail(j->cfg, "data.valid", "the file has %llu tokens; a sequence needs %llu",
                            (unsigned long long)j->valid.count, (unsigned long long)need);
     return WEFT_OK;
 }

@@ -1,15 +1,17 @@
-/* run/sample.c: text from a checkpoint.
+/* run/sample.c: see sample.h.
  *
- * The forward list gives the logits of one sequence of model.context tokens; the next token is
- * drawn from those at the last place, and the whole sequence is computed again. That is context
- * times the work of a cache, and simple; a model of the demo's size writes hundreds of tokens a
- * second so. */
+ * The forward list computes the logits of one sequence of model.context tokens; the next token is
+ * drawn from the logits at the last position, and the whole sequence is computed again. There is no
+ * KV cache, so this takes `context` times the work of one; a model of the demo's size still writes
+ * hundreds of tokens a second. */
 #include "run/sample.h"
 
 #include "base/err.h"
 #include "base/half.h"
 #include "base/rng.h"
 #include "resolve/resolve.h"
+#include "run/exec/arena.h"
+#include "run/exec/walk.h"
 #include "run/state/weights.h"
 
 #include <inttypes.h>
@@ -31,7 +33,7 @@ typedef struct sampler {
     uint64_t n;    /* tokens so far, at most context */
 } sampler;
 
-/* The job that wrote the checkpoint, for one rank: how it shared the work falls away. */
+/* The text of the job that wrote the checkpoint without [parallel] and [comm], for one rank. */
 static char *one_rank_text(const char *text)
 {
     char *out = mem_alloc(strlen(text) + 1), *to = out;
@@ -61,7 +63,7 @@ static weft_status open_model(sampler *s, const ckpt *c)
     const ckpt_piece *p;
     uint32_t n = ckpt_tensors(c, &p), vocab = 0;
     for (uint32_t i = 0; i < n;
-         i++) /* `vocab = 0` left the size to the data; the weights know it */
+         i++) /* `vocab = 0` takes the size from the data; here it comes from the weights */
         if (!strcmp(p[i].name, "embed.tok.w") && p[i].shape[0] < (1 << 24))
             vocab = (uint32_t)p[i].shape[0];
     st = host_create(s->o->plugins ? s->o->plugins : config_raw(s->cfg, "run.plugins"), &s->host);
@@ -112,7 +114,7 @@ static int descending(const void *x, const void *y)
     return a < b ? 1 : a > b ? -1 : 0;
 }
 
-/* Smallest logit that may still be drawn. */
+/* The smallest logit among the `top` largest. */
 static float threshold(const sampler *s, uint64_t vocab, float *sorted)
 {
     if (!s->o->top || s->o->top >= vocab)
@@ -166,8 +168,8 @@ static weft_status read_prompt(sampler *s)
             token = strtoll(p, &end, 10);
         if (end == p || token < 0 || token >= s->spec.model.vocab)
             return fail(WEFT_USAGE,
-                        "the prompt '%s' has to be token numbers below %lld: the model "
-                        "is not a byte-level one",
+                        "the prompt '%s' must be token numbers below %lld, because the model is "
+                        "not byte-level",
                         s->o->prompt, (long long)s->spec.model.vocab);
         s->tokens[s->n++] = (int32_t)token;
         for (p = end; s->spec.model.vocab != 256 && (*p == ' ' || *p == ','); p++)
@@ -190,7 +192,7 @@ static weft_status write_text(sampler *s, FILE *to)
         if (st)
             break;
         int32_t token = draw(s, i, sorted);
-        if (s->n == context) { /* drop the older half and go on */
+        if (s->n == context) { /* drop the older half */
             memmove(s->tokens, s->tokens + context / 2, (context - context / 2) * 4);
             s->n = context - context / 2;
         }

@@ -1,4 +1,4 @@
-/* run/sample.h: text from a checkpoint. */
+/* run/sample.h: generating text with a model from a checkpoint. */
 #ifndef RUN_SAMPLE_H
 #define RUN_SAMPLE_H
 
@@ -9,13 +9,14 @@
 typedef struct sample_options {
     const char *prompt; /* bytes of a byte-level model; token numbers otherwise */
     uint64_t tokens;    /* to write */
-    double temperature; /* 0: always the likeliest */
-    uint64_t top;       /* among so many likeliest; 0: all */
+    double temperature; /* 0: always the most likely token */
+    uint64_t top;       /* draw among this many most likely tokens; 0: all */
     uint64_t seed;
     const char *plugins; /* folders searched first, or NULL */
 } sample_options;
 
-/* One rank, whatever the layout that trained it. Writes the prompt and what follows. [setup] */
+/* Run on one rank, whatever layout the checkpoint has, and write the prompt and the generated text.
+ * [setup] */
 weft_status sample_checkpoint(const char *dir, const sample_options *o, FILE *to);
 
 #endif

@@ -1,5 +1,5 @@
-/* run/train.c: the training loop. Everything hard has been decided by the plan: a step fills the
- * inputs, walks the list, reads four scalars. */
+/* run/train.c: the training loop. The plan contains all decisions, so a step only fills the inputs,
+ * walks the list and reads four scalars. */
 #include "run/train.h"
 
 #include "base/clock.h"
@@ -10,10 +10,15 @@
 #include "job/launch.h"
 #include "job/stop.h"
 #include "run/consistency.h"
+#include "run/exec/arena.h"
+#include "run/exec/library.h"
+#include "run/exec/peak.h"
+#include "run/exec/walk.h"
 #include "run/memory_check.h"
 #include "run/state/outdir.h"
 #include "run/state/resume.h"
 #include "run/state/weights.h"
+#include "run/view/metrics.h"
 #include "run/view/progress.h"
 
 #include <math.h>
@@ -88,7 +93,7 @@ static void take_buffers(trainer *t)
         t->positions[i] = (int32_t)(i % sequence);
 }
 
-/* --- evaluation: the same windows on every layout, a whole number of batches --- */
+/* --- evaluation: the same windows on every layout, in whole batches --- */
 
 static weft_status evaluate(trainer *t, double *out)
 {
@@ -128,7 +133,7 @@ static void tell_skipped(const trainer *t, const metrics *m)
     if (m->scale > 0)
         snprintf(scale, sizeof scale, "; the loss scale is now %.0f", m->scale);
     if (t->who.rank == 0)
-        log_line(WEFT_LOG_WARN, "step %llu changes nothing: the gradient norm is not finite%s",
+        log_line(WEFT_LOG_WARN, "step %llu is skipped: the gradient norm is not finite%s",
                  (unsigned long long)m->step, scale);
 }
 
@@ -151,9 +156,10 @@ static weft_status read_results(trainer *t, metrics *m)
     t->skips_in_a_row = gate != 0 ? 0 : t->skips_in_a_row + 1;
     if (gate == 0)
         tell_skipped(t, m);
-    if (t->skips_in_a_row >= SKIPS_IN_A_ROW && m->scale <= 1) /* one that can fall may yet help */
+    if (t->skips_in_a_row >= SKIPS_IN_A_ROW &&
+        m->scale <= 1) /* a scale that can still fall may help */
         return fail(WEFT_IO,
-                    "the gradient norm was not finite in %d steps in a row: the run has "
+                    "the gradient norm was not finite in %d consecutive steps: the run has "
                     "diverged; try a lower optim.lr",
                     SKIPS_IN_A_ROW);
     return WEFT_OK;
@@ -219,8 +225,8 @@ static weft_status save(trainer *t, uint64_t step)
     return weights_save(&t->exec, t->out, step, (uint32_t)config_int(t->j->cfg, "checkpoint.keep"));
 }
 
-/* On request, after `step`, of which a checkpoint may be there already. A job that saves no
- * checkpoints saves none here. */
+/* Stop on request after `step`, which may be saved already. A job without checkpoints saves none
+ * here. */
 static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
 {
     bool saves = config_int(t->j->cfg, "checkpoint.every") > 0;
@@ -228,9 +234,10 @@ static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
     t->stop_at = step;
     t->saved = saves || step == saved;
     if (!s && t->saved && !t->who.rank && step)
-        log_line(WEFT_LOG_WARN,
-                 "stopped by %s after step %llu, which is saved: --resume=auto goes on from there",
-                 stop_name(t->stopped), (unsigned long long)step);
+        log_line(
+            WEFT_LOG_WARN,
+            "stopped by %s after step %llu, which is saved: --resume=auto continues from there",
+            stop_name(t->stopped), (unsigned long long)step);
     return s;
 }
 
@@ -262,7 +269,7 @@ static weft_status loop(trainer *t)
     return s;
 }
 
-/* --- getting there --- */
+/* --- start --- */
 
 static ckpt_team team_of(const trainer *t)
 {
@@ -270,7 +277,7 @@ static ckpt_team team_of(const trainer *t)
                        config_real(t->j->cfg, "checkpoint.timeout")};
 }
 
-/* Every rank has loaded its part, however long that took: a step waits for no rank so long. */
+/* Wait until every rank has loaded its part, which may take longer than the deadline of a step. */
 static weft_status all_loaded(const trainer *t, weft_status mine)
 {
     char why[2048];
@@ -286,9 +293,9 @@ static weft_status all_loaded(const trainer *t, weft_status mine)
     return mine ? fail(mine, "%s", why) : s;
 }
 
-/* All ranks open the newest checkpoint that verifies, and rank 0 sees whether this job may go on
- * from it. When a rank fails here, the others hear of it while they wait. The caller closes *out
- * also after a failure, unless it is NULL. */
+/* All ranks open the newest valid checkpoint, and rank 0 checks whether this job may resume from
+ * it. If a rank fails here, the exchange fails on the others. The caller closes *out also after a
+ * failure, unless it is NULL. */
 static weft_status open_checkpoint(trainer *t, bool force, ckpt **out)
 {
     const ckpt_team team = team_of(t);
@@ -300,7 +307,7 @@ static weft_status open_checkpoint(trainer *t, bool force, ckpt **out)
     return s;
 }
 
-/* `c` NULL: from initial values. */
+/* `c` NULL: start from initial values. */
 static weft_status begin_or_resume(trainer *t, ckpt *c)
 {
     t->first = 1;
@@ -312,19 +319,19 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
     if (!s && t->who.rank == 0)
         s = ckpt_set_aside(t->out, ckpt_step(c));
     if (!s && t->who.rank == 0)
-        log_line(WEFT_LOG_INFO, "goes on after step %llu of %s", (unsigned long long)t->first - 1,
+        log_line(WEFT_LOG_INFO, "resumed after step %llu of %s", (unsigned long long)t->first - 1,
                  ckpt_dir(c));
     if (!s && t->who.rank == 0 && t->first > t->steps)
-        log_line(WEFT_LOG_WARN, "nothing is left to do: run.steps = %llu has been reached",
+        log_line(WEFT_LOG_WARN, "nothing to do: run.steps = %llu has been reached",
                  (unsigned long long)t->steps);
     return s;
 }
 
-/* Rank 0 prepares OUT and says whether the run goes on from a checkpoint. When it fails, the others
- * hear of it while they wait. Then every rank holds the lock. */
+/* Rank 0 prepares OUT and tells the others whether the run resumes from a checkpoint. If it fails,
+ * the exchange fails on the others. Then every rank holds the lock. */
 static weft_status prepare_out(trainer *t, train_resume how, bool *resume)
 {
-    /* The ranks of a job that failed a moment ago may be there for so long. */
+    /* Ranks of a job that just failed may hold the lock for this long. */
     const double patience = config_real(t->j->cfg, "run.frozen_after");
     const outdir_wish wish = {how != TRAIN_AFRESH, how == TRAIN_AFRESH || how == TRAIN_AUTO};
     weft_status s = WEFT_OK;
@@ -332,7 +339,7 @@ static weft_status prepare_out(trainer *t, train_resume how, bool *resume)
         s = outdir_begin(t->out, wish, patience, &t->lock, resume);
     uint32_t mine = *resume, *all = mem_alloc(t->who.ranks * sizeof *all);
     all[0] = mine;
-    if (!s && t->job) /* nobody writes there before rank 0 is done */
+    if (!s && t->job) /* no rank writes there before rank 0 is done */
         s = job_exchange(t->job, "out", &mine, sizeof mine, all);
     *resume = all[0] != 0;
     free(all);
@@ -433,14 +440,14 @@ static weft_status run(trainer *t, const char *ini, const char *const *overrides
     return s;
 }
 
-/* What the process ends with: of a stop on request as stop.h says, else of `s`. `why` becomes the
- * sentence to print; "": none. */
+/* The exit status: for a stop on request that of stop.h, else that of `s`. `why` is the sentence to
+ * print; "": none. */
 static int exit_status(const trainer *t, weft_status s, char why[2048])
 {
     if (s == WEFT_PEER && stop_declared())
         snprintf(why, 2048,
                  "the job was stopped by %s before its first step; nothing is lost: start it again "
-                 "in the same way",
+                 "with the same command",
                  stop_name(stop_declared()));
     if (!s && t->stopped && !t->saved)
         snprintf(

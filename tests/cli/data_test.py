@@ -78,7 +78,7 @@ class Data(started.Case):
         self.make_data()
         self.write("few", "0123456789")
         self.weft("data", "few", "-o", "few.bin")
-        self.refused("train", "tiny.ini", "data.train=few.bin", why="a sequence takes 17")
+        self.refused("train", "tiny.ini", "data.train=few.bin", why="a sequence needs 17")
         self.refused("train", "tiny.ini", "data.train=none.bin", why="none.bin")
         self.refused("train", "tiny.ini", "data.train=", why="names no token file")
         self.refused("train", "tiny.ini", "model.vocab=100", why="the data has tokens up to 255")

@@ -163,8 +163,8 @@ class Campaign(w.Bench):
         said = run.said()
         self.assertIn(status, (1, 2, 75, -signal.SIGKILL, -signal.SIGTERM), f"{what}\n{said}")
         self.assertNotRegex(said, "SIGSEGV|SIGBUS|SIGABRT|bug:", what)
-        if newest and "goes on after step" in said:
-            self.assertIn(f"goes on after step {newest} ", said, what)
+        if newest and "resumed after step" in said:
+            self.assertIn(f"resumed after step {newest} ", said, what)
         self.done[kind] += 1
         self.check(what + "\n" + said)
 
@@ -179,7 +179,7 @@ class Campaign(w.Bench):
         job = JOB | {"run.steps": newest + EVERY, "train.microbatch": 2}
         said = self.train("run", job, ranks=3, resume=newest > 0).stderr
         if newest:
-            self.assertIn(f"goes on after step {newest} ", said)
+            self.assertIn(f"resumed after step {newest} ", said)
         self.check("the end")
         self.assertEqual([x for x in self.durable()[1] if ".damaged" not in x], [])
         self.assertEqual([x for x in os.listdir(self.out) if x.startswith(".")], [])

@@ -81,7 +81,7 @@ class Files(w.Bench):
                 self.assertEqual(self.tree("cut"), before)
                 self.assertFalse(os.path.exists(self.path("cut", ".lock")))
         said = self.train("cut", LONGER, ranks=2, resume=True).stderr
-        self.assertIn("goes on after step 30", said)
+        self.assertIn("resumed after step 30", said)
         self.same_run("whole", "cut", 40)
 
     def test_damage_is_set_aside(self):
@@ -101,7 +101,7 @@ class Files(w.Bench):
                 job = LONGER | {"train.microbatch": 2}
                 said = self.train("cut", job, ranks=ranks, resume=True).stderr
                 self.assertIn("set aside as step-00000030.damaged", said)
-                self.assertIn("goes on after step 20", said)
+                self.assertIn("resumed after step 20", said)
                 self.assertEqual(w.steps_saved(self.path("cut")),
                                  ([10, 20, 30, 40], ["step-00000030.damaged"]))
                 with open(os.path.join(w.folder(self.path("cut"), 30) + ".damaged", name),

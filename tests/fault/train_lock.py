@@ -132,7 +132,7 @@ class Lock(w.Bench):
             self.assertEqual(w.steps_saved(self.path(out)), ([5, 10], []))
             self.assertEqual([x for x in os.listdir(self.path(out)) if x.startswith(".")], [])
         said = self.train("run/.", SMALL, status=2).stderr
-        self.assertIn("name the folder itself", said)
+        self.assertIn("give the name of the folder itself", said)
         self.assertTrue(os.path.exists(self.path("run", "metrics.jsonl")))
 
     def test_metrics_are_missing(self):
@@ -144,7 +144,7 @@ class Lock(w.Bench):
                 self.train(cut, SMALL, ranks=ranks)
                 shutil.copytree(self.path(cut, "checkpoints"), self.path(copy, "checkpoints"))
                 said = self.train(copy, SMALL | {"run.steps": 20}, ranks=ranks, resume=True).stderr
-                self.assertIn("begins at step 11", said)
+                self.assertIn("starts at step 11", said)
                 self.assertEqual(w.lines(self.path(copy)), w.lines(self.path(whole))[10:])
 
     def setUp(self):

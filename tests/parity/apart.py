@@ -54,7 +54,7 @@ class Resumed(w.Bench):
             with self.subTest(first=first, then=then):
                 self.train("saved", job, ranks=first)
                 said = self.train("saved", job | {"run.steps": 8}, ranks=then, resume=True).stderr
-                self.assertRegex(said, f"has {word} replicas of .* than the {then} that")
+                self.assertRegex(said, f"has {word} replicas of .* than the {then} of")
 
     def test_into_a_model_that_is_one(self):
         """Replica 0 has the names of the model: it is sampled, and any layout goes on from it."""
@@ -66,7 +66,7 @@ class Resumed(w.Bench):
         job = {k: v for k, v in JOB.items() if k != "parallel.inner"} | one
         said = self.train("saved", job, resume=True).stderr
         self.assertIn("has more replicas of", said)
-        self.assertIn("has the scalar test.rounds, which nothing of this job assigns", said)
+        self.assertIn("has the scalar test.rounds, which this job does not use", said)
 
     def test_from_a_model_that_is_one(self):
         """All replicas begin as the one that was saved, and the list as one that never ran."""
@@ -75,7 +75,7 @@ class Resumed(w.Bench):
                                    "run.steps": 6}, ranks=2)
         said = self.train("saved", JOB | {"run.steps": 8}, ranks=2, resume=True).stderr
         self.assertIn("has fewer replicas of", said)
-        self.assertIn("does not have the scalar test.rounds: it begins at 0", said)
+        self.assertIn("does not have the scalar test.rounds: it starts at 0", said)
 
 
 class Said(w.Bench):

@@ -133,7 +133,7 @@ class Resume(w.Bench):
             f.write(bytes([byte ^ 16]))
         said = self.train("cut", SHORT | {"run.steps": 20}, ranks=2, resume=True).stderr
         self.assertIn("step-00000010", said)
-        self.assertIn("goes on after step 5", said)
+        self.assertIn("resumed after step 5", said)
         self.same_run("whole", "cut", 20)
 
     def test_torn_metrics(self):
@@ -154,8 +154,8 @@ class Resume(w.Bench):
         path = self.path("cut", "metrics.jsonl")
         with open(path, "rb") as f:
             text = f.read()
-        for lines, words in ((3, "metrics.jsonl ended after step 3: it goes on with step 11,"),
-                             (0, "there was no metrics.jsonl of earlier steps"), (10, None)):
+        for lines, words in ((3, "metrics.jsonl ended after step 3: it continues with step 11,"),
+                             (0, "metrics.jsonl of earlier steps is missing"), (10, None)):
             with self.subTest(lines=lines):
                 with open(path, "wb") as f:
                     f.write(b"".join(text.splitlines(True)[:lines]))
@@ -163,7 +163,7 @@ class Resume(w.Bench):
                                   resume=True).stderr
                 self.assertEqual([x["step"] for x in w.metrics(self.path("cut"))],
                                  [*range(1, lines + 1), 11])
-                self.assertIn(words or "goes on after step 10", said)
+                self.assertIn(words or "resumed after step 10", said)
                 self.assertEqual("metrics.jsonl" in said, bool(words), said)
 
     def test_metrics_that_are_no_file(self):
@@ -174,7 +174,7 @@ class Resume(w.Bench):
         for ranks in (1, 2):
             said = self.train("cut", SHORT | {"run.steps": 20}, ranks=ranks, resume=True, status=2,
                               timeout=w.TIMEOUT / 2).stderr
-            self.assertIn("metrics.jsonl is no file: remove it", said)
+            self.assertIn("metrics.jsonl is not a regular file: remove it", said)
 
     def test_nothing_there(self):
         for ranks in (1, 2):
@@ -223,8 +223,8 @@ class Resume(w.Bench):
         self.assertEqual(self.tree("cut"), before)
         job = SHORT | {"run.steps": 20, "run.seed": 6, "optim.lr": 1e-3}
         said = self.train("cut", job, ranks=2, resume="force").stderr
-        self.assertIn("warn: goes on with other settings: run.seed was '5' and is '6'", said)
-        self.assertIn("warn: goes on with other settings: optim.lr was '0.003' and is '0.001'",
+        self.assertIn("warn: resumes with other settings: run.seed was '5' and is '6'", said)
+        self.assertIn("warn: resumes with other settings: optim.lr was '0.003' and is '0.001'",
                       said)
         self.assertEqual(len(w.metrics(self.path("cut"))), 20)
         # It is the job of the checkpoint from there on.
@@ -255,7 +255,7 @@ class Resume(w.Bench):
                 shutil.rmtree(self.path("cut"), ignore_errors=True)
                 self.train("cut", SHORT, ranks=2, resume="auto")
                 said = self.train("cut", SHORT | {"run.steps": 20}, ranks=2, resume="auto").stderr
-                self.assertIn("goes on after step 10", said)
+                self.assertIn("resumed after step 10", said)
                 self.same_run("whole", "cut", 20)
                 before = self.tree("cut")
                 self.train("cut", SHORT | {"run.steps": 20}, ranks=2, resume="auto")

@@ -16,8 +16,8 @@ static void meshes(void **state)
     const mesh m = {3, {"x", "y", "z"}, {2, 3, 4}};
     uint32_t rank = 0;
     assert_int_equal(mesh_ranks(&m), 24);
-    assert_int_equal(mesh_axis(&m, "y"), 1);
-    assert_int_equal(mesh_axis(&m, "w"), -1);
+    assert_int_equal(graph_mesh_axis(&m, "y"), 1);
+    assert_int_equal(graph_mesh_axis(&m, "w"), -1);
     for (uint32_t z = 0; z < 4; z++)
         for (uint32_t y = 0; y < 3; y++)
             for (uint32_t x = 0; x < 2; x++, rank++) {

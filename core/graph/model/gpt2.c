@@ -13,40 +13,44 @@
 #include "base/err.h"
 #include "config/constraints.h"
 #include "graph/model/family.h"
+#include "graph/model/layers.h"
 
 static weft_axis axis(const char *name, int64_t size)
 {
     return (weft_axis){name, size};
 }
 
-static weft_tensor layernorm(making *m, const char *name, weft_tensor x)
+static weft_tensor layernorm(graph_layers *m, const char *name, weft_tensor x)
 {
     char gain[32], bias[32];
     weft_axis embed = axis("embed", m->o->embed);
     weft_attr eps = {.key = "eps", .f = m->o->norm_eps};
     snprintf(gain, sizeof gain, "%s.g", name);
     snprintf(bias, sizeof bias, "%s.b", name);
-    weft_tensor g = make_param(m, gain, 1, &embed, "ones");
-    weft_tensor b = make_param(m, bias, 1, &embed, "zeros");
-    return make_op(m, "layernorm", &eps, 1, (weft_tensor[MAKE_INPUTS]){x, g, b}, 3);
+    weft_tensor g = graph_layer_param(m, gain, 1, &embed, "ones");
+    weft_tensor b = graph_layer_param(m, bias, 1, &embed, "zeros");
+    return graph_layer_op(m, "layernorm", &eps, 1, (weft_tensor[GRAPH_LAYER_INPUTS]){x, g, b}, 3);
 }
 
-static weft_tensor embed_tokens(making *m, weft_tensor *table)
+static weft_tensor embed_tokens(graph_layers *m, weft_tensor *table)
 {
     const weft_axis embed = axis("embed", m->o->embed);
-    make_block(m, "embed");
-    *table =
-        make_param(m, "embed.tok.w", 2, (weft_axis[]){axis("vocab", m->o->vocab), embed}, NORMAL);
-    weft_tensor places = make_param(m, "embed.pos.w", 2,
-                                    (weft_axis[]){axis("context", m->o->context), embed}, NORMAL);
-    weft_tensor tokens = make_input(m, "tokens"), positions = make_input(m, "positions");
-    weft_tensor t = make_op(m, "embedding", NULL, 0, (weft_tensor[MAKE_INPUTS]){*table, tokens}, 1);
-    weft_tensor p =
-        make_op(m, "embedding", NULL, 0, (weft_tensor[MAKE_INPUTS]){places, positions}, 1);
-    return make_op(m, "add", NULL, 0, (weft_tensor[MAKE_INPUTS]){t, p}, 1);
+    graph_layer_block(m, "embed");
+    *table = graph_layer_param(m, "embed.tok.w", 2,
+                               (weft_axis[]){axis("vocab", m->o->vocab), embed}, GRAPH_INIT_NORMAL);
+    weft_tensor places =
+        graph_layer_param(m, "embed.pos.w", 2, (weft_axis[]){axis("context", m->o->context), embed},
+                          GRAPH_INIT_NORMAL);
+    weft_tensor tokens = graph_layer_input(m, "tokens"),
+                positions = graph_layer_input(m, "positions");
+    weft_tensor t = graph_layer_op(m, "embedding", NULL, 0,
+                                   (weft_tensor[GRAPH_LAYER_INPUTS]){*table, tokens}, 1);
+    weft_tensor p = graph_layer_op(m, "embedding", NULL, 0,
+                                   (weft_tensor[GRAPH_LAYER_INPUTS]){places, positions}, 1);
+    return graph_layer_op(m, "add", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){t, p}, 1);
 }
 
-static weft_tensor attention(making *m, weft_tensor x, const char *init)
+static weft_tensor attention(graph_layers *m, weft_tensor x, const char *init)
 {
     const model_options *o = m->o;
     const weft_axis embed = axis("embed", o->embed);
@@ -54,50 +58,53 @@ static weft_tensor attention(making *m, weft_tensor x, const char *init)
                              axis("head_dim", o->embed / o->heads), embed};
     const weft_attr attrs[] = {{.key = "sequence", .i = o->sequence}, {.key = "causal", .i = 1}};
     weft_tensor y = layernorm(m, "ln1", x);
-    weft_tensor w = make_param(m, "attn.qkv.w", 4, qkv, NORMAL);
-    weft_tensor b = make_param(m, "attn.qkv.b", 3, qkv, "zeros");
-    y = make_linear(m, y, w, b);
-    y = make_op(m, "attention", attrs, 2, (weft_tensor[MAKE_INPUTS]){y}, 2);
-    w = make_param(m, "attn.out.w", 3, (weft_axis[]){embed, qkv[1], qkv[2]}, init);
-    b = make_param(m, "attn.out.b", 1, &embed, "zeros");
-    y = make_linear(m, y, w, 0);
-    return make_op(m, "bias_residual", NULL, 0, (weft_tensor[MAKE_INPUTS]){y, b, x}, 1);
+    weft_tensor w = graph_layer_param(m, "attn.qkv.w", 4, qkv, GRAPH_INIT_NORMAL);
+    weft_tensor b = graph_layer_param(m, "attn.qkv.b", 3, qkv, "zeros");
+    y = graph_layer_linear(m, y, w, b);
+    y = graph_layer_op(m, "attention", attrs, 2, (weft_tensor[GRAPH_LAYER_INPUTS]){y}, 2);
+    w = graph_layer_param(m, "attn.out.w", 3, (weft_axis[]){embed, qkv[1], qkv[2]}, init);
+    b = graph_layer_param(m, "attn.out.b", 1, &embed, "zeros");
+    y = graph_layer_linear(m, y, w, 0);
+    return graph_layer_op(m, "bias_residual", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){y, b, x},
+                          1);
 }
 
-static weft_tensor feed_forward(making *m, weft_tensor x, const char *init)
+static weft_tensor feed_forward(graph_layers *m, weft_tensor x, const char *init)
 {
     const weft_axis embed = axis("embed", m->o->embed), ffn = axis("ffn", m->o->ffn);
     weft_tensor y = layernorm(m, "ln2", x);
-    weft_tensor w = make_param(m, "ffn.in.w", 2, (weft_axis[]){ffn, embed}, NORMAL);
-    weft_tensor b = make_param(m, "ffn.in.b", 1, &ffn, "zeros");
-    y = make_linear(m, y, w, b);
-    y = make_op(m, "gelu", NULL, 0, (weft_tensor[MAKE_INPUTS]){y}, 1);
-    w = make_param(m, "ffn.out.w", 2, (weft_axis[]){embed, ffn}, init);
-    b = make_param(m, "ffn.out.b", 1, &embed, "zeros");
-    y = make_linear(m, y, w, 0);
-    return make_op(m, "bias_residual", NULL, 0, (weft_tensor[MAKE_INPUTS]){y, b, x}, 1);
+    weft_tensor w =
+        graph_layer_param(m, "ffn.in.w", 2, (weft_axis[]){ffn, embed}, GRAPH_INIT_NORMAL);
+    weft_tensor b = graph_layer_param(m, "ffn.in.b", 1, &ffn, "zeros");
+    y = graph_layer_linear(m, y, w, b);
+    y = graph_layer_op(m, "gelu", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){y}, 1);
+    w = graph_layer_param(m, "ffn.out.w", 2, (weft_axis[]){embed, ffn}, init);
+    b = graph_layer_param(m, "ffn.out.b", 1, &embed, "zeros");
+    y = graph_layer_linear(m, y, w, 0);
+    return graph_layer_op(m, "bias_residual", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){y, b, x},
+                          1);
 }
 
-static weft_tensor head(making *m, weft_tensor x, weft_tensor table)
+static weft_tensor head(graph_layers *m, weft_tensor x, weft_tensor table)
 {
-    make_block(m, "head");
+    graph_layer_block(m, "head");
     m->prefix = "head.";
     x = layernorm(m, "ln", x);
     if (!m->o->tied) {
         const weft_axis axes[] = {axis("vocab", m->o->vocab), axis("embed", m->o->embed)};
-        table = make_param(m, "w", 2, axes, NORMAL);
+        table = graph_layer_param(m, "w", 2, axes, GRAPH_INIT_NORMAL);
     }
-    return make_loss(m, make_linear(m, x, table, 0));
+    return graph_layer_loss(m, graph_layer_linear(m, x, table, 0));
 }
 
 static weft_status gpt2_build(const weft_builder *b, const model_options *o, weft_tensor *out)
 {
-    making m = {.b = b, .o = o, .prefix = ""};
-    char init[48], prefix[MAKE_PREFIX];
-    make_small_normal(o, init);
+    graph_layers m = {.b = b, .o = o, .prefix = ""};
+    char init[48], prefix[GRAPH_LAYER_PREFIX];
+    graph_layer_residual_init(o, init);
     weft_tensor table, x = embed_tokens(&m, &table);
     for (int64_t i = 0; i < o->layers; i++) {
-        make_layer(&m, i, prefix);
+        graph_layer_begin(&m, i, prefix);
         x = attention(&m, x, init);
         x = feed_forward(&m, x, init);
     }

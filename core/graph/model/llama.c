@@ -15,45 +15,46 @@
 #include "base/err.h"
 #include "config/constraints.h"
 #include "graph/model/family.h"
+#include "graph/model/layers.h"
 
 static weft_axis axis(const char *name, int64_t size)
 {
     return (weft_axis){name, size};
 }
 
-static weft_tensor norm(making *m, const char *name, weft_tensor x)
+static weft_tensor norm(graph_layers *m, const char *name, weft_tensor x)
 {
     char gain[32];
     const weft_axis embed = axis("embed", m->o->embed);
     const weft_attr eps = {.key = "eps", .f = m->o->norm_eps};
     snprintf(gain, sizeof gain, "%s.g", name);
-    weft_tensor g = make_param(m, gain, 1, &embed, "ones");
-    return make_op(m, "rmsnorm", &eps, 1, (weft_tensor[MAKE_INPUTS]){x, g}, 2);
+    weft_tensor g = graph_layer_param(m, gain, 1, &embed, "ones");
+    return graph_layer_op(m, "rmsnorm", &eps, 1, (weft_tensor[GRAPH_LAYER_INPUTS]){x, g}, 2);
 }
 
-static weft_tensor add(making *m, weft_tensor x, weft_tensor y)
+static weft_tensor add(graph_layers *m, weft_tensor x, weft_tensor y)
 {
-    return make_op(m, "add", NULL, 0, (weft_tensor[MAKE_INPUTS]){x, y}, 1);
+    return graph_layer_op(m, "add", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){x, y}, 1);
 }
 
 /* x [t, embed] times a weight named `name`: [t, heads, head_dim]. */
-static weft_tensor project(making *m, const char *name, weft_tensor x, weft_axis heads)
+static weft_tensor project(graph_layers *m, const char *name, weft_tensor x, weft_axis heads)
 {
     const model_options *o = m->o;
     const weft_axis axes[] = {heads, axis("head_dim", o->embed / o->heads),
                               axis("embed", o->embed)};
-    return make_linear(m, x, make_param(m, name, 3, axes, NORMAL), 0);
+    return graph_layer_linear(m, x, graph_layer_param(m, name, 3, axes, GRAPH_INIT_NORMAL), 0);
 }
 
-static weft_tensor rotate(making *m, weft_tensor x)
+static weft_tensor rotate(graph_layers *m, weft_tensor x)
 {
     const weft_attr attrs[] = {{.key = "sequence", .i = m->o->sequence},
                                {.key = "theta", .f = m->o->rope_theta},
                                {.key = "sign", .i = 1}};
-    return make_op(m, "rope", attrs, 3, (weft_tensor[MAKE_INPUTS]){x}, 1);
+    return graph_layer_op(m, "rope", attrs, 3, (weft_tensor[GRAPH_LAYER_INPUTS]){x}, 1);
 }
 
-static weft_tensor attention(making *m, weft_tensor x, const char *init)
+static weft_tensor attention(graph_layers *m, weft_tensor x, const char *init)
 {
     const model_options *o = m->o;
     const weft_axis heads = axis("heads", o->heads), kv_heads = axis("kv_heads", o->kv_heads);
@@ -62,43 +63,48 @@ static weft_tensor attention(making *m, weft_tensor x, const char *init)
     weft_tensor q = rotate(m, project(m, "attn.q.w", n, heads));
     weft_tensor k = rotate(m, project(m, "attn.k.w", n, kv_heads));
     weft_tensor v = project(m, "attn.v.w", n, kv_heads);
-    weft_tensor y = make_op(m, "attention", attrs, 2, (weft_tensor[MAKE_INPUTS]){q, k, v}, 2);
+    weft_tensor y =
+        graph_layer_op(m, "attention", attrs, 2, (weft_tensor[GRAPH_LAYER_INPUTS]){q, k, v}, 2);
     const weft_axis out[] = {axis("embed", o->embed), heads, axis("head_dim", o->embed / o->heads)};
-    return add(m, x, make_linear(m, y, make_param(m, "attn.out.w", 3, out, init), 0));
+    return add(m, x, graph_layer_linear(m, y, graph_layer_param(m, "attn.out.w", 3, out, init), 0));
 }
 
-static weft_tensor feed_forward(making *m, weft_tensor x, const char *init)
+static weft_tensor feed_forward(graph_layers *m, weft_tensor x, const char *init)
 {
     const weft_axis embed = axis("embed", m->o->embed), ffn = axis("ffn", m->o->ffn);
     const weft_axis in[] = {ffn, embed}, out[] = {embed, ffn};
     weft_tensor n = norm(m, "norm2", x);
-    weft_tensor gate = make_linear(m, n, make_param(m, "ffn.gate.w", 2, in, NORMAL), 0);
-    weft_tensor up = make_linear(m, n, make_param(m, "ffn.up.w", 2, in, NORMAL), 0);
-    weft_tensor y = make_op(m, "swiglu", NULL, 0, (weft_tensor[MAKE_INPUTS]){gate, up}, 1);
-    return add(m, x, make_linear(m, y, make_param(m, "ffn.down.w", 2, out, init), 0));
+    weft_tensor gate =
+        graph_layer_linear(m, n, graph_layer_param(m, "ffn.gate.w", 2, in, GRAPH_INIT_NORMAL), 0);
+    weft_tensor up =
+        graph_layer_linear(m, n, graph_layer_param(m, "ffn.up.w", 2, in, GRAPH_INIT_NORMAL), 0);
+    weft_tensor y =
+        graph_layer_op(m, "swiglu", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){gate, up}, 1);
+    return add(m, x, graph_layer_linear(m, y, graph_layer_param(m, "ffn.down.w", 2, out, init), 0));
 }
 
 static weft_status llama_build(const weft_builder *b, const model_options *o, weft_tensor *out)
 {
-    making m = {.b = b, .o = o, .prefix = ""};
-    char init[48], prefix[MAKE_PREFIX];
+    graph_layers m = {.b = b, .o = o, .prefix = ""};
+    char init[48], prefix[GRAPH_LAYER_PREFIX];
     const weft_axis table_axes[] = {axis("vocab", o->vocab), axis("embed", o->embed)};
-    make_small_normal(o, init);
-    make_block(&m, "embed");
-    weft_tensor table = make_param(&m, "embed.tok.w", 2, table_axes, NORMAL);
-    weft_tensor tokens = make_input(&m, "tokens");
-    weft_tensor x = make_op(&m, "embedding", NULL, 0, (weft_tensor[MAKE_INPUTS]){table, tokens}, 1);
+    graph_layer_residual_init(o, init);
+    graph_layer_block(&m, "embed");
+    weft_tensor table = graph_layer_param(&m, "embed.tok.w", 2, table_axes, GRAPH_INIT_NORMAL);
+    weft_tensor tokens = graph_layer_input(&m, "tokens");
+    weft_tensor x = graph_layer_op(&m, "embedding", NULL, 0,
+                                   (weft_tensor[GRAPH_LAYER_INPUTS]){table, tokens}, 1);
     for (int64_t i = 0; i < o->layers; i++) {
-        make_layer(&m, i, prefix);
+        graph_layer_begin(&m, i, prefix);
         x = attention(&m, x, init);
         x = feed_forward(&m, x, init);
     }
-    make_block(&m, "head");
+    graph_layer_block(&m, "head");
     m.prefix = "head.";
     x = norm(&m, "norm", x);
     if (!o->tied)
-        table = make_param(&m, "w", 2, table_axes, NORMAL);
-    x = make_loss(&m, make_linear(&m, x, table, 0));
+        table = graph_layer_param(&m, "w", 2, table_axes, GRAPH_INIT_NORMAL);
+    x = graph_layer_loss(&m, graph_layer_linear(&m, x, table, 0));
     if (!m.st)
         *out = x;
     return m.st;

@@ -1,8 +1,6 @@
-/* graph/model/model.c: the table of families, checks that hold for all, and the steps they share.
- */
+/* graph/model/model.c: the table of families, and the checks that all of them share. */
 #include "graph/model/model.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -10,6 +8,7 @@
 #include "config/constraints.h"
 #include "graph/model/family.h"
 
+/* A new family adds its file and a row here. */
 static const model_family *const families[] = {&model_gpt2, &model_llama, NULL};
 
 static weft_status unknown_family(const char *name)
@@ -110,85 +109,4 @@ int64_t model_params(const model_options *asked)
     const model_family *family;
     model_options o;
     return find_family(asked, &o, &family) ? 0 : family->params(&o);
-}
-
-void make_block(making *m, const char *name)
-{
-    if (!m->st)
-        m->st = m->b->block(m->b->ctx, name);
-}
-
-weft_tensor make_input(making *m, const char *name)
-{
-    weft_shape shape = {.dtype = WEFT_I32, .rank = 1};
-    shape.axes[0] = (weft_axis){"tokens", m->o->batch * m->o->sequence};
-    weft_tensor out = 0;
-    if (!m->st)
-        m->st = m->b->input(m->b->ctx, name, &shape, &out);
-    return out;
-}
-
-weft_tensor make_param(making *m, const char *name, uint32_t rank, const weft_axis *axes,
-                       const char *init)
-{
-    char full[WEFT_MAX_NAME];
-    snprintf(full, sizeof full, "%s%s", m->prefix, name);
-    weft_shape shape = {.rank = rank};
-    memcpy(shape.axes, axes, rank * sizeof *axes);
-    uint32_t flags = strncmp(init, "normal", 6) ? 0 : WEFT_PARAM_MATRIX;
-    if (rank == 2 && (!strcmp(axes[0].name, "vocab") || !strcmp(axes[0].name, "context")))
-        flags |= WEFT_PARAM_PAD; /* rows that are looked up, or whose logits the loss leaves out */
-    weft_tensor out = 0;
-    if (!m->st)
-        m->st = m->b->param(m->b->ctx, full, &shape, init, flags, &out);
-    return out;
-}
-
-weft_tensor make_op(making *m, const char *id, const weft_attr *attrs, uint32_t nattr,
-                    const weft_tensor in[MAKE_INPUTS], uint32_t nout)
-{
-    uint32_t nin = 0;
-    while (nin < MAKE_INPUTS && in[nin])
-        nin++;
-    weft_tensor out[WEFT_MAX_OPERANDS] = {0};
-    if (!m->st)
-        m->st = m->b->op(m->b->ctx, id, attrs, nattr, in, nin, out, nout);
-    return out[0];
-}
-
-weft_tensor make_linear(making *m, weft_tensor x, weft_tensor w, weft_tensor b)
-{
-    return make_op(m, "linear", NULL, 0, (weft_tensor[MAKE_INPUTS]){x, w, b}, 1);
-}
-
-void make_layer(making *m, int64_t i, char prefix[MAKE_PREFIX])
-{
-    char block[MAKE_PREFIX - 1];
-    snprintf(block, sizeof block, "block.%lld", (long long)i);
-    snprintf(prefix, MAKE_PREFIX, "%s.", block);
-    m->prefix = prefix;
-    make_block(m, block);
-}
-
-void make_small_normal(const model_options *o, char init[48])
-{
-    snprintf(init, 48, "normal:%.17g", 0.02 / sqrt(2.0 * (double)o->layers));
-}
-
-weft_tensor make_loss(making *m, weft_tensor logits)
-{
-    weft_attr weight = {.key = "weight", .f = m->o->weight};
-    weft_tensor scale = 0, out[2] = {0};
-    if (m->o->want == MODEL_LOGITS)
-        return logits;
-    weft_tensor targets = make_input(m, "targets");
-    if (m->o->want == MODEL_EVAL)
-        return make_op(m, "softmax_xent.loss", &weight, 1,
-                       (weft_tensor[MAKE_INPUTS]){logits, targets}, 1);
-    if (!m->st)
-        m->st = m->b->scalar(m->b->ctx, "scale", &scale);
-    if (!m->st)
-        m->st = m->b->op(m->b->ctx, "softmax_xent", &weight, 1,
-                         (weft_tensor[]){logits, targets, scale}, 3, out, 2);
-    return out[1];
 }

@@ -39,7 +39,7 @@ weft_status edits_in_phase(const edit_state *e, uint32_t phase, const char *edit
 
 weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out)
 {
-    int a = mesh_axis(&e->s->mesh, name);
+    int a = graph_mesh_axis(&e->s->mesh, name);
     for (uint32_t i = 0; a < 0 && i < e->groups.n; i++)
         if (!strcmp(e->groups.at[i].name, name))
             a = (int)(FIRST_GROUP + i);

@@ -112,7 +112,7 @@ weft_status e_group(void *ctx, const char *name, const char *axis, const uint32_
             return same_group(e, &e->groups.at[i], a, coords, n);
     if (s)
         return s;
-    if (e->groups.n == 64 - FIRST_GROUP || mesh_axis(&e->s->mesh, name) >= 0)
+    if (e->groups.n == 64 - FIRST_GROUP || graph_mesh_axis(&e->s->mesh, name) >= 0)
         return fail(WEFT_USAGE, "%s: there is no room for a group named %s", e->owner, name);
     uint32_t *copy = pool_array(e->pool, n, sizeof *copy);
     memcpy(copy, coords, n * sizeof *copy);

@@ -11,7 +11,7 @@ static edit_state *state(void *ctx)
 
 static uint32_t v_mesh(void *ctx, const char *axis)
 {
-    int a = ctx && axis ? mesh_axis(&state(ctx)->s->mesh, axis) : -1;
+    int a = ctx && axis ? graph_mesh_axis(&state(ctx)->s->mesh, axis) : -1;
     return a < 0 ? 0 : state(ctx)->s->mesh.size[a];
 }
 
@@ -50,7 +50,7 @@ static weft_status v_place(void *ctx, weft_tensor t, const char *axis, weft_plac
     edit_state *e = state(ctx);
     if (!ctx || !axis || !out)
         return edits_null(ctx, "view.place", axis ? "out" : "mesh_axis");
-    int a = mesh_axis(&e->s->mesh, axis);
+    int a = graph_mesh_axis(&e->s->mesh, axis);
     if (a < 0 || t < 1 || t > e->g->tensors.n)
         return fail(WEFT_USAGE, "no tensor number %u or no mesh axis '%s'", t, axis);
     *out = graph_tensor(e->g, t)->place[a];

@@ -1,20 +1,21 @@
-/* run/exec/kernels.c: the plan's kernels, made ready and run: the device's own and those of
- * plugins. */
+/* run/exec/kernels.c: see kernels.h. */
+#include "run/exec/kernels.h"
+
 #include "base/clock.h"
 #include "base/err.h"
 #include "host/call.h"
-#include "run/exec/exec.h"
+#include "run/exec/arena.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The device's own stream, as plugin kernels know it. */
+/* The native handle of the stream, for kernels of plugins. */
 static void *native(const executor *e)
 {
     return e->table->native_stream ? PLUGIN_GET(e->table, native_stream, e->stream) : NULL;
 }
 
-/* Make kernel `i` ready, with the attribute "first" as this rank's coordinates have it. */
+/* Prepare kernel `i`. The attribute "first" depends on this rank's coordinates. */
 static weft_status prepare_here(executor *e, uint32_t i)
 {
     const kernel *k = &e->plan->kernels.at[i];
@@ -50,7 +51,7 @@ weft_status kernels_prepare(executor *e)
     return WEFT_OK;
 }
 
-/* The device's own are noted, and judged, once a segment by kernels_call(). */
+/* kernels_call() notes and checks calls of the device once a segment, not once a kernel. */
 static inline weft_status run(executor *e, uint32_t number, const void *const *in, void *const *out)
 {
     const kernel *k = &e->plan->kernels.at[number];
@@ -60,7 +61,7 @@ static inline weft_status run(executor *e, uint32_t number, const void *const *i
     return e->table->run(e->kernels[number], e->stream, in, out, workspace);
 }
 
-/* As long as it takes, in a step that is traced: the device is held after each kernel. */
+/* In a traced step: wait for the device after each kernel, to measure it. */
 static weft_status run_traced(executor *e, uint32_t number, const void *const *in, void *const *out)
 {
     const uint64_t began = clock_ns();

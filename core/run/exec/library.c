@@ -1,4 +1,4 @@
-/* run/exec/library.c: see colls.h. */
+/* run/exec/library.c: see library.h. */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,7 +13,7 @@
 #include "run/exec/library.h"
 
 #define ID_ROOM 4096u
-#define GIVE_UP_S 2 /* seconds that aborting may take before it is left behind */
+#define GIVE_UP_S 2 /* seconds that aborting may take before the thread is abandoned */
 
 typedef struct line {
     const weft_coll_table *table; /* NULL: not a channel of a library, or not ours */
@@ -55,7 +55,7 @@ static weft_status share_id(colls *c, const line *l, const char *name, uint32_t 
     uint64_t n = 0;
     weft_status st = job_get(c->job, key, c->deadline, &value, &n);
     if (!st && n > *bytes)
-        st = fail(WEFT_DATA, "channel %s: the identity of the communicator is garbled", name);
+        st = fail(WEFT_DATA, "channel %s: the identifier of the communicator is invalid", name);
     if (!st) {
         memcpy(id, value, n);
         *bytes = n;
@@ -72,7 +72,7 @@ static weft_status until_ready(colls *c, const line *l, const char *what)
     while ((st = PLUGIN_POLL(l->table, ready, l->comm)) == WEFT_BUSY) {
         st = job_failure(c->job);
         if (!st && clock_ns() > end)
-            st = fail(WEFT_PEER, "%s: not all ranks are there after %.3g seconds", what,
+            st = fail(WEFT_PEER, "%s: not all ranks have arrived after %.3g seconds", what,
                       c->deadline);
         if (st)
             return st;
@@ -169,7 +169,7 @@ static void *give_up(void *arg)
     return NULL;
 }
 
-/* False: the library hangs; the process ends without it. */
+/* False: the library hangs, and the process ends without freeing it. */
 static int abort_all(colls *c)
 {
     pthread_t helper;
@@ -194,7 +194,7 @@ void colls_destroy(colls *c, int failed)
     free(c);
 }
 
-/* A shift is a send to the one and a receive from the other. */
+/* A shift is a send to one neighbour and a receive from the other. */
 static weft_status call(const line *l, const collective *x, const void *in, void *out, void *native)
 {
     if (x->kind != WEFT_SHIFT || x->root == 0)
@@ -240,7 +240,7 @@ weft_status colls_start(colls *c, uint32_t number, uint64_t from, uint64_t to, i
     c->sent += x->sent;
     st = call(l, x, c->d.base + from, c->d.base + to,
               PLUGIN_GET(c->d.table, native_stream, l->stream));
-    if (st) /* a group that was begun is ended */
+    if (st) /* end the open group also after a failure */
         (void)!PLUGIN_POLL(l->table, end, l->module);
     else if (last)
         st = launch(c, l);

@@ -1,10 +1,10 @@
-/* run/exec/library.h: collectives that a library brings (weft/coll.h): its own algorithms, ordered
- * on streams of the device.
+/* run/exec/library.h: collectives that run in a communication library such as NCCL (weft/coll.h),
+ * ordered on streams of the device.
  *
- * A channel has a communicator and a stream of its own. A start waits on the device for what was
- * enqueued before it; a wait lets what is enqueued next wait on the device for its end; the host
- * never stops for either. It notices what goes wrong at the end of a list: there, and wherever else
- * it waits for the device, colls_health() is asked. */
+ * Each channel has a communicator and a stream. A start makes the channel's stream wait for the
+ * work enqueued before it; a wait makes the compute stream wait for the end of the collective. The
+ * host blocks in neither. Errors are noticed where the host waits for the device, at the end of a
+ * list: there colls_health() is called. */
 #ifndef RUN_EXEC_LIBRARY_H
 #define RUN_EXEC_LIBRARY_H
 
@@ -21,20 +21,20 @@ typedef struct colls_device {
     char *base; /* the arena's */
 } colls_device;
 
-/* Open a communicator for each channel of a coll transport that `rank` belongs to. NULL where the
- * plan has none. [setup] [collective] */
+/* Open a communicator for each channel of a library that `rank` belongs to. *out stays NULL where
+ * the plan has none. [setup] [collective] */
 weft_status colls_create(const plan *p, job *j, uint32_t rank, const colls_device *d,
                          double deadline, colls **out);
 
-/* Gives up what is in flight if `failed`, on a thread that is left behind when it hangs. NULL
- * allowed. [setup] */
+/* With `failed`, abort operations in flight, on a thread that is abandoned if the library hangs.
+ * NULL allowed. [setup] */
 void colls_destroy(colls *c, int failed);
 
-/* Does a library carry this collective? */
+/* Does a library run this collective? */
 int colls_has(const colls *c, uint32_t number);
 
-/* Enqueue it, from and to these arena offsets. Starts that follow one another are one group, which
- * begins with the first and is launched with the last. [compute] */
+/* Enqueue a collective from and to these arena offsets. Consecutive starts form one group, opened
+ * by the first and launched by the last. [compute] */
 weft_status colls_start(colls *c, uint32_t number, uint64_t from, uint64_t to, int first, int last);
 weft_status colls_wait(colls *c, uint32_t number); /* [compute] */
 uint64_t colls_sent(const colls *c);               /* payload bytes so far; NULL allowed [any] */

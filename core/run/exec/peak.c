@@ -1,17 +1,17 @@
-/* run/exec/peak.c: the peak that MFU divides by: a product of two matrices, as fast as the device
- * does it.
+/* run/exec/peak.c: see peak.h. It times a product of two matrices.
  *
- * The matrices grow until a product takes long enough to be timed, or the arena has no room for
- * larger ones. Their numbers are random: a chip that computes on zeros draws less power and is
- * faster than it ever is in training.
- *
- * Ranks choose the size each for itself, meet, and are then timed at the same moment: cores that
- * share power, caches or memory are slower when all are at work, as in a step. The peak of the job
- * is the mean over its ranks, since the operations of a step are counted as a mean as well. */
+ * The size of the matrices grows until a product takes long enough to be timed, or the arena is
+ * full. The values are random, because a chip that computes on zeros draws less power and is faster
+ * than in training. Each rank chooses its size alone; then all ranks are timed at the same moment,
+ * because cores that share power, caches or memory are slower when all are busy, as in a step. The
+ * peak of the job is the mean over its ranks, as the operations of a step are counted as a mean
+ * too. */
+#include "run/exec/peak.h"
+
 #include "base/clock.h"
 #include "base/err.h"
 #include "host/call.h"
-#include "run/exec/exec.h"
+#include "run/exec/arena.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static double work_of(const product *x)
     return 2.0 * (double)x->rows * (double)x->width * (double)x->width;
 }
 
-/* Numbers from 0.5 to 1 of either sign, whatever the type: all exponents the same. */
+/* Random values with an absolute value from 0.5 to 1, so all exponents are equal. */
 static weft_status fill_random(executor *e, uint64_t to, uint64_t bytes)
 {
     const uint32_t type = e->plan->spec->compute;
@@ -57,7 +57,7 @@ static weft_status fill_random(executor *e, uint64_t to, uint64_t bytes)
     return s;
 }
 
-/* Places for the operands in the arena; false: it has no room for them. */
+/* Assign the operands offsets in the arena; false: it is too small. */
 static bool place(const executor *e, product *x, uint64_t workspace)
 {
     const uint64_t size = weft_dtype_size(e->plan->spec->compute);
@@ -129,14 +129,14 @@ static weft_status time_best(executor *e, const product *x, double *flops)
     return s;
 }
 
-/* Try one size, and keep it in `best` when it is the fastest so far; *longer is whether a larger
- * one would be better. */
+/* Try one size and store it in `best` if it is the fastest so far; *longer: should a larger one be
+ * tried? */
 static weft_status try_size(executor *e, int64_t rows, int64_t width, product *best, bool *longer)
 {
     product x = {.rows = rows, .width = width};
     bool fits;
     weft_status s = prepare(e, &x, &fits);
-    for (int i = 0; !s && fits && i < 4; i++) { /* the first has more to do */
+    for (int i = 0; !s && fits && i < 4; i++) { /* the first is slower */
         uint64_t ns;
         s = run(e, &x, 1, &ns);
         x.once = i < 2 || ns < x.once ? ns : x.once;
@@ -198,7 +198,7 @@ static weft_status take_mean(executor *e, double *flops)
         snprintf(key, sizeof key, "peak.%u", r);
         s = job_get(e->job, key, TOLD_SECONDS, &one, &bytes);
         if (!s && bytes != sizeof *flops)
-            s = fail(WEFT_DATA, "rank %u told no peak", r);
+            s = fail(WEFT_DATA, "rank %u sent no peak rate", r);
         if (!s)
             sum += *(const double *)one;
         free(one);

@@ -6,9 +6,11 @@
  * loss scale, tokens) lies in the arena. Runs end where a collective is started or awaited, where
  * the passes end, and after MOST instructions, so that a recording stays of a size that drivers
  * like. A step that is traced is walked call by call. */
+#include "run/exec/recording.h"
+
 #include "base/err.h"
 #include "host/call.h"
-#include "run/exec/exec.h"
+#include "run/exec/kernels.h"
 
 #include <stdlib.h>
 
@@ -21,7 +23,7 @@ typedef struct graph_run {
     weft_capture *work;
 } graph_run;
 
-struct graphs {
+struct recordings {
     VEC(graph_run) runs;
     uint32_t nlists;
     struct {
@@ -61,14 +63,14 @@ static weft_status record(executor *e, graph_run *r, bool *can)
         s = PLUGIN_CALL(e->table, capture_end, e->stream, &r->work);
     s = x ? x : s;
     if (s)
-        err_context("recording the list %s, from %s on, for replay", r->l->name,
+        err_context("recording the list %s, starting at %s", r->l->name,
                     r->l->entries.at[r->first].name);
     return s;
 }
 
 static weft_status record_list(executor *e, const list *l, bool *can)
 {
-    struct graphs *g = e->graphs;
+    struct recordings *g = e->graphs;
     weft_status s = WEFT_OK;
     uint32_t *run = mem_alloc(l->entries.n * sizeof *run + 1);
     g->lists[g->nlists].l = l;
@@ -104,7 +106,7 @@ weft_status graphs_record(executor *e)
 
 uint32_t graphs_end(const executor *e, const list *l, uint32_t i, weft_capture **work)
 {
-    const struct graphs *g = e->graphs;
+    const struct recordings *g = e->graphs;
     for (uint32_t k = 0; g && k < g->nlists; k++)
         if (g->lists[k].l == l && g->lists[k].run[i]) {
             const graph_run *r = &g->runs.at[g->lists[k].run[i] - 1];

@@ -1,15 +1,19 @@
-/* run/exec/setup.c: everything that a step needs, taken before the first. */
+/* run/exec/setup.c: creating and destroying an executor; everything that a step needs is allocated
+ * here. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "host/call.h"
 #include "resolve/topology.h"
-#include "run/exec/exec.h"
+#include "run/exec/arena.h"
+#include "run/exec/executor.h"
+#include "run/exec/kernels.h"
+#include "run/exec/library.h"
+#include "run/exec/recording.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* The kind of descriptor that the job's links want of the arena and the device can give; 0: none.
- */
+/* The kind of arena descriptor that the job's links want and the device can export; 0: none. */
 static int32_t descriptor_kind(const executor *e)
 {
     uint64_t wanted = 0, can = e->table->caps;
@@ -31,8 +35,8 @@ static int32_t descriptor_kind(const executor *e)
     return can & WEFT_DEV_EXPORT_FD ? WEFT_FD_MAP : 0;
 }
 
-/* Is the device's memory out of the reach of a link? Then links are given the host memory through
- * which everything goes that devices do not do by themselves. */
+/* The memory that links work on: the arena, or host memory where a link cannot reach the memory of
+ * the device and data is staged. */
 static weft_status stage_all(const executor *e, int32_t fd, comm_arena *arena)
 {
     const spec *s = e->plan->spec;
@@ -56,9 +60,9 @@ static weft_status stage_all(const executor *e, int32_t fd, comm_arena *arena)
     return WEFT_OK;
 }
 
-/* Ranks that share the set of CPUs on which they may run divide it. A device whose memory is the
- * host's works on CPUs, and is told its number among those ranks; any other device is one of the
- * machine's, and is told its number among all ranks there. */
+/* The local rank that the device is given. Ranks with the same affinity mask divide its CPUs, so a
+ * device that computes on CPUs is numbered among those ranks; any other device is numbered among
+ * all ranks of the machine. */
 static void number_here(const executor *e, const job_identity *who, weft_device_args *args)
 {
     const host_map *s = &e->plan->spec->hosts;
@@ -107,7 +111,7 @@ static weft_status add_channels(executor *e, const uint32_t *index, comm_channel
     for (uint32_t i = 0; !s && i < p->channels.n; i++) {
         uint32_t n = plan_group(p, i, e->rank, ranks, &me), link = p->channels.at[i].link;
         if (!n || where_coll(&p->spec->links[link]))
-            continue; /* of other ranks, or of a library */
+            continue; /* belongs to other ranks, or to a library */
         s = comm_add_channel(e->world, index[link], p->channels.at[i].name, ranks, n, &out[i]);
     }
     free(ranks);
@@ -147,9 +151,9 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
             continue;
         st = comm_schedule_make(&r, &e->schedules[i]);
         if (!st && comm_schedule_scratch(e->schedules[i]) > c->scratch_bytes)
-            st = fail(WEFT_INTERNAL, "%s needs more scratch than was planned", c->name);
+            st = fail(WEFT_INTERNAL, "%s needs more scratch memory than the plan has", c->name);
         if (!st && comm_schedule_kept(e->schedules[i]) > c->kept_bytes)
-            st = fail(WEFT_INTERNAL, "%s keeps more than was planned", c->name);
+            st = fail(WEFT_INTERNAL, "%s needs a larger residual than the plan has", c->name);
         if (!st)
             st = comm_add_op(channels[c->channel], e->schedules[i], c->name, &e->ops[i]);
         if (!st && comm_is_staged(e->ops[i]))
@@ -195,7 +199,7 @@ static weft_status connect_ranks(executor *e, const job_identity *who, const com
     return s;
 }
 
-/* Entries, and the instructions of those that call. */
+/* The entries of a step, and the instructions of its calls. */
 static uint64_t events_a_step(const plan *p)
 {
     uint64_t n = 16;
@@ -204,17 +208,6 @@ static uint64_t events_a_step(const plan *p)
         n += 1 + (x->kind == ENTRY_CALL ? p->segments.at[x->what].n : 0);
     }
     return n;
-}
-
-weft_status exec_set_scalars(executor *e)
-{
-    for (uint32_t i = 0; i < e->plan->scalars.n; i++) {
-        float value = (float)e->plan->scalars.at[i].value;
-        weft_status s = exec_write(e, e->plan->scalars.at[i].offset, &value, sizeof value);
-        if (s)
-            return s;
-    }
-    return WEFT_OK;
 }
 
 weft_status exec_create(const plan *p, const config *cfg, job *j, const job_identity *who,

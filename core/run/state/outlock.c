@@ -58,19 +58,19 @@ static weft_status open_file(const char *out, bool make, outlock *l)
     l->fd =
         open(l->path, O_RDWR | (make ? O_CREAT : 0) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (l->fd < 0)
-        s = fail_errno(WEFT_USAGE, "run.out: its lock %s cannot be opened", l->path);
+        s = fail_errno(WEFT_USAGE, "run.out: the lock file %s cannot be opened", l->path);
     return s;
 }
 
-/* Does the name still stand for the file that is open? A job that ended has removed it, and one
- * that began anew has renamed the folder. */
+/* Is the path still that of the open file? A job that ended has removed the file, and a job that
+ * started anew has renamed the folder. */
 static bool still_there(const outlock *l)
 {
     struct stat a, b;
     return !fstat(l->fd, &a) && !stat(l->path, &b) && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* What the holder wrote; the file may be anybody's, so what is no text is not shown. */
+/* The text of the holder. The contents are untrusted: only printable ASCII is shown. */
 static void read_holder(int fd, char out[HOLDER])
 {
     ssize_t n = pread(fd, out, HOLDER - 1, 0);
@@ -85,12 +85,13 @@ static void read_holder(int fd, char out[HOLDER])
 static weft_status warn_no_locks(const char *out)
 {
     log_line(WEFT_LOG_WARN,
-             "the file system of %s has no locks (%s): see to it that no second job writes there",
+             "the file system of %s does not support locks (%s): make sure that no second job "
+             "writes there",
              out, strerror(errno));
     return WEFT_OK;
 }
 
-/* One attempt. WEFT_BUSY: another job holds it, or had it a moment ago. */
+/* One attempt. WEFT_BUSY: another job holds the lock, or held it a moment ago. */
 static weft_status attempt(const char *out, outlock *l, char holder[HOLDER])
 {
     weft_status s = open_file(out, true, l);
@@ -119,16 +120,16 @@ weft_status outlock_take(const char *out, double patience, outlock *out_lock)
     weft_status s;
     while ((s = attempt(out, &l, holder)) == WEFT_BUSY && clock_ms() < until) {
         if (!told)
-            log_line(WEFT_LOG_INFO, "%s is in use by %s: waiting up to %.0f s for its end", out,
+            log_line(WEFT_LOG_INFO, "%s is in use by %s: waiting up to %.0f s for it to end", out,
                      holder, patience);
         told = true;
         nap();
     }
     if (s == WEFT_BUSY)
-        return fail(WEFT_USAGE,
-                    "run.out: %s is in use by %s; wait for its end, or give this job another "
-                    "run.out",
-                    out, holder);
+        return fail(
+            WEFT_USAGE,
+            "run.out: %s is in use by %s; wait for it to end, or give this job another run.out",
+            out, holder);
     if (!s)
         *out_lock = l;
     return s;
@@ -156,8 +157,8 @@ weft_status outlock_join(const char *out, outlock *out_lock)
     outlock l = {0};
     weft_status s = open_file(out, false, &l);
     if (s) {
-        err_context("this rank does not see what rank 0 made in run.out, which has to be one "
-                    "folder for all ranks");
+        err_context("run.out has to be a folder that all ranks share, and this rank does not see "
+                    "what rank 0 wrote there");
         return s;
     }
     if (set_lock(l.fd, F_RDLCK, 1, 1) && !no_locks_here(errno)) {

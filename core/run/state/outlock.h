@@ -1,18 +1,18 @@
 /* run/state/outlock.h: the lock that keeps a second job out of OUT.
  *
- * OUT/.lock is locked with open file description locks (fcntl F_OFD_SETLK), not with flock: the
- * kernel releases both when the process dies, so there are no stale locks, but byte ranges also
- * reach other clients of NFS, Lustre and the like, and an exclusive lock becomes a shared one in
- * one step. POSIX locks without the description would be dropped when any part of the process
- * closes any descriptor of the file.
+ * OUT/.lock is locked with open file description locks (fcntl F_OFD_SETLK). The kernel releases
+ * them when the process dies, so there are no stale locks. In contrast to flock, they also work
+ * between clients of NFS, Lustre and similar file systems, and an exclusive lock is converted to a
+ * shared one atomically. Traditional POSIX locks would be lost when any part of the process closes
+ * any descriptor of the file.
  *
- *   byte 0   exclusive, rank 0, from before OUT is looked at to the end of the job
- *   byte 1   shared, every rank, until it writes there no more; rank 0 first holds it exclusively
+ *   byte 0   exclusive, rank 0, from before OUT is read to the end of the job
+ *   byte 1   shared, every rank, until its last write; rank 0 first holds it exclusively
  *
- * A job that wants OUT takes both, so it waits for the other ranks of a job whose rank 0 died. The
- * file says who holds it: host, process and time. It is removed at the end of the job; one that a
- * killed job left is in nobody's way. Commands that only read (weft ckpt, sample, flight) take no
- * lock. Where the file system has no locks a warning says so, and the job goes on. */
+ * A job that wants OUT locks both bytes, so it waits for the other ranks of a job whose rank 0
+ * died. The file names the holder: host, process and time. It is removed at the end of the job; the
+ * file of a killed job is harmless. Commands that only read (weft ckpt, sample, flight) take no
+ * lock. Where the file system does not support locks, the job logs a warning and continues. */
 #ifndef RUN_STATE_OUTLOCK_H
 #define RUN_STATE_OUTLOCK_H
 
@@ -25,22 +25,22 @@ typedef struct outlock {
     bool first; /* of rank 0, which removes the file at the end */
 } outlock;
 
-/* Rank 0: take the lock of the folder `out`, which is there, for `patience` seconds if it is held;
- * then fail with WEFT_USAGE and name the holder. Nothing in the folder but .lock is touched.
+/* Rank 0: lock the existing folder `out`. If another job holds the lock, wait for up to `patience`
+ * seconds, then fail with WEFT_USAGE and name the holder. Only .lock is changed in the folder.
  * *out_lock is written on success only. [setup] */
 weft_status outlock_take(const char *out, double patience, outlock *out_lock);
 
-/* Rank 0: write who we are into the file and admit the other ranks. [setup] */
+/* Rank 0: write the holder into the file and let the other ranks join. [setup] */
 weft_status outlock_admit(outlock *l);
 
-/* Another rank, after rank 0 has admitted it: hold byte 1. [setup] */
+/* Other ranks, after outlock_admit() of rank 0: lock byte 1. [setup] */
 weft_status outlock_join(const char *out, outlock *out_lock);
 
-/* Rank 0 has renamed the folder: the lock file is in `out`. [setup] */
+/* Rank 0 has renamed the folder: the lock file is now in `out`. [setup] */
 weft_status outlock_moved(outlock *l, const char *out);
 
-/* Give it up. Rank 0 removes the file if no other rank holds it within `patience` seconds; before
- * that the other ranks must have given up theirs. Nothing held: does nothing. [setup] */
+/* Release the lock. Rank 0 removes the file if all other ranks have released theirs within
+ * `patience` seconds. Does nothing if no lock is held. [setup] */
 void outlock_release(outlock *l, double patience);
 
 #endif

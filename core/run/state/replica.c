@@ -35,10 +35,10 @@ void replicas_tell(const executor *e, const ckpt *c)
         if (!more && (n == 1 || ckpt_has(c, replica_name(p, n - 1, name))))
             continue;
         log_line(WEFT_LOG_WARN,
-                 "%s has %s replicas of %s than the %u that this job trains apart: %s, so the run "
-                 "is not the one that was saved",
+                 "%s has %s replicas of %s than the %u of this job: %s, so the run differs from "
+                 "the one that was saved",
                  ckpt_dir(c), more ? "more" : "fewer", p->name, n,
-                 more ? "the others are left out" : "those that it lacks begin as the first");
+                 more ? "the others are ignored" : "missing ones start as copies of the first");
         return;
     }
 }

@@ -1,25 +1,25 @@
-/* run/state/replica.h: checkpoints of ranks that train apart.
+/* run/state/replica.h: checkpoints of replicas that are never synchronized.
  *
- * Where a strategy never sums gradients over a mesh axis, its coordinates have parameters and
- * states of their own. Each of these replicas is saved: replica 0 under the tensor's name, as if
- * there were no other, so that whatever reads a checkpoint finds a model; replica N under
- * "replica.N.NAME". A job with as many replicas goes on exactly. In another one those that are
- * missing begin as replica 0, those that are too many are left out, and the log says so. */
+ * Where a strategy never sums gradients over a mesh axis, each coordinate has its own parameters
+ * and states, a replica. Replica 0 is saved under the tensor's name, so that a checkpoint is a
+ * complete model for every reader; replica N is saved as "replica.N.NAME". A job with the same
+ * number of replicas resumes exactly. In another job missing replicas start as copies of replica 0,
+ * surplus ones are ignored, and the log says so. */
 #ifndef RUN_STATE_REPLICA_H
 #define RUN_STATE_REPLICA_H
 
 #include "ckpt/ckpt.h"
-#include "run/exec/exec.h"
+#include "run/exec/executor.h"
 
 #define REPLICA_NAME (2 * WEFT_MAX_NAME + 24)
 
 /* The name under which replica `number` of a piece is saved: the piece's own, or `name`. [any] */
 const char *replica_name(const piece *p, uint32_t number, char name[REPLICA_NAME]);
 
-/* Of the name of a saved tensor, the name that it has as replica 0: a part of `name`. [any] */
+/* The name of the tensor without the prefix of its replica; a part of `name`. [any] */
 const char *replica_of(const char *name);
 
-/* Rank 0: a warning where a checkpoint has more replicas than the job, or fewer. [setup] */
+/* Rank 0: warn where a checkpoint has more or fewer replicas than the job. [setup] */
 void replicas_tell(const executor *e, const ckpt *c);
 
 #endif

@@ -1,16 +1,17 @@
-/* run/state/residual.c: see kept.h.
+/* run/state/residual.c: see residual.h.
  *
- * What encoding took away from a rank's gradients is that rank's alone, in an order that algorithm,
- * ranks and machines decide (comm/compress.c). So it is saved as it lies, a run of the arena or
- * one of host memory or both, under a name that has the rank and a digest of all that decides the
- * order. A job that finds that name is laid out as the one that wrote it; any other has no use for
- * it. */
+ * The residual of a rank belongs to that rank alone, and the order of its elements depends on the
+ * algorithm, the ranks and the machines (comm/compress.c). So it is saved as raw ranges of the
+ * arena and of host memory, under a name with the rank and a digest of everything that decides the
+ * order. A job that finds this name has the same layout; in any other layout the values are
+ * useless. */
 #include "run/state/residual.h"
 
 #include "base/digest.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "run/exec/arena.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,12 +66,12 @@ static kept_places places_of(const executor *e)
         digest_mix(&p.digest, c->algorithm, strlen(c->algorithm) + 1);
         mix_group(&p.digest, e, c);
     }
-    if (p.in[0].end && p.in[1].end) /* of one run it does not matter where it is */
+    if (p.in[0].end && p.in[1].end) /* the place of a single range does not matter */
         digest_mix(&p.digest, &p.in[1], sizeof p.in[1]);
     return p;
 }
 
-/* Piece i: arena, host memory, by how much they count. False where there is no such. */
+/* Tensor i: the range in the arena, the range in host memory, the scale of both. False: none. */
 static bool describe(const executor *e, const kept_places *p, uint32_t i, char name[64],
                      ckpt_piece *out)
 {
@@ -120,7 +121,7 @@ static weft_status load_counts(executor *e, const ckpt *c, const ckpt_piece *wan
     return s ? s : exec_write(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
 }
 
-/* This job keeps nothing, and another had. */
+/* Log that the checkpoint has residuals and this job uses none. */
 static void say_dropped(const executor *e, const ckpt *c)
 {
     const ckpt_piece *all;
@@ -129,11 +130,10 @@ static void say_dropped(const executor *e, const ckpt *c)
     for (uint32_t i = 0; i < n; i++)
         any |= kept_named(all[i].name);
     if (any && !e->rank)
-        log_line(
-            WEFT_LOG_INFO,
-            "%s has what compressed sums have kept, which this job does without (comm.compress "
-            "or comm.feedback differs)",
-            ckpt_dir(c));
+        log_line(WEFT_LOG_INFO,
+                 "%s has error-feedback residuals, which this job does not use (comm.compress or "
+                 "comm.feedback differs)",
+                 ckpt_dir(c));
 }
 
 weft_status kept_load(executor *e, const ckpt *c)
@@ -147,10 +147,9 @@ weft_status kept_load(executor *e, const ckpt *c)
     }
     if (!ckpt_has(c, name)) {
         if (!e->rank)
-            log_line(
-                WEFT_LOG_INFO,
-                "%s has nothing that compressed sums of this layout have kept: they begin anew",
-                ckpt_dir(c));
+            log_line(WEFT_LOG_INFO,
+                     "%s has no error-feedback residuals for this layout: they start at zero",
+                     ckpt_dir(c));
         return WEFT_OK;
     }
     weft_status s = load_counts(e, c, &want);

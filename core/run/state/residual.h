@@ -1,22 +1,25 @@
-/* run/state/residual.h: what compressed sums have kept, in checkpoints. */
+/* run/state/residual.h: error-feedback residuals in checkpoints.
+ *
+ * With [comm] compress a sum of gradients is encoded in fewer bits. The difference between value
+ * and code, the residual, is added to the next sum (error feedback). */
 #ifndef RUN_STATE_RESIDUAL_H
 #define RUN_STATE_RESIDUAL_H
 
 #include "ckpt/ckpt.h"
-#include "run/exec/exec.h"
+#include "run/exec/executor.h"
 
-enum { KEPT_PIECES = 3 }; /* at most, of a rank */
+enum { KEPT_PIECES = 3 }; /* tensors of one rank, at most */
 
-/* What this rank has kept, as tensors of its own; none where nothing is. names: [KEPT_PIECES];
- * `copies` holds what the host cannot read in place. [setup] */
+/* Append the residuals of this rank to `out` as tensors; none if it has none. names: [KEPT_PIECES];
+ * `copies` owns copies of what the host cannot read in place. [setup] */
 weft_status kept_collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64],
                          pool *copies);
 
-/* Go on with what the same job had kept on the same ranks; another begins with nothing kept, or
- * does without, and rank 0 says so. [setup] */
+/* Load the residuals if the checkpoint was saved with the same layout. In another layout they start
+ * at zero; rank 0 logs that. [setup] */
 weft_status kept_load(executor *e, const ckpt *c);
 
-/* Whether a checkpoint's tensor is one of these, of whatever job. [any] */
+/* Is this the name of a residual tensor, of any layout? [any] */
 bool kept_named(const char *name);
 
 #endif

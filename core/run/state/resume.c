@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SAMPLES 64u /* places of a token file that are looked at, evenly spread */
-#define SAMPLE 16u  /* tokens at each of them */
-#define CHANGES 64u /* differences that are told one by one */
+#define SAMPLES 64u /* evenly spaced places of a token file that are compared */
+#define SAMPLE 16u  /* tokens at each place */
+#define CHANGES 64u /* differences that are listed */
 #define NOTE "data.train holds "
 
 /* "4000 tokens of 251 kinds, digest 0123456789abcdef" */
@@ -35,7 +35,7 @@ void resume_note_data(prepared_job *j)
     config_remark(j->cfg, note);
 }
 
-/* What the job's text notes of its data; false when it notes nothing. */
+/* The description of the data in the job's text; false: there is none. */
 static bool noted_data(const char *text, char out[128])
 {
     const char *line = NULL;
@@ -46,7 +46,7 @@ static bool noted_data(const char *text, char out[128])
     return line != NULL;
 }
 
-/* Where the saved job has a note of its tokens, these are compared and not the paths. */
+/* Where the saved job describes its tokens, compare these instead of the paths. */
 static uint32_t find_changes(const prepared_job *j, const ckpt *c, const config *saved,
                              config_change *out, char noted[128], char present[128])
 {
@@ -64,7 +64,7 @@ static uint32_t find_changes(const prepared_job *j, const ckpt *c, const config 
 
 static void list_changes(const config_change *x, uint32_t n, char *out, size_t bytes)
 {
-    size_t used = 0, limit = bytes - 64; /* the rest is for the last words */
+    size_t used = 0, limit = bytes - 64; /* the rest is for "and N more" */
     for (uint32_t i = 0; i < n; i++) {
         char one[400];
         int len = snprintf(one, sizeof one, "%s%s.%s was '%.100s' and is '%.100s'", i ? "; " : "",
@@ -90,15 +90,14 @@ weft_status resume_check(const prepared_job *j, const ckpt *c, bool force)
     config_change *x = mem_alloc(CHANGES * sizeof *x);
     uint32_t n = find_changes(j, c, saved, x, noted, present);
     for (uint32_t i = 0; force && i < n; i++)
-        log_line(WEFT_LOG_WARN, "goes on with other settings: %s.%s was '%.300s' and is '%.300s'",
+        log_line(WEFT_LOG_WARN, "resumes with other settings: %s.%s was '%.300s' and is '%.300s'",
                  x[i].section, x[i].key, x[i].saved, x[i].present);
     list_changes(x, n, all, sizeof all);
     if (n && !force)
-        s = fail(
-            WEFT_USAGE,
-            "checkpoint %.300s was saved with other settings: %s; give the job the saved values, "
-            "or --resume=force to go on with it as it is",
-            ckpt_dir(c), all);
+        s = fail(WEFT_USAGE,
+                 "checkpoint %.300s was saved with other settings: %s; give the job the saved "
+                 "values, or use --resume=force to resume with the present ones",
+                 ckpt_dir(c), all);
     free(x);
     config_destroy(saved);
     return s;

@@ -1,8 +1,8 @@
 /* run/state/weights.c: see weights.h.
  *
- * What a rank has of a tensor is one or two extents of the same block (plan.h): the fp32 values and
- * the compute copy, of which either may be a slice where the other is all. Values pass through host
- * memory in chunks of the longer one; each goes where there is a place for it. */
+ * A rank holds one or two extents of the same block of a tensor (plan.h): the fp32 values and the
+ * compute copy, either of which may be a slice of the other. Values pass through host memory in
+ * chunks of the longer extent, and each is written to the extents that contain it. */
 #define _GNU_SOURCE
 #include "run/state/weights.h"
 
@@ -12,6 +12,7 @@
 #include "base/lengthy.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "run/exec/arena.h"
 #include "run/state/replica.h"
 #include "run/state/residual.h"
 
@@ -20,14 +21,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK (1u << 18) /* elements that pass through host memory at once */
+#define CHUNK (1u << 18) /* elements in host memory at once */
 #define MAX_THREADS 16u
 
-/* What this rank has of a piece. */
+/* This rank's part of a piece. */
 typedef struct local {
     const piece *x;
     extent held, copied;
-    uint64_t first, end; /* of the block's elements: those of either */
+    uint64_t first, end; /* of the block's elements: the union of both */
 } local;
 
 static local find_local(const executor *e, const piece *x)
@@ -41,7 +42,7 @@ static local find_local(const executor *e, const piece *x)
     return l;
 }
 
-/* n values to 16 bits. */
+/* Convert n values to 16 bits. */
 static void narrow(uint32_t dtype, const float *v, uint64_t n, uint16_t *out)
 {
     if (dtype == WEFT_F16)
@@ -52,7 +53,7 @@ static void narrow(uint32_t dtype, const float *v, uint64_t n, uint16_t *out)
             out[i] = bf16_from(v[i]);
 }
 
-/* Elements [*from, *to) of a block, less those that are not in `x`. */
+/* Intersect the elements [*from, *to) of a block with `x`; false: empty. */
 static bool meet(const extent *x, uint64_t *from, uint64_t *to)
 {
     *from = *from < x->first ? x->first : *from;
@@ -60,8 +61,8 @@ static bool meet(const extent *x, uint64_t *from, uint64_t *to)
     return *from < *to;
 }
 
-/* n fp32 values from element `first` of the block on: master and, where there is one, compute copy.
- * scratch [n] */
+/* Write n fp32 values, starting at element `first` of the block, to the master and to the compute
+ * copy if there is one. scratch [n] */
 static weft_status put(executor *e, const local *l, uint64_t first, const float *v, uint64_t n,
                        uint16_t *scratch)
 {
@@ -93,12 +94,12 @@ static weft_status parse_init(const char *text, double *mean, double *deviation)
     if (!strncmp(text, "normal:", 7))
         *deviation = strtod(text + 7, &end);
     if (!end || *end || end == text + 7)
-        return fail(WEFT_USAGE, "initial values '%s' are none of zeros, ones, normal:DEVIATION",
+        return fail(WEFT_USAGE, "initial values '%s' are not zeros, ones or normal:DEVIATION",
                     text);
     return WEFT_OK;
 }
 
-/* --- initial values: chunks are drawn by a few threads at once and then written by this one --- */
+/* --- initial values: some threads draw chunks, then this thread writes them --- */
 
 typedef struct chunk {
     local l;
@@ -109,7 +110,7 @@ typedef struct chunk {
     bool started;
 } chunk;
 
-/* Each element has the number that it has in the whole tensor, whatever block it is in. */
+/* A value depends on the element's index in the whole tensor, not on the block. */
 static void *draw(void *arg)
 {
     chunk *k = arg;
@@ -138,12 +139,12 @@ static void *draw(void *arg)
     return NULL;
 }
 
-typedef struct cursor { /* the next chunk: of which piece, from which of its elements on */
+typedef struct cursor { /* the next chunk: its piece, and its first element */
     uint32_t piece;
     uint64_t done;
 } cursor;
 
-/* The next chunk of all that has initial values; n is 0 when there is none. */
+/* The next chunk of the pieces with initial values; n is 0 at the end. */
 static weft_status next_chunk(const executor *e, uint64_t seed, cursor *c, chunk *out)
 {
     for (; c->piece < e->plan->pieces.n; *c = (cursor){.piece = c->piece + 1}) {
@@ -276,8 +277,8 @@ static bool wanted(const plan_set *plans, const char *name)
     return false;
 }
 
-/* A scalar that nothing of this job assigns is left out: a list of another layout counted, or the
- * loss was scaled. */
+/* Warn about a scalar that this job does not use: the loss was scaled, or a plugin's list in
+ * another layout used it. */
 static void tell_left_out(const plan_set *plans, const ckpt *c, const char *name)
 {
     const size_t prefix = strlen(SCALAR);
@@ -287,13 +288,12 @@ static void tell_left_out(const plan_set *plans, const ckpt *c, const char *name
         known = plans->at[0].scalars.at[i].kept &&
                 !strcmp(plans->at[0].scalars.at[i].name, name + prefix);
     if (!known)
-        log_line(WEFT_LOG_WARN,
-                 "%s has the scalar %s, which nothing of this job assigns: it is "
-                 "left out",
+        log_line(WEFT_LOG_WARN, "%s has the scalar %s, which this job does not use: it is ignored",
                  ckpt_dir(c), name + prefix);
 }
 
-/* Training goes on from all of a checkpoint: what is left over belongs to another model or rule. */
+/* A training job uses every tensor of a checkpoint; a surplus one belongs to another model or
+ * update rule. */
 static weft_status nothing_over(const plan_set *plans, const ckpt *c)
 {
     const ckpt_piece *has;
@@ -303,8 +303,8 @@ static weft_status nothing_over(const plan_set *plans, const ckpt *c)
     for (uint32_t i = 0; i < n; i++)
         if (!wanted(plans, has[i].name))
             return fail(WEFT_USAGE,
-                        "checkpoint %s has tensor %s, which this job has not: [model] and the rule "
-                        "of [optim] have to be those that were saved",
+                        "checkpoint %s has tensor %s, which this job does not have: [model] and "
+                        "the plugin of [optim] must be those that were saved",
                         ckpt_dir(c), has[i].name);
     return WEFT_OK;
 }
@@ -317,7 +317,7 @@ static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
     describe_scalar(x, name, &want);
     if (x->kept != SCALAR_SAVED && !ckpt_has(c, name)) {
         if (x->kept == SCALAR_OF_PLUGIN && !e->rank)
-            log_line(WEFT_LOG_WARN, "%s does not have the scalar %s: it begins at %g", ckpt_dir(c),
+            log_line(WEFT_LOG_WARN, "%s does not have the scalar %s: it starts at %g", ckpt_dir(c),
                      x->name, x->value);
         return WEFT_OK;
     }
@@ -346,7 +346,8 @@ weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
     return s;
 }
 
-/* The pieces that this rank writes; data in the arena itself where the host can see it. */
+/* Collect the pieces that this rank writes; `data` points into the arena where the host can read
+ * it. */
 static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[SCALAR_NAME],
                            float *values, pool *copies)
 {
@@ -384,13 +385,13 @@ static int by_name(const void *x, const void *y)
     return strcmp(((const ckpt_piece *)x)->name, ((const ckpt_piece *)y)->name);
 }
 
-typedef struct save_news { /* what ranks tell each other after a phase of the save */
+typedef struct save_news { /* what ranks exchange after a phase of the save */
     uint32_t status;
     ckpt_shard_sum sum;
 } save_news;
 
-/* All ranks learn whether all succeeded; a failure elsewhere is WEFT_IO here. `apart` is set when
- * they do not hear each other any more. */
+/* Exchange the status of a phase. A failure of another rank is WEFT_PEER here. *apart: the exchange
+ * itself failed, so no further one is possible. */
 static weft_status agree(executor *e, const char *what, weft_status mine, const ckpt_shard_sum *sum,
                          save_news *all, bool *apart)
 {
@@ -401,14 +402,14 @@ static weft_status agree(executor *e, const char *what, weft_status mine, const 
         all[0] = news;
         return mine;
     }
-    char why[2048]; /* of `mine`, which the exchange may write over */
+    char why[2048]; /* of `mine`; the exchange may overwrite the error record */
     snprintf(why, sizeof why, "%s", err_text());
     const double timeout = config_real(e->cfg, "checkpoint.timeout");
     weft_status s = job_exchange_for(e->job, what, &news, sizeof news, timeout, all);
     *apart = s != WEFT_OK;
     if (mine)
         return fail(mine, "%s", why);
-    if (s && !job_failure(e->job)) /* nobody died: the time is over */
+    if (s && !job_failure(e->job)) /* no rank died, so this is the timeout */
         err_context("checkpoint.timeout = %.0f s", timeout);
     for (uint32_t r = 0; !s && r < e->plan->spec->ranks; r++)
         if (all[r].status)

@@ -1,7 +1,8 @@
-/* run/view/flight.h: the last instructions of a rank, where a crash cannot take them.
+/* run/view/flight.h: the flight record: the last instructions of a rank, which survive a crash.
  *
- * A ring of fixed records in a mapped file OUT/flight/rank-0000.ring: what the process wrote is in
- * the page cache whatever becomes of it. One record is 64 bytes and costs some 30 ns. */
+ * It is a ring buffer of 64-byte records in a mapped file OUT/flight/rank-0000.ring. What the
+ * process wrote is in the page cache, so it is there even after SIGKILL. A record costs about 30
+ * ns. */
 #ifndef RUN_VIEW_FLIGHT_H
 #define RUN_VIEW_FLIGHT_H
 
@@ -12,20 +13,20 @@
 #define FLIGHT_RECORDS 4096u
 
 typedef struct flight {
-    void *map; /* NULL: records nothing */
+    void *map; /* NULL: nothing is recorded */
     uint64_t bytes;
 } flight;
 
-/* Create OUT/flight/rank-RRRR.ring. It is always a new file: one of that name is replaced and never
- * cut short, since a process may have it mapped. [setup] */
+/* Create OUT/flight/rank-RRRR.ring. An existing file of that name is replaced, never truncated,
+ * because another process may have mapped it. [setup] */
 weft_status flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flight *out);
 void flight_close(flight *f);
 
-/* Note that entry `entry` of a list is about to begin. [compute] */
+/* Record that entry `entry` of a list is about to start. [compute] */
 void flight_note(flight *f, uint64_t step, uint32_t entry, char kind, const char *name);
 
 /* Print the last `count` records of every ring in the folder `dir` (or its flight/), oldest first.
- * A foreign or damaged ring is refused in words. [setup] */
+ * WEFT_DATA: a file is damaged or not a flight record. [setup] */
 weft_status flight_print(const char *dir, uint32_t count, FILE *to);
 
 #endif

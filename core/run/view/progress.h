@@ -1,12 +1,14 @@
-/* run/view/progress.h: how far the run is: one line that rewrites itself on a terminal, plain lines
- * in a log. On standard error. */
+/* run/view/progress.h: the progress line on standard error: updated in place on a terminal, one
+ * line per report otherwise. */
 #ifndef RUN_VIEW_PROGRESS_H
 #define RUN_VIEW_PROGRESS_H
 
-#include "run/state/outdir.h"
+#include "run/view/metrics.h"
+
+#include <stdbool.h>
 
 typedef struct progress {
-    uint64_t first, last, every; /* every 0: says nothing */
+    uint64_t first, last, every; /* every 0: prints nothing */
     uint64_t began_ns, done;
     double tokens_per_s; /* smoothed */
     bool terminal, open;

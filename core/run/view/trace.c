@@ -1,14 +1,14 @@
 /* run/view/trace.c: see trace.h.
  *
- * A part is text, a line each, and whoever joins parts believes none of it unchecked:
- *   c AT OFFSET                    at AT of the rank's own clock, rank 0's was ahead by OFFSET ns
+ * A part is a text file with one record a line, which is validated when it is merged:
+ *   c AT OFFSET                    at time AT, the clock of rank 0 was ahead by OFFSET ns
  *   e LANE STEP BEGAN ENDED NAME   an event, times in ns of the rank's own clock
- *   end                            nothing follows
+ *   end                            the part is complete
  *
- * Clocks. A rank asks rank 0 for its time through the job's store, several times, and takes the
- * answer that came soonest: the offset is known as well as half the time that it took. One that is
- * less than that counts as 0, so that ranks with one clock are not shifted. It is found at the
- * start and at a good end; between the two it is taken to change evenly. */
+ * Clock offsets: a rank asks rank 0 for its time several times through the job's store and uses the
+ * answer with the shortest round trip. The offset is exact to half of that time; a smaller offset
+ * counts as 0, so ranks with a common clock are not shifted. It is measured at the start and at the
+ * regular end, and interpolated linearly between them. */
 #include "run/view/trace.h"
 
 #include "base/clock.h"
@@ -26,7 +26,7 @@
 
 #define ROUNDS 6
 #define CLOCK_SECONDS 60.0
-#define JOIN_WAIT_MS 400 /* for parts of other ranks of a job that failed */
+#define JOIN_WAIT_MS 400 /* wait for parts of other ranks after a failure */
 #define CLOCKS_MOST 2
 #define NAME_MOST 200
 
@@ -73,14 +73,14 @@ void trace_note(trace *t, const char *name, uint32_t lane, uint64_t step, uint64
         t->events[t->n++] = (trace_event){name, began, ended, lane, (uint32_t)step};
 }
 
-/* --- one clock --- */
+/* --- clock offset --- */
 
 static void key_of(char key[64], char kind, uint32_t when, uint32_t rank, uint32_t round)
 {
     snprintf(key, 64, "trace.%c.%u.%u.%u", kind, when, rank, round);
 }
 
-/* Rank 0: tell each of the others what time it is, whenever it asks. */
+/* Rank 0: answer the requests of all other ranks for its time. */
 static weft_status tell_time(job *j, uint32_t ranks, uint32_t when)
 {
     weft_status s = WEFT_OK;
@@ -116,7 +116,7 @@ static weft_status ask_time(job *j, uint32_t rank, uint32_t when, int64_t *offse
             s = job_get(j, key, CLOCK_SECONDS, &answer, &bytes);
         const uint64_t took = clock_ns() - began;
         if (!s && bytes != sizeof theirs)
-            s = fail(WEFT_DATA, "rank 0 told no time for the trace");
+            s = fail(WEFT_DATA, "rank 0 sent no time for the trace");
         if (!s && took < best) {
             memcpy(&theirs, answer, sizeof theirs);
             best = took;
@@ -177,7 +177,7 @@ void trace_flush(trace *t)
         fprintf(t->part, "e %u %u %" PRIu64 " %" PRIu64 " %s\n", e->lane, e->step, e->began,
                 e->ended, e->name);
     }
-    fflush(t->part); /* an error stands in the file, and is told at the end */
+    fflush(t->part); /* an error is kept by the stream and reported at the end */
     t->n = 0;
 }
 
@@ -188,10 +188,11 @@ static weft_status end_part(trace *t)
     fprintf(t->part, "end\n");
     const int bad = ferror(t->part), closed = fclose(t->part);
     t->part = NULL;
-    return bad || closed ? fail_errno(WEFT_IO, "the trace could not be written whole") : WEFT_OK;
+    return bad || closed ? fail_errno(WEFT_IO, "the trace could not be written completely")
+                         : WEFT_OK;
 }
 
-/* --- joining parts --- */
+/* --- merging parts --- */
 
 typedef struct clocks {
     uint64_t at[CLOCKS_MOST];
@@ -274,7 +275,7 @@ static bool append(const char *path, uint32_t rank, bool first, FILE *to)
     return true;
 }
 
-/* `whole`: a part that is missing is an error, else it is left out. */
+/* `whole`: a missing part is an error, else it is skipped. */
 static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
 {
     char path[4096], part[4096], temp[4200];
@@ -296,7 +297,7 @@ static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
     fprintf(f, "\n]}\n");
     int bad = ferror(f);
     if ((fclose(f) || bad) && !s)
-        s = fail_errno(WEFT_IO, "the trace %s could not be written whole", temp);
+        s = fail_errno(WEFT_IO, "the trace %s could not be written completely", temp);
     if (!s && rename(temp, path))
         s = fail_errno(WEFT_IO, "the trace %s cannot be put in place", path);
     if (s)
@@ -348,7 +349,7 @@ void trace_rescue(trace *t, uint32_t ranks, const char *out_dir)
     lock_path(out_dir, path);
     const int lock = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (lock < 0)
-        return; /* another rank does it */
+        return; /* another rank merges */
     close(lock);
     const struct timespec moment = {0, 10000000};
     const uint64_t until = clock_ms() + JOIN_WAIT_MS;

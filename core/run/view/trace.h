@@ -1,9 +1,9 @@
-/* run/view/trace.h: what ran when, for chrome://tracing and Perfetto.
+/* run/view/trace.h: a timeline of chosen steps for chrome://tracing and Perfetto.
  *
- * Events of the chosen steps go into memory that set-up took. After each of these steps they are
- * appended to the rank's own part, a file in OUT, so that they survive the rank. At the end rank 0
- * joins the parts into OUT/trace.json, with all times on its own clock. When the job fails, the
- * first rank that is ready joins what there is, the parts of dead ranks included. */
+ * Events of these steps are stored in memory that set-up allocated. After each step they are
+ * appended to a part, a file in OUT for each rank, so that they survive a crash. At the end rank 0
+ * merges the parts into OUT/trace.json and converts all times to its own clock. When the job fails,
+ * the first rank that is ready merges the parts that exist, those of dead ranks included. */
 #ifndef RUN_VIEW_TRACE_H
 #define RUN_VIEW_TRACE_H
 
@@ -13,7 +13,7 @@
 
 #define TRACE_COMPUTE 0u
 #define TRACE_COMM 1u
-#define TRACE_KERNEL 2u /* what a call of TRACE_COMPUTE consists of */
+#define TRACE_KERNEL 2u /* the kernels of a TRACE_COMPUTE call */
 
 typedef struct trace_event {
     const char *name; /* borrowed from the plan */
@@ -28,7 +28,8 @@ typedef struct trace {
     FILE *part; /* NULL: no steps were chosen, or it is closed */
 } trace;
 
-/* "10-12", "7" or "". `entries` is how many events a step has at most. [setup] */
+/* `steps`: "10-12", "7" or "" for none. `entries`: the maximum number of events in a step. [setup]
+ */
 weft_status trace_setup(const char *steps, uint64_t entries, trace *out);
 void trace_free(trace *t);
 
@@ -40,20 +41,19 @@ static inline int trace_wants(const trace *t, uint64_t step)
 void trace_note(trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
                 uint64_t ended);
 
-/* Open this rank's part in `out_dir` and find out how far its clock is from rank 0's. Does nothing
- * where no steps were chosen. [setup] [collective] */
+/* Open this rank's part in `out_dir` and measure the offset of its clock from that of rank 0. Does
+ * nothing if no steps were chosen. [setup] [collective] */
 weft_status trace_begin(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir);
 
-/* Append what was noted to the part. Between steps. [setup] */
+/* Append the stored events to the part. Call it between steps. [setup] */
 void trace_flush(trace *t);
 
-/* At a good end: write OUT/trace.json from all ranks' parts and remove these. [setup] [collective]
- */
+/* At the regular end: merge all parts into OUT/trace.json and remove them. [setup] [collective] */
 weft_status trace_write(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir);
 
-/* After a failure: the same from the parts that are there, by one of the ranks that live; waits up
- * to 0.4 s for the parts of others. Keeps this thread's record only when nothing fails here. A part
- * stays where nobody could join it. [setup] */
+/* After a failure: one of the remaining ranks merges the parts that exist, after waiting up to 0.4
+ * s for those of others. Parts that cannot be merged are left in place. Clears this thread's error
+ * record if it fails itself. [setup] */
 void trace_rescue(trace *t, uint32_t ranks, const char *out_dir);
 
 #endif

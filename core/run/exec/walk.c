@@ -1,30 +1,15 @@
-/* run/exec/exec.c: walking a list. Set-up is in setup.c. */
-#include "run/exec/exec.h"
+/* run/exec/walk.c: see walk.h. */
+#include "run/exec/walk.h"
 
 #include "base/clock.h"
 #include "base/err.h"
 #include "host/call.h"
+#include "run/exec/arena.h"
+#include "run/exec/kernels.h"
+#include "run/exec/library.h"
+#include "run/exec/recording.h"
 
-#include <sched.h>
 #include <string.h>
-
-/* Hold the host until the stream has got here. A device that computes on this thread is there. */
-weft_status exec_reach(executor *e)
-{
-    weft_status s = PLUGIN_CALL(e->table, record, e->event, e->stream);
-    uint64_t until = 0;
-    while (!s && (s = PLUGIN_POLL(e->table, event_query, e->event)) == WEFT_BUSY) {
-        uint64_t now = clock_ns();
-        until = until ? until : now + (uint64_t)(e->deadline * 1e9);
-        s = job_failure(e->job);
-        if (!s)
-            s = colls_health(e->colls);
-        if (!s && now > until)
-            s = fail(WEFT_IO, "the device did not finish within %.3g seconds", e->deadline);
-        sched_yield();
-    }
-    return s;
-}
 
 static bool waited_at_once(const list *l, uint32_t i)
 {
@@ -32,7 +17,7 @@ static bool waited_at_once(const list *l, uint32_t i)
            l->entries.at[i + 1].what == l->entries.at[i].what;
 }
 
-/* Does entry `i` start something that the same library carries? */
+/* Does entry `i` start a collective on the same link of a library? */
 static bool joins(const executor *e, const list *l, uint32_t i, uint32_t like)
 {
     const plan *p = e->plan;
@@ -81,7 +66,7 @@ static void mark(executor *e, const list *l, uint32_t i)
     job_mark(e->job, e->step, i);
 }
 
-/* The calls [i, end), which were recorded. */
+/* Replay the recorded calls [i, end). */
 static weft_status replay(executor *e, const list *l, uint32_t i, uint32_t end, weft_capture *work)
 {
     for (; i < end; i++)
@@ -110,7 +95,7 @@ static weft_status run_entry(executor *e, const list *l, uint32_t i)
     return s;
 }
 
-/* Where it was, before the record; a collective's failure begins with its name already. */
+/* Prefix the error with rank, step and entry; the error of a collective already has its name. */
 static void add_place(const executor *e, const list *l, uint32_t i)
 {
     const char *name = l->entries.at[i].name;
@@ -142,7 +127,7 @@ static uint64_t waited(const executor *e)
     return e->times.exposed_ns + e->times.bubble_ns;
 }
 
-/* A device that works ahead of the host is held before the tail too, so that its time is known. */
+/* The host waits for the device before the tail too, so that the time of the tail is known. */
 weft_status exec_run(executor *e, const list *l)
 {
     weft_status s = l->tail ? run_range(e, l, 0, l->tail) : WEFT_OK;
@@ -153,46 +138,5 @@ weft_status exec_run(executor *e, const list *l)
         e->times.tail_ns += clock_ns() - waited(e) - began;
     if (!s && l->tail && e->plan->kept)
         s = exec_read(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
-    return s;
-}
-
-weft_status exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes)
-{
-    weft_status s =
-        PLUGIN_CALL(e->table, copy, e->device, e->stream, e->base + offset, from, bytes);
-    return s ? s : exec_reach(e);
-}
-
-weft_status exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes)
-{
-    weft_status s = PLUGIN_CALL(e->table, copy, e->device, e->stream, to, e->base + offset, bytes);
-    return s ? s : exec_reach(e);
-}
-
-weft_status exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *copies, const void **out)
-{
-    *out = e->base + offset;
-    if (e->table->caps & WEFT_DEV_HOST_MEMORY)
-        return WEFT_OK;
-    void *copy = pool_alloc(copies, bytes);
-    *out = copy;
-    return exec_read(e, offset, copy, bytes);
-}
-
-weft_status exec_zero(executor *e, uint64_t offset, uint64_t bytes)
-{
-    weft_status s = PLUGIN_CALL(e->table, fill, e->device, e->stream, e->base + offset, 0, bytes);
-    return s ? s : exec_reach(e);
-}
-
-weft_status exec_scalar(executor *e, const char *name, double *out)
-{
-    float value;
-    uint64_t at = plan_scalar(e->plan, name);
-    if (at == UINT64_MAX)
-        return fail(WEFT_INTERNAL, "the plan has no scalar '%s'", name);
-    weft_status s = exec_read(e, at, &value, sizeof value);
-    if (!s)
-        *out = value;
     return s;
 }

@@ -1,0 +1,87 @@
+/* graph/model/layers.c: see layers.h. */
+#include "graph/model/layers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void graph_layer_block(graph_layers *m, const char *name)
+{
+    if (!m->st)
+        m->st = m->b->block(m->b->ctx, name);
+}
+
+weft_tensor graph_layer_input(graph_layers *m, const char *name)
+{
+    weft_shape shape = {.dtype = WEFT_I32, .rank = 1};
+    shape.axes[0] = (weft_axis){"tokens", m->o->batch * m->o->sequence};
+    weft_tensor out = 0;
+    if (!m->st)
+        m->st = m->b->input(m->b->ctx, name, &shape, &out);
+    return out;
+}
+
+weft_tensor graph_layer_param(graph_layers *m, const char *name, uint32_t rank,
+                              const weft_axis *axes, const char *init)
+{
+    char full[WEFT_MAX_NAME];
+    snprintf(full, sizeof full, "%s%s", m->prefix, name);
+    weft_shape shape = {.rank = rank};
+    memcpy(shape.axes, axes, rank * sizeof *axes);
+    uint32_t flags = strncmp(init, "normal", 6) ? 0 : WEFT_PARAM_MATRIX;
+    if (rank == 2 && (!strcmp(axes[0].name, "vocab") || !strcmp(axes[0].name, "context")))
+        flags |= WEFT_PARAM_PAD; /* rows that are looked up, or whose logits the loss leaves out */
+    weft_tensor out = 0;
+    if (!m->st)
+        m->st = m->b->param(m->b->ctx, full, &shape, init, flags, &out);
+    return out;
+}
+
+weft_tensor graph_layer_op(graph_layers *m, const char *id, const weft_attr *attrs, uint32_t nattr,
+                           const weft_tensor in[GRAPH_LAYER_INPUTS], uint32_t nout)
+{
+    uint32_t nin = 0;
+    while (nin < GRAPH_LAYER_INPUTS && in[nin])
+        nin++;
+    weft_tensor out[WEFT_MAX_OPERANDS] = {0};
+    if (!m->st)
+        m->st = m->b->op(m->b->ctx, id, attrs, nattr, in, nin, out, nout);
+    return out[0];
+}
+
+weft_tensor graph_layer_linear(graph_layers *m, weft_tensor x, weft_tensor w, weft_tensor b)
+{
+    return graph_layer_op(m, "linear", NULL, 0, (weft_tensor[GRAPH_LAYER_INPUTS]){x, w, b}, 1);
+}
+
+void graph_layer_begin(graph_layers *m, int64_t i, char prefix[GRAPH_LAYER_PREFIX])
+{
+    char block[GRAPH_LAYER_PREFIX - 1];
+    snprintf(block, sizeof block, "block.%lld", (long long)i);
+    snprintf(prefix, GRAPH_LAYER_PREFIX, "%s.", block);
+    m->prefix = prefix;
+    graph_layer_block(m, block);
+}
+
+void graph_layer_residual_init(const model_options *o, char init[48])
+{
+    snprintf(init, 48, "normal:%.17g", 0.02 / sqrt(2.0 * (double)o->layers));
+}
+
+weft_tensor graph_layer_loss(graph_layers *m, weft_tensor logits)
+{
+    weft_attr weight = {.key = "weight", .f = m->o->weight};
+    weft_tensor scale = 0, out[2] = {0};
+    if (m->o->want == MODEL_LOGITS)
+        return logits;
+    weft_tensor targets = graph_layer_input(m, "targets");
+    if (m->o->want == MODEL_EVAL)
+        return graph_layer_op(m, "softmax_xent.loss", &weight, 1,
+                              (weft_tensor[GRAPH_LAYER_INPUTS]){logits, targets}, 1);
+    if (!m->st)
+        m->st = m->b->scalar(m->b->ctx, "scale", &scale);
+    if (!m->st)
+        m->st = m->b->op(m->b->ctx, "softmax_xent", &weight, 1,
+                         (weft_tensor[]){logits, targets, scale}, 3, out, 2);
+    return out[1];
+}

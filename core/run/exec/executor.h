@@ -1,0 +1,58 @@
+/* run/exec/executor.h: one rank's executor, which runs a plan on a device.
+ *
+ * Set-up opens the device, allocates the arena, prepares every kernel and every collective, and
+ * connects the ranks. After that the steps allocate nothing and open nothing. What works on an
+ * executor has a header of its own: arena.h copies to and from the arena, kernels.h runs segments,
+ * recording.h records and replays them, library.h runs the collectives of a library, walk.h walks a
+ * list, and peak.h measures the peak rate of the device. */
+#ifndef RUN_EXEC_EXECUTOR_H
+#define RUN_EXEC_EXECUTOR_H
+
+#include "comm/comm.h"
+#include "plan/plan.h"
+#include "run/view/flight.h"
+#include "run/view/trace.h"
+
+/* Where the time of lists went, since set-up. The rest of a step is the time of its passes. */
+typedef struct exec_times {
+    uint64_t exposed_ns; /* waits for collectives: communication that no computation hides */
+    uint64_t bubble_ns;  /* waits for sends and receives: another pipeline stage is behind */
+    uint64_t tail_ns;    /* after the passes, without such waits: norm and update */
+} exec_times;
+
+typedef struct executor {
+    const plan *plan;
+    const config *cfg; /* of the job */
+    job *job;          /* NULL for one rank */
+    uint32_t rank;
+    double deadline; /* seconds a wait may last */
+    const weft_device_table *table;
+    weft_device *device;
+    weft_stream *stream;
+    weft_event *event;
+    char *base;                /* of the arena */
+    char *host;                /* the plan's host memory, or NULL */
+    struct recordings *graphs; /* recorded work; NULL: none */
+    void **kernels;            /* prepared: weft_prepared, or what a plugin's kernel made */
+    comm_world *world;         /* NULL for one rank */
+    struct colls *colls;       /* collectives of libraries; NULL: none */
+    comm_op **ops;             /* [collective]; NULL where a library runs it */
+    comm_schedule **schedules;
+    uint64_t *from, *to; /* [collective] arena offsets on this rank */
+    uint64_t *bases;     /* the plan's, on this rank */
+    flight flight;
+    trace trace;
+    float kept;    /* scale of the error-feedback residuals in the next sums, for the links */
+    uint64_t step; /* now being run, for messages */
+    exec_times times;
+} executor;
+
+/* Make `p` ready to run on this rank. `out_dir` NULL: no flight record. The caller destroys *out
+ * also after a failure. [setup] [collective] */
+weft_status exec_create(const plan *p, const config *cfg, job *j, const job_identity *who,
+                        const char *out_dir, executor *out);
+
+/* Free what exec_create() took. `failed`: operations may be in flight that never end. [setup] */
+void exec_destroy(executor *e, int failed);
+
+#endif

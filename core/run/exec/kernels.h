@@ -1,0 +1,16 @@
+/* run/exec/kernels.h: the kernels of a plan: those of the device, and those of plugins. */
+#ifndef RUN_EXEC_KERNELS_H
+#define RUN_EXEC_KERNELS_H
+
+#include "run/exec/executor.h"
+
+/* Prepare every kernel of the plan. [setup] */
+weft_status kernels_prepare(executor *e);
+
+/* Run the segment that the entry `x` calls, with the bases of that call. [compute] */
+weft_status kernels_call(executor *e, const entry *x);
+
+/* Release what was prepared, also after a failure of kernels_prepare(). [setup] */
+void kernels_release(executor *e);
+
+#endif

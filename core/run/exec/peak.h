@@ -1,0 +1,13 @@
+/* run/exec/peak.h: the peak rate of the device, by which MFU divides. */
+#ifndef RUN_EXEC_PEAK_H
+#define RUN_EXEC_PEAK_H
+
+#include "run/exec/executor.h"
+
+/* Floating-point operations per second that a device of this job reaches on a matrix product in the
+ * job's compute type while all ranks are busy: on rank 0 the mean over the ranks, on another rank
+ * its own. Uses the arena and leaves it zeroed, so call it before weights are loaded. [setup]
+ * [collective] */
+weft_status exec_measure_peak(executor *e, double *flops);
+
+#endif

@@ -1,0 +1,20 @@
+/* run/exec/recording.h: sequences of calls that the device records once and replays (CUDA graphs).
+ *
+ * A recording stays valid for the whole run, because the plan fixes all addresses and what changes
+ * between steps is in the arena. On a device that cannot record every call is made anew. */
+#ifndef RUN_EXEC_RECORDING_H
+#define RUN_EXEC_RECORDING_H
+
+#include "run/exec/executor.h"
+
+/* Record the calls of all lists where the device can. [setup] */
+weft_status graphs_record(executor *e);
+
+/* If a recording begins at entry i of `l`, the entry after its last one, with *work to replay; else
+ * i. [compute] */
+uint32_t graphs_end(const executor *e, const list *l, uint32_t i, weft_capture **work);
+
+/* Forget all recordings; the device frees them when it is closed. [setup] */
+void graphs_free(executor *e);
+
+#endif

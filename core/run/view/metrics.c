@@ -1,0 +1,104 @@
+/* run/view/metrics.c: see metrics.h. */
+#include "run/view/metrics.h"
+
+#include "base/err.h"
+#include "base/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static uint64_t step_of(const char *line)
+{
+    const char *p = strstr(line, "\"step\":");
+    return p && strchr(p, '\n') ? strtoull(p + 7, NULL, 10) : UINT64_MAX;
+}
+
+/* Truncate the file before the first line of a later step; not if it cannot be read. */
+static weft_status cut_after(FILE *f, uint64_t after)
+{
+    char line[8192];
+    long keep = 0;
+    uint64_t last = 0, step;
+    for (; fgets(line, sizeof line, f) && (step = step_of(line)) <= after; last = step)
+        keep = ftell(f);
+    if (ferror(f))
+        return fail_errno(WEFT_IO, "metrics.jsonl cannot be read");
+    if (keep < 0 || fflush(f) || ftruncate(fileno(f), keep) || fseek(f, keep, SEEK_SET))
+        return fail_errno(WEFT_IO, "metrics.jsonl cannot be cut after step %llu",
+                          (unsigned long long)after);
+    if (after && !keep)
+        log_line(WEFT_LOG_WARN,
+                 "metrics.jsonl of earlier steps is missing: it starts at step %" PRIu64,
+                 after + 1);
+    else if (last < after)
+        log_line(WEFT_LOG_WARN,
+                 "metrics.jsonl ended after step %" PRIu64 ": it continues with step %" PRIu64
+                 ", and the steps between are missing",
+                 last, after + 1);
+    return WEFT_OK;
+}
+
+weft_status metrics_open(const char *out, uint64_t after, FILE **file)
+{
+    char path[4096];
+    struct stat st;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", out);
+    /* without O_NONBLOCK a FIFO would keep open() waiting for a reader */
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
+    if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode))) {
+        close(fd);
+        return fail(WEFT_USAGE, "%s is not a regular file: remove it", path);
+    }
+    FILE *f = fd < 0 ? NULL : fdopen(fd, "r+");
+    if (!f)
+        return fail_errno(WEFT_IO, "%s cannot be opened", path);
+    weft_status s = cut_after(f, after);
+    if (s)
+        fclose(f);
+    else
+        *file = f;
+    return s;
+}
+
+/* JSON has no NaN and no infinity: they become null. */
+static void number(FILE *f, const char *name, double v)
+{
+    if (isfinite(v))
+        fprintf(f, ",\"%s\":%.9g", name, v);
+    else
+        fprintf(f, ",\"%s\":null", name);
+}
+
+weft_status metrics_write(FILE *f, const metrics *m)
+{
+    fprintf(f, "{\"step\":%" PRIu64, m->step);
+    number(f, "loss", m->loss);
+    number(f, "grad_norm", m->grad_norm);
+    number(f, "lr", m->lr);
+    fprintf(f, ",\"tokens\":%" PRIu64, m->tokens);
+    number(f, "step_ms", m->step_ms);
+    number(f, "tokens_per_s", m->tokens_per_s);
+    number(f, "mfu", m->mfu);
+    fprintf(f, ",\"flops_rule\":\"%s\",\"comm_bytes\":%" PRIu64, m->flops_rule, m->comm_bytes);
+    number(f, "exposed_comm_ms", m->exposed_comm_ms);
+    fprintf(f, ",\"peak_bytes\":%" PRIu64, m->peak_bytes);
+    number(f, "compute_ms", m->compute_ms);
+    number(f, "bubble_ms", m->bubble_ms);
+    number(f, "optimizer_ms", m->optimizer_ms);
+    if (m->skipped > 0 || m->scale > 0)
+        number(f, "skipped", m->skipped);
+    if (m->scale > 0)
+        fprintf(f, ",\"scale\":%.17g", m->scale);
+    if (m->valid_loss >= 0 || isnan(m->valid_loss))
+        number(f, "valid_loss", m->valid_loss);
+    fputs("}\n", f);
+    if (fflush(f) || ferror(f))
+        return fail_errno(WEFT_IO, "metrics.jsonl cannot be written");
+    return WEFT_OK;
+}
