@@ -2,8 +2,9 @@
 
 Lines of fenced blocks and commands in first comments are executed by a shell in a folder with a
 copy of configs/ and small data. `weft` is there a script that makes the models small, and changes
-nothing else of a job: batches, ranks and strategies are what a reader would have. Of `weft ...` in
-running text, subcommand and options have to be in the command's help.
+nothing else of a job: batches, ranks and strategies are what a reader would have. Output that the
+README shows below a command has the shape of what the command prints. Of `weft ...` in running
+text, subcommand and options have to be in the command's help.
 """
 import glob
 import os
@@ -57,6 +58,22 @@ def fenced(name):
     return found
 
 
+def shown(name):
+    """The output lines that a document shows below each command of a fenced block."""
+    with open(os.path.join(started.SOURCE, name), encoding="utf-8") as f:
+        text = f.read()
+    blocks = re.findall(r"^```\n(weft [^\n]*)\n(.*?)^```", text, re.M | re.S)
+    return {command: lines.splitlines() for command, lines in blocks
+            if lines and not re.search(r"^weft ", lines, re.M)}
+
+
+def shape(line):
+    """A line without its numbers, units and columns."""
+    line = re.sub(r"\d[\d.]*", "N", line)
+    line = re.sub(r"\b(K|M|G)iB\b|\bbytes\b", "SIZE", line)
+    return " ".join(re.sub(r"\b[kMGT]?FLOP\b", "FLOP", line).split())
+
+
 def of_words(text):
     """Commands in running text: `weft` and what follows as long as it looks like its words."""
     word = r"(?:--?[a-z]+\b|\d+|[\w/.-]+\.(?:ini|key|bin)|[a-z_]+\.[a-z_]+=[\w./,]+)"
@@ -75,7 +92,9 @@ class Documents(started.Case):
         super().setUp()
         self.make_data()
         self.demo_data()
-        shutil.copytree(os.path.join(started.SOURCE, "configs"), self.path("configs"))
+        shutil.copy(os.path.join(started.SOURCE, "README.md"), self.place)
+        for folder in ("configs", "docs"):
+            shutil.copytree(os.path.join(started.SOURCE, folder), self.path(folder))
         for name in ("bin", "BUILD/lib/weft"):
             os.makedirs(self.path(name))
         self.write("bin/weft", SMALL)
@@ -124,17 +143,40 @@ class Documents(started.Case):
             absent = [word for word in ABSENT if word in command]
             kind, name = absent[0].replace(".plugin", "").split("=") if absent else ("", "")
             if not absent or started.built(kind, name):
-                self.finish(self.start(command), command, ABSENT[absent[0]] if absent else (0,))
+                return self.finish(self.start(command), command,
+                                   ABSENT[absent[0]] if absent else (0,))
+        return ""
+
+    def assert_shape(self, lines, said):
+        """Each line that is shown is printed, in this order; "..." stands for any lines."""
+        printed = [shape(line) for line in said.splitlines()]
+        for line in lines:
+            if line == "...":
+                continue
+            self.assertIn(shape(line), printed, said)
+            del printed[:printed.index(shape(line)) + 1]
 
     def test_readme(self):
         """`make demo` first, as it says."""
         said = self.finish(self.start("sh configs/demo.sh", WEFT="weft", TEXT="text"), "demo.sh")
         self.assertRegex(said, r"step  *1000")
-        commands = fenced("README.md")
+        commands, output = fenced("README.md"), shown("README.md")
         self.assertGreater(len(commands), 10)
+        self.assertGreater(len(output), 5)
+        self.assertLess(set(output), set(commands))
         for command in commands:
             with self.subTest(command=command):
-                self.run_command(command)
+                said = self.run_command(command)
+                lines = output.get(command, [])
+                if command.startswith("weft sample"):  # the text after the prompt may be any
+                    self.assertTrue(said.startswith("A good ") and lines[0].startswith("A good "))
+                else:
+                    self.assert_shape(lines, said)
+
+    def test_picture(self):
+        """The committed SVG is what the script draws."""
+        subprocess.run([sys.executable, os.path.join(started.SOURCE, "docs/picture/draw.py"),
+                        "--check"], check=True)
 
     def test_docs(self):
         commands = [c for name in DOCUMENTS if name != "README.md" for c in fenced(name)]
