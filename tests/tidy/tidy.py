@@ -202,7 +202,7 @@ def rule_layers():
                 yield f"{name(f)}:{at}: {what} is not in the plugin's own folder"
     for f in files(*CODE, under=["sdk/include"]):
         for at, what, quoted in includes(f):
-            if quoted or not re.match(r"weft/|std(def|int)\.h$", what):
+            if quoted or not re.match(r"weft/|std(def|int|io)\.h$|string\.h$", what):
                 yield f"{name(f)}:{at}: a public header includes {what}"
 
 

@@ -8,7 +8,6 @@
  *   isa.c      which instruction set the kernels use; names for the log
  *   par.c      parallel regions in oneDNN's pool of threads
  *   arena.c    the arena and host memory
- *   match.c    operands against a pattern of types and shapes
  *   ops.c      the table of ops
  *   product.c  linear and its gradients (oneDNN)
  *   simple.c   ops that are one parallel run of a kernel, and what follows it
@@ -26,6 +25,7 @@
 #include <hwloc.h>
 #include <stdbool.h>
 #include <weft/device.h>
+#include <weft/match.h>
 
 struct cpu_module {
     const weft_host *host;
@@ -124,22 +124,6 @@ weft_status cpu_scratch_reserve(weft_device *d, uint64_t each);
 /* Make *p at least `bytes` long; what was in it is lost. [setup] */
 weft_status cpu_grow(weft_device *d, void **p, uint64_t *have, uint64_t bytes);
 
-/* --- match.c --- */
-
-/* Sizes that a pattern's letters took, by letter - 'A'; a group *X has the product. */
-struct cpu_match {
-    int64_t size['Z' - 'A' + 1];
-    int64_t dims['Z' - 'A' + 1][WEFT_MAX_AXES]; /* of a group */
-    uint32_t rank['Z' - 'A' + 1];
-    uint32_t bound; /* bit a letter */
-    uint32_t dt;    /* compute type; 0: none seen */
-};
-weft_status cpu_match(const struct cpu_module *m, const weft_opspec *spec, const char *in,
-                      const char *out, struct cpu_match *match);
-int64_t cpu_attr_i(const weft_opspec *spec, const char *key, int64_t dflt);
-double cpu_attr_f(const weft_opspec *spec, const char *key, double dflt);
-bool cpu_elements(const weft_operand *o, int64_t *count); /* false: not a lawful shape */
-
 /* --- ops.c --- */
 struct weft_prepared {
     const struct cpu_op *op;
@@ -151,11 +135,12 @@ struct weft_prepared {
 };
 
 struct cpu_op {
-    const char *id, *in, *out; /* patterns of match.c; NULL: plan() looks at the operands itself */
+    const char *id, *in,
+        *out; /* patterns of weft/match.h; NULL: plan() looks at the operands itself */
 
     /* Fill the sizes and the workspace cap from the spec; shapes fit the patterns. [plan] */
     weft_status (*plan)(const struct cpu_module *m, const struct cpu_op *op,
-                        const weft_opspec *spec, const struct cpu_match *match, struct cpu_args *a,
+                        const weft_opspec *spec, const weft_match *match, struct cpu_args *a,
                         uint64_t *workspace);
     weft_status (*ready)(weft_prepared *p, const weft_opspec *spec); /* OPT [setup] */
     weft_status (*run)(weft_prepared *p, const void *const *in, void *const *out, void *ws);

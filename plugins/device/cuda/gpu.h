@@ -6,7 +6,6 @@
  *   memory.c     the arena from the virtual-memory API, pinned host memory, memory of our own
  *   stream.c     streams, events, copies, flags, captures
  *   image.c      the kernels' code, found by name; launches
- *   match.c      operands against a pattern of types and shapes
  *   ops.c        the table of ops
  *   simple.c     ops that are one or two launches
  *   embed.c      the gradient of an embedding: a sort, then sums
@@ -24,6 +23,7 @@
 #include "kern/job.h"
 #include <stdbool.h>
 #include <weft/device.h>
+#include <weft/match.h>
 
 struct gpu_module {
     const weft_host *host;
@@ -118,24 +118,8 @@ struct gpu_grid {
 weft_status gpu_launch(weft_device *d, CUfunction f, weft_stream *s, struct gpu_grid grid,
                        const void *job);
 
-/* --- match.c --- */
-
-/* Sizes that a pattern's letters took, by letter - 'A'; a group *X has the product. */
-struct gpu_match {
-    int64_t size['Z' - 'A' + 1];
-    int64_t dims['Z' - 'A' + 1][WEFT_MAX_AXES]; /* of a group */
-    uint32_t rank['Z' - 'A' + 1];
-    uint32_t bound; /* bit a letter */
-    uint32_t dt;    /* compute type; 0: none seen */
-};
-weft_status gpu_match(const struct gpu_module *m, const weft_opspec *spec, const char *in,
-                      const char *out, struct gpu_match *match);
-int64_t gpu_attr_i(const weft_opspec *spec, const char *key, int64_t dflt);
-double gpu_attr_f(const weft_opspec *spec, const char *key, double dflt);
-bool gpu_elements(const weft_operand *o, int64_t *count); /* false: not a lawful shape */
-bool gpu_is_float(uint32_t dtype);
-
 /* --- ops.c --- */
+bool gpu_is_float(uint32_t dtype);
 #define GPU_KERNELS 6
 struct weft_prepared {
     const struct gpu_op *op;
@@ -150,12 +134,13 @@ struct weft_prepared {
 };
 
 struct gpu_op {
-    const char *id, *in, *out; /* patterns of match.c; NULL: plan() looks at the operands itself */
+    const char *id, *in,
+        *out; /* patterns of weft/match.h; NULL: plan() looks at the operands itself */
     const char *kernels[GPU_KERNELS]; /* names, as gpu_find_kernel() takes them */
 
     /* Fill the sizes and the workspace cap from the spec; shapes fit the patterns. [plan] */
     weft_status (*plan)(const struct gpu_module *m, const struct gpu_op *op,
-                        const weft_opspec *spec, const struct gpu_match *match, struct gpu_sizes *z,
+                        const weft_opspec *spec, const weft_match *match, struct gpu_sizes *z,
                         uint64_t *workspace);
     weft_status (*ready)(weft_prepared *p, const weft_opspec *spec); /* OPT [setup] */
     weft_status (*run)(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,

@@ -1,7 +1,10 @@
 /* weft/base.h: the words that every other header uses.
  *
  * Include order does not matter; every header of the SDK compiles alone, as C11 and later and as
- * C++11 and later, and pulls in nothing but <stddef.h> and <stdint.h>.
+ * C++11 and later, and pulls in nothing but <stddef.h> and <stdint.h>. Three headers are helpers
+ * for authors, compiled into the plugin, and no part of the ABI: expr.h (formulas), match.h (the
+ * operands of an op) and handshake.h (who is at the other end of a socket). The last two also take
+ * <stdio.h> and <string.h>, for sentences.
  *
  * Thread and phase tags. Each function pointer in the SDK ends its comment with one or more tags:
  *

@@ -88,8 +88,8 @@ static bool is_float(uint32_t dtype)
 /* One operand: a float type, one element or as many as the others. */
 static weft_status operand_count(struct build *b, const weft_operand *o)
 {
-    int64_t n;
-    if (!cpu_elements(o, &n))
+    const int64_t n = weft_elements(o);
+    if (!n)
         return refuse(b, "an operand has no lawful type or shape");
     if (!is_float(o->dtype))
         return cpu_fail(b->m, WEFT_UNSUPPORTED,
@@ -120,8 +120,7 @@ static weft_status count_elements(struct build *b)
 
 static bool is_scalar(const struct build *b, const weft_operand *o)
 {
-    int64_t n = 1;
-    return b->count > 1 && cpu_elements(o, &n) && n == 1;
+    return b->count > 1 && weft_elements(o) == 1;
 }
 
 /* Step 1: steps to values. */

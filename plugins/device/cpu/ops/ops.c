@@ -80,7 +80,7 @@ static weft_status refuse(const struct cpu_module *m, const weft_opspec *spec)
 static weft_status plan_found(const struct cpu_module *m, const weft_opspec *spec,
                               const struct cpu_op *op, struct cpu_args *a, uint64_t *workspace)
 {
-    struct cpu_match match = {.bound = 0};
+    weft_match match = {.bound = 0};
     *a = (struct cpu_args){.nin = spec->nin,
                            .accumulate = (spec->flags & WEFT_SPEC_ACCUMULATE) != 0};
     *workspace = 0;
@@ -90,9 +90,9 @@ static weft_status plan_found(const struct cpu_module *m, const weft_opspec *spe
     if (spec->nin > WEFT_MAX_OPERANDS || spec->nout > WEFT_MAX_OPERANDS)
         return cpu_fail(m, WEFT_USAGE, "op %s: more than %d operands", spec->id, WEFT_MAX_OPERANDS);
     if (op->in != NULL) {
-        weft_status st = cpu_match(m, spec, op->in, op->out, &match);
+        weft_status st = weft_match_spec(&match, "cpu", spec, op->in, op->out);
         if (st != WEFT_OK)
-            return st;
+            return m->host->fail(m->host->ctx, st, match.why);
         a->dt = match.dt;
         for (uint32_t k = 0; k < spec->nout && k < 2; k++)
             a->gt[k] = spec->out[k].dtype;

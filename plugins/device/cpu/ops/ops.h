@@ -6,7 +6,7 @@
 
 #define CPU_PLAN(name)                                                                             \
     weft_status name(const struct cpu_module *m, const struct cpu_op *op, const weft_opspec *spec, \
-                     const struct cpu_match *match, struct cpu_args *a, uint64_t *workspace)
+                     const weft_match *match, struct cpu_args *a, uint64_t *workspace)
 #define CPU_RUN(name)                                                                              \
     weft_status name(weft_prepared *p, const void *const *in, void *const *out, void *ws)
 

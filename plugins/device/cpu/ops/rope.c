@@ -14,14 +14,14 @@ CPU_PLAN(plan_rope)
     a->heads = match->size['H' - 'A'];
     a->dim = match->size['D' - 'A'];
     a->cols = a->heads * a->dim;
-    a->sequence = cpu_attr_i(spec, "sequence", a->rows);
+    a->sequence = weft_attr_i(spec, "sequence", a->rows);
     if (a->sequence < 1 || a->rows % a->sequence != 0)
         return cpu_fail(m, WEFT_USAGE, "op %s: %lld tokens are not whole sequences of %lld",
                         spec->id, (long long)a->rows, (long long)a->sequence);
     if (a->dim % 2 != 0)
         return cpu_fail(m, WEFT_USAGE, "op %s: a head of %lld elements cannot be cut into pairs",
                         spec->id, (long long)a->dim);
-    if (!(cpu_attr_f(spec, "theta", 1e4) > 0))
+    if (!(weft_attr_f(spec, "theta", 1e4) > 0))
         return cpu_fail(m, WEFT_USAGE, "op %s: theta must be above 0", spec->id);
     return WEFT_OK;
 }
@@ -45,8 +45,8 @@ weft_status ready_rope(weft_prepared *p, const weft_opspec *spec)
     if (turn == NULL)
         return cpu_fail(p->d->m, WEFT_NO_MEMORY, "no memory for %llu bytes of rotary angles",
                         (unsigned long long)bytes);
-    fill_table(turn, p->a.sequence, p->a.dim / 2, cpu_attr_f(spec, "theta", 1e4),
-               cpu_attr_i(spec, "sign", 1) < 0 ? -1 : 1);
+    fill_table(turn, p->a.sequence, p->a.dim / 2, weft_attr_f(spec, "theta", 1e4),
+               weft_attr_i(spec, "sign", 1) < 0 ? -1 : 1);
     p->extra = turn;
     p->a.turn = turn;
     return WEFT_OK;

@@ -11,7 +11,7 @@ static cpu_kernel *kernel_of(const weft_prepared *p)
     return k;
 }
 
-static int64_t size_of(const struct cpu_match *m, char letter)
+static int64_t size_of(const weft_match *m, char letter)
 {
     return m->bound >> (letter - 'A') & 1 ? m->size[letter - 'A'] : 1;
 }
@@ -24,7 +24,7 @@ CPU_PLAN(plan_rows)
     (void)workspace;
     a->rows = size_of(match, 'T');
     a->cols = size_of(match, 'C') * size_of(match, 'F') * size_of(match, 'O');
-    a->eps = cpu_attr_f(spec, "eps", 1e-5);
+    a->eps = weft_attr_f(spec, "eps", 1e-5);
     return WEFT_OK;
 }
 
@@ -46,7 +46,7 @@ CPU_RUN(run_columns)
 CPU_PLAN(plan_embedding)
 {
     a->table = size_of(match, 'V');
-    a->first = cpu_attr_i(spec, "first", 0);
+    a->first = weft_attr_i(spec, "first", 0);
     return plan_rows(m, op, spec, match, a, workspace);
 }
 
@@ -124,8 +124,8 @@ CPU_PLAN(plan_attention)
     a->dim = size_of(match, 'D');
     a->fused = !(match->bound >> ('G' - 'A') & 1);
     a->kv_heads = a->fused ? a->heads : size_of(match, 'G');
-    a->sequence = cpu_attr_i(spec, "sequence", a->rows);
-    a->causal = cpu_attr_i(spec, "causal", 1);
+    a->sequence = weft_attr_i(spec, "sequence", a->rows);
+    a->causal = weft_attr_i(spec, "causal", 1);
     if (a->heads % a->kv_heads != 0)
         return cpu_fail(m, WEFT_USAGE, "op %s: %lld heads are no multiple of %lld of keys",
                         spec->id, (long long)a->heads, (long long)a->kv_heads);
@@ -163,8 +163,8 @@ CPU_PLAN(plan_xent)
     (void)op;
     a->rows = size_of(match, 'T');
     a->cols = size_of(match, 'V');
-    a->valid = cpu_attr_i(spec, "valid", 0);
-    a->weight = cpu_attr_f(spec, "weight", 1.0);
+    a->valid = weft_attr_i(spec, "valid", 0);
+    a->weight = weft_attr_f(spec, "weight", 1.0);
     a->loss = (int32_t)spec->nout - 1;
     if (a->valid == 0)
         a->valid = a->cols;
@@ -181,9 +181,9 @@ CPU_PLAN(plan_vocab)
     (void)op;
     a->rows = size_of(match, 'T');
     a->cols = size_of(match, 'V');
-    a->first = cpu_attr_i(spec, "first", 0);
-    a->table = cpu_attr_i(spec, "valid", 0);
-    a->weight = cpu_attr_f(spec, "weight", 1.0);
+    a->first = weft_attr_i(spec, "first", 0);
+    a->table = weft_attr_i(spec, "valid", 0);
+    a->weight = weft_attr_f(spec, "weight", 1.0);
     a->loss = (int32_t)spec->nout - 1;
     const int64_t real = a->table > 0 ? a->table - a->first : a->cols;
     a->valid = real < 0 ? 0 : real < a->cols ? real : a->cols;
@@ -216,14 +216,13 @@ CPU_PLAN(plan_flat)
     (void)op;
     (void)match;
     (void)workspace;
-    int64_t n = 0;
-    if (spec->nin != 1 || spec->nout != 1 || !cpu_elements(&spec->in[0], &a->rows) ||
-        !cpu_elements(&spec->out[0], &n))
+    a->rows = spec->nin == 1 ? weft_elements(&spec->in[0]) : 0;
+    if (!a->rows || spec->nout != 1 || !weft_elements(&spec->out[0]))
         return cpu_fail(m, WEFT_USAGE, "op %s: it takes one tensor and gives one", spec->id);
     if (!is_float(spec->in[0].dtype) || !is_float(spec->out[0].dtype))
         return cpu_fail(m, WEFT_UNSUPPORTED, "op %s: the cpu device has it for fp32, bf16 and fp16",
                         spec->id);
-    if (n != a->rows)
+    if (weft_elements(&spec->out[0]) != a->rows)
         return cpu_fail(m, WEFT_USAGE, "op %s: input and output differ in size", spec->id);
     a->dt = spec->in[0].dtype;
     a->gt[0] = spec->out[0].dtype;
@@ -247,9 +246,8 @@ CPU_PLAN(plan_sumsq)
 {
     (void)op;
     (void)match;
-    int64_t n = 0;
-    if (spec->nin != 1 || spec->nout != 1 || !cpu_elements(&spec->in[0], &a->rows) ||
-        !cpu_elements(&spec->out[0], &n) || n != 1)
+    a->rows = spec->nin == 1 ? weft_elements(&spec->in[0]) : 0;
+    if (!a->rows || spec->nout != 1 || weft_elements(&spec->out[0]) != 1)
         return cpu_fail(m, WEFT_USAGE, "op %s: it takes one tensor and gives a scalar", spec->id);
     if (!is_float(spec->in[0].dtype) || spec->out[0].dtype != WEFT_F32)
         return cpu_fail(m, WEFT_UNSUPPORTED,

@@ -13,8 +13,8 @@ GPU_PLAN(plan_attention)
     z->dim = match->size['D' - 'A'];
     z->fused = !(match->bound >> ('G' - 'A') & 1);
     z->kv_heads = z->fused ? z->heads : match->size['G' - 'A'];
-    z->sequence = gpu_attr_i(spec, "sequence", z->rows);
-    z->causal = gpu_attr_i(spec, "causal", 1) != 0;
+    z->sequence = weft_attr_i(spec, "sequence", z->rows);
+    z->causal = weft_attr_i(spec, "causal", 1) != 0;
     z->weight = (float)(1 / sqrt((double)z->dim));
     if (z->heads % z->kv_heads != 0)
         return gpu_fail(m, WEFT_USAGE, "op %s: %lld heads are no multiple of %lld of keys",

@@ -75,8 +75,8 @@ static weft_status refuse(const struct build *b, const char *what)
 /* One operand: a float type, one element or as many as the others. */
 static weft_status operand_count(struct build *b, const weft_operand *o)
 {
-    int64_t n;
-    if (!gpu_elements(o, &n))
+    const int64_t n = weft_elements(o);
+    if (!n)
         return refuse(b, "an operand has no lawful type or shape");
     if (!gpu_is_float(o->dtype))
         return gpu_fail(b->m, WEFT_UNSUPPORTED,
@@ -102,8 +102,7 @@ static weft_status count_elements(struct build *b)
 
 static bool is_one(const weft_operand *o)
 {
-    int64_t n = 1;
-    return gpu_elements(o, &n) && n == 1;
+    return weft_elements(o) == 1;
 }
 
 /* --- step 1: steps to values --- */

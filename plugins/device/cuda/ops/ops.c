@@ -99,7 +99,7 @@ static weft_status refuse(const struct gpu_module *m, const weft_opspec *spec)
 static weft_status plan_found(const struct gpu_module *m, const weft_opspec *spec,
                               const struct gpu_op *op, struct gpu_sizes *z, uint64_t *workspace)
 {
-    struct gpu_match match = {.bound = 0};
+    weft_match match = {.bound = 0};
     *z = (struct gpu_sizes){.accumulate = (spec->flags & WEFT_SPEC_ACCUMULATE) != 0};
     *workspace = 0;
     if (z->accumulate && !may_accumulate(op))
@@ -108,9 +108,9 @@ static weft_status plan_found(const struct gpu_module *m, const weft_opspec *spe
     if (spec->nin > WEFT_MAX_OPERANDS || spec->nout > WEFT_MAX_OPERANDS)
         return gpu_fail(m, WEFT_USAGE, "op %s: more than %d operands", spec->id, WEFT_MAX_OPERANDS);
     if (op->in != NULL) {
-        weft_status st = gpu_match(m, spec, op->in, op->out, &match);
+        weft_status st = weft_match_spec(&match, "cuda", spec, op->in, op->out);
         if (st != WEFT_OK)
-            return st;
+            return m->host->fail(m->host->ctx, st, match.why);
         z->dt = match.dt;
         for (uint32_t k = 0; k < spec->nout && k < 2; k++)
             z->gt[k] = spec->out[k].dtype;
@@ -194,4 +194,9 @@ weft_status gpu_run(weft_prepared *p, weft_stream *s, const void *const *in, voi
 {
     weft_status st = gpu_enter(p->d);
     return st != WEFT_OK ? st : p->op->run(p, s, in, out, workspace);
+}
+
+bool gpu_is_float(uint32_t dtype)
+{
+    return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
 }

@@ -6,7 +6,7 @@
 
 #define GPU_PLAN(name)                                                                             \
     weft_status name(const struct gpu_module *m, const struct gpu_op *op, const weft_opspec *spec, \
-                     const struct gpu_match *match, struct gpu_sizes *z, uint64_t *workspace)
+                     const weft_match *match, struct gpu_sizes *z, uint64_t *workspace)
 #define GPU_RUN(name)                                                                              \
     weft_status name(weft_prepared *p, weft_stream *s, const void *const *in, void *const *out,    \
                      void *ws)

@@ -15,14 +15,14 @@ GPU_PLAN(plan_rope)
     z->dim = match->size['D' - 'A'];
     z->cols = z->heads * z->dim / 2; /* pairs */
     z->wide = z->dim / 2 % WIDE == 0;
-    z->sequence = gpu_attr_i(spec, "sequence", z->rows);
+    z->sequence = weft_attr_i(spec, "sequence", z->rows);
     if (z->sequence < 1 || z->rows % z->sequence != 0)
         return gpu_fail(m, WEFT_USAGE, "op %s: %lld tokens are not whole sequences of %lld",
                         spec->id, (long long)z->rows, (long long)z->sequence);
     if (z->dim % 2 != 0)
         return gpu_fail(m, WEFT_USAGE, "op %s: a head of %lld elements cannot be cut into pairs",
                         spec->id, (long long)z->dim);
-    if (!(gpu_attr_f(spec, "theta", 1e4) > 0))
+    if (!(weft_attr_f(spec, "theta", 1e4) > 0))
         return gpu_fail(m, WEFT_USAGE, "op %s: theta must be above 0", spec->id);
     return WEFT_OK;
 }
@@ -47,8 +47,8 @@ weft_status ready_rope(weft_prepared *p, const weft_opspec *spec)
     if (turn == NULL)
         return gpu_fail(p->d->m, WEFT_NO_MEMORY, "no memory for %llu bytes of rotary angles",
                         (unsigned long long)bytes);
-    fill_table(turn, p->z.sequence, p->z.dim / 2, gpu_attr_f(spec, "theta", 1e4),
-               gpu_attr_i(spec, "sign", 1) < 0 ? -1 : 1);
+    fill_table(turn, p->z.sequence, p->z.dim / 2, weft_attr_f(spec, "theta", 1e4),
+               weft_attr_i(spec, "sign", 1) < 0 ? -1 : 1);
     weft_status st = gpu_own_memory(p->d, bytes, &table);
     if (st == WEFT_OK)
         st = gpu_upload(p->d, table, turn, bytes);

@@ -2,7 +2,7 @@
  * that planning knows the workspace and the bits are the same on every GPU. */
 #include "ops.h"
 
-static int64_t size_of(const struct gpu_match *m, char letter)
+static int64_t size_of(const weft_match *m, char letter)
 {
     return m->bound >> (letter - 'A') & 1 ? m->size[letter - 'A'] : 1;
 }
@@ -25,7 +25,7 @@ GPU_PLAN(plan_rows)
     (void)workspace;
     z->rows = size_of(match, 'T');
     z->cols = size_of(match, 'C') * size_of(match, 'F') * size_of(match, 'O');
-    z->eps = (float)gpu_attr_f(spec, "eps", 1e-5);
+    z->eps = (float)weft_attr_f(spec, "eps", 1e-5);
     z->wide = z->cols % WIDE == 0;
     return WEFT_OK;
 }
@@ -46,7 +46,7 @@ GPU_RUN(run_rows)
 GPU_PLAN(plan_embedding)
 {
     z->table = size_of(match, 'V');
-    z->first = gpu_attr_i(spec, "first", 0);
+    z->first = weft_attr_i(spec, "first", 0);
     return plan_rows(m, op, spec, match, z, workspace);
 }
 
@@ -107,8 +107,8 @@ GPU_PLAN(plan_xent)
     (void)op;
     z->rows = size_of(match, 'T');
     z->cols = size_of(match, 'V');
-    z->valid = gpu_attr_i(spec, "valid", 0);
-    z->weight = (float)gpu_attr_f(spec, "weight", 1.0);
+    z->valid = weft_attr_i(spec, "valid", 0);
+    z->weight = (float)weft_attr_f(spec, "weight", 1.0);
     z->loss = (int32_t)spec->nout - 1;
     z->wide = z->cols % WIDE == 0;
     if (z->valid == 0)
@@ -126,9 +126,9 @@ GPU_PLAN(plan_vocab)
     (void)op;
     z->rows = size_of(match, 'T');
     z->cols = size_of(match, 'V');
-    z->first = gpu_attr_i(spec, "first", 0);
-    z->table = gpu_attr_i(spec, "valid", 0);
-    z->weight = (float)gpu_attr_f(spec, "weight", 1.0);
+    z->first = weft_attr_i(spec, "first", 0);
+    z->table = weft_attr_i(spec, "valid", 0);
+    z->weight = (float)weft_attr_f(spec, "weight", 1.0);
     z->loss = (int32_t)spec->nout - 1;
     z->wide = z->cols % WIDE == 0;
     const int64_t real = z->table > 0 ? z->table - z->first : z->cols;
@@ -177,14 +177,13 @@ GPU_PLAN(plan_flat)
     (void)op;
     (void)match;
     (void)workspace;
-    int64_t n = 0;
-    if (spec->nin != 1 || spec->nout != 1 || !gpu_elements(&spec->in[0], &z->rows) ||
-        !gpu_elements(&spec->out[0], &n))
+    z->rows = spec->nin == 1 ? weft_elements(&spec->in[0]) : 0;
+    if (!z->rows || spec->nout != 1 || !weft_elements(&spec->out[0]))
         return gpu_fail(m, WEFT_USAGE, "op %s: it takes one tensor and gives one", spec->id);
     if (!gpu_is_float(spec->in[0].dtype) || !gpu_is_float(spec->out[0].dtype))
         return gpu_fail(m, WEFT_UNSUPPORTED,
                         "op %s: the cuda device has it for fp32, bf16 and fp16", spec->id);
-    if (n != z->rows)
+    if (weft_elements(&spec->out[0]) != z->rows)
         return gpu_fail(m, WEFT_USAGE, "op %s: input and output differ in size", spec->id);
     z->dt = spec->in[0].dtype;
     z->gt[0] = spec->out[0].dtype;
@@ -203,9 +202,8 @@ GPU_PLAN(plan_sumsq)
 {
     (void)op;
     (void)match;
-    int64_t n = 0;
-    if (spec->nin != 1 || spec->nout != 1 || !gpu_elements(&spec->in[0], &z->rows) ||
-        !gpu_elements(&spec->out[0], &n) || n != 1)
+    z->rows = spec->nin == 1 ? weft_elements(&spec->in[0]) : 0;
+    if (!z->rows || spec->nout != 1 || weft_elements(&spec->out[0]) != 1)
         return gpu_fail(m, WEFT_USAGE, "op %s: it takes one tensor and gives a scalar", spec->id);
     if (!gpu_is_float(spec->in[0].dtype) || spec->out[0].dtype != WEFT_F32)
         return gpu_fail(m, WEFT_UNSUPPORTED,

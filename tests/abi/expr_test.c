@@ -1,0 +1,177 @@
+/* expr_test.c: formulas of weft/expr.h against plain loops.
+ *
+ * The builder here computes each op at once, on arrays of N numbers, so that a formula has values.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <weft/expr.h>
+
+enum { N = 5, MOST = 64 };
+
+/* Tensor t has its values in value[t]; what is assigned comes into force at the end. */
+typedef struct sheet {
+    double value[MOST][N], next[MOST][N];
+    uint8_t assigned[MOST];
+    uint32_t tensors, calls, fail_at; /* fail_at: the call that fails; 0: none */
+} sheet;
+
+static weft_status count(sheet *s)
+{
+    return ++s->calls == s->fail_at ? WEFT_USAGE : WEFT_OK;
+}
+
+static weft_status constant(void *ctx, double value, weft_tensor *out)
+{
+    sheet *s = ctx;
+    *out = ++s->tensors;
+    for (int i = 0; i < N; i++)
+        s->value[*out][i] = value;
+    return count(s);
+}
+
+static weft_status state(void *ctx, const char *name, weft_tensor like, uint32_t dtype,
+                         const char *keep, weft_tensor *out)
+{
+    assert_string_equal(name, "v");
+    assert_true(like && !dtype && !keep);
+    *out = ++((sheet *)ctx)->tensors;
+    return count(ctx);
+}
+
+static double apply(const char *id, double x, double y, double z)
+{
+    if (!strcmp(id, "add"))
+        return x + y;
+    if (!strcmp(id, "sub"))
+        return x - y;
+    if (!strcmp(id, "mul"))
+        return x * y;
+    if (!strcmp(id, "sqrt"))
+        return sqrt(x);
+    assert_string_equal(id, "select");
+    return z != 0 ? x : y;
+}
+
+static weft_status op(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
+                      const weft_tensor *in, uint32_t nin, weft_tensor *out, uint32_t nout)
+{
+    sheet *s = ctx;
+    double sum = 0;
+    assert_true(nin >= 1 && nin <= 3 && nout == 1 && (nattr == 0) == !attrs);
+    *out = ++s->tensors;
+    for (int i = 0; i < N; i++)
+        sum += s->value[in[0]][i] * s->value[in[0]][i];
+    for (int i = 0; i < N; i++)
+        s->value[*out][i] = !strcmp(id, "sumsq")
+                                ? sum
+                                : apply(id, s->value[in[0]][i], nin > 1 ? s->value[in[1]][i] : 0,
+                                        nin > 2 ? s->value[in[2]][i] : 0);
+    return count(s);
+}
+
+static weft_status assign(void *ctx, weft_tensor to, weft_tensor from)
+{
+    sheet *s = ctx;
+    memcpy(s->next[to], s->value[from], sizeof s->next[to]);
+    s->assigned[to]++;
+    return count(s);
+}
+
+static const double start[N] = {1, -2, 0.5, 3, 0}, gradient[N] = {0.25, -1, 8, 0, 2};
+
+/* Momentum, as the header's example has it: parameter 1, gradient 2. */
+static weft_status momentum(sheet *s, weft_tensor *v)
+{
+    const weft_builder b = {.struct_size = sizeof b,
+                            .ctx = s,
+                            .constant = constant,
+                            .state = state,
+                            .op = op,
+                            .assign = assign};
+    weft_expr e = {&b, WEFT_OK};
+    memcpy(s->value[1], start, sizeof start);
+    memcpy(s->value[2], gradient, sizeof gradient);
+    s->tensors = 2;
+    *v = weft_state(&e, "v", 1);
+    for (int i = 0; i < N && *v; i++)
+        s->value[*v][i] = i;
+    weft_tensor next = weft_op2(&e, "add", weft_scale(&e, *v, 0.9), 2);
+    weft_assign(&e, *v, next);
+    weft_assign(&e, 1, weft_op2(&e, "sub", 1, weft_op2(&e, "mul", next, weft_number(&e, 0.1))));
+    return e.st;
+}
+
+static void formulas_are_loops(void **unused)
+{
+    (void)unused;
+    static sheet s;
+    weft_tensor v;
+    memset(&s, 0, sizeof s);
+    assert_int_equal(momentum(&s, &v), WEFT_OK);
+    assert_int_equal(s.assigned[1], 1);
+    assert_int_equal(s.assigned[v], 1);
+    for (int i = 0; i < N; i++) {
+        const double next = i * 0.9 + gradient[i];
+        assert_true(fabs(s.next[v][i] - next) < 1e-12);
+        assert_true(fabs(s.next[1][i] - (start[i] - 0.1 * next)) < 1e-12);
+    }
+}
+
+static void norms_and_choices(void **unused)
+{
+    (void)unused;
+    static sheet s;
+    const weft_builder b = {.struct_size = sizeof b, .ctx = &s, .constant = constant, .op = op};
+    weft_expr e = {&b, WEFT_OK};
+    memset(&s, 0, sizeof s);
+    memcpy(s.value[1], start, sizeof start);
+    s.tensors = 1;
+    weft_tensor norm = weft_norm(&e, 1), zero = weft_number(&e, 0);
+    weft_tensor chosen = weft_op3(&e, "select", norm, zero, 1); /* where the parameter is not 0 */
+    const weft_attr attr = {"exact", 1, 0};
+    weft_tensor last = weft_op_with(&e, "sqrt", &attr, 1, &norm, 1);
+    double sum = 0;
+    for (int i = 0; i < N; i++)
+        sum += start[i] * start[i];
+    assert_int_equal(e.st, WEFT_OK);
+    for (int i = 0; i < N; i++) {
+        assert_true(fabs(s.value[norm][i] - sqrt(sum)) < 1e-12);
+        assert_true(s.value[chosen][i] == (start[i] != 0 ? s.value[norm][i] : 0));
+        assert_true(fabs(s.value[last][i] - sqrt(sqrt(sum))) < 1e-12);
+    }
+}
+
+/* Whichever call fails, it is the last, and its status is the formula's. */
+static void the_first_failure_is_kept(void **unused)
+{
+    (void)unused;
+    static sheet s;
+    weft_tensor v;
+    memset(&s, 0, sizeof s);
+    assert_int_equal(momentum(&s, &v), WEFT_OK);
+    const uint32_t calls = s.calls;
+    assert_true(calls > 6);
+    for (uint32_t k = 1; k <= calls; k++) {
+        memset(&s, 0, sizeof s);
+        s.fail_at = k;
+        assert_int_equal(momentum(&s, &v), WEFT_USAGE);
+        assert_int_equal(s.calls, k);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(formulas_are_loops),
+        cmocka_unit_test(norms_and_choices),
+        cmocka_unit_test(the_first_failure_is_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
