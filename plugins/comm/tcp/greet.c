@@ -20,22 +20,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { ANSWER = 8, WELCOME = 0, OTHER_ENCRYPT = 1, NOT_OURS = 2 };
+enum { WELCOME, OTHER_ENCRYPT, NOT_OURS };
 
-static const uint8_t magic[4] = {'w', 'f', 't', 'H'};
+static const char magic[] = "wftH";
 
-static void put32(uint8_t *at, uint32_t v)
-{
-    for (int i = 0; i < 4; i++)
-        at[i] = (uint8_t)(v >> 8 * i);
-}
-
-static uint32_t get32(const uint8_t *at)
-{
-    return at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
-enum { PAUSE_US = 5000, PAUSES = 7, ANSWER_US = 1000000, MATCH_US = 100000 };
+enum { MATCH_US = 100000 }; /* between two looks for the connection of a socket */
 
 static void prepare(weft_link *l, int fd)
 {
@@ -106,10 +95,9 @@ void tcp_welcome(weft_link *l, int fd, const endpoint *from)
 static void again(weft_conn *c, const char *why)
 {
     char where[96];
-    uint32_t doubled = c->attempts < PAUSES ? c->attempts : PAUSES;
     tcp_print(&c->to, where, sizeof where);
     snprintf(c->why, sizeof c->why, "cannot reach rank %u at %.80s: %.120s", c->peer, where, why);
-    c->dial_at = tcp_now_us() + ((uint64_t)PAUSE_US << doubled);
+    c->dial_at = tcp_now_us() + weft_handshake_pause_us(c->attempts);
     c->attempts++;
 }
 
@@ -206,12 +194,18 @@ static weft_status dialing(weft_link *l, greeting *g)
     return WEFT_OK;
 }
 
+static void say(greeting *g, const weft_link *l, uint8_t code)
+{
+    const weft_handshake h = {code, l->rank, g->rank, g->channel};
+    weft_handshake_write(g->text, magic, &h);
+}
+
 static weft_status shaking(weft_link *l, greeting *g)
 {
     char label[192];
     weft_status s = WEFT_OK;
     if (g->tls == NULL) {
-        snprintf(label, sizeof label, "weft.tcp %s %u", l->job, g->dialer ? g->rank : l->rank);
+        weft_handshake_label(label, sizeof label, "tcp", l->job, g->dialer ? g->rank : l->rank);
         s = l->tls->start(l->tls->ctx, g->io.fd, g->dialer ? 0 : 1, label, &g->tls);
     }
     if (s == WEFT_OK)
@@ -221,22 +215,14 @@ static weft_status shaking(weft_link *l, greeting *g)
     if (s != WEFT_OK)
         return s;
     g->phase = HELLOING;
-    if (g->dialer) {
-        memset(g->text, 0, sizeof g->text);
-        memcpy(g->text, magic, sizeof magic);
-        g->text[4] = l->encrypt;
-        put32(g->text + 8, l->rank);
-        put32(g->text + 12, g->rank);
-        put32(g->text + 16, g->channel);
-    }
+    if (g->dialer)
+        say(g, l, l->encrypt);
     return WEFT_OK;
 }
 
-static void answer(greeting *g, uint8_t code)
+static void answer(weft_link *l, greeting *g, uint8_t code)
 {
-    memset(g->text, 0, sizeof g->text);
-    memcpy(g->text, magic, sizeof magic);
-    g->text[4] = code;
+    say(g, l, code);
     g->phase = ANSWERING;
 }
 
@@ -248,16 +234,17 @@ static weft_status helloing(weft_link *l, greeting *g)
     g->phase = ANSWERING;
     if (g->dialer)
         return WEFT_OK;
-    g->rank = get32(g->text + 8);
-    g->channel = get32(g->text + 16);
-    if (memcmp(g->text, magic, sizeof magic) != 0)
+    weft_handshake hello;
+    if (weft_handshake_read(g->text, magic, &hello) != WEFT_OK)
         return refuse(g, WEFT_DATA, "it speaks another protocol");
+    g->rank = hello.rank;
+    g->channel = hello.channel;
     proved(l, g);
     g->phase = MATCHING;
-    if (g->text[4] != (l->encrypt ? 1 : 0))
-        answer(g, OTHER_ENCRYPT);
-    if (g->rank <= l->rank || g->rank >= l->ranks || get32(g->text + 12) != l->rank)
-        answer(g, NOT_OURS);
+    if (hello.code != (l->encrypt ? 1 : 0))
+        answer(l, g, OTHER_ENCRYPT);
+    if (!weft_handshake_expected(&hello, l->rank, l->ranks))
+        answer(l, g, NOT_OURS);
     return WEFT_OK;
 }
 
@@ -268,7 +255,7 @@ static weft_status matching(weft_link *l, greeting *g)
             c->broken == WEFT_OK) {
             g->conn = c;
             c->greeting = g;
-            answer(g, WELCOME);
+            answer(l, g, WELCOME);
             return WEFT_OK;
         }
     return WEFT_BUSY;
@@ -276,14 +263,15 @@ static weft_status matching(weft_link *l, greeting *g)
 
 static weft_status answering(weft_link *l, greeting *g)
 {
-    weft_status s = move(g, l->tls, !g->dialer, ANSWER);
+    weft_status s = move(g, l->tls, !g->dialer, HELLO);
     if (s != WEFT_OK)
         return s;
-    if (memcmp(g->text, magic, sizeof magic) != 0)
+    weft_handshake said;
+    if (weft_handshake_read(g->text, magic, &said) != WEFT_OK)
         return refuse(g, WEFT_DATA, "it speaks another protocol");
-    if (g->text[4] == OTHER_ENCRYPT)
+    if (said.code == OTHER_ENCRYPT)
         return refuse(g, WEFT_USAGE, "[comm.tcp] encrypt must be the same on all ranks");
-    if (g->text[4] != WELCOME)
+    if (said.code != WELCOME)
         return refuse(g, WEFT_PEER, "it expects no such rank");
     if (!l->encrypt) {
         l->tls->end(g->tls);
@@ -338,8 +326,7 @@ static bool unanswered(const greeting *g, uint64_t now)
 {
     if (g->phase != DIALING)
         return false;
-    uint32_t doubled = g->conn->attempts < 3 ? g->conn->attempts : 3;
-    return now - g->conn->dial_at > (uint64_t)ANSWER_US << doubled;
+    return now - g->conn->dial_at > weft_handshake_answer_us(g->conn->attempts);
 }
 
 static void redial(weft_link *l, uint64_t now)
@@ -386,9 +373,10 @@ uint32_t tcp_pause_us(const weft_link *l)
         return UINT32_MAX;
     uint32_t most = l->greetings != NULL ? MATCH_US : UINT32_MAX;
     if (l->strangers == PLACES)
-        most = PAUSE_US;
+        most = (uint32_t)weft_handshake_pause_us(0);
     for (const weft_conn *c = l->conns; c != NULL; c = c->next)
-        if (!c->up && c->greeting == NULL && c->peer < l->rank && most > PAUSE_US)
-            most = PAUSE_US;
+        if (!c->up && c->greeting == NULL && c->peer < l->rank &&
+            most > (uint32_t)weft_handshake_pause_us(0))
+            most = (uint32_t)weft_handshake_pause_us(0);
     return most;
 }

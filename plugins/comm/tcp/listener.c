@@ -4,10 +4,9 @@
  * itself is fixed: one of PLACES places, a receive buffer of the kernel's, and of our memory what
  * the host's TLS needs after a whole ClientHello has come. A smaller buffer would stay with the
  * connection: the kernel grows buffers by what came before, and steps over tcp took 2 to 3 %
- * longer. When all places are taken, the oldest gives way: one that has said nothing after IDLE_MS,
- * one in the midst of its handshake after IDLE_MS as well, or after BUSY_MS when there are no more
- * of these than peers that are awaited. A peer that had to give way dials again. The times are
- * those of the link's setup clock, which stands still while nobody looks.
+ * longer. When all places are taken, the
+ * oldest gives way as weft_handshake_evictable() says, and a peer that had to dials again. The
+ * times are those of the link's setup clock, which stands still while nobody looks.
  *
  * The socket listens while a connection waits for its peer. Once all are up it is closed, with
  * whoever still waits; a later connection opens it again on the same port. */
@@ -21,8 +20,6 @@
 
 enum {
     BACKLOG = 128, /* sockets that the kernel holds for us */
-    IDLE_MS = 25,  /* a place is kept for so long at least */
-    BUSY_MS = 250, /* the same for a handshake, when no more have begun one than are awaited */
 };
 
 weft_status tcp_open_listener(weft_link *l)
@@ -121,10 +118,10 @@ static greeting *oldest(weft_link *l)
         if (*at == NULL || g->began < (*at)->began)
             *at = g;
     }
-    if (idle != NULL && l->clock - idle->began >= IDLE_MS)
+    if (idle && weft_handshake_evictable(l->clock - idle->began, 0, 0))
         return idle;
-    uint64_t least = shaking > awaited(l, true) ? IDLE_MS : BUSY_MS;
-    return busy != NULL && l->clock - busy->began >= least ? busy : NULL;
+    const int crowded = shaking > awaited(l, true);
+    return busy && weft_handshake_evictable(l->clock - busy->began, 1, crowded) ? busy : NULL;
 }
 
 void tcp_accept(weft_link *l)

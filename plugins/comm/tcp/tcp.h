@@ -17,6 +17,7 @@
 
 #define _GNU_SOURCE 1 /* accept4, epoll_pwait2 */
 
+#include <weft/handshake.h>
 #include <weft/host.h>
 #include <weft/link.h>
 
@@ -27,12 +28,12 @@
 #include <sys/socket.h>
 
 enum {
-    QUEUE = 128,     /* posted messages that a connection holds each way */
-    HEADER = 16,     /* bytes before each message */
-    HELLO = 32,      /* bytes that a dialer says of itself */
-    PLACES = 24,     /* accepted sockets that have not proved themselves, at once */
-    ADDRESS = 32,    /* bytes of address() */
-    WHY = 256,       /* longest sentence */
+    QUEUE = 128,                  /* posted messages that a connection holds each way */
+    HEADER = 16,                  /* bytes before each message */
+    HELLO = WEFT_HANDSHAKE_BYTES, /* bytes that a dialer says of itself */
+    PLACES = 24,                  /* accepted sockets that have not proved themselves, at once */
+    ADDRESS = 32,                 /* bytes of address() */
+    WHY = 256,                    /* longest sentence */
     SLICE = 2 << 20, /* payload bytes that one call moves, so that connections share fairly */
     BATCH = 16,      /* messages that one call moves */
 };

@@ -24,9 +24,9 @@
 
 enum { WELCOME, NOT_OURS };
 
-static const uint8_t magic[4] = {'w', 'f', 'v', 'H'};
+static const char magic[] = "wfvH";
 
-enum { PAUSE_US = 5000, PAUSES = 7, ANSWER_US = 1000000, MATCH_US = 100000 };
+enum { MATCH_US = 100000 }; /* between two looks for the connection of a socket */
 
 static void prepare(int fd)
 {
@@ -95,10 +95,9 @@ void verbs_welcome(weft_link *l, int fd, const endpoint *from)
 static void again(weft_conn *c, const char *why)
 {
     char where[96];
-    uint32_t doubled = c->attempts < PAUSES ? c->attempts : PAUSES;
     verbs_print(&c->to, where, sizeof where);
     snprintf(c->why, sizeof c->why, "cannot reach rank %u at %.80s: %.120s", c->peer, where, why);
-    c->dial_at = verbs_now_us() + ((uint64_t)PAUSE_US << doubled);
+    c->dial_at = verbs_now_us() + weft_handshake_pause_us(c->attempts);
     c->attempts++;
 }
 
@@ -196,12 +195,9 @@ static weft_status dialing(weft_link *l, greeting *g)
 /* What a dialer says of itself, and a listener answers: magic, code, rank, peer, channel, card. */
 static void say(greeting *g, uint8_t code, const weft_link *l, const card *mine)
 {
+    const weft_handshake h = {code, l->rank, g->rank, g->channel};
     memset(g->text, 0, sizeof g->text);
-    memcpy(g->text, magic, sizeof magic);
-    g->text[4] = code;
-    verbs_put(g->text + 8, l->rank, 4);
-    verbs_put(g->text + 12, g->rank, 4);
-    verbs_put(g->text + 16, g->channel, 4);
+    weft_handshake_write(g->text, magic, &h);
     if (mine != NULL)
         verbs_put_card(mine, g->text + HELLO);
 }
@@ -211,7 +207,7 @@ static weft_status shaking(weft_link *l, greeting *g)
     char label[192];
     weft_status s = WEFT_OK;
     if (g->tls == NULL) {
-        snprintf(label, sizeof label, "weft.verbs %s %u", l->job, g->dialer ? g->rank : l->rank);
+        weft_handshake_label(label, sizeof label, "verbs", l->job, g->dialer ? g->rank : l->rank);
         s = l->tls->start(l->tls->ctx, g->io.fd, g->dialer ? 0 : 1, label, &g->tls);
     }
     if (s == WEFT_OK)
@@ -234,14 +230,14 @@ static weft_status helloing(weft_link *l, greeting *g)
     g->phase = ANSWERING;
     if (g->dialer)
         return WEFT_OK;
-    g->rank = (uint32_t)verbs_get(g->text + 8, 4);
-    g->channel = (uint32_t)verbs_get(g->text + 16, 4);
-    if (memcmp(g->text, magic, sizeof magic) != 0)
+    weft_handshake hello;
+    if (weft_handshake_read(g->text, magic, &hello) != WEFT_OK)
         return refuse(g, WEFT_DATA, "it speaks another protocol");
+    g->rank = hello.rank;
+    g->channel = hello.channel;
     proved(l, g);
     g->phase = MATCHING;
-    if (g->rank <= l->rank || g->rank >= l->ranks ||
-        (uint32_t)verbs_get(g->text + 12, 4) != l->rank) {
+    if (!weft_handshake_expected(&hello, l->rank, l->ranks)) {
         say(g, NOT_OURS, l, NULL);
         g->phase = ANSWERING;
     }
@@ -288,9 +284,10 @@ static weft_status answering(weft_link *l, greeting *g)
     weft_status s = move(g, l->tls, !g->dialer, sizeof g->text);
     if (s != WEFT_OK)
         return s;
-    if (memcmp(g->text, magic, sizeof magic) != 0)
+    weft_handshake said;
+    if (weft_handshake_read(g->text, magic, &said) != WEFT_OK)
         return refuse(g, WEFT_DATA, "it speaks another protocol");
-    if (g->text[4] != WELCOME)
+    if (said.code != WELCOME)
         return refuse(g, WEFT_PEER, "it expects no such rank");
     if (g->dialer && (s = join(g)) != WEFT_OK)
         return s;
@@ -343,8 +340,7 @@ static bool unanswered(const greeting *g, uint64_t now)
 {
     if (g->phase != DIALING)
         return false;
-    uint32_t doubled = g->conn->attempts < 3 ? g->conn->attempts : 3;
-    return now - g->conn->dial_at > (uint64_t)ANSWER_US << doubled;
+    return now - g->conn->dial_at > weft_handshake_answer_us(g->conn->attempts);
 }
 
 static void redial(weft_link *l, uint64_t now)
@@ -391,9 +387,10 @@ uint32_t verbs_pause_us(const weft_link *l)
         return UINT32_MAX;
     uint32_t most = l->greetings != NULL ? MATCH_US : UINT32_MAX;
     if (l->strangers == PLACES)
-        most = PAUSE_US;
+        most = (uint32_t)weft_handshake_pause_us(0);
     for (const weft_conn *c = l->conns; c != NULL; c = c->next)
-        if (!c->up && c->greeting == NULL && c->peer < l->rank && most > PAUSE_US)
-            most = PAUSE_US;
+        if (!c->up && c->greeting == NULL && c->peer < l->rank &&
+            most > (uint32_t)weft_handshake_pause_us(0))
+            most = (uint32_t)weft_handshake_pause_us(0);
     return most;
 }

@@ -3,10 +3,8 @@
  * Whoever can reach the port may be a stranger, so what a socket can take before it has proved
  * itself is small and fixed: one of PLACES places, LEAN bytes of the kernel's memory, and of ours
  * what the host's TLS needs after a whole ClientHello has come. When all places are taken, the
- * oldest gives way: one that has said nothing after IDLE_MS, one in the midst of its handshake
- * after IDLE_MS as well, or after BUSY_MS when there are no more of these than peers that are
- * awaited. A peer that had to give way dials again. The times are those of the link's setup clock,
- * which stands still while nobody looks.
+ * oldest gives way as weft_handshake_evictable() says, and a peer that had to dials again. The
+ * times are those of the link's setup clock, which stands still while nobody looks.
  *
  * The socket listens while a connection waits for its peer. Once all are up it is closed, with
  * whoever still waits; a later connection opens it again on the same port. */
@@ -21,8 +19,6 @@
 enum {
     BACKLOG = 128, /* sockets that the kernel holds for us */
     LEAN = 4096,   /* receive buffer of a stranger; the kernel doubles it */
-    IDLE_MS = 25,  /* a place is kept for so long at least */
-    BUSY_MS = 250, /* the same for a handshake, when no more have begun one than are awaited */
     BUF_LOCK = 72, /* SO_BUF_LOCK of Linux 5.14; older headers lack it */
 };
 
@@ -132,10 +128,10 @@ static greeting *oldest(weft_link *l)
         if (*at == NULL || g->began < (*at)->began)
             *at = g;
     }
-    if (idle != NULL && l->clock - idle->began >= IDLE_MS)
+    if (idle && weft_handshake_evictable(l->clock - idle->began, 0, 0))
         return idle;
-    uint64_t least = shaking > awaited(l, true) ? IDLE_MS : BUSY_MS;
-    return busy != NULL && l->clock - busy->began >= least ? busy : NULL;
+    const int crowded = shaking > awaited(l, true);
+    return busy && weft_handshake_evictable(l->clock - busy->began, 1, crowded) ? busy : NULL;
 }
 
 void verbs_accept(weft_link *l)

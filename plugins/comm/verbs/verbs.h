@@ -34,6 +34,7 @@
 
 #define _GNU_SOURCE 1 /* accept4, epoll_pwait2 */
 
+#include <weft/handshake.h>
 #include <weft/host.h>
 #include <weft/link.h>
 #include <weft/pause.h>
@@ -56,13 +57,13 @@ enum {
     SLOT_MOST = 131072, /* bytes of one; what an announcement can count is twice that */
     STRIPE = 65536,     /* bytes below which a message is not cut for another queue pair */
     MARKS = 2048,       /* of messages, as announcements number them: enough to tell QUEUE apart */
-    HELLO = 32,         /* bytes that an end says of itself over the side channel ... */
-    CARD = 512,         /* ... and of its queue pairs */
-    ADDRESS = 32,       /* bytes of address() */
-    PLACES = 24,        /* accepted sockets that have not proved themselves, at once */
-    WHY = 400,          /* longest sentence */
-    GRACE_US = 100000,  /* what a peer sent before it left has arrived by then */
-    DRAIN_US = 2000000, /* longest that disconnect() waits for what was sent to arrive */
+    HELLO = WEFT_HANDSHAKE_BYTES, /* bytes that an end says of itself over the side channel ... */
+    CARD = 512,                   /* ... and of its queue pairs */
+    ADDRESS = 32,                 /* bytes of address() */
+    PLACES = 24,                  /* accepted sockets that have not proved themselves, at once */
+    WHY = 400,                    /* longest sentence */
+    GRACE_US = 100000,            /* what a peer sent before it left has arrived by then */
+    DRAIN_US = 2000000,           /* longest that disconnect() waits for what was sent to arrive */
     BLOCKED_US = 20000, /* without a credit so long, a sender says what it wants to send */
     KEY = 64            /* bytes of key() */
 };
