@@ -76,10 +76,10 @@ weft_status tcp_ready(weft_conn *c)
     if (s != WEFT_OK || c->up)
         return s;
     tcp_events(l, 0);
-    tcp_greet(l);
+    tcp_handshake_step(l);
     if (l->listener.readable || l->strangers == PLACES) {
         tcp_accept(l);
-        tcp_greet(l);
+        tcp_handshake_step(l);
     }
     tcp_settle(l);
     s = tcp_usable(c);
@@ -117,7 +117,7 @@ void tcp_disconnect(weft_conn *c)
         close(c->io.fd);
     pthread_mutex_unlock(&l->lock);
     if (c->greeting != NULL)
-        tcp_forget(l, c->greeting);
+        tcp_drop_handshake(l, c->greeting);
     if (c->tls != NULL)
         l->tls->end(c->tls);
     tcp_settle(l);

@@ -103,7 +103,7 @@ void tcp_destroy(weft_link *l)
     while (l->conns != NULL)
         tcp_disconnect(l->conns);
     while (l->greetings != NULL)
-        tcp_forget(l, l->greetings);
+        tcp_drop_handshake(l, l->greetings);
     int open[] = {l->listener.fd, l->waker.fd, l->epoll};
     for (unsigned i = 0; i < sizeof open / sizeof open[0]; i++)
         if (open[i] >= 0)

@@ -57,7 +57,7 @@ static void turn_away(weft_link *l, greeting *g)
 {
     struct linger at_once = {.l_onoff = 1};
     (void)setsockopt(g->io.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    tcp_forget(l, g);
+    tcp_drop_handshake(l, g);
 }
 
 void tcp_close_listener(weft_link *l)
@@ -142,6 +142,6 @@ void tcp_accept(weft_link *l)
             l->turned_away++;
             turn_away(l, old);
         }
-        tcp_welcome(l, fd, &from);
+        tcp_accepted(l, fd, &from);
     }
 }

@@ -1,12 +1,12 @@
 /* tcp.h: the objects of the tcp transport, and what its files call of each other.
  *
- *   plugin.c   manifest, options, probe
- *   link.c     the link: listening socket, epoll, sleeping, abort
- *   listener.c the socket that peers dial, and who is let wait at it
- *   address.c  where a rank listens, as bytes
- *   greet.c    a new socket until it has proved itself: TLS, who is it, which connection
- *   connect.c  connections: begin, become ready, end
- *   move.c     messages over a connection that is up
+ *   plugin.c     manifest, options, probe
+ *   link.c       the link: listening socket, epoll, sleeping, abort
+ *   listener.c   the socket that peers dial, and who is let wait at it
+ *   address.c    where a rank listens, as bytes
+ *   handshake.c  a new socket until it has proved itself: TLS, who is it, which connection
+ *   connect.c    connections: begin, become ready, end
+ *   move.c       messages over a connection that is up
  *
  * One socket carries one (peer, channel), both ways. Events are edge-triggered and each socket is
  * put into the epoll set once: `readable` and `writable` say that trying may help, and a call that
@@ -154,12 +154,12 @@ weft_status tcp_unpack(weft_link *l, uint32_t peer, const void *in, uint64_t byt
 socklen_t tcp_length(const endpoint *e);
 void tcp_print(const endpoint *e, char *out, size_t size);
 
-/* greet.c */
-void tcp_welcome(weft_link *l, int fd, const endpoint *from); /* an accepted socket */
+/* handshake.c */
+void tcp_accepted(weft_link *l, int fd, const endpoint *from); /* an accepted socket */
 weft_status tcp_dial(weft_conn *c);        /* begin an attempt; one that fails later is repeated */
-void tcp_greet(weft_link *l);              /* take every greeting as far as it goes */
-uint32_t tcp_pause_us(const weft_link *l); /* until tcp_greet() has to look again */
-void tcp_forget(weft_link *l, greeting *g);
+void tcp_handshake_step(weft_link *l);     /* take every greeting as far as it goes */
+uint32_t tcp_pause_us(const weft_link *l); /* until tcp_handshake_step() has to look again */
+void tcp_drop_handshake(weft_link *l, greeting *g);
 
 /* connect.c */
 weft_status tcp_address(weft_link *l, void *out, uint64_t *bytes);

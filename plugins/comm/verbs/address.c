@@ -1,7 +1,7 @@
 /* address.c: where a rank listens for side channels, as text from the user, as bytes for the peers,
  * as text in messages. The bytes: magic, family (4 or 6), port, scope, 16 bytes of address, rest
  * zero; all little-endian but the address. What a queue pair needs is told later, to those who have
- * proved themselves (card.c). */
+ * proved themselves (endpoint_info.c). */
 #include "verbs.h"
 
 #include <arpa/inet.h>

@@ -71,10 +71,10 @@ weft_status verbs_ready(weft_conn *c)
     if (s != WEFT_OK || c->up)
         return s;
     verbs_events(l, 0);
-    verbs_greet(l);
+    verbs_handshake_step(l);
     if (l->listener.readable || l->strangers == PLACES) {
         verbs_accept(l);
-        verbs_greet(l);
+        verbs_handshake_step(l);
     }
     verbs_settle(l);
     s = verbs_usable(c);
@@ -141,7 +141,7 @@ void verbs_disconnect(weft_conn *c)
         close(c->line.fd);
     pthread_mutex_unlock(&l->lock);
     if (c->greeting != NULL)
-        verbs_forget(l, c->greeting);
+        verbs_drop_handshake(l, c->greeting);
     verbs_free_pairs(c);
     verbs_settle(l);
     l->host->free(l->host->ctx, c);

@@ -122,7 +122,7 @@ void verbs_destroy(weft_link *l)
     while (l->conns != NULL)
         verbs_disconnect(l->conns);
     while (l->greetings != NULL)
-        verbs_forget(l, l->greetings);
+        verbs_drop_handshake(l, l->greetings);
     while (l->regions != NULL)
         verbs_deregister(l->regions);
     for (uint32_t i = 0; i < l->nrails; i++) {

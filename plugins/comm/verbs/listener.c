@@ -67,7 +67,7 @@ static void turn_away(weft_link *l, greeting *g)
 {
     struct linger at_once = {.l_onoff = 1};
     (void)setsockopt(g->io.fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
-    verbs_forget(l, g);
+    verbs_drop_handshake(l, g);
 }
 
 void verbs_close_listener(weft_link *l)
@@ -152,6 +152,6 @@ void verbs_accept(weft_link *l)
             l->turned_away++;
             turn_away(l, old);
         }
-        verbs_welcome(l, fd, &from);
+        verbs_accepted(l, fd, &from);
     }
 }

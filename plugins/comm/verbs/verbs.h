@@ -1,24 +1,24 @@
 /* verbs.h: the objects of the verbs transport, and what its files call of each other.
  *
- *   plugin.c   manifest, options, probe
- *   library.c  libibverbs, opened at run time
- *   device.c   which ports of which devices carry the traffic: the rails
- *   gid.c      which entry of a port's table of addresses is used
- *   link.c     the link: rails, side channels, abort
- *   wait.c     events and sleeping
- *   region.c   registered memory
- *   address.c  where a rank listens for side channels, as bytes
- *   listener.c the socket on which peers dial, and who is let wait at it
- *   greet.c    a side channel until it has proved itself: TLS, who is it, which connection
- *   card.c     what the ends of a connection tell each other: queue pairs, where slots are
- *   connect.c  connections: begin, become ready, end
- *   pair.c     queue pairs: make, bring up, post to
- *   move.c     messages: post, progress
- *   slots.c    ... that are short, or whose memory is not registered: through slots there
- *   direct.c   ... that are long: straight into the receiver's memory; writes into its regions
- *   record.c   what the ends tell each other meanwhile: credits, slots that are free again
- *   flush.c    makes what the NIC has written visible to a device
- *   failure.c  completions and events that are errors, as sentences
+ *   plugin.c         manifest, options, probe
+ *   library.c        libibverbs, opened at run time
+ *   device.c         which ports of which devices carry the traffic: the rails
+ *   gid.c            which entry of a port's table of addresses is used
+ *   link.c           the link: rails, side channels, abort
+ *   wait.c           events and sleeping
+ *   region.c         registered memory
+ *   address.c        where a rank listens for side channels, as bytes
+ *   listener.c       the socket on which peers dial, and who is let wait at it
+ *   handshake.c      a side channel until it has proved itself: TLS, who is it, which connection
+ *   endpoint_info.c  what peers need to know: queue pairs, where slots are
+ *   connect.c        connections: begin, become ready, end
+ *   pair.c           queue pairs: make, bring up, post to
+ *   move.c           messages: post, progress
+ *   slots.c          ... that are short, or whose memory is not registered: through slots there
+ *   direct.c         ... that are long: into the memory of the receiver; writes into its regions
+ *   record.c         what the ends tell each other meanwhile: credits, slots that are free again
+ *   flush.c          makes what the NIC has written visible to a device
+ *   failure.c        completions and events that are errors, as sentences
  *
  * A connection is one (peer, channel): up to PAIRS reliable connected queue pairs, spread over the
  * rails, and a TCP socket, the side channel. Over the socket both ends prove with the job's key who
@@ -370,16 +370,16 @@ weft_status verbs_listen(weft_link *l); /* open it when a connection waits for i
 void verbs_settle(weft_link *l);        /* close it when none does, and watch it for free places */
 void verbs_accept(weft_link *l);
 
-/* greet.c */
-void verbs_welcome(weft_link *l, int fd, const endpoint *from); /* an accepted socket */
-weft_status verbs_dial(weft_conn *c); /* begin an attempt; one that fails later is repeated */
-void verbs_greet(weft_link *l);       /* take every greeting as far as it goes */
-uint32_t verbs_pause_us(const weft_link *l); /* until verbs_greet() has to look again */
-void verbs_forget(weft_link *l, greeting *g);
+/* handshake.c */
+void verbs_accepted(weft_link *l, int fd, const endpoint *from); /* an accepted socket */
+weft_status verbs_dial(weft_conn *c);    /* begin an attempt; one that fails later is repeated */
+void verbs_handshake_step(weft_link *l); /* take every greeting as far as it goes */
+uint32_t verbs_pause_us(const weft_link *l); /* until verbs_handshake_step() has to look again */
+void verbs_drop_handshake(weft_link *l, greeting *g);
 
-/* card.c */
-void verbs_put_card(const card *c, uint8_t out[CARD]);
-bool verbs_get_card(const uint8_t in[CARD], card *out); /* false: it cannot be */
+/* endpoint_info.c */
+void verbs_put_endpoint_info(const card *c, uint8_t out[CARD]);
+bool verbs_get_endpoint_info(const uint8_t in[CARD], card *out); /* false: it cannot be */
 void verbs_put(uint8_t *at, uint64_t v, int bytes);
 uint64_t verbs_get(const uint8_t *at, int bytes);
 

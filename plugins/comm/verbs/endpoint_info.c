@@ -1,6 +1,6 @@
-/* card.c: what the ends of a connection tell each other over the side channel, as bytes: how many
- * queue pairs and rails, where the slots for short messages are and how large, and of each queue
- * pair its number, first packet, address and MTU. Little-endian but the addresses. */
+/* endpoint_info.c: what the ends of a connection tell each other over the side channel, as bytes:
+ * how many queue pairs and rails, where the slots for short messages are and how large, and of each
+ * queue pair its number, first packet, address and MTU. Little-endian but the addresses. */
 #include "verbs.h"
 
 #include <string.h>
@@ -22,7 +22,7 @@ uint64_t verbs_get(const uint8_t *at, int bytes)
     return v;
 }
 
-void verbs_put_card(const card *c, uint8_t out[CARD])
+void verbs_put_endpoint_info(const card *c, uint8_t out[CARD])
 {
     memset(out, 0, CARD);
     const uint32_t head[] = {c->pairs, c->rails, c->slots, c->slot_bytes, c->eager, c->slots_key};
@@ -42,7 +42,7 @@ void verbs_put_card(const card *c, uint8_t out[CARD])
     }
 }
 
-bool verbs_get_card(const uint8_t in[CARD], card *out)
+bool verbs_get_endpoint_info(const uint8_t in[CARD], card *out)
 {
     uint32_t *const head[] = {&out->pairs,      &out->rails, &out->slots,
                               &out->slot_bytes, &out->eager, &out->slots_key};

@@ -1,17 +1,19 @@
-/* greet.c: what happens between a new socket and a connection.
+/* handshake.c: what happens between a new socket and a side channel.
  *
  *   dialer (the higher rank)              listener (the lower rank)
  *   connect                               accept
- *   TLS 1.3 handshake with the job's key, label "weft.tcp JOB RANK-THAT-LISTENS"
- *   inside TLS: who I am, channel    ->   waits until the core has asked for that connection
- *                                    <-   inside TLS: welcome, or why not
- *   one byte: from here on payload   ->   connection is up
+ *   TLS 1.3 handshake with the job's key, label "weft.verbs JOB RANK-THAT-LISTENS"
+ *   inside TLS: who I am, channel, card -> waits until the core has asked for that connection,
+ *                                          connects its queue pairs to those of the card
+ *                                    <-   inside TLS: welcome and its card, or why not
+ *   connects its own
+ *   one byte: it can begin           ->   connection is up
  *
- * Without encrypt both sides end the session before the last byte, so that neither can have read
- * ahead what is no longer TLS. An attempt that ends because the connection could not be made, or
- * was closed, is repeated after a pause for as long as the core asks; one that was refused in
- * words, or found another key or nobody at the port, fails the connection. */
-#include "tcp.h"
+ * So nothing that a stranger says reaches a queue pair, and no queue pair sends before its peer can
+ * receive. An attempt that ends because the connection could not be made, or was closed, is
+ * repeated after a pause for as long as the core asks, with the same queue pairs; one that was
+ * refused in words, or found another key or nobody at the port, fails the connection. */
+#include "verbs.h"
 
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -20,13 +22,13 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-enum { WELCOME, OTHER_ENCRYPT, NOT_OURS };
+enum { WELCOME, NOT_OURS };
 
-static const char magic[] = "wftH";
+static const char magic[] = "wfvH";
 
 enum { MATCH_US = 100000 }; /* between two looks for the connection of a socket */
 
-static void prepare(weft_link *l, int fd)
+static void prepare(int fd)
 {
     int on = 1, idle = 10, every = 5, times = 3; /* a machine that vanished: 25 s */
     (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -34,8 +36,6 @@ static void prepare(weft_link *l, int fd)
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof idle);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every, sizeof every);
     (void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &times, sizeof times);
-    if (l->sndbuf > 0)
-        (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &l->sndbuf, sizeof l->sndbuf);
 }
 
 /* Takes the descriptor, also when it fails. */
@@ -53,10 +53,10 @@ static greeting *greet(weft_link *l, int fd, bool dialer, const endpoint *other)
     g->next = l->greetings;
     l->greetings = g;
     l->strangers += dialer ? 0 : 1;
-    tcp_print(other, g->where, sizeof g->where);
-    if (tcp_watch(l, &g->io, EPOLL_CTL_ADD) == WEFT_OK)
+    verbs_print(other, g->where, sizeof g->where);
+    if (verbs_watch(l, &g->io, EPOLL_CTL_ADD) == WEFT_OK)
         return g;
-    tcp_forget(l, g);
+    verbs_drop_handshake(l, g);
     return NULL;
 }
 
@@ -68,7 +68,7 @@ static void proved(weft_link *l, greeting *g)
 }
 
 /* Unlinks and frees; the descriptor goes with it unless it was handed on. */
-void tcp_forget(weft_link *l, greeting *g)
+void verbs_drop_handshake(weft_link *l, greeting *g)
 {
     greeting **at = &l->greetings;
     while (*at != g)
@@ -84,9 +84,9 @@ void tcp_forget(weft_link *l, greeting *g)
     l->host->free(l->host->ctx, g);
 }
 
-void tcp_welcome(weft_link *l, int fd, const endpoint *from)
+void verbs_accepted(weft_link *l, int fd, const endpoint *from)
 {
-    prepare(l, fd);
+    prepare(fd);
     (void)greet(l, fd, false, from);
 }
 
@@ -95,48 +95,46 @@ void tcp_welcome(weft_link *l, int fd, const endpoint *from)
 static void again(weft_conn *c, const char *why)
 {
     char where[96];
-    tcp_print(&c->to, where, sizeof where);
+    verbs_print(&c->to, where, sizeof where);
     snprintf(c->why, sizeof c->why, "cannot reach rank %u at %.80s: %.120s", c->peer, where, why);
-    c->dial_at = tcp_now_us() + weft_handshake_pause_us(c->attempts);
+    c->dial_at = verbs_now_us() + weft_handshake_pause_us(c->attempts);
     c->attempts++;
 }
 
-weft_status tcp_dial(weft_conn *c)
+weft_status verbs_dial(weft_conn *c)
 {
     weft_link *l = c->link;
     endpoint from = l->bound;
     char where[96];
-    tcp_print(&c->to, where, sizeof where);
+    verbs_print(&c->to, where, sizeof where);
     if (from.any.sa_family != c->to.any.sa_family)
-        return tcp_fail(l->host, WEFT_USAGE,
-                        "rank %u listens on %s and this rank on an address of another family",
-                        c->peer, where);
+        return verbs_fail(l->host, WEFT_USAGE,
+                          "rank %u listens on %s and this rank on an address of another family",
+                          c->peer, where);
     int fd = socket(c->to.any.sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (fd < 0)
-        return tcp_fail(l->host, WEFT_IO, "tcp cannot open a socket: %s", strerror(errno));
-    prepare(l, fd);
-    if (l->rcvbuf > 0)
-        (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &l->rcvbuf, sizeof l->rcvbuf);
+        return verbs_fail(l->host, WEFT_IO, "verbs cannot open a socket: %s", strerror(errno));
+    prepare(fd);
     int on = 1; /* leave by the chosen address, port as the system likes */
     (void)setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
     *(from.any.sa_family == AF_INET6 ? &from.v6.sin6_port : &from.v4.sin_port) = 0;
-    if (bind(fd, &from.any, tcp_length(&from)) != 0) {
+    if (bind(fd, &from.any, verbs_length(&from)) != 0) {
         int why = errno;
         close(fd);
-        return tcp_fail(l->host, WEFT_PEER, "cannot reach rank %u at %s: %s", c->peer, where,
-                        strerror(why));
+        return verbs_fail(l->host, WEFT_PEER, "cannot reach rank %u at %s: %s", c->peer, where,
+                          strerror(why));
     }
-    if (connect(fd, &c->to.any, tcp_length(&c->to)) != 0 && errno != EINPROGRESS) {
+    if (connect(fd, &c->to.any, verbs_length(&c->to)) != 0 && errno != EINPROGRESS) {
         again(c, strerror(errno));
         close(fd);
         return WEFT_OK;
     }
     greeting *g = greet(l, fd, true, &c->to);
     if (g == NULL)
-        return tcp_fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
+        return verbs_fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
     g->conn = c;
     c->greeting = g;
-    c->dial_at = tcp_now_us();
+    c->dial_at = verbs_now_us();
     g->rank = c->peer;
     g->channel = c->channel;
     return WEFT_OK;
@@ -194,10 +192,14 @@ static weft_status dialing(weft_link *l, greeting *g)
     return WEFT_OK;
 }
 
-static void say(greeting *g, const weft_link *l, uint8_t code)
+/* What a dialer says of itself, and a listener answers: magic, code, rank, peer, channel, card. */
+static void say(greeting *g, uint8_t code, const weft_link *l, const card *mine)
 {
     const weft_handshake h = {code, l->rank, g->rank, g->channel};
+    memset(g->text, 0, sizeof g->text);
     weft_handshake_write(g->text, magic, &h);
+    if (mine != NULL)
+        verbs_put_endpoint_info(mine, g->text + HELLO);
 }
 
 static weft_status shaking(weft_link *l, greeting *g)
@@ -205,7 +207,7 @@ static weft_status shaking(weft_link *l, greeting *g)
     char label[192];
     weft_status s = WEFT_OK;
     if (g->tls == NULL) {
-        weft_handshake_label(label, sizeof label, "tcp", l->job, g->dialer ? g->rank : l->rank);
+        weft_handshake_label(label, sizeof label, "verbs", l->job, g->dialer ? g->rank : l->rank);
         s = l->tls->start(l->tls->ctx, g->io.fd, g->dialer ? 0 : 1, label, &g->tls);
     }
     if (s == WEFT_OK)
@@ -216,19 +218,13 @@ static weft_status shaking(weft_link *l, greeting *g)
         return s;
     g->phase = HELLOING;
     if (g->dialer)
-        say(g, l, l->encrypt);
+        say(g, 0, l, &g->conn->mine);
     return WEFT_OK;
-}
-
-static void answer(weft_link *l, greeting *g, uint8_t code)
-{
-    say(g, l, code);
-    g->phase = ANSWERING;
 }
 
 static weft_status helloing(weft_link *l, greeting *g)
 {
-    weft_status s = move(g, l->tls, g->dialer, HELLO);
+    weft_status s = move(g, l->tls, g->dialer, sizeof g->text);
     if (s != WEFT_OK)
         return s;
     g->phase = ANSWERING;
@@ -241,11 +237,29 @@ static weft_status helloing(weft_link *l, greeting *g)
     g->channel = hello.channel;
     proved(l, g);
     g->phase = MATCHING;
-    if (hello.code != (l->encrypt ? 1 : 0))
-        answer(l, g, OTHER_ENCRYPT);
-    if (!weft_handshake_expected(&hello, l->rank, l->ranks))
-        answer(l, g, NOT_OURS);
+    if (!weft_handshake_expected(&hello, l->rank, l->ranks)) {
+        say(g, NOT_OURS, l, NULL);
+        g->phase = ANSWERING;
+    }
     return WEFT_OK;
+}
+
+/* The peer's card, and queue pairs that know each other; an attempt before may have come so far. */
+static weft_status join(greeting *g)
+{
+    weft_conn *c = g->conn;
+    card theirs;
+    memset(&theirs, 0, sizeof theirs);
+    if (!verbs_get_endpoint_info(g->text + HELLO, &theirs))
+        return refuse(g, WEFT_DATA, "what it says of its queue pairs cannot be");
+    if (c->joined && memcmp(&theirs, &c->theirs, sizeof theirs) != 0)
+        return refuse(g, WEFT_DATA, "it says of its queue pairs what it did not say before");
+    if (c->joined)
+        return WEFT_OK;
+    memcpy(&c->theirs, &theirs, sizeof theirs);
+    weft_status s = verbs_join_pairs(c);
+    c->joined = s == WEFT_OK;
+    return s == WEFT_OK ? s : refuse(g, s, c->why);
 }
 
 static weft_status matching(weft_link *l, greeting *g)
@@ -255,7 +269,11 @@ static weft_status matching(weft_link *l, greeting *g)
             c->broken == WEFT_OK) {
             g->conn = c;
             c->greeting = g;
-            answer(l, g, WELCOME);
+            weft_status s = join(g);
+            if (s != WEFT_OK)
+                return s;
+            say(g, WELCOME, l, &c->mine);
+            g->phase = ANSWERING;
             return WEFT_OK;
         }
     return WEFT_BUSY;
@@ -263,20 +281,18 @@ static weft_status matching(weft_link *l, greeting *g)
 
 static weft_status answering(weft_link *l, greeting *g)
 {
-    weft_status s = move(g, l->tls, !g->dialer, HELLO);
+    weft_status s = move(g, l->tls, !g->dialer, sizeof g->text);
     if (s != WEFT_OK)
         return s;
     weft_handshake said;
     if (weft_handshake_read(g->text, magic, &said) != WEFT_OK)
         return refuse(g, WEFT_DATA, "it speaks another protocol");
-    if (said.code == OTHER_ENCRYPT)
-        return refuse(g, WEFT_USAGE, "[comm.tcp] encrypt must be the same on all ranks");
     if (said.code != WELCOME)
         return refuse(g, WEFT_PEER, "it expects no such rank");
-    if (!l->encrypt) {
-        l->tls->end(g->tls);
-        g->tls = NULL;
-    }
+    if (g->dialer && (s = join(g)) != WEFT_OK)
+        return s;
+    l->tls->end(g->tls);
+    g->tls = NULL;
     g->phase = GOING;
     return WEFT_OK;
 }
@@ -287,12 +303,10 @@ static weft_status going(weft_link *l, greeting *g)
     if (s != WEFT_OK)
         return s;
     int fd = g->io.fd;
-    weft_tls *tls = g->tls;
     weft_conn *c = g->conn;
     g->io.fd = -1;
-    g->tls = NULL;
-    tcp_forget(l, g);
-    tcp_adopt(c, fd, tls);
+    verbs_drop_handshake(l, g);
+    verbs_adopt(c, fd);
     return WEFT_BUSY; /* g is gone: no more steps */
 }
 
@@ -305,19 +319,19 @@ static weft_status (*const steps[])(weft_link *, greeting *) = {
  * again, by whoever dials. Of a stranger, a few words in the log are enough. */
 static void drop(weft_link *l, greeting *g, weft_status s)
 {
-    char text[WHY + 64];
+    char text[WHY + 128];
     weft_conn *c = g->conn;
     const char *why = g->why[0] != '\0' ? g->why : "it closed the connection";
     if (c != NULL && g->final) {
-        (void)!tcp_break(c, s, "cannot set up channel %u with rank %u at %s: %s", g->channel,
-                         g->rank, g->where, why);
+        (void)!verbs_break(c, s, "cannot set up channel %u with rank %u at %s: %s", g->channel,
+                           g->rank, g->where, why);
     } else if (c != NULL && g->dialer) {
         again(c, why);
     } else if (c == NULL && l->dropped++ < 8) {
         snprintf(text, sizeof text, "dropped a connection from %s: %s", g->where, why);
         l->host->log(l->host->ctx, WEFT_LOG_WARN, text);
     }
-    tcp_forget(l, g);
+    verbs_drop_handshake(l, g);
 }
 
 /* A dialer that has no answer after a second, then two, four and eight, begins anew: the packet
@@ -335,16 +349,16 @@ static void redial(weft_link *l, uint64_t now)
         if (c->up || c->broken != WEFT_OK || c->greeting != NULL || c->peer > l->rank ||
             now < c->dial_at)
             continue;
-        weft_status s = tcp_dial(c);
+        weft_status s = verbs_dial(c);
         if (s != WEFT_OK)
-            (void)!tcp_break(c, s, "channel %u cannot be set up with rank %u again", c->channel,
-                             c->peer);
+            (void)!verbs_break(c, s, "channel %u cannot be set up with rank %u again", c->channel,
+                               c->peer);
     }
 }
 
-void tcp_greet(weft_link *l)
+void verbs_handshake_step(weft_link *l)
 {
-    uint64_t now = tcp_now_us(), gap = now / 1000 - l->ticked;
+    uint64_t now = verbs_now_us(), gap = now / 1000 - l->ticked;
     l->clock += gap < 100 ? gap : 100;
     l->ticked = now / 1000;
     for (greeting *g = l->greetings, *next; g != NULL; g = next) {
@@ -367,7 +381,7 @@ void tcp_greet(weft_link *l)
     redial(l, now);
 }
 
-uint32_t tcp_pause_us(const weft_link *l)
+uint32_t verbs_pause_us(const weft_link *l)
 {
     if (l->settled)
         return UINT32_MAX;
