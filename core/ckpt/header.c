@@ -4,7 +4,8 @@
  * has one entry a tensor with type, shape and the bytes [begin, end) counted from the first byte of
  * data; the entries must cover the data without a hole. Any program that knows the format can read
  * our shards. What we add stays lawful: a part of a tensor is a tensor of its own with a suffix to
- * its name, and __metadata__, which may hold any strings, gives the whole shape. For w [768, 1536]:
+ * its name, and __metadata__, which may hold any strings, gives the whole shape and the version.
+ * For w [768, 1536]:
  *
  *   w                     all of it                            [768, 1536]
  *   w@0:768,512:1024      a block: from and to on every axis   [768, 512]
@@ -18,8 +19,11 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/version.h"
 #include "ckpt/internal.h"
 
+#define VERSION 1 /* of what __metadata__ and the names of parts say; missing is 1 */
+#define VERSION_TEXT "1"
 #define KEY_MAX (CKPT_NAME_MAX + CKPT_BLOCK_TEXT + 32) /* "shape:", or a block, '@', a number */
 
 /* --- building --- */
@@ -108,6 +112,7 @@ weft_status ckpt_header_build(const ckpt_piece *const *pieces, uint32_t n, char 
 {
     json_t *root = json_object(), *meta = json_object();
     bool ok = put(meta, "format", json_string("weft")) &&
+              put(meta, "version", json_string(VERSION_TEXT)) &&
               json_object_set(root, "__metadata__", meta) == 0;
     uint64_t at = 0;
     for (uint32_t i = 0; i < n && ok; i++) {
@@ -319,6 +324,13 @@ static weft_status parse_root(json_t *root, uint64_t data_bytes, uint32_t shard,
     json_t *value;
     if (meta && !all_text(meta))
         return fail(WEFT_DATA, "__metadata__ in its header is not text by name");
+    const char *version = json_string_value(json_object_get(meta, "version"));
+    weft_status newer = version
+                            ? version_check("the checkpoint shard",
+                                            version_after(version, strlen(version), ""), VERSION)
+                            : WEFT_OK;
+    if (newer != WEFT_OK)
+        return newer;
     json_object_foreach (root, key, value) {
         if (value == meta)
             continue;

@@ -20,6 +20,7 @@
 
 #include "base/check.h"
 #include "base/err.h"
+#include "base/version.h"
 #include "ckpt/internal.h"
 
 #define FORMAT "weft checkpoint"
@@ -265,8 +266,10 @@ static weft_status parse_root(json_t *root, pool *p, ckpt_manifest *m)
     if (json_unpack_ex(root, NULL, 0, "{s:s, s:i}", "format", &format, "version", &version) ||
         strcmp(format, FORMAT))
         return fail(WEFT_DATA, "it is no manifest of a weft checkpoint");
-    if (version != VERSION)
-        return fail(WEFT_DATA, "it has format version %d; this program reads %d", version, VERSION);
+    weft_status st =
+        version_check("the checkpoint manifest", version > 0 ? (uint64_t)version : 0, VERSION);
+    if (st != WEFT_OK)
+        return st;
     if (json_unpack_ex(root, NULL, JSON_STRICT, "{s:s, s:i, s:I, s:s, s:o, s:o, s:s}", "format",
                        &format, "version", &version, "step", &step, "job", &job, "shards", &shards,
                        "tensors", &tensors, "sha256", &hex) ||
@@ -274,7 +277,7 @@ static weft_status parse_root(json_t *root, pool *p, ckpt_manifest *m)
         return fail(WEFT_DATA, "a member is missing, unknown or of the wrong type");
     m->step = (uint64_t)step;
     m->job = pool_text(p, job);
-    weft_status st = parse_shards(shards, p, m);
+    st = parse_shards(shards, p, m);
     const char *name;
     json_t *value;
     json_object_foreach (tensors, name, value) {

@@ -18,6 +18,10 @@
 
 typedef struct config config; /* opaque */
 
+/* The beginning of the first line of a file of `weft tune comm`; its version follows. */
+#define CONFIG_TUNED_MARK "; weft tuned file, version "
+#define CONFIG_TUNED_VERSION 1
+
 /* One section of the core's own: what `weft plugins` and docs/CONFIG.md print. NULL-ended. */
 typedef struct config_section {
     const char *name, *help;

@@ -2,11 +2,13 @@
  *
  * It is INI text of its own: read after the job and its command line, and weaker than both. Only
  * what says how ranks talk may stand in it, so that a file of measurements never changes what is
- * trained. Its lines are blamed by its own name. */
+ * trained. Errors name the file and its lines. The first line says which version of the format it
+ * is, as a comment, which a program of any age takes; a file without it has version 1. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
+#include "base/version.h"
 #include "config/store.h"
 
 static bool is_of_comm(const char *section)
@@ -60,7 +62,12 @@ weft_status tuned_file_read(config *c)
         return st;
     }
     config *f = config_new(named->value);
-    st = ini_read(f, text, bytes);
+    st = version_check("the tuned file", version_after(text, bytes, CONFIG_TUNED_MARK),
+                       CONFIG_TUNED_VERSION);
+    if (st != WEFT_OK)
+        err_context("%s", named->value);
+    else
+        st = ini_read(f, text, bytes);
     free(text);
     if (st == WEFT_OK)
         st = judge(f);

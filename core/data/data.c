@@ -21,6 +21,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "base/version.h"
 #include "data/file.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token files are read as they stand");
@@ -44,9 +45,11 @@ static weft_status read_header(data_file *f)
     memcpy(word, f->map, sizeof word);
     if (word[0] != DATA_MAGIC && word[0] != DATA_MAGIC_GPT2)
         return not_tokens(f->path, word[0]);
-    if (word[1] != 1)
-        return fail(WEFT_DATA, "data file %s has format version %" PRIu32 "; this program reads 1",
-                    f->path, word[1]);
+    weft_status st = version_check("the token file", word[1], DATA_VERSION);
+    if (st != WEFT_OK) {
+        err_context("data file %s", f->path);
+        return st;
+    }
     bool own = word[0] == DATA_MAGIC;
     f->vocab = own ? word[3] : DATA_VOCAB_GPT2;
     f->count = own ? (uint64_t)word[4] << 32 | word[2] : word[2];

@@ -12,6 +12,7 @@
 
 #define DATA_MAGIC_GPT2 20240520u /* words: magic, version 1, tokens */
 #define DATA_MAGIC 20261121u      /* magic, version 1, tokens, vocabulary, upper half of tokens   */
+#define DATA_VERSION 1u /* the highest that is read; both kinds are written with it       */
 #define DATA_VOCAB_GPT2 50257u
 #define DATA_HEADER_WORDS 256u
 #define DATA_HEADER_BYTES 1024u

@@ -96,7 +96,7 @@ static json_t *whole_report(const doctor *d)
     char host[128] = "", boot[64] = "";
     doctor_read_text(d, host, sizeof host, "/proc/sys/kernel/hostname");
     doctor_read_text(d, boot, sizeof boot, "/proc/sys/kernel/random/boot_id");
-    return json_pack("{s:s, s:o, s:o, s:O}", "weft", WEFT_VERSION, "host",
+    return json_pack("{s:i, s:s, s:o, s:o, s:O}", "version", 1, "weft", WEFT_VERSION, "host",
                      doctor_json_text("%s", *host ? host : "?"), "boot",
                      doctor_json_text("%s", boot), "checks", d->done);
 }

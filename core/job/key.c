@@ -1,7 +1,8 @@
 /* job/key.c: see key.h.
  *
- * A key file is 64 hexadecimal digits and a newline. It is refused when it is not ours alone: a
- * link, another owner, or any permission for group or others. */
+ * A key file is 64 hexadecimal digits and a newline. A later version would begin with "weft key"
+ * and its number, and is refused by name. A file is also refused when it is a link, has another
+ * owner, or gives group or others any permission. */
 #define _GNU_SOURCE
 #include "job/key.h"
 
@@ -20,6 +21,7 @@
 
 #include "base/err.h"
 #include "base/sealed.h"
+#include "base/version.h"
 
 #define KEY_PAGE 4096
 #define HEX_BYTES (2 * KEY_BYTES)
@@ -175,7 +177,11 @@ static weft_status read_file(const char *path, uint8_t *key)
     if (!status) {
         char text[HEX_BYTES + 2];
         ssize_t n = pread(fd, text, sizeof text, 0);
-        if (n < 0 || !parse_hex(text, (size_t)n, key))
+        const uint64_t version = version_after(text, n < 0 ? 0 : (uint64_t)n, "weft key ");
+        if (version != 1) {
+            status = version_check("the key file", version, 1);
+            err_context("%s", path);
+        } else if (n < 0 || !parse_hex(text, (size_t)n, key))
             status = fail(WEFT_USAGE,
                           "the key file '%s' does not hold 64 hexadecimal digits and a "
                           "newline: make it with `weft key -o FILE`",

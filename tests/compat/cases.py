@@ -62,8 +62,8 @@ PLANS = {
                      parallel_tp=4, parallel_pp=4, parallel_schedule="interleaved",
                      parallel_virtual=2, optim_placement="zero1", comm_algorithm="ring")),
     "gpt2-tokens": (1, of(data_train="gpt2.tokens")),
-    "tuned": (4, of(train_microbatch=1, parallel_strategy="dp", comm_tuned="tuned.ini", comm_plugin="tcp",
-                    train_bucket_mb=0.001)),
+    "tuned": (4, of(train_microbatch=1, parallel_strategy="dp", comm_tuned="tuned.ini",
+                    comm_plugin="tcp", train_bucket_mb=0.001)),
 }
 SWEEP = of(parallel_strategy="dp", comm_plugin="shm") | {"sweep": {
     "ranks": "1, 2", "optim.placement": "none, zero1", "repeats": 1, "warmup": 1, "steps": 2,

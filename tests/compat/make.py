@@ -40,7 +40,8 @@ def train(name, ranks):
     saved, last = f"run/{cases.FOLDER}", f"run/checkpoints/step-{cases.STEPS:08}"
     run("ckpt", "verify", saved)
     seen = {"ranks": ranks, "plan": plan_digest(f"ini/{name}.ini", ranks),
-            "losses": cases.losses("run"), "tensors": sorted({x.split("@")[0] for x in cases.tensors(saved)}),
+            "losses": cases.losses("run"),
+            "tensors": sorted({x.split("@")[0] for x in cases.tensors(saved)}),
             "saved": cases.digest(saved), "last": cases.digest(last)}
     shutil.rmtree(last)
     if name != "one":

@@ -61,7 +61,8 @@ class Old(unittest.TestCase):
 
     def runs(self):
         """(version, name, what was recorded) of each run."""
-        return [(v, name, seen) for v in VERSIONS for name, seen in self.recorded[v]["runs"].items()]
+        return [(version, name, seen) for version in VERSIONS
+                for name, seen in self.recorded[version]["runs"].items()]
 
 
 class Plans(Old):

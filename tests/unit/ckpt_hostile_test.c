@@ -341,7 +341,7 @@ static void hostile_manifests_are_refused(void **state)
             snprintf(body, sizeof body, "%s", format);
         }
         put_manifest(body);
-        refused(1, cases[i].word);
+        refused_as(i ? WEFT_DATA : WEFT_UNSUPPORTED, 1, cases[i].word);
     }
     static char deep[40000];
     memset(deep, '[', sizeof deep - 1);

@@ -228,16 +228,22 @@ static inline bool has_step(uint64_t step)
     return access(file_of(step, "manifest.json"), F_OK) == 0;
 }
 
-/* Refused as damaged data, in a sentence that has the folder and `word`. */
-static inline void refused(uint64_t step, const char *word)
+/* Refused with this status, in a sentence that has the folder and `word`. */
+static inline void refused_as(weft_status want, uint64_t step, const char *word)
 {
     char dir[4096];
     ckpt *c = NULL;
     snprintf(dir, sizeof dir, "%s", file_of(step, ""));
     err_clear();
     weft_status st = ckpt_open(dir, &c);
-    if (st != WEFT_DATA || c || !strstr(err_text(), dir) || !strstr(err_text(), word))
+    if (st != want || c || !strstr(err_text(), dir) || !strstr(err_text(), word))
         fail_msg("status %d, '%s' (wanted '%s')", st, err_text(), word);
+}
+
+/* Refused as damaged data. */
+static inline void refused(uint64_t step, const char *word)
+{
+    refused_as(WEFT_DATA, step, word);
 }
 
 #endif

@@ -133,7 +133,7 @@ static void refuses_foreign_headers(void **state)
     m = lawful(DATA_MAGIC, 100, 256);
     m.word[1] = 2;
     put_image(&m, 100);
-    refused(WEFT_DATA, "version 2");
+    refused(WEFT_UNSUPPORTED, "version 2");
     m = lawful(DATA_MAGIC, 100, 256);
     m.word[3] = 0;
     put_image(&m, 100);

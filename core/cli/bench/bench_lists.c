@@ -121,6 +121,23 @@ static weft_status path_in(const char *out, const char *name, char path[4096])
     return WEFT_OK;
 }
 
+/* Lines are added only below the columns that this program writes: its first line is the version of
+ * the table. */
+static weft_status same_columns(FILE *f, const char *path)
+{
+    char line[1024];
+    rewind(f);
+    if (!fgets(line, sizeof line, f))
+        return WEFT_OK; /* it is empty */
+    line[strcspn(line, "\n")] = 0;
+    if (strcmp(line, HEAD) != 0)
+        return fail(WEFT_UNSUPPORTED,
+                    "%s has other columns than this program writes (%s): name another bench.out, "
+                    "or leave out bench.append",
+                    path, HEAD);
+    return fseek(f, 0, SEEK_END) ? fail_errno(WEFT_IO, "%s cannot be read", path) : WEFT_OK;
+}
+
 weft_status bench_open_csv(const char *out, bool append, FILE **f)
 {
     char path[4096];
@@ -131,9 +148,13 @@ weft_status bench_open_csv(const char *out, bool append, FILE **f)
         st = path_in(out, "comm.csv", path);
     if (st)
         return st;
-    *f = fopen(path, append ? "ae" : "we");
+    *f = fopen(path, append ? "a+e" : "we");
     if (!*f)
         return fail_errno(WEFT_IO, "%s cannot be written", path);
+    if (append && (st = same_columns(*f, path)) != WEFT_OK) {
+        fclose(*f);
+        return st;
+    }
     if (!append || ftell(*f) == 0)
         fputs(HEAD "\n", *f);
     return WEFT_OK;

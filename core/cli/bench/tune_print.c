@@ -11,6 +11,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "cli/bench/fit.h"
+#include "config/config.h"
 #include "data/file.h"
 
 /* How much longer than the fastest the choices took: over all sizes of all collectives. */
@@ -154,6 +155,7 @@ static void write_text(FILE *to, const char *what, const tune_set *t)
     for (uint32_t i = 0; i < t->probes; i++)
         if (t->probe[i].cost.reduce > reduce)
             reduce = t->probe[i].cost.reduce;
+    fprintf(to, CONFIG_TUNED_MARK "%d\n", CONFIG_TUNED_VERSION);
     fprintf(to, "; Written by %s.\n; A job takes these keys with tuned = FILE in [comm].\n\n",
             what);
     fprintf(to, "[comm]\nreduce = %.6g ; GB/s\n", 1e-9 / reduce);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/version.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -32,6 +33,7 @@ typedef struct ring_record {
 
 _Static_assert(sizeof(ring_head) == 64 && sizeof(ring_record) == 64, "records are 64 bytes");
 
+#define RING_VERSION 1u
 #define RING_BYTES ((uint64_t)(FLIGHT_RECORDS + 1) * 64)
 
 /* An empty ring, mapped, under a name that is not `path`. */
@@ -82,7 +84,7 @@ weft_status flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flig
         return s;
     ring_head *h = map;
     memcpy(h->magic, "weftring", 8);
-    h->version = 1;
+    h->version = RING_VERSION;
     h->records = FLIGHT_RECORDS;
     h->rank = rank;
     h->ranks = ranks;
@@ -160,8 +162,13 @@ static weft_status print_file(const char *path, uint32_t count, FILE *to)
     weft_status s = WEFT_OK;
     const ring_head *h = (const ring_head *)(void *)buffer;
     if (n != (ssize_t)RING_BYTES || (uint64_t)st.st_size != RING_BYTES ||
-        memcmp(h->magic, "weftring", 8) || h->version != 1 || h->records != FLIGHT_RECORDS)
-        s = fail(WEFT_DATA, "%s is not a flight record of this version, or it is cut off", path);
+        memcmp(h->magic, "weftring", 8))
+        s = fail(WEFT_DATA, "%s is no flight record, or it is cut off", path);
+    else if ((s = version_check("the flight record", h->version, RING_VERSION)) != WEFT_OK)
+        err_context("%s", path);
+    else if (h->records != FLIGHT_RECORDS)
+        s = fail(WEFT_DATA, "%s counts %u records where there are %u: it is damaged", path,
+                 h->records, (unsigned)FLIGHT_RECORDS);
     else
         print_ring(h, (const ring_record *)(const void *)(h + 1), count, to);
     free(buffer);

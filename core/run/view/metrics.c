@@ -3,6 +3,7 @@
 
 #include "base/err.h"
 #include "base/log.h"
+#include "base/version.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -13,10 +14,21 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define METRICS_VERSION 1 /* of each line */
+
 static uint64_t step_of(const char *line)
 {
     const char *p = strstr(line, "\"step\":");
     return p && strchr(p, '\n') ? strtoull(p + 7, NULL, 10) : UINT64_MAX;
+}
+
+/* Lines without a version have version 1. */
+static weft_status check_version(const char *line)
+{
+    static const char mark[] = "\"version\":";
+    const char *p = strstr(line, mark);
+    return p ? version_check("metrics.jsonl", version_after(p, strlen(p), mark), METRICS_VERSION)
+             : WEFT_OK;
 }
 
 /* Truncate the file before the first line of a later step; not if it cannot be read. */
@@ -25,8 +37,12 @@ static weft_status cut_after(FILE *f, uint64_t after)
     char line[8192];
     long keep = 0;
     uint64_t last = 0, step;
-    for (; fgets(line, sizeof line, f) && (step = step_of(line)) <= after; last = step)
+    for (; fgets(line, sizeof line, f) && (step = step_of(line)) <= after; last = step) {
+        weft_status st = check_version(line);
+        if (st != WEFT_OK)
+            return st;
         keep = ftell(f);
+    }
     if (ferror(f))
         return fail_errno(WEFT_IO, "metrics.jsonl cannot be read");
     if (keep < 0 || fflush(f) || ftruncate(fileno(f), keep) || fseek(f, keep, SEEK_SET))
@@ -97,7 +113,7 @@ weft_status metrics_write(FILE *f, const metrics *m)
         fprintf(f, ",\"scale\":%.17g", m->scale);
     if (m->valid_loss >= 0 || isnan(m->valid_loss))
         number(f, "valid_loss", m->valid_loss);
-    fputs("}\n", f);
+    fprintf(f, ",\"version\":%d}\n", METRICS_VERSION);
     if (fflush(f) || ferror(f))
         return fail_errno(WEFT_IO, "metrics.jsonl cannot be written");
     return WEFT_OK;

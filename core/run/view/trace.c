@@ -286,7 +286,7 @@ static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
         return fail_errno(WEFT_IO, "the trace %s cannot be written", temp);
     weft_status s = WEFT_OK;
     uint32_t found = 0;
-    fprintf(f, "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
+    fprintf(f, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"1\"},\"traceEvents\":[\n");
     for (uint32_t r = 0; !s && r < ranks; r++) {
         part_path(out_dir, r, part);
         const bool there = append(part, r, !found, f);

@@ -272,6 +272,7 @@ weft_status sweep_write(sweep *s)
     json_t *root = json_object(), *rows = json_array();
     for (uint32_t i = 0; i < s->rows.n; i++)
         json_array_append_new(rows, row_json(s, &s->rows.at[i]));
+    put_bytes(root, "version", 1);
     json_object_set_new(root, "sweep", json_string(s->ini));
     put_bytes(root, "warmup", s->warmup);
     put_bytes(root, "steps", s->steps);
