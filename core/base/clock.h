@@ -28,18 +28,26 @@ static inline uint64_t clock_ms(void)
 }
 
 /* Time in a unit of the processor: constant while the process runs, equal on all cores. [any] */
+static inline uint64_t clock_ticks(void);
+
+#if defined(__x86_64__)
 static inline uint64_t clock_ticks(void)
 {
-#if defined(__x86_64__)
     return __builtin_ia32_rdtsc();
+}
 #elif defined(__aarch64__)
+static inline uint64_t clock_ticks(void)
+{
     uint64_t t;
     __asm__ volatile("mrs %0, cntvct_el0" : "=r"(t));
     return t;
-#else
-    return clock_ns();
-#endif
 }
+#else
+static inline uint64_t clock_ticks(void)
+{
+    return clock_ns();
+}
+#endif
 
 /* One turn of a loop that spins until memory changes. [any] */
 static inline void clock_pause(void)

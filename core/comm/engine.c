@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/check.h"
+#include "base/clock.h"
 #include "base/err.h"
 #include "host/call.h"
 
@@ -53,7 +54,7 @@ static void begin(comm_op *op)
     else if (comm_schedule_maps(op->schedule))
         op->where[op->channel->me] = (comm_whereabouts){place_in_arena(op, op->base[COMM_IN]),
                                                         place_in_arena(op, op->base[COMM_OUT])};
-    op->began = ticks();
+    op->began = clock_ticks();
 }
 
 static void complete(comm_op *op, uint32_t step)
@@ -266,7 +267,7 @@ static void finish(comm_link *l, uint32_t index)
     comm_op *op = l->active[index];
     l->active[index] = l->active[--l->actives];
     op->channel->active = NULL;
-    op->ended = ticks();
+    op->ended = clock_ticks();
     uint64_t sent = atomic_load_explicit(&l->sent, memory_order_relaxed);
     atomic_store_explicit(&l->sent, sent + comm_schedule_sent(op->schedule), memory_order_relaxed);
     count_one(&op->finished);

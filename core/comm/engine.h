@@ -84,7 +84,7 @@ struct comm_op {
     uint32_t ready_head, ready_tail, left;
     lane_state *lane;      /* [lanes] */
     int dirty;             /* something may be posted */
-    uint64_t began, ended; /* ticks() */
+    uint64_t began, ended; /* clock_ticks(); comm_times() converts */
     comm_op *next;         /* in the link's line of operations that wait to begin */
 };
 
@@ -140,12 +140,6 @@ struct comm_world {
     pthread_mutex_t failing;
     char text[1024];
 };
-
-/* Time as the processor counts it, a third as dear as clock_ns(); comm_times() converts. */
-static inline uint64_t ticks(void)
-{
-    return __builtin_ia32_rdtsc();
-}
 
 /* One more, where a single thread writes and others may read. */
 static inline void count_one(atomic_uint *n)

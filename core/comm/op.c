@@ -194,7 +194,7 @@ void comm_times(const comm_op *op, uint64_t *began, uint64_t *ended)
     if (op->started == 0 || !is_finished(op))
         return;
     const comm_world *w = op->channel->link->world;
-    uint64_t now = ticks(), now_ns = clock_ns();
+    uint64_t now = clock_ticks(), now_ns = clock_ns();
     double ns = (double)(now_ns - w->base_ns) / (double)(now - w->base_ticks);
     *began = now_ns - (uint64_t)((double)(now - op->began) * ns);
     *ended = now_ns - (uint64_t)((double)(now - op->ended) * ns);

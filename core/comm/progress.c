@@ -61,7 +61,7 @@ weft_status link_idle(comm_link *l, idle *state, int walking, uint64_t deadline_
         if (l->world->crowded || state->spins > SPINS)
             sched_yield();
         else
-            __builtin_ia32_pause();
+            clock_pause();
         if (state->spins % LOOK_EVERY)
             return WEFT_OK;
         uint64_t now = clock_ns();

@@ -30,7 +30,7 @@ weft_status comm_world_create(job *j, const job_identity *who, comm_world **out)
     w->job = j;
     w->who = *who;
     w->crowded = is_crowded(who);
-    w->base_ticks = ticks();
+    w->base_ticks = clock_ticks();
     w->base_ns = clock_ns();
     pthread_mutex_init(&w->failing, NULL);
     *out = w;

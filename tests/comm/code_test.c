@@ -15,8 +15,14 @@
 #include "comm/kernels/reduce.h"
 #include "naive.h"
 
+#if defined(__x86_64__)
 static const code_set *const sets[] = {&code_v2, &code_v3, &code_v4};
 static const reduce_set *const levels[] = {&reduce_v2, &reduce_v3, &reduce_v4};
+#else
+static const code_set *const sets[] = {&code_v2};
+static const reduce_set *const levels[] = {&reduce_v2};
+#endif
+#define SETS (sizeof sets / sizeof *sets)
 static uint64_t seed;
 
 static double draw(void)
@@ -85,7 +91,7 @@ static void every_set(void **state)
 {
     (void)state;
     static const uint64_t lengths[] = {1, 2, 7, 64, 255, 256};
-    for (uint32_t s = 0; s < 3; s++) {
+    for (uint32_t s = 0; s < SETS; s++) {
         seed = 1;
         if (!reduce_usable(levels[s])) {
             print_message("%s is not on this machine\n", sets[s]->name);
@@ -105,7 +111,7 @@ static void every_set(void **state)
 static void the_same_codes(void **state)
 {
     (void)state;
-    for (uint32_t s = 1; s < 3; s++)
+    for (uint32_t s = 1; s < SETS; s++)
         for (uint32_t form = COMM_TO_FP16; form <= COMM_TO_INT8; form++)
             for (uint32_t kind = 0; kind < KINDS && reduce_usable(levels[s]); kind++) {
                 float x[CODE_BLOCK], y[CODE_BLOCK], kept[2][CODE_BLOCK];
@@ -124,8 +130,8 @@ static void types(void **state)
 {
     (void)state;
     static const uint32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
-    for (uint32_t s = 0; s < 3; s++)
-        for (uint32_t t = 0; t < 3 && reduce_usable(levels[s]); t++)
+    for (uint32_t s = 0; s < SETS; s++)
+        for (uint32_t t = 0; t < SETS && reduce_usable(levels[s]); t++)
             for (uint32_t kind = 0; kind < 8; kind++) {
                 float x[CODE_BLOCK], wide[CODE_BLOCK], kept[CODE_BLOCK];
                 uint32_t narrow[CODE_BLOCK], want[CODE_BLOCK];

@@ -161,11 +161,9 @@ void bench_finish(struct bench *b)
         fail_msg("%s", b->said);
 }
 
-const char *const *bench_isas(void)
+#if defined(__x86_64__)
+static void find_isas(const char *have[5])
 {
-    static const char *have[5] = {"auto"};
-    if (!bench_is_cpu())
-        return have;
     const int v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     const int v4 = v3 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
@@ -173,6 +171,19 @@ const char *const *bench_isas(void)
     have[1] = v3 ? "v3" : NULL;
     have[2] = v4 ? "v4" : NULL;
     have[3] = v4 && __builtin_cpu_supports("avx512bf16") ? "v4bf16" : NULL;
+}
+#else
+static void find_isas(const char *have[5])
+{
+    have[0] = "plain";
+}
+#endif
+
+const char *const *bench_isas(void)
+{
+    static const char *have[5] = {"auto"};
+    if (bench_is_cpu())
+        find_isas(have);
     return have;
 }
 

@@ -4,10 +4,17 @@
 
 #include "comm/kernels/reduce.h"
 
+#if defined(__x86_64__)
 const code_set *code_pick(void)
 {
     return reduce_usable(&reduce_v4) ? &code_v4 : reduce_usable(&reduce_v3) ? &code_v3 : &code_v2;
 }
+#else
+const code_set *code_pick(void)
+{
+    return &code_v2;
+}
+#endif
 
 typedef struct walk {
     const code_set *set;

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#if defined(__x86_64__)
 int reduce_usable(const reduce_set *set)
 {
     if (set == &reduce_v3) /* every processor with AVX2 has F16C, which clang cannot ask for */
@@ -16,11 +17,27 @@ int reduce_usable(const reduce_set *set)
     return 1;
 }
 
+static const reduce_set *widest(void)
+{
+    return reduce_usable(&reduce_v4)   ? &reduce_v4
+           : reduce_usable(&reduce_v3) ? &reduce_v3
+                                       : &reduce_v2;
+}
+#else
+int reduce_usable(const reduce_set *set)
+{
+    return set == &reduce_v2;
+}
+
+static const reduce_set *widest(void)
+{
+    return &reduce_v2;
+}
+#endif
+
 reduce_kernel reduce_pick(uint32_t dtype)
 {
-    const reduce_set *set = reduce_usable(&reduce_v4)   ? &reduce_v4
-                            : reduce_usable(&reduce_v3) ? &reduce_v3
-                                                        : &reduce_v2;
+    const reduce_set *set = widest();
     switch (dtype) {
     case WEFT_F32: return set->f32;
     case WEFT_BF16: return set->bf16;

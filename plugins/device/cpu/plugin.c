@@ -77,7 +77,11 @@ static const weft_option isa = {
     .key = "isa",
     .dflt = "auto",
     .help = "instruction set of weft's own kernels; auto: the widest that the CPU has",
+#if defined(__x86_64__)
     .choices = "auto|v2|v3|v4|v4bf16",
+#else
+    .choices = "auto|plain",
+#endif
 };
 
 static const weft_option *const options[] = {&threads, &pin, &isa, NULL};

@@ -11,16 +11,18 @@
 #ifndef WEFT_PAUSE_H
 #define WEFT_PAUSE_H
 
+#if defined(__x86_64__)
+#define WEFT_PAUSE() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define WEFT_PAUSE() __asm__ volatile("isb" ::: "memory")
+#else
+#define WEFT_PAUSE() __asm__ volatile("" ::: "memory")
+#endif
+
 /* Takes nothing, returns nothing, cannot fail. [any thread, any phase] */
 static inline void weft_pause(void)
 {
-#if defined(__x86_64__)
-    __builtin_ia32_pause();
-#elif defined(__aarch64__)
-    __asm__ volatile("isb" ::: "memory");
-#else
-    __asm__ volatile("" ::: "memory");
-#endif
+    WEFT_PAUSE();
 }
 
 #endif

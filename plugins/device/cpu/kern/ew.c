@@ -310,5 +310,5 @@ void KERNEL(ew)(const struct cpu_job *j, int64_t begin, int64_t end, char *scrat
         store_outputs(&r, at, last - at);
     }
     if (past)
-        _mm_sfence();
+        v_fence();
 }

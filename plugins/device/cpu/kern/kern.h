@@ -81,6 +81,7 @@ struct cpu_kernels {
 };
 
 extern const struct cpu_kernels cpu_kernels_v2, cpu_kernels_v3, cpu_kernels_v4, cpu_kernels_v4bf16;
+extern const struct cpu_kernels cpu_kernels_plain; /* the one set on other processors than x86-64 */
 
 #define CPU_JOIN_(a, b) a##_##b
 #define CPU_JOIN(a, b) CPU_JOIN_(a, b)

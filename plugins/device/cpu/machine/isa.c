@@ -1,8 +1,10 @@
 /* isa.c: which instruction set the kernels use, and names for the log. */
 #include "cpu.h"
-#include <cpuid.h>
 #include <stdio.h>
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
 
 /* F16C, LZCNT and MOVBE, the rest of x86-64-v3, come with these in every CPU there is. */
 static bool has_v3(void)
@@ -18,23 +20,45 @@ static bool has_v4(void)
            __builtin_cpu_supports("avx512vl");
 }
 
+static bool has_v4bf16(void)
+{
+    return has_v4() && __builtin_cpu_supports("avx512bf16");
+}
+
+static bool has_any(void)
+{
+    return true;
+}
+
+/* Widest first: auto takes the first that this CPU has. */
+static const struct set {
+    const struct cpu_kernels *kernels;
+    bool (*here)(void);
+} sets[] = {{&cpu_kernels_v4bf16, has_v4bf16},
+            {&cpu_kernels_v4, has_v4},
+            {&cpu_kernels_v3, has_v3},
+            {&cpu_kernels_v2, has_any}};
+#else
+static bool has_any(void)
+{
+    return true;
+}
+
+static const struct set {
+    const struct cpu_kernels *kernels;
+    bool (*here)(void);
+} sets[] = {{&cpu_kernels_plain, has_any}};
+#endif
+
 weft_status cpu_isa_choose(const struct cpu_module *m, const char *asked,
                            const struct cpu_kernels **out)
 {
-    /* Widest first: auto takes the first that this CPU has. */
-    const struct {
-        const struct cpu_kernels *kernels;
-        bool here;
-    } sets[] = {{&cpu_kernels_v4bf16, has_v4() && __builtin_cpu_supports("avx512bf16")},
-                {&cpu_kernels_v4, has_v4()},
-                {&cpu_kernels_v3, has_v3()},
-                {&cpu_kernels_v2, true}};
     const char *most = NULL;
     for (size_t k = 0; k < sizeof sets / sizeof *sets; k++) {
-        if (sets[k].here && most == NULL)
+        const bool here = sets[k].here();
+        if (here && !most)
             most = sets[k].kernels->isa;
-        if (sets[k].here &&
-            (strcmp(asked, "auto") == 0 || strcmp(asked, sets[k].kernels->isa) == 0)) {
+        if (here && (strcmp(asked, "auto") == 0 || strcmp(asked, sets[k].kernels->isa) == 0)) {
             *out = sets[k].kernels;
             return WEFT_OK;
         }
@@ -43,6 +67,7 @@ weft_status cpu_isa_choose(const struct cpu_module *m, const char *asked,
                     asked, most);
 }
 
+#if defined(__x86_64__)
 /* The brand that the CPU gives itself, without the blanks that pad it. */
 void cpu_isa_brand(char *out, size_t cap)
 {
@@ -76,3 +101,19 @@ const char *cpu_isa_products(void)
     default: return "no wide vectors";
     }
 }
+#else
+/* The model that the kernel names, where it does. */
+void cpu_isa_brand(char *out, size_t cap)
+{
+    char line[256];
+    FILE *f = fopen("/proc/device-tree/model", "re");
+    snprintf(out, cap, "%s", f && fgets(line, sizeof line, f) ? line : "unnamed CPU");
+    if (f)
+        fclose(f);
+}
+
+const char *cpu_isa_products(void)
+{
+    return "oneDNN's choice";
+}
+#endif

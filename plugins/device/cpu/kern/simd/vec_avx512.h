@@ -97,6 +97,12 @@ static inline float v_largest(vf x)
     return _mm512_reduce_max_ps(x);
 }
 
+/* What v_stream_bf16() stored is in order before what follows. */
+static inline void v_fence(void)
+{
+    _mm_sfence();
+}
+
 /* Sums of the squares, formed in double. */
 typedef struct vsquares {
     __m512d s[2];

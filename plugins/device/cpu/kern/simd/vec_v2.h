@@ -136,6 +136,12 @@ static inline void v_stream_bf16(uint16_t *p, vf x)
     _mm_stream_si64((void *)p, _mm_cvtsi128_si64(_mm_packus_epi32(r, r)));
 }
 
+/* What v_stream_bf16() stored is in order before what follows. */
+static inline void v_fence(void)
+{
+    _mm_sfence();
+}
+
 /* Sums of the squares, formed in double. */
 typedef struct vsquares {
     __m128d s[2];

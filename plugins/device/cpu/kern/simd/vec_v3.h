@@ -124,6 +124,12 @@ static inline void v_stream_bf16(uint16_t *p, vf x)
     _mm_stream_si128((void *)p, _mm256_castsi256_si128(r));
 }
 
+/* What v_stream_bf16() stored is in order before what follows. */
+static inline void v_fence(void)
+{
+    _mm_sfence();
+}
+
 /* Sums of the squares, formed in double. */
 typedef struct vsquares {
     __m256d s[2];

@@ -1,0 +1,43 @@
+#!/bin/sh
+# sysroot.sh FOLDER: unpack Debian's arm64 libraries that weft needs under FOLDER/root.
+#
+# apt runs with an architecture, lists and a cache of its own, so the packages and architectures of
+# this machine stay as they are. What is there already is not fetched again.
+set -eu
+folder=$(mkdir -p "$1" && cd "$1" && pwd)
+packages="libc6 libc6-dev linux-libc-dev libcrypt1 libgcc-s1 libgcc-12-dev libstdc++6
+  libstdc++-12-dev libgomp1 libinih1 libinih-dev libjansson4 libjansson-dev libhwloc15 libhwloc-dev
+  libudev1 libcap2 libssl3 libssl-dev libdnnl2 libdnnl-dev libcmocka0 libcmocka-dev libibverbs1
+  libibverbs-dev libnl-3-200 libnl-route-3-200"
+stamp=$(echo "$packages" | cksum | cut -d ' ' -f 1)
+[ ! -e "$folder/unpacked-$stamp" ] || exit 0
+
+rm -rf "$folder"
+mkdir -p "$folder/root" "$folder/apt/lists/partial" "$folder/apt/cache/archives/partial"
+: >"$folder/apt/status"
+suite=$(. /etc/os-release && echo "$VERSION_CODENAME")
+echo "deb http://deb.debian.org/debian $suite main" >"$folder/apt/sources.list"
+cat >"$folder/apt/apt.conf" <<CONF
+APT::Architecture "arm64";
+APT::Architectures { "arm64"; };
+APT::Sandbox::User "root";
+Acquire::Languages "none";
+Acquire::Retries "3";
+Dir::State "$folder/apt";
+Dir::State::status "$folder/apt/status";
+Dir::Cache "$folder/apt/cache";
+Dir::Etc::sourcelist "$folder/apt/sources.list";
+Dir::Etc::sourceparts "/dev/null";
+CONF
+export APT_CONFIG="$folder/apt/apt.conf"
+apt-get -qq update
+# shellcheck disable=SC2086 # a list of words
+(cd "$folder/apt/cache" && apt-get -qq download $packages)
+for package in "$folder"/apt/cache/*.deb; do
+  dpkg-deb -x "$package" "$folder/root"
+done
+# Packages have /lib and /usr/lib, which are one on a system.
+cp -a "$folder/root/lib/." "$folder/root/usr/lib/"
+rm -rf "$folder/root/lib" "$folder/apt"
+ln -s usr/lib "$folder/root/lib"
+: >"$folder/unpacked-$stamp"
