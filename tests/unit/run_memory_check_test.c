@@ -1,4 +1,4 @@
-/* run_room_test.c: what the machine and its control groups leave, read below a made-up root. */
+/* run_memory_check_test.c: memory of the machine and its control groups, in simulated machines. */
 #define _GNU_SOURCE
 #include <ftw.h>
 #include <setjmp.h>
