@@ -88,7 +88,7 @@ static weft_status forward_graph(graph *g, edit_state *e, const spec *s, uint32_
     if (st)
         return st;
     e->g = g;
-    return s->want == SPEC_TRAIN ? edits_run(e, WEFT_PHASE_SPLIT) : WEFT_OK;
+    return s->want == SPEC_TRAIN ? plan_edits_run(e, WEFT_PHASE_SPLIT) : WEFT_OK;
 }
 
 static weft_status check_batch(const spec *s, uint32_t sharing)
@@ -164,7 +164,7 @@ static weft_status make_eval(making *m)
 {
     const double batch = (double)m->s->microbatch * m->sharing;
     graph_free(&m->g);
-    liveness_free(&m->b.live);
+    plan_liveness_free(&m->b.live);
     weft_status st = forward_graph(&m->g, &m->edits, m->s, m->sharing, 1, batch, &m->result);
     if (st == WEFT_OK)
         st = sum_loss(&m->g, m->result);
@@ -185,44 +185,44 @@ static weft_status make_logits(making *m)
 
 static weft_status ask_stages(making *m)
 {
-    return edits_run(&m->edits, WEFT_PHASE_STAGE);
+    return plan_edits_run(&m->edits, WEFT_PHASE_STAGE);
 }
 
 static weft_status list_params(making *m)
 {
-    flat_list(&m->g, &m->edits.stages, &m->p->pool, &m->flat);
+    plan_flat_list(&m->g, &m->edits.stages, &m->p->pool, &m->flat);
     return WEFT_OK;
 }
 
 static weft_status ask_sync(making *m)
 {
-    return edits_run(&m->edits, WEFT_PHASE_SYNC);
+    return plan_edits_run(&m->edits, WEFT_PHASE_SYNC);
 }
 
 static weft_status ask_memory(making *m)
 {
-    return edits_run(&m->edits, WEFT_PHASE_MEMORY);
+    return plan_edits_run(&m->edits, WEFT_PHASE_MEMORY);
 }
 
 static weft_status find_sums(making *m)
 {
-    return sync_prepare(&m->b, &m->edits);
+    return plan_sync_prepare(&m->b, &m->edits);
 }
 
 static weft_status check_compression(making *m)
 {
-    return compress_prepare(&m->b, &m->edits);
+    return plan_compress_prepare(&m->b, &m->edits);
 }
 
 static weft_status find_levels(making *m)
 {
-    return shard_level_prepare(&m->flat, &m->edits);
+    return plan_shard_levels(&m->flat, &m->edits);
 }
 
 static weft_status place_params(making *m)
 {
-    return flat_place(&m->flat,
-                      m->b.sync && rule_by_element(&m->b) ? m->b.sync->bucket_elements : 0);
+    return plan_flat_place(
+        &m->flat, m->b.sync && plan_rule_by_element(&m->b) ? m->b.sync->bucket_elements : 0);
 }
 
 static weft_status add_recompute(making *m)
@@ -234,71 +234,73 @@ static weft_status add_recompute(making *m)
 
 static weft_status place_regions(making *m)
 {
-    return regions_params(&m->b, m->edits.passes);
+    return plan_regions_params(&m->b, m->edits.passes);
 }
 
 static weft_status ask_rule(making *m)
 {
-    return update_prepare(&m->b);
+    return plan_update_prepare(&m->b);
 }
 
 static weft_status list_states(making *m)
 {
-    return extra_states(&m->b, &m->edits);
+    return plan_periodic_states(&m->b, &m->edits);
 }
 
 static weft_status place_states(making *m)
 {
-    return regions_state(&m->b, m->s->want == SPEC_TRAIN);
+    return plan_regions_state(&m->b, m->s->want == SPEC_TRAIN);
 }
 
 static weft_status find_liveness(making *m)
 {
-    liveness_find(&m->b);
+    plan_liveness_find(&m->b);
     return WEFT_OK;
 }
 
 static weft_status list_micro_batches(making *m)
 {
-    weft_status st = clear_loss(&m->b, &m->p->step);
-    return st == WEFT_OK ? build_passes(&m->b, &m->p->step, true, (uint32_t)m->edits.passes) : st;
+    weft_status st = plan_clear_loss(&m->b, &m->p->step);
+    return st == WEFT_OK ? plan_micro_batches(&m->b, &m->p->step, true, (uint32_t)m->edits.passes)
+                         : st;
 }
 
 static weft_status list_end_of_step(making *m)
 {
-    return build_end_of_step(&m->b, &m->p->step);
+    return plan_end_of_step(&m->b, &m->p->step);
 }
 
 static weft_status list_periodic(making *m)
 {
-    return build_extra(&m->b, &m->edits);
+    return plan_periodic_lists(&m->b, &m->edits);
 }
 
 static weft_status list_logits(making *m)
 {
-    return build_passes(&m->b, &m->p->eval, false, 1);
+    return plan_micro_batches(&m->b, &m->p->eval, false, 1);
 }
 
 static weft_status list_pieces(making *m)
 {
-    return pieces_list(&m->b);
+    return plan_pieces(&m->b);
 }
 
 static weft_status list_eval(making *m)
 {
-    liveness_find(&m->b);
-    weft_status st = clear_loss(&m->b, &m->p->eval);
+    plan_liveness_find(&m->b);
+    weft_status st = plan_clear_loss(&m->b, &m->p->eval);
     if (st == WEFT_OK)
-        st = build_passes(&m->b, &m->p->eval, false, 1);
-    return st == WEFT_OK ? emit_scalar_sum(&m->b, &m->p->eval, "loss", loss_axes(&m->b)) : st;
+        st = plan_micro_batches(&m->b, &m->p->eval, false, 1);
+    return st == WEFT_OK ? plan_emit_scalar_sum(&m->b, &m->p->eval, "loss", plan_loss_axes(&m->b))
+                         : st;
 }
 
 static weft_status add_up_memory(making *m)
 {
     if (m->p->scalars.n > MAX_SCALARS)
         return fail(WEFT_UNSUPPORTED, "the job has more than %u scalars", MAX_SCALARS);
-    regions_finish(&m->b);
-    compress_finish(&m->b);
+    plan_regions_finish(&m->b);
+    plan_compress_finish(&m->b);
     return WEFT_OK;
 }
 
@@ -366,14 +368,14 @@ static weft_status run_passes(plan_set *set, making *m)
 
 static void free_making(making *m)
 {
-    update_finish(&m->b);
-    sync_free(&m->b);
-    gather_queue_free(&m->b);
-    liveness_free(&m->b.live);
-    zones_free(&m->b.zones);
+    plan_update_free(&m->b);
+    plan_sync_free(&m->b);
+    plan_gathers_free(&m->b);
+    plan_liveness_free(&m->b.live);
+    plan_zones_free(&m->b.zones);
     graph_free(&m->g);
-    flat_free(&m->flat);
-    edits_free(&m->edits);
+    plan_flat_free(&m->flat);
+    plan_edits_free(&m->edits);
 }
 
 /* The plan of the ranks of one stage; *axis is the mesh axis of the stages. */
@@ -387,8 +389,8 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
         .s = s, .pool = &out->pool, .passes = 1, .stages = {.axis = -1, .mine = stage}};
     m.b = (builder){
         .p = out, .g = &m.g, .f = &m.flat, .stages = &m.edits.stages, .groups = &m.edits.groups};
-    scalar_offset(out, "scale", s->loss_scale);
-    scalar_offset(out, "loss", 0);
+    plan_scalar_offset(out, "scale", s->loss_scale);
+    plan_scalar_offset(out, "loss", 0);
     weft_status st = run_passes(set, &m);
     out->changes = m.edits.changes;
     out->sharing = m.sharing;

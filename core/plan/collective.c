@@ -73,20 +73,20 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
     out->feedback = c->compress && s->feedback;
 }
 
-bool channel_in_host(const plan *p, uint32_t number)
+bool plan_channel_in_host(const plan *p, uint32_t number)
 {
     return where_staged(p->spec, &p->spec->links[p->channels.at[number].link]);
 }
 
 static space *scratch_space(builder *b, uint32_t number)
 {
-    return channel_in_host(b->p, number) ? &b->zones.host : &b->zones.comm;
+    return plan_channel_in_host(b->p, number) ? &b->zones.host : &b->zones.comm;
 }
 
-void collective_give(builder *b, uint32_t number)
+void plan_collective_give(builder *b, uint32_t number)
 {
     const collective *c = &b->p->collectives.at[number];
-    space_give(scratch_space(b, c->channel), c->scratch, c->scratch_bytes);
+    plan_space_give(scratch_space(b, c->channel), c->scratch, c->scratch_bytes);
 }
 
 /* Lists repeat themselves: what an equal collective needed, from the last few. */
@@ -198,7 +198,7 @@ static weft_status ask_all(plan *p, collective *c)
 /* Memory for its error-feedback residual. */
 static void take_residual(builder *b, collective *c)
 {
-    uint64_t *used = &b->zones.residual[channel_in_host(b->p, c->channel)];
+    uint64_t *used = &b->zones.residual[plan_channel_in_host(b->p, c->channel)];
     if (!c->kept_bytes || c->kept)
         return;
     c->kept = 1 + *used;
@@ -217,7 +217,7 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
         weft_status s = find_made(p, &c) ? WEFT_OK : ask_all(p, &c);
         if (s)
             return s;
-        c.scratch = space_take(scratch_space(b, c.channel), c.scratch_bytes);
+        c.scratch = plan_space_take(scratch_space(b, c.channel), c.scratch_bytes);
         take_residual(b, &c);
     }
     *vec_push(&p->collectives) = c;

@@ -20,13 +20,13 @@ uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const 
 uint32_t plan_channel_size(const plan *p, uint32_t number);
 
 /* Does the channel carry data through host memory, so that scratch and residuals are there? */
-bool channel_in_host(const plan *p, uint32_t number);
+bool plan_channel_in_host(const plan *p, uint32_t number);
 
 /* Add a collective like `like` to the plan; its scratch is taken from the zone of its channel and
- * is the caller's to give back by collective_give(). *out is its number. */
+ * is the caller's to give back by plan_collective_give(). *out is its number. */
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out);
 
 /* Give the scratch of a collective back, which has been waited for. */
-void collective_give(builder *b, uint32_t number);
+void plan_collective_give(builder *b, uint32_t number);
 
 #endif

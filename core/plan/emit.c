@@ -4,38 +4,39 @@
 #include "plan/collective.h"
 #include "plan/scalar.h"
 
-entry *list_add(plan *p, list *l, uint32_t kind, uint32_t what, uint32_t pass, const char *name)
+entry *plan_list_add(plan *p, list *l, uint32_t kind, uint32_t what, uint32_t micro_batch,
+                     const char *name)
 {
     entry *e = vec_push(&l->entries);
-    *e = (entry){kind, what, 0, pass, pool_text(&p->pool, name)};
+    *e = (entry){kind, what, 0, micro_batch, pool_text(&p->pool, name)};
     return e;
 }
 
-void list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
-               uint32_t pass, const char *name)
+void plan_list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
+                    uint32_t micro_batch, const char *name)
 {
     uint32_t first = p->bases.n;
     for (uint32_t i = 0; i < nbases; i++)
         *vec_push(&p->bases) = bases[i];
-    list_add(p, l, ENTRY_CALL, seg, pass, name)->first_base = first;
+    plan_list_add(p, l, ENTRY_CALL, seg, micro_batch, name)->first_base = first;
 }
 
-void list_shift(plan *p, const list *l, uint32_t base, uint32_t mesh_axis, uint64_t stride)
+void plan_list_shift(plan *p, const list *l, uint32_t base, uint32_t mesh_axis, uint64_t stride)
 {
     if (stride)
         *vec_push(&p->shifts) =
             (shift){l->entries.at[l->entries.n - 1].first_base + base, mesh_axis, stride};
 }
 
-weft_status emit_op(plan *p, list *l, const weft_opspec *op, const emission *x)
+weft_status plan_emit_op(plan *p, list *l, const weft_opspec *op, const emission *x)
 {
     static const uint64_t zeros[BASE_FIRST] = {0};
-    uint32_t seg = segment_begin(p, x->segment), nbases = x->bases ? x->nbases : BASE_FIRST;
-    weft_status st = segment_add(p, seg, op, 0, x->refs);
+    uint32_t seg = plan_segment_begin(p, x->segment), nbases = x->bases ? x->nbases : BASE_FIRST;
+    weft_status st = plan_segment_add(p, seg, op, 0, x->refs);
     if (st != WEFT_OK)
         return st;
-    list_call(p, l, segment_end(p, seg, nbases), x->bases ? x->bases : zeros, nbases, x->pass,
-              x->name ? x->name : x->segment);
+    plan_list_call(p, l, plan_segment_end(p, seg, nbases), x->bases ? x->bases : zeros, nbases,
+                   x->micro_batch, x->name ? x->name : x->segment);
     return WEFT_OK;
 }
 
@@ -44,48 +45,50 @@ static const weft_ew_step zero_step = {.op = WEFT_EW_CONST, .scalar = 1};
 static const uint16_t zero_reg = 0;
 static const weft_ew_program zero_program = {sizeof zero_program, 1, 1, -1, &zero_step, &zero_reg};
 
-weft_status segment_add_zero(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements, ref where)
+weft_status plan_segment_add_zero(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
+                                  ref where)
 {
     const weft_operand io = {dtype, elements ? 1 : 0, {(int64_t)elements}};
     const weft_opspec op = {
         .struct_size = sizeof op, .id = "ew", .nout = 1, .out = &io, .program = &zero_program};
-    return segment_add(p, seg, &op, 0, &where);
+    return plan_segment_add(p, seg, &op, 0, &where);
 }
 
-weft_status emit_zero(plan *p, list *l, const char *name, uint64_t at)
+weft_status plan_emit_zero(plan *p, list *l, const char *name, uint64_t at)
 {
     static const uint64_t bases[BASE_FIRST] = {0};
-    uint32_t seg = segment_begin(p, name);
-    weft_status st = segment_add_zero(p, seg, WEFT_F32, 0, (ref){BASE_ABSOLUTE, 0, at});
+    uint32_t seg = plan_segment_begin(p, name);
+    weft_status st = plan_segment_add_zero(p, seg, WEFT_F32, 0, (ref){BASE_ABSOLUTE, 0, at});
     if (st == WEFT_OK)
-        list_call(p, l, segment_end(p, seg, BASE_FIRST), bases, BASE_FIRST, 0, name);
+        plan_list_call(p, l, plan_segment_end(p, seg, BASE_FIRST), bases, BASE_FIRST, 0, name);
     return st;
 }
 
-weft_status emit_start(builder *b, list *l, const collective *like, uint32_t pass, uint32_t *number)
+weft_status plan_emit_start(builder *b, list *l, const collective *like, uint32_t micro_batch,
+                            uint32_t *number)
 {
     weft_status st = plan_collective(b, like, number);
     if (st == WEFT_OK)
-        list_add(b->p, l, ENTRY_START, *number, pass, like->name);
+        plan_list_add(b->p, l, ENTRY_START, *number, micro_batch, like->name);
     return st;
 }
 
-void emit_wait(builder *b, list *l, uint32_t number, uint32_t pass)
+void plan_emit_wait(builder *b, list *l, uint32_t number, uint32_t micro_batch)
 {
-    list_add(b->p, l, ENTRY_WAIT, number, pass, b->p->collectives.at[number].name);
-    collective_give(b, number);
+    plan_list_add(b->p, l, ENTRY_WAIT, number, micro_batch, b->p->collectives.at[number].name);
+    plan_collective_give(b, number);
 }
 
-weft_status emit_collective(builder *b, list *l, const collective *like, uint32_t pass)
+weft_status plan_emit_collective(builder *b, list *l, const collective *like, uint32_t micro_batch)
 {
     uint32_t number;
-    weft_status st = emit_start(b, l, like, pass, &number);
+    weft_status st = plan_emit_start(b, l, like, micro_batch, &number);
     if (st == WEFT_OK)
-        emit_wait(b, l, number, pass);
+        plan_emit_wait(b, l, number, micro_batch);
     return st;
 }
 
-weft_status emit_scalar_sum(builder *b, list *l, const char *scalar, uint64_t axes)
+weft_status plan_emit_scalar_sum(builder *b, list *l, const char *scalar, uint64_t axes)
 {
     weft_status st = WEFT_OK;
     for (; st == WEFT_OK && axes; axes &= axes - 1) {
@@ -95,8 +98,8 @@ weft_status emit_scalar_sum(builder *b, list *l, const char *scalar, uint64_t ax
                         .dtype = WEFT_F32,
                         .count = 1};
         c.name = pool_printf(&b->p->pool, "all-reduce of %s", scalar);
-        c.in = c.out = scalar_offset(b->p, scalar, 0);
-        st = emit_collective(b, l, &c, 0);
+        c.in = c.out = plan_scalar_offset(b->p, scalar, 0);
+        st = plan_emit_collective(b, l, &c, 0);
     }
     return st;
 }

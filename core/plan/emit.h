@@ -10,32 +10,33 @@
 
 /* --- segment.c: kernels and segments, each stored once --- */
 
-/* Begin a segment; the result is its number until segment_end(). */
-uint32_t segment_begin(plan *p, const char *name);
+/* Begin a segment; the result is its number until plan_segment_end(). */
+uint32_t plan_segment_begin(plan *p, const char *name);
 
 /* Add one instruction: its operands are `refs`, nin + nout of them. WEFT_UNSUPPORTED if neither the
  * device nor a plugin has a kernel for it. */
-weft_status segment_add(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
-                        const ref *refs);
+weft_status plan_segment_add(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
+                             const ref *refs);
 
 /* The same; a coordinate of mesh axis a raises the attribute "first" by first[a]. */
-weft_status segment_add_at(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
-                           const ref *refs, const uint64_t first[WEFT_MAX_MESH]);
+weft_status plan_segment_add_at(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
+                                const ref *refs, const uint64_t first[WEFT_MAX_MESH]);
 
 /* End the segment. If an equal one exists, the new one is dropped and the result is the old one. */
-uint32_t segment_end(plan *p, uint32_t seg, uint32_t nbases);
+uint32_t plan_segment_end(plan *p, uint32_t seg, uint32_t nbases);
 
 /* --- emit.c: entries of a list --- */
 
 /* Append an entry. The pointer is valid until the next one. */
-entry *list_add(plan *p, list *l, uint32_t kind, uint32_t what, uint32_t pass, const char *name);
+entry *plan_list_add(plan *p, list *l, uint32_t kind, uint32_t what, uint32_t micro_batch,
+                     const char *name);
 
 /* Append a call of a segment; `bases` is copied. */
-void list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
-               uint32_t pass, const char *name);
+void plan_list_call(plan *p, list *l, uint32_t seg, const uint64_t *bases, uint32_t nbases,
+                    uint32_t micro_batch, const char *name);
 
 /* Base `base` of the last call is `stride` bytes further for each coordinate of the mesh axis. */
-void list_shift(plan *p, const list *l, uint32_t base, uint32_t mesh_axis, uint64_t stride);
+void plan_list_shift(plan *p, const list *l, uint32_t base, uint32_t mesh_axis, uint64_t stride);
 
 /* One call of one instruction: a segment of its own, with `nbases` bases at `bases`. */
 typedef struct emission {
@@ -43,28 +44,29 @@ typedef struct emission {
     const ref *refs;
     const uint64_t *bases; /* [nbases]; NULL: all 0, BASE_FIRST of them */
     uint32_t nbases;
-    uint32_t pass;
+    uint32_t micro_batch;
 } emission;
-weft_status emit_op(plan *p, list *l, const weft_opspec *op, const emission *x);
+weft_status plan_emit_op(plan *p, list *l, const weft_opspec *op, const emission *x);
 
 /* Write 0 to `elements` elements (0: one number of no axes) of `dtype`: one instruction of a
  * segment. */
-weft_status segment_add_zero(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements, ref where);
+weft_status plan_segment_add_zero(plan *p, uint32_t seg, uint32_t dtype, uint64_t elements,
+                                  ref where);
 
 /* The same as an entry of its own, of one fp32 number at an arena offset. */
-weft_status emit_zero(plan *p, list *l, const char *name, uint64_t at);
+weft_status plan_emit_zero(plan *p, list *l, const char *name, uint64_t at);
 
-/* Add the collective to the plan and start it; *number is for emit_wait(). */
-weft_status emit_start(builder *b, list *l, const collective *like, uint32_t pass,
-                       uint32_t *number);
+/* Add the collective to the plan and start it; *number is for plan_emit_wait(). */
+weft_status plan_emit_start(builder *b, list *l, const collective *like, uint32_t micro_batch,
+                            uint32_t *number);
 
 /* Wait for a collective that was started; its scratch is free for others from here on. */
-void emit_wait(builder *b, list *l, uint32_t number, uint32_t pass);
+void plan_emit_wait(builder *b, list *l, uint32_t number, uint32_t micro_batch);
 
 /* Start a collective and wait for it at once. */
-weft_status emit_collective(builder *b, list *l, const collective *like, uint32_t pass);
+weft_status plan_emit_collective(builder *b, list *l, const collective *like, uint32_t micro_batch);
 
 /* Sum a scalar over each mesh axis in `axes` (bits), one all-reduce an axis. */
-weft_status emit_scalar_sum(builder *b, list *l, const char *scalar, uint64_t axes);
+weft_status plan_emit_scalar_sum(builder *b, list *l, const char *scalar, uint64_t axes);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-uint64_t scalar_offset(plan *p, const char *name, double start)
+uint64_t plan_scalar_offset(plan *p, const char *name, double start)
 {
     for (uint32_t i = 0; i < p->scalars.n; i++)
         if (!strcmp(p->scalars.at[i].name, name))
@@ -15,9 +15,9 @@ uint64_t scalar_offset(plan *p, const char *name, double start)
     return at;
 }
 
-void scalar_keep(plan *p, const char *name, uint32_t kept)
+void plan_scalar_save(plan *p, const char *name, uint32_t kept)
 {
-    scalar_offset(p, name, 0);
+    plan_scalar_offset(p, name, 0);
     for (uint32_t i = 0; i < p->scalars.n; i++)
         if (!strcmp(p->scalars.at[i].name, name))
             p->scalars.at[i].kept = kept;
@@ -35,12 +35,12 @@ static bool is_core(const graph *g, weft_tensor t)
     return found;
 }
 
-bool scalar_assigned(const graph *g, const node *n)
+bool plan_scalar_assigned(const graph *g, const node *n)
 {
     return n->assign && graph_tensor(g, n->out[0])->kind == WEFT_T_SCALAR;
 }
 
-weft_status scalar_may_be_assigned(const graph *g, const node *n, const char *who)
+weft_status plan_scalar_check_target(const graph *g, const node *n, const char *who)
 {
     if (!is_core(g, n->out[0]))
         return WEFT_OK;

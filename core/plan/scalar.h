@@ -11,15 +11,15 @@
 #define SCALAR_BYTES 64u /* of each, in the arena */
 
 /* Arena offset of the scalar; a name that is new gets the next slot and begins with `start`. */
-uint64_t scalar_offset(plan *p, const char *name, double start);
+uint64_t plan_scalar_offset(plan *p, const char *name, double start);
 
 /* Say whether checkpoints have the scalar: SCALAR_... of plan.h. */
-void scalar_keep(plan *p, const char *name, uint32_t kept);
+void plan_scalar_save(plan *p, const char *name, uint32_t kept);
 
 /* Is the node an assignment to a scalar? */
-bool scalar_assigned(const graph *g, const node *n);
+bool plan_scalar_assigned(const graph *g, const node *n);
 
 /* WEFT_USAGE if the core writes the scalar that the node assigns; `who` names the plugin. */
-weft_status scalar_may_be_assigned(const graph *g, const node *n, const char *who);
+weft_status plan_scalar_check_target(const graph *g, const node *n, const char *who);
 
 #endif

@@ -131,21 +131,22 @@ static weft_status find_kernel(plan *p, const weft_opspec *wanted, double flops,
     return WEFT_OK;
 }
 
-uint32_t segment_begin(plan *p, const char *name)
+uint32_t plan_segment_begin(plan *p, const char *name)
 {
     segment *s = vec_push(&p->segments);
     *s = (segment){.name = pool_text(&p->pool, name), .first = p->instrs.n};
     return p->segments.n - 1;
 }
 
-weft_status segment_add(plan *p, uint32_t seg, const weft_opspec *op, double flops, const ref *refs)
+weft_status plan_segment_add(plan *p, uint32_t seg, const weft_opspec *op, double flops,
+                             const ref *refs)
 {
     static const uint64_t nowhere[WEFT_MAX_MESH] = {0};
-    return segment_add_at(p, seg, op, flops, refs, nowhere);
+    return plan_segment_add_at(p, seg, op, flops, refs, nowhere);
 }
 
-weft_status segment_add_at(plan *p, uint32_t seg, const weft_opspec *op, double flops,
-                           const ref *refs, const uint64_t first[WEFT_MAX_MESH])
+weft_status plan_segment_add_at(plan *p, uint32_t seg, const weft_opspec *op, double flops,
+                                const ref *refs, const uint64_t first[WEFT_MAX_MESH])
 {
     uint32_t number;
     weft_status s = find_kernel(p, op, flops, first, &number);
@@ -172,7 +173,7 @@ static bool same_segment(const plan *p, const segment *a, const segment *b)
     return true;
 }
 
-uint32_t segment_end(plan *p, uint32_t seg, uint32_t nbases)
+uint32_t plan_segment_end(plan *p, uint32_t seg, uint32_t nbases)
 {
     segment *s = &p->segments.at[seg];
     s->nbases = nbases;

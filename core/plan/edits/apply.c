@@ -15,13 +15,13 @@ static edit_state *state(void *ctx)
 
 /* --- what it emits --- */
 
-weft_status e_split(void *ctx, const char *tensors, const char *axis, const char *mesh_name)
+weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis, const char *mesh_name)
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
-    weft_status s = edits_in_phase(e, WEFT_PHASE_SPLIT, "split");
+    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_SPLIT, "split");
     if (!s)
-        s = edits_axis(e, mesh_name, &a);
+        s = plan_edits_axis(e, mesh_name, &a);
     if (!s && a >= FIRST_GROUP)
         s = fail(WEFT_USAGE, "%s splits '%s' over the group %s; only a mesh axis cuts a tensor",
                  e->owner, tensors, mesh_name);
@@ -33,14 +33,14 @@ weft_status e_split(void *ctx, const char *tensors, const char *axis, const char
     return s;
 }
 
-weft_status e_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
-                   uint64_t bucket_bytes)
+weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
+                           uint64_t bucket_bytes)
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
-    weft_status s = edits_in_phase(e, WEFT_PHASE_SYNC, "sync");
+    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "sync");
     if (!s)
-        s = edits_axis(e, mesh_name, &a);
+        s = plan_edits_axis(e, mesh_name, &a);
     if (!s && (when < WEFT_SYNC_LAST || when > WEFT_SYNC_NEVER))
         s = fail(WEFT_USAGE, "%s asks for sums of gradients at the unknown time %u", e->owner,
                  when);
@@ -62,10 +62,10 @@ static weft_status refuse(void *ctx, const char *edit)
                 state(ctx)->owner, edit);
 }
 
-weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
+weft_status plan_edit_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 {
     edit_state *e = state(ctx);
-    weft_status s = edits_in_phase(e, WEFT_PHASE_SPLIT, "replace");
+    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_SPLIT, "replace");
     if (!s)
         s = graph_replace(e->g, op, emit, user);
     if (s)
@@ -73,16 +73,17 @@ weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
     return s;
 }
 
-weft_status e_store(void *ctx, uint32_t what, const char *params, const char *axis, uint32_t ahead)
+weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const char *axis,
+                            uint32_t ahead)
 {
     edit_state *e = state(ctx);
     const spec_plugin *rule = &e->s->rule;
     const weft_rule *table = rule->c->table;
     uint32_t a = 0;
     bool any = false;
-    weft_status s = edits_in_phase(e, WEFT_PHASE_SYNC, "store");
+    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "store");
     if (!s)
-        s = edits_axis(e, axis, &a);
+        s = plan_edits_axis(e, axis, &a);
     if (!s && (a >= FIRST_GROUP || what < WEFT_SHARD_STATE || what > WEFT_SHARD_PARAMS))
         s = fail(WEFT_USAGE, "%s stores something unknown (%u), or over the group %s", e->owner,
                  what, axis);
@@ -101,10 +102,10 @@ weft_status e_store(void *ctx, uint32_t what, const char *params, const char *ax
     return s;
 }
 
-weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axis)
+weft_status plan_edit_activations(void *ctx, const char *tensors, uint32_t how, const char *axis)
 {
     edit_state *e = state(ctx);
-    weft_status s = edits_in_phase(e, WEFT_PHASE_MEMORY, "keep");
+    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_MEMORY, "keep");
     if (!s && how == WEFT_ACTIVATION_SPLIT)
         s = fail(WEFT_UNSUPPORTED,
                  "%s wants '%s' kept in parts over '%s'; this version of the core keeps a tensor "
@@ -119,19 +120,19 @@ weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axi
     return s;
 }
 
-weft_status e_carry(void *ctx, const char *params, uint32_t versions)
+weft_status plan_edit_weight_versions(void *ctx, const char *params, uint32_t versions)
 {
     (void)params, (void)versions;
     return refuse(ctx, "carry");
 }
 
-weft_status e_changes(void *ctx, const char *text)
+weft_status plan_edit_changes_results(void *ctx, const char *text)
 {
     edit_state *e = state(ctx);
     if (e->changes && strlen(e->changes) + strlen(text) > EDITS_MOST_TEXT)
         return fail(WEFT_USAGE,
                     "%s: edits.changes_results(): the lines of this job have more than %u bytes",
                     e->owner, EDITS_MOST_TEXT);
-    edits_tell(e, pool_printf(e->pool, "%s: %s", e->owner, text));
+    plan_edits_note_change(e, pool_printf(e->pool, "%s: %s", e->owner, text));
     return WEFT_OK;
 }

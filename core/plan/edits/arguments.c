@@ -69,14 +69,14 @@ static weft_status a_split(void *ctx, const char *tensors, const char *name, con
         s = arg_text(call, "axis", name, WEFT_MAX_NAME - 1);
     if (!s)
         s = axis(call, mesh_axis);
-    return end(ctx, call, s ? s : e_split(ctx, tensors, name, mesh_axis));
+    return end(ctx, call, s ? s : plan_edit_split(ctx, tensors, name, mesh_axis));
 }
 
 static weft_status a_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 {
     static const char call[] = "edits.replace";
     weft_status s = begin(ctx, call);
-    return end(ctx, call, s ? s : e_replace(ctx, op, emit, user));
+    return end(ctx, call, s ? s : plan_edit_replace(ctx, op, emit, user));
 }
 
 static weft_status a_group(void *ctx, const char *name, const char *mesh_axis,
@@ -90,7 +90,7 @@ static weft_status a_group(void *ctx, const char *name, const char *mesh_axis,
         s = axis(call, mesh_axis);
     if (!s)
         s = arg_pointer(call, "coords", coords);
-    return end(ctx, call, s ? s : e_group(ctx, name, mesh_axis, coords, n));
+    return end(ctx, call, s ? s : plan_edit_group(ctx, name, mesh_axis, coords, n));
 }
 
 static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis, uint32_t stage,
@@ -105,7 +105,7 @@ static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis,
         s = axis(call, mesh_axis);
     if (!s && chunk >= e->g->blocks.n)
         s = fail(WEFT_USAGE, "%s(): chunk %u of a model of %u blocks", call, chunk, e->g->blocks.n);
-    return end(e, call, s ? s : e_stage(ctx, blocks, mesh_axis, stage, chunk));
+    return end(e, call, s ? s : plan_edit_stage(ctx, blocks, mesh_axis, stage, chunk));
 }
 
 static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, const weft_work *cells,
@@ -126,7 +126,7 @@ static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, con
                  "at most %llu",
                  call, n, stage, e->g->blocks.n, (unsigned long long)e->passes,
                  (unsigned long long)most);
-    return end(e, call, s ? s : e_order(ctx, mesh_axis, stage, cells, n));
+    return end(e, call, s ? s : plan_edit_order(ctx, mesh_axis, stage, cells, n));
 }
 
 static weft_status a_sync(void *ctx, const char *params, const char *mesh_axis, uint32_t when,
@@ -138,7 +138,7 @@ static weft_status a_sync(void *ctx, const char *params, const char *mesh_axis, 
         s = glob(call, "params", params);
     if (!s)
         s = axis(call, mesh_axis);
-    return end(ctx, call, s ? s : e_sync(ctx, params, mesh_axis, when, bucket_bytes));
+    return end(ctx, call, s ? s : plan_edit_sync(ctx, params, mesh_axis, when, bucket_bytes));
 }
 
 static weft_status a_store(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
@@ -150,7 +150,7 @@ static weft_status a_store(void *ctx, uint32_t what, const char *params, const c
         s = glob(call, "params", params);
     if (!s)
         s = axis(call, mesh_axis);
-    return end(ctx, call, s ? s : e_store(ctx, what, params, mesh_axis, ahead));
+    return end(ctx, call, s ? s : plan_edit_shard(ctx, what, params, mesh_axis, ahead));
 }
 
 static weft_status a_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
@@ -161,7 +161,7 @@ static weft_status a_list(void *ctx, const char *name, uint32_t every, weft_emit
         s = arg_name(call, "name", name);
     if (!s)
         s = arg_pointer(call, "emit", (const void *)(uintptr_t)emit);
-    return end(ctx, call, s ? s : e_list(ctx, name, every, emit, user));
+    return end(ctx, call, s ? s : plan_edit_periodic_list(ctx, name, every, emit, user));
 }
 
 static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis)
@@ -172,7 +172,7 @@ static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const ch
         s = glob(call, "tensors", tensors);
     if (!s && mesh_axis)
         s = axis(call, mesh_axis);
-    return end(ctx, call, s ? s : e_keep(ctx, tensors, how, mesh_axis));
+    return end(ctx, call, s ? s : plan_edit_activations(ctx, tensors, how, mesh_axis));
 }
 
 static weft_status a_carry(void *ctx, const char *params, uint32_t versions)
@@ -181,7 +181,7 @@ static weft_status a_carry(void *ctx, const char *params, uint32_t versions)
     weft_status s = begin(ctx, call);
     if (!s)
         s = glob(call, "params", params);
-    return end(ctx, call, s ? s : e_carry(ctx, params, versions));
+    return end(ctx, call, s ? s : plan_edit_weight_versions(ctx, params, versions));
 }
 
 /* One line, in any language. */
@@ -201,10 +201,10 @@ static weft_status a_changes(void *ctx, const char *text)
                      "%s(): the text has the control character 0x%02x; one line is "
                      "expected",
                      call, (unsigned)text[i]);
-    return end(ctx, call, s ? s : e_changes(ctx, text));
+    return end(ctx, call, s ? s : plan_edit_changes_results(ctx, text));
 }
 
-weft_edits edits_table(edit_state *e)
+weft_edits plan_edits_table(edit_state *e)
 {
     return (weft_edits){sizeof(weft_edits),
                         0,

@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-weft_status edits_null(const edit_state *e, const char *call, const char *what)
+weft_status plan_edits_null(const edit_state *e, const char *call, const char *what)
 {
     return e ? fail(WEFT_USAGE, "%s: %s(): %s is NULL", e->owner, call, what)
              : fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
 }
 
-void edits_begin(edit_state *e)
+void plan_edits_begin(edit_state *e)
 {
     e->edits = 0;
     e->failed = WEFT_OK;
@@ -21,7 +21,7 @@ void edits_begin(edit_state *e)
     e->g->looking = "edit"; /* but where an emit() is called */
 }
 
-weft_status edits_answer(edit_state *e, weft_status s)
+weft_status plan_edits_answer(edit_state *e, weft_status s)
 {
     e->g->looking = NULL;
     if (!s && e->failed)
@@ -29,7 +29,7 @@ weft_status edits_answer(edit_state *e, weft_status s)
     return arg_answer(s, e->owner, "edit");
 }
 
-weft_status edits_in_phase(const edit_state *e, uint32_t phase, const char *edit)
+weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase, const char *edit)
 {
     if (e->phase == phase)
         return WEFT_OK;
@@ -37,7 +37,7 @@ weft_status edits_in_phase(const edit_state *e, uint32_t phase, const char *edit
                 edit, e->phase, phase);
 }
 
-weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out)
+weft_status plan_edits_axis(const edit_state *e, const char *name, uint32_t *out)
 {
     int a = graph_mesh_axis(&e->s->mesh, name);
     for (uint32_t i = 0; a < 0 && i < e->groups.n; i++)
@@ -60,7 +60,7 @@ static bool has_line(const char *lines, const char *text, bool whole)
     return false;
 }
 
-void edits_tell(edit_state *e, const char *line)
+void plan_edits_note_change(edit_state *e, const char *line)
 {
     if (has_line(e->changes, line, true)) /* a graph is planned more than once */
         return;
@@ -68,7 +68,7 @@ void edits_tell(edit_state *e, const char *line)
         e->changes ? pool_printf(e->pool, "%s\n%s", e->changes, line) : pool_text(e->pool, line);
 }
 
-bool edits_told(const edit_state *e, const char *owner)
+bool plan_edits_has_noted(const edit_state *e, const char *owner)
 {
     pool p = {0};
     const bool told = has_line(e->changes, pool_printf(&p, "%s: ", owner), false);
@@ -76,7 +76,7 @@ bool edits_told(const edit_state *e, const char *owner)
     return told;
 }
 
-void edits_free(edit_state *e)
+void plan_edits_free(edit_state *e)
 {
     free(e->syncs.at);
     free(e->stores.at);

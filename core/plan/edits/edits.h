@@ -47,19 +47,19 @@ typedef struct edit_state {
 
 /* Call edit() of all strategies for a phase (WEFT_PHASE_...), in WEFT_PHASE_SYNC also that of the
  * placement. The first failure of an edit is the result. */
-weft_status edits_run(edit_state *e, uint32_t phase);
+weft_status plan_edits_run(edit_state *e, uint32_t phase);
 
-void edits_free(edit_state *e);
+void plan_edits_free(edit_state *e);
 
 /* Note that results depend on the layout, for the user; a line that is there already is not
  * repeated. */
-void edits_tell(edit_state *e, const char *line);
+void plan_edits_note_change(edit_state *e, const char *line);
 
-/* Has the plugin noted something by edits_tell()? */
-bool edits_told(const edit_state *e, const char *owner);
+/* Has the plugin noted something by plan_edits_note_change()? */
+bool plan_edits_has_noted(const edit_state *e, const char *owner);
 
 /* A strategy may leave gradients unsummed over a mesh axis (WEFT_SYNC_NEVER). WEFT_USAGE unless a
  * list brings the parameters together or the strategy says what it does; the user is told. */
-weft_status edits_check_unsummed(const flat *f, edit_state *e);
+weft_status plan_edits_check_unsummed(const flat *f, edit_state *e);
 
 #endif

@@ -14,44 +14,48 @@
 
 /* --- the tables --- */
 
-weft_edits edits_table(edit_state *e); /* arguments.c */
-weft_view edits_view(edit_state *e);   /* view.c */
+weft_edits plan_edits_table(edit_state *e); /* arguments.c */
+weft_view plan_edits_view(edit_state *e);   /* view.c */
 
 /* --- edit.c: around every edit --- */
 
-void edits_begin(edit_state *e); /* before a plugin's edit() ... */
+void plan_edits_begin(edit_state *e); /* before a plugin's edit() ... */
 
 /* ... and after it, with what it returned. If an edit failed, the call fails, whatever the plugin
  * returns. */
-weft_status edits_answer(edit_state *e, weft_status s);
+weft_status plan_edits_answer(edit_state *e, weft_status s);
 
 /* The error for a `what` that is NULL, or for an `e` that is. */
-weft_status edits_null(const edit_state *e, const char *call, const char *what);
+weft_status plan_edits_null(const edit_state *e, const char *call, const char *what);
 
 /* WEFT_USAGE unless `phase` is the current one. */
-weft_status edits_in_phase(const edit_state *e, uint32_t phase, const char *edit);
+weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase, const char *edit);
 
 /* The mesh axis of a name, or FIRST_GROUP + the group. */
-weft_status edits_axis(const edit_state *e, const char *name, uint32_t *out);
+weft_status plan_edits_axis(const edit_state *e, const char *name, uint32_t *out);
 
 /* --- apply.c, stages.c, lists.c: the edits; arguments are checked already --- */
 
-weft_status e_split(void *ctx, const char *tensors, const char *axis, const char *mesh_name);
-weft_status e_replace(void *ctx, uint32_t op, weft_emit emit, void *user);
-weft_status e_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
-                   uint64_t bucket_bytes);
-weft_status e_store(void *ctx, uint32_t what, const char *params, const char *axis, uint32_t ahead);
-weft_status e_keep(void *ctx, const char *tensors, uint32_t how, const char *axis);
-weft_status e_carry(void *ctx, const char *params, uint32_t versions);
-weft_status e_changes(void *ctx, const char *text);
-weft_status e_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage,
-                    uint32_t chunk);
-weft_status e_order(void *ctx, const char *axis, uint32_t stage, const weft_work *work, uint32_t n);
-weft_status e_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
-                    uint32_t n);
-weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user);
+weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis,
+                            const char *mesh_name);
+weft_status plan_edit_replace(void *ctx, uint32_t op, weft_emit emit, void *user);
+weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
+                           uint64_t bucket_bytes);
+weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const char *axis,
+                            uint32_t ahead);
+weft_status plan_edit_activations(void *ctx, const char *tensors, uint32_t how, const char *axis);
+weft_status plan_edit_weight_versions(void *ctx, const char *params, uint32_t versions);
+weft_status plan_edit_changes_results(void *ctx, const char *text);
+weft_status plan_edit_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage,
+                            uint32_t chunk);
+weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const weft_work *work,
+                            uint32_t n);
+weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
+                            uint32_t n);
+weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every, weft_emit emit,
+                                    void *user);
 
 /* WEFT_USAGE unless every block has a stage and every order has each cell once. */
-weft_status stages_finish(edit_state *e);
+weft_status plan_stages_finish(edit_state *e);
 
 #endif

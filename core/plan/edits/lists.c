@@ -25,12 +25,13 @@ static void set_types(graph *g, uint32_t dtype)
             graph_tensor(g, t)->shape.dtype = dtype;
 }
 
-weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
+weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every, weft_emit emit,
+                                    void *user)
 {
     edit_state *e = ctx;
     graph *g = e->g;
     const uint32_t first = g->nodes.n, phase = g->phase;
-    weft_status s = edits_in_phase(e, WEFT_PHASE_SYNC, "list");
+    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "list");
     if (s)
         return s;
     if (!every || name_taken(e, name))
@@ -60,7 +61,7 @@ weft_status e_list(void *ctx, const char *name, uint32_t every, weft_emit emit, 
     g->nodes.n = first;
     const char *who = pool_printf(e->pool, "list %s of %s", name, e->owner);
     for (uint32_t i = 0; !s && i < x->n; i++)
-        if (scalar_assigned(g, &x->nodes[i]))
-            s = scalar_may_be_assigned(g, &x->nodes[i], who);
+        if (plan_scalar_assigned(g, &x->nodes[i]))
+            s = plan_scalar_check_target(g, &x->nodes[i], who);
     return s;
 }

@@ -32,17 +32,17 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
                                                {0}});
     e->owner = pool_printf(e->pool, "placement %s", placement->c->name);
     e->placing = true;
-    edits_begin(e);
+    plan_edits_begin(e);
     weft_status s = PLUGIN_CALL(table, edit, placement->c->module, placement->conf, view, edits,
                                 axes, rule->unit);
     e->placing = false;
-    return edits_answer(e, s);
+    return plan_edits_answer(e, s);
 }
 
-weft_status edits_run(edit_state *e, uint32_t phase)
+weft_status plan_edits_run(edit_state *e, uint32_t phase)
 {
-    weft_view view = edits_view(e);
-    weft_edits edits = edits_table(e);
+    weft_view view = plan_edits_view(e);
+    weft_edits edits = plan_edits_table(e);
     e->phase = phase;
     weft_status marked = WEFT_OK;
     if (phase == WEFT_PHASE_MEMORY && e->s->recompute)
@@ -53,16 +53,16 @@ weft_status edits_run(edit_state *e, uint32_t phase)
         const spec_plugin *p = &e->s->strategies[i];
         const weft_strategy *table = p->c->table;
         e->owner = pool_printf(e->pool, "strategy %s", p->c->name);
-        edits_begin(e);
-        weft_status s =
-            edits_answer(e, PLUGIN_CALL(table, edit, p->c->module, p->conf, phase, &view, &edits));
+        plan_edits_begin(e);
+        weft_status s = plan_edits_answer(
+            e, PLUGIN_CALL(table, edit, p->c->module, p->conf, phase, &view, &edits));
         if (s)
             return s;
     }
     if (phase == WEFT_PHASE_SPLIT)
         return graph_settle(e->g);
     if (phase == WEFT_PHASE_STAGE)
-        return stages_finish(e);
+        return plan_stages_finish(e);
     if (phase != WEFT_PHASE_SYNC || !e->s->placement.c)
         return WEFT_OK;
     return run_placement(e, &view, &edits);

@@ -17,9 +17,9 @@ static weft_status stage_axis(edit_state *e, const char *edit, const char *axis,
 {
     struct stage_map *m = &e->stages;
     uint32_t a = 0;
-    weft_status s = edits_in_phase(e, WEFT_PHASE_STAGE, edit);
+    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_STAGE, edit);
     if (!s)
-        s = edits_axis(e, axis, &a);
+        s = plan_edits_axis(e, axis, &a);
     if (!s && a >= FIRST_GROUP)
         s = fail(WEFT_USAGE, "%s puts stages on '%s', which is a group", e->owner, axis);
     if (s)
@@ -43,7 +43,8 @@ static weft_status stage_axis(edit_state *e, const char *edit, const char *axis,
     return WEFT_OK;
 }
 
-weft_status e_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage, uint32_t chunk)
+weft_status plan_edit_stage(void *ctx, const char *blocks, const char *axis, uint32_t stage,
+                            uint32_t chunk)
 {
     edit_state *e = ctx;
     struct stage_map *m = &e->stages;
@@ -63,7 +64,8 @@ weft_status e_stage(void *ctx, const char *blocks, const char *axis, uint32_t st
     return s || any ? s : fail(WEFT_USAGE, "%s: no block is named '%s'", e->owner, blocks);
 }
 
-weft_status e_order(void *ctx, const char *axis, uint32_t stage, const weft_work *cells, uint32_t n)
+weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const weft_work *cells,
+                            uint32_t n)
 {
     edit_state *e = ctx;
     weft_status s = stage_axis(e, "order", axis, stage);
@@ -89,15 +91,15 @@ static weft_status same_group(const edit_state *e, const group_edit *have, uint3
                 have->name);
 }
 
-weft_status e_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
-                    uint32_t n)
+weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
+                            uint32_t n)
 {
     edit_state *e = ctx;
     uint32_t a = 0;
     if (e->phase != WEFT_PHASE_SPLIT && e->phase != WEFT_PHASE_STAGE)
         return fail(WEFT_USAGE, "%s emitted a 'group' edit in phase %u; it belongs to phase %u",
                     e->owner, e->phase, WEFT_PHASE_SPLIT);
-    weft_status s = edits_axis(e, axis, &a);
+    weft_status s = plan_edits_axis(e, axis, &a);
     if (!s && (a >= FIRST_GROUP || !n || n > e->s->mesh.size[a]))
         s = fail(WEFT_USAGE, "%s makes the group %s of %u coordinates of %s", e->owner, name, n,
                  axis);
@@ -157,7 +159,7 @@ static weft_status check_order(const edit_state *e, uint32_t stage)
     return WEFT_OK;
 }
 
-weft_status stages_finish(edit_state *e)
+weft_status plan_stages_finish(edit_state *e)
 {
     struct stage_map *m = &e->stages;
     if (m->axis < 0)

@@ -18,11 +18,11 @@ static bool never_summed(const flat *f, const sync_edit *x)
     return false;
 }
 
-weft_status edits_check_unsummed(const flat *f, edit_state *e)
+weft_status plan_edits_check_unsummed(const flat *f, edit_state *e)
 {
     for (uint32_t i = 0; i < e->syncs.n; i++) {
         const sync_edit *x = &e->syncs.at[i];
-        if (!never_summed(f, x) || edits_told(e, x->owner))
+        if (!never_summed(f, x) || plan_edits_has_noted(e, x->owner))
             continue;
         const char *axis = e->s->mesh.name[x->mesh_axis];
         if (!e->lists.n)
@@ -32,8 +32,8 @@ weft_status edits_check_unsummed(const flat *f, edit_state *e)
                         "changes_results() does not say so: each coordinate would train a model "
                         "of its own. Sum them, bring a list, or call changes_results()",
                         x->owner, axis);
-        edits_tell(e,
-                   pool_printf(e->pool, "%s: gradients are never summed over %s", x->owner, axis));
+        plan_edits_note_change(
+            e, pool_printf(e->pool, "%s: gradients are never summed over %s", x->owner, axis));
     }
     return WEFT_OK;
 }

@@ -30,11 +30,11 @@ static weft_status v_tensor(void *ctx, weft_tensor t, weft_shape *shape, const c
 {
     edit_state *e = state(ctx);
     if (!ctx || !shape || !name || !kind || !block)
-        return edits_null(ctx, "view.tensor",
-                          !shape  ? "shape"
-                          : !name ? "name"
-                          : !kind ? "kind"
-                                  : "block");
+        return plan_edits_null(ctx, "view.tensor",
+                               !shape  ? "shape"
+                               : !name ? "name"
+                               : !kind ? "kind"
+                                       : "block");
     if (t < 1 || t > e->g->tensors.n)
         return fail(WEFT_USAGE, "the graph has no tensor number %u", t);
     const tensor *x = graph_tensor(e->g, t);
@@ -49,7 +49,7 @@ static weft_status v_place(void *ctx, weft_tensor t, const char *axis, weft_plac
 {
     edit_state *e = state(ctx);
     if (!ctx || !axis || !out)
-        return edits_null(ctx, "view.place", axis ? "out" : "mesh_axis");
+        return plan_edits_null(ctx, "view.place", axis ? "out" : "mesh_axis");
     int a = graph_mesh_axis(&e->s->mesh, axis);
     if (a < 0 || t < 1 || t > e->g->tensors.n)
         return fail(WEFT_USAGE, "no tensor number %u or no mesh axis '%s'", t, axis);
@@ -103,7 +103,7 @@ static uint32_t v_ops(void *ctx)
 static weft_status v_op(void *ctx, uint32_t i, const char **id, weft_opcall *call)
 {
     if (!ctx || !id || !call)
-        return edits_null(ctx, "view.op", id ? "call" : "id");
+        return plan_edits_null(ctx, "view.op", id ? "call" : "id");
     const graph *g = state(ctx)->g;
     if (i >= g->nodes.n)
         return fail(WEFT_USAGE, "the graph has no op number %u", i);
@@ -113,7 +113,7 @@ static weft_status v_op(void *ctx, uint32_t i, const char **id, weft_opcall *cal
     return WEFT_OK;
 }
 
-weft_view edits_view(edit_state *e)
+weft_view plan_edits_view(edit_state *e)
 {
     return (weft_view){sizeof(weft_view), 0,        e,       v_mesh,  v_passes, v_tensors, v_tensor,
                        v_place,           v_blocks, v_block, v_flops, v_params, v_ops,     v_op};

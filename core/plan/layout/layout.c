@@ -33,10 +33,10 @@ static uint8_t *find_users(const graph *g, const struct stage_map *stages, pool 
     uint8_t *users = pool_array(texts, g->tensors.n + 1, 1);
     for (uint32_t i = 0; i < g->nodes.n; i++)
         for (uint32_t k = 0; k < g->nodes.at[i].nin; k++)
-            users[g->nodes.at[i].in[k]] |= stage_here(stages, g->nodes.at[i].block) ? 1 : 2;
+            users[g->nodes.at[i].in[k]] |= plan_stage_here(stages, g->nodes.at[i].block) ? 1 : 2;
     for (uint32_t i = 0; i < g->tensors.n; i++) /* one that nothing reads is at home */
         if (g->tensors.at[i].kind == WEFT_T_PARAM && !users[i + 1])
-            users[i + 1] = stage_here(stages, g->tensors.at[i].block) ? 1 : 2;
+            users[i + 1] = plan_stage_here(stages, g->tensors.at[i].block) ? 1 : 2;
     return users;
 }
 
@@ -57,7 +57,7 @@ static void add_param(const graph *g, const struct stage_map *stages, pool *text
     p->cut_axes = axes_of_kind(g, t, WEFT_SPLIT);
     if (t->grad)
         p->partial_axes = axes_of_kind(g, graph_tensor(g, t->grad), WEFT_PARTIAL_SUM);
-    p->guest = !stage_here(stages, t->block);
+    p->not_owned = !plan_stage_here(stages, t->block);
     flat_block *k = &f->blocks.at[p->block];
     k->params++;
     k->matrices += t->flags & WEFT_PARAM_MATRIX ? 1 : 0;
@@ -78,7 +78,7 @@ static uint32_t rank_of(const graph *g, const tensor *t)
     return matrix ? cut : 3 - cut;
 }
 
-void flat_list(const graph *g, const struct stage_map *stages, pool *texts, flat *out)
+void plan_flat_list(const graph *g, const struct stage_map *stages, pool *texts, flat *out)
 {
     uint8_t *users = find_users(g, stages, texts);
     out->compute_size = (uint32_t)weft_dtype_size(g->compute);
@@ -142,7 +142,7 @@ static void place_groups(flat *f, flat_block *k, uint64_t at, uint64_t most)
             }
             *vec_push(&f->groups) = (flat_group){.block = p->block, .flags = p->flags, .at = {at}};
             f->groups.at[f->groups.n - 1].sum_axes = p->sum_axes;
-            f->groups.at[f->groups.n - 1].guest = p->guest;
+            f->groups.at[f->groups.n - 1].not_owned = p->not_owned;
             f->groups.at[f->groups.n - 1].differ = p->cut_axes | (uint64_t)1 << k->axis;
             first = p;
         }
@@ -172,7 +172,7 @@ static void place_in_regions(flat *f, flat_block *k)
     }
 }
 
-weft_status flat_place(flat *f, uint64_t most)
+weft_status plan_flat_place(flat *f, uint64_t most)
 {
     uint64_t at = 0;
     for (uint32_t i = 0; i < f->blocks.n; i++) {
@@ -190,7 +190,7 @@ weft_status flat_place(flat *f, uint64_t most)
     return WEFT_OK;
 }
 
-uint64_t flat_index(const flat *f, uint64_t element, uint32_t level)
+uint64_t plan_flat_index(const flat *f, uint64_t element, uint32_t level)
 {
     uint32_t low = 0, high = f->blocks.n; /* the last block that begins at or before it */
     while (high - low > 1) {
@@ -204,8 +204,8 @@ uint64_t flat_index(const flat *f, uint64_t element, uint32_t level)
     return k->at[level] + element - k->first;
 }
 
-flat_place_in flat_own(const flat *f, uint32_t group, uint32_t level, uint64_t region,
-                       uint64_t size)
+flat_place_in plan_flat_own(const flat *f, uint32_t group, uint32_t level, uint64_t region,
+                            uint64_t size)
 {
     const flat_group *x = &f->groups.at[group];
     const flat_block *k = &f->blocks.at[x->block];
@@ -213,7 +213,7 @@ flat_place_in flat_own(const flat *f, uint32_t group, uint32_t level, uint64_t r
     return (flat_place_in){region + x->at[level] * size, k->level < level ? slice * size : 0};
 }
 
-const flat_param *flat_find(const flat *f, const char *name)
+const flat_param *plan_flat_find(const flat *f, const char *name)
 {
     for (uint32_t i = 0; i < f->params.n; i++)
         if (!strcmp(f->params.at[i].name, name))
@@ -221,7 +221,7 @@ const flat_param *flat_find(const flat *f, const char *name)
     return NULL;
 }
 
-int flat_block_of(const flat *f, const char *name)
+int plan_flat_block_of(const flat *f, const char *name)
 {
     for (uint32_t i = 0; i < f->blocks.n; i++)
         if (!strcmp(f->blocks.at[i].name, name))
@@ -229,13 +229,13 @@ int flat_block_of(const flat *f, const char *name)
     return -1;
 }
 
-bool flat_shared(const flat *f, const struct stage_map *stages, uint32_t block)
+bool plan_flat_shared(const flat *f, const struct stage_map *stages, uint32_t block)
 {
     const flat_block *k = &f->blocks.at[block];
     return stages->axis >= 0 && k->params && !strcmp(k->name, f->params.at[k->first_param].name);
 }
 
-uint64_t flat_unsummed_axes(const flat *f)
+uint64_t plan_flat_unsummed_axes(const flat *f)
 {
     uint64_t never = 0, summed = 0;
     for (uint32_t i = 0; i < f->params.n; i++) {
@@ -245,7 +245,7 @@ uint64_t flat_unsummed_axes(const flat *f)
     return never & ~summed;
 }
 
-void flat_free(flat *f)
+void plan_flat_free(flat *f)
 {
     free(f->params.at);
     free(f->blocks.at);

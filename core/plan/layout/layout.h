@@ -27,7 +27,7 @@ typedef struct flat_param {
     const char *name;
     uint32_t block, flags; /* block: of `blocks` below */
     uint32_t group;        /* where the block is cut */
-    bool guest;            /* another stage counts it in the norm and saves it */
+    bool not_owned;        /* another stage counts it in the norm and saves it */
     weft_shape local;
     uint64_t first, count; /* elements */
     const char *init;
@@ -52,7 +52,7 @@ typedef struct flat_block {
 
 typedef struct flat_group {
     uint32_t block, flags;
-    bool guest;
+    bool not_owned;
     uint64_t at[FLAT_LEVELS], count; /* at[0]: whole; count: with padding */
     uint64_t sum_axes;
     uint64_t differ; /* mesh axes whose coordinates own different elements of it */
@@ -75,32 +75,32 @@ typedef struct flat {
 } flat;
 
 /* List the parameters that this stage uses, block by block; their names go into `texts`. */
-void flat_list(const graph *g, const struct stage_map *stages, pool *texts, flat *out);
+void plan_flat_list(const graph *g, const struct stage_map *stages, pool *texts, flat *out);
 
-/* Set the places, after shard_level_prepare(). `most`: elements of a group of several parameters.
+/* Set the places, after plan_shard_levels(). `most`: elements of a group of several parameters.
  * WEFT_USAGE if the model has too many parameters to address. */
-weft_status flat_place(flat *f, uint64_t most);
+weft_status plan_flat_place(flat *f, uint64_t most);
 
-void flat_free(flat *f);
+void plan_flat_free(flat *f);
 
 /* Index of an element of a block that is not cut in a region that is cut from `level` on. */
-uint64_t flat_index(const flat *f, uint64_t element, uint32_t level);
+uint64_t plan_flat_index(const flat *f, uint64_t element, uint32_t level);
 
 /* The own slice of a group in a region that is cut from `level` on: where coordinate 0 has it, and
  * how much further on each next one. */
 typedef struct flat_place_in {
     uint64_t at, shift;
 } flat_place_in;
-flat_place_in flat_own(const flat *f, uint32_t group, uint32_t level, uint64_t region,
-                       uint64_t size);
+flat_place_in plan_flat_own(const flat *f, uint32_t group, uint32_t level, uint64_t region,
+                            uint64_t size);
 
-const flat_param *flat_find(const flat *f, const char *name); /* NULL: not on this stage */
-int flat_block_of(const flat *f, const char *name);           /* -1: none */
+const flat_param *plan_flat_find(const flat *f, const char *name); /* NULL: not on this stage */
+int plan_flat_block_of(const flat *f, const char *name);           /* -1: none */
 
 /* Is the block a parameter that several stages use? */
-bool flat_shared(const flat *f, const struct stage_map *stages, uint32_t block);
+bool plan_flat_shared(const flat *f, const struct stage_map *stages, uint32_t block);
 
 /* Mesh axes over which no parameter's gradient is summed although each is partial over them. */
-uint64_t flat_unsummed_axes(const flat *f);
+uint64_t plan_flat_unsummed_axes(const flat *f);
 
 #endif

@@ -10,8 +10,8 @@ static uint64_t piece_at(const flat *f, const flat_param *p, uint32_t level, uin
                          uint64_t size)
 {
     if (f->blocks.at[p->block].level)
-        return flat_own(f, p->group, level, region, size).at;
-    return region + flat_index(f, p->first, level) * size;
+        return plan_flat_own(f, p->group, level, region, size).at;
+    return region + plan_flat_index(f, p->first, level) * size;
 }
 
 static void set_slices(const flat *f, const flat_param *p, uint32_t level, piece *x)
@@ -45,7 +45,7 @@ static void add_piece(builder *b, const flat_param *p, const char *suffix, uint6
     if (b->stages->axis >= 0)
         x->only[b->stages->axis] = 1 + b->stages->mine;
     x->apart = p->never_axes & p->partial_axes;
-    x->writer = p->guest ? WRITER_ELSEWHERE : 0;
+    x->writer = p->not_owned ? WRITER_ELSEWHERE : 0;
     set_slices(b->f, p, level, x);
     x->offset = piece_at(b->f, p, level, region, 4);
     if (!suffix && b->f->compute != b->f->master) {
@@ -54,7 +54,7 @@ static void add_piece(builder *b, const flat_param *p, const char *suffix, uint6
     }
 }
 
-weft_status pieces_list(builder *b)
+weft_status plan_pieces(builder *b)
 {
     plan *p = b->p;
     const flat *f = b->f;
@@ -67,6 +67,6 @@ weft_status pieces_list(builder *b)
     }
     plan_choose_writers(p);
     for (uint32_t i = 0; i < p->pieces.n; i++)
-        list_add(p, &p->save, ENTRY_WRITE, i, 0, p->pieces.at[i].name);
+        plan_list_add(p, &p->save, ENTRY_WRITE, i, 0, p->pieces.at[i].name);
     return WEFT_OK;
 }

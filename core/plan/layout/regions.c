@@ -41,7 +41,7 @@ static uint64_t region(uint64_t *at, uint64_t bytes)
     return here;
 }
 
-weft_status regions_params(builder *b, uint64_t passes)
+weft_status plan_regions_params(builder *b, uint64_t passes)
 {
     plan *p = b->p;
     flat *f = b->f;
@@ -71,7 +71,7 @@ static void set_bases(builder *b)
     }
 }
 
-weft_status regions_state(builder *b, bool train)
+weft_status plan_regions_state(builder *b, bool train)
 {
     flat *f = b->f;
     uint64_t at = b->zones.zone;
@@ -87,7 +87,7 @@ weft_status regions_state(builder *b, bool train)
     return WEFT_OK;
 }
 
-void regions_finish(builder *b)
+void plan_regions_finish(builder *b)
 {
     plan *p = b->p;
     const flat *f = b->f;
@@ -99,12 +99,12 @@ void regions_finish(builder *b)
     p->bytes.activations += at - b->zones.zone;
     for (uint32_t i = 0; i < p->collectives.n; i++) {
         collective *c = &p->collectives.at[i];
-        c->scratch += channel_in_host(p, c->channel) ? 0 : at;
+        c->scratch += plan_channel_in_host(p, c->channel) ? 0 : at;
     }
     p->bytes.host = (b->zones.host.top + 4095) & ~(uint64_t)4095;
     p->bytes.comm = (b->zones.comm.top + 4095) & ~(uint64_t)4095;
     p->bytes.peak = at + p->bytes.comm;
     for (uint32_t i = 0; i < f->params.n; i++)
-        if (!f->params.at[i].guest)
+        if (!f->params.at[i].not_owned)
             p->param_elements += shape_elements(&f->params.at[i].whole);
 }

@@ -19,15 +19,15 @@ typedef struct block_bases {
 
 /* Inputs of `passes` micro-batches, compute copy and masters. WEFT_USAGE: an input that nothing
  * fills. */
-weft_status regions_params(struct builder *b, uint64_t passes);
+weft_status plan_regions_params(struct builder *b, uint64_t passes);
 
 /* States and, where the plan trains, gradients; the zone of activations begins behind them. */
-weft_status regions_state(struct builder *b, bool train);
+weft_status plan_regions_state(struct builder *b, bool train);
 
 /* Put workspace and scratch behind the zone of activations, and add up the bytes. */
-void regions_finish(struct builder *b);
+void plan_regions_finish(struct builder *b);
 
 /* What each rank saves: the pieces of the plan, and the list "save". */
-weft_status pieces_list(struct builder *b);
+weft_status plan_pieces(struct builder *b);
 
 #endif

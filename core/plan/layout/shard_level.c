@@ -73,7 +73,7 @@ static weft_status check_times(const edit_state *e, const flat_param *p, const f
     return WEFT_OK;
 }
 
-weft_status shard_level_prepare(flat *f, const edit_state *e)
+weft_status plan_shard_levels(flat *f, const edit_state *e)
 {
     for (uint32_t i = 0; i < f->params.n; i++) {
         const flat_param *p = &f->params.at[i];

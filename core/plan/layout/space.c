@@ -16,53 +16,54 @@ static uint64_t rounded(uint64_t bytes)
     return (bytes + ALIGN - 1) & ~(uint64_t)(ALIGN - 1);
 }
 
-uint64_t space_take(space *s, uint64_t bytes)
+uint64_t plan_space_take(space *s, uint64_t bytes)
 {
     if (!bytes)
         return 0; /* nothing has no place */
     bytes = rounded(bytes);
-    uint32_t best = s->holes.n;
-    for (uint32_t i = 0; i < s->holes.n; i++)
-        if (s->holes.at[i].bytes >= bytes &&
-            (best == s->holes.n || s->holes.at[i].bytes < s->holes.at[best].bytes))
+    uint32_t best = s->free_ranges.n;
+    for (uint32_t i = 0; i < s->free_ranges.n; i++)
+        if (s->free_ranges.at[i].bytes >= bytes &&
+            (best == s->free_ranges.n ||
+             s->free_ranges.at[i].bytes < s->free_ranges.at[best].bytes))
             best = i;
-    if (best < s->holes.n) {
-        hole *h = &s->holes.at[best];
+    if (best < s->free_ranges.n) {
+        free_range *h = &s->free_ranges.at[best];
         uint64_t at = h->at;
         h->at += bytes;
         h->bytes -= bytes;
         if (!h->bytes)
-            *h = s->holes.at[--s->holes.n];
+            *h = s->free_ranges.at[--s->free_ranges.n];
         return at;
     }
     /* Grow, starting inside a hole that touches the top. */
     uint64_t at = s->top;
-    for (uint32_t i = 0; i < s->holes.n; i++)
-        if (s->holes.at[i].at + s->holes.at[i].bytes == s->top) {
-            at = s->holes.at[i].at;
-            s->holes.at[i] = s->holes.at[--s->holes.n];
+    for (uint32_t i = 0; i < s->free_ranges.n; i++)
+        if (s->free_ranges.at[i].at + s->free_ranges.at[i].bytes == s->top) {
+            at = s->free_ranges.at[i].at;
+            s->free_ranges.at[i] = s->free_ranges.at[--s->free_ranges.n];
             break;
         }
     s->top = at + bytes;
     return at;
 }
 
-void space_give(space *s, uint64_t at, uint64_t bytes)
+void plan_space_give(space *s, uint64_t at, uint64_t bytes)
 {
-    hole fresh = {at, rounded(bytes)};
+    free_range fresh = {at, rounded(bytes)};
     if (!bytes)
         return;
-    for (uint32_t i = 0; i < s->holes.n;) { /* join the neighbours on both sides */
-        hole h = s->holes.at[i];
+    for (uint32_t i = 0; i < s->free_ranges.n;) { /* join the neighbours on both sides */
+        free_range h = s->free_ranges.at[i];
         if (h.at + h.bytes == fresh.at || fresh.at + fresh.bytes == h.at) {
             fresh.at = h.at < fresh.at ? h.at : fresh.at;
             fresh.bytes += h.bytes;
-            s->holes.at[i] = s->holes.at[--s->holes.n];
+            s->free_ranges.at[i] = s->free_ranges.at[--s->free_ranges.n];
         } else {
             i++;
         }
     }
-    *vec_push(&s->holes) = fresh;
+    *vec_push(&s->free_ranges) = fresh;
 }
 
 static int larger_first(const void *x, const void *y)
@@ -92,7 +93,7 @@ static uint64_t lowest(const lifetime *l, lifetime *const *placed, uint32_t n)
     return at;
 }
 
-uint64_t lifetimes_place(lifetime *l, uint32_t n)
+uint64_t plan_lifetimes_place(lifetime *l, uint32_t n)
 {
     lifetime **order = mem_alloc(n * sizeof *order);
     for (uint32_t i = 0; i < n; i++)
@@ -108,14 +109,14 @@ uint64_t lifetimes_place(lifetime *l, uint32_t n)
     return top;
 }
 
-void space_free(space *s)
+void plan_space_free(space *s)
 {
-    free(s->holes.at);
+    free(s->free_ranges.at);
 }
 
-void zones_free(arena_zones *z)
+void plan_zones_free(arena_zones *z)
 {
-    space_free(&z->activations);
-    space_free(&z->comm);
-    space_free(&z->host);
+    plan_space_free(&z->activations);
+    plan_space_free(&z->comm);
+    plan_space_free(&z->host);
 }

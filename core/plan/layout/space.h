@@ -9,23 +9,23 @@
 
 /* --- buffers that are taken and given back in the order of a list --- */
 
-typedef struct hole {
+typedef struct free_range {
     uint64_t at, bytes;
-} hole;
+} free_range;
 
 /* Best fit over a range that grows. */
 typedef struct space {
-    VEC(hole) holes;
+    VEC(free_range) free_ranges;
     uint64_t top; /* highest byte that was ever used */
 } space;
 
 /* Take `bytes` (rounded up to 64); the result is the offset, 0 for 0 bytes. */
-uint64_t space_take(space *s, uint64_t bytes);
+uint64_t plan_space_take(space *s, uint64_t bytes);
 
 /* Give back what was taken: the same offset and bytes. */
-void space_give(space *s, uint64_t at, uint64_t bytes);
+void plan_space_give(space *s, uint64_t at, uint64_t bytes);
 
-void space_free(space *s);
+void plan_space_free(space *s);
 
 /* --- buffers of one call --- */
 
@@ -36,7 +36,7 @@ typedef struct lifetime {
 
 /* Set the offsets so that no two lifetimes that overlap share a byte; the result is the bytes that
  * all need. O(n^2). */
-uint64_t lifetimes_place(lifetime *l, uint32_t n);
+uint64_t plan_lifetimes_place(lifetime *l, uint32_t n);
 
 /* --- the parts of an arena that are not fixed from the start --- */
 
@@ -47,6 +47,6 @@ typedef struct arena_zones {
     uint64_t residual[2];    /* bytes of error-feedback residuals: in the arena, in host memory */
 } arena_zones;
 
-void zones_free(arena_zones *z);
+void plan_zones_free(arena_zones *z);
 
 #endif

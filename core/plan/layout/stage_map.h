@@ -27,13 +27,13 @@ struct stage_map {
     const char *owner;   /* plugin that brought the stages */
 };
 
-uint32_t stage_of(const struct stage_map *m, uint32_t block);
+uint32_t plan_stage_of(const struct stage_map *m, uint32_t block);
 
 /* Is the block on the stage that is being planned? */
-bool stage_here(const struct stage_map *m, uint32_t block);
+bool plan_stage_here(const struct stage_map *m, uint32_t block);
 
 /* The mesh axis of the stages as a bit; 0 without stages. */
-uint64_t stage_axis_bit(const struct stage_map *m);
+uint64_t plan_stage_axis_bit(const struct stage_map *m);
 
 typedef struct group_edit { /* a channel over some coordinates of an axis, by name */
     const char *name;

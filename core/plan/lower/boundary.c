@@ -27,7 +27,7 @@ typedef struct transfer {
 } transfer;
 
 typedef struct arrival { /* of one micro-batch */
-    uint32_t transfer, pass, work;
+    uint32_t transfer, micro_batch, work;
     uint32_t started; /* 1 + collective */
 } arrival;
 
@@ -58,12 +58,13 @@ static route *find_routes(const builder *b)
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
         for (uint32_t k = 0; k < n->nout; k++) {
-            route *x = &r[root_of(b, n->out[k])];
+            route *x = &r[plan_root_of(b, n->out[k])];
             x->made_in = n->block;
             x->backward = n->phase != PHASE_FORWARD;
         }
         for (uint32_t k = 0; k < n->nin; k++)
-            r[root_of(b, n->in[k])].readers |= (uint64_t)1 << stage_of(b->stages, n->block);
+            r[plan_root_of(b, n->in[k])].readers |= (uint64_t)1
+                                                    << plan_stage_of(b->stages, n->block);
     }
     return r;
 }
@@ -81,7 +82,7 @@ static uint32_t pair_channel(builder *b, uint32_t from, uint32_t to, bool backwa
 static void add_transfers(walk *w, weft_tensor t, const route *r)
 {
     const struct stage_map *m = w->b->stages;
-    uint32_t home = stage_of(m, r->made_in);
+    uint32_t home = plan_stage_of(m, r->made_in);
     for (uint32_t s = 0; s < w->b->p->spec->mesh.size[m->axis]; s++) {
         if (s == home || !(r->readers >> s & 1) || (home != m->mine && s != m->mine))
             continue;
@@ -113,32 +114,32 @@ static void find_arrivals(walk *w)
             continue;
         for (uint32_t k = 0; k < y->transfers.n; k++) { /* cell [from, i] */
             const transfer *x = &y->transfers.at[k];
-            uint64_t key = (uint64_t)x->tensor * w->passes + w->works[i].pass;
+            uint64_t key = (uint64_t)x->tensor * w->micro_batches + w->works[i].micro_batch;
             if (x->send || w->place[key])
                 continue;
             uint32_t at = from;
             while (at <= i) {
-                const routine *r = walk_routine(w, &w->works[at]);
+                const lowered_block *r = plan_walk_lowered(w, &w->works[at]);
                 uint32_t c = 0;
-                while (c < r->ncross && r->cross[c].tensor != x->tensor)
+                while (c < r->ninout && r->inout[c].tensor != x->tensor)
                     c++;
-                if (c < r->ncross)
+                if (c < r->ninout)
                     break;
                 at++;
             }
             if (at > i)
                 continue;
             w->place[key] = 1; /* seen; the true place comes at the start */
-            *vec_push(&y->arrivals) = (arrival){k, w->works[i].pass, at, 0};
+            *vec_push(&y->arrivals) = (arrival){k, w->works[i].micro_batch, at, 0};
         }
         from = i + 1;
     }
     for (uint32_t i = 0; i < y->arrivals.n; i++)
-        w->place[(uint64_t)y->transfers.at[y->arrivals.at[i].transfer].tensor * w->passes +
-                 y->arrivals.at[i].pass] = 0;
+        w->place[(uint64_t)y->transfers.at[y->arrivals.at[i].transfer].tensor * w->micro_batches +
+                 y->arrivals.at[i].micro_batch] = 0;
 }
 
-weft_status boundary_prepare(walk *w)
+weft_status plan_boundary_prepare(walk *w)
 {
     const struct stage_map *m = w->b->stages;
     w->boundary = mem_alloc(sizeof *w->boundary);
@@ -157,7 +158,7 @@ weft_status boundary_prepare(walk *w)
     return WEFT_OK;
 }
 
-void boundary_free(walk *w)
+void plan_boundary_free(walk *w)
 {
     if (!w->boundary)
         return;
@@ -169,7 +170,8 @@ void boundary_free(walk *w)
 
 /* --- entries --- */
 
-static weft_status start(walk *w, const transfer *x, uint32_t pass, uint64_t place, uint32_t *out)
+static weft_status start(walk *w, const transfer *x, uint32_t micro_batch, uint64_t place,
+                         uint32_t *out)
 {
     plan *p = w->b->p;
     const channel *ch = &p->channels.at[x->channel];
@@ -179,12 +181,12 @@ static weft_status start(walk *w, const transfer *x, uint32_t pass, uint64_t pla
                     .dtype = local.dtype,
                     .count = shape_elements(&local),
                     .root = ch->coords[1] == x->peer,
-                    .tag = (uint64_t)x->tensor << 32 | pass};
-    c.name =
-        pool_printf(&p->pool, "%s %s of micro-batch %u %s stage %u", x->send ? "send" : "receive",
-                    graph_tensor(w->b->g, x->tensor)->name, pass, x->send ? "to" : "from", x->peer);
+                    .tag = (uint64_t)x->tensor << 32 | micro_batch};
+    c.name = pool_printf(&p->pool, "%s %s of micro-batch %u %s stage %u",
+                         x->send ? "send" : "receive", graph_tensor(w->b->g, x->tensor)->name,
+                         micro_batch, x->send ? "to" : "from", x->peer);
     c.in = c.out = w->b->zones.zone + place;
-    return emit_start(w->b, w->l, &c, pass, out);
+    return plan_emit_start(w->b, w->l, &c, micro_batch, out);
 }
 
 /* Start the receives of all cells up to `cell`. */
@@ -196,10 +198,10 @@ static weft_status start_arrivals(walk *w, uint32_t cell)
         if (w->works[a->work].cell > cell)
             return WEFT_OK;
         const transfer *x = &y->transfers.at[a->transfer];
-        uint64_t at = space_take(&w->b->zones.activations, walk_bytes(w, x->tensor));
+        uint64_t at = plan_space_take(&w->b->zones.activations, plan_walk_bytes(w, x->tensor));
         uint32_t number;
-        w->place[(uint64_t)x->tensor * w->passes + a->pass] = 1 + at;
-        weft_status s = start(w, x, a->pass, at, &number);
+        w->place[(uint64_t)x->tensor * w->micro_batches + a->micro_batch] = 1 + at;
+        weft_status s = start(w, x, a->micro_batch, at, &number);
         if (s)
             return s;
         a->started = 1 + number;
@@ -207,7 +209,7 @@ static weft_status start_arrivals(walk *w, uint32_t cell)
     return WEFT_OK;
 }
 
-weft_status boundary_before(walk *w, uint32_t at)
+weft_status plan_boundary_before(walk *w, uint32_t at)
 {
     struct boundary *y = w->boundary;
     const work *x = &w->works[at];
@@ -215,7 +217,7 @@ weft_status boundary_before(walk *w, uint32_t at)
     for (uint32_t i = y->next; !s && i-- > 0;) {
         arrival *a = &y->arrivals.at[i];
         if (a->work == at && a->started) {
-            emit_wait(w->b, w->l, a->started - 1, a->pass);
+            plan_emit_wait(w->b, w->l, a->started - 1, a->micro_batch);
             a->started = 0;
         }
         if (w->works[a->work].cell < x->cell)
@@ -230,13 +232,13 @@ static void finish_send(walk *w, uint32_t i, uint32_t at)
     struct boundary *y = w->boundary;
     departure d = y->sent.at[i];
     memmove(&y->sent.at[i], &y->sent.at[i + 1], (--y->sent.n - i) * sizeof d);
-    emit_wait(w->b, w->l, d.collective, (uint32_t)(d.key % w->passes));
-    weft_tensor t = (weft_tensor)(d.key / w->passes);
+    plan_emit_wait(w->b, w->l, d.collective, (uint32_t)(d.key % w->micro_batches));
+    weft_tensor t = (weft_tensor)(d.key / w->micro_batches);
     if (--w->held[d.key] == 0 && w->last_use[d.key] <= at)
-        space_give(&w->b->zones.activations, w->place[d.key] - 1, walk_bytes(w, t));
+        plan_space_give(&w->b->zones.activations, w->place[d.key] - 1, plan_walk_bytes(w, t));
 }
 
-weft_status boundary_after(walk *w, uint32_t at)
+weft_status plan_boundary_after(walk *w, uint32_t at)
 {
     struct boundary *y = w->boundary;
     const work *x = &w->works[at];
@@ -247,8 +249,8 @@ weft_status boundary_after(walk *w, uint32_t at)
         for (uint32_t i = y->sent.n; i-- > 0;)
             if (y->sent.at[i].channel == t->channel)
                 finish_send(w, i, at);
-        departure d = {0, t->channel, (uint64_t)t->tensor * w->passes + x->pass};
-        weft_status s = start(w, t, x->pass, w->place[d.key] - 1, &d.collective);
+        departure d = {0, t->channel, (uint64_t)t->tensor * w->micro_batches + x->micro_batch};
+        weft_status s = start(w, t, x->micro_batch, w->place[d.key] - 1, &d.collective);
         if (s)
             return s;
         w->held[d.key]++;
@@ -257,7 +259,7 @@ weft_status boundary_after(walk *w, uint32_t at)
     return WEFT_OK;
 }
 
-void boundary_finish(walk *w)
+void plan_boundary_finish(walk *w)
 {
     while (w->boundary->sent.n)
         finish_send(w, 0, w->nworks);

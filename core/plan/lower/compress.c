@@ -67,14 +67,14 @@ static weft_status check(plan *p, uint64_t never)
                                           : WEFT_OK;
 }
 
-weft_status compress_prepare(const builder *b, edit_state *e)
+weft_status plan_compress_prepare(const builder *b, edit_state *e)
 {
     plan *p = b->p;
-    const uint64_t never = flat_unsummed_axes(b->f), summed = sharing_axes(p) & ~never;
+    const uint64_t never = plan_flat_unsummed_axes(b->f), summed = sharing_axes(p) & ~never;
     weft_status st = check(p, never);
     for (uint32_t a = 0; !st && a < p->spec->mesh.n; a++)
         if (p->spec->axis_compress[a] && summed >> a & 1)
-            edits_tell(
+            plan_edits_note_change(
                 e, pool_printf(e->pool, "%s = %s: sums of gradients over %s are rounded%s",
                                p->spec->compress_key[a], comm_form_name(p->spec->axis_compress[a]),
                                p->spec->mesh.name[a],
@@ -82,7 +82,7 @@ weft_status compress_prepare(const builder *b, edit_state *e)
     return st;
 }
 
-void compress_sum(builder *b, collective *c, uint32_t axis, bool again)
+void plan_compress_sum(builder *b, collective *c, uint32_t axis, bool again)
 {
     const spec *s = b->p->spec;
     if (axis >= FIRST_GROUP || !(sharing_axes(b->p) >> axis & 1) || !s->axis_compress[axis])
@@ -90,7 +90,7 @@ void compress_sum(builder *b, collective *c, uint32_t axis, bool again)
     c->compress = s->axis_compress[axis];
     c->again = again;
     if (s->feedback)
-        scalar_offset(b->p, "kept", 1);
+        plan_scalar_offset(b->p, "kept", 1);
 }
 
 static uint64_t pages(uint64_t bytes)
@@ -98,14 +98,14 @@ static uint64_t pages(uint64_t bytes)
     return (bytes + 4095) & ~(uint64_t)4095;
 }
 
-void compress_finish(builder *b)
+void plan_compress_finish(builder *b)
 {
     plan *p = b->p;
     const uint64_t here = pages(b->zones.residual[0]), beside = pages(b->zones.residual[1]);
     for (uint32_t i = 0; i < p->collectives.n; i++) {
         collective *c = &p->collectives.at[i];
         if (c->kept)
-            c->kept += (channel_in_host(p, c->channel) ? p->bytes.host : p->bytes.peak) - 1;
+            c->kept += (plan_channel_in_host(p, c->channel) ? p->bytes.host : p->bytes.peak) - 1;
     }
     p->kept = here + beside;
     p->bytes.comm += here;

@@ -6,14 +6,14 @@
 #include "plan/edits/edits.h"
 
 /* Refuse compression that cannot be applied, and tell the user what is rounded; after
- * sync_prepare(). */
-weft_status compress_prepare(const builder *b, edit_state *e);
+ * plan_sync_prepare(). */
+weft_status plan_compress_prepare(const builder *b, edit_state *e);
 
 /* Mark a sum over `axis` as compressed if the job asks for it. `again`: the same residual was used
  * in this step already. */
-void compress_sum(builder *b, collective *c, uint32_t axis, bool again);
+void plan_compress_sum(builder *b, collective *c, uint32_t axis, bool again);
 
 /* Put the residuals behind all other memory. */
-void compress_finish(builder *b);
+void plan_compress_finish(builder *b);
 
 #endif

@@ -18,23 +18,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct joining {
+typedef struct fusing {
     const builder *b;
     const uint32_t *nodes;
     uint32_t n;
     bool first;
     uint32_t *at; /* [n] where the node stands now */
     bool *taken;  /* [n] a member of a unit */
-} joining;
+} fusing;
 
-static const node *node_at(const joining *j, uint32_t i)
+static const node *node_at(const fusing *j, uint32_t i)
 {
     return &j->b->g->nodes.at[j->nodes[i]];
 }
 
 /* --- may these be one? --- */
 
-static bool joinable(const node *n)
+static bool fusable(const node *n)
 {
     return !(n->op->flags & (WEFT_OP_ELEMENTWISE | WEFT_OP_SHAPE_LAST)) && !n->op->first_input &&
            n->nin && n->nout;
@@ -42,7 +42,7 @@ static bool joinable(const node *n)
 
 /* How the outputs of a node are written: 0 as they are, 1 as sums for the first time, 2 added to;
  * 3: some in another way than others. */
-static uint32_t written(const joining *j, uint32_t i)
+static uint32_t written(const fusing *j, uint32_t i)
 {
     const node *n = node_at(j, i);
     uint32_t sums = 0;
@@ -52,10 +52,10 @@ static uint32_t written(const joining *j, uint32_t i)
         return 0;
     return sums < n->nout || !(n->op->flags & WEFT_OP_ACCUMULATES)
                ? 3
-               : 1 + node_adds(j->b, j->nodes[i], j->first);
+               : 1 + plan_node_adds(j->b, j->nodes[i], j->first);
 }
 
-static bool made_by(const joining *j, const unit *u, uint32_t members, weft_tensor t)
+static bool made_by(const fusing *j, const unit *u, uint32_t members, weft_tensor t)
 {
     for (uint32_t m = 0; m < members; m++)
         for (uint32_t k = 0; k < j->b->g->nodes.at[u->node[m]].nout; k++)
@@ -65,7 +65,7 @@ static bool made_by(const joining *j, const unit *u, uint32_t members, weft_tens
 }
 
 /* Does anybody outside of the unit read it? */
-static bool wanted(const joining *j, const unit *u, weft_tensor t)
+static bool wanted(const fusing *j, const unit *u, weft_tensor t)
 {
     const graph *g = j->b->g;
     uint32_t reads = 0;
@@ -88,7 +88,7 @@ static bool add_once(unit *u, weft_tensor t)
 }
 
 /* The operands of the joined op; false: too many, or one lies over another. */
-static bool set_operands(const joining *j, unit *u)
+static bool set_operands(const fusing *j, unit *u)
 {
     const builder *b = j->b;
     u->nin = u->nout = 0;
@@ -106,7 +106,7 @@ static bool set_operands(const joining *j, unit *u)
     for (uint32_t k = 0; k < u->nout; k++)
         for (uint32_t i = 0; u->out[k] && i < u->nin + k; i++) {
             const weft_tensor other = i < u->nin ? u->in[i] : u->out[i - u->nin];
-            if (other && root_of(b, other) == root_of(b, u->out[k]))
+            if (other && plan_root_of(b, other) == plan_root_of(b, u->out[k]))
                 return false;
         }
     return true;
@@ -119,15 +119,15 @@ static bool disturbs(const builder *b, const node *x, const node *y)
 {
     for (uint32_t i = 0; i < x->nout; i++)
         for (uint32_t k = 0; k < y->nin + y->nout; k++)
-            if (!(k < y->nin && node_shape_only(y, k)) &&
-                root_of(b, x->out[i]) == root_of(b, k < y->nin ? y->in[k] : y->out[k - y->nin]))
+            if (!(k < y->nin && plan_node_shape_only(y, k)) &&
+                plan_root_of(b, x->out[i]) ==
+                    plan_root_of(b, k < y->nin ? y->in[k] : y->out[k - y->nin]))
                 return true;
     return false;
 }
 
 /* May those in `moved` pass all that stand between two places? */
-static bool free_way(const joining *j, uint32_t from, uint32_t to, const uint32_t *moved,
-                     uint32_t n)
+static bool free_way(const fusing *j, uint32_t from, uint32_t to, const uint32_t *moved, uint32_t n)
 {
     for (uint32_t i = 0; i < j->n; i++)
         for (uint32_t m = 0; m < n && j->at[i] > from && j->at[i] < to; m++) {
@@ -146,14 +146,14 @@ static bool add_attrs(const node *n, weft_attr *attrs, uint32_t *nattr)
         for (uint32_t k = 0; k < *nattr; k++)
             if (!strcmp(attrs[k].key, n->attrs[i].key))
                 return false;
-        if (*nattr == JOIN_ATTRS)
+        if (*nattr == FUSE_ATTRS)
             return false;
         attrs[(*nattr)++] = n->attrs[i];
     }
     return true;
 }
 
-bool unit_spec(const builder *b, const unit *u, bool adds, unit_call *c)
+bool plan_unit_spec(const builder *b, const unit *u, bool adds, unit_call *c)
 {
     *c = (unit_call){.op = {.struct_size = sizeof c->op, .id = u->id}};
     for (uint32_t m = 0; m < u->n; m++)
@@ -161,7 +161,7 @@ bool unit_spec(const builder *b, const unit *u, bool adds, unit_call *c)
             return false;
     for (uint32_t k = 0; k < u->nin + u->nout; k++) {
         const weft_tensor t = k < u->nin ? u->in[k] : u->out[k - u->nin];
-        c->io[k] = t ? lower_operand(b->g, t) : (weft_operand){0};
+        c->io[k] = t ? plan_lower_operand(b->g, t) : (weft_operand){0};
     }
     c->op.flags = adds ? WEFT_SPEC_ACCUMULATE : 0;
     c->op.flags |= b->p->spec->deterministic ? WEFT_SPEC_DETERMINISTIC : 0;
@@ -181,12 +181,12 @@ static uint32_t how(const node *before, const node *n)
 }
 
 /* The device's name for the chain; NULL: it has none. */
-static const char *name_of(const joining *j, const unit *u)
+static const char *name_of(const fusing *j, const unit *u)
 {
     const spec_plugin *d = &j->b->p->spec->device;
     const weft_device_table *table = d->c->table;
-    const char *ids[JOIN_MOST] = {0};
-    uint32_t joins[JOIN_MOST] = {0};
+    const char *ids[FUSE_MOST] = {0};
+    uint32_t joins[FUSE_MOST] = {0};
     for (uint32_t m = 0; m < u->n; m++) {
         const node *n = &j->b->g->nodes.at[u->node[m]];
         ids[m] = n->id;
@@ -198,13 +198,13 @@ static const char *name_of(const joining *j, const unit *u)
 }
 
 /* Has it a kernel for these operands? */
-static weft_status ask_need(const joining *j, const unit *u, bool adds, bool *yes)
+static weft_status ask_need(const fusing *j, const unit *u, bool adds, bool *yes)
 {
     const spec_plugin *d = &j->b->p->spec->device;
     const weft_device_table *table = d->c->table;
     weft_requirements need = {.struct_size = sizeof need};
     unit_call c;
-    *yes = unit_spec(j->b, u, adds, &c);
+    *yes = plan_unit_spec(j->b, u, adds, &c);
     weft_status s = *yes ? PLUGIN_ASK(table, query, d->c->module, d->conf, &c.op, &need) : WEFT_OK;
     if (s == WEFT_UNSUPPORTED) {
         err_clear();
@@ -219,7 +219,7 @@ static weft_status ask_need(const joining *j, const unit *u, bool adds, bool *ye
 /* --- chains --- */
 
 /* Let node i join the unit, whose members are `members`. */
-static weft_status try_one(joining *j, unit *u, uint32_t *members, uint32_t i, bool *joined)
+static weft_status try_one(fusing *j, unit *u, uint32_t *members, uint32_t i, bool *joined)
 {
     unit longer = *u;
     longer.node[longer.n++] = j->nodes[i];
@@ -242,22 +242,22 @@ static weft_status try_one(joining *j, unit *u, uint32_t *members, uint32_t i, b
     return WEFT_OK;
 }
 
-static weft_status grow(joining *j, uint32_t first, unit *u)
+static weft_status grow(fusing *j, uint32_t first, unit *u)
 {
-    uint32_t members[JOIN_MOST] = {first};
+    uint32_t members[FUSE_MOST] = {first};
     bool joined = true;
     weft_status s = WEFT_OK;
-    while (!s && joined && u->n < JOIN_MOST) {
+    while (!s && joined && u->n < FUSE_MOST) {
         joined = false;
         for (uint32_t i = members[u->n - 1] + 1; !s && !joined && i < j->n && node_at(j, i)->op;
              i++)
-            if (!j->taken[i] && joinable(node_at(j, i)))
+            if (!j->taken[i] && fusable(node_at(j, i)))
                 s = try_one(j, u, members, i, &joined);
     }
     return s;
 }
 
-static void sort_units(const joining *j, const unit *of, const uint32_t *lead, uint32_t n,
+static void sort_units(const fusing *j, const unit *of, const uint32_t *lead, uint32_t n,
                        unit_list *out)
 {
     for (uint32_t place = 0; place < j->n; place++)
@@ -266,10 +266,10 @@ static void sort_units(const joining *j, const unit *of, const uint32_t *lead, u
                 *vec_push(out) = of[k];
 }
 
-weft_status join_nodes(const builder *b, const uint32_t *nodes, uint32_t n, bool first,
-                       unit_list *out)
+weft_status plan_fuse_nodes(const builder *b, const uint32_t *nodes, uint32_t n, bool first,
+                            unit_list *out)
 {
-    joining j = {.b = b, .nodes = nodes, .n = n, .first = first};
+    fusing j = {.b = b, .nodes = nodes, .n = n, .first = first};
     const weft_device_table *table = b->p->spec->device.c->table;
     weft_status s = WEFT_OK;
     uint32_t units = 0;
@@ -285,7 +285,7 @@ weft_status join_nodes(const builder *b, const uint32_t *nodes, uint32_t n, bool
         unit *u = &of[units];
         *u = (unit){.n = 1, .node = {nodes[i]}};
         lead[units++] = i;
-        if (table->fuse && node_at(&j, i)->op && joinable(node_at(&j, i)))
+        if (table->fuse && node_at(&j, i)->op && fusable(node_at(&j, i)))
             s = grow(&j, i, u);
     }
     sort_units(&j, of, lead, units, out);

@@ -4,11 +4,11 @@
 
 #include "plan/builder.h"
 
-#define JOIN_MOST 4u
-#define JOIN_ATTRS 16u
+#define FUSE_MOST 4u
+#define FUSE_ATTRS 16u
 
 typedef struct unit {            /* one node, or several that the device does as one */
-    uint32_t n, node[JOIN_MOST]; /* of the graph, in order */
+    uint32_t n, node[FUSE_MOST]; /* of the graph, in order */
     const char *id;              /* the fused op; NULL: the one node's own */
     uint32_t nin, nout;          /* of the fused op ... */
     weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS]; /* ... out 0: nobody reads it */
@@ -17,15 +17,15 @@ typedef VEC(unit) unit_list;
 
 /* `nodes` of one block, in order; the units in the order in which they are executed. `out` is the
  * caller's to free. */
-weft_status join_nodes(const builder *b, const uint32_t *nodes, uint32_t n, bool first,
-                       unit_list *out);
+weft_status plan_fuse_nodes(const builder *b, const uint32_t *nodes, uint32_t n, bool first,
+                            unit_list *out);
 
 /* The call of a fused op; false: it has more attributes than a call takes, or one twice. */
 typedef struct unit_call {
     weft_operand io[2 * WEFT_MAX_OPERANDS];
-    weft_attr attrs[JOIN_ATTRS];
+    weft_attr attrs[FUSE_ATTRS];
     weft_opspec op; /* into the above */
 } unit_call;
-bool unit_spec(const builder *b, const unit *u, bool adds, unit_call *out);
+bool plan_unit_spec(const builder *b, const unit *u, bool adds, unit_call *out);
 
 #endif

@@ -8,39 +8,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-weft_tensor root_of(const builder *b, weft_tensor t)
+weft_tensor plan_root_of(const builder *b, weft_tensor t)
 {
     while (b->live.root[t] != t)
         t = b->live.root[t];
     return t;
 }
 
-bool node_shape_only(const node *n, uint32_t k)
+bool plan_node_shape_only(const node *n, uint32_t k)
 {
     return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
 }
 
 /* Are the gradients of a parameter written afresh in each micro-batch? */
-static bool shard_every_pass(const builder *b, weft_tensor grad)
+static bool every_micro_batch(const builder *b, weft_tensor grad)
 {
     const tensor *t = graph_tensor(b->g, grad);
     const flat_param *p =
-        t->kind == WEFT_T_GRAD ? flat_find(b->f, graph_tensor(b->g, t->of)->name) : NULL;
+        t->kind == WEFT_T_GRAD ? plan_flat_find(b->f, graph_tensor(b->g, t->of)->name) : NULL;
     return p && b->f->blocks.at[p->block].level >= FLAT_GRADS;
 }
 
-bool node_adds(const builder *b, uint32_t at, bool first)
+bool plan_node_adds(const builder *b, uint32_t at, bool first)
 {
     const node *n = &b->g->nodes.at[at];
     bool sum = false;
     for (uint32_t k = 0; k < n->nout; k++) {
         sum |= graph_tensor(b->g, n->out[k])->sum;
-        first |= shard_every_pass(b, n->out[k]);
+        first |= every_micro_batch(b, n->out[k]);
     }
     return sum && !(first && b->live.first_sum[at]);
 }
 
-weft_operand lower_operand(const graph *g, weft_tensor t)
+weft_operand plan_lower_operand(const graph *g, weft_tensor t)
 {
     weft_shape s = graph_local(g, t);
     weft_operand o = {.dtype = s.dtype, .rank = s.rank};
@@ -69,7 +69,7 @@ static void share_places(builder *b)
             twice |= j != k - 1 && n->in[j] == from;
         if (f->kind == WEFT_T_ACTIVATION && t->kind == WEFT_T_ACTIVATION && last[from] == i &&
             f->producer && f->block == n->block && !twice && shape_bytes(&sf) == shape_bytes(&st))
-            b->live.root[to] = root_of(b, from);
+            b->live.root[to] = plan_root_of(b, from);
     }
     free(last);
 }
@@ -82,7 +82,7 @@ typedef struct usage { /* of a root tensor over the whole graph */
 
 static void note(builder *b, usage *u, weft_tensor t, const node *n)
 {
-    usage *x = &u[root_of(b, t)];
+    usage *x = &u[plan_root_of(b, t)];
     if (x->block == UINT32_MAX)
         x->block = n->block;
     else if (x->block != n->block)
@@ -93,7 +93,7 @@ static void note(builder *b, usage *u, weft_tensor t, const node *n)
         x->backward = 1;
 }
 
-void liveness_find(builder *b)
+void plan_liveness_find(builder *b)
 {
     graph *g = b->g;
     uint32_t n = g->tensors.n + 1;
@@ -113,7 +113,7 @@ void liveness_find(builder *b)
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *x = &g->nodes.at[i];
         for (uint32_t k = 0; k < x->nin; k++)
-            if (!node_shape_only(x, k)) {
+            if (!plan_node_shape_only(x, k)) {
                 note(b, u, x->in[k], x);
                 b->live.reads[x->in[k]]++;
             }
@@ -122,7 +122,7 @@ void liveness_find(builder *b)
             b->live.first_sum[i] |= graph_tensor(g, x->out[k])->sum && !summed[x->out[k]];
         }
         for (uint32_t k = 0; k < x->nout; k++)
-            summed[x->out[k]] |= stage_here(b->stages, x->block);
+            summed[x->out[k]] |= plan_stage_here(b->stages, x->block);
     }
     for (uint32_t i = 0; i < g->blocks.n; i++)
         *vec_push(&b->live.saved) = 0;
@@ -144,7 +144,7 @@ void liveness_find(builder *b)
     free(u);
 }
 
-void liveness_free(liveness *x)
+void plan_liveness_free(liveness *x)
 {
     free(x->root);
     free(x->saved_at);

@@ -23,17 +23,18 @@ typedef struct liveness {
 } liveness;
 
 /* Fill b->live for b->g. */
-void liveness_find(struct builder *b);
-void liveness_free(liveness *x);
+void plan_liveness_find(struct builder *b);
+void plan_liveness_free(liveness *x);
 
-weft_tensor root_of(const struct builder *b, weft_tensor t); /* whose place it shares */
+weft_tensor plan_root_of(const struct builder *b, weft_tensor t); /* whose place it shares */
 
-bool node_shape_only(const node *n, uint32_t k); /* of input k it reads the shape and no number */
+bool plan_node_shape_only(const node *n,
+                          uint32_t k); /* of input k it reads the shape and no number */
 
 /* Are the node's outputs added to? `first`: in the first micro-batch. */
-bool node_adds(const struct builder *b, uint32_t at, bool first);
+bool plan_node_adds(const struct builder *b, uint32_t at, bool first);
 
 /* The operand that stands for a tensor in an instruction: dtype and the sizes on one rank. */
-weft_operand lower_operand(const graph *g, weft_tensor t);
+weft_operand plan_lower_operand(const graph *g, weft_tensor t);
 
 #endif

@@ -21,7 +21,7 @@
 
 typedef struct lowering {
     builder *b;
-    routine *r;
+    lowered_block *r;
     VEC(uint32_t) nodes;
     unit_list units; /* what they become */
     VEC(lifetime) frame;
@@ -29,7 +29,7 @@ typedef struct lowering {
     bool first;
 } lowering;
 
-static bool crosses(const builder *b, weft_tensor root)
+static bool is_inout(const builder *b, weft_tensor root)
 {
     const tensor *t = graph_tensor(b->g, root);
     return t->kind == WEFT_T_INPUT || b->live.saved_at[root] == LIVE_INOUT;
@@ -43,7 +43,7 @@ static bool in_frame(const builder *b, weft_tensor root)
 
 static void frame_touch(lowering *l, weft_tensor t, uint32_t when)
 {
-    weft_tensor root = root_of(l->b, t);
+    weft_tensor root = plan_root_of(l->b, t);
     if (!in_frame(l->b, root))
         return;
     for (uint32_t i = 0; i < l->frame_of.n; i++)
@@ -62,37 +62,37 @@ static void place_frame(lowering *l)
         const unit *u = &l->units.at[i];
         const node *n = &l->b->g->nodes.at[u->node[0]];
         for (uint32_t k = 0; k < (u->id ? u->nin : n->nin); k++)
-            if (u->id || !node_shape_only(n, k))
+            if (u->id || !plan_node_shape_only(n, k))
                 frame_touch(l, u->id ? u->in[k] : n->in[k], i);
         for (uint32_t k = 0; k < (u->id ? u->nout : n->nout); k++)
             if (!u->id || u->out[k])
                 frame_touch(l, u->id ? u->out[k] : n->out[k], i);
     }
-    l->r->frame = lifetimes_place(l->frame.at, l->frame.n);
+    l->r->frame = plan_lifetimes_place(l->frame.at, l->frame.n);
 }
 
 /* The base that stands for what crosses. */
-static weft_status cross_ref(lowering *l, const crossing *c, uint32_t *base)
+static weft_status inout_ref(lowering *l, const live_inout *c, uint32_t *base)
 {
-    routine *r = l->r;
-    for (uint32_t i = 0; i < r->ncross; i++)
-        if (r->cross[i].tensor == c->tensor && r->cross[i].flat_block == c->flat_block &&
-            r->cross[i].grad == c->grad) {
+    lowered_block *r = l->r;
+    for (uint32_t i = 0; i < r->ninout; i++)
+        if (r->inout[i].tensor == c->tensor && r->inout[i].flat_block == c->flat_block &&
+            r->inout[i].grad == c->grad) {
             *base = BASE_FIRST + i;
             return WEFT_OK;
         }
-    if (BASE_FIRST + r->ncross == MAX_BASES)
+    if (BASE_FIRST + r->ninout == MAX_BASES)
         return fail(WEFT_UNSUPPORTED, "a block exchanges more than %u tensors with others",
                     MAX_BASES - BASE_FIRST);
-    r->cross[r->ncross] = *c;
-    *base = BASE_FIRST + r->ncross++;
+    r->inout[r->ninout] = *c;
+    *base = BASE_FIRST + r->ninout++;
     return WEFT_OK;
 }
 
 static weft_status ref_param(lowering *l, const char *name, bool grad, ref *out)
 {
     const flat *f = l->b->f;
-    const flat_param *p = flat_find(f, name);
+    const flat_param *p = plan_flat_find(f, name);
     if (!p)
         return fail(WEFT_INTERNAL, "parameter %s has no place", name);
     uint64_t size = grad ? f->grad_size : f->compute_size;
@@ -100,7 +100,7 @@ static weft_status ref_param(lowering *l, const char *name, bool grad, ref *out)
     *out =
         (ref){grad ? BASE_GRAD : BASE_PARAM, 0, (p->first - f->blocks.at[p->block].first) * size};
     if (strcmp(f->blocks.at[p->block].name, here))
-        return cross_ref(l, &(crossing){0, p->block, grad}, &out->base);
+        return inout_ref(l, &(live_inout){0, p->block, grad}, &out->base);
     l->r->params |= !grad;
     l->r->grads |= grad;
     return WEFT_OK;
@@ -115,14 +115,14 @@ static weft_status ref_of(lowering *l, weft_tensor t, ref *out)
     if (x->kind == WEFT_T_GRAD)
         return ref_param(l, graph_tensor(b->g, x->of)->name, true, out);
     if (x->kind == WEFT_T_SCALAR) {
-        uint64_t at = scalar_offset(b->p, x->name, x->constant ? x->value : 0);
+        uint64_t at = plan_scalar_offset(b->p, x->name, x->constant ? x->value : 0);
         *out = (ref){BASE_ABSOLUTE, 0, at};
         return WEFT_OK;
     }
-    weft_tensor root = root_of(b, t);
-    if (crosses(b, root)) {
+    weft_tensor root = plan_root_of(b, t);
+    if (is_inout(b, root)) {
         *out = (ref){0, 0, 0};
-        return cross_ref(l, &(crossing){root, 0, 0}, &out->base);
+        return inout_ref(l, &(live_inout){root, 0, 0}, &out->base);
     }
     if (b->live.saved_at[root] != LIVE_FRAME) {
         *out = (ref){BASE_SAVED, 0, b->live.saved_at[root]};
@@ -189,8 +189,8 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
     ref refs[2 * WEFT_MAX_OPERANDS];
     for (uint32_t k = 0; k < n->nin + n->nout; k++) {
         weft_tensor t = k < n->nin ? n->in[k] : n->out[k - n->nin];
-        io[k] = lower_operand(g, t);
-        if (k < n->nin && node_shape_only(n, k)) {
+        io[k] = plan_lower_operand(g, t);
+        if (k < n->nin && plan_node_shape_only(n, k)) {
             refs[k] = (ref){BASE_ABSOLUTE, 1, 0};
             continue;
         }
@@ -207,7 +207,7 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
     weft_opspec op = {
         sizeof op, 0,           ew ? "ew" : n->id,   n->attrs, n->nattr, n->nin, n->nout, 0,
         io,        io + n->nin, ew ? &program : NULL};
-    if (node_adds(l->b, at, l->first))
+    if (plan_node_adds(l->b, at, l->first))
         op.flags |= WEFT_SPEC_ACCUMULATE;
     uint64_t begins[WEFT_MAX_MESH] = {0};
     weft_attr attrs[MAX_ATTRS + 1];
@@ -215,11 +215,11 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
         op.attrs = attrs;
         op.nattr = with_first(n, attrs);
     }
-    return segment_add_at(l->b->p, seg, &op, n->again ? 0 : node_flops(g, n), refs, begins);
+    return plan_segment_add_at(l->b->p, seg, &op, n->again ? 0 : node_flops(g, n), refs, begins);
 }
 
 /* Several nodes as one instruction. */
-static weft_status lower_joined(lowering *l, uint32_t seg, const unit *u)
+static weft_status lower_fused(lowering *l, uint32_t seg, const unit *u)
 {
     static const uint64_t nowhere[WEFT_MAX_MESH] = {0};
     const graph *g = l->b->g;
@@ -235,8 +235,8 @@ static weft_status lower_joined(lowering *l, uint32_t seg, const unit *u)
         if (s)
             return s;
     }
-    unit_spec(l->b, u, node_adds(l->b, u->node[0], l->first), &c);
-    return segment_add_at(l->b->p, seg, &c.op, flops, refs, nowhere);
+    plan_unit_spec(l->b, u, plan_node_adds(l->b, u->node[0], l->first), &c);
+    return plan_segment_add_at(l->b->p, seg, &c.op, flops, refs, nowhere);
 }
 
 static weft_status lower_comm(lowering *l, const node *n)
@@ -256,22 +256,22 @@ static weft_status lower_comm(lowering *l, const node *n)
     return s ? s : ref_of(l, n->out[0], &it->out);
 }
 
-weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first, const char *name,
-                        routine *out)
+weft_status plan_lower_block(builder *b, uint32_t block, uint32_t phases, bool first,
+                             const char *name, lowered_block *out)
 {
     lowering l = {.b = b, .r = out, .first = first};
-    *out = (routine){0};
+    *out = (lowered_block){0};
     for (uint32_t i = 0; i < b->g->nodes.n; i++)
         if (b->g->nodes.at[i].block == block && (phases >> b->g->nodes.at[i].phase & 1))
             *vec_push(&l.nodes) = i;
-    weft_status s = join_nodes(b, l.nodes.at, l.nodes.n, first, &l.units);
+    weft_status s = plan_fuse_nodes(b, l.nodes.at, l.nodes.n, first, &l.units);
     place_frame(&l);
     uint32_t seg = UINT32_MAX;
     for (uint32_t i = 0; !s && i <= l.units.n; i++) {
         const unit *u = i < l.units.n ? &l.units.at[i] : NULL;
         const node *n = u ? &b->g->nodes.at[u->node[0]] : NULL;
         if ((!n || n->comm) && seg != UINT32_MAX) {
-            seg = segment_end(b->p, seg, BASE_FIRST + out->ncross);
+            seg = plan_segment_end(b->p, seg, BASE_FIRST + out->ninout);
             *vec_push(&out->items) = (item){.segment = seg};
             seg = UINT32_MAX;
         }
@@ -279,8 +279,8 @@ weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first,
             s = lower_comm(&l, n);
         } else if (n) {
             if (seg == UINT32_MAX)
-                seg = segment_begin(b->p, name);
-            s = u->id ? lower_joined(&l, seg, u) : lower_compute(&l, seg, u->node[0]);
+                seg = plan_segment_begin(b->p, name);
+            s = u->id ? lower_fused(&l, seg, u) : lower_compute(&l, seg, u->node[0]);
         }
     }
     if (s)
@@ -292,7 +292,7 @@ weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first,
     return s;
 }
 
-void lowered_free(routine *r)
+void plan_lowered_free(lowered_block *r)
 {
     free(r->items.at);
 }

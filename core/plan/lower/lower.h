@@ -15,23 +15,23 @@ typedef struct item { /* a segment, or communication between two of them */
     ref in, out;
 } item;
 
-typedef struct crossing { /* what base BASE_FIRST + k stands for */
-    weft_tensor tensor;   /* 0: parameters or gradients of another flat block */
+typedef struct live_inout { /* what base BASE_FIRST + k stands for */
+    weft_tensor tensor;     /* 0: parameters or gradients of another flat block */
     uint32_t flat_block, grad;
-} crossing;
+} live_inout;
 
-typedef struct routine {
+typedef struct lowered_block {
     VEC(item) items;
-    crossing cross[MAX_BASES];
-    uint32_t ncross;
+    live_inout inout[MAX_BASES];
+    uint32_t ninout;
     bool params, grads; /* it touches those of its own block */
     uint64_t frame;     /* bytes of tensors that die with the call */
-} routine;
+} lowered_block;
 
 /* The instructions of `block` in the phases of `phases` (bits 1 << PHASE_...). `first`: sums are
- * written, not added to. Free *out with lowered_free(), also after a failure. */
-weft_status lower_block(builder *b, uint32_t block, uint32_t phases, bool first, const char *name,
-                        routine *out);
-void lowered_free(routine *r);
+ * written, not added to. Free *out with plan_lowered_free(), also after a failure. */
+weft_status plan_lower_block(builder *b, uint32_t block, uint32_t phases, bool first,
+                             const char *name, lowered_block *out);
+void plan_lowered_free(lowered_block *r);
 
 #endif

@@ -21,17 +21,18 @@
 static weft_status lower_all(walk *w)
 {
     const graph *g = w->b->g;
-    uint32_t variants = w->passes > 1 ? 2 : 1;
+    uint32_t variants = w->micro_batches > 1 ? 2 : 1;
     for (uint32_t i = 0; i < g->blocks.n; i++)
         for (uint32_t backward = 0; backward <= (w->train ? 1u : 0u); backward++)
-            for (uint32_t v = 0; v < variants && stage_here(w->b->stages, i); v++) {
+            for (uint32_t v = 0; v < variants && plan_stage_here(w->b->stages, i); v++) {
                 const work x = {i, v, backward != 0, v == 0, 0};
                 const char *name =
                     pool_printf(&w->b->p->pool, "%s %s%s", backward ? "backward" : "forward",
                                 g->blocks.at[i], v ? " (adding)" : "");
                 uint32_t phases =
                     backward ? 1u << PHASE_INPUTS | 1u << PHASE_PARAMS : 1u << PHASE_FORWARD;
-                weft_status s = lower_block(w->b, i, phases, v == 0, name, walk_routine(w, &x));
+                weft_status s =
+                    plan_lower_block(w->b, i, phases, v == 0, name, plan_walk_lowered(w, &x));
                 if (s)
                     return s;
             }
@@ -39,14 +40,14 @@ static weft_status lower_all(walk *w)
 }
 
 /* The blocks of a chunk at this stage, forward in order, backward in reverse. */
-static void add_cell(walk *w, uint32_t chunk, uint32_t pass, bool backward)
+static void add_cell(walk *w, uint32_t chunk, uint32_t micro_batch, bool backward)
 {
     const struct stage_map *m = w->b->stages;
     uint32_t n = w->b->g->blocks.n, cell = w->nworks ? w->works[w->nworks - 1].cell + 1 : 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t block = backward ? n - 1 - i : i;
-        if (stage_here(m, block) && (m->axis < 0 || m->chunk[block] == chunk))
-            w->works[w->nworks++] = (work){block, pass, backward, false, cell};
+        if (plan_stage_here(m, block) && (m->axis < 0 || m->chunk[block] == chunk))
+            w->works[w->nworks++] = (work){block, micro_batch, backward, false, cell};
     }
 }
 
@@ -55,7 +56,7 @@ static void order_works(walk *w)
 {
     const struct stage_map *m = w->b->stages;
     uint32_t chunks = m->axis < 0 ? 1 : m->chunks;
-    w->works = mem_alloc((uint64_t)w->b->g->blocks.n * 2 * w->passes * sizeof *w->works + 1);
+    w->works = mem_alloc((uint64_t)w->b->g->blocks.n * 2 * w->micro_batches * sizeof *w->works + 1);
     if (m->axis >= 0 && m->orders[m->mine].work && w->train) {
         const stage_order *o = &m->orders[m->mine];
         for (uint32_t i = 0; i < o->n; i++)
@@ -63,7 +64,7 @@ static void order_works(walk *w)
                      o->work[i].phase == WEFT_WORK_BACKWARD);
         return;
     }
-    for (uint32_t p = 0; p < w->passes; p++) {
+    for (uint32_t p = 0; p < w->micro_batches; p++) {
         for (uint32_t c = 0; c < chunks; c++)
             add_cell(w, c, p, false);
         for (uint32_t c = chunks; w->train && c-- > 0;)
@@ -87,39 +88,40 @@ static void find_last_uses(walk *w)
     const builder *b = w->b;
     for (uint32_t i = 0; i < w->nworks; i++) {
         const work *x = &w->works[i];
-        const routine *r = walk_routine(w, x);
-        int own = flat_block_of(b->f, b->g->blocks.at[x->block]);
+        const lowered_block *r = plan_walk_lowered(w, x);
+        int own = plan_flat_block_of(b->f, b->g->blocks.at[x->block]);
         if (r->grads && own >= 0)
             w->grads_done[own] = i + 1;
-        for (uint32_t k = 0; k < r->ncross; k++)
-            if (r->cross[k].tensor)
-                w->last_use[(uint64_t)r->cross[k].tensor * w->passes + x->pass] = i + 1;
-            else if (r->cross[k].grad)
-                w->grads_done[r->cross[k].flat_block] = i + 1;
+        for (uint32_t k = 0; k < r->ninout; k++)
+            if (r->inout[k].tensor)
+                w->last_use[(uint64_t)r->inout[k].tensor * w->micro_batches + x->micro_batch] =
+                    i + 1;
+            else if (r->inout[k].grad)
+                w->grads_done[r->inout[k].flat_block] = i + 1;
     }
     /* What stages share is summed when all passes are over: other stages are to have all they need
      * from this one before it waits for them. */
     for (uint32_t i = 0; i < b->f->blocks.n; i++)
-        if (w->grads_done[i] && flat_shared(b->f, b->stages, i))
+        if (w->grads_done[i] && plan_flat_shared(b->f, b->stages, i))
             w->grads_done[i] = w->nworks;
 }
 
 /* --- one work --- */
 
-static weft_status input_base(const walk *w, weft_tensor t, uint32_t pass, uint64_t *out)
+static weft_status input_base(const walk *w, weft_tensor t, uint32_t micro_batch, uint64_t *out)
 {
     const tensor *x = graph_tensor(w->b->g, t);
     for (uint32_t i = 0; i < w->b->p->inputs.n; i++) {
         const input_slot *s = &w->b->p->inputs.at[i];
         if (!strcmp(s->name, x->name)) {
-            *out = s->offset + s->stride * pass;
+            *out = s->offset + s->stride * micro_batch;
             return WEFT_OK;
         }
     }
     return fail(WEFT_USAGE, "nothing fills the input '%s'", x->name);
 }
 
-static weft_status cross_base(walk *w, const work *x, const crossing *c, uint64_t *out)
+static weft_status inout_base(walk *w, const work *x, const live_inout *c, uint64_t *out)
 {
     builder *b = w->b;
     if (!c->tensor) {
@@ -127,28 +129,28 @@ static weft_status cross_base(walk *w, const work *x, const crossing *c, uint64_
         return WEFT_OK;
     }
     if (graph_tensor(b->g, c->tensor)->kind == WEFT_T_INPUT)
-        return input_base(w, c->tensor, x->pass, out);
-    uint64_t key = (uint64_t)c->tensor * w->passes + x->pass;
+        return input_base(w, c->tensor, x->micro_batch, out);
+    uint64_t key = (uint64_t)c->tensor * w->micro_batches + x->micro_batch;
     if (!w->place[key])
-        w->place[key] = 1 + space_take(&b->zones.activations, walk_bytes(w, c->tensor));
+        w->place[key] = 1 + plan_space_take(&b->zones.activations, plan_walk_bytes(w, c->tensor));
     *out = b->zones.zone + w->place[key] - 1;
     return WEFT_OK;
 }
 
-static weft_status set_bases(walk *w, const work *x, const routine *r, uint64_t *bases,
+static weft_status set_bases(walk *w, const work *x, const lowered_block *r, uint64_t *bases,
                              uint64_t *frame)
 {
     builder *b = w->b;
-    int own = flat_block_of(b->f, b->g->blocks.at[x->block]);
-    uint64_t slot = (uint64_t)x->block * w->passes + x->pass;
+    int own = plan_flat_block_of(b->f, b->g->blocks.at[x->block]);
+    uint64_t slot = (uint64_t)x->block * w->micro_batches + x->micro_batch;
     if (!x->backward && b->live.saved.at[x->block])
-        w->slot[slot] = space_take(&b->zones.activations, b->live.saved.at[x->block]);
-    for (uint32_t k = 0; k < r->ncross; k++) {
-        weft_status s = cross_base(w, x, &r->cross[k], &bases[BASE_FIRST + k]);
+        w->slot[slot] = plan_space_take(&b->zones.activations, b->live.saved.at[x->block]);
+    for (uint32_t k = 0; k < r->ninout; k++) {
+        weft_status s = inout_base(w, x, &r->inout[k], &bases[BASE_FIRST + k]);
         if (s)
             return s;
     }
-    *frame = r->frame ? space_take(&b->zones.activations, r->frame) : 0;
+    *frame = r->frame ? plan_space_take(&b->zones.activations, r->frame) : 0;
     bases[BASE_ABSOLUTE] = 0;
     bases[BASE_PARAM] = own < 0 ? 0 : b->bases.params[own];
     bases[BASE_GRAD] = own < 0 ? 0 : b->bases.grads[own];
@@ -157,19 +159,20 @@ static weft_status set_bases(walk *w, const work *x, const routine *r, uint64_t 
     return WEFT_OK;
 }
 
-static void give_back(walk *w, const work *x, uint32_t at, const routine *r, uint64_t frame)
+static void give_back(walk *w, const work *x, uint32_t at, const lowered_block *r, uint64_t frame)
 {
     builder *b = w->b;
     if (r->frame)
-        space_give(&b->zones.activations, frame, r->frame);
-    for (uint32_t k = 0; k < r->ncross; k++) {
-        uint64_t key = (uint64_t)r->cross[k].tensor * w->passes + x->pass;
-        if (r->cross[k].tensor && w->place[key] && w->last_use[key] == at + 1 && !w->held[key])
-            space_give(&b->zones.activations, w->place[key] - 1, walk_bytes(w, r->cross[k].tensor));
+        plan_space_give(&b->zones.activations, frame, r->frame);
+    for (uint32_t k = 0; k < r->ninout; k++) {
+        uint64_t key = (uint64_t)r->inout[k].tensor * w->micro_batches + x->micro_batch;
+        if (r->inout[k].tensor && w->place[key] && w->last_use[key] == at + 1 && !w->held[key])
+            plan_space_give(&b->zones.activations, w->place[key] - 1,
+                            plan_walk_bytes(w, r->inout[k].tensor));
     }
-    uint64_t slot = (uint64_t)x->block * w->passes + x->pass;
+    uint64_t slot = (uint64_t)x->block * w->micro_batches + x->micro_batch;
     if ((x->backward || !w->train) && b->live.saved.at[x->block])
-        space_give(&b->zones.activations, w->slot[slot], b->live.saved.at[x->block]);
+        plan_space_give(&b->zones.activations, w->slot[slot], b->live.saved.at[x->block]);
 }
 
 static weft_status emit_comm(walk *w, const work *x, const item *it, const uint64_t *bases)
@@ -183,10 +186,10 @@ static weft_status emit_comm(walk *w, const work *x, const item *it, const uint6
     c.count = it->count;
     c.in = bases[it->in.base] + it->in.offset;
     c.out = bases[it->out.base] + it->out.offset;
-    return emit_collective(w->b, w->l, &c, x->pass);
+    return plan_emit_collective(w->b, w->l, &c, x->micro_batch);
 }
 
-static weft_status emit_items(walk *w, const work *x, const routine *r, const uint64_t *bases)
+static weft_status emit_items(walk *w, const work *x, const lowered_block *r, const uint64_t *bases)
 {
     plan *p = w->b->p;
     const char *name = pool_printf(&p->pool, "%s %s", x->backward ? "backward" : "forward",
@@ -200,7 +203,7 @@ static weft_status emit_items(walk *w, const work *x, const routine *r, const ui
             continue;
         }
         const segment *seg = &p->segments.at[it->segment];
-        list_call(p, w->l, it->segment, bases, seg->nbases, x->pass, name);
+        plan_list_call(p, w->l, it->segment, bases, seg->nbases, x->micro_batch, name);
         p->flops_step += w->train ? seg->flops : 0;
     }
     return WEFT_OK;
@@ -209,21 +212,21 @@ static weft_status emit_items(walk *w, const work *x, const routine *r, const ui
 static weft_status emit_work(walk *w, uint32_t at)
 {
     const work *x = &w->works[at];
-    const routine *r = walk_routine(w, x);
+    const lowered_block *r = plan_walk_lowered(w, x);
     uint64_t bases[MAX_BASES] = {0}, frame = 0;
-    weft_status s = shard_before(w, at);
+    weft_status s = plan_zero_before(w, at);
     if (!s)
-        s = boundary_before(w, at);
+        s = plan_boundary_before(w, at);
     if (!s)
         s = set_bases(w, x, r, bases, &frame);
     if (!s)
         s = emit_items(w, x, r, bases);
     if (!s)
-        s = boundary_after(w, at);
+        s = plan_boundary_after(w, at);
     give_back(w, x, at, r, frame);
     if (!s)
-        s = shard_after(w, at);
-    return s || !w->train ? s : sync_work_done(w, at);
+        s = plan_zero_after(w, at);
+    return s || !w->train ? s : plan_sync_work_done(w, at);
 }
 
 static void note_cells(const walk *w)
@@ -233,9 +236,9 @@ static void note_cells(const walk *w)
         const work *x = &w->works[i];
         if (!i || x->cell != w->works[i - 1].cell)
             *vec_push(&p->cells) =
-                (plan_cell){w->b->stages->axis < 0 ? 0 : w->b->stages->chunk[x->block], x->pass,
-                            x->backward, 0};
-        const routine *r = walk_routine(w, x);
+                (plan_cell){w->b->stages->axis < 0 ? 0 : w->b->stages->chunk[x->block],
+                            x->micro_batch, x->backward, 0};
+        const lowered_block *r = plan_walk_lowered(w, x);
         for (uint32_t k = 0; k < r->items.n; k++)
             if (!r->items.at[k].comm)
                 p->cells.at[p->cells.n - 1].flops += p->segments.at[r->items.at[k].segment].flops;
@@ -245,10 +248,10 @@ static void note_cells(const walk *w)
 static void walk_free(walk *w)
 {
     for (uint64_t i = 0; i < (uint64_t)w->b->g->blocks.n * 4; i++)
-        lowered_free(&w->routines[i]);
-    boundary_free(w);
-    shard_free(w);
-    free(w->routines);
+        plan_lowered_free(&w->lowered[i]);
+    plan_boundary_free(w);
+    plan_zero_free(w);
+    free(w->lowered);
     free(w->works);
     free(w->last_use);
     free(w->grads_done);
@@ -257,37 +260,38 @@ static void walk_free(walk *w)
     free(w->slot);
 }
 
-weft_status build_passes(builder *b, list *l, bool train, uint32_t passes)
+weft_status plan_micro_batches(builder *b, list *l, bool train, uint32_t micro_batches)
 {
-    walk w = {.b = b, .l = l, .passes = passes, .train = train};
-    uint64_t blocks = b->g->blocks.n, cells = (uint64_t)(b->g->tensors.n + 1) * passes;
-    w.routines = mem_alloc(blocks * 4 * sizeof *w.routines);
+    walk w = {.b = b, .l = l, .micro_batches = micro_batches, .train = train};
+    uint64_t blocks = b->g->blocks.n, cells = (uint64_t)(b->g->tensors.n + 1) * micro_batches;
+    w.lowered = mem_alloc(blocks * 4 * sizeof *w.lowered);
     w.last_use = mem_alloc(cells * sizeof *w.last_use);
     w.grads_done = mem_alloc(b->f->blocks.n * sizeof *w.grads_done + 1);
     w.place = mem_alloc(cells * sizeof *w.place);
     w.held = mem_alloc(cells * sizeof *w.held);
-    w.slot = mem_alloc(blocks * passes * sizeof *w.slot);
+    w.slot = mem_alloc(blocks * micro_batches * sizeof *w.slot);
     weft_status s = lower_all(&w);
     if (!s) {
         order_works(&w);
         mark_first(&w);
         find_last_uses(&w);
-        s = boundary_prepare(&w);
+        s = plan_boundary_prepare(&w);
     }
     if (!s)
-        s = shard_begin(&w);
+        s = plan_zero_begin(&w);
     if (!s && train)
         note_cells(&w);
     for (uint32_t i = 0; !s && i < w.nworks; i++)
         s = emit_work(&w, i);
     if (!s) {
-        boundary_finish(&w);
-        s = shard_finish(&w);
+        plan_boundary_finish(&w);
+        s = plan_zero_finish(&w);
     }
     if (!s && train)
-        s = sync_flush(b, l);
+        s = plan_sync_flush(b, l);
     if (!s && b->live.result)
-        b->p->logits = b->zones.zone + w.place[(uint64_t)b->live.root[b->live.result] * passes] - 1;
+        b->p->logits =
+            b->zones.zone + w.place[(uint64_t)b->live.root[b->live.result] * micro_batches] - 1;
     walk_free(&w);
     return s;
 }

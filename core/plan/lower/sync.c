@@ -68,7 +68,8 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
                 "says when it is summed",
                 p->name, b->g->mesh->name[a]);
     uint64_t groups = p->sum_axes >> FIRST_GROUP << FIRST_GROUP;
-    if (groups ? !flat_shared(b->f, b->stages, p->block) : flat_shared(b->f, b->stages, p->block))
+    if (groups ? !plan_flat_shared(b->f, b->stages, p->block)
+               : plan_flat_shared(b->f, b->stages, p->block))
         return fail(WEFT_USAGE,
                     groups ? "the gradient of %s is to be summed over a group, but one stage "
                              "alone uses it"
@@ -84,7 +85,7 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
     return WEFT_OK;
 }
 
-weft_status sync_prepare(builder *b, edit_state *e)
+weft_status plan_sync_prepare(builder *b, edit_state *e)
 {
     struct sync_state *s = pool_alloc(&b->p->pool, sizeof *s);
     b->sync = s;
@@ -94,12 +95,12 @@ weft_status sync_prepare(builder *b, edit_state *e)
         if (st)
             return st;
     }
-    return edits_check_unsummed(b->f, e);
+    return plan_edits_check_unsummed(b->f, e);
 }
 
 /* --- buckets --- */
 
-uint32_t grads_channel(const builder *b, uint32_t axis)
+uint32_t plan_grads_channel(const builder *b, uint32_t axis)
 {
     if (axis < FIRST_GROUP)
         return plan_channel(b->p, "grads", axis);
@@ -111,7 +112,7 @@ uint32_t grads_channel(const builder *b, uint32_t axis)
 static uint32_t next_of_group(const builder *b, const bucket *k, collective *c)
 {
     const flat_block *fb = &b->f->blocks.at[b->f->groups.at[k->group - 1].block];
-    flat_place_in own = flat_own(b->f, k->group - 1, FLAT_GRADS, b->f->grads, b->f->grad_size);
+    flat_place_in own = plan_flat_own(b->f, k->group - 1, FLAT_GRADS, b->f->grads, b->f->grad_size);
     bool scatter = k->axes >> fb->axis & 1;
     c->in = c->out = own.at;
     c->shift_axis = fb->axis;
@@ -130,25 +131,25 @@ static weft_status next_axis(builder *b, list *l, bucket *k)
                     .redop = WEFT_SUM,
                     .dtype = b->g->grad_dtype,
                     .count = k->end - k->first};
-    c.in = c.out = b->f->grads + flat_index(b->f, k->first, FLAT_GRADS) * b->f->grad_size;
+    c.in = c.out = b->f->grads + plan_flat_index(b->f, k->first, FLAT_GRADS) * b->f->grad_size;
     if (k->group)
         a = next_of_group(b, k, &c);
     k->axes &= ~((uint64_t)1 << a);
-    c.channel = grads_channel(b, a);
+    c.channel = plan_grads_channel(b, a);
     c.name = pool_printf(&p->pool, "%s of gradients %llu-%llu", plan_kind_title(c.kind),
                          (unsigned long long)k->first, (unsigned long long)k->end);
     uint32_t number = 0;
-    compress_sum(b, &c, a, false);
-    weft_status st = emit_start(b, l, &c, 0, &number);
+    plan_compress_sum(b, &c, a, false);
+    weft_status st = plan_emit_start(b, l, &c, 0, &number);
     k->pending = st == WEFT_OK ? number + 1 : 0;
     return st;
 }
 
 /* Wait for the bucket on its last axis, axis by axis. Its scratch is free from then on. */
-weft_status sync_finish(builder *b, list *l, bucket *k)
+weft_status plan_sync_finish(builder *b, list *l, bucket *k)
 {
     while (k->pending) {
-        emit_wait(b, l, k->pending - 1, 0);
+        plan_emit_wait(b, l, k->pending - 1, 0);
         k->pending = 0;
         weft_status s = k->axes ? next_axis(b, l, k) : WEFT_OK;
         if (s)
@@ -172,7 +173,7 @@ static weft_status start_piece(builder *b, list *l, bucket k)
         }
     weft_status st = WEFT_OK;
     if (k.axes && flying >= BUCKETS_IN_FLIGHT)
-        st = sync_finish(b, l, &s->buckets.at[oldest]);
+        st = plan_sync_finish(b, l, &s->buckets.at[oldest]);
     if (!st && k.axes)
         st = next_axis(b, l, &k);
     *vec_push(&s->buckets) = k;
@@ -180,7 +181,7 @@ static weft_status start_piece(builder *b, list *l, bucket k)
 }
 
 /* Start the open bucket in pieces of the bucket's size, the last block's elements first. */
-weft_status sync_flush(builder *b, list *l)
+weft_status plan_sync_flush(builder *b, list *l)
 {
     struct sync_state *s = b->sync;
     bucket k = s->open;
@@ -205,20 +206,21 @@ static weft_status grow(builder *b, list *l, const flat_param *p, uint64_t end)
 {
     struct sync_state *s = b->sync;
     bool joins = s->open.end > s->open.first && s->open.first == end &&
-                 s->open.axes == p->sum_axes && s->open.guest == p->guest;
+                 s->open.axes == p->sum_axes && s->open.not_owned == p->not_owned;
     if (!joins) {
-        weft_status st = sync_flush(b, l);
+        weft_status st = plan_sync_flush(b, l);
         if (st)
             return st;
-        s->open = (bucket){.first = end, .end = end, .axes = p->sum_axes, .guest = p->guest};
+        s->open =
+            (bucket){.first = end, .end = end, .axes = p->sum_axes, .not_owned = p->not_owned};
     }
     s->open.first = p->first;
     if (p->sum_axes && s->open.end - s->open.first >= s->bucket_elements)
-        return sync_flush(b, l);
+        return plan_sync_flush(b, l);
     return WEFT_OK;
 }
 
-weft_status sync_group(builder *b, list *l, uint32_t group, uint64_t axes)
+weft_status plan_sync_group(builder *b, list *l, uint32_t group, uint64_t axes)
 {
     const flat_group *x = &b->f->groups.at[group];
     return start_piece(b, l,
@@ -226,7 +228,7 @@ weft_status sync_group(builder *b, list *l, uint32_t group, uint64_t axes)
                                 .end = x->at[0] + x->count,
                                 .axes = axes,
                                 .group = 1 + group,
-                                .guest = x->guest});
+                                .not_owned = x->not_owned});
 }
 
 static weft_status block_ready(builder *b, list *l, uint32_t fb)
@@ -235,7 +237,7 @@ static weft_status block_ready(builder *b, list *l, uint32_t fb)
     uint64_t end = k->end;
     weft_status s = WEFT_OK;
     for (uint32_t i = k->level ? k->groups : 0; !s && i-- > 0;)
-        s = sync_group(b, l, k->first_group + i, b->f->groups.at[k->first_group + i].sum_axes);
+        s = plan_sync_group(b, l, k->first_group + i, b->f->groups.at[k->first_group + i].sum_axes);
     for (uint32_t i = k->level ? 0 : k->params; !s && i-- > 0;) {
         const flat_param *p = &b->f->params.at[k->first_param + i];
         s = grow(b, l, p, end);
@@ -244,7 +246,7 @@ static weft_status block_ready(builder *b, list *l, uint32_t fb)
     return s;
 }
 
-weft_status sync_work_done(walk *w, uint32_t at)
+weft_status plan_sync_work_done(walk *w, uint32_t at)
 {
     for (uint32_t i = w->b->f->blocks.n; i-- > 0;)
         if (w->grads_done[i] == at + 1 && w->b->f->blocks.at[i].level < FLAT_GRADS) {
@@ -255,7 +257,7 @@ weft_status sync_work_done(walk *w, uint32_t at)
     return WEFT_OK;
 }
 
-void sync_free(builder *b)
+void plan_sync_free(builder *b)
 {
     free(b->sync ? b->sync->buckets.at : NULL);
 }

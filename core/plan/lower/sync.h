@@ -10,7 +10,7 @@ typedef struct bucket {
     uint64_t axes;       /* mesh axes still to be summed over, bit a */
     uint32_t group;      /* 1 + the group that it is, of a block that is cut; 0: whole elements */
     uint32_t pending;    /* 1 + the collective in flight; 0: none */
-    bool guest;          /* counted at another stage */
+    bool not_owned;      /* counted at another stage */
 } bucket;
 
 struct sync_state {
@@ -20,19 +20,19 @@ struct sync_state {
 };
 
 /* Which parameters are summed over which axes, from the edits. Makes b->sync. */
-weft_status sync_prepare(builder *b, edit_state *e);
-void sync_free(builder *b);
+weft_status plan_sync_prepare(builder *b, edit_state *e);
+void plan_sync_free(builder *b);
 
-weft_status sync_work_done(walk *w, uint32_t at); /* sum what is final after work `at` */
-weft_status sync_flush(builder *b, list *l);      /* start the bucket that is open */
+weft_status plan_sync_work_done(walk *w, uint32_t at); /* sum what is final after work `at` */
+weft_status plan_sync_flush(builder *b, list *l);      /* start the bucket that is open */
 
 /* Wait for the bucket on its last axis, axis by axis. */
-weft_status sync_finish(builder *b, list *l, bucket *k);
+weft_status plan_sync_finish(builder *b, list *l, bucket *k);
 
 /* Start the sums of a group over `axes`: a bucket of its own. */
-weft_status sync_group(builder *b, list *l, uint32_t group, uint64_t axes);
+weft_status plan_sync_group(builder *b, list *l, uint32_t group, uint64_t axes);
 
 /* The channel of gradients over a mesh axis, or over group `axis` - FIRST_GROUP. */
-uint32_t grads_channel(const builder *b, uint32_t axis);
+uint32_t plan_grads_channel(const builder *b, uint32_t axis);
 
 #endif

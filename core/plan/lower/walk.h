@@ -9,7 +9,7 @@
 #include "plan/lower/lower.h"
 
 typedef struct work {
-    uint32_t block, pass; /* pass: the micro-batch */
+    uint32_t block, micro_batch; /* pass: the micro-batch */
     bool backward;
     bool first;    /* of this block in this direction: sums are written, not added to */
     uint32_t cell; /* works of one (chunk, micro-batch, direction) belong together */
@@ -18,9 +18,9 @@ typedef struct work {
 typedef struct walk {
     builder *b;
     list *l;
-    uint32_t passes;
+    uint32_t micro_batches;
     bool train;
-    routine *routines; /* [block][backward][first] */
+    lowered_block *lowered; /* [block][backward][first] */
     work *works;
     uint32_t nworks;
     uint32_t *last_use;   /* [tensor][micro-batch] 1 + work */
@@ -29,13 +29,13 @@ typedef struct walk {
     uint8_t *held;  /* [tensor][micro-batch] sends that still read it; the last wait frees it */
     uint64_t *slot; /* [block][micro-batch] offset of the saved slot in the zone */
     struct boundary *boundary;
-    struct shard_walk *shard;
+    struct zero_walk *shard;
 } walk;
 
-routine *walk_routine(const walk *w, const work *x);
-uint64_t walk_bytes(const walk *w, weft_tensor t); /* of a tensor on one rank */
+lowered_block *plan_walk_lowered(const walk *w, const work *x);
+uint64_t plan_walk_bytes(const walk *w, weft_tensor t); /* of a tensor on one rank */
 
 /* Write the forward (and, if `train`, backward) work of `passes` micro-batches into the list. */
-weft_status build_passes(builder *b, list *l, bool train, uint32_t passes);
+weft_status plan_micro_batches(builder *b, list *l, bool train, uint32_t micro_batches);
 
 #endif

@@ -38,11 +38,11 @@ typedef struct stay { /* a block's parameters, whole */
 } stay;
 
 typedef struct reduction { /* of a block's gradients of one pass */
-    uint32_t block, pass, number;
+    uint32_t block, micro_batch, number;
     bool adding;
 } reduction;
 
-struct shard_walk {
+struct zero_walk {
     VEC(stay) stays; /* by start */
     uint32_t next;
     VEC(uint32_t) open; /* started and not given back */
@@ -65,21 +65,21 @@ typedef weft_status (*visitor)(walk *w, uint32_t flat_block, uint32_t at);
 static weft_status visit(walk *w, uint32_t at, bool grads, visitor what)
 {
     const work *x = &w->works[at];
-    const routine *r = walk_routine(w, x);
-    int own = flat_block_of(w->b->f, w->b->g->blocks.at[x->block]);
+    const lowered_block *r = plan_walk_lowered(w, x);
+    int own = plan_flat_block_of(w->b->f, w->b->g->blocks.at[x->block]);
     weft_status s = WEFT_OK;
     if (own >= 0 && (grads ? r->grads : r->params))
         s = what(w, (uint32_t)own, at);
-    for (uint32_t i = 0; !s && i < r->ncross; i++)
-        if (!r->cross[i].tensor && (r->cross[i].grad != 0) == grads)
-            s = what(w, r->cross[i].flat_block, at);
+    for (uint32_t i = 0; !s && i < r->ninout; i++)
+        if (!r->inout[i].tensor && (r->inout[i].grad != 0) == grads)
+            s = what(w, r->inout[i].flat_block, at);
     return s;
 }
 
 /* The stay that a work prolongs, or a new one. */
 static weft_status note_reader(walk *w, uint32_t block, uint32_t at)
 {
-    struct shard_walk *y = w->shard;
+    struct zero_walk *y = w->shard;
     const flat_block *k = &w->b->f->blocks.at[block];
     uint32_t ahead = k->ahead ? k->ahead : 1;
     if (k->level < FLAT_PARAMS)
@@ -101,7 +101,7 @@ static weft_status note_reader(walk *w, uint32_t block, uint32_t at)
 static weft_status note_adder(walk *w, uint32_t block, uint32_t at)
 {
     if (w->b->f->blocks.at[block].level >= FLAT_GRADS)
-        w->shard->last_add[(uint64_t)block * w->passes + w->works[at].pass] = at + 1;
+        w->shard->last_add[(uint64_t)block * w->micro_batches + w->works[at].micro_batch] = at + 1;
     return WEFT_OK;
 }
 
@@ -115,12 +115,12 @@ static int by_start(const void *x, const void *y)
     return a->block < b->block ? -1 : a->block > b->block;
 }
 
-weft_status shard_begin(walk *w)
+weft_status plan_zero_begin(walk *w)
 {
-    struct shard_walk *y = w->shard = mem_alloc(sizeof *y);
+    struct zero_walk *y = w->shard = mem_alloc(sizeof *y);
     uint64_t blocks = w->b->f->blocks.n + 1;
-    y->last_add = mem_alloc(blocks * w->passes * sizeof *y->last_add);
-    y->whole_at = mem_alloc(blocks * w->passes * sizeof *y->whole_at);
+    y->last_add = mem_alloc(blocks * w->micro_batches * sizeof *y->last_add);
+    y->whole_at = mem_alloc(blocks * w->micro_batches * sizeof *y->whole_at);
     y->left = mem_alloc(blocks * sizeof *y->left);
     y->clear = mem_alloc(blocks * sizeof *y->clear);
     y->begun = mem_alloc(blocks * sizeof *y->begun);
@@ -132,14 +132,14 @@ weft_status shard_begin(walk *w)
         s = s ? s : visit(w, i, true, note_adder);
     }
     for (uint64_t i = 0; i < w->b->f->blocks.n; i++)
-        for (uint32_t pass = 0; pass < w->passes; pass++)
-            y->left[i] += y->last_add[i * w->passes + pass] != 0;
+        for (uint32_t micro_batch = 0; micro_batch < w->micro_batches; micro_batch++)
+            y->left[i] += y->last_add[i * w->micro_batches + micro_batch] != 0;
     if (y->stays.n)
         qsort(y->stays.at, y->stays.n, sizeof *y->stays.at, by_start);
     return s;
 }
 
-void shard_free(walk *w)
+void plan_zero_free(walk *w)
 {
     if (!w->shard)
         return;
@@ -157,7 +157,7 @@ void shard_free(walk *w)
 /* --- parameters --- */
 
 static weft_status start_gather(builder *b, list *l, uint32_t group, uint64_t from, uint64_t moved,
-                                uint64_t to, uint32_t pass, uint32_t *number)
+                                uint64_t to, uint32_t micro_batch, uint32_t *number)
 {
     const flat_group *x = &b->f->groups.at[group];
     const flat_block *k = &b->f->blocks.at[x->block];
@@ -171,21 +171,21 @@ static weft_status start_gather(builder *b, list *l, uint32_t group, uint64_t fr
                     .shift_axis = k->axis};
     c.name = pool_printf(&b->p->pool, "all-gather of parameters %llu-%llu",
                          (unsigned long long)x->at[0], (unsigned long long)(x->at[0] + x->count));
-    return emit_start(b, l, &c, pass, number);
+    return plan_emit_start(b, l, &c, micro_batch, number);
 }
 
-static weft_status start_stay(walk *w, stay *s, uint32_t pass)
+static weft_status start_stay(walk *w, stay *s, uint32_t micro_batch)
 {
     builder *b = w->b;
     const flat *f = b->f;
     const flat_block *k = &f->blocks.at[s->block];
-    s->place = space_take(&b->zones.activations, whole_bytes(k, f->compute_size));
+    s->place = plan_space_take(&b->zones.activations, whole_bytes(k, f->compute_size));
     for (uint32_t i = 0; i < k->groups; i++) {
         uint32_t g = k->first_group + i, number;
-        flat_place_in own = flat_own(f, g, FLAT_PARAMS, f->compute, f->compute_size);
+        flat_place_in own = plan_flat_own(f, g, FLAT_PARAMS, f->compute, f->compute_size);
         uint64_t to =
             b->zones.zone + s->place + (f->groups.at[g].at[0] - k->first) * f->compute_size;
-        weft_status st = start_gather(b, w->l, g, own.at, own.shift, to, pass, &number);
+        weft_status st = start_gather(b, w->l, g, own.at, own.shift, to, micro_batch, &number);
         if (st)
             return st;
         s->number = i ? s->number : number;
@@ -195,11 +195,11 @@ static weft_status start_stay(walk *w, stay *s, uint32_t pass)
 
 static weft_status gather_for(walk *w, uint32_t at)
 {
-    struct shard_walk *y = w->shard;
+    struct zero_walk *y = w->shard;
     for (; y->next < y->stays.n && y->stays.at[y->next].start <= at; y->next++) {
         stay *s = &y->stays.at[y->next];
         *vec_push(&y->open) = y->next;
-        weft_status st = start_stay(w, s, w->works[s->first].pass);
+        weft_status st = start_stay(w, s, w->works[s->first].micro_batch);
         if (st)
             return st;
     }
@@ -208,7 +208,7 @@ static weft_status gather_for(walk *w, uint32_t at)
         if (s->first != at)
             continue;
         for (uint32_t g = 0; g < w->b->f->blocks.at[s->block].groups; g++)
-            emit_wait(w->b, w->l, s->number + g, w->works[at].pass);
+            plan_emit_wait(w->b, w->l, s->number + g, w->works[at].micro_batch);
         w->b->bases.params[s->block] = w->b->zones.zone + s->place;
     }
     return WEFT_OK;
@@ -216,14 +216,14 @@ static weft_status gather_for(walk *w, uint32_t at)
 
 static void give_parameters(walk *w, uint32_t at)
 {
-    struct shard_walk *y = w->shard;
+    struct zero_walk *y = w->shard;
     const flat *f = w->b->f;
     uint32_t kept = 0;
     for (uint32_t i = 0; i < y->open.n; i++) {
         const stay *s = &y->stays.at[y->open.at[i]];
         if (s->last == at)
-            space_give(&w->b->zones.activations, s->place,
-                       whole_bytes(&f->blocks.at[s->block], f->compute_size));
+            plan_space_give(&w->b->zones.activations, s->place,
+                            whole_bytes(&f->blocks.at[s->block], f->compute_size));
         else
             y->open.at[kept++] = y->open.at[i];
     }
@@ -235,22 +235,24 @@ static void give_parameters(walk *w, uint32_t at)
 /* The segment that zeroes what lies between a block's tensors: it is summed and squared as well. */
 static weft_status make_clear(builder *b, const flat_block *k, uint32_t *out)
 {
-    uint32_t seg = segment_begin(b->p, "clear padding");
+    uint32_t seg = plan_segment_begin(b->p, "clear padding");
     for (uint32_t i = 0; i < k->params; i++) {
         const flat_param *p = &b->f->params.at[k->first_param + i];
         uint64_t from = p->first + p->count, to = i + 1 < k->params ? p[1].first : k->end;
         const ref where = {BASE_GRAD, 0, (from - k->first) * b->f->grad_size};
-        weft_status s =
-            to > from ? segment_add_zero(b->p, seg, b->g->grad_dtype, to - from, where) : WEFT_OK;
+        weft_status s = to > from
+                            ? plan_segment_add_zero(b->p, seg, b->g->grad_dtype, to - from, where)
+                            : WEFT_OK;
         if (s)
             return s;
     }
-    *out = 1 + segment_end(b->p, seg, BASE_FIRST);
+    *out = 1 + plan_segment_end(b->p, seg, BASE_FIRST);
     return WEFT_OK;
 }
 
 /* The own slice of what was reduced is added to that of the passes before. */
-static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from, uint32_t pass)
+static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from,
+                              uint32_t micro_batch)
 {
     const flat_block *k = &b->f->blocks.at[b->f->groups.at[group].block];
     uint64_t slice = b->f->groups.at[group].count / k->parts;
@@ -266,15 +268,15 @@ static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from
                       .flags = WEFT_SPEC_ACCUMULATE};
     uint64_t bases[BASE_FIRST + 2] = {0};
     bases[BASE_FIRST] = from;
-    bases[BASE_FIRST + 1] = flat_own(b->f, group, FLAT_GRADS, b->f->grads, b->f->grad_size).at;
-    weft_status st = emit_op(b->p, l, &op,
-                             &(emission){.segment = "accumulate",
-                                         .refs = refs,
-                                         .bases = bases,
-                                         .nbases = BASE_FIRST + 2,
-                                         .pass = pass});
+    bases[BASE_FIRST + 1] = plan_flat_own(b->f, group, FLAT_GRADS, b->f->grads, b->f->grad_size).at;
+    weft_status st = plan_emit_op(b->p, l, &op,
+                                  &(emission){.segment = "accumulate",
+                                              .refs = refs,
+                                              .bases = bases,
+                                              .nbases = BASE_FIRST + 2,
+                                              .micro_batch = micro_batch});
     if (st == WEFT_OK)
-        list_shift(b->p, l, BASE_FIRST, k->axis, slice * b->f->grad_size);
+        plan_list_shift(b->p, l, BASE_FIRST, k->axis, slice * b->f->grad_size);
     return st;
 }
 
@@ -283,24 +285,25 @@ static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from
 static weft_status finish_reduction(walk *w)
 {
     builder *b = w->b;
-    struct shard_walk *y = w->shard;
+    struct zero_walk *y = w->shard;
     const reduction r = y->flying.at[0];
     const flat_block *k = &b->f->blocks.at[r.block];
     memmove(y->flying.at, y->flying.at + 1, --y->flying.n * sizeof r);
     weft_status s = WEFT_OK;
     for (uint32_t i = 0; !s && i < k->groups; i++) {
-        emit_wait(b, w->l, r.number + i, r.pass);
+        plan_emit_wait(b, w->l, r.number + i, r.micro_batch);
         if (r.adding)
             s = accumulate(b, w->l, k->first_group + i, b->p->collectives.at[r.number + i].in,
-                           r.pass);
+                           r.micro_batch);
     }
-    space_give(&b->zones.activations, y->whole_at[(uint64_t)r.block * w->passes + r.pass] - 1,
-               whole_bytes(k, b->f->grad_size));
+    plan_space_give(&b->zones.activations,
+                    y->whole_at[(uint64_t)r.block * w->micro_batches + r.micro_batch] - 1,
+                    whole_bytes(k, b->f->grad_size));
     if (--y->left[r.block])
         return s;
     for (uint32_t i = k->groups; !s && i-- > 0;) {
         const flat_group *x = &b->f->groups.at[k->first_group + i];
-        s = sync_group(b, w->l, k->first_group + i, x->sum_axes & ~((uint64_t)1 << k->axis));
+        s = plan_sync_group(b, w->l, k->first_group + i, x->sum_axes & ~((uint64_t)1 << k->axis));
     }
     return s;
 }
@@ -318,7 +321,8 @@ static weft_status take_gradients(walk *w, uint32_t block, uint32_t at)
 {
     builder *b = w->b;
     const flat_block *k = &b->f->blocks.at[block];
-    uint64_t *place = &w->shard->whole_at[(uint64_t)block * w->passes + w->works[at].pass];
+    uint64_t *place =
+        &w->shard->whole_at[(uint64_t)block * w->micro_batches + w->works[at].micro_batch];
     if (k->level < FLAT_GRADS)
         return WEFT_OK;
     bool fresh = !*place;
@@ -328,18 +332,18 @@ static weft_status take_gradients(walk *w, uint32_t block, uint32_t at)
             return s;
     }
     if (fresh)
-        *place = 1 + space_take(&b->zones.activations, whole_bytes(k, b->f->grad_size));
+        *place = 1 + plan_space_take(&b->zones.activations, whole_bytes(k, b->f->grad_size));
     b->bases.grads[block] = b->zones.zone + *place - 1;
     uint32_t seg = w->shard->clear[block] - 1;
     if (!fresh || !b->p->segments.at[seg].n)
         return WEFT_OK;
     uint64_t bases[BASE_FIRST] = {0};
     bases[BASE_GRAD] = b->bases.grads[block];
-    list_call(b->p, w->l, seg, bases, BASE_FIRST, w->works[at].pass, "clear padding");
+    plan_list_call(b->p, w->l, seg, bases, BASE_FIRST, w->works[at].micro_batch, "clear padding");
     return WEFT_OK;
 }
 
-weft_status shard_before(walk *w, uint32_t at)
+weft_status plan_zero_before(walk *w, uint32_t at)
 {
     if (!w->b->f->groups.n)
         return WEFT_OK;
@@ -353,23 +357,24 @@ weft_status shard_before(walk *w, uint32_t at)
 }
 
 /* The first pass goes straight into the accumulator, a later one to its own slice of the buffer. */
-static weft_status start_reduction(walk *w, uint32_t block, uint32_t pass)
+static weft_status start_reduction(walk *w, uint32_t block, uint32_t micro_batch)
 {
     builder *b = w->b;
     flat *f = b->f;
     const flat_block *k = &f->blocks.at[block];
-    reduction r = {block, pass, 0, w->shard->begun[block]};
-    uint64_t at = b->zones.zone + w->shard->whole_at[(uint64_t)block * w->passes + pass] - 1;
+    reduction r = {block, micro_batch, 0, w->shard->begun[block]};
+    uint64_t at =
+        b->zones.zone + w->shard->whole_at[(uint64_t)block * w->micro_batches + micro_batch] - 1;
     for (uint32_t i = 0; i < k->groups; i++) {
         flat_group *x = &f->groups.at[k->first_group + i];
-        collective c = {.channel = grads_channel(b, k->axis),
+        collective c = {.channel = plan_grads_channel(b, k->axis),
                         .kind = WEFT_REDUCE_SCATTER,
                         .redop = WEFT_SUM,
                         .dtype = b->g->grad_dtype,
                         .count = x->count,
                         .in = at + (x->at[0] - k->first) * f->grad_size,
                         .shift_axis = k->axis};
-        c.out = flat_own(f, k->first_group + i, FLAT_GRADS, f->grads, f->grad_size).at;
+        c.out = plan_flat_own(f, k->first_group + i, FLAT_GRADS, f->grads, f->grad_size).at;
         if (r.adding) {
             c.out = c.in;
             c.out_shift = x->count / k->parts * f->grad_size;
@@ -379,8 +384,8 @@ static weft_status start_reduction(walk *w, uint32_t block, uint32_t pass)
                         (unsigned long long)x->at[0], (unsigned long long)(x->at[0] + x->count));
         uint32_t number;
         c.kept = x->kept;
-        compress_sum(b, &c, k->axis, r.adding);
-        weft_status s = emit_start(b, w->l, &c, pass, &number);
+        plan_compress_sum(b, &c, k->axis, r.adding);
+        weft_status s = plan_emit_start(b, w->l, &c, micro_batch, &number);
         if (s)
             return s;
         x->kept = b->p->collectives.at[number].kept;
@@ -391,26 +396,26 @@ static weft_status start_reduction(walk *w, uint32_t block, uint32_t pass)
     return WEFT_OK;
 }
 
-weft_status shard_after(walk *w, uint32_t at)
+weft_status plan_zero_after(walk *w, uint32_t at)
 {
-    struct shard_walk *y = w->shard;
+    struct zero_walk *y = w->shard;
     if (!w->b->f->groups.n)
         return WEFT_OK;
     give_parameters(w, at);
     weft_status s = WEFT_OK;
-    uint32_t pass = w->works[at].pass;
+    uint32_t micro_batch = w->works[at].micro_batch;
     for (uint32_t i = w->b->f->blocks.n; !s && w->works[at].backward && i-- > 0;) {
-        if (y->last_add[(uint64_t)i * w->passes + pass] != at + 1)
+        if (y->last_add[(uint64_t)i * w->micro_batches + micro_batch] != at + 1)
             continue;
         while (!s && y->flying.n >= REDUCED_AT_ONCE)
             s = finish_reduction(w);
         if (!s)
-            s = start_reduction(w, i, pass);
+            s = start_reduction(w, i, micro_batch);
     }
     return s;
 }
 
-weft_status shard_finish(walk *w)
+weft_status plan_zero_finish(walk *w)
 {
     weft_status s = WEFT_OK;
     while (!s && w->shard->flying.n)
@@ -427,18 +432,18 @@ struct gather_queue {
 static void finish_gathers(builder *b, list *l, uint32_t most)
 {
     while (b->queue && b->queue->flying.n > most) {
-        emit_wait(b, l, b->queue->flying.at[0], 0);
+        plan_emit_wait(b, l, b->queue->flying.at[0], 0);
         memmove(b->queue->flying.at, b->queue->flying.at + 1,
                 --b->queue->flying.n * sizeof *b->queue->flying.at);
     }
 }
 
-weft_status shard_updated(builder *b, list *l, uint32_t group)
+weft_status plan_zero_updated(builder *b, list *l, uint32_t group)
 {
     const flat *f = b->f;
     if (f->blocks.at[f->groups.at[group].block].level >= FLAT_PARAMS)
         return WEFT_OK;
-    flat_place_in own = flat_own(f, group, FLAT_PARAMS, f->compute, f->compute_size);
+    flat_place_in own = plan_flat_own(f, group, FLAT_PARAMS, f->compute, f->compute_size);
     uint32_t number;
     finish_gathers(b, l, GATHERS_IN_FLIGHT - 1);
     weft_status s = start_gather(b, l, group, own.at, own.shift, own.at, 0, &number);
@@ -449,12 +454,12 @@ weft_status shard_updated(builder *b, list *l, uint32_t group)
     return s;
 }
 
-void shard_gathered(builder *b, list *l)
+void plan_zero_gathered(builder *b, list *l)
 {
     finish_gathers(b, l, 0);
 }
 
-void gather_queue_free(builder *b)
+void plan_gathers_free(builder *b)
 {
     free(b->queue ? b->queue->flying.at : NULL);
 }

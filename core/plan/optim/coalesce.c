@@ -25,23 +25,23 @@ typedef struct cell {
     uint32_t number;
 } cell;
 
-typedef struct together {
+typedef struct coalescing {
     builder *b;
     list *l;
-    straight *s; /* [n] */
+    graph_to_list *s; /* [n] */
     uint32_t n;
     VEC(cell) cells;
     uint64_t at; /* of the first, in the zone */
-} together;
+} coalescing;
 
 /* One cell for a chain of sums: what one puts out, the next takes in. */
-static void find_cells(together *x)
+static void find_cells(coalescing *x)
 {
     for (uint32_t i = 0; i < x->n; i++)
         for (uint32_t k = 0; k < x->s[i].order.n; k++) {
-            straight *s = &x->s[i];
+            graph_to_list *s = &x->s[i];
             const node *n = &s->order.at[k];
-            if (!straight_sums_number(s, n))
+            if (!plan_graph_to_list_sums_number(s, n))
                 continue;
             if (!s->cell[n->in[0]]) {
                 const uint32_t number = x->cells.n;
@@ -69,12 +69,12 @@ static int by_axes(const void *a, const void *b)
                       : (x->number > y->number) - (x->number < y->number);
 }
 
-static void lay_cells(together *x)
+static void lay_cells(coalescing *x)
 {
     uint32_t n = x->cells.n, *place = mem_alloc(n * sizeof *place + 1);
     if (n) {
         qsort(x->cells.at, n, sizeof *x->cells.at, by_axes);
-        x->at = space_take(&x->b->zones.activations, n * sizeof(float));
+        x->at = plan_space_take(&x->b->zones.activations, n * sizeof(float));
     }
     for (uint32_t i = 0; i < n; i++)
         place[x->cells.at[i].number] = i;
@@ -86,7 +86,7 @@ static void lay_cells(together *x)
 }
 
 /* Cells first ... first + count - 1, summed in place. */
-static weft_status sum(together *x, uint32_t axis, uint32_t redop, uint32_t first, uint32_t count)
+static weft_status sum(coalescing *x, uint32_t axis, uint32_t redop, uint32_t first, uint32_t count)
 {
     plan *p = x->b->p;
     collective c = {.channel = plan_channel(p, "update", axis),
@@ -97,22 +97,23 @@ static weft_status sum(together *x, uint32_t axis, uint32_t redop, uint32_t firs
     c.in = c.out = x->b->zones.zone + x->at + first * sizeof(float);
     c.name = pool_printf(&p->pool, "%s of %u number%s, %s%s", plan_kind_title(c.kind), count,
                          count == 1 ? "" : "s", x->s[0].job->name, x->n > 1 ? " and others" : "");
-    return emit_collective(x->b, x->l, &c, 0);
+    return plan_emit_collective(x->b, x->l, &c, 0);
 }
 
 /* The sum that a graph stands at; NULL: it is through. */
-static const node *waits_for(const straight *s)
+static const node *waits_for(const graph_to_list *s)
 {
     return s->at < s->order.n ? &s->order.at[s->at] : NULL;
 }
 
 /* Sum over `axis` whatever waits for that now. */
-static weft_status sum_waiting(together *x, uint32_t axis, uint32_t redop)
+static weft_status sum_waiting(coalescing *x, uint32_t axis, uint32_t redop)
 {
     bool *due = mem_alloc(x->cells.n * sizeof *due + 1);
     for (uint32_t i = 0; i < x->n; i++)
-        for (const node *n; (n = waits_for(&x->s[i])) && straight_sums_number(&x->s[i], n) &&
-                            n->mesh_axis == axis && n->redop == redop;
+        for (const node *n;
+             (n = waits_for(&x->s[i])) && plan_graph_to_list_sums_number(&x->s[i], n) &&
+             n->mesh_axis == axis && n->redop == redop;
              x->s[i].at++)
             due[(x->s[i].cell[n->in[0]] - 1 - x->at) / sizeof(float)] = true;
     weft_status st = WEFT_OK;
@@ -125,12 +126,12 @@ static weft_status sum_waiting(together *x, uint32_t axis, uint32_t redop)
     return st;
 }
 
-static weft_status go_on(together *x)
+static weft_status go_on(coalescing *x)
 {
     for (;;) {
         const node *next = NULL;
         for (uint32_t i = 0; i < x->n; i++) {
-            weft_status st = straight_go_on(&x->s[i]);
+            weft_status st = plan_graph_to_list_resume(&x->s[i]);
             if (st)
                 return st;
             const node *n = waits_for(&x->s[i]);
@@ -147,15 +148,15 @@ static weft_status go_on(together *x)
 
 /* As many as memory lets wait for each other. One that waits for nobody is through before they
  * wait; the first of that kind goes alone. */
-static void begin(together *x, const straight_work *w, uint32_t n, bool by_levels)
+static void begin(coalescing *x, const graph_to_list_work *w, uint32_t n, bool by_levels)
 {
     uint64_t held = 0, more;
     for (bool more_go = true; more_go && x->n < n;) {
-        straight *s = &x->s[x->n];
-        straight_begin(s, x->b, x->l, &w[x->n], by_levels);
-        const bool waits = straight_held(s, &more);
+        graph_to_list *s = &x->s[x->n];
+        plan_graph_to_list_begin(s, x->b, x->l, &w[x->n], by_levels);
+        const bool waits = plan_graph_to_list_held(s, &more);
         if (x->n && held + more > x->b->zones.activations.top) {
-            straight_end(s);
+            plan_graph_to_list_end(s);
             return;
         }
         held += waits ? more : 0;
@@ -163,33 +164,33 @@ static void begin(together *x, const straight_work *w, uint32_t n, bool by_level
     }
 }
 
-static weft_status lower(builder *b, list *l, const straight_work *w, uint32_t n, bool by_levels,
-                         uint32_t *done)
+static weft_status lower(builder *b, list *l, const graph_to_list_work *w, uint32_t n,
+                         bool by_levels, uint32_t *done)
 {
-    together x = {.b = b, .l = l, .s = mem_alloc((uint64_t)n * sizeof *x.s)};
+    coalescing x = {.b = b, .l = l, .s = mem_alloc((uint64_t)n * sizeof *x.s)};
     begin(&x, w, n, by_levels);
     find_cells(&x);
     lay_cells(&x);
     weft_status st = go_on(&x);
     for (uint32_t i = 0; i < x.n; i++)
-        straight_end(&x.s[i]);
+        plan_graph_to_list_end(&x.s[i]);
     if (x.cells.n)
-        space_give(&b->zones.activations, x.at, x.cells.n * sizeof(float));
+        plan_space_give(&b->zones.activations, x.at, x.cells.n * sizeof(float));
     free(x.cells.at);
     free(x.s);
     *done = x.n;
     return st;
 }
 
-weft_status straight_lower_some(builder *b, list *l, const straight_work *w, uint32_t n,
+weft_status plan_graphs_to_list(builder *b, list *l, const graph_to_list_work *w, uint32_t n,
                                 uint32_t *done)
 {
     return lower(b, l, w, n, true, done);
 }
 
-weft_status straight_lower(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
-                           const straight_job *what)
+weft_status plan_graph_to_list(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
+                               const graph_to_list_job *what)
 {
     uint32_t done;
-    return lower(b, l, &(straight_work){g, first, end, *what}, 1, false, &done);
+    return lower(b, l, &(graph_to_list_work){g, first, end, *what}, 1, false, &done);
 }

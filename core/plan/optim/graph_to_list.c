@@ -49,9 +49,9 @@ static bool read_later(const graph *g, uint32_t at, uint32_t end)
     return false;
 }
 
-bool straight_sums_number(const straight *s, const node *n)
+bool plan_graph_to_list_sums_number(const graph_to_list *s, const node *n)
 {
-    straight_home h;
+    tensor_place h;
     if (n->comm != WEFT_ALL_REDUCE)
         return false;
     for (uint32_t k = 0; k < 2; k++) {
@@ -70,7 +70,7 @@ bool straight_sums_number(const straight *s, const node *n)
 
 /* How many sums of numbers, one after the other, a node comes behind. An assignment comes behind
  * whatever still reads its target before it. */
-static uint32_t *find_levels(const straight *s, uint32_t first, uint32_t end)
+static uint32_t *find_levels(const graph_to_list *s, uint32_t first, uint32_t end)
 {
     uint32_t *level = mem_alloc((end - first) * sizeof *level + 1);
     uint32_t *made = mem_alloc((s->g->tensors.n + 1) * sizeof *made); /* [tensor] */
@@ -85,7 +85,7 @@ static uint32_t *find_levels(const straight *s, uint32_t first, uint32_t end)
         for (uint32_t k = 0; k < n->nin; k++)
             read[n->in[k]] = *mine > read[n->in[k]] ? *mine : read[n->in[k]];
         for (uint32_t k = 0; k < n->nout && !n->assign; k++)
-            made[n->out[k]] = *mine + straight_sums_number(s, n);
+            made[n->out[k]] = *mine + plan_graph_to_list_sums_number(s, n);
     }
     free(made);
     free(read);
@@ -93,7 +93,7 @@ static uint32_t *find_levels(const straight *s, uint32_t first, uint32_t end)
 }
 
 /* Level by level, sums of numbers last in each; then what was put off. */
-static void put_in_order(straight *s, uint32_t first, uint32_t end, bool by_levels)
+static void put_in_order(graph_to_list *s, uint32_t first, uint32_t end, bool by_levels)
 {
     uint32_t *level = find_levels(s, first, end), levels = 1;
     if (!by_levels)
@@ -104,16 +104,17 @@ static void put_in_order(straight *s, uint32_t first, uint32_t end, bool by_leve
         for (uint32_t i = first; i < end; i++) {
             const node *n = &s->g->nodes.at[i];
             const bool late = n->assign && read_later(s->g, i, end);
-            const uint32_t mine = late        ? 2 * levels
-                                  : by_levels ? 2 * level[i - first] + straight_sums_number(s, n)
-                                              : 0;
+            const uint32_t mine = late ? 2 * levels
+                                  : by_levels
+                                      ? 2 * level[i - first] + plan_graph_to_list_sums_number(s, n)
+                                      : 0;
             if (mine == step)
                 *vec_push(&s->order) = *n;
         }
     free(level);
 }
 
-static void divide_into_runs(straight *s)
+static void divide_into_runs(graph_to_list *s)
 {
     uint32_t run = 0;
     uint64_t now = 1; /* elements of the run so far */
@@ -144,34 +145,34 @@ typedef struct operands {
     weft_operand io[64];
     ref refs[64];
     uint64_t bases[BASE_FIRST + 64];
-    straight_home home[BASE_FIRST + 64];
+    tensor_place home[BASE_FIRST + 64];
     uint32_t nbases, n;
 } operands;
 
-static straight_home home_of(straight *s, weft_tensor t)
+static tensor_place place_of(graph_to_list *s, weft_tensor t)
 {
     const tensor *x = graph_tensor(s->g, t);
-    straight_home h = {.dtype = x->shape.dtype};
+    tensor_place h = {.dtype = x->shape.dtype};
     if (x->kind == WEFT_T_SCALAR) {
-        h.at = scalar_offset(s->b->p, x->name, x->constant ? x->value : 0);
+        h.at = plan_scalar_offset(s->b->p, x->name, x->constant ? x->value : 0);
     } else if (s->cell[t]) {
         h.at = s->b->zones.zone + s->cell[t] - 1;
     } else if (!s->job->find(s->job->ctx, t, &h)) {
         if (!s->temp[t])
-            s->temp[t] = 1 + space_take(&s->b->zones.activations,
-                                        elements(s->g, t) * weft_dtype_size(x->shape.dtype));
+            s->temp[t] = 1 + plan_space_take(&s->b->zones.activations,
+                                             elements(s->g, t) * weft_dtype_size(x->shape.dtype));
         h.at = s->b->zones.zone + s->temp[t] - 1;
     }
     return h;
 }
 
-static weft_status add_operand(straight *s, operands *o, weft_tensor t, bool as_range)
+static weft_status add_operand(graph_to_list *s, operands *o, weft_tensor t, bool as_range)
 {
     weft_shape local = graph_local(s->g, t);
     if (o->n == 64 || o->nbases == MAX_BASES)
         return fail(WEFT_UNSUPPORTED, "%s: more than %u operands at once", s->job->name,
                     MAX_BASES - BASE_FIRST);
-    const straight_home h = home_of(s, t);
+    const tensor_place h = place_of(s, t);
     weft_operand *io = &o->io[o->n];
     *io = (weft_operand){.dtype = h.dtype, .rank = local.rank};
     for (uint32_t i = 0; i < local.rank; i++)
@@ -186,22 +187,22 @@ static weft_status add_operand(straight *s, operands *o, weft_tensor t, bool as_
     return WEFT_OK;
 }
 
-static weft_status emit_operands(straight *s, operands *o, const weft_opspec *op)
+static weft_status emit_operands(graph_to_list *s, operands *o, const weft_opspec *op)
 {
-    weft_status st = emit_op(
+    weft_status st = plan_emit_op(
         s->b->p, s->l, op,
         &(emission){
             .segment = s->job->name, .refs = o->refs, .bases = o->bases, .nbases = o->nbases});
     if (st != WEFT_OK)
         return st;
     for (uint32_t i = BASE_FIRST; i < o->nbases; i++)
-        list_shift(s->b->p, s->l, i, o->home[i].axis, o->home[i].shift);
+        plan_list_shift(s->b->p, s->l, i, o->home[i].axis, o->home[i].shift);
     return WEFT_OK;
 }
 
 /* --- one run --- */
 
-static weft_status emit_program(straight *s, uint32_t first, uint32_t end)
+static weft_status emit_program(graph_to_list *s, uint32_t first, uint32_t end)
 {
     graph part = *s->g; /* the same tensors, the nodes of the run */
     fused f;
@@ -222,7 +223,7 @@ static weft_status emit_program(straight *s, uint32_t first, uint32_t end)
     return st || !f.nout ? st : emit_operands(s, &o, &op);
 }
 
-static weft_status emit_node(straight *s, const node *n)
+static weft_status emit_node(graph_to_list *s, const node *n)
 {
     operands o = {.nbases = BASE_FIRST};
     weft_status st = WEFT_OK;
@@ -239,10 +240,10 @@ static weft_status emit_node(straight *s, const node *n)
     return st ? st : emit_operands(s, &o, &op);
 }
 
-static weft_status emit_comm(straight *s, const node *n)
+static weft_status emit_comm(graph_to_list *s, const node *n)
 {
     plan *p = s->b->p;
-    const straight_home in = home_of(s, n->in[0]), out = home_of(s, n->out[0]);
+    const tensor_place in = place_of(s, n->in[0]), out = place_of(s, n->out[0]);
     const uint64_t a = elements(s->g, n->in[0]), z = elements(s->g, n->out[0]);
     collective c = {.channel = plan_channel(p, "update", n->mesh_axis),
                     .kind = n->comm,
@@ -261,23 +262,25 @@ static weft_status emit_comm(straight *s, const node *n)
     }
     c.name = pool_printf(&p->pool, "%s of %s, %s", plan_kind_name(n->comm),
                          graph_tensor(s->g, n->in[0])->name, s->job->name);
-    return emit_collective(s->b, s->l, &c, 0);
+    return plan_emit_collective(s->b, s->l, &c, 0);
 }
 
-static void give_back(straight *s, uint32_t run, bool all)
+static void give_back(graph_to_list *s, uint32_t run, bool all)
 {
     for (weft_tensor t = 1; t <= s->g->tensors.n; t++)
         if (s->temp[t] && (all || s->last[t] <= run + 1)) {
-            space_give(&s->b->zones.activations, s->temp[t] - 1,
-                       elements(s->g, t) * weft_dtype_size(graph_tensor(s->g, t)->shape.dtype));
+            plan_space_give(&s->b->zones.activations, s->temp[t] - 1,
+                            elements(s->g, t) *
+                                weft_dtype_size(graph_tensor(s->g, t)->shape.dtype));
             s->temp[t] = 0;
         }
 }
 
-void straight_begin(straight *s, builder *b, list *l, const straight_work *w, bool by_levels)
+void plan_graph_to_list_begin(graph_to_list *s, builder *b, list *l, const graph_to_list_work *w,
+                              bool by_levels)
 {
     const uint64_t n = w->g->tensors.n + 1;
-    *s = (straight){.b = b, .l = l, .g = w->g, .job = &w->job};
+    *s = (graph_to_list){.b = b, .l = l, .g = w->g, .job = &w->job};
     s->last = mem_alloc(n * sizeof *s->last);
     s->temp = mem_alloc(n * sizeof *s->temp);
     s->cell = mem_alloc(n * sizeof *s->cell);
@@ -286,7 +289,7 @@ void straight_begin(straight *s, builder *b, list *l, const straight_work *w, bo
     divide_into_runs(s);
 }
 
-void straight_end(straight *s)
+void plan_graph_to_list_end(graph_to_list *s)
 {
     give_back(s, 0, true);
     free(s->order.at);
@@ -297,12 +300,12 @@ void straight_end(straight *s)
     free(s->wanted);
 }
 
-weft_status straight_go_on(straight *s)
+weft_status plan_graph_to_list_resume(graph_to_list *s)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = s->at, k; !st && i < s->order.n; s->at = i = k) {
         const node *x = &s->order.at[i];
-        if (straight_sums_number(s, x))
+        if (plan_graph_to_list_sums_number(s, x))
             break;
         for (k = i + 1; k < s->order.n && s->run_of[k] == s->run_of[i];)
             k++;
@@ -314,12 +317,12 @@ weft_status straight_go_on(straight *s)
     return st;
 }
 
-bool straight_held(const straight *s, uint64_t *held)
+bool plan_graph_to_list_held(const graph_to_list *s, uint64_t *held)
 {
     uint64_t bytes = 0;
-    straight_home h;
+    tensor_place h;
     uint32_t first = 0;
-    while (first < s->order.n && !straight_sums_number(s, &s->order.at[first]))
+    while (first < s->order.n && !plan_graph_to_list_sums_number(s, &s->order.at[first]))
         first++;
     const bool waits = first < s->order.n;
     for (uint32_t i = 0; i < s->order.n; i++)

@@ -63,7 +63,7 @@ static weft_status find_kinds(const builder *b, kinds *x)
     for (uint32_t i = 0; i < b->sync->buckets.n; i++) {
         const bucket *k = &b->sync->buckets.at[i];
         stretch p;
-        for (uint64_t at = k->first; !k->guest && next_stretch(b, k, at, &p); at = p.end) {
+        for (uint64_t at = k->first; !k->not_owned && next_stretch(b, k, at, &p); at = p.end) {
             if (kind_of(x, p.differ) < x->n)
                 continue;
             if (x->n == MAX_KINDS)
@@ -83,17 +83,18 @@ static weft_status square_stretch(builder *b, list *l, const bucket *k, const st
     const uint32_t kind = kind_of(x, part->differ);
     uint64_t n = part->end - part->first, bases[BASE_FIRST + 1] = {0}, stride = 0;
     uint32_t axis = 0;
-    bases[BASE_FIRST] = f->grads + flat_index(f, part->first, FLAT_GRADS) * f->grad_size;
+    bases[BASE_FIRST] = f->grads + plan_flat_index(f, part->first, FLAT_GRADS) * f->grad_size;
     if (k->group) {
         const flat_block *fb = &f->blocks.at[f->groups.at[k->group - 1].block];
-        flat_place_in own = flat_own(f, k->group - 1, FLAT_GRADS, f->grads, f->grad_size);
+        flat_place_in own = plan_flat_own(f, k->group - 1, FLAT_GRADS, f->grads, f->grad_size);
         n /= fb->parts;
         axis = fb->axis;
         bases[BASE_FIRST] = own.at;
         stride = own.shift;
     }
     weft_operand io[2] = {{b->g->grad_dtype, 1, {(int64_t)n}}, {.dtype = WEFT_F32}};
-    ref refs[2] = {{BASE_FIRST, 0, 0}, {BASE_ABSOLUTE, 0, scalar_offset(b->p, x->scalar[kind], 0)}};
+    ref refs[2] = {{BASE_FIRST, 0, 0},
+                   {BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, x->scalar[kind], 0)}};
     weft_opspec op = {.struct_size = sizeof op,
                       .id = "sumsq",
                       .nin = 1,
@@ -101,13 +102,13 @@ static weft_status square_stretch(builder *b, list *l, const bucket *k, const st
                       .in = io,
                       .out = io + 1,
                       .flags = x->adding[kind] ? WEFT_SPEC_ACCUMULATE : 0};
-    weft_status st = emit_op(
+    weft_status st = plan_emit_op(
         b->p, l, &op,
         &(emission){
             .segment = "sum of squares", .refs = refs, .bases = bases, .nbases = BASE_FIRST + 1});
     if (st != WEFT_OK)
         return st;
-    list_shift(b->p, l, BASE_FIRST, axis, stride);
+    plan_list_shift(b->p, l, BASE_FIRST, axis, stride);
     x->adding[kind] = true;
     return WEFT_OK;
 }
@@ -122,7 +123,7 @@ static weft_status square_sum(builder *b, list *l, const bucket *k, kinds *x)
 }
 
 /* sumsq = the sum over all kinds; 0 where there is none. */
-static weft_status join_kinds(builder *b, list *l, const kinds *x)
+static weft_status add_kinds(builder *b, list *l, const kinds *x)
 {
     weft_operand io[MAX_KINDS + 1] = {{0}};
     ref refs[MAX_KINDS + 1];
@@ -131,7 +132,7 @@ static weft_status join_kinds(builder *b, list *l, const kinds *x)
     for (uint32_t i = 0; i <= x->n; i++) {
         io[i].dtype = WEFT_F32;
         refs[i] =
-            (ref){BASE_ABSOLUTE, 0, scalar_offset(b->p, i < x->n ? x->scalar[i] : "sumsq", 0)};
+            (ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, i < x->n ? x->scalar[i] : "sumsq", 0)};
     }
     for (uint32_t i = 0; i + 1 < x->n; i++)
         steps[i] = (weft_ew_step){
@@ -145,22 +146,22 @@ static weft_status join_kinds(builder *b, list *l, const kinds *x)
                       .in = io,
                       .out = io + x->n,
                       .program = &program};
-    return emit_op(b->p, l, &op, &(emission){.segment = "all sums of squares", .refs = refs});
+    return plan_emit_op(b->p, l, &op, &(emission){.segment = "all sums of squares", .refs = refs});
 }
 
 /* Finish the buckets in the order in which they were started, square each as it is done. */
-weft_status build_norm(builder *b, list *l)
+weft_status plan_grad_norm(builder *b, list *l)
 {
     kinds x;
     weft_status s = find_kinds(b, &x);
     for (uint32_t i = 0; !s && i < b->sync->buckets.n; i++) {
-        s = sync_finish(b, l, &b->sync->buckets.at[i]);
-        if (!s && !b->sync->buckets.at[i].guest)
+        s = plan_sync_finish(b, l, &b->sync->buckets.at[i]);
+        if (!s && !b->sync->buckets.at[i].not_owned)
             s = square_sum(b, l, &b->sync->buckets.at[i], &x);
     }
     for (uint32_t i = 0; !s && i < x.n; i++)
-        s = emit_scalar_sum(b, l, x.scalar[i], x.differ[i]);
+        s = plan_emit_scalar_sum(b, l, x.scalar[i], x.differ[i]);
     if (!s && x.n != 1)
-        s = join_kinds(b, l, &x);
-    return s ? s : emit_scalar_sum(b, l, "sumsq", stage_axis_bit(b->stages));
+        s = add_kinds(b, l, &x);
+    return s ? s : plan_emit_scalar_sum(b, l, "sumsq", plan_stage_axis_bit(b->stages));
 }

@@ -7,23 +7,23 @@
 
 /* --- update.c, update_each.c: the updates of the rule --- */
 
-weft_status update_prepare(builder *b); /* build the rule's graphs, list its states */
-void update_finish(builder *b);         /* free them */
-weft_status build_updates(builder *b, list *l);
-weft_status each_prepare(builder *b);
-weft_status each_updates(builder *b, list *l);
-void each_finish(builder *b);
+weft_status plan_update_prepare(builder *b); /* build the rule's graphs, list its states */
+void plan_update_free(builder *b);           /* free them */
+weft_status plan_updates(builder *b, list *l);
+weft_status plan_each_prepare(builder *b);
+weft_status plan_each_updates(builder *b, list *l);
+void plan_each_free(builder *b);
 
 /* --- norm.c: the global norm of the gradients; it finishes their sums --- */
-weft_status build_norm(builder *b, list *l);
+weft_status plan_grad_norm(builder *b, list *l);
 
 /* --- step.c: norm, scalars, updates, loss --- */
-weft_status build_end_of_step(builder *b, list *l);
-weft_status clear_loss(builder *b, list *l); /* on stages that do not write it */
-uint64_t loss_axes(const builder *b);        /* over which it is summed in the end */
+weft_status plan_end_of_step(builder *b, list *l);
+weft_status plan_clear_loss(builder *b, list *l); /* on stages that do not write it */
+uint64_t plan_loss_axes(const builder *b);        /* over which it is summed in the end */
 
 /* --- periodic.c: lists that plugins bring, run after every so many steps --- */
-weft_status extra_states(builder *b, const edit_state *e); /* which states they have */
-weft_status build_extra(builder *b, const edit_state *e);
+weft_status plan_periodic_states(builder *b, const edit_state *e); /* which states they have */
+weft_status plan_periodic_lists(builder *b, const edit_state *e);
 
 #endif

@@ -28,7 +28,7 @@ static int find_state(const flat *f, const char *suffix)
     return -1;
 }
 
-weft_status extra_states(builder *b, const edit_state *e)
+weft_status plan_periodic_states(builder *b, const edit_state *e)
 {
     const uint32_t of_rule = b->f->states.n;
     for (weft_tensor t = 1; e->lists.n && t <= b->g->tensors.n; t++) {
@@ -62,10 +62,10 @@ static const flat_param *param_of(const making *m, weft_tensor t)
 {
     const tensor *x = graph_tensor(&m->g, t);
     bool named = x->kind == WEFT_T_STATE || (x->kind == WEFT_T_PARAM && x->of);
-    return flat_find(m->b->f, graph_tensor(&m->g, named ? x->of : t)->name);
+    return plan_flat_find(m->b->f, graph_tensor(&m->g, named ? x->of : t)->name);
 }
 
-static bool find(void *ctx, weft_tensor t, straight_home *out)
+static bool find(void *ctx, weft_tensor t, tensor_place *out)
 {
     const making *m = ctx;
     const tensor *x = graph_tensor(&m->g, t);
@@ -74,7 +74,7 @@ static bool find(void *ctx, weft_tensor t, straight_home *out)
         return false;
     if (x->kind == WEFT_T_STATE)
         from = RULE_STATE + (uint32_t)find_state(m->b->f, suffix_of(&m->g, x));
-    out->at = rule_region(m->b, from, param_of(m, t)->first, 0, &out->dtype).at;
+    out->at = plan_rule_region(m->b, from, param_of(m, t)->first, 0, &out->dtype).at;
     out->shift = 0;
     return true;
 }
@@ -98,7 +98,7 @@ static weft_status take_nodes(making *m, const list_edit *x)
             away |= (kind == WEFT_T_PARAM || kind == WEFT_T_STATE) && !p;
             away |= kind == WEFT_T_ACTIVATION && m->elsewhere[t];
         }
-        if (away && scalar_assigned(&m->g, n))
+        if (away && plan_scalar_assigned(&m->g, n))
             return fail(WEFT_UNSUPPORTED,
                         "list %s: assign() to the scalar '%s' a value made of parameters that one "
                         "stage of the model has and another has not",
@@ -141,13 +141,14 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
         s = assign_copies(&m);
     uint32_t end = m.g.nodes.n;
     for (uint32_t i = 0; !s && i < end; i++)
-        if (scalar_assigned(&m.g, &m.g.nodes.at[i]))
-            scalar_keep(b->p, graph_tensor(&m.g, m.g.nodes.at[i].out[0])->name, SCALAR_OF_PLUGIN);
+        if (plan_scalar_assigned(&m.g, &m.g.nodes.at[i]))
+            plan_scalar_save(b->p, graph_tensor(&m.g, m.g.nodes.at[i].out[0])->name,
+                             SCALAR_OF_PLUGIN);
     if (!s)
         s = graph_propagate(&m.g, 0, &end);
-    const straight_job what = {pool_printf(&b->p->pool, "list %s", x->name), 0, find, &m};
+    const graph_to_list_job what = {pool_printf(&b->p->pool, "list %s", x->name), 0, find, &m};
     if (!s)
-        s = straight_lower(b, l, &m.g, 0, end, &what);
+        s = plan_graph_to_list(b, l, &m.g, 0, end, &what);
     free(m.elsewhere);
     free(m.g.nodes.at);
     b->g->tensors.at = m.g.tensors.at; /* they may have moved */
@@ -169,7 +170,7 @@ static void part_ways(builder *b)
                     (weft_place){WEFT_PARTIAL_SUM, 0};
 }
 
-weft_status build_extra(builder *b, const edit_state *e)
+weft_status plan_periodic_lists(builder *b, const edit_state *e)
 {
     weft_status s = WEFT_OK;
     if (e->lists.n)

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-uint32_t rule_state(builder *b, const char *full)
+uint32_t plan_rule_state(builder *b, const char *full)
 {
     const char *suffix = strchr(full, '.') + 1;
     for (uint32_t i = 0; i < b->f->states.n; i++)
@@ -65,8 +65,8 @@ static weft_status check_states(const graph *g, weft_tensor param)
     return WEFT_OK;
 }
 
-weft_status rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad, weft_tensor copy,
-                       uint32_t flags, weft_tensor *gate)
+weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
+                            weft_tensor copy, uint32_t flags, weft_tensor *gate)
 {
     const spec_plugin *rule = &b->p->spec->rule;
     const weft_rule *table = rule->c->table;
@@ -97,17 +97,17 @@ weft_status rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad
         s = check_states(g, param);
     if (s)
         err_context("update rule %s", rule->c->name);
-    return s ? s : rule_scalars_take(b, g, *gate);
+    return s ? s : plan_rule_scalars_take(b, g, *gate);
 }
 
-bool rule_by_element(const builder *b)
+bool plan_rule_by_element(const builder *b)
 {
     const weft_rule *table = b->p->spec->rule.c->table;
     return table->unit == WEFT_UNIT_ELEMENT;
 }
 
-flat_place_in rule_region(const builder *b, uint32_t from, uint64_t first, uint32_t slice_of,
-                          uint32_t *dtype)
+flat_place_in plan_rule_region(const builder *b, uint32_t from, uint64_t first, uint32_t slice_of,
+                               uint32_t *dtype)
 {
     const flat *f = b->f;
     uint64_t region = from >= RULE_STATE ? f->states.at[from - RULE_STATE].offset : f->master;
@@ -124,6 +124,6 @@ flat_place_in rule_region(const builder *b, uint32_t from, uint64_t first, uint3
     }
     uint64_t size = weft_dtype_size(*dtype);
     if (slice_of)
-        return flat_own(f, slice_of - 1, level, region, size);
-    return (flat_place_in){region + flat_index(f, first, level) * size, 0};
+        return plan_flat_own(f, slice_of - 1, level, region, size);
+    return (flat_place_in){region + plan_flat_index(f, first, level) * size, 0};
 }

@@ -30,7 +30,7 @@ static void take_out(graph *g, node_list *taken)
     uint32_t kept = 0;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node n = g->nodes.at[i];
-        if (scalar_assigned(g, &n)) {
+        if (plan_scalar_assigned(g, &n)) {
             *vec_push(taken) = n;
             continue;
         }
@@ -104,7 +104,7 @@ static weft_status check_targets(const graph *g, const node_list *taken, const c
 {
     weft_status s = WEFT_OK;
     for (uint32_t i = 0; !s && i < taken->n; i++) {
-        s = scalar_may_be_assigned(g, &taken->at[i], who);
+        s = plan_scalar_check_target(g, &taken->at[i], who);
         for (uint32_t k = 0; !s && k < i; k++)
             if (taken->at[i].out[0] == taken->at[k].out[0])
                 s = fail(WEFT_USAGE, "%s: assign() to the scalar '%s' twice", who,
@@ -136,7 +136,7 @@ static weft_status make_program(graph *g, weft_tensor gate, const char *who,
     return s;
 }
 
-weft_status rule_scalars_take(builder *b, graph *g, weft_tensor gate)
+weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate)
 {
     struct rule_scalars *mine = pool_alloc(&b->p->pool, sizeof *mine);
     const char *who = pool_printf(&b->p->pool, "update() of the rule %s", b->p->spec->rule.c->name);
@@ -151,7 +151,7 @@ weft_status rule_scalars_take(builder *b, graph *g, weft_tensor gate)
     return s;
 }
 
-weft_status rule_scalars_assign(builder *b, list *l)
+weft_status plan_rule_scalars_assign(builder *b, list *l)
 {
     const struct rule_scalars *x = b->rule->rule_scalars;
     if (!x || !x->f.nout)
@@ -161,9 +161,9 @@ weft_status rule_scalars_assign(builder *b, list *l)
     for (uint32_t i = 0; i < x->f.nin + x->f.nout; i++) {
         const char *name = i < x->f.nin ? x->in[i] : x->out[i - x->f.nin];
         io[i].dtype = WEFT_F32;
-        refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b->p, name, 0)};
+        refs[i] = (ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, name, 0)};
         if (i >= x->f.nin)
-            scalar_keep(b->p, name, SCALAR_OF_PLUGIN);
+            plan_scalar_save(b->p, name, SCALAR_OF_PLUGIN);
     }
     const weft_opspec op = {.struct_size = sizeof op,
                             .id = "ew",
@@ -172,5 +172,5 @@ weft_status rule_scalars_assign(builder *b, list *l)
                             .in = io,
                             .out = io + x->f.nin,
                             .program = &x->f.program};
-    return emit_op(b->p, l, &op, &(emission){.segment = "scalars of the rule", .refs = refs});
+    return plan_emit_op(b->p, l, &op, &(emission){.segment = "scalars of the rule", .refs = refs});
 }

@@ -152,12 +152,12 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
  * counted to 2^24 at most. */
 static void keep_scalars(builder *b)
 {
-    scalar_keep(b->p, "count", SCALAR_SAVED);
-    scalar_keep(b->p, "skipped", SCALAR_SAVED);
-    scalar_keep(b->p, "count.low", SCALAR_OPTIONAL);
+    plan_scalar_save(b->p, "count", SCALAR_SAVED);
+    plan_scalar_save(b->p, "skipped", SCALAR_SAVED);
+    plan_scalar_save(b->p, "count.low", SCALAR_OPTIONAL);
     if (b->p->spec->scaled) {
-        scalar_keep(b->p, "scale", SCALAR_OPTIONAL);
-        scalar_keep(b->p, "scale.good", SCALAR_OPTIONAL);
+        plan_scalar_save(b->p, "scale", SCALAR_OPTIONAL);
+        plan_scalar_save(b->p, "scale.good", SCALAR_OPTIONAL);
     }
 }
 
@@ -176,7 +176,7 @@ static weft_status build_scalars(builder *b, list *l)
         for (uint32_t i = 0; i < f.nin + f.nout; i++) {
             const tensor *t = graph_tensor(&s.g, i < f.nin ? f.in[i] : f.out[i - f.nin]);
             io[i].dtype = WEFT_F32;
-            refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b->p, t->name, 0)};
+            refs[i] = (ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, t->name, 0)};
         }
         weft_opspec op = {.struct_size = sizeof op,
                           .id = "ew",
@@ -185,45 +185,45 @@ static weft_status build_scalars(builder *b, list *l)
                           .in = io,
                           .out = io + f.nin,
                           .program = &f.program};
-        s.status = emit_op(b->p, l, &op,
-                           &(emission){.segment = "scalars",
-                                       .name = "norm, clip and learning rate",
-                                       .refs = refs});
+        s.status = plan_emit_op(b->p, l, &op,
+                                &(emission){.segment = "scalars",
+                                            .name = "norm, clip and learning rate",
+                                            .refs = refs});
         keep_scalars(b);
     }
     graph_free(&s.g);
     return s.status;
 }
 
-weft_status build_end_of_step(builder *b, list *l)
+weft_status plan_end_of_step(builder *b, list *l)
 {
     l->tail = l->entries.n;
-    weft_status s = build_norm(b, l);
+    weft_status s = plan_grad_norm(b, l);
     if (!s)
         s = build_scalars(b, l);
     if (!s)
-        s = build_updates(b, l);
+        s = plan_updates(b, l);
     if (!s)
-        s = rule_scalars_assign(b, l);
+        s = plan_rule_scalars_assign(b, l);
     if (!s)
-        s = emit_scalar_sum(b, l, "loss", loss_axes(b));
+        s = plan_emit_scalar_sum(b, l, "loss", plan_loss_axes(b));
     if (!s)
-        shard_gathered(b, l);
+        plan_zero_gathered(b, l);
     return s;
 }
 
 /* --- the loss, which one stage makes and all know in the end --- */
 
-uint64_t loss_axes(const builder *b)
+uint64_t plan_loss_axes(const builder *b)
 {
-    return b->loss_axes | stage_axis_bit(b->stages);
+    return b->loss_axes | plan_stage_axis_bit(b->stages);
 }
 
-weft_status clear_loss(builder *b, list *l)
+weft_status plan_clear_loss(builder *b, list *l)
 {
     for (uint32_t i = 0; i < b->g->nodes.n; i++)
-        if (stage_here(b->stages, b->g->nodes.at[i].block) &&
+        if (plan_stage_here(b->stages, b->g->nodes.at[i].block) &&
             !strcmp(graph_tensor(b->g, b->g->nodes.at[i].out[0])->name, "loss"))
             return WEFT_OK;
-    return emit_zero(b->p, l, "no loss yet", scalar_offset(b->p, "loss", 0));
+    return plan_emit_zero(b->p, l, "no loss yet", plan_scalar_offset(b->p, "loss", 0));
 }

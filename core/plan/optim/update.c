@@ -32,7 +32,7 @@ struct update_state {
 static weft_status run_rule(builder *b, group *k)
 {
     weft_tensor gate = 0;
-    weft_status s = rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, &gate);
+    weft_status s = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, &gate);
     if (s)
         return s;
     s = graph_fuse(&k->g, 0, k->g.nodes.n, gate, &k->f);
@@ -41,11 +41,11 @@ static weft_status run_rule(builder *b, group *k)
     return s;
 }
 
-weft_status update_prepare(builder *b)
+weft_status plan_update_prepare(builder *b)
 {
     b->rule = pool_alloc(&b->p->pool, sizeof *b->rule);
-    if (!rule_by_element(b))
-        return each_prepare(b);
+    if (!plan_rule_by_element(b))
+        return plan_each_prepare(b);
     struct update_state *u = pool_alloc(&b->p->pool, sizeof *u);
     b->rule->update = u;
     for (uint32_t i = 0; i < 2; i++) {
@@ -62,7 +62,7 @@ weft_status update_prepare(builder *b)
             return s;
         for (uint32_t t = 1; t <= k->g.tensors.n; t++)
             if (graph_tensor(&k->g, t)->kind == WEFT_T_STATE)
-                rule_state(b, graph_tensor(&k->g, t)->name);
+                plan_rule_state(b, graph_tensor(&k->g, t)->name);
     }
     return WEFT_OK;
 }
@@ -76,7 +76,7 @@ static uint32_t source_of(builder *b, const group *k, weft_tensor t)
         return RULE_GRAD;
     if (t == k->copy)
         return RULE_COPY;
-    return x->kind == WEFT_T_STATE ? RULE_STATE + rule_state(b, x->name) : RULE_SCALAR;
+    return x->kind == WEFT_T_STATE ? RULE_STATE + plan_rule_state(b, x->name) : RULE_SCALAR;
 }
 
 /* A range of elements that the rule goes over: of a block that is whole, or the own slice of a
@@ -103,10 +103,11 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
         uint32_t from = source_of(b, k, t);
         if (from == RULE_SCALAR) {
             io[i] = (weft_operand){.dtype = WEFT_F32};
-            refs[i] = (ref){BASE_ABSOLUTE, 0, scalar_offset(b->p, graph_tensor(&k->g, t)->name, 0)};
+            refs[i] =
+                (ref){BASE_ABSOLUTE, 0, plan_scalar_offset(b->p, graph_tensor(&k->g, t)->name, 0)};
             continue;
         }
-        flat_place_in x = rule_region(b, from, r->first, r->group, &io[i].dtype);
+        flat_place_in x = plan_rule_region(b, from, r->first, r->group, &io[i].dtype);
         bases[nbases] = x.at;
         shifts[nbases] = x.shift;
         io[i] = (weft_operand){io[i].dtype, 1, {(int64_t)r->count}};
@@ -119,14 +120,14 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
                       .in = io,
                       .out = io + f->nin,
                       .program = &f->program};
-    weft_status st = emit_op(
+    weft_status st = plan_emit_op(
         b->p, l, &op,
         &(emission){
             .segment = "update", .name = r->name, .refs = refs, .bases = bases, .nbases = nbases});
     if (st != WEFT_OK)
         return st;
     for (uint32_t i = BASE_FIRST; i < nbases; i++)
-        list_shift(b->p, l, i, r->axis, shifts[i]);
+        plan_list_shift(b->p, l, i, r->axis, shifts[i]);
     return WEFT_OK;
 }
 
@@ -138,16 +139,16 @@ static weft_status update_slices(builder *b, list *l, const flat_block *k, const
         const range r = {x->at[0], x->count / k->parts, 1 + i, k->axis, name};
         s = update_range(b, l, &b->rule->update->groups[x->flags & WEFT_PARAM_MATRIX ? 0 : 1], &r);
         if (!s)
-            s = shard_updated(b, l, i);
+            s = plan_zero_updated(b, l, i);
     }
     return s;
 }
 
-weft_status build_updates(builder *b, list *l)
+weft_status plan_updates(builder *b, list *l)
 {
     weft_status s = WEFT_OK;
-    if (!rule_by_element(b))
-        return each_updates(b, l);
+    if (!plan_rule_by_element(b))
+        return plan_each_updates(b, l);
     for (uint32_t i = b->f->blocks.n; !s && i-- > 0;) {
         const flat_block *k = &b->f->blocks.at[i];
         const char *name = pool_printf(&b->p->pool, "update %s", k->name);
@@ -165,11 +166,11 @@ weft_status build_updates(builder *b, list *l)
     return s;
 }
 
-void update_finish(builder *b)
+void plan_update_free(builder *b)
 {
     if (!b->rule)
         return;
-    each_finish(b);
+    plan_each_free(b);
     for (uint32_t i = 0; b->rule->update && i < 2; i++)
         graph_free(&b->rule->update->groups[i].g);
 }

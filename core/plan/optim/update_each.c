@@ -71,19 +71,19 @@ static weft_status make(builder *b, kin *k)
     k->grad = add(k, "g", WEFT_T_ACTIVATION);
     if (b->f->compute != b->f->master)
         k->copy = add(k, "copy", WEFT_T_PARAM);
-    weft_status s = rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, &k->gate);
+    weft_status s = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, &k->gate);
     for (weft_tensor t = 1; !s && t <= k->g.tensors.n; t++) {
         tensor *x = graph_tensor(&k->g, t);
         if (x->kind != WEFT_T_STATE)
             continue;
         memcpy(x->place, k->place, sizeof k->place);
-        rule_state(b, x->name);
+        plan_rule_state(b, x->name);
     }
     k->end = k->g.nodes.n;
     return s ? s : graph_propagate(&k->g, 0, &k->end);
 }
 
-weft_status each_prepare(builder *b)
+weft_status plan_each_prepare(builder *b)
 {
     struct each_state *e = pool_alloc(&b->p->pool, sizeof *e);
     b->rule->each = e;
@@ -118,7 +118,7 @@ typedef struct finding {
     const flat_param *p;
 } finding;
 
-static bool find(void *ctx, weft_tensor t, straight_home *out)
+static bool find(void *ctx, weft_tensor t, tensor_place *out)
 {
     const finding *f = ctx;
     const tensor *x = graph_tensor(&f->k->g, t);
@@ -130,46 +130,46 @@ static bool find(void *ctx, weft_tensor t, straight_home *out)
     else if (t == f->k->copy)
         from = RULE_COPY;
     else if (x->kind == WEFT_T_STATE)
-        from = RULE_STATE + rule_state(f->b, x->name);
+        from = RULE_STATE + plan_rule_state(f->b, x->name);
     else
         return false;
     const flat_block *k = &f->b->f->blocks.at[f->p->block];
     flat_place_in at =
-        rule_region(f->b, from, f->p->first, k->level ? 1 + f->p->group : 0, &out->dtype);
+        plan_rule_region(f->b, from, f->p->first, k->level ? 1 + f->p->group : 0, &out->dtype);
     out->at = at.at;
     out->shift = at.shift;
     out->axis = k->axis;
     return true;
 }
 
-weft_status each_updates(builder *b, list *l)
+weft_status plan_each_updates(builder *b, list *l)
 {
     const uint32_t n = b->f->params.n;
-    straight_work *w = mem_alloc(n * sizeof *w + 1);
+    graph_to_list_work *w = mem_alloc(n * sizeof *w + 1);
     finding *f = mem_alloc(n * sizeof *f + 1);
     weft_status s = WEFT_OK;
     for (uint32_t i = 0; i < n; i++) { /* the last first */
         const flat_param *p = &b->f->params.at[n - 1 - i];
         kin *k = b->rule->each->of[n - 1 - i];
         f[i] = (finding){b, k, p};
-        w[i] =
-            (straight_work){&k->g,
-                            0,
-                            k->end,
-                            {pool_printf(&b->p->pool, "update %s", p->name), k->gate, find, &f[i]}};
+        w[i] = (graph_to_list_work){
+            &k->g,
+            0,
+            k->end,
+            {pool_printf(&b->p->pool, "update %s", p->name), k->gate, find, &f[i]}};
     }
     for (uint32_t i = 0, done; !s && i < n; i += done) {
-        s = straight_lower_some(b, l, w + i, n - i, &done);
+        s = plan_graphs_to_list(b, l, w + i, n - i, &done);
         for (uint32_t k = i; !s && k < i + done; k++)
             if (b->f->blocks.at[f[k].p->block].level)
-                s = shard_updated(b, l, f[k].p->group);
+                s = plan_zero_updated(b, l, f[k].p->group);
     }
     free(w);
     free(f);
     return s;
 }
 
-void each_finish(builder *b)
+void plan_each_free(builder *b)
 {
     for (uint32_t i = 0; b->rule->each && i < b->rule->each->kins.n; i++) {
         graph_free(&b->rule->each->kins.at[i]->g);
