@@ -276,6 +276,11 @@ uint32_t plan_group(const plan *p, uint32_t channel, uint32_t rank, uint32_t *ou
 /* The request that member `me` of the channel's group makes of comm/ for a collective. */
 void plan_request(const plan *p, const collective *c, uint32_t me, comm_request *out);
 
+/* The schedule of member `me`, by the algorithm that the plan chose (c->algorithm); nothing is
+ * selected again. Not for transports that bring their own collectives. The caller frees it. [setup]
+ */
+weft_status plan_schedule(const plan *p, const collective *c, uint32_t me, comm_schedule **out);
+
 /* Run the lists of all ranks against each other on a machine that buffers nothing: every list must
  * reach its end with equal bytes. WEFT_USAGE says which ranks stand where. [plan] */
 weft_status plan_check(const plan_set *p);

@@ -141,15 +141,13 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
     for (uint32_t i = 0; !st && i < p->collectives.n; i++) {
         const collective *c = &p->collectives.at[i];
         const uint64_t at = mesh_coord(&p->spec->mesh, e->rank, c->shift_axis);
-        comm_request r;
         uint32_t me;
         plan_group(p, c->channel, e->rank, ranks, &me);
-        plan_request(p, c, me, &r);
         e->from[i] = c->in + at * c->in_shift;
         e->to[i] = c->out + at * c->out_shift;
         if (where_coll(&p->spec->links[p->channels.at[c->channel].link]))
             continue;
-        st = comm_schedule_make(&r, &e->schedules[i]);
+        st = plan_schedule(p, c, me, &e->schedules[i]);
         if (!st && comm_schedule_scratch(e->schedules[i]) > c->scratch_bytes)
             st = fail(WEFT_INTERNAL, "%s needs more scratch memory than the plan has", c->name);
         if (!st && comm_schedule_kept(e->schedules[i]) > c->kept_bytes)

@@ -120,9 +120,39 @@ static void waits_in_a_ring(void **state)
     refused(&j, "rank 0 stands at entry");
 }
 
+/* The schedule that runs has the algorithm of the plan, also where `auto` would choose another. */
+static void algorithm_of_the_plan(void **state)
+{
+    (void)state;
+    static const char *const given[] = {"ring", "direct"};
+    planned j;
+    uint32_t sums = 0;
+    if (planned_make("[model]\nlayers = 1\nheads = 2\nembed = 32\ncontext = 8\nvocab = 64\n"
+                     "[train]\nsequence = 8\nmicrobatch = 1\nbatch = 4\n"
+                     "[parallel]\nstrategy = dp\n",
+                     4, SPEC_TRAIN, &j))
+        fail_msg("%s", err_text());
+    for (uint32_t i = 0; i < j.plan->collectives.n; i++) {
+        collective c = j.plan->collectives.at[i];
+        for (uint32_t k = 0; k < 3; k++)
+            for (uint32_t me = 0; me < 4; me++) {
+                comm_schedule *s;
+                const char *wanted = k < 2 ? given[k] : j.plan->collectives.at[i].algorithm;
+                c.algorithm = wanted;
+                assert_int_equal(plan_schedule(j.plan, &c, me, &s), WEFT_OK);
+                assert_string_equal(comm_schedule_algorithm(s), wanted);
+                comm_schedule_free(s);
+                sums++;
+            }
+    }
+    assert_true(sums >= 24);
+    planned_free(&j);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(formulas), cmocka_unit_test(traffic),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(algorithm_of_the_plan),
+                                       cmocka_unit_test(formulas), cmocka_unit_test(traffic),
                                        cmocka_unit_test(swapped_receives),
                                        cmocka_unit_test(waits_in_a_ring)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,15 @@
+/* plan/schedule.c: the schedule of a planned collective.
+ *
+ * The plan has chosen the algorithm for the whole group, so that scratch and digests follow from
+ * it. Whoever runs the plan builds the schedule by that choice and selects nothing again: `auto`
+ * and rules have no say after planning. */
+#include "plan/plan.h"
+
+weft_status plan_schedule(const plan *p, const collective *c, uint32_t me, comm_schedule **out)
+{
+    comm_request r;
+    plan_request(p, c, me, &r);
+    if (!plan_between_two(c))
+        r.algorithm = c->algorithm;
+    return comm_schedule_make(&r, out);
+}
