@@ -29,7 +29,11 @@ int main(int argc, char **argv)
     executor e = {0};
     job_identity alone = {.ranks = 1, .local_ranks = 1};
     uint64_t began = clock_ns();
-    weft_status s = job_prepare(argv[1], overrides, n, 1, false, NULL, &j);
+    config *cfg = NULL;
+    weft_status s = config_load(argv[1], overrides, n, &cfg);
+    if (s)
+        return 1;
+    s = job_prepare(cfg, 1, false, NULL, &j);
     double planned = (double)(clock_ns() - began) * 1e-6;
     if (!s)
         s = exec_create(j.plans.at, j.cfg, NULL, &alone, NULL, &e);

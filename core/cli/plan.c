@@ -51,13 +51,17 @@ static int plan_for(const cli_job *j)
     if (j->value[1] && !cli_number(j->value[1], 1, ranks, &machines))
         return cli_usage(&cmd_plan, "--machines %s: %u ranks can be on 1 to %u", j->value[1], ranks,
                          ranks);
+    config *cfg;
+    weft_status s = config_load(j->ini, j->overrides, j->noverrides, &cfg);
+    if (s)
+        return cli_fail(s);
     job_even_sites(ranks, (uint32_t)machines, &sites);
-    weft_status s = job_prepare(j->ini, j->overrides, j->noverrides, ranks, false,
-                                &(resolve_meeting){.sites = &sites, .on_paper = true}, &p);
+    s = job_prepare(cfg, ranks, false, &(resolve_meeting){.sites = &sites, .on_paper = true}, &p);
     if (!s)
         s = print(&p, j);
     job_unprepare(&p);
     job_free_sites(&sites);
+    config_destroy(cfg);
     return cli_fail(s);
 }
 

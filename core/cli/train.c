@@ -42,9 +42,25 @@ static char **rank_arguments(const cli_job *j)
 static weft_status check_job(const cli_job *j)
 {
     prepared_job p;
-    weft_status s = job_prepare(j->ini, j->overrides, j->noverrides, j->ranks, true, NULL, &p);
+    config *cfg;
+    weft_status s = config_load(j->ini, j->overrides, j->noverrides, &cfg);
+    if (s)
+        return s;
+    s = job_prepare(cfg, j->ranks, true, NULL, &p);
     job_unprepare(&p);
+    config_destroy(cfg);
     return s;
+}
+
+static int run_rank(const cli_job *j)
+{
+    config *cfg;
+    weft_status s = config_load(j->ini, j->overrides, j->noverrides, &cfg);
+    if (s)
+        return train_refuse(s);
+    int status = train_rank(cfg, resume_of(j));
+    config_destroy(cfg);
+    return status;
 }
 
 static int launch(const cli_job *j)
@@ -83,7 +99,7 @@ static int run(int argc, char **argv)
     else if (j.flag[DOCTOR])
         status = doctor_rank(j.ini, j.overrides, j.noverrides, j.flag[JSON]);
     else
-        status = train_rank(j.ini, j.overrides, j.noverrides, resume_of(&j));
+        status = run_rank(&j);
     free(j.overrides);
     return status;
 }

@@ -6,60 +6,6 @@
 #include "config/differ.h"
 #include "config/store.h"
 
-static bool is_known(const config *c, const char *section)
-{
-    for (uint32_t i = 0; i < c->knowns.n; i++)
-        if (!strcmp(c->knowns.at[i].section, section))
-            return true;
-    return false;
-}
-
-static const declared *find_declared(const config *c, const char *section, const char *key)
-{
-    for (uint32_t i = 0; i < c->options.n; i++) {
-        const declared *d = &c->options.at[i];
-        if (!strcmp(d->option->key, key) && !strcmp(d->section, section))
-            return d;
-    }
-    return NULL;
-}
-
-static weft_status add_option(config *c, const char *section, const char *owner,
-                              const weft_option *o)
-{
-    for (uint32_t i = 0; i < c->options.n; i++) {
-        const declared *d = &c->options.at[i];
-        if (strcmp(d->option->key, o->key) || strcmp(d->section, section))
-            continue;
-        if (d->option == o)
-            return WEFT_OK;
-        if (d->option->type != o->type) {
-            char one[400], two[400];
-            value_type_text(d->option, one, sizeof one);
-            value_type_text(o, two, sizeof two);
-            return fail(WEFT_USAGE,
-                        "[%s] %s: %s declares it as '%s', %s as '%s'; the two cannot be "
-                        "used together",
-                        section, o->key, d->owner, one, owner, two);
-        }
-    }
-    *vec_push(&c->options) = (declared){section, owner, o, config_option_binds(o)};
-    return WEFT_OK;
-}
-
-weft_status config_add(config *c, const char *section, const char *owner,
-                       const weft_option *const *options)
-{
-    section = pool_text(&c->pool, section);
-    owner = pool_text(&c->pool, owner);
-    if (!is_known(c, section))
-        *vec_push(&c->knowns) = (known){section};
-    weft_status st = WEFT_OK;
-    for (; options && *options && st == WEFT_OK; options++)
-        st = add_option(c, section, owner, *options);
-    return st;
-}
-
 /* --- the sentences --- */
 
 static weft_status unknown_section(const config *c, const char *section, const entry *at)
@@ -130,9 +76,9 @@ static weft_status unknown_key(const config *c, const entry *e)
 
 static weft_status check_entry(const config *c, const entry *e)
 {
-    if (!is_known(c, e->section))
+    if (!config_knows(c, e->section))
         return unknown_section(c, e->section, e);
-    if (!find_declared(c, e->section, e->key))
+    if (!config_declared(c, e->section, e->key))
         return unknown_key(c, e);
     for (uint32_t i = 0; i < c->options.n; i++) {
         const declared *d = &c->options.at[i];
@@ -152,7 +98,7 @@ static weft_status check_required(const config *c)
     for (uint32_t i = 0; i < c->options.n; i++) {
         const declared *d = &c->options.at[i];
         if (d->option->dflt || config_entry(c, d->section, d->option->key) ||
-            find_declared(c, d->section, d->option->key)->option->dflt)
+            config_declared(c, d->section, d->option->key)->option->dflt)
             continue;
         return fail(WEFT_USAGE, "%s%s%s.%s has to be given (%s): %s", c->name ? c->name : "",
                     c->name ? ": " : "", d->section, d->option->key, d->owner, d->option->help);
@@ -171,10 +117,21 @@ weft_status config_check(config *c)
             const written *w = &c->sections.at[s];
             if (!w->line || (e && e->line && !e->file && w->line > e->line))
                 break;
-            if (!is_known(c, w->section))
+            if (!config_knows(c, w->section))
                 return unknown_section(c, w->section, &(entry){.line = w->line});
         }
         weft_status st = e ? check_entry(c, e) : check_required(c);
+        if (st != WEFT_OK)
+            return st;
+    }
+    return WEFT_OK;
+}
+
+weft_status config_check_section(const config *c, const char *section)
+{
+    for (uint32_t i = 0; i < c->entries.n; i++) {
+        const entry *e = &c->entries.at[i];
+        weft_status st = strcmp(e->section, section) ? WEFT_OK : check_entry(c, e);
         if (st != WEFT_OK)
             return st;
     }

@@ -1,14 +1,12 @@
-/* config/config.c: loading, and the values that come out. See config.h. */
+/* config/config.c: the values that a config has, for the core and for plugins. See config.h. */
 #include "config/config.h"
 
-#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/err.h"
 #include "base/log.h"
-#include "config/source.h"
 #include "config/store.h"
 
 struct bound_conf {
@@ -19,126 +17,6 @@ struct bound_conf {
     const weft_option *const *options;
 };
 
-/* --- loading --- */
-
-config *config_new(const char *name)
-{
-    config *c = mem_alloc(sizeof *c);
-    c->name = name ? pool_text(&c->pool, name) : NULL;
-    for (const config_section *s = config_core_sections(); s->name; s++)
-        if (config_add(c, s->name, "the core", s->options) != WEFT_OK)
-            abort(); /* two of our own tables contradict each other */
-    return c;
-}
-
-void config_destroy(config *c)
-{
-    if (!c)
-        return;
-    pool_free(&c->pool);
-    free(c->entries.at);
-    free(c->sections.at);
-    free(c->knowns.at);
-    free(c->options.at);
-    free(c);
-}
-
-void config_note_section(config *c, const char *section, uint32_t line)
-{
-    for (uint32_t i = 0; i < c->sections.n; i++)
-        if (!strcmp(c->sections.at[i].section, section))
-            return;
-    *vec_push(&c->sections) = (written){pool_text(&c->pool, section), line};
-}
-
-weft_status config_read_file(const char *path, const char *what, char **out, size_t *bytes)
-{
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return fail_errno(WEFT_USAGE, "cannot open the %s %s", what, path);
-    char *text = mem_alloc(CONFIG_MAX_TEXT + 1);
-    *bytes = fread(text, 1, CONFIG_MAX_TEXT + 1, f);
-    weft_status st = WEFT_OK;
-    if (ferror(f))
-        st = fail_errno(WEFT_USAGE, "cannot read the %s %s", what, path);
-    else if (*bytes > CONFIG_MAX_TEXT)
-        st = fail(WEFT_USAGE, "%s is longer than %u bytes; it is no %s", path, CONFIG_MAX_TEXT,
-                  what);
-    fclose(f);
-    if (st != WEFT_OK)
-        free(text);
-    else
-        *out = text;
-    return st;
-}
-
-/* "train.batch=8": the key ends at the first '=', the section at the last '.' before it. */
-static weft_status read_override(config *c, const char *text)
-{
-    const char *equals = strchr(text, '='), *dot = NULL;
-    for (const char *s = text; equals && s < equals; s++)
-        if (*s == '.')
-            dot = s;
-    if (!dot || dot == text || dot + 1 == equals)
-        return fail(WEFT_USAGE, "command line: '%.100s' is not section.key=value", text);
-    size_t section = (size_t)(dot - text), key = (size_t)(equals - dot) - 1;
-    if (section > CONFIG_MAX_NAME || key > CONFIG_MAX_NAME)
-        return fail(WEFT_USAGE, "command line: a name in '%.100s' is longer than %d bytes", text,
-                    CONFIG_MAX_NAME);
-    if (strlen(equals) + key + 4 > CONFIG_MAX_LINE)
-        return fail(WEFT_USAGE, "command line: the value of '%.*s' is longer than %d bytes",
-                    (int)(equals - text), text, CONFIG_MAX_LINE);
-    if (!config_text_lawful(equals + 1))
-        return fail(WEFT_USAGE,
-                    "command line: the value of '%.*s' has blanks around it, a control "
-                    "character or other than UTF-8, or a ';' that would begin a comment",
-                    (int)(equals - text), text);
-    entry e = {.value = pool_text(&c->pool, equals + 1)};
-    e.section = pool_printf(&c->pool, "%.*s", (int)section, text);
-    e.key = pool_printf(&c->pool, "%.*s", (int)key, dot + 1);
-    config_note_section(c, e.section, 0);
-    *vec_push(&c->entries) = e;
-    return WEFT_OK;
-}
-
-weft_status config_load(const char *path, const char *const *overrides, uint32_t n, config **out)
-{
-    char *text = NULL;
-    size_t bytes = 0;
-    weft_status st = path ? config_source_read(path, &text, &bytes) : WEFT_OK;
-    if (st != WEFT_OK)
-        return st;
-    config *c = config_new(path ? config_source_name(path) : NULL);
-    if (path)
-        st = ini_read(c, text, bytes);
-    free(text);
-    if (st == WEFT_OK && n > CONFIG_MAX_KEYS)
-        st = fail(WEFT_USAGE, "command line: more than %d overrides", CONFIG_MAX_KEYS);
-    for (uint32_t i = 0; i < n && st == WEFT_OK; i++)
-        st = read_override(c, overrides[i]);
-    if (st == WEFT_OK)
-        st = tuned_file_read(c);
-    if (st == WEFT_OK)
-        *out = c;
-    else
-        config_destroy(c);
-    return st;
-}
-
-weft_status config_load_text(const char *text, const char *name, config **out)
-{
-    size_t bytes = strlen(text);
-    if (bytes > CONFIG_MAX_TEXT)
-        return fail(WEFT_USAGE, "%s is longer than %u bytes; it is no job", name, CONFIG_MAX_TEXT);
-    config *c = config_new(name);
-    weft_status st = ini_read(c, text, bytes);
-    if (st == WEFT_OK)
-        *out = c;
-    else
-        config_destroy(c);
-    return st;
-}
-
 void config_remark(config *c, const char *text)
 {
     c->remark = pool_text(&c->pool, text);
@@ -146,41 +24,17 @@ void config_remark(config *c, const char *text)
 
 /* --- finding --- */
 
-const entry *config_entry(const config *c, const char *section, const char *key)
-{
-    for (uint32_t i = c->entries.n; i-- > 0;) {
-        const entry *e = &c->entries.at[i];
-        if (!strcmp(e->key, key) && !strcmp(e->section, section))
-            return e;
-    }
-    return NULL;
-}
-
-/* "comm.tcp.encrypt" to "comm.tcp" and "encrypt"; a key without a dot is a bug of the caller. */
-static const char *split_key(const char *name, char section[CONFIG_MAX_NAME + 1])
-{
-    const char *dot = strrchr(name, '.');
-    size_t n = dot ? (size_t)(dot - name) : 0;
-    if (!n || n > CONFIG_MAX_NAME) {
-        fprintf(stderr, "weft error: '%s' is not section.key\n", name);
-        abort();
-    }
-    memcpy(section, name, n);
-    section[n] = 0;
-    return dot + 1;
-}
-
 static const entry *find_entry(const config *c, const char *name)
 {
     char section[CONFIG_MAX_NAME + 1];
-    const char *key = split_key(name, section);
+    const char *key = config_split(name, section);
     return config_entry(c, section, key);
 }
 
 static const weft_option *find_option(const config *c, const char *name)
 {
     char section[CONFIG_MAX_NAME + 1];
-    const char *key = split_key(name, section);
+    const char *key = config_split(name, section);
     for (uint32_t i = 0; i < c->options.n; i++) {
         const declared *d = &c->options.at[i];
         if (!strcmp(d->option->key, key) && !strcmp(d->section, section))
@@ -251,14 +105,6 @@ double config_real(const config *c, const char *key)
 }
 
 /* --- places --- */
-
-void config_place(const config *c, const char *file, uint32_t line, char *out, size_t size)
-{
-    if (line)
-        snprintf(out, size, "%s:%u", file ? file : c->name, line);
-    else
-        snprintf(out, size, "command line");
-}
 
 const char *config_where(const config *c, const char *key)
 {

@@ -48,6 +48,19 @@ weft_status config_load(const char *path, const char *const *overrides, uint32_t
 /* The same from text in memory, for checkpoints, which carry their job as config_dump() wrote it,
  * so that no other file is read; `name` is for messages. */
 weft_status config_load_text(const char *text, const char *name, config **out);
+
+/* A copy as if it were loaded again: every key with its place, and no section or key that
+ * config_add() has made known. Sections named `except` or "`except`.anything" are left out; NULL:
+ * none. The caller frees it with config_destroy(). [setup] */
+config *config_copy(const config *c, const char *except);
+
+/* Give `key` ("train.batch") another value, which holds over all that was written. `where` is its
+ * place in messages, as "sweep.ini:7" or "sweep.tp"; NULL: "command line". Setting comm.tuned reads
+ * that file in place of the one before. WEFT_USAGE as for an override; whether the value is lawful
+ * for the key is found by config_check(). [setup] */
+weft_status config_set(config *c, const char *key, const char *value, const char *where);
+
+/* Free the config and all text that it gave out. NULL is allowed. [setup] */
 void config_destroy(config *c);
 
 /* Make `section` known and the keys of `options` lawful in it; `owner` ("plugin adamw") stands in
@@ -58,6 +71,10 @@ weft_status config_add(config *c, const char *section, const char *owner,
 
 /* Everything in the text against everything added. Reports the first wrong line. [setup] */
 weft_status config_check(config *c);
+
+/* The same of one section alone, whose values may be read then: [run] is needed before the plugins
+ * that the rest belongs to are known. [setup] */
+weft_status config_check_section(const config *c, const char *section);
 
 /* A value after config_check(), or its default. Asking for a key that nobody declared is a bug and
  * ends the program. config_raw() may be called before the check: the text as written, or NULL when

@@ -159,8 +159,12 @@ static int keep_entry(void *user, const char *section, const char *key, const ch
                       section, before->line) == WEFT_OK;
     if (c->entries.n >= CONFIG_MAX_KEYS)
         return refuse(in, "more than %d keys", CONFIG_MAX_KEYS) == WEFT_OK;
-    *vec_push(&c->entries) = (entry){pool_text(&c->pool, section), pool_text(&c->pool, key),
-                                     pool_text(&c->pool, text), in->line, NULL};
+    *vec_push(&c->entries) = (entry){pool_text(&c->pool, section),
+                                     pool_text(&c->pool, key),
+                                     pool_text(&c->pool, text),
+                                     in->line,
+                                     NULL,
+                                     false};
     return 1;
 }
 

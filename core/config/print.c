@@ -78,7 +78,7 @@ char *config_written(const config *c, const char *except)
         add(&out, "]\n");
         for (uint32_t k = 0; k < c->entries.n; k++) {
             const entry *e = &c->entries.at[k];
-            if (e->file || strcmp(e->section, section) || config_entry(c, section, e->key) != e)
+            if (e->tuned || strcmp(e->section, section) || config_entry(c, section, e->key) != e)
                 continue;
             add(&out, e->key);
             add(&out, e->value[0] ? " = " : " =");
@@ -88,23 +88,6 @@ char *config_written(const config *c, const char *except)
     }
     *vec_push(&out) = 0;
     return out.at;
-}
-
-bool config_text_lawful(const char *s)
-{
-    size_t n = strlen(s);
-    if (n && (s[0] == ' ' || s[0] == '\t' || s[n - 1] == ' ' || s[n - 1] == '\t'))
-        return false;
-    if (config_utf8(s, n) < n)
-        return false;
-    for (size_t i = 0; i < n; i++) {
-        unsigned char b = (unsigned char)s[i];
-        if ((b < 32 && b != '\t') || b == 127)
-            return false;
-        if (b == ';' && (!i || s[i - 1] == ' ' || s[i - 1] == '\t'))
-            return false;
-    }
-    return true;
 }
 
 /* --- tables of options --- */

@@ -13,7 +13,9 @@
 typedef struct entry { /* section, key and value are the pool's */
     const char *section, *key, *value;
     uint32_t line;    /* 0: the command line */
-    const char *file; /* that it stands in, when it is not the job's */
+    const char *file; /* where it stands, when that is not the job's file; without a line: a place
+                       * as text */
+    bool tuned;       /* of the file that comm.tuned names */
 } entry;
 
 typedef struct written {
@@ -63,21 +65,26 @@ uint32_t value_reals(const char *text, double *reals, uint32_t cap);
 /* "whole number, 1 to 64", for messages, help and docs. */
 void value_type_text(const weft_option *o, char *out, size_t size);
 
-/* config.c: the last entry of section and key, or NULL. */
+/* store.c: an empty config that knows the core's sections. */
+config *config_new(const char *name);
+
+/* store.c: the last entry of section and key, or NULL. */
 const entry *config_entry(const config *c, const char *section, const char *key);
 
-/* config.c: remember that the section was written; once a name. */
+/* store.c: remember that the section was written; once a name. */
 void config_note_section(config *c, const char *section, uint32_t line);
 
-/* "job.ini:12" or "command line". `file` NULL: the job's. */
+/* store.c: "comm.tcp.encrypt" to "comm.tcp" and "encrypt". */
+const char *config_split(const char *name, char section[CONFIG_MAX_NAME + 1]);
+
+/* store.c: "job.ini:12", or what `file` is without a line; both absent: "command line". */
 void config_place(const config *c, const char *file, uint32_t line, char *out, size_t size);
 
-/* config.c: an empty config that knows the core's sections; the whole text of a file, at most
- * CONFIG_MAX_TEXT bytes, which the caller frees. `what` ("job file") stands in messages. */
-config *config_new(const char *name);
-weft_status config_read_file(const char *path, const char *what, char **out, size_t *bytes);
+/* store.c: whether the section is known; who declared a key first, or NULL. */
+bool config_knows(const config *c, const char *section);
+const declared *config_declared(const config *c, const char *section, const char *key);
 
-/* tuned_file.c: the file that comm.tuned names, if any. */
+/* tuned_file.c: the keys of the file that comm.tuned names, if any. */
 weft_status tuned_file_read(config *c);
 
 /* How many of the first bytes of the text are whole UTF-8 characters: n when all are. */

@@ -4,6 +4,7 @@
  * what says how ranks talk may stand in it, so that a file of measurements never changes what is
  * trained. Errors name the file and its lines. The first line says which version of the format it
  * is, as a comment, which a program of any age takes; a file without it has version 1. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,12 +12,33 @@
 #include "base/version.h"
 #include "config/store.h"
 
+static weft_status read_file(const char *path, const char *what, char **out, size_t *bytes)
+{
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return fail_errno(WEFT_USAGE, "cannot open the %s %s", what, path);
+    char *text = mem_alloc(CONFIG_MAX_TEXT + 1);
+    *bytes = fread(text, 1, CONFIG_MAX_TEXT + 1, f);
+    weft_status st = WEFT_OK;
+    if (ferror(f))
+        st = fail_errno(WEFT_USAGE, "cannot read the %s %s", what, path);
+    else if (*bytes > CONFIG_MAX_TEXT)
+        st = fail(WEFT_USAGE, "%s is longer than %u bytes; it is no %s", path, CONFIG_MAX_TEXT,
+                  what);
+    fclose(f);
+    if (st != WEFT_OK)
+        free(text);
+    else
+        *out = text;
+    return st;
+}
+
 static bool is_of_comm(const char *section)
 {
     return !strcmp(section, "comm") || !strncmp(section, "comm.", 5);
 }
 
-static weft_status judge(const config *f)
+static weft_status check(const config *f)
 {
     for (uint32_t i = 0; i < f->sections.n; i++)
         if (!is_of_comm(f->sections.at[i].section))
@@ -42,9 +64,12 @@ static void take(config *c, const config *f)
         if (before)
             continue;
         config_note_section(c, e->section, 0);
-        *vec_push(&c->entries) =
-            (entry){pool_text(&c->pool, e->section), pool_text(&c->pool, e->key),
-                    pool_text(&c->pool, e->value), e->line, file};
+        *vec_push(&c->entries) = (entry){pool_text(&c->pool, e->section),
+                                         pool_text(&c->pool, e->key),
+                                         pool_text(&c->pool, e->value),
+                                         e->line,
+                                         file,
+                                         true};
     }
 }
 
@@ -56,7 +81,7 @@ weft_status tuned_file_read(config *c)
     if (!named || !*named->value)
         return WEFT_OK;
     config_place(c, named->file, named->line, place, sizeof place);
-    weft_status st = config_read_file(named->value, "file", &text, &bytes);
+    weft_status st = read_file(named->value, "file", &text, &bytes);
     if (st != WEFT_OK) {
         err_context("%s: comm.tuned", place);
         return st;
@@ -70,7 +95,7 @@ weft_status tuned_file_read(config *c)
         st = ini_read(f, text, bytes);
     free(text);
     if (st == WEFT_OK)
-        st = judge(f);
+        st = check(f);
     if (st == WEFT_OK)
         take(c, f);
     config_destroy(f);

@@ -1,4 +1,4 @@
-/* config/words.c: the nearest known word.
+/* config/words.c: the nearest known word, and which text is lawful.
  *
  * Optimal string alignment: the least number of insertions, deletions, replacements and swaps of
  * two neighbours that turn one word into the other; n * m steps. A word is near when a third of its
@@ -75,4 +75,21 @@ size_t config_utf8(const char *text, size_t n)
          at += len)
         ;
     return at;
+}
+
+bool config_text_lawful(const char *s)
+{
+    size_t n = strlen(s);
+    if (n && (s[0] == ' ' || s[0] == '\t' || s[n - 1] == ' ' || s[n - 1] == '\t'))
+        return false;
+    if (config_utf8(s, n) < n)
+        return false;
+    for (size_t i = 0; i < n; i++) {
+        unsigned char b = (unsigned char)s[i];
+        if ((b < 32 && b != '\t') || b == 127)
+            return false;
+        if (b == ';' && (!i || s[i - 1] == ' ' || s[i - 1] == '\t'))
+            return false;
+    }
+    return true;
 }

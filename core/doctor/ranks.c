@@ -197,9 +197,13 @@ static weft_status run(gathering *g, const char *ini, const char *const *overrid
 {
     doctor_job j = {ini, overrides, n, g->who.ranks, g->who.local_ranks, 0};
     job_sites sites = {0};
+    config *cfg = NULL;
     weft_status s = doctor_examine(&j, &g->mine);
     if (!s)
-        s = train_join(&g->who, ini, overrides, n, &g->job);
+        s = config_load(ini, overrides, n, &cfg);
+    if (!s)
+        s = train_join(&g->who, cfg, &g->job);
+    config_destroy(cfg);
     if (!s)
         s = job_find_sites(g->job, &g->who, &sites);
     j.share = sites.cpu_ranks;

@@ -1,4 +1,4 @@
-/* run/prepare.c: from an INI to a checked plan; see train.h. */
+/* run/prepare.c: from a config to a checked plan; see train.h. */
 #include "base/err.h"
 #include "base/log.h"
 #include "run/train.h"
@@ -67,24 +67,19 @@ static weft_status open_host(prepared_job *j, const resolve_meeting *meeting)
     return s;
 }
 
-weft_status job_prepare_links(const char *const *overrides, uint32_t n, uint32_t ranks,
-                              const resolve_meeting *meeting, prepared_job *out)
+weft_status job_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
+                              prepared_job *out)
 {
-    *out = (prepared_job){0};
-    weft_status s = config_load(NULL, overrides, n, &out->cfg);
-    if (!s)
-        s = open_host(out, meeting);
+    *out = (prepared_job){.cfg = cfg};
+    weft_status s = open_host(out, meeting);
     return s ? s : resolve_links(out->cfg, out->host, ranks, meeting, &out->spec);
 }
 
-weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,
-                        bool with_data, const resolve_meeting *meeting, prepared_job *out)
+weft_status job_prepare(config *cfg, uint32_t ranks, bool with_data, const resolve_meeting *meeting,
+                        prepared_job *out)
 {
-    *out = (prepared_job){0};
-    weft_status s = config_load(ini, overrides, n, &out->cfg);
-    if (s)
-        return s;
-    s = open_host(out, meeting);
+    *out = (prepared_job){.cfg = cfg};
+    weft_status s = open_host(out, meeting);
     if (!s)
         s = resolve_plugins(out->cfg, out->host, &out->spec);
     if (s)
@@ -115,5 +110,4 @@ void job_unprepare(prepared_job *j)
     if (j->valid.map)
         data_close(&j->valid);
     host_destroy(j->host);
-    config_destroy(j->cfg);
 }

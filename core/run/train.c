@@ -393,36 +393,26 @@ static weft_status start(trainer *t, train_resume how)
     return WEFT_OK;
 }
 
-weft_status train_join(const job_identity *who, const char *ini, const char *const *overrides,
-                       uint32_t n, job **out)
+weft_status train_join(const job_identity *who, const config *cfg, job **out)
 {
-    /* The job file says how to join, and is checked as a whole only when all ranks are known. */
-    config *cfg;
-    weft_status s = config_load(ini, overrides, n, &cfg);
+    /* Keys of plugins are checked only when all ranks are known. */
+    weft_status s = config_check_section(cfg, "run");
     if (s)
         return s;
-    const char *key = config_raw(cfg, "run.key"), *frozen = config_raw(cfg, "run.frozen_after"),
-               *timeout = config_raw(cfg, "run.join_timeout");
-    job_options opt = {key && *key ? key : NULL, frozen ? strtod(frozen, NULL) : 5,
-                       timeout ? strtod(timeout, NULL) : 60};
-    if (!(opt.frozen_after >= 0.1))
-        opt.frozen_after = 5;
-    if (!(opt.join_timeout >= 0.1))
-        opt.join_timeout = 60;
-    if (who->ranks > 1)
-        s = job_join(who, &opt, out);
-    config_destroy(cfg);
-    return s;
+    const char *key = config_text(cfg, "run.key");
+    const job_options opt = {.key_file = *key ? key : NULL,
+                             .frozen_after = config_real(cfg, "run.frozen_after"),
+                             .join_timeout = config_real(cfg, "run.join_timeout")};
+    return who->ranks > 1 ? job_join(who, &opt, out) : WEFT_OK;
 }
 
-static weft_status run(trainer *t, const char *ini, const char *const *overrides, uint32_t n,
-                       train_resume how)
+static weft_status run(trainer *t, config *cfg, train_resume how)
 {
-    weft_status s = train_join(&t->who, ini, overrides, n, &t->job);
+    weft_status s = train_join(&t->who, cfg, &t->job);
     if (!s)
         s = job_find_sites(t->job, &t->who, &t->sites);
     if (!s)
-        s = job_prepare(ini, overrides, n, t->who.ranks, true,
+        s = job_prepare(cfg, t->who.ranks, true,
                         &(resolve_meeting){.sites = &t->sites, .job = t->job, .who = &t->who},
                         t->j);
     if (!s)
@@ -460,7 +450,19 @@ static int exit_status(const trainer *t, weft_status s, char why[2048])
     return !s && t->stopped ? 1 : err_exit_code(s);
 }
 
-int train_rank(const char *ini, const char *const *overrides, uint32_t n, train_resume resume)
+int train_refuse(weft_status st)
+{
+    job_identity who;
+    char why[2048];
+    snprintf(why, sizeof why, "%s", err_text());
+    if (job_identify(&who) == WEFT_OK)
+        log_setup(WEFT_LOG_INFO, who.ranks > 1 ? (int)who.rank : -1);
+    if (!launch_say(why))
+        log_line(WEFT_LOG_ERROR, "%s", why);
+    return err_exit_code(st);
+}
+
+int train_rank(config *cfg, train_resume resume)
 {
     prepared_job j = {0};
     trainer t = {.j = &j};
@@ -469,7 +471,7 @@ int train_rank(const char *ini, const char *const *overrides, uint32_t n, train_
         log_setup(WEFT_LOG_INFO, t.who.ranks > 1 ? (int)t.who.rank : -1);
         stop_catch(control_descriptor() >= 0);
         stop_at_once(t.who.ranks == 1);
-        s = run(&t, ini, overrides, n, resume);
+        s = run(&t, cfg, resume);
     }
     char why[2048];
     snprintf(why, sizeof why, "%s", s ? err_text() : "");

@@ -12,7 +12,7 @@
 /* What is known without other ranks, a device or a network. The launcher prepares the job too, so
  * that a wrong job is refused once, before any rank starts. */
 typedef struct prepared_job {
-    config *cfg;
+    config *cfg; /* borrowed */
     host *host;
     spec spec;
     data_file train, valid; /* valid.count 0: none */
@@ -20,26 +20,27 @@ typedef struct prepared_job {
     bool planned;
 } prepared_job;
 
-/* Read and check the job, open the data, and plan for `ranks` ranks (0: the product of the sizes of
- * the mesh axes). `with_data` false: the data is opened only if model.vocab needs it. `meeting`
- * NULL: plan for one machine, without joining. Free *out with job_unprepare(), also after a
- * failure. [setup] */
-weft_status job_prepare(const char *ini, const char *const *overrides, uint32_t n, uint32_t ranks,
-                        bool with_data, const resolve_meeting *meeting, prepared_job *out);
+/* Check `cfg`, open the data and plan for `ranks` ranks (0: as many as the sizes of the mesh axes
+ * multiply to). `with_data` false leaves the data alone, unless model.vocab asks for it; `meeting`
+ * NULL: only planning, for one machine. `cfg` gets the keys of plugins and has to outlive `out`; to
+ * prepare a job twice, use config_copy(). Free with job_unprepare() also after a failure. [setup]
+ */
+weft_status job_prepare(config *cfg, uint32_t ranks, bool with_data, const resolve_meeting *meeting,
+                        prepared_job *out);
 
-/* The same without a job file: one mesh axis of all ranks over comm.plugin with the settings in
- * `overrides`, and no plan. [setup] */
-weft_status job_prepare_links(const char *const *overrides, uint32_t n, uint32_t ranks,
-                              const resolve_meeting *meeting, prepared_job *out);
+/* The transports alone, where there is no job file: a mesh axis of all ranks over comm.plugin, and
+ * no plan. [setup] */
+weft_status job_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
+                              prepared_job *out);
 /* Offer plugins the host's tables: those of a job that has been joined, or while planning (`j`
  * NULL) tables whose functions fail. [setup] */
 void job_serve(host *h, job *j);
 void job_unprepare(prepared_job *j);
 
-/* Join the other ranks as the job file says; for one rank *out is not written. [setup] [collective]
+/* Meet the other ranks as [run] says, which is checked first; *out stays as it is for one rank.
+ * [setup] [collective]
  */
-weft_status train_join(const job_identity *who, const char *ini, const char *const *overrides,
-                       uint32_t n, job **out);
+weft_status train_join(const job_identity *who, const config *cfg, job **out);
 
 /* The table "weft.host.tls/1" for plugins that are probed while planning: its functions fail. */
 const void *job_planning_tls(void);
@@ -56,6 +57,10 @@ typedef enum train_resume {
 /* Run this process as one rank of a job. Returns the exit status; if it is not 0, the reason has
  * been written to standard error. STOP_STATUS (job/stop.h): stopped on request, and nothing is
  * lost. [setup] */
-int train_rank(const char *ini, const char *const *overrides, uint32_t n, train_resume resume);
+int train_rank(config *cfg, train_resume resume);
+
+/* End a rank whose config could not be loaded: says why, by the launcher if there is one, and
+ * returns the exit status. [setup] */
+int train_refuse(weft_status st);
 
 #endif

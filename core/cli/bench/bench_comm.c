@@ -58,7 +58,8 @@ typedef struct bench {
     const char **overrides; /* pointers into argv */
     uint32_t noverrides, ranks;
     job_identity who;
-    config *cfg;
+    const config *job_cfg; /* the job file and the command line, as loaded; NULL: no job file */
+    config *cfg;           /* what of it concerns bench comm */
     host *host;
     job *job;
     comm_world *world;
@@ -80,44 +81,27 @@ static weft_status parse_ops(bench *b)
     return measuring_kinds(b->cfg, "bench.op", b->kind, &b->n);
 }
 
-/* Of a job file only what concerns this is read; the rest may need plugins that do not. */
-static bool is_of_key(const char *override, const char *key)
+/* Of a job file only what concerns this is taken; the rest may need plugins that do not. */
+static weft_status take_key(bench *b, const char *key)
 {
-    size_t n = strlen(key);
-    return !strncmp(override, key, n) && override[n] == '=';
-}
-
-static weft_status take_job_file(bench *b, const char *key)
-{
-    config *file = NULL;
-    for (uint32_t i = 0; i < b->noverrides; i++)
-        if (is_of_key(b->overrides[i], key))
-            return WEFT_OK; /* the command line has it; a list in the file is not looked at */
-    weft_status st = config_load(b->ini, NULL, 0, &file);
-    const char *text = st == WEFT_OK ? config_raw(file, key) : NULL;
-    if (text) {
-        static pool kept; /* as long as the program */
-        memmove(b->overrides + 1, b->overrides, b->noverrides++ * sizeof *b->overrides);
-        b->overrides[0] = pool_printf(&kept, "%s=%s", key, text);
-    }
-    config_destroy(file);
-    return st;
+    const char *text = config_raw(b->job_cfg, key);
+    if (!text || config_given(b->cfg, key)) /* the command line has it */
+        return WEFT_OK;
+    return config_set(b->cfg, key, text, config_where(b->job_cfg, key));
 }
 
 static weft_status load(bench *b)
 {
     char key[64];
-    weft_status st = WEFT_OK;
-    for (uint32_t i = 0; options[i] && b->ini && st == WEFT_OK; i++) {
+    weft_status st = config_load(NULL, b->overrides, b->noverrides, &b->cfg);
+    for (uint32_t i = 0; options[i] && b->job_cfg && st == WEFT_OK; i++) {
         snprintf(key, sizeof key, "bench.%s", options[i]->key);
-        st = take_job_file(b, key);
+        st = take_key(b, key);
     }
-    if (st == WEFT_OK && b->ini)
-        st = take_job_file(b, "comm.plugin");
-    if (st == WEFT_OK && b->ini)
-        st = take_job_file(b, "comm.algorithm");
-    if (st == WEFT_OK)
-        st = config_load(NULL, b->overrides, b->noverrides, &b->cfg);
+    if (st == WEFT_OK && b->job_cfg)
+        st = take_key(b, "comm.plugin");
+    if (st == WEFT_OK && b->job_cfg)
+        st = take_key(b, "comm.algorithm");
     return st == WEFT_OK ? config_add(b->cfg, "bench", "weft bench", options) : st;
 }
 
@@ -285,8 +269,6 @@ static int run_rank(bench *b)
 static weft_status check_request(const bench *given)
 {
     bench b = *given;
-    b.overrides = mem_alloc((given->noverrides + 16) * sizeof *b.overrides);
-    memcpy(b.overrides, given->overrides, given->noverrides * sizeof *b.overrides);
     weft_status st = load(&b);
     if (st == WEFT_OK) {
         b.who.ranks = b.ranks;
@@ -297,7 +279,6 @@ static weft_status check_request(const bench *given)
     resolve_free(&b.spec);
     host_destroy(b.host);
     config_destroy(b.cfg);
-    free(b.overrides);
     return st;
 }
 
@@ -383,6 +364,22 @@ static int run_listed(void *ctx, uint32_t ranks, const char *const *more)
     return status;
 }
 
+/* The job file is read once, for all combinations. */
+static int run_all(bench *b)
+{
+    config *all = NULL;
+    int status = 0;
+    weft_status st = config_load(b->ini, b->overrides, b->noverrides, &all);
+    if (st != WEFT_OK)
+        return cli_fail(st);
+    b->job_cfg = b->ini ? all : NULL;
+    const bench_run lists = {all, b->ranks, run_listed, b};
+    if (!bench_lists(&lists, &status))
+        status = b->ranks > 1 ? launch(b) : run_here(b);
+    config_destroy(all);
+    return status;
+}
+
 int bench_comm_main(int argc, char **argv)
 {
     bench b = {0};
@@ -405,9 +402,8 @@ int bench_comm_main(int argc, char **argv)
             status = 2;
         }
     }
-    const bench_run lists = {b.ini, b.overrides, b.noverrides, b.ranks, run_listed, &b};
-    if (status < 0 && !bench_lists(&lists, &status))
-        status = b.ranks > 1 ? launch(&b) : run_here(&b);
+    if (status < 0)
+        status = run_all(&b);
     free(b.overrides);
     return status;
 }

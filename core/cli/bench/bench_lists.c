@@ -40,10 +40,9 @@ static weft_status split(pool *p, const char *key, const char *text, values *out
 
 static weft_status read_lists(const bench_run *r, pool *p, values *list)
 {
-    config *c = NULL;
-    weft_status st = config_load(r->ini, r->overrides, r->noverrides, &c);
+    weft_status st = WEFT_OK;
     for (uint32_t k = 0; !st && k <= BENCH_LISTED; k++)
-        st = split(p, keys[k], config_raw(c, keys[k]), &list[k]);
+        st = split(p, keys[k], config_raw(r->cfg, keys[k]), &list[k]);
     if (r->ranks) {
         list[0] = (values){{pool_printf(p, "%u", r->ranks)}, 1};
     }
@@ -53,7 +52,6 @@ static weft_status read_lists(const bench_run *r, pool *p, values *list)
             st = fail(WEFT_USAGE, "bench.ranks: '%s' is not a number of ranks from 1 to %d",
                       list[0].at[i], LAUNCH_MAX);
     }
-    config_destroy(c);
     return st;
 }
 

@@ -8,12 +8,13 @@
 #include <stdio.h>
 #include <weft/base.h>
 
+#include "config/config.h"
+
 #define BENCH_LISTED 3 /* overrides of one combination, besides the number of ranks */
 
 typedef struct bench_run {
-    const char *ini;
-    const char *const *overrides;
-    uint32_t noverrides, ranks; /* ranks 0: not given */
+    const config *cfg;
+    uint32_t ranks; /* 0: not given */
     /* Measure one combination: `more` are BENCH_LISTED + 2 further overrides. The exit status. */
     int (*one)(void *ctx, uint32_t ranks, const char *const *more);
     void *ctx;

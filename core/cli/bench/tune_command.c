@@ -43,6 +43,7 @@ typedef struct tuner {
     uint32_t nown;
     job_identity who;
     config *keys; /* [tune] */
+    config *cfg;  /* the job's */
     job_sites sites;
     prepared_job p;
     job *job;
@@ -65,6 +66,14 @@ static weft_status load_keys(tuner *t)
     return st == WEFT_OK ? measuring_kinds(t->keys, "tune.op", kind, &n) : st;
 }
 
+static weft_status load(tuner *t)
+{
+    weft_status st = load_keys(t);
+    if (st == WEFT_OK)
+        st = config_load(t->cmd.ini, t->cmd.overrides, t->cmd.noverrides, &t->cfg);
+    return st;
+}
+
 /* The job and its transports. Costs that it has already are not looked at. */
 static weft_status load_job(tuner *t, uint32_t ranks)
 {
@@ -73,27 +82,20 @@ static weft_status load_job(tuner *t, uint32_t ranks)
         return fail(WEFT_USAGE, "one rank sends nothing that could be measured: start 2 or more "
                                 "with -n, or by a launcher");
     if (t->cmd.ini)
-        return job_prepare(t->cmd.ini, t->cmd.overrides, t->cmd.noverrides, ranks, false, &meeting,
-                           &t->p);
-    return job_prepare_links(t->cmd.overrides, t->cmd.noverrides, ranks, &meeting, &t->p);
+        return job_prepare(t->cfg, ranks, false, &meeting, &t->p);
+    return job_prepare_links(t->cfg, ranks, &meeting, &t->p);
 }
 
 static weft_status join(tuner *t)
 {
-    config *c;
-    weft_status st = config_load(t->cmd.ini, t->cmd.overrides, t->cmd.noverrides, &c);
-    if (st != WEFT_OK)
-        return st;
-    const char *key = config_raw(c, "run.key");
-    job_options opt = {.key_file = key && *key ? key : NULL, .frozen_after = 30};
-    st = job_join(&t->who, &opt, &t->job);
-    config_destroy(c);
-    return st;
+    const char *key = config_text(t->cfg, "run.key");
+    const job_options opt = {.key_file = *key ? key : NULL, .frozen_after = 30};
+    return job_join(&t->who, &opt, &t->job);
 }
 
 static weft_status set_up(tuner *t)
 {
-    weft_status st = load_keys(t);
+    weft_status st = load(t);
     if (st == WEFT_OK && t->who.ranks > 1)
         st = join(t);
     if (st == WEFT_OK && t->job)
@@ -104,12 +106,12 @@ static weft_status set_up(tuner *t)
         st = comm_world_create(t->job, &t->who, &t->world);
     if (st != WEFT_OK)
         return st;
-    tune_find(&t->p.spec, t->p.cfg, t->keys, t->who.rank, t->cmd.ini != NULL, &t->set);
+    tune_find(&t->p.spec, t->cfg, t->keys, t->who.rank, t->cmd.ini != NULL, &t->set);
     st = tune_open(&t->set, t->world);
     if (st == WEFT_OK)
         st = measuring_arena(tune_room(&t->set), &t->arena);
     return st == WEFT_OK
-               ? comm_connect(t->world, &t->arena, config_real(t->p.cfg, "run.join_timeout"))
+               ? comm_connect(t->world, &t->arena, config_real(t->cfg, "run.join_timeout"))
                : st;
 }
 
@@ -222,6 +224,7 @@ static void release(tuner *t)
     job_unprepare(&t->p);
     job_free_sites(&t->sites);
     config_destroy(t->keys);
+    config_destroy(t->cfg);
 }
 
 static int run_rank(tuner *t)
@@ -242,7 +245,7 @@ static int run_rank(tuner *t)
 static int launch(tuner *t, int argc, char **argv)
 {
     tuner look = *t;
-    weft_status st = load_keys(&look);
+    weft_status st = load(&look);
     if (st == WEFT_OK)
         st = load_job(&look, t->cmd.ranks);
     if (st == WEFT_OK)

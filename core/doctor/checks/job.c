@@ -18,15 +18,12 @@
 /* --- the plan --- */
 
 /* Errors in the file itself, which no setting of this machine can repair. */
-static weft_status check_file(const doctor_job *j)
+static weft_status check_file(const config *given)
 {
     spec s = {0};
-    config *cfg;
+    config *cfg = config_copy(given, NULL);
     host *h = NULL;
-    weft_status st = config_load(j->ini, j->overrides, j->noverrides, &cfg);
-    if (st)
-        return st;
-    st = host_create(config_raw(cfg, "run.plugins"), &h);
+    weft_status st = host_create(config_raw(cfg, "run.plugins"), &h);
     if (!st)
         st = resolve_plugins(cfg, h, &s);
     resolve_free(&s);
@@ -109,9 +106,11 @@ void doctor_check_job(doctor *d)
         doctor_add_line(d, "no job was named; weft doctor JOB.ini also checks whether a job fits");
         return;
     }
-    if (check_file(j)) {
+    config *cfg = NULL;
+    if (config_load(j->ini, j->overrides, j->noverrides, &cfg) || check_file(cfg)) {
         doctor_add_number(d, "usage", 1);
         doctor_add_text(d, "error", "%s", err_text());
+        config_destroy(cfg);
         return;
     }
     prepared_job p;
@@ -120,8 +119,7 @@ void doctor_check_job(doctor *d)
     bool several = j->here && j->here < j->ranks;
     if (several)
         job_even_sites(j->ranks, (j->ranks + j->here - 1) / j->here, &sites);
-    if (job_prepare(j->ini, j->overrides, j->noverrides, j->ranks, true,
-                    several ? &elsewhere : NULL, &p)) {
+    if (job_prepare(cfg, j->ranks, true, several ? &elsewhere : NULL, &p)) {
         doctor_add_line(d, "%s is refused", j->ini);
         doctor_add_finding(d, DOCTOR_PROBLEM, "%s", err_text());
         doctor_add_reason(d, "weft train refuses the job before it starts a rank.");
@@ -132,6 +130,7 @@ void doctor_check_job(doctor *d)
     }
     job_unprepare(&p);
     job_free_sites(&sites);
+    config_destroy(cfg);
 }
 
 /* --- does it fit? --- */

@@ -98,10 +98,12 @@ static uint32_t plan_rows(sweep *s, bar *b)
 /* The job of a row on one rank, run.out aside, is what rows that share a reference have alike. */
 static weft_status find_reference(sweep *s, sweep_row *r)
 {
-    char *text;
-    weft_status st = sweep_job(s, r, true, NULL, &text);
+    config *cfg;
+    weft_status st = sweep_job(s, r, true, NULL, &cfg);
     if (st)
         return st;
+    char *text = config_written(cfg, "sweep");
+    config_destroy(cfg);
     r->reference = s->references.n;
     for (uint32_t i = 0; i < s->references.n; i++)
         if (!strcmp(s->references.at[i].keys, text))

@@ -1,8 +1,8 @@
-/* cli/bench/sweep/execute.c: one combination in child processes: planned, then trained (see
- * sweep.h).
+/* cli/bench/sweep/execute.c: plan one combination, then train it, in child processes (see sweep.h).
  *
- * Planning is a fork that reads the job from memory and answers through a pipe. Training is `weft
- * train` itself, in a process group of its own with a deadline, its words kept in a file. */
+ * A row's job is a copy of the sweep's config with the row's keys set. Planning is a fork that
+ * answers through a pipe. Training is `weft train` with the job as a file, in a process group with
+ * a deadline; its output goes to a log file. */
 #define _GNU_SOURCE
 #include "cli/bench/sweep/sweep.h"
 
@@ -17,7 +17,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -47,53 +46,65 @@ static bool changes_results(const char *key)
     return true;
 }
 
-weft_status sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
-                      char **out)
+/* Set the keys of `settings` ("section.key=value"). */
+static weft_status set_all(config *c, const char *const *settings)
 {
-    pool p = {0};
-    config *c = NULL;
-    const char **with = pool_array(&p, s->noverrides + s->naxes + 16, sizeof *with);
-    uint32_t n = 0;
-    for (; n < s->noverrides; n++)
-        with[n] = s->overrides[n];
-    for (uint32_t i = 0; i < s->naxes; i++)
-        if (strcmp(s->axis[i].key, SWEEP_RANKS) && (!alone || changes_results(s->axis[i].key)))
-            with[n++] = pool_printf(&p, "%s=%s", s->axis[i].key, r->value[i]);
+    weft_status st = WEFT_OK;
+    for (; *settings && st == WEFT_OK; settings++) {
+        char key[64];
+        const char *equals = strchr(*settings, '=');
+        snprintf(key, sizeof key, "%.*s", (int)(equals - *settings), *settings);
+        st = config_set(c, key, equals + 1, "weft bench");
+    }
+    return st;
+}
+
+static weft_status set_row(const sweep *s, const sweep_row *r, bool alone, config *c)
+{
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; i < s->naxes && st == WEFT_OK; i++) {
+        const sweep_axis *a = &s->axis[i];
+        if (strcmp(a->key, SWEEP_RANKS) && (!alone || changes_results(a->key)))
+            st = config_set(c, a->key, r->value[i], a->where);
+    }
+    return st;
+}
+
+weft_status sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
+                      config **out)
+{
     static const char *const one[] = {"parallel.strategy=none", "optim.placement=none",
-                                      "comm.compress=none"};
-    for (uint32_t i = 0; alone && i < 3; i++)
-        with[n++] = one[i];
+                                      "comm.compress=none", NULL};
     static const char *const quiet[] = {"train.eval_every=0", "checkpoint.every=0",
-                                        "log.progress=0", "log.trace_steps="};
-    for (uint32_t i = 0; i < 4; i++)
-        with[n++] = quiet[i];
-    with[n++] = pool_printf(&p, "run.steps=%llu", (unsigned long long)(s->warmup + s->steps));
-    if (folder)
-        with[n++] = pool_printf(&p, "run.out=%s", folder);
-    weft_status st = config_load(s->ini, with, n, &c);
-    if (!st)
-        *out = config_written(c, "sweep");
-    config_destroy(c);
-    pool_free(&p);
+                                        "log.progress=0", "log.trace_steps=", NULL};
+    char steps[24];
+    config *c = config_copy(s->cfg, "sweep");
+    weft_status st = set_row(s, r, alone, c);
+    if (st == WEFT_OK && alone)
+        st = set_all(c, one);
+    if (st == WEFT_OK)
+        st = set_all(c, quiet);
+    snprintf(steps, sizeof steps, "%llu", (unsigned long long)(s->warmup + s->steps));
+    if (st == WEFT_OK)
+        st = config_set(c, "run.steps", steps, "sweep.steps");
+    if (st == WEFT_OK && folder)
+        st = config_set(c, "run.out", folder, "sweep.out");
+    if (st == WEFT_OK)
+        *out = c;
+    else
+        config_destroy(c);
     return st;
 }
 
 /* --- planning --- */
 
-/* "/proc/self/fd/5:12: text" without its place, which nobody can open. */
-static const char *without_place(const char *text, const char *path)
-{
-    const char *at = strstr(text, path), *end = at ? strstr(at, ": ") : NULL;
-    return end && at == text ? end + 2 : text;
-}
-
 /* Bytes a step are those of the steps that are measured: lists of plugins do not run in each. */
-static void plan_here(const sweep *s, const char *path, uint32_t ranks, sweep_plan *out)
+static void plan_here(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *out)
 {
     prepared_job p;
     log_setup(WEFT_LOG_ERROR, -1);
-    out->status = job_prepare(path, NULL, 0, ranks, true, NULL, &p);
-    snprintf(out->why, sizeof out->why, "%s", out->status ? without_place(err_text(), path) : "");
+    out->status = job_prepare(cfg, ranks, true, NULL, &p);
+    snprintf(out->why, sizeof out->why, "%s", out->status ? err_text() : "");
     if (out->status)
         return;
     out->ranks = p.spec.ranks;
@@ -124,7 +135,7 @@ static void hear_plan(int from, pid_t child, sweep_plan *out)
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-static void plan_apart(const sweep *s, const char *path, uint32_t ranks, sweep_plan *out)
+static void plan_apart(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *out)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) {
@@ -135,7 +146,7 @@ static void plan_apart(const sweep *s, const char *path, uint32_t ranks, sweep_p
     pid_t child = fork();
     if (child == 0) {
         sweep_plan mine = {0};
-        plan_here(s, path, ranks, &mine);
+        plan_here(s, cfg, ranks, &mine);
         _exit(write(ends[1], &mine, sizeof mine) == (ssize_t)sizeof mine ? 0 : 1);
     }
     close(ends[1]);
@@ -148,24 +159,17 @@ static void plan_apart(const sweep *s, const char *path, uint32_t ranks, sweep_p
 
 void sweep_plan_row(const sweep *s, sweep_row *r, bool alone)
 {
-    char path[64], *text = NULL;
-    uint64_t ranks = 0;
+    config *cfg = NULL;
     const char *asked = sweep_value(s, r, SWEEP_RANKS);
-    int file = memfd_create("weft job", MFD_CLOEXEC);
-    weft_status st = sweep_job(s, r, alone, NULL, &text);
-    if (!st && (file < 0 || write(file, text, strlen(text)) != (ssize_t)strlen(text)))
-        st = fail_errno(WEFT_NO_MEMORY, "no memory file for a job");
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-    ranks = alone ? 1 : asked ? strtoull(asked, NULL, 10) : 0;
-    if (st) {
+    const uint64_t ranks = alone ? 1 : asked ? strtoull(asked, NULL, 10) : 0;
+    weft_status st = sweep_job(s, r, alone, NULL, &cfg);
+    if (st == WEFT_OK) {
+        plan_apart(s, cfg, (uint32_t)ranks, &r->plan);
+    } else {
         r->plan.status = st;
         snprintf(r->plan.why, sizeof r->plan.why, "%s", err_text());
-    } else {
-        plan_apart(s, path, (uint32_t)ranks, &r->plan);
     }
-    free(text);
-    if (file >= 0)
-        close(file);
+    config_destroy(cfg);
     r->status = r->plan.status ? SWEEP_SKIPPED : SWEEP_WAITS;
     r->why = r->plan.why;
 }
@@ -175,10 +179,12 @@ void sweep_plan_row(const sweep *s, sweep_row *r, bool alone)
 static weft_status write_job(const sweep *s, const sweep_row *r, const sweep_try *t,
                              const char *path)
 {
-    char *text;
-    weft_status st = sweep_job(s, r, t->alone, t->folder, &text);
+    config *cfg;
+    weft_status st = sweep_job(s, r, t->alone, t->folder, &cfg);
     if (st)
         return st;
+    char *text = config_written(cfg, "sweep");
+    config_destroy(cfg);
     FILE *f = fopen(path, "we");
     bool bad = !f || fputs(text, f) == EOF;
     bad = (f && fclose(f)) || bad;

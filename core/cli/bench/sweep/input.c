@@ -94,7 +94,7 @@ static weft_status take_list(sweep *s, const char *key, const char *text, const 
         return fail(WEFT_USAGE, "%s: more than %d lists in [sweep]", where, SWEEP_AXES);
     sweep_axis *a = &s->axis[at];
     s->naxes += at == s->naxes;
-    *a = (sweep_axis){.key = pool_text(&s->pool, key)};
+    *a = (sweep_axis){.key = pool_text(&s->pool, key), .where = pool_text(&s->pool, where)};
     a->value = pool_array(&s->pool, strlen(text) + 1, sizeof *a->value);
     char *rest = pool_text(&s->pool, text);
     const char *sep = separators(text);
@@ -298,8 +298,6 @@ static weft_status read_own(sweep *s)
 weft_status sweep_read(sweep *s, const char *ini, const char *const *overrides, uint32_t n)
 {
     s->ini = ini;
-    s->overrides = overrides;
-    s->noverrides = n;
     weft_status st = config_load(ini, overrides, n, &s->cfg);
     config_line e;
     bool any = false;

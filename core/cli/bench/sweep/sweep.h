@@ -1,8 +1,8 @@
 /* cli/bench/sweep/sweep.h: weft bench SWEEP.ini: one job in many combinations of keys.
  *
- * sweep_read.c takes the lists of [sweep] and makes the rows, sweep_try.c runs one of them in a
- * child process, sweep_judge.c makes numbers of what runs left behind, sweep_table.c prints them,
- * bench_sweep.c is the order in which all that happens. */
+ * input.c reads the lists of [sweep] and makes the rows, execute.c runs a row in child processes,
+ * results.c computes numbers from the files of its runs, table.c prints them, bench_sweep.c calls
+ * these in order. */
 #ifndef CLI_SWEEP_H
 #define CLI_SWEEP_H
 
@@ -18,6 +18,7 @@
 
 typedef struct sweep_axis {
     const char *key, *head; /* "parallel.tp"; what stands over its column */
+    const char *where;      /* of its list: "sweep.ini:12" */
     const char **value;
     uint32_t n;
 } sweep_axis;
@@ -65,8 +66,7 @@ typedef struct sweep {
     pool pool;
     config *cfg; /* the file as written, overrides included */
     const char *ini, *out;
-    const char *const *overrides;
-    uint32_t noverrides, ranks; /* ranks 0: not given on the command line */
+    uint32_t ranks; /* 0: not given on the command line */
     sweep_axis axis[SWEEP_AXES];
     uint32_t naxes, left_out; /* left_out: combinations that only and skip removed */
     uint64_t steps, warmup, repeats, deadline;
@@ -83,10 +83,10 @@ void sweep_print_keys(FILE *to); /* the keys of [sweep], in Markdown */
 /* The value of an axis, NULL when there is none of that key. */
 const char *sweep_value(const sweep *s, const sweep_row *r, const char *key);
 
-/* The job of a row as INI text, without [sweep]; `alone`: on one rank, with nothing that shares
- * work. The caller frees it. `folder` becomes run.out. */
+/* The job of a row, without [sweep]; `alone`: on one rank, with nothing that shares work. `folder`
+ * becomes run.out. The caller frees it with config_destroy(). */
 weft_status sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
-                      char **out);
+                      config **out);
 
 /* Plan the row in a child process; a plugin that crashes costs the row only. */
 void sweep_plan_row(const sweep *s, sweep_row *r, bool alone);

@@ -1,0 +1,128 @@
+/* config/store.c: what a config keeps: entries, sections and declared options. See store.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "config/differ.h"
+#include "config/store.h"
+
+config *config_new(const char *name)
+{
+    config *c = mem_alloc(sizeof *c);
+    c->name = name ? pool_text(&c->pool, name) : NULL;
+    for (const config_section *s = config_core_sections(); s->name; s++)
+        if (config_add(c, s->name, "the core", s->options) != WEFT_OK)
+            abort(); /* two of our own tables contradict each other */
+    return c;
+}
+
+void config_destroy(config *c)
+{
+    if (!c)
+        return;
+    pool_free(&c->pool);
+    free(c->entries.at);
+    free(c->sections.at);
+    free(c->knowns.at);
+    free(c->options.at);
+    free(c);
+}
+
+/* --- entries --- */
+
+void config_note_section(config *c, const char *section, uint32_t line)
+{
+    for (uint32_t i = 0; i < c->sections.n; i++)
+        if (!strcmp(c->sections.at[i].section, section))
+            return;
+    *vec_push(&c->sections) = (written){pool_text(&c->pool, section), line};
+}
+
+const entry *config_entry(const config *c, const char *section, const char *key)
+{
+    for (uint32_t i = c->entries.n; i-- > 0;) {
+        const entry *e = &c->entries.at[i];
+        if (!strcmp(e->key, key) && !strcmp(e->section, section))
+            return e;
+    }
+    return NULL;
+}
+
+/* "comm.tcp.encrypt" to "comm.tcp" and "encrypt"; a key without a dot is a bug of the caller. */
+const char *config_split(const char *name, char section[CONFIG_MAX_NAME + 1])
+{
+    const char *dot = strrchr(name, '.');
+    size_t n = dot ? (size_t)(dot - name) : 0;
+    if (!n || n > CONFIG_MAX_NAME) {
+        fprintf(stderr, "weft error: '%s' is not section.key\n", name);
+        abort();
+    }
+    memcpy(section, name, n);
+    section[n] = 0;
+    return dot + 1;
+}
+
+void config_place(const config *c, const char *file, uint32_t line, char *out, size_t size)
+{
+    if (line)
+        snprintf(out, size, "%s:%u", file ? file : c->name, line);
+    else
+        snprintf(out, size, "%s", file ? file : "command line");
+}
+
+/* --- declared options --- */
+
+bool config_knows(const config *c, const char *section)
+{
+    for (uint32_t i = 0; i < c->knowns.n; i++)
+        if (!strcmp(c->knowns.at[i].section, section))
+            return true;
+    return false;
+}
+
+const declared *config_declared(const config *c, const char *section, const char *key)
+{
+    for (uint32_t i = 0; i < c->options.n; i++) {
+        const declared *d = &c->options.at[i];
+        if (!strcmp(d->option->key, key) && !strcmp(d->section, section))
+            return d;
+    }
+    return NULL;
+}
+
+static weft_status add_option(config *c, const char *section, const char *owner,
+                              const weft_option *o)
+{
+    for (uint32_t i = 0; i < c->options.n; i++) {
+        const declared *d = &c->options.at[i];
+        if (strcmp(d->option->key, o->key) || strcmp(d->section, section))
+            continue;
+        if (d->option == o)
+            return WEFT_OK;
+        if (d->option->type != o->type) {
+            char one[400], two[400];
+            value_type_text(d->option, one, sizeof one);
+            value_type_text(o, two, sizeof two);
+            return fail(WEFT_USAGE,
+                        "[%s] %s: %s declares it as '%s', %s as '%s'; the two cannot be "
+                        "used together",
+                        section, o->key, d->owner, one, owner, two);
+        }
+    }
+    *vec_push(&c->options) = (declared){section, owner, o, config_option_binds(o)};
+    return WEFT_OK;
+}
+
+weft_status config_add(config *c, const char *section, const char *owner,
+                       const weft_option *const *options)
+{
+    section = pool_text(&c->pool, section);
+    owner = pool_text(&c->pool, owner);
+    if (!config_knows(c, section))
+        *vec_push(&c->knowns) = (known){section};
+    weft_status st = WEFT_OK;
+    for (; options && *options && st == WEFT_OK; options++)
+        st = add_option(c, section, owner, *options);
+    return st;
+}
