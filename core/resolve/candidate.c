@@ -1,12 +1,11 @@
-/* resolve/candidate.c: what `auto` means: the transport with the best score among those that can
- * carry the ranks.
+/* resolve/candidate.c: transport candidates: probes, and the best one for `auto`.
  *
- * A probe sees its own rank's machine only: one may lack the network card that the others have. So
- * ranks that have met exchange what their probes say, and a transport is as good as the worst of
- * them thinks. While only planning there is nobody to ask.
+ * A probe sees the machine of its own rank, and one machine may lack a network card that others
+ * have. So ranks that have met exchange probe results, and the score of a transport is the lowest
+ * of all ranks. Without other ranks, as in `weft plan`, the local result holds.
  *
- * A transport that reaches the memory of a device needs this machine's help for it. So it is asked
- * for that first, and then for carrying host memory, through which the device's then goes. */
+ * Whether a transport reaches a device's memory depends on the machine too. So the device's memory
+ * is probed first, then host memory, through which the data is staged if only that succeeds. */
 #include "resolve/internal.h"
 
 #include "base/err.h"
@@ -18,22 +17,22 @@
 
 #define MOST_CANDIDATES 32u
 
-/* What a rank says of one transport; without a name: of none. */
+/* The probe result of one transport on one rank; an empty name ends a list. */
 typedef struct probe_result {
     char name[64];
     int32_t score;
-    uint32_t staged; /* it carries host memory only */
-    char why[248];   /* ... or, with no score, not even that */
+    uint32_t staged; /* it reaches host memory only */
+    char why[248];   /* the reason for staging, or for a score of 0 */
 } probe_result;
 
-/* Does the device's memory go through the host's where a link cannot reach it? */
+/* Can data of the device be staged in host memory? */
 static bool may_stage(const resolver *r)
 {
     const uint64_t caps = ((const weft_device_table *)r->spec->device.c->table)->caps;
     return (caps & WEFT_DEV_FLAGS) && !(caps & WEFT_DEV_HOST_MEMORY);
 }
 
-/* Leaves in the record why the device's memory itself is out of reach. */
+/* Sets why, where the device's memory itself is out of reach. */
 static weft_status probe_link(resolver *r, const component *c, const weft_conf *conf,
                               weft_link_group *group, probe_result *v)
 {
@@ -52,10 +51,10 @@ static weft_status probe_link(resolver *r, const component *c, const weft_conf *
     return PLUGIN_CALL(link, probe, c->module, conf, group, &v->score);
 }
 
-/* How well it would carry them as seen from this rank. */
+/* The result of this rank's probe. */
 static weft_status probe_one(resolver *r, const component *c, bool same_machine, probe_result *v)
 {
-    const weft_conf *conf = sections_conf(r, c);
+    const weft_conf *conf = resolve_transport_conf(r, c);
     const weft_device_table *device = r->spec->device.c->table;
     char address[256];
     weft_link_group group = {sizeof group, 0, same_machine, (uint32_t)device->caps, NULL};
@@ -67,7 +66,7 @@ static weft_status probe_one(resolver *r, const component *c, bool same_machine,
         group.bind_addr = address;
     }
     err_clear();
-    if (st || strcmp(c->iface, transport_ifaces[1]))
+    if (st || strcmp(c->iface, resolve_ifaces[1]))
         return st ? st : probe_link(r, c, conf, &group, v);
     const weft_coll_table *coll = c->table;
     if (!device->native_stream)
@@ -76,7 +75,7 @@ static weft_status probe_one(resolver *r, const component *c, bool same_machine,
     return PLUGIN_CALL(coll, probe, c->module, conf, (uint32_t)device->caps, &v->score);
 }
 
-/* All transports that are installed, opened, with their keys known. `links`: only these. */
+/* All installed transports, with their keys made known. `links`: no libraries of collectives. */
 static weft_status list_installed(resolver *r, bool links, const component *out[MOST_CANDIDATES],
                                   uint32_t *n)
 {
@@ -87,11 +86,11 @@ static weft_status list_installed(resolver *r, bool links, const component *out[
     for (uint32_t i = 0; !st && i < count && *n < MOST_CANDIDATES; i++) {
         const char *iface = all[i]->iface;
         if (strcmp(all[i]->kind, "comm") || !iface ||
-            (strcmp(iface, transport_ifaces[0]) && (links || strcmp(iface, transport_ifaces[1]))))
+            (strcmp(iface, resolve_ifaces[0]) && (links || strcmp(iface, resolve_ifaces[1]))))
             continue;
-        st = host_find(r->spec->host, "comm", all[i]->name, transport_ifaces, &out[*n]);
+        st = host_find(r->spec->host, "comm", all[i]->name, resolve_ifaces, &out[*n]);
         if (!st)
-            st = sections_add_keys(r, out[*n]);
+            st = resolve_transport_keys(r, out[*n]);
         ++*n;
     }
     return st;
@@ -108,7 +107,7 @@ static probe_result ask(resolver *r, const component *c, bool same_machine)
     return v;
 }
 
-/* What `theirs` says of a transport, which may not be installed there. */
+/* The result for a transport on another rank, where it may not be installed. */
 static probe_result said_of(const probe_result theirs[MOST_CANDIDATES], const char *name)
 {
     for (uint32_t i = 0; i < MOST_CANDIDATES; i++)
@@ -119,7 +118,7 @@ static probe_result said_of(const probe_result theirs[MOST_CANDIDATES], const ch
     return none;
 }
 
-/* The worst that any rank says of each of mine; who says it stands before why. */
+/* The lowest result of all ranks for each transport of mine; `why` names the rank. */
 static weft_status ask_all(resolver *r, probe_result mine[MOST_CANDIDATES], const char *name)
 {
     uint64_t bytes = MOST_CANDIDATES * sizeof *mine;
@@ -155,14 +154,14 @@ static void say(resolver *r, uint32_t a, bool same_machine, const probe_result *
         best->staged ? "; through host memory: " : "", best->staged ? best->why : "", why);
 }
 
-weft_status candidate_named(resolver *r, uint32_t a, const component *c, bool same_machine,
-                            int32_t *score, candidate *out)
+weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same_machine,
+                          int32_t *score, candidate *out)
 {
     probe_result says[MOST_CANDIDATES] = {0};
     weft_status st = probe_one(r, c, same_machine, &says[0]);
     *out = (candidate){.c = c};
     *score = says[0].score;
-    if (st || *score <= 0 || !strcmp(c->iface, transport_ifaces[1]) || !may_stage(r) ||
+    if (st || *score <= 0 || !strcmp(c->iface, resolve_ifaces[1]) || !may_stage(r) ||
         !where_reaches(r->spec, c))
         return st;
     if (r->meeting.job)
@@ -175,13 +174,13 @@ weft_status candidate_named(resolver *r, uint32_t a, const component *c, bool sa
     return st;
 }
 
-/* The same on every rank, whatever else is installed there. */
+/* Equal scores are ordered by name, so that all ranks choose alike. */
 static bool is_better(const probe_result *a, const probe_result *b)
 {
     return a->score != b->score ? a->score > b->score : strcmp(a->name, b->name) < 0;
 }
 
-weft_status candidate_best(resolver *r, uint32_t a, bool same_machine, bool links, candidate *out)
+weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links, candidate *out)
 {
     const component *c[MOST_CANDIDATES];
     probe_result says[MOST_CANDIDATES] = {0};

@@ -12,25 +12,25 @@ typedef struct resolver {
 } resolver;
 
 /* --- plugins.c --- */
-weft_status plugins_find_device(resolver *r);
-weft_status plugins_check_keys(resolver *r); /* the config against all keys */
+weft_status resolve_device(resolver *r);
+weft_status resolve_check_keys(resolver *r); /* the config against all keys */
 
 /* --- sections.c: keys of [comm], [comm.AXIS] and [comm.TRANSPORT] --- */
-extern const char *const transport_ifaces[]; /* of links, of libraries of collectives; NULL-ended */
+extern const char *const resolve_ifaces[]; /* of links, of libraries of collectives; NULL-ended */
 
 /* Make all these sections and their keys known. */
-weft_status sections_add(resolver *r);
+weft_status resolve_sections(resolver *r);
 /* The keys of [comm.NAME] of a transport: the plugin's and those of the core; and their values. */
-weft_status sections_add_keys(resolver *r, const component *c);
-const weft_conf *sections_conf(resolver *r, const component *c);
+weft_status resolve_transport_keys(resolver *r, const component *c);
+const weft_conf *resolve_transport_conf(resolver *r, const component *c);
 /* The text that holds for `what` ("plugin") on mesh axis `a`, and the key that it is written under.
  */
-const char *sections_setting(const resolver *r, uint32_t a, const char *what, char key[128]);
+const char *resolve_setting(const resolver *r, uint32_t a, const char *what, char key[128]);
 
 /* --- transport.c --- */
 /* Choose the transport of every mesh axis with more than one rank. [collective] */
-weft_status transport_choose(resolver *r);
-weft_status transport_choose_axis(resolver *r, uint32_t a); /* even if it has one rank */
+weft_status resolve_transports(resolver *r);
+weft_status resolve_axis_transport(resolver *r, uint32_t a); /* even if it has one rank */
 
 /* --- candidate.c: probes --- */
 
@@ -45,16 +45,16 @@ typedef struct candidate {
  * that do not? *score is 0 where this rank's probe fails; the error record has the reason, and
  * WEFT_ABSENT when this machine lacks something. Adds to comm_choice what is staged. [collective]
  */
-weft_status candidate_named(resolver *r, uint32_t a, const component *c, bool same_machine,
-                            int32_t *score, candidate *out);
+weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same_machine,
+                          int32_t *score, candidate *out);
 
 /* The candidate with the best score of all installed transports, where a transport's score is the
  * lowest of all ranks. Adds to comm_choice the choice and why each other one was passed over.
  * `links`: no libraries of collectives. [collective] */
-weft_status candidate_best(resolver *r, uint32_t a, bool same_machine, bool links, candidate *out);
+weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links, candidate *out);
 
 /* --- peer_access.c --- */
 /* Find the mesh axes along which devices map each other's memory: spec.attached. [collective] */
-weft_status peer_access_find(resolver *r);
+weft_status resolve_peer_access(resolver *r);
 
 #endif

@@ -1,9 +1,9 @@
-/* resolve/peer_access.c: along which mesh axes devices map each other's arenas.
+/* resolve/peer_access.c: along which mesh axes devices import each other's memory.
  *
- * Over a link that maps memory, between ranks of one machine, a device that the link cannot reach
- * may do by itself what the link would do with the host's memory (comm/attach.c). It can where the
- * devices of a group say of themselves that they have one home. Ranks that have met ask each other;
- * while only planning, ranks of one machine are taken to share a device. */
+ * Ranks of one machine may use a transport that maps memory. Where that transport cannot reach the
+ * device's memory, the devices themselves may: each imports the arenas of its peers. They can if
+ * all ranks of a group name the same IPC domain. Ranks that have met exchange their domains.
+ * Without other ranks, as in `weft plan`, ranks of one machine are assumed to share a device. */
 #include "resolve/internal.h"
 
 #include "base/err.h"
@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct home {
+typedef struct ipc_domain {
     char text[64]; /* empty: none */
-    char why[192];
-} home;
+    char why[192]; /* ... and the reason */
+} ipc_domain;
 
-static bool could_attach(const resolver *r, uint32_t a)
+static bool may_import(const resolver *r, uint32_t a)
 {
     const weft_device_table *device = r->spec->device.c->table;
     const spec_link *l = &r->spec->links[r->spec->axis_link[a]];
@@ -30,11 +30,11 @@ static bool could_attach(const resolver *r, uint32_t a)
            !(caps & WEFT_LINK_REGISTER);
 }
 
-static weft_status ask(const resolver *r, home *all)
+static weft_status exchange_domains(const resolver *r, ipc_domain *all)
 {
     const weft_device_table *device = r->spec->device.c->table;
     const job_identity *who = r->meeting.who;
-    home mine = {0};
+    ipc_domain mine = {0};
     const weft_device_args args = {sizeof args, 0, who->local_rank, who->local_ranks,
                                    r->spec->device.conf};
     err_clear();
@@ -43,15 +43,15 @@ static weft_status ask(const resolver *r, home *all)
         snprintf(mine.why, sizeof mine.why, "%s", err_text());
         err_clear();
     }
-    return job_exchange(r->meeting.job, "homes of device memory", &mine, sizeof mine, all);
+    return job_exchange(r->meeting.job, "ipc domains of devices", &mine, sizeof mine, all);
 }
 
-/* NULL: all ranks along the axis have one home. */
-static char *why_not(resolver *r, uint32_t a, home *all)
+/* NULL: the ranks of each group along the axis share a domain. */
+static char *why_not(resolver *r, uint32_t a, ipc_domain *all)
 {
     for (uint32_t rank = 0; rank < r->spec->ranks; rank++) {
         const uint32_t first = mesh_rank_at(&r->spec->mesh, rank, a, 0);
-        home *mine = &all[rank], *other = &all[first];
+        ipc_domain *mine = &all[rank], *other = &all[first];
         mine->text[sizeof mine->text - 1] = mine->why[sizeof mine->why - 1] = 0;
         if (!mine->text[0])
             return pool_printf(&r->spec->pool, "on rank %u %s", rank, mine->why);
@@ -75,19 +75,19 @@ static void say(resolver *r, uint32_t a, const char *why)
                           before, and, r->spec->mesh.name[a]);
 }
 
-weft_status peer_access_find(resolver *r)
+weft_status resolve_peer_access(resolver *r)
 {
     uint64_t could = 0;
     for (uint32_t a = 0; a < r->spec->mesh.n; a++)
-        could |= (uint64_t)could_attach(r, a) << a;
+        could |= (uint64_t)may_import(r, a) << a;
     r->spec->attached = could;
     if (!could || !r->meeting.job)
         return WEFT_OK;
     r->spec->attached = 0;
     if (!r->meeting.who)
         return WEFT_OK;
-    home *all = mem_alloc(r->spec->ranks * sizeof *all);
-    weft_status st = ask(r, all);
+    ipc_domain *all = mem_alloc(r->spec->ranks * sizeof *all);
+    weft_status st = exchange_domains(r, all);
     for (uint32_t a = 0; a < r->spec->mesh.n && !st; a++) {
         if (!(could >> a & 1))
             continue;

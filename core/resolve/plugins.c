@@ -189,7 +189,7 @@ static void add_unused(resolver *r)
     }
 }
 
-weft_status plugins_check_keys(resolver *r)
+weft_status resolve_check_keys(resolver *r)
 {
     if (config_check(r->cfg) == WEFT_OK)
         return WEFT_OK;
@@ -199,7 +199,7 @@ weft_status plugins_check_keys(resolver *r)
     return config_check(r->cfg);
 }
 
-weft_status plugins_find_device(resolver *r)
+weft_status resolve_device(resolver *r)
 {
     return find(r, "device", config_text(r->cfg, "device.plugin"), "device.plugin", device_ifaces,
                 "device", &r->spec->device.c);
@@ -235,12 +235,12 @@ weft_status resolve_plugins(config *cfg, host *h, spec *out)
     resolver r = {.cfg = cfg, .spec = out};
     weft_status st = find_strategies(&r);
     if (st == WEFT_OK)
-        st = plugins_find_device(&r);
+        st = resolve_device(&r);
     if (st == WEFT_OK)
         st = find_rule(&r);
     if (st == WEFT_OK)
         st = find_placement(&r);
     if (st == WEFT_OK)
-        st = sections_add(&r);
-    return st == WEFT_OK ? plugins_check_keys(&r) : st;
+        st = resolve_sections(&r);
+    return st == WEFT_OK ? resolve_check_keys(&r) : st;
 }

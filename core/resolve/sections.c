@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const transport_ifaces[] = {"weft.link/1", "weft.coll/1", NULL};
+const char *const resolve_ifaces[] = {"weft.link/1", "weft.coll/1", NULL};
 
 static const weft_option axis_plugin = {sizeof(weft_option),
                                         WEFT_OPT_STRING,
@@ -50,7 +50,7 @@ static const weft_option *const axis_options[] = {&axis_plugin, &axis_near, &axi
                                                   &axis_compress, NULL};
 static const weft_option *const axis_binding[] = {&axis_compress, NULL}; /* changes results */
 
-weft_status sections_add_keys(resolver *r, const component *c)
+weft_status resolve_transport_keys(resolver *r, const component *c)
 {
     const char *section = pool_printf(&r->spec->pool, "comm.%s", c->name);
     weft_status st =
@@ -61,15 +61,15 @@ weft_status sections_add_keys(resolver *r, const component *c)
 static weft_status add_transport(resolver *r, const char *name, const char *where)
 {
     const component *c;
-    weft_status st = host_find(r->spec->host, "comm", name, transport_ifaces, &c);
+    weft_status st = host_find(r->spec->host, "comm", name, resolve_ifaces, &c);
     if (st) {
         err_context("%s", where);
         return st;
     }
-    return sections_add_keys(r, c);
+    return resolve_transport_keys(r, c);
 }
 
-const char *sections_setting(const resolver *r, uint32_t a, const char *what, char key[128])
+const char *resolve_setting(const resolver *r, uint32_t a, const char *what, char key[128])
 {
     snprintf(key, 128, "comm.%s.%s", r->spec->mesh.name[a], what);
     const char *text = config_raw(r->cfg, key);
@@ -135,7 +135,7 @@ static const char *section_place(resolver *r, const char *section)
     return pool_printf(&r->spec->pool, "[%s]", section);
 }
 
-weft_status sections_add(resolver *r)
+weft_status resolve_sections(resolver *r)
 {
     weft_status st = check_names(r, "comm");
     for (uint32_t a = 0; a < r->spec->mesh.n && !st; a++) {
@@ -155,7 +155,7 @@ weft_status sections_add(resolver *r)
     return st;
 }
 
-const weft_conf *sections_conf(resolver *r, const component *c)
+const weft_conf *resolve_transport_conf(resolver *r, const component *c)
 {
     return config_conf(r->cfg, pool_printf(&r->spec->pool, "comm.%s", c->name), c->options);
 }

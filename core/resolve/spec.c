@@ -187,7 +187,7 @@ weft_status resolve_spec(config *cfg, uint32_t ranks, uint32_t vocab,
     if (st == WEFT_OK)
         st = open_all(&r);
     if (st == WEFT_OK)
-        st = transport_choose(&r);
+        st = resolve_transports(&r);
     if (st == WEFT_OK)
         keep_origins(&r);
     if (want == SPEC_FORWARD) {
@@ -203,20 +203,20 @@ weft_status resolve_links(config *cfg, host *h, uint32_t ranks, const resolve_me
     *out = (spec){.host = h, .ranks = ranks};
     out->mesh = (mesh){.n = 1, .name[0] = "ranks", .size[0] = ranks};
     resolver r = resolver_of(cfg, meeting, out);
-    weft_status st = plugins_find_device(&r);
+    weft_status st = resolve_device(&r);
     if (st == WEFT_OK)
-        st = sections_add(&r);
+        st = resolve_sections(&r);
     if (st == WEFT_OK)
-        st = plugins_check_keys(&r);
+        st = resolve_check_keys(&r);
     if (st == WEFT_OK)
         st = open_plugin(&r, &out->device, "device");
-    return st == WEFT_OK ? transport_choose(&r) : st;
+    return st == WEFT_OK ? resolve_transports(&r) : st;
 }
 
 weft_status resolve_axis(config *cfg, const resolve_meeting *meeting, spec *s, uint32_t axis)
 {
     resolver r = resolver_of(cfg, meeting, s);
-    return transport_choose_axis(&r, axis);
+    return resolve_axis_transport(&r, axis);
 }
 
 void resolve_free(spec *s)

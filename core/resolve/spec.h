@@ -1,7 +1,8 @@
-/* resolve/spec.h: the job, resolved: numbers checked against each other, plugins found, mesh laid
- * out.
+/* resolve/spec.h: a resolved job: checked numbers, opened plugins, sizes of the mesh, transports.
  *
- * From here on nobody reads the INI for anything that shapes the plan. */
+ * A spec is the only input of the plan. It has everything that shapes a plan, so that planning
+ * reads no INI, asks no rank and opens no plugin. resolve.h fills it in. Text is borrowed from the
+ * config and the host, which have to outlive it. */
 #ifndef RESOLVE_SPEC_H
 #define RESOLVE_SPEC_H
 
@@ -25,7 +26,8 @@ typedef struct spec_plugin {
     const weft_conf *conf;
 } spec_plugin;
 
-/* The transport of a channel; with `near`, it is that between machines, and near that inside. */
+/* The transport of a mesh axis. With `near` there are two: `near` inside machines, this one between
+ * them. */
 typedef struct spec_link {
     const component *c;
     const weft_conf *conf;

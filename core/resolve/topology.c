@@ -42,7 +42,8 @@ bool where_staged(const spec *s, const spec_link *l)
            (l->staged || !where_reaches(s, l->c) || (l->near.c && !where_reaches(s, l->near.c)));
 }
 
-/* Where the host's mappings are of no use, devices may have their own: s->attached. */
+/* A mapping of host memory needs a device that exports it. Devices that import each other's memory
+ * are found by peer_access.c: s->attached. */
 static uint64_t mappable(const spec *s, uint64_t caps)
 {
     const uint64_t device = ((const weft_device_table *)s->device.c->table)->caps;

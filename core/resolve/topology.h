@@ -1,4 +1,6 @@
-/* resolve/topology.h: where the members of the mesh's groups are. */
+/* resolve/topology.h: which members of a group share a machine, and what their transport can do.
+ *
+ * Pure functions of a spec: the host map and the transports in it. All threads may call them. */
 #ifndef RESOLVE_TOPOLOGY_H
 #define RESOLVE_TOPOLOGY_H
 
@@ -7,10 +9,10 @@
 #include <weft/coll.h>
 
 #define REACH_ONE 0u   /* every group of the axis is on one machine */
-#define REACH_APART 1u /* no two members share one */
-#define REACH_BOTH 2u
+#define REACH_APART 1u /* no two members of a group share a machine */
+#define REACH_BOTH 2u  /* groups span machines, and some members share one */
 
-/* How far the groups of a mesh axis reach. */
+/* How far the groups of a mesh axis reach: REACH_... */
 uint32_t where_axis(const spec *s, uint32_t axis);
 
 /* For each rank, the ranks that share all its coordinates but the one on `mesh_axis`; with
@@ -24,15 +26,18 @@ typedef struct rank_group {
  * differ, since all share a plan. Of the pool. [plan] */
 const comm_layout *where_group(const spec *s, pool *p, const rank_group *c);
 
-/* What the channel's link can do between any two members, and inside a machine: WEFT_LINK_... */
+/* What the transport can do between any two members: WEFT_LINK_...; 0 for a library of collectives.
+ */
 uint64_t where_caps(const spec *s, const spec_link *l);
 /* The functions of a transport that brings its own collectives; NULL: it is a link. */
 const weft_coll_table *where_coll(const spec_link *l);
 
-/* Is the device's memory out of the link's reach? */
+/* Does data of the device go through host memory, because the transport cannot reach the device's?
+ */
 bool where_staged(const spec *s, const spec_link *l);
-/* Does a transport of this kind reach it at all, whatever this machine can? */
+/* Can a transport of this kind reach the device's memory, on any machine? */
 bool where_reaches(const spec *s, const component *link);
+/* where_caps() between members that share a machine. */
 uint64_t where_near_caps(const spec *s, const spec_link *l);
 
 #endif

@@ -19,21 +19,22 @@ static uint32_t use(resolver *r, candidate far, candidate near)
         if (r->spec->links[i].c == far.c && r->spec->links[i].near.c == near.c &&
             r->spec->links[i].staged == staged)
             return i;
-    const spec_plugin inside = {near.c, near.c ? sections_conf(r, near.c) : NULL};
-    r->spec->links[r->spec->nlinks] = (spec_link){far.c, sections_conf(r, far.c), inside, staged};
+    const spec_plugin inside = {near.c, near.c ? resolve_transport_conf(r, near.c) : NULL};
+    r->spec->links[r->spec->nlinks] =
+        (spec_link){far.c, resolve_transport_conf(r, far.c), inside, staged};
     return r->spec->nlinks++;
 }
 
-/* A transport that the user named: it is taken, or the job ends here. */
+/* A transport that the job names: it is used, or the job is refused. */
 static weft_status take_named(resolver *r, uint32_t a, const char *name, const char *key,
                               bool same_machine, candidate *out)
 {
     int32_t score;
     const component *c;
-    weft_status st = host_find(r->spec->host, "comm", name, transport_ifaces, &c);
+    weft_status st = host_find(r->spec->host, "comm", name, resolve_ifaces, &c);
     if (st)
         return st;
-    st = candidate_named(r, a, c, same_machine, &score, out);
+    st = resolve_named(r, a, c, same_machine, &score, out);
     if (!st && score > 0)
         return WEFT_OK;
     const bool absent = err_status() == WEFT_ABSENT;
@@ -49,26 +50,26 @@ static weft_status take_named(resolver *r, uint32_t a, const char *name, const c
     return absent ? WEFT_ABSENT : st;
 }
 
-/* The transport of pairs of ranks that share a machine, or that do not. */
+/* The transport between ranks that share a machine, or between those that do not. */
 static weft_status take(resolver *r, uint32_t a, const char *what, bool same_machine,
                         candidate *out)
 {
     char key[128];
-    const char *name = pool_text(&r->spec->pool, sections_setting(r, a, what, key));
+    const char *name = pool_text(&r->spec->pool, resolve_setting(r, a, what, key));
     return strcmp(name, "auto") ? take_named(r, a, name, key, same_machine, out)
-                                : candidate_best(r, a, same_machine, !strcmp(what, "near"), out);
+                                : resolve_best(r, a, same_machine, !strcmp(what, "near"), out);
 }
 
-/* An axis that reaches over machines and has several ranks on some of them may use two. */
+/* The second transport, inside machines, of an axis that spans them. */
 static weft_status take_near(resolver *r, uint32_t a, candidate far, candidate *near)
 {
     char key[128];
-    bool named = strcmp(sections_setting(r, a, "plugin", key), "auto") != 0;
-    const char *name = sections_setting(r, a, "near", key);
+    bool named = strcmp(resolve_setting(r, a, "plugin", key), "auto") != 0;
+    const char *name = resolve_setting(r, a, "near", key);
     if (!strcmp(name, "none") || (named && !strcmp(name, "auto")))
         return WEFT_OK;
     weft_status st = take(r, a, "near", true, near);
-    if (!st && !strcmp(near->c->iface, transport_ifaces[1]))
+    if (!st && !strcmp(near->c->iface, resolve_ifaces[1]))
         return config_fail(r->cfg, key,
                            "%s brings its own collectives, and can only carry a whole mesh axis",
                            name);
@@ -82,14 +83,14 @@ static weft_status choose_for(resolver *r, uint32_t a)
     candidate far = {0}, near = {0};
     uint32_t reach = where_axis(r->spec, a);
     weft_status st = take(r, a, "plugin", reach == REACH_ONE, &far);
-    if (!st && reach == REACH_BOTH && strcmp(far.c->iface, transport_ifaces[1]))
+    if (!st && reach == REACH_BOTH && strcmp(far.c->iface, resolve_ifaces[1]))
         st = take_near(r, a, far, &near);
     if (!st)
         r->spec->axis_link[a] = use(r, far, near);
     return st;
 }
 
-/* What `auto` goes by on the axis, where its transport was measured. */
+/* The measured costs of the axis' transport, for the choice of algorithms; NULL: not measured. */
 static weft_status take_cost(resolver *r, uint32_t a)
 {
     comm_cost *cost = pool_alloc(&r->spec->pool, sizeof *cost);
@@ -107,7 +108,7 @@ static weft_status take_cost(resolver *r, uint32_t a)
     return st;
 }
 
-weft_status transport_choose_axis(resolver *r, uint32_t a)
+weft_status resolve_axis_transport(resolver *r, uint32_t a)
 {
     weft_status st = choose_for(r, a);
     return st ? st : take_cost(r, a);
@@ -116,7 +117,7 @@ weft_status transport_choose_axis(resolver *r, uint32_t a)
 static void take_compress(resolver *r, uint32_t a)
 {
     char key[128];
-    const char *form = sections_setting(r, a, "compress", key);
+    const char *form = resolve_setting(r, a, "compress", key);
     if (!strcmp(form, "same")) {
         snprintf(key, sizeof key, "comm.compress");
         form = config_text(r->cfg, key);
@@ -127,7 +128,7 @@ static void take_compress(resolver *r, uint32_t a)
             r->spec->axis_compress[a] = i;
 }
 
-weft_status transport_choose(resolver *r)
+weft_status resolve_transports(resolver *r)
 {
     weft_status st = comm_rules_check(r->cfg, "comm.algorithm", NULL);
     r->spec->feedback = config_int(r->cfg, "comm.feedback");
@@ -135,7 +136,7 @@ weft_status transport_choose(resolver *r)
     for (uint32_t a = 0; a < r->spec->mesh.n && !st; a++) {
         char key[128];
         r->spec->axis_algorithm[a] =
-            pool_text(&r->spec->pool, sections_setting(r, a, "algorithm", key));
+            pool_text(&r->spec->pool, resolve_setting(r, a, "algorithm", key));
         st = comm_rules_check(r->cfg, key, NULL);
         take_compress(r, a);
         if (!st && r->spec->mesh.size[a] > 1)
@@ -143,5 +144,5 @@ weft_status transport_choose(resolver *r)
         if (!st && r->spec->mesh.size[a] > 1)
             st = take_cost(r, a);
     }
-    return st ? st : peer_access_find(r);
+    return st ? st : resolve_peer_access(r);
 }
