@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "data/data.h"
-#include "job/key.h"
+#include "job/wire/key.h"
 #include "run/view/flight.h"
 
 #include <inttypes.h>

@@ -4,7 +4,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 #include "doctor/doctor.h"
-#include "job/launch.h"
+#include "job/launch/launch.h"
 #include "job/stop.h"
 #include "run/train.h"
 

@@ -4,7 +4,7 @@
 
 #include "base/digest.h"
 #include "comm/connect.h"
-#include "job/address.h"
+#include "job/wire/address.h"
 
 weft_status connect_names(comm_world *w, char *address, size_t room, char id[65])
 {

@@ -8,8 +8,8 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "job/launch.h"
-#include "job/site.h"
+#include "job/host_map.h"
+#include "job/launch/launch.h"
 #include "run/train.h"
 
 #include <inttypes.h>

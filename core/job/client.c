@@ -17,11 +17,11 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "job/address.h"
-#include "job/greeting.h"
-#include "job/inside.h"
-#include "job/key.h"
+#include "job/state.h"
 #include "job/stop.h"
+#include "job/wire/address.h"
+#include "job/wire/handshake.h"
+#include "job/wire/key.h"
 
 #define ATTEMPT_MS 3000 /* from the first packet to the greeting, and from there to the welcome */
 #define AGAIN_MS 50     /* between attempts */

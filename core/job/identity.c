@@ -14,8 +14,8 @@
 
 #include "base/digest.h"
 #include "base/err.h"
-#include "job/control.h"
 #include "job/job.h"
+#include "job/launch/control.h"
 
 #define RANKS_MAX 65536
 

@@ -17,12 +17,12 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "job/address.h"
-#include "job/alive.h"
-#include "job/control.h"
-#include "job/inside.h"
-#include "job/key.h"
-#include "job/parts.h"
+#include "job/launch/alive.h"
+#include "job/launch/control.h"
+#include "job/state.h"
+#include "job/store/parts.h"
+#include "job/wire/address.h"
+#include "job/wire/key.h"
 
 #define FROZEN_DEFAULT 5.0
 #define FROZEN_LEAST 1.0

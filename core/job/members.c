@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "job/address.h"
 #include "job/server.h"
+#include "job/wire/address.h"
 
 #define BACKLOG_MAX 4096 /* bytes that may wait for a rank when it asks for more */
 

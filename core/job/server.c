@@ -25,9 +25,9 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "job/address.h"
-#include "job/control.h"
-#include "job/key.h"
+#include "job/launch/control.h"
+#include "job/wire/address.h"
+#include "job/wire/key.h"
 
 #define EVENTS 64
 

@@ -2,8 +2,8 @@
 #ifndef JOB_SERVER_H
 #define JOB_SERVER_H
 
-#include "job/greeting.h"
-#include "job/inside.h"
+#include "job/state.h"
+#include "job/wire/handshake.h"
 
 #define STRANGERS_MAX 24 /* connections at once that have not been admitted             */
 #define STRANGER_MS 2000 /* from connection to hello                                    */

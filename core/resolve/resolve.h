@@ -13,7 +13,7 @@
 #define RESOLVE_RESOLVE_H
 
 #include "config/config.h"
-#include "job/site.h"
+#include "job/host_map.h"
 #include "resolve/spec.h"
 
 /* What the ranks of a job know of each other before they plan. Borrowed. */

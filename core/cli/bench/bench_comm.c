@@ -14,7 +14,7 @@
 #include "cli/bench/measuring.h"
 #include "cli/cli.h"
 #include "config/config.h"
-#include "job/launch.h"
+#include "job/launch/launch.h"
 #include "resolve/topology.h"
 #include "run/train.h"
 

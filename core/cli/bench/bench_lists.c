@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "config/config.h"
-#include "job/launch.h"
+#include "job/launch/launch.h"
 #include "run/state/outdir.h"
 
 #define VALUES 64 /* of one list */

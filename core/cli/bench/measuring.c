@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "cli/bench/measure.h"
-#include "job/launch.h"
+#include "job/launch/launch.h"
 
 weft_status measuring_kinds(const config *c, const char *key, uint32_t kind[MEASURING_KINDS],
                             uint32_t *n)

@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "job/launch.h"
+#include "job/launch/launch.h"
 #include "run/train.h"
 
 #define OPTION(key_, type_, dflt_, help_, choices_, min_, max_)                                    \

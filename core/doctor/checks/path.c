@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "doctor/report.h"
 #include "doctor/sysfs.h"
-#include "job/address.h"
+#include "job/wire/address.h"
 
 #include <ifaddrs.h>
 #include <inttypes.h>

@@ -1,0 +1,233 @@
+/* job/host_map.c: see site.h. Each rank tells what identifies its machine; all compare alike. Then,
+ * if there are several machines, each tells how far its cores are from its network interface. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/digest.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "job/host_map.h"
+#include "job/state.h"
+#include "job/wire/address.h"
+
+typedef struct card {
+    char boot[48];
+    uint64_t networks, processes; /* namespaces */
+} card;
+
+/* The first line of a file of the system; empty where there is none. */
+static void first_line(const char *path, char *out, size_t room)
+{
+    FILE *f = fopen(path, "re");
+    out[0] = 0;
+    if (f && fgets(out, (int)room, f))
+        out[strcspn(out, "\n")] = 0;
+    else
+        out[0] = 0;
+    if (f)
+        fclose(f);
+}
+
+/* The node of the network interface that has this address; -1: the system does not say. */
+static long node_of_interface(const char *address)
+{
+    struct ifaddrs *all = NULL;
+    char text[128], path[192], node[32] = "";
+    if (getifaddrs(&all) != 0)
+        return -1;
+    for (struct ifaddrs *i = all; i && !node[0]; i = i->ifa_next) {
+        int family = i->ifa_addr ? i->ifa_addr->sa_family : AF_UNSPEC;
+        if (family != AF_INET && family != AF_INET6)
+            continue;
+        socklen_t n = family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+        if (getnameinfo(i->ifa_addr, n, text, sizeof text, NULL, 0, NI_NUMERICHOST) != 0 ||
+            strcmp(text, address) != 0)
+            continue;
+        snprintf(path, sizeof path, "/sys/class/net/%.32s/device/numa_node", i->ifa_name);
+        first_line(path, node, sizeof node);
+    }
+    freeifaddrs(all);
+    return node[0] ? strtol(node, NULL, 10) : -1;
+}
+
+/* The node of the first of the cores that will be this rank's, if ranks divide them in order. */
+static long node_of_cores(const job_identity *who)
+{
+    cpu_set_t mine;
+    char path[96];
+    if (sched_getaffinity(0, sizeof mine, &mine) != 0)
+        return -1;
+    uint64_t ranks = who->local_ranks ? who->local_ranks : 1;
+    uint64_t skip = (uint64_t)CPU_COUNT(&mine) * who->local_rank / ranks;
+    for (long cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &mine) || skip-- > 0)
+            continue;
+        for (long node = 0; node < 256; node++) {
+            snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%ld/node%ld", cpu, node);
+            if (access(path, F_OK) == 0)
+                return node;
+        }
+        return -1;
+    }
+    return -1;
+}
+
+static uint64_t distance(const job_identity *who)
+{
+    char address[256], path[96], line[2048], *at = line, *end;
+    if (address_local(who, address, sizeof address) != WEFT_OK) {
+        err_clear();
+        return 0;
+    }
+    long to = node_of_interface(address), from = to < 0 ? -1 : node_of_cores(who);
+    if (from < 0)
+        return 0;
+    snprintf(path, sizeof path, "/sys/devices/system/node/node%ld/distance", from);
+    first_line(path, line, sizeof line);
+    for (long node = 0; node <= to; node++, at = end) {
+        unsigned long d = strtoul(at, &end, 10);
+        if (end == at)
+            return 0;
+        if (node == to)
+            return d;
+    }
+    return 0;
+}
+
+/* Equal for two ranks of a machine that may run on the same CPUs. A machine with more CPUs than the
+ * set holds counts as one set. */
+static uint64_t digest_of_cpus(void)
+{
+    cpu_set_t mine;
+    uint64_t h = DIGEST_BEGIN;
+    if (sched_getaffinity(0, sizeof mine, &mine) == 0)
+        digest_mix(&h, &mine, sizeof mine);
+    return h;
+}
+
+static void describe(card *out)
+{
+    struct stat s;
+    *out = (card){0};
+    first_line("/proc/sys/kernel/random/boot_id", out->boot, sizeof out->boot);
+    out->networks = stat("/proc/self/ns/net", &s) == 0 ? s.st_ino : 0;
+    out->processes = stat("/proc/self/ns/pid", &s) == 0 ? s.st_ino : 0;
+}
+
+static void take_room(uint32_t ranks, job_sites *out)
+{
+    *out = (job_sites){.ranks = ranks};
+    out->machine = mem_alloc(ranks * sizeof *out->machine);
+    out->distance = mem_alloc(ranks * sizeof *out->distance);
+}
+
+static int same_host(const card *a, const card *b)
+{
+    return a->boot[0] && memcmp(a->boot, b->boot, sizeof a->boot) == 0;
+}
+
+static int together(const card *a, const card *b)
+{
+    return same_host(a, b) && a->networks == b->networks && a->processes == b->processes;
+}
+
+/* One line for each host, or two where its first rank is right by chance. */
+static void say_contradiction(const job_identity *said, uint32_t rank, uint32_t ranks)
+{
+    const bool other_rank = said->local_rank_said && said->local_rank != rank;
+    const bool other_ranks = said->local_ranks_said && said->local_ranks != ranks;
+    if (rank > 1 || !(other_rank || other_ranks))
+        return;
+    log_line(WEFT_LOG_WARN,
+             "the environment says local %s %u, but this is local rank %u of %u by what the ranks "
+             "say of their hosts: that holds, for cores and GPUs",
+             other_rank ? "rank" : "size", other_rank ? said->local_rank : said->local_ranks, rank,
+             ranks);
+}
+
+/* Which of the ranks on its host this one is. Without a boot id the environment has to do. */
+static void settle_local(job_identity *who, const card *all)
+{
+    uint32_t rank = 0, ranks = 0;
+    for (uint32_t r = 0; r < who->ranks; r++)
+        if (same_host(&all[r], &all[who->rank])) {
+            rank += r < who->rank;
+            ranks++;
+        }
+    if (!ranks)
+        return;
+    say_contradiction(who, rank, ranks);
+    who->local_rank = rank;
+    who->local_ranks = ranks;
+}
+
+static weft_status find_distances(job *j, const job_identity *who, job_sites *out)
+{
+    uint32_t mine = (uint32_t)distance(who);
+    return job_exchange(j, "distances", &mine, sizeof mine, out->distance);
+}
+
+/* Masks are alike from machine to machine, so few different parts are exchanged. */
+static weft_status find_sharing(job *j, const job_identity *who, job_sites *out)
+{
+    uint64_t mine = digest_of_cpus(), *all = mem_alloc(who->ranks * sizeof *all);
+    all[0] = mine;
+    weft_status st = j ? job_exchange(j, "cpus", &mine, sizeof mine, all) : WEFT_OK;
+    for (uint32_t r = 0; !st && r < who->ranks; r++) {
+        if (out->machine[r] != out->machine[who->rank] || all[r] != mine)
+            continue;
+        out->cpu_rank += r < who->rank;
+        out->cpu_ranks++;
+    }
+    free(all);
+    return st;
+}
+
+weft_status job_find_sites(job *j, job_identity *who, job_sites *out)
+{
+    card mine, *all = mem_alloc((uint64_t)who->ranks * sizeof *all);
+    describe(&mine);
+    all[0] = mine;
+    weft_status st = j ? job_exchange(j, "sites", &mine, sizeof mine, all) : WEFT_OK;
+    take_room(who->ranks, out);
+    for (uint32_t r = 0; !st && r < who->ranks; r++) {
+        uint32_t like = r && together(&all[r - 1], &all[r]) ? r - 1 : 0;
+        while (like < r && !together(&all[like], &all[r]))
+            like++;
+        out->machine[r] = like < r ? out->machine[like] : out->machines++;
+    }
+    if (j && !st) {
+        settle_local(who, all);
+        who->one_machine = out->machines == 1;
+        job_settle(j, who);
+    }
+    free(all);
+    if (!st)
+        st = find_sharing(j, who, out);
+    return !st && out->machines > 1 ? find_distances(j, who, out) : st;
+}
+
+void job_even_sites(uint32_t ranks, uint32_t machines, job_sites *out)
+{
+    take_room(ranks, out);
+    out->machines = machines < ranks ? machines : ranks;
+    for (uint32_t r = 0; r < ranks; r++)
+        out->machine[r] = (uint32_t)((uint64_t)r * out->machines / ranks);
+}
+
+void job_free_sites(job_sites *s)
+{
+    free(s->machine);
+    free(s->distance);
+    *s = (job_sites){0};
+}

@@ -1,0 +1,254 @@
+/* job/store/store.c: see store.h. */
+#define _GNU_SOURCE
+#include "job/store/store.h"
+
+#include <search.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "job/store/parts.h"
+#include "job/wire/wire.h"
+
+typedef struct item {
+    char *key;
+    uint8_t *value;
+    uint64_t bytes;
+} item;
+
+typedef struct waiter {
+    bool waits;
+    char key[WIRE_KEY_MAX + 1];
+    uint64_t due;
+} waiter;
+
+/* The exchange that is going on. There is one at a time: it ends when all ranks are in it. */
+typedef struct gathering {
+    bool open;
+    char name[WIRE_KEY_MAX + 1];
+    uint32_t first, arrived; /* the rank that opened it; how many came */
+    uint64_t bytes, due;
+    parts all;
+    bool *here;
+} gathering;
+
+struct store {
+    uint32_t ranks;
+    store_reply reply;
+    void *ctx;
+    void *items; /* a tree of item, by key */
+    uint64_t bytes;
+    waiter *waiters; /* by rank */
+    gathering now;
+};
+
+static int by_key(const void *a, const void *b)
+{
+    return strcmp(((const item *)a)->key, ((const item *)b)->key);
+}
+
+static void free_item(void *node)
+{
+    item *i = node;
+    free(i->key);
+    free(i->value);
+    free(i);
+}
+
+store *store_open(uint32_t ranks, store_reply reply, void *ctx)
+{
+    store *s = mem_alloc(sizeof *s);
+    s->ranks = ranks;
+    s->reply = reply;
+    s->ctx = ctx;
+    s->waiters = mem_alloc((uint64_t)ranks * sizeof *s->waiters);
+    s->now.here = mem_alloc((uint64_t)ranks * sizeof *s->now.here);
+    return s;
+}
+
+void store_close(store *s)
+{
+    if (!s)
+        return;
+    tdestroy(s->items, free_item);
+    free(s->waiters);
+    free(s->now.here);
+    parts_end(&s->now.all);
+    free(s);
+}
+
+static __attribute__((format(printf, 4, 5))) void refuse(store *s, uint32_t rank,
+                                                         weft_status status, const char *fmt, ...)
+{
+    char text[WIRE_TEXT];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    s->reply(s->ctx, rank, status, text, strlen(text));
+}
+
+/* --- put and get --- */
+
+static item *find(store *s, const char *key)
+{
+    item probe = {.key = (char *)(uintptr_t)key};
+    item **found = tfind(&probe, &s->items, by_key);
+    return found ? *found : NULL;
+}
+
+static item *find_or_add(store *s, const char *key)
+{
+    item *i = find(s, key);
+    if (i)
+        return i;
+    i = mem_alloc(sizeof *i);
+    i->key = mem_alloc(strlen(key) + 1);
+    memcpy(i->key, key, strlen(key));
+    if (tsearch(i, &s->items, by_key))
+        return i;
+    free_item(i);
+    return NULL;
+}
+
+void store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
+{
+    const item *old = find(s, key);
+    uint64_t less = old ? old->bytes : 0, more = bytes + (old ? 0 : strlen(key) + sizeof *old + 1);
+    if (s->bytes - less > STORE_BYTES_MAX - more) {
+        refuse(s, rank, WEFT_NO_MEMORY,
+               "the job's store is full: '%s' with %llu bytes would take it "
+               "over %llu MiB",
+               key, (unsigned long long)bytes, (unsigned long long)(STORE_BYTES_MAX >> 20));
+        return;
+    }
+    item *i = find_or_add(s, key);
+    if (!i) {
+        refuse(s, rank, WEFT_NO_MEMORY, "rank 0 has no memory left for the key '%s'", key);
+        return;
+    }
+    s->bytes = s->bytes - less + more;
+    free(i->value);
+    i->value = mem_alloc(bytes);
+    i->bytes = bytes;
+    if (bytes)
+        memcpy(i->value, value, bytes);
+    s->reply(s->ctx, rank, WEFT_OK, NULL, 0);
+    for (uint32_t r = 0; r < s->ranks; r++)
+        if (s->waiters[r].waits && !strcmp(s->waiters[r].key, key)) {
+            s->waiters[r].waits = false;
+            s->reply(s->ctx, r, WEFT_OK, i->value, i->bytes);
+        }
+}
+
+void store_get(store *s, uint32_t rank, const char *key, uint64_t due)
+{
+    const item *i = find(s, key);
+    if (i) {
+        s->reply(s->ctx, rank, WEFT_OK, i->value, i->bytes);
+        return;
+    }
+    waiter *w = &s->waiters[rank];
+    w->waits = true;
+    w->due = due;
+    snprintf(w->key, sizeof w->key, "%s", key);
+}
+
+/* --- exchange --- */
+
+static void finish(store *s, weft_status status, const void *bytes, uint64_t n)
+{
+    gathering *g = &s->now;
+    g->open = false;
+    for (uint32_t r = 0; r < s->ranks; r++)
+        if (g->here[r]) {
+            g->here[r] = false;
+            s->reply(s->ctx, r, status, bytes, n);
+        }
+    parts_end(&g->all);
+}
+
+static void disagree(store *s, uint32_t rank, const char *name, uint64_t bytes)
+{
+    gathering *g = &s->now;
+    char text[WIRE_TEXT];
+    snprintf(text, sizeof text,
+             "rank %u exchanges '%s' (%llu bytes) while rank %u exchanges '%s' "
+             "(%llu bytes): the ranks do not run the same configuration",
+             rank, name, (unsigned long long)bytes, g->first, g->name,
+             (unsigned long long)g->bytes);
+    g->here[rank] = true;
+    finish(s, WEFT_PEER, text, strlen(text));
+}
+
+uint64_t store_piece(uint32_t ranks, int differ)
+{
+    const uint64_t most = (WIRE_VALUE_MAX - PARTS_OVERHEAD(ranks)) / ranks;
+    const uint64_t by_memory = STORE_ANSWERS_MAX / ranks / ranks;
+    return !differ || most < by_memory ? most : by_memory ? by_memory : 1;
+}
+
+void store_exchange(store *s, uint32_t rank, const char *name, const void *mine, uint64_t bytes,
+                    uint64_t due)
+{
+    gathering *g = &s->now;
+    if (bytes > store_piece(s->ranks, 0)) {
+        refuse(s, rank, WEFT_USAGE, "an exchange of %llu bytes a rank is above the store's limit",
+               (unsigned long long)bytes);
+        return;
+    }
+    if (g->open && (g->bytes != bytes || strcmp(g->name, name) != 0)) {
+        disagree(s, rank, name, bytes);
+        return;
+    }
+    if (!g->open) {
+        g->open = true;
+        snprintf(g->name, sizeof g->name, "%s", name);
+        g->first = rank;
+        g->arrived = 0;
+        g->bytes = bytes;
+        g->due = due;
+        parts_begin(&g->all, s->ranks, bytes);
+    }
+    parts_add(&g->all, rank, mine);
+    g->here[rank] = true;
+    if (++g->arrived < s->ranks)
+        return;
+    uint64_t n;
+    uint8_t *answer = parts_pack(&g->all, &n);
+    const bool too_much = n * s->ranks > STORE_ANSWERS_MAX && bytes > store_piece(s->ranks, 1);
+    finish(s, too_much ? WEFT_BUSY : WEFT_OK, answer, too_much ? 0 : n);
+    free(answer);
+}
+
+/* --- time --- */
+
+static void exchange_late(store *s)
+{
+    char text[WIRE_TEXT];
+    int n = snprintf(text, sizeof text, "the exchange '%s' still waits for", s->now.name);
+    uint32_t listed = 0;
+    for (uint32_t r = 0; r < s->ranks && listed < 8; r++)
+        if (!s->now.here[r])
+            n += snprintf(text + n, sizeof text - (size_t)n, "%s rank %u", listed++ ? "," : "", r);
+    if (s->ranks - s->now.arrived > listed)
+        n += snprintf(text + n, sizeof text - (size_t)n, " and others");
+    snprintf(text + n, sizeof text - (size_t)n, ", and its time is over");
+    finish(s, WEFT_PEER, text, strlen(text));
+}
+
+void store_tick(store *s, uint64_t now)
+{
+    for (uint32_t r = 0; r < s->ranks; r++) {
+        waiter *w = &s->waiters[r];
+        if (w->waits && now >= w->due) {
+            w->waits = false;
+            refuse(s, r, WEFT_PEER, "no rank has put '%s' into the job's store in time", w->key);
+        }
+    }
+    if (s->now.open && now >= s->now.due)
+        exchange_late(s);
+}

@@ -1,0 +1,67 @@
+/* job/wire/handshake.c: see greeting.h. */
+#include "job/wire/handshake.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/err.h"
+#include "job/wire/key.h"
+#include "job/wire/wire.h"
+
+#define MAGIC "weft"
+#define MAGIC_BYTES 4
+#define HEAD_BYTES (GREETING_BYTES - GREETING_SALT)
+
+weft_status greeting_send(greeting *g, int fd)
+{
+    const uint32_t version = htole32(WIRE_PROTOCOL);
+    memcpy(g->bytes, MAGIC, MAGIC_BYTES);
+    memcpy(g->bytes + MAGIC_BYTES, &version, sizeof version);
+    weft_status status = key_random(g->bytes + HEAD_BYTES, GREETING_SALT);
+    if (status)
+        return status;
+    g->got = GREETING_BYTES;
+    if (send(fd, g->bytes, GREETING_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) != GREETING_BYTES)
+        return fail(WEFT_IO, "a new connection took no greeting");
+    return WEFT_OK;
+}
+
+static weft_status check_head(const greeting *g)
+{
+    uint32_t version;
+    memcpy(&version, g->bytes + MAGIC_BYTES, sizeof version);
+    version = le32toh(version);
+    if (memcmp(g->bytes, MAGIC, MAGIC_BYTES) != 0)
+        return fail(WEFT_USAGE, "what answers there is no rank 0 of weft: another program has the "
+                                "port; set MASTER_PORT to a free one on all ranks");
+    if (version != WIRE_PROTOCOL)
+        return fail(WEFT_USAGE,
+                    "rank 0 runs another weft (wire %u) than this rank (wire %u): install the same "
+                    "on all machines",
+                    version, WIRE_PROTOCOL);
+    return WEFT_OK;
+}
+
+weft_status greeting_read(greeting *g, int fd)
+{
+    while (g->got < GREETING_BYTES) {
+        ssize_t n = recv(fd, g->bytes + g->got, GREETING_BYTES - g->got, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+            return WEFT_BUSY;
+        if (n <= 0)
+            return fail(WEFT_IO, "it closed the connection");
+        g->got += (uint32_t)n;
+        if (g->got >= HEAD_BYTES && g->got - (uint32_t)n < HEAD_BYTES && check_head(g))
+            return WEFT_USAGE;
+    }
+    return WEFT_OK;
+}
+
+weft_status greeting_key(const greeting *g, const uint8_t *key, uint8_t psk[32])
+{
+    return key_derive(key, g->bytes + HEAD_BYTES, "tls", "store", psk);
+}

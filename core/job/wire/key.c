@@ -1,0 +1,253 @@
+/* job/wire/key.c: see key.h.
+ *
+ * A key file is 64 hexadecimal digits and a newline. A later version would begin with "weft key"
+ * and its number, and is refused by name. A file is also refused when it is a link, has another
+ * owner, or gives group or others any permission. */
+#define _GNU_SOURCE
+#include "job/wire/key.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/core_names.h>
+#include <openssl/kdf.h>
+#include <openssl/params.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/sealed.h"
+#include "base/version.h"
+
+#define KEY_PAGE 4096
+#define HEX_BYTES (2 * KEY_BYTES)
+
+uint8_t *key_alloc(void)
+{
+    void *page = mmap(NULL, KEY_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED)
+        return NULL;
+    /* Where a kernel refuses either, the key is as safe as the rest of our memory. */
+    (void)madvise(page, KEY_PAGE, MADV_DONTDUMP);
+    (void)mlock(page, KEY_PAGE);
+    return page;
+}
+
+void key_free(uint8_t *key)
+{
+    if (!key)
+        return;
+    explicit_bzero(key, KEY_PAGE);
+    munmap(key, KEY_PAGE);
+}
+
+weft_status key_random(uint8_t *out, uint32_t bytes)
+{
+    for (uint32_t at = 0; at < bytes;) {
+        ssize_t n = getrandom(out + at, bytes - at, 0);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return fail_errno(WEFT_IO, "the kernel gave no random bytes for a key");
+        at += (uint32_t)n;
+    }
+    return WEFT_OK;
+}
+
+static bool write_all(int fd, const void *from, size_t bytes)
+{
+    const char *at = from;
+    while (bytes) {
+        ssize_t n = write(fd, at, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        at += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+static bool write_key(int fd, const char *text)
+{
+    return fchmod(fd, 0600) == 0 && write_all(fd, text, HEX_BYTES + 1) && fsync(fd) == 0;
+}
+
+weft_status job_key_write(const char *path)
+{
+    uint8_t key[KEY_BYTES];
+    char text[HEX_BYTES + 2];
+    weft_status status = key_random(key, sizeof key);
+    if (status)
+        return status;
+    for (int i = 0; i < KEY_BYTES; i++)
+        snprintf(text + 2 * i, 3, "%02x", key[i]);
+    text[HEX_BYTES] = '\n';
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (fd < 0 && errno == EEXIST) {
+        status = fail(WEFT_USAGE,
+                      "the key file '%s' exists already: name a new one, or remove it "
+                      "if no job uses it any more",
+                      path);
+    } else if (fd < 0) {
+        status = fail_errno(WEFT_USAGE, "cannot create the key file '%s'", path);
+    } else {
+        bool good = write_key(fd, text);
+        if (close(fd) != 0 || !good) {
+            status = fail_errno(WEFT_IO, "cannot write the key file '%s'", path);
+            unlink(path);
+        }
+    }
+    explicit_bzero(key, sizeof key);
+    explicit_bzero(text, sizeof text);
+    return status;
+}
+
+int key_descriptor(void)
+{
+    uint8_t key[KEY_BYTES];
+    if (key_random(key, sizeof key))
+        return -1;
+    int fd = sealed_make("weft-key", key, sizeof key);
+    explicit_bzero(key, sizeof key);
+    if (fd < 0)
+        (void)fail_errno(WEFT_IO, "cannot hold the job key in a sealed memory file");
+    return fd;
+}
+
+static int hex_digit(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+static bool parse_hex(const char *text, size_t n, uint8_t *key)
+{
+    if (n == HEX_BYTES + 1 && text[HEX_BYTES] == '\n')
+        n--;
+    if (n != HEX_BYTES)
+        return false;
+    for (int i = 0; i < HEX_BYTES; i++)
+        if (hex_digit(text[i]) < 0)
+            return false;
+    for (int i = 0; i < KEY_BYTES; i++)
+        key[i] = (uint8_t)(hex_digit(text[2 * i]) << 4 | hex_digit(text[2 * i + 1]));
+    return true;
+}
+
+static weft_status check_file(int fd, const char *path)
+{
+    struct stat st;
+    if (fstat(fd, &st))
+        return fail_errno(WEFT_USAGE, "cannot read the key file '%s'", path);
+    if (!S_ISREG(st.st_mode))
+        return fail(WEFT_USAGE, "the key file '%s' is not a regular file", path);
+    if (st.st_uid != geteuid())
+        return fail(WEFT_USAGE,
+                    "the key file '%s' belongs to user %u, not to user %u who runs the "
+                    "job: whoever can change it can join",
+                    path, (unsigned)st.st_uid, (unsigned)geteuid());
+    if (st.st_mode & 077)
+        return fail(WEFT_USAGE,
+                    "the key file '%s' has mode %04o, so others can read or change it: "
+                    "make a new key with `weft key -o FILE`, or, if nobody has read this "
+                    "one, `chmod 600` it",
+                    path, (unsigned)(st.st_mode & 07777));
+    return WEFT_OK;
+}
+
+static weft_status read_file(const char *path, uint8_t *key)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && errno == ELOOP)
+        return fail(WEFT_USAGE, "the key file '%s' is a symbolic link: name the file itself", path);
+    if (fd < 0)
+        return fail_errno(WEFT_USAGE, "cannot open the key file '%s' ([run] key)", path);
+    weft_status status = check_file(fd, path);
+    if (!status) {
+        char text[HEX_BYTES + 2];
+        ssize_t n = pread(fd, text, sizeof text, 0);
+        const uint64_t version = version_after(text, n < 0 ? 0 : (uint64_t)n, "weft key ");
+        if (version != 1) {
+            status = version_check("the key file", version, 1);
+            err_context("%s", path);
+        } else if (n < 0 || !parse_hex(text, (size_t)n, key))
+            status = fail(WEFT_USAGE,
+                          "the key file '%s' does not hold 64 hexadecimal digits and a "
+                          "newline: make it with `weft key -o FILE`",
+                          path);
+        explicit_bzero(text, sizeof text);
+    }
+    close(fd);
+    return status;
+}
+
+static weft_status read_descriptor(const char *number, uint8_t *key)
+{
+    char *end = NULL;
+    errno = 0;
+    long fd = strtol(number, &end, 10);
+    if (errno || !*number || *end || fd < 3 || fd > 1 << 20)
+        return fail(WEFT_USAGE, KEY_FD_ENV "='%s' is not the number of an inherited descriptor",
+                    number);
+    uint8_t bytes[KEY_BYTES + 1];
+    int seals = fcntl((int)fd, F_GET_SEALS);
+    ssize_t n = seals >= 0 && seals & F_SEAL_WRITE ? pread((int)fd, bytes, sizeof bytes, 0) : -1;
+    if (n == KEY_BYTES)
+        memcpy(key, bytes, KEY_BYTES);
+    explicit_bzero(bytes, sizeof bytes);
+    if (n != KEY_BYTES)
+        return fail(WEFT_USAGE,
+                    KEY_FD_ENV "=%s is not a sealed memory file of %d bytes: the job key "
+                               "was not handed over",
+                    number, KEY_BYTES);
+    close((int)fd);
+    return WEFT_OK;
+}
+
+weft_status key_obtain(const job_identity *who, const char *file, uint8_t *key)
+{
+    const char *number = getenv(KEY_FD_ENV);
+    if (number)
+        return read_descriptor(number, key);
+    if (file && *file)
+        return read_file(file, key);
+    return fail(WEFT_USAGE,
+                "rank %u of %u was not started by `weft train -n`, so it needs a key that only the "
+                "ranks of this job have: make one with `weft key -o FILE`, put it on every machine "
+                "and name it in `[run] key = FILE`",
+                who->rank, who->ranks);
+}
+
+weft_status key_derive(const uint8_t *key, const uint8_t *salt, const char *use, const char *label,
+                       uint8_t out[KEY_BYTES])
+{
+    char info[160];
+    int n = snprintf(info, sizeof info, "weft-1 %s %s", use, label);
+    if (!*label || n < 0 || n >= (int)sizeof info)
+        return fail(WEFT_USAGE, "a key label has 1 to %d bytes; '%.32s' has %zu",
+                    (int)sizeof info - 16, label, strlen(label));
+    EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
+    EVP_KDF_CTX *ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
+    OSSL_PARAM params[] = {
+        OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, "SHA256", 0),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, (void *)(uintptr_t)key, KEY_BYTES),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, (void *)(uintptr_t)salt, 16),
+        OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, info, (size_t)n),
+        OSSL_PARAM_construct_end(),
+    };
+    int good = ctx && EVP_KDF_derive(ctx, out, KEY_BYTES, params) == 1;
+    EVP_KDF_CTX_free(ctx);
+    EVP_KDF_free(kdf);
+    return good ? WEFT_OK : fail(WEFT_INTERNAL, "HKDF-SHA256 of the system's OpenSSL failed");
+}

@@ -1,0 +1,231 @@
+/* job/wire/wire.c: see wire.h. */
+#include "job/wire/wire.h"
+
+#include <endian.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <weft/plugin.h>
+
+#include "base/err.h"
+#include "base/mem.h"
+
+#define OUT_KEEP (64u << 10) /* an output buffer above this is given back when it is empty */
+
+static void put32(uint8_t *to, uint32_t v)
+{
+    v = htole32(v);
+    memcpy(to, &v, 4);
+}
+
+static uint32_t get32(const uint8_t *from)
+{
+    uint32_t v;
+    memcpy(&v, from, 4);
+    return le32toh(v);
+}
+
+void wire_put64(uint8_t *to, uint64_t v)
+{
+    v = htole64(v);
+    memcpy(to, &v, 8);
+}
+
+uint64_t wire_get64(const uint8_t *from)
+{
+    uint64_t v;
+    memcpy(&v, from, 8);
+    return le64toh(v);
+}
+
+void wire_version(char out[WIRE_VERSION])
+{
+    memset(out, 0, WIRE_VERSION);
+    snprintf(out, WIRE_VERSION, "ABI %u.%u, wire %u", WEFT_ABI_MAJOR, WEFT_ABI_MINOR,
+             WIRE_PROTOCOL);
+}
+
+void wire_pack_hello(const wire_hello *h, uint8_t out[HELLO_BYTES])
+{
+    put32(out, h->rank);
+    put32(out + 4, h->ranks);
+    wire_put64(out + 8, h->process);
+    wire_put64(out + 16, h->launch);
+    memcpy(out + 24, h->version, WIRE_VERSION);
+}
+
+static void make_printable(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < 32 || *text == 127)
+            *text = '?';
+}
+
+bool wire_unpack_hello(const wire_frame *f, wire_hello *out)
+{
+    if (f->type != WIRE_HELLO || f->bytes != HELLO_BYTES)
+        return false;
+    out->rank = get32(f->body);
+    out->ranks = get32(f->body + 4);
+    out->process = wire_get64(f->body + 8);
+    out->launch = wire_get64(f->body + 16);
+    memcpy(out->version, f->body + 24, WIRE_VERSION);
+    out->version[WIRE_VERSION - 1] = 0;
+    make_printable(out->version);
+    return true;
+}
+
+bool wire_key(const wire_frame *f, char key[WIRE_KEY_MAX + 1], const uint8_t **value,
+              uint32_t *value_bytes)
+{
+    if (f->bytes < 2)
+        return false;
+    uint32_t n = f->body[0] | (uint32_t)f->body[1] << 8;
+    if (n > WIRE_KEY_MAX || n > f->bytes - 2 || memchr(f->body + 2, 0, n))
+        return false;
+    memcpy(key, f->body + 2, n);
+    key[n] = 0;
+    *value = f->body + 2 + n;
+    *value_bytes = f->bytes - 2 - n;
+    return *value_bytes <= WIRE_VALUE_MAX;
+}
+
+void wire_text(const wire_frame *f, char *out, uint32_t bytes)
+{
+    uint32_t n = f->bytes < bytes - 1 ? f->bytes : bytes - 1;
+    memcpy(out, f->body, n);
+    out[n] = 0;
+    make_printable(out);
+}
+
+/* --- the connection --- */
+
+void wire_hold(wire *w, int fd)
+{
+    *w = (wire){.fd = fd, .limit = HELLO_BYTES};
+}
+
+weft_status wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32])
+{
+    wire_hold(w, fd);
+    weft_status status = tls_start(c, fd, server, psk, &w->tls);
+    if (status)
+        wire_close(w);
+    return status;
+}
+
+static void drop_body(wire *w)
+{
+    if (w->body != w->small)
+        free(w->body);
+    w->body = NULL;
+}
+
+void wire_close(wire *w)
+{
+    drop_body(w);
+    free(w->out);
+    tls_end(w->tls);
+    if (w->fd >= 0)
+        close(w->fd);
+    *w = (wire){.fd = -1};
+}
+
+static weft_status begin_body(wire *w)
+{
+    w->bytes = get32(w->head);
+    if (w->bytes > w->limit)
+        return fail(WEFT_DATA, "a frame of %u bytes came where at most %u are allowed", w->bytes,
+                    w->limit);
+    w->body = w->bytes <= sizeof w->small ? w->small : mem_alloc(w->bytes);
+    return WEFT_OK;
+}
+
+weft_status wire_take(wire *w, wire_frame *out)
+{
+    if (w->fd < 0)
+        return fail(WEFT_PEER, "the connection is closed");
+    if (w->whole) {
+        drop_body(w);
+        w->whole = false;
+        w->got = 0;
+    }
+    while (w->got < WIRE_HEAD || w->got - WIRE_HEAD < w->bytes) {
+        bool in_head = w->got < WIRE_HEAD;
+        uint32_t at = in_head ? w->got : w->got - WIRE_HEAD;
+        uint8_t *to = in_head ? w->head : w->body;
+        uint64_t done = 0;
+        weft_status status =
+            tls_read(w->tls, to + at, (in_head ? WIRE_HEAD : w->bytes) - at, &done);
+        if (status)
+            return status;
+        w->got += (uint32_t)done;
+        if (in_head && w->got == WIRE_HEAD && (status = begin_body(w)))
+            return status;
+    }
+    w->whole = true;
+    *out = (wire_frame){w->bytes, get32(w->head + 4), get32(w->head + 8), get32(w->head + 12),
+                        w->body};
+    return WEFT_OK;
+}
+
+/* Room for `bytes` more at the end of the queue. */
+static uint8_t *reserve(wire *w, uint64_t bytes)
+{
+    if (w->sent == w->queued)
+        w->sent = w->queued = 0;
+    if (w->queued + bytes > w->room) {
+        w->room = (w->queued + bytes) * 2;
+        w->out = mem_grow(w->out, w->room);
+    }
+    uint8_t *at = w->out + w->queued;
+    w->queued += bytes;
+    return at;
+}
+
+void wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *a, uint32_t a_bytes,
+                const void *b, uint32_t b_bytes)
+{
+    if (w->fd < 0)
+        return;
+    uint8_t *to = reserve(w, (uint64_t)WIRE_HEAD + a_bytes + b_bytes);
+    put32(to, a_bytes + b_bytes);
+    put32(to + 4, type);
+    put32(to + 8, arg);
+    put32(to + 12, seq);
+    if (a_bytes)
+        memcpy(to + WIRE_HEAD, a, a_bytes);
+    if (b_bytes)
+        memcpy(to + WIRE_HEAD + a_bytes, b, b_bytes);
+}
+
+void wire_send(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *body, uint32_t bytes)
+{
+    wire_send2(w, type, arg, seq, body, bytes, NULL, 0);
+}
+
+weft_status wire_flush(wire *w)
+{
+    if (w->fd < 0)
+        return WEFT_OK;
+    while (w->sent < w->queued) {
+        uint64_t done = 0;
+        weft_status status = tls_write(w->tls, w->out + w->sent, w->queued - w->sent, &done);
+        if (status)
+            return status;
+        w->sent += done;
+    }
+    if (w->room > OUT_KEEP) {
+        free(w->out);
+        w->out = NULL;
+        w->room = 0;
+    }
+    w->sent = w->queued = 0;
+    return WEFT_OK;
+}
+
+uint64_t wire_unsent(const wire *w)
+{
+    return w->queued - w->sent;
+}

@@ -1,0 +1,108 @@
+/* job/wire/wire.h: frames over an authenticated session.
+ *
+ *   bytes  u32   of the body; never above what the receiver allows at that moment
+ *   type   u32   one of WIRE_...
+ *   arg    u32   a status, a rank, or milliseconds to wait, by type
+ *   seq    u32   of a request; its reply carries the same
+ *   body
+ *
+ * All little-endian. A body is read into memory only after the session is authenticated, and only
+ * as much as the limit: a rank that is not admitted yet has room for its hello and no more. */
+#ifndef JOB_WIRE_H
+#define JOB_WIRE_H
+
+#include "job/wire/tls.h"
+
+#define WIRE_HELLO 1u     /* to the store: wire_hello                                            */
+#define WIRE_WELCOME 2u   /* to a rank: the meeting's number, 16 bytes                           */
+#define WIRE_REFUSED 3u   /* to a rank: why, text; arg is its status                             */
+#define WIRE_JOINED 4u    /* to a rank: all are here                                             */
+#define WIRE_BEAT 5u      /* both ways: sign of life; step and place, u64 each                   */
+#define WIRE_PUT 6u       /* to the store: key and value                                         */
+#define WIRE_GET 7u       /* to the store: key; arg is how long to wait                          */
+#define WIRE_EXCHANGE 8u  /* to the store: name and this rank's part; arg is how long to wait    */
+#define WIRE_REPLY 9u     /* to a rank: arg is the status; the value, or why not                 */
+#define WIRE_FAILURE 10u  /* to a rank: arg is the rank that failed; text                        */
+#define WIRE_BYE 11u      /* to the store: arg is the status that this rank leaves with; text    */
+#define WIRE_ALL_LEFT 12u /* to a rank: all have said goodbye in good order                     */
+
+#define WIRE_STOP 13u /* to the store: arg is the signal that asked for a stop (stop.h)     */
+#define WIRE_HOLD 14u /* to a rank: begin no further step; arg is the signal               */
+#define WIRE_HELD 15u /* to the store: the step that this rank has begun, u64                */
+#define WIRE_LAST 16u /* to a rank: the last step of all, u64, 0: none; arg is the signal    */
+
+#define WIRE_PROTOCOL 3u /* goes up with every change that the other end must know of */
+#define WIRE_HEAD 16
+#define WIRE_KEY_MAX 200u
+#define WIRE_VALUE_MAX (1u << 20)
+#define WIRE_BODY_MAX (WIRE_VALUE_MAX + WIRE_KEY_MAX + 4)
+#define WIRE_TEXT 1024u
+#define WIRE_VERSION 48
+#define MEETING_BYTES 16
+
+#define HELLO_BYTES (24 + WIRE_VERSION)
+
+typedef struct wire_hello {
+    uint32_t rank, ranks;
+    uint64_t process; /* a random number, the same in all attempts of one process */
+    uint64_t launch;  /* job_identity.launch */
+    char version[WIRE_VERSION];
+} wire_hello;
+
+typedef struct wire_frame {
+    uint32_t bytes, type, arg, seq;
+    const uint8_t *body; /* the wire's; until the next wire_take() */
+} wire_frame;
+
+typedef struct wire {
+    int fd; /* the wire's: wire_close() closes it */
+    weft_tls *tls;
+    uint32_t limit; /* largest body accepted now */
+    uint8_t head[WIRE_HEAD];
+    uint8_t small[256];
+    uint8_t *body;  /* `small`, or memory of its own for a larger one */
+    uint32_t got;   /* bytes of the frame that are here, head included */
+    uint32_t bytes; /* of its body */
+    bool whole;     /* it was handed out; the next take begins a new one */
+    uint8_t *out;   /* bytes [sent, queued) wait to be written */
+    uint64_t sent, queued, room;
+} wire;
+
+/* Take over a connected socket that has no session yet; wire_open() with the same `fd` begins it.
+ */
+void wire_hold(wire *w, int fd);
+
+/* Begin on a connected non-blocking socket. On failure the socket is closed. */
+weft_status wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32]);
+void wire_close(wire *w); /* any number of times, also on a zeroed one with fd -1 */
+
+/* WEFT_OK: a whole frame. WEFT_BUSY: nothing more now. */
+weft_status wire_take(wire *w, wire_frame *out);
+
+/* Queue a frame of up to two parts; never blocks. A connection that is closed swallows it. */
+void wire_send(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
+               uint32_t bytes);
+void wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *a, uint32_t a_bytes,
+                const void *b, uint32_t b_bytes);
+
+/* Write what is queued. WEFT_BUSY: some is left. */
+weft_status wire_flush(wire *w);
+uint64_t wire_unsent(const wire *w);
+
+/* The key at the head of a body: u16 of length, then that many bytes without a zero among them.
+ * Copies it to `key` with a zero at its end; what follows it is the value. */
+bool wire_key(const wire_frame *f, char key[WIRE_KEY_MAX + 1], const uint8_t **value,
+              uint32_t *value_bytes);
+
+/* The text of a body, cut at `bytes` - 1, with control characters made visible. */
+void wire_text(const wire_frame *f, char *out, uint32_t bytes);
+
+void wire_put64(uint8_t *to, uint64_t v);
+uint64_t wire_get64(const uint8_t *from);
+
+/* What both ends must have in common. */
+void wire_version(char out[WIRE_VERSION]);
+void wire_pack_hello(const wire_hello *h, uint8_t out[HELLO_BYTES]);
+bool wire_unpack_hello(const wire_frame *f, wire_hello *out);
+
+#endif

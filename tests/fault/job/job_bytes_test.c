@@ -1,0 +1,105 @@
+/* How many bytes does a start cost, per rank and at rank 0, for 16, 64 and 256 ranks? The exchanges
+ * are those of a training job: sites, the probes of all transports, the comparison of jobs, the
+ * checkpoint to resume from. What crossed the sockets is asked of the kernel. */
+#define _GNU_SOURCE
+#include <netinet/in.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+/* after netinet/in.h */
+#include <linux/tcp.h>
+
+#define RANKS_MAX 256
+#include "job/host_map.h"
+#include "ranks.h"
+
+#define PROBES 10240 /* what plan/carrier.c asks all ranks */
+#define RESUME 4096
+
+static uint64_t *counted; /* [RANKS_MAX], shared with the ranks */
+
+/* Bytes that all TCP sockets of this process have sent and received. */
+static uint64_t count_bytes(void)
+{
+    uint64_t sum = 0;
+    for (int fd = 3; fd < 1024; fd++) {
+        struct tcp_info t = {0};
+        socklen_t n = sizeof t;
+        if (!getsockopt(fd, IPPROTO_TCP, TCP_INFO, &t, &n))
+            sum += t.tcpi_bytes_acked + t.tcpi_bytes_received;
+    }
+    return sum;
+}
+
+static weft_status start(job *j, uint32_t me, uint32_t n)
+{
+    uint8_t *all = malloc((size_t)n * PROBES), mine[PROBES];
+    job_identity who = {.rank = me, .ranks = n, .local_ranks = n, .addr = "127.0.0.1"};
+    job_sites sites = {0};
+    weft_status status = job_find_sites(j, &who, &sites);
+    if (!status && sites.machines != 1)
+        status = (fail)(WEFT_INTERNAL, "%u machines were found", sites.machines);
+    memset(mine, 7, sizeof mine);
+    if (!status)
+        status = job_exchange(j, "probes", mine, PROBES, all);
+    for (size_t i = 0; !status && i < (size_t)n * PROBES; i++)
+        if (all[i] != 7)
+            status = (fail)(WEFT_INTERNAL, "byte %zu of all parts is another", i);
+    if (!status)
+        status = job_exchange(j, "agree", mine, 40, all);
+    memset(mine, me ? 0 : 'x', RESUME);
+    if (!status)
+        status = job_exchange(j, "resume", mine, RESUME, all);
+    for (size_t i = 0; !status && i < (size_t)n * RESUME; i++)
+        if (all[i] != (i < RESUME ? 'x' : 0))
+            status = (fail)(WEFT_INTERNAL, "byte %zu of what to resume from is another", i);
+    counted[me] = count_bytes();
+    free(all);
+    job_free_sites(&sites);
+    return status;
+}
+
+typedef struct cost {
+    uint64_t zero, most; /* at rank 0; at the other rank that has most */
+} cost;
+
+static cost play(uint32_t n)
+{
+    static ranks r;
+    cost c = {0};
+    ranks_prepare(&r, n);
+    r.join_timeout = 90;
+    ranks_start(&r, start);
+    ranks_expect_well(&r);
+    ranks_end(&r);
+    c.zero = counted[0];
+    for (uint32_t i = 1; i < n; i++)
+        c.most = counted[i] > c.most ? counted[i] : c.most;
+    print_message("%3u ranks: %7llu bytes a rank, %9llu at rank 0\n", n, (unsigned long long)c.most,
+                  (unsigned long long)c.zero);
+    return c;
+}
+
+static void linear(void **state)
+{
+    (void)state;
+    cost first = play(16);
+    for (uint32_t n = 64; n <= 256; n *= 4) {
+        cost c = play(n);
+        if (c.most > 2 * first.most)
+            fail_msg("a rank of %u costs more than twice as much as one of 16", n);
+        if (c.zero > 2 * first.zero * n / 16)
+            fail_msg("rank 0's bytes grow faster than the number of ranks");
+    }
+}
+
+int main(void)
+{
+    log_setup(-1, -1);
+    unsetenv(KEY_FD_ENV);
+    counted = mmap(NULL, RANKS_MAX * sizeof *counted, PROT_READ | PROT_WRITE,
+                   MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(linear)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

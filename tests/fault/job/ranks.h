@@ -1,0 +1,213 @@
+/* tests/fault/job/ranks.h: a job of forked processes, without a launcher.
+ *
+ * Each rank joins with a key file and runs a body; what it ends with (status and err_text()) comes
+ * back through a pipe, with the time. Include after setjmp.h, stdarg.h and stdlib.h. */
+#ifndef TESTS_FAULT_RANKS_H
+#define TESTS_FAULT_RANKS_H
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/err.h"
+#include "base/log.h"
+#include "job/job.h"
+#include "job/wire/key.h"
+
+#include <cmocka.h> /* last: it has a macro called fail */
+
+#ifndef RANKS_MAX
+#define RANKS_MAX 8
+#endif
+
+/* Returns what the rank leaves the job with; the record stands in err_text(). */
+typedef weft_status (*rank_body)(job *j, uint32_t rank, uint32_t ranks);
+
+typedef struct rank_report {
+    weft_status join, body;
+    bool left_well;
+    uint64_t ended_ms; /* clock_ms(); the same clock in all processes */
+    char text[1024];
+} rank_report;
+
+typedef struct ranks {
+    uint32_t n;
+    pid_t pid[RANKS_MAX];
+    int out[RANKS_MAX];
+    rank_report report[RANKS_MAX];
+    char key[64], other_key[80], addr[64];
+    uint16_t port;
+    int ready[2]; /* a byte from each rank that is at work */
+    double frozen_after, join_timeout;
+    uint32_t liar;              /* this rank has the other key; RANKS_MAX: none */
+    uint32_t world[RANKS_MAX];  /* what each takes for the number of ranks */
+    uint32_t claim[RANKS_MAX];  /* ... and for its own */
+    uint64_t launch[RANKS_MAX]; /* job_identity.launch */
+    int level;                  /* of the log */
+} ranks;
+
+static int ranks_ready_fd = -1; /* in a rank */
+
+/* In a rank: all of them have met, and this one is at work. */
+static inline weft_status ranks_at_work(job *j)
+{
+    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
+    if (!status && write(ranks_ready_fd, "r", 1) != 1)
+        abort();
+    return status;
+}
+
+/* Wait until `n` ranks are at work, and for their next sign of life after that. */
+static inline void ranks_wait_ready(ranks *r, uint32_t n)
+{
+    char byte;
+    for (uint32_t i = 0; i < n; i++) {
+        struct pollfd p = {.fd = r->ready[0], .events = POLLIN};
+        if (poll(&p, 1, 60000) != 1 || read(r->ready[0], &byte, 1) != 1)
+            fail_msg("only %u of %u ranks are at work", i, n);
+    }
+    usleep(600000);
+}
+
+/* How long something may take: sanitizers slow everything down. */
+static inline uint64_t patience(uint64_t ms)
+{
+    return getenv("WEFT_SANITIZED") ? 4 * ms : ms;
+}
+
+/* A port that was free a moment ago. */
+static inline uint16_t ranks_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (bind(fd, (struct sockaddr *)&a, sizeof a) || getsockname(fd, (struct sockaddr *)&a, &n))
+        abort();
+    close(fd);
+    return ntohs(a.sin_port);
+}
+
+static inline void ranks_prepare(ranks *r, uint32_t n)
+{
+    *r = (ranks){
+        .n = n, .frozen_after = 5, .join_timeout = 20, .liar = RANKS_MAX, .level = WEFT_LOG_ERROR};
+    snprintf(r->addr, sizeof r->addr, "127.0.0.1");
+    r->port = ranks_port();
+    if (pipe2(r->ready, O_CLOEXEC))
+        abort();
+    snprintf(r->key, sizeof r->key, "/tmp/weft-fault-%d.key", getpid());
+    snprintf(r->other_key, sizeof r->other_key, "%s.other", r->key);
+    unlink(r->key);
+    unlink(r->other_key);
+    if (job_key_write(r->key) || job_key_write(r->other_key))
+        abort();
+    for (uint32_t i = 0; i < RANKS_MAX; i++) {
+        r->world[i] = n;
+        r->claim[i] = i;
+    }
+}
+
+static inline int ranks_child(const ranks *r, uint32_t me, rank_body body, int out)
+{
+    ranks_ready_fd = r->ready[1];
+    alarm(100); /* whatever a test does, nothing of it stays behind */
+    log_setup(r->level, (int)me);
+    job_identity who = {.rank = r->claim[me],
+                        .ranks = r->world[me],
+                        .local_rank = r->claim[me],
+                        .local_ranks = r->world[me],
+
+                        .launched = true,
+                        .launch = r->launch[me],
+                        .port = r->port};
+    snprintf(who.addr, sizeof who.addr, "%s", r->addr);
+    job_options opt = {.key_file = me == r->liar ? r->other_key : r->key,
+                       .frozen_after = r->frozen_after,
+                       .join_timeout = r->join_timeout};
+    rank_report report = {0};
+    job *j = NULL;
+    report.join = job_join(&who, &opt, &j);
+    if (!report.join) {
+        err_clear();
+        report.body = body(j, me, r->n);
+        char text[1024];
+        snprintf(text, sizeof text, "%s", err_text());
+        report.left_well = job_leave(j, report.body, text);
+        job_free(j);
+    }
+    report.ended_ms = clock_ms();
+    snprintf(report.text, sizeof report.text, "%s", err_text());
+    return write(out, &report, sizeof report) == (ssize_t)sizeof report ? 0 : 1;
+}
+
+static inline void ranks_start_one(ranks *r, uint32_t me, rank_body body)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC))
+        abort();
+    r->pid[me] = fork();
+    if (r->pid[me] == 0) {
+        close(ends[0]);
+        _exit(ranks_child(r, me, body, ends[1]));
+    }
+    close(ends[1]);
+    r->out[me] = ends[0];
+}
+
+static inline void ranks_start(ranks *r, rank_body body)
+{
+    for (uint32_t i = 0; i < r->n; i++)
+        ranks_start_one(r, i, body);
+}
+
+/* Collect rank `i`; its wait status, or -1 when it takes longer than `ms`. */
+static inline int ranks_wait(ranks *r, uint32_t i, int ms)
+{
+    struct pollfd p = {.fd = r->out[i], .events = POLLIN};
+    int status = -1;
+    if (poll(&p, 1, ms) == 1) {
+        memset(&r->report[i], 0, sizeof r->report[i]);
+        if (read(r->out[i], &r->report[i], sizeof r->report[i]) < 0)
+            abort();
+        waitpid(r->pid[i], &status, 0);
+        r->pid[i] = 0;
+    }
+    return status;
+}
+
+static inline void ranks_end(ranks *r)
+{
+    for (uint32_t i = 0; i < r->n; i++) {
+        if (r->pid[i] > 0) {
+            kill(r->pid[i], SIGKILL);
+            waitpid(r->pid[i], NULL, 0);
+        }
+        close(r->out[i]);
+    }
+    close(r->ready[0]);
+    close(r->ready[1]);
+    unlink(r->key);
+    unlink(r->other_key);
+}
+
+/* All ranks end well. */
+static inline void ranks_expect_well(ranks *r)
+{
+    for (uint32_t i = 0; i < r->n; i++) {
+        int status = ranks_wait(r, i, 60000);
+        const rank_report *p = &r->report[i];
+        if (status || p->join || p->body || !p->left_well)
+            fail_msg("rank %u: wait %d, join %d, body %d, left %d: %s", i, status, p->join, p->body,
+                     p->left_well, p->text);
+    }
+}
+
+#endif

@@ -1,0 +1,216 @@
+/* Who we are, for every launcher's dialect; and what contradicts is refused in words. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/err.h"
+#include "job/job.h"
+#include "job/launch/control.h"
+
+#include <cmocka.h> /* last: it has a macro called fail */
+
+static const char *const names[] = {
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "MPI_LOCALRANKID",
+    "MPI_LOCALNRANKS",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "SLURM_JOB_ID",
+    "SLURM_STEP_NUM_TASKS",
+    "SLURM_STEP_ID",
+    "SLURM_RESTART_COUNT",
+    "SLURM_HET_SIZE",
+    "PMIX_NAMESPACE",
+    "PMI_JOBID",
+    "TORCHELASTIC_RUN_ID",
+    CONTROL_FD_ENV,
+};
+
+/* "NAME=value NAME=value": the whole environment of interest. */
+static weft_status identify(const char *settings, job_identity *out)
+{
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv(names[i]);
+    char copy[1024];
+    strncpy(copy, settings, sizeof copy - 1);
+    copy[sizeof copy - 1] = 0;
+    for (char *save = NULL, *s = strtok_r(copy, " ", &save); s; s = strtok_r(NULL, " ", &save)) {
+        char *value = strchr(s, '=');
+        *value++ = 0;
+        setenv(s, value, 1);
+    }
+    err_clear();
+    return job_identify(out);
+}
+
+static void accepts(const char *settings, uint32_t rank, uint32_t ranks, uint32_t local,
+                    uint32_t locals)
+{
+    job_identity id;
+    weft_status status = identify(settings, &id);
+    if (status)
+        fail_msg("'%s' was refused: %s", settings, err_text());
+    assert_true(id.launched);
+    assert_int_equal(id.rank, rank);
+    assert_int_equal(id.ranks, ranks);
+    assert_int_equal(id.local_rank, local);
+    assert_int_equal(id.local_ranks, locals);
+}
+
+static void refuses(const char *settings, const char *word)
+{
+    job_identity id = {.rank = 77};
+    weft_status status = identify(settings, &id);
+    if (status != WEFT_USAGE || !strstr(err_text(), word))
+        fail_msg("'%s': status %d, '%s' lacks '%s'", settings, status, err_text(), word);
+    assert_int_equal(id.rank, 77); /* nothing is written on failure */
+}
+
+static void nothing_set(void **state)
+{
+    (void)state;
+    job_identity id;
+    assert_int_equal(identify("", &id), WEFT_OK);
+    assert_false(id.launched);
+    assert_int_equal(id.rank, 0);
+    assert_int_equal(id.ranks, 1);
+    assert_int_equal(id.local_ranks, 1);
+    assert_string_equal(id.addr, "127.0.0.1");
+}
+
+static void dialects(void **state)
+{
+    (void)state;
+    accepts("RANK=2 WORLD_SIZE=4 MASTER_PORT=5000", 2, 4, 2, 4);
+    accepts("RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=n1 MASTER_PORT=5000",
+            5, 8, 1, 4);
+    accepts("RANK=0 WORLD_SIZE=1", 0, 1, 0, 1);
+    accepts("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=1 "
+            "OMPI_COMM_WORLD_LOCAL_SIZE=2 MASTER_PORT=1",
+            1, 2, 1, 2);
+    accepts("PMI_RANK=3 PMI_SIZE=4 MASTER_PORT=65535", 3, 4, 3, 4);
+    accepts("SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 MASTER_ADDR=n1 MASTER_PORT=9", 3, 4, 1,
+            2);
+    job_identity id;
+    assert_int_equal(identify("RANK=1 WORLD_SIZE=2 MASTER_ADDR=10.1.2.3 MASTER_PORT=29500", &id),
+                     0);
+    assert_string_equal(id.addr, "10.1.2.3");
+    assert_int_equal(id.port, 29500);
+}
+
+static void precedence(void **state)
+{
+    (void)state;
+    /* A launcher of ours inside an mpirun of one. */
+    accepts("RANK=1 WORLD_SIZE=4 MASTER_PORT=9 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1", 1, 4,
+            1, 4);
+    accepts("RANK=1 WORLD_SIZE=4 MASTER_PORT=9 OMPI_COMM_WORLD_RANK=0 "
+            "OMPI_COMM_WORLD_SIZE=2 " CONTROL_FD_ENV "=9",
+            1, 4, 1, 4);
+    /* torchrun on each of two nodes of a Slurm step; mpirun whose daemons srun started. */
+    accepts("RANK=5 WORLD_SIZE=8 MASTER_ADDR=n1 LOCAL_RANK=1 MASTER_PORT=9 SLURM_PROCID=1 "
+            "SLURM_NTASKS=2",
+            5, 8, 1, 2);
+    accepts("OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=4 MASTER_PORT=9 SLURM_PROCID=1 "
+            "SLURM_NTASKS=2",
+            3, 4, 3, 4);
+    /* The step's own count wins; a batch script without a step is no rank. */
+    accepts("SLURM_JOB_ID=7 SLURM_PROCID=1 SLURM_NTASKS=8 SLURM_STEP_NUM_TASKS=2 MASTER_PORT=9", 1,
+            2, 1, 2);
+    job_identity id;
+    assert_int_equal(identify("SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=8", &id), WEFT_OK);
+    assert_false(id.launched);
+    assert_int_equal(identify("SLURM_NTASKS=8", &id), WEFT_OK);
+    assert_false(id.launched);
+}
+
+static uint64_t launch_of(const char *settings)
+{
+    job_identity id;
+    assert_int_equal(identify(settings, &id), WEFT_OK);
+    return id.launch;
+}
+
+#define STEP "SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 MASTER_PORT=9 "
+
+/* Runs of one launcher are told apart where it has a name for them, and by nothing else. */
+static void names_of_runs(void **state)
+{
+    (void)state;
+    const uint64_t step = launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=0");
+    assert_int_not_equal(step, 0);
+    assert_true(step == launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=0"));
+    assert_true(step != launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=1"));
+    assert_true(step != launch_of(STEP "SLURM_JOB_ID=70 SLURM_STEP_ID=0"));
+    assert_true(step != launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_RESTART_COUNT=1"));
+    assert_int_equal(launch_of(STEP "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_HET_SIZE=2"), 0);
+    assert_int_equal(launch_of("RANK=1 WORLD_SIZE=2 MASTER_PORT=9"), 0);
+    /* Another dialect's name does not count: Slurm's numbers differ where each node has a step. */
+    assert_int_equal(launch_of("RANK=1 WORLD_SIZE=2 MASTER_PORT=9 SLURM_JOB_ID=7 SLURM_STEP_ID=3"),
+                     0);
+    assert_int_not_equal(launch_of("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 MASTER_PORT=9 "
+                                   "PMIX_NAMESPACE=mpirun-3@1"),
+                         0);
+}
+
+static void contradictions(void **state)
+{
+    (void)state;
+    refuses("RANK=1", "WORLD_SIZE");
+    refuses("WORLD_SIZE=2", "RANK");
+    refuses("RANK=2 WORLD_SIZE=2 MASTER_PORT=9", "0 to 1");
+    refuses("RANK=0 WORLD_SIZE=0", "at least one");
+    refuses("RANK=1 WORLD_SIZE=4 LOCAL_RANK=2 MASTER_PORT=9", "LOCAL_RANK");
+    refuses("RANK=1 WORLD_SIZE=2 LOCAL_WORLD_SIZE=3 MASTER_PORT=9", "LOCAL_WORLD_SIZE");
+    refuses("RANK=3 WORLD_SIZE=4 LOCAL_RANK=2 LOCAL_WORLD_SIZE=2 MASTER_PORT=9",
+            "LOCAL_WORLD_SIZE");
+    refuses("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE");
+    refuses("RANK=0 WORLD_SIZE=4 MASTER_PORT=9 OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4",
+            "mpirun");
+    refuses("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=4 PMI_RANK=2 PMI_SIZE=4", "PMI");
+}
+
+static void garbage(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"x", "-1", "1x", "0x1", "", "+1", "99999999999999999999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char text[128] = "WORLD_SIZE=2 MASTER_PORT=9 RANK=";
+        strncat(text, bad[i], 40);
+        refuses(text, "RANK");
+    }
+    refuses("RANK=0 WORLD_SIZE=70000 MASTER_PORT=9", "WORLD_SIZE");
+    refuses("RANK=0 WORLD_SIZE=2 MASTER_PORT=65536", "MASTER_PORT");
+    refuses("RANK=0 WORLD_SIZE=2 MASTER_PORT=0", "MASTER_PORT");
+    refuses("RANK=0 WORLD_SIZE=2", "MASTER_PORT");
+    refuses("RANK=0 WORLD_SIZE=2 MASTER_PORT=9 MASTER_ADDR=", "MASTER_ADDR");
+    refuses("RANK=0 WORLD_SIZE=4 LOCAL_WORLD_SIZE=2 MASTER_PORT=9", "MASTER_ADDR");
+    char text[400] = "RANK=0 WORLD_SIZE=2 MASTER_PORT=9 MASTER_ADDR=";
+    size_t n = strlen(text);
+    memset(text + n, 'a', 256);
+    text[n + 256] = 0;
+    refuses(text, "256 bytes");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(nothing_set), cmocka_unit_test(dialects),
+        cmocka_unit_test(precedence),  cmocka_unit_test(contradictions),
+        cmocka_unit_test(garbage),     cmocka_unit_test(names_of_runs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
