@@ -17,7 +17,9 @@
 
 #include "base/err.h"
 #include "base/mem.h"
-#include "job/state.h"
+#include "job/client.h"
+#include "job/decide/failure.h"
+#include "job/mailbox.h"
 #include "job/stop.h"
 #include "job/wire/address.h"
 #include "job/wire/handshake.h"
@@ -35,6 +37,70 @@ struct client {
     uint64_t process;     /* wire_hello */
 };
 
+/* --- events --- */
+
+static void send_now(job *j, uint32_t type, uint32_t arg, const void *body, uint32_t bytes)
+{
+    wire_send(&j->client->w, type, arg, 0, body, bytes);
+    j->drained = false;
+}
+
+static void act(job *j, const job_event *e)
+{
+    uint8_t body[8];
+    if (e->kind == JOB_EVENT_FAILURE) {
+        (void)job_record_cause(j, e->rank, e->text);
+    } else if (e->kind == JOB_EVENT_ASK_STOP) {
+        send_now(j, WIRE_STOP, (uint32_t)e->number, NULL, 0);
+    } else if (e->kind == JOB_EVENT_HOLD) {
+        wire_put64(body, e->step);
+        send_now(j, WIRE_HELD, 0, body, sizeof body);
+    } else {
+        stop_act(j, e);
+    }
+}
+
+/* This rank sees rank 0 alone; of the others it knows nothing. */
+static job_sign sign_of(const job *j, uint32_t rank)
+{
+    const client *c = j->client;
+    if (rank)
+        return (job_sign){.rank = rank, .seen = JOB_SEEN_UNKNOWN};
+    return (job_sign){
+        .seen = c->met ? JOB_SEEN_AT : JOB_SEEN_NEVER, .step = c->step, .place = c->place};
+}
+
+static void add_sign(job *j, uint32_t weight, const char *text)
+{
+    const job_view v = job_view_now(j);
+    job_sign s = sign_of(j, 0);
+    s.weight = weight;
+    s.text = text;
+    const job_event e = job_failure_sign(&j->candidate, &v, &s);
+    act(j, &e);
+}
+
+static void judge(job *j)
+{
+    const job_view v = job_view_now(j);
+    const job_event e = job_failure_due(&j->candidate, &v);
+    act(j, &e);
+}
+
+static void read_launcher(job *j)
+{
+    control_record r;
+    int got;
+    while ((got = job_read_launcher(j, &r)) > 0) {
+        const job_view v = job_view_now(j);
+        const job_sign s = sign_of(j, r.rank);
+        const job_event e = job_failure_ended(&j->candidate, &v, &r, &s);
+        act(j, &e);
+    }
+    if (got < 0)
+        (void)job_record_cause(j, j->who.rank, JOB_LAUNCHER_ENDED);
+}
+
 /* --- finding rank 0 --- */
 
 /* Wait for `events` of `fd` (-1: just wait) until `until`, listening to the launcher meanwhile.
@@ -49,10 +115,10 @@ static weft_status wait_for(job *j, int fd, short events, uint64_t until)
         int n = poll(p, 2, left);
         pthread_mutex_lock(&j->lock);
         if (n > 0 && p[1].revents)
-            job_hear_launcher(j);
-        job_judge(j);
+            read_launcher(j);
+        judge(j);
         if (stop_asked() && !atomic_load(&j->failed))
-            stop_alone(j, stop_asked());
+            stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = stop_asked()});
         pthread_mutex_unlock(&j->lock);
         if (atomic_load(&j->failed))
             return job_fail_here(j);
@@ -238,7 +304,18 @@ static weft_status find_store(job *j)
 static void lost(job *j)
 {
     wire_close(&j->client->w);
-    job_suspect(j, 0, BLAME_GONE, "is gone: its connection ended without a word");
+    add_sign(j, JOB_CAUSE_GONE, "is gone: its connection ended without a word");
+}
+
+static bool take_stop(job *j, const wire_frame *f)
+{
+    const bool hold = f->type == WIRE_HOLD;
+    if (f->bytes != (hold ? 0u : 8u))
+        return false;
+    const job_event e = hold ? job_agreement_hold(&j->halt, (int)f->arg)
+                             : job_agreement_settle(&j->halt, (int)f->arg, wire_get64(f->body));
+    act(j, &e);
+    return true;
 }
 
 static bool take_frame(job *j, const wire_frame *f)
@@ -254,19 +331,19 @@ static bool take_frame(job *j, const wire_frame *f)
         return true;
     case WIRE_JOINED:
         j->joined = true;
-        pthread_cond_broadcast(&j->moved);
+        job_notify(j);
         return true;
     case WIRE_REPLY: job_answer(j, f->seq, (weft_status)f->arg, f->body, f->bytes); return true;
     case WIRE_FAILURE:
         wire_text(f, text, sizeof text);
         snprintf(ours, sizeof ours, "this rank was given up: %s", text);
-        job_declare(j, f->arg, f->arg == j->who.rank ? ours : text);
+        (void)job_record_cause(j, f->arg, f->arg == j->who.rank ? ours : text);
         return true;
     case WIRE_HOLD:
-    case WIRE_LAST: return stop_from_store(j, f);
+    case WIRE_LAST: return take_stop(j, f);
     case WIRE_ALL_LEFT:
         j->all_left = true;
-        pthread_cond_broadcast(&j->moved);
+        job_notify(j);
         return true;
     default: return false;
     }
@@ -282,7 +359,7 @@ static void read_all(job *j)
     weft_status status;
     while (!(status = wire_take(&c->w, &f)))
         if (!take_frame(j, &f)) {
-            job_suspect(j, 0, BLAME_SURE, "broke the protocol of the store");
+            add_sign(j, JOB_CAUSE_SURE, "broke the protocol of the store");
             wire_close(&c->w);
             return;
         }
@@ -299,10 +376,13 @@ static void tick(job *j)
     if (c->w.fd >= 0 && silent >= j->silence_ms) {
         char text[96];
         snprintf(text, sizeof text, "is frozen: no sign of life for %.1f s", (double)silent / 1000);
-        job_suspect(j, 0, BLAME_SURE, text);
+        add_sign(j, JOB_CAUSE_SURE, text);
     }
-    job_judge(j);
-    stop_tick(j);
+    judge(j);
+    const job_view v = job_view_now(j);
+    const job_event e = job_agreement_request(&j->halt, &v, stop_asked());
+    act(j, &e);
+    stop_end_overdue(j);
     if (c->w.fd < 0 || now - c->beat < j->beat_ms || wire_unsent(&c->w))
         return;
     send_beat(j);
@@ -320,7 +400,7 @@ static void write_all(job *j)
     }
     bool drained = c->w.fd < 0 || !wire_unsent(&c->w);
     if (drained && !j->drained)
-        pthread_cond_broadcast(&j->moved);
+        job_notify(j);
     j->drained = drained;
 }
 
@@ -344,7 +424,7 @@ static void *stay(void *arg)
         pthread_mutex_lock(&j->lock);
         read_all(j);
         if (p[2].revents)
-            job_hear_launcher(j);
+            read_launcher(j);
         tick(j);
         write_all(j);
         stop = j->stop;
@@ -397,18 +477,4 @@ void client_bye(job *j, weft_status status, const char *text)
               (uint32_t)strnlen(text, WIRE_TEXT - 1));
     j->drained = false;
     job_wake(j);
-}
-
-void client_send(job *j, uint32_t type, uint32_t arg, const void *body, uint32_t bytes)
-{
-    wire_send(&j->client->w, type, arg, 0, body, bytes);
-    j->drained = false;
-}
-
-bool client_seen(job *j, uint32_t rank, uint64_t *step, uint64_t *place)
-{
-    const client *c = j->client;
-    *step = c->step;
-    *place = c->place;
-    return !rank && c->met;
 }

@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/host_map.h"
-#include "job/state.h"
+#include "job/mailbox.h"
 #include "job/wire/address.h"
 
 typedef struct card {
@@ -209,7 +209,7 @@ weft_status job_find_sites(job *j, job_identity *who, job_sites *out)
     if (j && !st) {
         settle_local(who, all);
         who->one_machine = out->machines == 1;
-        job_settle(j, who);
+        job_set_locality(j, who);
     }
     free(all);
     if (!st)

@@ -17,9 +17,10 @@
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "job/launch/alive.h"
+#include "job/client.h"
 #include "job/launch/control.h"
-#include "job/state.h"
+#include "job/mailbox.h"
+#include "job/server.h"
 #include "job/store/parts.h"
 #include "job/wire/address.h"
 #include "job/wire/key.h"
@@ -30,17 +31,6 @@
 #define TELL_MS 2000
 #define MISSING_MS 5000 /* until rank 0 says first who is missing */
 #define LATE_MS 5000    /* an answer may be that much later than the time we gave the store */
-
-bool job_wait_moved(job *j, uint64_t until)
-{
-    uint64_t now = clock_ms();
-    if (now >= until)
-        return false;
-    uint64_t ns = clock_ns() + (until - now) * 1000000;
-    struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
-    pthread_cond_timedwait(&j->moved, &j->lock, &t);
-    return true;
-}
 
 static uint64_t milliseconds(double seconds)
 {
@@ -71,13 +61,6 @@ weft_status job_address(const job *j, char *out, size_t room)
     return address_local(&j->who, out, room);
 }
 
-void job_settle(job *j, const job_identity *who)
-{
-    j->who.local_rank = who->local_rank;
-    j->who.local_ranks = who->local_ranks;
-    j->who.one_machine = who->one_machine;
-}
-
 weft_status job_subkey(job *j, const char *label, uint8_t out[32])
 {
     if (!j)
@@ -86,37 +69,6 @@ weft_status job_subkey(job *j, const char *label, uint8_t out[32])
 }
 
 /* --- making and freeing --- */
-
-/* The thread holds this rank's word while it keeps in touch: the launcher learns of a death first
- * from there. */
-static void *keep_in_touch(void *arg)
-{
-    job *j = arg;
-    alive_hold hold;
-    alive_take_hold(&hold, j->who.rank, j->who.ranks);
-    void *result = j->body(j);
-    alive_release(&hold);
-    return result;
-}
-
-weft_status job_start_thread(job *j, void *(*body)(void *))
-{
-    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
-    sigset_t none, before;
-    sigfillset(&none);
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        sigdelset(&none, own[i]);
-    pthread_sigmask(SIG_BLOCK, &none, &before);
-    j->body = body;
-    int error = pthread_create(&j->thread, NULL, keep_in_touch, j);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (error)
-        return fail(WEFT_IO, "rank %u cannot start the thread that keeps in touch: %s", j->who.rank,
-                    strerror(error));
-    pthread_setname_np(j->thread, "weft-job");
-    j->running = true;
-    return WEFT_OK;
-}
 
 static weft_status make_lock(job *j)
 {
@@ -292,11 +244,11 @@ static void wait_parted(job *j)
  * the better explanation when it is the judge itself. */
 static void leave_badly(job *j, weft_status status, const char *text)
 {
-    char full[BLAME_TEXT];
+    char full[JOB_CAUSE_TEXT];
     snprintf(full, sizeof full, "rank %u failed: %.900s", j->who.rank, text);
     if (!atomic_load(&j->failed))
-        control_send(j->control_fd, CONTROL_BLAME, j->who.rank,
-                     status == WEFT_PEER ? BLAME_SECOND : BLAME_SURE, full);
+        control_send(j->control_fd, CONTROL_CAUSE, j->who.rank,
+                     status == WEFT_PEER ? JOB_CAUSE_SECOND : JOB_CAUSE_SURE, full);
     if (j->server && j->running)
         server_bye(j, 0, status, text);
     else if (j->client)

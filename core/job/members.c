@@ -1,25 +1,18 @@
 /* job/members.c: the ranks that were let in: their requests, their health, their goodbyes. */
 #include <stdio.h>
 #include <string.h>
+#include <sys/epoll.h>
 
 #include "base/err.h"
+#include "job/decide/failure.h"
+#include "job/launch/control.h"
+#include "job/mailbox.h"
+#include "job/members.h"
 #include "job/server.h"
+#include "job/stop.h"
 #include "job/wire/address.h"
 
 #define BACKLOG_MAX 4096 /* bytes that may wait for a rank when it asks for more */
-
-bool server_seen(job *j, uint32_t rank, uint64_t *step, uint64_t *place)
-{
-    const member *m = &j->server->members[rank];
-    *step = m->step;
-    *place = m->place;
-    return m->joined;
-}
-
-bool server_left(job *j, uint32_t rank)
-{
-    return j->server->members[rank].bye;
-}
 
 void server_missing(job *j, char *out, uint32_t bytes)
 {
@@ -45,6 +38,95 @@ void server_missing(job *j, char *out, uint32_t bytes)
             "; rank 0 listens at a loopback address, since MASTER_ADDR=%.64s leads there on its "
             "machine: ranks on other machines need another",
             j->who.addr);
+}
+
+/* --- events --- */
+
+static void send_all(job *j, uint32_t type, uint32_t arg, const void *body, uint32_t bytes)
+{
+    for (uint32_t r = 1; r < j->who.ranks; r++)
+        if (j->server->members[r].p)
+            wire_send(&j->server->members[r].p->w, type, arg, 0, body, bytes);
+    j->drained = false;
+    job_wake(j);
+}
+
+void server_declare(job *j, uint32_t rank, const char *text)
+{
+    if (job_record_cause(j, rank, text))
+        send_all(j, WIRE_FAILURE, rank, text, (uint32_t)strnlen(text, WIRE_TEXT - 1));
+}
+
+static void send_hold(job *j, uint64_t begun)
+{
+    server *s = j->server;
+    s->members[0].held = true;
+    s->members[0].begun = begun;
+    for (uint32_t r = 1; r < j->who.ranks; r++)
+        if (s->members[r].p && !s->members[r].bye)
+            wire_send(&s->members[r].p->w, WIRE_HOLD, (uint32_t)j->halt.number, 0, NULL, 0);
+    job_wake(j);
+}
+
+static void act(job *j, const job_event *e)
+{
+    if (e->kind == JOB_EVENT_FAILURE)
+        server_declare(j, e->rank, e->text);
+    else if (e->kind == JOB_EVENT_HOLD)
+        send_hold(j, e->step);
+    else
+        stop_act(j, e);
+}
+
+static job_sign sign_of(const job *j, uint32_t rank)
+{
+    if (rank >= j->who.ranks)
+        return (job_sign){.rank = rank, .seen = JOB_SEEN_UNKNOWN};
+    const member *m = &j->server->members[rank];
+    return (job_sign){.rank = rank,
+                      .seen = m->joined ? JOB_SEEN_AT : JOB_SEEN_NEVER,
+                      .left = m->bye,
+                      .step = m->step,
+                      .place = m->place};
+}
+
+static void add_sign(job *j, uint32_t rank, uint32_t weight, const char *text)
+{
+    const job_view v = job_view_now(j);
+    job_sign s = sign_of(j, rank);
+    s.weight = weight;
+    s.text = text;
+    const job_event e = job_failure_sign(&j->candidate, &v, &s);
+    act(j, &e);
+}
+
+void members_read_launcher(job *j)
+{
+    control_record r;
+    int got;
+    while ((got = job_read_launcher(j, &r)) > 0) {
+        const job_view v = job_view_now(j);
+        const job_sign s = sign_of(j, r.rank);
+        const job_event e = job_failure_ended(&j->candidate, &v, &r, &s);
+        act(j, &e);
+    }
+    if (got < 0)
+        server_declare(j, j->who.rank, JOB_LAUNCHER_ENDED);
+}
+
+void members_watch(job *j, peer *p)
+{
+    if (p->w.fd < 0)
+        return;
+    bool writes = (p->w.tls && tls_wants(p->w.tls) == 2) || wire_unsent(&p->w);
+    /* A stranger's bytes may lie in the socket until its ClientHello is whole: told once each. */
+    uint32_t want = EPOLLIN | (writes ? EPOLLOUT : 0) | (p->admitted ? 0 : (uint32_t)EPOLLET);
+    if (want == p->interest)
+        return;
+    struct epoll_event e = {.events = want, .data.ptr = p};
+    int op = p->interest ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (!epoll_ctl(j->server->epoll_fd, op, p->w.fd, &e))
+        p->interest = want;
 }
 
 /* --- requests --- */
@@ -87,23 +169,11 @@ void server_give_up(job *j)
 
 /* --- goodbyes --- */
 
-void server_broadcast(job *j, uint32_t rank, const char *text)
-{
-    uint32_t n = (uint32_t)strnlen(text, WIRE_TEXT - 1);
-    for (uint32_t r = 1; r < j->who.ranks; r++)
-        if (j->server->members[r].p)
-            wire_send(&j->server->members[r].p->w, WIRE_FAILURE, rank, 0, text, n);
-    j->drained = false;
-    job_wake(j);
-}
-
 static void all_left(job *j)
 {
-    for (uint32_t r = 1; r < j->who.ranks; r++)
-        wire_send(&j->server->members[r].p->w, WIRE_ALL_LEFT, 0, 0, NULL, 0);
+    send_all(j, WIRE_ALL_LEFT, 0, NULL, 0);
     j->all_left = true;
-    pthread_cond_broadcast(&j->moved);
-    job_wake(j);
+    job_notify(j);
 }
 
 void server_bye(job *j, uint32_t rank, weft_status status, const char *text)
@@ -113,27 +183,27 @@ void server_bye(job *j, uint32_t rank, weft_status status, const char *text)
         return;
     s->members[rank].bye = true;
     s->members[rank].well = status == WEFT_OK;
-    char full[BLAME_TEXT];
+    char full[JOB_CAUSE_TEXT];
     if (status == WEFT_OK) {
         if (++s->left == j->who.ranks)
             all_left(j);
     } else if (status == WEFT_PEER) {
         snprintf(full, sizeof full, "gave up: %.900s", text);
-        job_suspect(j, rank, BLAME_SECOND, full);
+        add_sign(j, rank, JOB_CAUSE_SECOND, full);
     } else {
         snprintf(full, sizeof full, "rank %u failed: %.900s", rank, text);
-        job_declare(j, rank, full);
+        server_declare(j, rank, full);
     }
 }
 
-/* --- events --- */
+/* --- frames --- */
 
 static void violation(job *j, peer *p, const wire_frame *f)
 {
     char text[128];
     snprintf(text, sizeof text, "broke the protocol of the store (frame of type %u, %u bytes)",
              f->type, f->bytes);
-    job_suspect(j, p->rank, BLAME_SURE, text);
+    add_sign(j, p->rank, JOB_CAUSE_SURE, text);
     wire_close(&p->w);
     p->interest = 0;
 }
@@ -152,11 +222,30 @@ static bool take_request(job *j, peer *p, const wire_frame *f)
     return true;
 }
 
+static bool take_stop(job *j, const wire_frame *f)
+{
+    const job_view v = job_view_now(j);
+    const job_event e = job_agreement_begin(&j->halt, &v, (int)f->arg);
+    act(j, &e);
+    return f->bytes == 0;
+}
+
+static bool take_begun(const job *j, member *m, const wire_frame *f)
+{
+    if (f->bytes != 8 || !j->halt.held)
+        return false;
+    m->held = true;
+    m->begun = wire_get64(f->body);
+    return true;
+}
+
 static bool take_frame(job *j, peer *p, const wire_frame *f)
 {
     member *m = &j->server->members[p->rank];
     char text[WIRE_TEXT];
-    server_confirm(j, p->rank);
+    if (!m->confirmed)
+        j->server->confirmed++;
+    m->confirmed = true;
     switch (f->type) {
     case WIRE_BEAT:
         if (f->bytes != 16)
@@ -164,8 +253,8 @@ static bool take_frame(job *j, peer *p, const wire_frame *f)
         m->step = wire_get64(f->body);
         m->place = wire_get64(f->body + 8);
         return true;
-    case WIRE_STOP:
-    case WIRE_HELD: return stop_from_rank(j, p->rank, f);
+    case WIRE_STOP: return take_stop(j, f);
+    case WIRE_HELD: return take_begun(j, m, f);
     case WIRE_PUT:
     case WIRE_GET:
     case WIRE_EXCHANGE: return take_request(j, p, f);
@@ -201,7 +290,7 @@ void member_event(job *j, peer *p)
     }
     if (tls_heard(p->w.tls) != before)
         j->server->members[p->rank].alive = j->clock.ms;
-    peer_watch(j, p);
+    members_watch(j, p);
 }
 
 void member_lost(job *j, peer *p)
@@ -212,9 +301,9 @@ void member_lost(job *j, peer *p)
     if (!m->confirmed)
         m->joined = false; /* its attempt was over before the welcome came: it tries again */
     else if (!m->bye)
-        job_suspect(j, p->rank, BLAME_GONE, "is gone: its connection ended without a word");
+        add_sign(j, p->rank, JOB_CAUSE_GONE, "is gone: its connection ended without a word");
     else if (m->well && !j->all_left)
-        job_suspect(j, p->rank, BLAME_GONE, "is gone: it did not wait for the others to finish");
+        add_sign(j, p->rank, JOB_CAUSE_GONE, "is gone: it did not wait for the others to finish");
 }
 
 /* --- time --- */
@@ -227,7 +316,40 @@ static void check_silence(job *j, uint32_t rank)
         return;
     char text[96];
     snprintf(text, sizeof text, "is frozen: no sign of life for %.1f s", (double)silent / 1000);
-    job_suspect(j, rank, BLAME_SURE, text);
+    add_sign(j, rank, JOB_CAUSE_SURE, text);
+}
+
+/* Have all ranks answered with the step that they have begun? Then the last step is known. */
+static void conclude_stop(job *j)
+{
+    uint64_t last = 0;
+    for (uint32_t r = 0; r < j->who.ranks; r++) {
+        const member *m = &j->server->members[r];
+        if (!job_agreement_count(m->joined, m->bye, m->held, m->begun, &last))
+            return;
+    }
+    uint8_t body[8];
+    wire_put64(body, last);
+    send_all(j, WIRE_LAST, (uint32_t)j->halt.number, body, sizeof body);
+    const job_event e = job_agreement_settle(&j->halt, j->halt.number, last);
+    act(j, &e);
+}
+
+void members_decide(job *j)
+{
+    const job_view v = job_view_now(j);
+    job_event e = job_agreement_request(&j->halt, &v, stop_asked());
+    act(j, &e);
+    if (j->halt.held && !j->halt.settled && !atomic_load(&j->failed))
+        conclude_stop(j);
+    stop_end_overdue(j);
+}
+
+void members_judge(job *j)
+{
+    const job_view v = job_view_now(j);
+    const job_event e = job_failure_due(&j->candidate, &v);
+    act(j, &e);
 }
 
 void members_tick(job *j)
@@ -263,12 +385,12 @@ void members_flush(job *j)
             if (p->w.fd >= 0)
                 member_lost(j, p);
         }
-        peer_watch(j, p);
+        members_watch(j, p);
         drained = drained && !wire_unsent(&p->w);
         parted = parted && p->w.fd < 0;
     }
     if ((drained && !j->drained) || (parted && !j->parted))
-        pthread_cond_broadcast(&j->moved);
+        job_notify(j);
     j->drained = drained;
     j->parted = parted;
 }

@@ -26,6 +26,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "job/launch/control.h"
+#include "job/mailbox.h"
+#include "job/members.h"
 #include "job/wire/address.h"
 #include "job/wire/key.h"
 
@@ -33,21 +35,6 @@
 
 /* epoll hands these back for the descriptors that are no peers. */
 static char at_door, at_wake, at_launcher;
-
-void peer_watch(job *j, peer *p)
-{
-    if (p->w.fd < 0)
-        return;
-    bool writes = (p->w.tls && tls_wants(p->w.tls) == 2) || wire_unsent(&p->w);
-    /* A stranger's bytes may lie in the socket until its ClientHello is whole: told once each. */
-    uint32_t want = EPOLLIN | (writes ? EPOLLOUT : 0) | (p->admitted ? 0 : (uint32_t)EPOLLET);
-    if (want == p->interest)
-        return;
-    struct epoll_event e = {.events = want, .data.ptr = p};
-    int op = p->interest ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    if (!epoll_ctl(j->server->epoll_fd, op, p->w.fd, &e))
-        p->interest = want;
-}
 
 static void drop(peer *p)
 {
@@ -110,7 +97,7 @@ static void let_in(job *j)
             drop(p);
             continue;
         }
-        peer_watch(j, p);
+        members_watch(j, p);
     }
 }
 
@@ -122,7 +109,7 @@ static void give_up_meeting(job *j, const wire_hello *h, const char *why)
 {
     const uint32_t rank = h->rank < j->who.ranks ? h->rank : 0;
     member *m = &j->server->members[rank];
-    job_declare(j, rank, why);
+    server_declare(j, rank, why);
     m->told = true;
 }
 
@@ -135,7 +122,7 @@ static void refuse(job *j, peer *p, weft_status status, const char *text)
     (void)!wire_flush(&p->w); /* an empty socket takes so little at once */
     shutdown(p->w.fd, SHUT_WR);
     drop(p);
-    pthread_cond_broadcast(&j->moved);
+    job_notify(j);
 }
 
 /* A process that a launcher started for another run of the job, and that still looks for it. It is
@@ -186,16 +173,12 @@ static void all_met(job *j)
         wire_send(&s->members[r].p->w, WIRE_JOINED, 0, 0, NULL, 0);
     close_door(s);
     j->joined = true;
-    pthread_cond_broadcast(&j->moved);
+    job_notify(j);
 }
 
-void server_confirm(job *j, uint32_t rank)
+static void check_met(job *j)
 {
-    server *s = j->server;
-    if (s->members[rank].confirmed)
-        return;
-    s->members[rank].confirmed = true;
-    if (++s->confirmed == j->who.ranks && !atomic_load(&j->failed))
+    if (!j->joined && j->server->confirmed == j->who.ranks && !atomic_load(&j->failed))
         all_met(j);
 }
 
@@ -258,7 +241,7 @@ static void stranger_event(job *j, int place)
     if (!status)
         status = wire_take(&p->w, &f);
     if (status == WEFT_BUSY) {
-        peer_watch(j, p);
+        members_watch(j, p);
         return;
     }
     char why[WIRE_TEXT];
@@ -296,9 +279,9 @@ static void tick(job *j)
     }
     watch_door(s, true);
     members_tick(j);
-    stop_tick(j);
+    members_decide(j);
     store_tick(s->store, now);
-    job_judge(j);
+    members_judge(j);
 }
 
 static void handle(job *j, void *what)
@@ -307,7 +290,7 @@ static void handle(job *j, void *what)
     if (what == &at_door) {
         let_in(j);
     } else if (what == &at_launcher) {
-        job_hear_launcher(j);
+        members_read_launcher(j);
         if (j->control_fd < 0)
             epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, control_descriptor(), NULL);
     } else if (what == &at_wake) {
@@ -333,10 +316,13 @@ static void *serve(void *arg)
         int n = epoll_wait(j->server->epoll_fd, events, EVENTS,
                            j->server->listening ? TICK_MS : STRANGER_AGE);
         pthread_mutex_lock(&j->lock);
-        for (int i = 0; i < n; i++)
+        for (int i = 0; i < n; i++) {
             handle(j, events[i].data.ptr);
+            check_met(j);
+        }
         tick(j);
         members_flush(j);
+        check_met(j);
         stop = j->stop;
         pthread_mutex_unlock(&j->lock);
     }

@@ -1,4 +1,4 @@
-/* job/stop.c: see stop.h. All that takes a job is called under its lock, but for stop_before(). */
+/* job/stop.c: see stop.h. */
 #define _GNU_SOURCE
 #include "job/stop.h"
 
@@ -11,11 +11,10 @@
 
 #include "base/err.h"
 #include "base/log.h"
-#include "job/server.h"
+#include "job/mailbox.h"
 
-#define AGREE_MS                                                                                   \
-    5000 /* the agreement may take that much longer than it takes to notice a death                \
-          */
+/* The agreement may take that much longer than it takes to notice a death. */
+#define AGREE_MS 5000
 
 static _Atomic int asked, interrupted, declared;
 static atomic_bool at_once, has_launcher;
@@ -108,134 +107,37 @@ const char *stop_name(int number)
     return number == SIGTERM ? "SIGTERM" : number == SIGUSR1 ? "SIGUSR1" : "a signal";
 }
 
-/* --- the agreement --- */
+/* --- acting on events --- */
 
-static void stop_all_waits(job *j)
+static void end_waits(job *j, int number)
 {
     char text[JOB_TEXT];
+    j->halt.number = number;
     if (atomic_load(&j->failed))
         return;
     snprintf(text, sizeof text,
              "the job was stopped by %s before its first step; nothing is lost: it can be started "
              "again in the same way",
-             stop_name(j->halt.number));
-    atomic_store(&declared, j->halt.number ? j->halt.number : SIGTERM);
+             stop_name(number));
+    atomic_store(&declared, number ? number : SIGTERM);
     j->halt.since = clock_ms();
-    job_note_failure(j, text);
+    job_record_failure(j, text);
 }
 
-/* All ranks know the last step. */
-static void settle(job *j, uint64_t last)
+void stop_act(job *j, const job_event *e)
 {
-    j->halt.settled = true;
-    if (!last) {
-        stop_all_waits(j);
+    if (e->kind == JOB_EVENT_END_WAITS)
+        end_waits(j, e->number ? e->number : stop_asked());
+    else if (e->kind == JOB_EVENT_LAST)
+        job_notify(j);
+}
+
+void stop_end_overdue(const job *j)
+{
+    if (!j->halt.since || j->leaving || clock_ms() - j->halt.since <= STOP_GRACE_MS)
         return;
-    }
-    atomic_store(&j->halt.last, last);
-    pthread_cond_broadcast(&j->moved);
-}
-
-static void hold(job *j, int number)
-{
-    j->halt.number = number;
-    j->halt.held = true;
-    atomic_store(&j->halt.last, 0);
-}
-
-/* Rank 0: `number` asks for a stop, here or at another rank. */
-static void begin(job *j, int number)
-{
-    if (j->halt.held || atomic_load(&j->failed))
-        return;
-    member *own = &j->server->members[0];
-    hold(j, number == SIGUSR1 ? SIGUSR1 : SIGTERM);
-    own->held = true;
-    own->begun = atomic_load(&j->halt.begun);
-    for (uint32_t r = 1; r < j->who.ranks; r++) {
-        member *m = &j->server->members[r];
-        if (m->p && !m->bye)
-            wire_send(&m->p->w, WIRE_HOLD, (uint32_t)j->halt.number, 0, NULL, 0);
-    }
-    job_wake(j);
-}
-
-/* Rank 0: have all answered? One that has said goodbye had no step left: then nobody stops. */
-static void conclude(job *j)
-{
-    uint64_t last = 0;
-    for (uint32_t r = 0; r < j->who.ranks; r++) {
-        const member *m = &j->server->members[r];
-        if (!m->joined)
-            continue; /* then no rank has begun a step */
-        if (!m->bye && !m->held)
-            return;
-        uint64_t own = m->bye ? UINT64_MAX : m->begun;
-        last = own > last ? own : last;
-    }
-    uint8_t body[8];
-    wire_put64(body, last);
-    for (uint32_t r = 1; r < j->who.ranks; r++)
-        if (j->server->members[r].p)
-            wire_send(&j->server->members[r].p->w, WIRE_LAST, (uint32_t)j->halt.number, 0, body,
-                      sizeof body);
-    settle(j, last);
-    job_wake(j);
-}
-
-bool stop_from_rank(job *j, uint32_t rank, const wire_frame *f)
-{
-    member *m = &j->server->members[rank];
-    if (f->type == WIRE_STOP) {
-        begin(j, (int)f->arg);
-        return f->bytes == 0;
-    }
-    if (f->bytes != 8 || !j->halt.held)
-        return false;
-    m->held = true;
-    m->begun = wire_get64(f->body);
-    return true;
-}
-
-bool stop_from_store(job *j, const wire_frame *f)
-{
-    if (f->type == WIRE_HOLD && f->bytes == 0) {
-        uint8_t body[8];
-        hold(j, f->arg == SIGUSR1 ? SIGUSR1 : SIGTERM);
-        wire_put64(body, atomic_load(&j->halt.begun));
-        client_send(j, WIRE_HELD, 0, body, sizeof body);
-        return true;
-    }
-    if (f->type != WIRE_LAST || f->bytes != 8)
-        return false;
-    if (!j->halt.held)
-        hold(j, f->arg == SIGUSR1 ? SIGUSR1 : SIGTERM);
-    settle(j, wire_get64(f->body));
-    return true;
-}
-
-void stop_tick(job *j)
-{
-    int number = stop_asked();
-    if (number && !j->halt.told && !atomic_load(&j->failed)) {
-        j->halt.told = true;
-        if (j->server)
-            begin(j, number);
-        else
-            client_send(j, WIRE_STOP, (uint32_t)number, NULL, 0);
-    }
-    if (j->server && j->halt.held && !j->halt.settled && !atomic_load(&j->failed))
-        conclude(j);
-    if (j->halt.since && !j->leaving && clock_ms() - j->halt.since > STOP_GRACE_MS) {
-        log_line(WEFT_LOG_WARN, "%s", j->failure);
-        _exit(STOP_STATUS);
-    }
-}
-
-void stop_alone(job *j, int number)
-{
-    j->halt.number = number;
-    stop_all_waits(j);
+    log_line(WEFT_LOG_WARN, "%s", j->failure);
+    _exit(STOP_STATUS);
 }
 
 /* --- the rank's own steps --- */

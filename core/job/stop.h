@@ -17,6 +17,7 @@
 #ifndef JOB_STOP_H
 #define JOB_STOP_H
 
+#include "job/decide/event.h"
 #include "job/job.h"
 
 #define STOP_STATUS 75     /* exit status: stopped on request, and nothing is lost (EX_TEMPFAIL) */
@@ -49,5 +50,13 @@ int stop_declared(void);
  * agree. Without a request it costs one atomic exchange and one load. `j` NULL: one rank.
  * [collective] */
 weft_status stop_before(job *j, uint64_t step, int *number);
+
+/* --- for the threads of a job, under its lock --- */
+
+/* Act on JOB_EVENT_LAST and JOB_EVENT_END_WAITS; other events are ignored. */
+void stop_act(job *j, const job_event *e);
+
+/* End this process when its waits were ended STOP_GRACE_MS ago and it does not leave. */
+void stop_end_overdue(const job *j);
 
 #endif

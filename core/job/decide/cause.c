@@ -1,4 +1,4 @@
-/* job/decide/cause.c: see blame.h. */
+/* job/decide/cause.c: see cause.h. */
 #include "job/decide/cause.h"
 
 #include <stdio.h>
@@ -6,26 +6,26 @@
 static uint64_t hold_ms(uint32_t weight)
 {
     switch (weight) {
-    case BLAME_SURE: return 0;
-    case BLAME_SECOND: return 300;
+    case JOB_CAUSE_SURE: return 0;
+    case JOB_CAUSE_SECOND: return 300;
     default: return 100;
     }
 }
 
-void blame_add(blame *b, uint32_t rank, uint32_t weight, uint64_t now, const char *text)
+void job_cause_add(job_cause *c, uint32_t rank, uint32_t weight, uint64_t now, const char *text)
 {
     uint64_t due = now + hold_ms(weight);
-    if (b->weight && b->due < due)
-        due = b->due;
-    if (weight > b->weight) {
-        b->rank = rank;
-        b->weight = weight;
-        snprintf(b->text, sizeof b->text, "%s", text);
+    if (c->weight && c->due < due)
+        due = c->due;
+    if (weight > c->weight) {
+        c->rank = rank;
+        c->weight = weight;
+        snprintf(c->text, sizeof c->text, "%s", text);
     }
-    b->due = due;
+    c->due = due;
 }
 
-bool blame_due(const blame *b, uint64_t now)
+bool job_cause_due(const job_cause *c, uint64_t now)
 {
-    return b->weight && now >= b->due;
+    return c->weight && now >= c->due;
 }

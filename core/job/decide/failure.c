@@ -1,137 +1,73 @@
-/* job/decide/failure.c: from signs to one record that every rank agrees on.
- *
- * Rank 0's thread judges the others and tells everybody; the others judge rank 0 alone, and pass on
- * what the launcher says of another rank only if rank 0 has not said it first (it knows how far
- * that rank had come). The first record stands for good. */
-#define _GNU_SOURCE
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+/* job/decide/failure.c: see failure.h. */
+#include "job/decide/failure.h"
 
-#include "base/err.h"
-#include "base/log.h"
-#include "base/mem.h"
-#include "job/launch/control.h"
-#include "job/state.h"
+#include <stdio.h>
+
 #include "job/stop.h"
 
-void job_wake(job *j)
-{
-    uint64_t one = 1;
-    if (j->wake_fd >= 0 && write(j->wake_fd, &one, sizeof one) < 0)
-        return; /* its counter is full: the thread is woken already */
-}
+#define LAUNCHER_MS 300 /* a launcher reports why within it: connections close before a death */
 
-void job_answer(job *j, uint32_t seq, weft_status status, const void *bytes, uint64_t n)
+static void describe_place(const job_sign *s, char *out, size_t bytes)
 {
-    mailbox *b = &j->box;
-    if (!b->waits || b->done || b->seq != seq)
-        return; /* the caller has given up on it */
-    b->bytes = mem_alloc(n + 1);
-    if (n)
-        memcpy(b->bytes, bytes, n);
-    b->n = n;
-    b->status = status;
-    b->done = true;
-    pthread_cond_broadcast(&j->moved);
-}
-
-void job_place(uint64_t step, uint64_t place, char *out, uint32_t bytes)
-{
-    if (step || place)
-        snprintf(out, bytes, "; last seen at step %llu, place %llu", (unsigned long long)step,
-                 (unsigned long long)place);
-    else
-        snprintf(out, bytes, "; it had told of no step yet");
-}
-
-void job_note_failure(job *j, const char *text)
-{
-    snprintf(j->failure, sizeof j->failure, "%s", text);
-    atomic_store_explicit(&j->failed, 1, memory_order_release);
-    uint64_t one = 1;
-    if (write(j->failure_fd, &one, sizeof one) < 0)
-        log_line(WEFT_LOG_WARN, "a failure could not be signalled to waiting threads");
-    pthread_cond_broadcast(&j->moved);
-}
-
-void job_declare(job *j, uint32_t rank, const char *text)
-{
-    if (atomic_load_explicit(&j->failed, memory_order_relaxed))
+    out[0] = 0;
+    if (s->weight == JOB_CAUSE_SECOND)
         return;
-    job_note_failure(j, text);
-    control_send(j->control_fd, CONTROL_BLAME, rank, BLAME_SURE, text);
-    if (j->server)
-        server_broadcast(j, rank, text);
+    if (s->seen == JOB_SEEN_NEVER)
+        snprintf(out, bytes, ", before it joined");
+    else if (s->seen == JOB_SEEN_AT && (s->step || s->place))
+        snprintf(out, bytes, "; last seen at step %llu, place %llu", (unsigned long long)s->step,
+                 (unsigned long long)s->place);
+    else if (s->seen == JOB_SEEN_AT)
+        snprintf(out, bytes, "; no step reported yet");
 }
 
-void job_suspect(job *j, uint32_t rank, uint32_t weight, const char *text)
+job_event job_failure_due(const job_cause *c, const job_view *v)
 {
-    if (atomic_load_explicit(&j->failed, memory_order_relaxed) || j->all_left)
-        return;
-    char full[BLAME_TEXT], place[96] = "";
-    uint64_t step = 0, at = 0;
-    if (weight != BLAME_SECOND) {
-        bool met = j->server ? server_seen(j, rank, &step, &at) : client_seen(j, rank, &step, &at);
-        if (met)
-            job_place(step, at, place, sizeof place);
-        else if (j->server || !rank)
-            snprintf(place, sizeof place, ", before it joined");
-    }
-    snprintf(full, sizeof full, "rank %u %.900s%s", rank, text, place);
-    /* A launcher of ours is about to say why: a process closes its connections before it is dead.
-     */
-    uint64_t more = weight == BLAME_GONE && j->control_fd >= 0 ? 300 : 0;
-    blame_add(&j->suspect, rank, weight, clock_ms() + more, full);
-    job_judge(j);
+    job_event e = {.kind = JOB_EVENT_NONE};
+    if (v->failed || v->all_left || !job_cause_due(c, v->now))
+        return e;
+    e.kind = JOB_EVENT_FAILURE;
+    e.rank = c->rank;
+    snprintf(e.text, sizeof e.text, "%s", c->text);
+    return e;
 }
 
-void job_judge(job *j)
+job_event job_failure_sign(job_cause *c, const job_view *v, const job_sign *s)
 {
-    if (blame_due(&j->suspect, clock_ms()) && !j->all_left)
-        job_declare(j, j->suspect.rank, j->suspect.text);
+    if (v->failed || v->all_left)
+        return (job_event){.kind = JOB_EVENT_NONE};
+    char full[JOB_CAUSE_TEXT], place[96];
+    describe_place(s, place, sizeof place);
+    snprintf(full, sizeof full, "rank %u %.900s%s", s->rank, s->text, place);
+    const uint64_t more = s->weight == JOB_CAUSE_GONE && v->launched ? LAUNCHER_MS : 0;
+    job_cause_add(c, s->rank, s->weight, v->now + more, full);
+    return job_failure_due(c, v);
 }
 
-/* Does it tell anything new that `rank` ended by itself? The store knows who has said goodbye; the
- * others leave it to the store, unless it is rank 0 or the status is bad. */
-static bool news(job *j, const control_record *r)
+/* Is it new that a rank ended by itself? Rank 0 knows who has said goodbye; the others leave it to
+ * rank 0, unless it is rank 0 itself or the status is bad. */
+static bool is_news(const job_view *v, const control_record *r, const job_sign *s)
 {
-    return j->server ? !server_left(j, r->rank) : !r->rank || r->code;
+    return v->rank0 ? !s->left : !r->rank || r->code;
 }
 
-static void hear(job *j, const control_record *r)
+job_event job_failure_ended(job_cause *c, const job_view *v, const control_record *r,
+                            const job_sign *s)
 {
-    if (r->rank >= j->who.ranks || r->rank == j->who.rank)
-        return;
-    if (r->kind == CONTROL_ENDED && !news(j, r))
-        return;
-    bool stopped = r->kind == CONTROL_ENDED && r->code == STOP_STATUS;
-    if (stopped && j->halt.settled)
-        return; /* as all ranks do */
-    if (stopped && !atomic_load(&j->halt.begun)) {
-        stop_alone(j, stop_asked()); /* it could not take part in an agreement */
-        return;
-    }
-    char cause[128];
-    control_cause(r, cause, sizeof cause);
-    bool judge = j->server || !r->rank;
-    job_suspect(j, r->rank, r->kind == CONTROL_KILLED && judge ? BLAME_SURE : BLAME_ENDED, cause);
-}
-
-void job_hear_launcher(job *j)
-{
-    control_record r;
-    int got = 0;
-    while (j->control_fd >= 0 && (got = control_receive(j->control_fd, &r)) > 0)
-        if (r.kind == CONTROL_ENDED || r.kind == CONTROL_KILLED)
-            hear(j, &r);
-    if (got < 0) {
-        j->control_fd = -1;
-        job_declare(j, j->who.rank, "the launcher of this job has ended");
-    }
-}
-
-weft_status job_fail_here(job *j)
-{
-    return fail(WEFT_PEER, "%s", j->failure);
+    const bool ended = r->kind == CONTROL_ENDED, killed = r->kind == CONTROL_KILLED;
+    const bool stopped = ended && r->code == STOP_STATUS;
+    const job_event none = {.kind = JOB_EVENT_NONE};
+    if ((!ended && !killed) || r->rank >= v->ranks || r->rank == v->rank)
+        return none;
+    if ((ended && !is_news(v, r, s)) || (stopped && v->stop_settled))
+        return none;
+    if (stopped && !v->begun) /* it could not take part in an agreement */
+        return (job_event){.kind = JOB_EVENT_END_WAITS};
+    char how[128];
+    control_cause(r, how, sizeof how);
+    job_sign full = *s;
+    full.rank = r->rank;
+    full.weight = killed && (v->rank0 || !r->rank) ? JOB_CAUSE_SURE : JOB_CAUSE_ENDED;
+    full.text = how;
+    return job_failure_sign(c, v, &full);
 }

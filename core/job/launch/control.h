@@ -14,7 +14,7 @@
 
 #define CONTROL_ENDED 1u  /* to ranks: `rank` ended by itself with status `code`             */
 #define CONTROL_KILLED 2u /* to ranks: `rank` was killed by signal `code`                    */
-#define CONTROL_BLAME 3u  /* to the launcher: `rank` failed, `text` says how; code: a BLAME_ */
+#define CONTROL_CAUSE 3u  /* to the launcher: `rank` failed, `text` says how; code: a JOB_CAUSE_ */
 #define CONTROL_SAY 4u    /* to the launcher: print `text`, unless another rank said the same */
 
 typedef struct control_record {

@@ -1,9 +1,9 @@
 /* job/launch/launch.c: see launch.h.
  *
- * One loop over three kinds of descriptors: a child's pidfd (it has ended), its line (whom it
- * blames, what is to be printed) and our own signals. Which failure came first is decided by
- * blame.h, since a rank that gives up because of another one may well end before it. From that
- * moment the others have a second. */
+ * One loop over three kinds of descriptors: the pidfd of each child (it has ended), the control
+ * socket of each child (its candidate for the root cause, and text to print) and our own signals.
+ * decide/cause.h finds the root cause, since a rank that gives up because of another one may end
+ * before that one. From then on the other ranks have a second to end. */
 #define _GNU_SOURCE
 #include "job/launch/launch.h"
 
@@ -61,7 +61,7 @@ typedef struct launch {
     int signal_fd, asked; /* asked: the signal that was passed on */
     uint64_t asked_at;    /* clock_ms() of it */
     bool stopped;         /* a rank ended because it was asked to */
-    blame verdict;
+    job_cause verdict;
     char told[CONTROL_TEXT]; /* what the ranks say of rank `told_rank`    */
     uint32_t told_rank;
     uint32_t looks_left; /* a millisecond each */
@@ -208,11 +208,11 @@ static void hear(launch *l, uint32_t rank)
            control_receive(l->rank[rank].child.control, &r) > 0) {
         if (r.kind == CONTROL_SAY) {
             keep_sentence(l, rank, r.text);
-        } else if (r.kind == CONTROL_BLAME && r.rank < l->spawn.ranks && r.code &&
-                   r.code <= BLAME_SURE) {
+        } else if (r.kind == CONTROL_CAUSE && r.rank < l->spawn.ranks && r.code &&
+                   r.code <= JOB_CAUSE_SURE) {
             l->rank[rank].spoke = true;
             l->rank[rank].confessed |= r.rank == rank;
-            blame_add(&l->verdict, r.rank, r.code, clock_ms(), r.text);
+            job_cause_add(&l->verdict, r.rank, r.code, clock_ms(), r.text);
             if (r.rank == l->verdict.rank && (!l->told[0] || l->told_rank != r.rank)) {
                 snprintf(l->told, sizeof l->told, "%s", r.text);
                 l->told_rank = r.rank;
@@ -239,9 +239,9 @@ static void judge_end(launch *l, uint32_t rank)
     }
     control_cause(&s->end, text + n, sizeof text - (uint32_t)n);
     if (s->end.kind == CONTROL_KILLED)
-        blame_add(&l->verdict, rank, BLAME_SURE, clock_ms(), text);
+        job_cause_add(&l->verdict, rank, JOB_CAUSE_SURE, clock_ms(), text);
     else if (s->end.code && !s->spoke)
-        blame_add(&l->verdict, rank, BLAME_ENDED, clock_ms(), text);
+        job_cause_add(&l->verdict, rank, JOB_CAUSE_ENDED, clock_ms(), text);
 }
 
 static void note_end(launch *l, uint32_t rank, const control_record *end)
@@ -317,7 +317,7 @@ static void look_for_dumps(launch *l, uint64_t now)
 
 static void begin_end(launch *l, uint64_t now)
 {
-    if (!l->kill_at && blame_due(&l->verdict, now))
+    if (!l->kill_at && job_cause_due(&l->verdict, now))
         l->kill_at = now + GRACE_MS;
     if (!l->kill_at && l->stopped)
         l->kill_at = now + STOPPED_MS;

@@ -79,7 +79,7 @@ static void killed(void **state)
         kill(r.pid[victim], SIGKILL);
         survivors_name(&r, victim, "is gone", 1000);
         if (victim % 3) /* what it does is known from its signs of life alone, and they are rare */
-            expect_text(&r, victim - 1, victim, "; it had told of no step yet");
+            expect_text(&r, victim - 1, victim, "; no step reported yet");
         ranks_end(&r);
     }
 }

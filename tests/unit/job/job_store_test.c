@@ -204,22 +204,22 @@ static void hello_frames(void **state)
 static void first_cause(void **state)
 {
     (void)state;
-    blame b = {0};
-    assert_false(blame_due(&b, 1000000));
-    blame_add(&b, 1, BLAME_SECOND, 1000, "rank 1 gave up");
-    assert_false(blame_due(&b, 1299));
-    assert_true(blame_due(&b, 1300));
-    blame_add(&b, 2, BLAME_GONE, 1050, "rank 2 is gone"); /* better, and due earlier */
+    job_cause b = {0};
+    assert_false(job_cause_due(&b, 1000000));
+    job_cause_add(&b, 1, JOB_CAUSE_SECOND, 1000, "rank 1 gave up");
+    assert_false(job_cause_due(&b, 1299));
+    assert_true(job_cause_due(&b, 1300));
+    job_cause_add(&b, 2, JOB_CAUSE_GONE, 1050, "rank 2 is gone"); /* better, and due earlier */
     assert_int_equal(b.rank, 2);
-    assert_true(blame_due(&b, 1150));
-    blame_add(&b, 3, BLAME_GONE, 1060, "rank 3 is gone"); /* no better: the first stands */
+    assert_true(job_cause_due(&b, 1150));
+    job_cause_add(&b, 3, JOB_CAUSE_GONE, 1060, "rank 3 is gone"); /* no better: the first stands */
     assert_int_equal(b.rank, 2);
-    blame_add(&b, 0, BLAME_SECOND, 1060, "rank 0 gave up");
+    job_cause_add(&b, 0, JOB_CAUSE_SECOND, 1060, "rank 0 gave up");
     assert_int_equal(b.rank, 2);
-    assert_false(blame_due(&b, 1149)); /* and nothing delays it */
-    blame_add(&b, 2, BLAME_SURE, 1070, "rank 2 was killed");
+    assert_false(job_cause_due(&b, 1149)); /* and nothing delays it */
+    job_cause_add(&b, 2, JOB_CAUSE_SURE, 1070, "rank 2 was killed");
     assert_string_equal(b.text, "rank 2 was killed");
-    assert_true(blame_due(&b, 1070));
+    assert_true(job_cause_due(&b, 1070));
 }
 
 int main(void)

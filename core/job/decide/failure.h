@@ -1,0 +1,39 @@
+/* job/decide/failure.h: from signs of a failure to one record that every rank agrees on.
+ *
+ * Rank 0 judges the others and tells everybody; the others judge rank 0 alone. What the launcher
+ * reports of another rank they pass on only if rank 0 has not reported it first, because rank 0
+ * knows how far that rank had come. The first record counts.
+ *
+ * Pure; the caller acts on the event (event.h). */
+#ifndef JOB_FAILURE_H
+#define JOB_FAILURE_H
+
+#include "job/decide/event.h"
+#include "job/launch/control.h"
+
+typedef enum job_seen {
+    JOB_SEEN_UNKNOWN, /* this rank does not observe that one */
+    JOB_SEEN_NEVER,   /* it has not joined */
+    JOB_SEEN_AT, /* it has joined; step and place are what it reported last, 0 and 0: nothing */
+} job_seen;
+
+typedef struct job_sign {  /* a sign that `rank` failed */
+    uint32_t rank, weight; /* weight: a JOB_CAUSE_ */
+    const char *text;      /* continues "rank R " */
+    job_seen seen;
+    bool left; /* it has said goodbye; known at rank 0 alone */
+    uint64_t step, place;
+} job_sign;
+
+/* Add a sign to the candidates. JOB_EVENT_FAILURE when the root cause is certain, else NONE. */
+job_event job_failure_sign(job_cause *c, const job_view *v, const job_sign *s);
+
+/* JOB_EVENT_FAILURE when the candidate has been held long enough, else NONE. */
+job_event job_failure_due(const job_cause *c, const job_view *v);
+
+/* The launcher reports how a rank ended. `s` has what is known of that rank; its weight and text
+ * are not read. JOB_EVENT_END_WAITS: that rank was stopped by request before its first step. */
+job_event job_failure_ended(job_cause *c, const job_view *v, const control_record *r,
+                            const job_sign *s);
+
+#endif

@@ -1,0 +1,143 @@
+/* job/mailbox.c: see mailbox.h. */
+#define _GNU_SOURCE
+#include "job/mailbox.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/err.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "job/launch/alive.h"
+
+/* --- waking and waiting --- */
+
+void job_notify(job *j)
+{
+    pthread_cond_broadcast(&j->moved);
+}
+
+bool job_wait_moved(job *j, uint64_t until)
+{
+    uint64_t now = clock_ms();
+    if (now >= until)
+        return false;
+    uint64_t ns = clock_ns() + (until - now) * 1000000;
+    struct timespec t = {(time_t)(ns / 1000000000), (long)(ns % 1000000000)};
+    pthread_cond_timedwait(&j->moved, &j->lock, &t);
+    return true;
+}
+
+void job_wake(job *j)
+{
+    uint64_t one = 1;
+    if (j->wake_fd >= 0 && write(j->wake_fd, &one, sizeof one) < 0)
+        return; /* its counter is full: the thread is woken already */
+}
+
+void job_answer(job *j, uint32_t seq, weft_status status, const void *bytes, uint64_t n)
+{
+    mailbox *b = &j->box;
+    if (!b->waits || b->done || b->seq != seq)
+        return; /* the caller has given up on it */
+    b->bytes = mem_alloc(n + 1);
+    if (n)
+        memcpy(b->bytes, bytes, n);
+    b->n = n;
+    b->status = status;
+    b->done = true;
+    job_notify(j);
+}
+
+/* --- failure --- */
+
+void job_record_failure(job *j, const char *text)
+{
+    snprintf(j->failure, sizeof j->failure, "%s", text);
+    atomic_store_explicit(&j->failed, 1, memory_order_release);
+    uint64_t one = 1;
+    if (write(j->failure_fd, &one, sizeof one) < 0)
+        log_line(WEFT_LOG_WARN, "a failure could not be signalled to waiting threads");
+    job_notify(j);
+}
+
+bool job_record_cause(job *j, uint32_t rank, const char *text)
+{
+    if (atomic_load_explicit(&j->failed, memory_order_relaxed))
+        return false;
+    job_record_failure(j, text);
+    control_send(j->control_fd, CONTROL_CAUSE, rank, JOB_CAUSE_SURE, text);
+    return true;
+}
+
+weft_status job_fail_here(job *j)
+{
+    return fail(WEFT_PEER, "%s", j->failure);
+}
+
+job_view job_view_now(job *j)
+{
+    return (job_view){.rank = j->who.rank,
+                      .ranks = j->who.ranks,
+                      .rank0 = j->server,
+                      .launched = j->control_fd >= 0,
+                      .failed = atomic_load_explicit(&j->failed, memory_order_relaxed) != 0,
+                      .all_left = j->all_left,
+                      .stop_settled = j->halt.settled,
+                      .begun = atomic_load(&j->halt.begun) != 0,
+                      .now = clock_ms()};
+}
+
+int job_read_launcher(job *j, control_record *out)
+{
+    if (j->control_fd < 0)
+        return 0;
+    const int got = control_receive(j->control_fd, out);
+    if (got < 0)
+        j->control_fd = -1;
+    return got;
+}
+
+/* --- the thread --- */
+
+/* The thread holds this rank's word while it keeps in touch: the launcher learns of a death first
+ * from there. */
+static void *keep_in_touch(void *arg)
+{
+    job *j = arg;
+    alive_hold hold;
+    alive_take_hold(&hold, j->who.rank, j->who.ranks);
+    void *result = j->body(j);
+    alive_release(&hold);
+    return result;
+}
+
+weft_status job_start_thread(job *j, void *(*body)(void *))
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP};
+    sigset_t none, before;
+    sigfillset(&none);
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        sigdelset(&none, own[i]);
+    pthread_sigmask(SIG_BLOCK, &none, &before);
+    j->body = body;
+    int error = pthread_create(&j->thread, NULL, keep_in_touch, j);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error)
+        return fail(WEFT_IO, "rank %u cannot start the thread that keeps in touch: %s", j->who.rank,
+                    strerror(error));
+    pthread_setname_np(j->thread, "weft-job");
+    j->running = true;
+    return WEFT_OK;
+}
+
+/* --- the ranks of this host --- */
+
+void job_set_locality(job *j, const job_identity *who)
+{
+    j->who.local_rank = who->local_rank;
+    j->who.local_ranks = who->local_ranks;
+    j->who.one_machine = who->one_machine;
+}
