@@ -143,7 +143,7 @@ static weft_status adopt(object *o, const weft_component *c, component *out)
     return WEFT_OK;
 }
 
-weft_status judge(object *o, const weft_manifest *m)
+weft_status host_validate_manifest(object *o, const weft_manifest *m)
 {
     weft_status st = judge_numbers(m);
     uint32_t n = 0;

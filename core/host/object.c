@@ -154,7 +154,7 @@ static weft_status load(object *o, const trusted *t)
     call_leave(&outer);
     if (!m)
         return fail(WEFT_USAGE, "its " ENTRY "() returned NULL");
-    return judge(o, m);
+    return host_validate_manifest(o, m);
 }
 
 static object *find_inode(const host *h, const struct stat *st)

@@ -76,7 +76,7 @@ struct host {
 weft_status object_load(host *h, const char *kind, const char *path, object **out);
 
 /* judge.c: hold the manifest against the law and adopt its components. */
-weft_status judge(object *o, const weft_manifest *m);
+weft_status host_validate_manifest(object *o, const weft_manifest *m);
 
 /* trust.c: a file that was judged, and the descriptors that it was judged by. */
 typedef struct trusted {

@@ -2,7 +2,11 @@
  *
  * Rank 0 keeps a small key-value store behind TLS 1.3 with a pre-shared job key; every rank holds
  * one connection to it, which carries the rendezvous first and heartbeats after. A rank that dies
- * or freezes is told to all others over it, and each wait in the run asks job_failure(). */
+ * or freezes is told to all others over it, and each wait in the run asks job_failure().
+ *
+ * Folders: launch/ starts, watches and ends ranks. wire/ is bytes to another process: addresses,
+ * handshake, keys, TLS, frames. store/ is the key-value store, without I/O. decide/ has the pure
+ * decisions on failures and stops. The threads of a job, which act on them, are in this folder. */
 #ifndef JOB_JOB_H
 #define JOB_JOB_H
 
@@ -16,7 +20,7 @@ typedef struct job_identity {
     uint32_t local_rank,
         local_ranks; /* on this host: guessed until job_find_sites() has found them */
     bool local_rank_said, local_ranks_said; /* ... or told by the environment */
-    bool one_machine;                       /* all ranks are known to share one, see job/site.h */
+    bool one_machine;                       /* all ranks are known to share one, see job/host_map.h */
     bool launched; /* a launcher started us: RANK and WORLD_SIZE, or mpirun's or srun's own names */
     char addr[256]; /* MASTER_ADDR                                                                */
     uint16_t port;  /* MASTER_PORT                                                                */
