@@ -1,18 +1,24 @@
-# What people type. All work is done by cmake presets and by the scripts named here.
+# What people type. All work is done by cmake presets and by the scripts named here. tests/README.md
+# says which test runs in which target.
 WEFT = build/release/bin/weft
 
-.PHONY: help setup build test lab nightly demo bench test-gpu bench-gpu bundle format clean
+.PHONY: help setup build test sanitize integration lab nightly demo bench test-gpu bench-gpu bundle \
+  format clean
 
 help:
 	@echo 'make setup    install what building and testing need (Debian; needs a network)'
 	@echo 'make demo     train a small GPT on two processes for a minute, and print what it writes'
 	@echo '              TEXT=FILE trains it on a text of yours'
 	@echo 'make build    build/release/bin/weft and its plugins'
-	@echo 'make test     all tests, then again under sanitizers'
+	@echo 'make test     sets up, builds and runs the tests of the release build; 6 minutes on 2 cores'
+	@echo 'make sanitize     the tests again under the address, undefined-behaviour and thread'
+	@echo '              sanitizers; 20 minutes'
+	@echo 'make integration  tests with heavier needs, which it installs: a virtual machine with'
+	@echo '              soft-RoCE, PyTorch, MPI; 15 minutes'
 	@echo 'make lab CMD="..."  runs a command in a virtual machine with soft-RoCE and tc'
 	@echo 'make nightly  300 random jobs on several ranks against one rank, collectives in random'
 	@echo '              order, 200 random failures around saves and resumes, verbs on soft-RoCE at'
-	@echo '              length, and what make test leaves out under sanitizers; about an hour and a'
+	@echo '              length, and what make sanitize leaves out; about an hour and a'
 	@echo '              half'
 	@echo 'make bench    collectives and training beside the peers that are installed'
 	@echo 'make test-gpu, make bench-gpu    what needs a GPU, in one report; speed beside PyTorch'
@@ -29,9 +35,17 @@ build:
 	@cmake --build --preset release
 
 test: setup
-	@sh tests/run.sh
+	@python3 -B tests/run.py test
+
+sanitize: setup
+	@python3 -B tests/run.py sanitize
+
+integration: setup
+	@sh cmake/setup.sh integration
+	@python3 -B tests/run.py integration
 
 lab:
+	@sh cmake/setup.sh tests/lab
 	@tests/lab/run sh -c "$$CMD"
 
 nightly: build
@@ -41,9 +55,10 @@ nightly: build
 	WEFT_PARITY_RANDOM=300 WEFT_PARITY_SEED=$$(date +%j) python3 -B tests/parity/matrix.py $(WEFT) Drawn
 	WEFT_CAMPAIGN=200 WEFT_TEST_SEED=$$(date +%j) python3 -B tests/fault/train_campaign.py $(WEFT)
 	ctest --preset release -C nightly -R '(ops|cuda)\..*\.ptx'
+	sh cmake/setup.sh tests/lab
 	tests/lab/run -t 1800 env -u WEFT_LAB python3 -B tests/verbs/lab.py $(WEFT) \
 	  build/release/bin build/release/tests/verbs/sanitized/bin || [ $$? -eq 77 ]
-	WEFT_WHOLE=1 sh tests/run.sh asan-ubsan tsan
+	WEFT_WHOLE=1 python3 -B tests/run.py sanitize
 
 demo: setup build
 	@WEFT=$(WEFT) TEXT='$(TEXT)' sh configs/demo.sh

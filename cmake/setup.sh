@@ -1,16 +1,38 @@
 #!/bin/sh
-# What building, testing and the demonstration need. On Debian it is installed, with sudo unless you
-# are root, and what is there already is left alone; elsewhere one line says what is missing.
+# Install packages. On Debian they are installed, with sudo unless you are root, and what is there
+# already is left alone; elsewhere one line names what is missing.
+#
+#   cmake/setup.sh               what building, make test and make demo need
+#   cmake/setup.sh integration   what tests with the label `integration` need: the file `packages`
+#                                of each folder of tests/ that has one
+#   cmake/setup.sh FOLDER ...    the file `packages` of these folders
+#
+# A file `packages` has a Debian package a line; # begins a comment. A package of another
+# architecture, as libc6:arm64, makes that architecture known to apt first.
 set -eu
+cd "$(dirname "$0")/.."
 
-packages="make cmake ninja-build pkg-config gcc g++ clang clang-format python3
-  libinih-dev libjansson-dev libhwloc-dev libssl-dev libdnnl-dev libcmocka-dev
-  openmpi-bin fortunes fortunes-min libibverbs-dev librdmacm-dev"
-# tests/lab: a virtual machine, and what runs inside from this machine's files
-packages="$packages qemu-system-x86 busybox-static cpio kmod xz-utils zstd iproute2
-  ibverbs-utils ibverbs-providers rdmacm-utils perftest"
+listed() { # FOLDER ...: the packages of these folders
+  for folder in "$@"; do
+    [ ! -f "$folder/packages" ] || sed 's/#.*//' "$folder/packages"
+  done
+}
+
+if [ $# -eq 0 ]; then
+  packages="make cmake ninja-build pkg-config gcc g++ clang clang-format python3
+    libinih-dev libjansson-dev libhwloc-dev libssl-dev libdnnl-dev libcmocka-dev
+    fortunes fortunes-min libibverbs-dev librdmacm-dev iproute2 iptables"
+elif [ "$1" = integration ]; then
+  packages=$(listed tests/*)
+else
+  packages=$(listed "$@")
+fi
 
 if ! command -v apt-get >/dev/null 2>&1 || ! command -v dpkg-query >/dev/null 2>&1; then
+  if [ $# -gt 0 ]; then
+    echo "this is no Debian, so nothing was installed; wanted:" $packages
+    exit 0
+  fi
   missing=""
   for program in cmake ninja pkg-config gcc g++ clang clang-format python3; do
     command -v "$program" >/dev/null 2>&1 || missing="$missing $program"
@@ -42,7 +64,11 @@ if [ "$(id -u)" != 0 ]; then
   fi
   as_root="sudo"
 fi
-export DEBIAN_FRONTEND=noninteractive
+for package in $missing; do
+  case $package in
+    *:*) $as_root dpkg --add-architecture "${package##*:}" ;;
+  esac
+done
 $as_root apt-get update
 # shellcheck disable=SC2086 # a list of words
 $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing

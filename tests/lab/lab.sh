@@ -37,7 +37,7 @@ expect 2 'tcg or kvm' "$run" -a magic true
 mkdir "$work/bin"
 ln -s /usr/bin/* "$work/bin"
 rm -f "$work"/bin/qemu-*
-expect 77 'make setup installs it' env PATH="$work/bin" "$run" true
+expect 77 'make integration installs it' env PATH="$work/bin" "$run" true
 ln -s /usr/bin/qemu-* "$work/bin"
 rm -f "$work"/bin/apt*
 expect 77 'cannot be had here' env PATH="$work/bin" WEFT_LAB_CACHE="$work/cache" "$run" true

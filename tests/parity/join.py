@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 """join.py WEFT: do ranks that we did not start make the same job, and only with their like?
 
-Ranks that the environment describes, with a key file, train bit for bit as those of the launcher;
-so do those of mpirun. A rank that was told something else (another value in its job file, other
+Ranks that the environment describes, with a key file, train bit for bit as those of the launcher
+(mpirun: tests/mpi). A rank that was told something else (another value in its job file, other
 data, --resume) or has another key is named, and nothing is trained."""
 import os
 import shutil
 import socket
 import subprocess
-import unittest
 
 import weft_jobs as w
 
@@ -170,21 +169,6 @@ class Join(w.Bench):
                            extra={"WORLD_SIZE": "2"})
         self.assertEqual(ended[0][0], 1, ended[0][1])
         self.assertIn("rank 1", ended[0][1])
-
-    @unittest.skipUnless(shutil.which("mpirun"), "there is no mpirun here")
-    def test_mpirun(self):
-        """Open MPI tells a rank its number by names of its own."""
-        words = ["mpirun", "-n", "2", "--oversubscribe"]
-        words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        env = w.environment({"MASTER_PORT": str(free_port()), "OMPI_MCA_plm": "isolated",
-                             "OMPI_MCA_btl": "self", "TMPDIR": self.path()})
-        done = subprocess.run([*words, w.WEFT, "train", self.ini,
-                               *self.options("mpi", JOB | self.key)], env=env, timeout=w.TIMEOUT,
-                              capture_output=True, text=True)
-        if done.returncode and "weft" not in done.stdout + done.stderr:
-            self.skipTest("mpirun starts nothing here: " + done.stderr[-300:])
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.same_run("launched", "mpi", 20)
 
 
 if __name__ == "__main__":

@@ -130,12 +130,28 @@ def rotate(x, theta):
     return x * angle.cos() + half * angle.sin()
 
 
+def rms_norm(x, gain, eps=1e-5):
+    """PyTorch's own; its formula where the version is older than 2.4."""
+    if hasattr(F, "rms_norm"):
+        return F.rms_norm(x, gain.shape, gain, eps=eps)
+    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * gain
+
+
+def causal_attention(q, k, v):
+    """PyTorch's own; its formula where the version is older than 2.0 (Debian 12 has 1.13)."""
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+    return torch.softmax(scores.masked_fill(later, -math.inf), -1) @ v
+
+
 def llama_forward(job, p, tokens):
     b, s = tokens.shape
-    e, h, kv = job["embed"], job["heads"], job["kv_heads"]
+    h, kv = job["heads"], job["kv_heads"]
 
     def norm(x, name):
-        return F.rms_norm(x, (e,), p[name + ".g"], eps=1e-5)
+        return rms_norm(x, p[name + ".g"])
 
     def project(x, name):
         return torch.einsum("bse,hde->bhsd", x, p[name])
@@ -147,7 +163,7 @@ def llama_forward(job, p, tokens):
         q = rotate(project(y, n + "attn.q.w"), job["rope_theta"])
         k = rotate(project(y, n + "attn.k.w"), job["rope_theta"])
         k, v = (t.repeat_interleave(h // kv, 1) for t in (k, project(y, n + "attn.v.w")))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = causal_attention(q, k, v)
         x = x + torch.einsum("bhsd,ehd->bse", y, p[n + "attn.out.w"])
         y = norm(x, n + "norm2")
         y = F.silu(y @ p[n + "ffn.gate.w"].T) * (y @ p[n + "ffn.up.w"].T)
@@ -171,7 +187,7 @@ def forward(job, p, tokens):
         qkv = norm(x, n + "ln1") @ p[n + "attn.qkv.w"].reshape(3 * e, e).T
         qkv = (qkv + p[n + "attn.qkv.b"].reshape(3 * e)).reshape(b, s, 3, h, e // h)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = causal_attention(q, k, v)
         y = y.transpose(1, 2).reshape(b, s, e)
         x = x + y @ p[n + "attn.out.w"].reshape(e, e).T + p[n + "attn.out.b"]
         y = norm(x, n + "ln2") @ p[n + "ffn.in.w"].T + p[n + "ffn.in.b"]

@@ -1,0 +1,272 @@
+#!/usr/bin/env python3
+"""run.py TARGET [OPTIONS OF CTEST] builds what a target needs, runs its tests and prints a summary.
+
+    run.py test           the release build: all tests but those with the label `integration`
+    run.py sanitize       the address and undefined-behaviour sanitizers, then the thread sanitizer
+    run.py integration    the release build: the tests with the label `integration`
+    run.py sum TARGET...  the sum of the targets that have run, for .ci/run
+
+The label `integration` is the only thing that moves a test from one target to another; a folder's
+CMakeLists.txt sets it with set_tests_properties(... LABELS integration). What the sanitizers leave
+out stands below, in ASAN_LEAVES and TSAN_RUNS.
+
+A summary ends with "N passed, N failed, N skipped", also in build/summary.txt; the status is 1 when
+a test failed or a build failed. Where CI or WEFT_CI is set, a skip fails too, whether a whole test
+is skipped or one case in it, unless tests/skips.txt allows it. WEFT_WHOLE=1 gives the sanitizers
+what they leave out; CTEST_PARALLEL_LEVEL sets how many tests run at a time (one more than there are
+cores, since some only wait)."""
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+INTEGRATION = "^integration$"
+SLOWEST = 10
+EVERY = 30  # seconds between two lines about a build
+LIMIT = 600  # seconds that a test may take, unless its TIMEOUT says otherwise
+
+# Tests of the tree itself have the same result in every build.
+TREE = r"tidy|abi\.headers|abi\.outside|pytorch|runner"
+# What the address sanitizer leaves to `make nightly` (WEFT_WHOLE=1): deaths that are timed; the
+# launcher; and jobs whose numbers are compared with those of one rank. parity.matrix has a sample
+# of such jobs, and tests of plans and of collectives cover the rest. No sanitizer sees that two
+# tensors of one arena overlap; bounds of the cuda device's kernels are checked by the interpreter
+# of PTX (tests/cuda/ptx/ptx.h).
+ASAN_LEAVES = (r"fault\.(job_(death|launch)|train_frozen)|cuda\.ranks|double\.double|openness"
+               r"|parity\.(compress|layouts|machines|recompute|resume|stages|sums|tensor|zero)"
+               r"|ops\.(joined_test\.cuda_own|ops_test\.cuda)")
+# The thread sanitizer runs what has threads, and builds these folders and the libraries they use.
+TSAN_RUNS = r"links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log)"
+TSAN_LEAVES = r"fault\.(job_launch|train_frozen)"
+TSAN_BUILDS = ("core", "plugins/*/*", "tests/links", "tests/fault", "tests/comm", "tests/unit")
+
+
+class Result:
+    """One test of a report: its status and seconds, and why it or cases in it were skipped."""
+
+    def __init__(self, preset, name, status, seconds=0.0, reasons=()):
+        self.preset, self.name, self.status = preset, name, status
+        self.seconds, self.reasons = seconds, reasons
+
+
+def whole():
+    return bool(os.environ.get("WEFT_WHOLE"))
+
+
+def in_ci():
+    return any(os.environ.get(v, "").lower() not in ("", "0", "false") for v in ("CI", "WEFT_CI"))
+
+
+def parts(patterns):
+    """Build targets of the folders that match."""
+    folders = [p.parent.relative_to(ROOT) for x in patterns
+               for p in sorted(ROOT.glob(f"{x}/CMakeLists.txt"))]
+    return [f"{folder}/all" for folder in folders]
+
+
+def steps(target):
+    """(preset, build targets, options of ctest) of each build of a target."""
+    if target == "test":
+        return [("release", ["all"], ["-LE", INTEGRATION])]
+    if target == "integration":
+        return [("release", ["all"], ["-L", INTEGRATION])]
+    leaves = f"^({TREE})" if whole() else f"^({TREE}|{ASAN_LEAVES})"
+    threads = ["-R", f"^({TSAN_RUNS})"] + ([] if whole() else ["-E", f"^({TSAN_LEAVES})"])
+    return [("asan-ubsan", ["all"], ["-LE", INTEGRATION, "-E", leaves]),
+            ("tsan", parts(TSAN_BUILDS), ["-LE", INTEGRATION, *threads])]
+
+
+# --- skips ---
+
+def skipped_cases(output):
+    """(case, reason) of each case that a program of unittest or cmocka says it has skipped."""
+    found, case = [], ""
+    for line in output.splitlines():
+        named = re.match(r"(\w+) \([\w.]+\)", line)
+        case = named[1] if named else case
+        reason = re.search(r"\.\.\. skipped (['\"])(.*)\1\s*$", line)
+        if reason:
+            found.append((case, reason[2]))
+        plain = re.match(r"\[  SKIPPED \] (?:\w+: )?(\w+)\s*$", line)
+        if plain and (plain[1], "") not in found:
+            found.append((plain[1], ""))
+    return found
+
+
+def reasons_of(name, status, output):
+    """Lines "TEST: why", "TEST: CASE: why" or "TEST: CASE", which tests/skips.txt matches."""
+    if status == "skipped":
+        said = [line.strip() for line in output.splitlines() if line.strip()]
+        return [f"{name}: {' '.join(said[-2:])}"]
+    return [f"{name}: {case}" + (f": {reason}" if reason else "")
+            for case, reason in skipped_cases(output)]
+
+
+def allowed_skips(path=ROOT / "tests/skips.txt"):
+    """[(pattern, sentence)]: a line that begins a pattern, and indented lines that give a reason"""
+    found = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if not line.startswith(" "):
+            found.append([re.compile(line.strip()), ""])
+        else:
+            found[-1][1] = f"{found[-1][1]} {line.strip()}".strip()
+    for pattern, sentence in found:
+        if not sentence:
+            raise SystemExit(f"{path}: {pattern.pattern} has no sentence that says why")
+    return found
+
+
+def judge_skips(results, allowed, strict):
+    """Print each skip; where `strict`, a test with one that is not allowed has failed."""
+    for result in results:
+        for reason in result.reasons:
+            lines = [reason] + [f"sanitizers/{reason}"] * (result.preset != "release")
+            sentence = next((s for p, s in allowed if any(map(p.fullmatch, lines))), None)
+            print(f"skipped  {reason}" + (f"  [{sentence}]" if sentence else ""))
+            if sentence is None and strict:
+                print("         FAILED: CI has to run it, or tests/skips.txt has to say why not")
+                result.status = "failed"
+
+
+# --- one build and its tests ---
+
+def read_report(preset, path):
+    results = []
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        status = {"run": "passed", "fail": "failed", "disabled": "skipped"}.get(case.get("status"))
+        if status is None:
+            status = "skipped" if case.find("skipped") is not None else "failed"
+        output = case.findtext("system-out") or ""
+        results.append(Result(preset, case.get("name"), status, float(case.get("time") or 0),
+                              reasons_of(case.get("name"), status, output)))
+    return results
+
+
+def build(preset, targets):
+    """Configure and build; False, with the errors printed, when that fails."""
+    if subprocess.run(["sh", "cmake/configure.sh", preset], cwd=ROOT, check=False).returncode:
+        return False
+    log, said = ROOT / f"build/{preset}.log", time.monotonic()
+    words = ["cmake", "--build", "--preset", preset, "--target", *targets, "--", "-k", "0"]
+    with open(log, "a", encoding="utf-8") as out, subprocess.Popen(
+            words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            errors="replace") as work:
+        for line in work.stdout:
+            out.write(line)
+            step = re.match(r"\[\d+/\d+\]", line)
+            if step and time.monotonic() > said + EVERY:
+                said = time.monotonic()
+                print(f"=== {preset}: building {step[0]}", flush=True)
+    if work.returncode:
+        errors = [x for x in log.read_text(encoding="utf-8", errors="replace").splitlines()
+                  if re.search("error|Error|FAILED", x)]
+        print("\n".join(errors[:20]))
+        print(f"the build {preset} failed; its output is in build/{preset}.log")
+    return work.returncode == 0
+
+
+def seed_costs(folder):
+    """Long tests have to begin first. ctest knows how long they take from the run before; a new
+    build has none and takes the times of tests/seconds.txt."""
+    path = folder / "Testing/Temporary/CTestCostData.txt"
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = [line.split() for line in (ROOT / "tests/seconds.txt").read_text().splitlines()
+            if line and not line.startswith("#")]
+    path.write_text("".join(f"{test} 1 {seconds}\n" for seconds, test in rows) + "---\n")
+
+
+def run_step(preset, targets, options):
+    """(results, seconds of the build, seconds of the tests) of one build."""
+    began = time.monotonic()
+    print(f"=== {preset}: building", flush=True)
+    if not build(preset, targets):
+        return [Result(preset, f"the build {preset}", "failed")], time.monotonic() - began, 0
+    built = time.monotonic()
+    print(f"=== {preset}: built in {built - began:.0f} s; testing", flush=True)
+    report = ROOT / f"build/{preset}.xml"
+    report.unlink(missing_ok=True)
+    seed_costs(ROOT / "build" / preset)
+    jobs = os.environ.get("CTEST_PARALLEL_LEVEL") or str(len(os.sched_getaffinity(0)) + 1)
+    subprocess.run(["ctest", "--preset", preset, "-j", jobs, "--timeout", str(LIMIT),
+                    "--no-tests=error", "--output-junit", str(report),
+                    "--test-output-size-passed", "1000000", *options], cwd=ROOT, check=False)
+    took = time.monotonic() - built
+    results = read_report(preset, report) if report.exists() else []
+    if not results:
+        print(f"ctest of {preset} ran no test")
+        results = [Result(preset, f"ctest of {preset}", "failed")]
+    return results, built - began, took
+
+
+# --- summaries ---
+
+def line_of(passed, failed, skipped):
+    return f"{passed} passed, {failed} failed, {skipped} skipped"
+
+
+def finish(target, results, minutes, text):
+    """Print and keep the summary of a target; the exit status."""
+    slow = sorted(results, key=lambda r: -r.seconds)[:SLOWEST]
+    print(f"\nThe {len(slow)} slowest tests, in seconds:")
+    for result in slow:
+        print(f"{result.seconds:8.1f}  {result.name} ({result.preset})")
+    judge_skips(results, allowed_skips(), in_ci())
+    for result in results:
+        if result.status == "failed":
+            print(f"FAILED   {result.name} ({result.preset})")
+    counts = [sum(r.status == s for r in results) for s in ("passed", "failed", "skipped")]
+    keep = ROOT / "build/summary"
+    keep.mkdir(exist_ok=True)
+    (keep / f"{target}.json").write_text(json.dumps({"counts": counts, "minutes": minutes}))
+    print(f"\nmake {target}: {minutes:.1f} minutes ({text})")
+    return conclude(counts)
+
+
+def conclude(counts):
+    print(line_of(*counts), flush=True)
+    (ROOT / "build/summary.txt").write_text(line_of(*counts) + "\n")
+    return 1 if counts[1] else 0
+
+
+def total(targets):
+    """What .ci/run ends with. A target without a summary has not come to its end: it failed."""
+    sums = [0, 0, 0]
+    (ROOT / "build").mkdir(exist_ok=True)
+    print()
+    for target in targets:
+        path = ROOT / f"build/summary/{target}.json"
+        kept = {"counts": [0, 1, 0], "minutes": 0}
+        if path.exists():
+            kept = json.loads(path.read_text())
+        print(f"make {target:12} {kept['minutes']:5.1f} minutes   {line_of(*kept['counts'])}"
+              f"{'' if path.exists() else ' (it has no summary)'}")
+        sums = [a + b for a, b in zip(sums, kept["counts"])]
+    return conclude(sums)
+
+
+def main():
+    if len(sys.argv) > 2 and sys.argv[1] == "sum":
+        return total(sys.argv[2:])
+    if len(sys.argv) < 2 or sys.argv[1] not in ("test", "sanitize", "integration"):
+        print(__doc__)
+        return 2
+    target, began, results, text = sys.argv[1], time.monotonic(), [], []
+    (ROOT / f"build/summary/{target}.json").unlink(missing_ok=True)
+    for preset, targets, options in steps(target):
+        found, building, testing = run_step(preset, targets, options + sys.argv[2:])
+        results += found
+        text.append(f"{preset}: build {building / 60:.1f}, tests {testing / 60:.1f}")
+    return finish(target, results, (time.monotonic() - began) / 60, "; ".join(text))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
