@@ -10,7 +10,7 @@ class Build(started.Case):
     def setUp(self):
         super().setUp()
         os.makedirs(self.path("first/cmake"))
-        for name in ("CMakePresets.json", "cmake/configure.sh"):
+        for name in ("CMakePresets.json", "Makefile", "cmake/configure.sh"):
             shutil.copy(os.path.join(started.SOURCE, name), self.path("first", name))
         self.write("first/CMakeLists.txt", "cmake_minimum_required(VERSION 3.25)\n"
                                            "project(copied LANGUAGES NONE)\n")
@@ -33,6 +33,27 @@ class Build(started.Case):
         self.assertIn(self.path("second") + "\n",
                       self.read("second/build/release/CMakeCache.txt").decode())
         self.assertEqual(self.configure("second"), "")
+
+    def make(self, tree):
+        done = subprocess.run(["make", "-s", "build"], cwd=self.path(tree), capture_output=True,
+                              text=True, timeout=120, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        return done.stdout
+
+    def test_make_in_a_moved_tree(self):
+        """Also where cmake has configured by itself; make demo and all others build by this rule,
+        and make test configures as tests/runner shows."""
+        subprocess.run(["cmake", "--preset", "release"], cwd=self.path("first"), check=True,
+                       capture_output=True, timeout=120)
+        self.assertNotIn("was made in", self.make("first"))
+        os.rename(self.path("first"), self.path("moved"))
+        self.assertIn(f"build/release was made in {self.path('first')}, not here",
+                      self.make("moved"))
+        self.assertNotIn("was made in", self.make("moved"))
+        for target in ("demo", "nightly", "bench", "bundle"):
+            done = subprocess.run(["make", "-n", target], cwd=started.SOURCE, capture_output=True,
+                                  text=True, timeout=60, check=True)
+            self.assertIn("cmake/configure.sh release", done.stdout, target)
 
     def test_what_cmake_says_is_printed_on_failure(self):
         self.write("first/CMakeLists.txt", "message(FATAL_ERROR nonsense)\n")

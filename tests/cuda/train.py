@@ -11,7 +11,7 @@ DOUBLES = sys.argv.pop(2)
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
 
 GPU = DOUBLES == "gpu"
-STEPS = 50 if GPU else 12
+STEPS = 50 if GPU else 8
 LIBRARIES = {} if GPU else {"LD_LIBRARY_PATH": DOUBLES}
 CUDA = {"device.plugin": "cuda"}
 JOB = {"run.steps": STEPS, "train.eval_every": STEPS}

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """memory.py WEFT: does a rank take the memory that its plan says?
 
-A GPT-2 of some 25M parameters is trained for three steps by one rank, by stages, by slices and by
+A GPT-2 of some 25M parameters is trained for two steps by one rank, by stages, by slices and by
 split tensors. `metrics.jsonl` has the plan's peak, and the resident peak of the largest process has
 to be within a tenth of it, plus a base of 96 MiB for the program, its libraries and the code that
 oneDNN makes. With shm as transport a rank also sees its peers' arenas, which count as resident
@@ -14,7 +14,7 @@ import weft_jobs as w
 
 BASE = 96 << 20
 JOB = {
-    "run.steps": 3, "model.layers": 4, "model.heads": 8, "model.embed": 512, "model.ffn": 2048,
+    "run.steps": 2, "model.layers": 4, "model.heads": 8, "model.embed": 512, "model.ffn": 2048,
     "model.context": 128, "model.vocab": 24000, "train.batch": 8, "train.microbatch": 4,
     "train.sequence": 128, "train.precision": "fp32", "train.eval_every": 0, "device.threads": 1,
     "log.peak_gflops": 1, "log.progress": 0, "comm.plugin": "tcp"}
