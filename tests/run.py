@@ -124,15 +124,22 @@ def allowed_skips(path=ROOT / "tests/skips.txt"):
 
 
 def judge_skips(results, allowed, strict):
-    """Print each skip; where `strict`, a test with one that is not allowed has failed."""
+    """Print the skips; where `strict`, a test with one that is not allowed has failed."""
+    known = {}  # (test, sentence): its reasons
     for result in results:
         for reason in result.reasons:
             lines = [reason] + [f"sanitizers/{reason}"] * (result.preset != "release")
             sentence = next((s for p, s in allowed if any(map(p.fullmatch, lines))), None)
-            print(f"skipped  {reason}" + (f"  [{sentence}]" if sentence else ""))
-            if sentence is None and strict:
+            if sentence:
+                known.setdefault((f"{result.name} ({result.preset})", sentence), []).append(reason)
+                continue
+            print(f"skipped  {reason} ({result.preset})")
+            if strict:
                 print("         FAILED: CI has to run it, or tests/skips.txt has to say why not")
                 result.status = "failed"
+    for (test, sentence), reasons in known.items():
+        what = reasons[0] if len(reasons) == 1 else f"{test}: {len(reasons)} cases"
+        print(f"skipped  {what}  [{sentence}]")
 
 
 # --- one build and its tests ---

@@ -85,7 +85,8 @@ class Runner(unittest.TestCase):
         self.assertIn("FAILED   bad (release)\n", said)
 
     def test_a_build_that_fails(self):
-        said = self.run_target("message(FATAL_ERROR nonsense)\n", 1, "0 passed, 1 failed, 0 skipped")
+        said = self.run_target("message(FATAL_ERROR nonsense)\n", 1,
+                               "0 passed, 1 failed, 0 skipped")
         self.assertIn("nonsense", said)
         said = self.run_target("add_custom_target(broken ALL COMMAND false)\n", 1,
                                "0 passed, 1 failed, 0 skipped")
@@ -97,7 +98,7 @@ class Runner(unittest.TestCase):
     def test_a_skip(self):
         """Passes outside CI; in CI it fails, unless the list of skips has its reason."""
         said = self.run_target(SKIPS, 0, "1 passed, 0 failed, 1 skipped", CI="")
-        self.assertIn("skipped  card: there is no card here\n", said)
+        self.assertIn("skipped  card: there is no card here (release)\n", said)
         for variable in ("CI", "WEFT_CI"):
             said = self.run_target(SKIPS, 1, "1 passed, 1 failed, 0 skipped", **{variable: "1"})
             self.assertIn("FAILED   card (release)\n", said)
@@ -112,7 +113,7 @@ class Runner(unittest.TestCase):
         for tests, line in ((UNITTEST, "cases: test_one: no floppy here"), (CMOCKA, "c: tape")):
             self.write("tests/skips.txt", "")
             said = self.run_target(tests, 0, "2 passed, 0 failed, 0 skipped")
-            self.assertIn(f"skipped  {line}\n", said)
+            self.assertIn(f"skipped  {line} (release)\n", said)
             self.run_target(tests, 1, "1 passed, 1 failed, 0 skipped", CI="true")
             self.write("tests/skips.txt", f"{line}\n    Nobody has one.\n")
             self.run_target(tests, 0, "2 passed, 0 failed, 0 skipped", CI="true")
