@@ -10,6 +10,7 @@ that is "{" and ends with a line that is "}".
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -364,10 +365,32 @@ def compile_all(compiler, *extra):
             yield from re.findall(r"^\S+:\d+:.*(?:error|warning).*$", out, re.M)[:3] if out else []
 
 
+def clang_at_once(work):
+    """What clang says about files with the same flags: one process of its compiler proper for all,
+    since starting it takes longer than most files do."""
+    (directory, *flags), sources = work
+    words = ["clang", *flags, "-fsyntax-only", "-Werror"]
+    planned = subprocess.run([*words, "-###", sources[0]], cwd=directory, capture_output=True,
+                             text=True)
+    line = next((x for x in planned.stderr.splitlines() if '"-cc1"' in x), None)
+    if line is None:
+        return f"clang:0: error: {planned.stderr}"
+    proper = [w for w in shlex.split(line) if w != sources[0]]
+    done = subprocess.run([*proper, *sources], cwd=directory, capture_output=True, text=True)
+    return done.stderr if done.returncode else ""
+
+
 def rule_clang():
     """clang has no warning."""
     need("clang")
-    yield from compile_all("clang")
+    groups = {}
+    for directory, words in commands():
+        groups.setdefault((directory, *words[:-1]), set()).add(words[-1])
+    work = [(flags, sorted(sources)) for flags, sources in groups.items()]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for out in pool.map(clang_at_once, sorted(work, key=lambda w: -len(w[1]))):
+            found = re.findall(r"^\S+:\d+:.*(?:error|warning).*$", out, re.M)
+            yield from found or [out] * bool(out)
 
 
 def rule_statuses():
