@@ -30,6 +30,10 @@ LAYOUTS = (
 )
 
 
+if w.SAMPLE:
+    LAYOUTS = LAYOUTS[1::2]
+
+
 class Ranks(w.Bench):
     def on_cuda(self, out, job, ranks):
         done = self.train(out, JOB | job, ranks=ranks, extra=LIBRARIES)

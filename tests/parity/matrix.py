@@ -6,9 +6,10 @@ mixtures) times placements times model families times transports: loss and gradi
 steps within 1e-4 of the one-rank run in fp32, the weights that are saved at the end likewise by
 their lengths; what rank 0 sends in a step to the byte what the plan says. A sample of the table in
 bf16, within 2^-6: a rank of tp rounds its part of a product before parts are added, which one rank
-does not. Of the table in fp32 every third row runs, all with WEFT_PARITY_WHOLE=1. Then random jobs
-of odd sizes, drawn from a seed: those that `weft plan` refuses have to be refused with a sentence,
-the others have to train as one rank. WEFT_PARITY_RANDOM says how many (24; a nightly run takes
+does not. Of the table in fp32 every third row runs, all with WEFT_PARITY_WHOLE=1; with
+WEFT_SAMPLE=1, in `make test`, every seventh row and half of the random jobs. These are of odd
+sizes, drawn from a seed: those that `weft plan` refuses have to be refused with a sentence, the
+others have to train as one rank. WEFT_PARITY_RANDOM says how many (24; a nightly run takes
 hundreds), WEFT_PARITY_SEED from where."""
 import json
 import os
@@ -18,6 +19,7 @@ import unittest
 
 import weft_jobs as w
 
+NUMBER = "12" if w.SAMPLE else "24"  # of random jobs
 BASE = {
     "run.seed": 11, "run.steps": 20, "model.layers": 2, "model.heads": 4, "model.embed": 32,
     "model.ffn": 48, "model.context": 16, "model.vocab": 251, "train.batch": 8,
@@ -101,7 +103,8 @@ class Matrix(Compared):
 
     def test_fp32(self):
         whole = os.environ.get("WEFT_PARITY_WHOLE")
-        self.assertGreater(self.table("fp32", 1e-4, 1 if whole else 3), 120)
+        every = 1 if whole else 7 if w.SAMPLE else 3
+        self.assertGreater(self.table("fp32", 1e-4, every), 120)
 
     def test_sixteen_ranks(self):
         keys = mesh("hybrid", tp=2, pp=4, dp=2) | {"optim.placement": "zero2"}
@@ -114,7 +117,7 @@ class Matrix(Compared):
         self.compare(BASE | FAMILIES["llama"], 8, keys, "mixed", 1e-4)
 
     def test_bf16(self):
-        self.table("bf16", 2**-6, every=7)
+        self.table("bf16", 2**-6, every=13 if w.SAMPLE else 7)
 
 
 class Drawn(Compared):
@@ -158,7 +161,7 @@ class Drawn(Compared):
         return done.returncode == 0
 
     def test_random(self):
-        wanted = int(os.environ.get("WEFT_PARITY_RANDOM", "24")) // w.SLOW + 1
+        wanted = int(os.environ.get("WEFT_PARITY_RANDOM", NUMBER)) // w.SLOW + 1
         most = 4 if wanted < 100 else 8
         r, trained, refused = random.Random(int(os.environ.get("WEFT_PARITY_SEED", "1"))), 0, 0
         while trained < wanted:

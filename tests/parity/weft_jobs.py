@@ -22,6 +22,7 @@ import numbers_of_weft  # noqa: E402  (tests/pytorch/numbers_of_weft.py)
 WEFT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "weft"
 SLOW = 10 if os.environ.get("WEFT_SANITIZED") else 1  # times as slow as the release build
 BRIEF = SLOW > 1 and not os.environ.get("WEFT_WHOLE")  # what make nightly does as well
+SAMPLE = bool(os.environ.get("WEFT_SAMPLE"))  # make test; make integration runs the whole
 TIMEOUT = 60 * SLOW
 SANITIZERS = re.compile(r"(Address|Leak|Thread|UndefinedBehavior)Sanitizer:|: runtime error:")
 NO_TIME = ("step_ms", "tokens_per_s", "mfu", "exposed_comm_ms", "compute_ms", "bubble_ms",
