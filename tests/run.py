@@ -43,7 +43,8 @@ ASAN_LEAVES = (r"fault\.(job_(death|launch)|train_frozen)|cuda\.ranks|double\.do
 # The thread sanitizer runs what has threads, and builds these folders and the libraries they use.
 TSAN_RUNS = r"links|fault|comm\.(links|threads)|job|unit\.(comm|job|run|log)"
 TSAN_LEAVES = r"fault\.(job_launch|train_frozen)"
-TSAN_BUILDS = ("core", "plugins/*/*", "tests/links", "tests/fault", "tests/comm", "tests/unit")
+TSAN_BUILDS = ("core", "plugins/*/*", "tests/links", "tests/fault", "tests/comm", "tests/schedule",
+               "tests/unit")
 
 
 class Result:
