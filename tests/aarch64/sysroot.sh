@@ -1,8 +1,9 @@
 #!/bin/sh
 # sysroot.sh FOLDER: unpack Debian's arm64 libraries that weft needs under FOLDER/root.
 #
-# apt runs with an architecture, lists and a cache of its own, so the packages and architectures of
-# this machine stay as they are. What is there already is not fetched again.
+# cmake/aarch64.cmake builds against them. apt runs with an architecture, lists and a cache of its
+# own, so the packages and architectures of this machine stay as they are. What is there already is
+# not fetched again.
 set -eu
 folder=$(mkdir -p "$1" && cd "$1" && pwd)
 packages="libc6 libc6-dev linux-libc-dev libcrypt1 libgcc-s1 libgcc-12-dev libstdc++6
