@@ -162,7 +162,7 @@ static weft_status settle(comm_op *op, uint32_t lane, int sending, uint64_t now)
 {
     const comm_lane *l = &op->program.lane[lane];
     lane_state *state = &op->lane[lane];
-    wire *w = &op->channel->wire[l->peer];
+    comm_wire *w = &op->channel->wire[l->peer];
     uint64_t *seen = sending ? &w->sent : &w->received;
     uint32_t *done = sending ? &state->send_done : &state->recv_done;
     uint32_t posted = sending ? state->send_posted : state->recv_posted;
@@ -182,7 +182,7 @@ static weft_status poll_all(comm_op *op, int *moved)
         const lane_state *state = &op->lane[i];
         if (state->send_posted == state->send_done && state->recv_posted == state->recv_done)
             continue;
-        wire *w = &op->channel->wire[op->program.lane[i].peer];
+        comm_wire *w = &op->channel->wire[op->program.lane[i].peer];
         uint64_t sent, received;
         weft_status st = PLUGIN_CALL(table, progress, w->conn, &sent, &received);
         if (st == WEFT_BUSY)

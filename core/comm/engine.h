@@ -20,10 +20,10 @@
 typedef struct comm_link comm_link;
 
 /* A connection of a channel: what the link has counted so far. */
-typedef struct wire {
+typedef struct comm_wire {
     weft_conn *conn;
     uint64_t sent, received;
-} wire;
+} comm_wire;
 
 /* An operation that goes through host memory (stage.c), or that the device does (attach.c): that
  * has one fetch, when all is done, and one store, when it may begin. Flags hold the last start that
@@ -48,7 +48,7 @@ struct comm_channel {
     const char *name;
     uint32_t *ranks; /* [n] job ranks in group order */
     uint32_t n, me;
-    wire *wire;         /* [n]; conn NULL where no operation needs one */
+    comm_wire *wire;    /* [n]; conn NULL where no operation needs one */
     comm_op *active;    /* the one that is under way */
     uint64_t who, what; /* digests: of name and ranks, of the operations */
 };
@@ -194,11 +194,11 @@ void link_release(comm_link *l);
 /* One idle moment of whoever holds the baton: spin, yield or sleep by how long nothing has moved;
  * and now and then ask whether another rank has failed. WEFT_BUSY: some time has passed, so that
  * deadlines are worth a look. */
-typedef struct idle {
+typedef struct comm_idle {
     uint32_t spins;
     uint64_t since; /* clock_ns() of the first idle moment, 0: none yet */
-} idle;
-weft_status link_idle(comm_link *l, idle *state, int walking, uint64_t deadline_ns);
+} comm_idle;
+weft_status link_idle(comm_link *l, comm_idle *state, int walking, uint64_t deadline_ns);
 
 /* --- failure.c --- */
 

@@ -149,12 +149,12 @@ static weft_status move_until(comm_op *op, double seconds)
 {
     comm_link *l = op->channel->link;
     uint64_t deadline = seconds < 1e9 ? clock_ns() + (uint64_t)(seconds * 1e9) : UINT64_MAX;
-    idle state = {0};
+    comm_idle state = {0};
     while (!is_finished(op)) {
         int moved;
         weft_status st = link_advance(l, &moved);
         if (st == WEFT_OK && moved) {
-            state = (idle){0};
+            state = (comm_idle){0};
             continue;
         }
         if (st == WEFT_OK)

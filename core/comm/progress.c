@@ -54,7 +54,7 @@ static weft_status look_around(comm_link *l)
     return st;
 }
 
-weft_status link_idle(comm_link *l, idle *state, int walking, uint64_t deadline_ns)
+weft_status link_idle(comm_link *l, comm_idle *state, int walking, uint64_t deadline_ns)
 {
     state->spins++;
     if (walking) {
@@ -85,7 +85,7 @@ weft_status link_idle(comm_link *l, idle *state, int walking, uint64_t deadline_
 /* Failures of the mover stand in the world's record, where the walking thread finds them. */
 static void move(comm_link *l)
 {
-    idle state = {0};
+    comm_idle state = {0};
     pthread_mutex_lock(&l->baton);
     while (!atomic_load(&l->stop) && !atomic_load(&l->claimed) && link_has_work(l) &&
            atomic_load(&l->world->failed) == WEFT_OK) {
@@ -93,7 +93,7 @@ static void move(comm_link *l)
         if (link_advance(l, &moved) != WEFT_OK)
             break;
         if (moved)
-            state = (idle){0};
+            state = (comm_idle){0};
         else if (link_has_work(l) && link_idle(l, &state, 0, UINT64_MAX) > WEFT_BUSY)
             break;
     }

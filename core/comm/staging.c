@@ -28,7 +28,7 @@
 void stage_mirror(comm_op *op, char *scratch)
 {
     char *in = scratch + op->scratch_bytes - stage_room(comm_schedule_request(op->schedule));
-    char *out = in + lines(op->in_bytes);
+    char *out = in + sched_align_line(op->in_bytes);
     if (op->shared) { /* one memory: the smaller side lies in the larger */
         out = op->in_bytes > op->out_bytes ? in + op->shift : in;
         in = op->in_bytes < op->out_bytes ? in + op->shift : in;
@@ -117,7 +117,7 @@ static weft_status enqueue_fetches(comm_op *op, const char *in)
     comm_staged *g = op->staged;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < g->fetches && st == WEFT_OK; i++) {
-        span p = mirror_piece(op->in_bytes, i);
+        sched_span p = mirror_piece(op->in_bytes, i);
         st = PLUGIN_CALL(s->table, copy, s->device, w->fetches, op->base[COMM_IN] + p.at, in + p.at,
                          p.bytes);
         if (st == WEFT_OK)
@@ -134,7 +134,7 @@ static weft_status enqueue_stores(comm_op *op, char *out)
     weft_stream *stream = op->channel->stores;
     weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready);
     for (uint32_t i = 0; i < g->stores && st == WEFT_OK; i++) {
-        span p = mirror_piece(op->out_bytes, i);
+        sched_span p = mirror_piece(op->out_bytes, i);
         st = PLUGIN_CALL(s->table, flag_wait, stream, &g->stored[i], op->started);
         if (st == WEFT_OK)
             st = PLUGIN_CALL(s->table, copy, s->device, stream, out + p.at,

@@ -31,7 +31,7 @@ struct comm_algorithm {
     uint32_t maps;  /* touches peers' memory: needs a link that maps */
     uint32_t once;  /* reads all inputs of an element at once: a sum is rounded once */
     uint64_t chunk; /* bytes, see builder; 0: never cut */
-    void (*emit)(builder *b);
+    void (*emit)(sched_writer *b);
     void (*terms)(const comm_request *r, comm_terms *out); /* the formulas of its top comment */
 };
 
@@ -76,8 +76,8 @@ int comm_sum_rounds(const comm_request *r);
 
 /* Phases that several algorithms share. The first two begin with every rank's in [count] and end
  * with part `me` of the result at `to`; the gathers begin with part `me` in place in out. */
-void ring_reduce_scatter(builder *b, comm_place to);
-void ring_all_gather(builder *b);
-void gather_to_root(builder *b, comm_place mine);
+void ring_reduce_scatter(sched_writer *b, comm_place to);
+void ring_all_gather(sched_writer *b);
+void gather_to_root(sched_writer *b, comm_place mine);
 
 #endif

@@ -28,19 +28,19 @@ typedef struct edge {
 
 typedef VEC(segment) segment_list;
 
-struct tracker {
+struct sched_deps {
     segment_list buffer[BUFFERS];
     VEC(reader) reader;
     VEC(edge) edge;
     VEC(uint32_t) last; /* [step]: 1 + the step whose edge from here was added last */
 };
 
-tracker *track_create(void)
+sched_deps *track_create(void)
 {
-    return mem_alloc(sizeof(tracker));
+    return mem_alloc(sizeof(sched_deps));
 }
 
-void track_destroy(tracker *t)
+void track_destroy(sched_deps *t)
 {
     if (!t)
         return;
@@ -54,7 +54,7 @@ void track_destroy(tracker *t)
 
 /* Steps are numbered as they are written, so all edges into one step come together: remembering the
  * last edge out of each step is enough to drop doubles. */
-void track_after(tracker *t, uint32_t step, uint32_t earlier)
+void track_after(sched_deps *t, uint32_t step, uint32_t earlier)
 {
     if (earlier == COMM_NO_STEP || step == COMM_NO_STEP || earlier == step)
         return;
@@ -112,7 +112,7 @@ static uint32_t cover(segment_list *l, uint64_t lo, uint64_t hi, uint32_t *end)
     return first;
 }
 
-void track_read(tracker *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes)
+void track_read(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes)
 {
     if (bytes == 0)
         return;
@@ -126,7 +126,7 @@ void track_read(tracker *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_
     }
 }
 
-void track_write(tracker *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes)
+void track_write(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes)
 {
     if (bytes == 0)
         return;
@@ -142,7 +142,7 @@ void track_write(tracker *t, uint32_t step, uint32_t buffer, uint64_t at, uint64
     l->n -= end - first - 1;
 }
 
-void track_finish(tracker *t, comm_program *p)
+void track_finish(sched_deps *t, comm_program *p)
 {
     p->next = mem_alloc((uint64_t)t->edge.n * sizeof *p->next);
     for (uint32_t i = 0; i < t->edge.n; i++) {

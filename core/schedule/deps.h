@@ -9,15 +9,15 @@
 
 #define COMM_NO_STEP UINT32_MAX /* what a step of no bytes is numbered */
 
-typedef struct tracker tracker;
+typedef struct sched_deps sched_deps;
 
-tracker *track_create(void);
-void track_destroy(tracker *t);
-void track_read(tracker *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes);
-void track_write(tracker *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes);
-void track_after(tracker *t, uint32_t step, uint32_t earlier);
+sched_deps *track_create(void);
+void track_destroy(sched_deps *t);
+void track_read(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes);
+void track_write(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes);
+void track_after(sched_deps *t, uint32_t step, uint32_t earlier);
 
 /* Fill in need, next and nexts of all steps. */
-void track_finish(tracker *t, comm_program *p);
+void track_finish(sched_deps *t, comm_program *p);
 
 #endif

@@ -6,7 +6,7 @@
 
 static uint64_t piece_of(uint64_t bytes)
 {
-    return bytes > (uint64_t)PIECE * MOST ? lines((bytes + MOST - 1) / MOST) : PIECE;
+    return bytes > (uint64_t)PIECE * MOST ? sched_align_line((bytes + MOST - 1) / MOST) : PIECE;
 }
 
 static uint32_t pieces(uint64_t bytes)
@@ -15,28 +15,28 @@ static uint32_t pieces(uint64_t bytes)
     return (uint32_t)((bytes + piece - 1) / piece);
 }
 
-span mirror_piece(uint64_t bytes, uint32_t i)
+sched_span mirror_piece(uint64_t bytes, uint32_t i)
 {
     uint64_t piece = piece_of(bytes), at = i * piece;
-    return (span){at, bytes - at < piece ? bytes - at : piece};
+    return (sched_span){at, bytes - at < piece ? bytes - at : piece};
 }
 
-void stage_fetches(builder *b)
+void stage_fetches(sched_writer *b)
 {
     uint64_t in, out;
     comm_sides(b->r, &in, &out);
     for (uint32_t i = 0; i < pieces(in); i++) {
-        span s = mirror_piece(in, i);
+        sched_span s = mirror_piece(in, i);
         build_fetch(b, in_at(s.at), s.bytes);
     }
 }
 
-void stage_stores(builder *b)
+void stage_stores(sched_writer *b)
 {
     uint64_t in, out;
     comm_sides(b->r, &in, &out);
     for (uint32_t i = 0; i < pieces(out); i++) {
-        span s = mirror_piece(out, i);
+        sched_span s = mirror_piece(out, i);
         build_store(b, out_at(s.at), s.bytes);
     }
 }
@@ -45,5 +45,5 @@ uint64_t stage_room(const comm_request *r)
 {
     uint64_t in, out;
     comm_sides(r, &in, &out);
-    return lines(in) + lines(out); /* in place one of them is not used */
+    return sched_align_line(in) + sched_align_line(out); /* in place one of them is not used */
 }

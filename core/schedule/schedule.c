@@ -15,7 +15,7 @@ struct comm_schedule {
     uint32_t steps, places, messages;
 };
 
-static void emit(builder *b, const comm_algorithm *a)
+static void emit(sched_writer *b, const comm_algorithm *a)
 {
     const int mirrored = b->r->staged && !comm_attached(b->r, a);
     if (mirrored)
@@ -44,7 +44,7 @@ weft_status comm_schedule_with(const comm_request *r, const comm_algorithm *algo
     s->r = *r;
     s->r.algorithm = algorithm->name;
     s->algorithm = algorithm;
-    builder b = build_for(&s->r, algorithm);
+    sched_writer b = build_for(&s->r, algorithm);
     emit(&b, algorithm);
     s->scratch = b.scratch + (r->staged && !algorithm->maps ? stage_room(&s->r) : 0);
     s->sent = b.sent;
@@ -148,7 +148,7 @@ void comm_program_make(const comm_schedule *s, comm_program *out)
     *out = (comm_program){.steps = s->steps};
     out->step = mem_alloc((uint64_t)s->steps * sizeof *out->step);
     out->place = mem_alloc((uint64_t)s->places * sizeof *out->place);
-    builder b = build_for(&s->r, s->algorithm);
+    sched_writer b = build_for(&s->r, s->algorithm);
     b.program = out;
     b.track = track_create();
     emit(&b, s->algorithm);

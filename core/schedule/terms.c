@@ -9,20 +9,20 @@
 #include "base/mem.h"
 
 typedef struct member {
-    amount near, far; /* that it sends */
-    double got;       /* bytes, near */
-    double to_all;    /* bytes that it sends to each other rank */
-    amount from_all;  /* that each other rank sends to it */
+    sched_amount near, far; /* that it sends */
+    double got;             /* bytes, near */
+    double to_all;          /* bytes that it sends to each other rank */
+    sched_amount from_all;  /* that each other rank sends to it */
 } member;
 
 typedef struct machine {
     double size;
     double out, in; /* bytes, far */
     double to_all;  /* of its members */
-    amount from_all;
+    sched_amount from_all;
 } machine;
 
-struct traffic {
+struct sched_traffic {
     const comm_request *r;
     member *member;
     machine *machine;
@@ -31,24 +31,24 @@ struct traffic {
     comm_way near, far;
 };
 
-amount amount_whole(uint64_t bytes)
+sched_amount amount_whole(uint64_t bytes)
 {
-    return (amount){bytes ? 1 : 0, (double)bytes};
+    return (sched_amount){bytes ? 1 : 0, (double)bytes};
 }
 
-amount amount_cut(const builder *b, uint64_t bytes)
+sched_amount amount_cut(const sched_writer *b, uint64_t bytes)
 {
-    return (amount){(double)build_chunks(b, bytes), (double)bytes};
+    return (sched_amount){(double)build_chunks(b, bytes), (double)bytes};
 }
 
-amount amount_part(const builder *b, uint32_t i)
+sched_amount amount_part(const sched_writer *b, uint32_t i)
 {
-    return amount_cut(b, build_part(b, i).bytes);
+    return amount_cut(b, sched_writer_part(b, i).bytes);
 }
 
-amount amount_parts(const builder *b)
+sched_amount amount_parts(const sched_writer *b)
 {
-    amount sum = {0};
+    sched_amount sum = {0};
     for (uint32_t i = 0; i < b->r->ranks; i++) {
         sum.messages += amount_part(b, i).messages;
         sum.bytes += amount_part(b, i).bytes;
@@ -56,7 +56,7 @@ amount amount_parts(const builder *b)
     return sum;
 }
 
-double least_part(const builder *b)
+double least_part(const sched_writer *b)
 {
     double least = amount_part(b, 0).bytes;
     for (uint32_t i = 1; i < b->r->ranks; i++) {
@@ -66,14 +66,14 @@ double least_part(const builder *b)
     return least;
 }
 
-static uint32_t machine_of(const traffic *t, uint32_t rank)
+static uint32_t machine_of(const sched_traffic *t, uint32_t rank)
 {
     return t->machines > 1 ? t->r->layout->machine[rank] : 0;
 }
 
-traffic *traffic_begin(const comm_request *r)
+sched_traffic *traffic_begin(const comm_request *r)
 {
-    traffic *t = mem_alloc(sizeof *t);
+    sched_traffic *t = mem_alloc(sizeof *t);
     t->r = r;
     t->machines = r->layout && r->layout->machines > 1 ? r->layout->machines : 1;
     t->member = mem_alloc(r->ranks * sizeof *t->member);
@@ -83,13 +83,13 @@ traffic *traffic_begin(const comm_request *r)
     return t;
 }
 
-static void add(amount *to, amount a, double times)
+static void add(sched_amount *to, sched_amount a, double times)
 {
     to->messages += a.messages * times;
     to->bytes += a.bytes * times;
 }
 
-void traffic_edge(traffic *t, uint32_t from, uint32_t to, amount a)
+void traffic_edge(sched_traffic *t, uint32_t from, uint32_t to, sched_amount a)
 {
     uint32_t m = machine_of(t, from), k = machine_of(t, to);
     t->sent[m != k] += a.messages;
@@ -102,7 +102,7 @@ void traffic_edge(traffic *t, uint32_t from, uint32_t to, amount a)
     }
 }
 
-void traffic_to_all(traffic *t, uint32_t from, amount a)
+void traffic_to_all(sched_traffic *t, uint32_t from, sched_amount a)
 {
     machine *m = &t->machine[machine_of(t, from)];
     double near = m->size - 1, far = t->r->ranks - m->size;
@@ -115,7 +115,7 @@ void traffic_to_all(traffic *t, uint32_t from, amount a)
     t->sent[1] += a.messages * far;
 }
 
-void traffic_from_all(traffic *t, uint32_t to, amount a)
+void traffic_from_all(sched_traffic *t, uint32_t to, sched_amount a)
 {
     machine *m = &t->machine[machine_of(t, to)];
     double near = m->size - 1, far = t->r->ranks - m->size;
@@ -127,7 +127,7 @@ void traffic_from_all(traffic *t, uint32_t to, amount a)
     t->sent[1] += a.messages * far;
 }
 
-void traffic_rounds(traffic *t, double rounds, double fill)
+void traffic_rounds(sched_traffic *t, double rounds, double fill)
 {
     comm_way *w = t->sent[1] > 0 ? &t->far : &t->near;
     if (t->sent[0] + t->sent[1] > 0) {
@@ -137,7 +137,7 @@ void traffic_rounds(traffic *t, double rounds, double fill)
     t->sent[0] = t->sent[1] = 0;
 }
 
-void traffic_way(traffic *t, double hops, double far, double chunk)
+void traffic_way(sched_traffic *t, double hops, double far, double chunk)
 {
     double near = hops - far;
     if (t->sent[0] + t->sent[1] > 0) {
@@ -149,12 +149,12 @@ void traffic_way(traffic *t, double hops, double far, double chunk)
     t->sent[0] = t->sent[1] = 0;
 }
 
-int traffic_crosses(const traffic *t, uint32_t a, uint32_t b)
+int traffic_crosses(const sched_traffic *t, uint32_t a, uint32_t b)
 {
     return machine_of(t, a) != machine_of(t, b);
 }
 
-uint32_t traffic_crossings(const traffic *t, uint32_t first, uint32_t hops)
+uint32_t traffic_crossings(const sched_traffic *t, uint32_t first, uint32_t hops)
 {
     uint32_t n = t->r->ranks, found = 0;
     for (uint32_t i = 0; i < hops; i++)
@@ -163,10 +163,10 @@ uint32_t traffic_crossings(const traffic *t, uint32_t first, uint32_t hops)
 }
 
 /* What was kept by rank and machine, spread over the others. */
-static void spread(traffic *t)
+static void spread(sched_traffic *t)
 {
     double to_all = 0;
-    amount from_all = {0};
+    sched_amount from_all = {0};
     for (uint32_t k = 0; k < t->machines; k++) {
         to_all += t->machine[k].to_all;
         add(&from_all, t->machine[k].from_all, 1);
@@ -191,7 +191,7 @@ static double larger(double a, double b)
 }
 
 /* Who receives more than anybody sends is waited for as well. */
-void traffic_end(traffic *t, comm_terms *out)
+void traffic_end(sched_traffic *t, comm_terms *out)
 {
     double got = 0, in = 0;
     comm_way *near = &t->near, *far = &t->far;

@@ -13,7 +13,7 @@
 
 typedef struct comm_algorithm comm_algorithm; /* algorithm.h */
 
-typedef struct builder {
+typedef struct sched_writer {
     const comm_request *r;
     uint64_t size;  /* bytes of an element */
     uint64_t bytes; /* of the larger side */
@@ -27,26 +27,27 @@ typedef struct builder {
     uint32_t steps, places, messages;
     uint32_t open;         /* the reduction that is being written */
     comm_step open_as;     /* that step so far */
-    tracker *track;        /* NULL while counting */
+    sched_deps *track;     /* NULL while counting */
     comm_program *program; /* likewise */
-} builder;
+} sched_writer;
 
-typedef struct span {
+typedef struct sched_span {
     uint64_t at, bytes;
-} span;
+} sched_span;
 
 /* A builder that counts. */
-builder build_for(const comm_request *r, const comm_algorithm *a);
+sched_writer build_for(const comm_request *r, const comm_algorithm *a);
 
 /* What belongs to rank i: part i of n, as equal as whole elements allow; of a long message parts
  * begin at multiples of 64 bytes. */
-span build_part(const builder *b, uint32_t i);
-span build_parts(const builder *b, uint32_t first, uint32_t end); /* parts first ... end - 1 */
-uint64_t build_longest(const builder *b);                         /* bytes of the longest part */
+sched_span sched_writer_part(const sched_writer *b, uint32_t i);
+sched_span build_parts(const sched_writer *b, uint32_t first,
+                       uint32_t end);          /* parts first ... end - 1 */
+uint64_t build_longest(const sched_writer *b); /* bytes of the longest part */
 
 /* Chunk c of a span; bytes 0 beyond its end. */
-span build_chunk(const builder *b, span whole, uint64_t c);
-uint64_t build_chunks(const builder *b, uint64_t bytes);
+sched_span build_chunk(const sched_writer *b, sched_span whole, uint64_t c);
+uint64_t build_chunks(const sched_writer *b, uint64_t bytes);
 
 static inline comm_place in_at(uint64_t at)
 {
@@ -75,46 +76,46 @@ static inline comm_place place_plus(comm_place p, uint64_t bytes)
 }
 
 /* Whole cache lines. */
-static inline uint64_t lines(uint64_t bytes)
+static inline uint64_t sched_align_line(uint64_t bytes)
 {
     return (bytes + 63) & ~(uint64_t)63;
 }
 
-comm_place build_scratch(builder *b, uint64_t bytes);
+comm_place build_scratch(sched_writer *b, uint64_t bytes);
 
 /* Each returns its step's number. 0 bytes of data make no step (COMM_NO_STEP), at both ends. */
-uint32_t build_send(builder *b, uint32_t peer, comm_place from, uint64_t bytes);
-uint32_t build_recv(builder *b, uint32_t peer, comm_place to, uint64_t bytes);
-uint32_t build_copy(builder *b, comm_place to, comm_place from, uint64_t bytes);
-uint32_t build_reduce2(builder *b, comm_place to, comm_place first, comm_place second,
+uint32_t build_send(sched_writer *b, uint32_t peer, comm_place from, uint64_t bytes);
+uint32_t build_recv(sched_writer *b, uint32_t peer, comm_place to, uint64_t bytes);
+uint32_t build_copy(sched_writer *b, comm_place to, comm_place from, uint64_t bytes);
+uint32_t build_reduce2(sched_writer *b, comm_place to, comm_place first, comm_place second,
                        uint64_t bytes);
 
 /* A reduction of any width: begin, then its sources in order, its destinations, end. */
-void build_reduce(builder *b, uint64_t bytes);
-void build_from(builder *b, comm_place from);
-void build_to(builder *b, comm_place to);
-uint32_t build_reduced(builder *b);
+void build_reduce(sched_writer *b, uint64_t bytes);
+void build_from(sched_writer *b, comm_place from);
+void build_to(sched_writer *b, comm_place to);
+uint32_t build_reduced(sched_writer *b);
 
 /* A step of a compressed sum over `bytes` of elements, its places written like a reduction's. Of
  * the sources of a sum number `plain` is not a code. */
-void build_coding(builder *b, uint32_t what, uint64_t bytes);
-void build_summing(builder *b, uint32_t what, uint32_t plain, uint64_t bytes);
+void build_coding(sched_writer *b, uint32_t what, uint64_t bytes);
+void build_summing(sched_writer *b, uint32_t what, uint32_t plain, uint64_t bytes);
 
 /* Steps of an operation whose buffers are mirrored in host memory (mirror.h). */
-uint32_t build_fetch(builder *b, comm_place to, uint64_t bytes);
-uint32_t build_store(builder *b, comm_place from, uint64_t bytes);
-uint32_t build_flag(builder *b, uint32_t what); /* one of them that touches nothing */
+uint32_t build_fetch(sched_writer *b, comm_place to, uint64_t bytes);
+uint32_t build_store(sched_writer *b, comm_place from, uint64_t bytes);
+uint32_t build_flag(sched_writer *b, uint32_t what); /* one of them that touches nothing */
 
 /* Messages without data of the operation: a signal, its wait, and this rank's whereabouts. */
-uint32_t build_signal(builder *b, uint32_t peer);
-uint32_t build_wait(builder *b, uint32_t peer);
-void build_tell_place(builder *b, uint32_t peer);
-void build_hear_place(builder *b, uint32_t peer);
+uint32_t build_signal(sched_writer *b, uint32_t peer);
+uint32_t build_wait(sched_writer *b, uint32_t peer);
+void build_tell_place(sched_writer *b, uint32_t peer);
+void build_hear_place(sched_writer *b, uint32_t peer);
 
 /* `step` also waits for `earlier`; COMM_NO_STEP for either is allowed. */
-void build_after(builder *b, uint32_t step, uint32_t earlier);
+void build_after(sched_writer *b, uint32_t step, uint32_t earlier);
 
 /* Others read `bytes` of this rank's memory themselves: counts as sent. */
-void build_lent(builder *b, uint64_t bytes);
+void build_lent(sched_writer *b, uint64_t bytes);
 
 #endif

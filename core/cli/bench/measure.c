@@ -152,7 +152,7 @@ uint32_t measure_rows(const measure *m)
 
 uint64_t measure_memory(const measure *m)
 {
-    return 2 * lines(m->side) + lines(m->scratch) + 64;
+    return 2 * sched_align_line(m->side) + sched_align_line(m->scratch) + 64;
 }
 
 /* What rank `rank` of `ranks` puts in at `i`. No sum exceeds what a brain float holds exactly. */
@@ -207,8 +207,8 @@ static sides lay_out(const measure *m, const comm_request *r, void *memory)
 {
     uint64_t size = weft_dtype_size(r->dtype), part = r->count / r->ranks;
     int root = r->me == r->root;
-    sides s = {memory, (char *)memory + lines(m->side), r->count, r->count,
-               (char *)memory + 2 * lines(m->side)};
+    sides s = {memory, (char *)memory + sched_align_line(m->side), r->count, r->count,
+               (char *)memory + 2 * sched_align_line(m->side)};
     switch (r->kind) {
     case WEFT_REDUCE_SCATTER: s.out_count = part; break;
     case WEFT_ALL_GATHER: s.in_count = part; break;
@@ -328,7 +328,7 @@ weft_status measure_run(measure *m, uint32_t i, void *memory, measure_row *out)
     uint64_t bytes = measure_bytes(m, i);
     uint32_t times;
     int64_t ns = 0, wrong = 0;
-    memset(memory, 0, 2 * lines(m->side));
+    memset(memory, 0, 2 * sched_align_line(m->side));
     sides s = lay_out(m, &w->r, memory);
     weft_status st = how_many(m, w, memory, &times);
     if (st == WEFT_OK)

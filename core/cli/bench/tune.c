@@ -53,10 +53,10 @@ struct tune {
     uint64_t side, scratch;
 };
 
-static void emit_train(builder *b)
+static void emit_train(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, next = (me + 1) % n, prev = (me + n - 1) % n;
-    uint64_t stride = lines(b->bytes);
+    uint64_t stride = sched_align_line(b->bytes);
     comm_place room = build_scratch(b, SLOTS * stride), from = in_at(0);
     for (uint32_t k = 0; k < ROUNDS; k++) {
         comm_place to = k + 1 == ROUNDS ? out_at(0) : place_plus(room, k % SLOTS * stride);
@@ -66,7 +66,7 @@ static void emit_train(builder *b)
     }
 }
 
-static void emit_burst(builder *b)
+static void emit_burst(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, peers = n - 1 < BURST_PEERS ? n - 1 : BURST_PEERS;
     for (uint64_t k = 0; k < b->r->count; k++) {
@@ -175,7 +175,7 @@ void tune_destroy(tune *t)
 
 uint64_t tune_memory(const tune *t)
 {
-    return 2 * lines(t->side) + lines(t->scratch);
+    return 2 * sched_align_line(t->side) + sched_align_line(t->scratch);
 }
 
 uint32_t tune_points(const tune *t)
@@ -200,7 +200,8 @@ static void reduce_all(const tune *t, char *memory)
 static weft_status run(const tune *t, const point *p, char *memory, uint64_t times)
 {
     int two_sides = p != &t->slowest;
-    char *out = memory + (two_sides ? lines(t->side) : 0), *scratch = memory + 2 * lines(t->side);
+    char *out = memory + (two_sides ? sched_align_line(t->side) : 0),
+         *scratch = memory + 2 * sched_align_line(t->side);
     weft_status st = WEFT_OK;
     for (uint64_t i = 0; i < times && st == WEFT_OK; i++) {
         if (!p->s) {

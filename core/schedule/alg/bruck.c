@@ -15,7 +15,7 @@
  * It loses as soon as bytes matter: the copies of the all-gather, the detours of the all-to-all. */
 #include "schedule/terms.h"
 
-static void all_gather(builder *b)
+static void all_gather(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     uint64_t part = b->bytes / n;
@@ -32,7 +32,7 @@ static void all_gather(builder *b)
 
 /* Parts i of n with bit `far` set in i, in runs: to the packed message, or back out of it. Returns
  * how many there are. */
-static uint64_t pack(builder *b, uint64_t far, comm_place parts, comm_place packed, int back)
+static uint64_t pack(sched_writer *b, uint64_t far, comm_place parts, comm_place packed, int back)
 {
     uint64_t n = b->r->ranks, part = b->bytes / n, at = 0;
     for (uint64_t i = far; i < n; i += 2 * far) {
@@ -44,7 +44,7 @@ static uint64_t pack(builder *b, uint64_t far, comm_place parts, comm_place pack
     return at;
 }
 
-static void all_to_all(builder *b)
+static void all_to_all(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     uint64_t part = b->bytes / n, most = n / 2 * part;
@@ -62,7 +62,7 @@ static void all_to_all(builder *b)
         build_copy(b, out_at((me + n - i) % n * part), place_plus(parts, i * part), part);
 }
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
     if (b->r->kind == WEFT_ALL_GATHER)
         all_gather(b);
@@ -72,8 +72,8 @@ static void emit(builder *b)
 
 static void terms(const comm_request *r, comm_terms *out)
 {
-    builder b = build_for(r, &comm_bruck);
-    traffic *t = traffic_begin(r);
+    sched_writer b = build_for(r, &comm_bruck);
+    sched_traffic *t = traffic_begin(r);
     uint64_t n = r->ranks, part = b.bytes / n;
     for (uint64_t far = 1; far < n; far *= 2) {
         uint64_t over = n % (2 * far), gathered = far < n - far ? far : n - far;

@@ -10,12 +10,12 @@
  * log2 n. */
 #include "schedule/terms.h"
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, v = (me + n - b->r->root) % n;
-    span all = {0, b->bytes};
+    sched_span all = {0, b->bytes};
     for (uint64_t c = 0; c < build_chunks(b, b->bytes); c++) {
-        span s = build_chunk(b, all, c);
+        sched_span s = build_chunk(b, all, c);
         if (v > 0)
             build_recv(b, (me + n - 1) % n, out_at(s.at), s.bytes);
         if (v + 1 < n)
@@ -27,12 +27,12 @@ static void emit(builder *b)
 
 static void terms(const comm_request *r, comm_terms *out)
 {
-    builder b = build_for(r, &comm_chain);
-    traffic *t = traffic_begin(r);
+    sched_writer b = build_for(r, &comm_chain);
+    sched_traffic *t = traffic_begin(r);
     uint32_t n = r->ranks;
     for (uint32_t v = 0; v + 1 < n; v++)
         traffic_edge(t, (v + r->root) % n, (v + 1 + r->root) % n, amount_cut(&b, b.bytes));
-    double first = (double)build_chunk(&b, (span){0, b.bytes}, 0).bytes;
+    double first = (double)build_chunk(&b, (sched_span){0, b.bytes}, 0).bytes;
     traffic_way(t, n - 1, traffic_crossings(t, r->root, n - 1), first);
     traffic_end(t, out);
 }

@@ -31,16 +31,16 @@ typedef struct room {
     comm_place sums, others; /* [slots] and [slots][n - 1]: codes of the own sum and of others' */
 } room;
 
-static uint64_t coded(const builder *b, uint64_t bytes)
+static uint64_t coded(const sched_writer *b, uint64_t bytes)
 {
     return code_bytes(b->r->compress, bytes / b->size);
 }
 
-static room room_for(builder *b, int gather)
+static room room_for(sched_writer *b, int gather)
 {
     uint64_t longest = build_longest(b), chunks = build_chunks(b, longest), peers = b->r->ranks - 1;
     room x = {.slots = chunks < SLOTS ? chunks : SLOTS};
-    x.stride = lines(coded(b, build_chunk(b, (span){0, longest}, 0).bytes));
+    x.stride = sched_align_line(coded(b, build_chunk(b, (sched_span){0, longest}, 0).bytes));
     x.given = build_scratch(b, x.slots * peers * x.stride);
     x.taken = build_scratch(b, x.slots * peers * x.stride);
     if (gather) {
@@ -51,28 +51,29 @@ static room room_for(builder *b, int gather)
 }
 
 /* Place of chunk c and peer number `peer` (0: the only one). */
-static comm_place slot(const builder *b, const room *x, comm_place base, uint64_t c, uint32_t peer)
+static comm_place slot(const sched_writer *b, const room *x, comm_place base, uint64_t c,
+                       uint32_t peer)
 {
     return place_plus(base, (c % x->slots * (b->r->ranks - 1) + peer) * x->stride);
 }
 
-static uint32_t number(const builder *b, uint32_t rank)
+static uint32_t number(const sched_writer *b, uint32_t rank)
 {
     return rank < b->r->me ? rank : rank - 1;
 }
 
 /* What is kept for the elements from byte `at` on; a reduce-scatter leaves out the own part. */
-static comm_place kept_at(const builder *b, uint64_t at)
+static comm_place kept_at(const sched_writer *b, uint64_t at)
 {
-    span own = build_part(b, b->r->me);
+    sched_span own = sched_writer_part(b, b->r->me);
     if (b->r->kind == WEFT_REDUCE_SCATTER && at >= own.at)
         at -= own.bytes;
     return (comm_place){COMM_KEPT, 0, at / b->size * 4};
 }
 
-static void give(builder *b, const room *x, uint64_t c, uint32_t to)
+static void give(sched_writer *b, const room *x, uint64_t c, uint32_t to)
 {
-    span s = build_chunk(b, build_part(b, to), c);
+    sched_span s = build_chunk(b, sched_writer_part(b, to), c);
     comm_place code = slot(b, x, x->given, c, number(b, to));
     build_coding(b, COMM_ENCODE, s.bytes);
     build_from(b, in_at(s.at));
@@ -82,10 +83,10 @@ static void give(builder *b, const room *x, uint64_t c, uint32_t to)
     build_send(b, to, code, coded(b, s.bytes));
 }
 
-static void fold(builder *b, const room *x, uint64_t c, comm_place mine, int gather)
+static void fold(sched_writer *b, const room *x, uint64_t c, comm_place mine, int gather)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
-    span part = build_part(b, me), s = build_chunk(b, part, c);
+    sched_span part = sched_writer_part(b, me), s = build_chunk(b, part, c);
     build_summing(b, gather ? COMM_FOLD : COMM_ADD, me, s.bytes);
     for (uint32_t i = 0; i < n; i++)
         build_from(b, i == me ? in_at(s.at) : slot(b, x, x->taken, c, number(b, i)));
@@ -96,10 +97,10 @@ static void fold(builder *b, const room *x, uint64_t c, comm_place mine, int gat
         build_to(b, kept_at(b, s.at));
 }
 
-static void reduce_chunk(builder *b, const room *x, uint64_t c, comm_place mine, int gather)
+static void reduce_chunk(sched_writer *b, const room *x, uint64_t c, comm_place mine, int gather)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
-    uint64_t own = build_chunk(b, build_part(b, me), c).bytes;
+    uint64_t own = build_chunk(b, sched_writer_part(b, me), c).bytes;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t from = (me + n - k) % n;
         give(b, x, c, (me + k) % n);
@@ -108,13 +109,13 @@ static void reduce_chunk(builder *b, const room *x, uint64_t c, comm_place mine,
     fold(b, x, c, mine, gather);
 }
 
-static void gather_chunk(builder *b, const room *x, uint64_t c)
+static void gather_chunk(sched_writer *b, const room *x, uint64_t c)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
-    uint64_t own = build_chunk(b, build_part(b, me), c).bytes;
+    uint64_t own = build_chunk(b, sched_writer_part(b, me), c).bytes;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t from = (me + n - k) % n;
-        span s = build_chunk(b, build_part(b, from), c);
+        sched_span s = build_chunk(b, sched_writer_part(b, from), c);
         comm_place code = slot(b, x, x->others, c, number(b, from));
         build_send(b, (me + k) % n, place_plus(x->sums, c % x->slots * x->stride), coded(b, own));
         build_recv(b, from, code, coded(b, s.bytes));
@@ -124,10 +125,10 @@ static void gather_chunk(builder *b, const room *x, uint64_t c)
     }
 }
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
     int gather = b->r->kind == WEFT_ALL_REDUCE;
-    span part = build_part(b, b->r->me);
+    sched_span part = sched_writer_part(b, b->r->me);
     uint64_t chunks = build_chunks(b, build_longest(b));
     room x = room_for(b, gather);
     for (uint64_t c = 0; c < chunks + LAG; c++) {

@@ -7,7 +7,7 @@
  * use messages alone. */
 #include "schedule/terms.h"
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, heard[32], rounds = 0;
     for (uint64_t far = 1; far < n; far *= 2) {
@@ -20,10 +20,10 @@ static void emit(builder *b)
 
 static void terms(const comm_request *r, comm_terms *out)
 {
-    traffic *t = traffic_begin(r);
+    sched_traffic *t = traffic_begin(r);
     for (uint64_t far = 1; far < r->ranks; far *= 2) {
         for (uint32_t i = 0; i < r->ranks; i++)
-            traffic_edge(t, i, (uint32_t)((i + far) % r->ranks), (amount){1, 0});
+            traffic_edge(t, i, (uint32_t)((i + far) % r->ranks), (sched_amount){1, 0});
         traffic_rounds(t, 1, 0);
     }
     traffic_end(t, out);

@@ -25,9 +25,9 @@
 #define SLOTS 4
 
 typedef struct forest {
-    builder *b;
+    sched_writer *b;
     uint32_t n, root;
-    span half[2];
+    sched_span half[2];
     int up, down; /* sums go up, results go down */
 } forest;
 
@@ -36,10 +36,10 @@ typedef struct node {
     uint32_t parent, child[2], children; /* ranks; parent is not for the root */
 } node;
 
-static forest forest_of(builder *b)
+static forest forest_of(sched_writer *b)
 {
     const comm_request *r = b->r;
-    uint64_t first = lines(b->bytes / 2);
+    uint64_t first = sched_align_line(b->bytes / 2);
     first = first < b->bytes ? first : b->bytes;
     return (forest){.b = b,
                     .n = r->ranks,
@@ -92,7 +92,7 @@ static node node_of(const forest *f, int tree, uint32_t rank)
     return x;
 }
 
-static uint32_t levels(const forest *f)
+static uint32_t depth(const forest *f)
 {
     uint32_t deep = 0;
     while (1ull << deep < f->n)
@@ -101,9 +101,9 @@ static uint32_t levels(const forest *f)
 }
 
 /* Chunk s of a tree: its sum over all below, to the parent. `room`: for a chunk of each child. */
-static void up_chunk(const forest *f, const node *x, span s, comm_place room, uint64_t stride)
+static void up_chunk(const forest *f, const node *x, sched_span s, comm_place room, uint64_t stride)
 {
-    builder *b = f->b;
+    sched_writer *b = f->b;
     int top = b->r->me == f->root;
     comm_place sum = in_at(s.at);
     for (uint32_t i = 0; i < x->children; i++)
@@ -122,9 +122,9 @@ static void up_chunk(const forest *f, const node *x, span s, comm_place room, ui
         build_send(b, x->parent, sum, s.bytes);
 }
 
-static void down_chunk(const forest *f, const node *x, span s)
+static void down_chunk(const forest *f, const node *x, sched_span s)
 {
-    builder *b = f->b;
+    sched_writer *b = f->b;
     int top = b->r->me == f->root;
     comm_place at = top && !f->up ? in_at(s.at) : out_at(s.at);
     if (!top)
@@ -135,12 +135,12 @@ static void down_chunk(const forest *f, const node *x, span s)
 
 /* Results are written so many chunks after sums that the sends of a sum do not stand behind those
  * of a result that has still to come down. */
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
     forest f = forest_of(b);
     node x[2] = {node_of(&f, 0, b->r->me), node_of(&f, 1, b->r->me)};
-    uint64_t chunks = build_chunks(b, f.half[0].bytes), lag = f.up ? 2 * levels(&f) : 0;
-    uint64_t stride = lines(build_chunk(b, f.half[0], 0).bytes);
+    uint64_t chunks = build_chunks(b, f.half[0].bytes), lag = f.up ? 2 * depth(&f) : 0;
+    uint64_t stride = sched_align_line(build_chunk(b, f.half[0], 0).bytes);
     uint64_t slots = chunks < SLOTS ? chunks : SLOTS;
     comm_place room[2] = {0};
     for (int t = 0; t < 2 && f.up; t++)
@@ -157,7 +157,7 @@ static void emit(builder *b)
 }
 
 /* One way through both trees; `most`: the longest chain between machines. */
-static void way_terms(traffic *t, const forest *f, int up)
+static void way_terms(sched_traffic *t, const forest *f, int up)
 {
     uint32_t most = 0;
     for (int tree = 0; tree < 2; tree++)
@@ -171,14 +171,14 @@ static void way_terms(traffic *t, const forest *f, int up)
                                                  rank_of(f, tree, above(f, at)));
             most = far > most ? far : most;
         }
-    traffic_way(t, levels(f), most, 2 * (double)build_chunk(f->b, f->half[0], 0).bytes);
+    traffic_way(t, depth(f), most, 2 * (double)build_chunk(f->b, f->half[0], 0).bytes);
 }
 
 static void terms(const comm_request *r, comm_terms *out)
 {
-    builder b = build_for(r, &comm_double_tree);
+    sched_writer b = build_for(r, &comm_double_tree);
     forest f = forest_of(&b);
-    traffic *t = traffic_begin(r);
+    sched_traffic *t = traffic_begin(r);
     double most = 0;
     if (f.up)
         way_terms(t, &f, 1);

@@ -13,9 +13,9 @@
  * 1. */
 #include "schedule/alg/fold.h"
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
-    folded f = fold_ranks(b);
+    sched_folded f = fold_ranks(b);
     comm_place now = fold_in(&f), got[2] = {0};
     for (uint32_t i = 0; i < 2 && !f.idle; i++)
         got[i] = build_scratch(b, b->bytes);
@@ -33,10 +33,10 @@ static void emit(builder *b)
 
 static void terms(const comm_request *r, comm_terms *out)
 {
-    builder b = build_for(r, &comm_doubling);
-    folded f = fold_ranks(&b);
-    traffic *t = traffic_begin(r);
-    amount all = amount_whole(b.bytes);
+    sched_writer b = build_for(r, &comm_doubling);
+    sched_folded f = fold_ranks(&b);
+    sched_traffic *t = traffic_begin(r);
+    sched_amount all = amount_whole(b.bytes);
     uint32_t rounds = 0;
     fold_terms(t, &f, 0, amount_cut(&b, b.bytes), 1, all.bytes);
     for (uint32_t have = 1; have < f.groups; have *= 2, rounds++) {

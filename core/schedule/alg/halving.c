@@ -16,20 +16,20 @@
  * Partial sums of 16-bit floats are rounded k times, k + 1 with pairs. */
 #include "schedule/alg/fold.h"
 
-static span parts_of(const folded *h, uint32_t first, uint32_t end)
+static sched_span parts_of(const sched_folded *h, uint32_t first, uint32_t end)
 {
     return build_parts(h->b, fold_first(h, first), fold_first(h, end));
 }
 
 /* One exchange: give the bytes of `give`, keep the sum over `keep` at `to`. `now` is where the
  * bytes from `base` on are now. Sources stand in the order of the ranks that they come from. */
-static void exchange(builder *b, uint32_t partner, comm_place now, uint64_t base, span give,
-                     span keep, comm_place to)
+static void exchange(sched_writer *b, uint32_t partner, comm_place now, uint64_t base,
+                     sched_span give, sched_span keep, comm_place to)
 {
     uint64_t longest = give.bytes > keep.bytes ? give.bytes : keep.bytes;
     comm_place got = build_scratch(b, keep.bytes);
     for (uint64_t c = 0; c < build_chunks(b, longest); c++) {
-        span out = build_chunk(b, give, c), in = build_chunk(b, keep, c);
+        sched_span out = build_chunk(b, give, c), in = build_chunk(b, keep, c);
         build_send(b, partner, place_plus(now, out.at - base), out.bytes);
         comm_place theirs = place_plus(got, in.at - keep.at);
         comm_place ours = place_plus(now, in.at - base);
@@ -41,9 +41,9 @@ static void exchange(builder *b, uint32_t partner, comm_place now, uint64_t base
 }
 
 /* Ends with the sum over the parts of my group at `mine`. */
-static void halve(folded *h, comm_place mine)
+static void halve(sched_folded *h, comm_place mine)
 {
-    builder *b = h->b;
+    sched_writer *b = h->b;
     comm_place now = fold_in(h);
     if (h->idle)
         return;
@@ -51,7 +51,7 @@ static void halve(folded *h, comm_place mine)
     for (uint32_t first = 0, count = h->groups; count > 1; count /= 2) {
         uint32_t half = count / 2, low = h->group < first + half;
         uint32_t keep = low ? first : first + half, give = low ? first + half : first;
-        span kept = parts_of(h, keep, keep + half);
+        sched_span kept = parts_of(h, keep, keep + half);
         comm_place to = half == 1 ? mine : build_scratch(b, kept.bytes);
         uint32_t partner = fold_actor(h, low ? h->group + half : h->group - half);
         exchange(b, partner, now, base, parts_of(h, give, give + half), kept, to);
@@ -62,27 +62,27 @@ static void halve(folded *h, comm_place mine)
 }
 
 /* Begins with the parts of my group in place in out. */
-static void twice(folded *h)
+static void twice(sched_folded *h)
 {
     for (uint32_t have = 1; have < h->groups && !h->idle; have *= 2) {
         uint32_t other = h->group ^ have, mask = ~(have - 1);
-        span ours = parts_of(h, h->group & mask, (h->group & mask) + have);
-        span theirs = parts_of(h, other & mask, (other & mask) + have);
+        sched_span ours = parts_of(h, h->group & mask, (h->group & mask) + have);
+        sched_span theirs = parts_of(h, other & mask, (other & mask) + have);
         build_send(h->b, fold_actor(h, other), out_at(ours.at), ours.bytes);
         build_recv(h->b, fold_actor(h, other), out_at(theirs.at), theirs.bytes);
     }
 }
 
-static void all_reduce(folded *h)
+static void all_reduce(sched_folded *h)
 {
     halve(h, out_at(parts_of(h, h->group, h->group + 1).at));
     twice(h);
     fold_out(h);
 }
 
-static void reduce_scatter(folded *h)
+static void reduce_scatter(sched_folded *h)
 {
-    builder *b = h->b;
+    sched_writer *b = h->b;
     uint64_t part = b->bytes / b->r->ranks;
     if (h->group >= h->pairs) {
         halve(h, out_at(0));
@@ -99,9 +99,9 @@ static void reduce_scatter(folded *h)
 }
 
 /* The even rank of a pair has its own part already: it gets what lies before and after it. */
-static void all_gather(folded *h)
+static void all_gather(sched_folded *h)
 {
-    builder *b = h->b;
+    sched_writer *b = h->b;
     uint32_t me = b->r->me;
     uint64_t part = b->bytes / b->r->ranks, even = (h->idle ? me : me - 1) * part;
     uint64_t rest = even + part;
@@ -121,9 +121,9 @@ static void all_gather(folded *h)
     }
 }
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
-    folded h = fold_ranks(b);
+    sched_folded h = fold_ranks(b);
     switch (b->r->kind) {
     case WEFT_ALL_REDUCE: all_reduce(&h); break;
     case WEFT_REDUCE_SCATTER: reduce_scatter(&h); break;
@@ -132,14 +132,14 @@ static void emit(builder *b)
 }
 
 /* Bytes that the rank with the most adds up: all it has, and what it keeps in each round. */
-static double halve_terms(traffic *t, const folded *h)
+static double halve_terms(sched_traffic *t, const sched_folded *h)
 {
     double most = 0, whole = (double)h->b->bytes;
     fold_terms(t, h, 0, amount_cut(h->b, h->b->bytes), 1, whole);
     for (uint32_t count = h->groups; count > 1; count /= 2) {
         for (uint32_t g = 0; g < h->groups; g++) {
             uint32_t other = g ^ (count / 2), give = other & ~(count / 2 - 1);
-            span s = parts_of(h, give, give + count / 2);
+            sched_span s = parts_of(h, give, give + count / 2);
             traffic_edge(t, fold_actor(h, g), fold_actor(h, other), amount_cut(h->b, s.bytes));
         }
         traffic_rounds(t, 1, 0);
@@ -153,12 +153,12 @@ static double halve_terms(traffic *t, const folded *h)
     return 2 * most;
 }
 
-static void twice_terms(traffic *t, const folded *h)
+static void twice_terms(sched_traffic *t, const sched_folded *h)
 {
     for (uint32_t have = 1; have < h->groups; have *= 2) {
         for (uint32_t g = 0; g < h->groups; g++) {
             uint32_t first = g & ~(have - 1);
-            span s = parts_of(h, first, first + have);
+            sched_span s = parts_of(h, first, first + have);
             traffic_edge(t, fold_actor(h, g), fold_actor(h, g ^ have), amount_whole(s.bytes));
         }
         traffic_rounds(t, 1, 0);
@@ -167,9 +167,9 @@ static void twice_terms(traffic *t, const folded *h)
 
 static void terms(const comm_request *r, comm_terms *out)
 {
-    builder b = build_for(r, &comm_halving);
-    folded h = fold_ranks(&b);
-    traffic *t = traffic_begin(r);
+    sched_writer b = build_for(r, &comm_halving);
+    sched_folded h = fold_ranks(&b);
+    sched_traffic *t = traffic_begin(r);
     uint64_t part = b.bytes / r->ranks;
     double reduced = r->kind == WEFT_ALL_GATHER ? 0 : halve_terms(t, &h);
     if (r->kind == WEFT_REDUCE_SCATTER)

@@ -24,7 +24,7 @@
 #include "schedule/terms.h"
 
 /* Who has to hear from whom: everybody from everybody, or everybody and the root. */
-static int linked(const builder *b, uint32_t peer)
+static int linked(const sched_writer *b, uint32_t peer)
 {
     const comm_request *r = b->r;
     switch (r->kind) {
@@ -38,7 +38,7 @@ static int linked(const builder *b, uint32_t peer)
 }
 
 /* Of a linked pair, does `me` need to know where the buffers of `peer` are? */
-static int needs(const builder *b, uint32_t me, uint32_t peer)
+static int needs(const sched_writer *b, uint32_t me, uint32_t peer)
 {
     const comm_request *r = b->r;
     switch (r->kind) {
@@ -51,22 +51,22 @@ static int needs(const builder *b, uint32_t me, uint32_t peer)
     }
 }
 
-static comm_place in_of(const builder *b, uint32_t rank, uint64_t at)
+static comm_place in_of(const sched_writer *b, uint32_t rank, uint64_t at)
 {
     return rank == b->r->me ? in_at(at) : peer_in(rank, at);
 }
 
-static comm_place out_of(const builder *b, uint32_t rank, uint64_t at)
+static comm_place out_of(const sched_writer *b, uint32_t rank, uint64_t at)
 {
     return rank == b->r->me ? out_at(at) : peer_out(rank, at);
 }
 
 /* Combine my part of all inputs, into `first` and, if `to_all`, everybody else's output. */
-static void combine(builder *b, span part, comm_place first, int to_all)
+static void combine(sched_writer *b, sched_span part, comm_place first, int to_all)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     for (uint64_t c = 0; c < build_chunks(b, part.bytes); c++) {
-        span s = build_chunk(b, part, c);
+        sched_span s = build_chunk(b, part, c);
         build_reduce(b, s.bytes);
         for (uint32_t i = 0; i < n; i++)
             build_from(b, in_of(b, i, s.at));
@@ -77,16 +77,16 @@ static void combine(builder *b, span part, comm_place first, int to_all)
     }
 }
 
-static void move(builder *b, comm_place to, comm_place from, uint64_t bytes)
+static void move(sched_writer *b, comm_place to, comm_place from, uint64_t bytes)
 {
-    span all = {0, bytes};
+    sched_span all = {0, bytes};
     for (uint64_t c = 0; c < build_chunks(b, bytes); c++) {
-        span s = build_chunk(b, all, c);
+        sched_span s = build_chunk(b, all, c);
         build_copy(b, place_plus(to, s.at), place_plus(from, s.at), s.bytes);
     }
 }
 
-static void work_rooted(builder *b)
+static void work_rooted(sched_writer *b)
 {
     const comm_request *r = b->r;
     uint32_t me = r->me, root = r->root;
@@ -97,7 +97,7 @@ static void work_rooted(builder *b)
     case WEFT_SCATTER: move(b, out_at(0), in_of(b, root, me * part), part); break;
     case WEFT_RECV: move(b, out_at(0), peer_in(root, 0), b->bytes); break;
     case WEFT_REDUCE: {
-        span mine = build_part(b, me);
+        sched_span mine = sched_writer_part(b, me);
         combine(b, mine, out_of(b, root, mine.at), 0);
         break;
     }
@@ -105,18 +105,18 @@ static void work_rooted(builder *b)
     }
 }
 
-static void work(builder *b)
+static void work(sched_writer *b)
 {
     const comm_request *r = b->r;
     uint32_t n = r->ranks, me = r->me;
     uint64_t part = b->bytes / n;
     switch (r->kind) {
     case WEFT_ALL_REDUCE: {
-        span mine = build_part(b, me);
+        sched_span mine = sched_writer_part(b, me);
         combine(b, mine, out_at(mine.at), 1);
         break;
     }
-    case WEFT_REDUCE_SCATTER: combine(b, build_part(b, me), out_at(0), 0); break;
+    case WEFT_REDUCE_SCATTER: combine(b, sched_writer_part(b, me), out_at(0), 0); break;
     case WEFT_ALL_GATHER:
         for (uint32_t k = 0; k < n; k++)
             move(b, out_at((me + k) % n * part), in_of(b, (me + k) % n, 0), part);
@@ -130,7 +130,7 @@ static void work(builder *b)
 }
 
 /* Bytes of my memory that others read. */
-static uint64_t lent(const builder *b)
+static uint64_t lent(const sched_writer *b)
 {
     const comm_request *r = b->r;
     uint64_t others = r->ranks - 1, part = b->bytes / r->ranks;
@@ -138,7 +138,7 @@ static uint64_t lent(const builder *b)
     case WEFT_ALL_REDUCE:
     case WEFT_REDUCE:
     case WEFT_REDUCE_SCATTER:
-    case WEFT_ALL_TO_ALL: return b->bytes - build_part(b, r->me).bytes;
+    case WEFT_ALL_TO_ALL: return b->bytes - sched_writer_part(b, r->me).bytes;
     case WEFT_ALL_GATHER: return others * part;
     case WEFT_BROADCAST: return r->me == r->root ? others * b->bytes : 0;
     case WEFT_SCATTER: return r->me == r->root ? others * part : 0;
@@ -147,7 +147,7 @@ static uint64_t lent(const builder *b)
     }
 }
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, first = b->steps;
     for (uint32_t k = 1; k < n; k++) {
@@ -179,12 +179,12 @@ static void emit(builder *b)
 }
 
 /* What the root, or the one end of two, reads from the others or is written by them. */
-static void rooted_terms(traffic *t, const builder *b)
+static void rooted_terms(sched_traffic *t, const sched_writer *b)
 {
     const comm_request *r = b->r;
     uint32_t from = r->kind == WEFT_RECV ? r->root : r->me;
     double part = (double)(b->bytes / r->ranks);
-    amount told = {1, 0}, back = {1, 0};
+    sched_amount told = {1, 0}, back = {1, 0};
     if (r->kind == WEFT_GATHER)
         back.bytes = part;
     else
@@ -204,21 +204,21 @@ static void rooted_terms(traffic *t, const builder *b)
 
 static void terms(const comm_request *r, comm_terms *out)
 {
-    builder b = build_for(r, &comm_mapped);
-    traffic *t = traffic_begin(r);
+    sched_writer b = build_for(r, &comm_mapped);
+    sched_traffic *t = traffic_begin(r);
     int sums =
         r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
     int moves = r->kind == WEFT_ALL_GATHER || r->kind == WEFT_ALL_TO_ALL;
     for (uint32_t i = 0; i < r->ranks && (sums || moves); i++) {
-        double part = (double)build_part(&b, i).bytes;
+        double part = (double)sched_writer_part(&b, i).bytes;
         if (sums)
-            traffic_from_all(t, i, (amount){2, part});
+            traffic_from_all(t, i, (sched_amount){2, part});
         else
-            traffic_to_all(t, i, (amount){2, part});
+            traffic_to_all(t, i, (sched_amount){2, part});
         if (r->kind == WEFT_ALL_REDUCE)
-            traffic_to_all(t, i, (amount){0, part});
+            traffic_to_all(t, i, (sched_amount){0, part});
         if (r->kind == WEFT_REDUCE && i != r->root)
-            traffic_edge(t, i, r->root, (amount){0, part});
+            traffic_edge(t, i, r->root, (sched_amount){0, part});
     }
     if (!sums && !moves)
         rooted_terms(t, &b);

@@ -14,7 +14,7 @@
 /* Chunks that may be under way at once, each with its own room for n - 1 contributions. */
 #define SLOTS 3
 
-static void receive_and_combine(builder *b, span s, comm_place room, uint64_t stride)
+static void receive_and_combine(sched_writer *b, sched_span s, comm_place room, uint64_t stride)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     for (uint32_t k = 1; k < n; k++) {
@@ -27,18 +27,18 @@ static void receive_and_combine(builder *b, span s, comm_place room, uint64_t st
     build_to(b, out_at(s.at));
 }
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, root = b->r->root;
     int to_all = b->r->kind == WEFT_ALL_REDUCE, receives = to_all || me == root;
-    span all = {0, b->bytes};
+    sched_span all = {0, b->bytes};
     uint64_t chunks = build_chunks(b, b->bytes), slots = chunks < SLOTS ? chunks : SLOTS;
-    uint64_t stride = lines(build_chunk(b, all, 0).bytes);
+    uint64_t stride = sched_align_line(build_chunk(b, all, 0).bytes);
     comm_place room = {0};
     if (receives)
         room = build_scratch(b, slots * (n - 1) * stride);
     for (uint64_t c = 0; c < chunks; c++) {
-        span s = build_chunk(b, all, c);
+        sched_span s = build_chunk(b, all, c);
         for (uint32_t k = 1; k < n; k++)
             if (to_all || (me + k) % n == root)
                 build_send(b, (me + k) % n, in_at(s.at), s.bytes);
@@ -49,9 +49,9 @@ static void emit(builder *b)
 
 static void terms(const comm_request *r, comm_terms *out)
 {
-    builder b = build_for(r, &comm_exchange);
-    traffic *t = traffic_begin(r);
-    amount all = amount_cut(&b, b.bytes);
+    sched_writer b = build_for(r, &comm_exchange);
+    sched_traffic *t = traffic_begin(r);
+    sched_amount all = amount_cut(&b, b.bytes);
     for (uint32_t i = 0; i < r->ranks; i++)
         if (r->kind == WEFT_ALL_REDUCE)
             traffic_to_all(t, i, all);

@@ -20,28 +20,28 @@
 #define SLOTS 3
 #define LAG 2
 
-typedef struct landing {
+typedef struct sched_landing {
     comm_place base;
     uint64_t stride, slots;
-} landing;
+} sched_landing;
 
-static landing landing_for(builder *b)
+static sched_landing landing_for(sched_writer *b)
 {
     uint64_t longest = build_longest(b), chunks = build_chunks(b, longest);
-    landing r = {.slots = chunks < SLOTS ? chunks : SLOTS};
-    r.stride = lines(build_chunk(b, (span){0, longest}, 0).bytes);
+    sched_landing r = {.slots = chunks < SLOTS ? chunks : SLOTS};
+    r.stride = sched_align_line(build_chunk(b, (sched_span){0, longest}, 0).bytes);
     r.base = build_scratch(b, r.slots * (b->r->ranks - 1) * r.stride);
     return r;
 }
 
-static void reduce_chunk(builder *b, const landing *room, uint64_t c, comm_place mine)
+static void reduce_chunk(sched_writer *b, const sched_landing *room, uint64_t c, comm_place mine)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
-    span part = build_part(b, me), s = build_chunk(b, part, c);
+    sched_span part = sched_writer_part(b, me), s = build_chunk(b, part, c);
     comm_place at = place_plus(room->base, c % room->slots * (n - 1) * room->stride);
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
-        span give = build_chunk(b, build_part(b, to), c);
+        sched_span give = build_chunk(b, sched_writer_part(b, to), c);
         build_send(b, to, in_at(give.at), give.bytes);
         build_recv(b, from, place_plus(at, (from < me ? from : from - 1) * room->stride), s.bytes);
     }
@@ -51,23 +51,23 @@ static void reduce_chunk(builder *b, const landing *room, uint64_t c, comm_place
     build_to(b, place_plus(mine, s.at - part.at));
 }
 
-static void gather_chunk(builder *b, uint64_t c)
+static void gather_chunk(sched_writer *b, uint64_t c)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
-        span give = build_chunk(b, build_part(b, me), c);
-        span take = build_chunk(b, build_part(b, from), c);
+        sched_span give = build_chunk(b, sched_writer_part(b, me), c);
+        sched_span take = build_chunk(b, sched_writer_part(b, from), c);
         build_send(b, to, out_at(give.at), give.bytes);
         build_recv(b, from, out_at(take.at), take.bytes);
     }
 }
 
 /* `gather`: follow each chunk's reduction by its all-gather. */
-static void reduce_scatter(builder *b, comm_place mine, int gather)
+static void reduce_scatter(sched_writer *b, comm_place mine, int gather)
 {
     uint64_t chunks = build_chunks(b, build_longest(b));
-    landing room = landing_for(b);
+    sched_landing room = landing_for(b);
     for (uint64_t c = 0; c < chunks + LAG; c++) {
         if (c < chunks)
             reduce_chunk(b, &room, c, mine);
@@ -76,38 +76,38 @@ static void reduce_scatter(builder *b, comm_place mine, int gather)
     }
 }
 
-static void all_gather(builder *b)
+static void all_gather(sched_writer *b)
 {
-    span part = build_part(b, b->r->me);
+    sched_span part = sched_writer_part(b, b->r->me);
     build_copy(b, out_at(part.at), in_at(0), part.bytes);
     for (uint64_t c = 0; c < build_chunks(b, build_longest(b)); c++)
         gather_chunk(b, c);
 }
 
-void gather_to_root(builder *b, comm_place mine)
+void gather_to_root(sched_writer *b, comm_place mine)
 {
     uint32_t n = b->r->ranks, me = b->r->me, root = b->r->root;
-    span part = build_part(b, me);
+    sched_span part = sched_writer_part(b, me);
     if (me != root) {
         build_send(b, root, mine, part.bytes);
         return;
     }
     build_copy(b, out_at(part.at), mine, part.bytes);
     for (uint32_t k = 1; k < n; k++) {
-        span s = build_part(b, (me + k) % n);
+        sched_span s = sched_writer_part(b, (me + k) % n);
         build_recv(b, (me + k) % n, out_at(s.at), s.bytes);
     }
 }
 
-static void reduce(builder *b)
+static void reduce(sched_writer *b)
 {
-    span part = build_part(b, b->r->me);
+    sched_span part = sched_writer_part(b, b->r->me);
     comm_place mine = b->r->me == b->r->root ? out_at(part.at) : build_scratch(b, part.bytes);
     reduce_scatter(b, mine, 0);
     gather_to_root(b, mine);
 }
 
-static void scatter(builder *b)
+static void scatter(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, root = b->r->root;
     uint64_t part = b->bytes / n;
@@ -122,7 +122,7 @@ static void scatter(builder *b)
 
 /* In place a part may only be written once it has been sent, and a peer may only send once it is
  * received: each part that arrives waits in scratch for its place to be free. */
-static void all_to_all(builder *b)
+static void all_to_all(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     uint64_t part = b->bytes / n;
@@ -142,7 +142,7 @@ static void all_to_all(builder *b)
 }
 
 /* Everybody sends its whole buffer `root` ranks further. */
-static void shift(builder *b)
+static void shift(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, by = b->r->root;
     if (by == 0) {
@@ -153,11 +153,11 @@ static void shift(builder *b)
     build_recv(b, (me + n - by) % n, out_at(0), b->bytes);
 }
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
     const comm_request *r = b->r;
     switch (r->kind) {
-    case WEFT_ALL_REDUCE: reduce_scatter(b, out_at(build_part(b, r->me).at), 1); break;
+    case WEFT_ALL_REDUCE: reduce_scatter(b, out_at(sched_writer_part(b, r->me).at), 1); break;
     case WEFT_REDUCE_SCATTER: reduce_scatter(b, out_at(0), 0); break;
     case WEFT_ALL_GATHER: all_gather(b); break;
     case WEFT_REDUCE: reduce(b); break;
@@ -170,19 +170,19 @@ static void emit(builder *b)
     }
 }
 
-void gather_terms(traffic *t, const builder *b)
+void gather_terms(sched_traffic *t, const sched_writer *b)
 {
     for (uint32_t i = 0; i < b->r->ranks; i++)
         if (i != b->r->root)
-            traffic_edge(t, i, b->r->root, amount_whole(build_part(b, i).bytes));
+            traffic_edge(t, i, b->r->root, amount_whole(sched_writer_part(b, i).bytes));
     traffic_rounds(t, 1, 0);
 }
 
-static void one_to_one(traffic *t, const builder *b)
+static void one_to_one(sched_traffic *t, const sched_writer *b)
 {
     const comm_request *r = b->r;
     uint32_t n = r->ranks;
-    amount part = amount_whole(b->bytes / n), all = amount_whole(b->bytes);
+    sched_amount part = amount_whole(b->bytes / n), all = amount_whole(b->bytes);
     for (uint32_t i = 0; i < n; i++)
         if (r->kind == WEFT_ALL_TO_ALL)
             traffic_to_all(t, i, part);
@@ -198,8 +198,8 @@ static void one_to_one(traffic *t, const builder *b)
 
 static void terms(const comm_request *r, comm_terms *out)
 {
-    builder b = build_for(r, &comm_direct);
-    traffic *t = traffic_begin(r);
+    sched_writer b = build_for(r, &comm_direct);
+    sched_traffic *t = traffic_begin(r);
     int sums =
         r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
     for (uint32_t i = 0; i < r->ranks && sums; i++)

@@ -17,18 +17,18 @@
  * that receiving does not wait for sending. */
 #define SPARE_SLOTS 3
 
-void ring_reduce_scatter(builder *b, comm_place mine)
+void ring_reduce_scatter(sched_writer *b, comm_place mine)
 {
     uint32_t n = b->r->ranks, me = b->r->me, next = (me + 1) % n, prev = (me + n - 1) % n;
     uint64_t longest = build_longest(b), chunks = build_chunks(b, longest);
-    uint64_t stride = lines(build_chunk(b, (span){0, longest}, 0).bytes);
+    uint64_t stride = sched_align_line(build_chunk(b, (sched_span){0, longest}, 0).bytes);
     uint64_t slots = chunks + SPARE_SLOTS;
     comm_place ring = build_scratch(b, slots * stride);
     for (uint32_t round = 0; round + 1 < n; round++) {
-        span give = build_part(b, (me + n - 1 - round) % n);
-        span take = build_part(b, (me + 2 * n - 2 - round) % n);
+        sched_span give = sched_writer_part(b, (me + n - 1 - round) % n);
+        sched_span take = sched_writer_part(b, (me + 2 * n - 2 - round) % n);
         for (uint64_t c = 0; c < chunks; c++) {
-            span out = build_chunk(b, give, c), in = build_chunk(b, take, c);
+            sched_span out = build_chunk(b, give, c), in = build_chunk(b, take, c);
             uint64_t now = round * chunks + c;
             comm_place slot = place_plus(ring, now % slots * stride);
             comm_place from =
@@ -41,25 +41,25 @@ void ring_reduce_scatter(builder *b, comm_place mine)
     }
 }
 
-void ring_all_gather(builder *b)
+void ring_all_gather(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, next = (me + 1) % n, prev = (me + n - 1) % n;
     uint64_t chunks = build_chunks(b, build_longest(b));
     for (uint32_t round = 0; round + 1 < n; round++) {
-        span give = build_part(b, (me + n - round) % n);
-        span take = build_part(b, (me + 2 * n - 1 - round) % n);
+        sched_span give = sched_writer_part(b, (me + n - round) % n);
+        sched_span take = sched_writer_part(b, (me + 2 * n - 1 - round) % n);
         for (uint64_t c = 0; c < chunks; c++) {
-            span out = build_chunk(b, give, c), in = build_chunk(b, take, c);
+            sched_span out = build_chunk(b, give, c), in = build_chunk(b, take, c);
             build_send(b, next, out_at(out.at), out.bytes);
             build_recv(b, prev, out_at(in.at), in.bytes);
         }
     }
 }
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
     uint32_t me = b->r->me;
-    span part = build_part(b, me);
+    sched_span part = sched_writer_part(b, me);
     switch (b->r->kind) {
     case WEFT_ALL_REDUCE:
         ring_reduce_scatter(b, out_at(part.at));
@@ -79,10 +79,10 @@ static void emit(builder *b)
 }
 
 /* From each rank to the next go all parts but one: `kept` ranks further than its own. */
-static void pass_round(traffic *t, const builder *b, uint32_t kept)
+static void pass_round(sched_traffic *t, const sched_writer *b, uint32_t kept)
 {
     uint32_t n = b->r->ranks, far = traffic_crossings(t, 0, n);
-    amount all = amount_parts(b);
+    sched_amount all = amount_parts(b);
     for (uint32_t i = 0; i < n; i++)
         traffic_edge(t, i, (i + 1) % n, amount_less(all, amount_part(b, (i + kept) % n)));
     traffic_way(t, n - 1, far < n ? far : n - 1, 0);
@@ -90,8 +90,8 @@ static void pass_round(traffic *t, const builder *b, uint32_t kept)
 
 static void terms(const comm_request *r, comm_terms *out)
 {
-    builder b = build_for(r, &comm_ring);
-    traffic *t = traffic_begin(r);
+    sched_writer b = build_for(r, &comm_ring);
+    sched_traffic *t = traffic_begin(r);
     if (r->kind != WEFT_ALL_GATHER)
         pass_round(t, &b, 0);
     if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_ALL_GATHER)

@@ -1,7 +1,7 @@
 /* schedule/alg/single.c: a group of one rank. Out is in; in place there is nothing to do. */
 #include "schedule/algorithm.h"
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
     build_copy(b, out_at(0), in_at(0), b->bytes);
 }

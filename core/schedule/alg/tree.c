@@ -18,11 +18,11 @@
 
 /* Ranks counted from the root. */
 typedef struct rooted {
-    builder *b;
+    sched_writer *b;
     uint32_t n, root, me; /* me: counted so */
 } rooted;
 
-static rooted rooted_at(builder *b)
+static rooted rooted_at(sched_writer *b)
 {
     const comm_request *r = b->r;
     uint32_t root = r->kind == WEFT_ALL_REDUCE ? 0 : r->root;
@@ -53,7 +53,7 @@ static uint32_t below(const rooted *t, uint32_t v)
 /* `from`: where the root has it. */
 static void broadcast(const rooted *t, comm_place from)
 {
-    builder *b = t->b;
+    sched_writer *b = t->b;
     uint32_t v = t->me, bit = own_bit(t, v);
     if (v) {
         from = out_at(0);
@@ -68,7 +68,7 @@ static void broadcast(const rooted *t, comm_place from)
 
 static void reduce(const rooted *t)
 {
-    builder *b = t->b;
+    sched_writer *b = t->b;
     uint32_t v = t->me;
     comm_place sum = in_at(0);
     for (uint32_t bit = 1; bit < t->n; bit *= 2) {
@@ -97,7 +97,7 @@ static comm_place at_root(const rooted *t, uint32_t v, comm_place whole, int *wr
 
 static void gather(const rooted *t)
 {
-    builder *b = t->b;
+    sched_writer *b = t->b;
     uint32_t v = t->me, bit = own_bit(t, v), many = below(t, v);
     uint64_t part = b->bytes / t->n;
     comm_place have = v == 0     ? out_at(t->root * part)
@@ -121,7 +121,7 @@ static void gather(const rooted *t)
 
 static void scatter(const rooted *t)
 {
-    builder *b = t->b;
+    sched_writer *b = t->b;
     uint32_t v = t->me, bit = own_bit(t, v), many = below(t, v);
     uint64_t part = b->bytes / t->n;
     comm_place have = v && many > 1 ? build_scratch(b, many * part) : out_at(0);
@@ -143,7 +143,7 @@ static void scatter(const rooted *t)
     build_copy(b, out_at(0), v ? have : in_at(t->root * part), part);
 }
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
     rooted t = rooted_at(b);
     switch (b->r->kind) {
@@ -157,7 +157,7 @@ static void emit(builder *b)
 
 /* All edges of the tree, towards the root or away from it. Returns how many children the root has.
  */
-static uint32_t edges(traffic *s, const rooted *t, int up)
+static uint32_t edges(sched_traffic *s, const rooted *t, int up)
 {
     uint32_t deepest = 0, farthest = 0, children = 0, parts = t->b->r->kind;
     for (uint32_t v = 1; v < t->n; v++) {
@@ -178,9 +178,9 @@ static uint32_t edges(traffic *s, const rooted *t, int up)
 
 static void terms(const comm_request *r, comm_terms *out)
 {
-    builder b = build_for(r, &comm_tree);
+    sched_writer b = build_for(r, &comm_tree);
     rooted t = rooted_at(&b);
-    traffic *s = traffic_begin(r);
+    sched_traffic *s = traffic_begin(r);
     int sums = r->kind == WEFT_REDUCE || r->kind == WEFT_ALL_REDUCE;
     uint32_t children = 0;
     if (sums || r->kind == WEFT_GATHER)

@@ -26,37 +26,38 @@
 #include "schedule/alg/hierarchical/hierarchy.h"
 #include "schedule/form.h"
 
-static landing land_some(builder *b, uint64_t stride, uint64_t chunks, uint32_t contributions)
+static sched_landing land_some(sched_writer *b, uint64_t stride, uint64_t chunks,
+                               uint32_t contributions)
 {
-    landing l = {.stride = stride, .each = stride * contributions};
+    sched_landing l = {.stride = stride, .each = stride * contributions};
     l.base = build_scratch(b, l.each * (chunks < LEVELS_SLOTS ? chunks : LEVELS_SLOTS));
     return l;
 }
 
-static landing land(builder *b, uint64_t bytes, uint32_t contributions)
+static sched_landing land(sched_writer *b, uint64_t bytes, uint32_t contributions)
 {
-    uint64_t first = build_chunk(b, (span){0, bytes}, 0).bytes;
-    return land_some(b, lines(first), build_chunks(b, bytes), contributions);
+    uint64_t first = build_chunk(b, (sched_span){0, bytes}, 0).bytes;
+    return land_some(b, sched_align_line(first), build_chunks(b, bytes), contributions);
 }
 
 /* --- all-reduce --- */
 
-static int leads(const lead *d)
+static int leads(const sched_lead *d)
 {
     return d->v.place < d->leaders;
 }
 
-static span part_of(const lead *d, uint32_t leader, uint64_t chunk)
+static sched_span part_of(const sched_lead *d, uint32_t leader, uint64_t chunk)
 {
-    span all = {0, d->v.b->bytes};
+    sched_span all = {0, d->v.b->bytes};
     return build_chunk(d->v.b, levels_share(d->v.b, all, leader, d->leaders), chunk);
 }
 
-static void add_up(const lead *d, uint64_t chunk)
+static void add_up(const sched_lead *d, uint64_t chunk)
 {
-    const levels *v = &d->v;
-    builder *b = v->b;
-    span s = part_of(d, v->place, chunk);
+    const sched_hierarchy *v = &d->v;
+    sched_writer *b = v->b;
+    sched_span s = part_of(d, v->place, chunk);
     uint32_t seen = 0;
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine && i != v->me)
@@ -70,25 +71,25 @@ static void add_up(const lead *d, uint64_t chunk)
     build_reduced(b);
 }
 
-static void inside(const lead *d, uint64_t chunk)
+static void inside(const sched_lead *d, uint64_t chunk)
 {
-    const levels *v = &d->v;
+    const sched_hierarchy *v = &d->v;
     uint32_t n = v->size[v->machine];
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (v->place + k) % n;
         if (to >= d->leaders)
             continue;
-        span give = part_of(d, to, chunk);
-        build_send(v->b, member(v, v->machine, to), in_at(give.at), give.bytes);
+        sched_span give = part_of(d, to, chunk);
+        build_send(v->b, sched_hierarchy_member(v, v->machine, to), in_at(give.at), give.bytes);
     }
     if (leads(d) && n > 1)
         add_up(d, chunk);
 }
 
-static void swap_whole(const lead *d, span s, uint64_t chunk)
+static void swap_whole(const sched_lead *d, sched_span s, uint64_t chunk)
 {
-    const levels *v = &d->v;
-    uint32_t partner = member(v, 1 - v->machine, v->place);
+    const sched_hierarchy *v = &d->v;
+    uint32_t partner = sched_hierarchy_member(v, 1 - v->machine, v->place);
     comm_place ours = levels_summed(d, s.at), theirs = levels_landed(&d->far, chunk, 0);
     build_send(v->b, partner, ours, s.bytes);
     build_recv(v->b, partner, theirs, s.bytes);
@@ -96,26 +97,29 @@ static void swap_whole(const lead *d, span s, uint64_t chunk)
                   s.bytes);
 }
 
-static void between(const lead *d, uint64_t chunk)
+static void between(const sched_lead *d, uint64_t chunk)
 {
-    const levels *v = &d->v;
-    builder *b = v->b;
-    span s = part_of(d, v->place, chunk);
+    const sched_hierarchy *v = &d->v;
+    sched_writer *b = v->b;
+    sched_span s = part_of(d, v->place, chunk);
     if (b->r->compress) {
-        levels_between(d, s, levels_share(b, (span){0, b->bytes}, v->place, d->leaders), chunk);
+        levels_between(d, s, levels_share(b, (sched_span){0, b->bytes}, v->place, d->leaders),
+                       chunk);
         return;
     }
     if (v->machines == 2) {
         swap_whole(d, s, chunk);
         return;
     }
-    span mine = levels_share(b, s, v->machine, v->machines);
+    sched_span mine = levels_share(b, s, v->machine, v->machines);
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
-        span give = levels_share(b, s, to, v->machines);
-        build_send(b, member(v, to, v->place), levels_summed(d, give.at), give.bytes);
-        build_recv(b, member(v, from, v->place), levels_landed(&d->far, chunk, from), mine.bytes);
+        sched_span give = levels_share(b, s, to, v->machines);
+        build_send(b, sched_hierarchy_member(v, to, v->place), levels_summed(d, give.at),
+                   give.bytes);
+        build_recv(b, sched_hierarchy_member(v, from, v->place),
+                   levels_landed(&d->far, chunk, from), mine.bytes);
     }
     build_reduce(b, mine.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
@@ -125,10 +129,11 @@ static void between(const lead *d, uint64_t chunk)
     build_reduced(b);
 }
 
-static void round_machines(const lead *d, uint64_t chunk)
+static void round_machines(const sched_lead *d, uint64_t chunk)
 {
-    const levels *v = &d->v;
-    span s = part_of(d, v->place, chunk), mine = levels_share(v->b, s, v->machine, v->machines);
+    const sched_hierarchy *v = &d->v;
+    sched_span s = part_of(d, v->place, chunk),
+               mine = levels_share(v->b, s, v->machine, v->machines);
     if (v->b->r->compress) {
         levels_round(d, s, chunk);
         return;
@@ -136,43 +141,45 @@ static void round_machines(const lead *d, uint64_t chunk)
     for (uint32_t k = 1; k < v->machines && v->machines > 2; k++) {
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
-        span take = levels_share(v->b, s, from, v->machines);
-        build_send(v->b, member(v, to, v->place), out_at(mine.at), mine.bytes);
-        build_recv(v->b, member(v, from, v->place), out_at(take.at), take.bytes);
+        sched_span take = levels_share(v->b, s, from, v->machines);
+        build_send(v->b, sched_hierarchy_member(v, to, v->place), out_at(mine.at), mine.bytes);
+        build_recv(v->b, sched_hierarchy_member(v, from, v->place), out_at(take.at), take.bytes);
     }
 }
 
-static void tell_members(const lead *d, uint64_t chunk)
+static void tell_members(const sched_lead *d, uint64_t chunk)
 {
-    const levels *v = &d->v;
+    const sched_hierarchy *v = &d->v;
     uint32_t n = v->size[v->machine];
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (v->place + k) % n, from = (v->place + n - k) % n;
-        span give = part_of(d, v->place, chunk);
+        sched_span give = part_of(d, v->place, chunk);
         if (leads(d))
-            build_send(v->b, member(v, v->machine, to), out_at(give.at), give.bytes);
-        span take = from < d->leaders ? part_of(d, from, chunk) : (span){0};
-        build_recv(v->b, member(v, v->machine, from), out_at(take.at), take.bytes);
+            build_send(v->b, sched_hierarchy_member(v, v->machine, to), out_at(give.at),
+                       give.bytes);
+        sched_span take = from < d->leaders ? part_of(d, from, chunk) : (sched_span){0};
+        build_recv(v->b, sched_hierarchy_member(v, v->machine, from), out_at(take.at), take.bytes);
     }
 }
 
 /* A leader's codes are of its share of a chunk, the last of which may be a line longer. */
-static landing land_codes(levels *v, uint64_t longest)
+static sched_landing land_codes(sched_hierarchy *v, uint64_t longest)
 {
-    builder *b = v->b;
-    uint64_t chunk = build_chunk(b, (span){0, longest}, 0).bytes;
-    uint64_t share = levels_share(b, (span){0, chunk}, 0, v->machines).bytes + 64;
-    return land_some(b, lines(code_bytes(b->r->compress, share / b->size)),
+    sched_writer *b = v->b;
+    uint64_t chunk = build_chunk(b, (sched_span){0, longest}, 0).bytes;
+    uint64_t share = levels_share(b, (sched_span){0, chunk}, 0, v->machines).bytes + 64;
+    return land_some(b, sched_align_line(code_bytes(b->r->compress, share / b->size)),
                      build_chunks(b, longest), levels_codes(v));
 }
 
 /* Each phase a chunk behind the one before it, so that its messages do not stand before those that
  * others wait for. */
-static void all_reduce(levels *v)
+static void all_reduce(sched_hierarchy *v)
 {
-    lead d = {.v = *v, .leaders = levels_leaders(v)};
-    uint64_t longest = levels_share(v->b, (span){0, v->b->bytes}, 0, d.leaders).bytes;
-    uint64_t last = levels_share(v->b, (span){0, v->b->bytes}, d.leaders - 1, d.leaders).bytes;
+    sched_lead d = {.v = *v, .leaders = levels_leaders(v)};
+    uint64_t longest = levels_share(v->b, (sched_span){0, v->b->bytes}, 0, d.leaders).bytes;
+    uint64_t last =
+        levels_share(v->b, (sched_span){0, v->b->bytes}, d.leaders - 1, d.leaders).bytes;
     longest = last > longest ? last : longest;
     uint64_t chunks = build_chunks(v->b, longest);
     if (leads(&d) && v->size[v->machine] > 1)
@@ -197,10 +204,10 @@ static void all_reduce(levels *v)
 /* --- reduce-scatter and all-gather --- */
 
 /* One chunk of what I add for rank q, the nth of those elsewhere; the sum goes to `sum`. */
-static void add_for(levels *v, uint32_t q, uint32_t nth, span s, comm_place room, uint64_t stride,
-                    comm_place sum)
+static void add_for(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s, comm_place room,
+                    uint64_t stride, comm_place sum)
 {
-    builder *b = v->b;
+    sched_writer *b = v->b;
     uint32_t seen = 0, n = v->size[v->machine];
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine && i != v->me)
@@ -226,9 +233,9 @@ static void add_for(levels *v, uint32_t q, uint32_t nth, span s, comm_place room
         build_send(b, q, sum, s.bytes);
 }
 
-static void finish_mine(levels *v, span s, comm_place sums, uint64_t stride)
+static void finish_mine(sched_hierarchy *v, sched_span s, comm_place sums, uint64_t stride)
 {
-    builder *b = v->b;
+    sched_writer *b = v->b;
     const uint32_t form = b->r->compress;
     const uint64_t bytes = form ? code_bytes(form, s.bytes / b->size) : s.bytes;
     for (uint32_t k = 1; k < v->machines; k++) {
@@ -246,7 +253,7 @@ static void finish_mine(levels *v, span s, comm_place sums, uint64_t stride)
 }
 
 /* For how many ranks I stand on my machine, myself among them. */
-static uint32_t charges(const levels *v)
+static uint32_t charges(const sched_hierarchy *v)
 {
     uint32_t n = 0;
     for (uint32_t q = 0; q < v->ranks; q++)
@@ -256,19 +263,19 @@ static uint32_t charges(const levels *v)
 
 /* Members of a machine go through the ranks in one order, since messages between them are matched
  * by order; machines begin at different ranks. */
-static void reduce_scatter(levels *v)
+static void reduce_scatter(sched_hierarchy *v)
 {
-    builder *b = v->b;
+    sched_writer *b = v->b;
     uint64_t part = b->bytes / v->ranks, chunks = build_chunks(b, part);
     uint32_t n = v->size[v->machine];
-    landing near = land(b, part, charges(v) * n), sums = land(b, part, v->machines);
+    sched_landing near = land(b, part, charges(v) * n), sums = land(b, part, v->machines);
     levels_keep(v, 0);
     for (uint64_t c = 0; c < chunks; c++) {
-        span s = build_chunk(b, (span){0, part}, c);
+        sched_span s = build_chunk(b, (sched_span){0, part}, c);
         for (uint32_t k = 0, charge = 0, nth = 0; k < v->ranks; k++) {
-            uint32_t q = (member(v, v->machine, 0) + k) % v->ranks,
+            uint32_t q = (sched_hierarchy_member(v, v->machine, 0) + k) % v->ranks,
                      by = levels_stands_for(v, v->machine, q);
-            span give = {q * part + s.at, s.bytes};
+            sched_span give = {q * part + s.at, s.bytes};
             if (by != v->me) {
                 build_send(b, by, in_at(give.at), give.bytes);
                 continue;
@@ -283,7 +290,7 @@ static void reduce_scatter(levels *v)
     }
 }
 
-static void gather_far(levels *v, span s, uint64_t part)
+static void gather_far(sched_hierarchy *v, sched_span s, uint64_t part)
 {
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t m = (v->machine + k) % v->machines;
@@ -296,7 +303,7 @@ static void gather_far(levels *v, span s, uint64_t part)
     }
 }
 
-static void gather_near(levels *v, span s, uint64_t part)
+static void gather_near(sched_hierarchy *v, sched_span s, uint64_t part)
 {
     for (uint32_t q = 0; q < v->ranks; q++) {
         uint32_t by = levels_stands_for(v, v->machine, q);
@@ -304,27 +311,27 @@ static void gather_near(levels *v, span s, uint64_t part)
         if (by != v->me)
             build_recv(v->b, by, at, s.bytes);
         for (uint32_t i = 0; i < v->size[v->machine] && by == v->me; i++)
-            if (member(v, v->machine, i) != v->me)
-                build_send(v->b, member(v, v->machine, i), at, s.bytes);
+            if (sched_hierarchy_member(v, v->machine, i) != v->me)
+                build_send(v->b, sched_hierarchy_member(v, v->machine, i), at, s.bytes);
     }
 }
 
-static void all_gather(levels *v)
+static void all_gather(sched_hierarchy *v)
 {
-    builder *b = v->b;
+    sched_writer *b = v->b;
     uint64_t part = b->bytes / v->ranks, chunks = build_chunks(b, part);
     build_copy(b, out_at(v->me * part), in_at(0), part);
     for (uint64_t c = 0; c <= chunks; c++) {
         if (c < chunks)
-            gather_far(v, build_chunk(b, (span){0, part}, c), part);
+            gather_far(v, build_chunk(b, (sched_span){0, part}, c), part);
         if (c > 0)
-            gather_near(v, build_chunk(b, (span){0, part}, c - 1), part);
+            gather_near(v, build_chunk(b, (sched_span){0, part}, c - 1), part);
     }
 }
 
-static void emit(builder *b)
+static void emit(sched_writer *b)
 {
-    levels v;
+    sched_hierarchy v;
     levels_begin(b->r, b, &v);
     switch (b->r->kind) {
     case WEFT_ALL_REDUCE: all_reduce(&v); break;

@@ -14,12 +14,13 @@
 #include "schedule/alg/hierarchical/hierarchy.h"
 #include "schedule/form.h"
 
-static uint64_t coded(const builder *b, uint64_t bytes)
+static uint64_t coded(const sched_writer *b, uint64_t bytes)
 {
     return code_bytes(b->r->compress, bytes / b->size);
 }
 
-static void encode(builder *b, comm_place from, comm_place code, uint64_t kept_at, uint64_t bytes)
+static void encode(sched_writer *b, comm_place from, comm_place code, uint64_t kept_at,
+                   uint64_t bytes)
 {
     build_coding(b, COMM_ENCODE, bytes);
     build_from(b, from);
@@ -28,9 +29,9 @@ static void encode(builder *b, comm_place from, comm_place code, uint64_t kept_a
         build_to(b, (comm_place){COMM_KEPT, 0, kept_at / b->size * 4});
 }
 
-void levels_keep(const levels *v, uint64_t longest)
+void levels_keep(const sched_hierarchy *v, uint64_t longest)
 {
-    builder *b = v->b;
+    sched_writer *b = v->b;
     uint64_t others = (uint64_t)(v->machines - 1) * ((v->most + v->least - 1) / v->least);
     others = others < v->ranks - v->least ? others : v->ranks - v->least; /* that I stand for */
     uint64_t bytes = b->r->kind == WEFT_ALL_REDUCE ? longest : others * (b->bytes / v->ranks);
@@ -40,7 +41,7 @@ void levels_keep(const levels *v, uint64_t longest)
 /* --- all-reduce. A chunk's codes: given to each machine and taken from it, and those of the sums.
  */
 
-static comm_place code_at(const lead *d, uint64_t chunk, uint32_t kind, uint32_t machine)
+static comm_place code_at(const sched_lead *d, uint64_t chunk, uint32_t kind, uint32_t machine)
 {
     return levels_landed(&d->far, chunk, kind * d->v.machines + machine);
 }
@@ -49,24 +50,25 @@ static comm_place code_at(const lead *d, uint64_t chunk, uint32_t kind, uint32_t
 #define SUMS 2u
 #define KINDS 3u
 
-uint32_t levels_codes(const levels *v)
+uint32_t levels_codes(const sched_hierarchy *v)
 {
     return KINDS * v->machines;
 }
 
-void levels_between(const lead *d, span s, span part, uint64_t chunk)
+void levels_between(const sched_lead *d, sched_span s, sched_span part, uint64_t chunk)
 {
-    const levels *v = &d->v;
-    builder *b = v->b;
-    span mine = levels_share(b, s, v->machine, v->machines);
+    const sched_hierarchy *v = &d->v;
+    sched_writer *b = v->b;
+    sched_span mine = levels_share(b, s, v->machine, v->machines);
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
-        span give = levels_share(b, s, to, v->machines);
+        sched_span give = levels_share(b, s, to, v->machines);
         encode(b, levels_summed(d, give.at), code_at(d, chunk, GIVEN, to), give.at - part.at,
                give.bytes);
-        build_send(b, member(v, to, v->place), code_at(d, chunk, GIVEN, to), coded(b, give.bytes));
-        build_recv(b, member(v, from, v->place), code_at(d, chunk, TAKEN, from),
+        build_send(b, sched_hierarchy_member(v, to, v->place), code_at(d, chunk, GIVEN, to),
+                   coded(b, give.bytes));
+        build_recv(b, sched_hierarchy_member(v, from, v->place), code_at(d, chunk, TAKEN, from),
                    coded(b, mine.bytes));
     }
     build_summing(b, COMM_FOLD, v->machine, mine.bytes);
@@ -78,18 +80,18 @@ void levels_between(const lead *d, span s, span part, uint64_t chunk)
         build_to(b, (comm_place){COMM_KEPT, 0, (mine.at - part.at) / b->size * 4});
 }
 
-void levels_round(const lead *d, span s, uint64_t chunk)
+void levels_round(const sched_lead *d, sched_span s, uint64_t chunk)
 {
-    const levels *v = &d->v;
-    builder *b = v->b;
-    span mine = levels_share(b, s, v->machine, v->machines);
+    const sched_hierarchy *v = &d->v;
+    sched_writer *b = v->b;
+    sched_span mine = levels_share(b, s, v->machine, v->machines);
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
-        span take = levels_share(b, s, from, v->machines);
-        build_send(b, member(v, to, v->place), code_at(d, chunk, SUMS, v->machine),
+        sched_span take = levels_share(b, s, from, v->machines);
+        build_send(b, sched_hierarchy_member(v, to, v->place), code_at(d, chunk, SUMS, v->machine),
                    coded(b, mine.bytes));
-        build_recv(b, member(v, from, v->place), code_at(d, chunk, SUMS, from),
+        build_recv(b, sched_hierarchy_member(v, from, v->place), code_at(d, chunk, SUMS, from),
                    coded(b, take.bytes));
         build_coding(b, COMM_DECODE, take.bytes);
         build_from(b, code_at(d, chunk, SUMS, from));
@@ -99,9 +101,10 @@ void levels_round(const lead *d, span s, uint64_t chunk)
 
 /* --- reduce-scatter --- */
 
-void levels_send_code(levels *v, uint32_t q, uint32_t nth, span s, comm_place sum, comm_place code)
+void levels_send_code(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s, comm_place sum,
+                      comm_place code)
 {
-    builder *b = v->b;
+    sched_writer *b = v->b;
     uint64_t part = b->bytes / v->ranks;
     encode(b, sum, code, nth * part + s.at % part, s.bytes);
     build_send(b, q, code, coded(b, s.bytes));

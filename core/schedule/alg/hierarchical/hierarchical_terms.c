@@ -9,10 +9,11 @@ static double larger(double a, double b)
 }
 
 /* Everything that the members of a machine send to one of them, or one of them to the others. */
-static void star(const levels *v, traffic *t, uint32_t machine, uint32_t one, int inward, amount a)
+static void star(const sched_hierarchy *v, sched_traffic *t, uint32_t machine, uint32_t one,
+                 int inward, sched_amount a)
 {
     for (uint32_t i = 0; i < v->size[machine]; i++) {
-        uint32_t other = member(v, machine, i);
+        uint32_t other = sched_hierarchy_member(v, machine, i);
         if (other != one)
             traffic_edge(t, inward ? other : one, inward ? one : other, a);
     }
@@ -21,29 +22,31 @@ static void star(const levels *v, traffic *t, uint32_t machine, uint32_t one, in
 /* --- all-reduce --- */
 
 /* The share of machine m in all chunks of a part. */
-static amount share_of(const levels *v, uint64_t part, uint32_t m)
+static sched_amount share_of(const sched_hierarchy *v, uint64_t part, uint32_t m)
 {
-    const builder *b = v->b;
+    const sched_writer *b = v->b;
     uint64_t chunks = build_chunks(b, part);
-    span first = build_chunk(b, (span){0, part}, 0), last = {0, part};
+    sched_span first = build_chunk(b, (sched_span){0, part}, 0), last = {0, part};
     if (chunks > 1)
-        last = build_chunk(b, (span){0, part}, chunks - 1);
+        last = build_chunk(b, (sched_span){0, part}, chunks - 1);
     uint64_t full = levels_share(b, first, m, v->machines).bytes;
     uint64_t rest = levels_share(b, last, m, v->machines).bytes;
-    amount a = amount_whole(rest);
+    sched_amount a = amount_whole(rest);
     a.messages += full && chunks > 1 ? (double)(chunks - 1) : 0;
     a.bytes += chunks > 1 ? (double)full * (double)(chunks - 1) : 0;
     return a;
 }
 
 /* Between the leaders of one part; what the busiest of them reads to reduce. */
-static double between(const levels *v, traffic *t, uint64_t part, uint32_t leader, int gather)
+static double between(const sched_hierarchy *v, sched_traffic *t, uint64_t part, uint32_t leader,
+                      int gather)
 {
     double reads = 0;
     for (uint32_t m = 0; m < v->machines; m++) {
-        amount mine = share_of(v, part, m);
+        sched_amount mine = share_of(v, part, m);
         for (uint32_t k = 0; k < v->machines; k++) {
-            uint32_t a = member(v, m, leader), c = member(v, k, leader);
+            uint32_t a = sched_hierarchy_member(v, m, leader),
+                     c = sched_hierarchy_member(v, k, leader);
             if (k != m && v->machines == 2 && !gather)
                 traffic_edge(t, a, c, amount_cut(v->b, part));
             else if (k != m && v->machines > 2)
@@ -54,16 +57,16 @@ static double between(const levels *v, traffic *t, uint64_t part, uint32_t leade
     return v->machines == 2 ? 2 * (double)part : v->machines == 1 ? 0 : reads;
 }
 
-static double all_reduce(const levels *v, traffic *t)
+static double all_reduce(const sched_hierarchy *v, sched_traffic *t)
 {
     uint32_t leaders = levels_leaders(v);
     uint64_t bytes = v->b->bytes;
     double reduced = 0;
     for (int phase = 0; phase < 4; phase++) {
         for (uint32_t j = 0; j < leaders; j++) {
-            uint64_t part = levels_share(v->b, (span){0, bytes}, j, leaders).bytes;
+            uint64_t part = levels_share(v->b, (sched_span){0, bytes}, j, leaders).bytes;
             for (uint32_t m = 0; m < v->machines && phase % 3 == 0; m++)
-                star(v, t, m, member(v, m, j), phase == 0, amount_cut(v->b, part));
+                star(v, t, m, sched_hierarchy_member(v, m, j), phase == 0, amount_cut(v->b, part));
             double here = v->most > 1 ? (double)part * v->most : 0;
             if (phase == 1)
                 reduced = larger(reduced, here + between(v, t, part, j, 0));
@@ -78,10 +81,10 @@ static double all_reduce(const levels *v, traffic *t)
 
 /* --- reduce-scatter and all-gather --- */
 
-static double scatter_or_gather(const levels *v, traffic *t, int gather)
+static double scatter_or_gather(const sched_hierarchy *v, sched_traffic *t, int gather)
 {
     uint64_t part = v->b->bytes / v->ranks;
-    amount a = amount_cut(v->b, part);
+    sched_amount a = amount_cut(v->b, part);
     double reduced = 0;
     for (int far = gather; far == 0 || far == 1; far += gather ? -1 : 1) {
         for (uint32_t q = 0; q < v->ranks; q++)
@@ -131,9 +134,9 @@ static uint32_t below(uint32_t index, uint32_t count)
     return n;
 }
 
-static double trees(const levels *v, traffic *t, int up)
+static double trees(const sched_hierarchy *v, sched_traffic *t, int up)
 {
-    amount a = amount_cut(v->b, v->b->bytes);
+    sched_amount a = amount_cut(v->b, v->b->bytes);
     uint32_t hops = 0, far = 0, top = v->at[v->b->r->root], most = 0;
     for (uint32_t k = 0; k < v->machines; k++) {
         uint32_t m = (top + k) % v->machines, size = v->size[m];
@@ -154,16 +157,16 @@ static double trees(const levels *v, traffic *t, int up)
         far = deep > hops ? high : far;
         hops = deep > hops ? deep : hops;
     }
-    uint64_t chunk = build_chunk(v->b, (span){0, v->b->bytes}, 0).bytes;
+    uint64_t chunk = build_chunk(v->b, (sched_span){0, v->b->bytes}, 0).bytes;
     traffic_way(t, hops, far, (double)chunk);
     return up ? 2.0 * most * (double)v->b->bytes : 0;
 }
 
 void levels_terms(const comm_request *r, comm_terms *out)
 {
-    builder b = build_for(r, &(comm_algorithm){.chunk = LEVELS_CHUNK});
-    traffic *t = traffic_begin(r);
-    levels v;
+    sched_writer b = build_for(r, &(comm_algorithm){.chunk = LEVELS_CHUNK});
+    sched_traffic *t = traffic_begin(r);
+    sched_hierarchy v;
     double reduced;
     levels_begin(r, &b, &v);
     switch (r->kind) {

@@ -15,41 +15,41 @@
 #define SLOTS 2
 
 typedef struct tree {
-    levels *v;
+    sched_hierarchy *v;
     uint32_t count, index; /* nodes, and which of them I am: 0 is the top */
     int machines;          /* of machines (else of the members of mine) */
 } tree;
 
-uint32_t levels_speaker(const levels *v, uint32_t machine)
+uint32_t levels_speaker(const sched_hierarchy *v, uint32_t machine)
 {
     uint32_t root = v->b->r->root;
-    return machine == v->at[root] ? root : member(v, machine, 0);
+    return machine == v->at[root] ? root : sched_hierarchy_member(v, machine, 0);
 }
 
-uint32_t levels_node(const levels *v, uint32_t machine, uint32_t index)
+uint32_t levels_node(const sched_hierarchy *v, uint32_t machine, uint32_t index)
 {
     uint32_t top = 0;
-    while (member(v, machine, top) != levels_speaker(v, machine))
+    while (sched_hierarchy_member(v, machine, top) != levels_speaker(v, machine))
         top++;
-    return member(v, machine, (top + index) % v->size[machine]);
+    return sched_hierarchy_member(v, machine, (top + index) % v->size[machine]);
 }
 
 /* The rank at a node. */
 static uint32_t node(const tree *t, uint32_t index)
 {
-    const levels *v = t->v;
+    const sched_hierarchy *v = t->v;
     if (t->machines)
         return levels_speaker(v, (v->at[v->b->r->root] + index) % v->machines);
     return levels_node(v, v->machine, index);
 }
 
-static tree machines(levels *v)
+static tree machines(sched_hierarchy *v)
 {
     uint32_t top = v->at[v->b->r->root];
     return (tree){v, v->machines, (v->machine + v->machines - top) % v->machines, 1};
 }
 
-static tree members(levels *v)
+static tree members(sched_hierarchy *v)
 {
     tree t = {v, v->size[v->machine], 0, 0};
     while (node(&t, t.index) != v->me)
@@ -76,13 +76,13 @@ static void down(const tree *t, comm_place at, uint64_t bytes)
             build_send(t->v->b, node(t, t->index + bit), at, bytes);
 }
 
-void levels_broadcast(levels *v)
+void levels_broadcast(sched_hierarchy *v)
 {
-    builder *b = v->b;
+    sched_writer *b = v->b;
     int root = v->me == b->r->root, speaks = levels_speaker(v, v->machine) == v->me;
     tree far = machines(v), near = members(v);
     for (uint64_t c = 0; c < build_chunks(b, b->bytes); c++) {
-        span s = build_chunk(b, (span){0, b->bytes}, c);
+        sched_span s = build_chunk(b, (sched_span){0, b->bytes}, c);
         comm_place at = root ? in_at(s.at) : out_at(s.at);
         if (speaks)
             down(&far, at, s.bytes);
@@ -105,7 +105,7 @@ static uint32_t below(const tree *t)
 static comm_place up(const tree *t, comm_place sum, comm_place room, uint64_t stride,
                      uint64_t bytes)
 {
-    builder *b = t->v->b;
+    sched_writer *b = t->v->b;
     uint32_t seen = 0, mine = lowest(t);
     for (uint32_t bit = 1; bit < mine; bit *= 2) {
         if (t->index + bit >= t->count)
@@ -120,16 +120,17 @@ static comm_place up(const tree *t, comm_place sum, comm_place room, uint64_t st
     return sum;
 }
 
-void levels_reduce(levels *v)
+void levels_reduce(sched_hierarchy *v)
 {
-    builder *b = v->b;
+    sched_writer *b = v->b;
     int root = v->me == b->r->root, speaks = levels_speaker(v, v->machine) == v->me;
     tree far = machines(v), near = members(v);
-    uint64_t first = build_chunk(b, (span){0, b->bytes}, 0).bytes, stride = lines(first);
+    uint64_t first = build_chunk(b, (sched_span){0, b->bytes}, 0).bytes,
+             stride = sched_align_line(first);
     uint64_t half = below(&near) * stride, both = half + (speaks ? below(&far) * stride : 0);
     comm_place room = build_scratch(b, SLOTS * both);
     for (uint64_t c = 0; c < build_chunks(b, b->bytes); c++) {
-        span s = build_chunk(b, (span){0, b->bytes}, c);
+        sched_span s = build_chunk(b, (sched_span){0, b->bytes}, c);
         comm_place at = place_plus(room, c % SLOTS * both);
         comm_place sum = up(&near, in_at(s.at), at, stride, s.bytes);
         if (speaks)

@@ -8,15 +8,16 @@
 #define ONE_LEADER (64u << 10) /* bytes up to which one leader handles all of a machine */
 
 /* Those whom nobody placed stand in the order of the ranks. */
-static uint32_t place_of(const comm_request *r, const levels *v, uint32_t rank, uint32_t seen)
+static uint32_t place_of(const comm_request *r, const sched_hierarchy *v, uint32_t rank,
+                         uint32_t seen)
 {
     uint32_t place = r->layout && r->layout->order ? r->layout->order[rank] : seen;
     return place < v->size[v->at[rank]] ? place : seen;
 }
 
-void levels_begin(const comm_request *r, builder *b, levels *out)
+void levels_begin(const comm_request *r, sched_writer *b, sched_hierarchy *out)
 {
-    levels v = {.b = b, .ranks = r->ranks, .me = r->me, .machines = 1, .least = r->ranks};
+    sched_hierarchy v = {.b = b, .ranks = r->ranks, .me = r->me, .machines = 1, .least = r->ranks};
     if (r->layout)
         v.machines = r->layout->machines;
     v.size = mem_alloc(v.machines * sizeof *v.size);
@@ -41,41 +42,41 @@ void levels_begin(const comm_request *r, builder *b, levels *out)
     *out = v;
 }
 
-void levels_end(levels *v)
+void levels_end(sched_hierarchy *v)
 {
     free(v->size);
     free(v->at);
     free(v->member);
 }
 
-span levels_share(const builder *b, span whole, uint32_t i, uint32_t n)
+sched_span levels_share(const sched_writer *b, sched_span whole, uint32_t i, uint32_t n)
 {
     uint64_t grain = whole.bytes / n >= 4096 ? 64 : b->size;
     uint64_t units = whole.bytes / grain, base = units / n, extra = units % n;
     uint64_t from = (i * base + (i < extra ? i : extra)) * grain;
     uint64_t to = ((i + 1) * base + (i + 1 < extra ? i + 1 : extra)) * grain;
-    return (span){whole.at + from, (i + 1 == n ? whole.bytes : to) - from};
+    return (sched_span){whole.at + from, (i + 1 == n ? whole.bytes : to) - from};
 }
 
-comm_place levels_landed(const landing *l, uint64_t chunk, uint32_t who)
+comm_place levels_landed(const sched_landing *l, uint64_t chunk, uint32_t who)
 {
     return place_plus(l->base, chunk % LEVELS_SLOTS * l->each + who * l->stride);
 }
 
-comm_place levels_summed(const lead *d, uint64_t at)
+comm_place levels_summed(const sched_lead *d, uint64_t at)
 {
     return d->v.size[d->v.machine] == 1 ? in_at(at) : out_at(at);
 }
 
-uint32_t levels_leaders(const levels *v)
+uint32_t levels_leaders(const sched_hierarchy *v)
 {
     return v->b->bytes <= ONE_LEADER ? 1 : v->least;
 }
 
-uint32_t levels_stands_for(const levels *v, uint32_t machine, uint32_t q)
+uint32_t levels_stands_for(const sched_hierarchy *v, uint32_t machine, uint32_t q)
 {
     uint32_t place = 0;
-    while (member(v, v->at[q], place) != q)
+    while (sched_hierarchy_member(v, v->at[q], place) != q)
         place++;
-    return member(v, machine, place % v->size[machine]);
+    return sched_hierarchy_member(v, machine, place % v->size[machine]);
 }

@@ -9,8 +9,8 @@
 #define LEVELS_CHUNK (128u << 10) /* bytes in which long messages are cut */
 #define LEVELS_SLOTS 3            /* chunks under way at once in each phase */
 
-typedef struct levels {
-    builder *b;
+typedef struct sched_hierarchy {
+    sched_writer *b;
     uint32_t ranks, me;
     uint32_t machines, machine; /* `machine` and `place` are my own */
     uint32_t place;             /* on the machine; 0 is nearest to the network */
@@ -18,60 +18,63 @@ typedef struct levels {
     uint32_t *size;             /* [machines] members */
     uint32_t *member;           /* [machines][most] rank at a place */
     uint32_t *at;               /* [ranks] machine */
-} levels;
+} sched_hierarchy;
 
-void levels_begin(const comm_request *r, builder *b, levels *out); /* without layout: one machine */
-void levels_end(levels *v);
+void levels_begin(const comm_request *r, sched_writer *b,
+                  sched_hierarchy *out); /* without layout: one machine */
+void levels_end(sched_hierarchy *v);
 
-static inline uint32_t member(const levels *v, uint32_t machine, uint32_t place)
+static inline uint32_t sched_hierarchy_member(const sched_hierarchy *v, uint32_t machine,
+                                              uint32_t place)
 {
     return v->member[machine * v->most + place];
 }
 
 /* Part i of n of a span, as equal as whole elements allow; long ones begin at cache lines. */
-span levels_share(const builder *b, span whole, uint32_t i, uint32_t n);
+sched_span levels_share(const sched_writer *b, sched_span whole, uint32_t i, uint32_t n);
 
 /* How many members of each machine lead in an all-reduce. */
-uint32_t levels_leaders(const levels *v);
+uint32_t levels_leaders(const sched_hierarchy *v);
 
 /* Room for what `who` contributes to a chunk: for a few chunks, in turn. */
-typedef struct landing {
+typedef struct sched_landing {
     comm_place base;
     uint64_t stride, each; /* bytes of a contribution, and of a chunk with all of them */
-} landing;
-comm_place levels_landed(const landing *l, uint64_t chunk, uint32_t who);
+} sched_landing;
+comm_place levels_landed(const sched_landing *l, uint64_t chunk, uint32_t who);
 
 /* An all-reduce: leader j of each machine answers for part j. */
-typedef struct lead {
-    levels v;
+typedef struct sched_lead {
+    sched_hierarchy v;
     uint32_t leaders;
-    landing near, far;
-} lead;
+    sched_landing near, far;
+} sched_lead;
 
 /* Where a leader has its machine's sum, from byte `at` of the whole on. */
-comm_place levels_summed(const lead *d, uint64_t at);
+comm_place levels_summed(const sched_lead *d, uint64_t at);
 
 /* compress_levels.c: what leaders do between machines with chunk `s` of their `part`, and how many
  * places each chunk takes in d->far; and the sum for q, the nth rank that I stand for, on its way.
  */
-uint32_t levels_codes(const levels *v);
-void levels_keep(const levels *v, uint64_t longest); /* part of a leader */
-void levels_between(const lead *d, span s, span part, uint64_t chunk);
-void levels_round(const lead *d, span s, uint64_t chunk);
-void levels_send_code(levels *v, uint32_t q, uint32_t nth, span s, comm_place sum, comm_place code);
+uint32_t levels_codes(const sched_hierarchy *v);
+void levels_keep(const sched_hierarchy *v, uint64_t longest); /* part of a leader */
+void levels_between(const sched_lead *d, sched_span s, sched_span part, uint64_t chunk);
+void levels_round(const sched_lead *d, sched_span s, uint64_t chunk);
+void levels_send_code(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s, comm_place sum,
+                      comm_place code);
 
 /* The member of `machine` that stands for rank q there. */
-uint32_t levels_stands_for(const levels *v, uint32_t machine, uint32_t q);
+uint32_t levels_stands_for(const sched_hierarchy *v, uint32_t machine, uint32_t q);
 
 /* The member that speaks for a machine under the request's root, and the one at node `index` of
  * the tree below it. */
-uint32_t levels_speaker(const levels *v, uint32_t machine);
-uint32_t levels_node(const levels *v, uint32_t machine, uint32_t index);
+uint32_t levels_speaker(const sched_hierarchy *v, uint32_t machine);
+uint32_t levels_node(const sched_hierarchy *v, uint32_t machine, uint32_t index);
 
 void levels_terms(const comm_request *r, comm_terms *out); /* hierarchical_terms.c */
 
 /* Broadcast and reduce over trees: hierarchical_tree.c. */
-void levels_broadcast(levels *v);
-void levels_reduce(levels *v);
+void levels_broadcast(sched_hierarchy *v);
+void levels_reduce(sched_hierarchy *v);
 
 #endif
