@@ -16,9 +16,19 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-const command *const commands[] = {&cmd_train,   &cmd_plan,   &cmd_bench, &cmd_tune,   &cmd_doctor,
-                                   &cmd_data,    &cmd_sample, &cmd_ckpt,  &cmd_flight, &cmd_key,
-                                   &cmd_plugins, &cmd_config, NULL};
+const command *const commands[] = {&cli_cmd_train,
+                                   &cli_cmd_plan,
+                                   &cli_cmd_bench,
+                                   &cli_cmd_tune,
+                                   &cli_cmd_doctor,
+                                   &cli_cmd_data,
+                                   &cli_cmd_sample,
+                                   &cli_cmd_ckpt,
+                                   &cli_cmd_flight,
+                                   &cli_cmd_key,
+                                   &cli_cmd_plugins,
+                                   &cli_cmd_config,
+                                   NULL};
 
 static int help(void)
 {
@@ -50,8 +60,9 @@ static int answered(int status)
     bool whole = !fflush(stdout) && !ferror(stdout);
     if (status || whole || (poll(&out, 1, 0) == 1 && out.revents & POLLERR))
         return status;
-    return cli_fail(fail(WEFT_IO, "standard output could not be written (is its disk full?): the "
-                                  "answer is incomplete"));
+    return cli_fail(err_fail(WEFT_IO,
+                             "standard output could not be written (is its disk full?): the "
+                             "answer is incomplete"));
 }
 
 static int run(int argc, char **argv)
@@ -69,7 +80,7 @@ static int run(int argc, char **argv)
             bool help = cli_help(commands[i], argc - 1, argv + 1);
             int status = help ? 0 : commands[i]->run(argc - 1, argv + 1);
             /* a training's results are files; its progress lines may be lost */
-            return commands[i] == &cmd_train && !help ? status : answered(status);
+            return commands[i] == &cli_cmd_train && !help ? status : answered(status);
         }
     return unknown(argv[1]);
 }
@@ -92,8 +103,8 @@ int main(int argc, char **argv)
     log_setup(WEFT_LOG_INFO, -1);
     signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is a sentence, not a death */
     signal(SIGPIPE, SIG_IGN);
-    crash_watch();
+    host_crash_watch();
     int status = run(argc, argv);
-    crash_main_returns();
+    host_crash_main_returns();
     return status;
 }

@@ -7,6 +7,6 @@
 int main(int argc, char **argv)
 {
     if (argc > 2 && strcmp(argv[1], "bench") == 0)
-        return bench_comm_main(argc - 2, argv + 2);
-    return bench_comm_main(argc, argv);
+        return cli_bench_comm_main(argc - 2, argv + 2);
+    return cli_bench_comm_main(argc, argv);
 }

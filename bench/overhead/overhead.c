@@ -25,7 +25,7 @@ int main(int argc, char **argv)
     uint32_t n = 1;
     for (int i = 2; i < argc && n < 64; i++)
         overrides[n++] = argv[i];
-    prepared_job j;
+    run_prepared j;
     executor e = {0};
     job_identity alone = {.ranks = 1, .local_ranks = 1};
     uint64_t began = clock_ns();
@@ -33,15 +33,15 @@ int main(int argc, char **argv)
     weft_status s = config_load(argv[1], overrides, n, &cfg);
     if (s)
         return 1;
-    s = job_prepare(cfg, 1, false, NULL, &j);
+    s = run_prepare(cfg, 1, false, NULL, &j);
     double planned = (double)(clock_ns() - began) * 1e-6;
     if (!s)
-        s = exec_create(j.plans.at, j.cfg, NULL, &alone, NULL, &e);
+        s = run_exec_create(j.plans.at, j.cfg, NULL, &alone, NULL, &e);
     enum { RUNS = 2001 };
     double *us = calloc(RUNS, sizeof *us);
     for (uint32_t i = 0; us && !s && i < RUNS; i++) {
         uint64_t start = clock_ns();
-        s = exec_run(&e, &j.plans.at->step);
+        s = run_exec_list(&e, &j.plans.at->step);
         us[i] = (double)(clock_ns() - start) * 1e-3;
     }
     if (s)
@@ -54,8 +54,8 @@ int main(int argc, char **argv)
     printf("{\"prepare_ms\":%.3f,\"entries\":%u,\"instructions\":%u,\"step_us_median\":%.3f,"
            "\"step_us_p99\":%.3f}\n",
            planned, j.plans.at->step.entries.n, instrs, us[RUNS / 2], us[RUNS * 99 / 100]);
-    exec_destroy(&e, 0);
-    job_unprepare(&j);
+    run_exec_destroy(&e, 0);
+    run_unprepare(&j);
     free(us);
     return 0;
 }

@@ -19,7 +19,7 @@ static void write_record(const char *fmt, va_list ap)
     memcpy(record, fresh, sizeof record);
 }
 
-weft_status fail(weft_status code, const char *fmt, ...)
+weft_status err_fail(weft_status code, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -30,7 +30,7 @@ weft_status fail(weft_status code, const char *fmt, ...)
     return code;
 }
 
-weft_status fail_errno(weft_status code, const char *fmt, ...)
+weft_status err_fail_errno(weft_status code, const char *fmt, ...)
 {
     int number = errno;
     va_list ap;

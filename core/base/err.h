@@ -1,6 +1,6 @@
 /* base/err.h: one record of why the current call fails, per thread.
  *
- * The function that first detects a failure calls fail() with a sentence for the user: what was
+ * The function that first detects a failure calls err_fail() with a sentence for the user: what was
  * asked, what is wrong, where, what to do. Functions above return the status unchanged; they may
  * add where it happened with err_context(). The record is printed once, at the top. */
 #ifndef BASE_ERR_H
@@ -10,10 +10,10 @@
 
 /* Record `fmt` and return `code`. If a record stands already it is replaced: call it only where a
  * failure is first seen. [any] */
-weft_status fail(weft_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+weft_status err_fail(weft_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* As fail(), with ": " and the text of errno appended. [any] */
-weft_status fail_errno(weft_status code, const char *fmt, ...)
+/* As err_fail(), with ": " and the text of errno appended. [any] */
+weft_status err_fail_errno(weft_status code, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Put "`fmt`: " before the record that stands. [any] */

@@ -1,25 +1,11 @@
 /* base/mem.h: memory for set-up and planning.
  *
- * A pool hands out zeroed memory that is freed all at once. It never returns NULL: planning takes
- * megabytes, and a machine without them ends the program with a sentence and status 1. Nothing of
- * this header is called inside a step. */
+ * No function returns NULL: planning takes megabytes, and a machine without them ends the program
+ * with a sentence and status 1. Nothing of this header is called inside a step. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
-#include <stddef.h>
-#include <stdint.h>
-
-typedef struct pool_chunk pool_chunk;
-typedef struct pool {
-    pool_chunk *chunks; /* owned, newest first */
-    uint64_t bytes;     /* handed out so far   */
-} pool;
-
-void *pool_alloc(pool *p, uint64_t bytes);            /* zeroed, aligned to 16 */
-void *pool_array(pool *p, uint64_t n, uint64_t size); /* n elements, product checked */
-char *pool_text(pool *p, const char *text);
-char *pool_printf(pool *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void pool_free(pool *p); /* everything; the pool may be used again */
+#include "base/pool.h"
 
 /* malloc and realloc that end the program in words instead of returning NULL. */
 void *mem_alloc(uint64_t bytes); /* zeroed */

@@ -11,14 +11,14 @@ weft_status version_check(const char *format, uint64_t found, uint64_t known)
     if (found && found <= known)
         return WEFT_OK;
     if (!found)
-        return fail(WEFT_DATA,
-                    "%s has no valid version number; this program reads versions 1 to "
-                    "%" PRIu64,
-                    format, known);
-    return fail(WEFT_UNSUPPORTED,
-                "%s has version %" PRIu64 ", and this program reads versions up to %" PRIu64
-                ": use a weft as new as the one that wrote it",
-                format, found, known);
+        return err_fail(WEFT_DATA,
+                        "%s has no valid version number; this program reads versions 1 to "
+                        "%" PRIu64,
+                        format, known);
+    return err_fail(WEFT_UNSUPPORTED,
+                    "%s has version %" PRIu64 ", and this program reads versions up to %" PRIu64
+                    ": use a weft as new as the one that wrote it",
+                    format, found, known);
 }
 
 uint64_t version_after(const char *text, uint64_t bytes, const char *prefix)

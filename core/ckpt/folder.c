@@ -78,13 +78,13 @@ weft_status ckpt_list(int folder, ckpt_steps *out)
     *out = (ckpt_steps){0};
     DIR *d = list_folder(folder);
     if (!d)
-        return fail_errno(WEFT_IO, "cannot list the checkpoints");
+        return err_fail_errno(WEFT_IO, "cannot list the checkpoints");
     uint64_t step;
     errno = 0; /* the only sign of an entry that could not be read */
     for (const struct dirent *e; (e = readdir(d)); errno = 0)
         if (ckpt_step_from(e->d_name, "", "", &step))
             *vec_push(out) = step;
-    weft_status st = errno ? fail_errno(WEFT_IO, "cannot list the checkpoints") : WEFT_OK;
+    weft_status st = errno ? err_fail_errno(WEFT_IO, "cannot list the checkpoints") : WEFT_OK;
     closedir(d);
     if (out->n)
         qsort(out->at, out->n, sizeof *out->at, newest_first);
@@ -97,7 +97,7 @@ weft_status ckpt_there(const char *out_dir, bool *there)
     int n = snprintf(path, sizeof path, "%s/checkpoints", out_dir);
     *there = false;
     if (n < 0 || n >= (int)sizeof path)
-        return fail(WEFT_USAGE, "the folder name %.64s... is too long", out_dir);
+        return err_fail(WEFT_USAGE, "the folder name %.64s... is too long", out_dir);
     DIR *d = opendir(path);
     if (!d && errno == ENOENT)
         return WEFT_OK;
@@ -109,10 +109,11 @@ weft_status ckpt_there(const char *out_dir, bool *there)
     }
     weft_status st = WEFT_OK;
     if (errno == ENOTDIR)
-        st = fail(WEFT_USAGE, "run.out = %s: it or its checkpoints is a file; name a folder",
-                  out_dir);
+        st = err_fail(WEFT_USAGE, "run.out = %s: it or its checkpoints is a file; name a folder",
+                      out_dir);
     else if (errno)
-        st = fail_errno(file_blame(errno), "cannot see whether %s holds checkpoints", path);
+        st = err_fail_errno(data_file_status(errno), "cannot see whether %s holds checkpoints",
+                            path);
     if (d)
         closedir(d);
     return st;
@@ -122,7 +123,7 @@ weft_status ckpt_there(const char *out_dir, bool *there)
 static int make_folder(const char *path)
 {
     if (mkdirat(AT_FDCWD, path, 0777) == 0)
-        return file_sync_parent(path);
+        return data_file_sync_parent(path);
     return errno == EEXIST ? 0 : -1;
 }
 
@@ -131,12 +132,12 @@ weft_status ckpt_folder_open(const char *out_dir, bool make, int *fd)
     char path[CKPT_PATH_MAX];
     int n = snprintf(path, sizeof path, "%s/checkpoints", out_dir);
     if (n < 0 || n >= (int)sizeof path - CKPT_FILE_MAX)
-        return fail(WEFT_USAGE, "the folder name %.64s... is too long", out_dir);
+        return err_fail(WEFT_USAGE, "the folder name %.64s... is too long", out_dir);
     if (make && (make_folder(out_dir) || make_folder(path)))
-        return fail_errno(file_blame(errno), "cannot make folder %s", path);
+        return err_fail_errno(data_file_status(errno), "cannot make folder %s", path);
     int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
-        return fail_errno(file_blame(errno), "cannot open checkpoint folder %s", path);
+        return err_fail_errno(data_file_status(errno), "cannot open checkpoint folder %s", path);
     *fd = folder;
     return WEFT_OK;
 }
@@ -146,7 +147,7 @@ weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd)
     int lock =
         openat(folder, ".lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (lock < 0)
-        return fail_errno(WEFT_IO, "cannot open the lock of %s/checkpoints", out_dir);
+        return err_fail_errno(WEFT_IO, "cannot open the lock of %s/checkpoints", out_dir);
     if (flock(lock, LOCK_EX | LOCK_NB) == 0) {
         *fd = lock;
         return WEFT_OK;
@@ -161,11 +162,11 @@ weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd)
     }
     weft_status st =
         errno == EWOULDBLOCK
-            ? fail(WEFT_USAGE,
-                   "another job is writing a checkpoint into %s/checkpoints; give each job a "
-                   "run.out of its own",
-                   out_dir)
-            : fail_errno(WEFT_IO, "cannot lock %s/checkpoints", out_dir);
+            ? err_fail(WEFT_USAGE,
+                       "another job is writing a checkpoint into %s/checkpoints; give each job a "
+                       "run.out of its own",
+                       out_dir)
+            : err_fail_errno(WEFT_IO, "cannot lock %s/checkpoints", out_dir);
     close(lock);
     return st;
 }

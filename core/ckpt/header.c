@@ -17,8 +17,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
+#include "base/number/check.h"
 #include "base/version.h"
 #include "ckpt/internal.h"
 
@@ -80,7 +80,7 @@ static bool add_piece(json_t *root, json_t *meta, const ckpt_piece *p, uint64_t 
 
 static weft_status no_memory(void)
 {
-    return fail(WEFT_NO_MEMORY, "no memory for the header of a checkpoint shard");
+    return err_fail(WEFT_NO_MEMORY, "no memory for the header of a checkpoint shard");
 }
 
 /* The JSON behind its length word, padded with spaces so that the data begin at a multiple of 8. */
@@ -90,11 +90,12 @@ static weft_status frame(const json_t *root, char **text, uint64_t *bytes)
     uint64_t padded;
     if (!n)
         return no_memory();
-    if (!ck_align(n, 8, &padded) || padded > CKPT_JSON_MAX)
-        return fail(WEFT_UNSUPPORTED,
-                    "a checkpoint shard has so many tensors that its header of %zu bytes is over "
-                    "the format's limit of %u",
-                    n, CKPT_JSON_MAX);
+    if (!check_align(n, 8, &padded) || padded > CKPT_JSON_MAX)
+        return err_fail(
+            WEFT_UNSUPPORTED,
+            "a checkpoint shard has so many tensors that its header of %zu bytes is over "
+            "the format's limit of %u",
+            n, CKPT_JSON_MAX);
     char *out = mem_alloc(8 + padded);
     memset(out, ' ', 8 + padded);
     memcpy(out, &padded, 8);
@@ -129,7 +130,7 @@ weft_status ckpt_header_build(const ckpt_piece *const *pieces, uint32_t n, char 
 
 static weft_status bad(const char *name, const char *what)
 {
-    return fail(WEFT_DATA, "tensor %s: %s", name, what);
+    return err_fail(WEFT_DATA, "tensor %s: %s", name, what);
 }
 
 /* A decimal number as this program writes it: no sign, no leading zero; *end is what follows. */
@@ -138,7 +139,7 @@ static bool parse_number(const char *text, uint64_t *out, const char **end)
     uint64_t v = 0;
     const char *at = text;
     for (; *at >= '0' && *at <= '9'; at++)
-        if (!ck_mul(v, 10, &v) || !ck_add(v, (uint64_t)(*at - '0'), &v))
+        if (!check_mul(v, 10, &v) || !check_add(v, (uint64_t)(*at - '0'), &v))
             return false;
     *out = v;
     *end = at;
@@ -228,7 +229,7 @@ static weft_status parse_part(const char *part, const json_t *meta, pool *p, ckp
         return bad(r->name, "the number after '@' is not one");
     if (entry.rank != 1)
         return bad(r->name, "a part of a tensor must be stored as a vector");
-    if (!ck_add(r->first, r->count, &last) || last > held || r->count == held)
+    if (!check_add(r->first, r->count, &last) || last > held || r->count == held)
         return bad(r->name, "a stored part does not lie inside its tensor");
     return WEFT_OK;
 }
@@ -244,7 +245,8 @@ static weft_status parse_key(const char *key, pool *p, ckpt_range *r, const char
         name[n] = 0;
     }
     if (n >= sizeof name || !ckpt_name_ok(name))
-        return fail(WEFT_DATA, "a tensor name in the header is empty, too long or not printable");
+        return err_fail(WEFT_DATA,
+                        "a tensor name in the header is empty, too long or not printable");
     r->name = pool_text(p, name);
     *part = mark ? mark + 1 : NULL;
     return WEFT_OK;
@@ -295,12 +297,13 @@ static weft_status check_data(ckpt_ranges *all, uint32_t before, uint64_t data_b
         if (r[i].at != at)
             return bad(r[i].name, r[i].at < at ? "its bytes overlap those of another"
                                                : "the bytes before it belong to no tensor");
-        if (!ck_range(at, bytes, data_bytes))
+        if (!check_range(at, bytes, data_bytes))
             return bad(r[i].name, "its bytes go past the end of the file");
         at += bytes;
     }
     if (at != data_bytes)
-        return fail(WEFT_DATA, "%" PRIu64 " bytes at the end belong to no tensor", data_bytes - at);
+        return err_fail(WEFT_DATA, "%" PRIu64 " bytes at the end belong to no tensor",
+                        data_bytes - at);
     return WEFT_OK;
 }
 
@@ -323,7 +326,7 @@ static weft_status parse_root(json_t *root, uint64_t data_bytes, uint32_t shard,
     const char *key;
     json_t *value;
     if (meta && !all_text(meta))
-        return fail(WEFT_DATA, "__metadata__ in its header is not text by name");
+        return err_fail(WEFT_DATA, "__metadata__ in its header is not text by name");
     const char *version = json_string_value(json_object_get(meta, "version"));
     weft_status newer = version
                             ? version_check("the checkpoint shard",
@@ -351,7 +354,7 @@ weft_status ckpt_header_parse(const char *text, uint64_t bytes, uint64_t data_by
     json_t *root =
         bytes && *text == '{' ? json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error) : NULL;
     if (!root)
-        return fail(WEFT_DATA, "its header is not JSON, or gives a name twice");
+        return err_fail(WEFT_DATA, "its header is not JSON, or gives a name twice");
     weft_status st = parse_root(root, data_bytes, shard, p, out);
     json_decref(root);
     return st;

@@ -52,20 +52,21 @@ static weft_status cover_block(const ckpt_range *r, uint32_t n)
     }
     for (uint32_t i = 0; i < n; i++) {
         if (r[i].first < at)
-            return fail(WEFT_DATA,
-                        "tensor %s%s: elements from %" PRIu64 " on are stored twice, the second "
-                        "time in shard %" PRIu32,
-                        r->name, text, r[i].first, r[i].shard);
+            return err_fail(WEFT_DATA,
+                            "tensor %s%s: elements from %" PRIu64
+                            " on are stored twice, the second "
+                            "time in shard %" PRIu32,
+                            r->name, text, r[i].first, r[i].shard);
         if (r[i].first > at)
             break;
         if (r[i].count > whole - at)
-            return fail(WEFT_DATA, "tensor %s%s: shard %" PRIu32 " has elements past its end",
-                        r->name, text, r[i].shard);
+            return err_fail(WEFT_DATA, "tensor %s%s: shard %" PRIu32 " has elements past its end",
+                            r->name, text, r[i].shard);
         at += r[i].count;
     }
     if (at != whole)
-        return fail(WEFT_DATA, "tensor %s%s: no shard has the elements from %" PRIu64 " on",
-                    r->name, text, at);
+        return err_fail(WEFT_DATA, "tensor %s%s: no shard has the elements from %" PRIu64 " on",
+                        r->name, text, at);
     return WEFT_OK;
 }
 
@@ -91,17 +92,18 @@ static weft_status chain(span *s, uint32_t n, int64_t size, const char *name, ui
         if (i && !by_from(&s[i], &s[i - 1]))
             continue;
         if (s[i].from < at)
-            return fail(WEFT_DATA,
-                        "tensor %s: blocks lie over each other, or are no grid: their elements "
-                        "are stored twice",
-                        name);
+            return err_fail(WEFT_DATA,
+                            "tensor %s: blocks lie over each other, or are no grid: their elements "
+                            "are stored twice",
+                            name);
         if (s[i].from > at)
             break;
         at = s[i].to;
         ++*cells;
     }
     if (at != size)
-        return fail(WEFT_DATA, "tensor %s: no shard has the blocks from %" PRId64 " on", name, at);
+        return err_fail(WEFT_DATA, "tensor %s: no shard has the blocks from %" PRId64 " on", name,
+                        at);
     return WEFT_OK;
 }
 
@@ -122,8 +124,8 @@ static weft_status cover_grid(const ckpt_range *const *block, uint32_t n)
     }
     free(s);
     if (!st && cells != n)
-        st = fail(WEFT_DATA, "tensor %s: no shard has %" PRIu64 " of its %" PRIu64 " blocks",
-                  block[0]->name, cells - n, cells);
+        st = err_fail(WEFT_DATA, "tensor %s: no shard has %" PRIu64 " of its %" PRIu64 " blocks",
+                      block[0]->name, cells - n, cells);
     return st;
 }
 
@@ -133,16 +135,17 @@ static weft_status cover_one(const ckpt_range *r, uint32_t n)
     uint64_t whole;
     uint32_t blocks = 0;
     if (!ckpt_elements(r->rank, r->shape, r->dtype, &whole))
-        return fail(WEFT_DATA, "tensor %s has an unlawful type or shape", r->name);
+        return err_fail(WEFT_DATA, "tensor %s has an unlawful type or shape", r->name);
     const ckpt_range **block = mem_alloc((uint64_t)n * sizeof *block);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0, next; i < n && !st; i = next) {
         block[blocks++] = &r[i];
         for (next = i; next < n && !ckpt_block_order(r[i].block, r[next].block); next++)
             if (!same_tensor(&r[next], r)) {
-                st = fail(WEFT_DATA,
-                          "tensor %s has two types or shapes, in shards %" PRIu32 " and %" PRIu32,
-                          r->name, r->shard, r[next].shard);
+                st = err_fail(WEFT_DATA,
+                              "tensor %s has two types or shapes, in shards %" PRIu32
+                              " and %" PRIu32,
+                              r->name, r->shard, r[next].shard);
                 break;
             }
         if (!st)
@@ -193,10 +196,10 @@ weft_status ckpt_ranges_agree(const ckpt_ranges *manifest, const ckpt_ranges *he
         if (m && h && !by_place(m, h) && same_tensor(m, h) && m->count == h->count)
             continue;
         const ckpt_range *odd = !h || (m && by_place(m, h) < 0) ? m : h;
-        return fail(WEFT_DATA,
-                    "tensor %s: the manifest and the header of shard %" PRIu32
-                    " do not agree on elements from %" PRIu64 " on",
-                    odd->name, odd->shard, odd->first);
+        return err_fail(WEFT_DATA,
+                        "tensor %s: the manifest and the header of shard %" PRIu32
+                        " do not agree on elements from %" PRIu64 " on",
+                        odd->name, odd->shard, odd->first);
     }
     return WEFT_OK;
 }

@@ -16,8 +16,8 @@
 
 #include <sys/stat.h>
 
-#include "base/box.h"
 #include "base/mem.h"
+#include "base/number/box.h"
 #include "ckpt/ckpt.h"
 
 #define CKPT_JSON_MAX 100000000u /* bytes of a header or manifest; the cap of the shard format */

@@ -17,9 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/check.h"
-#include "base/digest.h"
 #include "base/err.h"
+#include "base/number/check.h"
+#include "base/number/digest.h"
 #include "ckpt/internal.h"
 #include "data/file.h"
 
@@ -39,23 +39,23 @@ struct ckpt {
 
 static weft_status read_text(int fd, uint64_t bytes, char *out)
 {
-    int rc = file_read(fd, out, bytes, 0);
+    int rc = data_file_read(fd, out, bytes, 0);
     if (rc < 0)
-        return fail_errno(WEFT_IO, "cannot read it");
-    return rc ? fail(WEFT_DATA, "it became shorter while it was read") : WEFT_OK;
+        return err_fail_errno(WEFT_IO, "cannot read it");
+    return rc ? err_fail(WEFT_DATA, "it became shorter while it was read") : WEFT_OK;
 }
 
 static weft_status read_manifest(ckpt *c)
 {
     struct stat st;
-    int fd = file_open_regular(c->folder, "manifest.json", false, &st);
+    int fd = data_file_open_regular(c->folder, "manifest.json", false, &st);
     if (fd < 0 && errno == ENOENT)
-        return fail(WEFT_DATA, "there is no manifest.json: this is no complete checkpoint");
+        return err_fail(WEFT_DATA, "there is no manifest.json: this is no complete checkpoint");
     if (fd < 0)
-        return fail_errno(file_damage(errno), "cannot read manifest.json");
+        return err_fail_errno(data_file_damage(errno), "cannot read manifest.json");
     uint64_t bytes = (uint64_t)st.st_size;
     weft_status status = bytes > CKPT_JSON_MAX
-                             ? fail(WEFT_DATA, "it is over %u bytes long", CKPT_JSON_MAX)
+                             ? err_fail(WEFT_DATA, "it is over %u bytes long", CKPT_JSON_MAX)
                              : WEFT_OK;
     if (!status) {
         char *text = mem_alloc(bytes);
@@ -109,7 +109,7 @@ weft_status ckpt_open(const char *dir, ckpt **out)
 {
     int folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (folder < 0)
-        return fail_errno(file_blame(errno), "cannot open checkpoint %s", dir);
+        return err_fail_errno(data_file_status(errno), "cannot open checkpoint %s", dir);
     return ckpt_open_part(folder, dir, 0, 1, out);
 }
 
@@ -176,23 +176,23 @@ static weft_status find(const ckpt *c, const ckpt_piece *want, box *block, const
 {
     const ckpt_piece *t = tensor_of(c, want->name);
     if (!t)
-        return fail(WEFT_USAGE, "checkpoint %s has no tensor %s", c->dir, want->name);
+        return err_fail(WEFT_USAGE, "checkpoint %s has no tensor %s", c->dir, want->name);
     if (t->dtype != want->dtype || !ckpt_shape_same(t->rank, t->shape, want->rank, want->shape)) {
         char have[CKPT_SHAPE_TEXT], need[CKPT_SHAPE_TEXT];
         const char *type = ckpt_dtype_name(want->dtype);
         ckpt_shape_text(t->rank, t->shape, have);
         ckpt_shape_text(want->rank, want->shape, need);
-        return fail(WEFT_USAGE, "checkpoint %s has tensor %s as %s %s, where this job has %s %s",
-                    c->dir, t->name, ckpt_dtype_name(t->dtype), have, type ? type : "no type",
-                    need);
+        return err_fail(WEFT_USAGE,
+                        "checkpoint %s has tensor %s as %s %s, where this job has %s %s", c->dir,
+                        t->name, ckpt_dtype_name(t->dtype), have, type ? type : "no type", need);
     }
     uint64_t held = t->count;
     if (ckpt_piece_block(want, block) && !ckpt_block_ok(block, t->shape, &held))
-        return fail(WEFT_INTERNAL, "tensor %s: a block is wanted that is not inside it",
-                    want->name);
-    if (!ck_range(want->first, want->count, held))
-        return fail(WEFT_INTERNAL, "tensor %s: elements %" PRIu64 " + %" PRIu64 " of %" PRIu64,
-                    want->name, want->first, want->count, held);
+        return err_fail(WEFT_INTERNAL, "tensor %s: a block is wanted that is not inside it",
+                        want->name);
+    if (!check_range(want->first, want->count, held))
+        return err_fail(WEFT_INTERNAL, "tensor %s: elements %" PRIu64 " + %" PRIu64 " of %" PRIu64,
+                        want->name, want->first, want->count, held);
     *out = t;
     return WEFT_OK;
 }
@@ -232,26 +232,26 @@ static weft_status open_shard(reader *r, uint32_t shard)
     close_shard(r);
     ckpt_shard_name(shard, r->c->manifest.shards, name);
     r->shard = shard;
-    r->fd = file_open_regular(r->c->folder, name, false, &now);
+    r->fd = data_file_open_regular(r->c->folder, name, false, &now);
     if (r->fd < 0)
-        return fail_errno(WEFT_IO, "checkpoint %s: cannot read shard %s", r->c->dir, name);
+        return err_fail_errno(WEFT_IO, "checkpoint %s: cannot read shard %s", r->c->dir, name);
     if (!same_file(&now, &r->c->files[shard]))
-        return fail(WEFT_DATA, "checkpoint %s: shard %s was changed after it was verified",
-                    r->c->dir, name);
+        return err_fail(WEFT_DATA, "checkpoint %s: shard %s was changed after it was verified",
+                        r->c->dir, name);
     return WEFT_OK;
 }
 
 static weft_status read_bytes(reader *r, uint64_t at, uint64_t bytes, void *out)
 {
-    int rc = file_read(r->fd, out, bytes, at);
+    int rc = data_file_read(r->fd, out, bytes, at);
     if (!rc)
         return WEFT_OK;
     char name[CKPT_FILE_MAX];
     ckpt_shard_name(r->shard, r->c->manifest.shards, name);
     if (rc < 0)
-        return fail_errno(WEFT_IO, "checkpoint %s: cannot read shard %s", r->c->dir, name);
-    return fail(WEFT_DATA, "checkpoint %s: shard %s was changed after it was verified", r->c->dir,
-                name);
+        return err_fail_errno(WEFT_IO, "checkpoint %s: cannot read shard %s", r->c->dir, name);
+    return err_fail(WEFT_DATA, "checkpoint %s: shard %s was changed after it was verified",
+                    r->c->dir, name);
 }
 
 /* Bytes [at, at + bytes) of the open shard; a window may be read ahead as far as `end`. */

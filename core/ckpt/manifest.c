@@ -18,8 +18,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
+#include "base/number/check.h"
 #include "base/version.h"
 #include "ckpt/internal.h"
 
@@ -51,7 +51,7 @@ weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER
     uint8_t sum[32];
     char hex[65];
     if (!EVP_Digest(body, bytes, sum, NULL, EVP_sha256(), NULL))
-        return fail(WEFT_NO_MEMORY, "no memory for the sum of a manifest");
+        return err_fail(WEFT_NO_MEMORY, "no memory for the sum of a manifest");
     ckpt_hex(sum, hex);
     snprintf(out, CKPT_TRAILER + 1, ",\"sha256\":\"%s\"}\n", hex);
     return WEFT_OK;
@@ -129,10 +129,10 @@ static weft_status sign(char *body, char **text, uint64_t *bytes)
 {
     uint64_t n = strlen(body) - 1;
     if (n + CKPT_TRAILER > CKPT_JSON_MAX)
-        return fail(WEFT_UNSUPPORTED,
-                    "the checkpoint has so many pieces that its manifest of %" PRIu64
-                    " bytes is over the limit of %u",
-                    n, CKPT_JSON_MAX);
+        return err_fail(WEFT_UNSUPPORTED,
+                        "the checkpoint has so many pieces that its manifest of %" PRIu64
+                        " bytes is over the limit of %u",
+                        n, CKPT_JSON_MAX);
     char *out = mem_alloc(n + CKPT_TRAILER + 1);
     memcpy(out, body, n);
     weft_status st = ckpt_trailer(out, n, out + n);
@@ -149,14 +149,14 @@ weft_status ckpt_manifest_build(const ckpt_manifest *m, char **text, uint64_t *b
 {
     json_t *job = json_string(m->job);
     if (!job)
-        return fail(WEFT_USAGE, "the text of the job is not UTF-8, which a manifest has to be");
+        return err_fail(WEFT_USAGE, "the text of the job is not UTF-8, which a manifest has to be");
     json_t *root = json_pack("{s:s, s:i, s:I, s:o, s:o, s:o}", "format", FORMAT, "version", VERSION,
                              "step", (json_int_t)m->step, "job", job, "shards", shards_json(m),
                              "tensors", tensors_json(&m->ranges));
     char *body = json_dumps(root, JSON_COMPACT);
     json_decref(root);
     if (!body)
-        return fail(WEFT_NO_MEMORY, "no memory for the manifest of a checkpoint");
+        return err_fail(WEFT_NO_MEMORY, "no memory for the manifest of a checkpoint");
     weft_status st = sign(body, text, bytes);
     free(body);
     return st;
@@ -168,8 +168,8 @@ static weft_status parse_shards(const json_t *list, pool *p, ckpt_manifest *m)
 {
     uint64_t n = json_is_array(list) ? json_array_size(list) : 0;
     if (!n || n > CKPT_SHARDS_MAX)
-        return fail(WEFT_DATA, "the list of shards is missing, empty or over %u long",
-                    CKPT_SHARDS_MAX);
+        return err_fail(WEFT_DATA, "the list of shards is missing, empty or over %u long",
+                        CKPT_SHARDS_MAX);
     m->shards = (uint32_t)n;
     m->sums = pool_array(p, n, sizeof *m->sums);
     for (uint32_t i = 0; i < n; i++) {
@@ -178,7 +178,7 @@ static weft_status parse_shards(const json_t *list, pool *p, ckpt_manifest *m)
         if (json_unpack_ex(json_array_get(list, i), NULL, JSON_STRICT, "{s:I, s:s}", "bytes",
                            &bytes, "sha256", &hex) ||
             bytes < 0 || !parse_hex(hex, m->sums[i].sha256))
-            return fail(WEFT_DATA, "the entry of shard %" PRIu32 " is malformed", i);
+            return err_fail(WEFT_DATA, "the entry of shard %" PRIu32 " is malformed", i);
         m->sums[i].bytes = (uint64_t)bytes;
     }
     return WEFT_OK;
@@ -227,7 +227,7 @@ static bool parse_piece(json_t *piece, uint64_t whole, uint32_t shards, pool *p,
     if (block && !parse_block(json_array_get(piece, 3), json_array_get(piece, 4), p, r, &whole))
         return false;
     if (shard < 0 || shard >= shards || first < 0 || count < 1 ||
-        !ck_add((uint64_t)first, (uint64_t)count, &last) || last > whole)
+        !check_add((uint64_t)first, (uint64_t)count, &last) || last > whole)
         return false;
     r->shard = (uint32_t)shard;
     r->first = (uint64_t)first;
@@ -241,17 +241,18 @@ static weft_status parse_tensor(const char *name, json_t *value, pool *p, ckpt_m
     json_t *shape, *pieces;
     uint64_t whole;
     if (!ckpt_name_ok(name))
-        return fail(WEFT_DATA, "a tensor name is empty, too long or not printable");
+        return err_fail(WEFT_DATA, "a tensor name is empty, too long or not printable");
     ckpt_range r = {.name = pool_text(p, name)};
     if (json_unpack_ex(value, NULL, JSON_STRICT, "{s:s, s:o, s:o}", "dtype", &dtype, "shape",
                        &shape, "pieces", &pieces) ||
         !(r.dtype = ckpt_dtype_from(dtype)) || !parse_sizes(shape, &r.rank, r.shape) ||
         !ckpt_elements(r.rank, r.shape, r.dtype, &whole) || !json_is_array(pieces))
-        return fail(WEFT_DATA, "tensor %s: its type, shape or list of pieces is malformed", r.name);
+        return err_fail(WEFT_DATA, "tensor %s: its type, shape or list of pieces is malformed",
+                        r.name);
     for (size_t i = 0; i < json_array_size(pieces); i++) {
         if (!parse_piece(json_array_get(pieces, i), whole, m->shards, p, &r))
-            return fail(WEFT_DATA, "tensor %s: piece %zu is malformed or outside the tensor",
-                        r.name, i);
+            return err_fail(WEFT_DATA, "tensor %s: piece %zu is malformed or outside the tensor",
+                            r.name, i);
         *vec_push(&m->ranges) = r;
     }
     return WEFT_OK;
@@ -265,7 +266,7 @@ static weft_status parse_root(json_t *root, pool *p, ckpt_manifest *m)
     json_t *shards, *tensors;
     if (json_unpack_ex(root, NULL, 0, "{s:s, s:i}", "format", &format, "version", &version) ||
         strcmp(format, FORMAT))
-        return fail(WEFT_DATA, "it is no manifest of a weft checkpoint");
+        return err_fail(WEFT_DATA, "it is no manifest of a weft checkpoint");
     weft_status st =
         version_check("the checkpoint manifest", version > 0 ? (uint64_t)version : 0, VERSION);
     if (st != WEFT_OK)
@@ -274,7 +275,7 @@ static weft_status parse_root(json_t *root, pool *p, ckpt_manifest *m)
                        &format, "version", &version, "step", &step, "job", &job, "shards", &shards,
                        "tensors", &tensors, "sha256", &hex) ||
         step < 0 || !json_is_object(tensors))
-        return fail(WEFT_DATA, "a member is missing, unknown or of the wrong type");
+        return err_fail(WEFT_DATA, "a member is missing, unknown or of the wrong type");
     m->step = (uint64_t)step;
     m->job = pool_text(p, job);
     st = parse_shards(shards, p, m);
@@ -292,16 +293,17 @@ weft_status ckpt_manifest_parse(const char *text, uint64_t bytes, pool *p, ckpt_
     char trailer[CKPT_TRAILER + 1];
     *m = (ckpt_manifest){0};
     if (bytes <= CKPT_TRAILER)
-        return fail(WEFT_DATA, "it is cut short");
+        return err_fail(WEFT_DATA, "it is cut short");
     weft_status st = ckpt_trailer(text, bytes - CKPT_TRAILER, trailer);
     if (st)
         return st;
     if (memcmp(trailer, text + bytes - CKPT_TRAILER, CKPT_TRAILER))
-        return fail(WEFT_DATA, "its sum does not agree with its text: it is damaged or cut short");
+        return err_fail(WEFT_DATA,
+                        "its sum does not agree with its text: it is damaged or cut short");
     json_error_t error;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!root)
-        return fail(WEFT_DATA, "it is not JSON, or gives a name twice");
+        return err_fail(WEFT_DATA, "it is not JSON, or gives a name twice");
     st = parse_root(root, p, m);
     json_decref(root);
     return st;

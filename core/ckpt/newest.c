@@ -38,13 +38,13 @@ static weft_status propose(const char *out_dir, uint32_t passed, uint64_t *step)
     st = ckpt_list(folder, &list);
     close(folder);
     if (!st && !list.n)
-        st = fail(WEFT_USAGE, "there is no checkpoint in %s/checkpoints", out_dir);
+        st = err_fail(WEFT_USAGE, "there is no checkpoint in %s/checkpoints", out_dir);
     else if (!st && passed >= list.n)
-        st = fail(WEFT_USAGE,
-                  "none of the %" PRIu32
-                  " checkpoints in %s/checkpoints verifies: put back a copy of "
-                  "one, or begin again without --resume",
-                  list.n, out_dir);
+        st = err_fail(WEFT_USAGE,
+                      "none of the %" PRIu32
+                      " checkpoints in %s/checkpoints verifies: put back a copy of "
+                      "one, or begin again without --resume",
+                      list.n, out_dir);
     if (!st)
         *step = list.at[passed];
     free(list.at);
@@ -66,19 +66,20 @@ static weft_status open_step(const char *out_dir, uint64_t step, const ckpt_team
     name_of(out_dir, step, dir);
     int folder = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0 && errno == ENOENT)
-        return fail_errno(WEFT_USAGE,
-                          "rank %" PRIu32 " does not see checkpoint %s, which rank 0 sees: run.out "
-                          "has to be one folder for all ranks",
-                          t->rank, dir);
+        return err_fail_errno(WEFT_USAGE,
+                              "rank %" PRIu32
+                              " does not see checkpoint %s, which rank 0 sees: run.out "
+                              "has to be one folder for all ranks",
+                              t->rank, dir);
     if (folder < 0)
-        return fail_errno(file_damage(errno), "cannot open checkpoint %s", dir);
+        return err_fail_errno(data_file_damage(errno), "cannot open checkpoint %s", dir);
     ckpt *c;
     weft_status st = ckpt_open_part(folder, dir, t->rank, t->ranks, &c);
     if (st)
         return st;
     if (ckpt_step(c) != step) {
-        st = fail(WEFT_DATA, "checkpoint %s: its manifest is that of step %" PRIu64, dir,
-                  ckpt_step(c));
+        st = err_fail(WEFT_DATA, "checkpoint %s: its manifest is that of step %" PRIu64, dir,
+                      ckpt_step(c));
         ckpt_close(c);
         return st;
     }
@@ -96,7 +97,7 @@ static weft_status hear_all(const ckpt_team *t, uint32_t passed, const char *wha
     snprintf(why, sizeof why, "%s", err_text());
     weft_status st = job_exchange_for(t->job, tag, mine, bytes, t->timeout, all);
     if (own && (own != WEFT_DATA || !st))
-        return fail(own, "%s", why);
+        return err_fail(own, "%s", why);
     if (st && !job_failure(t->job)) /* nobody died: the time is over */
         err_context("checkpoint.timeout = %.0f s", t->timeout);
     return st;
@@ -108,16 +109,17 @@ static weft_status judge(const char *dir, const ckpt_team *t, const verdict *all
 {
     for (uint32_t r = 0; r < t->ranks; r++)
         if (all[r].status && all[r].status != WEFT_DATA)
-            return fail(WEFT_PEER, "rank %" PRIu32 " could not read checkpoint %s", r, dir);
+            return err_fail(WEFT_PEER, "rank %" PRIu32 " could not read checkpoint %s", r, dir);
     for (uint32_t r = 0; r < t->ranks; r++)
         if (all[r].status)
             return WEFT_DATA;
     for (uint32_t r = 1; r < t->ranks; r++)
         if (all[r].digest != all[0].digest)
-            return fail(WEFT_USAGE,
-                        "rank %" PRIu32 " sees another checkpoint in %s than rank 0: run.out has "
-                        "to be one folder for all ranks",
-                        r, dir);
+            return err_fail(WEFT_USAGE,
+                            "rank %" PRIu32
+                            " sees another checkpoint in %s than rank 0: run.out has "
+                            "to be one folder for all ranks",
+                            r, dir);
     return WEFT_OK;
 }
 
@@ -155,7 +157,7 @@ weft_status ckpt_open_newest(const char *out_dir, const ckpt_team *team, ckpt **
         st = hear_all(team, passed, "step", st, &mine, sizeof mine, all);
         if (st)
             break;
-        st = all[0].status ? fail(WEFT_PEER, "rank 0 found no checkpoint in %s", out_dir)
+        st = all[0].status ? err_fail(WEFT_PEER, "rank 0 found no checkpoint in %s", out_dir)
                            : try_step(out_dir, &all[0], team, out);
     }
     free(all);
@@ -174,8 +176,9 @@ static weft_status move_aside(int folder, const char *out_dir, uint64_t step)
     for (uint32_t i = 1; fstatat(folder, aside, &st, AT_SYMLINK_NOFOLLOW) == 0; i++)
         snprintf(aside, sizeof aside, "%s.damaged.%" PRIu32, name, i);
     if (errno != ENOENT || renameat(folder, name, folder, aside) < 0)
-        return fail_errno(WEFT_IO, "the damaged checkpoint %s/checkpoints/%s cannot be renamed %s",
-                          out_dir, name, aside);
+        return err_fail_errno(WEFT_IO,
+                              "the damaged checkpoint %s/checkpoints/%s cannot be renamed %s",
+                              out_dir, name, aside);
     log_line(WEFT_LOG_WARN, "the damaged checkpoint %s/checkpoints/%s is set aside as %s", out_dir,
              name, aside);
     return WEFT_OK;
@@ -194,8 +197,8 @@ weft_status ckpt_set_aside(const char *out_dir, uint64_t step)
         st = move_aside(folder, out_dir, list.at[i]);
         any = true;
     }
-    if (!st && any && file_sync_folder(folder) < 0)
-        st = fail_errno(WEFT_IO, "cannot sync %s/checkpoints", out_dir);
+    if (!st && any && data_file_sync_folder(folder) < 0)
+        st = err_fail_errno(WEFT_IO, "cannot sync %s/checkpoints", out_dir);
     free(list.at);
     close(folder);
     return st;

@@ -32,13 +32,13 @@ weft_status ckpt_paths(const char *out_dir, uint64_t step, char temp[4096], char
 {
     char temp_name[CKPT_FILE_MAX], final_name[CKPT_FILE_MAX];
     if (step > INT64_MAX)
-        return fail(WEFT_USAGE, "step %" PRIu64 " is too large for a checkpoint", step);
+        return err_fail(WEFT_USAGE, "step %" PRIu64 " is too large for a checkpoint", step);
     ckpt_step_name(step, ".", ".tmp", temp_name);
     ckpt_step_name(step, "", "", final_name);
     int n = snprintf(temp, CKPT_PATH_MAX, "%s/checkpoints/%s", out_dir, temp_name);
     int m = snprintf(final, CKPT_PATH_MAX, "%s/checkpoints/%s", out_dir, final_name);
     if (n < 0 || n >= CKPT_PATH_MAX || m < 0 || m >= CKPT_PATH_MAX)
-        return fail(WEFT_USAGE, "the folder name %.64s... is too long", out_dir);
+        return err_fail(WEFT_USAGE, "the folder name %.64s... is too long", out_dir);
     return WEFT_OK;
 }
 
@@ -67,11 +67,13 @@ static weft_status refuse_same_step(int folder, const char *final)
 {
     struct stat there;
     if (fstatat(folder, last_part(final), &there, AT_SYMLINK_NOFOLLOW) == 0)
-        return fail(WEFT_USAGE,
-                    "checkpoint %s is there already and is not replaced; does another job write "
-                    "into this run.out?",
-                    final);
-    return errno == ENOENT ? WEFT_OK : fail_errno(WEFT_IO, "cannot look for checkpoint %s", final);
+        return err_fail(
+            WEFT_USAGE,
+            "checkpoint %s is there already and is not replaced; does another job write "
+            "into this run.out?",
+            final);
+    return errno == ENOENT ? WEFT_OK
+                           : err_fail_errno(WEFT_IO, "cannot look for checkpoint %s", final);
 }
 
 weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char final[4096])
@@ -79,7 +81,7 @@ weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char
     int folder, lock;
     weft_status st = ckpt_paths(out_dir, step, temp, final);
     if (!st && under_way.lock >= 0)
-        st = fail(WEFT_INTERNAL, "a checkpoint is begun while %s is under way", under_way.temp);
+        st = err_fail(WEFT_INTERNAL, "a checkpoint is begun while %s is under way", under_way.temp);
     if (!st)
         st = ckpt_folder_open(out_dir, true, &folder);
     if (st)
@@ -89,7 +91,7 @@ weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char
         ckpt_sweep(folder);
         st = refuse_same_step(folder, final);
         if (!st && mkdirat(folder, last_part(temp), 0777) < 0)
-            st = fail_errno(WEFT_IO, "cannot make folder %s", temp);
+            st = err_fail_errno(WEFT_IO, "cannot make folder %s", temp);
         if (st)
             close(lock);
     }
@@ -122,14 +124,14 @@ static weft_status write_manifest(int folder, const char *text, uint64_t bytes)
     int fd =
         openat(folder, "manifest.json", O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0)
-        return fail_errno(WEFT_IO, "cannot create manifest.json");
+        return err_fail_errno(WEFT_IO, "cannot create manifest.json");
     weft_status st = WEFT_OK;
-    if (file_write(fd, text, bytes) || file_sync(fd))
-        st = fail_errno(WEFT_IO, "cannot write manifest.json");
+    if (data_file_write(fd, text, bytes) || data_file_sync(fd))
+        st = err_fail_errno(WEFT_IO, "cannot write manifest.json");
     if (close(fd) < 0 && !st)
-        st = fail_errno(WEFT_IO, "cannot close manifest.json");
-    if (!st && file_sync_folder(folder))
-        st = fail_errno(WEFT_IO, "cannot sync the folder");
+        st = err_fail_errno(WEFT_IO, "cannot close manifest.json");
+    if (!st && data_file_sync_folder(folder))
+        st = err_fail_errno(WEFT_IO, "cannot sync the folder");
     return st;
 }
 
@@ -209,15 +211,15 @@ static weft_status commit(int parent, const char *temp, const char *final, ckpt_
 {
     int folder = openat(parent, temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
-        return fail_errno(WEFT_IO, "cannot open it");
+        return err_fail_errno(WEFT_IO, "cannot open it");
     weft_status st = complete(folder, m);
     close(folder);
     if (st)
         return st;
     if (put_in_place(parent, temp, final) < 0)
-        return fail_errno(WEFT_IO, "cannot rename it to %s", final);
-    if (file_sync_folder(parent) < 0)
-        return fail_errno(WEFT_IO, "cannot sync the folder, so that %s may not last", final);
+        return err_fail_errno(WEFT_IO, "cannot rename it to %s", final);
+    if (data_file_sync_folder(parent) < 0)
+        return err_fail_errno(WEFT_IO, "cannot sync the folder, so that %s may not last", final);
     if (keep)
         remove_old(parent, m->step, keep);
     return WEFT_OK;
@@ -230,8 +232,8 @@ weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, cons
     if (!shards || shards > CKPT_SHARDS_MAX || !ckpt_step_from(last_part(final), "", "", &named) ||
         named != step || !ckpt_is_leftover(last_part(temp))) {
         ckpt_abandon(temp);
-        return fail(WEFT_INTERNAL, "a commit of step %" PRIu64 " with %" PRIu32 " shards", step,
-                    shards);
+        return err_fail(WEFT_INTERNAL, "a commit of step %" PRIu64 " with %" PRIu32 " shards", step,
+                        shards);
     }
     ckpt_shard_sum *own = mem_alloc((uint64_t)shards * sizeof *own);
     memcpy(own, sums, (uint64_t)shards * sizeof *own);
@@ -240,7 +242,7 @@ weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, cons
     weft_status st = WEFT_OK;
     int parent = open_parent(temp);
     if (parent < 0)
-        st = fail_errno(WEFT_IO, "cannot open its folder");
+        st = err_fail_errno(WEFT_IO, "cannot open its folder");
     if (!st)
         st = commit(parent, last_part(temp), last_part(final), &m, keep);
     if (parent >= 0)

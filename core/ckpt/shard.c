@@ -12,9 +12,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "base/lengthy.h"
+#include "base/number/check.h"
 #include "ckpt/internal.h"
 #include "data/file.h"
 
@@ -36,7 +36,7 @@ static int sink_put(sink *s, const void *data, uint64_t n)
         errno = ENOMEM;
         return -1;
     }
-    if (file_write(s->fd, data, n))
+    if (data_file_write(s->fd, data, n))
         return -1;
     s->bytes += n;
     lengthy_add(&s->progress, n);
@@ -98,11 +98,11 @@ static weft_status check_piece(const ckpt_piece *p)
     uint64_t held;
     box block;
     if (!p->name || !ckpt_name_ok(p->name))
-        return fail(WEFT_INTERNAL, "a tensor name of the checkpoint is not lawful");
+        return err_fail(WEFT_INTERNAL, "a tensor name of the checkpoint is not lawful");
     if (!ckpt_elements(p->rank, p->shape, p->dtype, &held) ||
         (ckpt_piece_block(p, &block) && !ckpt_block_ok(&block, p->shape, &held)) ||
-        !ck_range(p->first, p->count, held))
-        return fail(WEFT_INTERNAL, "tensor %s: the piece to be saved is not lawful", p->name);
+        !check_range(p->first, p->count, held))
+        return err_fail(WEFT_INTERNAL, "tensor %s: the piece to be saved is not lawful", p->name);
     return WEFT_OK;
 }
 
@@ -124,7 +124,8 @@ static weft_status order_pieces(const ckpt_piece *pieces, uint32_t n, const ckpt
     for (uint32_t i = 1; i < *kept; i++)
         if (!strcmp(order[i]->name, order[i - 1]->name) && !block_order(order[i], order[i - 1]) &&
             order[i]->first < order[i - 1]->first + order[i - 1]->count)
-            return fail(WEFT_INTERNAL, "tensor %s: two pieces to be saved overlap", order[i]->name);
+            return err_fail(WEFT_INTERNAL, "tensor %s: two pieces to be saved overlap",
+                            order[i]->name);
     return WEFT_OK;
 }
 
@@ -143,15 +144,15 @@ static weft_status write_file(int folder, const char *name, const ckpt_piece *co
 {
     s->fd = openat(folder, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (s->fd < 0)
-        return fail_errno(WEFT_IO, "cannot create checkpoint shard %s", name);
+        return err_fail_errno(WEFT_IO, "cannot create checkpoint shard %s", name);
     weft_status st = WEFT_OK;
-    if (write_pieces(s, order, n, head, head_bytes) || file_sync(s->fd))
-        st = fail_errno(WEFT_IO, "cannot write checkpoint shard %s (after %" PRIu64 " bytes)", name,
-                        s->bytes);
+    if (write_pieces(s, order, n, head, head_bytes) || data_file_sync(s->fd))
+        st = err_fail_errno(WEFT_IO, "cannot write checkpoint shard %s (after %" PRIu64 " bytes)",
+                            name, s->bytes);
     if (close(s->fd) < 0 && !st)
-        st = fail_errno(WEFT_IO, "cannot close checkpoint shard %s", name);
-    if (!st && file_sync_folder(folder))
-        st = fail_errno(WEFT_IO, "cannot sync the folder of checkpoint shard %s", name);
+        st = err_fail_errno(WEFT_IO, "cannot close checkpoint shard %s", name);
+    if (!st && data_file_sync_folder(folder))
+        st = err_fail_errno(WEFT_IO, "cannot sync the folder of checkpoint shard %s", name);
     if (st)
         unlinkat(folder, name, 0);
     return st;
@@ -172,11 +173,11 @@ static weft_status hash_and_write(int folder, const char *name, const ckpt_piece
         all += order[i]->count * weft_dtype_size(order[i]->dtype);
     lengthy_begin(&s.progress, "a shard of the checkpoint is written", all);
     if (!s.hash || !EVP_DigestInit_ex(s.hash, EVP_sha256(), NULL))
-        st = fail(WEFT_NO_MEMORY, "no memory for the sum of checkpoint shard %s", name);
+        st = err_fail(WEFT_NO_MEMORY, "no memory for the sum of checkpoint shard %s", name);
     if (!st)
         st = write_file(folder, name, order, n, head, head_bytes, &s);
     if (!st && !EVP_DigestFinal_ex(s.hash, digest, NULL)) {
-        st = fail(WEFT_INTERNAL, "cannot form the sum of checkpoint shard %s", name);
+        st = err_fail(WEFT_INTERNAL, "cannot form the sum of checkpoint shard %s", name);
         unlinkat(folder, name, 0);
     }
     if (!st) {
@@ -193,11 +194,12 @@ weft_status ckpt_write_shard(const char *temp, uint32_t shard, uint32_t shards,
                              const ckpt_piece *pieces, uint32_t n, ckpt_shard_sum *sum)
 {
     if (!shards || shards > CKPT_SHARDS_MAX || shard >= shards)
-        return fail(WEFT_UNSUPPORTED, "shard %" PRIu32 " of %" PRIu32 ": at most %u are possible",
-                    shard, shards, CKPT_SHARDS_MAX);
+        return err_fail(WEFT_UNSUPPORTED,
+                        "shard %" PRIu32 " of %" PRIu32 ": at most %u are possible", shard, shards,
+                        CKPT_SHARDS_MAX);
     int folder = open(temp, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0)
-        return fail_errno(WEFT_IO, "cannot write a checkpoint into %s", temp);
+        return err_fail_errno(WEFT_IO, "cannot write a checkpoint into %s", temp);
     const ckpt_piece **order = mem_alloc((uint64_t)n * sizeof *order);
     uint32_t kept;
     char name[CKPT_FILE_MAX];
@@ -222,22 +224,22 @@ typedef struct source {
 
 static weft_status read_part(const source *s, void *out, uint64_t n, uint64_t at)
 {
-    int rc = file_read(s->fd, out, n, at);
+    int rc = data_file_read(s->fd, out, n, at);
     if (rc < 0)
-        return fail_errno(WEFT_IO, "cannot read it");
-    return rc ? fail(WEFT_DATA, "it became shorter while it was read") : WEFT_OK;
+        return err_fail_errno(WEFT_IO, "cannot read it");
+    return rc ? err_fail(WEFT_DATA, "it became shorter while it was read") : WEFT_OK;
 }
 
 static weft_status read_head(source *s)
 {
     uint64_t n = 0;
     weft_status st =
-        s->bytes < 8 ? fail(WEFT_DATA, "it is too short for a shard") : read_part(s, &n, 8, 0);
+        s->bytes < 8 ? err_fail(WEFT_DATA, "it is too short for a shard") : read_part(s, &n, 8, 0);
     if (st)
         return st;
-    if (n < 2 || n > CKPT_JSON_MAX || !ck_range(8, n, s->bytes))
-        return fail(WEFT_DATA,
-                    "its header is given as %" PRIu64 " bytes long, which is not possible", n);
+    if (n < 2 || n > CKPT_JSON_MAX || !check_range(8, n, s->bytes))
+        return err_fail(WEFT_DATA,
+                        "its header is given as %" PRIu64 " bytes long, which is not possible", n);
     s->head_bytes = n;
     s->head = mem_alloc(8 + n);
     return read_part(s, s->head, 8 + n, 0);
@@ -253,7 +255,7 @@ static weft_status hash_rest(const source *s, EVP_MD_CTX *hash, unsigned char *b
         if (st)
             return st;
         if (!EVP_DigestUpdate(hash, block, n))
-            return fail(WEFT_INTERNAL, "cannot form its sum");
+            return err_fail(WEFT_INTERNAL, "cannot form its sum");
         lengthy_add(&progress, n);
     }
     return WEFT_OK;
@@ -268,13 +270,13 @@ static weft_status check_sum(const source *s, const ckpt_shard_sum *sum)
     posix_fadvise(s->fd, 0, 0, POSIX_FADV_SEQUENTIAL); /* advice: it may be refused */
     if (!hash || !EVP_DigestInit_ex(hash, EVP_sha256(), NULL) ||
         !EVP_DigestUpdate(hash, s->head, 8 + s->head_bytes))
-        st = fail(WEFT_NO_MEMORY, "no memory for its sum");
+        st = err_fail(WEFT_NO_MEMORY, "no memory for its sum");
     if (!st)
         st = hash_rest(s, hash, block);
     if (!st && !EVP_DigestFinal_ex(hash, digest, NULL))
-        st = fail(WEFT_INTERNAL, "cannot form its sum");
+        st = err_fail(WEFT_INTERNAL, "cannot form its sum");
     if (!st && memcmp(digest, sum->sha256, sizeof digest))
-        st = fail(WEFT_DATA, "its SHA-256 is not the one that was recorded: it is damaged");
+        st = err_fail(WEFT_DATA, "its SHA-256 is not the one that was recorded: it is damaged");
     EVP_MD_CTX_free(hash);
     free(block);
     return st;
@@ -284,8 +286,8 @@ static weft_status check_source(source *s, uint32_t shard, const ckpt_shard_sum 
                                 pool *p, ckpt_ranges *out)
 {
     if (s->bytes != sum->bytes)
-        return fail(WEFT_DATA, "it is %" PRIu64 " bytes long where %" PRIu64 " were recorded",
-                    s->bytes, sum->bytes);
+        return err_fail(WEFT_DATA, "it is %" PRIu64 " bytes long where %" PRIu64 " were recorded",
+                        s->bytes, sum->bytes);
     weft_status st = read_head(s);
     if (!st && hash)
         st = check_sum(s, sum);
@@ -304,9 +306,9 @@ weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const 
 {
     char name[CKPT_FILE_MAX];
     ckpt_shard_name(shard, shards, name);
-    source s = {.fd = file_open_regular(folder, name, false, st)};
+    source s = {.fd = data_file_open_regular(folder, name, false, st)};
     if (s.fd < 0)
-        return fail_errno(file_damage(errno), "cannot read shard %s", name);
+        return err_fail_errno(data_file_damage(errno), "cannot read shard %s", name);
     s.bytes = (uint64_t)st->st_size;
     weft_status status = check_source(&s, shard, sum, hash, p, out);
     free(s.head);

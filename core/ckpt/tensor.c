@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/check.h"
+#include "base/number/check.h"
 #include "ckpt/internal.h"
 
 static const struct {
@@ -64,9 +64,9 @@ bool ckpt_elements(uint32_t rank, const int64_t *shape, uint32_t dtype, uint64_t
     if (rank > WEFT_MAX_AXES || !bytes)
         return false;
     for (uint32_t i = 0; i < rank; i++)
-        if (shape[i] < 1 || !ck_mul(n, (uint64_t)shape[i], &n))
+        if (shape[i] < 1 || !check_mul(n, (uint64_t)shape[i], &n))
             return false;
-    if (!ck_mul(n, bytes, &bytes) || bytes > INT64_MAX)
+    if (!check_mul(n, bytes, &bytes) || bytes > INT64_MAX)
         return false;
     *out = n;
     return true;

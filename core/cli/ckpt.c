@@ -31,7 +31,7 @@ static int run(int argc, char **argv)
     bool info = argc == 3 && !strcmp(argv[1], "info"),
          verify = argc == 3 && !strcmp(argv[1], "verify");
     if (!info && !verify)
-        return cli_usage(&cmd_ckpt, "say info or verify, and which folder");
+        return cli_usage(&cli_cmd_ckpt, "say info or verify, and which folder");
     ckpt *c;
     weft_status s = ckpt_open(argv[2], &c);
     if (s)
@@ -45,6 +45,6 @@ static int run(int argc, char **argv)
     return 0;
 }
 
-const command cmd_ckpt = {
+const command cli_cmd_ckpt = {
     "ckpt", "info|verify DIR",
     "Verify all of a checkpoint; info also prints its tensors and the job that wrote it.", run};

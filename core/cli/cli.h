@@ -13,8 +13,9 @@ typedef struct command {
     int (*run)(int argc, char **argv); /* argv[0] is the command's name; returns the exit status */
 } command;
 
-extern const command cmd_train, cmd_plan, cmd_plugins, cmd_data, cmd_key, cmd_sample, cmd_ckpt,
-    cmd_flight, cmd_bench, cmd_tune, cmd_config, cmd_doctor;
+extern const command cli_cmd_train, cli_cmd_plan, cli_cmd_plugins, cli_cmd_data, cli_cmd_key,
+    cli_cmd_sample, cli_cmd_ckpt, cli_cmd_flight, cli_cmd_bench, cli_cmd_tune, cli_cmd_config,
+    cli_cmd_doctor;
 
 /* NULL-ended, in the order in which `weft --help` prints them. */
 extern const command *const commands[];
@@ -22,7 +23,7 @@ extern const command *const commands[];
 /* Print the record of the failure and return its exit status. */
 int cli_fail(weft_status s);
 
-/* fail(WEFT_USAGE) with the command's usage behind the sentence; returns 2. */
+/* err_fail(WEFT_USAGE) with the command's usage behind the sentence; returns 2. */
 int cli_usage(const command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* --help among the arguments: prints it and returns true. */

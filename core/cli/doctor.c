@@ -14,7 +14,8 @@ static weft_status write_report(const json_t *report, bool json)
         bad = json_dumpf(report, stdout, JSON_INDENT(1)) || putchar('\n') == EOF;
     else
         doctor_print(report, stdout);
-    return bad || fflush(stdout) ? fail_errno(WEFT_IO, "the report could not be written") : WEFT_OK;
+    return bad || fflush(stdout) ? err_fail_errno(WEFT_IO, "the report could not be written")
+                                 : WEFT_OK;
 }
 
 static int examine(const cli_job *j, uint64_t here)
@@ -28,7 +29,7 @@ static int examine(const cli_job *j, uint64_t here)
     s = write_report(report, j->flag[0]);
     json_decref(report);
     if (!s && prevents)
-        s = fail(WEFT_IO, "the job cannot run here as it is: see the problems above");
+        s = err_fail(WEFT_IO, "the job cannot run here as it is: see the problems above");
     return cli_fail(s);
 }
 
@@ -47,23 +48,23 @@ static int run(int argc, char **argv)
     cli_job j;
     int status = 2;
     uint64_t here = 0;
-    if (!cli_parse_job(&cmd_doctor, argc, argv, flags, valued, &j, &status)) {
+    if (!cli_parse_job(&cli_cmd_doctor, argc, argv, flags, valued, &j, &status)) {
         free(j.overrides);
         return status;
     }
     if (j.value[0] && !cli_number(j.value[0], 1, 1048576, &here))
-        status = cli_usage(&cmd_doctor, "--here takes a number of ranks from 1 to 1048576");
+        status = cli_usage(&cli_cmd_doctor, "--here takes a number of ranks from 1 to 1048576");
     else if (here && !j.ranks)
-        status = cli_usage(&cmd_doctor, "--here says how many of the -n ranks run here");
+        status = cli_usage(&cli_cmd_doctor, "--here says how many of the -n ranks run here");
     else if (!j.ini && (j.noverrides || j.ranks || here))
-        status = cli_usage(&cmd_doctor, "of which job? name its INI file");
+        status = cli_usage(&cli_cmd_doctor, "of which job? name its INI file");
     else
         status = j.flag[1] ? list_checks() : examine(&j, here);
     free(j.overrides);
     return status;
 }
 
-const command cmd_doctor = {
+const command cli_cmd_doctor = {
     "doctor", "[JOB.ini [section.key=value ...] [-n RANKS [--here RANKS]]] [--json] [--list]",
     "Say what this machine offers, and what about it is badly set: what, why, what to type.\n\n"
     "With a job it also says whether that fits. weft train --doctor does the same on the machine\n"

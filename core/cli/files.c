@@ -22,13 +22,13 @@ static int data(int argc, char **argv)
             *(o ? &out : &valid) = argv[++i];
         else if (*argv[i] == '-') {
             free(texts);
-            return cli_usage(&cmd_data, "option %s is unknown or lacks its value", argv[i]);
+            return cli_usage(&cli_cmd_data, "option %s is unknown or lacks its value", argv[i]);
         } else
             texts[n++] = argv[i];
     }
     int status = 2;
     if (!n || !out) {
-        status = cli_usage(&cmd_data, n ? "where to? -o FILE" : "which texts?");
+        status = cli_usage(&cli_cmd_data, n ? "where to? -o FILE" : "which texts?");
     } else {
         uint64_t train, held = 0;
         weft_status s = data_write_bytes(texts, n, out, valid, &train, &held);
@@ -42,7 +42,7 @@ static int data(int argc, char **argv)
     return status;
 }
 
-const command cmd_data = {
+const command cli_cmd_data = {
     "data", "TEXT... -o FILE [--valid FILE]",
     "Write a token file of the bytes of the texts; every 20th block of 4 KiB goes to --valid.",
     data};
@@ -50,11 +50,11 @@ const command cmd_data = {
 static int key(int argc, char **argv)
 {
     if (argc != 3 || strcmp(argv[1], "-o"))
-        return cli_usage(&cmd_key, "say where to: -o FILE");
+        return cli_usage(&cli_cmd_key, "say where to: -o FILE");
     return cli_fail(job_key_write(argv[2]));
 }
 
-const command cmd_key = {
+const command cli_cmd_key = {
     "key", "-o FILE",
     "Write a fresh job key that only you can read, for ranks that weft train -n did not start.\n"
     "Copy it to every machine and name it as [run] key.",
@@ -67,18 +67,18 @@ static int flight_command(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (!strcmp(argv[i], "-c") && i + 1 < argc) {
             if (!cli_number(argv[++i], 1, FLIGHT_RECORDS, &count))
-                return cli_usage(&cmd_flight, "-c takes a number from 1 to %u", FLIGHT_RECORDS);
+                return cli_usage(&cli_cmd_flight, "-c takes a number from 1 to %u", FLIGHT_RECORDS);
         } else if (*argv[i] == '-' || dir) {
-            return cli_usage(&cmd_flight, "what is %s?", argv[i]);
+            return cli_usage(&cli_cmd_flight, "what is %s?", argv[i]);
         } else {
             dir = argv[i];
         }
     if (!dir)
-        return cli_usage(&cmd_flight, "which folder? a run's, or its flight/");
-    return cli_fail(flight_print(dir, (uint32_t)count, stdout));
+        return cli_usage(&cli_cmd_flight, "which folder? a run's, or its flight/");
+    return cli_fail(run_flight_print(dir, (uint32_t)count, stdout));
 }
 
-const command cmd_flight = {
+const command cli_cmd_flight = {
     "flight", "DIR [-c COUNT]",
     "Print the last instructions of every rank of a run, also of one that was killed.\n\n"
     "  -c COUNT   how many of each (20)",

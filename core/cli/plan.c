@@ -9,18 +9,20 @@
 
 enum flag { JSON, LIST, SCHEDULE, PASSES };
 
-static weft_status print(const prepared_job *p, const cli_job *j)
+static weft_status print(const run_prepared *p, const cli_job *j)
 {
     uint64_t rank = 0;
     bool json = j->flag[JSON], lists = j->flag[LIST], schedule = j->flag[SCHEDULE];
     if (j->value[0] && !cli_number(j->value[0], 0, p->spec.ranks - 1, &rank))
-        return fail(WEFT_USAGE, "--rank %s: the job has ranks 0 to %u", j->value[0],
-                    p->spec.ranks - 1);
+        return err_fail(WEFT_USAGE, "--rank %s: the job has ranks 0 to %u", j->value[0],
+                        p->spec.ranks - 1);
     if (schedule && (lists || json))
-        return fail(WEFT_USAGE, "--schedule draws for people: not together with --list or --json");
+        return err_fail(WEFT_USAGE,
+                        "--schedule draws for people: not together with --list or --json");
     if (j->flag[PASSES] && (lists || schedule))
-        return fail(WEFT_USAGE, "--passes prints the times of planning alone: not together with "
-                                "--list or --schedule");
+        return err_fail(WEFT_USAGE,
+                        "--passes prints the times of planning alone: not together with "
+                        "--list or --schedule");
     if (j->flag[PASSES] && json)
         return plan_print_passes_json(&p->plans, stdout);
     if (j->flag[PASSES]) {
@@ -44,23 +46,23 @@ static weft_status print(const prepared_job *p, const cli_job *j)
 
 static int plan_for(const cli_job *j)
 {
-    prepared_job p;
+    run_prepared p;
     job_sites sites;
     uint64_t machines = 1;
     uint32_t ranks = j->ranks ? j->ranks : 1;
     if (j->value[1] && !cli_number(j->value[1], 1, ranks, &machines))
-        return cli_usage(&cmd_plan, "--machines %s: %u ranks can be on 1 to %u", j->value[1], ranks,
-                         ranks);
+        return cli_usage(&cli_cmd_plan, "--machines %s: %u ranks can be on 1 to %u", j->value[1],
+                         ranks, ranks);
     config *cfg;
     weft_status s = config_load(j->ini, j->overrides, j->noverrides, &cfg);
     if (s)
         return cli_fail(s);
-    job_even_sites(ranks, (uint32_t)machines, &sites);
-    s = job_prepare(cfg, ranks, false, &(resolve_meeting){.sites = &sites, .on_paper = true}, &p);
+    job_even_hosts(ranks, (uint32_t)machines, &sites);
+    s = run_prepare(cfg, ranks, false, &(resolve_meeting){.sites = &sites, .on_paper = true}, &p);
     if (!s)
         s = print(&p, j);
-    job_unprepare(&p);
-    job_free_sites(&sites);
+    run_unprepare(&p);
+    job_free_hosts(&sites);
     config_destroy(cfg);
     return cli_fail(s);
 }
@@ -71,12 +73,12 @@ static int run(int argc, char **argv)
     static const char *const valued[] = {"--rank", "--machines", NULL};
     cli_job j;
     int status = 2;
-    if (!cli_parse_job(&cmd_plan, argc, argv, flags, valued, &j, &status)) {
+    if (!cli_parse_job(&cli_cmd_plan, argc, argv, flags, valued, &j, &status)) {
         free(j.overrides);
         return status;
     }
     if (!j.ini) {
-        status = cli_usage(&cmd_plan, "which job? name its INI file");
+        status = cli_usage(&cli_cmd_plan, "which job? name its INI file");
     } else {
         status = plan_for(&j);
     }
@@ -84,7 +86,7 @@ static int run(int argc, char **argv)
     return status;
 }
 
-const command cmd_plan = {
+const command cli_cmd_plan = {
     "plan",
     "[-n RANKS] JOB.ini [section.key=value ...] [--json] [--rank R] [--list] "
     "[--schedule] [--passes] [--machines M]",

@@ -71,14 +71,14 @@ static weft_status find_and_print(const component *const *all, uint32_t n, const
         if (strcmp(all[i]->name, name))
             continue;
         if (!all[i]->iface)
-            return fail(WEFT_USAGE, "%s cannot be used: %s", name, all[i]->help);
+            return err_fail(WEFT_USAGE, "%s cannot be used: %s", name, all[i]->help);
         print_one(all[i]);
         found = true;
     }
     const char *near = config_nearest(name, names, known);
     if (!found)
-        return fail(WEFT_USAGE, "no plugin is named '%s'%s%s%s; `weft plugins` lists them", name,
-                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+        return err_fail(WEFT_USAGE, "no plugin is named '%s'%s%s%s; `weft plugins` lists them",
+                        name, near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     return WEFT_OK;
 }
 
@@ -98,9 +98,10 @@ static weft_status read_words(int argc, char **argv, const char **name, config *
         const bool is_override = strchr(argv[i], '=') != NULL;
         const char **word = is_job(argv[i]) ? &ini : name;
         if (is_override && n == sizeof overrides / sizeof *overrides)
-            return fail(WEFT_USAGE, "more than %u overrides", n);
+            return err_fail(WEFT_USAGE, "more than %u overrides", n);
         if (!is_override && *word)
-            return fail(WEFT_USAGE, "one name at a time, and one job: '%s' is too many", argv[i]);
+            return err_fail(WEFT_USAGE, "one name at a time, and one job: '%s' is too many",
+                            argv[i]);
         if (is_override)
             overrides[n++] = argv[i];
         else
@@ -130,7 +131,7 @@ static int run(int argc, char **argv)
     return cli_fail(s);
 }
 
-const command cmd_plugins = {
+const command cli_cmd_plugins = {
     "plugins", "[NAME] [JOB.ini] [section.key=value ...]",
     "List the plugins that are installed, or print the keys of one, with types and defaults.\n\n"
     "  JOB.ini          look into the folders of its run.plugins too; run.plugins=DIR does the "
@@ -158,11 +159,11 @@ static void print_reference(const component *const *all, uint32_t n)
     printf("\n## [comm.NAME]: of the core, for every transport; its own keys stand below\n\n");
     config_print_options(stdout, config_link_options(), 1, CONFIG_OWN);
     printf("\n## [sweep]: lists, for `weft bench SWEEP.ini`\n\n");
-    sweep_print_keys(stdout);
+    cli_sweep_print_keys(stdout);
     printf("\n## [bench]: for `weft bench comm`\n\n");
-    bench_comm_print_keys(stdout, 1);
+    cli_bench_comm_print_keys(stdout, 1);
     printf("\n## tune.KEY: for `weft tune comm`, on the command line\n\n");
-    tune_print_keys(stdout, 1);
+    cli_tune_print_keys(stdout, 1);
     for (uint32_t i = 0; i < n; i++) {
         char section[128];
         if (!all[i]->iface)
@@ -187,7 +188,7 @@ static void print_combinations(const component *const *all, uint32_t n)
         "works, and nothing is changed in silence: what stands below is an error message "
         "with\nstatus 2, before anything is started. `AXIS` is a mesh axis. Keys of plugins that "
         "a job does not use may stand in its file.\n\n");
-    combine_print(stdout);
+    config_print_constraints(stdout);
     printf("\n## What plugins ask for\n\nA plugin refuses what only it can know. The meaning of "
            "its keys says what they go with.\n");
     for (uint32_t i = 0; i < n; i++) {
@@ -212,7 +213,7 @@ static int reference(int argc, char **argv)
     uint32_t n;
     bool combinations = argc == 2 && !strcmp(argv[1], "combinations");
     if (argc > 1 && !combinations)
-        return cli_usage(&cmd_config, "it takes no arguments but 'combinations'");
+        return cli_usage(&cli_cmd_config, "it takes no arguments but 'combinations'");
     weft_status s = host_create(NULL, &h);
     if (!s)
         s = host_list(h, &all, &n);
@@ -222,7 +223,7 @@ static int reference(int argc, char **argv)
     return cli_fail(s);
 }
 
-const command cmd_config = {
+const command cli_cmd_config = {
     "config", "[combinations]",
     "Print every key of a job file, of the core and of the plugins installed.\n\n"
     "  combinations   what combines with what and why not: docs/COMBINATIONS.md",

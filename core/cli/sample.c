@@ -37,18 +37,18 @@ static int run(int argc, char **argv)
         if (*argv[i] != '-' && !dir)
             dir = argv[i];
         else if (i + 1 == argc || !option(argv[i], argv[i + 1], &o))
-            return cli_usage(&cmd_sample, "%s is unknown, or its value is missing or out of range",
-                             argv[i]);
+            return cli_usage(&cli_cmd_sample,
+                             "%s is unknown, or its value is missing or out of range", argv[i]);
         else
             i++;
     }
     if (!dir)
-        return cli_usage(&cmd_sample,
+        return cli_usage(&cli_cmd_sample,
                          "which checkpoint? a folder such as OUT/checkpoints/step-...");
-    return cli_fail(sample_checkpoint(dir, &o, stdout));
+    return cli_fail(run_sample_checkpoint(dir, &o, stdout));
 }
 
-const command cmd_sample = {
+const command cli_cmd_sample = {
     "sample", "CHECKPOINT --prompt TEXT [--tokens N] [--temperature T] [--top K] [--seed S]",
     "Write text with a trained model.\n\n"
     "  --prompt TEXT      what to go on from (token numbers, if the model is not byte-level)\n"

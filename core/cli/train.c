@@ -15,7 +15,7 @@ static const char *const flags[] = {"--resume", "--resume=auto", "--resume=force
                                     "--doctor", "--json",        NULL};
 enum { RESUME, AUTO, FORCE, DOCTOR, JSON };
 
-static train_resume resume_of(const cli_job *j)
+static run_resume_mode resume_of(const cli_job *j)
 {
     return j->flag[RESUME]  ? TRAIN_RESUME
            : j->flag[AUTO]  ? TRAIN_AUTO
@@ -41,13 +41,13 @@ static char **rank_arguments(const cli_job *j)
 
 static weft_status check_job(const cli_job *j)
 {
-    prepared_job p;
+    run_prepared p;
     config *cfg;
     weft_status s = config_load(j->ini, j->overrides, j->noverrides, &cfg);
     if (s)
         return s;
-    s = job_prepare(cfg, j->ranks, true, NULL, &p);
-    job_unprepare(&p);
+    s = run_prepare(cfg, j->ranks, true, NULL, &p);
+    run_unprepare(&p);
     config_destroy(cfg);
     return s;
 }
@@ -57,22 +57,22 @@ static int run_rank(const cli_job *j)
     config *cfg;
     weft_status s = config_load(j->ini, j->overrides, j->noverrides, &cfg);
     if (s)
-        return train_refuse(s);
-    int status = train_rank(cfg, resume_of(j));
+        return run_train_refuse(s);
+    int status = run_train_rank(cfg, resume_of(j));
     config_destroy(cfg);
     return status;
 }
 
 static int launch(const cli_job *j)
 {
-    stop_catch(false);
-    stop_at_once(true);
+    job_stop_catch(false);
+    job_stop_at_once(true);
     weft_status s = j->flag[DOCTOR] ? WEFT_OK : check_job(j); /* to the doctor it is a finding */
-    stop_at_once(false);
+    job_stop_at_once(false);
     if (s)
         return cli_fail(s);
     char **argv = rank_arguments(j);
-    int status = launch_ranks(j->ranks, argv, !j->flag[DOCTOR]);
+    int status = job_launch_ranks(j->ranks, argv, !j->flag[DOCTOR]);
     free(argv);
     return status;
 }
@@ -81,19 +81,19 @@ static int run(int argc, char **argv)
 {
     cli_job j;
     int status = 2;
-    if (!cli_parse_job(&cmd_train, argc, argv, flags, NULL, &j, &status)) {
+    if (!cli_parse_job(&cli_cmd_train, argc, argv, flags, NULL, &j, &status)) {
         free(j.overrides);
         return status;
     }
     if (!j.ini)
-        status = cli_usage(&cmd_train, "which job? name its INI file");
+        status = cli_usage(&cli_cmd_train, "which job? name its INI file");
     else if (j.flag[JSON] && !j.flag[DOCTOR])
-        status = cli_usage(&cmd_train, "--json is of --doctor");
+        status = cli_usage(&cli_cmd_train, "--json is of --doctor");
     else if (j.flag[RESUME] + j.flag[AUTO] + j.flag[FORCE] > 1)
-        status =
-            cli_usage(&cmd_train, "one of --resume, --resume=auto and --resume=force at a time");
+        status = cli_usage(&cli_cmd_train,
+                           "one of --resume, --resume=auto and --resume=force at a time");
     else if (resume_of(&j) != TRAIN_AFRESH && j.flag[DOCTOR])
-        status = cli_usage(&cmd_train, "--doctor trains nothing that could be resumed");
+        status = cli_usage(&cli_cmd_train, "--doctor trains nothing that could be resumed");
     else if (j.ranks > 1)
         status = launch(&j);
     else if (j.flag[DOCTOR])
@@ -104,7 +104,7 @@ static int run(int argc, char **argv)
     return status;
 }
 
-const command cmd_train = {
+const command cli_cmd_train = {
     "train",
     "[-n RANKS] JOB.ini [section.key=value ...] [--resume[=auto|force]] [--doctor [--json]]",
     "Train a model as the job file says.\n\n"

@@ -117,14 +117,14 @@ static weft_status bridge_connect(weft_link *l, uint32_t peer, uint32_t channel,
 {
     uint64_t n = 0;
     if (peer >= l->ranks)
-        return fail(WEFT_USAGE, "rank %u is not in the job", peer);
+        return err_fail(WEFT_USAGE, "rank %u is not in the job", peer);
     int which = which_for(l, peer);
     const void *at = read_pair(address, bytes, which, &n);
     if (!at)
-        return fail(WEFT_DATA,
-                    "the address of rank %u is not one of %s and %s: do all ranks run "
-                    "the same configuration?",
-                    peer, l->part[NEAR].name, l->part[FAR].name);
+        return err_fail(WEFT_DATA,
+                        "the address of rank %u is not one of %s and %s: do all ranks run "
+                        "the same configuration?",
+                        peer, l->part[NEAR].name, l->part[FAR].name);
     weft_conn *c = mem_alloc(sizeof *c);
     *c = (weft_conn){.bridge = l, .part = &l->part[which], .which = which};
     weft_conn *inner = NULL;
@@ -280,9 +280,10 @@ static const weft_link_table functions = {.struct_size = sizeof functions,
                                           .deregister_memory = bridge_deregister,
                                           .key = bridge_key};
 
-weft_status bridge_create(const component *near, const weft_conf *near_conf, const component *far,
-                          const weft_link_args *args, const uint32_t *machine,
-                          const weft_link_table **table, weft_link **out)
+weft_status comm_bridge_create(const component *near, const weft_conf *near_conf,
+                               const component *far, const weft_link_args *args,
+                               const uint32_t *machine, const weft_link_table **table,
+                               weft_link **out)
 {
     const component *of[2] = {near, far};
     weft_link_args own[2] = {*args, *args};
@@ -303,7 +304,7 @@ weft_status bridge_create(const component *near, const weft_conf *near_conf, con
         if (most && (!l->table.channels || most < l->table.channels))
             l->table.channels = most;
     }
-    l->table.caps = comm_pair_caps(l->part[NEAR].table->caps, l->part[FAR].table->caps);
+    l->table.caps = sched_pair_caps(l->part[NEAR].table->caps, l->part[FAR].table->caps);
     if (st != WEFT_OK) {
         bridge_destroy(l);
         return st;

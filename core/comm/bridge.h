@@ -9,8 +9,9 @@
 
 /* `machine` [args->ranks] says who shares one; borrowed, as the components are. *table becomes
  * the functions of *out, which hold until its destroy(). [setup] */
-weft_status bridge_create(const component *near, const weft_conf *near_conf, const component *far,
-                          const weft_link_args *args, const uint32_t *machine,
-                          const weft_link_table **table, weft_link **out);
+weft_status comm_bridge_create(const component *near, const weft_conf *near_conf,
+                               const component *far, const weft_link_args *args,
+                               const uint32_t *machine, const weft_link_table **table,
+                               weft_link **out);
 
 #endif

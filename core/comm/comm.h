@@ -17,21 +17,21 @@ typedef struct comm_channel comm_channel; /* an ordered group of ranks over one 
 typedef struct comm_op comm_op;           /* one prepared operation, started any number of times */
 
 /* How to reach memory that no link can touch: by streams of the device. table NULL: no need. */
-typedef struct comm_stage {
+typedef struct comm_staging {
     const weft_device_table *table;
     weft_device *device;
     weft_stream *compute; /* operations begin after what is enqueued here, and go before the rest */
     char *base;           /* the device's arena */
     uint64_t bytes;
     int32_t fd; /* its descriptor, for peers' import_peer(); -1 */
-} comm_stage;
+} comm_staging;
 
 typedef struct comm_arena {
     void *base;
     uint64_t bytes;
     int32_t fd;           /* maps the same bytes, or -1 */
     uint32_t device_caps; /* device.h */
-    comm_stage stage;
+    comm_staging stage;
 } comm_arena;
 
 /* `job` may be NULL for one rank. [setup] */
@@ -58,21 +58,22 @@ weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, co
 
 /* An operation of the channel; borrows the schedule, which outlives it. `name` is what failures are
  * called by ("all-reduce of grads block.3"). [setup] */
-weft_status comm_add_op(comm_channel *c, const comm_schedule *s, const char *name, comm_op **out);
+weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *name, comm_op **out);
 
-/* Where the operation keeps comm_schedule_kept() bytes from one start to the next, 0 at first. What
- * was kept counts *times times (NULL: once), read at each start's steps: 0 forgets it. [setup] */
-void comm_keep(comm_op *op, void *kept, const float *times);
+/* Where the operation keeps sched_residual_bytes() bytes from one start to the next, 0 at first.
+ * What was kept counts *times times (NULL: once), read at each start's steps: 0 forgets it. [setup]
+ */
+void comm_set_residual(comm_op *op, void *kept, const float *times);
 
 /* The offsets in the device's arena that all starts of a staged operation will have: where devices
  * attach each other's arenas, peers are told beforehand. [setup] */
-void comm_fix(comm_op *op, uint64_t in, uint64_t out);
+void comm_set_offsets(comm_op *op, uint64_t in, uint64_t out);
 
 /* After all channels and operations are there: exchange addresses, connect the pairs that schedules
  * use, register and map the arena where the link can. `deadline` seconds. [setup] [collective] */
 weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline);
 
-/* Start with these addresses (scratch of comm_schedule_scratch() bytes). Never blocks. `overlap`
+/* Start with these addresses (scratch of sched_scratch_bytes() bytes). Never blocks. `overlap`
  * says that computation follows, so that the progress thread is woken. [compute] */
 weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, int overlap);
 

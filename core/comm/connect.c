@@ -12,9 +12,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/number/check.h"
 #include "comm/fd_passing.h"
 #include "host/call.h"
 
@@ -27,7 +27,7 @@
 typedef struct card {
     uint32_t magic, channels, places, reserved;
     uint64_t address_bytes, key_bytes, arena_bytes, device_bytes;
-    pass_address pass; /* where descriptors are taken */
+    comm_fd_passing_address pass; /* where descriptors are taken */
     unsigned char address[MOST_BLOB], key[MOST_BLOB];
 } card;
 
@@ -36,7 +36,7 @@ typedef struct card {
 typedef struct card_place {
     uint64_t who;
     uint32_t kind, root;
-    comm_whereabouts at;
+    sched_buffer_offsets at;
 } card_place;
 
 static int uses_peer(const comm_link *l, const comm_channel *c, uint32_t peer)
@@ -53,7 +53,7 @@ static int uses_peer(const comm_link *l, const comm_channel *c, uint32_t peer)
 static int maps_any(const comm_link *l)
 {
     for (uint32_t i = 0; i < l->ops.n; i++)
-        if (comm_schedule_maps(l->ops.at[i]->schedule) && !l->ops.at[i]->attached &&
+        if (sched_maps_peers(l->ops.at[i]->schedule) && !l->ops.at[i]->attached &&
             l->ops.at[i]->program.lanes)
             return 1;
     return 0;
@@ -63,10 +63,11 @@ static weft_status register_memory(comm_link *l)
 {
     const comm_arena *a = &l->world->arena;
     if (maps_any(l) && (!a->base || a->fd < 0))
-        return fail(WEFT_USAGE,
-                    "link %s: an operation maps its peers' memory, but the arena of this device "
-                    "cannot be mapped by others; use another algorithm",
-                    l->component->name);
+        return err_fail(
+            WEFT_USAGE,
+            "link %s: an operation maps its peers' memory, but the arena of this device "
+            "cannot be mapped by others; use another algorithm",
+            l->component->name);
     if (!a->base || !(maps_any(l) || (l->table->caps & WEFT_LINK_REGISTER)))
         return WEFT_OK;
     return PLUGIN_CALL(l->table, register_memory, l->link, a->base, a->bytes, a->fd, &l->region);
@@ -79,7 +80,7 @@ static void card_name(const comm_link *l, uint32_t rank, uint32_t meeting, char 
 
 static card_place place_of(const comm_op *op)
 {
-    const comm_request *r = comm_schedule_request(op->schedule);
+    const sched_request *r = sched_request_of(op->schedule);
     return (card_place){op->channel->who, r->kind, r->root, op->where[op->channel->me]};
 }
 
@@ -94,7 +95,7 @@ static const card_place *card_places(const card *c)
     return (const card_place *)((const uint64_t *)(c + 1) + (size_t)c->channels * 2);
 }
 
-static card *make_card(const comm_link *l, const pass_box *box)
+static card *make_card(const comm_link *l, const comm_fd_passing_socket *box)
 {
     card head = {.magic = CARD_MAGIC,
                  .channels = l->channels.n,
@@ -119,7 +120,7 @@ static card *make_card(const comm_link *l, const pass_box *box)
     return mine;
 }
 
-static weft_status put_card(comm_link *l, uint32_t meeting, const pass_box *box)
+static weft_status put_card(comm_link *l, uint32_t meeting, const comm_fd_passing_socket *box)
 {
     card *mine = make_card(l, box);
     weft_status st = PLUGIN_CALL(l->table, address, l->link, mine->address, &mine->address_bytes);
@@ -128,8 +129,8 @@ static weft_status put_card(comm_link *l, uint32_t meeting, const pass_box *box)
     else if (st == WEFT_OK)
         st = PLUGIN_CALL(l->table, key, l->region, mine->key, &mine->key_bytes);
     if (st == WEFT_OK && (mine->address_bytes > MOST_BLOB || mine->key_bytes > MOST_BLOB))
-        st = fail(WEFT_INTERNAL, "link %s: its address or key is longer than 4096 bytes",
-                  l->component->name);
+        st = err_fail(WEFT_INTERNAL, "link %s: its address or key is longer than 4096 bytes",
+                      l->component->name);
     char name[200];
     card_name(l, l->world->who.rank, meeting, name);
     if (st == WEFT_OK)
@@ -154,8 +155,8 @@ static weft_status get_card(comm_link *l, uint32_t rank, uint32_t meeting, doubl
     if (bytes < sizeof *c || c->magic != CARD_MAGIC || c->address_bytes > MOST_BLOB ||
         c->key_bytes > MOST_BLOB || bytes != card_bytes(c)) {
         free(value);
-        return fail(WEFT_DATA, "link %s: the address of rank %u is garbled", l->component->name,
-                    rank);
+        return err_fail(WEFT_DATA, "link %s: the address of rank %u is garbled", l->component->name,
+                        rank);
     }
     *out = c;
     return WEFT_OK;
@@ -171,13 +172,14 @@ static weft_status compare(const comm_channel *c, uint32_t peer, const card *the
             continue;
         if (digest[1] == c->what)
             return WEFT_OK;
-        return fail(WEFT_PEER,
-                    "channel %s: rank %u has other operations on it (kinds, counts, types or "
-                    "algorithms differ); do all ranks run the same configuration and program?",
-                    c->name, rank);
+        return err_fail(WEFT_PEER,
+                        "channel %s: rank %u has other operations on it (kinds, counts, types or "
+                        "algorithms differ); do all ranks run the same configuration and program?",
+                        c->name, rank);
     }
-    return fail(WEFT_PEER, "channel %s: rank %u has no channel of this name over the same ranks",
-                c->name, rank);
+    return err_fail(WEFT_PEER,
+                    "channel %s: rank %u has no channel of this name over the same ranks", c->name,
+                    rank);
 }
 
 /* Where the peer has its buffers of an operation that devices do. The k-th that it sends to me is
@@ -200,14 +202,14 @@ static weft_status find_place(comm_op *op, uint32_t peer, const card *theirs)
             op->where[peer] = at[i].at;
             return WEFT_OK;
         }
-    return fail(WEFT_PEER, "%s: rank %u has no such operation on channel %s", op->name,
-                c->ranks[peer], c->name);
+    return err_fail(WEFT_PEER, "%s: rank %u has no such operation on channel %s", op->name,
+                    c->ranks[peer], c->name);
 }
 
 /* Does the operation read or write the memory of this peer? Then the two exchange messages. */
 static int maps_peer(const comm_op *op, uint32_t peer)
 {
-    if (!comm_schedule_maps(op->schedule))
+    if (!sched_maps_peers(op->schedule))
         return 0;
     for (uint32_t i = 0; i < op->program.lanes; i++)
         if (op->program.lane[i].peer == peer)
@@ -234,7 +236,7 @@ static weft_status map_peer(comm_link *l, const comm_channel *c, uint32_t peer, 
     if (!needed || l->mapped[rank])
         return WEFT_OK;
     if (theirs->key_bytes == 0)
-        return fail(WEFT_PEER, "channel %s: rank %u offers no memory to map", c->name, rank);
+        return err_fail(WEFT_PEER, "channel %s: rank %u offers no memory to map", c->name, rank);
     void *base = NULL;
     st = PLUGIN_CALL(l->table, map, l->link, rank, theirs->key, theirs->key_bytes, &base);
     if (st != WEFT_OK)
@@ -334,8 +336,9 @@ static weft_status await_ready(comm_link *l, uint64_t deadline_ns)
         if (clock_ns() > deadline_ns) {
             char why[512];
             snprintf(why, sizeof why, "%s", err_text());
-            return fail(WEFT_PEER, "link %s: %u connections are not up in time, one to rank %u%s%s",
-                        l->component->name, count, rank, why[0] ? ": " : "", why);
+            return err_fail(WEFT_PEER,
+                            "link %s: %u connections are not up in time, one to rank %u%s%s",
+                            l->component->name, count, rank, why[0] ? ": " : "", why);
         }
         st = PLUGIN_CALL(l->table, wait, l->link, 0, WAIT_US);
         if (st != WEFT_OK && st != WEFT_BUSY)
@@ -364,13 +367,13 @@ static void take_memory(comm_link *l)
 }
 
 /* An arena has come from a rank: map it. */
-static weft_status attach_arena(comm_link *l, const pass_box *box, card *const *cards)
+static weft_status attach_arena(comm_link *l, const comm_fd_passing_socket *box, card *const *cards)
 {
-    const comm_stage *s = &l->world->arena.stage;
+    const comm_staging *s = &l->world->arena.stage;
     uint32_t rank;
     void *base;
     int fd;
-    weft_status st = pass_take(box, &rank, &fd);
+    weft_status st = comm_fd_passing_receive(box, &rank, &fd);
     if (st != WEFT_OK)
         return st;
     if (rank < l->world->who.ranks && l->attaches[rank] && !l->mapped[rank]) {
@@ -387,8 +390,8 @@ static weft_status attach_arena(comm_link *l, const pass_box *box, card *const *
 }
 
 /* Give every rank that is to map it my arena, and take theirs. */
-static weft_status attach_arenas(comm_link *l, const pass_box *box, card *const *cards,
-                                 uint64_t deadline_ns)
+static weft_status attach_arenas(comm_link *l, const comm_fd_passing_socket *box,
+                                 card *const *cards, uint64_t deadline_ns)
 {
     const uint32_t ranks = l->world->who.ranks, me = l->world->who.rank;
     unsigned char *given = pool_array(&l->world->pool, ranks, 1);
@@ -397,7 +400,7 @@ static weft_status attach_arenas(comm_link *l, const pass_box *box, card *const 
         weft_status st = WEFT_OK;
         for (uint32_t r = 0; r < ranks && st == WEFT_OK; r++) {
             if (l->attaches[r] && !given[r]) {
-                st = pass_give(box, me, &cards[r]->pass, l->world->arena.stage.fd);
+                st = comm_fd_passing_send(box, me, &cards[r]->pass, l->world->arena.stage.fd);
                 given[r] = st == WEFT_OK;
                 st = st == WEFT_BUSY ? WEFT_OK : st;
             }
@@ -414,10 +417,10 @@ static weft_status attach_arenas(comm_link *l, const pass_box *box, card *const 
         if (job_failure(l->world->job) != WEFT_OK)
             return WEFT_PEER;
         if (clock_ns() > deadline_ns)
-            return fail(WEFT_PEER,
-                        "link %s: %u arenas of devices have not come in time, one of "
-                        "rank %u",
-                        l->component->name, left, late);
+            return err_fail(WEFT_PEER,
+                            "link %s: %u arenas of devices have not come in time, one of "
+                            "rank %u",
+                            l->component->name, left, late);
         nanosleep(&(struct timespec){0, 200000}, NULL);
     }
 }
@@ -447,9 +450,9 @@ static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
 {
     uint64_t deadline = clock_ns() + (uint64_t)(seconds * 1e9);
     uint32_t ranks = l->world->who.ranks;
-    pass_box box = {.fd = -1};
+    comm_fd_passing_socket box = {.fd = -1};
     take_memory(l);
-    weft_status st = attaches_any(l) ? pass_open(&box) : WEFT_OK;
+    weft_status st = attaches_any(l) ? comm_fd_passing_open(&box) : WEFT_OK;
     if (l->world->job) {
         if (st == WEFT_OK)
             st = register_memory(l);
@@ -465,14 +468,14 @@ static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
         st = attach_arenas(l, &box, cards, deadline);
     if (st == WEFT_OK)
         st = await_ready(l, deadline);
-    pass_close(&box);
+    comm_fd_passing_close(&box);
     for (uint32_t i = 0; i < ranks; i++)
         free(cards[i]);
     free(cards);
     if (st == WEFT_OK && l->ops.n == 0)
         give_back(l);
     else if (st == WEFT_OK)
-        st = mover_begin(l);
+        st = comm_progress_begin(l);
     return st;
 }
 
@@ -481,9 +484,9 @@ weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline
     static _Thread_local uint32_t meetings; /* all ranks count the same; a rank is a thread here */
     uint32_t meeting = meetings++;
     if (w->connected)
-        return fail(WEFT_USAGE, "comm_connect() was called before");
+        return err_fail(WEFT_USAGE, "comm_connect() was called before");
     w->arena = arena ? *arena : (comm_arena){.fd = -1};
-    weft_status prepared = stage_prepare(w);
+    weft_status prepared = comm_staging_prepare(w);
     if (prepared != WEFT_OK)
         return prepared;
     for (uint32_t i = 0; i < w->links.n; i++) {

@@ -8,24 +8,24 @@
 
 #include <string.h>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/number/check.h"
 #include "host/call.h"
 
 /* Rounds that one operation may take before the next one has its turn. */
 #define ROUNDS 16
 
-void op_prepare(comm_op *op)
+void comm_op_prepare(comm_op *op)
 {
-    const comm_program *p = &op->program;
+    const sched_program *p = &op->program;
     pool *mem = &op->channel->link->world->pool;
     op->need = pool_array(mem, p->steps, sizeof *op->need);
     op->need0 = pool_array(mem, p->steps, sizeof *op->need0);
     op->ready = pool_array(mem, p->moves, sizeof *op->ready);
     op->lane = pool_array(mem, p->lanes, sizeof *op->lane);
     op->where = pool_array(mem, op->channel->n, sizeof *op->where);
-    op->base[COMM_PLACES] =
+    op->base[SCHED_OFFSETS] =
         op->attached ? pool_array(mem, op->channel->n, sizeof *op->where) : (void *)op->where;
     for (uint32_t i = 0; i < p->steps; i++)
         op->need0[i] = p->step[i].need;
@@ -34,39 +34,39 @@ void op_prepare(comm_op *op)
 static uint64_t place_in_arena(const comm_op *op, const char *at)
 {
     const comm_arena *a = &op->channel->link->world->arena;
-    return at ? (uint64_t)(at - (const char *)a->base) : COMM_NOWHERE;
+    return at ? (uint64_t)(at - (const char *)a->base) : SCHED_NO_OFFSET;
 }
 
 static void begin(comm_op *op)
 {
-    const comm_program *p = &op->program;
+    const sched_program *p = &op->program;
     memcpy(op->need, op->need0, p->steps * sizeof *op->need);
     memset(op->lane, 0, p->lanes * sizeof *op->lane);
     op->ready_head = op->ready_tail = 0;
     op->left = p->steps;
     op->dirty = 1;
     for (uint32_t i = 0; i < p->steps && p->moves; i++)
-        if (op->need[i] == 0 && p->step[i].what >= COMM_REDUCE && p->step[i].what != COMM_FETCH)
+        if (op->need[i] == 0 && p->step[i].what >= SCHED_REDUCE && p->step[i].what != SCHED_FETCH)
             op->ready[op->ready_tail++] = i;
     if (op->attached)
-        ((comm_whereabouts *)(void *)op->base[COMM_PLACES])[op->channel->me] =
+        ((sched_buffer_offsets *)(void *)op->base[SCHED_OFFSETS])[op->channel->me] =
             op->where[op->channel->me];
-    else if (comm_schedule_maps(op->schedule))
-        op->where[op->channel->me] = (comm_whereabouts){place_in_arena(op, op->base[COMM_IN]),
-                                                        place_in_arena(op, op->base[COMM_OUT])};
+    else if (sched_maps_peers(op->schedule))
+        op->where[op->channel->me] = (sched_buffer_offsets){
+            place_in_arena(op, op->base[SCHED_IN]), place_in_arena(op, op->base[SCHED_OUT])};
     op->began = clock_ticks();
 }
 
 static void complete(comm_op *op, uint32_t step)
 {
-    const comm_program *p = &op->program;
-    const comm_step *s = &p->step[step];
+    const sched_program *p = &op->program;
+    const sched_step *s = &p->step[step];
     op->left--;
     for (uint32_t i = 0; i < s->nexts; i++) {
         uint32_t n = p->next[s->next + i];
         if (--op->need[n])
             continue;
-        if (p->step[n].what >= COMM_REDUCE)
+        if (p->step[n].what >= SCHED_REDUCE)
             op->ready[op->ready_tail++] = n;
         else
             op->dirty = 1;
@@ -75,39 +75,39 @@ static void complete(comm_op *op, uint32_t step)
 
 static weft_status run_step(comm_op *op, uint32_t step)
 {
-    const comm_step *s = &op->program.step[step];
-    const comm_place *place = &op->program.place[s->place];
+    const sched_step *s = &op->program.step[step];
+    const sched_place *place = &op->program.place[s->place];
     comm_link *l = op->channel->link;
-    if (s->what == COMM_STORE || op->attached) { /* what is no store, the device does */
+    if (s->what == SCHED_STORE || op->attached) { /* what is no store, the device does */
         uint32_t peer;
         weft_status st = WEFT_OK;
-        if (op->attached && s->what == COMM_STORE)
-            st = attach_confirm(op, &peer);
+        if (op->attached && s->what == SCHED_STORE)
+            st = comm_import_peer_confirm(op, &peer);
         if (st != WEFT_OK)
-            return op_fail(op, peer, st);
-        if (s->what == COMM_STORE)
-            stage_store(op, step);
+            return comm_op_fail(op, peer, st);
+        if (s->what == SCHED_STORE)
+            comm_staging_store(op, step);
         complete(op, step);
         return WEFT_OK;
     }
     for (uint32_t i = 0; i < s->nfrom + s->nto; i++) {
-        char *at = op_resolve(op, &place[i], s->bytes);
+        char *at = comm_op_resolve(op, &place[i], s->bytes);
         if (!at)
-            return op_fail(op, place[i].rank,
-                           fail(WEFT_DATA, "the peer named a buffer outside its arena"));
+            return comm_op_fail(op, place[i].rank,
+                                err_fail(WEFT_DATA, "the peer named a buffer outside its arena"));
         if (i < s->nfrom)
             l->from[i] = at;
         else
             l->to[i - s->nfrom] = at;
     }
-    if (s->what == COMM_COPY)
+    if (s->what == SCHED_COPY)
         memcpy(l->to[0], l->from[0], s->bytes);
-    else if (s->what >= COMM_ENCODE)
-        code_run(op->code, comm_schedule_request(op->schedule), s, l->to, l->from,
-                 op->times ? *op->times : 1);
+    else if (s->what >= SCHED_ENCODE)
+        comm_code_run(op->code, sched_request_of(op->schedule), s, l->to, l->from,
+                      op->times ? *op->times : 1);
     else
-        reduce_run(&(reduce_job){op->kernel, op->redop, op->size, s->nto, s->nfrom, l->to, l->from,
-                                 s->bytes / op->size});
+        comm_reduce_run(&(comm_reduce_job){op->kernel, op->redop, op->size, s->nto, s->nfrom, l->to,
+                                           l->from, s->bytes / op->size});
     complete(op, step);
     return WEFT_OK;
 }
@@ -115,8 +115,8 @@ static weft_status run_step(comm_op *op, uint32_t step)
 /* Post the next send (or receive) of a lane if it is ready. */
 static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
 {
-    const comm_lane *l = &op->program.lane[lane];
-    lane_state *state = &op->lane[lane];
+    const sched_lane *l = &op->program.lane[lane];
+    comm_lane_state *state = &op->lane[lane];
     uint32_t *at = sending ? &state->send_posted : &state->recv_posted;
     *posted = 0;
     if (*at == (sending ? l->sends : l->recvs))
@@ -124,10 +124,10 @@ static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
     uint32_t step = op->program.order[(sending ? l->send : l->recv) + *at];
     if (op->need[step])
         return WEFT_OK;
-    const comm_step *s = &op->program.step[step];
+    const sched_step *s = &op->program.step[step];
     comm_link *link = op->channel->link;
     weft_conn *conn = op->channel->wire[l->peer].conn;
-    char *memory = s->bytes ? op_resolve(op, &op->program.place[s->place], s->bytes) : NULL;
+    char *memory = s->bytes ? comm_op_resolve(op, &op->program.place[s->place], s->bytes) : NULL;
     weft_status st = sending ? PLUGIN_POLL(link->table, send, conn, memory, s->bytes, link->region)
                              : PLUGIN_POLL(link->table, recv, conn, memory, s->bytes, link->region);
     if (st == WEFT_BUSY) { /* its queue is full: once more when something has finished */
@@ -135,7 +135,7 @@ static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
         return WEFT_OK;
     }
     if (st != WEFT_OK)
-        return op_fail(op, l->peer, st);
+        return comm_op_fail(op, l->peer, st);
     ++*at;
     *posted = 1;
     return WEFT_OK;
@@ -160,16 +160,17 @@ static weft_status post_all(comm_op *op)
 /* Steps of a lane that the link has finished since the last look. */
 static weft_status settle(comm_op *op, uint32_t lane, int sending, uint64_t now)
 {
-    const comm_lane *l = &op->program.lane[lane];
-    lane_state *state = &op->lane[lane];
+    const sched_lane *l = &op->program.lane[lane];
+    comm_lane_state *state = &op->lane[lane];
     comm_wire *w = &op->channel->wire[l->peer];
     uint64_t *seen = sending ? &w->sent : &w->received;
     uint32_t *done = sending ? &state->send_done : &state->recv_done;
     uint32_t posted = sending ? state->send_posted : state->recv_posted;
     if (now - *seen > posted - *done)
-        return op_fail(op, l->peer,
-                       fail(WEFT_INTERNAL, "the link counts more finished %s than were posted",
-                            sending ? "sends" : "receives"));
+        return comm_op_fail(op, l->peer,
+                            err_fail(WEFT_INTERNAL,
+                                     "the link counts more finished %s than were posted",
+                                     sending ? "sends" : "receives"));
     for (; *seen < now; ++*seen)
         complete(op, op->program.order[(sending ? l->send : l->recv) + (*done)++]);
     return WEFT_OK;
@@ -179,7 +180,7 @@ static weft_status poll_all(comm_op *op, int *moved)
 {
     const weft_link_table *table = op->channel->link->table;
     for (uint32_t i = 0; i < op->program.lanes; i++) {
-        const lane_state *state = &op->lane[i];
+        const comm_lane_state *state = &op->lane[i];
         if (state->send_posted == state->send_done && state->recv_posted == state->recv_done)
             continue;
         comm_wire *w = &op->channel->wire[op->program.lane[i].peer];
@@ -188,7 +189,7 @@ static weft_status poll_all(comm_op *op, int *moved)
         if (st == WEFT_BUSY)
             continue;
         if (st != WEFT_OK)
-            return op_fail(op, op->program.lane[i].peer, st);
+            return comm_op_fail(op, op->program.lane[i].peer, st);
         *moved |= sent != w->sent || received != w->received;
         st = settle(op, i, 1, sent);
         if (st == WEFT_OK)
@@ -202,9 +203,9 @@ static weft_status poll_all(comm_op *op, int *moved)
 /* What the device has brought since the last look; 0: it is not as far as the start. */
 static int take_fetched(comm_op *op, int *moved)
 {
-    if (!stage_is_open(op))
+    if (!comm_staging_is_open(op))
         return 0;
-    for (uint32_t end = stage_fetched(op); op->staged->seen < end; *moved = 1)
+    for (uint32_t end = comm_staging_fetched(op); op->staged->seen < end; *moved = 1)
         complete(op, op->staged->first_fetch + op->staged->seen++);
     return 1;
 }
@@ -269,18 +270,18 @@ static void finish(comm_link *l, uint32_t index)
     op->channel->active = NULL;
     op->ended = clock_ticks();
     uint64_t sent = atomic_load_explicit(&l->sent, memory_order_relaxed);
-    atomic_store_explicit(&l->sent, sent + comm_schedule_sent(op->schedule), memory_order_relaxed);
-    count_one(&op->finished);
-    count_one(&l->finished);
+    atomic_store_explicit(&l->sent, sent + sched_bytes_sent(op->schedule), memory_order_relaxed);
+    comm_count_one(&op->finished);
+    comm_count_one(&l->finished);
 }
 
-int link_has_work(const comm_link *l)
+int comm_link_has_work(const comm_link *l)
 {
     return l->actives || l->waiting ||
            atomic_load(&l->handed_in) != atomic_load_explicit(&l->handed_out, memory_order_relaxed);
 }
 
-weft_status link_advance(comm_link *l, int *moved)
+weft_status comm_link_advance(comm_link *l, int *moved)
 {
     *moved = 0;
     take_handed(l);

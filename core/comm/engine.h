@@ -53,18 +53,18 @@ struct comm_channel {
     uint64_t who, what; /* digests: of name and ranks, of the operations */
 };
 
-typedef struct lane_state {
+typedef struct comm_lane_state {
     uint32_t send_posted, send_done, recv_posted, recv_done;
-} lane_state;
+} comm_lane_state;
 
 struct comm_op {
     comm_channel *channel;
-    const comm_schedule *schedule;
+    const sched_schedule *schedule;
     const char *name;
-    comm_program program;
-    reduce_kernel kernel; /* NULL where nothing is reduced */
-    const code_set *code; /* of compressed sums */
-    const float *times;   /* by which what was kept counts; NULL: 1 */
+    sched_program program;
+    comm_reduce_kernel kernel; /* NULL where nothing is reduced */
+    const comm_code_set *code; /* of compressed sums */
+    const float *times;        /* by which what was kept counts; NULL: 1 */
     uint32_t redop, size;
     uint64_t in_bytes, out_bytes, scratch_bytes;
     uint64_t shift; /* in place: where the smaller side begins in the larger */
@@ -77,12 +77,12 @@ struct comm_op {
     weft_prepared *sum;  /* ... and this is its reduction; one of world->sums */
 
     /* one start, under the baton */
-    char *base[5];           /* IN, OUT, SCRATCH, PLACES, KEPT */
-    comm_whereabouts *where; /* [n]; base[PLACES], but of the device's: as the cards say */
-    uint32_t *need, *need0;  /* [steps] */
-    uint32_t *ready;         /* [moves] steps to do here, in the order they became ready */
+    char *base[5];               /* IN, OUT, SCRATCH, PLACES, KEPT */
+    sched_buffer_offsets *where; /* [n]; base[PLACES], but of the device's: as the cards say */
+    uint32_t *need, *need0;      /* [steps] */
+    uint32_t *ready;             /* [moves] steps to do here, in the order they became ready */
     uint32_t ready_head, ready_tail, left;
-    lane_state *lane;      /* [lanes] */
+    comm_lane_state *lane; /* [lanes] */
     int dirty;             /* something may be posted */
     uint64_t began, ended; /* clock_ticks(); comm_times() converts */
     comm_op *next;         /* in the link's line of operations that wait to begin */
@@ -142,7 +142,7 @@ struct comm_world {
 };
 
 /* One more, where a single thread writes and others may read. */
-static inline void count_one(atomic_uint *n)
+static inline void comm_count_one(atomic_uint *n)
 {
     atomic_store_explicit(n, atomic_load_explicit(n, memory_order_relaxed) + 1,
                           memory_order_release);
@@ -151,45 +151,46 @@ static inline void count_one(atomic_uint *n)
 /* --- engine.c: under the baton --- */
 
 /* Begin what has been handed over, and move what can be moved now. *moved: something happened. */
-weft_status link_advance(comm_link *l, int *moved);
-int link_has_work(const comm_link *l);
-void op_prepare(comm_op *op); /* memory of a start; once, after its program is made [setup] */
+weft_status comm_link_advance(comm_link *l, int *moved);
+int comm_link_has_work(const comm_link *l);
+void comm_op_prepare(comm_op *op); /* memory of a start; once, after its program is made [setup] */
 
 /* --- place.c --- */
 
 /* Address of a place; NULL: the peer named one that is not in its arena. */
-char *op_resolve(const comm_op *op, const comm_place *p, uint64_t bytes);
+char *comm_op_resolve(const comm_op *op, const sched_place *p, uint64_t bytes);
 
 /* --- staging.c --- */
 
-void stage_add(comm_op *op); /* [setup] */
+void comm_staging_add(comm_op *op); /* [setup] */
 weft_status
-stage_prepare(comm_world *w); /* streams, events and flags, once all operations are there */
-void stage_mirror(comm_op *op, char *scratch);
-weft_status stage_start(comm_op *op, const void *in, void *out); /* the walking thread */
-weft_status stage_finish(comm_op *op);                           /* likewise */
-int stage_is_open(const comm_op *op);                            /* may steps run? */
-uint32_t stage_fetched(const comm_op *op);                       /* how many fetches are done */
-void stage_store(comm_op *op, uint32_t step);
-void stage_give_up(comm_world *w); /* lets the device finish what waits for flags */
+comm_staging_prepare(comm_world *w); /* streams, events and flags, once all operations are there */
+void comm_staging_mirror(comm_op *op, char *scratch);
+weft_status comm_staging_start(comm_op *op, const void *in, void *out); /* the walking thread */
+weft_status comm_staging_finish(comm_op *op);                           /* likewise */
+int comm_staging_is_open(const comm_op *op);                            /* may steps run? */
+uint32_t comm_staging_fetched(const comm_op *op); /* how many fetches are done */
+void comm_staging_store(comm_op *op, uint32_t step);
+void comm_staging_give_up(comm_world *w); /* lets the device finish what waits for flags */
 
 /* --- import_peer.c --- */
 
-weft_status attach_prepare(comm_op *op);                    /* [setup] */
-weft_status attach_start(comm_op *op, weft_stream *stream); /* the work, enqueued there */
-void attach_free(comm_world *w);                            /* after stage_give_up() [setup] */
+weft_status comm_import_peer_prepare(comm_op *op);                    /* [setup] */
+weft_status comm_import_peer_start(comm_op *op, weft_stream *stream); /* the work, enqueued there */
+void comm_import_peer_free(comm_world *w); /* after comm_staging_give_up() [setup] */
 
 /* Before the work may begin: have all come with the buffers that it was given? Else *peer has not.
  */
-weft_status attach_confirm(comm_op *op, uint32_t *peer);
+weft_status comm_import_peer_confirm(comm_op *op, uint32_t *peer);
 
 /* --- progress.c --- */
 
-weft_status mover_begin(comm_link *l);
-void mover_end(comm_link *l);
-void mover_kick(comm_link *l); /* there is work, and the walking thread has other things to do */
-void link_claim(comm_link *l);
-void link_release(comm_link *l);
+weft_status comm_progress_begin(comm_link *l);
+void comm_progress_end(comm_link *l);
+void comm_progress_kick(
+    comm_link *l); /* there is work, and the walking thread has other things to do */
+void comm_link_claim(comm_link *l);
+void comm_link_release(comm_link *l);
 
 /* One idle moment of whoever holds the baton: spin, yield or sleep by how long nothing has moved;
  * and now and then ask whether another rank has failed. WEFT_BUSY: some time has passed, so that
@@ -198,17 +199,17 @@ typedef struct comm_idle {
     uint32_t spins;
     uint64_t since; /* clock_ns() of the first idle moment, 0: none yet */
 } comm_idle;
-weft_status link_idle(comm_link *l, comm_idle *state, int walking, uint64_t deadline_ns);
+weft_status comm_link_idle(comm_link *l, comm_idle *state, int walking, uint64_t deadline_ns);
 
 /* --- failure.c --- */
 
 /* Keep the record of the calling thread as the failure of this world, unless one stands; abort the
  * links; return the status that stands. */
-weft_status world_fail(comm_world *w, weft_status st);
-weft_status world_failed(comm_world *w); /* WEFT_OK, or the record again */
+weft_status comm_world_fail(comm_world *w, weft_status st);
+weft_status comm_world_failed(comm_world *w); /* WEFT_OK, or the record again */
 
 /* A link's call failed under `op` with group rank `peer`: prefer what the job knows. */
-weft_status op_fail(comm_op *op, uint32_t peer, weft_status st);
-weft_status op_late(comm_op *op, double seconds); /* a deadline has passed */
+weft_status comm_op_fail(comm_op *op, uint32_t peer, weft_status st);
+weft_status comm_op_timeout(comm_op *op, double seconds); /* a deadline has passed */
 
 #endif

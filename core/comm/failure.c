@@ -14,13 +14,13 @@
 
 #define GRACE_MS 2000
 
-weft_status world_failed(comm_world *w)
+weft_status comm_world_failed(comm_world *w)
 {
     weft_status st = (weft_status)atomic_load_explicit(&w->failed, memory_order_acquire);
-    return st == WEFT_OK ? WEFT_OK : fail(st, "%s", w->text);
+    return st == WEFT_OK ? WEFT_OK : err_fail(st, "%s", w->text);
 }
 
-weft_status world_fail(comm_world *w, weft_status st)
+weft_status comm_world_fail(comm_world *w, weft_status st)
 {
     pthread_mutex_lock(&w->failing);
     int first = atomic_load(&w->failed) == WEFT_OK;
@@ -32,7 +32,7 @@ weft_status world_fail(comm_world *w, weft_status st)
         if (w->links.at[i]->link)
             PLUGIN_DO(w->links.at[i]->table, abort, w->links.at[i]->link);
     pthread_mutex_unlock(&w->failing);
-    return world_failed(w);
+    return comm_world_failed(w);
 }
 
 static int job_says_why(comm_world *w)
@@ -48,7 +48,7 @@ static int job_says_why(comm_world *w)
     return 0;
 }
 
-weft_status op_fail(comm_op *op, uint32_t peer, weft_status st)
+weft_status comm_op_fail(comm_op *op, uint32_t peer, weft_status st)
 {
     const comm_channel *c = op->channel;
     comm_world *w = c->link->world;
@@ -57,9 +57,9 @@ weft_status op_fail(comm_op *op, uint32_t peer, weft_status st)
     if ((st == WEFT_PEER || st == WEFT_IO) && job_says_why(w))
         st = WEFT_PEER; /* the record is the job's now */
     else
-        st = fail(st, "with rank %u: %s", c->ranks[peer], text);
+        st = err_fail(st, "with rank %u: %s", c->ranks[peer], text);
     err_context("%s on channel %s over %s", op->name, c->name, c->link->component->name);
-    return world_fail(w, st);
+    return comm_world_fail(w, st);
 }
 
 /* The ranks from which, or for which, something is posted and not finished. */
@@ -69,7 +69,7 @@ static void name_late(const comm_op *op, char *text, size_t room)
     uint32_t more = 0;
     text[0] = 0;
     for (uint32_t i = 0; i < op->program.lanes; i++) {
-        const lane_state *s = &op->lane[i];
+        const comm_lane_state *s = &op->lane[i];
         if (s->send_posted == s->send_done && s->recv_posted == s->recv_done)
             continue;
         uint32_t rank = op->channel->ranks[op->program.lane[i].peer];
@@ -82,18 +82,18 @@ static void name_late(const comm_op *op, char *text, size_t room)
         snprintf(text + used, room - used, " and %u more", more);
 }
 
-weft_status op_late(comm_op *op, double seconds)
+weft_status comm_op_timeout(comm_op *op, double seconds)
 {
     const comm_channel *c = op->channel;
     comm_op *on = c->active ? c->active : op;
     char ranks[160];
     name_late(on, ranks, sizeof ranks);
     weft_status st =
-        fail(WEFT_PEER, "%s on channel %s over %s: not finished after %g s; %s%s%s%s", op->name,
-             c->name, c->link->component->name, seconds, on != op ? "it waits behind " : "",
-             on != op ? on->name : "", on != op ? ", which " : "",
-             ranks[0] ? "waits for rank " : "has nothing under way");
+        err_fail(WEFT_PEER, "%s on channel %s over %s: not finished after %g s; %s%s%s%s", op->name,
+                 c->name, c->link->component->name, seconds, on != op ? "it waits behind " : "",
+                 on != op ? on->name : "", on != op ? ", which " : "",
+                 ranks[0] ? "waits for rank " : "has nothing under way");
     char whole[1024];
     snprintf(whole, sizeof whole, "%s%s", err_text(), ranks);
-    return world_fail(c->link->world, fail(st, "%s", whole));
+    return comm_world_fail(c->link->world, err_fail(st, "%s", whole));
 }

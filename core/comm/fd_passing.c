@@ -37,32 +37,34 @@ typedef union taken {
     char room[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
 } taken;
 
-weft_status pass_open(pass_box *out)
+weft_status comm_fd_passing_open(comm_fd_passing_socket *out)
 {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     socklen_t bytes = sizeof un;
     int on = 1;
-    *out = (pass_box){.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+    *out = (comm_fd_passing_socket){
+        .fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
     if (out->fd < 0 || setsockopt(out->fd, SOL_SOCKET, SO_PASSCRED, &on, sizeof on) ||
         bind(out->fd, (void *)&un, sizeof(sa_family_t)) ||
         getsockname(out->fd, (void *)&un, &bytes) || un.sun_path[0] ||
         bytes <= offsetof(struct sockaddr_un, sun_path) + 1 ||
         bytes - offsetof(struct sockaddr_un, sun_path) >= sizeof out->at.name)
-        return fail_errno(WEFT_IO, "no socket to take descriptors of device memory by");
+        return err_fail_errno(WEFT_IO, "no socket to take descriptors of device memory by");
     memcpy(out->at.name, un.sun_path + 1, bytes - offsetof(struct sockaddr_un, sun_path) - 1);
     if (getrandom(out->at.secret, sizeof out->at.secret, 0) != sizeof out->at.secret)
-        return fail_errno(WEFT_IO, "no random bytes");
+        return err_fail_errno(WEFT_IO, "no random bytes");
     return WEFT_OK;
 }
 
-void pass_close(pass_box *b)
+void comm_fd_passing_close(comm_fd_passing_socket *b)
 {
     if (b->fd >= 0)
         close(b->fd);
     b->fd = -1;
 }
 
-weft_status pass_give(const pass_box *b, uint32_t me, const pass_address *to, int fd)
+weft_status comm_fd_passing_send(const comm_fd_passing_socket *b, uint32_t me,
+                                 const comm_fd_passing_address *to, int fd)
 {
     note n = {{to->secret[0], to->secret[1]}, me, 0};
     control c = {0};
@@ -84,7 +86,7 @@ weft_status pass_give(const pass_box *b, uint32_t me, const pass_address *to, in
         return WEFT_OK;
     if (errno == EAGAIN || errno == EINTR)
         return WEFT_BUSY;
-    return fail_errno(WEFT_PEER, "the descriptor of this rank's device memory is not taken");
+    return err_fail_errno(WEFT_PEER, "the descriptor of this rank's device memory is not taken");
 }
 
 /* What came with a datagram besides its bytes. */
@@ -121,7 +123,7 @@ static enclosed open_enclosed(struct msghdr *m)
     return e;
 }
 
-weft_status pass_take(const pass_box *b, uint32_t *from, int *fd)
+weft_status comm_fd_passing_receive(const comm_fd_passing_socket *b, uint32_t *from, int *fd)
 {
     for (uint32_t foreign = 0; foreign < FOREIGN_MOST; foreign++) {
         note n = {0};
@@ -133,7 +135,7 @@ weft_status pass_take(const pass_box *b, uint32_t *from, int *fd)
         if (got < 0)
             return errno == EAGAIN || errno == EINTR
                        ? WEFT_BUSY
-                       : fail_errno(WEFT_IO, "taking descriptors of device memory");
+                       : err_fail_errno(WEFT_IO, "taking descriptors of device memory");
         const enclosed e = open_enclosed(&m);
         if (got == sizeof n && e.trusted && e.fds == 1 &&
             !(m.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) &&

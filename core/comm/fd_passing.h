@@ -5,25 +5,27 @@
 #include <weft/base.h>
 
 /* Where a rank takes descriptors, and what proves that it was told so; zeroes: nowhere. */
-typedef struct pass_address {
+typedef struct comm_fd_passing_address {
     char name[16];
     uint64_t secret[2];
-} pass_address;
+} comm_fd_passing_address;
 
-typedef struct pass_box {
+typedef struct comm_fd_passing_socket {
     int fd;
-    pass_address at;
-} pass_box;
+    comm_fd_passing_address at;
+} comm_fd_passing_socket;
 
-weft_status pass_open(pass_box *out); /* closed by pass_close(), also when it fails [setup] */
-void pass_close(pass_box *b);
+weft_status comm_fd_passing_open(comm_fd_passing_socket *out); /* closed by comm_fd_passing_close(),
+                                                                  also when it fails [setup] */
+void comm_fd_passing_close(comm_fd_passing_socket *b);
 
 /* Give `fd`, which stays the caller's, as rank `me`. WEFT_BUSY: once more a little later. [setup]
  */
-weft_status pass_give(const pass_box *b, uint32_t me, const pass_address *to, int fd);
+weft_status comm_fd_passing_send(const comm_fd_passing_socket *b, uint32_t me,
+                                 const comm_fd_passing_address *to, int fd);
 
 /* A descriptor that a process of this user gave who was told the secret; the caller's to close.
  * WEFT_BUSY: there is none now, or 64 datagrams of strangers came first. [setup] */
-weft_status pass_take(const pass_box *b, uint32_t *from, int *fd);
+weft_status comm_fd_passing_receive(const comm_fd_passing_socket *b, uint32_t *from, int *fd);
 
 #endif

@@ -3,8 +3,9 @@
  * Idea: the schedule of mapped.c, with the devices in the place of the processors. Messages over
  * the link still frame the work and say where buffers are, but the work, copies and reductions of
  * peers' memory in the order of the ranks, is enqueued on a stream of the device when the operation
- * starts. It can be, because the addresses of all starts are settled before the first (comm_fix):
- * peers have them from the cards of connect.c. The first round of messages only confirms them.
+ * starts. It can be, because the addresses of all starts are settled before the first
+ * (comm_set_offsets): peers have them from the cards of connect.c. The first round of messages only
+ * confirms them.
  *
  * Between the rounds stand two steps with a flag each (stage.c): `go`, which lets the stream run
  * once all have come, and `done`, which the stream raises. In between the steps of the schedule
@@ -32,13 +33,13 @@
 
 /* --- set-up --- */
 
-void comm_fix(comm_op *op, uint64_t in, uint64_t out)
+void comm_set_offsets(comm_op *op, uint64_t in, uint64_t out)
 {
-    op->where[op->channel->me] =
-        (comm_whereabouts){op->in_bytes ? in : COMM_NOWHERE, op->out_bytes ? out : COMM_NOWHERE};
+    op->where[op->channel->me] = (sched_buffer_offsets){op->in_bytes ? in : SCHED_NO_OFFSET,
+                                                        op->out_bytes ? out : SCHED_NO_OFFSET};
 }
 
-static weft_status prepare_sum(const comm_stage *s, const comm_request *r, uint64_t count,
+static weft_status prepare_sum(const comm_staging *s, const sched_request *r, uint64_t count,
                                weft_prepared **out)
 {
     static const uint16_t ops[] = {
@@ -69,7 +70,7 @@ static weft_status prepare_sum(const comm_stage *s, const comm_request *r, uint6
 /* One that an operation before `op` has already, or a new one. */
 static weft_status take_sum(comm_world *w, comm_op *op, uint64_t count)
 {
-    const comm_request *r = comm_schedule_request(op->schedule);
+    const sched_request *r = sched_request_of(op->schedule);
     for (uint32_t i = 0; i < w->sums.n; i++) {
         const comm_sum *k = &w->sums.at[i];
         if (k->count != count || k->ranks != r->ranks || k->dtype != r->dtype ||
@@ -84,16 +85,17 @@ static weft_status take_sum(comm_world *w, comm_op *op, uint64_t count)
     return st;
 }
 
-weft_status attach_prepare(comm_op *op)
+weft_status comm_import_peer_prepare(comm_op *op)
 {
     comm_world *w = op->channel->link->world;
-    const comm_whereabouts *mine = &op->where[op->channel->me];
+    const sched_buffer_offsets *mine = &op->where[op->channel->me];
     for (uint32_t i = 0; i < op->program.steps; i++) {
-        const comm_step *s = &op->program.step[i];
-        if (s->what != COMM_REDUCE)
+        const sched_step *s = &op->program.step[i];
+        if (s->what != SCHED_REDUCE)
             continue;
         if (mine->in % LINE || (op->out_bytes && mine->out % LINE))
-            return fail(WEFT_INTERNAL, "%s: its buffers do not begin at lines of memory", op->name);
+            return err_fail(WEFT_INTERNAL, "%s: its buffers do not begin at lines of memory",
+                            op->name);
         weft_status st = take_sum(w, op, s->bytes / op->size);
         if (st != WEFT_OK)
             return st;
@@ -103,57 +105,58 @@ weft_status attach_prepare(comm_op *op)
 
 /* --- a start --- */
 
-static weft_status enqueue(comm_op *op, weft_stream *stream, const comm_step *s)
+static weft_status enqueue(comm_op *op, weft_stream *stream, const sched_step *s)
 {
-    const comm_stage *d = &op->channel->link->world->arena.stage;
-    const comm_place *place = &op->program.place[s->place];
+    const comm_staging *d = &op->channel->link->world->arena.stage;
+    const sched_place *place = &op->program.place[s->place];
     const void *from[WEFT_MAX_OPERANDS];
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < s->nfrom; i++)
-        if (!(from[i] = op_resolve(op, &place[i], s->bytes)))
-            return fail(WEFT_DATA, "%s: rank %u named a buffer outside its arena", op->name,
-                        op->channel->ranks[place[i].rank]);
-    void *first = op_resolve(op, &place[s->nfrom], s->bytes);
-    if (first && s->what == COMM_REDUCE)
+        if (!(from[i] = comm_op_resolve(op, &place[i], s->bytes)))
+            return err_fail(WEFT_DATA, "%s: rank %u named a buffer outside its arena", op->name,
+                            op->channel->ranks[place[i].rank]);
+    void *first = comm_op_resolve(op, &place[s->nfrom], s->bytes);
+    if (first && s->what == SCHED_REDUCE)
         st = PLUGIN_CALL(d->table, run, op->sum, stream, from, &first, NULL);
-    for (uint32_t i = s->what == COMM_REDUCE; i < s->nto && st == WEFT_OK; i++) {
-        void *to = op_resolve(op, &place[s->nfrom + i], s->bytes);
+    for (uint32_t i = s->what == SCHED_REDUCE; i < s->nto && st == WEFT_OK; i++) {
+        void *to = comm_op_resolve(op, &place[s->nfrom + i], s->bytes);
         st = !first || !to
-                 ? fail(WEFT_DATA, "%s: a peer named a buffer outside its arena", op->name)
+                 ? err_fail(WEFT_DATA, "%s: a peer named a buffer outside its arena", op->name)
                  : PLUGIN_CALL(d->table, copy, d->device, stream, to,
-                               s->what == COMM_REDUCE ? first : from[0], s->bytes);
+                               s->what == SCHED_REDUCE ? first : from[0], s->bytes);
     }
     return st;
 }
 
-weft_status attach_start(comm_op *op, weft_stream *stream)
+weft_status comm_import_peer_start(comm_op *op, weft_stream *stream)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < op->program.steps && st == WEFT_OK; i++) {
-        const comm_step *s = &op->program.step[i];
-        if (s->what == COMM_REDUCE || s->what == COMM_COPY)
+        const sched_step *s = &op->program.step[i];
+        if (s->what == SCHED_REDUCE || s->what == SCHED_COPY)
             st = enqueue(op, stream, s);
     }
     return st;
 }
 
-weft_status attach_confirm(comm_op *op, uint32_t *peer)
+weft_status comm_import_peer_confirm(comm_op *op, uint32_t *peer)
 {
-    const comm_whereabouts *heard = (const comm_whereabouts *)(void *)op->base[COMM_PLACES];
+    const sched_buffer_offsets *heard =
+        (const sched_buffer_offsets *)(void *)op->base[SCHED_OFFSETS];
     for (uint32_t i = 0; i < op->program.steps; i++) {
-        const comm_step *s = &op->program.step[i];
-        if (s->what != COMM_RECV || !s->bytes)
+        const sched_step *s = &op->program.step[i];
+        if (s->what != SCHED_RECV || !s->bytes)
             continue;
         *peer = s->peer;
         if (memcmp(&heard[s->peer], &op->where[s->peer], sizeof *heard) != 0)
-            return fail(WEFT_PEER, "its buffers are not where it said that they would be");
+            return err_fail(WEFT_PEER, "its buffers are not where it said that they would be");
     }
     return WEFT_OK;
 }
 
-void attach_free(comm_world *w)
+void comm_import_peer_free(comm_world *w)
 {
-    const comm_stage *d = &w->arena.stage;
+    const comm_staging *d = &w->arena.stage;
     uint64_t until = clock_ns() + DRAIN_NS;
     int late = 0;
     for (uint32_t i = 0; i < w->links.n && w->sums.n; i++)

@@ -2,14 +2,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/digest.h"
+#include "base/number/digest.h"
 #include "comm/connect.h"
 #include "job/wire/address.h"
 
-weft_status connect_names(comm_world *w, char *address, size_t room, char id[65])
+weft_status comm_connect_names(comm_world *w, char *address, size_t room, char id[65])
 {
     uint8_t key[32] = {0};
-    weft_status st = address_local(&w->who, address, room);
+    weft_status st = job_address_local(&w->who, address, room);
     if (st == WEFT_OK && w->job)
         st = job_subkey(w->job, "comm job id", key);
     if (st != WEFT_OK)
@@ -19,7 +19,7 @@ weft_status connect_names(comm_world *w, char *address, size_t room, char id[65]
     return WEFT_OK;
 }
 
-void connect_digest(uint64_t *digest, const void *bytes, uint64_t n)
+void comm_connect_digest(uint64_t *digest, const void *bytes, uint64_t n)
 {
     *digest = *digest ? *digest : DIGEST_BEGIN;
     digest_mix(digest, bytes, n);
@@ -27,11 +27,11 @@ void connect_digest(uint64_t *digest, const void *bytes, uint64_t n)
 
 /* Sends and receives concern two ranks of the group and tell each other nothing here: the link
  * compares their lengths. */
-void connect_digest_op(comm_channel *c, const comm_request *r)
+void comm_connect_digest_op(comm_channel *c, const sched_request *r)
 {
     if (r->kind == WEFT_SEND || r->kind == WEFT_RECV)
         return;
     uint64_t all[] = {r->kind, r->redop, r->dtype, r->count, r->root, r->chunk, r->compress};
-    connect_digest(&c->what, all, sizeof all);
-    connect_digest(&c->what, r->algorithm, strlen(r->algorithm));
+    comm_connect_digest(&c->what, all, sizeof all);
+    comm_connect_digest(&c->what, r->algorithm, strlen(r->algorithm));
 }

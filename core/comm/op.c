@@ -1,33 +1,34 @@
 /* comm/op.c: what the thread that walks the lists calls: start, test, wait. */
 #include <stdio.h>
 
-#include "base/check.h"
 #include "base/clock.h"
 #include "base/err.h"
+#include "base/number/check.h"
 #include "comm/engine.h"
 
 static int in_arena(const comm_world *w, const void *p, uint64_t bytes)
 {
     uint64_t at = (uint64_t)((const char *)p - (const char *)w->arena.base);
-    return bytes == 0 || (w->arena.base && ck_range(at, bytes, w->arena.bytes));
+    return bytes == 0 || (w->arena.base && check_range(at, bytes, w->arena.bytes));
 }
 
 /* Peers have been told these places. */
 static weft_status check_fixed(const comm_op *op, const char *in, const char *out)
 {
-    const comm_whereabouts *w = &op->where[op->channel->me];
+    const sched_buffer_offsets *w = &op->where[op->channel->me];
     const char *base = op->channel->link->world->arena.stage.base;
     if ((!op->in_bytes || in == base + w->in) && (!op->out_bytes || out == base + w->out))
         return WEFT_OK;
-    return fail(WEFT_USAGE, "%s on channel %s: started with other buffers than were fixed for it",
-                op->name, op->channel->name);
+    return err_fail(WEFT_USAGE,
+                    "%s on channel %s: started with other buffers than were fixed for it", op->name,
+                    op->channel->name);
 }
 
 static weft_status check_arena(const comm_op *op, const void *in, const void *out,
                                const void *scratch)
 {
     const comm_link *l = op->channel->link;
-    int maps = comm_schedule_maps(op->schedule);
+    int maps = sched_maps_peers(op->schedule);
     if (op->attached)
         return check_fixed(op, in, out);
     if (op->staged) /* only the mirror is the links' business, and it lies in scratch */
@@ -37,35 +38,37 @@ static weft_status check_arena(const comm_op *op, const void *in, const void *ou
     if (in_arena(l->world, in, op->in_bytes) && in_arena(l->world, out, op->out_bytes) &&
         in_arena(l->world, scratch, maps ? 0 : op->scratch_bytes))
         return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "%s on channel %s: its memory is not in the arena, which %s needs; use memory of "
-                "the arena or another algorithm",
-                op->name, op->channel->name, maps ? "the algorithm 'mapped'" : l->component->name);
+    return err_fail(
+        WEFT_USAGE,
+        "%s on channel %s: its memory is not in the arena, which %s needs; use memory of "
+        "the arena or another algorithm",
+        op->name, op->channel->name, maps ? "the algorithm 'mapped'" : l->component->name);
 }
 
 static weft_status check_memory(const comm_op *op, const char *in, const char *out,
                                 const char *scratch)
 {
-    int unkept = comm_schedule_kept(op->schedule) && !op->base[COMM_KEPT];
+    int unkept = sched_residual_bytes(op->schedule) && !op->base[SCHED_RESIDUAL];
     if ((op->in_bytes && !in) || (op->out_bytes && !out) || (op->scratch_bytes && !scratch) ||
         unkept)
-        return fail(WEFT_USAGE, "%s on channel %s: started without memory for its %s", op->name,
-                    op->channel->name,
-                    op->in_bytes && !in     ? "input"
-                    : op->out_bytes && !out ? "output"
-                    : unkept                ? "feedback"
-                                            : "scratch");
+        return err_fail(WEFT_USAGE, "%s on channel %s: started without memory for its %s", op->name,
+                        op->channel->name,
+                        op->in_bytes && !in     ? "input"
+                        : op->out_bytes && !out ? "output"
+                        : unkept                ? "feedback"
+                                                : "scratch");
     const char *large = op->in_bytes > op->out_bytes ? in : out;
     const char *small = op->in_bytes > op->out_bytes ? out : in;
     if (op->shared && small != large + op->shift)
-        return fail(WEFT_USAGE,
-                    "%s on channel %s: made for one memory in place, but started with an output "
-                    "that is another place than its input",
-                    op->name, op->channel->name);
+        return err_fail(
+            WEFT_USAGE,
+            "%s on channel %s: made for one memory in place, but started with an output "
+            "that is another place than its input",
+            op->name, op->channel->name);
     int apart = in + op->in_bytes <= out || out + op->out_bytes <= in;
     if (!op->shared && op->in_bytes && op->out_bytes && !apart)
-        return fail(WEFT_USAGE, "%s on channel %s: input and output overlap", op->name,
-                    op->channel->name);
+        return err_fail(WEFT_USAGE, "%s on channel %s: input and output overlap", op->name,
+                        op->channel->name);
     return check_arena(op, in, out, scratch);
 }
 
@@ -82,24 +85,24 @@ static int is_finished(const comm_op *op)
 weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, int overlap)
 {
     comm_link *l = op->channel->link;
-    weft_status st = world_failed(l->world);
+    weft_status st = comm_world_failed(l->world);
     if (st == WEFT_OK && !l->world->connected)
-        st = fail(WEFT_USAGE, "%s: started before comm_connect()", op->name);
+        st = err_fail(WEFT_USAGE, "%s: started before comm_connect()", op->name);
     if (st == WEFT_OK && !is_finished(op))
-        st = fail(WEFT_USAGE, "%s on channel %s: started again before it has finished", op->name,
-                  op->channel->name);
+        st = err_fail(WEFT_USAGE, "%s on channel %s: started again before it has finished",
+                      op->name, op->channel->name);
     if (st == WEFT_OK)
         st = check_memory(op, in, out, scratch);
     if (st != WEFT_OK)
         return st;
-    op->base[COMM_IN] = (char *)(uintptr_t)in; /* only read from */
-    op->base[COMM_OUT] = out;
-    op->base[COMM_SCRATCH] = scratch;
+    op->base[SCHED_IN] = (char *)(uintptr_t)in; /* only read from */
+    op->base[SCHED_OUT] = out;
+    op->base[SCHED_SCRATCH] = scratch;
     op->started++;
     if (op->staged) {
         if (!op->attached)
-            stage_mirror(op, scratch);
-        st = stage_start(op, in, out);
+            comm_staging_mirror(op, scratch);
+        st = comm_staging_start(op, in, out);
         if (st != WEFT_OK)
             return st;
     }
@@ -111,23 +114,23 @@ weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, in
         return WEFT_OK;
     }
     atomic_store(&l->handed_in, at + 1); /* before the mover's state is read */
-    mover_kick(l);
+    comm_progress_kick(l);
     return WEFT_OK;
 }
 
 weft_status comm_test(comm_op *op)
 {
     comm_link *l = op->channel->link;
-    weft_status st = world_failed(l->world);
+    weft_status st = comm_world_failed(l->world);
     if (st != WEFT_OK || is_finished(op))
         return st;
     if (pthread_mutex_trylock(&l->baton) == 0) {
         int moved;
-        st = link_advance(l, &moved);
+        st = comm_link_advance(l, &moved);
         pthread_mutex_unlock(&l->baton);
     }
     if (st == WEFT_OK && job_failure(l->world->job) != WEFT_OK)
-        st = world_fail(l->world, WEFT_PEER);
+        st = comm_world_fail(l->world, WEFT_PEER);
     if (st != WEFT_OK)
         return st;
     return is_finished(op) ? WEFT_OK : WEFT_BUSY;
@@ -141,7 +144,7 @@ static void serve_others(const comm_link *l)
     for (uint32_t i = 0; i < w->links.n; i++) {
         comm_link *other = w->links.at[i];
         if (other != l && other->started != atomic_load(&other->finished))
-            mover_kick(other);
+            comm_progress_kick(other);
     }
 }
 
@@ -152,15 +155,15 @@ static weft_status move_until(comm_op *op, double seconds)
     comm_idle state = {0};
     while (!is_finished(op)) {
         int moved;
-        weft_status st = link_advance(l, &moved);
+        weft_status st = comm_link_advance(l, &moved);
         if (st == WEFT_OK && moved) {
             state = (comm_idle){0};
             continue;
         }
         if (st == WEFT_OK)
-            st = link_idle(l, &state, 1, deadline);
+            st = comm_link_idle(l, &state, 1, deadline);
         if (st == WEFT_BUSY && clock_ns() >= deadline)
-            st = op_late(op, seconds);
+            st = comm_op_timeout(op, seconds);
         if (st > WEFT_BUSY)
             return st;
     }
@@ -170,21 +173,21 @@ static weft_status move_until(comm_op *op, double seconds)
 static weft_status wait_here(comm_op *op, double deadline)
 {
     comm_link *l = op->channel->link;
-    weft_status st = world_failed(l->world);
+    weft_status st = comm_world_failed(l->world);
     if (st != WEFT_OK || is_finished(op))
         return st;
     if (l->world->links.n > 1)
         serve_others(l);
-    link_claim(l);
+    comm_link_claim(l);
     st = move_until(op, deadline);
-    link_release(l);
+    comm_link_release(l);
     return st;
 }
 
 weft_status comm_wait(comm_op *op, double deadline)
 {
     weft_status st = wait_here(op, deadline);
-    return st == WEFT_OK && op->staged ? stage_finish(op) : st;
+    return st == WEFT_OK && op->staged ? comm_staging_finish(op) : st;
 }
 
 /* Both clocks run evenly, so two moments known on both give any third. */

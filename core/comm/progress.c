@@ -43,18 +43,18 @@ static void sleep_in_link(comm_link *l, int walking, uint64_t deadline_ns, weft_
 static weft_status look_around(comm_link *l)
 {
     comm_world *w = l->world;
-    weft_status st = world_failed(w);
+    weft_status st = comm_world_failed(w);
     if (st == WEFT_OK && job_failure(w->job) != WEFT_OK) {
         comm_op *op = l->actives ? l->active[0] : NULL;
         if (op)
             err_context("%s on channel %s over %s", op->name, op->channel->name,
                         l->component->name);
-        st = world_fail(w, WEFT_PEER);
+        st = comm_world_fail(w, WEFT_PEER);
     }
     return st;
 }
 
-weft_status link_idle(comm_link *l, comm_idle *state, int walking, uint64_t deadline_ns)
+weft_status comm_link_idle(comm_link *l, comm_idle *state, int walking, uint64_t deadline_ns)
 {
     state->spins++;
     if (walking) {
@@ -78,8 +78,8 @@ weft_status link_idle(comm_link *l, comm_idle *state, int walking, uint64_t dead
     sleep_in_link(l, walking, deadline_ns, &slept);
     if (slept == WEFT_OK || slept == WEFT_BUSY)
         return WEFT_BUSY;
-    return l->actives ? op_fail(l->active[0], l->active[0]->program.lane[0].peer, slept)
-                      : world_fail(l->world, slept);
+    return l->actives ? comm_op_fail(l->active[0], l->active[0]->program.lane[0].peer, slept)
+                      : comm_world_fail(l->world, slept);
 }
 
 /* Failures of the mover stand in the world's record, where the walking thread finds them. */
@@ -87,14 +87,14 @@ static void move(comm_link *l)
 {
     comm_idle state = {0};
     pthread_mutex_lock(&l->baton);
-    while (!atomic_load(&l->stop) && !atomic_load(&l->claimed) && link_has_work(l) &&
+    while (!atomic_load(&l->stop) && !atomic_load(&l->claimed) && comm_link_has_work(l) &&
            atomic_load(&l->world->failed) == WEFT_OK) {
         int moved;
-        if (link_advance(l, &moved) != WEFT_OK)
+        if (comm_link_advance(l, &moved) != WEFT_OK)
             break;
         if (moved)
             state = (comm_idle){0};
-        else if (link_has_work(l) && link_idle(l, &state, 0, UINT64_MAX) > WEFT_BUSY)
+        else if (comm_link_has_work(l) && comm_link_idle(l, &state, 0, UINT64_MAX) > WEFT_BUSY)
             break;
     }
     pthread_mutex_unlock(&l->baton);
@@ -117,7 +117,7 @@ static void *mover(void *arg)
     }
 }
 
-void mover_kick(comm_link *l)
+void comm_progress_kick(comm_link *l)
 {
     atomic_store(&l->kicked, 1);
     if (atomic_load(&l->parked)) {
@@ -129,16 +129,16 @@ void mover_kick(comm_link *l)
     }
 }
 
-weft_status mover_begin(comm_link *l)
+weft_status comm_progress_begin(comm_link *l)
 {
     if (pthread_create(&l->mover, NULL, mover, l) != 0)
-        return fail_errno(WEFT_NO_MEMORY, "link %s: no thread for moving bytes",
-                          l->component->name);
+        return err_fail_errno(WEFT_NO_MEMORY, "link %s: no thread for moving bytes",
+                              l->component->name);
     l->has_mover = 1;
     return WEFT_OK;
 }
 
-void mover_end(comm_link *l)
+void comm_progress_end(comm_link *l)
 {
     if (!l->has_mover)
         return;
@@ -153,7 +153,7 @@ void mover_end(comm_link *l)
 }
 
 /* Mostly the mover is not at work, and the baton lies there. */
-void link_claim(comm_link *l)
+void comm_link_claim(comm_link *l)
 {
     if (pthread_mutex_trylock(&l->baton) == 0)
         return;
@@ -164,10 +164,10 @@ void link_claim(comm_link *l)
     atomic_store(&l->claimed, 0);
 }
 
-void link_release(comm_link *l)
+void comm_link_release(comm_link *l)
 {
-    int work = link_has_work(l);
+    int work = comm_link_has_work(l);
     pthread_mutex_unlock(&l->baton);
     if (work)
-        mover_kick(l);
+        comm_progress_kick(l);
 }

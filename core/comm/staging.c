@@ -25,48 +25,48 @@
 #include <weft/device.h>
 
 /* The mirror lies behind the algorithm's own scratch. */
-void stage_mirror(comm_op *op, char *scratch)
+void comm_staging_mirror(comm_op *op, char *scratch)
 {
-    char *in = scratch + op->scratch_bytes - stage_room(comm_schedule_request(op->schedule));
+    char *in = scratch + op->scratch_bytes - sched_mirror_bytes(sched_request_of(op->schedule));
     char *out = in + sched_align_line(op->in_bytes);
     if (op->shared) { /* one memory: the smaller side lies in the larger */
         out = op->in_bytes > op->out_bytes ? in + op->shift : in;
         in = op->in_bytes < op->out_bytes ? in + op->shift : in;
     }
-    op->base[COMM_IN] = in;
-    op->base[COMM_OUT] = out;
+    op->base[SCHED_IN] = in;
+    op->base[SCHED_OUT] = out;
 }
 
 static weft_status prepare_op(comm_op *op, uint32_t **flags)
 {
-    const comm_stage *s = &op->channel->link->world->arena.stage;
+    const comm_staging *s = &op->channel->link->world->arena.stage;
     comm_staged *g = op->staged;
     g->gate = *flags;
     g->fetched = g->gate + 1;
     g->stored = g->fetched + g->fetches;
     *flags = g->stored + g->stores;
-    weft_status st = op->attached ? attach_prepare(op) : WEFT_OK;
+    weft_status st = op->attached ? comm_import_peer_prepare(op) : WEFT_OK;
     if (st == WEFT_OK && !op->channel->stores)
         st = PLUGIN_CALL(s->table, stream, s->device, 1, &op->channel->stores);
     return st != WEFT_OK ? st : PLUGIN_CALL(s->table, event, s->device, &g->done);
 }
 
-void stage_add(comm_op *op)
+void comm_staging_add(comm_op *op)
 {
     comm_staged *g = pool_alloc(&op->channel->link->world->pool, sizeof *g);
     for (uint32_t i = op->program.steps; i-- > 0;) {
         const uint32_t what = op->program.step[i].what;
-        g->fetches += what == COMM_FETCH;
-        g->stores += what == COMM_STORE;
-        g->first_fetch = what == COMM_FETCH ? i : g->first_fetch;
-        g->first_store = what == COMM_STORE ? i : g->first_store;
+        g->fetches += what == SCHED_FETCH;
+        g->stores += what == SCHED_STORE;
+        g->first_fetch = what == SCHED_FETCH ? i : g->first_fetch;
+        g->first_store = what == SCHED_STORE ? i : g->first_store;
     }
     op->staged = g;
 }
 
-weft_status stage_prepare(comm_world *w)
+weft_status comm_staging_prepare(comm_world *w)
 {
-    const comm_stage *s = &w->arena.stage;
+    const comm_staging *s = &w->arena.stage;
     uint64_t count = 0;
     void *block;
     for (uint32_t i = 0; i < w->links.n; i++)
@@ -77,9 +77,10 @@ weft_status stage_prepare(comm_world *w)
     if (count == 0)
         return WEFT_OK;
     if (!s->table || !(s->table->caps & WEFT_DEV_FLAGS))
-        return fail(WEFT_UNSUPPORTED,
-                    "the device's memory is out of the links' reach, and it cannot wait for flags "
-                    "in host memory, by which copies would be handed over");
+        return err_fail(
+            WEFT_UNSUPPORTED,
+            "the device's memory is out of the links' reach, and it cannot wait for flags "
+            "in host memory, by which copies would be handed over");
     weft_status st =
         PLUGIN_CALL(s->table, host_memory, s->device, count * sizeof(uint32_t), &block);
     if (st == WEFT_OK)
@@ -101,7 +102,7 @@ weft_status stage_prepare(comm_world *w)
 static weft_status open_gate(comm_op *op)
 {
     comm_world *w = op->channel->link->world;
-    const comm_stage *s = &w->arena.stage;
+    const comm_staging *s = &w->arena.stage;
     weft_status st = PLUGIN_CALL(s->table, record, w->ready, s->compute);
     if (st == WEFT_OK)
         st = PLUGIN_CALL(s->table, stream_wait, w->fetches, w->ready);
@@ -113,13 +114,13 @@ static weft_status open_gate(comm_op *op)
 static weft_status enqueue_fetches(comm_op *op, const char *in)
 {
     comm_world *w = op->channel->link->world;
-    const comm_stage *s = &w->arena.stage;
+    const comm_staging *s = &w->arena.stage;
     comm_staged *g = op->staged;
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < g->fetches && st == WEFT_OK; i++) {
-        sched_span p = mirror_piece(op->in_bytes, i);
-        st = PLUGIN_CALL(s->table, copy, s->device, w->fetches, op->base[COMM_IN] + p.at, in + p.at,
-                         p.bytes);
+        sched_span p = sched_mirror_piece(op->in_bytes, i);
+        st = PLUGIN_CALL(s->table, copy, s->device, w->fetches, op->base[SCHED_IN] + p.at,
+                         in + p.at, p.bytes);
         if (st == WEFT_OK)
             st = PLUGIN_CALL(s->table, flag_set, w->fetches, &g->fetched[i], op->started);
     }
@@ -129,16 +130,16 @@ static weft_status enqueue_fetches(comm_op *op, const char *in)
 static weft_status enqueue_stores(comm_op *op, char *out)
 {
     comm_world *w = op->channel->link->world;
-    const comm_stage *s = &w->arena.stage;
+    const comm_staging *s = &w->arena.stage;
     comm_staged *g = op->staged;
     weft_stream *stream = op->channel->stores;
     weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready);
     for (uint32_t i = 0; i < g->stores && st == WEFT_OK; i++) {
-        sched_span p = mirror_piece(op->out_bytes, i);
+        sched_span p = sched_mirror_piece(op->out_bytes, i);
         st = PLUGIN_CALL(s->table, flag_wait, stream, &g->stored[i], op->started);
         if (st == WEFT_OK)
             st = PLUGIN_CALL(s->table, copy, s->device, stream, out + p.at,
-                             op->base[COMM_OUT] + p.at, p.bytes);
+                             op->base[SCHED_OUT] + p.at, p.bytes);
     }
     return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream) : st;
 }
@@ -147,20 +148,20 @@ static weft_status enqueue_stores(comm_op *op, char *out)
 static weft_status enqueue_work(comm_op *op)
 {
     comm_world *w = op->channel->link->world;
-    const comm_stage *s = &w->arena.stage;
+    const comm_staging *s = &w->arena.stage;
     comm_staged *g = op->staged;
     weft_stream *stream = op->channel->stores;
     weft_status st = PLUGIN_CALL(s->table, stream_wait, stream, w->ready);
     if (st == WEFT_OK)
         st = PLUGIN_CALL(s->table, flag_wait, stream, g->stored, op->started);
     if (st == WEFT_OK)
-        st = attach_start(op, stream);
+        st = comm_import_peer_start(op, stream);
     if (st == WEFT_OK)
         st = PLUGIN_CALL(s->table, flag_set, stream, g->fetched, op->started);
     return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream) : st;
 }
 
-weft_status stage_start(comm_op *op, const void *in, void *out)
+weft_status comm_staging_start(comm_op *op, const void *in, void *out)
 {
     op->staged->seen = 0;
     weft_status st = open_gate(op);
@@ -171,9 +172,9 @@ weft_status stage_start(comm_op *op, const void *in, void *out)
     return st == WEFT_OK ? enqueue_stores(op, out) : st;
 }
 
-weft_status stage_finish(comm_op *op)
+weft_status comm_staging_finish(comm_op *op)
 {
-    const comm_stage *s = &op->channel->link->world->arena.stage;
+    const comm_staging *s = &op->channel->link->world->arena.stage;
     return PLUGIN_CALL(s->table, stream_wait, s->compute, op->staged->done);
 }
 
@@ -182,12 +183,12 @@ static int is_raised(const uint32_t *flag, uint32_t start)
     return (int32_t)(__atomic_load_n(flag, __ATOMIC_ACQUIRE) - start) >= 0;
 }
 
-int stage_is_open(const comm_op *op)
+int comm_staging_is_open(const comm_op *op)
 {
     return is_raised(op->staged->gate, op->started);
 }
 
-uint32_t stage_fetched(const comm_op *op)
+uint32_t comm_staging_fetched(const comm_op *op)
 {
     const comm_staged *g = op->staged;
     uint32_t n = g->seen;
@@ -196,13 +197,13 @@ uint32_t stage_fetched(const comm_op *op)
     return n;
 }
 
-void stage_store(comm_op *op, uint32_t step)
+void comm_staging_store(comm_op *op, uint32_t step)
 {
     uint32_t *flag = &op->staged->stored[step - op->staged->first_store];
     __atomic_store_n(flag, op->started, __ATOMIC_RELEASE);
 }
 
-void stage_give_up(comm_world *w)
+void comm_staging_give_up(comm_world *w)
 {
     for (uint32_t i = 0; i < w->links.n; i++)
         for (uint32_t k = 0; k < w->links.at[i]->ops.n; k++) {

@@ -39,9 +39,9 @@ weft_status comm_world_create(job *j, const job_identity *who, comm_world **out)
 
 static void free_link(comm_link *l)
 {
-    mover_end(l);
+    comm_progress_end(l);
     for (uint32_t i = 0; i < l->ops.n; i++)
-        comm_program_free(&l->ops.at[i]->program);
+        sched_program_free(&l->ops.at[i]->program);
     for (uint32_t i = 0; i < l->channels.n; i++) {
         comm_channel *c = l->channels.at[i];
         for (uint32_t k = 0; k < c->n; k++)
@@ -63,8 +63,8 @@ void comm_world_destroy(comm_world *w)
 {
     if (!w)
         return;
-    stage_give_up(w);
-    attach_free(w);
+    comm_staging_give_up(w);
+    comm_import_peer_free(w);
     for (uint32_t i = 0; i < w->links.n; i++)
         free_link(w->links.at[i]);
     free(w->links.at);
@@ -90,7 +90,7 @@ static weft_status begin_link(comm_world *w, const component *c, weft_link_args 
                              .local_ranks = w->who.local_ranks,
                              .bind_addr = address,
                              .job_id = id};
-    return connect_names(w, address, 256, id);
+    return comm_connect_names(w, address, 256, id);
 }
 
 static void keep_link(comm_world *w, comm_link *l, uint32_t *index)
@@ -129,7 +129,8 @@ weft_status comm_add_pair(comm_world *w, const comm_part *near, const comm_part 
     weft_status st = begin_link(w, both, &args, &l);
     args.conf = far->conf;
     if (st == WEFT_OK)
-        st = bridge_create(near->link, near->conf, far->link, &args, kept, &l->table, &l->link);
+        st =
+            comm_bridge_create(near->link, near->conf, far->link, &args, kept, &l->table, &l->link);
     if (st == WEFT_OK)
         keep_link(w, l, index);
     return st;
@@ -139,84 +140,84 @@ weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, co
                              uint32_t n, comm_channel **out)
 {
     if (w->connected || index >= w->links.n)
-        return fail(WEFT_USAGE, "channel %s: %s", name,
-                    w->connected ? "added after comm_connect()" : "there is no such link");
+        return err_fail(WEFT_USAGE, "channel %s: %s", name,
+                        w->connected ? "added after comm_connect()" : "there is no such link");
     comm_channel *c = pool_alloc(&w->pool, sizeof *c);
     c->me = n;
     for (uint32_t i = 0; i < n; i++) {
         if (ranks[i] >= w->who.ranks || (i && ranks[i] == w->who.rank && c->me < n))
-            return fail(WEFT_USAGE, "channel %s: rank %u %s", name, ranks[i],
-                        ranks[i] >= w->who.ranks ? "is not in the job" : "stands in it twice");
+            return err_fail(WEFT_USAGE, "channel %s: rank %u %s", name, ranks[i],
+                            ranks[i] >= w->who.ranks ? "is not in the job" : "stands in it twice");
         if (ranks[i] == w->who.rank)
             c->me = i;
     }
     if (c->me == n)
-        return fail(WEFT_USAGE, "channel %s: this rank, %u, is not in it", name, w->who.rank);
+        return err_fail(WEFT_USAGE, "channel %s: this rank, %u, is not in it", name, w->who.rank);
     c->link = w->links.at[index];
     c->name = pool_text(&w->pool, name);
     c->n = n;
     c->ranks = pool_array(&w->pool, n, sizeof *c->ranks);
     memcpy(c->ranks, ranks, n * sizeof *ranks);
     c->wire = pool_array(&w->pool, n, sizeof *c->wire);
-    connect_digest(&c->who, name, strlen(name));
-    connect_digest(&c->who, ranks, n * sizeof *ranks);
+    comm_connect_digest(&c->who, name, strlen(name));
+    comm_connect_digest(&c->who, ranks, n * sizeof *ranks);
     *vec_push(&c->link->channels) = c;
     *out = c;
     return WEFT_OK;
 }
 
 /* Bytes that the operation touches at this rank, and how the two sides lie when in place. */
-static void measure(comm_op *op, const comm_request *r)
+static void measure(comm_op *op, const sched_request *r)
 {
     uint64_t part = r->count * op->size / r->ranks;
     int root = r->me == r->root, rooted;
-    comm_sides(r, &op->in_bytes, &op->out_bytes);
+    sched_sides(r, &op->in_bytes, &op->out_bytes);
     rooted = op->in_bytes == 0 || op->out_bytes == 0;
     op->shared = r->in_place && !rooted && (r->ranks == 1 || root || r->kind != WEFT_SCATTER) &&
                  (root || r->kind != WEFT_BROADCAST);
     op->shift = op->in_bytes == op->out_bytes ? 0 : part * r->me;
 }
 
-weft_status comm_add_op(comm_channel *c, const comm_schedule *s, const char *name, comm_op **out)
+weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *name, comm_op **out)
 {
     comm_world *w = c->link->world;
-    const comm_request *r = comm_schedule_request(s);
+    const sched_request *r = sched_request_of(s);
     if (w->connected)
-        return fail(WEFT_USAGE, "%s on channel %s: added after comm_connect()", name, c->name);
+        return err_fail(WEFT_USAGE, "%s on channel %s: added after comm_connect()", name, c->name);
     if (r->ranks != c->n || r->me != c->me)
-        return fail(WEFT_USAGE,
-                    "%s: its schedule is for rank %u of %u, but channel %s has this rank as %u "
-                    "of %u",
-                    name, r->me, r->ranks, c->name, c->me, c->n);
-    if (comm_schedule_maps(s) && !comm_link_maps(c->link->table->caps))
-        return fail(WEFT_USAGE,
-                    "%s on channel %s: algorithm '%s' needs a link that maps, and %s "
-                    "does not",
-                    name, c->name, comm_schedule_algorithm(s), c->link->component->name);
+        return err_fail(WEFT_USAGE,
+                        "%s: its schedule is for rank %u of %u, but channel %s has this rank as %u "
+                        "of %u",
+                        name, r->me, r->ranks, c->name, c->me, c->n);
+    if (sched_maps_peers(s) && !sched_link_maps(c->link->table->caps))
+        return err_fail(WEFT_USAGE,
+                        "%s on channel %s: algorithm '%s' needs a link that maps, and %s "
+                        "does not",
+                        name, c->name, sched_algorithm_name(s), c->link->component->name);
     comm_op *op = pool_alloc(&w->pool, sizeof *op);
     op->channel = c;
     op->schedule = s;
     op->name = pool_text(&w->pool, name);
     op->size = (uint32_t)weft_dtype_size(r->dtype);
     op->redop = r->redop;
-    op->kernel = reduce_pick(r->dtype);
-    op->code = code_pick();
-    op->scratch_bytes = comm_schedule_scratch(s);
-    op->attached = r->staged && comm_schedule_maps(s);
+    op->kernel = comm_reduce_pick(r->dtype);
+    op->code = comm_code_pick();
+    op->scratch_bytes = sched_scratch_bytes(s);
+    op->attached = r->staged && sched_maps_peers(s);
     measure(op, r);
-    comm_program_make(s, &op->program);
-    op_prepare(op);
+    sched_program_make(s, &op->program);
+    comm_op_prepare(op);
     if (r->staged)
-        stage_add(op);
-    connect_digest_op(c, r);
+        comm_staging_add(op);
+    comm_connect_digest_op(c, r);
     *vec_push(&c->link->ops) = op;
     *out = op;
     return WEFT_OK;
 }
 
-void comm_keep(comm_op *op, void *kept, const float *times)
+void comm_set_residual(comm_op *op, void *kept, const float *times)
 {
-    op->base[COMM_KEPT] = kept;
+    op->base[SCHED_RESIDUAL] = kept;
     op->times = times;
 }
 

@@ -18,12 +18,12 @@ static weft_status unknown_section(const config *c, const char *section, const e
     free(names);
     config_place(c, at->file, at->line, place, sizeof place);
     if (near)
-        return fail(WEFT_USAGE, "%s: unknown section [%s]; did you mean [%s]?", place, section,
-                    near);
-    return fail(WEFT_USAGE,
-                "%s: unknown section [%s]; neither the core nor a plugin that the job "
-                "names has it",
-                place, section);
+        return err_fail(WEFT_USAGE, "%s: unknown section [%s]; did you mean [%s]?", place, section,
+                        near);
+    return err_fail(WEFT_USAGE,
+                    "%s: unknown section [%s]; neither the core nor a plugin that the job "
+                    "names has it",
+                    place, section);
 }
 
 /* Whether an earlier option than `at` is a key of the section by the same owner. */
@@ -62,14 +62,14 @@ static weft_status unknown_key(const config *c, const entry *e)
     free(names);
     config_place(c, e->file, e->line, place, sizeof place);
     if (near)
-        return fail(WEFT_USAGE, "%s: unknown key '%s' in [%s]; did you mean '%s'?", place, e->key,
-                    e->section, near);
+        return err_fail(WEFT_USAGE, "%s: unknown key '%s' in [%s]; did you mean '%s'?", place,
+                        e->key, e->section, near);
     list_owners(c, e->section, owners, sizeof owners);
     if (!owners[0])
-        return fail(WEFT_USAGE, "%s: unknown key '%s' in [%s], which has no keys", place, e->key,
-                    e->section);
-    return fail(WEFT_USAGE, "%s: unknown key '%s' in [%s]; its keys are those of %s", place, e->key,
-                e->section, owners);
+        return err_fail(WEFT_USAGE, "%s: unknown key '%s' in [%s], which has no keys", place,
+                        e->key, e->section);
+    return err_fail(WEFT_USAGE, "%s: unknown key '%s' in [%s]; its keys are those of %s", place,
+                    e->key, e->section, owners);
 }
 
 /* --- the check --- */
@@ -85,10 +85,10 @@ static weft_status check_entry(const config *c, const entry *e)
         parsed v;
         char why[VALUE_WHY], place[4200];
         if (strcmp(d->option->key, e->key) || strcmp(d->section, e->section) ||
-            value_read(d->option, e->value, &v, why))
+            config_read_value(d->option, e->value, &v, why))
             continue;
         config_place(c, e->file, e->line, place, sizeof place);
-        return fail(WEFT_USAGE, "%s: %s.%s: %s", place, e->section, e->key, why);
+        return err_fail(WEFT_USAGE, "%s: %s.%s: %s", place, e->section, e->key, why);
     }
     return WEFT_OK;
 }
@@ -100,8 +100,8 @@ static weft_status check_required(const config *c)
         if (d->option->dflt || config_entry(c, d->section, d->option->key) ||
             config_declared(c, d->section, d->option->key)->option->dflt)
             continue;
-        return fail(WEFT_USAGE, "%s%s%s.%s has to be given (%s): %s", c->name ? c->name : "",
-                    c->name ? ": " : "", d->section, d->option->key, d->owner, d->option->help);
+        return err_fail(WEFT_USAGE, "%s%s%s.%s has to be given (%s): %s", c->name ? c->name : "",
+                        c->name ? ": " : "", d->section, d->option->key, d->owner, d->option->help);
     }
     return WEFT_OK;
 }

@@ -70,7 +70,7 @@ static parsed read_value(const config *c, const char *key, uint32_t *type)
     parsed v;
     char why[VALUE_WHY];
     *type = o->type;
-    if (!value_read(o, config_text(c, key), &v, why)) {
+    if (!config_read_value(o, config_text(c, key), &v, why)) {
         fprintf(stderr, "weft error: '%s' was asked for before the check: %s\n", key, why);
         abort();
     }
@@ -132,7 +132,7 @@ weft_status config_fail(const config *c, const char *key, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return fail(WEFT_USAGE, "%s: %s", config_origin(c, key), text);
+    return err_fail(WEFT_USAGE, "%s: %s", config_origin(c, key), text);
 }
 
 const char *config_section_at(const config *c, uint32_t i)
@@ -179,7 +179,7 @@ static int64_t conf_integer(void *ctx, const char *key)
     char name[128], why[VALUE_WHY];
     const weft_option *o = plugin_option(b, key, name);
     parsed v = {0};
-    if (o && value_read(o, config_text(b->config, name), &v, why))
+    if (o && config_read_value(o, config_text(b->config, name), &v, why))
         return v.i;
     return 0;
 }
@@ -190,7 +190,7 @@ static double conf_real(void *ctx, const char *key)
     char name[128], why[VALUE_WHY];
     const weft_option *o = plugin_option(b, key, name);
     parsed v = {0};
-    if (o && value_read(o, config_text(b->config, name), &v, why))
+    if (o && config_read_value(o, config_text(b->config, name), &v, why))
         return o->type == WEFT_OPT_REAL || o->type == WEFT_OPT_SECONDS ? v.r : (double)v.i;
     return 0;
 }
@@ -200,7 +200,7 @@ static uint32_t conf_reals(void *ctx, const char *key, double *out, uint32_t cap
     const bound_conf *b = ctx;
     char name[128];
     const weft_option *o = plugin_option(b, key, name);
-    return o ? value_reals(config_text(b->config, name), out, cap) : 0;
+    return o ? config_read_reals(config_text(b->config, name), out, cap) : 0;
 }
 
 const weft_conf *config_conf(config *c, const char *section, const weft_option *const *options)

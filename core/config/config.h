@@ -92,7 +92,7 @@ const char *config_where(const config *c, const char *key);
  * Lives as long as `c`. [any] */
 const char *config_origin(const config *c, const char *key);
 
-/* fail(WEFT_USAGE) with config_origin() and ": " before the text. [any] */
+/* err_fail(WEFT_USAGE) with config_origin() and ": " before the text. [any] */
 weft_status config_fail(const config *c, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

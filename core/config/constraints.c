@@ -11,106 +11,112 @@ static const struct row {
     const char *keys; /* that are combined; the first is blamed */
     const char *says; /* what is refused; what would be lawful */
     const char *why;
-} rows[COMBINE_RULES] = {
-    [COMBINE_ONE_AUTO] = {"parallel.AXIS",
-                          "only one of the mesh axes can be auto; {other} is as well: give one of "
-                          "them a number",
-                          "auto is what the other sizes leave of the ranks"},
-    [COMBINE_SIZE] =
+} rows[CONSTRAINT_RULES] = {
+    [CONSTRAINT_ONE_AUTO] =
+        {"parallel.AXIS",
+         "only one of the mesh axes can be auto; {other} is as well: give one of "
+         "them a number",
+         "auto is what the other sizes leave of the ranks"},
+    [CONSTRAINT_SIZE] =
         {"parallel.AXIS, -n",
          "{size} does not divide the {ranks} ranks of the job, of which other axes leave "
          "{left}",
          "every rank has one coordinate on every mesh axis"},
-    [COMBINE_RANKS] = {"parallel.strategy, parallel.AXIS, -n",
-                       "the strategies use {used}, but the job has {ranks}; set [parallel] "
-                       "strategy (dp, say) and its sizes, or start {used}",
-                       "a rank that no strategy uses would do nothing"},
-    [COMBINE_AXIS_TWICE] = {"parallel.strategy",
-                            "{parallel.strategy}: two strategies bring the mesh axis {axis}; name "
-                            "each once",
-                            "a list that stands for several, hybrid, has them already"},
-    [COMBINE_PLACEMENT] =
+    [CONSTRAINT_RANKS] = {"parallel.strategy, parallel.AXIS, -n",
+                          "the strategies use {used}, but the job has {ranks}; set [parallel] "
+                          "strategy (dp, say) and its sizes, or start {used}",
+                          "a rank that no strategy uses would do nothing"},
+    [CONSTRAINT_AXIS_TWICE] =
+        {"parallel.strategy",
+         "{parallel.strategy}: two strategies bring the mesh axis {axis}; name "
+         "each once",
+         "a list that stands for several, hybrid, has them already"},
+    [CONSTRAINT_PLACEMENT] =
         {"optim.placement, parallel.strategy, parallel.AXIS",
          "{optim.placement} shards over the ranks that share the data, and here "
          "none do ({axes}); let 2 or more ranks share it (parallel.strategy = dp, "
          "parallel.dp = 2) or say optim.placement = none",
          "the slice of one rank is the whole: the placement would change nothing"},
-    [COMBINE_TRANSPORT] =
+    [CONSTRAINT_TRANSPORT] =
         {"comm.plugin, comm.AXIS.plugin",
          "transport {comm.plugin} cannot carry the mesh axis {axis} here: {reason}",
          "a transport that is named is used or refused, never replaced; auto "
          "takes the best of those that can"},
-    [COMBINE_ALGORITHM] = {"comm.algorithm, comm.AXIS.algorithm, comm.plugin",
-                           "algorithm '{comm.algorithm}' cannot do {operation} over this link; use "
-                           "one of: {able}; or give it to some collectives alone, as KIND="
-                           "{comm.algorithm}, and the others are auto",
-                           "not every algorithm has every operation, and mapped needs memory that "
-                           "ranks share"},
-    [COMBINE_TUNED] = {"comm.TRANSPORT.latency, comm.TRANSPORT.message, comm.TRANSPORT.bandwidth",
-                       "{transport} has no bandwidth: give [comm.{transport}] latency, message and "
-                       "bandwidth together, as weft tune comm writes them, or none",
-                       "without it no time can be foretold, and the key would change nothing"},
-    [COMBINE_COMPRESS] =
+    [CONSTRAINT_ALGORITHM] =
+        {"comm.algorithm, comm.AXIS.algorithm, comm.plugin",
+         "algorithm '{comm.algorithm}' cannot do {operation} over this link; use "
+         "one of: {able}; or give it to some collectives alone, as KIND="
+         "{comm.algorithm}, and the others are auto",
+         "not every algorithm has every operation, and mapped needs memory that "
+         "ranks share"},
+    [CONSTRAINT_TUNED] =
+        {"comm.TRANSPORT.latency, comm.TRANSPORT.message, comm.TRANSPORT.bandwidth",
+         "{transport} has no bandwidth: give [comm.{transport}] latency, message and "
+         "bandwidth together, as weft tune comm writes them, or none",
+         "without it no time can be foretold, and the key would change nothing"},
+    [CONSTRAINT_COMPRESS] =
         {"comm.compress, comm.AXIS.compress, parallel.strategy, parallel.AXIS",
          "{form} is for sums of gradients over ranks that share the data, and {reason}; let 2 or "
          "more ranks share it (parallel.strategy = dp, parallel.dp = 2) or say none",
          "nothing else is compressed: the key would change nothing"},
-    [COMBINE_COMPRESS_ALGORITHM] =
+    [CONSTRAINT_COMPRESS_ALGORITHM] =
         {"comm.compress, comm.algorithm, comm.AXIS.algorithm",
          "sums of gradients that travel in {form} have an algorithm of their own and cannot go by "
          "'{comm.algorithm}'; leave the algorithm of these sums at auto, or say comm.compress = "
          "none",
          "an algorithm that passes partial sums on would round them at every rank"},
-    [COMBINE_COMPRESS_TYPE] =
+    [CONSTRAINT_COMPRESS_TYPE] =
         {"comm.compress, train.accumulate, train.precision",
          "gradients are summed in {type} (train.accumulate = compute), which is no longer than "
          "{form}; say int8 or none",
          "the key would save nothing"},
-    [COMBINE_BATCH] = {"train.batch, train.microbatch, parallel.AXIS",
-                       "{train.batch} sequences are not a multiple of microbatch = "
-                       "{train.microbatch} times the {sharing} ranks that share the data",
-                       "a step is whole micro-batches, equally many on each of these ranks"},
-    [COMBINE_SEQUENCE] = {"train.sequence, model.context",
-                          "{train.sequence} tokens are more than model.context = {model.context}",
-                          "positions are known up to the context"},
-    [COMBINE_HEADS] = {"model.heads, model.embed",
-                       "{model.heads} heads do not divide model.embed = {model.embed}",
-                       "each head has an equal part of the residual stream"},
-    [COMBINE_KV_HEADS] = {"model.kv_heads, model.heads",
-                          "model.heads is {model.heads} and model.kv_heads is {model.kv_heads}: "
-                          "heads must be a multiple of kv_heads",
-                          "equally many heads share each head of keys and values"},
-    [COMBINE_OWN_KV_HEADS] =
+    [CONSTRAINT_BATCH] = {"train.batch, train.microbatch, parallel.AXIS",
+                          "{train.batch} sequences are not a multiple of microbatch = "
+                          "{train.microbatch} times the {sharing} ranks that share the data",
+                          "a step is whole micro-batches, equally many on each of these ranks"},
+    [CONSTRAINT_SEQUENCE] =
+        {"train.sequence, model.context",
+         "{train.sequence} tokens are more than model.context = {model.context}",
+         "positions are known up to the context"},
+    [CONSTRAINT_HEADS] = {"model.heads, model.embed",
+                          "{model.heads} heads do not divide model.embed = {model.embed}",
+                          "each head has an equal part of the residual stream"},
+    [CONSTRAINT_KV_HEADS] = {"model.kv_heads, model.heads",
+                             "model.heads is {model.heads} and model.kv_heads is {model.kv_heads}: "
+                             "heads must be a multiple of kv_heads",
+                             "equally many heads share each head of keys and values"},
+    [CONSTRAINT_OWN_KV_HEADS] =
         {"model.kv_heads, model.heads, model.family",
          "model.kv_heads is {model.kv_heads} and model.heads is {model.heads}: "
          "in family {model.family} every head has keys and values of its own; "
          "leave kv_heads out",
          "grouped queries belong to the family llama"},
-    [COMBINE_NO_ROTATION] = {"model.rope_theta, model.family",
-                             "model.rope_theta is {model.rope_theta}, but family {model.family} "
-                             "learns its positions and rotates nothing; leave rope_theta out",
-                             "the key would change nothing"},
-    [COMBINE_PAIRS] = {"model.embed, model.heads, model.family",
-                       "model.embed is {model.embed} and model.heads is {model.heads}, which gives "
-                       "each head {dim} elements: family {model.family} rotates them in pairs, so "
-                       "that must be even",
-                       "rotary positions turn pairs of elements"},
-    [COMBINE_DROPOUT] =
+    [CONSTRAINT_NO_ROTATION] = {"model.rope_theta, model.family",
+                                "model.rope_theta is {model.rope_theta}, but family {model.family} "
+                                "learns its positions and rotates nothing; leave rope_theta out",
+                                "the key would change nothing"},
+    [CONSTRAINT_PAIRS] =
+        {"model.embed, model.heads, model.family",
+         "model.embed is {model.embed} and model.heads is {model.heads}, which gives "
+         "each head {dim} elements: family {model.family} rotates them in pairs, so "
+         "that must be even",
+         "rotary positions turn pairs of elements"},
+    [CONSTRAINT_DROPOUT] =
         {"model.dropout",
          "model.dropout is {model.dropout}; only 0 is possible: there is no dropout",
          "no op of this version draws random numbers in a step"},
-    [COMBINE_NO_VOCAB] =
+    [CONSTRAINT_NO_VOCAB] =
         {"model.vocab, data.train",
          "0 means what the data says, but the job has no data; name data.train, or "
          "give a number",
          "a model without a vocabulary has no embedding"},
-    [COMBINE_VOCAB] = {"model.vocab, data.train",
-                       "the data has tokens up to {last}, the model only {model.vocab}; 0 takes "
-                       "what the data says",
-                       "a token without a row in the embedding cannot be learnt from"},
+    [CONSTRAINT_VOCAB] = {"model.vocab, data.train",
+                          "the data has tokens up to {last}, the model only {model.vocab}; 0 takes "
+                          "what the data says",
+                          "a token without a row in the embedding cannot be learnt from"},
 };
 
-static const combine_fact *find_fact(const combine_fact *facts, const char *name, size_t n)
+static const config_fact *find_fact(const config_fact *facts, const char *name, size_t n)
 {
     for (; facts->name; facts++)
         if (strlen(facts->name) == n && !strncmp(facts->name, name, n))
@@ -118,11 +124,11 @@ static const combine_fact *find_fact(const combine_fact *facts, const char *name
     return NULL;
 }
 
-static void fill(const char *says, const combine_fact *facts, char *out, size_t room)
+static void fill(const char *says, const config_fact *facts, char *out, size_t room)
 {
     for (size_t used = 0; *says && used + 1 < room; out[used] = 0) {
         const size_t n = *says == '{' ? strcspn(says, "}") : 0;
-        const combine_fact *f = n ? find_fact(facts, says + 1, n - 1) : NULL;
+        const config_fact *f = n ? find_fact(facts, says + 1, n - 1) : NULL;
         int k = f && f->text ? snprintf(out + used, room - used, "%s", f->text)
                 : f          ? snprintf(out + used, room - used, "%lld", f->number)
                              : snprintf(out + used, room - used, "%c", *says);
@@ -131,14 +137,14 @@ static void fill(const char *says, const combine_fact *facts, char *out, size_t 
     }
 }
 
-weft_status combine_refuse(combine_rule rule, const config *c, const char *key,
-                           const combine_fact *facts)
+weft_status config_refuse(config_constraint rule, const config *c, const char *key,
+                          const config_fact *facts)
 {
     const struct row *r = &rows[rule];
     char text[1024] = "", first[64];
     fill(r->says, facts, text, sizeof text);
     snprintf(first, sizeof first, "%.*s", (int)strcspn(r->keys, ","), r->keys);
-    return c ? config_fail(c, key ? key : first, "%s", text) : fail(WEFT_USAGE, "%s", text);
+    return c ? config_fail(c, key ? key : first, "%s", text) : err_fail(WEFT_USAGE, "%s", text);
 }
 
 /* --- Markdown --- */
@@ -162,10 +168,10 @@ static void print_sentence(FILE *to, const char *says)
         fputc(*says == '{' || *says == '}' ? '`' : *says, to);
 }
 
-void combine_print(FILE *to)
+void config_print_constraints(FILE *to)
 {
     fprintf(to, "| keys | what is refused, and what would be lawful | why |\n|---|---|---|\n");
-    for (uint32_t i = 0; i < COMBINE_RULES; i++) {
+    for (uint32_t i = 0; i < CONSTRAINT_RULES; i++) {
         fprintf(to, "| ");
         print_keys(to, rows[i].keys);
         fprintf(to, " | ");

@@ -12,44 +12,44 @@
 
 typedef struct config config; /* config.h */
 
-typedef enum combine_rule {
-    COMBINE_ONE_AUTO,
-    COMBINE_SIZE,
-    COMBINE_RANKS,
-    COMBINE_AXIS_TWICE,
-    COMBINE_PLACEMENT,
-    COMBINE_TRANSPORT,
-    COMBINE_ALGORITHM,
-    COMBINE_TUNED,
-    COMBINE_COMPRESS,
-    COMBINE_COMPRESS_ALGORITHM,
-    COMBINE_COMPRESS_TYPE,
-    COMBINE_BATCH,
-    COMBINE_SEQUENCE,
-    COMBINE_HEADS,
-    COMBINE_KV_HEADS,
-    COMBINE_OWN_KV_HEADS,
-    COMBINE_NO_ROTATION,
-    COMBINE_PAIRS,
-    COMBINE_DROPOUT,
-    COMBINE_NO_VOCAB,
-    COMBINE_VOCAB,
-    COMBINE_RULES
-} combine_rule;
+typedef enum config_constraint {
+    CONSTRAINT_ONE_AUTO,
+    CONSTRAINT_SIZE,
+    CONSTRAINT_RANKS,
+    CONSTRAINT_AXIS_TWICE,
+    CONSTRAINT_PLACEMENT,
+    CONSTRAINT_TRANSPORT,
+    CONSTRAINT_ALGORITHM,
+    CONSTRAINT_TUNED,
+    CONSTRAINT_COMPRESS,
+    CONSTRAINT_COMPRESS_ALGORITHM,
+    CONSTRAINT_COMPRESS_TYPE,
+    CONSTRAINT_BATCH,
+    CONSTRAINT_SEQUENCE,
+    CONSTRAINT_HEADS,
+    CONSTRAINT_KV_HEADS,
+    CONSTRAINT_OWN_KV_HEADS,
+    CONSTRAINT_NO_ROTATION,
+    CONSTRAINT_PAIRS,
+    CONSTRAINT_DROPOUT,
+    CONSTRAINT_NO_VOCAB,
+    CONSTRAINT_VOCAB,
+    CONSTRAINT_RULES
+} config_constraint;
 
 /* What stands for {name} in the row's sentence: the text, or the number when it is NULL. */
-typedef struct combine_fact {
+typedef struct config_fact {
     const char *name;
     long long number;
     const char *text;
-} combine_fact;
+} config_fact;
 
-/* fail(WEFT_USAGE) with the row's sentence. `facts` is ended by a NULL name. With a config, the
+/* err_fail(WEFT_USAGE) with the row's sentence. `facts` is ended by a NULL name. With a config, the
  * place of `key` (NULL: the row's own) comes first. [any] */
-weft_status combine_refuse(combine_rule rule, const config *c, const char *key,
-                           const combine_fact *facts);
+weft_status config_refuse(config_constraint rule, const config *c, const char *key,
+                          const config_fact *facts);
 
 /* The table in Markdown. */
-void combine_print(FILE *to);
+void config_print_constraints(FILE *to);
 
 #endif

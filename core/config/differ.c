@@ -26,8 +26,8 @@ static const char *value_of(const config *c, const declared *d)
 static bool same_reals(const char *a, const char *b)
 {
     double x[REALS], y[REALS];
-    uint32_t n = value_reals(a, x, REALS);
-    if (value_reals(b, y, REALS) != n)
+    uint32_t n = config_read_reals(a, x, REALS);
+    if (config_read_reals(b, y, REALS) != n)
         return false;
     for (uint32_t i = 0; i < n; i++)
         if (x[i] != y[i])
@@ -42,8 +42,8 @@ static bool same_value(const weft_option *o, const char *a, const char *b)
     char why[VALUE_WHY];
     if (!strcmp(a, b))
         return true;
-    if (o->type == WEFT_OPT_STRING || o->type == WEFT_OPT_CHOICE || !value_read(o, a, &x, why) ||
-        !value_read(o, b, &y, why))
+    if (o->type == WEFT_OPT_STRING || o->type == WEFT_OPT_CHOICE ||
+        !config_read_value(o, a, &x, why) || !config_read_value(o, b, &y, why))
         return false;
     if (o->type == WEFT_OPT_REALS)
         return same_reals(a, b);

@@ -33,7 +33,7 @@ static weft_status refuse(cursor *in, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    in->status = fail(WEFT_USAGE, "%s:%u: %s", in->c->name, in->line, text);
+    in->status = err_fail(WEFT_USAGE, "%s:%u: %s", in->c->name, in->line, text);
     return in->status;
 }
 
@@ -168,7 +168,7 @@ static int keep_entry(void *user, const char *section, const char *key, const ch
     return 1;
 }
 
-weft_status ini_read(config *c, const char *text, size_t bytes)
+weft_status config_read_ini(config *c, const char *text, size_t bytes)
 {
     if (bytes >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3))
         text += 3, bytes -= 3;

@@ -57,19 +57,20 @@ static weft_status read_override(config *c, const char *text, const char *where)
         if (*s == '.')
             dot = s;
     if (!dot || dot == text || dot + 1 == equals)
-        return fail(WEFT_USAGE, "%s: '%.100s' is not section.key=value", from, text);
+        return err_fail(WEFT_USAGE, "%s: '%.100s' is not section.key=value", from, text);
     size_t section = (size_t)(dot - text), key = (size_t)(equals - dot) - 1;
     if (section > CONFIG_MAX_NAME || key > CONFIG_MAX_NAME)
-        return fail(WEFT_USAGE, "%s: a name in '%.100s' is longer than %d bytes", from, text,
-                    CONFIG_MAX_NAME);
+        return err_fail(WEFT_USAGE, "%s: a name in '%.100s' is longer than %d bytes", from, text,
+                        CONFIG_MAX_NAME);
     if (strlen(equals) + key + 4 > CONFIG_MAX_LINE)
-        return fail(WEFT_USAGE, "%s: the value of '%.*s' is longer than %d bytes", from,
-                    (int)(equals - text), text, CONFIG_MAX_LINE);
+        return err_fail(WEFT_USAGE, "%s: the value of '%.*s' is longer than %d bytes", from,
+                        (int)(equals - text), text, CONFIG_MAX_LINE);
     if (!config_text_lawful(equals + 1))
-        return fail(WEFT_USAGE,
-                    "%s: the value of '%.*s' has blanks around it, a control character or other "
-                    "than UTF-8, or a ';' that would begin a comment",
-                    from, (int)(equals - text), text);
+        return err_fail(
+            WEFT_USAGE,
+            "%s: the value of '%.*s' has blanks around it, a control character or other "
+            "than UTF-8, or a ';' that would begin a comment",
+            from, (int)(equals - text), text);
     put_entry(c, text, section, dot + 1, key, equals + 1, where);
     return WEFT_OK;
 }
@@ -86,7 +87,7 @@ weft_status config_set(config *c, const char *key, const char *value, const char
         if (!c->entries.at[i].tuned)
             c->entries.at[left++] = c->entries.at[i];
     c->entries.n = left;
-    return tuned_file_read(c);
+    return config_read_tuned(c);
 }
 
 weft_status config_load(const char *path, const char *const *overrides, uint32_t n, config **out)
@@ -98,14 +99,14 @@ weft_status config_load(const char *path, const char *const *overrides, uint32_t
         return st;
     config *c = config_new(path ? config_source_name(path) : NULL);
     if (path)
-        st = ini_read(c, text, bytes);
+        st = config_read_ini(c, text, bytes);
     free(text);
     if (st == WEFT_OK && n > CONFIG_MAX_KEYS)
-        st = fail(WEFT_USAGE, "command line: more than %d overrides", CONFIG_MAX_KEYS);
+        st = err_fail(WEFT_USAGE, "command line: more than %d overrides", CONFIG_MAX_KEYS);
     for (uint32_t i = 0; i < n && st == WEFT_OK; i++)
         st = read_override(c, overrides[i], NULL);
     if (st == WEFT_OK)
-        st = tuned_file_read(c);
+        st = config_read_tuned(c);
     if (st == WEFT_OK)
         *out = c;
     else
@@ -117,9 +118,10 @@ weft_status config_load_text(const char *text, const char *name, config **out)
 {
     size_t bytes = strlen(text);
     if (bytes > CONFIG_MAX_TEXT)
-        return fail(WEFT_USAGE, "%s is longer than %u bytes; it is no job", name, CONFIG_MAX_TEXT);
+        return err_fail(WEFT_USAGE, "%s is longer than %u bytes; it is no job", name,
+                        CONFIG_MAX_TEXT);
     config *c = config_new(name);
-    weft_status st = ini_read(c, text, bytes);
+    weft_status st = config_read_ini(c, text, bytes);
     if (st == WEFT_OK)
         *out = c;
     else

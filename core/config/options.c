@@ -49,7 +49,7 @@ static const weft_option *const run_options[] = {
     NULL,
 };
 
-static const weft_option *const model_options[] = {
+static const weft_option *const graph_model_options[] = {
     CHOICE(BINDS, "family", "gpt2", "gpt2|llama", "which transformer is built"),
     INT(BINDS, "layers", "12", 1, 1024, "transformer blocks"),
     INT(BINDS, "heads", "12", 1, 65536, "attention heads"),
@@ -174,7 +174,7 @@ static const weft_option *const log_options[] = {
 
 static const config_section sections[] = {
     {"run", "the job as a whole", run_options},
-    {"model", "what is trained", model_options},
+    {"model", "what is trained", graph_model_options},
     {"data", "what it is trained on", data_options},
     {"train", "one step", train_options},
     {"parallel", "how ranks share the work", parallel_options},

@@ -105,7 +105,7 @@ void config_print_options(FILE *to, const weft_option *const *options, int markd
     char type[512];
     for (const weft_option *const *o = options; o && *o; o++) {
         const char *dflt = (*o)->dflt ? (*o)->dflt : "(needed)";
-        value_type_text(*o, type, sizeof type);
+        config_type_text(*o, type, sizeof type);
         size_t k = strlen((*o)->key), t = strlen(type), d = strlen(dflt);
         key_width = k > key_width ? k : key_width;
         type_width = t > type_width ? t : type_width;
@@ -120,7 +120,7 @@ void config_print_options(FILE *to, const weft_option *const *options, int markd
     if (markdown)
         fprintf(to, "|---|---|---|%s---|\n", width ? "---|" : "");
     for (const weft_option *const *o = options; o && *o; o++) {
-        value_type_text(*o, type, sizeof type);
+        config_type_text(*o, type, sizeof type);
         fprintf(to, row, (int)key_width, (*o)->key, (int)type_width, type, (int)default_width,
                 (*o)->dflt ? (*o)->dflt : "(needed)", bar, width,
                 width ? column_of(column, *o) : "", (*o)->help);

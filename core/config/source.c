@@ -50,7 +50,8 @@ static weft_status read_all(int fd, bool file, const char *path, char **out, siz
             continue;
         if (got < 0) {
             free(text);
-            return fail_errno(WEFT_USAGE, "cannot read the job file %s", config_source_name(path));
+            return err_fail_errno(WEFT_USAGE, "cannot read the job file %s",
+                                  config_source_name(path));
         }
         if (!got)
             break;
@@ -58,8 +59,8 @@ static weft_status read_all(int fd, bool file, const char *path, char **out, siz
     }
     if (n > CONFIG_MAX_TEXT) {
         free(text);
-        return fail(WEFT_USAGE, "%s is longer than %u bytes; it is no job file",
-                    config_source_name(path), CONFIG_MAX_TEXT);
+        return err_fail(WEFT_USAGE, "%s is longer than %u bytes; it is no job file",
+                        config_source_name(path), CONFIG_MAX_TEXT);
     }
     *out = text;
     *bytes = n;
@@ -74,12 +75,14 @@ static weft_status read_once(int fd, const char *path, char **out, size_t *bytes
         return st;
     int copy = -1;
     if (!*bytes)
-        st = fail(WEFT_USAGE,
-                  "the job from %s is empty: write the job into the pipe, or name a file (mpirun "
-                  "and srun give standard input to rank 0 alone)",
-                  config_source_name(path));
+        st = err_fail(
+            WEFT_USAGE,
+            "the job from %s is empty: write the job into the pipe, or name a file (mpirun "
+            "and srun give standard input to rank 0 alone)",
+            config_source_name(path));
     else if ((copy = sealed_make("weft-job", *out, *bytes)) < 0)
-        st = fail_errno(WEFT_IO, "cannot keep the job from %s in memory", config_source_name(path));
+        st = err_fail_errno(WEFT_IO, "cannot keep the job from %s in memory",
+                            config_source_name(path));
     if (st)
         free(*out);
     else if (kept.fd < 0)
@@ -93,10 +96,11 @@ static weft_status adopt(const char *path)
 {
     int fd = kept.fd < 0 ? sealed_inherited(CONFIG_SOURCE_ENV) : -1;
     if (fd == -2)
-        return fail(WEFT_USAGE,
-                    CONFIG_SOURCE_ENV "=%s is no sealed memory file: the launcher's job was not "
-                                      "handed over; unset it",
-                    getenv(CONFIG_SOURCE_ENV));
+        return err_fail(WEFT_USAGE,
+                        CONFIG_SOURCE_ENV
+                        "=%s is no sealed memory file: the launcher's job was not "
+                        "handed over; unset it",
+                        getenv(CONFIG_SOURCE_ENV));
     if (fd >= 0)
         keep(path, fd);
     return WEFT_OK;
@@ -113,7 +117,7 @@ weft_status config_source_read(const char *path, char **out, size_t *bytes)
     int fd = input ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
     struct stat s;
     if (fd < 0 || fstat(fd, &s))
-        st = fail_errno(WEFT_USAGE, "cannot open the job file %s", config_source_name(path));
+        st = err_fail_errno(WEFT_USAGE, "cannot open the job file %s", config_source_name(path));
     else if (!input && (S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)))
         st = read_all(fd, true, path, out, bytes);
     else

@@ -102,12 +102,12 @@ static weft_status add_option(config *c, const char *section, const char *owner,
             return WEFT_OK;
         if (d->option->type != o->type) {
             char one[400], two[400];
-            value_type_text(d->option, one, sizeof one);
-            value_type_text(o, two, sizeof two);
-            return fail(WEFT_USAGE,
-                        "[%s] %s: %s declares it as '%s', %s as '%s'; the two cannot be "
-                        "used together",
-                        section, o->key, d->owner, one, owner, two);
+            config_type_text(d->option, one, sizeof one);
+            config_type_text(o, two, sizeof two);
+            return err_fail(WEFT_USAGE,
+                            "[%s] %s: %s declares it as '%s', %s as '%s'; the two cannot be "
+                            "used together",
+                            section, o->key, d->owner, one, owner, two);
         }
     }
     *vec_push(&c->options) = (declared){section, owner, o, config_option_binds(o)};

@@ -54,16 +54,16 @@ typedef struct parsed {
 } parsed;
 
 /* ini.c: fill c->entries and c->sections from `bytes` bytes of text. */
-weft_status ini_read(config *c, const char *text, size_t bytes);
+weft_status config_read_ini(config *c, const char *text, size_t bytes);
 
 /* value.c: read `text` under the option. On false, `why` has the reason, to stand after a colon.
  * `reals`, if not NULL, receives up to `cap` numbers of WEFT_OPT_REALS. */
 #define VALUE_WHY 512
-bool value_read(const weft_option *o, const char *text, parsed *out, char why[VALUE_WHY]);
-uint32_t value_reals(const char *text, double *reals, uint32_t cap);
+bool config_read_value(const weft_option *o, const char *text, parsed *out, char why[VALUE_WHY]);
+uint32_t config_read_reals(const char *text, double *reals, uint32_t cap);
 
 /* "whole number, 1 to 64", for messages, help and docs. */
-void value_type_text(const weft_option *o, char *out, size_t size);
+void config_type_text(const weft_option *o, char *out, size_t size);
 
 /* store.c: an empty config that knows the core's sections. */
 config *config_new(const char *name);
@@ -85,7 +85,7 @@ bool config_knows(const config *c, const char *section);
 const declared *config_declared(const config *c, const char *section, const char *key);
 
 /* tuned_file.c: the keys of the file that comm.tuned names, if any. */
-weft_status tuned_file_read(config *c);
+weft_status config_read_tuned(config *c);
 
 /* How many of the first bytes of the text are whole UTF-8 characters: n when all are. */
 size_t config_utf8(const char *text, size_t n);

@@ -16,15 +16,15 @@ static weft_status read_file(const char *path, const char *what, char **out, siz
 {
     FILE *f = fopen(path, "re");
     if (!f)
-        return fail_errno(WEFT_USAGE, "cannot open the %s %s", what, path);
+        return err_fail_errno(WEFT_USAGE, "cannot open the %s %s", what, path);
     char *text = mem_alloc(CONFIG_MAX_TEXT + 1);
     *bytes = fread(text, 1, CONFIG_MAX_TEXT + 1, f);
     weft_status st = WEFT_OK;
     if (ferror(f))
-        st = fail_errno(WEFT_USAGE, "cannot read the %s %s", what, path);
+        st = err_fail_errno(WEFT_USAGE, "cannot read the %s %s", what, path);
     else if (*bytes > CONFIG_MAX_TEXT)
-        st = fail(WEFT_USAGE, "%s is longer than %u bytes; it is no %s", path, CONFIG_MAX_TEXT,
-                  what);
+        st = err_fail(WEFT_USAGE, "%s is longer than %u bytes; it is no %s", path, CONFIG_MAX_TEXT,
+                      what);
     fclose(f);
     if (st != WEFT_OK)
         free(text);
@@ -42,17 +42,17 @@ static weft_status check(const config *f)
 {
     for (uint32_t i = 0; i < f->sections.n; i++)
         if (!is_of_comm(f->sections.at[i].section))
-            return fail(WEFT_USAGE,
-                        "%s:%u: [%s] cannot stand in a file of comm.tuned; only [comm] and "
-                        "[comm.NAME] can",
-                        f->name, f->sections.at[i].line, f->sections.at[i].section);
+            return err_fail(WEFT_USAGE,
+                            "%s:%u: [%s] cannot stand in a file of comm.tuned; only [comm] and "
+                            "[comm.NAME] can",
+                            f->name, f->sections.at[i].line, f->sections.at[i].section);
     const entry *e = config_entry(f, "comm", "tuned");
     if (e)
-        return fail(WEFT_USAGE, "%s:%u: a file of comm.tuned names no further one", f->name,
-                    e->line);
+        return err_fail(WEFT_USAGE, "%s:%u: a file of comm.tuned names no further one", f->name,
+                        e->line);
     if (!f->entries.n)
-        return fail(WEFT_USAGE, "%s has no keys; weft tune comm -o FILE writes one that has",
-                    f->name);
+        return err_fail(WEFT_USAGE, "%s has no keys; weft tune comm -o FILE writes one that has",
+                        f->name);
     return WEFT_OK;
 }
 
@@ -73,7 +73,7 @@ static void take(config *c, const config *f)
     }
 }
 
-weft_status tuned_file_read(config *c)
+weft_status config_read_tuned(config *c)
 {
     const entry *named = config_entry(c, "comm", "tuned");
     char *text = NULL, place[4200];
@@ -92,7 +92,7 @@ weft_status tuned_file_read(config *c)
     if (st != WEFT_OK)
         err_context("%s", named->value);
     else
-        st = ini_read(f, text, bytes);
+        st = config_read_ini(f, text, bytes);
     free(text);
     if (st == WEFT_OK)
         st = check(f);

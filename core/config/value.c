@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
+#include "base/number/check.h"
 #include "config/store.h"
 
 #define REALS_MAX 64
@@ -87,7 +87,7 @@ static bool read_bytes(const weft_option *o, const char *text, parsed *out, char
     errno = 0;
     uint64_t v = strtoull(text, NULL, 10), bytes;
     int shift = power ? 10 * (int)(power - units + 1) : 0;
-    if (errno || !ck_mul(v, (uint64_t)1 << shift, &bytes) || bytes > INT64_MAX)
+    if (errno || !check_mul(v, (uint64_t)1 << shift, &bytes) || bytes > INT64_MAX)
         return no(why, "'%.100s' does not fit into 63 bits", text);
     out->i = (int64_t)bytes;
     return in_range(o, (double)out->i, text, why);
@@ -137,7 +137,7 @@ static bool walk_reals(const weft_option *o, const char *text, double *out, uint
     }
 }
 
-uint32_t value_reals(const char *text, double *reals, uint32_t cap)
+uint32_t config_read_reals(const char *text, double *reals, uint32_t cap)
 {
     static const weft_option any = {sizeof any, WEFT_OPT_REALS, "", NULL, "", NULL, 0, 0};
     char why[VALUE_WHY];
@@ -193,7 +193,7 @@ static bool read_choice(const weft_option *o, const char *text, char why[VALUE_W
     return no(why, "'%.60s' is none of %s", text, list);
 }
 
-bool value_read(const weft_option *o, const char *text, parsed *out, char why[VALUE_WHY])
+bool config_read_value(const weft_option *o, const char *text, parsed *out, char why[VALUE_WHY])
 {
     *out = (parsed){0};
     if (!text[0] && o->type != WEFT_OPT_STRING)
@@ -211,7 +211,7 @@ bool value_read(const weft_option *o, const char *text, parsed *out, char why[VA
     }
 }
 
-void value_type_text(const weft_option *o, char *out, size_t size)
+void config_type_text(const weft_option *o, char *out, size_t size)
 {
     static const char *const names[] = {
         "",        "on or off",     "whole number", "number",  "text",
@@ -240,28 +240,28 @@ static bool key_well_formed(const char *key)
 weft_status config_option_check(const weft_option *o)
 {
     if (o->struct_size < sizeof *o)
-        return fail(WEFT_USAGE, "an option of %u bytes; %zu is the size in this ABI",
-                    o->struct_size, sizeof *o);
+        return err_fail(WEFT_USAGE, "an option of %u bytes; %zu is the size in this ABI",
+                        o->struct_size, sizeof *o);
     if (!key_well_formed(o->key))
-        return fail(WEFT_USAGE,
-                    "an option whose key is not made of a-z, 0-9 and '_', 1 to %d bytes",
-                    CONFIG_MAX_NAME);
+        return err_fail(WEFT_USAGE,
+                        "an option whose key is not made of a-z, 0-9 and '_', 1 to %d bytes",
+                        CONFIG_MAX_NAME);
     if (o->type < WEFT_OPT_BOOL || o->type > WEFT_OPT_AUTO_INT)
-        return fail(WEFT_USAGE, "option '%s' has the unknown type %u", o->key, o->type);
+        return err_fail(WEFT_USAGE, "option '%s' has the unknown type %u", o->key, o->type);
     if (!o->help)
-        return fail(WEFT_USAGE, "option '%s' has no line of help", o->key);
+        return err_fail(WEFT_USAGE, "option '%s' has no line of help", o->key);
     char copy[256], why[VALUE_WHY];
     const char *words[CHOICES_MAX];
     if (o->type == WEFT_OPT_CHOICE && (!o->choices || !split_choices(o->choices, copy, words)))
-        return fail(WEFT_USAGE, "option '%s' has no list of choices \"a|b\" (at most %d)", o->key,
-                    CHOICES_MAX);
+        return err_fail(WEFT_USAGE, "option '%s' has no list of choices \"a|b\" (at most %d)",
+                        o->key, CHOICES_MAX);
     if (!(o->min <= o->max))
-        return fail(WEFT_USAGE, "option '%s' has bounds that are no range", o->key);
+        return err_fail(WEFT_USAGE, "option '%s' has bounds that are no range", o->key);
     parsed v;
-    if (o->dflt && !value_read(o, o->dflt, &v, why))
-        return fail(WEFT_USAGE, "the default of option '%s' is unlawful: %s", o->key, why);
+    if (o->dflt && !config_read_value(o, o->dflt, &v, why))
+        return err_fail(WEFT_USAGE, "the default of option '%s' is unlawful: %s", o->key, why);
     if (o->dflt && !config_text_lawful(o->dflt))
-        return fail(WEFT_USAGE, "the default of option '%s' cannot be written in an INI file",
-                    o->key);
+        return err_fail(WEFT_USAGE, "the default of option '%s' cannot be written in an INI file",
+                        o->key);
     return WEFT_OK;
 }

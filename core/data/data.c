@@ -17,10 +17,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/err.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/number/check.h"
+#include "base/number/rng.h"
 #include "base/version.h"
 #include "data/file.h"
 
@@ -30,12 +30,13 @@ static weft_status not_tokens(const char *path, uint32_t magic)
 {
     uint32_t turned = __builtin_bswap32(magic);
     if (turned == DATA_MAGIC_GPT2 || turned == DATA_MAGIC)
-        return fail(WEFT_DATA,
-                    "data file %s is big-endian; write it again with little-endian numbers", path);
-    return fail(WEFT_DATA,
-                "data file %s is no token file: it begins with %" PRIu32 " where %u or %u is "
-                "expected; `weft data TEXT... -o FILE` makes one",
-                path, magic, DATA_MAGIC, DATA_MAGIC_GPT2);
+        return err_fail(WEFT_DATA,
+                        "data file %s is big-endian; write it again with little-endian numbers",
+                        path);
+    return err_fail(WEFT_DATA,
+                    "data file %s is no token file: it begins with %" PRIu32 " where %u or %u is "
+                    "expected; `weft data TEXT... -o FILE` makes one",
+                    path, magic, DATA_MAGIC, DATA_MAGIC_GPT2);
 }
 
 /* Vocabulary and token count from the header; the length of the file must agree. */
@@ -54,34 +55,35 @@ static weft_status read_header(data_file *f)
     f->vocab = own ? word[3] : DATA_VOCAB_GPT2;
     f->count = own ? (uint64_t)word[4] << 32 | word[2] : word[2];
     if (!f->vocab || f->vocab > 65536)
-        return fail(WEFT_DATA,
-                    "data file %s gives a vocabulary of %" PRIu32 "; tokens of 16 bits allow 1 to "
-                    "65536",
-                    f->path, f->vocab);
+        return err_fail(WEFT_DATA,
+                        "data file %s gives a vocabulary of %" PRIu32
+                        "; tokens of 16 bits allow 1 to "
+                        "65536",
+                        f->path, f->vocab);
     if (!f->count)
-        return fail(WEFT_DATA, "data file %s holds no tokens", f->path);
+        return err_fail(WEFT_DATA, "data file %s holds no tokens", f->path);
     uint64_t need;
-    if (!ck_mul(f->count, 2, &need) || !ck_add(need, DATA_HEADER_BYTES, &need) ||
+    if (!check_mul(f->count, 2, &need) || !check_add(need, DATA_HEADER_BYTES, &need) ||
         need != f->map_bytes)
-        return fail(WEFT_DATA,
-                    "data file %s is %" PRIu64 " bytes long, but its header counts %" PRIu64
-                    " tokens of 2 bytes after %u bytes: it was cut short or is damaged",
-                    f->path, f->map_bytes, f->count, DATA_HEADER_BYTES);
+        return err_fail(WEFT_DATA,
+                        "data file %s is %" PRIu64 " bytes long, but its header counts %" PRIu64
+                        " tokens of 2 bytes after %u bytes: it was cut short or is damaged",
+                        f->path, f->map_bytes, f->count, DATA_HEADER_BYTES);
     return WEFT_OK;
 }
 
 static weft_status map_file(const char *path, data_file *f)
 {
     struct stat st;
-    int fd = file_open_regular(AT_FDCWD, path, true, &st);
+    int fd = data_file_open_regular(AT_FDCWD, path, true, &st);
     if (fd < 0)
-        return fail_errno(file_blame(errno), "cannot read data file %s", path);
+        return err_fail_errno(data_file_status(errno), "cannot read data file %s", path);
     if (st.st_size < (off_t)DATA_HEADER_BYTES) {
         close(fd);
-        return fail(WEFT_DATA,
-                    "data file %s is %lld bytes long, shorter than the header of a token file, "
-                    "which is %u; `weft data TEXT... -o FILE` makes one",
-                    path, (long long)st.st_size, DATA_HEADER_BYTES);
+        return err_fail(WEFT_DATA,
+                        "data file %s is %lld bytes long, shorter than the header of a token file, "
+                        "which is %u; `weft data TEXT... -o FILE` makes one",
+                        path, (long long)st.st_size, DATA_HEADER_BYTES);
     }
     f->path = path;
     f->map_bytes = (uint64_t)st.st_size;
@@ -91,7 +93,8 @@ static weft_status map_file(const char *path, data_file *f)
     if (f->map != MAP_FAILED)
         return WEFT_OK;
     errno = error;
-    return fail_errno(error == ENOMEM ? WEFT_NO_MEMORY : WEFT_IO, "cannot map data file %s", path);
+    return err_fail_errno(error == ENOMEM ? WEFT_NO_MEMORY : WEFT_IO, "cannot map data file %s",
+                          path);
 }
 
 weft_status data_open(const char *path, data_file *out)
@@ -121,18 +124,18 @@ weft_status data_require(const data_file *f, uint64_t sequence)
 {
     if (sequence && f->count > sequence)
         return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "data file %s holds %" PRIu64 " tokens; sequences of %" PRIu64
-                " need at least one more than that: give more text, or lower train.sequence",
-                f->path, f->count, sequence);
+    return err_fail(WEFT_USAGE,
+                    "data file %s holds %" PRIu64 " tokens; sequences of %" PRIu64
+                    " need at least one more than that: give more text, or lower train.sequence",
+                    f->path, f->count, sequence);
 }
 
 static weft_status name_token(const data_file *f, uint64_t at, int32_t token)
 {
-    return fail(WEFT_DATA,
-                "data file %s: token number %" PRIu64 " is %" PRId32
-                ", outside its vocabulary of %" PRIu32,
-                f->path, at, token, f->vocab);
+    return err_fail(WEFT_DATA,
+                    "data file %s: token number %" PRIu64 " is %" PRId32
+                    ", outside its vocabulary of %" PRIu32,
+                    f->path, at, token, f->vocab);
 }
 
 /* tokens, targets [sequence] from the window that begins at `start`. The largest is found in a

@@ -11,7 +11,7 @@
 
 #define MOST_AT_ONCE ((uint64_t)1 << 30) /* Linux transfers less than 2 GiB a call */
 
-int file_write(int fd, const void *data, uint64_t bytes)
+int data_file_write(int fd, const void *data, uint64_t bytes)
 {
     const unsigned char *at = data;
     while (bytes) {
@@ -28,7 +28,7 @@ int file_write(int fd, const void *data, uint64_t bytes)
     return 0;
 }
 
-int file_read(int fd, void *out, uint64_t bytes, uint64_t at)
+int data_file_read(int fd, void *out, uint64_t bytes, uint64_t at)
 {
     unsigned char *to = out;
     if (at > (uint64_t)INT64_MAX - bytes)
@@ -49,7 +49,7 @@ int file_read(int fd, void *out, uint64_t bytes, uint64_t at)
     return 0;
 }
 
-int file_sync(int fd)
+int data_file_sync(int fd)
 {
     int rc;
     do
@@ -58,13 +58,13 @@ int file_sync(int fd)
     return rc;
 }
 
-int file_sync_folder(int fd)
+int data_file_sync_folder(int fd)
 {
-    int rc = file_sync(fd);
+    int rc = data_file_sync(fd);
     return rc < 0 && errno == EINVAL ? 0 : rc;
 }
 
-int file_sync_parent(const char *path)
+int data_file_sync_parent(const char *path)
 {
     char folder[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -78,14 +78,14 @@ int file_sync_parent(const char *path)
     int fd = open(n ? folder : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
         return -1;
-    int rc = file_sync_folder(fd);
+    int rc = data_file_sync_folder(fd);
     int error = errno;
     close(fd);
     errno = error;
     return rc;
 }
 
-int file_open_regular(int folder, const char *name, bool follow, struct stat *st)
+int data_file_open_regular(int folder, const char *name, bool follow, struct stat *st)
 {
     int flags = O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW);
     int fd = openat(folder, name, flags);
@@ -105,7 +105,7 @@ int file_open_regular(int folder, const char *name, bool follow, struct stat *st
     return -1;
 }
 
-weft_status file_blame(int error)
+weft_status data_file_status(int error)
 {
     switch (error) {
     case ENOENT:
@@ -126,7 +126,7 @@ weft_status file_blame(int error)
     }
 }
 
-weft_status file_damage(int error)
+weft_status data_file_damage(int error)
 {
     switch (error) {
     case ENOENT:
@@ -135,6 +135,6 @@ weft_status file_damage(int error)
     case ENODEV:
     case ENXIO:
     case ELOOP: return WEFT_DATA;
-    default: return file_blame(error);
+    default: return data_file_status(error);
     }
 }

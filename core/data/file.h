@@ -11,29 +11,30 @@
 #include <weft/base.h>
 
 /* All of `bytes` to the current offset: 0, or -1 with errno. [any] */
-int file_write(int fd, const void *data, uint64_t bytes);
+int data_file_write(int fd, const void *data, uint64_t bytes);
 
 /* `bytes` from offset `at`: 0, 1 when the file ends before them, or -1 with errno. [any] */
-int file_read(int fd, void *out, uint64_t bytes, uint64_t at);
+int data_file_read(int fd, void *out, uint64_t bytes, uint64_t at);
 
 /* fsync of a file; of a folder, where a file system that knows none (EINVAL) counts as done. */
-int file_sync(int fd);
-int file_sync_folder(int fd);
+int data_file_sync(int fd);
+int data_file_sync_folder(int fd);
 
 /* fsync of the folder in which `path` stands. */
-int file_sync_parent(const char *path);
+int data_file_sync_parent(const char *path);
 
 /* Open `name` under `folder` (AT_FDCWD allowed) for reading, without waiting for a writer if it
  * turns out to be a pipe. A symbolic link as last part is refused unless `follow`. Anything but a
  * regular file is refused with errno EISDIR or ENODEV. The descriptor, or -1 with errno. [setup] */
-int file_open_regular(int folder, const char *name, bool follow, struct stat *st);
+int data_file_open_regular(int folder, const char *name, bool follow, struct stat *st);
 
 /* WEFT_DATA for an errno that says that a file which has to be there is not, or is no plain file:
- * that is damage of what was stored. Else file_blame(): it may be there, and could not be read. */
-weft_status file_damage(int error);
+ * that is damage of what was stored. Else data_file_status(): it may be there, and could not be
+ * read. */
+weft_status data_file_damage(int error);
 
 /* Who must act on an errno that stands for a file which the user named: WEFT_USAGE where the name
  * or its permissions are wrong, WEFT_NO_MEMORY, or WEFT_IO. */
-weft_status file_blame(int error);
+weft_status data_file_status(int error);
 
 #endif

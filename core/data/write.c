@@ -68,15 +68,15 @@ static weft_status check_output(const char *path, const char *const *texts, uint
     if (stat(path, &st) < 0) {
         if (errno == ENOENT)
             return WEFT_OK;
-        return fail_errno(file_blame(errno), "cannot write data file %s", path);
+        return err_fail_errno(data_file_status(errno), "cannot write data file %s", path);
     }
     if (!S_ISREG(st.st_mode))
-        return fail(WEFT_USAGE, "cannot write data file %s: it is there and is no regular file",
-                    path);
+        return err_fail(WEFT_USAGE, "cannot write data file %s: it is there and is no regular file",
+                        path);
     for (uint32_t i = 0; i < n; i++)
         if (same_file(texts[i], &st))
-            return fail(WEFT_USAGE, "data file %s would replace the text that it is made from",
-                        path);
+            return err_fail(WEFT_USAGE, "data file %s would replace the text that it is made from",
+                            path);
     return WEFT_OK;
 }
 
@@ -84,26 +84,27 @@ static weft_status check_request(const char *const *texts, uint32_t n, const cha
                                  const char *valid)
 {
     if (!n)
-        return fail(WEFT_USAGE, "no text was given to make data file %s from", train);
+        return err_fail(WEFT_USAGE, "no text was given to make data file %s from", train);
     for (uint32_t i = 0; i < n; i++) {
         struct stat st;
-        int fd = file_open_regular(AT_FDCWD, texts[i], true, &st);
+        int fd = data_file_open_regular(AT_FDCWD, texts[i], true, &st);
         if (fd < 0)
-            return fail_errno(file_blame(errno), "cannot read text %s", texts[i]);
+            return err_fail_errno(data_file_status(errno), "cannot read text %s", texts[i]);
         close(fd);
     }
     struct stat there;
     if (valid &&
         (same_place(train, valid) || (stat(train, &there) == 0 && same_file(valid, &there))))
-        return fail(WEFT_USAGE, "training and validation data are both to be written to %s", train);
+        return err_fail(WEFT_USAGE, "training and validation data are both to be written to %s",
+                        train);
     weft_status st = check_output(train, texts, n);
     return st || !valid ? st : check_output(valid, texts, n);
 }
 
 static weft_status cannot_write(const output *o)
 {
-    return fail_errno(WEFT_IO, "cannot write data file %s (after %" PRIu64 " tokens)", o->path,
-                      o->tokens);
+    return err_fail_errno(WEFT_IO, "cannot write data file %s (after %" PRIu64 " tokens)", o->path,
+                          o->tokens);
 }
 
 /* A name beside the output that nobody has, and room for the header. */
@@ -117,19 +118,19 @@ static weft_status output_open(output *o, const char *path)
     for (int i = 0; o->fd < 0 && i < 100; i++) {
         int n = snprintf(o->temp, sizeof o->temp, "%s.%ld-%d.tmp", path, (long)getpid(), i);
         if (n < 0 || n >= (int)sizeof o->temp)
-            return fail(WEFT_USAGE, "the name of data file %s is too long", path);
+            return err_fail(WEFT_USAGE, "the name of data file %s is too long", path);
         o->fd = open(o->temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (o->fd < 0 && errno != EEXIST)
             break;
     }
     if (o->fd < 0)
-        return fail_errno(file_blame(errno), "cannot write data file %s", path);
-    return file_write(o->fd, blank, sizeof blank) ? cannot_write(o) : WEFT_OK;
+        return err_fail_errno(data_file_status(errno), "cannot write data file %s", path);
+    return data_file_write(o->fd, blank, sizeof blank) ? cannot_write(o) : WEFT_OK;
 }
 
 static weft_status output_flush(output *o)
 {
-    if (file_write(o->fd, o->buffer, (uint64_t)o->held * sizeof *o->buffer))
+    if (data_file_write(o->fd, o->buffer, (uint64_t)o->held * sizeof *o->buffer))
         return cannot_write(o);
     o->held = 0;
     return WEFT_OK;
@@ -159,7 +160,8 @@ static weft_status output_finish(output *o)
         return st;
     uint32_t head[DATA_HEADER_WORDS] = {DATA_MAGIC, 1, (uint32_t)o->tokens, 256,
                                         (uint32_t)(o->tokens >> 32)};
-    if (lseek(o->fd, 0, SEEK_SET) < 0 || file_write(o->fd, head, sizeof head) || file_sync(o->fd))
+    if (lseek(o->fd, 0, SEEK_SET) < 0 || data_file_write(o->fd, head, sizeof head) ||
+        data_file_sync(o->fd))
         return cannot_write(o);
     return WEFT_OK;
 }
@@ -170,19 +172,19 @@ static weft_status output_finish(output *o)
 static weft_status add_text(job *j, const char *text)
 {
     struct stat st;
-    int fd = file_open_regular(AT_FDCWD, text, true, &st);
+    int fd = data_file_open_regular(AT_FDCWD, text, true, &st);
     if (fd < 0)
-        return fail_errno(file_blame(errno), "cannot read text %s", text);
+        return err_fail_errno(data_file_status(errno), "cannot read text %s", text);
     uint64_t size = (uint64_t)st.st_size;
     weft_status status = WEFT_OK;
     for (uint64_t done = 0; done < size && !status;) {
         uint64_t n = DATA_BLOCK - j->at % DATA_BLOCK;
         n = n < size - done ? n : size - done;
-        int rc = file_read(fd, j->block, n, done);
+        int rc = data_file_read(fd, j->block, n, done);
         if (rc > 0)
-            status = fail(WEFT_DATA, "text %s became shorter while it was read", text);
+            status = err_fail(WEFT_DATA, "text %s became shorter while it was read", text);
         else if (rc < 0)
-            status = fail_errno(WEFT_IO, "cannot read text %s", text);
+            status = err_fail_errno(WEFT_IO, "cannot read text %s", text);
         bool last = j->at / DATA_BLOCK % DATA_VALID_EVERY == DATA_VALID_EVERY - 1;
         if (!status)
             status = output_add(last && j->valid.path ? &j->valid : &j->train, j->block, n);
@@ -199,11 +201,11 @@ static weft_status check_amount(const job *j)
     uint64_t need = j->valid.path ? (DATA_VALID_EVERY - 1) * DATA_BLOCK + 2 : 2;
     if (j->at >= need)
         return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "the text has %" PRIu64 " bytes; %s needs at least %" PRIu64
-                " (every %uth block of %u bytes is for validation)",
-                j->at, j->valid.path ? j->valid.path : j->train.path, need, DATA_VALID_EVERY,
-                DATA_BLOCK);
+    return err_fail(WEFT_USAGE,
+                    "the text has %" PRIu64 " bytes; %s needs at least %" PRIu64
+                    " (every %uth block of %u bytes is for validation)",
+                    j->at, j->valid.path ? j->valid.path : j->train.path, need, DATA_VALID_EVERY,
+                    DATA_BLOCK);
 }
 
 /* A second name for the file that is to be replaced, or another name where the file system has no
@@ -229,13 +231,13 @@ static weft_status output_rename(output *o)
     int fd = o->fd;
     o->fd = -1;
     if (close(fd) < 0 || keep_old(o) < 0 || rename(o->temp, o->path) < 0) {
-        weft_status st = fail_errno(WEFT_IO, "cannot put data file %s in place", o->path);
+        weft_status st = err_fail_errno(WEFT_IO, "cannot put data file %s in place", o->path);
         unlink(o->temp);
         return st;
     }
     o->renamed = true;
-    if (file_sync_parent(o->path) < 0)
-        return fail_errno(WEFT_IO, "cannot sync the folder of data file %s", o->path);
+    if (data_file_sync_parent(o->path) < 0)
+        return err_fail_errno(WEFT_IO, "cannot sync the folder of data file %s", o->path);
     return WEFT_OK;
 }
 

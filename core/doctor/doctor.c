@@ -126,7 +126,7 @@ weft_status doctor_examine(const doctor_job *job, json_t **out)
     weft_status s = WEFT_OK;
     *out = NULL;
     if (doctor_fact_number(&d, "job", "usage", 0))
-        s = fail(WEFT_USAGE, "%s", doctor_fact_text(&d, "job", "error"));
+        s = err_fail(WEFT_USAGE, "%s", doctor_fact_text(&d, "job", "error"));
     else
         *out = whole_report(&d);
     json_decref(d.done);

@@ -35,7 +35,7 @@ static weft_status send_mine(gathering *g)
     snprintf(key, sizeof key, "doctor.report.%u", g->who.rank);
     char *text = json_dumps(g->mine, JSON_COMPACT);
     weft_status s = text ? job_put(g->job, key, text, strlen(text))
-                         : fail(WEFT_INTERNAL, "the report cannot be written as JSON");
+                         : err_fail(WEFT_INTERNAL, "the report cannot be written as JSON");
     free(text);
     return s;
 }
@@ -51,8 +51,9 @@ static weft_status take_one(gathering *g, uint32_t rank)
         return s;
     g->reports[rank] = doctor_report_read(text, bytes);
     free(text);
-    return g->reports[rank] ? WEFT_OK
-                            : fail(WEFT_DATA, "rank %u sent something that is not a report", rank);
+    return g->reports[rank]
+               ? WEFT_OK
+               : err_fail(WEFT_DATA, "rank %u sent something that is not a report", rank);
 }
 
 static weft_status gather(gathering *g)
@@ -164,14 +165,16 @@ static weft_status print(gathering *g, bool json)
 {
     if (!json && g->who.ranks == 1) {
         doctor_print(g->reports[0], stdout);
-        return fflush(stdout) ? fail_errno(WEFT_IO, "the report could not be written") : WEFT_OK;
+        return fflush(stdout) ? err_fail_errno(WEFT_IO, "the report could not be written")
+                              : WEFT_OK;
     }
     if (!json) {
         print_machines(g);
         doctor_print(g->reports[0], stdout);
         print_others(g);
         print_compared(g);
-        return fflush(stdout) ? fail_errno(WEFT_IO, "the report could not be written") : WEFT_OK;
+        return fflush(stdout) ? err_fail_errno(WEFT_IO, "the report could not be written")
+                              : WEFT_OK;
     }
     json_t *all = json_array();
     for (uint32_t r = 0; r < g->who.ranks; r++)
@@ -179,7 +182,7 @@ static weft_status print(gathering *g, bool json)
     json_t *whole = json_pack("{s:o, s:O}", "ranks", all, "compared", g->compared);
     bool bad = json_dumpf(whole, stdout, JSON_INDENT(1)) || putchar('\n') == EOF || fflush(stdout);
     json_decref(whole);
-    return bad ? fail_errno(WEFT_IO, "the report could not be written") : WEFT_OK;
+    return bad ? err_fail_errno(WEFT_IO, "the report could not be written") : WEFT_OK;
 }
 
 static bool prevents(const gathering *g)
@@ -202,12 +205,12 @@ static weft_status run(gathering *g, const char *ini, const char *const *overrid
     if (!s)
         s = config_load(ini, overrides, n, &cfg);
     if (!s)
-        s = train_join(&g->who, cfg, &g->job);
+        s = run_train_join(&g->who, cfg, &g->job);
     config_destroy(cfg);
     if (!s)
-        s = job_find_sites(g->job, &g->who, &sites);
+        s = job_find_hosts(g->job, &g->who, &sites);
     j.share = sites.cpu_ranks;
-    job_free_sites(&sites);
+    job_free_hosts(&sites);
     if (!s && g->who.local_ranks != j.here) { /* the share of the cores is another one */
         json_decref(g->mine);
         j.here = g->who.local_ranks;
@@ -255,7 +258,7 @@ int doctor_rank(const char *ini, const char *const *overrides, uint32_t n, int j
         status = 1;
         snprintf(why, sizeof why, "the job cannot run: see the problems above");
     }
-    if (status && !launch_say(why))
+    if (status && !job_launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
     free_gathering(&g);
     return status;

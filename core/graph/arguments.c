@@ -50,62 +50,66 @@ static weft_status misplaced(const char *call, uint32_t where, uint32_t here)
             const size_t used = strlen(legal);
             snprintf(legal + used, sizeof legal - used, "%s%s", used ? ", " : "", places[i]);
         }
-    return fail(WEFT_USAGE, "builder.%s() is called in %s; it may be called in: %s", call,
-                places[here], legal);
+    return err_fail(WEFT_USAGE, "builder.%s() is called in %s; it may be called in: %s", call,
+                    places[here], legal);
 }
 
-weft_status arg_call(graph *g, uint32_t call)
+weft_status graph_check_call(graph *g, uint32_t call)
 {
     const uint32_t number = (uint32_t)__builtin_ctz(call);
     const char *name = calls[number].name;
     if (!g)
-        return fail(WEFT_USAGE, "builder.%s() is called with ctx NULL; pass the builder's own",
-                    name);
+        return err_fail(WEFT_USAGE, "builder.%s() is called with ctx NULL; pass the builder's own",
+                        name);
     if (g->looking)
-        return fail(WEFT_USAGE, "builder.%s() is called in %s(), which may look at tensors only",
-                    name, g->looking);
+        return err_fail(WEFT_USAGE,
+                        "builder.%s() is called in %s(), which may look at tensors only", name,
+                        g->looking);
     const uint32_t here = place_of(g);
     if (!(calls[number].where >> here & 1))
         return misplaced(name, calls[number].where, here);
     const uint32_t most = g->deriving ? GRAPH_MOST_CALLS_GRADIENT : GRAPH_MOST_CALLS;
     if (here && ++g->calls > most)
-        return fail(WEFT_NO_MEMORY,
-                    "builder.%s() in %s: plugins have called the builder %u times for this graph, "
-                    "which is the most; does a loop not end?",
-                    name, places[here], most);
+        return err_fail(
+            WEFT_NO_MEMORY,
+            "builder.%s() in %s: plugins have called the builder %u times for this graph, "
+            "which is the most; does a loop not end?",
+            name, places[here], most);
     return WEFT_OK;
 }
 
 /* --- pointers and text --- */
 
-weft_status arg_pointer(const char *call, const char *what, const void *p)
+weft_status graph_check_pointer(const char *call, const char *what, const void *p)
 {
-    return p ? WEFT_OK : fail(WEFT_USAGE, "%s(): %s is NULL", call, what);
+    return p ? WEFT_OK : err_fail(WEFT_USAGE, "%s(): %s is NULL", call, what);
 }
 
-weft_status arg_text(const char *call, const char *what, const char *text, size_t most)
+weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most)
 {
     if (!text)
-        return fail(WEFT_USAGE, "%s(): %s is NULL", call, what);
+        return err_fail(WEFT_USAGE, "%s(): %s is NULL", call, what);
     const size_t n = strnlen(text, most + 1);
     if (!n)
-        return fail(WEFT_USAGE, "%s(): %s is empty", call, what);
+        return err_fail(WEFT_USAGE, "%s(): %s is empty", call, what);
     if (n > most)
-        return fail(WEFT_USAGE, "%s(): %s, '%.40s...', is longer than %zu bytes", call, what, text,
-                    most);
+        return err_fail(WEFT_USAGE, "%s(): %s, '%.40s...', is longer than %zu bytes", call, what,
+                        text, most);
     for (size_t i = 0; i < n; i++)
         if (text[i] < 32 || text[i] > 126)
-            return fail(WEFT_USAGE, "%s(): %s has the byte 0x%02x, which is not printable ASCII",
-                        call, what, (unsigned)(unsigned char)text[i]);
+            return err_fail(WEFT_USAGE,
+                            "%s(): %s has the byte 0x%02x, which is not printable ASCII", call,
+                            what, (unsigned)(unsigned char)text[i]);
     return WEFT_OK;
 }
 
-weft_status arg_name(const char *call, const char *what, const char *name)
+weft_status graph_check_name(const char *call, const char *what, const char *name)
 {
-    weft_status s = arg_text(call, what, name, WEFT_MAX_NAME - 1);
+    weft_status s = graph_check_text(call, what, name, WEFT_MAX_NAME - 1);
     if (!s && strpbrk(name, "*|"))
-        s = fail(WEFT_USAGE, "%s(): %s, '%s', has a '*' or '|', which names of edits use as signs",
-                 call, what, name);
+        s = err_fail(WEFT_USAGE,
+                     "%s(): %s, '%s', has a '*' or '|', which names of edits use as signs", call,
+                     what, name);
     return s;
 }
 
@@ -117,51 +121,51 @@ static weft_status check_axis(const char *call, const char *of, const weft_shape
     const weft_axis *axis = &s->axes[i];
     char what[2 * WEFT_MAX_NAME];
     snprintf(what, sizeof what, "the name of axis %u of %s", i, of);
-    weft_status st = arg_name(call, what, axis->name);
+    weft_status st = graph_check_name(call, what, axis->name);
     if (st)
         return st;
     if (axis->size < 1 || __builtin_mul_overflow(*elements, (uint64_t)axis->size, elements) ||
         *elements > INT64_MAX / 64)
-        return fail(WEFT_USAGE, "%s(): axis %u of %s, '%s', is empty or too large: %lld", call, i,
-                    of, axis->name, (long long)axis->size);
+        return err_fail(WEFT_USAGE, "%s(): axis %u of %s, '%s', is empty or too large: %lld", call,
+                        i, of, axis->name, (long long)axis->size);
     for (uint32_t k = 0; k < i; k++)
         if (!strcmp(s->axes[k].name, axis->name))
-            return fail(WEFT_USAGE, "%s(): %s has the axis '%s' twice: name them apart", call, of,
-                        axis->name);
+            return err_fail(WEFT_USAGE, "%s(): %s has the axis '%s' twice: name them apart", call,
+                            of, axis->name);
     return WEFT_OK;
 }
 
-weft_status arg_shape(const char *call, const char *of, const weft_shape *s)
+weft_status graph_check_shape(const char *call, const char *of, const weft_shape *s)
 {
     uint64_t elements = 1;
-    weft_status st = arg_pointer(call, "shape", s);
+    weft_status st = graph_check_pointer(call, "shape", s);
     if (!st && s->rank > WEFT_MAX_AXES)
-        st = fail(WEFT_USAGE, "%s(): %s has %u axes; at most %d are possible", call, of, s->rank,
-                  WEFT_MAX_AXES);
+        st = err_fail(WEFT_USAGE, "%s(): %s has %u axes; at most %d are possible", call, of,
+                      s->rank, WEFT_MAX_AXES);
     for (uint32_t i = 0; !st && i < s->rank; i++)
         st = check_axis(call, of, s, i, &elements);
     if (!st && s->dtype && !weft_dtype_size(s->dtype))
-        st = fail(WEFT_USAGE, "%s(): %s has the unknown element type %u", call, of, s->dtype);
+        st = err_fail(WEFT_USAGE, "%s(): %s has the unknown element type %u", call, of, s->dtype);
     return st;
 }
 
-weft_status arg_tensor(const graph *g, const char *call, const char *what, weft_tensor t)
+weft_status graph_check_tensor(const graph *g, const char *call, const char *what, weft_tensor t)
 {
     if (t < 1 || t > g->tensors.n)
-        return fail(WEFT_USAGE, "%s(): %s: the graph has no tensor number %u", call, what, t);
+        return err_fail(WEFT_USAGE, "%s(): %s: the graph has no tensor number %u", call, what, t);
     const tensor *x = graph_tensor(g, t);
     const bool listed = x->kind == WEFT_T_PARAM || x->kind == WEFT_T_STATE ||
                         x->kind == WEFT_T_SCALAR ||
                         (x->kind == WEFT_T_ACTIVATION && t > g->list_after);
     if (g->state_of && !*g->state_of && !listed)
-        return fail(WEFT_USAGE,
-                    "%s(): %s is %s, which no longer exists when a list runs; it works on "
-                    "parameters, states and scalars",
-                    call, what, x->name);
+        return err_fail(WEFT_USAGE,
+                        "%s(): %s is %s, which no longer exists when a list runs; it works on "
+                        "parameters, states and scalars",
+                        call, what, x->name);
     return WEFT_OK;
 }
 
-weft_status arg_assigned(const graph *g, weft_tensor dst, weft_tensor src)
+weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor src)
 {
     const tensor *to = graph_tensor(g, dst), *from = graph_tensor(g, src);
     const weft_shape *a = &to->shape, *b = &from->shape;
@@ -169,49 +173,51 @@ weft_status arg_assigned(const graph *g, weft_tensor dst, weft_tensor src)
     for (uint32_t k = 0; like && k < a->rank; k++)
         like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
     if (to->constant)
-        return fail(WEFT_USAGE, "builder.assign(): %s is a constant", to->name);
+        return err_fail(WEFT_USAGE, "builder.assign(): %s is a constant", to->name);
     const weft_tensor p = g->state_of ? graph_find(g, g->state_of) : 0; /* a rule's parameter */
     const weft_shape *whole = p && to->kind == WEFT_T_STATE ? &graph_tensor(g, p)->shape : a;
     if (whole->rank != a->rank || whole->dtype != a->dtype)
         return WEFT_OK; /* a state unlike the parameter is refused when the rule is done */
     if (!like)
-        return fail(WEFT_USAGE,
-                    "builder.assign(): %s cannot take %s, a tensor of another shape or "
-                    "type",
-                    to->name, from->name);
+        return err_fail(WEFT_USAGE,
+                        "builder.assign(): %s cannot take %s, a tensor of another shape or "
+                        "type",
+                        to->name, from->name);
     return WEFT_OK;
 }
 
-weft_status arg_input(const graph *g, const char *name, const weft_shape *s)
+weft_status graph_check_input(const graph *g, const char *name, const weft_shape *s)
 {
     const weft_tensor tokens = graph_find(g, "tokens");
     const int64_t n = tokens ? graph_tensor(g, tokens)->shape.axes[0].size : 0;
     if (strcmp(name, "tokens") && strcmp(name, "targets") && strcmp(name, "positions"))
-        return fail(WEFT_USAGE,
-                    "builder.input(): nothing fills an input '%s'; there are tokens, targets and "
-                    "positions",
-                    name);
+        return err_fail(
+            WEFT_USAGE,
+            "builder.input(): nothing fills an input '%s'; there are tokens, targets and "
+            "positions",
+            name);
     if (s->dtype != WEFT_I32 || s->rank != 1 || strcmp(s->axes[0].name, "tokens") ||
         s->axes[0].size != n)
-        return fail(WEFT_USAGE, "builder.input(): '%s' has to be WEFT_I32 [tokens %lld]", name,
-                    (long long)n);
+        return err_fail(WEFT_USAGE, "builder.input(): '%s' has to be WEFT_I32 [tokens %lld]", name,
+                        (long long)n);
     return WEFT_OK;
 }
 
 /* --- ops --- */
 
-weft_status arg_attrs(const char *id, const weft_attr *attrs, uint32_t n)
+weft_status graph_check_attrs(const char *id, const weft_attr *attrs, uint32_t n)
 {
     if (n > GRAPH_MOST_ATTRS)
-        return fail(WEFT_USAGE, "builder.op(): %s has %u attributes; at most %u are possible", id,
-                    n, GRAPH_MOST_ATTRS);
-    weft_status s = n ? arg_pointer("builder.op", "attrs", attrs) : WEFT_OK;
+        return err_fail(WEFT_USAGE, "builder.op(): %s has %u attributes; at most %u are possible",
+                        id, n, GRAPH_MOST_ATTRS);
+    weft_status s = n ? graph_check_pointer("builder.op", "attrs", attrs) : WEFT_OK;
     for (uint32_t i = 0; !s && i < n; i++) {
-        s = arg_text("builder.op", "the key of an attribute", attrs[i].key, WEFT_MAX_NAME - 1);
+        s = graph_check_text("builder.op", "the key of an attribute", attrs[i].key,
+                             WEFT_MAX_NAME - 1);
         for (uint32_t k = 0; !s && k < i; k++)
             if (!strcmp(attrs[k].key, attrs[i].key))
-                s = fail(WEFT_USAGE, "builder.op(): %s has the attribute '%s' twice", id,
-                         attrs[i].key);
+                s = err_fail(WEFT_USAGE, "builder.op(): %s has the attribute '%s' twice", id,
+                             attrs[i].key);
     }
     return s;
 }
@@ -245,43 +251,46 @@ static weft_status check_elementwise(const weft_op *op, const char *id, const we
                                      uint32_t nin, const weft_shape *out, uint32_t nout)
 {
     if (!operands(op->ew))
-        return fail(WEFT_USAGE, "op %s: its table has ew = %u, which is no elementwise operation",
-                    id, op->ew);
+        return err_fail(WEFT_USAGE,
+                        "op %s: its table has ew = %u, which is no elementwise operation", id,
+                        op->ew);
     if (nin != operands(op->ew) || nout != 1)
-        return fail(WEFT_USAGE,
-                    "op %s: its table has ew = %u, an operation of %u inputs and one output, but "
-                    "it has %u and %u",
-                    id, op->ew, operands(op->ew), nin, nout);
+        return err_fail(
+            WEFT_USAGE,
+            "op %s: its table has ew = %u, an operation of %u inputs and one output, but "
+            "it has %u and %u",
+            id, op->ew, operands(op->ew), nin, nout);
     for (uint32_t i = 0; i < nin; i++)
         if (in[i].rank && !same_axes(&in[i], out))
-            return fail(WEFT_USAGE,
-                        "op %s is elementwise, but input %u and the output of its infer() have "
-                        "not the same axes",
-                        id, i);
+            return err_fail(WEFT_USAGE,
+                            "op %s is elementwise, but input %u and the output of its infer() have "
+                            "not the same axes",
+                            id, i);
     return WEFT_OK;
 }
 
-weft_status arg_op(const weft_op *op, const char *id, const weft_shape *in, uint32_t nin,
-                   const weft_shape *out, uint32_t nout)
+weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *in, uint32_t nin,
+                           const weft_shape *out, uint32_t nout)
 {
     const uint32_t flags = WEFT_OP_ELEMENTWISE | WEFT_OP_ACCUMULATES | WEFT_OP_SHAPE_LAST;
     const uint32_t first = op->first_input;
     if (op->flags & ~flags)
-        return fail(WEFT_USAGE, "op %s: its table has the unknown flags 0x%x", id,
-                    op->flags & ~flags);
+        return err_fail(WEFT_USAGE, "op %s: its table has the unknown flags 0x%x", id,
+                        op->flags & ~flags);
     if (first > nin || (first && op->first_axis >= in[first - 1].rank))
-        return fail(WEFT_USAGE,
-                    "op %s: its table has first_input = %u and first_axis = %u, and the op has no "
-                    "such axis",
-                    id, first, op->first_axis);
+        return err_fail(
+            WEFT_USAGE,
+            "op %s: its table has first_input = %u and first_axis = %u, and the op has no "
+            "such axis",
+            id, first, op->first_axis);
     return op->flags & WEFT_OP_ELEMENTWISE ? check_elementwise(op, id, in, nin, out, nout)
                                            : WEFT_OK;
 }
 
-weft_status arg_answer(weft_status s, const char *who, const char *call)
+weft_status graph_check_return(weft_status s, const char *who, const char *call)
 {
     if ((int)s < 0 || (int)s > WEFT_INTERNAL || s == WEFT_BUSY)
-        return fail(WEFT_INTERNAL, "%s: its %s() returned %d, which is no status of a failure", who,
-                    call, (int)s);
-    return s && !*err_text() ? fail(s, "%s: its %s() failed and gave no reason", who, call) : s;
+        return err_fail(WEFT_INTERNAL, "%s: its %s() returned %d, which is no status of a failure",
+                        who, call, (int)s);
+    return s && !*err_text() ? err_fail(s, "%s: its %s() failed and gave no reason", who, call) : s;
 }

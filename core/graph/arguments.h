@@ -34,38 +34,38 @@
 /* May this call be made where the graph stands: in a model, a replacement, a gradient, an update
  * rule, a list, or while an op looks at shapes? Counts the call. WEFT_USAGE says where it may be
  * made. `g` NULL: the plugin has passed no ctx. */
-weft_status arg_call(graph *g, uint32_t call);
+weft_status graph_check_call(graph *g, uint32_t call);
 
 /* WEFT_USAGE with "`call`(): `what` is NULL" when it is. */
-weft_status arg_pointer(const char *call, const char *what, const void *p);
+weft_status graph_check_pointer(const char *call, const char *what, const void *p);
 
 /* Text of 1 to `most` bytes, all printable ASCII. At most `most` + 1 bytes are read. */
-weft_status arg_text(const char *call, const char *what, const char *text, size_t most);
+weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most);
 
 /* The name of a tensor, block, axis or list: 1 to WEFT_MAX_NAME - 1 bytes of printable ASCII
  * without '*' and '|', which mean something in the globs of edits. */
-weft_status arg_name(const char *call, const char *what, const char *name);
+weft_status graph_check_name(const char *call, const char *what, const char *name);
 
 /* A shape that a plugin has made; `of` names the tensor in the message. */
-weft_status arg_shape(const char *call, const char *of, const weft_shape *s);
+weft_status graph_check_shape(const char *call, const char *of, const weft_shape *s);
 
 /* The handle of a tensor that may be read (or written) where the graph stands. In a list those are
  * parameters, states, scalars and what the list itself has made. */
-weft_status arg_tensor(const graph *g, const char *call, const char *what, weft_tensor t);
+weft_status graph_check_tensor(const graph *g, const char *call, const char *what, weft_tensor t);
 
 /* The attributes of an op: an array of `n`, each with a key of its own. */
-weft_status arg_attrs(const char *id, const weft_attr *attrs, uint32_t n);
+weft_status graph_check_attrs(const char *id, const weft_attr *attrs, uint32_t n);
 
 /* The constants of an op that a plugin brings, against the call: flags, `ew` and its operands,
  * first_input and first_axis. `in` and `out` are shapes. */
-weft_status arg_op(const weft_op *op, const char *id, const weft_shape *in, uint32_t nin,
-                   const weft_shape *out, uint32_t nout);
+weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *in, uint32_t nin,
+                           const weft_shape *out, uint32_t nout);
 
 /* An input that a replacement asks for: one that the core fills, as the core fills it. */
-weft_status arg_input(const graph *g, const char *name, const weft_shape *s);
+weft_status graph_check_input(const graph *g, const char *name, const weft_shape *s);
 
 /* Has the tensor `src` the axes of `dst`, to which it is assigned? */
-weft_status arg_assigned(const graph *g, weft_tensor dst, weft_tensor src);
+weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor src);
 
 /* The builder's comm() (builder_comm.c): appends communication, see weft/graph.h. */
 weft_status graph_comm(void *ctx, uint32_t kind, uint32_t redop, const char *mesh_axis,
@@ -73,6 +73,6 @@ weft_status graph_comm(void *ctx, uint32_t kind, uint32_t redop, const char *mes
 
 /* What a function of a plugin has returned: a status that is none, or a failure without a
  * sentence, becomes WEFT_INTERNAL or a sentence that names `who` ("op acme.x") and `call`. */
-weft_status arg_answer(weft_status s, const char *who, const char *call);
+weft_status graph_check_return(weft_status s, const char *who, const char *call);
 
 #endif

@@ -97,24 +97,25 @@ static weft_status check_gradients(const graph *g, const node *n, weft_status s,
     char who[2 * WEFT_MAX_NAME];
     snprintf(who, sizeof who, "op %s", n->id);
     if (s)
-        return arg_answer(s, who, "grad");
+        return graph_check_return(s, who, "grad");
     for (uint32_t i = 0; i < n->nin; i++) {
         if (!din[i])
             continue;
         if (din[i] > g->tensors.n)
-            return fail(WEFT_USAGE,
-                        "%s: its grad() gives input %u the gradient %u, and the graph has no such "
-                        "tensor",
-                        who, i, din[i]);
+            return err_fail(
+                WEFT_USAGE,
+                "%s: its grad() gives input %u the gradient %u, and the graph has no such "
+                "tensor",
+                who, i, din[i]);
         const weft_shape *a = &graph_tensor(g, n->in[i])->shape;
         const weft_shape *b = &graph_tensor(g, din[i])->shape;
         bool like = a->rank == b->rank;
         for (uint32_t k = 0; like && k < a->rank; k++)
             like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
         if (!like)
-            return fail(WEFT_USAGE,
-                        "%s: its grad() gives input %u, %s, a gradient of other axes: %s", who, i,
-                        graph_tensor(g, n->in[i])->name, graph_tensor(g, din[i])->name);
+            return err_fail(WEFT_USAGE,
+                            "%s: its grad() gives input %u, %s, a gradient of other axes: %s", who,
+                            i, graph_tensor(g, n->in[i])->name, graph_tensor(g, din[i])->name);
     }
     return WEFT_OK;
 }
@@ -185,7 +186,7 @@ static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
         return contribute(g, grads, n.in[0], dout[0]);
     }
     if (!n.op || !n.op->grad)
-        return fail(WEFT_USAGE, "op %s has no gradient, and the loss depends on it", n.id);
+        return err_fail(WEFT_USAGE, "op %s has no gradient, and the loss depends on it", n.id);
     weft_opcall call = {sizeof call, n.nattr, n.attrs, n.nin, n.nout, n.in, n.out, dout};
     weft_tensor din[WEFT_MAX_OPERANDS] = {0};
     weft_status s = one_part(g, &n, &call, WEFT_GRAD_INPUTS, din, grads);

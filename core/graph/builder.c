@@ -18,11 +18,11 @@ static bool known(const graph *g, weft_tensor t)
 static weft_status b_shape(void *ctx, weft_tensor t, weft_shape *out)
 {
     graph *g = ctx;
-    weft_status s = arg_pointer("builder.shape", g ? "out" : "ctx", g ? (void *)out : ctx);
+    weft_status s = graph_check_pointer("builder.shape", g ? "out" : "ctx", g ? (void *)out : ctx);
     if (s)
         return s;
     if (!known(g, t))
-        return fail(WEFT_USAGE, "the graph has no tensor number %u", t);
+        return err_fail(WEFT_USAGE, "the graph has no tensor number %u", t);
     *out = graph_tensor(g, t)->shape;
     return WEFT_OK;
 }
@@ -40,9 +40,9 @@ static uint32_t b_kind(void *ctx, weft_tensor t)
 static weft_status b_block(void *ctx, const char *name)
 {
     graph *g = ctx;
-    weft_status s = arg_call(g, CALL_BLOCK);
+    weft_status s = graph_check_call(g, CALL_BLOCK);
     if (!s)
-        s = arg_name("builder.block", "name", name);
+        s = graph_check_name("builder.block", "name", name);
     if (s)
         return s;
     *vec_push(&g->blocks) = pool_text(&g->pool, name);
@@ -54,24 +54,24 @@ static weft_status b_block(void *ctx, const char *name)
 static weft_status check_new(const graph *g, const char *call, const char *name,
                              const weft_shape *shape, const weft_tensor *out)
 {
-    weft_status s = arg_name(call, "name", name);
+    weft_status s = graph_check_name(call, "name", name);
     if (!s)
-        s = arg_shape(call, name, shape);
+        s = graph_check_shape(call, name, shape);
     if (!s)
-        s = arg_pointer(call, "out", out);
+        s = graph_check_pointer(call, "out", out);
     if (!s && graph_find(g, name))
-        s = fail(WEFT_USAGE, "%s(): the graph already has a tensor named %s", call, name);
+        s = err_fail(WEFT_USAGE, "%s(): the graph already has a tensor named %s", call, name);
     return s;
 }
 
 static weft_status b_input(void *ctx, const char *name, const weft_shape *shape, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status s = arg_call(g, CALL_INPUT);
+    weft_status s = graph_check_call(g, CALL_INPUT);
     if (!s)
         s = check_new(g, "builder.input", name, shape, out);
     if (!s && g->replacing)
-        s = arg_input(g, name, shape);
+        s = graph_check_input(g, name, shape);
     if (!s)
         *out = graph_add(g, name, WEFT_T_INPUT, shape);
     return s;
@@ -80,17 +80,17 @@ static weft_status b_input(void *ctx, const char *name, const weft_shape *shape,
 /* "zeros", "ones" or "normal:DEVIATION". */
 static weft_status check_init(const char *name, const char *init)
 {
-    weft_status s = arg_text("builder.param", "init", init, WEFT_MAX_NAME - 1);
+    weft_status s = graph_check_text("builder.param", "init", init, WEFT_MAX_NAME - 1);
     if (s || !strcmp(init, "zeros") || !strcmp(init, "ones"))
         return s;
     char *end = NULL;
     const double deviation = strncmp(init, "normal:", 7) ? 0 : strtod(init + 7, &end);
     if (end && end != init + 7 && !*end && deviation >= 0 && deviation <= FLT_MAX)
         return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "builder.param(): init of %s is '%s'; it has to be zeros, ones or "
-                "normal:DEVIATION",
-                name, init);
+    return err_fail(WEFT_USAGE,
+                    "builder.param(): init of %s is '%s'; it has to be zeros, ones or "
+                    "normal:DEVIATION",
+                    name, init);
 }
 
 static weft_status b_param(void *ctx, const char *name, const weft_shape *shape, const char *init,
@@ -98,17 +98,18 @@ static weft_status b_param(void *ctx, const char *name, const weft_shape *shape,
 {
     const uint32_t all = WEFT_PARAM_MATRIX | WEFT_PARAM_PAD;
     graph *g = ctx;
-    weft_status s = arg_call(g, CALL_PARAM);
+    weft_status s = graph_check_call(g, CALL_PARAM);
     if (!s)
         s = check_new(g, "builder.param", name, shape, out);
     if (!s)
         s = check_init(name, init);
     if (!s && flags & ~all)
-        s = fail(WEFT_USAGE, "builder.param(): %s has the unknown flags 0x%x", name, flags & ~all);
+        s = err_fail(WEFT_USAGE, "builder.param(): %s has the unknown flags 0x%x", name,
+                     flags & ~all);
     if (!s && shape->dtype && shape->dtype != g->compute)
-        s = fail(WEFT_USAGE,
-                 "builder.param(): %s has the element type %u; a parameter has the job's: 0", name,
-                 shape->dtype);
+        s = err_fail(WEFT_USAGE,
+                     "builder.param(): %s has the element type %u; a parameter has the job's: 0",
+                     name, shape->dtype);
     if (s)
         return s;
     *out = graph_add(g, name, WEFT_T_PARAM, shape);
@@ -122,7 +123,7 @@ static weft_status find_scalar(graph *g, const char *name, weft_tensor *out)
     const weft_shape scalar = {.dtype = WEFT_F32};
     weft_tensor have = graph_find(g, name);
     if (have && graph_tensor(g, have)->kind != WEFT_T_SCALAR)
-        return fail(WEFT_USAGE, "builder.scalar(): '%s' is a tensor, not a scalar", name);
+        return err_fail(WEFT_USAGE, "builder.scalar(): '%s' is a tensor, not a scalar", name);
     *out = have ? have : graph_add(g, name, WEFT_T_SCALAR, &scalar);
     return WEFT_OK;
 }
@@ -130,22 +131,22 @@ static weft_status find_scalar(graph *g, const char *name, weft_tensor *out)
 static weft_status b_scalar(void *ctx, const char *name, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status s = arg_call(g, CALL_SCALAR);
+    weft_status s = graph_check_call(g, CALL_SCALAR);
     if (!s)
-        s = arg_name("builder.scalar", "name", name);
+        s = graph_check_name("builder.scalar", "name", name);
     if (!s)
-        s = arg_pointer("builder.scalar", "out", out);
+        s = graph_check_pointer("builder.scalar", "out", out);
     return s ? s : find_scalar(g, name, out);
 }
 
 static weft_status b_constant(void *ctx, double value, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status s = arg_call(g, CALL_CONSTANT);
+    weft_status s = graph_check_call(g, CALL_CONSTANT);
     if (!s)
-        s = arg_pointer("builder.constant", "out", out);
+        s = graph_check_pointer("builder.constant", "out", out);
     if (!s && isnan(value))
-        s = fail(WEFT_USAGE, "builder.constant(): the value is no number (NaN)");
+        s = err_fail(WEFT_USAGE, "builder.constant(): the value is no number (NaN)");
     if (s)
         return s;
     char name[WEFT_MAX_NAME];
@@ -178,8 +179,8 @@ static weft_status check_keep(const tensor *like, const char *keep)
         for (uint32_t i = 0; i < like->shape.rank; i++)
             found |= !strcmp(like->shape.axes[i].name, word);
         if (!found)
-            s = fail(WEFT_USAGE, "builder.state(): keep names the axis '%s', which %s has not",
-                     word, like->name);
+            s = err_fail(WEFT_USAGE, "builder.state(): keep names the axis '%s', which %s has not",
+                         word, like->name);
     }
     return s;
 }
@@ -187,18 +188,19 @@ static weft_status check_keep(const tensor *like, const char *keep)
 static weft_status check_state(const graph *g, const char *name, weft_tensor like, uint32_t dtype,
                                const char *keep, const weft_tensor *out)
 {
-    weft_status s = arg_name("builder.state", "name", name);
+    weft_status s = graph_check_name("builder.state", "name", name);
     if (!s)
-        s = arg_pointer("builder.state", "out", out);
+        s = graph_check_pointer("builder.state", "out", out);
     if (!s)
-        s = arg_tensor(g, "builder.state", "like", like);
+        s = graph_check_tensor(g, "builder.state", "like", like);
     if (!s && !*g->state_of && graph_tensor(g, like)->kind != WEFT_T_PARAM)
-        s = fail(WEFT_USAGE, "builder.state(): '%s' is to lie beside %s, which is no parameter",
-                 name, graph_tensor(g, like)->name);
+        s = err_fail(WEFT_USAGE, "builder.state(): '%s' is to lie beside %s, which is no parameter",
+                     name, graph_tensor(g, like)->name);
     if (!s && dtype && !weft_dtype_size(dtype))
-        s = fail(WEFT_USAGE, "builder.state(): '%s' has the unknown element type %u", name, dtype);
+        s = err_fail(WEFT_USAGE, "builder.state(): '%s' has the unknown element type %u", name,
+                     dtype);
     if (!s && keep)
-        s = arg_text("builder.state", "keep", keep, WEFT_MAX_AXES * WEFT_MAX_NAME);
+        s = graph_check_text("builder.state", "keep", keep, WEFT_MAX_AXES * WEFT_MAX_NAME);
     /* a rule may be shown a parameter flat, without the axes that it names */
     return s || !keep || *g->state_of ? s : check_keep(graph_tensor(g, like), keep);
 }
@@ -207,7 +209,7 @@ static weft_status b_state(void *ctx, const char *name, weft_tensor like, uint32
                            const char *keep, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status s = arg_call(g, CALL_STATE);
+    weft_status s = graph_check_call(g, CALL_STATE);
     if (!s)
         s = check_state(g, name, like, dtype, keep, out);
     if (s)
@@ -238,18 +240,19 @@ static weft_status check_operands(const graph *g, const char *id, const weft_att
                                   uint32_t nattr, const weft_tensor *in, uint32_t nin,
                                   const weft_tensor *out, uint32_t nout)
 {
-    weft_status s = arg_attrs(id, attrs, nattr);
+    weft_status s = graph_check_attrs(id, attrs, nattr);
     if (!s && (nin > WEFT_MAX_OPERANDS || nout > WEFT_MAX_OPERANDS))
-        s = fail(WEFT_USAGE, "builder.op(): %s has more than %d operands: %u inputs, %u outputs",
-                 id, WEFT_MAX_OPERANDS, nin, nout);
+        s = err_fail(WEFT_USAGE,
+                     "builder.op(): %s has more than %d operands: %u inputs, %u outputs", id,
+                     WEFT_MAX_OPERANDS, nin, nout);
     if (!s && !nout)
-        s = fail(WEFT_USAGE, "builder.op(): %s is asked for no output", id);
+        s = err_fail(WEFT_USAGE, "builder.op(): %s is asked for no output", id);
     if (!s && nin)
-        s = arg_pointer("builder.op", "in", in);
+        s = graph_check_pointer("builder.op", "in", in);
     if (!s)
-        s = arg_pointer("builder.op", "out", out);
+        s = graph_check_pointer("builder.op", "out", out);
     for (uint32_t i = 0; !s && i < nin; i++)
-        s = arg_tensor(g, "builder.op", id, in[i]);
+        s = graph_check_tensor(g, "builder.op", id, in[i]);
     return s;
 }
 
@@ -269,17 +272,17 @@ static weft_status infer(graph *g, const weft_op *op, const char *id, bool own, 
     if (s) {
         char who[2 * WEFT_MAX_NAME];
         snprintf(who, sizeof who, "op %s", id);
-        s = arg_answer(s, who, "infer");
+        s = graph_check_return(s, who, "infer");
         if (!strstr(err_text(), id))
             err_context("%s", who);
         return s;
     }
     if (count != n->nout)
-        return fail(WEFT_USAGE, "op %s has %u outputs, %u were asked for", id, count, n->nout);
+        return err_fail(WEFT_USAGE, "op %s has %u outputs, %u were asked for", id, count, n->nout);
     for (uint32_t i = 0; !s && !own && i < count; i++)
-        s = arg_shape("infer", "its output", &out[i]);
+        s = graph_check_shape("infer", "its output", &out[i]);
     if (!s && !own)
-        s = arg_op(op, id, in, n->nin, out, count);
+        s = graph_check_op(op, id, in, n->nin, out, count);
     if (s)
         err_context("op %s", id);
     return s;
@@ -291,12 +294,12 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
     graph *g = ctx;
     bool own;
     weft_shape to[WEFT_MAX_OPERANDS] = {0};
-    weft_status s = arg_call(g, CALL_OP);
+    weft_status s = graph_check_call(g, CALL_OP);
     if (!s)
-        s = arg_text("builder.op", "id", id, WEFT_MAX_NAME - 1);
+        s = graph_check_text("builder.op", "id", id, WEFT_MAX_NAME - 1);
     const weft_op *op = s ? NULL : find_op(g, id, &own);
     if (!s && !op)
-        s = fail(WEFT_USAGE, "there is no op '%s'", id);
+        s = err_fail(WEFT_USAGE, "there is no op '%s'", id);
     if (!s)
         s = check_operands(g, id, attrs, nattr, in, nin, out, nout);
     const node asked = {
@@ -336,29 +339,31 @@ static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor s
     for (uint32_t k = 0; like && k < a->rank; k++)
         like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
     if (!found)
-        return fail(WEFT_USAGE, "a replacement of %s assigns %s, which is no output of it", old->id,
-                    graph_tensor(g, dst)->name);
+        return err_fail(WEFT_USAGE, "a replacement of %s assigns %s, which is no output of it",
+                        old->id, graph_tensor(g, dst)->name);
     if (!like)
-        return fail(WEFT_USAGE, "a replacement of %s assigns %s a tensor of another shape or type",
-                    old->id, graph_tensor(g, dst)->name);
+        return err_fail(WEFT_USAGE,
+                        "a replacement of %s assigns %s a tensor of another shape or type", old->id,
+                        graph_tensor(g, dst)->name);
     return WEFT_OK;
 }
 
 static weft_status b_assign(void *ctx, weft_tensor dst, weft_tensor src)
 {
     graph *g = ctx;
-    weft_status s = arg_call(g, CALL_ASSIGN);
+    weft_status s = graph_check_call(g, CALL_ASSIGN);
     if (!s)
-        s = arg_tensor(g, "builder.assign", "dst", dst);
+        s = graph_check_tensor(g, "builder.assign", "dst", dst);
     if (!s)
-        s = arg_tensor(g, "builder.assign", "src", src);
+        s = graph_check_tensor(g, "builder.assign", "src", src);
     if (s)
         return s;
     const uint32_t kind = graph_tensor(g, dst)->kind;
     if (!g->replacing && kind != WEFT_T_PARAM && kind != WEFT_T_STATE && kind != WEFT_T_SCALAR)
-        return fail(WEFT_USAGE, "%s is neither parameter, state nor scalar: it cannot be assigned",
-                    graph_tensor(g, dst)->name);
-    s = g->replacing ? check_stand_in(g, dst, src) : arg_assigned(g, dst, src);
+        return err_fail(WEFT_USAGE,
+                        "%s is neither parameter, state nor scalar: it cannot be assigned",
+                        graph_tensor(g, dst)->name);
+    s = g->replacing ? check_stand_in(g, dst, src) : graph_check_assigned(g, dst, src);
     if (s)
         return s;
     node *n = graph_node(g, "assign", 0, 1, 1);
@@ -373,8 +378,9 @@ static weft_status b_fail(void *ctx, weft_status code, const char *text)
     (void)ctx;
     const bool none = (int)code <= WEFT_BUSY || (int)code > WEFT_INTERNAL;
     text = text && *text ? text : "no reason given";
-    return none ? fail(WEFT_INTERNAL, "%.1000s (told as %d, which is no failure)", text, (int)code)
-                : fail(code, "%.1000s", text);
+    return none ? err_fail(WEFT_INTERNAL, "%.1000s (told as %d, which is no failure)", text,
+                           (int)code)
+                : err_fail(code, "%.1000s", text);
 }
 
 weft_builder graph_builder(graph *g)

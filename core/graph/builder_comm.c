@@ -21,10 +21,11 @@ static weft_status check_shift(const tensor *t, const char *axis, uint32_t root,
 {
     if (!axis && root && (root < size || size == 1))
         return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "shift of %s by %u over %u coordinates: it takes no axis of the tensor, and goes 1 "
-                "to %u further",
-                t->name, root, size, size - 1);
+    return err_fail(
+        WEFT_USAGE,
+        "shift of %s by %u over %u coordinates: it takes no axis of the tensor, and goes 1 "
+        "to %u further",
+        t->name, root, size, size - 1);
 }
 
 /* `name` is the name of a group, or of nothing. */
@@ -35,10 +36,11 @@ static weft_status no_axis(const graph *g, const char *name)
         const size_t used = strlen(axes);
         snprintf(axes + used, sizeof axes - used, "%s%s", a ? ", " : "", g->mesh->name[a]);
     }
-    return fail(WEFT_USAGE,
-                "builder.comm(): '%s' is no mesh axis of this job, which has %s; over a group this "
-                "version sums gradients alone, by the edit sync",
-                name, *axes ? axes : "none");
+    return err_fail(
+        WEFT_USAGE,
+        "builder.comm(): '%s' is no mesh axis of this job, which has %s; over a group this "
+        "version sums gradients alone, by the edit sync",
+        name, *axes ? axes : "none");
 }
 
 static weft_status check_comm(const graph *g, uint32_t kind, uint32_t redop, const char *axis,
@@ -49,24 +51,26 @@ static weft_status check_comm(const graph *g, uint32_t kind, uint32_t redop, con
     if (kind == WEFT_SHIFT)
         return check_shift(t, axis, root, g->mesh->size[a]);
     if (!id)
-        return fail(WEFT_UNSUPPORTED,
-                    "communication of kind %u cannot be built into a graph in "
-                    "this version; all-reduce, reduce-scatter, all-gather and shift can",
-                    kind);
+        return err_fail(WEFT_UNSUPPORTED,
+                        "communication of kind %u cannot be built into a graph in "
+                        "this version; all-reduce, reduce-scatter, all-gather and shift can",
+                        kind);
     if (kind != WEFT_ALL_GATHER && redop != WEFT_SUM && redop != WEFT_MAX)
-        return fail(WEFT_UNSUPPORTED,
-                    "builder.comm(): %s of %s by the operation %u; a graph has sums (WEFT_SUM) and "
-                    "maxima (WEFT_MAX)",
-                    id, t->name, redop);
+        return err_fail(
+            WEFT_UNSUPPORTED,
+            "builder.comm(): %s of %s by the operation %u; a graph has sums (WEFT_SUM) and "
+            "maxima (WEFT_MAX)",
+            id, t->name, redop);
     if (root || (kind == WEFT_ALL_REDUCE) != !axis)
-        return fail(WEFT_USAGE, "%s of %s takes %s axis of the tensor, and no root", id, t->name,
-                    kind == WEFT_ALL_REDUCE ? "no" : "an");
+        return err_fail(WEFT_USAGE, "%s of %s takes %s axis of the tensor, and no root", id,
+                        t->name, kind == WEFT_ALL_REDUCE ? "no" : "an");
     if (!axis || (t->shape.rank && !strcmp(t->shape.axes[0].name, axis)))
         return WEFT_OK;
-    return fail(WEFT_UNSUPPORTED,
-                "%s of %s along '%s': only the first axis of a tensor can be cut or joined, whose "
-                "parts lie one behind the other in memory; another would have to be copied apart",
-                id, t->name, axis);
+    return err_fail(
+        WEFT_UNSUPPORTED,
+        "%s of %s along '%s': only the first axis of a tensor can be cut or joined, whose "
+        "parts lie one behind the other in memory; another would have to be copied apart",
+        id, t->name, axis);
 }
 
 /* Logically the identity: only where the elements are changes, which place.c works out. A shift
@@ -75,15 +79,15 @@ weft_status graph_comm(void *ctx, uint32_t kind, uint32_t redop, const char *axi
                        const char *axis, uint32_t root, weft_tensor in, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status s = arg_call(g, CALL_COMM);
+    weft_status s = graph_check_call(g, CALL_COMM);
     if (!s)
-        s = arg_pointer("builder.comm", "out", out);
+        s = graph_check_pointer("builder.comm", "out", out);
     if (!s)
-        s = arg_text("builder.comm", "mesh_axis", axis_of_mesh, WEFT_MAX_NAME - 1);
+        s = graph_check_text("builder.comm", "mesh_axis", axis_of_mesh, WEFT_MAX_NAME - 1);
     if (!s && axis)
-        s = arg_text("builder.comm", "axis", axis, WEFT_MAX_NAME - 1);
+        s = graph_check_text("builder.comm", "axis", axis, WEFT_MAX_NAME - 1);
     if (!s)
-        s = arg_tensor(g, "builder.comm", "in", in);
+        s = graph_check_tensor(g, "builder.comm", "in", in);
     if (s)
         return s;
     int a = graph_mesh_axis(g->mesh, axis_of_mesh);

@@ -32,19 +32,20 @@ static weft_status check_split(const graph *g, const node *n, uint32_t a, uint32
     const tensor *t = graph_tensor(g, n->out[output]);
     const uint32_t size = g->mesh->size[a];
     if (axis >= t->shape.rank)
-        return fail(WEFT_USAGE,
-                    "op %s: its shard() splits output %u along axis %u over %s, and it has %u",
-                    n->id, output, axis, g->mesh->name[a], t->shape.rank);
+        return err_fail(WEFT_USAGE,
+                        "op %s: its shard() splits output %u along axis %u over %s, and it has %u",
+                        n->id, output, axis, g->mesh->name[a], t->shape.rank);
     int64_t here = t->shape.axes[axis].size; /* the axes before `a` have been settled */
     for (uint32_t other = 0; other < a; other++)
         if (t->place[other].kind == WEFT_SPLIT && t->place[other].axis == axis)
             here = (here + g->mesh->size[other] - 1) / g->mesh->size[other];
     if (here % size == 0 || goes_on(g, n, in, &t->shape.axes[axis]))
         return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "op %s: its shard() splits output %u over %s = %u along '%s', which has %lld "
-                "elements here; that does not come out even",
-                n->id, output, g->mesh->name[a], size, t->shape.axes[axis].name, (long long)here);
+    return err_fail(WEFT_USAGE,
+                    "op %s: its shard() splits output %u over %s = %u along '%s', which has %lld "
+                    "elements here; that does not come out even",
+                    n->id, output, g->mesh->name[a], size, t->shape.axes[axis].name,
+                    (long long)here);
 }
 
 static weft_status check_claim(const graph *g, const node *n, uint32_t a, uint32_t output,
@@ -54,20 +55,21 @@ static weft_status check_claim(const graph *g, const node *n, uint32_t a, uint32
     for (uint32_t k = 0; k < n->nin; k++)
         held |= in[k].kind == WEFT_HELD && in[k].axis == p.axis;
     if (!known_kind(p.kind))
-        return fail(WEFT_USAGE, "op %s: its shard() places output %u in the unknown way %u", n->id,
-                    output, p.kind);
+        return err_fail(WEFT_USAGE, "op %s: its shard() places output %u in the unknown way %u",
+                        n->id, output, p.kind);
     if (p.kind == WEFT_SPLIT)
         return check_split(g, n, a, output, in, p.axis);
     if (p.kind == WEFT_HELD && !held)
-        return fail(WEFT_USAGE,
-                    "op %s: its shard() says that coordinate %u of %s alone has output %u, and it "
-                    "holds no input alone",
-                    n->id, p.axis, g->mesh->name[a], output);
+        return err_fail(
+            WEFT_USAGE,
+            "op %s: its shard() says that coordinate %u of %s alone has output %u, and it "
+            "holds no input alone",
+            n->id, p.axis, g->mesh->name[a], output);
     if (p.kind != WEFT_HELD && p.axis)
-        return fail(WEFT_USAGE,
-                    "op %s: its shard() names axis %u of output %u, which is not split; 0 is "
-                    "expected",
-                    n->id, p.axis, output);
+        return err_fail(WEFT_USAGE,
+                        "op %s: its shard() names axis %u of output %u, which is not split; 0 is "
+                        "expected",
+                        n->id, p.axis, output);
     return WEFT_OK;
 }
 
@@ -89,7 +91,8 @@ static weft_status ask(graph *g, const node *n, const weft_opcall *call, uint32_
     snprintf(who, sizeof who, "op %s", n->id);
     memset(out, 0, WEFT_MAX_OPERANDS * sizeof *out);
     g->looking = "shard";
-    weft_status s = arg_answer(PLUGIN_CALL(n->op, shard, &b, call, size, in, out), who, "shard");
+    weft_status s =
+        graph_check_return(PLUGIN_CALL(n->op, shard, &b, call, size, in, out), who, "shard");
     g->looking = was;
     return s;
 }
@@ -106,14 +109,15 @@ static weft_status check_alone(graph *g, const node *n, uint32_t a, const weft_o
     if (same)
         return WEFT_OK;
     const char *name = g->mesh->name[a];
-    return fail(WEFT_USAGE,
-                "op %s: its shard() goes by how many coordinates a mesh axis has, and %s and %s "
-                "have %u each, so that it cannot tell them apart; give %s and %s different sizes",
-                n->id, name, twin, g->mesh->size[a], name, twin);
+    return err_fail(
+        WEFT_USAGE,
+        "op %s: its shard() goes by how many coordinates a mesh axis has, and %s and %s "
+        "have %u each, so that it cannot tell them apart; give %s and %s different sizes",
+        n->id, name, twin, g->mesh->size[a], name, twin);
 }
 
-weft_status graph_claims(graph *g, uint32_t i, uint32_t a, const weft_opcall *call,
-                         const weft_place *in, weft_place *out)
+weft_status graph_check_placement(graph *g, uint32_t i, uint32_t a, const weft_opcall *call,
+                                  const weft_place *in, weft_place *out)
 {
     const node n = g->nodes.at[i];
     weft_status s = ask(g, &n, call, g->mesh->size[a], in, out);

@@ -15,7 +15,7 @@
  * shard() is told how many coordinates the mesh axis has, and not its name. Where several mesh axes
  * of the job have that many, an op that goes by the number takes one for the other: the answer must
  * then be the one that it gives for 1 coordinate. WEFT_USAGE says what to do. [plan] */
-weft_status graph_claims(graph *g, uint32_t i, uint32_t a, const weft_opcall *call,
-                         const weft_place *in, weft_place *out);
+weft_status graph_check_placement(graph *g, uint32_t i, uint32_t a, const weft_opcall *call,
+                                  const weft_place *in, weft_place *out);
 
 #endif

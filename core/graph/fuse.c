@@ -22,8 +22,8 @@ typedef struct fuser {
 static weft_status take_register(fuser *u, uint16_t *out)
 {
     if (u->next >= WEFT_EW_MAX_REGISTERS)
-        return fail(WEFT_UNSUPPORTED, "an elementwise chain needs more than %d values at once",
-                    WEFT_EW_MAX_REGISTERS);
+        return err_fail(WEFT_UNSUPPORTED, "an elementwise chain needs more than %d values at once",
+                        WEFT_EW_MAX_REGISTERS);
     *out = u->next++;
     return WEFT_OK;
 }
@@ -49,7 +49,8 @@ static weft_status collect_inputs(fuser *u, uint32_t first, uint32_t end, weft_t
             if (x->constant || u->reg[t] || written_before(u->g, first, end, t))
                 continue;
             if (f->nin == 32)
-                return fail(WEFT_UNSUPPORTED, "an elementwise chain reads more than 32 tensors");
+                return err_fail(WEFT_UNSUPPORTED,
+                                "an elementwise chain reads more than 32 tensors");
             f->in[f->nin] = t;
             u->scalar[t] = x->shape.rank == 0;
             u->reg[t] = (uint16_t)(1 + f->nin++);
@@ -105,7 +106,7 @@ static weft_status fuse_output(fuser *u, weft_tensor from, weft_tensor to, uint1
     if (s)
         return s;
     if (f->nout == 32)
-        return fail(WEFT_UNSUPPORTED, "an elementwise chain writes more than 32 tensors");
+        return err_fail(WEFT_UNSUPPORTED, "an elementwise chain writes more than 32 tensors");
     out_reg[f->nout] = r;
     f->out[f->nout++] = to;
     return WEFT_OK;
@@ -132,7 +133,7 @@ weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tenso
         else if (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE) && n->nin <= 3)
             s = fuse_node(&u, n);
         else
-            s = fail(WEFT_UNSUPPORTED, "op %s is not elementwise", n->id);
+            s = err_fail(WEFT_UNSUPPORTED, "op %s is not elementwise", n->id);
         if (!s && wanted && !n->assign && wanted[n->out[0]])
             s = fuse_output(&u, n->out[0], n->out[0], out_reg);
     }

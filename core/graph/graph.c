@@ -2,13 +2,13 @@
 #define _GNU_SOURCE /* strchrnul */
 #include "graph/graph.h"
 
-#include "base/digest.h"
 #include "base/err.h"
+#include "base/number/digest.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t mesh_ranks(const mesh *m)
+uint32_t graph_mesh_ranks(const mesh *m)
 {
     uint32_t n = 1;
     for (uint32_t a = 0; a < m->n; a++)
@@ -24,15 +24,15 @@ static uint32_t mesh_stride(const mesh *m, uint32_t a)
     return stride;
 }
 
-uint32_t mesh_coord(const mesh *m, uint32_t rank, uint32_t a)
+uint32_t graph_mesh_coord(const mesh *m, uint32_t rank, uint32_t a)
 {
     return rank / mesh_stride(m, a) % m->size[a];
 }
 
-uint32_t mesh_rank_at(const mesh *m, uint32_t rank, uint32_t a, uint32_t c)
+uint32_t graph_mesh_rank_at(const mesh *m, uint32_t rank, uint32_t a, uint32_t c)
 {
     uint32_t stride = mesh_stride(m, a);
-    return rank + c * stride - mesh_coord(m, rank, a) * stride;
+    return rank + c * stride - graph_mesh_coord(m, rank, a) * stride;
 }
 
 int graph_mesh_axis(const mesh *m, const char *name)
@@ -96,7 +96,7 @@ weft_tensor graph_find(const graph *g, const char *name)
     return *slot_of(g, name);
 }
 
-uint64_t shape_elements(const weft_shape *s)
+uint64_t graph_shape_elements(const weft_shape *s)
 {
     uint64_t n = 1;
     for (uint32_t i = 0; i < s->rank; i++)
@@ -104,12 +104,12 @@ uint64_t shape_elements(const weft_shape *s)
     return n;
 }
 
-uint64_t shape_bytes(const weft_shape *s)
+uint64_t graph_shape_bytes(const weft_shape *s)
 {
-    return shape_elements(s) * weft_dtype_size(s->dtype);
+    return graph_shape_elements(s) * weft_dtype_size(s->dtype);
 }
 
-weft_shape graph_local(const graph *g, weft_tensor t)
+weft_shape graph_local_shape(const graph *g, weft_tensor t)
 {
     const tensor *x = graph_tensor(g, t);
     weft_shape s = x->shape;
@@ -121,10 +121,10 @@ weft_shape graph_local(const graph *g, weft_tensor t)
     return s;
 }
 
-bool graph_first(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH])
+bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH])
 {
     const tensor *x = graph_tensor(g, t);
-    weft_shape local = graph_local(g, t);
+    weft_shape local = graph_local_shape(g, t);
     uint64_t stride = axis < local.rank ? (uint64_t)local.axes[axis].size : 0;
     bool any = false;
     for (uint32_t a = 0; a < g->mesh->n; a++) { /* the outermost mesh axis cuts first */
@@ -185,7 +185,7 @@ static bool match_one(const char *glob, const char *end, const char *name)
     return glob == end;
 }
 
-bool glob_match(const char *glob, const char *name)
+bool graph_glob_match(const char *glob, const char *name)
 {
     for (const char *end;; glob = end + 1) {
         end = strchrnul(glob, '|');

@@ -22,9 +22,9 @@ typedef struct mesh {
 } mesh;
 
 /* Coordinate of `rank` on axis `a`, and the rank that has coordinate `c` there instead. */
-uint32_t mesh_coord(const mesh *m, uint32_t rank, uint32_t a);
-uint32_t mesh_rank_at(const mesh *m, uint32_t rank, uint32_t a, uint32_t c);
-uint32_t mesh_ranks(const mesh *m);
+uint32_t graph_mesh_coord(const mesh *m, uint32_t rank, uint32_t a);
+uint32_t graph_mesh_rank_at(const mesh *m, uint32_t rank, uint32_t a, uint32_t c);
+uint32_t graph_mesh_ranks(const mesh *m);
 int graph_mesh_axis(const mesh *m, const char *name); /* -1: none */
 
 typedef struct tensor {
@@ -67,7 +67,7 @@ typedef struct node {
     bool again;    /* makes for backward what a forward node has made: no work that counts */
     bool own;      /* op is the core's, no plugin's */
     bool join;     /* adds up contributions to one gradient */
-    bool replaced; /* nodes [put_first, put_end) stand for it: graph_settle() */
+    bool replaced; /* nodes [put_first, put_end) stand for it: graph_apply_replacements() */
     uint32_t put_first, put_end; /* ... */
 } node;
 
@@ -106,13 +106,13 @@ weft_tensor graph_find(const graph *g, const char *name); /* 0: none */
 weft_builder graph_builder(graph *g);
 
 /* Shape of `t` on one rank: split axes divided, what does not come out even rounded up. */
-weft_shape graph_local(const graph *g, weft_tensor t);
+weft_shape graph_local_shape(const graph *g, weft_tensor t);
 
 /* What each step along mesh axis a adds to the index at which a rank's part of axis `axis` of `t`
  * begins; false: the axis is not split. */
-bool graph_first(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH]);
-uint64_t shape_elements(const weft_shape *s);
-uint64_t shape_bytes(const weft_shape *s);
+bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH]);
+uint64_t graph_shape_elements(const weft_shape *s);
+uint64_t graph_shape_bytes(const weft_shape *s);
 
 /* New tensor of any kind; name copied. Used by the builder and the passes. */
 weft_tensor graph_add(graph *g, const char *name, uint32_t kind, const weft_shape *shape);
@@ -127,10 +127,10 @@ weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t m
  * communication is put before it (place.c). Returns the new end in *end. */
 weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end);
 
-/* Let what `emit` builds stand for node `op`. Numbers and handles stay good until graph_settle(),
- * which puts the replacements in their places. */
+/* Let what `emit` builds stand for node `op`. Numbers and handles stay good until
+ * graph_apply_replacements(), which puts the replacements in their places. */
 weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user);
-weft_status graph_settle(graph *g);
+weft_status graph_apply_replacements(graph *g);
 
 /* Append the backward nodes of everything that `loss` depends on, last block first. Each parameter
  * that takes part gets a WEFT_T_GRAD tensor. */
@@ -139,7 +139,7 @@ weft_status graph_backward(graph *g, weft_tensor loss);
 /* How activations of the forward pass that match are kept for backward (strategy.h, keep). `owner`:
  * the plugin that asks, whose word another must not contradict; NULL: the job, which plugins may.
  */
-weft_status graph_keep(graph *g, const char *glob, uint32_t how, const char *owner);
+weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char *owner);
 
 /* After graph_backward and its placements: let backward make again what is marked for it. */
 void graph_recompute(graph *g);
@@ -161,6 +161,6 @@ weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tenso
                               const bool *wanted, fused *out);
 
 /* '*' matches any run of characters; alternatives are separated by '|'. */
-bool glob_match(const char *glob, const char *name);
+bool graph_glob_match(const char *glob, const char *name);
 
 #endif

@@ -30,26 +30,26 @@ static weft_status indivisible(const graph *g, const tensor *t, const weft_axis 
     for (int64_t n = 2; n <= axis->size && n <= 1024 && used < sizeof legal - 8; n++)
         if (axis->size % n == 0)
             used += (size_t)snprintf(legal + used, sizeof legal - used, ", %lld", (long long)n);
-    return fail(WEFT_USAGE,
-                "axis '%s' of %s has %lld elements, which %s = %u does not divide; possible are %s",
-                axis->name, t->name, (long long)axis->size, g->mesh->name[a], g->mesh->size[a],
-                legal);
+    return err_fail(
+        WEFT_USAGE,
+        "axis '%s' of %s has %lld elements, which %s = %u does not divide; possible are %s",
+        axis->name, t->name, (long long)axis->size, g->mesh->name[a], g->mesh->size[a], legal);
 }
 
 static weft_status split_one(graph *g, weft_tensor handle, const char *axis, uint32_t a)
 {
     tensor *t = graph_tensor(g, handle);
     weft_place *to = t->kind == WEFT_T_ACTIVATION ? &t->want[a] : &t->place[a];
-    weft_shape now = graph_local(g, handle);
+    weft_shape now = graph_local_shape(g, handle);
     uint32_t k = 0;
     while (k < now.rank && strcmp(now.axes[k].name, axis))
         k++;
     if (k == now.rank)
-        return fail(WEFT_USAGE, "tensor %s has no axis '%s' to split over %s", t->name, axis,
-                    g->mesh->name[a]);
+        return err_fail(WEFT_USAGE, "tensor %s has no axis '%s' to split over %s", t->name, axis,
+                        g->mesh->name[a]);
     if (to->kind == WEFT_SPLIT && to->axis != k)
-        return fail(WEFT_USAGE, "%s is to be split over %s along '%s', and along '%s' as well",
-                    t->name, g->mesh->name[a], axis, now.axes[to->axis].name);
+        return err_fail(WEFT_USAGE, "%s is to be split over %s along '%s', and along '%s' as well",
+                        t->name, g->mesh->name[a], axis, now.axes[to->axis].name);
     bool pads = t->kind == WEFT_T_PARAM && (t->flags & WEFT_PARAM_PAD) && k == 0;
     if (to->kind != WEFT_SPLIT && !pads && now.axes[k].size % g->mesh->size[a])
         return indivisible(g, t, &now.axes[k], a);
@@ -61,7 +61,7 @@ weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t m
 {
     bool any = false;
     for (uint32_t i = 0; i < g->tensors.n; i++) {
-        if (!glob_match(glob, g->tensors.at[i].name))
+        if (!graph_glob_match(glob, g->tensors.at[i].name))
             continue;
         any = true;
         weft_status s = split_one(g, i + 1, axis, mesh_axis);
@@ -69,7 +69,7 @@ weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t m
             return s;
     }
     if (!any)
-        return fail(WEFT_USAGE, "no tensor is named '%s'", glob);
+        return err_fail(WEFT_USAGE, "no tensor is named '%s'", glob);
     return WEFT_OK;
 }
 
@@ -85,7 +85,7 @@ static weft_status shard_node(graph *g, uint32_t i, uint32_t a, weft_place *out)
     if (!n->op->shard)
         return graph_shard_by_names(&b, n->op, n->id, &call, in, out);
     if (!n->own)
-        return graph_claims(g, i, a, &call, in, out);
+        return graph_check_placement(g, i, a, &call, in, out);
     return PLUGIN_CALL(n->op, shard, &b, &call, g->mesh->size[a], in, out);
 }
 
@@ -162,7 +162,7 @@ static weft_place goal(const visit *v, const tensor *t, bool *due)
 
 static weft_status check_parts(const visit *v, weft_tensor t)
 {
-    weft_shape local = graph_local(v->g, t);
+    weft_shape local = graph_local_shape(v->g, t);
     if (local.axes[0].size % v->g->mesh->size[v->a] == 0)
         return WEFT_OK;
     return indivisible(v->g, graph_tensor(v->g, t), &local.axes[0], v->a);
@@ -234,8 +234,8 @@ static weft_status place_sum(const graph *g, tensor *t, uint32_t a, weft_place n
     weft_place as = t->of ? graph_tensor(g, t->of)->place[a] : (weft_place){WEFT_WHOLE, 0};
     bool fits = as.kind == WEFT_SPLIT ? same_place(as, now) : now.kind != WEFT_SPLIT;
     if (!fits || (t->placed >> a & 1 && !same_place(t->place[a], now)))
-        return fail(WEFT_USAGE, "the contributions to %s are placed unlike over %s", t->name,
-                    g->mesh->name[a]);
+        return err_fail(WEFT_USAGE, "the contributions to %s are placed unlike over %s", t->name,
+                        g->mesh->name[a]);
     t->placed |= (uint64_t)1 << a;
     return WEFT_OK;
 }
@@ -250,10 +250,10 @@ static weft_status set_places(graph *g, uint32_t i, uint32_t a, const weft_place
             return s;
         t->place[a] = out[k];
         if (t->want[a].kind == WEFT_SPLIT && !partial(out[k]) && !same_place(out[k], t->want[a]))
-            return fail(WEFT_USAGE,
-                        "%s is to be split over %s along '%s', but its op leaves it otherwise; "
-                        "only what is a partial sum there can be",
-                        t->name, g->mesh->name[a], t->shape.axes[t->want[a].axis].name);
+            return err_fail(WEFT_USAGE,
+                            "%s is to be split over %s along '%s', but its op leaves it otherwise; "
+                            "only what is a partial sum there can be",
+                            t->name, g->mesh->name[a], t->shape.axes[t->want[a].axis].name);
     }
     return WEFT_OK;
 }
@@ -297,9 +297,9 @@ static weft_status take_axis(visit *v)
     if (s || same_place(from->place[v->a], to->place[v->a]) ||
         (own && from->place[v->a].kind == WEFT_WHOLE))
         return s;
-    return fail(WEFT_UNSUPPORTED,
-                "%s cannot take %s, which is not placed like it over the mesh axis %s", to->name,
-                from->name, v->g->mesh->name[v->a]);
+    return err_fail(WEFT_UNSUPPORTED,
+                    "%s cannot take %s, which is not placed like it over the mesh axis %s",
+                    to->name, from->name, v->g->mesh->name[v->a]);
 }
 
 /* Communication that somebody has built. */
@@ -311,16 +311,16 @@ static weft_status place_comm(const graph *g, const node *n)
     if (n->comm == WEFT_SHIFT) {
         memcpy(out->place, in->place, sizeof out->place);
         return had.kind == WEFT_SPLIT ? WEFT_OK
-                                      : fail(WEFT_USAGE, "shift over %s: %s is not split there",
-                                             g->mesh->name[n->mesh_axis], in->name);
+                                      : err_fail(WEFT_USAGE, "shift over %s: %s is not split there",
+                                                 g->mesh->name[n->mesh_axis], in->name);
     }
     uint32_t needs = n->redop == WEFT_MAX ? WEFT_PARTIAL_MAX : WEFT_PARTIAL_SUM;
     if (n->comm == WEFT_ALL_GATHER)
         needs = WEFT_SPLIT;
     if (had.kind != needs || had.axis != 0)
-        return fail(WEFT_USAGE, "%s over %s: %s is no %s there", n->id, g->mesh->name[n->mesh_axis],
-                    in->name,
-                    needs == WEFT_SPLIT ? "tensor split along its first axis" : "partial result");
+        return err_fail(
+            WEFT_USAGE, "%s over %s: %s is no %s there", n->id, g->mesh->name[n->mesh_axis],
+            in->name, needs == WEFT_SPLIT ? "tensor split along its first axis" : "partial result");
     if (n->comm == WEFT_REDUCE_SCATTER)
         now.kind = WEFT_SPLIT;
     memcpy(out->place, in->place, sizeof out->place);

@@ -1,6 +1,7 @@
 /* graph/recompute.c: activations that backward makes again instead of keeping them.
  *
- * Activations are marked by name (graph_keep). After the backward pass has been derived and placed:
+ * Activations are marked by name (graph_set_keep). After the backward pass has been derived and
+ * placed:
  *
  *   1. A mark holds for a tensor of the forward pass that no other block reads: what crosses to
  *      another block is needed there, and is what the block is made again from. Blocks that add to
@@ -21,25 +22,25 @@
 #include <stdlib.h>
 #include <weft/strategy.h>
 
-weft_status graph_keep(graph *g, const char *glob, uint32_t how, const char *owner)
+weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char *owner)
 {
     bool any = false;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
         for (uint32_t k = 0; n->phase == PHASE_FORWARD && k < n->nout; k++) {
             tensor *t = graph_tensor(g, n->out[k]);
-            if (t->kind != WEFT_T_ACTIVATION || !glob_match(glob, t->name))
+            if (t->kind != WEFT_T_ACTIVATION || !graph_glob_match(glob, t->name))
                 continue;
             any = true;
             if (t->keep_owner && t->keep != how)
-                return fail(WEFT_USAGE, "%s is kept in one way by %s and in another by %s", t->name,
-                            t->keep_owner, owner);
+                return err_fail(WEFT_USAGE, "%s is kept in one way by %s and in another by %s",
+                                t->name, t->keep_owner, owner);
             t->keep = how;
             t->keep_owner = owner;
         }
     }
     return any ? WEFT_OK
-               : fail(WEFT_USAGE, "no activation of the model has a name like '%s'", glob);
+               : err_fail(WEFT_USAGE, "no activation of the model has a name like '%s'", glob);
 }
 
 typedef struct remaking {

@@ -1,8 +1,9 @@
 /* graph/replace.c: ops in the place of an op.
  *
  * What a replacement builds is appended, so that handles and numbers that a strategy has read stay
- * good; graph_settle() moves it to where the replaced op stood. What is assigned to an output of
- * the replaced op takes over that output's handle and name: whoever reads it need not be told. */
+ * good; graph_apply_replacements() moves it to where the replaced op stood. What is assigned to an
+ * output of the replaced op takes over that output's handle and name: whoever reads it need not be
+ * told. */
 #include "base/err.h"
 #include "graph/arguments.h"
 
@@ -22,10 +23,11 @@ static weft_status stand_in(graph *g, uint32_t first, weft_tensor dst, weft_tens
 {
     uint32_t producer = graph_tensor(g, src)->producer;
     if (producer <= first)
-        return fail(WEFT_USAGE,
-                    "a replacement assigns %s, for the second time or from a tensor that it has "
-                    "not made; the op copy makes one",
-                    graph_tensor(g, dst)->name);
+        return err_fail(
+            WEFT_USAGE,
+            "a replacement assigns %s, for the second time or from a tensor that it has "
+            "not made; the op copy makes one",
+            graph_tensor(g, dst)->name);
     for (uint32_t i = first; i < g->nodes.n; i++) {
         node *n = &g->nodes.at[i];
         for (uint32_t k = 0; k < n->nin && !n->assign; k++)
@@ -51,8 +53,8 @@ static weft_status take_over(graph *g, uint32_t op, uint32_t first)
             if (old->out[k] != n->out[0])
                 continue;
             if (assigned >> k & 1)
-                return fail(WEFT_USAGE, "a replacement of %s assigns %s twice", old->id,
-                            graph_tensor(g, n->out[0])->name);
+                return err_fail(WEFT_USAGE, "a replacement of %s assigns %s twice", old->id,
+                                graph_tensor(g, n->out[0])->name);
             assigned |= (uint64_t)1 << k;
         }
         n->replaced = true;
@@ -63,19 +65,20 @@ static weft_status take_over(graph *g, uint32_t op, uint32_t first)
     const node *old = &g->nodes.at[op];
     for (uint32_t k = 0; k < old->nout; k++)
         if (!(assigned >> k & 1) && read_by_others(g, old->out[k], first))
-            return fail(WEFT_USAGE, "a replacement of %s assigns nothing to %s, which is read",
-                        old->id, graph_tensor(g, old->out[k])->name);
+            return err_fail(WEFT_USAGE, "a replacement of %s assigns nothing to %s, which is read",
+                            old->id, graph_tensor(g, old->out[k])->name);
     return WEFT_OK;
 }
 
 weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
 {
     if (op >= g->nodes.n || !g->nodes.at[op].op || g->nodes.at[op].replaced)
-        return fail(WEFT_USAGE,
-                    "op number %u cannot be replaced: it is none, or communication, or has been "
-                    "replaced already",
-                    op);
-    weft_status given = arg_pointer("edits.replace", "emit", (const void *)(uintptr_t)emit);
+        return err_fail(
+            WEFT_USAGE,
+            "op number %u cannot be replaced: it is none, or communication, or has been "
+            "replaced already",
+            op);
+    weft_status given = graph_check_pointer("edits.replace", "emit", (const void *)(uintptr_t)emit);
     if (given)
         return given;
     uint32_t block = g->block, phase = g->phase, first = g->nodes.n;
@@ -85,7 +88,7 @@ weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
     g->looking = NULL;
     g->replacing = op + 1;
     weft_builder b = graph_builder(g);
-    weft_status s = arg_answer(emit(user, &b), "the replacement", "emit");
+    weft_status s = graph_check_return(emit(user, &b), "the replacement", "emit");
     g->replacing = 0;
     g->looking = looking;
     g->block = block;
@@ -120,8 +123,8 @@ static weft_status number_producers(graph *g)
         for (uint32_t k = 0; k < n->nin; k++) {
             const tensor *t = graph_tensor(g, n->in[k]);
             if (t->kind == WEFT_T_ACTIVATION && !t->producer)
-                return fail(WEFT_USAGE, "a replacement's %s reads %s before it is made", n->id,
-                            t->name);
+                return err_fail(WEFT_USAGE, "a replacement's %s reads %s before it is made", n->id,
+                                t->name);
         }
         for (uint32_t k = 0; k < n->nout; k++)
             graph_tensor(g, n->out[k])->producer = i + 1;
@@ -129,7 +132,7 @@ static weft_status number_producers(graph *g)
     return WEFT_OK;
 }
 
-weft_status graph_settle(graph *g)
+weft_status graph_apply_replacements(graph *g)
 {
     bool any = false, *inside = mem_alloc(g->nodes.n + 1);
     for (uint32_t i = 0; i < g->nodes.n; i++) {

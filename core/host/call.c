@@ -9,7 +9,7 @@
 
 #include "base/mem.h"
 
-_Thread_local plugin_call plugin_now;
+_Thread_local plugin_call host_plugin_now;
 
 /* A list that readers walk without a lock. Entries that are taken out stay allocated: a reader may
  * be at one, and what they count is hosts a process, which are few. */
@@ -23,7 +23,7 @@ typedef struct entry {
 static entry *_Atomic entries;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
 
-void call_register(const void *owner, const void *key, const char *name, const char *path)
+void host_call_register(const void *owner, const void *key, const char *name, const char *path)
 {
     pthread_mutex_lock(&lock);
     entry *e = atomic_load(&entries);
@@ -43,7 +43,7 @@ void call_register(const void *owner, const void *key, const char *name, const c
     pthread_mutex_unlock(&lock);
 }
 
-void call_forget(const void *owner)
+void host_call_forget(const void *owner)
 {
     pthread_mutex_lock(&lock);
     for (entry *e = atomic_load(&entries); e; e = atomic_load(&e->next))
@@ -52,7 +52,7 @@ void call_forget(const void *owner)
     pthread_mutex_unlock(&lock);
 }
 
-bool call_whose(const void *key, const char **name, const char **path)
+bool host_call_whose(const void *key, const char **name, const char **path)
 {
     for (const entry *e = atomic_load(&entries); key && e; e = atomic_load(&e->next))
         if (atomic_load(&e->key) == key) {
@@ -63,10 +63,10 @@ bool call_whose(const void *key, const char **name, const char **path)
     return false;
 }
 
-const char *call_current(const char **name, const char **path)
+const char *host_call_current(const char **name, const char **path)
 {
-    for (const plugin_call *c = &plugin_now; c; c = c->outer)
-        if (call_whose(c->key, name, path))
+    for (const plugin_call *c = &host_plugin_now; c; c = c->outer)
+        if (host_call_whose(c->key, name, path))
             return c->call;
     return NULL;
 }
@@ -79,26 +79,27 @@ static const char *status_name(weft_status st)
     return (uint32_t)st < sizeof names / sizeof *names ? names[st] : NULL;
 }
 
-weft_status call_judge(const void *key, const char *call, weft_status st, uint32_t mark,
-                       uint32_t may)
+weft_status host_call_check(const void *key, const char *call, weft_status st, uint32_t mark,
+                            uint32_t may)
 {
     const char *name, *path, *status = status_name(st);
-    const bool own = !call_whose(key, &name, &path);
+    const bool own = !host_call_whose(key, &name, &path);
     if ((st == WEFT_BUSY && (may & CALL_MAY_WAIT)) ||
         (st == WEFT_UNSUPPORTED && (may & CALL_MAY_REFUSE)) || own)
         return st;
     if (!status)
-        return fail(WEFT_INTERNAL,
-                    "plugin %s: its %s() returned %d, which is no status of weft/base.h", name,
-                    call, (int)st);
+        return err_fail(WEFT_INTERNAL,
+                        "plugin %s: its %s() returned %d, which is no status of weft/base.h", name,
+                        call, (int)st);
     if (st == WEFT_BUSY)
-        return fail(WEFT_INTERNAL,
-                    "plugin %s: its %s() returned WEFT_BUSY, and is no call that may be repeated",
-                    name, call);
+        return err_fail(
+            WEFT_INTERNAL,
+            "plugin %s: its %s() returned WEFT_BUSY, and is no call that may be repeated", name,
+            call);
     char own_words[WEFT_MAX_NAME + 16]; /* of an earlier call that has the same cause */
     snprintf(own_words, sizeof own_words, "plugin %s: ", name);
     if (!err_text()[0] || (err_count == mark && !strstr(err_text(), own_words)))
-        return fail(st, "plugin %s: its %s() failed without a reason (status %d, %s)", name, call,
-                    (int)st, status);
+        return err_fail(st, "plugin %s: its %s() failed without a reason (status %d, %s)", name,
+                        call, (int)st, status);
     return st;
 }

@@ -18,27 +18,27 @@
 
 /* Which call the thread is in. Calls nest: a plugin calls the core back, which calls another. */
 typedef struct plugin_call {
-    const void *key;  /* the table, or another key of call_register(); NULL: in none */
+    const void *key;  /* the table, or another key of host_call_register(); NULL: in none */
     const char *call; /* "update" */
     uint64_t number;  /* one more with each call of the thread: who finds the same number twice has
                        * seen one call that lasts */
     const struct plugin_call *outer; /* the call that this one is made in, on the stack */
 } plugin_call;
 
-extern _Thread_local plugin_call plugin_now;
+extern _Thread_local plugin_call host_plugin_now;
 
 /* `outer` becomes what was noted before, and lives until call_leave(). */
 static inline void call_enter(plugin_call *outer, const void *key, const char *call)
 {
-    *outer = plugin_now;
-    plugin_now = (plugin_call){key, call, outer->number + 1, outer};
+    *outer = host_plugin_now;
+    host_plugin_now = (plugin_call){key, call, outer->number + 1, outer};
 }
 
 static inline void call_leave(const plugin_call *outer)
 {
-    plugin_now.key = outer->key;
-    plugin_now.call = outer->call;
-    plugin_now.outer = outer->outer;
+    host_plugin_now.key = outer->key;
+    host_plugin_now.call = outer->call;
+    host_plugin_now.outer = outer->outer;
 }
 
 /* What a call may answer besides WEFT_OK and failures. */
@@ -49,13 +49,13 @@ static inline void call_leave(const plugin_call *outer)
 /* The status that the core goes on with. A failure that recorded nothing since err_count was `mark`
  * gets a sentence with plugin, call and status; a status that weft/base.h does not have, or that
  * the call may not answer, is WEFT_INTERNAL. */
-weft_status call_judge(const void *key, const char *call, weft_status st, uint32_t mark,
-                       uint32_t may);
+weft_status host_call_check(const void *key, const char *call, weft_status st, uint32_t mark,
+                            uint32_t may);
 
 static inline weft_status call_check(const void *key, const char *call, weft_status st,
                                      uint32_t mark, uint32_t may)
 {
-    return __builtin_expect(st == WEFT_OK, 1) ? WEFT_OK : call_judge(key, call, st, mark, may);
+    return __builtin_expect(st == WEFT_OK, 1) ? WEFT_OK : host_call_check(key, call, st, mark, may);
 }
 
 #define PLUGIN_STATUS(may, table, member, ...)                                                     \
@@ -92,16 +92,17 @@ static inline weft_status call_check(const void *key, const char *call, weft_sta
 
 /* --- whose a key is --- */
 
-/* `key` stands for the plugin `name` of the file `path`; the texts live until call_forget(). */
-void call_register(const void *owner, const void *key, const char *name, const char *path);
-void call_forget(const void *owner);
+/* `key` stands for the plugin `name` of the file `path`; the texts live until host_call_forget().
+ */
+void host_call_register(const void *owner, const void *key, const char *name, const char *path);
+void host_call_forget(const void *owner);
 
 /* The innermost call of this thread that is a plugin's: its member; NULL: there is none. Takes no
  * lock and allocates nothing, so a signal handler may ask. */
-const char *call_current(const char **name, const char **path);
+const char *host_call_current(const char **name, const char **path);
 
 /* Whose is `key`? False: nobody's. Likewise. */
-bool call_whose(const void *key, const char **name, const char **path);
+bool host_call_whose(const void *key, const char **name, const char **path);
 
 /* --- crash.c --- */
 
@@ -109,7 +110,7 @@ bool call_whose(const void *key, const char **name, const char **path);
  * the plugin and call that its thread is in, and then ends the process as it would have; and exit()
  * called by anybody but main() ends it with status 1 and a line that says who. Once, before the
  * first thread. */
-void crash_watch(void);
-void crash_main_returns(void); /* exit() is main()'s from here on */
+void host_crash_watch(void);
+void host_crash_main_returns(void); /* exit() is main()'s from here on */
 
 #endif

@@ -75,7 +75,7 @@ static void end(line *l)
 /* "update() of the plugin acme.lion (PATH)"; false: the thread is in no plugin's call. */
 static bool add_call(line *l)
 {
-    const char *name, *path, *call = call_current(&name, &path);
+    const char *name, *path, *call = host_call_current(&name, &path);
     if (!call)
         return false;
     add(l, call);
@@ -94,7 +94,7 @@ static void last_words(int number, const siginfo_t *info, const char *name)
     line l;
     const char *plugin, *path;
     const bool sent = info->si_code <= 0 && info->si_pid && info->si_pid != getpid();
-    if (!sent && !call_current(&plugin, &path))
+    if (!sent && !host_call_current(&plugin, &path))
         return; /* whoever started this process tells the signal */
     begin(&l);
     add(&l, "signal ");
@@ -143,12 +143,12 @@ static void on_exit_called(void)
     _exit(1);
 }
 
-void crash_main_returns(void)
+void host_crash_main_returns(void)
 {
     main_returns = true;
 }
 
-void crash_watch(void)
+void host_crash_watch(void)
 {
     stack_t have, own = {.ss_sp = other_stack, .ss_size = sizeof other_stack};
     if (!sigaltstack(NULL, &have) && (have.ss_flags & SS_DISABLE))

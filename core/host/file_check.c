@@ -16,8 +16,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/err.h"
+#include "base/number/check.h"
 #include "host/object.h"
 
 static bool is_ours(const struct stat *st)
@@ -32,18 +32,18 @@ static weft_status trust_folder(int fd, const char *name)
 {
     struct stat st;
     if (fd < 0 || fstat(fd, &st))
-        return fail_errno(WEFT_USAGE, "cannot look at its folder %s", name);
+        return err_fail_errno(WEFT_USAGE, "cannot look at its folder %s", name);
     if (!is_ours(&st))
-        return fail(WEFT_USAGE, "its folder %s belongs to user %u, who is neither root nor you",
-                    name, st.st_uid);
+        return err_fail(WEFT_USAGE, "its folder %s belongs to user %u, who is neither root nor you",
+                        name, st.st_uid);
     if (st.st_mode & S_ISVTX)
         return WEFT_OK;
     if (st.st_mode & S_IWOTH)
-        return fail(WEFT_USAGE, "its folder %s may be written by everybody; chmod go-w %s", name,
-                    name);
+        return err_fail(WEFT_USAGE, "its folder %s may be written by everybody; chmod go-w %s",
+                        name, name);
     if (st.st_mode & S_IWGRP)
-        return fail(WEFT_USAGE, "its folder %s may be written by all of group %u; chmod g-w %s",
-                    name, st.st_gid, name);
+        return err_fail(WEFT_USAGE, "its folder %s may be written by all of group %u; chmod g-w %s",
+                        name, st.st_gid, name);
     return WEFT_OK;
 }
 
@@ -86,12 +86,12 @@ static weft_status trust_way(const char *path)
     char name[PATH_MAX];
     struct stat link;
     if (lstat(path, &link))
-        return fail_errno(WEFT_USAGE, "cannot look at it");
+        return err_fail_errno(WEFT_USAGE, "cannot look at it");
     if (S_ISLNK(link.st_mode) && !is_ours(&link))
-        return fail(WEFT_USAGE, "it is a link of user %u, who is neither root nor you",
-                    link.st_uid);
+        return err_fail(WEFT_USAGE, "it is a link of user %u, who is neither root nor you",
+                        link.st_uid);
     if (snprintf(name, sizeof name, "%s", path) >= (int)sizeof name)
-        return fail(WEFT_USAGE, "its path is longer than %d bytes", PATH_MAX);
+        return err_fail(WEFT_USAGE, "its path is longer than %d bytes", PATH_MAX);
     for (int up = 0; up < 2 && cut_last(name); up++) {
         weft_status st = trust_at(AT_FDCWD, name, name, NULL);
         if (st != WEFT_OK)
@@ -105,23 +105,24 @@ static weft_status trust_file(trusted *t)
     t->file = openat(t->folder, strrchr(t->real, '/') + 1,
                      O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
     if (t->file < 0 || fstat(t->file, &t->st))
-        return fail_errno(WEFT_USAGE, "cannot open it");
+        return err_fail_errno(WEFT_USAGE, "cannot open it");
     if (!S_ISREG(t->st.st_mode))
-        return fail(WEFT_USAGE, "it is not a file");
+        return err_fail(WEFT_USAGE, "it is not a file");
     if (!is_ours(&t->st))
-        return fail(WEFT_USAGE, "it belongs to user %u, who is neither root nor you", t->st.st_uid);
+        return err_fail(WEFT_USAGE, "it belongs to user %u, who is neither root nor you",
+                        t->st.st_uid);
     if (t->st.st_mode & (S_IWGRP | S_IWOTH))
-        return fail(WEFT_USAGE, "others may write it (mode %03o); chmod go-w %s",
-                    t->st.st_mode & 0777, t->real);
+        return err_fail(WEFT_USAGE, "others may write it (mode %03o); chmod go-w %s",
+                        t->st.st_mode & 0777, t->real);
     return WEFT_OK;
 }
 
-weft_status trust_open(const char *path, trusted *t)
+weft_status host_file_check_open(const char *path, trusted *t)
 {
     *t = (trusted){.folder = -1, .file = -1};
     if (!realpath(path, t->real)) {
         t->real[0] = 0;
-        return fail_errno(WEFT_USAGE, "cannot find it");
+        return err_fail_errno(WEFT_USAGE, "cannot find it");
     }
     weft_status st = trust_way(path);
     if (st == WEFT_OK)
@@ -129,7 +130,7 @@ weft_status trust_open(const char *path, trusted *t)
     return st == WEFT_OK ? trust_file(t) : st;
 }
 
-void trust_close(trusted *t)
+void host_file_check_close(trusted *t)
 {
     if (t->file >= 0)
         close(t->file);
@@ -159,25 +160,25 @@ static weft_status judge_elf(int fd, uint64_t bytes)
 {
     Elf64_Ehdr e;
     if (!read_at(fd, &e, sizeof e, 0) || memcmp(e.e_ident, ELFMAG, SELFMAG))
-        return fail(WEFT_USAGE, "it is no shared object (no ELF header)");
+        return err_fail(WEFT_USAGE, "it is no shared object (no ELF header)");
     if (!same_machine(&e))
-        return fail(WEFT_USAGE, "it is built for another kind of machine (ELF machine %u)",
-                    e.e_machine);
+        return err_fail(WEFT_USAGE, "it is built for another kind of machine (ELF machine %u)",
+                        e.e_machine);
     if (e.e_type != ET_DYN || e.e_phentsize != sizeof(Elf64_Phdr))
-        return fail(WEFT_USAGE, "it is no shared object (ELF type %u)", e.e_type);
+        return err_fail(WEFT_USAGE, "it is no shared object (ELF type %u)", e.e_type);
     for (uint32_t i = 0; i < e.e_phnum; i++) {
         Elf64_Phdr p;
         uint64_t at;
-        if (!ck_add(e.e_phoff, (uint64_t)i * sizeof p, &at) || !read_at(fd, &p, sizeof p, at))
-            return fail(WEFT_USAGE, "it is cut short: its program headers lie past its end");
-        if (p.p_type == PT_LOAD && !ck_range(p.p_offset, p.p_filesz, bytes))
-            return fail(WEFT_USAGE, "it is cut short: %llu bytes, and more are to be loaded",
-                        (unsigned long long)bytes);
+        if (!check_add(e.e_phoff, (uint64_t)i * sizeof p, &at) || !read_at(fd, &p, sizeof p, at))
+            return err_fail(WEFT_USAGE, "it is cut short: its program headers lie past its end");
+        if (p.p_type == PT_LOAD && !check_range(p.p_offset, p.p_filesz, bytes))
+            return err_fail(WEFT_USAGE, "it is cut short: %llu bytes, and more are to be loaded",
+                            (unsigned long long)bytes);
     }
     return WEFT_OK;
 }
 
-weft_status trust_elf(const trusted *t)
+weft_status host_file_check_elf(const trusted *t)
 {
     return judge_elf(t->file, (uint64_t)t->st.st_size);
 }

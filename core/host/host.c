@@ -27,7 +27,7 @@ static weft_status add_places(host *h, const char *list)
     for (const char *at = list; at && *at;) {
         size_t n = strcspn(at, ":");
         if (h->places.n == PLACES_MAX)
-            return fail(WEFT_USAGE, "more than %d folders to search for plugins", PLACES_MAX);
+            return err_fail(WEFT_USAGE, "more than %d folders to search for plugins", PLACES_MAX);
         if (n)
             *vec_push(&h->places) = pool_printf(&h->pool, "%.*s", (int)n, at);
         at += n + (at[n] == ':');
@@ -73,8 +73,8 @@ void host_destroy(host *h)
     if (!h)
         return;
     for (uint32_t i = h->opened.n; i-- > 0;)
-        object_close(h->opened.at[i]);
-    call_forget(h);
+        host_object_close(h->opened.at[i]);
+    host_call_forget(h);
     free(h->places.at);
     free(h->objects.at);
     free(h->served.at);
@@ -117,12 +117,12 @@ static weft_status not_inside(const object *o, const char *name, const char *con
     for (uint32_t i = 0; i < o->n; i++) {
         const component *c = &o->components[i].shown;
         append(list, sizeof list, "%s'%s' of %s", i ? ", " : "", c->name, c->iface);
-        if (!c->table && interface_other_major(c->iface))
+        if (!c->table && host_interface_other_major(c->iface))
             append(list, sizeof list, " (this program knows %s)",
-                   interface_other_major(c->iface)->id);
+                   host_interface_other_major(c->iface)->id);
     }
-    return fail(WEFT_USAGE, "%s has no component '%s' of %s; it has %s", o->path, name, wanted,
-                list);
+    return err_fail(WEFT_USAGE, "%s has no component '%s' of %s; it has %s", o->path, name, wanted,
+                    list);
 }
 
 static int by_name(const void *a, const void *b)
@@ -166,7 +166,7 @@ static void scan(host *h, const char *folder, const char *name, const char *cons
         list_files(h, h->places.at[p], folder, &files);
     for (uint32_t i = 0; i < files.n && !s->found; i++) {
         object *o;
-        if (object_load(h, folder, files.at[i], &o) == WEFT_OK)
+        if (host_object_load(h, folder, files.at[i], &o) == WEFT_OK)
             s->found = find_in(o, name, ifaces);
         else if (!s->refused++)
             s->why = pool_text(&h->pool, err_text());
@@ -229,7 +229,7 @@ static weft_status not_found(const host *h, const char *kind, const char *name,
     if (s->refused)
         append(text, sizeof text, "; files there that cannot be used: %u, the first: %s",
                s->refused, s->why);
-    return fail(WEFT_USAGE, "no %s plugin '%s' in %s", kind, name, text);
+    return err_fail(WEFT_USAGE, "no %s plugin '%s' in %s", kind, name, text);
 }
 
 /* A file that hides one of the same name which comes with the program: what is run then is not what
@@ -253,17 +253,17 @@ static void say_hidden(const host *h, uint32_t place, const char *kind, const ch
 weft_status host_find(host *h, const char *kind, const char *name, const char *const *ifaces,
                       const component **out)
 {
-    if (!plugin_name_well_formed(name))
-        return fail(WEFT_USAGE,
-                    "'%.80s' is no name for a plugin (%s); names are made of a-z, 0-9, "
-                    "single '.' and '_'",
-                    name, kind);
+    if (!host_plugin_name_well_formed(name))
+        return err_fail(WEFT_USAGE,
+                        "'%.80s' is no name for a plugin (%s); names are made of a-z, 0-9, "
+                        "single '.' and '_'",
+                        name, kind);
     for (uint32_t p = 0; p < h->places.n; p++) {
         object *o;
         const char *path = pool_printf(&h->pool, "%s/%s/%s.so", h->places.at[p], kind, name);
         if (access(path, F_OK) && (errno == ENOENT || errno == ENOTDIR))
             continue;
-        weft_status st = object_load(h, kind, path, &o);
+        weft_status st = host_object_load(h, kind, path, &o);
         if (st != WEFT_OK)
             return st;
         say_hidden(h, p, kind, name, o);
@@ -326,7 +326,7 @@ static void list_kind(host *h, const char *kind, listing *out)
         list_files(h, h->places.at[p], kind, &files);
     for (uint32_t i = 0; i < files.n; i++) {
         object *o;
-        if (object_load(h, kind, files.at[i], &o) != WEFT_OK) {
+        if (host_object_load(h, kind, files.at[i], &o) != WEFT_OK) {
             *vec_push(out) = refused_file(h, kind, files.at[i]);
             continue;
         }

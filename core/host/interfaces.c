@@ -118,7 +118,7 @@ static const interface interfaces[] = {
 
 #define COUNT (sizeof interfaces / sizeof *interfaces)
 
-const interface *interface_find(const char *id)
+const interface *host_interface_find(const char *id)
 {
     for (size_t i = 0; i < COUNT; i++)
         if (!strcmp(interfaces[i].id, id))
@@ -126,7 +126,7 @@ const interface *interface_find(const char *id)
     return NULL;
 }
 
-const interface *interface_other_major(const char *id)
+const interface *host_interface_other_major(const char *id)
 {
     size_t stem = strcspn(id, "/") + 1;
     for (size_t i = 0; i < COUNT; i++)
@@ -137,14 +137,14 @@ const interface *interface_other_major(const char *id)
 
 #define WORD "abcdefghijklmnopqrstuvwxyz0123456789._"
 
-bool plugin_name_well_formed(const char *name)
+bool host_plugin_name_well_formed(const char *name)
 {
     size_t n = name ? strnlen(name, WEFT_MAX_NAME) : 0;
     return n && n < WEFT_MAX_NAME && strspn(name, WORD) == n && name[0] != '.' &&
            name[n - 1] != '.' && !strstr(name, "..");
 }
 
-bool interface_well_formed(const char *id)
+bool host_interface_well_formed(const char *id)
 {
     size_t n = id ? strnlen(id, WEFT_MAX_NAME) : 0, stem = n ? strspn(id, WORD "-") : 0;
     if (!stem || n >= WEFT_MAX_NAME || id[stem] != '/')

@@ -60,8 +60,8 @@ static weft_status loader_failed(const trusted *t, const char *via)
     bool absent = strstr(text, "cannot open shared object file") != NULL;
     const char *at = strstr(text, via);
     const int before = at ? (int)(at - text) : 0;
-    return fail(absent && !at ? WEFT_ABSENT : WEFT_USAGE, "the loader refuses it: %.*s%s%s", before,
-                text, at ? t->real : "", at ? at + strlen(via) : text);
+    return err_fail(absent && !at ? WEFT_ABSENT : WEFT_USAGE, "the loader refuses it: %.*s%s%s",
+                    before, text, at ? t->real : "", at ? at + strlen(via) : text);
 }
 
 /* The loader's own names of what was renamed. It does not use them any more; they are kept, since
@@ -103,7 +103,7 @@ static weft_status load_by_descriptor(const object *o, const trusted *t, void **
     char via[NAME_MAX + 40];
     const int fd = keep_folder(t->folder);
     if (fd < 0)
-        return fail_errno(WEFT_IO, "cannot keep its folder open");
+        return err_fail_errno(WEFT_IO, "cannot keep its folder open");
     int folder = snprintf(via, sizeof via, "/proc/self/fd/%d/", fd);
     snprintf(via + folder, sizeof via - (size_t)folder, "%s", strrchr(t->real, '/') + 1);
     plugin_call outer;
@@ -124,15 +124,15 @@ static weft_status find_entry(void *handle, weft_plugin_entry_fn *out)
     Dl_info info;
     void *symbol = dlsym(handle, ENTRY);
     if (!symbol)
-        return fail(WEFT_USAGE, "it does not export " ENTRY "; it is no weft plugin");
+        return err_fail(WEFT_USAGE, "it does not export " ENTRY "; it is no weft plugin");
     if (dlinfo(handle, RTLD_DI_LINKMAP, &own) ||
         !dladdr1(symbol, &info, (void **)&defined, RTLD_DL_LINKMAP))
-        return fail(WEFT_INTERNAL, "the loader does not say where " ENTRY " lies");
+        return err_fail(WEFT_INTERNAL, "the loader does not say where " ENTRY " lies");
     if (own != defined)
-        return fail(WEFT_USAGE,
-                    "its " ENTRY " is that of %s, to which it links; a plugin exports "
-                    "its own",
-                    info.dli_fname);
+        return err_fail(WEFT_USAGE,
+                        "its " ENTRY " is that of %s, to which it links; a plugin exports "
+                        "its own",
+                        info.dli_fname);
     memcpy(out, &symbol, sizeof symbol);
     return WEFT_OK;
 }
@@ -141,7 +141,7 @@ static weft_status load(object *o, const trusted *t)
 {
     weft_plugin_entry_fn entry = NULL;
     void *handle = NULL;
-    weft_status status = trust_elf(t);
+    weft_status status = host_file_check_elf(t);
     if (status == WEFT_OK)
         status = load_by_descriptor(o, t, &handle);
     if (status == WEFT_OK)
@@ -153,7 +153,7 @@ static weft_status load(object *o, const trusted *t)
     const weft_manifest *m = entry();
     call_leave(&outer);
     if (!m)
-        return fail(WEFT_USAGE, "its " ENTRY "() returned NULL");
+        return err_fail(WEFT_USAGE, "its " ENTRY "() returned NULL");
     return host_validate_manifest(o, m);
 }
 
@@ -176,7 +176,7 @@ static object *object_create(host *h, const char *kind, const char *path, const 
     o->dev = st->st_dev;
     o->ino = st->st_ino;
     *vec_push(&h->objects) = o;
-    call_register(h, o, strrchr(o->path, '/') + 1, o->path); /* it has no better name yet */
+    host_call_register(h, o, strrchr(o->path, '/') + 1, o->path); /* it has no better name yet */
     return o;
 }
 
@@ -192,19 +192,19 @@ static weft_status load_trusted(host *h, const char *kind, const trusted *t, obj
         }
     }
     if (o->refusal)
-        return fail(o->status, "%s", o->refusal);
+        return err_fail(o->status, "%s", o->refusal);
     *out = o;
     return WEFT_OK;
 }
 
-weft_status object_load(host *h, const char *kind, const char *path, object **out)
+weft_status host_object_load(host *h, const char *kind, const char *path, object **out)
 {
     trusted t;
-    weft_status status = trust_open(path, &t);
+    weft_status status = host_file_check_open(path, &t);
     if (status != WEFT_OK)
         err_context("%s", t.real[0] ? t.real : path);
     else
         status = load_trusted(h, kind, &t, out);
-    trust_close(&t);
+    host_file_check_close(&t);
     return status;
 }

@@ -26,10 +26,10 @@ typedef struct interface {
     const slot *slots;
 } interface;
 
-const interface *interface_find(const char *id);        /* NULL: not known       */
-const interface *interface_other_major(const char *id); /* "weft.link/1" for /2  */
-bool interface_well_formed(const char *id);             /* "name/N", nothing after */
-bool plugin_name_well_formed(const char *name);         /* "tcp", "acme.ring"    */
+const interface *host_interface_find(const char *id);        /* NULL: not known       */
+const interface *host_interface_other_major(const char *id); /* "weft.link/1" for /2  */
+bool host_interface_well_formed(const char *id);             /* "name/N", nothing after */
+bool host_plugin_name_well_formed(const char *name);         /* "tcp", "acme.ring"    */
 
 /* --- objects --- */
 
@@ -73,7 +73,7 @@ struct host {
 
 /* object.c: the object at `path`, loaded and judged at most once however it is named. What cannot
  * be used fails with the same record every time. */
-weft_status object_load(host *h, const char *kind, const char *path, object **out);
+weft_status host_object_load(host *h, const char *kind, const char *path, object **out);
 
 /* judge.c: hold the manifest against the law and adopt its components. */
 weft_status host_validate_manifest(object *o, const weft_manifest *m);
@@ -86,14 +86,14 @@ typedef struct trusted {
 } trusted;
 
 /* May the file be run as part of us? Owner, permissions, and those of the folders that it lies in
- * and that it was found through. trust_close() is due after a failure as well. */
-weft_status trust_open(const char *path, trusted *t);
-void trust_close(trusted *t);
+ * and that it was found through. host_file_check_close() is due after a failure as well. */
+weft_status host_file_check_open(const char *path, trusted *t);
+void host_file_check_close(trusted *t);
 
 /* Is it a whole shared object for this machine? */
-weft_status trust_elf(const trusted *t);
+weft_status host_file_check_elf(const trusted *t);
 
 /* serve.c */
-void object_close(object *o);
+void host_object_close(object *o);
 
 #endif

@@ -80,7 +80,7 @@ static weft_status serve_fail(void *ctx, weft_status code, const char *text)
         return code;
     }
     recorder = o->manifest;
-    return fail(code, "plugin %s: %s", o->manifest->id, line);
+    return err_fail(code, "plugin %s: %s", o->manifest->id, line);
 }
 
 static const void *serve_iface(void *ctx, const char *id)
@@ -136,7 +136,7 @@ weft_status host_open(host *h, const component *c)
     return WEFT_OK;
 }
 
-void object_close(object *o)
+void host_object_close(object *o)
 {
     plugin_call outer;
     call_enter(&outer, o, "close");

@@ -34,14 +34,14 @@ struct client {
     uint64_t beat;        /* clock_ms() of our last one */
     uint64_t step, place; /* of rank 0 */
     bool met;             /* rank 0 has welcomed us */
-    uint64_t process;     /* wire_hello */
+    uint64_t process;     /* job_wire_hello */
 };
 
 /* --- events --- */
 
 static void send_now(job *j, uint32_t type, uint32_t arg, const void *body, uint32_t bytes)
 {
-    wire_send(&j->client->w, type, arg, 0, body, bytes);
+    job_wire_send(&j->client->w, type, arg, 0, body, bytes);
     j->drained = false;
 }
 
@@ -53,10 +53,10 @@ static void act(job *j, const job_event *e)
     } else if (e->kind == JOB_EVENT_ASK_STOP) {
         send_now(j, WIRE_STOP, (uint32_t)e->number, NULL, 0);
     } else if (e->kind == JOB_EVENT_HOLD) {
-        wire_put64(body, e->step);
+        job_wire_put64(body, e->step);
         send_now(j, WIRE_HELD, 0, body, sizeof body);
     } else {
-        stop_act(j, e);
+        job_stop_act(j, e);
     }
 }
 
@@ -89,7 +89,7 @@ static void judge(job *j)
 
 static void read_launcher(job *j)
 {
-    control_record r;
+    job_control_record r;
     int got;
     while ((got = job_read_launcher(j, &r)) > 0) {
         const job_view v = job_view_now(j);
@@ -117,8 +117,8 @@ static weft_status wait_for(job *j, int fd, short events, uint64_t until)
         if (n > 0 && p[1].revents)
             read_launcher(j);
         judge(j);
-        if (stop_asked() && !atomic_load(&j->failed))
-            stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = stop_asked()});
+        if (job_stop_asked() && !atomic_load(&j->failed))
+            job_stop_act(j, &(job_event){.kind = JOB_EVENT_END_WAITS, .number = job_stop_asked()});
         pthread_mutex_unlock(&j->lock);
         if (atomic_load(&j->failed))
             return job_fail_here(j);
@@ -133,7 +133,7 @@ static weft_status connect_one(job *j, const struct addrinfo *a, uint64_t until,
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return fail_errno(WEFT_IO, "no socket");
+        return err_fail_errno(WEFT_IO, "no socket");
     int on = 1, error = 0;
     socklen_t n = sizeof error;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
@@ -144,9 +144,9 @@ static weft_status connect_one(job *j, const struct addrinfo *a, uint64_t until,
             getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
     }
     if (!status && error)
-        status = fail(WEFT_IO, "%s", strerror(error));
+        status = err_fail(WEFT_IO, "%s", strerror(error));
     if (status == WEFT_BUSY)
-        status = fail(WEFT_IO, "no answer");
+        status = err_fail(WEFT_IO, "no answer");
     if (status)
         close(fd);
     else
@@ -156,31 +156,32 @@ static weft_status connect_one(job *j, const struct addrinfo *a, uint64_t until,
 
 static void say_hello(job *j, wire *w)
 {
-    wire_hello h = {.rank = j->who.rank,
-                    .ranks = j->who.ranks,
-                    .process = j->client->process,
-                    .launch = j->who.launch};
+    job_wire_hello h = {.rank = j->who.rank,
+                        .ranks = j->who.ranks,
+                        .process = j->client->process,
+                        .launch = j->who.launch};
     uint8_t body[HELLO_BYTES];
-    wire_version(h.version);
-    wire_pack_hello(&h, body);
-    wire_send(w, WIRE_HELLO, 0, 0, body, sizeof body);
+    job_wire_version(h.version);
+    job_wire_pack_hello(&h, body);
+    job_wire_send(w, WIRE_HELLO, 0, 0, body, sizeof body);
 }
 
 /* Wait for what the session waits for; the end of the time is WEFT_IO, worth another attempt. */
 static weft_status wait_session(job *j, wire *w, uint64_t until)
 {
-    weft_status status = wait_for(j, w->fd, tls_wants(w->tls) == 2 ? POLLOUT : POLLIN, until);
-    return status == WEFT_BUSY ? fail(WEFT_IO, "it accepts connections and says nothing") : status;
+    weft_status status = wait_for(j, w->fd, job_tls_wants(w->tls) == 2 ? POLLOUT : POLLIN, until);
+    return status == WEFT_BUSY ? err_fail(WEFT_IO, "it accepts connections and says nothing")
+                               : status;
 }
 
 static weft_status shake(job *j, wire *w, uint64_t until)
 {
     weft_status status;
-    while ((status = tls_handshake(w->tls)) == WEFT_BUSY)
+    while ((status = job_tls_handshake(w->tls)) == WEFT_BUSY)
         if ((status = wait_session(j, w, until)))
             return status;
-    if (status && tls_lost(w->tls))
-        return fail(WEFT_IO, "it closed the connection");
+    if (status && job_tls_lost(w->tls))
+        return err_fail(WEFT_IO, "it closed the connection");
     if (status)
         err_context("rank %u was not let into the job at %s port %u", j->who.rank, j->who.addr,
                     j->who.port);
@@ -190,37 +191,37 @@ static weft_status shake(job *j, wire *w, uint64_t until)
 static void send_beat(job *j)
 {
     uint8_t body[16];
-    wire_put64(body, atomic_load_explicit(&j->step, memory_order_relaxed));
-    wire_put64(body + 8, atomic_load_explicit(&j->place, memory_order_relaxed));
-    wire_send(&j->client->w, WIRE_BEAT, 0, 0, body, sizeof body);
+    job_wire_put64(body, atomic_load_explicit(&j->step, memory_order_relaxed));
+    job_wire_put64(body + 8, atomic_load_explicit(&j->place, memory_order_relaxed));
+    job_wire_send(&j->client->w, WIRE_BEAT, 0, 0, body, sizeof body);
 }
 
 static weft_status welcome(job *j, wire *w, uint64_t until)
 {
-    wire_frame f;
+    job_wire_frame f;
     weft_status status;
     w->limit = WIRE_TEXT;
     say_hello(j, w);
-    while ((status = wire_flush(w)) == WEFT_BUSY ||
-           (!status && (status = wire_take(w, &f)) == WEFT_BUSY))
+    while ((status = job_wire_flush(w)) == WEFT_BUSY ||
+           (!status && (status = job_wire_take(w, &f)) == WEFT_BUSY))
         if ((status = wait_session(j, w, until)))
             return status;
     if (status)
-        return tls_lost(w->tls) ? fail(WEFT_IO, "it closed the connection") : status;
+        return job_tls_lost(w->tls) ? err_fail(WEFT_IO, "it closed the connection") : status;
     if (f.type == WIRE_WELCOME && f.bytes == MEETING_BYTES) {
         memcpy(j->meeting, f.body, MEETING_BYTES);
         w->limit = WIRE_BODY_MAX;
         send_beat(j); /* the store counts this rank from here on */
-        status = wire_flush(w);
+        status = job_wire_flush(w);
         return status == WEFT_BUSY ? WEFT_OK : status;
     }
     char why[WIRE_TEXT];
     if (f.type != WIRE_REFUSED)
-        return fail(WEFT_DATA, "rank 0 answered the hello of rank %u with a frame of type %u",
-                    j->who.rank, f.type);
-    wire_text(&f, why, sizeof why);
-    return f.arg == WEFT_PEER ? fail(WEFT_PEER, "%s", why)
-                              : fail(WEFT_USAGE, "rank 0 refused this rank: %s", why);
+        return err_fail(WEFT_DATA, "rank 0 answered the hello of rank %u with a frame of type %u",
+                        j->who.rank, f.type);
+    job_wire_text(&f, why, sizeof why);
+    return f.arg == WEFT_PEER ? err_fail(WEFT_PEER, "%s", why)
+                              : err_fail(WEFT_USAGE, "rank 0 refused this rank: %s", why);
 }
 
 /* Read the greeting and begin the session; the socket is closed on failure. */
@@ -229,20 +230,20 @@ static weft_status begin_session(job *j, int fd, uint64_t until)
     greeting g = {.got = 0};
     uint8_t psk[KEY_BYTES];
     weft_status status;
-    while ((status = greeting_read(&g, fd)) == WEFT_BUSY)
+    while ((status = job_handshake_read(&g, fd)) == WEFT_BUSY)
         if ((status = wait_for(j, fd, POLLIN, until)))
             break;
     if (status == WEFT_BUSY)
-        status = fail(WEFT_IO, "it accepts connections and says nothing");
+        status = err_fail(WEFT_IO, "it accepts connections and says nothing");
     else if (status == WEFT_USAGE)
         err_context("rank %u asked for the job at %s port %u", j->who.rank, j->who.addr,
                     j->who.port);
     if (!status)
-        status = greeting_key(&g, j->key, psk);
+        status = job_handshake_key(&g, j->key, psk);
     if (status)
         close(fd);
     else
-        status = wire_open(&j->client->w, j->tls, fd, false, psk);
+        status = job_wire_open(&j->client->w, j->tls, fd, false, psk);
     explicit_bzero(psk, sizeof psk);
     return status;
 }
@@ -267,7 +268,7 @@ static weft_status attempt(job *j, const struct addrinfo *a, uint64_t deadline)
     if (!status)
         status = welcome(j, &c->w, until);
     if (status)
-        wire_close(&c->w);
+        job_wire_close(&c->w);
     return status;
 }
 
@@ -275,7 +276,7 @@ static weft_status find_store(job *j)
 {
     struct addrinfo *list = NULL;
     uint64_t deadline = clock_ms() + j->join_ms;
-    weft_status status = address_resolve(&j->who, &list);
+    weft_status status = job_address_resolve(&j->who, &list);
     if (status)
         return status;
     const struct addrinfo *a = list;
@@ -303,22 +304,22 @@ static weft_status find_store(job *j)
 
 static void lost(job *j)
 {
-    wire_close(&j->client->w);
+    job_wire_close(&j->client->w);
     add_sign(j, JOB_CAUSE_GONE, "is gone: its connection ended without a word");
 }
 
-static bool take_stop(job *j, const wire_frame *f)
+static bool take_stop(job *j, const job_wire_frame *f)
 {
     const bool hold = f->type == WIRE_HOLD;
     if (f->bytes != (hold ? 0u : 8u))
         return false;
     const job_event e = hold ? job_agreement_hold(&j->halt, (int)f->arg)
-                             : job_agreement_settle(&j->halt, (int)f->arg, wire_get64(f->body));
+                             : job_agreement_settle(&j->halt, (int)f->arg, job_wire_get64(f->body));
     act(j, &e);
     return true;
 }
 
-static bool take_frame(job *j, const wire_frame *f)
+static bool take_frame(job *j, const job_wire_frame *f)
 {
     client *c = j->client;
     char text[WIRE_TEXT], ours[WIRE_TEXT + 32];
@@ -326,8 +327,8 @@ static bool take_frame(job *j, const wire_frame *f)
     case WIRE_BEAT:
         if (f->bytes != 16)
             return false;
-        c->step = wire_get64(f->body);
-        c->place = wire_get64(f->body + 8);
+        c->step = job_wire_get64(f->body);
+        c->place = job_wire_get64(f->body + 8);
         return true;
     case WIRE_JOINED:
         j->joined = true;
@@ -335,7 +336,7 @@ static bool take_frame(job *j, const wire_frame *f)
         return true;
     case WIRE_REPLY: job_answer(j, f->seq, (weft_status)f->arg, f->body, f->bytes); return true;
     case WIRE_FAILURE:
-        wire_text(f, text, sizeof text);
+        job_wire_text(f, text, sizeof text);
         snprintf(ours, sizeof ours, "this rank was given up: %s", text);
         (void)job_record_cause(j, f->arg, f->arg == j->who.rank ? ours : text);
         return true;
@@ -354,16 +355,16 @@ static void read_all(job *j)
     client *c = j->client;
     if (c->w.fd < 0)
         return;
-    uint64_t before = tls_heard(c->w.tls);
-    wire_frame f;
+    uint64_t before = job_tls_heard(c->w.tls);
+    job_wire_frame f;
     weft_status status;
-    while (!(status = wire_take(&c->w, &f)))
+    while (!(status = job_wire_take(&c->w, &f)))
         if (!take_frame(j, &f)) {
             add_sign(j, JOB_CAUSE_SURE, "broke the protocol of the store");
-            wire_close(&c->w);
+            job_wire_close(&c->w);
             return;
         }
-    if (tls_heard(c->w.tls) != before)
+    if (job_tls_heard(c->w.tls) != before)
         c->alive = j->clock.ms;
     if (status != WEFT_BUSY)
         lost(j);
@@ -380,10 +381,10 @@ static void tick(job *j)
     }
     judge(j);
     const job_view v = job_view_now(j);
-    const job_event e = job_agreement_request(&j->halt, &v, stop_asked());
+    const job_event e = job_agreement_request(&j->halt, &v, job_stop_asked());
     act(j, &e);
-    stop_end_overdue(j);
-    if (c->w.fd < 0 || now - c->beat < j->beat_ms || wire_unsent(&c->w))
+    job_stop_end_overdue(j);
+    if (c->w.fd < 0 || now - c->beat < j->beat_ms || job_wire_unsent(&c->w))
         return;
     send_beat(j);
     c->beat = now;
@@ -392,13 +393,13 @@ static void tick(job *j)
 static void write_all(job *j)
 {
     client *c = j->client;
-    weft_status status = wire_flush(&c->w);
+    weft_status status = job_wire_flush(&c->w);
     if (status && status != WEFT_BUSY) {
         read_all(j); /* rank 0's last words may have come before the end */
         if (c->w.fd >= 0)
             lost(j);
     }
-    bool drained = c->w.fd < 0 || !wire_unsent(&c->w);
+    bool drained = c->w.fd < 0 || !job_wire_unsent(&c->w);
     if (drained && !j->drained)
         job_notify(j);
     j->drained = drained;
@@ -410,7 +411,7 @@ static void *stay(void *arg)
     client *c = j->client;
     for (bool stop = false; !stop;) {
         pthread_mutex_lock(&j->lock);
-        bool writes = c->w.fd >= 0 && (wire_unsent(&c->w) || tls_wants(c->w.tls) == 2);
+        bool writes = c->w.fd >= 0 && (job_wire_unsent(&c->w) || job_tls_wants(c->w.tls) == 2);
         struct pollfd p[3] = {
             {.fd = c->w.fd, .events = (short)(POLLIN | (writes ? POLLOUT : 0))},
             {.fd = j->wake_fd, .events = POLLIN},
@@ -435,11 +436,11 @@ static void *stay(void *arg)
 
 /* --- calls from job.c --- */
 
-weft_status client_start(job *j)
+weft_status job_client_start(job *j)
 {
     client *c = j->client = mem_alloc(sizeof *c);
     c->w.fd = -1;
-    weft_status status = key_random((uint8_t *)&c->process, sizeof c->process);
+    weft_status status = job_key_random((uint8_t *)&c->process, sizeof c->process);
     if (!status)
         status = find_store(j);
     if (status)
@@ -448,15 +449,15 @@ weft_status client_start(job *j)
     return job_start_thread(j, stay);
 }
 
-void client_free(job *j)
+void job_client_free(job *j)
 {
-    wire_close(&j->client->w);
+    job_wire_close(&j->client->w);
     free(j->client);
     j->client = NULL;
 }
 
-void client_ask(job *j, uint32_t type, const char *key, const void *value, uint64_t bytes,
-                uint64_t wait_ms)
+void job_client_ask(job *j, uint32_t type, const char *key, const void *value, uint64_t bytes,
+                    uint64_t wait_ms)
 {
     uint8_t head[2 + WIRE_KEY_MAX];
     size_t n = strlen(key);
@@ -464,17 +465,17 @@ void client_ask(job *j, uint32_t type, const char *key, const void *value, uint6
     head[1] = (uint8_t)(n >> 8);
     memcpy(head + 2, key, n);
     uint32_t wait = wait_ms < UINT32_MAX ? (uint32_t)wait_ms : UINT32_MAX;
-    wire_send2(&j->client->w, type, wait, j->box.seq, head, (uint32_t)n + 2, value,
-               (uint32_t)bytes);
+    job_wire_send2(&j->client->w, type, wait, j->box.seq, head, (uint32_t)n + 2, value,
+                   (uint32_t)bytes);
     job_wake(j);
 }
 
-void client_bye(job *j, weft_status status, const char *text)
+void job_client_bye(job *j, weft_status status, const char *text)
 {
     if (!j->running)
         return;
-    wire_send(&j->client->w, WIRE_BYE, (uint32_t)status, 0, text,
-              (uint32_t)strnlen(text, WIRE_TEXT - 1));
+    job_wire_send(&j->client->w, WIRE_BYE, (uint32_t)status, 0, text,
+                  (uint32_t)strnlen(text, WIRE_TEXT - 1));
     j->drained = false;
     job_wake(j);
 }

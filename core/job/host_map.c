@@ -12,10 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/digest.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/number/digest.h"
 #include "job/host_map.h"
 #include "job/mailbox.h"
 #include "job/wire/address.h"
@@ -85,7 +85,7 @@ static long node_of_cores(const job_identity *who)
 static uint64_t distance(const job_identity *who)
 {
     char address[256], path[96], line[2048], *at = line, *end;
-    if (address_local(who, address, sizeof address) != WEFT_OK) {
+    if (job_address_local(who, address, sizeof address) != WEFT_OK) {
         err_clear();
         return 0;
     }
@@ -193,7 +193,7 @@ static weft_status find_sharing(job *j, const job_identity *who, job_sites *out)
     return st;
 }
 
-weft_status job_find_sites(job *j, job_identity *who, job_sites *out)
+weft_status job_find_hosts(job *j, job_identity *who, job_sites *out)
 {
     card mine, *all = mem_alloc((uint64_t)who->ranks * sizeof *all);
     describe(&mine);
@@ -217,7 +217,7 @@ weft_status job_find_sites(job *j, job_identity *who, job_sites *out)
     return !st && out->machines > 1 ? find_distances(j, who, out) : st;
 }
 
-void job_even_sites(uint32_t ranks, uint32_t machines, job_sites *out)
+void job_even_hosts(uint32_t ranks, uint32_t machines, job_sites *out)
 {
     take_room(ranks, out);
     out->machines = machines < ranks ? machines : ranks;
@@ -225,7 +225,7 @@ void job_even_sites(uint32_t ranks, uint32_t machines, job_sites *out)
         out->machine[r] = (uint32_t)((uint64_t)r * out->machines / ranks);
 }
 
-void job_free_sites(job_sites *s)
+void job_free_hosts(job_sites *s)
 {
     free(s->machine);
     free(s->distance);

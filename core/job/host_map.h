@@ -21,11 +21,11 @@ typedef struct job_sites {
  * Two ranks share a machine when they share its boot and their namespaces of
  * networks and processes: two containers of one machine are two machines here, since neither sees
  * the other's memory. `j` NULL: one rank. Owned by the caller. [setup] [collective] */
-weft_status job_find_sites(job *j, job_identity *who, job_sites *out);
+weft_status job_find_hosts(job *j, job_identity *who, job_sites *out);
 
 /* What `machines` alike would be: each has ranks that follow one another. For planning without
  * ranks. */
-void job_even_sites(uint32_t ranks, uint32_t machines, job_sites *out);
-void job_free_sites(job_sites *s);
+void job_even_hosts(uint32_t ranks, uint32_t machines, job_sites *out);
+void job_free_hosts(job_sites *s);
 
 #endif

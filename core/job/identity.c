@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/digest.h"
 #include "base/err.h"
+#include "base/number/digest.h"
 #include "job/job.h"
 #include "job/launch/control.h"
 
@@ -57,13 +57,13 @@ static weft_status number(const char *name, uint32_t limit, bool *set, uint32_t 
     errno = 0;
     unsigned long v = strtoul(text, &end, 10);
     if (*text < '0' || *text > '9' || *end || errno)
-        return fail(WEFT_USAGE,
-                    "the environment says %s='%.40s', which is not a whole number: set "
-                    "or unset it",
-                    name, text);
+        return err_fail(WEFT_USAGE,
+                        "the environment says %s='%.40s', which is not a whole number: set "
+                        "or unset it",
+                        name, text);
     if (v >= limit)
-        return fail(WEFT_USAGE, "the environment says %s=%.40s, and it must be below %u", name,
-                    text, limit);
+        return err_fail(WEFT_USAGE, "the environment says %s=%.40s, and it must be below %u", name,
+                        text, limit);
     *out = (uint32_t)v;
     return WEFT_OK;
 }
@@ -100,28 +100,29 @@ static weft_status read_dialect(const dialect *d, reading *r)
 static weft_status judge(const dialect *d, const reading *r)
 {
     if (r->rank_set != r->size_set)
-        return fail(WEFT_USAGE, "the environment has %s without %s: set both or neither",
-                    r->rank_set ? d->rank : d->size, r->rank_set ? d->size : d->rank);
+        return err_fail(WEFT_USAGE, "the environment has %s without %s: set both or neither",
+                        r->rank_set ? d->rank : d->size, r->rank_set ? d->size : d->rank);
     if (!r->rank_set)
         return WEFT_OK;
     if (!r->size)
-        return fail(WEFT_USAGE, "the environment says %s=0; a job has at least one rank", d->size);
+        return err_fail(WEFT_USAGE, "the environment says %s=0; a job has at least one rank",
+                        d->size);
     if (r->rank >= r->size)
-        return fail(WEFT_USAGE, "the environment says %s=%u, and %s=%u allows ranks 0 to %u",
-                    d->rank, r->rank, d->size, r->size, r->size - 1);
+        return err_fail(WEFT_USAGE, "the environment says %s=%u, and %s=%u allows ranks 0 to %u",
+                        d->rank, r->rank, d->size, r->size, r->size - 1);
     if (r->local_set && r->local > r->rank)
-        return fail(WEFT_USAGE,
-                    "the environment says %s=%u and %s=%u: a rank on one machine cannot "
-                    "be above the rank in the job",
-                    d->local, r->local, d->rank, r->rank);
+        return err_fail(WEFT_USAGE,
+                        "the environment says %s=%u and %s=%u: a rank on one machine cannot "
+                        "be above the rank in the job",
+                        d->local, r->local, d->rank, r->rank);
     if (r->local_size_set && r->local_size > r->size)
-        return fail(WEFT_USAGE,
-                    "the environment says %s=%u and %s=%u: one machine cannot have more "
-                    "ranks than the job",
-                    d->local_size, r->local_size, d->size, r->size);
+        return err_fail(WEFT_USAGE,
+                        "the environment says %s=%u and %s=%u: one machine cannot have more "
+                        "ranks than the job",
+                        d->local_size, r->local_size, d->size, r->size);
     if (r->local_size_set && r->local_set && r->local >= r->local_size)
-        return fail(WEFT_USAGE, "the environment says %s=%u and %s=%u: ranks count from 0",
-                    d->local, r->local, d->local_size, r->local_size);
+        return err_fail(WEFT_USAGE, "the environment says %s=%u and %s=%u: ranks count from 0",
+                        d->local, r->local, d->local_size, r->local_size);
     return WEFT_OK;
 }
 
@@ -129,10 +130,10 @@ static weft_status agree(const dialect *a, const reading *x, const dialect *b, c
 {
     bool both = x->rank_set && y->rank_set && y->size > 1;
     if (both && (x->rank != y->rank || x->size != y->size))
-        return fail(WEFT_USAGE,
-                    "%s say rank %u of %u and %s says rank %u of %u: unset the ones that "
-                    "do not hold",
-                    a->who, x->rank, x->size, b->who, y->rank, y->size);
+        return err_fail(WEFT_USAGE,
+                        "%s say rank %u of %u and %s says rank %u of %u: unset the ones that "
+                        "do not hold",
+                        a->who, x->rank, x->size, b->who, y->rank, y->size);
     return WEFT_OK;
 }
 
@@ -184,13 +185,13 @@ static weft_status find_meeting(const reading *r, job_identity *out)
 {
     const char *addr = getenv("MASTER_ADDR");
     if (!addr && r->local_size_set && r->local_size < r->size)
-        return fail(WEFT_USAGE,
-                    "the %u ranks of this job are on several machines and MASTER_ADDR is "
-                    "not set: give every rank the address of rank 0's machine",
-                    r->size);
+        return err_fail(WEFT_USAGE,
+                        "the %u ranks of this job are on several machines and MASTER_ADDR is "
+                        "not set: give every rank the address of rank 0's machine",
+                        r->size);
     if (addr && (!*addr || strlen(addr) >= sizeof out->addr))
-        return fail(WEFT_USAGE, "MASTER_ADDR has %zu bytes; an address has 1 to %zu", strlen(addr),
-                    sizeof out->addr - 1);
+        return err_fail(WEFT_USAGE, "MASTER_ADDR has %zu bytes; an address has 1 to %zu",
+                        strlen(addr), sizeof out->addr - 1);
     snprintf(out->addr, sizeof out->addr, "%s", addr ? addr : "127.0.0.1");
     bool here = is_loopback(out->addr);
     out->local_rank = r->local_set ? r->local : here ? r->rank : 0;
@@ -203,10 +204,10 @@ static weft_status find_meeting(const reading *r, job_identity *out)
     if (status)
         return status;
     if (!set || !port)
-        return fail(WEFT_USAGE,
-                    "this is rank %u of %u and MASTER_PORT is %s: give every rank the same "
-                    "free port of rank 0's machine",
-                    r->rank, r->size, set ? "0" : "not set");
+        return err_fail(WEFT_USAGE,
+                        "this is rank %u of %u and MASTER_PORT is %s: give every rank the same "
+                        "free port of rank 0's machine",
+                        r->rank, r->size, set ? "0" : "not set");
     out->port = (uint16_t)port;
     return WEFT_OK;
 }

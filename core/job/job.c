@@ -44,9 +44,9 @@ static weft_status table_start(void *ctx, int32_t fd, int32_t accepts, const cha
 {
     const job *j = ctx;
     uint8_t psk[KEY_BYTES];
-    weft_status status = key_derive(j->key, j->meeting, "tls link", label, psk);
+    weft_status status = job_key_derive(j->key, j->meeting, "tls link", label, psk);
     if (!status)
-        status = tls_start(j->tls, fd, accepts != 0, psk, out);
+        status = job_tls_start(j->tls, fd, accepts != 0, psk, out);
     explicit_bzero(psk, sizeof psk);
     return status;
 }
@@ -58,14 +58,14 @@ const void *job_tls_table(job *j)
 
 weft_status job_address(const job *j, char *out, size_t room)
 {
-    return address_local(&j->who, out, room);
+    return job_address_local(&j->who, out, room);
 }
 
 weft_status job_subkey(job *j, const char *label, uint8_t out[32])
 {
     if (!j)
-        return fail(WEFT_USAGE, "there is no job to derive a key of");
-    return key_derive(j->key, j->meeting, "sub-key", label, out);
+        return err_fail(WEFT_USAGE, "there is no job to derive a key of");
+    return job_key_derive(j->key, j->meeting, "sub-key", label, out);
 }
 
 /* --- making and freeing --- */
@@ -74,12 +74,12 @@ static weft_status make_lock(job *j)
 {
     pthread_condattr_t attr;
     if (pthread_condattr_init(&attr))
-        return fail(WEFT_NO_MEMORY, "no memory for a condition variable");
+        return err_fail(WEFT_NO_MEMORY, "no memory for a condition variable");
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     j->ready = !pthread_cond_init(&j->moved, &attr) && !pthread_mutex_init(&j->lock, NULL) &&
                !pthread_mutex_init(&j->asking, NULL);
     pthread_condattr_destroy(&attr);
-    return j->ready ? WEFT_OK : fail(WEFT_NO_MEMORY, "no memory for a lock");
+    return j->ready ? WEFT_OK : err_fail(WEFT_NO_MEMORY, "no memory for a lock");
 }
 
 static job *make(const job_identity *who, const job_options *opt)
@@ -94,31 +94,32 @@ static job *make(const job_identity *who, const job_options *opt)
     j->join_ms = milliseconds(opt->join_timeout > 0 ? opt->join_timeout : JOIN_DEFAULT);
     j->wake_fd = j->failure_fd = j->control_fd = -1;
     j->halt.last = UINT64_MAX;
-    j->table = (weft_host_tls){sizeof j->table, 0,        j,         table_start, tls_handshake,
-                               tls_wants,       tls_read, tls_write, tls_end};
+    j->table = (weft_host_tls){
+        sizeof j->table, 0,          j, table_start, job_tls_handshake, job_tls_wants, job_tls_read,
+        job_tls_write,   job_tls_end};
     return j;
 }
 
 static weft_status open_parts(job *j, const job_options *opt)
 {
-    j->key = key_alloc();
+    j->key = job_key_alloc();
     if (!j->key)
-        return fail(WEFT_NO_MEMORY, "no memory for the job key");
+        return err_fail(WEFT_NO_MEMORY, "no memory for the job key");
     weft_status status = make_lock(j);
     if (!status)
-        status = tls_context_open(&j->tls);
+        status = job_tls_context_open(&j->tls);
     if (!status)
-        status = key_random(j->meeting, sizeof j->meeting);
+        status = job_key_random(j->meeting, sizeof j->meeting);
     if (status)
         return status;
     if (j->who.ranks == 1)
-        return key_random(j->key, KEY_BYTES);
-    j->control_fd = control_descriptor();
+        return job_key_random(j->key, KEY_BYTES);
+    j->control_fd = job_control_descriptor();
     j->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     j->failure_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (j->wake_fd < 0 || j->failure_fd < 0)
-        return fail_errno(WEFT_IO, "no descriptor to wake threads with");
-    return key_obtain(&j->who, opt->key_file, j->key);
+        return err_fail_errno(WEFT_IO, "no descriptor to wake threads with");
+    return job_key_obtain(&j->who, opt->key_file, j->key);
 }
 
 /* The thread ends and the store's connections close; what sessions and other threads use stays. */
@@ -133,9 +134,9 @@ static void part(job *j)
         j->running = false;
     }
     if (j->server)
-        server_free(j);
+        job_server_free(j);
     if (j->client)
-        client_free(j);
+        job_client_free(j);
 }
 
 void job_free(job *j)
@@ -152,8 +153,8 @@ void job_free(job *j)
         close(j->wake_fd);
     if (j->failure_fd >= 0)
         close(j->failure_fd);
-    tls_context_close(j->tls);
-    key_free(j->key);
+    job_tls_context_close(j->tls);
+    job_key_free(j->key);
     free(j->box.bytes);
     free(j);
 }
@@ -168,7 +169,7 @@ static uint64_t tell_missing(job *j, uint64_t began, uint64_t next)
     if (!j->server || now < next)
         return next;
     char missing[512];
-    server_missing(j, missing, sizeof missing);
+    job_server_missing(j, missing, sizeof missing);
     log_line(WEFT_LOG_WARN, "after %.0f s the job still waits for %s", (double)(now - began) / 1000,
              missing);
     return now + (now - began);
@@ -188,13 +189,13 @@ static weft_status wait_joined(job *j)
         status = job_fail_here(j);
     } else if (!j->joined && j->server) {
         char missing[512];
-        server_missing(j, missing, sizeof missing);
-        status = fail(WEFT_PEER, "the job cannot begin: after %.0f s there is no sign of %s",
-                      (double)j->join_ms / 1000, missing);
+        job_server_missing(j, missing, sizeof missing);
+        status = err_fail(WEFT_PEER, "the job cannot begin: after %.0f s there is no sign of %s",
+                          (double)j->join_ms / 1000, missing);
     } else if (!j->joined) {
-        status =
-            fail(WEFT_PEER, "the job cannot begin: after %.0f s not all of its %u ranks have come",
-                 (double)j->join_ms / 1000, j->who.ranks);
+        status = err_fail(WEFT_PEER,
+                          "the job cannot begin: after %.0f s not all of its %u ranks have come",
+                          (double)j->join_ms / 1000, j->who.ranks);
     }
     pthread_mutex_unlock(&j->lock);
     return status;
@@ -206,7 +207,7 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
     job *j = make(who, opt ? opt : &defaults);
     weft_status status = open_parts(j, opt ? opt : &defaults);
     if (!status)
-        status = who->rank == 0 ? server_start(j) : client_start(j);
+        status = who->rank == 0 ? job_server_start(j) : job_client_start(j);
     if (!status)
         status = wait_joined(j);
     if (!status) {
@@ -218,7 +219,7 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
     if (j->ready)
         job_leave(j, status, text);
     job_free(j);
-    return fail(status, "%s", text);
+    return err_fail(status, "%s", text);
 }
 
 /* --- leaving --- */
@@ -228,7 +229,7 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
 static void wait_told(job *j)
 {
     uint64_t until = clock_ms() + TELL_MS;
-    while (j->server && j->running && !j->joined && j->control_fd < 0 && !server_all_told(j) &&
+    while (j->server && j->running && !j->joined && j->control_fd < 0 && !job_server_all_told(j) &&
            job_wait_moved(j, until))
         continue;
 }
@@ -247,12 +248,12 @@ static void leave_badly(job *j, weft_status status, const char *text)
     char full[JOB_CAUSE_TEXT];
     snprintf(full, sizeof full, "rank %u failed: %.900s", j->who.rank, text);
     if (!atomic_load(&j->failed))
-        control_send(j->control_fd, CONTROL_CAUSE, j->who.rank,
-                     status == WEFT_PEER ? JOB_CAUSE_SECOND : JOB_CAUSE_SURE, full);
+        job_control_send(j->control_fd, CONTROL_CAUSE, j->who.rank,
+                         status == WEFT_PEER ? JOB_CAUSE_SECOND : JOB_CAUSE_SURE, full);
     if (j->server && j->running)
-        server_bye(j, 0, status, text);
+        job_server_bye(j, 0, status, text);
     else if (j->client)
-        client_bye(j, status, text);
+        job_client_bye(j, status, text);
     uint64_t until = clock_ms() + 500;
     while (j->server && j->running && !atomic_load(&j->failed) && job_wait_moved(j, until))
         continue;
@@ -264,9 +265,9 @@ static void leave_badly(job *j, weft_status status, const char *text)
 static bool leave_well(job *j)
 {
     if (j->server)
-        server_bye(j, 0, WEFT_OK, "");
+        job_server_bye(j, 0, WEFT_OK, "");
     else
-        client_bye(j, WEFT_OK, "");
+        job_client_bye(j, WEFT_OK, "");
     uint64_t until = clock_ms() + milliseconds(LEAVE_SECONDS);
     while (!j->all_left && !atomic_load(&j->failed) && job_wait_moved(j, until))
         continue;
@@ -275,7 +276,8 @@ static bool leave_well(job *j)
     else if (atomic_load(&j->failed))
         (void)job_fail_here(j);
     else
-        (void)fail(WEFT_PEER, "not all ranks have finished %.0f s after this one", LEAVE_SECONDS);
+        (void)err_fail(WEFT_PEER, "not all ranks have finished %.0f s after this one",
+                       LEAVE_SECONDS);
     return j->all_left;
 }
 
@@ -309,9 +311,9 @@ static weft_status take_answer(job *j, void **bytes, uint64_t *n)
     weft_status status = b->status;
     if (!b->done) {
         status = atomic_load(&j->failed) ? job_fail_here(j)
-                                         : fail(WEFT_PEER, "rank 0 did not answer in time");
+                                         : err_fail(WEFT_PEER, "rank 0 did not answer in time");
     } else if (status) {
-        status = fail(status, "%.*s", (int)b->n, (const char *)b->bytes);
+        status = err_fail(status, "%.*s", (int)b->n, (const char *)b->bytes);
     } else if (bytes) {
         *bytes = b->bytes;
         *n = b->n;
@@ -327,23 +329,23 @@ static weft_status ask(job *j, uint32_t type, const char *key, const void *value
                        uint64_t wait_ms, void **answer, uint64_t *n)
 {
     if (strlen(key) > WIRE_KEY_MAX || bytes > WIRE_VALUE_MAX)
-        return fail(WEFT_USAGE,
-                    "the job's store takes keys up to %u bytes and values up to %u; "
-                    "'%.40s...' has %zu and %llu",
-                    WIRE_KEY_MAX, WIRE_VALUE_MAX, key, strlen(key), (unsigned long long)bytes);
+        return err_fail(WEFT_USAGE,
+                        "the job's store takes keys up to %u bytes and values up to %u; "
+                        "'%.40s...' has %zu and %llu",
+                        WIRE_KEY_MAX, WIRE_VALUE_MAX, key, strlen(key), (unsigned long long)bytes);
     pthread_mutex_lock(&j->asking);
     pthread_mutex_lock(&j->lock);
     mailbox *b = &j->box;
     *b = (mailbox){.waits = true, .seq = b->seq + 1};
     if (!atomic_load(&j->failed)) {
         if (j->server)
-            server_ask(j, type, key, value, bytes, wait_ms);
+            job_server_ask(j, type, key, value, bytes, wait_ms);
         else
-            client_ask(j, type, key, value, bytes, wait_ms);
+            job_client_ask(j, type, key, value, bytes, wait_ms);
     }
     uint64_t until = clock_ms() + wait_ms + LATE_MS;
     if (j->who.ranks == 1 && !b->done)
-        server_give_up(j);
+        job_server_give_up(j);
     while (!b->done && !atomic_load(&j->failed) && job_wait_moved(j, until))
         continue;
     weft_status status = take_answer(j, answer, n);
@@ -355,14 +357,14 @@ static weft_status ask(job *j, uint32_t type, const char *key, const void *value
 weft_status job_put(job *j, const char *key, const void *value, uint64_t bytes)
 {
     if (!j)
-        return fail(WEFT_USAGE, "there is no job to put '%s' into", key);
+        return err_fail(WEFT_USAGE, "there is no job to put '%s' into", key);
     return ask(j, WIRE_PUT, key, value, bytes, j->join_ms, NULL, NULL);
 }
 
 weft_status job_get(job *j, const char *key, double deadline, void **value, uint64_t *bytes)
 {
     if (!j)
-        return fail(WEFT_USAGE, "there is no job to get '%s' from", key);
+        return err_fail(WEFT_USAGE, "there is no job to get '%s' from", key);
     return ask(j, WIRE_GET, key, NULL, 0, milliseconds(deadline), value, bytes);
 }
 
@@ -372,7 +374,7 @@ static weft_status exchange_piece(job *j, const char *name, const void *part, ui
     void *answer = NULL;
     uint64_t n = 0;
     weft_status status = ask(j, WIRE_EXCHANGE, name, part, piece, wait_ms, &answer, &n);
-    if (!status && (status = parts_spread(answer, n, j->who.ranks, piece, all, stride)))
+    if (!status && (status = job_parts_spread(answer, n, j->who.ranks, piece, all, stride)))
         err_context("the exchange '%s'", name);
     free(answer);
     return status;
@@ -388,8 +390,8 @@ static weft_status exchange(job *j, const char *name, const void *mine, uint64_t
             memcpy(all, mine, bytes);
         return WEFT_OK;
     }
-    const uint64_t small = store_piece(j->who.ranks, 1);
-    uint64_t at = 0, most = store_piece(j->who.ranks, 0);
+    const uint64_t small = job_store_piece(j->who.ranks, 1);
+    uint64_t at = 0, most = job_store_piece(j->who.ranks, 0);
     do {
         const uint64_t piece = bytes - at < most ? bytes - at : most;
         weft_status status =

@@ -18,9 +18,9 @@ typedef struct job job; /* opaque; one a process */
 typedef struct job_identity {
     uint32_t rank, ranks;
     uint32_t local_rank,
-        local_ranks; /* on this host: guessed until job_find_sites() has found them */
+        local_ranks; /* on this host: guessed until job_find_hosts() has found them */
     bool local_rank_said, local_ranks_said; /* ... or told by the environment */
-    bool one_machine;                       /* all ranks are known to share one, see job/host_map.h */
+    bool one_machine; /* all ranks are known to share one, see job/host_map.h */
     bool launched; /* a launcher started us: RANK and WORLD_SIZE, or mpirun's or srun's own names */
     char addr[256]; /* MASTER_ADDR                                                                */
     uint16_t port;  /* MASTER_PORT                                                                */

@@ -68,13 +68,13 @@ bool job_record_cause(job *j, uint32_t rank, const char *text)
     if (atomic_load_explicit(&j->failed, memory_order_relaxed))
         return false;
     job_record_failure(j, text);
-    control_send(j->control_fd, CONTROL_CAUSE, rank, JOB_CAUSE_SURE, text);
+    job_control_send(j->control_fd, CONTROL_CAUSE, rank, JOB_CAUSE_SURE, text);
     return true;
 }
 
 weft_status job_fail_here(job *j)
 {
-    return fail(WEFT_PEER, "%s", j->failure);
+    return err_fail(WEFT_PEER, "%s", j->failure);
 }
 
 job_view job_view_now(job *j)
@@ -90,11 +90,11 @@ job_view job_view_now(job *j)
                       .now = clock_ms()};
 }
 
-int job_read_launcher(job *j, control_record *out)
+int job_read_launcher(job *j, job_control_record *out)
 {
     if (j->control_fd < 0)
         return 0;
-    const int got = control_receive(j->control_fd, out);
+    const int got = job_control_receive(j->control_fd, out);
     if (got < 0)
         j->control_fd = -1;
     return got;
@@ -108,9 +108,9 @@ static void *keep_in_touch(void *arg)
 {
     job *j = arg;
     alive_hold hold;
-    alive_take_hold(&hold, j->who.rank, j->who.ranks);
+    job_alive_take_hold(&hold, j->who.rank, j->who.ranks);
     void *result = j->body(j);
-    alive_release(&hold);
+    job_alive_release(&hold);
     return result;
 }
 
@@ -126,8 +126,8 @@ weft_status job_start_thread(job *j, void *(*body)(void *))
     int error = pthread_create(&j->thread, NULL, keep_in_touch, j);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (error)
-        return fail(WEFT_IO, "rank %u cannot start the thread that keeps in touch: %s", j->who.rank,
-                    strerror(error));
+        return err_fail(WEFT_IO, "rank %u cannot start the thread that keeps in touch: %s",
+                        j->who.rank, strerror(error));
     pthread_setname_np(j->thread, "weft-job");
     j->running = true;
     return WEFT_OK;

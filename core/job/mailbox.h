@@ -38,7 +38,7 @@ weft_status job_fail_here(job *j);
 job_view job_view_now(job *j);
 
 /* 1: a record of the launcher; 0: none now; -1, once: the launcher has ended. */
-int job_read_launcher(job *j, control_record *out);
+int job_read_launcher(job *j, job_control_record *out);
 
 /* What the ranks have found out by the host map: where this rank is, and whether all are on one
  * machine. [setup] */

@@ -14,7 +14,7 @@
 
 #define BACKLOG_MAX 4096 /* bytes that may wait for a rank when it asks for more */
 
-void server_missing(job *j, char *out, uint32_t bytes)
+void job_server_missing(job *j, char *out, uint32_t bytes)
 {
     const server *s = j->server;
     uint32_t listed = 0, missing = j->who.ranks - s->confirmed;
@@ -32,7 +32,7 @@ void server_missing(job *j, char *out, uint32_t bytes)
                  (unsigned long long)s->turned_away, s->last_away[0] ? ", the last from " : "",
                  s->last_away);
     n = strlen(out);
-    if (n < bytes && j->control_fd < 0 && address_is_loopback(s->listen_fd))
+    if (n < bytes && j->control_fd < 0 && job_address_is_loopback(s->listen_fd))
         snprintf(
             out + n, bytes - n,
             "; rank 0 listens at a loopback address, since MASTER_ADDR=%.64s leads there on its "
@@ -46,12 +46,12 @@ static void send_all(job *j, uint32_t type, uint32_t arg, const void *body, uint
 {
     for (uint32_t r = 1; r < j->who.ranks; r++)
         if (j->server->members[r].p)
-            wire_send(&j->server->members[r].p->w, type, arg, 0, body, bytes);
+            job_wire_send(&j->server->members[r].p->w, type, arg, 0, body, bytes);
     j->drained = false;
     job_wake(j);
 }
 
-void server_declare(job *j, uint32_t rank, const char *text)
+void job_server_declare(job *j, uint32_t rank, const char *text)
 {
     if (job_record_cause(j, rank, text))
         send_all(j, WIRE_FAILURE, rank, text, (uint32_t)strnlen(text, WIRE_TEXT - 1));
@@ -64,18 +64,18 @@ static void send_hold(job *j, uint64_t begun)
     s->members[0].begun = begun;
     for (uint32_t r = 1; r < j->who.ranks; r++)
         if (s->members[r].p && !s->members[r].bye)
-            wire_send(&s->members[r].p->w, WIRE_HOLD, (uint32_t)j->halt.number, 0, NULL, 0);
+            job_wire_send(&s->members[r].p->w, WIRE_HOLD, (uint32_t)j->halt.number, 0, NULL, 0);
     job_wake(j);
 }
 
 static void act(job *j, const job_event *e)
 {
     if (e->kind == JOB_EVENT_FAILURE)
-        server_declare(j, e->rank, e->text);
+        job_server_declare(j, e->rank, e->text);
     else if (e->kind == JOB_EVENT_HOLD)
         send_hold(j, e->step);
     else
-        stop_act(j, e);
+        job_stop_act(j, e);
 }
 
 static job_sign sign_of(const job *j, uint32_t rank)
@@ -100,9 +100,9 @@ static void add_sign(job *j, uint32_t rank, uint32_t weight, const char *text)
     act(j, &e);
 }
 
-void members_read_launcher(job *j)
+void job_members_read_launcher(job *j)
 {
-    control_record r;
+    job_control_record r;
     int got;
     while ((got = job_read_launcher(j, &r)) > 0) {
         const job_view v = job_view_now(j);
@@ -111,14 +111,14 @@ void members_read_launcher(job *j)
         act(j, &e);
     }
     if (got < 0)
-        server_declare(j, j->who.rank, JOB_LAUNCHER_ENDED);
+        job_server_declare(j, j->who.rank, JOB_LAUNCHER_ENDED);
 }
 
-void members_watch(job *j, peer *p)
+void job_members_watch(job *j, peer *p)
 {
     if (p->w.fd < 0)
         return;
-    bool writes = (p->w.tls && tls_wants(p->w.tls) == 2) || wire_unsent(&p->w);
+    bool writes = (p->w.tls && job_tls_wants(p->w.tls) == 2) || job_wire_unsent(&p->w);
     /* A stranger's bytes may lie in the socket until its ClientHello is whole: told once each. */
     uint32_t want = EPOLLIN | (writes ? EPOLLOUT : 0) | (p->admitted ? 0 : (uint32_t)EPOLLET);
     if (want == p->interest)
@@ -131,7 +131,7 @@ void members_watch(job *j, peer *p)
 
 /* --- requests --- */
 
-void members_reply(void *ctx, uint32_t rank, weft_status status, const void *bytes, uint64_t n)
+void job_members_reply(void *ctx, uint32_t rank, weft_status status, const void *bytes, uint64_t n)
 {
     job *j = ctx;
     peer *p = j->server->members[rank].p;
@@ -139,7 +139,7 @@ void members_reply(void *ctx, uint32_t rank, weft_status status, const void *byt
         job_answer(j, j->box.seq, status, bytes, n);
     } else if (p && p->asked) {
         p->asked = false;
-        wire_send(&p->w, WIRE_REPLY, (uint32_t)status, p->seq, bytes, (uint32_t)n);
+        job_wire_send(&p->w, WIRE_REPLY, (uint32_t)status, p->seq, bytes, (uint32_t)n);
     }
 }
 
@@ -148,23 +148,23 @@ static void request(job *j, uint32_t rank, uint32_t type, const char *key, const
 {
     store *s = j->server->store;
     if (type == WIRE_PUT)
-        store_put(s, rank, key, value, bytes);
+        job_store_put(s, rank, key, value, bytes);
     else if (type == WIRE_GET)
-        store_get(s, rank, key, due);
+        job_store_get(s, rank, key, due);
     else
-        store_exchange(s, rank, key, value, bytes, due);
+        job_store_exchange(s, rank, key, value, bytes, due);
 }
 
-void server_ask(job *j, uint32_t type, const char *key, const void *value, uint64_t bytes,
-                uint64_t wait_ms)
+void job_server_ask(job *j, uint32_t type, const char *key, const void *value, uint64_t bytes,
+                    uint64_t wait_ms)
 {
     request(j, 0, type, key, value, bytes, clock_ms() + wait_ms);
     job_wake(j); /* others may have got their answer by it */
 }
 
-void server_give_up(job *j)
+void job_server_give_up(job *j)
 {
-    store_tick(j->server->store, UINT64_MAX);
+    job_store_tick(j->server->store, UINT64_MAX);
 }
 
 /* --- goodbyes --- */
@@ -176,7 +176,7 @@ static void all_left(job *j)
     job_notify(j);
 }
 
-void server_bye(job *j, uint32_t rank, weft_status status, const char *text)
+void job_server_bye(job *j, uint32_t rank, weft_status status, const char *text)
 {
     server *s = j->server;
     if (s->members[rank].bye)
@@ -192,29 +192,29 @@ void server_bye(job *j, uint32_t rank, weft_status status, const char *text)
         add_sign(j, rank, JOB_CAUSE_SECOND, full);
     } else {
         snprintf(full, sizeof full, "rank %u failed: %.900s", rank, text);
-        server_declare(j, rank, full);
+        job_server_declare(j, rank, full);
     }
 }
 
 /* --- frames --- */
 
-static void violation(job *j, peer *p, const wire_frame *f)
+static void violation(job *j, peer *p, const job_wire_frame *f)
 {
     char text[128];
     snprintf(text, sizeof text, "broke the protocol of the store (frame of type %u, %u bytes)",
              f->type, f->bytes);
     add_sign(j, p->rank, JOB_CAUSE_SURE, text);
-    wire_close(&p->w);
+    job_wire_close(&p->w);
     p->interest = 0;
 }
 
 /* False: the frame is against the protocol. */
-static bool take_request(job *j, peer *p, const wire_frame *f)
+static bool take_request(job *j, peer *p, const job_wire_frame *f)
 {
     char key[WIRE_KEY_MAX + 1];
     const uint8_t *value;
     uint32_t bytes;
-    if (p->asked || wire_unsent(&p->w) > BACKLOG_MAX || !wire_key(f, key, &value, &bytes))
+    if (p->asked || job_wire_unsent(&p->w) > BACKLOG_MAX || !job_wire_key(f, key, &value, &bytes))
         return false;
     p->asked = true;
     p->seq = f->seq;
@@ -222,7 +222,7 @@ static bool take_request(job *j, peer *p, const wire_frame *f)
     return true;
 }
 
-static bool take_stop(job *j, const wire_frame *f)
+static bool take_stop(job *j, const job_wire_frame *f)
 {
     const job_view v = job_view_now(j);
     const job_event e = job_agreement_begin(&j->halt, &v, (int)f->arg);
@@ -230,16 +230,16 @@ static bool take_stop(job *j, const wire_frame *f)
     return f->bytes == 0;
 }
 
-static bool take_begun(const job *j, member *m, const wire_frame *f)
+static bool take_begun(const job *j, member *m, const job_wire_frame *f)
 {
     if (f->bytes != 8 || !j->halt.held)
         return false;
     m->held = true;
-    m->begun = wire_get64(f->body);
+    m->begun = job_wire_get64(f->body);
     return true;
 }
 
-static bool take_frame(job *j, peer *p, const wire_frame *f)
+static bool take_frame(job *j, peer *p, const job_wire_frame *f)
 {
     member *m = &j->server->members[p->rank];
     char text[WIRE_TEXT];
@@ -250,8 +250,8 @@ static bool take_frame(job *j, peer *p, const wire_frame *f)
     case WIRE_BEAT:
         if (f->bytes != 16)
             return false;
-        m->step = wire_get64(f->body);
-        m->place = wire_get64(f->body + 8);
+        m->step = job_wire_get64(f->body);
+        m->place = job_wire_get64(f->body + 8);
         return true;
     case WIRE_STOP: return take_stop(j, f);
     case WIRE_HELD: return take_begun(j, m, f);
@@ -259,28 +259,28 @@ static bool take_frame(job *j, peer *p, const wire_frame *f)
     case WIRE_GET:
     case WIRE_EXCHANGE: return take_request(j, p, f);
     case WIRE_BYE:
-        wire_text(f, text, sizeof text);
-        server_bye(j, p->rank, (weft_status)f->arg, text);
+        job_wire_text(f, text, sizeof text);
+        job_server_bye(j, p->rank, (weft_status)f->arg, text);
         return true;
     default: return false;
     }
 }
 
-void member_event(job *j, peer *p)
+void job_member_event(job *j, peer *p)
 {
-    uint64_t before = tls_heard(p->w.tls);
+    uint64_t before = job_tls_heard(p->w.tls);
     for (;;) {
-        wire_frame f;
-        weft_status status = wire_take(&p->w, &f);
+        job_wire_frame f;
+        weft_status status = job_wire_take(&p->w, &f);
         if (status == WEFT_BUSY)
             break;
         if (status == WEFT_DATA) {
-            f = (wire_frame){.bytes = p->w.bytes};
+            f = (job_wire_frame){.bytes = p->w.bytes};
             violation(j, p, &f);
             return;
         }
         if (status) {
-            member_lost(j, p);
+            job_member_lost(j, p);
             return;
         }
         if (!take_frame(j, p, &f)) {
@@ -288,15 +288,15 @@ void member_event(job *j, peer *p)
             return;
         }
     }
-    if (tls_heard(p->w.tls) != before)
+    if (job_tls_heard(p->w.tls) != before)
         j->server->members[p->rank].alive = j->clock.ms;
-    members_watch(j, p);
+    job_members_watch(j, p);
 }
 
-void member_lost(job *j, peer *p)
+void job_member_lost(job *j, peer *p)
 {
     member *m = &j->server->members[p->rank];
-    wire_close(&p->w);
+    job_wire_close(&p->w);
     p->interest = 0;
     if (!m->confirmed)
         m->joined = false; /* its attempt was over before the welcome came: it tries again */
@@ -329,49 +329,49 @@ static void conclude_stop(job *j)
             return;
     }
     uint8_t body[8];
-    wire_put64(body, last);
+    job_wire_put64(body, last);
     send_all(j, WIRE_LAST, (uint32_t)j->halt.number, body, sizeof body);
     const job_event e = job_agreement_settle(&j->halt, j->halt.number, last);
     act(j, &e);
 }
 
-void members_decide(job *j)
+void job_members_decide(job *j)
 {
     const job_view v = job_view_now(j);
-    job_event e = job_agreement_request(&j->halt, &v, stop_asked());
+    job_event e = job_agreement_request(&j->halt, &v, job_stop_asked());
     act(j, &e);
     if (j->halt.held && !j->halt.settled && !atomic_load(&j->failed))
         conclude_stop(j);
-    stop_end_overdue(j);
+    job_stop_end_overdue(j);
 }
 
-void members_judge(job *j)
+void job_members_judge(job *j)
 {
     const job_view v = job_view_now(j);
     const job_event e = job_failure_due(&j->candidate, &v);
     act(j, &e);
 }
 
-void members_tick(job *j)
+void job_members_tick(job *j)
 {
     server *s = j->server;
     uint64_t now = clock_ms();
     uint8_t body[16];
-    wire_put64(body, atomic_load_explicit(&j->step, memory_order_relaxed));
-    wire_put64(body + 8, atomic_load_explicit(&j->place, memory_order_relaxed));
+    job_wire_put64(body, atomic_load_explicit(&j->step, memory_order_relaxed));
+    job_wire_put64(body + 8, atomic_load_explicit(&j->place, memory_order_relaxed));
     for (uint32_t r = 1; r < j->who.ranks; r++) {
         member *m = &s->members[r];
         if (!m->p)
             continue;
         check_silence(j, r);
-        if (now - m->beat < j->beat_ms || wire_unsent(&m->p->w))
+        if (now - m->beat < j->beat_ms || job_wire_unsent(&m->p->w))
             continue;
         m->beat = now;
-        wire_send(&m->p->w, WIRE_BEAT, 0, 0, body, sizeof body);
+        job_wire_send(&m->p->w, WIRE_BEAT, 0, 0, body, sizeof body);
     }
 }
 
-void members_flush(job *j)
+void job_members_flush(job *j)
 {
     server *s = j->server;
     bool drained = true, parted = true;
@@ -379,14 +379,14 @@ void members_flush(job *j)
         peer *p = s->members[r].p;
         if (!p || p->w.fd < 0)
             continue;
-        weft_status status = wire_flush(&p->w);
+        weft_status status = job_wire_flush(&p->w);
         if (status && status != WEFT_BUSY) {
-            member_event(j, p); /* its last words may have come before the end */
+            job_member_event(j, p); /* its last words may have come before the end */
             if (p->w.fd >= 0)
-                member_lost(j, p);
+                job_member_lost(j, p);
         }
-        members_watch(j, p);
-        drained = drained && !wire_unsent(&p->w);
+        job_members_watch(j, p);
+        drained = drained && !job_wire_unsent(&p->w);
         parted = parted && p->w.fd < 0;
     }
     if ((drained && !j->drained) || (parted && !j->parted))

@@ -31,7 +31,7 @@ typedef struct member { /* one rank; rank 0 has no connection */
     bool joined;      /* admitted */
     bool confirmed;   /* it has said something since, so it knows that it is */
     bool told;        /* why the job cannot begin */
-    uint64_t process; /* wire_hello */
+    uint64_t process; /* job_wire_hello */
     bool bye, well;   /* it said how it leaves; in good order */
     uint64_t alive;   /* job.clock when it last gave a sign of life */
     uint64_t beat;    /* clock_ms() of our last beat to it          */
@@ -52,24 +52,24 @@ struct server {
 };
 
 /* Tell epoll which events the connection waits for. */
-void members_watch(job *j, peer *p);
+void job_members_watch(job *j, peer *p);
 
 /* Read and handle all frames that have come from the rank of `p`. */
-void member_event(job *j, peer *p);
+void job_member_event(job *j, peer *p);
 
 /* The connection of an admitted rank has ended. */
-void member_lost(job *j, peer *p);
+void job_member_lost(job *j, peer *p);
 
-void members_tick(job *j);          /* send signs of life, look for frozen ranks */
-void members_decide(job *j);        /* take the agreement on the last step further */
-void members_judge(job *j);         /* declare the failure whose time has come */
-void members_flush(job *j);         /* send what waits, note which connections have ended */
-void members_read_launcher(job *j); /* handle what the launcher reports */
+void job_members_tick(job *j);          /* send signs of life, look for frozen ranks */
+void job_members_decide(job *j);        /* take the agreement on the last step further */
+void job_members_judge(job *j);         /* declare the failure whose time has come */
+void job_members_flush(job *j);         /* send what waits, note which connections have ended */
+void job_members_read_launcher(job *j); /* handle what the launcher reports */
 
 /* Record the failure of `rank` and tell the launcher and all ranks. The first call counts. */
-void server_declare(job *j, uint32_t rank, const char *text);
+void job_server_declare(job *j, uint32_t rank, const char *text);
 
 /* The answer of the store to `rank`; a store_reply of job/store/store.h. */
-void members_reply(void *ctx, uint32_t rank, weft_status status, const void *bytes, uint64_t n);
+void job_members_reply(void *ctx, uint32_t rank, weft_status status, const void *bytes, uint64_t n);
 
 #endif

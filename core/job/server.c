@@ -38,7 +38,7 @@ static char at_door, at_wake, at_launcher;
 
 static void drop(peer *p)
 {
-    wire_close(&p->w); /* epoll forgets it with the descriptor */
+    job_wire_close(&p->w); /* epoll forgets it with the descriptor */
     p->interest = 0;
 }
 
@@ -69,7 +69,7 @@ static peer *find_place(server *s, uint64_t now)
         peer *p = s->strangers[i];
         if (p->w.fd < 0)
             return p;
-        if (!(p->w.tls && tls_shaken(p->w.tls)) && (!oldest || p->since < oldest->since))
+        if (!(p->w.tls && job_tls_shaken(p->w.tls)) && (!oldest || p->since < oldest->since))
             oldest = p;
     }
     return oldest && now - oldest->since >= STRANGER_AGE ? oldest : NULL;
@@ -91,13 +91,13 @@ static void let_in(job *j)
         drop(p);
         int on = 1;
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-        wire_hold(&p->w, fd);
+        job_wire_hold(&p->w, fd);
         p->since = now;
-        if (greeting_send(&p->hail, fd)) {
+        if (job_handshake_send(&p->hail, fd)) {
             drop(p);
             continue;
         }
-        members_watch(j, p);
+        job_members_watch(j, p);
     }
 }
 
@@ -105,11 +105,11 @@ static void let_in(job *j)
 
 /* The job cannot begin as its ranks were started: a process with the job key shows it. The ranks
  * that are here are told at once, and those that come later when they come. */
-static void give_up_meeting(job *j, const wire_hello *h, const char *why)
+static void give_up_meeting(job *j, const job_wire_hello *h, const char *why)
 {
     const uint32_t rank = h->rank < j->who.ranks ? h->rank : 0;
     member *m = &j->server->members[rank];
-    server_declare(j, rank, why);
+    job_server_declare(j, rank, why);
     m->told = true;
 }
 
@@ -118,8 +118,8 @@ static void refuse(job *j, peer *p, weft_status status, const char *text)
 {
     if (status != WEFT_PEER)
         log_line(WEFT_LOG_WARN, "a rank was refused: %s", text);
-    wire_send(&p->w, WIRE_REFUSED, (uint32_t)status, 0, text, (uint32_t)strlen(text));
-    (void)!wire_flush(&p->w); /* an empty socket takes so little at once */
+    job_wire_send(&p->w, WIRE_REFUSED, (uint32_t)status, 0, text, (uint32_t)strlen(text));
+    (void)!job_wire_flush(&p->w); /* an empty socket takes so little at once */
     shutdown(p->w.fd, SHUT_WR);
     drop(p);
     job_notify(j);
@@ -127,7 +127,7 @@ static void refuse(job *j, peer *p, weft_status status, const char *text)
 
 /* A process that a launcher started for another run of the job, and that still looks for it. It is
  * sent away, and the job waits for the right one. */
-static bool is_left_over(const job *j, const wire_hello *h, char *why, size_t bytes)
+static bool is_left_over(const job *j, const job_wire_hello *h, char *why, size_t bytes)
 {
     if (h->launch == j->who.launch || !h->launch || !j->who.launch)
         return false;
@@ -139,15 +139,15 @@ static bool is_left_over(const job *j, const wire_hello *h, char *why, size_t by
 }
 
 /* Another attempt of the process that was admitted as this rank, and does not know that it was. */
-static bool is_again(const member *m, const wire_hello *h)
+static bool is_again(const member *m, const job_wire_hello *h)
 {
     return m->joined && !m->confirmed && m->process == h->process;
 }
 
-static bool hello_fits(job *j, const wire_hello *h, char *why, size_t bytes)
+static bool hello_fits(job *j, const job_wire_hello *h, char *why, size_t bytes)
 {
     char version[WIRE_VERSION];
-    wire_version(version);
+    job_wire_version(version);
     why[0] = 0;
     if (strcmp(h->version, version) != 0)
         snprintf(why, bytes, "rank %u runs another weft (%s) than rank 0 (%s)", h->rank, h->version,
@@ -170,7 +170,7 @@ static void all_met(job *j)
 {
     server *s = j->server;
     for (uint32_t r = 1; r < j->who.ranks; r++)
-        wire_send(&s->members[r].p->w, WIRE_JOINED, 0, 0, NULL, 0);
+        job_wire_send(&s->members[r].p->w, WIRE_JOINED, 0, 0, NULL, 0);
     close_door(s);
     j->joined = true;
     job_notify(j);
@@ -182,7 +182,7 @@ static void check_met(job *j)
         all_met(j);
 }
 
-bool server_all_told(const job *j)
+bool job_server_all_told(const job *j)
 {
     const server *s = j->server;
     for (uint32_t r = 0; r < j->who.ranks; r++)
@@ -191,7 +191,7 @@ bool server_all_told(const job *j)
     return true;
 }
 
-static void admit(job *j, int place, const wire_hello *h)
+static void admit(job *j, int place, const job_wire_hello *h)
 {
     server *s = j->server;
     peer *p = s->strangers[place];
@@ -203,10 +203,10 @@ static void admit(job *j, int place, const wire_hello *h)
     p->admitted = true;
     p->rank = h->rank;
     p->w.limit = WIRE_BODY_MAX;
-    listen_admitted(p->w.fd);
+    job_listen_admitted(p->w.fd);
     *m = (member){.p = p, .joined = true, .process = h->process, .alive = j->clock.ms};
-    wire_send(&p->w, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
-    member_event(j, p); /* it may have said more already */
+    job_wire_send(&p->w, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
+    job_member_event(j, p); /* it may have said more already */
 }
 
 static void name_peer(const peer *p, char *out, size_t bytes)
@@ -222,9 +222,9 @@ static void name_peer(const peer *p, char *out, size_t bytes)
 static weft_status begin_session(job *j, peer *p)
 {
     uint8_t psk[KEY_BYTES];
-    weft_status status = greeting_key(&p->hail, j->key, psk);
+    weft_status status = job_handshake_key(&p->hail, j->key, psk);
     if (!status)
-        status = wire_open(&p->w, j->tls, p->w.fd, true, psk);
+        status = job_wire_open(&p->w, j->tls, p->w.fd, true, psk);
     explicit_bzero(psk, sizeof psk);
     return status;
 }
@@ -235,19 +235,19 @@ static void stranger_event(job *j, int place)
     peer *p = s->strangers[place];
     weft_status status = p->w.tls ? WEFT_OK : begin_session(j, p);
     if (!status)
-        status = tls_handshake(p->w.tls);
-    wire_frame f;
-    wire_hello h;
+        status = job_tls_handshake(p->w.tls);
+    job_wire_frame f;
+    job_wire_hello h;
     if (!status)
-        status = wire_take(&p->w, &f);
+        status = job_wire_take(&p->w, &f);
     if (status == WEFT_BUSY) {
-        members_watch(j, p);
+        job_members_watch(j, p);
         return;
     }
     char why[WIRE_TEXT];
-    if (status || !wire_unpack_hello(&f, &h)) {
+    if (status || !job_wire_unpack_hello(&f, &h)) {
         s->turned_away++;
-        if (status && !(p->w.tls && tls_lost(p->w.tls)))
+        if (status && !(p->w.tls && job_tls_lost(p->w.tls)))
             name_peer(p, s->last_away, sizeof s->last_away);
         log_line(WEFT_LOG_DEBUG, "a connection to the store was dropped: %s",
                  status ? err_text() : "its first frame is no hello");
@@ -278,10 +278,10 @@ static void tick(job *j)
         }
     }
     watch_door(s, true);
-    members_tick(j);
-    members_decide(j);
-    store_tick(s->store, now);
-    members_judge(j);
+    job_members_tick(j);
+    job_members_decide(j);
+    job_store_tick(s->store, now);
+    job_members_judge(j);
 }
 
 static void handle(job *j, void *what)
@@ -290,9 +290,9 @@ static void handle(job *j, void *what)
     if (what == &at_door) {
         let_in(j);
     } else if (what == &at_launcher) {
-        members_read_launcher(j);
+        job_members_read_launcher(j);
         if (j->control_fd < 0)
-            epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, control_descriptor(), NULL);
+            epoll_ctl(s->epoll_fd, EPOLL_CTL_DEL, job_control_descriptor(), NULL);
     } else if (what == &at_wake) {
         uint64_t count;
         (void)!read(j->wake_fd, &count, sizeof count);
@@ -304,7 +304,7 @@ static void handle(job *j, void *what)
                 return;
             }
         if (p->w.fd >= 0)
-            member_event(j, p);
+            job_member_event(j, p);
     }
 }
 
@@ -321,7 +321,7 @@ static void *serve(void *arg)
             check_met(j);
         }
         tick(j);
-        members_flush(j);
+        job_members_flush(j);
         check_met(j);
         stop = j->stop;
         pthread_mutex_unlock(&j->lock);
@@ -334,7 +334,7 @@ static weft_status watch(server *s, int fd, void *what)
     struct epoll_event e = {.events = EPOLLIN, .data.ptr = what};
     if (fd < 0 || !epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e))
         return WEFT_OK;
-    return fail_errno(WEFT_IO, "rank 0 cannot watch descriptor %d", fd);
+    return err_fail_errno(WEFT_IO, "rank 0 cannot watch descriptor %d", fd);
 }
 
 /* A descriptor a rank, and some for the rest of the program. */
@@ -351,7 +351,7 @@ static void raise_limit(uint32_t ranks)
 static void prepare(job *j, server *s)
 {
     s->listen_fd = s->epoll_fd = -1;
-    s->store = store_open(j->who.ranks, members_reply, j);
+    s->store = job_store_open(j->who.ranks, job_members_reply, j);
     s->members = mem_alloc((uint64_t)j->who.ranks * sizeof *s->members);
     s->members[0].joined = true;
     s->members[0].confirmed = true;
@@ -362,7 +362,7 @@ static void prepare(job *j, server *s)
     }
 }
 
-weft_status server_start(job *j)
+weft_status job_server_start(job *j)
 {
     server *s = j->server = mem_alloc(sizeof *s);
     prepare(j, s);
@@ -370,21 +370,21 @@ weft_status server_start(job *j)
         j->joined = true;
         return WEFT_OK; /* the table alone, used in place */
     }
-    weft_status status = listen_open(&j->who, &s->listen_fd);
+    weft_status status = job_listen_open(&j->who, &s->listen_fd);
     if (status)
         return status;
     raise_limit(j->who.ranks);
     s->listening = true;
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll_fd < 0)
-        return fail_errno(WEFT_IO, "rank 0 cannot watch its connections");
+        return err_fail_errno(WEFT_IO, "rank 0 cannot watch its connections");
     if ((status = watch(s, s->listen_fd, &at_door)) || (status = watch(s, j->wake_fd, &at_wake)) ||
         (status = watch(s, j->control_fd, &at_launcher)))
         return status;
     return job_start_thread(j, serve);
 }
 
-void server_free(job *j)
+void job_server_free(job *j)
 {
     server *s = j->server;
     close_door(s);
@@ -397,7 +397,7 @@ void server_free(job *j)
         }
     if (s->epoll_fd >= 0)
         close(s->epoll_fd);
-    store_close(s->store);
+    job_store_close(s->store);
     free(s->members);
     free(s);
     j->server = NULL;

@@ -67,7 +67,7 @@ static void on_signal(int number)
     }
 }
 
-void stop_catch(bool launched)
+void job_stop_catch(bool launched)
 {
     static const int numbers[] = {SIGTERM, SIGUSR1, SIGINT};
     struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
@@ -80,29 +80,29 @@ void stop_catch(bool launched)
     pthread_sigmask(SIG_UNBLOCK, &act.sa_mask, NULL);
 }
 
-void stop_at_once(bool on)
+void job_stop_at_once(bool on)
 {
     atomic_store(&at_once, on);
     if (on && atomic_load(&asked))
         end_now();
 }
 
-int stop_asked(void)
+int job_stop_asked(void)
 {
     return atomic_load_explicit(&asked, memory_order_relaxed);
 }
 
-bool stop_interrupted(void)
+bool job_stop_interrupted(void)
 {
     return atomic_load_explicit(&interrupted, memory_order_relaxed);
 }
 
-int stop_declared(void)
+int job_stop_declared(void)
 {
     return atomic_load(&declared);
 }
 
-const char *stop_name(int number)
+const char *job_stop_name(int number)
 {
     return number == SIGTERM ? "SIGTERM" : number == SIGUSR1 ? "SIGUSR1" : "a signal";
 }
@@ -118,21 +118,21 @@ static void end_waits(job *j, int number)
     snprintf(text, sizeof text,
              "the job was stopped by %s before its first step; nothing is lost: it can be started "
              "again in the same way",
-             stop_name(number));
+             job_stop_name(number));
     atomic_store(&declared, number ? number : SIGTERM);
     j->halt.since = clock_ms();
     job_record_failure(j, text);
 }
 
-void stop_act(job *j, const job_event *e)
+void job_stop_act(job *j, const job_event *e)
 {
     if (e->kind == JOB_EVENT_END_WAITS)
-        end_waits(j, e->number ? e->number : stop_asked());
+        end_waits(j, e->number ? e->number : job_stop_asked());
     else if (e->kind == JOB_EVENT_LAST)
         job_notify(j);
 }
 
-void stop_end_overdue(const job *j)
+void job_stop_end_overdue(const job *j)
 {
     if (!j->halt.since || j->leaving || clock_ms() - j->halt.since <= STOP_GRACE_MS)
         return;
@@ -153,19 +153,19 @@ static weft_status wait_settled(job *j, uint64_t step, int *number)
     if (atomic_load(&j->failed))
         status = job_fail_here(j);
     else if (!last)
-        status = fail(WEFT_PEER, "the ranks did not agree on the last step after %s",
-                      stop_name(j->halt.number));
+        status = err_fail(WEFT_PEER, "the ranks did not agree on the last step after %s",
+                          job_stop_name(j->halt.number));
     else if (step > last)
         *number = j->halt.number;
     pthread_mutex_unlock(&j->lock);
     return status;
 }
 
-weft_status stop_before(job *j, uint64_t step, int *number)
+weft_status job_stop_before(job *j, uint64_t step, int *number)
 {
     *number = 0;
     if (!j) {
-        *number = stop_asked();
+        *number = job_stop_asked();
         return WEFT_OK;
     }
     atomic_exchange(&j->halt.begun, step); /* before the load, for every other thread */

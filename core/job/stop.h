@@ -26,37 +26,37 @@
 
 /* Handle SIGTERM, SIGUSR1 and SIGINT of this process, and let them in. `launched`: by our launcher.
  * [setup] */
-void stop_catch(bool launched);
+void job_stop_catch(bool launched);
 
 /* With `on`, a request ends the process in its handler, with STOP_STATUS, and SIGINT ends it as
  * ever: for a job of one rank before its first step, and for a launcher that plans. [any] */
-void stop_at_once(bool on);
+void job_stop_at_once(bool on);
 
 /* The signal that asked this process to stop, SIGTERM or SIGUSR1; 0: none did. [any] */
-int stop_asked(void);
+int job_stop_asked(void);
 
 /* Has SIGINT asked? [any] */
-bool stop_interrupted(void);
+bool job_stop_interrupted(void);
 
 /* "SIGTERM", for messages; "a signal" for 0. */
-const char *stop_name(int number);
+const char *job_stop_name(int number);
 
 /* The signal that stopped the job before its first step: job_failure() says so, and the exit status
  * is STOP_STATUS. 0: none did. [any] */
-int stop_declared(void);
+int job_stop_declared(void);
 
 /* Ask for `step` before beginning it; steps are asked for in order. *number is 0 when it may begin,
  * else the signal that asked for the stop: the step before is the last one. Waits while the ranks
  * agree. Without a request it costs one atomic exchange and one load. `j` NULL: one rank.
  * [collective] */
-weft_status stop_before(job *j, uint64_t step, int *number);
+weft_status job_stop_before(job *j, uint64_t step, int *number);
 
 /* --- for the threads of a job, under its lock --- */
 
 /* Act on JOB_EVENT_LAST and JOB_EVENT_END_WAITS; other events are ignored. */
-void stop_act(job *j, const job_event *e);
+void job_stop_act(job *j, const job_event *e);
 
 /* End this process when its waits were ended STOP_GRACE_MS ago and it does not leave. */
-void stop_end_overdue(const job *j);
+void job_stop_end_overdue(const job *j);
 
 #endif

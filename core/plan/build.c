@@ -8,8 +8,8 @@
 #include "plan/builder.h"
 
 #include "base/clock.h"
-#include "base/digest.h"
 #include "base/err.h"
+#include "base/number/digest.h"
 #include "plan/collective.h"
 #include "plan/emit.h"
 #include "plan/layout/shard_level.h"
@@ -50,10 +50,11 @@ static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
         *(cuts ? &p->cut_axes : &p->data_axes) |= (uint64_t)1 << a;
         *sharing *= cuts ? 1 : g->mesh->size[a];
         if (cuts && p->data_axes)
-            return fail(WEFT_USAGE,
-                        "%s cuts sequences in parts, but a strategy named before its own shares "
-                        "out whole ones: in parallel.strategy name that one after it",
-                        p->spec->size_key[a]);
+            return err_fail(
+                WEFT_USAGE,
+                "%s cuts sequences in parts, but a strategy named before its own shares "
+                "out whole ones: in parallel.strategy name that one after it",
+                p->spec->size_key[a]);
     }
     return WEFT_OK;
 }
@@ -79,12 +80,12 @@ static weft_status forward_graph(graph *g, edit_state *e, const spec *s, uint32_
     graph_init(g, &s->mesh, s->compute, s->grad_dtype);
     g->find = plugin_op;
     g->find_ctx = s->host;
-    model_options m = s->model;
+    graph_model_options m = s->model;
     m.batch = (int64_t)(s->microbatch * sharing);
     m.weight = 1.0 / (batch * (double)m.sequence);
     m.want = want;
     weft_builder b = graph_builder(g);
-    weft_status st = model_build(&b, &m, result);
+    weft_status st = graph_model_build(&b, &m, result);
     if (st)
         return st;
     e->g = g;
@@ -96,11 +97,11 @@ static weft_status check_batch(const spec *s, uint32_t sharing)
     const uint64_t each = s->microbatch * sharing;
     if (s->batch && s->batch % each == 0)
         return WEFT_OK;
-    return resolve_refuse(s, COMBINE_BATCH, "train.batch",
-                          (combine_fact[]){{"train.batch", (long long)s->batch, NULL},
-                                           {"train.microbatch", (long long)s->microbatch, NULL},
-                                           {"sharing", sharing, NULL},
-                                           {0}});
+    return resolve_refuse(s, CONSTRAINT_BATCH, "train.batch",
+                          (config_fact[]){{"train.batch", (long long)s->batch, NULL},
+                                          {"train.microbatch", (long long)s->microbatch, NULL},
+                                          {"sharing", sharing, NULL},
+                                          {0}});
 }
 
 static weft_status find_sharing(making *m)
@@ -298,7 +299,7 @@ static weft_status list_eval(making *m)
 static weft_status add_up_memory(making *m)
 {
     if (m->p->scalars.n > MAX_SCALARS)
-        return fail(WEFT_UNSUPPORTED, "the job has more than %u scalars", MAX_SCALARS);
+        return err_fail(WEFT_UNSUPPORTED, "the job has more than %u scalars", MAX_SCALARS);
     plan_regions_finish(&m->b);
     plan_compress_finish(&m->b);
     return WEFT_OK;

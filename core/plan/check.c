@@ -69,11 +69,11 @@ static weft_status post(machine *m, uint32_t rank, const entry *e)
     const collective *first = q->ops.at[nth];
     if (same_operation(first, c))
         return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "list %s, channel %s, operation %u: rank %u starts '%s' (%llu elements) "
-                "where another has '%s' (%llu elements)",
-                list_of(m, rank)->name, p->channels.at[c->channel].name, nth, rank, c->name,
-                (unsigned long long)c->count, first->name, (unsigned long long)first->count);
+    return err_fail(WEFT_USAGE,
+                    "list %s, channel %s, operation %u: rank %u starts '%s' (%llu elements) "
+                    "where another has '%s' (%llu elements)",
+                    list_of(m, rank)->name, p->channels.at[c->channel].name, nth, rank, c->name,
+                    (unsigned long long)c->count, first->name, (unsigned long long)first->count);
 }
 
 /* Complete what every member has started. Returns whether anything was. */
@@ -110,7 +110,7 @@ static uint32_t active(const machine *m, uint32_t rank, uint32_t link)
 /* Channels of a link that may have operations in flight; 0: any number. */
 static uint32_t channels_at_once(const spec_link *l)
 {
-    const weft_coll_table *coll = where_coll(l);
+    const weft_coll_table *coll = resolve_collective_library(l);
     if (coll)
         return coll->channels;
     const weft_link_table *table = l->c->table, *near = l->near.c ? l->near.c->table : table;
@@ -166,8 +166,8 @@ static weft_status report(const machine *m)
         used = used < sizeof where ? used : sizeof where - 1;
         shown++;
     }
-    return fail(WEFT_USAGE, "list %s would hang on a transport that buffers nothing%s",
-                m->lists[0]->name, where);
+    return err_fail(WEFT_USAGE, "list %s would hang on a transport that buffers nothing%s",
+                    m->lists[0]->name, where);
 }
 
 static weft_status run(machine *m)

@@ -23,7 +23,7 @@ uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const 
                  .coords = copy,
                  .algorithm = s->axis_algorithm[mesh_axis],
                  .link = s->axis_link[mesh_axis]};
-    c.layout = where_group(s, &p->pool, &(rank_group){mesh_axis, n, copy});
+    c.layout = resolve_group_layout(s, &p->pool, &(rank_group){mesh_axis, n, copy});
     *vec_push(&p->channels) = c;
     return p->channels.n - 1;
 }
@@ -52,20 +52,20 @@ static bool in_place(const plan *p, const collective *c)
     return c->in == c->out && c->in_shift == c->out_shift;
 }
 
-void plan_request(const plan *p, const collective *c, uint32_t me, comm_request *out)
+void plan_request(const plan *p, const collective *c, uint32_t me, sched_request *out)
 {
     const channel *ch = &p->channels.at[c->channel];
     const spec *s = p->spec;
-    *out = (comm_request){.kind = c->kind, .redop = c->redop, .dtype = c->dtype, .me = me};
+    *out = (sched_request){.kind = c->kind, .redop = c->redop, .dtype = c->dtype, .me = me};
     out->count = c->count;
     out->ranks = plan_channel_size(p, c->channel);
     out->root = c->root;
     out->in_place = in_place(p, c);
-    out->link_caps = where_caps(s, &s->links[ch->link]);
-    out->staged = where_staged(s, &s->links[ch->link]);
+    out->link_caps = resolve_link_caps(s, &s->links[ch->link]);
+    out->staged = resolve_is_staged(s, &s->links[ch->link]);
     out->layout = ch->layout;
-    const char *wanted = comm_rule(ch->algorithm, out);
-    if (s->attached >> ch->mesh_axis & 1 && comm_may_map(wanted))
+    const char *wanted = sched_rule(ch->algorithm, out);
+    if (s->attached >> ch->mesh_axis & 1 && sched_may_map(wanted))
         out->link_caps |= WEFT_LINK_MAP;
     out->algorithm = plan_between_two(c) ? "auto" : wanted;
     out->cost = s->axis_cost[ch->mesh_axis];
@@ -75,7 +75,7 @@ void plan_request(const plan *p, const collective *c, uint32_t me, comm_request 
 
 bool plan_channel_in_host(const plan *p, uint32_t number)
 {
-    return where_staged(p->spec, &p->spec->links[p->channels.at[number].link]);
+    return resolve_is_staged(p->spec, &p->spec->links[p->channels.at[number].link]);
 }
 
 static space *scratch_space(builder *b, uint32_t number)
@@ -102,7 +102,7 @@ static bool find_made(const plan *p, collective *c)
         c->scratch_bytes = o->scratch_bytes;
         c->sent = o->sent;
         c->plain = o->plain;
-        c->kept_bytes = o->kept_bytes;
+        c->residual_bytes = o->residual_bytes;
         c->algorithm = o->algorithm;
         return true;
     }
@@ -125,7 +125,7 @@ static uint64_t sent_by_library(const collective *c, uint32_t n)
 
 /* Ranks of a large group need what their neighbours need, but for the first few and the last; of
  * several machines, but for all of each that is the first of its size. ask: [n] */
-static void ranks_to_ask(const comm_layout *l, uint32_t n, bool *ask)
+static void ranks_to_ask(const sched_layout *l, uint32_t n, bool *ask)
 {
     for (uint32_t i = 0; i < n; i++)
         ask[i] = n <= 16 || i < 8 || i + 1 == n;
@@ -142,39 +142,39 @@ static void ranks_to_ask(const comm_layout *l, uint32_t n, bool *ask)
 }
 
 /* Bytes that it would send if nothing were compressed. */
-static weft_status ask_plain(const comm_request *r, collective *c)
+static weft_status ask_plain(const sched_request *r, collective *c)
 {
-    comm_request plain = *r;
-    comm_schedule *s;
+    sched_request plain = *r;
+    sched_schedule *s;
     c->plain = c->sent;
-    plain.compress = COMM_PLAIN;
-    weft_status st = r->compress ? comm_schedule_make(&plain, &s) : WEFT_OK;
+    plain.compress = SCHED_PLAIN;
+    weft_status st = r->compress ? sched_make(&plain, &s) : WEFT_OK;
     if (st || !r->compress)
         return st;
-    c->plain = comm_schedule_sent(s);
-    comm_schedule_free(s);
+    c->plain = sched_bytes_sent(s);
+    sched_free(s);
     return WEFT_OK;
 }
 
 /* What rank `me` needs; the first that is asked says how it is done. */
 static weft_status ask_rank(plan *p, collective *c, uint32_t me)
 {
-    comm_schedule *mine;
-    comm_request r;
+    sched_schedule *mine;
+    sched_request r;
     plan_request(p, c, me, &r);
     r.algorithm = c->algorithm ? c->algorithm : r.algorithm; /* auto is alike on all */
-    weft_status s = comm_schedule_make(&r, &mine);
+    weft_status s = sched_make(&r, &mine);
     if (s)
         return s;
     if (!c->algorithm) {
-        c->sent = comm_schedule_sent(mine);
-        c->algorithm = pool_text(&p->pool, comm_schedule_algorithm(mine));
+        c->sent = sched_bytes_sent(mine);
+        c->algorithm = pool_text(&p->pool, sched_algorithm_name(mine));
         s = ask_plain(&r, c);
     }
-    uint64_t scratch = comm_schedule_scratch(mine), kept = comm_schedule_kept(mine);
+    uint64_t scratch = sched_scratch_bytes(mine), kept = sched_residual_bytes(mine);
     c->scratch_bytes = scratch > c->scratch_bytes ? scratch : c->scratch_bytes;
-    c->kept_bytes = kept > c->kept_bytes ? kept : c->kept_bytes;
-    comm_schedule_free(mine);
+    c->residual_bytes = kept > c->residual_bytes ? kept : c->residual_bytes;
+    sched_free(mine);
     return s;
 }
 
@@ -199,10 +199,10 @@ static weft_status ask_all(plan *p, collective *c)
 static void take_residual(builder *b, collective *c)
 {
     uint64_t *used = &b->zones.residual[plan_channel_in_host(b->p, c->channel)];
-    if (!c->kept_bytes || c->kept)
+    if (!c->residual_bytes || c->kept)
         return;
     c->kept = 1 + *used;
-    *used += (c->kept_bytes + 63) & ~(uint64_t)63;
+    *used += (c->residual_bytes + 63) & ~(uint64_t)63;
 }
 
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
@@ -210,7 +210,7 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
     plan *p = b->p;
     collective c = *like;
     const spec_link *link = &p->spec->links[p->channels.at[c.channel].link];
-    if (where_coll(link)) { /* it has its own algorithms and memory */
+    if (resolve_collective_library(link)) { /* it has its own algorithms and memory */
         c.algorithm = link->c->name;
         c.sent = c.plain = sent_by_library(&c, plan_channel_size(p, c.channel));
     } else {

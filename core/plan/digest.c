@@ -1,5 +1,5 @@
 /* plan/digest.c: FNV-1a over everything that two ranks must agree on. */
-#include "base/digest.h"
+#include "base/number/digest.h"
 
 #include "plan/plan.h"
 

@@ -18,7 +18,7 @@ static uint32_t part_of(const plan *p, uint32_t rank, uint64_t axes)
     uint32_t part = 0;
     for (uint32_t a = m->n; a-- > 0;) /* the first axis that splits varies fastest */
         if (axes >> a & 1)
-            part = part * m->size[a] + mesh_coord(m, rank, a);
+            part = part * m->size[a] + graph_mesh_coord(m, rank, a);
     return part;
 }
 
@@ -34,8 +34,9 @@ uint32_t plan_token_part(const plan *p, uint32_t rank)
 
 const plan *plan_of(const plan_set *p, uint32_t rank)
 {
-    return &p->at[p->stage_axis < 0 ? 0
-                                    : mesh_coord(&p->spec->mesh, rank, (uint32_t)p->stage_axis)];
+    return &p->at[p->stage_axis < 0
+                      ? 0
+                      : graph_mesh_coord(&p->spec->mesh, rank, (uint32_t)p->stage_axis)];
 }
 
 uint32_t plan_group(const plan *p, uint32_t number, uint32_t rank, uint32_t *out, uint32_t *me)
@@ -45,7 +46,7 @@ uint32_t plan_group(const plan *p, uint32_t number, uint32_t rank, uint32_t *out
     uint32_t n = ch->coords ? ch->ncoords : m->size[ch->mesh_axis], mine = n;
     *me = 0;
     for (uint32_t i = 0; i < n; i++) {
-        out[i] = mesh_rank_at(m, rank, ch->mesh_axis, ch->coords ? ch->coords[i] : i);
+        out[i] = graph_mesh_rank_at(m, rank, ch->mesh_axis, ch->coords ? ch->coords[i] : i);
         if (out[i] == rank)
             *me = mine = i;
     }
@@ -59,7 +60,7 @@ uint64_t *plan_bases(const plan *p, uint32_t rank)
         memcpy(at, p->bases.at, p->bases.n * sizeof *at);
     for (uint32_t i = 0; i < p->shifts.n; i++) {
         const shift *x = &p->shifts.at[i];
-        at[x->base] += x->stride * mesh_coord(&p->spec->mesh, rank, x->mesh_axis);
+        at[x->base] += x->stride * graph_mesh_coord(&p->spec->mesh, rank, x->mesh_axis);
     }
     return at;
 }
@@ -113,7 +114,7 @@ uint64_t plan_sent_in(const plan *p, uint64_t first, uint64_t last)
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
         sum += plan_sent(p, k) * (last + 1 - first);
         for (uint32_t i = 0; i < p->extra.n; i++) {
-            const extra_list *x = &p->extra.at[i];
+            const periodic_list *x = &p->extra.at[i];
             sum += plan_list_sent(p, &x->l, k) * (last / x->every - (first - 1) / x->every);
         }
     }

@@ -104,10 +104,10 @@ typedef struct list {
 } list;
 
 /* One that runs after every `every`-th step. */
-typedef struct extra_list {
+typedef struct periodic_list {
     list l;
     uint32_t every;
-} extra_list;
+} periodic_list;
 
 /* An ordered set of ranks that communicate: for each rank, those that share all its coordinates but
  * the one on `mesh_axis`; with `ncoords` only those that have one of `coords` there (ascending).
@@ -115,10 +115,10 @@ typedef struct extra_list {
 typedef struct channel {
     const char *name; /* "dp.grads" */
     uint32_t mesh_axis, ncoords;
-    const uint32_t *coords;    /* NULL: every coordinate */
-    const char *algorithm;     /* a word, or rules: comm_rule() */
-    uint32_t link;             /* index into spec.links */
-    const comm_layout *layout; /* of each of its groups; NULL: one machine, or unlike ones */
+    const uint32_t *coords;     /* NULL: every coordinate */
+    const char *algorithm;      /* a word, or rules: sched_rule() */
+    uint32_t link;              /* index into spec.links */
+    const sched_layout *layout; /* of each of its groups; NULL: one machine, or unlike ones */
 } channel;
 
 typedef struct collective {
@@ -132,9 +132,9 @@ typedef struct collective {
     uint64_t scratch_bytes;
     uint64_t sent;     /* bytes the first rank of the group sends */
     uint64_t plain;    /* bytes it would send if nothing were compressed */
-    uint32_t compress; /* COMM_PLAIN, ... */
+    uint32_t compress; /* SCHED_PLAIN, ... */
     uint64_t kept;     /* where: in host memory if its scratch is */
-    uint64_t kept_bytes;
+    uint64_t residual_bytes;
     bool again; /* in the same step: what is kept counts once, not by the scalar "kept" */
     const char *algorithm; /* that the schedule chose */
 } collective;
@@ -172,9 +172,9 @@ typedef struct piece {
     uint64_t offset;          /* of the fp32 values */
     uint64_t copy;            /* of the compute copy, or UINT64_MAX */
     uint32_t copy_dtype;
-    uint32_t writer; /* which of the replicas writes it: plan_writes(); or WRITER_ELSEWHERE */
+    uint32_t writer; /* which of the replicas writes it: plan_writes(); or PLAN_WRITER_ELSEWHERE */
 } piece;
-#define WRITER_ELSEWHERE UINT32_MAX /* the plan of other ranks has it written */
+#define PLAN_WRITER_ELSEWHERE UINT32_MAX /* the plan of other ranks has it written */
 
 typedef struct input_slot {
     const char *name;
@@ -228,7 +228,7 @@ typedef struct plan {
     VEC(input_slot) inputs;
     VEC(scalar_slot) scalars;
     list step, eval, save;
-    VEC(extra_list) extra;
+    VEC(periodic_list) extra;
     VEC(plan_cell) cells; /* of the step, in order */
     plan_bytes bytes;
     uint64_t kept;            /* of bytes.comm, or .host: what compressed sums keep */
@@ -274,12 +274,12 @@ const plan *plan_of(const plan_set *p, uint32_t rank);
 uint32_t plan_group(const plan *p, uint32_t channel, uint32_t rank, uint32_t *out, uint32_t *me);
 
 /* The request that member `me` of the channel's group makes of comm/ for a collective. */
-void plan_request(const plan *p, const collective *c, uint32_t me, comm_request *out);
+void plan_request(const plan *p, const collective *c, uint32_t me, sched_request *out);
 
 /* The schedule of member `me`, by the algorithm that the plan chose (c->algorithm); nothing is
  * selected again. Not for transports that bring their own collectives. The caller frees it. [setup]
  */
-weft_status plan_schedule(const plan *p, const collective *c, uint32_t me, comm_schedule **out);
+weft_status plan_schedule(const plan *p, const collective *c, uint32_t me, sched_schedule **out);
 
 /* Run the lists of all ranks against each other on a machine that buffers nothing: every list must
  * reach its end with equal bytes. WEFT_USAGE says which ranks stand where. [plan] */
@@ -297,9 +297,9 @@ typedef struct extent {
     uint64_t offset, copy; /* of element `first`: fp32 value, compute copy; UINT64_MAX: not here */
 } extent;
 
-#define EXTENT_HELD 0u   /* whose fp32 values are in the arena */
-#define EXTENT_COPIED 1u /* whose compute copies are */
-#define EXTENT_OWNED 2u  /* whose fp32 values the rank answers for: its own slice */
+#define PLAN_EXTENT_HELD 0u   /* whose fp32 values are in the arena */
+#define PLAN_EXTENT_COPIED 1u /* whose compute copies are */
+#define PLAN_EXTENT_OWNED 2u  /* whose fp32 values the rank answers for: its own slice */
 void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, extent *out);
 
 /* Whether `rank` writes its owned extent into checkpoints: of the ranks that own the same one,

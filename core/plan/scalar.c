@@ -44,8 +44,8 @@ weft_status plan_scalar_check_target(const graph *g, const node *n, const char *
 {
     if (!is_core(g, n->out[0]))
         return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "%s: assign() to the scalar '%s', which the core writes; give a scalar of the "
-                "plugin's own a name of its own",
-                who, graph_tensor(g, n->out[0])->name);
+    return err_fail(WEFT_USAGE,
+                    "%s: assign() to the scalar '%s', which the core writes; give a scalar of the "
+                    "plugin's own a name of its own",
+                    who, graph_tensor(g, n->out[0])->name);
 }

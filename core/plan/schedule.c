@@ -5,11 +5,11 @@
  * and rules have no say after planning. */
 #include "plan/plan.h"
 
-weft_status plan_schedule(const plan *p, const collective *c, uint32_t me, comm_schedule **out)
+weft_status plan_schedule(const plan *p, const collective *c, uint32_t me, sched_schedule **out)
 {
-    comm_request r;
+    sched_request r;
     plan_request(p, c, me, &r);
     if (!plan_between_two(c))
         r.algorithm = c->algorithm;
-    return comm_schedule_make(&r, out);
+    return sched_make(&r, out);
 }

@@ -39,7 +39,7 @@ static weft_status probe_link(resolver *r, const component *c, const weft_conf *
     const weft_link_table *link = c->table;
     if (!may_stage(r))
         return PLUGIN_CALL(link, probe, c->module, conf, group, &v->score);
-    if (where_reaches(r->spec, c)) {
+    if (resolve_reaches_device(r->spec, c)) {
         weft_status st = PLUGIN_CALL(link, probe, c->module, conf, group, &v->score);
         if (st || v->score > 0)
             return st;
@@ -70,8 +70,9 @@ static weft_status probe_one(resolver *r, const component *c, bool same_machine,
         return st ? st : probe_link(r, c, conf, &group, v);
     const weft_coll_table *coll = c->table;
     if (!device->native_stream)
-        return fail(WEFT_UNSUPPORTED, "%s needs a device with streams of a driver, and %s has none",
-                    c->name, r->spec->device.c->name);
+        return err_fail(WEFT_UNSUPPORTED,
+                        "%s needs a device with streams of a driver, and %s has none", c->name,
+                        r->spec->device.c->name);
     return PLUGIN_CALL(coll, probe, c->module, conf, (uint32_t)device->caps, &v->score);
 }
 
@@ -162,7 +163,7 @@ weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same
     *out = (candidate){.c = c};
     *score = says[0].score;
     if (st || *score <= 0 || !strcmp(c->iface, resolve_ifaces[1]) || !may_stage(r) ||
-        !where_reaches(r->spec, c))
+        !resolve_reaches_device(r->spec, c))
         return st;
     if (r->meeting.job)
         st = ask_all(r, says,
@@ -203,8 +204,8 @@ weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links,
         else if (best == MOST_CANDIDATES || is_better(&says[i], &says[best]))
             best = i;
     if (best == MOST_CANDIDATES)
-        return fail(WEFT_ABSENT, "no installed transport can carry the mesh axis %s%s here%s",
-                    r->spec->mesh.name[a], where(same_machine), why);
+        return err_fail(WEFT_ABSENT, "no installed transport can carry the mesh axis %s%s here%s",
+                        r->spec->mesh.name[a], where(same_machine), why);
     *out = (candidate){c[best], says[best].staged};
     say(r, a, same_machine, &says[best], why);
     return WEFT_OK;

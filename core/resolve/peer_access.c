@@ -22,8 +22,8 @@ static bool may_import(const resolver *r, uint32_t a)
 {
     const weft_device_table *device = r->spec->device.c->table;
     const spec_link *l = &r->spec->links[r->spec->axis_link[a]];
-    if (r->spec->mesh.size[a] < 2 || !where_staged(r->spec, l) || l->near.c ||
-        where_axis(r->spec, a) != REACH_ONE)
+    if (r->spec->mesh.size[a] < 2 || !resolve_is_staged(r->spec, l) || l->near.c ||
+        resolve_reach(r->spec, a) != REACH_ONE)
         return false;
     const uint64_t caps = ((const weft_link_table *)l->c->table)->caps;
     return (device->caps & WEFT_DEV_IMPORT_PEER) && (caps & WEFT_LINK_MAP) &&
@@ -50,7 +50,7 @@ static weft_status exchange_domains(const resolver *r, ipc_domain *all)
 static char *why_not(resolver *r, uint32_t a, ipc_domain *all)
 {
     for (uint32_t rank = 0; rank < r->spec->ranks; rank++) {
-        const uint32_t first = mesh_rank_at(&r->spec->mesh, rank, a, 0);
+        const uint32_t first = graph_mesh_rank_at(&r->spec->mesh, rank, a, 0);
         ipc_domain *mine = &all[rank], *other = &all[first];
         mine->text[sizeof mine->text - 1] = mine->why[sizeof mine->why - 1] = 0;
         if (!mine->text[0])

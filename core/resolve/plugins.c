@@ -51,19 +51,21 @@ static bool is_word(const char *text)
 static weft_status check_axis(const component *c, const weft_mesh_axis *axis)
 {
     if (axis->struct_size != sizeof *axis)
-        return fail(WEFT_USAGE, "%s: strategy %s: a mesh axis of %u bytes; %zu is the size here",
-                    c->path, c->name, axis->struct_size, sizeof *axis);
+        return err_fail(WEFT_USAGE,
+                        "%s: strategy %s: a mesh axis of %u bytes; %zu is the size here", c->path,
+                        c->name, axis->struct_size, sizeof *axis);
     if (!is_word(axis->name) || !is_word(axis->size_key))
-        return fail(WEFT_USAGE,
-                    "%s: strategy %s: the %s of a mesh axis is not made of a-z, 0-9 and '_', 1 to "
-                    "%d bytes",
-                    c->path, c->name, is_word(axis->name) ? "size_key" : "name", WEFT_MAX_NAME - 1);
+        return err_fail(
+            WEFT_USAGE,
+            "%s: strategy %s: the %s of a mesh axis is not made of a-z, 0-9 and '_', 1 to "
+            "%d bytes",
+            c->path, c->name, is_word(axis->name) ? "size_key" : "name", WEFT_MAX_NAME - 1);
     if (!axis->help || !*axis->help)
-        return fail(WEFT_USAGE, "%s: strategy %s: the mesh axis %s has no line of help", c->path,
-                    c->name, axis->name);
+        return err_fail(WEFT_USAGE, "%s: strategy %s: the mesh axis %s has no line of help",
+                        c->path, c->name, axis->name);
     if (axis->flags & ~WEFT_AXIS_SEQUENCE)
-        return fail(WEFT_USAGE, "%s: strategy %s: the mesh axis %s has the unknown flags 0x%x",
-                    c->path, c->name, axis->name, axis->flags & ~WEFT_AXIS_SEQUENCE);
+        return err_fail(WEFT_USAGE, "%s: strategy %s: the mesh axis %s has the unknown flags 0x%x",
+                        c->path, c->name, axis->name, axis->flags & ~WEFT_AXIS_SEQUENCE);
     return WEFT_OK;
 }
 
@@ -77,13 +79,13 @@ static weft_status add_axes(resolver *r, const component *c)
         if (lawful)
             return lawful;
         if (r->spec->mesh.n == WEFT_MAX_MESH)
-            return fail(WEFT_UNSUPPORTED, "the job has more than %d mesh axes", WEFT_MAX_MESH);
+            return err_fail(WEFT_UNSUPPORTED, "the job has more than %d mesh axes", WEFT_MAX_MESH);
         if (graph_mesh_axis(&r->spec->mesh, axis->name) >= 0)
-            return combine_refuse(
-                COMBINE_AXIS_TWICE, r->cfg, NULL,
-                (combine_fact[]){{"parallel.strategy", 0, config_text(r->cfg, "parallel.strategy")},
-                                 {"axis", 0, axis->name},
-                                 {0}});
+            return config_refuse(
+                CONSTRAINT_AXIS_TWICE, r->cfg, NULL,
+                (config_fact[]){{"parallel.strategy", 0, config_text(r->cfg, "parallel.strategy")},
+                                {"axis", 0, axis->name},
+                                {0}});
         r->spec->size_key[r->spec->mesh.n] =
             pool_printf(&r->spec->pool, "parallel.%s", axis->size_key);
         r->spec->sequence_axes |= (uint64_t)(axis->flags & WEFT_AXIS_SEQUENCE ? 1 : 0)
@@ -102,8 +104,8 @@ static weft_status add_axes(resolver *r, const component *c)
 
 static weft_status check_flags(const component *c, const char *kind, uint32_t flags)
 {
-    return flags ? fail(WEFT_USAGE, "%s: the table of %s %s has flags 0x%x; 0 is expected", c->path,
-                        kind, c->name, flags)
+    return flags ? err_fail(WEFT_USAGE, "%s: the table of %s %s has flags 0x%x; 0 is expected",
+                            c->path, kind, c->name, flags)
                  : WEFT_OK;
 }
 
@@ -112,10 +114,11 @@ static weft_status check_unit(const component *c)
     const weft_rule *rule = c->table;
     if (rule->unit >= WEFT_UNIT_ELEMENT && rule->unit <= WEFT_UNIT_MATRIX)
         return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "%s: update rule %s has unit = %u; there are WEFT_UNIT_ELEMENT (1), _TENSOR (2) "
-                "and _MATRIX (3)",
-                c->path, c->name, rule->unit);
+    return err_fail(
+        WEFT_USAGE,
+        "%s: update rule %s has unit = %u; there are WEFT_UNIT_ELEMENT (1), _TENSOR (2) "
+        "and _MATRIX (3)",
+        c->path, c->name, rule->unit);
 }
 
 /* The strategies of a list; one that stands for a list is replaced by it. */
@@ -135,10 +138,10 @@ static weft_status add_strategies(resolver *r, const char *list, bool nested)
         if (st)
             return st;
         if (table->list && strnlen(table->list, MOST_LIST) == MOST_LIST)
-            return fail(WEFT_USAGE, "%s: strategy %s stands for a list of %u bytes or more",
-                        c->path, word, MOST_LIST);
+            return err_fail(WEFT_USAGE, "%s: strategy %s stands for a list of %u bytes or more",
+                            c->path, word, MOST_LIST);
         if (table->list && nested)
-            return fail(WEFT_USAGE, "strategy %s stands for a list inside a list", word);
+            return err_fail(WEFT_USAGE, "strategy %s stands for a list inside a list", word);
         if (table->list) {
             st = add_strategies(r, table->list, true);
             if (st)
@@ -146,8 +149,8 @@ static weft_status add_strategies(resolver *r, const char *list, bool nested)
             continue;
         }
         if (r->spec->nstrategies == WEFT_MAX_MESH)
-            return fail(WEFT_UNSUPPORTED, "%s: more than %d strategies",
-                        config_where(r->cfg, "parallel.strategy"), WEFT_MAX_MESH);
+            return err_fail(WEFT_UNSUPPORTED, "%s: more than %d strategies",
+                            config_where(r->cfg, "parallel.strategy"), WEFT_MAX_MESH);
         r->spec->strategies[r->spec->nstrategies++].c = c;
         st = add_axes(r, c);
         if (st)

@@ -116,7 +116,7 @@ static weft_status check_names(resolver *r, const char *section)
     }
     snprintf(key, sizeof key, "%s.algorithm", section);
     const char *rules = config_raw(r->cfg, key);
-    return !st && rules && *rules ? comm_rules_check(r->cfg, key, NULL) : st;
+    return !st && rules && *rules ? sched_rules_check(r->cfg, key, NULL) : st;
 }
 
 static weft_status add_axis(resolver *r, const char *section)

@@ -57,25 +57,25 @@ static weft_status size_mesh(resolver *r)
         uint32_t n = (uint32_t)config_int(r->cfg, r->spec->size_key[a]);
         r->spec->mesh.size[a] = n ? n : 1;
         if (!n && open < WEFT_MAX_MESH)
-            return combine_refuse(COMBINE_ONE_AUTO, r->cfg, r->spec->size_key[a],
-                                  (combine_fact[]){{"other", 0, r->spec->size_key[open]}, {0}});
+            return config_refuse(CONSTRAINT_ONE_AUTO, r->cfg, r->spec->size_key[a],
+                                 (config_fact[]){{"other", 0, r->spec->size_key[open]}, {0}});
         if (!n)
             open = a;
         else if (left % n)
-            return combine_refuse(
-                COMBINE_SIZE, r->cfg, r->spec->size_key[a],
-                (combine_fact[]){
+            return config_refuse(
+                CONSTRAINT_SIZE, r->cfg, r->spec->size_key[a],
+                (config_fact[]){
                     {"size", n, NULL}, {"ranks", r->spec->ranks, NULL}, {"left", left, NULL}, {0}});
         else
             left /= n;
     }
     if (open < WEFT_MAX_MESH)
         r->spec->mesh.size[open] = left;
-    uint32_t n = mesh_ranks(&r->spec->mesh);
+    uint32_t n = graph_mesh_ranks(&r->spec->mesh);
     if (n != r->spec->ranks)
-        return combine_refuse(
-            COMBINE_RANKS, r->cfg, NULL,
-            (combine_fact[]){
+        return config_refuse(
+            CONSTRAINT_RANKS, r->cfg, NULL,
+            (config_fact[]){
                 {"used", 0, pool_printf(&r->spec->pool, "%u rank%s", n, n == 1 ? "" : "s")},
                 {"ranks", r->spec->ranks, NULL},
                 {0}});
@@ -123,7 +123,7 @@ static void set_training(const resolver *r)
 static weft_status set_model(resolver *r, uint32_t vocab)
 {
     const config *c = r->cfg;
-    model_options *m = &r->spec->model;
+    graph_model_options *m = &r->spec->model;
     m->family = config_text(c, "model.family");
     m->layers = config_int(c, "model.layers");
     m->heads = config_int(c, "model.heads");
@@ -143,22 +143,21 @@ static weft_status set_model(resolver *r, uint32_t vocab)
     if (!config_given(c, "train.sequence") && m->sequence > m->context)
         m->sequence = m->context;
     if (!m->vocab && !vocab)
-        return combine_refuse(COMBINE_NO_VOCAB, c, NULL, (combine_fact[]){{0}});
+        return config_refuse(CONSTRAINT_NO_VOCAB, c, NULL, (config_fact[]){{0}});
     m->vocab = m->vocab ? m->vocab : vocab;
     if (vocab > m->vocab)
-        return combine_refuse(
-            COMBINE_VOCAB, c, NULL,
-            (combine_fact[]){{"last", vocab - 1, NULL}, {"model.vocab", m->vocab, NULL}, {0}});
+        return config_refuse(
+            CONSTRAINT_VOCAB, c, NULL,
+            (config_fact[]){{"last", vocab - 1, NULL}, {"model.vocab", m->vocab, NULL}, {0}});
     if (m->sequence > m->context)
-        return combine_refuse(COMBINE_SEQUENCE, c, NULL,
-                              (combine_fact[]){{"train.sequence", m->sequence, NULL},
-                                               {"model.context", m->context, NULL},
-                                               {0}});
+        return config_refuse(CONSTRAINT_SEQUENCE, c, NULL,
+                             (config_fact[]){{"train.sequence", m->sequence, NULL},
+                                             {"model.context", m->context, NULL},
+                                             {0}});
     if (m->embed % m->heads)
-        return combine_refuse(COMBINE_HEADS, c, NULL,
-                              (combine_fact[]){{"model.heads", m->heads, NULL},
-                                               {"model.embed", m->embed, NULL},
-                                               {0}});
+        return config_refuse(
+            CONSTRAINT_HEADS, c, NULL,
+            (config_fact[]){{"model.heads", m->heads, NULL}, {"model.embed", m->embed, NULL}, {0}});
     return WEFT_OK;
 }
 
@@ -234,10 +233,10 @@ static const char *origin_of(const spec *s, const char *key)
     return key;
 }
 
-weft_status resolve_refuse(const spec *s, combine_rule rule, const char *key,
-                           const combine_fact *facts)
+weft_status resolve_refuse(const spec *s, config_constraint rule, const char *key,
+                           const config_fact *facts)
 {
-    weft_status st = combine_refuse(rule, NULL, NULL, facts);
+    weft_status st = config_refuse(rule, NULL, NULL, facts);
     err_context("%s", origin_of(s, key));
     return st;
 }
@@ -249,5 +248,5 @@ weft_status resolve_fail(const spec *s, const char *key, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    return fail(WEFT_USAGE, "%s: %s", origin_of(s, key), text);
+    return err_fail(WEFT_USAGE, "%s: %s", origin_of(s, key), text);
 }

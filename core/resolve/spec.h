@@ -76,14 +76,14 @@ typedef struct spec {
     uint32_t nlinks;
     uint32_t axis_link[WEFT_MAX_MESH]; /* transport of a mesh axis */
     const char *axis_algorithm[WEFT_MAX_MESH];
-    uint32_t axis_compress[WEFT_MAX_MESH];     /* COMM_PLAIN, ...: of sums of gradients */
-    const char *compress_key[WEFT_MAX_MESH];   /* the key that says so */
-    const char *compress;                      /* form that comm.compress names */
-    bool feedback;                             /* what compression takes away is kept */
-    const comm_cost *axis_cost[WEFT_MAX_MESH]; /* NULL: its transport was not measured */
-    uint64_t attached;       /* bit a: devices along mesh axis a map each other's arenas */
-    const char *comm_choice; /* what auto chose and why, for the log; NULL: nothing to choose */
-    model_options model;     /* batch and weight are set by the plan */
+    uint32_t axis_compress[WEFT_MAX_MESH];      /* SCHED_PLAIN, ...: of sums of gradients */
+    const char *compress_key[WEFT_MAX_MESH];    /* the key that says so */
+    const char *compress;                       /* form that comm.compress names */
+    bool feedback;                              /* what compression takes away is kept */
+    const sched_cost *axis_cost[WEFT_MAX_MESH]; /* NULL: its transport was not measured */
+    uint64_t attached;         /* bit a: devices along mesh axis a map each other's arenas */
+    const char *comm_choice;   /* what auto chose and why, for the log; NULL: nothing to choose */
+    graph_model_options model; /* batch and weight are set by the plan */
     uint64_t batch, microbatch;
     uint32_t compute, grad_dtype;
     const char *precision; /* name of `compute` in the INI */
@@ -102,8 +102,8 @@ typedef struct spec {
 
 /* WEFT_USAGE with the sentence of a constraint, after the place of `key`. For refusals that only
  * the plan can decide; `key` is train.batch, optim.placement or one of s->compress_key. [plan] */
-weft_status resolve_refuse(const spec *s, combine_rule rule, const char *key,
-                           const combine_fact *facts);
+weft_status resolve_refuse(const spec *s, config_constraint rule, const char *key,
+                           const config_fact *facts);
 
 /* The same with a sentence of its own. [plan] */
 weft_status resolve_fail(const spec *s, const char *key, const char *fmt, ...)

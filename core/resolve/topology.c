@@ -10,12 +10,12 @@ static uint32_t machine_of(const spec *s, uint32_t rank)
     return s->hosts.machine ? s->hosts.machine[rank] : 0;
 }
 
-uint32_t where_axis(const spec *s, uint32_t axis)
+uint32_t resolve_reach(const spec *s, uint32_t axis)
 {
     bool apart = false, together = false;
     for (uint32_t r = 0; r < s->ranks; r++)
         for (uint32_t i = 0; i < s->mesh.size[axis]; i++) {
-            uint32_t other = mesh_rank_at(&s->mesh, r, axis, i);
+            uint32_t other = graph_mesh_rank_at(&s->mesh, r, axis, i);
             bool same = machine_of(s, other) == machine_of(s, r);
             apart |= !same;
             together |= same && other != r;
@@ -23,7 +23,7 @@ uint32_t where_axis(const spec *s, uint32_t axis)
     return !apart ? REACH_ONE : together ? REACH_BOTH : REACH_APART;
 }
 
-bool where_reaches(const spec *s, const component *link)
+bool resolve_reaches_device(const spec *s, const component *link)
 {
     const weft_device_table *device = s->device.c->table;
     const weft_link_table *table = link->table;
@@ -31,15 +31,15 @@ bool where_reaches(const spec *s, const component *link)
            ((device->caps & WEFT_DEV_CUDA_MEMORY) && (table->caps & WEFT_LINK_CUDA));
 }
 
-const weft_coll_table *where_coll(const spec_link *l)
+const weft_coll_table *resolve_collective_library(const spec_link *l)
 {
     return l->c && l->c->iface && !strcmp(l->c->iface, "weft.coll/1") ? l->c->table : NULL;
 }
 
-bool where_staged(const spec *s, const spec_link *l)
+bool resolve_is_staged(const spec *s, const spec_link *l)
 {
-    return !where_coll(l) &&
-           (l->staged || !where_reaches(s, l->c) || (l->near.c && !where_reaches(s, l->near.c)));
+    return !resolve_collective_library(l) && (l->staged || !resolve_reaches_device(s, l->c) ||
+                                              (l->near.c && !resolve_reaches_device(s, l->near.c)));
 }
 
 /* A mapping of host memory needs a device that exports it. Devices that import each other's memory
@@ -51,17 +51,17 @@ static uint64_t mappable(const spec *s, uint64_t caps)
     return can ? caps : caps & ~(uint64_t)WEFT_LINK_MAP;
 }
 
-uint64_t where_near_caps(const spec *s, const spec_link *l)
+uint64_t resolve_intra_caps(const spec *s, const spec_link *l)
 {
     const weft_link_table *table = l->near.c ? l->near.c->table : l->c->table;
-    return where_coll(l) ? 0 : mappable(s, table->caps);
+    return resolve_collective_library(l) ? 0 : mappable(s, table->caps);
 }
 
-uint64_t where_caps(const spec *s, const spec_link *l)
+uint64_t resolve_link_caps(const spec *s, const spec_link *l)
 {
     const weft_link_table *far = l->c->table;
-    uint64_t caps = where_coll(l) ? 0 : mappable(s, far->caps);
-    return l->near.c ? comm_pair_caps(where_near_caps(s, l), caps) : caps;
+    uint64_t caps = resolve_collective_library(l) ? 0 : mappable(s, far->caps);
+    return l->near.c ? sched_pair_caps(resolve_intra_caps(s, l), caps) : caps;
 }
 
 /* A group as its members' machines, numbered by first appearance, and their places there by their
@@ -76,7 +76,7 @@ static void read_pattern(const spec *s, const rank_group *c, uint32_t rank, patt
     out->machines = 0;
     for (uint32_t i = 0; i < out->n; i++) {
         uint32_t like = 0, at = c->coords ? c->coords[i] : i;
-        out->rank[i] = mesh_rank_at(&s->mesh, rank, c->mesh_axis, at);
+        out->rank[i] = graph_mesh_rank_at(&s->mesh, rank, c->mesh_axis, at);
         while (like < i && machine_of(s, out->rank[like]) != machine_of(s, out->rank[i]))
             like++;
         out->machine[i] = like < i ? out->machine[like] : out->machines++;
@@ -102,10 +102,10 @@ static void take_pattern(pool *p, uint32_t n, pattern *out)
 /* Is `rank` the first member of its group? Each group is looked at once. */
 static bool is_first(const spec *s, const rank_group *c, uint32_t rank)
 {
-    return mesh_coord(&s->mesh, rank, c->mesh_axis) == (c->coords ? c->coords[0] : 0);
+    return graph_mesh_coord(&s->mesh, rank, c->mesh_axis) == (c->coords ? c->coords[0] : 0);
 }
 
-const comm_layout *where_group(const spec *s, pool *p, const rank_group *c)
+const sched_layout *resolve_group_layout(const spec *s, pool *p, const rank_group *c)
 {
     uint32_t n = c->coords ? c->ncoords : s->mesh.size[c->mesh_axis];
     if (!s->hosts.machine || s->hosts.machines == 1 || n < 2)
@@ -127,10 +127,11 @@ const comm_layout *where_group(const spec *s, pool *p, const rank_group *c)
     }
     if (first.machines == 1)
         return NULL;
-    comm_layout *out = pool_alloc(p, sizeof *out);
-    *out = (comm_layout){.machines = first.machines,
-                         .machine = first.machine,
-                         .order = order,
-                         .near_caps = where_near_caps(s, &s->links[s->axis_link[c->mesh_axis]])};
+    sched_layout *out = pool_alloc(p, sizeof *out);
+    *out =
+        (sched_layout){.machines = first.machines,
+                       .machine = first.machine,
+                       .order = order,
+                       .near_caps = resolve_intra_caps(s, &s->links[s->axis_link[c->mesh_axis]])};
     return out;
 }

@@ -13,7 +13,7 @@
 #define REACH_BOTH 2u  /* groups span machines, and some members share one */
 
 /* How far the groups of a mesh axis reach: REACH_... */
-uint32_t where_axis(const spec *s, uint32_t axis);
+uint32_t resolve_reach(const spec *s, uint32_t axis);
 
 /* For each rank, the ranks that share all its coordinates but the one on `mesh_axis`; with
  * `ncoords` only those that have one of `coords` there (ascending). */
@@ -24,20 +24,20 @@ typedef struct rank_group {
 
 /* The layout that all these groups have; NULL where all are on one machine, or where their layouts
  * differ, since all share a plan. Of the pool. [plan] */
-const comm_layout *where_group(const spec *s, pool *p, const rank_group *c);
+const sched_layout *resolve_group_layout(const spec *s, pool *p, const rank_group *c);
 
 /* What the transport can do between any two members: WEFT_LINK_...; 0 for a library of collectives.
  */
-uint64_t where_caps(const spec *s, const spec_link *l);
+uint64_t resolve_link_caps(const spec *s, const spec_link *l);
 /* The functions of a transport that brings its own collectives; NULL: it is a link. */
-const weft_coll_table *where_coll(const spec_link *l);
+const weft_coll_table *resolve_collective_library(const spec_link *l);
 
 /* Does data of the device go through host memory, because the transport cannot reach the device's?
  */
-bool where_staged(const spec *s, const spec_link *l);
+bool resolve_is_staged(const spec *s, const spec_link *l);
 /* Can a transport of this kind reach the device's memory, on any machine? */
-bool where_reaches(const spec *s, const component *link);
-/* where_caps() between members that share a machine. */
-uint64_t where_near_caps(const spec *s, const spec_link *l);
+bool resolve_reaches_device(const spec *s, const component *link);
+/* resolve_link_caps() between members that share a machine. */
+uint64_t resolve_intra_caps(const spec *s, const spec_link *l);
 
 #endif

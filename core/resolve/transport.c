@@ -43,9 +43,9 @@ static weft_status take_named(resolver *r, uint32_t a, const char *name, const c
         err_clear();
         return WEFT_OK;
     }
-    st = combine_refuse(
-        COMBINE_TRANSPORT, r->cfg, key,
-        (combine_fact[]){
+    st = config_refuse(
+        CONSTRAINT_TRANSPORT, r->cfg, key,
+        (config_fact[]){
             {"comm.plugin", 0, name}, {"axis", 0, r->spec->mesh.name[a]}, {"reason", 0, why}, {0}});
     return absent ? WEFT_ABSENT : st;
 }
@@ -81,7 +81,7 @@ static weft_status take_near(resolver *r, uint32_t a, candidate far, candidate *
 static weft_status choose_for(resolver *r, uint32_t a)
 {
     candidate far = {0}, near = {0};
-    uint32_t reach = where_axis(r->spec, a);
+    uint32_t reach = resolve_reach(r->spec, a);
     weft_status st = take(r, a, "plugin", reach == REACH_ONE, &far);
     if (!st && reach == REACH_BOTH && strcmp(far.c->iface, resolve_ifaces[1]))
         st = take_near(r, a, far, &near);
@@ -93,13 +93,13 @@ static weft_status choose_for(resolver *r, uint32_t a)
 /* The measured costs of the axis' transport, for the choice of algorithms; NULL: not measured. */
 static weft_status take_cost(resolver *r, uint32_t a)
 {
-    comm_cost *cost = pool_alloc(&r->spec->pool, sizeof *cost);
-    comm_cost inside;
+    sched_cost *cost = pool_alloc(&r->spec->pool, sizeof *cost);
+    sched_cost inside;
     const spec_link *l = &r->spec->links[r->spec->axis_link[a]];
     int known, near_known = 1;
-    weft_status st = comm_cost_read(r->cfg, l->c->name, cost, &known);
+    weft_status st = sched_cost_read(r->cfg, l->c->name, cost, &known);
     if (!st && l->near.c)
-        st = comm_cost_read(r->cfg, l->near.c->name, &inside, &near_known);
+        st = sched_cost_read(r->cfg, l->near.c->name, &inside, &near_known);
     if (!st && l->near.c && near_known) {
         cost->near = inside.near;
         cost->mapped = inside.mapped;
@@ -123,21 +123,21 @@ static void take_compress(resolver *r, uint32_t a)
         form = config_text(r->cfg, key);
     }
     r->spec->compress_key[a] = pool_text(&r->spec->pool, key);
-    for (uint32_t i = COMM_TO_FP16; i <= COMM_TO_INT8; i++)
-        if (!strcmp(form, comm_form_name(i)))
+    for (uint32_t i = SCHED_TO_FP16; i <= SCHED_TO_INT8; i++)
+        if (!strcmp(form, sched_form_name(i)))
             r->spec->axis_compress[a] = i;
 }
 
 weft_status resolve_transports(resolver *r)
 {
-    weft_status st = comm_rules_check(r->cfg, "comm.algorithm", NULL);
+    weft_status st = sched_rules_check(r->cfg, "comm.algorithm", NULL);
     r->spec->feedback = config_int(r->cfg, "comm.feedback");
     r->spec->compress = config_text(r->cfg, "comm.compress");
     for (uint32_t a = 0; a < r->spec->mesh.n && !st; a++) {
         char key[128];
         r->spec->axis_algorithm[a] =
             pool_text(&r->spec->pool, resolve_setting(r, a, "algorithm", key));
-        st = comm_rules_check(r->cfg, key, NULL);
+        st = sched_rules_check(r->cfg, key, NULL);
         take_compress(r, a);
         if (!st && r->spec->mesh.size[a] > 1)
             st = choose_for(r, a);

@@ -2,9 +2,9 @@
  * exchange, so that each can name a difference even after another rank has left. */
 #include "run/consistency.h"
 
-#include "base/digest.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/number/digest.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,15 +103,16 @@ static weft_status name_setting(uint32_t rank, const char *mine, const char *zer
         b = strcspn(zero, "\n");
     }
     if (!has_key_of(mine, zero))
-        return fail(WEFT_USAGE,
-                    "rank %u has %.*s, which rank 0 lacks: give every rank the same job", rank,
-                    a < 200 ? (int)a : 200, mine);
+        return err_fail(WEFT_USAGE,
+                        "rank %u has %.*s, which rank 0 lacks: give every rank the same job", rank,
+                        a < 200 ? (int)a : 200, mine);
     if (!has_key_of(zero, mine))
-        return fail(WEFT_USAGE,
-                    "rank %u lacks %.*s, which rank 0 has: give every rank the same job", rank,
-                    b < 200 ? (int)b : 200, zero);
-    return fail(WEFT_USAGE, "rank %u has %.*s where rank 0 has %.*s: give every rank the same job",
-                rank, a < 200 ? (int)a : 200, mine, b < 200 ? (int)b : 200, zero);
+        return err_fail(WEFT_USAGE,
+                        "rank %u lacks %.*s, which rank 0 has: give every rank the same job", rank,
+                        b < 200 ? (int)b : 200, zero);
+    return err_fail(WEFT_USAGE,
+                    "rank %u has %.*s where rank 0 has %.*s: give every rank the same job", rank,
+                    a < 200 ? (int)a : 200, mine, b < 200 ? (int)b : 200, zero);
 }
 
 /* `r` differs from rank 0; `mine` and `zero` are settings when it is this rank, else NULL. */
@@ -121,22 +122,22 @@ static weft_status name_difference(uint32_t r, const notes *has, const notes *fi
     static const char *const words[] = {"without --resume", "with --resume", "with --resume=auto",
                                         "with --resume=force"};
     if (has->resume != first->resume)
-        return fail(WEFT_USAGE, "rank %u was started %s and rank 0 %s: start all ranks alike", r,
-                    words[has->resume & 3], words[first->resume & 3]);
+        return err_fail(WEFT_USAGE, "rank %u was started %s and rank 0 %s: start all ranks alike",
+                        r, words[has->resume & 3], words[first->resume & 3]);
     if (has->settings != first->settings && mine)
         return name_setting(r, mine, zero);
     if (has->settings != first->settings)
-        return fail(WEFT_USAGE, "rank %u has other settings than rank 0, and reports which", r);
+        return err_fail(WEFT_USAGE, "rank %u has other settings than rank 0, and reports which", r);
     if (has->train != first->train || has->valid != first->valid)
-        return fail(WEFT_USAGE, "rank %u has other tokens in data.%s than rank 0", r,
-                    has->train != first->train ? "train" : "valid");
-    return fail(WEFT_USAGE,
-                "rank %u has another plan than rank 0: do both run the same program and plugins?",
-                r);
+        return err_fail(WEFT_USAGE, "rank %u has other tokens in data.%s than rank 0", r,
+                        has->train != first->train ? "train" : "valid");
+    return err_fail(
+        WEFT_USAGE,
+        "rank %u has another plan than rank 0: do both run the same program and plugins?", r);
 }
 
-static weft_status compare(const prepared_job *j, job *meeting, const job_identity *who,
-                           train_resume resume, const char *mine, const char *zero)
+static weft_status compare(const run_prepared *j, job *meeting, const job_identity *who,
+                           run_resume_mode resume, const char *mine, const char *zero)
 {
     notes own = {resume, 0, data_mark(&j->train), data_mark(&j->valid), j->plans.digest};
     notes *all = mem_alloc(who->ranks * sizeof *all);
@@ -151,8 +152,8 @@ static weft_status compare(const prepared_job *j, job *meeting, const job_identi
     return s;
 }
 
-weft_status agree_on_job(const prepared_job *mine, job *j, const job_identity *who,
-                         train_resume resume)
+weft_status run_check_consistency(const run_prepared *mine, job *j, const job_identity *who,
+                                  run_resume_mode resume)
 {
     if (!j)
         return WEFT_OK;
@@ -165,7 +166,7 @@ weft_status agree_on_job(const prepared_job *mine, job *j, const job_identity *w
     else
         s = job_get(j, "settings", config_real(mine->cfg, "run.join_timeout"), &zero, &bytes);
     if (!s && zero && (!bytes || ((char *)zero)[bytes - 1]))
-        s = fail(WEFT_DATA, "rank 0 sent settings that are not text");
+        s = err_fail(WEFT_DATA, "rank 0 sent settings that are not text");
     if (!s)
         s = compare(mine, j, who, resume, settings, zero);
     free(zero);

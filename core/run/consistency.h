@@ -9,7 +9,7 @@
  * and the plan. The error names the difference, both values and the rank. Settings of a machine may
  * differ: the sections of device, log and transports, and paths of files. A NULL `j` (one rank) is
  * always consistent. [setup] [collective] */
-weft_status agree_on_job(const prepared_job *mine, job *j, const job_identity *who,
-                         train_resume resume);
+weft_status run_check_consistency(const run_prepared *mine, job *j, const job_identity *who,
+                                  run_resume_mode resume);
 
 #endif

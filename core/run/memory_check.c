@@ -87,7 +87,7 @@ static uint64_t groups_leave(const char *root)
     return least;
 }
 
-uint64_t room_free(const char *root, const char **of)
+uint64_t run_memory_available(const char *root, const char **of)
 {
     char path[PATH_ROOM];
     uint64_t kib = 0;
@@ -105,7 +105,7 @@ static uint32_t machine_of(const spec *s, uint32_t rank)
     return s->hosts.machine ? s->hosts.machine[rank] : 0;
 }
 
-weft_status room_check(const plan_set *plans, const spec *s, uint32_t rank)
+weft_status run_memory_check(const plan_set *plans, const spec *s, uint32_t rank)
 {
     const weft_device_table *device = s->device.c->table;
     const char *of;
@@ -119,11 +119,12 @@ weft_status room_check(const plan_set *plans, const spec *s, uint32_t rank)
         need += (double)plan_of(plans, r)->bytes.peak;
         here++;
     }
-    const double have = (double)room_free("", &of);
+    const double have = (double)run_memory_available("", &of);
     if (need <= have)
         return WEFT_OK;
-    return fail(WEFT_NO_MEMORY,
-                "the arenas of the %u rank%s on this machine need %.2f GiB together, and %s %.2f "
-                "GiB; lower train.microbatch, set train.recompute = block, or use more machines",
-                here, here == 1 ? "" : "s", need / 0x1p30, of, have / 0x1p30);
+    return err_fail(
+        WEFT_NO_MEMORY,
+        "the arenas of the %u rank%s on this machine need %.2f GiB together, and %s %.2f "
+        "GiB; lower train.microbatch, set train.recompute = block, or use more machines",
+        here, here == 1 ? "" : "s", need / 0x1p30, of, have / 0x1p30);
 }

@@ -7,12 +7,12 @@
 /* Bytes of memory available to this process: the smaller of what the machine has available and what
  * its control groups allow; *of is a phrase that says which. UINT64_MAX where neither is known.
  * Files are read below `root`, "" except in tests. [setup] */
-uint64_t room_free(const char *root, const char **of);
+uint64_t run_memory_available(const char *root, const char **of);
 
 /* WEFT_NO_MEMORY if the arenas of all ranks on the machine of `rank` need more host memory together
  * than is available. Without this check each rank counts the same free memory for itself, and the
  * kernel kills one of them. Call it before any rank allocates its arena, that is before an exchange
  * in which all ranks take part. [setup] */
-weft_status room_check(const plan_set *plans, const spec *s, uint32_t rank);
+weft_status run_memory_check(const plan_set *plans, const spec *s, uint32_t rank);
 
 #endif

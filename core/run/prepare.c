@@ -10,17 +10,17 @@
 static weft_status no_job(void *ctx, int32_t fd, int32_t server, const char *label, weft_tls **out)
 {
     (void)ctx, (void)fd, (void)server, (void)label, (void)out;
-    return fail(WEFT_USAGE, "sockets can only be authenticated inside a job");
+    return err_fail(WEFT_USAGE, "sockets can only be authenticated inside a job");
 }
 
 static const weft_host_tls planning_tls = {.struct_size = sizeof planning_tls, .start = no_job};
 
-const void *job_planning_tls(void)
+const void *run_planning_tls(void)
 {
     return &planning_tls;
 }
 
-static weft_status open_data(prepared_job *j)
+static weft_status open_data(run_prepared *j)
 {
     const char *train = config_text(j->cfg, "data.train"),
                *valid = config_text(j->cfg, "data.valid");
@@ -42,7 +42,7 @@ static weft_status open_data(prepared_job *j)
     return s;
 }
 
-static weft_status check_lengths(const prepared_job *j)
+static weft_status check_lengths(const run_prepared *j)
 {
     uint64_t need = (uint64_t)j->spec.model.sequence + 1;
     if (j->train.count < need)
@@ -54,31 +54,31 @@ static weft_status check_lengths(const prepared_job *j)
     return WEFT_OK;
 }
 
-void job_serve(host *h, job *j)
+void run_serve_tables(host *h, job *j)
 {
     host_serve(h, "weft.host.tls/1", j ? job_tls_table(j) : &planning_tls);
 }
 
-static weft_status open_host(prepared_job *j, const resolve_meeting *meeting)
+static weft_status open_host(run_prepared *j, const resolve_meeting *meeting)
 {
     weft_status s = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
     if (!s)
-        job_serve(j->host, meeting ? meeting->job : NULL);
+        run_serve_tables(j->host, meeting ? meeting->job : NULL);
     return s;
 }
 
-weft_status job_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
-                              prepared_job *out)
+weft_status run_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
+                              run_prepared *out)
 {
-    *out = (prepared_job){.cfg = cfg};
+    *out = (run_prepared){.cfg = cfg};
     weft_status s = open_host(out, meeting);
     return s ? s : resolve_links(out->cfg, out->host, ranks, meeting, &out->spec);
 }
 
-weft_status job_prepare(config *cfg, uint32_t ranks, bool with_data, const resolve_meeting *meeting,
-                        prepared_job *out)
+weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resolve_meeting *meeting,
+                        run_prepared *out)
 {
-    *out = (prepared_job){.cfg = cfg};
+    *out = (run_prepared){.cfg = cfg};
     weft_status s = open_host(out, meeting);
     if (!s)
         s = resolve_plugins(out->cfg, out->host, &out->spec);
@@ -100,7 +100,7 @@ weft_status job_prepare(config *cfg, uint32_t ranks, bool with_data, const resol
     return s ? s : plan_check(&out->plans);
 }
 
-void job_unprepare(prepared_job *j)
+void run_unprepare(run_prepared *j)
 {
     if (j->planned)
         plan_free(&j->plans);

@@ -7,8 +7,8 @@
 #include "run/sample.h"
 
 #include "base/err.h"
-#include "base/half.h"
-#include "base/rng.h"
+#include "base/number/half.h"
+#include "base/number/rng.h"
 #include "resolve/resolve.h"
 #include "run/exec/arena.h"
 #include "run/exec/walk.h"
@@ -79,7 +79,7 @@ static weft_status fill(sampler *s)
     for (uint32_t i = 0; i < s->plans.at[0].inputs.n; i++) {
         const input_slot *x = &s->plans.at[0].inputs.at[i];
         const int32_t *from = strcmp(x->name, "positions") ? s->tokens : s->positions;
-        weft_status st = exec_write(&s->exec, x->offset, from, x->elements * 4);
+        weft_status st = run_exec_write(&s->exec, x->offset, from, x->elements * 4);
         if (st)
             return st;
     }
@@ -99,10 +99,10 @@ static weft_status run_model(sampler *s)
     uint64_t vocab = (uint64_t)s->spec.model.vocab, size = weft_dtype_size(s->spec.compute);
     weft_status st = fill(s);
     if (!st)
-        st = exec_run(&s->exec, &s->plans.at[0].eval);
+        st = run_exec_list(&s->exec, &s->plans.at[0].eval);
     if (!st)
-        st = exec_read(&s->exec, s->plans.at[0].logits + (s->n - 1) * vocab * size, s->raw,
-                       vocab * size);
+        st = run_exec_read(&s->exec, s->plans.at[0].logits + (s->n - 1) * vocab * size, s->raw,
+                           vocab * size);
     for (uint64_t i = 0; !st && i < vocab; i++)
         s->logits[i] = widen(s->spec.compute, s->raw, i);
     return st;
@@ -167,10 +167,11 @@ static weft_status read_prompt(sampler *s)
         if (s->spec.model.vocab != 256)
             token = strtoll(p, &end, 10);
         if (end == p || token < 0 || token >= s->spec.model.vocab)
-            return fail(WEFT_USAGE,
-                        "the prompt '%s' must be token numbers below %lld, because the model is "
-                        "not byte-level",
-                        s->o->prompt, (long long)s->spec.model.vocab);
+            return err_fail(
+                WEFT_USAGE,
+                "the prompt '%s' must be token numbers below %lld, because the model is "
+                "not byte-level",
+                s->o->prompt, (long long)s->spec.model.vocab);
         s->tokens[s->n++] = (int32_t)token;
         for (p = end; s->spec.model.vocab != 256 && (*p == ' ' || *p == ','); p++)
             ;
@@ -218,13 +219,13 @@ static weft_status run(sampler *s, const ckpt *c, FILE *to)
     s->raw = mem_alloc(vocab * 4);
     for (uint64_t i = 0; i < context; i++)
         s->positions[i] = (int32_t)i;
-    st = exec_create(&s->plans.at[0], s->cfg, NULL, &alone, NULL, &s->exec);
+    st = run_exec_create(&s->plans.at[0], s->cfg, NULL, &alone, NULL, &s->exec);
     if (!st)
-        st = weights_load(&s->exec, &s->plans, c);
+        st = run_weights_load(&s->exec, &s->plans, c);
     return st ? st : write_text(s, to);
 }
 
-weft_status sample_checkpoint(const char *dir, const sample_options *o, FILE *to)
+weft_status run_sample_checkpoint(const char *dir, const sample_options *o, FILE *to)
 {
     ckpt *c;
     sampler s = {.o = o};
@@ -232,7 +233,7 @@ weft_status sample_checkpoint(const char *dir, const sample_options *o, FILE *to
     if (st)
         return st;
     st = run(&s, c, to);
-    exec_destroy(&s.exec, 0);
+    run_exec_destroy(&s.exec, 0);
     plan_free(&s.plans);
     resolve_free(&s.spec);
     host_destroy(s.host);

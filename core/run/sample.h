@@ -17,6 +17,6 @@ typedef struct sample_options {
 
 /* Run on one rank, whatever layout the checkpoint has, and write the prompt and the generated text.
  * [setup] */
-weft_status sample_checkpoint(const char *dir, const sample_options *o, FILE *to);
+weft_status run_sample_checkpoint(const char *dir, const sample_options *o, FILE *to);
 
 #endif

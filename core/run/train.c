@@ -28,7 +28,7 @@
 #define SKIPS_IN_A_ROW 20
 
 typedef struct trainer {
-    prepared_job *j;
+    run_prepared *j;
     executor exec;
     job *job;
     job_identity who;
@@ -57,8 +57,8 @@ static weft_status fill(trainer *t, uint32_t pass)
         const int32_t *from = !strcmp(x->name, "tokens")    ? t->tokens
                               : !strcmp(x->name, "targets") ? t->targets
                                                             : t->positions;
-        weft_status s = exec_write(&t->exec, x->offset + pass * x->stride,
-                                   from + part * x->elements, x->elements * 4);
+        weft_status s = run_exec_write(&t->exec, x->offset + pass * x->stride,
+                                       from + part * x->elements, x->elements * 4);
         if (s)
             return s;
     }
@@ -114,9 +114,9 @@ static weft_status evaluate(trainer *t, double *out)
         if (!st)
             st = fill(t, 0);
         if (!st)
-            st = exec_run(&t->exec, &t->plan->eval);
+            st = run_exec_list(&t->exec, &t->plan->eval);
         if (!st)
-            st = exec_scalar(&t->exec, "loss", &loss);
+            st = run_exec_scalar(&t->exec, "loss", &loss);
         if (st)
             return st;
         sum += loss;
@@ -140,17 +140,17 @@ static void tell_skipped(const trainer *t, const metrics *m)
 static weft_status read_results(trainer *t, metrics *m)
 {
     double gate = 1;
-    weft_status s = exec_scalar(&t->exec, "loss", &m->loss);
+    weft_status s = run_exec_scalar(&t->exec, "loss", &m->loss);
     if (!s)
-        s = exec_scalar(&t->exec, "norm", &m->grad_norm);
+        s = run_exec_scalar(&t->exec, "norm", &m->grad_norm);
     if (!s)
-        s = exec_scalar(&t->exec, "lr", &m->lr);
+        s = run_exec_scalar(&t->exec, "lr", &m->lr);
     if (!s)
-        s = exec_scalar(&t->exec, "skipped", &m->skipped);
+        s = run_exec_scalar(&t->exec, "skipped", &m->skipped);
     if (!s)
-        s = exec_scalar(&t->exec, "gate", &gate);
+        s = run_exec_scalar(&t->exec, "gate", &gate);
     if (!s && t->j->spec.scaled)
-        s = exec_scalar(&t->exec, "scale", &m->scale);
+        s = run_exec_scalar(&t->exec, "scale", &m->scale);
     if (s)
         return s;
     t->skips_in_a_row = gate != 0 ? 0 : t->skips_in_a_row + 1;
@@ -158,20 +158,21 @@ static weft_status read_results(trainer *t, metrics *m)
         tell_skipped(t, m);
     if (t->skips_in_a_row >= SKIPS_IN_A_ROW &&
         m->scale <= 1) /* a scale that can still fall may help */
-        return fail(WEFT_IO,
-                    "the gradient norm was not finite in %d consecutive steps: the run has "
-                    "diverged; try a lower optim.lr",
-                    SKIPS_IN_A_ROW);
+        return err_fail(WEFT_IO,
+                        "the gradient norm was not finite in %d consecutive steps: the run has "
+                        "diverged; try a lower optim.lr",
+                        SKIPS_IN_A_ROW);
     return WEFT_OK;
 }
 
 static uint64_t bytes_sent(const trainer *t)
 {
     const executor *e = &t->exec;
-    return (e->world ? comm_bytes_sent(e->world) : 0) + colls_sent(e->colls);
+    return (e->world ? comm_bytes_sent(e->world) : 0) + run_library_sent(e->colls);
 }
 
-static void measure(trainer *t, metrics *m, uint64_t ns, const exec_times *before, uint64_t sent)
+static void measure(trainer *t, metrics *m, uint64_t ns, const run_exec_times *before,
+                    uint64_t sent)
 {
     const spec *s = &t->j->spec;
     double seconds = (double)ns * 1e-9;
@@ -181,7 +182,7 @@ static void measure(trainer *t, metrics *m, uint64_t ns, const exec_times *befor
     m->mfu = t->peak_flops > 0 ? t->plan->flops_step / seconds / t->peak_flops : 0;
     m->flops_rule = "products and attention of the plan, forward and backward";
     m->comm_bytes = sent;
-    const exec_times *now = &t->exec.times;
+    const run_exec_times *now = &t->exec.times;
     m->exposed_comm_ms = (double)(now->exposed_ns - before->exposed_ns) * 1e-6;
     m->bubble_ms = (double)(now->bubble_ns - before->bubble_ns) * 1e-6;
     m->optimizer_ms = (double)(now->tail_ns - before->tail_ns) * 1e-6;
@@ -191,17 +192,17 @@ static void measure(trainer *t, metrics *m, uint64_t ns, const exec_times *befor
 
 static weft_status one_step(trainer *t, uint64_t step, metrics *m)
 {
-    const exec_times before = t->exec.times;
+    const run_exec_times before = t->exec.times;
     uint64_t began = clock_ns();
     uint64_t sent = bytes_sent(t);
     *m = (metrics){.step = step, .valid_loss = -1};
     t->exec.step = step;
     weft_status s = fill_step(t, step);
     if (!s)
-        s = exec_run(&t->exec, &t->plan->step);
+        s = run_exec_list(&t->exec, &t->plan->step);
     for (uint32_t i = 0; !s && i < t->plan->extra.n; i++)
         if (step % t->plan->extra.at[i].every == 0)
-            s = exec_run(&t->exec, &t->plan->extra.at[i].l);
+            s = run_exec_list(&t->exec, &t->plan->extra.at[i].l);
     if (s)
         return s;
     measure(t, m, clock_ns() - began, &before, bytes_sent(t) - sent);
@@ -216,13 +217,14 @@ static weft_status report(trainer *t, const metrics *m)
 {
     if (t->who.rank)
         return WEFT_OK;
-    progress_step(&t->progress, m);
-    return metrics_write(t->metrics, m);
+    run_progress_step(&t->progress, m);
+    return run_metrics_write(t->metrics, m);
 }
 
 static weft_status save(trainer *t, uint64_t step)
 {
-    return weights_save(&t->exec, t->out, step, (uint32_t)config_int(t->j->cfg, "checkpoint.keep"));
+    return run_weights_save(&t->exec, t->out, step,
+                            (uint32_t)config_int(t->j->cfg, "checkpoint.keep"));
 }
 
 /* Stop on request after `step`, which may be saved already. A job without checkpoints saves none
@@ -237,7 +239,7 @@ static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
         log_line(
             WEFT_LOG_WARN,
             "stopped by %s after step %llu, which is saved: --resume=auto continues from there",
-            stop_name(t->stopped), (unsigned long long)step);
+            job_stop_name(t->stopped), (unsigned long long)step);
     return s;
 }
 
@@ -247,7 +249,7 @@ static weft_status loop(trainer *t)
     weft_status s = WEFT_OK;
     for (uint64_t step = t->first; !s && step <= t->steps; step++) {
         metrics m;
-        s = stop_before(t->job, step, &t->stopped);
+        s = job_stop_before(t->job, step, &t->stopped);
         if (!s && t->stopped) {
             s = stop_after(t, step - 1, saved);
             break;
@@ -256,16 +258,16 @@ static weft_status loop(trainer *t)
             s = one_step(t, step, &m);
         if (!s)
             s = report(t, &m);
-        trace_flush(&t->exec.trace);
+        run_trace_flush(&t->exec.trace);
         bool due = every && (step % every == 0 || step == t->steps);
         if (!s && due)
             s = save(t, step);
         saved = due ? step : saved;
-        if (!s && stop_interrupted())
-            s = fail(WEFT_IO, "stopped by a signal after step %llu", (unsigned long long)step);
+        if (!s && job_stop_interrupted())
+            s = err_fail(WEFT_IO, "stopped by a signal after step %llu", (unsigned long long)step);
     }
     if (!s)
-        s = trace_write(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
+        s = run_trace_write(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
     return s;
 }
 
@@ -288,9 +290,9 @@ static weft_status all_loaded(const trainer *t, weft_status mine)
         job_exchange_for(team.job, "resume.loaded", &own, sizeof own, team.timeout, all);
     for (uint32_t r = 0; !s && r < team.ranks; r++)
         if (all[r])
-            s = fail(WEFT_PEER, "rank %u could not load the checkpoint", r);
+            s = err_fail(WEFT_PEER, "rank %u could not load the checkpoint", r);
     free(all);
-    return mine ? fail(mine, "%s", why) : s;
+    return mine ? err_fail(mine, "%s", why) : s;
 }
 
 /* All ranks open the newest valid checkpoint, and rank 0 checks whether this job may resume from
@@ -301,7 +303,7 @@ static weft_status open_checkpoint(trainer *t, bool force, ckpt **out)
     const ckpt_team team = team_of(t);
     weft_status s = ckpt_open_newest(t->out, &team, out);
     if (!s && !t->who.rank)
-        s = resume_check(t->j, *out, force);
+        s = run_resume_check(t->j, *out, force);
     if (!s && t->job)
         s = job_exchange(t->job, "resume", NULL, 0, NULL);
     return s;
@@ -313,9 +315,9 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
     t->first = 1;
     t->steps = (uint64_t)config_int(t->j->cfg, "run.steps");
     if (!c)
-        return weights_init(&t->exec, (uint64_t)config_int(t->j->cfg, "run.seed"));
+        return run_weights_init(&t->exec, (uint64_t)config_int(t->j->cfg, "run.seed"));
     t->first = ckpt_step(c) + 1;
-    weft_status s = all_loaded(t, weights_load(&t->exec, &t->j->plans, c));
+    weft_status s = all_loaded(t, run_weights_load(&t->exec, &t->j->plans, c));
     if (!s && t->who.rank == 0)
         s = ckpt_set_aside(t->out, ckpt_step(c));
     if (!s && t->who.rank == 0)
@@ -329,21 +331,21 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
 
 /* Rank 0 prepares OUT and tells the others whether the run resumes from a checkpoint. If it fails,
  * the exchange fails on the others. Then every rank holds the lock. */
-static weft_status prepare_out(trainer *t, train_resume how, bool *resume)
+static weft_status prepare_out(trainer *t, run_resume_mode how, bool *resume)
 {
     /* Ranks of a job that just failed may hold the lock for this long. */
     const double patience = config_real(t->j->cfg, "run.frozen_after");
-    const outdir_wish wish = {how != TRAIN_AFRESH, how == TRAIN_AFRESH || how == TRAIN_AUTO};
+    const run_outdir_mode wish = {how != TRAIN_AFRESH, how == TRAIN_AFRESH || how == TRAIN_AUTO};
     weft_status s = WEFT_OK;
     if (!t->who.rank)
-        s = outdir_begin(t->out, wish, patience, &t->lock, resume);
+        s = run_outdir_begin(t->out, wish, patience, &t->lock, resume);
     uint32_t mine = *resume, *all = mem_alloc(t->who.ranks * sizeof *all);
     all[0] = mine;
     if (!s && t->job) /* no rank writes there before rank 0 is done */
         s = job_exchange(t->job, "out", &mine, sizeof mine, all);
     *resume = all[0] != 0;
     free(all);
-    return s || !t->who.rank ? s : outlock_join(t->out, &t->lock);
+    return s || !t->who.rank ? s : run_outlock_join(t->out, &t->lock);
 }
 
 static void announce(const trainer *t)
@@ -363,37 +365,37 @@ static void announce(const trainer *t)
         log_line(WEFT_LOG_INFO, "MFU divides by %.4g GFLOP/s a rank", t->peak_flops * 1e-9);
 }
 
-static weft_status start(trainer *t, train_resume how)
+static weft_status start(trainer *t, run_resume_mode how)
 {
     bool resume = false;
     ckpt *c = NULL;
     weft_status s = prepare_out(t, how, &resume);
     t->plan = plan_of(&t->j->plans, t->who.rank);
-    resume_note_data(t->j);
+    run_resume_describe_data(t->j);
     if (!s && resume)
         s = open_checkpoint(t, how == TRAIN_FORCE, &c);
     if (!s)
-        s = exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
+        s = run_exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
     if (!s)
-        s = trace_begin(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
+        s = run_trace_begin(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
     t->peak_flops = config_real(t->j->cfg, "log.peak_gflops") * 1e9;
     if (!s && t->peak_flops <= 0)
-        s = exec_measure_peak(&t->exec, &t->peak_flops);
+        s = run_measure_peak(&t->exec, &t->peak_flops);
     if (!s)
         s = begin_or_resume(t, c);
     ckpt_close(c);
     if (!s && t->who.rank == 0)
-        s = metrics_open(t->out, resume ? t->first - 1 : 0, &t->metrics);
+        s = run_metrics_open(t->out, resume ? t->first - 1 : 0, &t->metrics);
     if (s)
         return s;
     announce(t);
     take_buffers(t);
-    progress_begin(&t->progress, t->first, t->steps,
-                   (uint64_t)config_int(t->j->cfg, "log.progress"));
+    run_progress_begin(&t->progress, t->first, t->steps,
+                       (uint64_t)config_int(t->j->cfg, "log.progress"));
     return WEFT_OK;
 }
 
-weft_status train_join(const job_identity *who, const config *cfg, job **out)
+weft_status run_train_join(const job_identity *who, const config *cfg, job **out)
 {
     /* Keys of plugins are checked only when all ranks are known. */
     weft_status s = config_check_section(cfg, "run");
@@ -406,27 +408,27 @@ weft_status train_join(const job_identity *who, const config *cfg, job **out)
     return who->ranks > 1 ? job_join(who, &opt, out) : WEFT_OK;
 }
 
-static weft_status run(trainer *t, config *cfg, train_resume how)
+static weft_status run(trainer *t, config *cfg, run_resume_mode how)
 {
-    weft_status s = train_join(&t->who, cfg, &t->job);
+    weft_status s = run_train_join(&t->who, cfg, &t->job);
     if (!s)
-        s = job_find_sites(t->job, &t->who, &t->sites);
+        s = job_find_hosts(t->job, &t->who, &t->sites);
     if (!s)
-        s = job_prepare(cfg, t->who.ranks, true,
+        s = run_prepare(cfg, t->who.ranks, true,
                         &(resolve_meeting){.sites = &t->sites, .job = t->job, .who = &t->who},
                         t->j);
     if (!s)
-        s = room_check(&t->j->plans, &t->j->spec, t->who.rank);
+        s = run_memory_check(&t->j->plans, &t->j->spec, t->who.rank);
     if (!s)
-        s = agree_on_job(t->j, t->job, &t->who, how);
+        s = run_check_consistency(t->j, t->job, &t->who, how);
     if (s)
         return s;
     t->out = config_text(t->j->cfg, "run.out");
     s = start(t, how);
-    stop_at_once(false);
+    job_stop_at_once(false);
     if (!s)
         s = loop(t);
-    progress_end(&t->progress);
+    run_progress_end(&t->progress);
     return s;
 }
 
@@ -434,67 +436,67 @@ static weft_status run(trainer *t, config *cfg, train_resume how)
  * print; "": none. */
 static int exit_status(const trainer *t, weft_status s, char why[2048])
 {
-    if (s == WEFT_PEER && stop_declared())
+    if (s == WEFT_PEER && job_stop_declared())
         snprintf(why, 2048,
                  "the job was stopped by %s before its first step; nothing is lost: start it again "
                  "with the same command",
-                 stop_name(stop_declared()));
+                 job_stop_name(job_stop_declared()));
     if (!s && t->stopped && !t->saved)
         snprintf(
             why, 2048,
             "the job was stopped by %s after step %llu, and nothing is saved: checkpoint.every "
             "is 0",
-            stop_name(t->stopped), (unsigned long long)t->stop_at);
-    if ((s == WEFT_PEER && stop_declared()) || (!s && t->stopped && t->saved))
+            job_stop_name(t->stopped), (unsigned long long)t->stop_at);
+    if ((s == WEFT_PEER && job_stop_declared()) || (!s && t->stopped && t->saved))
         return STOP_STATUS;
     return !s && t->stopped ? 1 : err_exit_code(s);
 }
 
-int train_refuse(weft_status st)
+int run_train_refuse(weft_status st)
 {
     job_identity who;
     char why[2048];
     snprintf(why, sizeof why, "%s", err_text());
     if (job_identify(&who) == WEFT_OK)
         log_setup(WEFT_LOG_INFO, who.ranks > 1 ? (int)who.rank : -1);
-    if (!launch_say(why))
+    if (!job_launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
     return err_exit_code(st);
 }
 
-int train_rank(config *cfg, train_resume resume)
+int run_train_rank(config *cfg, run_resume_mode resume)
 {
-    prepared_job j = {0};
+    run_prepared j = {0};
     trainer t = {.j = &j};
     weft_status s = job_identify(&t.who);
     if (!s) {
         log_setup(WEFT_LOG_INFO, t.who.ranks > 1 ? (int)t.who.rank : -1);
-        stop_catch(control_descriptor() >= 0);
-        stop_at_once(t.who.ranks == 1);
+        job_stop_catch(job_control_descriptor() >= 0);
+        job_stop_at_once(t.who.ranks == 1);
         s = run(&t, cfg, resume);
     }
     char why[2048];
     snprintf(why, sizeof why, "%s", s ? err_text() : "");
     if (t.who.rank) /* before rank 0, which removes the lock */
-        outlock_release(&t.lock, 0);
+        run_outlock_release(&t.lock, 0);
     if (!job_leave(t.job, s, s ? why : NULL) && !s) {
         snprintf(why, sizeof why, "%s", err_text());
         s = WEFT_PEER;
     }
     int status = exit_status(&t, s, why);
-    if (*why && !launch_say(why))
+    if (*why && !job_launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
     if (s)
-        trace_rescue(&t.exec.trace, t.who.ranks, t.out);
-    exec_destroy(&t.exec, s != WEFT_OK); /* its links use the job until here */
+        run_trace_rescue(&t.exec.trace, t.who.ranks, t.out);
+    run_exec_destroy(&t.exec, s != WEFT_OK); /* its links use the job until here */
     job_free(t.job);
     if (t.metrics)
         fclose(t.metrics);
-    outlock_release(&t.lock, 1);
+    run_outlock_release(&t.lock, 1);
     free(t.tokens);
     free(t.targets);
     free(t.positions);
-    job_unprepare(&j);
-    job_free_sites(&t.sites);
+    run_unprepare(&j);
+    job_free_hosts(&t.sites);
     return status;
 }

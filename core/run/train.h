@@ -11,56 +11,56 @@
 
 /* What is known without other ranks, a device or a network. The launcher prepares the job too, so
  * that a wrong job is refused once, before any rank starts. */
-typedef struct prepared_job {
+typedef struct run_prepared {
     config *cfg; /* borrowed */
     host *host;
     spec spec;
     data_file train, valid; /* valid.count 0: none */
     plan_set plans;
     bool planned;
-} prepared_job;
+} run_prepared;
 
 /* Check `cfg`, open the data and plan for `ranks` ranks (0: as many as the sizes of the mesh axes
  * multiply to). `with_data` false leaves the data alone, unless model.vocab asks for it; `meeting`
  * NULL: only planning, for one machine. `cfg` gets the keys of plugins and has to outlive `out`; to
- * prepare a job twice, use config_copy(). Free with job_unprepare() also after a failure. [setup]
+ * prepare a job twice, use config_copy(). Free with run_unprepare() also after a failure. [setup]
  */
-weft_status job_prepare(config *cfg, uint32_t ranks, bool with_data, const resolve_meeting *meeting,
-                        prepared_job *out);
+weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resolve_meeting *meeting,
+                        run_prepared *out);
 
 /* The transports alone, where there is no job file: a mesh axis of all ranks over comm.plugin, and
  * no plan. [setup] */
-weft_status job_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
-                              prepared_job *out);
+weft_status run_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
+                              run_prepared *out);
 /* Offer plugins the host's tables: those of a job that has been joined, or while planning (`j`
  * NULL) tables whose functions fail. [setup] */
-void job_serve(host *h, job *j);
-void job_unprepare(prepared_job *j);
+void run_serve_tables(host *h, job *j);
+void run_unprepare(run_prepared *j);
 
 /* Meet the other ranks as [run] says, which is checked first; *out stays as it is for one rank.
  * [setup] [collective]
  */
-weft_status train_join(const job_identity *who, const config *cfg, job **out);
+weft_status run_train_join(const job_identity *who, const config *cfg, job **out);
 
 /* The table "weft.host.tls/1" for plugins that are probed while planning: its functions fail. */
-const void *job_planning_tls(void);
+const void *run_planning_tls(void);
 
 /* Where a run starts. */
-typedef enum train_resume {
+typedef enum run_resume_mode {
     TRAIN_AFRESH, /* at step 1; an earlier run in OUT is renamed */
     TRAIN_RESUME, /* after the newest checkpoint, with the settings of the job that saved it: see
                      differ.h */
     TRAIN_AUTO,   /* like TRAIN_RESUME if there is a checkpoint, else at step 1 in the same OUT */
     TRAIN_FORCE,  /* after the newest checkpoint, with any settings */
-} train_resume;
+} run_resume_mode;
 
 /* Run this process as one rank of a job. Returns the exit status; if it is not 0, the reason has
  * been written to standard error. STOP_STATUS (job/stop.h): stopped on request, and nothing is
  * lost. [setup] */
-int train_rank(config *cfg, train_resume resume);
+int run_train_rank(config *cfg, run_resume_mode resume);
 
 /* End a rank whose config could not be loaded: says why, by the launcher if there is one, and
  * returns the exit status. [setup] */
-int train_refuse(weft_status st);
+int run_train_refuse(weft_status st);
 
 #endif

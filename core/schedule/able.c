@@ -4,12 +4,12 @@
 
 #define LINE 64u /* bytes: devices take whole lines */
 
-int comm_attached(const comm_request *r, const comm_algorithm *a)
+int sched_device_reads_peers(const sched_request *r, const sched_algorithm *a)
 {
     return r->staged && a->maps;
 }
 
-int attach_able(const comm_request *r)
+int sched_device_reduce_able(const sched_request *r)
 {
     const bool is_float = r->dtype == WEFT_F32 || r->dtype == WEFT_BF16 || r->dtype == WEFT_F16;
     uint64_t part = r->count / r->ranks * weft_dtype_size(r->dtype);
@@ -17,31 +17,31 @@ int attach_able(const comm_request *r)
                                        (r->kind != WEFT_REDUCE_SCATTER || part % LINE == 0));
 }
 
-int comm_sum_rounds(const comm_request *r)
+int sched_sum_rounds(const sched_request *r)
 {
     return sched_reduces(r->kind) && r->redop == WEFT_SUM &&
            (r->dtype == WEFT_BF16 || r->dtype == WEFT_F16);
 }
 
-int comm_link_maps(uint64_t link_caps)
+int sched_link_maps(uint64_t link_caps)
 {
     return (link_caps & WEFT_LINK_MAP) && !(link_caps & WEFT_LINK_REGISTER);
 }
 
-uint64_t comm_pair_caps(uint64_t near, uint64_t far)
+uint64_t sched_pair_caps(uint64_t near, uint64_t far)
 {
     const uint64_t both = WEFT_LINK_HOST | WEFT_LINK_CUDA;
     const uint64_t either = WEFT_LINK_REGISTER | WEFT_LINK_FD_CUDA | WEFT_LINK_FD_DMABUF;
     return (near & far & both) | ((near | far) & either);
 }
 
-int comm_able(const comm_algorithm *a, const comm_request *r)
+int sched_able(const sched_algorithm *a, const sched_request *r)
 {
-    if (!(a->kinds & COMM_ON(r->kind)) || (a->maps && !comm_link_maps(r->link_caps)))
+    if (!(a->kinds & SCHED_ON(r->kind)) || (a->maps && !sched_link_maps(r->link_caps)))
         return 0;
     if (r->kind == WEFT_SHIFT && r->in_place)
         return 0; /* what arrives would lie over what has still to leave */
-    if (comm_attached(r, a) && !attach_able(r))
+    if (sched_device_reads_peers(r, a) && !sched_device_reduce_able(r))
         return 0;
     return !(a->maps && r->kind == WEFT_ALL_TO_ALL && r->in_place);
 }

@@ -1,8 +1,8 @@
 /* schedule/cost.c: what `auto` means where the costs of the link are known.
  *
- * Idea: each algorithm says what a request takes by it (comm_terms: latencies that follow one
+ * Idea: each algorithm says what a request takes by it (sched_terms: latencies that follow one
  * another, messages and bytes that the busiest member sends, bytes that it reads to reduce), and a
- * measurement has said what each of these takes here (comm_cost). The sum of the products is a
+ * measurement has said what each of these takes here (sched_cost). The sum of the products is a
  * time; the algorithm with the least is taken, the first of the table among equals. A first message
  * of a round is in its latency; the others keep their sender busy one after the other. What a rank
  * loads from and stores into memory of others costs less a byte than what is sent, and is measured
@@ -29,21 +29,21 @@
 
 #include "config/constraints.h"
 
-static double of_way(const comm_way *w, const comm_speed *s)
+static double of_way(const sched_way *w, const sched_speed *s)
 {
     double more = w->messages > w->rounds ? w->messages - w->rounds : 0;
     return w->rounds * s->latency + more * s->message + (w->bytes + w->fill) * s->per_byte;
 }
 
-double comm_seconds(const comm_terms *t, const comm_cost *c)
+double sched_seconds(const sched_terms *t, const sched_cost *c)
 {
     return of_way(&t->near, &c->near) + of_way(&t->far, &c->far) + t->reduced * c->reduce;
 }
 
 /* The same question on every rank. */
-static comm_request of_group(const comm_request *r)
+static sched_request of_group(const sched_request *r)
 {
-    comm_request q = *r;
+    sched_request q = *r;
     q.me = 0;
     if (r->kind == WEFT_SEND || r->kind == WEFT_RECV) {
         q.kind = WEFT_SEND;
@@ -54,30 +54,30 @@ static comm_request of_group(const comm_request *r)
     return q;
 }
 
-double comm_predict(const comm_algorithm *a, const comm_request *r)
+double sched_predict(const sched_algorithm *a, const sched_request *r)
 {
-    comm_terms t = {0};
+    sched_terms t = {0};
     if (!a->terms || !r->cost)
         return -1;
-    comm_request q = of_group(r);
+    sched_request q = of_group(r);
     a->terms(&q, &t);
-    comm_cost c = *r->cost;
+    sched_cost c = *r->cost;
     if (a->maps) /* its bytes are loads and stores */
         c.near.per_byte = c.mapped;
-    return comm_seconds(&t, &c);
+    return sched_seconds(&t, &c);
 }
 
-const comm_algorithm *comm_cheapest(const comm_request *r)
+const sched_algorithm *sched_cheapest(const sched_request *r)
 {
-    const comm_algorithm *best = NULL;
+    const sched_algorithm *best = NULL;
     double least = 0;
-    comm_request q = of_group(r);
-    const comm_algorithm *flat = r->layout && r->layout->machines > 1 ? NULL : &comm_hierarchical;
-    for (uint32_t i = 0; r->cost && comm_algorithms[i]; i++) {
-        const comm_algorithm *a = comm_algorithms[i];
-        if (!comm_able(a, &q) || (comm_sum_rounds(&q) && !a->once) || a == flat)
+    sched_request q = of_group(r);
+    const sched_algorithm *flat = r->layout && r->layout->machines > 1 ? NULL : &sched_hierarchical;
+    for (uint32_t i = 0; r->cost && sched_algorithms[i]; i++) {
+        const sched_algorithm *a = sched_algorithms[i];
+        if (!sched_able(a, &q) || (sched_sum_rounds(&q) && !a->once) || a == flat)
             continue; /* on one machine there are no levels */
-        double seconds = comm_predict(a, &q);
+        double seconds = sched_predict(a, &q);
         if (seconds >= 0 && (!best || seconds < least)) {
             best = a;
             least = seconds;
@@ -94,22 +94,22 @@ static double read_key(const config *c, const char *transport, const char *key)
     return config_real(c, name);
 }
 
-weft_status comm_cost_read(const config *c, const char *transport, comm_cost *out, int *known)
+weft_status sched_cost_read(const config *c, const char *transport, sched_cost *out, int *known)
 {
     double latency = read_key(c, transport, "latency"), message = read_key(c, transport, "message");
     double bandwidth = read_key(c, transport, "bandwidth"), reduce = config_real(c, "comm.reduce");
     double mapped = read_key(c, transport, "mapped");
     mapped = mapped > 0 ? mapped : bandwidth;
-    *out = (comm_cost){.reduce = reduce > 0 ? 1e-9 / reduce : 0,
-                       .mapped = mapped > 0 ? 1e-9 / mapped : 0};
+    *out = (sched_cost){.reduce = reduce > 0 ? 1e-9 / reduce : 0,
+                        .mapped = mapped > 0 ? 1e-9 / mapped : 0};
     *known = bandwidth > 0;
     if (!*known && (latency > 0 || message > 0)) {
         char key[128];
         snprintf(key, sizeof key, "comm.%.64s.%s", transport, latency > 0 ? "latency" : "message");
-        return combine_refuse(COMBINE_TUNED, c, key,
-                              (combine_fact[]){{"transport", 0, transport}, {0}});
+        return config_refuse(CONSTRAINT_TUNED, c, key,
+                             (config_fact[]){{"transport", 0, transport}, {0}});
     }
     if (*known)
-        out->near = out->far = (comm_speed){latency * 1e-6, message * 1e-6, 1e-9 / bandwidth};
+        out->near = out->far = (sched_speed){latency * 1e-6, message * 1e-6, 1e-9 / bandwidth};
     return WEFT_OK;
 }

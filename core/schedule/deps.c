@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "schedule/algorithm.h"
 
-#define BUFFERS COMM_PEER_IN /* IN, OUT, SCRATCH, PLACES, KEPT */
+#define BUFFERS SCHED_PEER_IN /* IN, OUT, SCRATCH, PLACES, KEPT */
 
 typedef struct reader {
     uint32_t step, next; /* next: 1 + index in tracker.reader, 0 ends the list */
@@ -18,7 +18,7 @@ typedef struct reader {
 
 typedef struct segment {
     uint64_t lo, hi;
-    uint32_t writer; /* step, or COMM_NO_STEP */
+    uint32_t writer; /* step, or SCHED_NO_STEP */
     uint32_t readers;
 } segment;
 
@@ -35,12 +35,12 @@ struct sched_deps {
     VEC(uint32_t) last; /* [step]: 1 + the step whose edge from here was added last */
 };
 
-sched_deps *track_create(void)
+sched_deps *sched_deps_create(void)
 {
     return mem_alloc(sizeof(sched_deps));
 }
 
-void track_destroy(sched_deps *t)
+void sched_deps_destroy(sched_deps *t)
 {
     if (!t)
         return;
@@ -54,9 +54,9 @@ void track_destroy(sched_deps *t)
 
 /* Steps are numbered as they are written, so all edges into one step come together: remembering the
  * last edge out of each step is enough to drop doubles. */
-void track_after(sched_deps *t, uint32_t step, uint32_t earlier)
+void sched_deps_after(sched_deps *t, uint32_t step, uint32_t earlier)
 {
-    if (earlier == COMM_NO_STEP || step == COMM_NO_STEP || earlier == step)
+    if (earlier == SCHED_NO_STEP || step == SCHED_NO_STEP || earlier == step)
         return;
     while (t->last.n <= step)
         *vec_push(&t->last) = 0;
@@ -100,7 +100,7 @@ static uint32_t cover(segment_list *l, uint64_t lo, uint64_t hi, uint32_t *end)
     while (lo < hi) {
         if (i == l->n || l->at[i].lo > lo) {
             uint64_t gap = i == l->n || l->at[i].lo > hi ? hi : l->at[i].lo;
-            insert(l, i, (segment){lo, gap, COMM_NO_STEP, 0});
+            insert(l, i, (segment){lo, gap, SCHED_NO_STEP, 0});
         } else if (l->at[i].hi > hi) {
             insert(l, i, l->at[i]);
             l->at[i].hi = hi;
@@ -112,7 +112,7 @@ static uint32_t cover(segment_list *l, uint64_t lo, uint64_t hi, uint32_t *end)
     return first;
 }
 
-void track_read(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes)
+void sched_deps_read(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes)
 {
     if (bytes == 0)
         return;
@@ -120,29 +120,29 @@ void track_read(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint
     uint32_t end, first = cover(l, at, at + bytes, &end);
     for (uint32_t i = first; i < end; i++) {
         segment *s = &l->at[i];
-        track_after(t, step, s->writer);
+        sched_deps_after(t, step, s->writer);
         *vec_push(&t->reader) = (reader){step, s->readers};
         s->readers = t->reader.n;
     }
 }
 
-void track_write(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes)
+void sched_deps_write(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes)
 {
     if (bytes == 0)
         return;
     segment_list *l = &t->buffer[buffer];
     uint32_t end, first = cover(l, at, at + bytes, &end);
     for (uint32_t i = first; i < end; i++) {
-        track_after(t, step, l->at[i].writer);
+        sched_deps_after(t, step, l->at[i].writer);
         for (uint32_t r = l->at[i].readers; r; r = t->reader.at[r - 1].next)
-            track_after(t, step, t->reader.at[r - 1].step);
+            sched_deps_after(t, step, t->reader.at[r - 1].step);
     }
     l->at[first] = (segment){at, at + bytes, step, 0};
     memmove(l->at + first + 1, l->at + end, (l->n - end) * sizeof(segment));
     l->n -= end - first - 1;
 }
 
-void track_finish(sched_deps *t, comm_program *p)
+void sched_deps_finish(sched_deps *t, sched_program *p)
 {
     p->next = mem_alloc((uint64_t)t->edge.n * sizeof *p->next);
     for (uint32_t i = 0; i < t->edge.n; i++) {
@@ -156,7 +156,7 @@ void track_finish(sched_deps *t, comm_program *p)
         p->step[i].nexts = 0;
     }
     for (uint32_t i = 0; i < t->edge.n; i++) {
-        comm_step *from = &p->step[t->edge.at[i].from];
+        sched_step *from = &p->step[t->edge.at[i].from];
         p->next[from->next + from->nexts++] = t->edge.at[i].to;
     }
 }

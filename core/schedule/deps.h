@@ -7,17 +7,17 @@
 
 #include "schedule/program.h"
 
-#define COMM_NO_STEP UINT32_MAX /* what a step of no bytes is numbered */
+#define SCHED_NO_STEP UINT32_MAX /* what a step of no bytes is numbered */
 
 typedef struct sched_deps sched_deps;
 
-sched_deps *track_create(void);
-void track_destroy(sched_deps *t);
-void track_read(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes);
-void track_write(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes);
-void track_after(sched_deps *t, uint32_t step, uint32_t earlier);
+sched_deps *sched_deps_create(void);
+void sched_deps_destroy(sched_deps *t);
+void sched_deps_read(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes);
+void sched_deps_write(sched_deps *t, uint32_t step, uint32_t buffer, uint64_t at, uint64_t bytes);
+void sched_deps_after(sched_deps *t, uint32_t step, uint32_t earlier);
 
 /* Fill in need, next and nexts of all steps. */
-void track_finish(sched_deps *t, comm_program *p);
+void sched_deps_finish(sched_deps *t, sched_program *p);
 
 #endif

@@ -1,7 +1,7 @@
 /* schedule/form.h: gradient compression: the forms in which elements travel, and their sizes.
  *
- * A code is made of blocks of CODE_BLOCK elements, the last one shorter. In fp16 and bf16 a block
- * is its elements, rounded to nearest even. In int8 it is an fp32 scale, which is the largest
+ * A code is made of blocks of SCHED_CODE_BLOCK elements, the last one shorter. In fp16 and bf16 a
+ * block is its elements, rounded to nearest even. In int8 it is an fp32 scale, which is the largest
  * magnitude of the block over 127, and a signed byte an element, element / scale rounded to nearest
  * even. A block with an element that is not finite has the scale NaN, so that all of it but what is
  * 0 decodes to NaN; one whose largest magnitude is below 2^-110 has the scale 0.
@@ -14,13 +14,13 @@
 
 #include "schedule/program.h"
 
-#define CODE_BLOCK 256u
+#define SCHED_CODE_BLOCK 256u
 
 /* Bytes of the code of `count` elements. [any] */
-uint64_t code_bytes(uint32_t form, uint64_t count);
+uint64_t sched_code_bytes(uint32_t form, uint64_t count);
 
 /* Bytes that a step touches at place `nth`, its sources first: of elements, a code, or what is
  * kept. [any] */
-uint64_t code_touched(const comm_request *r, const comm_step *s, uint32_t nth);
+uint64_t sched_code_touched(const sched_request *r, const sched_step *s, uint32_t nth);
 
 #endif

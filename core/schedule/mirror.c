@@ -15,35 +15,35 @@ static uint32_t pieces(uint64_t bytes)
     return (uint32_t)((bytes + piece - 1) / piece);
 }
 
-sched_span mirror_piece(uint64_t bytes, uint32_t i)
+sched_span sched_mirror_piece(uint64_t bytes, uint32_t i)
 {
     uint64_t piece = piece_of(bytes), at = i * piece;
     return (sched_span){at, bytes - at < piece ? bytes - at : piece};
 }
 
-void stage_fetches(sched_writer *b)
+void sched_mirror_fetches(sched_writer *b)
 {
     uint64_t in, out;
-    comm_sides(b->r, &in, &out);
+    sched_sides(b->r, &in, &out);
     for (uint32_t i = 0; i < pieces(in); i++) {
-        sched_span s = mirror_piece(in, i);
-        build_fetch(b, in_at(s.at), s.bytes);
+        sched_span s = sched_mirror_piece(in, i);
+        sched_writer_fetch(b, sched_in_at(s.at), s.bytes);
     }
 }
 
-void stage_stores(sched_writer *b)
+void sched_mirror_stores(sched_writer *b)
 {
     uint64_t in, out;
-    comm_sides(b->r, &in, &out);
+    sched_sides(b->r, &in, &out);
     for (uint32_t i = 0; i < pieces(out); i++) {
-        sched_span s = mirror_piece(out, i);
-        build_store(b, out_at(s.at), s.bytes);
+        sched_span s = sched_mirror_piece(out, i);
+        sched_writer_store(b, sched_out_at(s.at), s.bytes);
     }
 }
 
-uint64_t stage_room(const comm_request *r)
+uint64_t sched_mirror_bytes(const sched_request *r)
 {
     uint64_t in, out;
-    comm_sides(r, &in, &out);
+    sched_sides(r, &in, &out);
     return sched_align_line(in) + sched_align_line(out); /* in place one of them is not used */
 }

@@ -11,10 +11,10 @@
 
 #include "schedule/writer.h"
 
-void stage_fetches(sched_writer *b);
-void stage_stores(sched_writer *b);
-sched_span mirror_piece(uint64_t bytes,
-                        uint32_t i);        /* piece i of `bytes`, as fetches and stores go */
-uint64_t stage_room(const comm_request *r); /* bytes of the mirror */
+void sched_mirror_fetches(sched_writer *b);
+void sched_mirror_stores(sched_writer *b);
+sched_span sched_mirror_piece(uint64_t bytes,
+                              uint32_t i); /* piece i of `bytes`, as fetches and stores go */
+uint64_t sched_mirror_bytes(const sched_request *r); /* bytes of the mirror */
 
 #endif

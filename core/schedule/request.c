@@ -1,8 +1,8 @@
 /* schedule/request.c: see request.h. */
 #include "schedule/request.h"
 
-#include "base/check.h"
 #include "base/err.h"
+#include "base/number/check.h"
 #include "schedule/program.h"
 
 static const char *const kind_names[] = {
@@ -10,7 +10,7 @@ static const char *const kind_names[] = {
     "scatter", "all-to-all", "barrier",        "send",       "receive",   "shift",
 };
 
-const char *comm_kind_name(uint32_t kind)
+const char *sched_kind_name(uint32_t kind)
 {
     return kind >= WEFT_ALL_REDUCE && kind <= WEFT_SHIFT ? kind_names[kind] : "unknown operation";
 }
@@ -44,57 +44,58 @@ static bool is_reducible(uint32_t dtype)
            dtype == WEFT_I64;
 }
 
-static weft_status check_ranks(const comm_request *r)
+static weft_status check_ranks(const sched_request *r)
 {
-    const char *what = comm_kind_name(r->kind);
+    const char *what = sched_kind_name(r->kind);
     if (r->ranks == 0 || r->me >= r->ranks)
-        return fail(WEFT_USAGE, "%s: rank %u of a group of %u ranks", what, r->me, r->ranks);
+        return err_fail(WEFT_USAGE, "%s: rank %u of a group of %u ranks", what, r->me, r->ranks);
     if (r->kind == WEFT_SHIFT && r->root >= r->ranks)
-        return fail(WEFT_USAGE, "%s: by %u in a group of %u ranks", what, r->root, r->ranks);
+        return err_fail(WEFT_USAGE, "%s: by %u in a group of %u ranks", what, r->root, r->ranks);
     if ((sched_has_root(r->kind) || sched_is_pair(r->kind)) && r->root >= r->ranks)
-        return fail(WEFT_USAGE, "%s: the %s is rank %u, but the group has %u ranks", what,
-                    sched_has_root(r->kind) ? "root" : "other end", r->root, r->ranks);
+        return err_fail(WEFT_USAGE, "%s: the %s is rank %u, but the group has %u ranks", what,
+                        sched_has_root(r->kind) ? "root" : "other end", r->root, r->ranks);
     if (sched_is_pair(r->kind) && r->root == r->me)
-        return fail(WEFT_USAGE, "%s: rank %u is both ends", what, r->me);
+        return err_fail(WEFT_USAGE, "%s: rank %u is both ends", what, r->me);
     return WEFT_OK;
 }
 
-weft_status sched_request_check(const comm_request *r)
+weft_status sched_request_check(const sched_request *r)
 {
-    const char *what = comm_kind_name(r->kind);
+    const char *what = sched_kind_name(r->kind);
     if (r->kind < WEFT_ALL_REDUCE || r->kind > WEFT_SHIFT)
-        return fail(WEFT_USAGE, "kind %u is no kind of communication", r->kind);
+        return err_fail(WEFT_USAGE, "kind %u is no kind of communication", r->kind);
     uint64_t size = weft_dtype_size(r->dtype), bytes;
     if (r->kind == WEFT_BARRIER && r->count)
-        return fail(WEFT_USAGE, "barrier: has no data, but a count of %llu was given",
-                    (unsigned long long)r->count);
+        return err_fail(WEFT_USAGE, "barrier: has no data, but a count of %llu was given",
+                        (unsigned long long)r->count);
     if (size == 0 && r->kind != WEFT_BARRIER)
-        return fail(WEFT_USAGE, "%s: type %u is no element type", what, r->dtype);
-    if (!ck_mul(r->count, size, &bytes) || bytes > INT64_MAX)
-        return fail(WEFT_USAGE, "%s: %llu elements of %llu bytes are more than can be addressed",
-                    what, (unsigned long long)r->count, (unsigned long long)size);
+        return err_fail(WEFT_USAGE, "%s: type %u is no element type", what, r->dtype);
+    if (!check_mul(r->count, size, &bytes) || bytes > INT64_MAX)
+        return err_fail(WEFT_USAGE,
+                        "%s: %llu elements of %llu bytes are more than can be addressed", what,
+                        (unsigned long long)r->count, (unsigned long long)size);
     if (sched_reduces(r->kind) && (r->redop < WEFT_SUM || r->redop > WEFT_MIN))
-        return fail(WEFT_USAGE, "%s: reduction %u is none of sum, max and min", what, r->redop);
+        return err_fail(WEFT_USAGE, "%s: reduction %u is none of sum, max and min", what, r->redop);
     if (sched_reduces(r->kind) && !is_reducible(r->dtype))
-        return fail(WEFT_USAGE,
-                    "%s: elements of type %u cannot be reduced; use f32, bf16, f16, "
-                    "i32 or i64",
-                    what, r->dtype);
-    if (r->compress && (r->compress > COMM_TO_INT8 || r->redop != WEFT_SUM ||
+        return err_fail(WEFT_USAGE,
+                        "%s: elements of type %u cannot be reduced; use f32, bf16, f16, "
+                        "i32 or i64",
+                        what, r->dtype);
+    if (r->compress && (r->compress > SCHED_TO_INT8 || r->redop != WEFT_SUM ||
                         (r->kind != WEFT_ALL_REDUCE && r->kind != WEFT_REDUCE_SCATTER) ||
                         (r->dtype != WEFT_F32 && r->dtype != WEFT_BF16 && r->dtype != WEFT_F16)))
-        return fail(WEFT_USAGE,
-                    "%s: only sums of f32, bf16 and f16 to all or in parts can travel compressed",
-                    what);
+        return err_fail(
+            WEFT_USAGE,
+            "%s: only sums of f32, bf16 and f16 to all or in parts can travel compressed", what);
     if (check_ranks(r) != WEFT_OK)
         return WEFT_USAGE;
     if (sched_equal_parts(r->kind) && r->count % r->ranks)
-        return fail(WEFT_USAGE, "%s: %llu elements do not divide into %u equal parts; pad them",
-                    what, (unsigned long long)r->count, r->ranks);
+        return err_fail(WEFT_USAGE, "%s: %llu elements do not divide into %u equal parts; pad them",
+                        what, (unsigned long long)r->count, r->ranks);
     return WEFT_OK;
 }
 
-void comm_sides(const comm_request *r, uint64_t *in, uint64_t *out)
+void sched_sides(const sched_request *r, uint64_t *in, uint64_t *out)
 {
     uint64_t all = r->count * weft_dtype_size(r->dtype), part = all / r->ranks;
     int root = r->me == r->root;

@@ -13,6 +13,6 @@ bool sched_is_pair(uint32_t kind);     /* between two ranks */
 bool sched_equal_parts(uint32_t kind); /* its parts are count / ranks elements each */
 
 /* WEFT_USAGE, with a sentence, for a request that no algorithm could do. [any] */
-weft_status sched_request_check(const comm_request *r);
+weft_status sched_request_check(const sched_request *r);
 
 #endif

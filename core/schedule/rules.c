@@ -9,16 +9,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/check.h"
 #include "base/err.h"
+#include "base/number/check.h"
 #include "schedule/algorithm.h"
 
 #define MOST_WORD 32
 
 typedef struct rule {
-    uint32_t kinds; /* COMM_ON(kind) | ... */
+    uint32_t kinds; /* SCHED_ON(kind) | ... */
     uint64_t from, to;
-    const comm_algorithm *algorithm; /* NULL: auto */
+    const sched_algorithm *algorithm; /* NULL: auto */
 } rule;
 
 /* A piece of the text, without the blanks around it. */
@@ -56,7 +56,7 @@ static int is(word w, const char *text)
 static void kind_word(uint32_t kind, char out[MOST_WORD])
 {
     int named = (kind >= WEFT_ALL_REDUCE && kind <= WEFT_ALL_TO_ALL) || kind == WEFT_SHIFT;
-    snprintf(out, MOST_WORD, "%s", named ? comm_kind_name(kind) : "");
+    snprintf(out, MOST_WORD, "%s", named ? sched_kind_name(kind) : "");
     for (char *c = out; *c; c++)
         *c = *c == '-' ? '_' : *c;
 }
@@ -87,8 +87,8 @@ static weft_status no_kind(word w)
         known[n] = words[n];
         n++;
     }
-    return fail(WEFT_USAGE, "'%.*s' is none of %s, * for any of them%s", w.n, w.at, all,
-                near(w, known, n, hint));
+    return err_fail(WEFT_USAGE, "'%.*s' is none of %s, * for any of them%s", w.n, w.at, all,
+                    near(w, known, n, hint));
 }
 
 static weft_status no_algorithm(word w)
@@ -96,21 +96,21 @@ static weft_status no_algorithm(word w)
     char all[300] = "auto", hint[96];
     const char *known[64] = {"auto"};
     uint32_t n = 1;
-    for (uint32_t i = 0; comm_algorithms[i] && n < 64; i++) {
+    for (uint32_t i = 0; sched_algorithms[i] && n < 64; i++) {
         size_t used = strlen(all);
-        snprintf(all + used, sizeof all - used, ", %s", comm_algorithms[i]->name);
-        known[n++] = comm_algorithms[i]->name;
+        snprintf(all + used, sizeof all - used, ", %s", sched_algorithms[i]->name);
+        known[n++] = sched_algorithms[i]->name;
     }
-    return fail(WEFT_USAGE, "'%.*s' is none of the algorithms %s%s", w.n, w.at, all,
-                near(w, known, n, hint));
+    return err_fail(WEFT_USAGE, "'%.*s' is none of the algorithms %s%s", w.n, w.at, all,
+                    near(w, known, n, hint));
 }
 
-static weft_status read_name(word w, const comm_algorithm **out)
+static weft_status read_name(word w, const sched_algorithm **out)
 {
     *out = NULL;
-    for (uint32_t i = 0; comm_algorithms[i]; i++)
-        if (is(w, comm_algorithms[i]->name))
-            *out = comm_algorithms[i];
+    for (uint32_t i = 0; sched_algorithms[i]; i++)
+        if (is(w, sched_algorithms[i]->name))
+            *out = sched_algorithms[i];
     return *out || is(w, "auto") ? WEFT_OK : no_algorithm(w);
 }
 
@@ -120,11 +120,11 @@ static int read_bytes(word w, uint64_t *out)
     static const char units[] = "KMG";
     int i = 0;
     for (*out = 0; i < w.n && w.at[i] >= '0' && w.at[i] <= '9'; i++)
-        if (!ck_mul(*out, 10, out) || !ck_add(*out, (uint64_t)(w.at[i] - '0'), out))
+        if (!check_mul(*out, 10, out) || !check_add(*out, (uint64_t)(w.at[i] - '0'), out))
             return 0;
     const char *unit = i && i + 1 == w.n ? memchr(units, w.at[i], 3) : NULL;
     if (unit)
-        return ck_mul(*out, (uint64_t)1 << (10 * (unit - units + 1)), out);
+        return check_mul(*out, (uint64_t)1 << (10 * (unit - units + 1)), out);
     return i && i == w.n;
 }
 
@@ -134,9 +134,10 @@ static weft_status read_range(word w, rule *out)
     if (split(&to, '-', &from) && read_bytes(from, &out->from) &&
         (to.n == 0 || read_bytes(to, &out->to)) && out->from <= out->to)
         return WEFT_OK;
-    return fail(WEFT_USAGE,
-                "'%.*s' is no range of sizes; write FROM-TO in bytes, as 0-64K or 1M-64M, or FROM-",
-                w.n, w.at);
+    return err_fail(
+        WEFT_USAGE,
+        "'%.*s' is no range of sizes; write FROM-TO in bytes, as 0-64K or 1M-64M, or FROM-", w.n,
+        w.at);
 }
 
 static weft_status read_kind(word w, rule *out)
@@ -145,7 +146,7 @@ static weft_status read_kind(word w, rule *out)
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_SHIFT; k++) {
         kind_word(k, text);
         if (text[0] && is(w, text))
-            out->kinds = COMM_ON(k);
+            out->kinds = SCHED_ON(k);
     }
     if (is(w, "*"))
         out->kinds = UINT32_MAX;
@@ -156,14 +157,14 @@ static weft_status cannot(const rule *r, word w)
 {
     uint32_t kind = (uint32_t)__builtin_ctz(r->kinds);
     char able[200] = "auto", text[MOST_WORD];
-    for (uint32_t i = 0; comm_algorithms[i]; i++) {
+    for (uint32_t i = 0; sched_algorithms[i]; i++) {
         size_t used = strlen(able);
-        if (comm_algorithms[i]->kinds & r->kinds)
-            snprintf(able + used, sizeof able - used, ", %s", comm_algorithms[i]->name);
+        if (sched_algorithms[i]->kinds & r->kinds)
+            snprintf(able + used, sizeof able - used, ", %s", sched_algorithms[i]->name);
     }
     kind_word(kind, text);
-    return fail(WEFT_USAGE, "'%.*s': %s has no %s; use one of: %s", w.n, w.at, r->algorithm->name,
-                text, able);
+    return err_fail(WEFT_USAGE, "'%.*s': %s has no %s; use one of: %s", w.n, w.at,
+                    r->algorithm->name, text, able);
 }
 
 static weft_status read_rule(word whole, rule *out)
@@ -171,10 +172,11 @@ static weft_status read_rule(word whole, rule *out)
     word kind, name = whole, range;
     *out = (rule){.to = UINT64_MAX};
     if (!split(&name, '=', &range))
-        return fail(WEFT_USAGE,
-                    "'%.*s' is no rule; write KIND=NAME or KIND:FROM-TO=NAME, as all_reduce:0-64K="
-                    "doubling, or one algorithm alone",
-                    whole.n, whole.at);
+        return err_fail(
+            WEFT_USAGE,
+            "'%.*s' is no rule; write KIND=NAME or KIND:FROM-TO=NAME, as all_reduce:0-64K="
+            "doubling, or one algorithm alone",
+            whole.n, whole.at);
     int ranged = split(&range, ':', &kind);
     weft_status st = read_kind(ranged ? kind : range, out);
     if (st == WEFT_OK && ranged)
@@ -201,9 +203,9 @@ static int is_one_word(const char *rules)
     return !strpbrk(rules, "=,:");
 }
 
-weft_status comm_rules_check(const config *c, const char *key, const char *rules)
+weft_status sched_rules_check(const config *c, const char *key, const char *rules)
 {
-    const comm_algorithm *a;
+    const sched_algorithm *a;
     rule r;
     char why[512];
     weft_status st = WEFT_OK;
@@ -219,7 +221,7 @@ weft_status comm_rules_check(const config *c, const char *key, const char *rules
     return st != WEFT_OK && c ? config_fail(c, key, "%s", why) : st;
 }
 
-const char *comm_rule(const char *rules, const comm_request *r)
+const char *sched_rule(const char *rules, const sched_request *r)
 {
     uint64_t bytes = r->count * weft_dtype_size(r->dtype);
     rule next;
@@ -227,10 +229,10 @@ const char *comm_rule(const char *rules, const comm_request *r)
         return rules;
     do {
         if (next_rule(&rules, &next) != WEFT_OK) {
-            err_clear(); /* comm_rules_check() has said it */
+            err_clear(); /* sched_rules_check() has said it */
             return "auto";
         }
-        if ((next.kinds & COMM_ON(r->kind)) && bytes >= next.from && bytes <= next.to)
+        if ((next.kinds & SCHED_ON(r->kind)) && bytes >= next.from && bytes <= next.to)
             return next.algorithm ? next.algorithm->name : "auto";
     } while (*rules);
     return "auto";

@@ -14,37 +14,37 @@
 #include <weft/link.h>
 
 /* Where the members of a group are. Equal on all of them, but for what is said of `me`. */
-typedef struct comm_layout {
+typedef struct sched_layout {
     uint32_t machines;
     const uint32_t *machine; /* [ranks] numbered from 0 in the order of first appearance */
     const uint32_t *order;   /* [ranks] place in its machine, 0 nearest to the network; or NULL */
     uint64_t near_caps;      /* of the link between members of one machine */
-} comm_layout;
+} sched_layout;
 
 /* What sending costs, as measured: a message of b bytes arrives `latency` + b * `per_byte` seconds
  * after it was sent, and keeps its sender busy for `message` + b * `per_byte`; reading a byte to
  * reduce it takes `reduce`, one of a peer's memory that is mapped here `mapped`. near: between
  * members of one machine, far: between machines. */
-typedef struct comm_speed {
+typedef struct sched_speed {
     double latency, message, per_byte;
-} comm_speed;
-typedef struct comm_cost {
-    comm_speed near, far;
+} sched_speed;
+typedef struct sched_cost {
+    sched_speed near, far;
     double reduce, mapped;
-} comm_cost;
+} sched_cost;
 
 /* What the keys of [comm] and of [comm.TRANSPORT] say of it, near and far alike: 0 when they are
  * left out, and there is nothing to go by. WEFT_USAGE for half of them. [setup] */
-weft_status comm_cost_read(const config *c, const char *transport, comm_cost *out, int *known);
+weft_status sched_cost_read(const config *c, const char *transport, sched_cost *out, int *known);
 
-/* How elements travel. Whatever is not COMM_PLAIN changes results (compress.c). */
-#define COMM_PLAIN 0u
-#define COMM_TO_FP16 1u
-#define COMM_TO_BF16 2u
-#define COMM_TO_INT8 3u
-const char *comm_form_name(uint32_t compress); /* "none", "int8". [any] */
+/* How elements travel. Whatever is not SCHED_PLAIN changes results (compress.c). */
+#define SCHED_PLAIN 0u
+#define SCHED_TO_FP16 1u
+#define SCHED_TO_BF16 2u
+#define SCHED_TO_INT8 3u
+const char *sched_form_name(uint32_t compress); /* "none", "int8". [any] */
 
-typedef struct comm_request {
+typedef struct sched_request {
     uint32_t kind, redop, dtype; /* weft/coll.h */
     uint64_t count;              /* elements, as weft/coll.h counts them */
     uint32_t ranks, me;          /* of the group */
@@ -53,42 +53,42 @@ typedef struct comm_request {
     uint64_t link_caps;    /* of the link that will carry it */
     const char *algorithm; /* one word: "auto", "ring", "halving", "direct", ... */
     uint64_t chunk;        /* bytes that long messages are cut into; 0: the algorithm's own */
-    uint32_t compress;     /* COMM_PLAIN, ... */
+    uint32_t compress;     /* SCHED_PLAIN, ... */
     uint32_t feedback;     /* compressed: what it takes away is kept for the next start */
     uint32_t staged; /* in and out are where no link reaches, scratch is host memory (stage.c); or,
                       * over a link that maps, devices attach each other's (attach.c) */
-    const comm_layout *layout; /* NULL: all on one machine, or nobody knows. Borrowed */
-    const comm_cost *cost;     /* what `auto` goes by; NULL: thresholds of select.c. Borrowed */
-} comm_request;
+    const sched_layout *layout; /* NULL: all on one machine, or nobody knows. Borrowed */
+    const sched_cost *cost;     /* what `auto` goes by; NULL: thresholds of select.c. Borrowed */
+} sched_request;
 
 /* [comm] algorithm, a word or rules by collective and size (rules.c): WEFT_USAGE with the place of
  * the key and what is wrong in it (without a config, in the text `rules`); and the algorithm that
  * it names for this request, "auto" where it names none. A single word is returned as it is. [any]
  */
-weft_status comm_rules_check(const config *c, const char *key, const char *rules);
-const char *comm_rule(const char *rules, const comm_request *r);
+weft_status sched_rules_check(const config *c, const char *key, const char *rules);
+const char *sched_rule(const char *rules, const sched_request *r);
 
 /* May schedules over this link read and write peers' memory? [any] */
-int comm_link_maps(uint64_t link_caps);
+int sched_link_maps(uint64_t link_caps);
 
 /* Capabilities of two transports as one link (comm_add_pair()): `near` inside a machine, `far`
  * between machines. [any] */
-uint64_t comm_pair_caps(uint64_t near_caps, uint64_t far_caps);
+uint64_t sched_pair_caps(uint64_t near_caps, uint64_t far_caps);
 
-int comm_may_map(const char *algorithm); /* is it one that maps peers' memory, or auto? [any] */
+int sched_may_map(const char *algorithm); /* is it one that maps peers' memory, or auto? [any] */
 
-const char *comm_kind_name(uint32_t kind); /* "all-reduce". [any] */
+const char *sched_kind_name(uint32_t kind); /* "all-reduce". [any] */
 
-typedef struct comm_schedule comm_schedule; /* opaque */
+typedef struct sched_schedule sched_schedule; /* opaque */
 
 /* WEFT_USAGE when the named algorithm cannot do this request (and says which can). Owned by the
  * caller. [plan] */
-weft_status comm_schedule_make(const comm_request *r, comm_schedule **out);
-void comm_schedule_free(comm_schedule *s);
-uint64_t comm_schedule_scratch(const comm_schedule *s); /* bytes of scratch, aligned to 64 */
-uint64_t comm_schedule_kept(const comm_schedule *s);    /* bytes kept between starts, likewise */
-uint64_t comm_schedule_sent(const comm_schedule *s); /* payload bytes this rank sends or writes */
-uint32_t comm_schedule_messages(const comm_schedule *s);
-const char *comm_schedule_algorithm(const comm_schedule *s);
+weft_status sched_make(const sched_request *r, sched_schedule **out);
+void sched_free(sched_schedule *s);
+uint64_t sched_scratch_bytes(const sched_schedule *s);  /* bytes of scratch, aligned to 64 */
+uint64_t sched_residual_bytes(const sched_schedule *s); /* bytes kept between starts, likewise */
+uint64_t sched_bytes_sent(const sched_schedule *s); /* payload bytes this rank sends or writes */
+uint32_t sched_messages(const sched_schedule *s);
+const char *sched_algorithm_name(const sched_schedule *s);
 
 #endif

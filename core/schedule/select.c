@@ -37,12 +37,12 @@
 #define MAPPED_SUM (4u << 10)    /* the same for more ranks */
 #define MAPPED_MOVE (16u << 10)
 
-static int should_map(const comm_request *r, uint64_t bytes)
+static int should_map(const sched_request *r, uint64_t bytes)
 {
     uint64_t two = sched_reduces(r->kind) ? MAPPED_SUM_2 : MAPPED_MOVE_2,
              more = sched_reduces(r->kind) ? MAPPED_SUM : MAPPED_MOVE;
     int in_place_swap = r->kind == WEFT_ALL_TO_ALL && r->in_place;
-    return comm_link_maps(r->link_caps) && bytes >= (r->ranks == 2 ? two : more) &&
+    return sched_link_maps(r->link_caps) && bytes >= (r->ranks == 2 ? two : more) &&
            r->ranks <= MANY_RANKS && !in_place_swap;
 }
 
@@ -52,7 +52,7 @@ static int power_of_two(uint32_t n)
 }
 
 /* Few ranks: rounds pay where they are few. Many: where messages are short. */
-static int should_halve(const comm_request *r, uint64_t bytes)
+static int should_halve(const sched_request *r, uint64_t bytes)
 {
     if (bytes > HALVING_MAX || r->ranks == 2)
         return 0;
@@ -60,115 +60,115 @@ static int should_halve(const comm_request *r, uint64_t bytes)
 }
 
 /* Several machines, and one of them with several members: there the way out is shared. */
-static int should_level(const comm_request *r)
+static int should_level(const sched_request *r)
 {
     return r->layout && r->layout->machines > 1 && r->layout->machines < r->ranks &&
-           (comm_hierarchical.kinds & COMM_ON(r->kind)) && !comm_sum_rounds(r);
+           (sched_hierarchical.kinds & SCHED_ON(r->kind)) && !sched_sum_rounds(r);
 }
 
 /* A link that neither maps memory nor writes into it asks the system for each message. */
-static int should_double(const comm_request *r, uint64_t bytes)
+static int should_double(const sched_request *r, uint64_t bytes)
 {
     return r->kind == WEFT_ALL_REDUCE && r->ranks > 2 && power_of_two(r->ranks) &&
-           !(r->link_caps & (WEFT_LINK_MAP | WEFT_LINK_WRITE)) && !comm_sum_rounds(r) &&
+           !(r->link_caps & (WEFT_LINK_MAP | WEFT_LINK_WRITE)) && !sched_sum_rounds(r) &&
            bytes <= EXCHANGE_SPREAD / (uint32_t)__builtin_ctz(r->ranks); /* so many rounds */
 }
 
-static const comm_algorithm *for_sums(const comm_request *r, uint64_t bytes)
+static const sched_algorithm *for_sums(const sched_request *r, uint64_t bytes)
 {
     int whole = r->kind != WEFT_REDUCE_SCATTER;
     if (should_double(r, bytes))
-        return &comm_doubling;
+        return &sched_doubling;
     if (whole && r->ranks <= MANY_RANKS &&
         (r->ranks == 2 || bytes <= EXCHANGE_SPREAD / (r->ranks - 1)))
-        return &comm_exchange;
-    if (comm_sum_rounds(r))
-        return &comm_direct;
+        return &sched_one_shot;
+    if (sched_sum_rounds(r))
+        return &sched_pairwise;
     if (r->kind != WEFT_REDUCE && should_halve(r, bytes))
-        return &comm_halving;
-    return r->ranks <= FEW_RANKS ? &comm_direct : &comm_ring;
+        return &sched_halving;
+    return r->ranks <= FEW_RANKS ? &sched_pairwise : &sched_ring;
 }
 
-static const comm_algorithm *by_thresholds(const comm_request *r)
+static const sched_algorithm *by_thresholds(const sched_request *r)
 {
     uint64_t bytes = r->count * weft_dtype_size(r->dtype);
     if (r->kind == WEFT_BARRIER)
-        return &comm_dissemination;
+        return &sched_dissemination;
     if (r->kind != WEFT_SHIFT && should_map(r, bytes))
-        return &comm_mapped;
+        return &sched_mapped;
     if (should_level(r))
-        return &comm_hierarchical;
+        return &sched_hierarchical;
     if (sched_reduces(r->kind))
         return for_sums(r, bytes);
     if (r->kind == WEFT_BROADCAST)
-        return bytes <= TREE_MAX || r->ranks == 2 ? &comm_tree : &comm_chain;
+        return bytes <= TREE_MAX || r->ranks == 2 ? &sched_tree : &sched_chain;
     if (r->kind == WEFT_ALL_GATHER && r->ranks > FEW_RANKS)
-        return should_halve(r, bytes) ? &comm_halving : &comm_ring;
-    return &comm_direct;
+        return should_halve(r, bytes) ? &sched_halving : &sched_ring;
+    return &sched_pairwise;
 }
 
 /* Where devices attach each other's memory nothing else spares the way through the host. */
-const comm_algorithm *comm_select(const comm_request *r)
+const sched_algorithm *sched_select(const sched_request *r)
 {
-    if (r->staged && comm_able(&comm_mapped, r))
-        return &comm_mapped;
-    const comm_algorithm *cheapest = comm_cheapest(r);
+    if (r->staged && sched_able(&sched_mapped, r))
+        return &sched_mapped;
+    const sched_algorithm *cheapest = sched_cheapest(r);
     return cheapest ? cheapest : by_thresholds(r);
 }
 
-int comm_may_map(const char *algorithm)
+int sched_may_map(const char *algorithm)
 {
-    for (uint32_t i = 0; comm_algorithms[i]; i++)
-        if (!strcmp(comm_algorithms[i]->name, algorithm))
-            return (int)comm_algorithms[i]->maps;
+    for (uint32_t i = 0; sched_algorithms[i]; i++)
+        if (!strcmp(sched_algorithms[i]->name, algorithm))
+            return (int)sched_algorithms[i]->maps;
     return 1;
 }
 
-static weft_status refuse(const char *name, const comm_request *r)
+static weft_status refuse(const char *name, const sched_request *r)
 {
     char text[200] = "auto";
     size_t used = strlen(text);
-    for (uint32_t i = 0; comm_algorithms[i]; i++)
-        if (comm_able(comm_algorithms[i], r) && used < sizeof text)
-            used +=
-                (size_t)snprintf(text + used, sizeof text - used, ", %s", comm_algorithms[i]->name);
+    for (uint32_t i = 0; sched_algorithms[i]; i++)
+        if (sched_able(sched_algorithms[i], r) && used < sizeof text)
+            used += (size_t)snprintf(text + used, sizeof text - used, ", %s",
+                                     sched_algorithms[i]->name);
     char what[64];
-    snprintf(what, sizeof what, "%s%s", comm_kind_name(r->kind), r->in_place ? " in place" : "");
-    return combine_refuse(
-        COMBINE_ALGORITHM, NULL, NULL,
-        (combine_fact[]){
+    snprintf(what, sizeof what, "%s%s", sched_kind_name(r->kind), r->in_place ? " in place" : "");
+    return config_refuse(
+        CONSTRAINT_ALGORITHM, NULL, NULL,
+        (config_fact[]){
             {"comm.algorithm", 0, name}, {"operation", 0, what}, {"able", 0, text}, {0}});
 }
 
 /* Named algorithms are for what travels as it is. */
-static weft_status choose_compressed(const comm_request *r, const char *name,
-                                     const comm_algorithm **out)
+static weft_status choose_compressed(const sched_request *r, const char *name,
+                                     const sched_algorithm **out)
 {
-    const comm_layout *at = r->layout;
+    const sched_layout *at = r->layout;
     *out =
-        at && at->machines > 1 && at->machines < r->ranks ? &comm_hierarchical : &comm_compressed;
+        at && at->machines > 1 && at->machines < r->ranks ? &sched_hierarchical : &sched_compressed;
     if (strcmp(name, "auto") == 0 || strcmp(name, (*out)->name) == 0 ||
-        strcmp(name, comm_compressed.name) == 0)
+        strcmp(name, sched_compressed.name) == 0)
         return WEFT_OK;
-    return combine_refuse(COMBINE_COMPRESS_ALGORITHM, NULL, NULL,
-                          (combine_fact[]){{"form", 0, comm_form_name(r->compress)},
-                                           {"comm.algorithm", 0, name},
-                                           {0}});
+    return config_refuse(CONSTRAINT_COMPRESS_ALGORITHM, NULL, NULL,
+                         (config_fact[]){{"form", 0, sched_form_name(r->compress)},
+                                         {"comm.algorithm", 0, name},
+                                         {0}});
 }
 
-weft_status comm_choose(const comm_request *r, const comm_algorithm **out)
+weft_status sched_choose(const sched_request *r, const sched_algorithm **out)
 {
     const char *name = r->algorithm ? r->algorithm : "auto";
-    const comm_algorithm *found = NULL;
+    const sched_algorithm *found = NULL;
     if (r->compress && r->ranks > 1)
         return choose_compressed(r, name, out);
     if (strcmp(name, "auto") == 0)
-        found = r->ranks == 1 ? &comm_alone : comm_select(r);
-    for (uint32_t i = 0; comm_algorithms[i] && !found; i++)
-        if (strcmp(comm_algorithms[i]->name, name) == 0)
-            found = comm_algorithms[i];
-    if (!found || (r->ranks > 1 && !comm_able(found, r)))
+        found = r->ranks == 1 ? &sched_single : sched_select(r);
+    for (uint32_t i = 0; sched_algorithms[i] && !found; i++)
+        if (strcmp(sched_algorithms[i]->name, name) == 0)
+            found = sched_algorithms[i];
+    if (!found || (r->ranks > 1 && !sched_able(found, r)))
         return refuse(name, r);
-    *out = r->ranks == 1 ? &comm_alone : found;
+    *out = r->ranks == 1 ? &sched_single : found;
     return WEFT_OK;
 }

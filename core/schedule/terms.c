@@ -23,44 +23,44 @@ typedef struct machine {
 } machine;
 
 struct sched_traffic {
-    const comm_request *r;
+    const sched_request *r;
     member *member;
     machine *machine;
     uint32_t machines;
-    double sent[2]; /* messages since the last traffic_rounds(), near and far */
-    comm_way near, far;
+    double sent[2]; /* messages since the last sched_traffic_rounds(), near and far */
+    sched_way near, far;
 };
 
-sched_amount amount_whole(uint64_t bytes)
+sched_amount sched_amount_whole(uint64_t bytes)
 {
     return (sched_amount){bytes ? 1 : 0, (double)bytes};
 }
 
-sched_amount amount_cut(const sched_writer *b, uint64_t bytes)
+sched_amount sched_amount_cut(const sched_writer *b, uint64_t bytes)
 {
-    return (sched_amount){(double)build_chunks(b, bytes), (double)bytes};
+    return (sched_amount){(double)sched_writer_chunks(b, bytes), (double)bytes};
 }
 
-sched_amount amount_part(const sched_writer *b, uint32_t i)
+sched_amount sched_amount_part(const sched_writer *b, uint32_t i)
 {
-    return amount_cut(b, sched_writer_part(b, i).bytes);
+    return sched_amount_cut(b, sched_writer_part(b, i).bytes);
 }
 
-sched_amount amount_parts(const sched_writer *b)
+sched_amount sched_amount_parts(const sched_writer *b)
 {
     sched_amount sum = {0};
     for (uint32_t i = 0; i < b->r->ranks; i++) {
-        sum.messages += amount_part(b, i).messages;
-        sum.bytes += amount_part(b, i).bytes;
+        sum.messages += sched_amount_part(b, i).messages;
+        sum.bytes += sched_amount_part(b, i).bytes;
     }
     return sum;
 }
 
-double least_part(const sched_writer *b)
+double sched_shortest_part(const sched_writer *b)
 {
-    double least = amount_part(b, 0).bytes;
+    double least = sched_amount_part(b, 0).bytes;
     for (uint32_t i = 1; i < b->r->ranks; i++) {
-        double bytes = amount_part(b, i).bytes;
+        double bytes = sched_amount_part(b, i).bytes;
         least = bytes < least ? bytes : least;
     }
     return least;
@@ -71,7 +71,7 @@ static uint32_t machine_of(const sched_traffic *t, uint32_t rank)
     return t->machines > 1 ? t->r->layout->machine[rank] : 0;
 }
 
-sched_traffic *traffic_begin(const comm_request *r)
+sched_traffic *sched_traffic_begin(const sched_request *r)
 {
     sched_traffic *t = mem_alloc(sizeof *t);
     t->r = r;
@@ -89,7 +89,7 @@ static void add(sched_amount *to, sched_amount a, double times)
     to->bytes += a.bytes * times;
 }
 
-void traffic_edge(sched_traffic *t, uint32_t from, uint32_t to, sched_amount a)
+void sched_traffic_edge(sched_traffic *t, uint32_t from, uint32_t to, sched_amount a)
 {
     uint32_t m = machine_of(t, from), k = machine_of(t, to);
     t->sent[m != k] += a.messages;
@@ -102,7 +102,7 @@ void traffic_edge(sched_traffic *t, uint32_t from, uint32_t to, sched_amount a)
     }
 }
 
-void traffic_to_all(sched_traffic *t, uint32_t from, sched_amount a)
+void sched_traffic_to_all(sched_traffic *t, uint32_t from, sched_amount a)
 {
     machine *m = &t->machine[machine_of(t, from)];
     double near = m->size - 1, far = t->r->ranks - m->size;
@@ -115,7 +115,7 @@ void traffic_to_all(sched_traffic *t, uint32_t from, sched_amount a)
     t->sent[1] += a.messages * far;
 }
 
-void traffic_from_all(sched_traffic *t, uint32_t to, sched_amount a)
+void sched_traffic_from_all(sched_traffic *t, uint32_t to, sched_amount a)
 {
     machine *m = &t->machine[machine_of(t, to)];
     double near = m->size - 1, far = t->r->ranks - m->size;
@@ -127,9 +127,9 @@ void traffic_from_all(sched_traffic *t, uint32_t to, sched_amount a)
     t->sent[1] += a.messages * far;
 }
 
-void traffic_rounds(sched_traffic *t, double rounds, double fill)
+void sched_traffic_rounds(sched_traffic *t, double rounds, double fill)
 {
-    comm_way *w = t->sent[1] > 0 ? &t->far : &t->near;
+    sched_way *w = t->sent[1] > 0 ? &t->far : &t->near;
     if (t->sent[0] + t->sent[1] > 0) {
         w->rounds += rounds;
         w->fill += fill;
@@ -137,7 +137,7 @@ void traffic_rounds(sched_traffic *t, double rounds, double fill)
     t->sent[0] = t->sent[1] = 0;
 }
 
-void traffic_way(sched_traffic *t, double hops, double far, double chunk)
+void sched_traffic_way(sched_traffic *t, double hops, double far, double chunk)
 {
     double near = hops - far;
     if (t->sent[0] + t->sent[1] > 0) {
@@ -149,16 +149,16 @@ void traffic_way(sched_traffic *t, double hops, double far, double chunk)
     t->sent[0] = t->sent[1] = 0;
 }
 
-int traffic_crosses(const sched_traffic *t, uint32_t a, uint32_t b)
+int sched_traffic_crosses(const sched_traffic *t, uint32_t a, uint32_t b)
 {
     return machine_of(t, a) != machine_of(t, b);
 }
 
-uint32_t traffic_crossings(const sched_traffic *t, uint32_t first, uint32_t hops)
+uint32_t sched_traffic_crossings(const sched_traffic *t, uint32_t first, uint32_t hops)
 {
     uint32_t n = t->r->ranks, found = 0;
     for (uint32_t i = 0; i < hops; i++)
-        found += (uint32_t)traffic_crosses(t, (first + i) % n, (first + i + 1) % n);
+        found += (uint32_t)sched_traffic_crosses(t, (first + i) % n, (first + i + 1) % n);
     return found;
 }
 
@@ -175,8 +175,8 @@ static void spread(sched_traffic *t)
         member *e = &t->member[i];
         const machine *m = &t->machine[machine_of(t, i)];
         e->got += m->to_all - e->to_all;
-        add(&e->near, amount_less(m->from_all, e->from_all), 1);
-        add(&e->far, amount_less(from_all, m->from_all), 1);
+        add(&e->near, sched_amount_less(m->from_all, e->from_all), 1);
+        add(&e->far, sched_amount_less(from_all, m->from_all), 1);
     }
     for (uint32_t k = 0; k < t->machines; k++) {
         machine *m = &t->machine[k];
@@ -191,10 +191,10 @@ static double larger(double a, double b)
 }
 
 /* Who receives more than anybody sends is waited for as well. */
-void traffic_end(sched_traffic *t, comm_terms *out)
+void sched_traffic_end(sched_traffic *t, sched_terms *out)
 {
     double got = 0, in = 0;
-    comm_way *near = &t->near, *far = &t->far;
+    sched_way *near = &t->near, *far = &t->far;
     spread(t);
     for (uint32_t i = 0; i < t->r->ranks; i++) {
         const member *e = &t->member[i];
@@ -209,7 +209,7 @@ void traffic_end(sched_traffic *t, comm_terms *out)
     }
     near->fill += larger(0, got - near->bytes);
     far->fill += larger(0, in - far->bytes);
-    *out = (comm_terms){.near = *near, .far = *far};
+    *out = (sched_terms){.near = *near, .far = *far};
     free(t->member);
     free(t->machine);
     free(t);

@@ -1,7 +1,7 @@
 /* schedule/terms.h: adds up what a request takes by an algorithm.
  *
  * The algorithm says who sends how much to whom, by its formulas and without walking its steps;
- * here that is added up for each member and machine, and the most of each becomes comm_terms.
+ * here that is added up for each member and machine, and the most of each becomes sched_terms.
  * Takes time in proportion to the ranks, so that plans of thousands of them may ask. */
 #ifndef SCHEDULE_TERMS_H
 #define SCHEDULE_TERMS_H
@@ -12,46 +12,47 @@ typedef struct sched_amount {
     double messages, bytes;
 } sched_amount;
 
-static inline sched_amount amount_less(sched_amount a, sched_amount b)
+static inline sched_amount sched_amount_less(sched_amount a, sched_amount b)
 {
     return (sched_amount){a.messages - b.messages, a.bytes - b.bytes};
 }
 
-sched_amount amount_whole(uint64_t bytes); /* as one message; none when empty */
-sched_amount amount_cut(const sched_writer *b, uint64_t bytes); /* in chunks */
-sched_amount amount_part(const sched_writer *b, uint32_t i);    /* part i, in chunks */
-sched_amount amount_parts(const sched_writer *b);               /* all of them */
-double least_part(const sched_writer *b);                       /* bytes */
-static inline double longest_part(const sched_writer *b)
+sched_amount sched_amount_whole(uint64_t bytes); /* as one message; none when empty */
+sched_amount sched_amount_cut(const sched_writer *b, uint64_t bytes); /* in chunks */
+sched_amount sched_amount_part(const sched_writer *b, uint32_t i);    /* part i, in chunks */
+sched_amount sched_amount_parts(const sched_writer *b);               /* all of them */
+double sched_shortest_part(const sched_writer *b);                    /* bytes */
+static inline double sched_longest_part(const sched_writer *b)
 {
-    return (double)build_longest(b);
+    return (double)sched_writer_longest_part(b);
 }
 
 typedef struct sched_traffic sched_traffic;
 
-sched_traffic *traffic_begin(const comm_request *r);
-void traffic_edge(sched_traffic *t, uint32_t from, uint32_t to, sched_amount a);
-void traffic_to_all(sched_traffic *t, uint32_t from, sched_amount a); /* to each other rank */
-void traffic_from_all(sched_traffic *t, uint32_t to, sched_amount a); /* from each other rank */
+sched_traffic *sched_traffic_begin(const sched_request *r);
+void sched_traffic_edge(sched_traffic *t, uint32_t from, uint32_t to, sched_amount a);
+void sched_traffic_to_all(sched_traffic *t, uint32_t from, sched_amount a); /* to each other rank */
+void sched_traffic_from_all(sched_traffic *t, uint32_t to,
+                            sched_amount a); /* from each other rank */
 
 /* What was added since the last call takes `rounds` latencies, between machines if any of it goes
- * there; none if there is nothing. `fill`: see comm_way. */
-void traffic_rounds(sched_traffic *t, double rounds, double fill);
+ * there; none if there is nothing. `fill`: see sched_way. */
+void sched_traffic_rounds(sched_traffic *t, double rounds, double fill);
 
 /* Instead: it takes a way of `hops` latencies, `far` of them between machines, and each but the
  * first begins when `chunk` bytes have passed the one before. */
-void traffic_way(sched_traffic *t, double hops, double far, double chunk);
+void sched_traffic_way(sched_traffic *t, double hops, double far, double chunk);
 
 /* How many of the `hops` from rank to next rank, from `first` on, lead to another machine. */
-uint32_t traffic_crossings(const sched_traffic *t, uint32_t first, uint32_t hops);
+uint32_t sched_traffic_crossings(const sched_traffic *t, uint32_t first, uint32_t hops);
 
 /* Does the way between these two? */
-int traffic_crosses(const sched_traffic *t, uint32_t a, uint32_t b);
+int sched_traffic_crosses(const sched_traffic *t, uint32_t a, uint32_t b);
 
 /* Everything but `reduced` (which becomes 0). Frees `t`. */
-void traffic_end(sched_traffic *t, comm_terms *out);
+void sched_traffic_end(sched_traffic *t, sched_terms *out);
 
 /* Phases that several algorithms share. */
-void gather_terms(sched_traffic *t, const sched_writer *b); /* gather_to_root() */
+void sched_gather_terms(sched_traffic *t, const sched_writer *b); /* sched_gather_to_root() */
 
 #endif

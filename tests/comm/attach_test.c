@@ -19,31 +19,31 @@
 #include "comm/fd_passing.h"
 #include "schedule/algorithm.h"
 
-static const comm_request whole = {.kind = WEFT_ALL_REDUCE,
-                                   .redop = WEFT_SUM,
-                                   .dtype = WEFT_F32,
-                                   .count = 1,
-                                   .ranks = 4,
-                                   .in_place = 1,
-                                   .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
-                                   .staged = 1,
-                                   .algorithm = "auto"};
+static const sched_request whole = {.kind = WEFT_ALL_REDUCE,
+                                    .redop = WEFT_SUM,
+                                    .dtype = WEFT_F32,
+                                    .count = 1,
+                                    .ranks = 4,
+                                    .in_place = 1,
+                                    .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
+                                    .staged = 1,
+                                    .algorithm = "auto"};
 
-static const char *algorithm_of(const comm_request *r, uint64_t *scratch)
+static const char *algorithm_of(const sched_request *r, uint64_t *scratch)
 {
     static char name[32];
-    comm_schedule *s;
-    assert_int_equal(comm_schedule_make(r, &s), WEFT_OK);
-    snprintf(name, sizeof name, "%s", comm_schedule_algorithm(s));
-    *scratch = comm_schedule_scratch(s);
-    comm_schedule_free(s);
+    sched_schedule *s;
+    assert_int_equal(sched_make(r, &s), WEFT_OK);
+    snprintf(name, sizeof name, "%s", sched_algorithm_name(s));
+    *scratch = sched_scratch_bytes(s);
+    sched_free(s);
     return name;
 }
 
 static void test_who_does_it(void **state)
 {
     (void)state;
-    comm_request r = whole;
+    sched_request r = whole;
     uint64_t scratch;
     assert_string_equal(algorithm_of(&r, &scratch), "mapped");
     assert_int_equal(scratch, 0); /* no mirror */
@@ -62,42 +62,42 @@ static void test_who_does_it(void **state)
     r.count = 4 * 15; /* parts that do not begin at lines */
     assert_string_not_equal(algorithm_of(&r, &scratch), "mapped");
     r.algorithm = "mapped";
-    comm_schedule *s;
-    assert_int_equal(comm_schedule_make(&r, &s), WEFT_USAGE);
+    sched_schedule *s;
+    assert_int_equal(sched_make(&r, &s), WEFT_USAGE);
     r = whole;
     r.link_caps = WEFT_LINK_HOST;
     assert_string_not_equal(algorithm_of(&r, &scratch), "mapped");
 }
 
 /* Between the flags: one reduction at most, of whole lines but for the end; each element once. */
-static void walk(const comm_request *r, unsigned char *sums)
+static void walk(const sched_request *r, unsigned char *sums)
 {
-    comm_schedule *s;
-    comm_program p;
-    uint32_t go = COMM_NO_STEP, done = COMM_NO_STEP;
-    assert_int_equal(comm_schedule_make(r, &s), WEFT_OK);
-    comm_program_make(s, &p);
+    sched_schedule *s;
+    sched_program p;
+    uint32_t go = SCHED_NO_STEP, done = SCHED_NO_STEP;
+    assert_int_equal(sched_make(r, &s), WEFT_OK);
+    sched_program_make(s, &p);
     for (uint32_t i = 0; i < p.steps; i++) {
-        const comm_step *x = &p.step[i];
-        go = x->what == COMM_STORE ? i : go;
-        done = x->what == COMM_FETCH ? i : done;
-        if (x->what == COMM_RECV && x->bytes)
-            assert_true(go == COMM_NO_STEP);
-        if (x->what == COMM_SEND && !x->bytes)
-            assert_true(done != COMM_NO_STEP && x->need > 0);
-        if (x->what != COMM_REDUCE)
+        const sched_step *x = &p.step[i];
+        go = x->what == SCHED_STORE ? i : go;
+        done = x->what == SCHED_FETCH ? i : done;
+        if (x->what == SCHED_RECV && x->bytes)
+            assert_true(go == SCHED_NO_STEP);
+        if (x->what == SCHED_SEND && !x->bytes)
+            assert_true(done != SCHED_NO_STEP && x->need > 0);
+        if (x->what != SCHED_REDUCE)
             continue;
-        assert_true(go != COMM_NO_STEP && done == COMM_NO_STEP);
+        assert_true(go != SCHED_NO_STEP && done == SCHED_NO_STEP);
         assert_int_equal(x->nfrom, r->ranks);
         for (uint32_t k = 0; k < x->nfrom + x->nto; k++)
             assert_int_equal(p.place[x->place + k].at % 64, 0);
         for (uint64_t k = 0; k < x->bytes; k++)
             sums[p.place[x->place].at + k]++;
     }
-    assert_true(go != COMM_NO_STEP && done != COMM_NO_STEP);
+    assert_true(go != SCHED_NO_STEP && done != SCHED_NO_STEP);
     assert_int_equal(p.step[done].need, 0); /* the device says when */
-    comm_program_free(&p);
-    comm_schedule_free(s);
+    sched_program_free(&p);
+    sched_free(s);
 }
 
 static void test_places(void **state)
@@ -107,7 +107,7 @@ static void test_places(void **state)
     for (uint32_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (uint32_t size = 2; size <= 4; size += 2) {
             unsigned char sums[4 * 5001] = {0};
-            comm_request r = whole;
+            sched_request r = whole;
             r.count = counts[i];
             r.dtype = size == 2 ? WEFT_BF16 : WEFT_F32;
             for (r.me = 0; r.me < r.ranks; r.me++)
@@ -120,48 +120,49 @@ static void test_places(void **state)
 static void test_descriptors(void **state)
 {
     (void)state;
-    pass_box a, b;
+    comm_fd_passing_socket a, b;
     uint32_t from;
     int fd, ends[2], nothing;
     char byte = 0;
-    assert_int_equal(pass_open(&a), WEFT_OK);
-    assert_int_equal(pass_open(&b), WEFT_OK);
+    assert_int_equal(comm_fd_passing_open(&a), WEFT_OK);
+    assert_int_equal(comm_fd_passing_open(&b), WEFT_OK);
     assert_int_equal(pipe(ends), 0);
-    assert_int_equal(pass_take(&b, &from, &fd), WEFT_BUSY);
+    assert_int_equal(comm_fd_passing_receive(&b, &from, &fd), WEFT_BUSY);
 
-    pass_address guessed = b.at; /* its name is no secret */
+    comm_fd_passing_address guessed = b.at; /* its name is no secret */
     guessed.secret[1]++;
-    assert_int_equal(pass_give(&a, 7, &guessed, ends[1]), WEFT_OK);
+    assert_int_equal(comm_fd_passing_send(&a, 7, &guessed, ends[1]), WEFT_OK);
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     memcpy(un.sun_path + 1, b.at.name, strlen(b.at.name));
     assert_int_equal(
         sendto(a.fd, "noise", 5, 0, (void *)&un,
                (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + strlen(b.at.name))),
         5);
-    assert_int_equal(pass_give(&a, 3, &b.at, ends[1]), WEFT_OK);
+    assert_int_equal(comm_fd_passing_send(&a, 3, &b.at, ends[1]), WEFT_OK);
     nothing = dup(0);
     close(nothing);
-    assert_int_equal(pass_take(&b, &from, &fd), WEFT_OK);
+    assert_int_equal(comm_fd_passing_receive(&b, &from, &fd), WEFT_OK);
     assert_int_equal(from, 3);
     assert_true(fd >= nothing && fd <= nothing + 1);
     assert_int_equal(write(fd, "x", 1), 1);
     assert_int_equal(read(ends[0], &byte, 1), 1);
     assert_int_equal(byte, 'x');
     close(fd);
-    assert_int_equal(pass_take(&b, &from, &fd), WEFT_BUSY);
+    assert_int_equal(comm_fd_passing_receive(&b, &from, &fd), WEFT_BUSY);
     assert_int_equal(dup(0), nothing); /* what the stranger sent is closed */
     close(nothing);
 
-    pass_address gone = b.at;
-    pass_close(&b);
-    assert_int_equal(pass_give(&a, 3, &gone, ends[1]), WEFT_PEER);
-    pass_close(&a);
+    comm_fd_passing_address gone = b.at;
+    comm_fd_passing_close(&b);
+    assert_int_equal(comm_fd_passing_send(&a, 3, &gone, ends[1]), WEFT_PEER);
+    comm_fd_passing_close(&a);
     close(ends[0]);
     close(ends[1]);
 }
 
 /* `n` descriptors in one datagram, with the right secret or a wrong one. */
-static void send_several(const pass_address *to, bool knows, int fd, uint32_t n, bool many_bytes)
+static void send_several(const comm_fd_passing_address *to, bool knows, int fd, uint32_t n,
+                         bool many_bytes)
 {
     struct {
         uint64_t secret[2];
@@ -203,30 +204,30 @@ static uint32_t open_descriptors(void)
 static void test_hostile_descriptors(void **state)
 {
     (void)state;
-    pass_box b;
+    comm_fd_passing_socket b;
     uint32_t from;
     int fd;
-    assert_int_equal(pass_open(&b), WEFT_OK);
+    assert_int_equal(comm_fd_passing_open(&b), WEFT_OK);
     const uint32_t before = open_descriptors();
     for (uint32_t i = 0; i < 500; i++) {
         const uint32_t n = i % 9; /* one alone comes with a wrong secret, or with too many bytes */
         send_several(&b.at, n != 1 || i % 2, 0, n, n == 1);
-        assert_int_equal(pass_take(&b, &from, &fd), WEFT_BUSY);
+        assert_int_equal(comm_fd_passing_receive(&b, &from, &fd), WEFT_BUSY);
     }
     assert_int_equal(open_descriptors(), before);
-    pass_close(&b);
+    comm_fd_passing_close(&b);
 }
 
 /* Another user's process knows the secret, and still gives nothing. Needs root to become one. */
 static void test_other_user(void **state)
 {
     (void)state;
-    pass_box b;
+    comm_fd_passing_socket b;
     uint32_t from;
     int fd, status;
     if (geteuid())
         skip();
-    assert_int_equal(pass_open(&b), WEFT_OK);
+    assert_int_equal(comm_fd_passing_open(&b), WEFT_OK);
     const uint32_t before = open_descriptors();
     for (uint32_t user = 0; user < 2; user++) {
         pid_t pid = fork();
@@ -238,12 +239,12 @@ static void test_other_user(void **state)
         }
         waitpid(pid, &status, 0);
         assert_int_equal(status, 0);
-        assert_int_equal(pass_take(&b, &from, &fd), user ? WEFT_BUSY : WEFT_OK);
+        assert_int_equal(comm_fd_passing_receive(&b, &from, &fd), user ? WEFT_BUSY : WEFT_OK);
         if (!user)
             close(fd);
     }
     assert_int_equal(open_descriptors(), before);
-    pass_close(&b);
+    comm_fd_passing_close(&b);
 }
 
 int main(void)

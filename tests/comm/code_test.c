@@ -16,11 +16,11 @@
 #include "naive.h"
 
 #if defined(__x86_64__)
-static const code_set *const sets[] = {&code_v2, &code_v3, &code_v4};
-static const reduce_set *const levels[] = {&reduce_v2, &reduce_v3, &reduce_v4};
+static const comm_code_set *const sets[] = {&comm_code_v2, &comm_code_v3, &comm_code_v4};
+static const comm_reduce_set *const levels[] = {&comm_reduce_v2, &comm_reduce_v3, &comm_reduce_v4};
 #else
-static const code_set *const sets[] = {&code_v2};
-static const reduce_set *const levels[] = {&reduce_v2};
+static const comm_code_set *const sets[] = {&comm_code_v2};
+static const comm_reduce_set *const levels[] = {&comm_reduce_v2};
 #endif
 #define SETS (sizeof sets / sizeof *sets)
 static uint64_t seed;
@@ -60,12 +60,13 @@ static int same(float a, float b)
     return isnan(a) ? isnan(b) : memcmp(&a, &b, 4) == 0;
 }
 
-static void check_block(const code_set *set, uint32_t form, const float *x, uint64_t n)
+static void check_block(const comm_code_set *set, uint32_t form, const float *x, uint64_t n)
 {
-    float in[CODE_BLOCK], said[CODE_BLOCK], lost[CODE_BLOCK], kept[CODE_BLOCK + 1];
-    float back[CODE_BLOCK + 1], sum[CODE_BLOCK];
-    unsigned char code[CODE_BLOCK * 2 + 8];
-    const uint64_t bytes = code_bytes(form, n);
+    float in[SCHED_CODE_BLOCK], said[SCHED_CODE_BLOCK], lost[SCHED_CODE_BLOCK],
+        kept[SCHED_CODE_BLOCK + 1];
+    float back[SCHED_CODE_BLOCK + 1], sum[SCHED_CODE_BLOCK];
+    unsigned char code[SCHED_CODE_BLOCK * 2 + 8];
+    const uint64_t bytes = sched_code_bytes(form, n);
     coded_block(form, x, n, said, lost);
     memcpy(in, x, n * 4);
     memset(code, 0x5a, sizeof code);
@@ -93,14 +94,14 @@ static void every_set(void **state)
     static const uint64_t lengths[] = {1, 2, 7, 64, 255, 256};
     for (uint32_t s = 0; s < SETS; s++) {
         seed = 1;
-        if (!reduce_usable(levels[s])) {
+        if (!comm_reduce_usable(levels[s])) {
             print_message("%s is not on this machine\n", sets[s]->name);
             continue;
         }
-        for (uint32_t form = COMM_TO_FP16; form <= COMM_TO_INT8; form++)
+        for (uint32_t form = SCHED_TO_FP16; form <= SCHED_TO_INT8; form++)
             for (uint32_t kind = 0; kind < KINDS; kind++)
                 for (uint32_t i = 0; i < 60; i++) {
-                    float x[CODE_BLOCK];
+                    float x[SCHED_CODE_BLOCK];
                     fill(x, lengths[i % 6], kind);
                     check_block(sets[s], form, x, lengths[i % 6]);
                 }
@@ -112,14 +113,14 @@ static void the_same_codes(void **state)
 {
     (void)state;
     for (uint32_t s = 1; s < SETS; s++)
-        for (uint32_t form = COMM_TO_FP16; form <= COMM_TO_INT8; form++)
-            for (uint32_t kind = 0; kind < KINDS && reduce_usable(levels[s]); kind++) {
-                float x[CODE_BLOCK], y[CODE_BLOCK], kept[2][CODE_BLOCK];
-                unsigned char code[2][CODE_BLOCK * 2 + 8] = {{0}};
-                fill(x, CODE_BLOCK, kind);
+        for (uint32_t form = SCHED_TO_FP16; form <= SCHED_TO_INT8; form++)
+            for (uint32_t kind = 0; kind < KINDS && comm_reduce_usable(levels[s]); kind++) {
+                float x[SCHED_CODE_BLOCK], y[SCHED_CODE_BLOCK], kept[2][SCHED_CODE_BLOCK];
+                unsigned char code[2][SCHED_CODE_BLOCK * 2 + 8] = {{0}};
+                fill(x, SCHED_CODE_BLOCK, kind);
                 memcpy(y, x, sizeof y);
-                sets[0]->encode(form, code[0], x, kept[0], CODE_BLOCK);
-                sets[s]->encode(form, code[1], y, kept[1], CODE_BLOCK);
+                sets[0]->encode(form, code[0], x, kept[0], SCHED_CODE_BLOCK);
+                sets[s]->encode(form, code[1], y, kept[1], SCHED_CODE_BLOCK);
                 assert_memory_equal(code[0], code[1], sizeof code[0]);
                 assert_memory_equal(kept[0], kept[1], sizeof kept[0]);
                 assert_memory_equal(x, y, sizeof x);
@@ -131,12 +132,12 @@ static void types(void **state)
     (void)state;
     static const uint32_t dtypes[] = {WEFT_F32, WEFT_BF16, WEFT_F16};
     for (uint32_t s = 0; s < SETS; s++)
-        for (uint32_t t = 0; t < SETS && reduce_usable(levels[s]); t++)
+        for (uint32_t t = 0; t < SETS && comm_reduce_usable(levels[s]); t++)
             for (uint32_t kind = 0; kind < 8; kind++) {
-                float x[CODE_BLOCK], wide[CODE_BLOCK], kept[CODE_BLOCK];
-                uint32_t narrow[CODE_BLOCK], want[CODE_BLOCK];
-                fill(x, CODE_BLOCK, kind);
-                fill(kept, CODE_BLOCK, 0);
+                float x[SCHED_CODE_BLOCK], wide[SCHED_CODE_BLOCK], kept[SCHED_CODE_BLOCK];
+                uint32_t narrow[SCHED_CODE_BLOCK], want[SCHED_CODE_BLOCK];
+                fill(x, SCHED_CODE_BLOCK, kind);
+                fill(kept, SCHED_CODE_BLOCK, 0);
                 sets[s]->narrow(dtypes[t], narrow, x, 253);
                 sets[s]->widen(dtypes[t], wide, narrow, 253);
                 for (uint64_t i = 0; i < 253; i++) {
@@ -154,14 +155,14 @@ static void types(void **state)
 static void bytes(void **state)
 {
     (void)state;
-    assert_int_equal(code_bytes(COMM_TO_INT8, 0), 0);
-    assert_int_equal(code_bytes(COMM_TO_INT8, 1), 5);
-    assert_int_equal(code_bytes(COMM_TO_INT8, 256), 260);
-    assert_int_equal(code_bytes(COMM_TO_INT8, 257), 265);
-    assert_int_equal(code_bytes(COMM_TO_INT8, 1ull << 40), (1ull << 40) / 256 * 260);
-    assert_int_equal(code_bytes(COMM_TO_FP16, 257), 514);
-    assert_int_equal(code_bytes(COMM_TO_BF16, 3), 6);
-    assert_string_equal(comm_form_name(COMM_TO_INT8), "int8");
+    assert_int_equal(sched_code_bytes(SCHED_TO_INT8, 0), 0);
+    assert_int_equal(sched_code_bytes(SCHED_TO_INT8, 1), 5);
+    assert_int_equal(sched_code_bytes(SCHED_TO_INT8, 256), 260);
+    assert_int_equal(sched_code_bytes(SCHED_TO_INT8, 257), 265);
+    assert_int_equal(sched_code_bytes(SCHED_TO_INT8, 1ull << 40), (1ull << 40) / 256 * 260);
+    assert_int_equal(sched_code_bytes(SCHED_TO_FP16, 257), 514);
+    assert_int_equal(sched_code_bytes(SCHED_TO_BF16, 3), 6);
+    assert_string_equal(sched_form_name(SCHED_TO_INT8), "int8");
 }
 
 int main(void)

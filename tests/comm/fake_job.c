@@ -64,7 +64,7 @@ weft_status job_get(job *j, const char *key, double deadline, void **value, uint
         memcpy(*value, j->entry[i].value, *bytes);
     }
     pthread_mutex_unlock(&j->lock);
-    return i >= 0 ? WEFT_OK : fail(WEFT_PEER, "nobody put %s", key);
+    return i >= 0 ? WEFT_OK : err_fail(WEFT_PEER, "nobody put %s", key);
 }
 
 weft_status job_failure(job *j)
@@ -74,7 +74,7 @@ weft_status job_failure(job *j)
     pthread_mutex_lock(&j->lock);
     const char *text = j->failure;
     pthread_mutex_unlock(&j->lock);
-    return text ? fail(WEFT_PEER, "%s", text) : WEFT_OK;
+    return text ? err_fail(WEFT_PEER, "%s", text) : WEFT_OK;
 }
 
 weft_status job_subkey(job *j, const char *label, uint8_t out[32])

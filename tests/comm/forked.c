@@ -59,9 +59,9 @@ static weft_status map_arena(forked *f, uint64_t bytes)
 {
     f->arena = (comm_arena){.bytes = bytes, .fd = memfd_create("arena", MFD_CLOEXEC)};
     if (f->arena.fd < 0 || ftruncate(f->arena.fd, (off_t)bytes))
-        return fail_errno(WEFT_NO_MEMORY, "no memory file");
+        return err_fail_errno(WEFT_NO_MEMORY, "no memory file");
     f->arena.base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, f->arena.fd, 0);
-    return f->arena.base == MAP_FAILED ? fail_errno(WEFT_NO_MEMORY, "no arena") : WEFT_OK;
+    return f->arena.base == MAP_FAILED ? err_fail_errno(WEFT_NO_MEMORY, "no arena") : WEFT_OK;
 }
 
 static weft_status child(const char *plugin, forked *f, uint64_t bytes, forked_body body,
@@ -96,7 +96,7 @@ static weft_status child(const char *plugin, forked *f, uint64_t bytes, forked_b
     job_free(f->job);
     if (!well && st == WEFT_OK)
         return WEFT_PEER;
-    return fail(st, "%s", text);
+    return err_fail(st, "%s", text);
 }
 
 static pid_t start(const char *plugin, forked f, uint64_t bytes, forked_body body, const char *key,

@@ -17,15 +17,15 @@
 #define LONGEST 5000
 
 #if defined(__x86_64__)
-static const reduce_set *const sets[] = {&reduce_v2, &reduce_v3, &reduce_v4};
+static const comm_reduce_set *const sets[] = {&comm_reduce_v2, &comm_reduce_v3, &comm_reduce_v4};
 #else
-static const reduce_set *const sets[] = {&reduce_v2};
+static const comm_reduce_set *const sets[] = {&comm_reduce_v2};
 #endif
 #define SETS (sizeof sets / sizeof *sets)
 static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_I64};
 static uint64_t source[MOST][LONGEST + 8], dest[2][LONGEST + 8];
 
-static reduce_kernel kernel_of(const reduce_set *s, uint32_t dtype)
+static comm_reduce_kernel kernel_of(const comm_reduce_set *s, uint32_t dtype)
 {
     switch (dtype) {
     case WEFT_F32: return s->f32;
@@ -36,13 +36,13 @@ static reduce_kernel kernel_of(const reduce_set *s, uint32_t dtype)
     }
 }
 
-static void fill(const comm_request *r)
+static void fill(const sched_request *r)
 {
     for (uint32_t k = 0; k < MOST; k++)
         naive_fill(r, k, source[k]);
 }
 
-static void check(reduce_kernel kernel, const comm_request *r, uint32_t in_place)
+static void check(comm_reduce_kernel kernel, const sched_request *r, uint32_t in_place)
 {
     const void *from[MOST];
     uint64_t size = weft_dtype_size(r->dtype);
@@ -51,7 +51,8 @@ static void check(reduce_kernel kernel, const comm_request *r, uint32_t in_place
     void *to[2] = {in_place < r->ranks ? (void *)source[in_place] : dest[0], dest[1]};
     char *first = to[0], *second = to[1];
     memset(second, 0x5a, sizeof dest[1]);
-    reduce_run(&(reduce_job){kernel, r->redop, (uint32_t)size, 2, r->ranks, to, from, r->count});
+    comm_reduce_run(
+        &(comm_reduce_job){kernel, r->redop, (uint32_t)size, 2, r->ranks, to, from, r->count});
     assert_int_equal(naive_first_wrong(r, 0, first, 1, UINT64_MAX), UINT64_MAX);
     assert_memory_equal(first, second, r->count * size);
     for (uint64_t i = r->count * size; i < r->count * size + 8; i++)
@@ -63,7 +64,7 @@ static void every_kernel(void **state)
     (void)state;
     static const uint64_t counts[] = {0, 1, 7, 16, 33, 2047, 2048, 2049, 4999};
     for (uint32_t s = 0; s < SETS; s++) {
-        if (!reduce_usable(sets[s])) {
+        if (!comm_reduce_usable(sets[s])) {
             print_message("%s is not on this machine\n", sets[s]->name);
             continue;
         }
@@ -71,21 +72,21 @@ static void every_kernel(void **state)
             for (uint32_t op = WEFT_SUM; op <= WEFT_MIN; op++)
                 for (uint32_t n = 1; n <= MOST; n += n < 6 ? 1 : 6)
                     for (uint32_t c = 0; c < 9; c++) {
-                        comm_request r = {.kind = WEFT_ALL_REDUCE,
-                                          .redop = op,
-                                          .dtype = types[t],
-                                          .count = counts[c],
-                                          .ranks = n};
-                        fill(&(comm_request){.kind = WEFT_ALL_REDUCE,
-                                             .dtype = types[t],
-                                             .count = LONGEST,
-                                             .ranks = MOST});
+                        sched_request r = {.kind = WEFT_ALL_REDUCE,
+                                           .redop = op,
+                                           .dtype = types[t],
+                                           .count = counts[c],
+                                           .ranks = n};
+                        fill(&(sched_request){.kind = WEFT_ALL_REDUCE,
+                                              .dtype = types[t],
+                                              .count = LONGEST,
+                                              .ranks = MOST});
                         check(kernel_of(sets[s], types[t]), &r, (c + n) % (n + 2));
                     }
     }
 }
 
-static uint16_t through(reduce_kernel k, float a, float b, uint32_t dtype)
+static uint16_t through(comm_reduce_kernel k, float a, float b, uint32_t dtype)
 {
     uint16_t x[2], y = 0;
     x[0] = dtype == WEFT_F16 ? half_nearest((double)a) : bf16_nearest((double)a);
@@ -105,7 +106,7 @@ static void every_half(void **state)
         zero[i] = 0x8000; /* -0 + x is x, for -0 as well */
     }
     for (uint32_t s = 0; s < SETS; s++) {
-        if (!reduce_usable(sets[s]))
+        if (!comm_reduce_usable(sets[s]))
             continue;
         for (uint32_t at = 0; at < 65536; at += REDUCE_BLOCK) {
             const void *from[2] = {all + at, zero + at};
@@ -132,7 +133,7 @@ static void special_values(void **state)
     (void)state;
     static const float odd[] = {0.0f, 1.0f, -INFINITY, INFINITY, NAN};
     for (uint32_t s = 0; s < SETS; s++) {
-        if (!reduce_usable(sets[s]))
+        if (!comm_reduce_usable(sets[s]))
             continue;
         for (uint32_t op = WEFT_MAX; op <= WEFT_MIN; op++)
             for (uint32_t i = 0; i < 25; i++) {

@@ -1,14 +1,14 @@
 /* tests/comm/links_test.c: are collectives right over the transports that users have, between
  * processes in a real job: every kind, type, awkward count, in place and out of place; more than
  * 2^31 bytes; and when a rank is killed? */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-static weft_status (*const record)(weft_status, const char *, ...) = fail;
+static weft_status (*const record)(weft_status, const char *, ...) = err_fail;
 
 #include <cmocka.h>
 #include <signal.h>
@@ -29,8 +29,8 @@ static const char *plugins[] = {"tcp", "shm"};
 static uint32_t nplugins = sizeof plugins / sizeof plugins[0];
 
 typedef struct piece {
-    comm_request r;
-    comm_schedule *s;
+    sched_request r;
+    sched_schedule *s;
     comm_op *op;
     char *in, *out, *scratch;
     struct piece *next;
@@ -45,7 +45,7 @@ static comm_channel *all_ranks(forked *f, const char *name)
     return comm_add_channel(f->world, f->link, name, ranks, f->n, &c) == WEFT_OK ? c : NULL;
 }
 
-static weft_status add_piece(forked *f, comm_channel *c, const comm_request *all, piece **list)
+static weft_status add_piece(forked *f, comm_channel *c, const sched_request *all, piece **list)
 {
     piece *p = mem_alloc(sizeof *p);
     if (!naive_role(all, f->me, &p->r)) {
@@ -53,9 +53,9 @@ static weft_status add_piece(forked *f, comm_channel *c, const comm_request *all
         return WEFT_OK;
     }
     p->r.link_caps = f->caps;
-    weft_status st = comm_schedule_make(&p->r, &p->s);
+    weft_status st = sched_make(&p->r, &p->s);
     if (st == WEFT_OK)
-        st = comm_add_op(c, p->s, comm_schedule_algorithm(p->s), &p->op);
+        st = comm_add_op(c, p->s, sched_algorithm_name(p->s), &p->op);
     if (st != WEFT_OK)
         return st;
     uint64_t size = weft_dtype_size(p->r.dtype), part = p->r.count / p->r.ranks * size * f->me;
@@ -66,7 +66,7 @@ static weft_status add_piece(forked *f, comm_channel *c, const comm_request *all
         p->out = in > out ? p->in + part : p->out;
         p->in = in > out ? p->in : p->out + (in < out ? part : 0);
     }
-    p->scratch = forked_take(f, comm_schedule_scratch(p->s));
+    p->scratch = forked_take(f, sched_scratch_bytes(p->s));
     p->next = *list;
     *list = p;
     return p->in && p->out && p->scratch ? WEFT_OK : record(WEFT_USAGE, "the arena is too small");
@@ -83,13 +83,13 @@ static weft_status wait_piece(forked *f, piece *p)
     weft_status st = comm_wait(p->op, PATIENCE);
     if (st != WEFT_OK)
         return st;
-    const char *name = comm_schedule_algorithm(p->s); /* these add in another order */
+    const char *name = sched_algorithm_name(p->s); /* these add in another order */
     int exact = strcmp(name, "halving") != 0 && strcmp(name, "doubling") != 0;
     uint64_t wrong = naive_first_wrong(&p->r, f->me, p->out, exact, 5000);
     if (wrong == UINT64_MAX)
         return WEFT_OK;
     return record(WEFT_INTERNAL, "kind %u type %u count %llu %s: element %llu is wrong", p->r.kind,
-                  p->r.dtype, (unsigned long long)p->r.count, comm_schedule_algorithm(p->s),
+                  p->r.dtype, (unsigned long long)p->r.count, sched_algorithm_name(p->s),
                   (unsigned long long)wrong);
 }
 
@@ -112,21 +112,21 @@ static uint64_t arena_bytes(void)
 static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_I64};
 
 /* The i-th request of a kind; 0: there is none. */
-static int choose(uint32_t kind, uint32_t i, uint32_t ranks, comm_request *r)
+static int choose(uint32_t kind, uint32_t i, uint32_t ranks, sched_request *r)
 {
     static const uint64_t counts[] = {0, 1, 7, 509, 4099, 70001, 300007};
     int parts = kind == WEFT_REDUCE_SCATTER || kind == WEFT_ALL_GATHER ||
                 (kind >= WEFT_GATHER && kind <= WEFT_ALL_TO_ALL);
     uint64_t count = counts[i / 10];
-    *r = (comm_request){.kind = kind,
-                        .redop = WEFT_SUM + i % 3,
-                        .dtype = types[i % 5],
-                        .count = kind == WEFT_BARRIER ? 0
-                                 : parts              ? count * ranks
-                                                      : count,
-                        .ranks = ranks,
-                        .root = i % ranks,
-                        .in_place = kind == WEFT_SHIFT ? 0 : i / 5 & 1};
+    *r = (sched_request){.kind = kind,
+                         .redop = WEFT_SUM + i % 3,
+                         .dtype = types[i % 5],
+                         .count = kind == WEFT_BARRIER ? 0
+                                  : parts              ? count * ranks
+                                                       : count,
+                         .ranks = ranks,
+                         .root = i % ranks,
+                         .in_place = kind == WEFT_SHIFT ? 0 : i / 5 & 1};
     if (count > 70001)
         return brief && i % 10 == 3; /* integers */
     if (!sampled)
@@ -141,7 +141,7 @@ static weft_status everything(forked *f)
     weft_status st = WEFT_OK;
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind += kind == WEFT_SEND ? 2 : 1)
         for (uint32_t i = 0; i < 70 && st == WEFT_OK; i++) {
-            comm_request r;
+            sched_request r;
             f->used = 0; /* one after the other, all in the same memory */
             if (choose(kind, i, f->n, &r) && (kind != WEFT_SEND || f->n > 1))
                 st = add_piece(f, c, &r, &list);
@@ -188,12 +188,12 @@ static weft_status crowd(forked *f)
         snprintf(name, sizeof name, "c%u", i);
         comm_channel *c = all_ranks(f, name);
         for (uint32_t k = 0; k < 3 && st == WEFT_OK; k++) {
-            comm_request r = {.kind = k == 1 ? WEFT_ALL_GATHER : WEFT_ALL_REDUCE,
-                              .redop = WEFT_SUM,
-                              .dtype = i & 1 ? WEFT_BF16 : WEFT_F32,
-                              .count = f->n * (100 + 3000 * i * (k + 1)),
-                              .ranks = f->n,
-                              .in_place = k == 2};
+            sched_request r = {.kind = k == 1 ? WEFT_ALL_GATHER : WEFT_ALL_REDUCE,
+                               .redop = WEFT_SUM,
+                               .dtype = i & 1 ? WEFT_BF16 : WEFT_F32,
+                               .count = f->n * (100 + 3000 * i * (k + 1)),
+                               .ranks = f->n,
+                               .in_place = k == 2};
             st = add_piece(f, c, &r, &list);
             all[3 * i + k] = list;
         }
@@ -232,21 +232,21 @@ static int32_t long_input(uint32_t rank, uint64_t i)
 
 static weft_status very_long(forked *f)
 {
-    comm_request r = {.kind = WEFT_ALL_REDUCE,
-                      .redop = WEFT_SUM,
-                      .dtype = WEFT_I32,
-                      .count = LONG_COUNT,
-                      .ranks = f->n,
-                      .me = f->me,
-                      .in_place = 1,
-                      .link_caps = f->caps};
-    comm_schedule *s;
+    sched_request r = {.kind = WEFT_ALL_REDUCE,
+                       .redop = WEFT_SUM,
+                       .dtype = WEFT_I32,
+                       .count = LONG_COUNT,
+                       .ranks = f->n,
+                       .me = f->me,
+                       .in_place = 1,
+                       .link_caps = f->caps};
+    sched_schedule *s;
     comm_op *op;
-    weft_status st = comm_schedule_make(&r, &s);
+    weft_status st = sched_make(&r, &s);
     if (st == WEFT_OK)
         st = comm_add_op(all_ranks(f, "long"), s, "long all-reduce", &op);
     int32_t *x = forked_take(f, r.count * 4);
-    void *scratch = st == WEFT_OK ? forked_take(f, comm_schedule_scratch(s)) : NULL;
+    void *scratch = st == WEFT_OK ? forked_take(f, sched_scratch_bytes(s)) : NULL;
     if (st != WEFT_OK || !x || !scratch)
         return record(WEFT_NO_MEMORY, "no room: %s", err_text());
     for (uint64_t i = 0; i < r.count; i++)
@@ -259,7 +259,7 @@ static weft_status very_long(forked *f)
     for (uint64_t i = 0; i < r.count && st == WEFT_OK; i++)
         if ((uint32_t)x[i] != (uint32_t)long_input(0, i) + (uint32_t)long_input(1, i))
             st = record(WEFT_INTERNAL, "element %llu is wrong", (unsigned long long)i);
-    comm_schedule_free(s);
+    sched_free(s);
     return st;
 }
 
@@ -294,21 +294,21 @@ static void above_two_gigabytes(void **state)
 
 static weft_status until_killed(forked *f)
 {
-    comm_request r = {.kind = WEFT_ALL_REDUCE,
-                      .redop = WEFT_SUM,
-                      .dtype = WEFT_F32,
-                      .count = brief ? 1 << 13 : 1 << 20,
-                      .ranks = f->n,
-                      .me = f->me,
-                      .in_place = 1,
-                      .link_caps = f->caps};
-    comm_schedule *s;
+    sched_request r = {.kind = WEFT_ALL_REDUCE,
+                       .redop = WEFT_SUM,
+                       .dtype = WEFT_F32,
+                       .count = brief ? 1 << 13 : 1 << 20,
+                       .ranks = f->n,
+                       .me = f->me,
+                       .in_place = 1,
+                       .link_caps = f->caps};
+    sched_schedule *s;
     comm_op *op;
-    weft_status st = comm_schedule_make(&r, &s);
+    weft_status st = sched_make(&r, &s);
     if (st == WEFT_OK)
         st = comm_add_op(all_ranks(f, "dp.grads"), s, "all-reduce of block.3", &op);
     char *x = forked_take(f, r.count * 4);
-    void *scratch = st == WEFT_OK ? forked_take(f, comm_schedule_scratch(s)) : NULL;
+    void *scratch = st == WEFT_OK ? forked_take(f, sched_scratch_bytes(s)) : NULL;
     if (st == WEFT_OK)
         st = comm_connect(f->world, &f->arena, PATIENCE);
     for (uint32_t i = 0; st == WEFT_OK && i < 100000; i++) {
@@ -320,7 +320,7 @@ static weft_status until_killed(forked *f)
         if (st == WEFT_OK)
             st = comm_wait(op, PATIENCE);
     }
-    comm_schedule_free(s);
+    sched_free(s);
     return st;
 }
 

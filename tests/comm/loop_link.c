@@ -87,7 +87,7 @@ static weft_status loop_connect(weft_link *l, uint32_t peer, uint32_t channel, c
                                 uint64_t bytes, weft_conn **out)
 {
     if (bytes != sizeof peer || memcmp(address, &peer, sizeof peer) != 0)
-        return fail(WEFT_INTERNAL, "the address of rank %u is another's", peer);
+        return err_fail(WEFT_INTERNAL, "the address of rank %u is another's", peer);
     weft_conn *c = calloc(1, sizeof *c);
     c->link = l;
     c->peer = peer;
@@ -133,12 +133,12 @@ static weft_status state_of(const weft_conn *c)
 {
     const loop_hub *h = c->link->hub;
     if (c->link->aborted)
-        return fail(WEFT_PEER, "this rank has given up");
+        return err_fail(WEFT_PEER, "this rank has given up");
     if (!c->mate || c->mate->link->aborted)
-        return fail(WEFT_PEER, "rank %u closed its connection", c->peer);
+        return err_fail(WEFT_PEER, "rank %u closed its connection", c->peer);
     int concerned = h->gone == (int64_t)c->link->rank || h->gone == (int64_t)c->peer;
     if (concerned && h->moved >= h->gone_after)
-        return fail(WEFT_PEER, "the connection with rank %u broke", c->peer);
+        return err_fail(WEFT_PEER, "the connection with rank %u broke", c->peer);
     return WEFT_OK;
 }
 
@@ -151,7 +151,7 @@ static weft_status add(weft_conn *c, int sending, void *at, uint64_t bytes, weft
     char *base = c->link->region.base;
     if (st == WEFT_OK && (h->table.caps & WEFT_LINK_REGISTER) && bytes &&
         (!region || (char *)at < base || (char *)at + bytes > base + c->link->region.bytes))
-        st = fail(WEFT_INTERNAL, "memory outside the region");
+        st = err_fail(WEFT_INTERNAL, "memory outside the region");
     int refuse = h->busy && *n != done && draw(h, h->busy) == 0;
     if (st == WEFT_OK && (*n - done == QUEUE || refuse))
         st = WEFT_BUSY;
@@ -193,8 +193,9 @@ static weft_status move(loop_hub *h, weft_conn *from, weft_conn *to)
         return WEFT_OK;
     }
     if (s->bytes != r->bytes)
-        return fail(WEFT_PEER, "rank %u sends %llu bytes, rank %u receives %llu", from->link->rank,
-                    (unsigned long long)s->bytes, to->link->rank, (unsigned long long)r->bytes);
+        return err_fail(WEFT_PEER, "rank %u sends %llu bytes, rank %u receives %llu",
+                        from->link->rank, (unsigned long long)s->bytes, to->link->rank,
+                        (unsigned long long)r->bytes);
     uint64_t left = s->bytes - s->done, n = h->piece ? 1 + draw(h, h->piece) : left;
     n = n < left ? n : left;
     if (n)
@@ -321,7 +322,7 @@ static weft_status loop_map(weft_link *l, uint32_t peer, const void *key, uint64
 {
     (void)l, (void)peer;
     if (bytes != sizeof *base)
-        return fail(WEFT_DATA, "a key of %llu bytes", (unsigned long long)bytes);
+        return err_fail(WEFT_DATA, "a key of %llu bytes", (unsigned long long)bytes);
     memcpy(base, key, sizeof *base);
     return WEFT_OK;
 }

@@ -86,7 +86,7 @@ static void *rank_main(void *arg)
     pthread_barrier_wait(&t->barrier); /* nobody leaves while others are at work */
     comm_world_destroy(k->w);
     for (uint32_t i = 0; i < k->mades; i++)
-        comm_schedule_free(k->made[i]);
+        sched_free(k->made[i]);
     free(k->arena.base);
     return NULL;
 }
@@ -127,14 +127,14 @@ comm_channel *channel_of_all(rank *k, uint32_t link, const char *name)
     return c;
 }
 
-void add_piece(rank *k, comm_channel *c, const comm_request *all, piece *p)
+void add_piece(rank *k, comm_channel *c, const sched_request *all, piece *p)
 {
     p->takes_part = naive_role(all, k->me, &p->r);
     if (!p->takes_part)
         return;
     p->r.link_caps = k->test->hub.table.caps;
-    comm_schedule *s;
-    must(comm_schedule_make(&p->r, &s) == WEFT_OK);
+    sched_schedule *s;
+    must(sched_make(&p->r, &s) == WEFT_OK);
     k->made[k->mades++] = s;
     must(comm_add_op(c, s, "piece", &p->op) == WEFT_OK);
     uint64_t size = weft_dtype_size(p->r.dtype), part = p->r.count / p->r.ranks * size * k->me;
@@ -145,7 +145,7 @@ void add_piece(rank *k, comm_channel *c, const comm_request *all, piece *p)
         p->out = in > out ? p->in + part : p->out;
         p->in = in > out ? p->in : p->out + (in < out ? part : 0);
     }
-    p->scratch = take(k, comm_schedule_scratch(s));
+    p->scratch = take(k, sched_scratch_bytes(s));
 }
 
 void start_piece(piece *p, int overlap)

@@ -20,7 +20,7 @@ typedef struct rank {
     comm_world *w;
     comm_arena arena;
     uint64_t used;
-    comm_schedule *made[MOST_OPS];
+    sched_schedule *made[MOST_OPS];
     uint32_t mades;
     char said[1024]; /* the record with which it ended */
     weft_status st;
@@ -35,7 +35,7 @@ typedef struct job_test {
     rank rank[LOOP_MOST_RANKS];
     pthread_barrier_t barrier;
     uint64_t seed;
-    const comm_request *request;
+    const sched_request *request;
     const char *explain; /* what the job says once all are connected */
 } job_test;
 
@@ -52,14 +52,14 @@ comm_channel *channel_of_all(rank *k, uint32_t link, const char *name);
 
 /* One operation and its memory, part of the arena. */
 typedef struct piece {
-    comm_request r;
+    sched_request r;
     comm_op *op;
     char *in, *out, *scratch;
     int takes_part;
     uint64_t started; /* clock_ns() */
 } piece;
 
-void add_piece(rank *k, comm_channel *c, const comm_request *all, piece *p);
+void add_piece(rank *k, comm_channel *c, const sched_request *all, piece *p);
 void start_piece(piece *p, int overlap);
 void wait_piece(piece *p, int exact); /* and check the result */
 

@@ -1,6 +1,6 @@
 /* tests/comm/threads_bridge_test.c: do two transports that are one link carry what plain loops
  * give, each only what is its own, whatever the algorithm knows of machines? */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static void one_op(rank *k)
     }
 }
 
-static void run(const comm_request *r, uint64_t caps, void (*body)(rank *))
+static void run(const sched_request *r, uint64_t caps, void (*body)(rank *))
 {
     job_test *t = malloc(sizeof *t);
     begin_test(t, r->ranks, WEFT_LINK_HOST, 0);
@@ -55,26 +55,26 @@ static void run(const comm_request *r, uint64_t caps, void (*body)(rank *))
 static void every_kind(void **state)
 {
     (void)state;
-    comm_layout at = {.machines = 3, .machine = machine, .order = order};
+    sched_layout at = {.machines = 3, .machine = machine, .order = order};
     static const char *const names[] = {"hierarchical", "auto", "ring", "direct"};
     uint32_t ran = 0;
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SEND; kind++)
         for (uint32_t a = 0; a < 4; a++) {
-            comm_request r = {.kind = kind,
-                              .redop = WEFT_SUM,
-                              .dtype = WEFT_F32,
-                              .count = kind == WEFT_BARRIER ? 0 : 6 * 301,
-                              .ranks = 6,
-                              .root = 4,
-                              .algorithm = names[a],
-                              .chunk = 256,
-                              .layout = &at};
-            comm_schedule *s;
-            comm_request mine;
+            sched_request r = {.kind = kind,
+                               .redop = WEFT_SUM,
+                               .dtype = WEFT_F32,
+                               .count = kind == WEFT_BARRIER ? 0 : 6 * 301,
+                               .ranks = 6,
+                               .root = 4,
+                               .algorithm = names[a],
+                               .chunk = 256,
+                               .layout = &at};
+            sched_schedule *s;
+            sched_request mine;
             naive_role(&r, 5, &mine);
-            if (comm_schedule_make(&mine, &s) != WEFT_OK)
+            if (sched_make(&mine, &s) != WEFT_OK)
                 continue;
-            comm_schedule_free(s);
+            sched_free(s);
             run(&r, a & 1 ? WEFT_LINK_HOST | WEFT_LINK_REGISTER : WEFT_LINK_HOST, one_op);
             assert_true(near.moved > 0 || kind == WEFT_BARRIER || kind == WEFT_SEND);
             ran++;
@@ -87,14 +87,14 @@ static void every_kind(void **state)
 static void each_its_own(void **state)
 {
     (void)state;
-    comm_layout at = {.machines = 3, .machine = machine, .order = order};
-    comm_request r = {.kind = WEFT_ALL_REDUCE,
-                      .redop = WEFT_SUM,
-                      .dtype = WEFT_I32,
-                      .count = 3000,
-                      .ranks = 6,
-                      .algorithm = "hierarchical",
-                      .layout = &at};
+    sched_layout at = {.machines = 3, .machine = machine, .order = order};
+    sched_request r = {.kind = WEFT_ALL_REDUCE,
+                       .redop = WEFT_SUM,
+                       .dtype = WEFT_I32,
+                       .count = 3000,
+                       .ranks = 6,
+                       .algorithm = "hierarchical",
+                       .layout = &at};
     run(&r, WEFT_LINK_HOST, one_op);
     assert_int_equal(far.moved, 3 /* starts */ * 3 * 2 * 3000 * 4 * 2 / 3);
     assert_int_equal(near.moved, 3 * 2 * (1 + 2) * 3000 * 4);
@@ -119,14 +119,14 @@ static void one_is_gone(rank *k)
 static void gone(void **state)
 {
     (void)state;
-    comm_layout at = {.machines = 3, .machine = machine, .order = order};
-    comm_request r = {.kind = WEFT_ALL_REDUCE,
-                      .redop = WEFT_SUM,
-                      .dtype = WEFT_I32,
-                      .count = 3000,
-                      .ranks = 6,
-                      .algorithm = "hierarchical",
-                      .layout = &at};
+    sched_layout at = {.machines = 3, .machine = machine, .order = order};
+    sched_request r = {.kind = WEFT_ALL_REDUCE,
+                       .redop = WEFT_SUM,
+                       .dtype = WEFT_I32,
+                       .count = 3000,
+                       .ranks = 6,
+                       .algorithm = "hierarchical",
+                       .layout = &at};
     job_test *t = malloc(sizeof *t);
     begin_test(t, r.ranks, WEFT_LINK_HOST, 0);
     loop_begin(&near, WEFT_LINK_HOST, 0);

@@ -1,6 +1,6 @@
 /* tests/comm/threads_compress_test.c: do compressed sums through the engine, round after round and
  * several at once, have the bits of plain loops, what is kept included, without taking memory? */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,17 +20,17 @@
 
 static const float times[ROUNDS] = {1, 1, 0, 2};
 
-static comm_request request_of(uint32_t op, uint32_t n)
+static sched_request request_of(uint32_t op, uint32_t n)
 {
-    return (comm_request){.kind = op == 1 ? WEFT_REDUCE_SCATTER : WEFT_ALL_REDUCE,
-                          .redop = WEFT_SUM,
-                          .dtype = op == 2 ? WEFT_BF16 : WEFT_F32,
-                          .count = COUNT * (1 + op) / n * n,
-                          .ranks = n,
-                          .in_place = op == 0,
-                          .chunk = 4096,
-                          .compress = op == 2 ? COMM_TO_BF16 : COMM_TO_INT8,
-                          .feedback = 1};
+    return (sched_request){.kind = op == 1 ? WEFT_REDUCE_SCATTER : WEFT_ALL_REDUCE,
+                           .redop = WEFT_SUM,
+                           .dtype = op == 2 ? WEFT_BF16 : WEFT_F32,
+                           .count = COUNT * (1 + op) / n * n,
+                           .ranks = n,
+                           .in_place = op == 0,
+                           .chunk = 4096,
+                           .compress = op == 2 ? SCHED_TO_BF16 : SCHED_TO_INT8,
+                           .feedback = 1};
 }
 
 /* What all ranks put in and get, and keep, round by round: by plain loops, before they begin. */
@@ -41,7 +41,7 @@ typedef struct expected {
 static void expect(expected *e, uint32_t n)
 {
     for (uint32_t op = 0; op < OPS; op++) {
-        comm_request r = request_of(op, n);
+        sched_request r = request_of(op, n);
         float *kept[8];
         void *in[8];
         for (uint32_t i = 0; i < n; i++) {
@@ -80,17 +80,17 @@ static void rounds(rank *k)
     piece p[OPS] = {0};
     float *kept[OPS], by = 0;
     for (uint32_t op = 0; op < OPS; op++) {
-        comm_request r = request_of(op, k->test->n);
+        sched_request r = request_of(op, k->test->n);
         char name[8] = {'c', (char)('0' + op), 0};
         add_piece(k, channel_of_all(k, op == 1 ? k->link2 : k->link, name), &r, &p[op]);
         kept[op] = calloc(r.count, 4);
-        must(comm_schedule_kept(k->made[op]) > 0);
+        must(sched_residual_bytes(k->made[op]) > 0);
     }
     must(comm_connect(k->w, &k->arena, PATIENCE) == WEFT_OK);
     must(comm_start(p[0].op, p[0].in, p[0].out, p[0].scratch, 0) == WEFT_USAGE); /* keeps where? */
     must(strstr(err_text(), "feedback"));
     for (uint32_t op = 0; op < OPS; op++)
-        comm_keep(p[op].op, kept[op], &by);
+        comm_set_residual(p[op].op, kept[op], &by);
     pthread_barrier_wait(&k->test->barrier);
     atomic_store(&armed, 1);
     for (uint32_t round = 0; round < ROUNDS; round++) {

@@ -1,6 +1,6 @@
 /* tests/comm/threads_engine_test.c: does the engine give right results whatever the timing, with
  * many channels at once, and without taking memory in a step? */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -28,7 +28,7 @@ static void one_op(rank *k)
         wait_piece(&p, 0);
     }
     if (p.takes_part)
-        must(comm_bytes_sent(k->w) == 5 * comm_schedule_sent(k->made[0]));
+        must(comm_bytes_sent(k->w) == 5 * sched_bytes_sent(k->made[0]));
 }
 
 static void every_kind(void **state)
@@ -39,23 +39,23 @@ static void every_kind(void **state)
     uint32_t ran = 0;
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SEND; kind++)
         for (uint32_t n = 1; n <= 5; n++)
-            for (uint32_t a = 0; !a || comm_algorithms[a - 1]; a++) {
-                comm_request r = {.kind = kind,
-                                  .redop = WEFT_SUM,
-                                  .dtype = types[(n + a) % 3],
-                                  .count = kind == WEFT_BARRIER ? 0 : 420 * (1 + a % 3),
-                                  .ranks = n,
-                                  .root = n - 1,
-                                  .in_place = (a + n) & 1,
-                                  .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
-                                  .algorithm = a ? comm_algorithms[a - 1]->name : "auto",
-                                  .chunk = 256};
-                comm_schedule *s;
-                comm_request mine;
+            for (uint32_t a = 0; !a || sched_algorithms[a - 1]; a++) {
+                sched_request r = {.kind = kind,
+                                   .redop = WEFT_SUM,
+                                   .dtype = types[(n + a) % 3],
+                                   .count = kind == WEFT_BARRIER ? 0 : 420 * (1 + a % 3),
+                                   .ranks = n,
+                                   .root = n - 1,
+                                   .in_place = (a + n) & 1,
+                                   .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
+                                   .algorithm = a ? sched_algorithms[a - 1]->name : "auto",
+                                   .chunk = 256};
+                sched_schedule *s;
+                sched_request mine;
                 naive_role(&r, n - 1, &mine);
-                if (comm_schedule_make(&mine, &s) != WEFT_OK)
+                if (sched_make(&mine, &s) != WEFT_OK)
                     continue;
-                comm_schedule_free(s);
+                sched_free(s);
                 begin_test(t, n, r.link_caps, 0);
                 t->hub.piece = a & 1 ? 300 : 7000;
                 t->request = &r;
@@ -70,7 +70,7 @@ static void registered(void **state)
 {
     (void)state;
     job_test *t = malloc(sizeof *t);
-    comm_request r = {
+    sched_request r = {
         .kind = WEFT_ALL_REDUCE, .redop = WEFT_MAX, .dtype = WEFT_F16, .count = 5001, .ranks = 3};
     begin_test(t, 3, WEFT_LINK_HOST | WEFT_LINK_REGISTER, 0);
     t->request = &r;
@@ -83,7 +83,7 @@ static void some_map(rank *k)
 {
     piece p[2] = {0};
     comm_channel *c = channel_of_all(k, k->link, "some");
-    comm_request r[2] = {
+    sched_request r[2] = {
         {.kind = WEFT_SEND, .dtype = WEFT_F32, .count = 1000, .ranks = 3, .algorithm = "mapped"},
         {.kind = WEFT_ALL_GATHER, .dtype = WEFT_F32, .count = 9, .ranks = 3, .algorithm = "ring"}};
     for (uint32_t i = 0; i < 2; i++) {
@@ -121,13 +121,13 @@ static void crowd(rank *k)
         c[i] = channel_of_all(k, i & 1 ? k->link2 : k->link, name);
     }
     for (uint32_t i = 0; i < 12; i++) {
-        comm_request r = {.kind = i % 3 ? WEFT_ALL_REDUCE : WEFT_ALL_GATHER,
-                          .redop = WEFT_SUM,
-                          .dtype = WEFT_F32,
-                          .count = 400 * k->test->n * (1 + i % 4),
-                          .ranks = k->test->n,
-                          .in_place = i & 1,
-                          .chunk = 1024};
+        sched_request r = {.kind = i % 3 ? WEFT_ALL_REDUCE : WEFT_ALL_GATHER,
+                           .redop = WEFT_SUM,
+                           .dtype = WEFT_F32,
+                           .count = 400 * k->test->n * (1 + i % 4),
+                           .ranks = k->test->n,
+                           .in_place = i & 1,
+                           .chunk = 1024};
         add_piece(k, c[i % 6], &r, &p[i]);
     }
     must(comm_connect(k->w, &k->arena, PATIENCE) == WEFT_OK);
@@ -165,11 +165,11 @@ static void crosswise(rank *k)
 {
     piece p[2] = {0};
     for (uint32_t i = 0; i < 2; i++) {
-        comm_request r = {.kind = WEFT_ALL_REDUCE,
-                          .redop = WEFT_SUM,
-                          .dtype = WEFT_F32,
-                          .count = 1000,
-                          .ranks = 2};
+        sched_request r = {.kind = WEFT_ALL_REDUCE,
+                           .redop = WEFT_SUM,
+                           .dtype = WEFT_F32,
+                           .count = 1000,
+                           .ranks = 2};
         add_piece(k, channel_of_all(k, i ? k->link2 : k->link, i ? "b" : "a"), &r, &p[i]);
     }
     must(comm_connect(k->w, &k->arena, PATIENCE) == WEFT_OK);

@@ -1,6 +1,6 @@
 /* tests/comm/threads_failure_test.c: when something goes wrong, does every rank end, with a record
  * that says who, where and what? And is wrong use refused without harm? */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -36,12 +36,12 @@ static void failing_op(rank *k)
     must(comm_start(p.op, p.in, p.out, p.scratch, 0) == k->st && strcmp(first, err_text()) == 0);
 }
 
-static const comm_request sum_of_three = {.kind = WEFT_ALL_REDUCE,
-                                          .redop = WEFT_SUM,
-                                          .dtype = WEFT_F32,
-                                          .count = 30000,
-                                          .ranks = 3,
-                                          .algorithm = "direct"};
+static const sched_request sum_of_three = {.kind = WEFT_ALL_REDUCE,
+                                           .redop = WEFT_SUM,
+                                           .dtype = WEFT_F32,
+                                           .count = 30000,
+                                           .ranks = 3,
+                                           .algorithm = "direct"};
 
 static void deadline_names_the_rank(void **state)
 {
@@ -87,7 +87,7 @@ static void broken_link_unexplained(void **state)
     (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 2, WEFT_LINK_HOST, 0);
-    comm_request r = sum_of_three;
+    sched_request r = sum_of_three;
     r.ranks = 2;
     t->request = &r;
     t->seed = 99;
@@ -105,7 +105,7 @@ static void lying_peer(void **state)
     (void)state;
     job_test *t = malloc(sizeof *t);
     begin_test(t, 2, WEFT_LINK_HOST | WEFT_LINK_MAP, 0);
-    comm_request r = sum_of_three;
+    sched_request r = sum_of_three;
     r.ranks = 2;
     r.algorithm = "mapped";
     r.link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP;
@@ -123,7 +123,7 @@ static void misuse_body(rank *k)
 {
     piece mapped = {0}, plain = {0}, in_place = {0};
     comm_channel *c = channel_of_all(k, k->link, "c");
-    comm_request r = sum_of_three;
+    sched_request r = sum_of_three;
     r.ranks = 2;
     add_piece(k, c, &r, &plain);
     r.in_place = 1;
@@ -161,7 +161,7 @@ static void refusals(void **state)
 
 static void disagree(rank *k)
 {
-    comm_request r = sum_of_three;
+    sched_request r = sum_of_three;
     piece p = {0};
     comm_channel *c = channel_of_all(k, k->link, k->test->seed && k->me ? "other" : "c");
     r.ranks = 2;

@@ -1,7 +1,7 @@
 /* tests/comm/threads_fuzz_test.c: is the engine right whatever the link does? Operations drawn at
  * random, on several channels of two links that delay, move pieces, refuse posts, buffer or not,
  * say late what has finished, pause, and starve a rank. */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

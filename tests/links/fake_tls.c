@@ -17,8 +17,8 @@ struct weft_tls {
     size_t sent, got;
 };
 
-static weft_status tls_start(void *ctx, int32_t fd, int32_t server, const char *label,
-                             weft_tls **out)
+static weft_status job_tls_start(void *ctx, int32_t fd, int32_t server, const char *label,
+                                 weft_tls **out)
 {
     weft_tls *t = calloc(1, sizeof *t);
     uint64_t hash = 1469598103934665603u;
@@ -46,7 +46,7 @@ static weft_status cut_off(weft_tls *t, ssize_t n, int wants)
     return end_of(t, n, wants) == WEFT_BUSY ? WEFT_BUSY : WEFT_IO;
 }
 
-static weft_status tls_handshake(weft_tls *t)
+static weft_status job_tls_handshake(weft_tls *t)
 {
     while (t->sent < TOKEN) {
         ssize_t n = send(t->fd, (uint8_t *)&t->mine + t->sent, TOKEN - t->sent, MSG_NOSIGNAL);
@@ -65,12 +65,12 @@ static weft_status tls_handshake(weft_tls *t)
     return WEFT_OK;
 }
 
-static int32_t tls_wants(const weft_tls *t)
+static int32_t job_tls_wants(const weft_tls *t)
 {
     return t->wants;
 }
 
-static weft_status tls_read(weft_tls *t, void *to, uint64_t bytes, uint64_t *done)
+static weft_status job_tls_read(weft_tls *t, void *to, uint64_t bytes, uint64_t *done)
 {
     uint8_t *at = to;
     ssize_t n = recv(t->fd, to, bytes < 16384 ? bytes : 16384, 0);
@@ -83,7 +83,7 @@ static weft_status tls_read(weft_tls *t, void *to, uint64_t bytes, uint64_t *don
     return WEFT_OK;
 }
 
-static weft_status tls_write(weft_tls *t, const void *from, uint64_t bytes, uint64_t *done)
+static weft_status job_tls_write(weft_tls *t, const void *from, uint64_t bytes, uint64_t *done)
 {
     uint8_t flipped[16384];
     const uint8_t *at = from;
@@ -98,7 +98,7 @@ static weft_status tls_write(weft_tls *t, const void *from, uint64_t bytes, uint
     return WEFT_OK;
 }
 
-static void tls_end(weft_tls *t)
+static void job_tls_end(weft_tls *t)
 {
     free(t);
 }
@@ -109,11 +109,11 @@ const weft_host_tls *fake_tls(node *n)
     weft_host_tls *t = &tables[n->rank % 64];
     *t = (weft_host_tls){.struct_size = sizeof *t,
                          .ctx = n,
-                         .start = tls_start,
-                         .handshake = tls_handshake,
-                         .wants = tls_wants,
-                         .read = tls_read,
-                         .write = tls_write,
-                         .end = tls_end};
+                         .start = job_tls_start,
+                         .handshake = job_tls_handshake,
+                         .wants = job_tls_wants,
+                         .read = job_tls_read,
+                         .write = job_tls_write,
+                         .end = job_tls_end};
     return t;
 }

@@ -89,9 +89,9 @@ static void all_else_follows(void **state)
     graph g;
     graph_init(&g, &two, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    model_options o = {"gpt2", 2, 2, 0, 8, 12, 16, 11, 1, 4, 16, 1.0, MODEL_TRAIN, 0, 0, 0};
+    graph_model_options o = {"gpt2", 2, 2, 0, 8, 12, 16, 11, 1, 4, 16, 1.0, MODEL_TRAIN, 0, 0, 0};
     weft_tensor loss;
-    assert_int_equal(model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
     record r = {.mesh = 2, .g = &g};
     assert_int_equal(ask(&r, WEFT_PHASE_SPLIT), WEFT_OK);
     uint32_t end = g.nodes.n;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "graph/graph.h"
 
 #include <weft/optim.h>

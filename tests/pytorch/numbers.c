@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "data/data.h"
 
 #define SEQUENCE 5

@@ -1,12 +1,12 @@
-/* tests/schedule/coded.c: see coded.h. The 16-bit types are those of base/half.h, which has a test
- * of its own. */
+/* tests/schedule/coded.c: see coded.h. The 16-bit types are those of base/number/half.h, which has
+ * a test of its own. */
 #include "coded.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/half.h"
+#include "base/number/half.h"
 
 #define BLOCK 256
 
@@ -52,13 +52,13 @@ static void block_int8(const float *x, uint64_t n, float *said)
 
 void coded_block(uint32_t form, const float *x, uint64_t n, float *said, float *lost)
 {
-    for (uint64_t i = 0; i < n && form != COMM_TO_INT8; i++) {
-        uint32_t dtype = form == COMM_TO_FP16 ? WEFT_F16 : WEFT_BF16;
+    for (uint64_t i = 0; i < n && form != SCHED_TO_INT8; i++) {
+        uint32_t dtype = form == SCHED_TO_FP16 ? WEFT_F16 : WEFT_BF16;
         char h[2];
         coded_put(dtype, h, 0, x[i]);
         said[i] = coded_value(dtype, h, 0);
     }
-    if (form == COMM_TO_INT8)
+    if (form == SCHED_TO_INT8)
         block_int8(x, n, said);
     for (uint64_t i = 0; i < n; i++) {
         lost[i] = (float)((double)x[i] - (double)said[i]);
@@ -67,7 +67,7 @@ void coded_block(uint32_t form, const float *x, uint64_t n, float *said, float *
 }
 
 /* First element of part i: equal parts, or, where the parts are free and long, whole lines. */
-static uint64_t part_from(const comm_request *r, uint32_t i)
+static uint64_t part_from(const sched_request *r, uint32_t i)
 {
     uint64_t size = weft_dtype_size(r->dtype), grain = 1;
     if (r->kind == WEFT_ALL_REDUCE && r->count * size / r->ranks >= 4096)
@@ -79,7 +79,7 @@ static uint64_t part_from(const comm_request *r, uint32_t i)
 }
 
 /* One block of part `owner`, from element `at` on; kept of rank i lies at kept[i] + place[i]. */
-static void sum_block(const comm_request *r, void *const *in, void *out, float *const *kept,
+static void sum_block(const sched_request *r, void *const *in, void *out, float *const *kept,
                       float times, uint32_t owner, uint64_t at, uint64_t n)
 {
     float sum[BLOCK], x[BLOCK], said[BLOCK], lost[BLOCK];
@@ -110,7 +110,7 @@ static void sum_block(const comm_request *r, void *const *in, void *out, float *
     }
 }
 
-void coded_sum(const comm_request *r, void *const *in, void *out, float *const *kept, float times)
+void coded_sum(const sched_request *r, void *const *in, void *out, float *const *kept, float times)
 {
     uint64_t chunk = (r->chunk + 63) / 64 * 64 / weft_dtype_size(r->dtype);
     for (uint32_t owner = 0; owner < r->ranks; owner++) {

@@ -15,6 +15,6 @@ void coded_put(uint32_t dtype, void *at, uint64_t i, float value);
 /* What all ranks together get by a compressed sum of in[rank][count]: out[count], of which rank i
  * of a reduce-scatter has part i. kept[rank] is read and written as the ranks do; NULL: no
  * feedback. */
-void coded_sum(const comm_request *r, void *const *in, void *out, float *const *kept, float times);
+void coded_sum(const sched_request *r, void *const *in, void *out, float *const *kept, float times);
 
 #endif

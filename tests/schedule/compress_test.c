@@ -2,7 +2,7 @@
  * give, within the bound of the form; does feedback make the mean of many sums exact; and does what
  * is not finite, or is to be forgotten, leave nothing behind? Schedules of 1 to 9 ranks, run
  * against each other in random order. */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,10 +20,10 @@
 #define MOST 9
 
 typedef struct world { /* what all ranks have, and what plain loops say of it */
-    comm_request r;
+    sched_request r;
     void *in[MOST], *want;
     float *kept[MOST], *other[MOST]; /* kept by the ranks; by the loops */
-    uint64_t kept_bytes;
+    uint64_t residual_bytes;
     double *sum; /* of what came out, over rounds */
 } world;
 
@@ -43,18 +43,18 @@ static void compare(const sim_case *c, uint32_t rank, const void *out)
         w->sum[from + i] += (double)coded_value(w->r.dtype, out, i);
 }
 
-static void set_up(world *w, const comm_request *r, double scale)
+static void set_up(world *w, const sched_request *r, double scale)
 {
     uint64_t n = r->count + 1;
-    comm_schedule *s;
+    sched_schedule *s;
     *w = (world){.r = *r};
     for (uint32_t i = 0; i < r->ranks; i++) {
-        comm_request mine = *r;
+        sched_request mine = *r;
         mine.me = i;
-        assert_int_equal(comm_schedule_make(&mine, &s), WEFT_OK);
-        w->kept_bytes = comm_schedule_kept(s);
-        assert_true(w->kept_bytes <= 4 * r->count);
-        comm_schedule_free(s);
+        assert_int_equal(sched_make(&mine, &s), WEFT_OK);
+        w->residual_bytes = sched_residual_bytes(s);
+        assert_true(w->residual_bytes <= 4 * r->count);
+        sched_free(s);
     }
     w->want = calloc(n, 4);
     w->sum = calloc(n, sizeof *w->sum);
@@ -63,7 +63,7 @@ static void set_up(world *w, const comm_request *r, double scale)
         w->kept[i] = calloc(n, 4);
         w->other[i] = calloc(n, 4);
         for (uint64_t k = 0; k < r->count; k++) {
-            comm_request f32 = *r;
+            sched_request f32 = *r;
             float x;
             f32.dtype = WEFT_F32;
             naive_input(&f32, i, k, &x);
@@ -98,16 +98,16 @@ static void round_of(world *w, uint64_t seed, float times)
                                            .user = w});
     assert_string_equal(name, w->r.ranks > 1 ? "compressed" : "alone");
     for (uint32_t i = 0; i < w->r.ranks; i++)
-        assert_memory_equal(w->kept[i], w->other[i], w->kept_bytes);
+        assert_memory_equal(w->kept[i], w->other[i], w->residual_bytes);
 }
 
 /* How far a sum may be from the exact one: every contribution but one is rounded, and then the sum:
  * each time by half a step of the form, of what may be as large as all inputs together. */
-static double bound(const comm_request *r)
+static double bound(const sched_request *r)
 {
-    double step = r->compress == COMM_TO_INT8   ? 1.0 / 254
-                  : r->compress == COMM_TO_FP16 ? 0x1p-11
-                                                : 0x1p-8;
+    double step = r->compress == SCHED_TO_INT8   ? 1.0 / 254
+                  : r->compress == SCHED_TO_FP16 ? 0x1p-11
+                                                 : 0x1p-8;
     double last = r->kind == WEFT_ALL_REDUCE ? r->ranks * step : 0;
     double type = r->dtype == WEFT_F32 ? 1e-6 : r->dtype == WEFT_F16 ? 0x1p-10 : 0x1p-7;
     return ((r->ranks - 1) * step + last) * (1 + 2 * step) + r->ranks * type;
@@ -125,7 +125,7 @@ static double furthest(const world *w, double rounds)
     return worst;
 }
 
-static void one(comm_request r, uint64_t seed)
+static void one(sched_request r, uint64_t seed)
 {
     world w;
     r.redop = WEFT_SUM;
@@ -146,18 +146,18 @@ static void every_shape(void **state)
     uint32_t i = 0;
     for (uint32_t ranks = 1; ranks <= MOST; ranks++)
         for (uint32_t c = 0; c < 8; c++)
-            for (uint32_t form = COMM_TO_FP16; form <= COMM_TO_INT8; form++)
+            for (uint32_t form = SCHED_TO_FP16; form <= SCHED_TO_INT8; form++)
                 for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++, i++)
-                    one((comm_request){.kind = kind,
-                                       .dtype = types[(i / 7) % 3],
-                                       .count = counts[c],
-                                       .ranks = ranks,
-                                       .in_place = i / 3 & 1,
-                                       .chunk = i % 5 < 2    ? 0
-                                                : i % 5 == 2 ? 128
-                                                             : 1088,
-                                       .compress = form,
-                                       .feedback = i % 4 != 3},
+                    one((sched_request){.kind = kind,
+                                        .dtype = types[(i / 7) % 3],
+                                        .count = counts[c],
+                                        .ranks = ranks,
+                                        .in_place = i / 3 & 1,
+                                        .chunk = i % 5 < 2    ? 0
+                                                 : i % 5 == 2 ? 128
+                                                              : 1088,
+                                        .compress = form,
+                                        .feedback = i % 4 != 3},
                         i);
 }
 
@@ -166,14 +166,14 @@ static void any_order(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 12; seed++)
-        one((comm_request){.kind = WEFT_ALL_REDUCE,
-                           .dtype = WEFT_F32,
-                           .count = 3333,
-                           .ranks = 4,
-                           .in_place = seed & 1,
-                           .chunk = 512,
-                           .compress = COMM_TO_INT8,
-                           .feedback = 1},
+        one((sched_request){.kind = WEFT_ALL_REDUCE,
+                            .dtype = WEFT_F32,
+                            .count = 3333,
+                            .ranks = 4,
+                            .in_place = seed & 1,
+                            .chunk = 512,
+                            .compress = SCHED_TO_INT8,
+                            .feedback = 1},
             seed * 3);
 }
 
@@ -182,16 +182,16 @@ static void any_order(void **state)
 static void mean_of_many(void **state)
 {
     (void)state;
-    for (uint32_t form = COMM_TO_FP16; form <= COMM_TO_INT8; form++)
+    for (uint32_t form = SCHED_TO_FP16; form <= SCHED_TO_INT8; form++)
         for (uint32_t feedback = 0; feedback < 2; feedback++)
             for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++) {
-                comm_request r = {.kind = kind,
-                                  .redop = WEFT_SUM,
-                                  .dtype = WEFT_F32,
-                                  .count = 600,
-                                  .ranks = 3,
-                                  .compress = form,
-                                  .feedback = feedback};
+                sched_request r = {.kind = kind,
+                                   .redop = WEFT_SUM,
+                                   .dtype = WEFT_F32,
+                                   .count = 600,
+                                   .ranks = 3,
+                                   .compress = form,
+                                   .feedback = feedback};
                 world w;
                 set_up(&w, &r, 1);
                 round_of(&w, 0, 1);
@@ -213,16 +213,16 @@ static void not_finite(void **state)
 {
     (void)state;
     static const float odd[] = {NAN, INFINITY, -INFINITY, 3e38f};
-    for (uint32_t form = COMM_TO_FP16; form <= COMM_TO_INT8; form++)
+    for (uint32_t form = SCHED_TO_FP16; form <= SCHED_TO_INT8; form++)
         for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++)
             for (uint32_t i = 0; i < 12; i++) {
-                comm_request r = {.kind = kind,
-                                  .redop = WEFT_SUM,
-                                  .dtype = WEFT_F32,
-                                  .count = 1200,
-                                  .ranks = 3,
-                                  .compress = form,
-                                  .feedback = 1};
+                sched_request r = {.kind = kind,
+                                   .redop = WEFT_SUM,
+                                   .dtype = WEFT_F32,
+                                   .count = 1200,
+                                   .ranks = 3,
+                                   .compress = form,
+                                   .feedback = 1};
                 const uint32_t at = i * 100 + 7, who = i % 3;
                 world w;
                 set_up(&w, &r, 1);
@@ -284,22 +284,22 @@ static void round_apart(world *w, uint64_t seed)
     assert_string_equal(name, "hierarchical");
 }
 
-static uint64_t between_machines(const comm_request *r)
+static uint64_t between_machines(const sched_request *r)
 {
     uint64_t bytes = 0;
     for (uint32_t me = 0; me < r->ranks; me++) {
-        comm_request mine = *r;
-        comm_schedule *s;
-        comm_program p;
+        sched_request mine = *r;
+        sched_schedule *s;
+        sched_program p;
         mine.me = me;
-        assert_int_equal(comm_schedule_make(&mine, &s), WEFT_OK);
-        comm_program_make(s, &p);
+        assert_int_equal(sched_make(&mine, &s), WEFT_OK);
+        sched_program_make(s, &p);
         for (uint32_t i = 0; i < p.steps; i++)
-            if (p.step[i].what == COMM_SEND &&
+            if (p.step[i].what == SCHED_SEND &&
                 r->layout->machine[me] != r->layout->machine[p.step[i].peer])
                 bytes += p.step[i].bytes;
-        comm_program_free(&p);
-        comm_schedule_free(s);
+        sched_program_free(&p);
+        sched_free(s);
     }
     return bytes;
 }
@@ -311,17 +311,17 @@ static void several_machines(void **state)
     static const uint64_t counts[] = {0, 1, 7, 300, 20011};
     for (uint32_t i = 0; i < PLACES * 5 * 6; i++) {
         const place *at = &places[i % PLACES];
-        comm_layout layout = {at->machines, at->machine, at->order, WEFT_LINK_HOST};
-        comm_request r = {.kind = i / PLACES % 2 ? WEFT_REDUCE_SCATTER : WEFT_ALL_REDUCE,
-                          .redop = WEFT_SUM,
-                          .dtype = i % 4 ? WEFT_F32 : WEFT_BF16,
-                          .count = counts[i / PLACES % 5],
-                          .ranks = at->ranks,
-                          .in_place = i / 3 & 1,
-                          .chunk = i % 3 ? 0 : 4096,
-                          .compress = 1 + i % 3,
-                          .feedback = 1,
-                          .layout = &layout};
+        sched_layout layout = {at->machines, at->machine, at->order, WEFT_LINK_HOST};
+        sched_request r = {.kind = i / PLACES % 2 ? WEFT_REDUCE_SCATTER : WEFT_ALL_REDUCE,
+                           .redop = WEFT_SUM,
+                           .dtype = i % 4 ? WEFT_F32 : WEFT_BF16,
+                           .count = counts[i / PLACES % 5],
+                           .ranks = at->ranks,
+                           .in_place = i / 3 & 1,
+                           .chunk = i % 3 ? 0 : 4096,
+                           .compress = 1 + i % 3,
+                           .feedback = 1,
+                           .layout = &layout};
         world w;
         if (r.kind == WEFT_REDUCE_SCATTER)
             r.count = r.count / r.ranks * r.ranks;
@@ -343,17 +343,17 @@ static void several_machines(void **state)
 static void bytes_between(void **state)
 {
     (void)state;
-    comm_layout layout = {2, places[5].machine, places[5].order, WEFT_LINK_HOST};
+    sched_layout layout = {2, places[5].machine, places[5].order, WEFT_LINK_HOST};
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++) {
-        comm_request r = {.kind = kind,
-                          .redop = WEFT_SUM,
-                          .dtype = WEFT_F32,
-                          .count = 1 << 20,
-                          .ranks = 8,
-                          .algorithm = "hierarchical",
-                          .layout = &layout};
+        sched_request r = {.kind = kind,
+                           .redop = WEFT_SUM,
+                           .dtype = WEFT_F32,
+                           .count = 1 << 20,
+                           .ranks = 8,
+                           .algorithm = "hierarchical",
+                           .layout = &layout};
         double plain = (double)between_machines(&r);
-        r.compress = COMM_TO_INT8;
+        r.compress = SCHED_TO_INT8;
         double share = (double)between_machines(&r) / plain;
         assert_true(share > 0.253 && share < 0.256);
     }
@@ -362,27 +362,27 @@ static void bytes_between(void **state)
 static void refused(void **state)
 {
     (void)state;
-    const comm_request good = {.kind = WEFT_ALL_REDUCE,
-                               .redop = WEFT_SUM,
-                               .dtype = WEFT_F32,
-                               .count = 8,
-                               .ranks = 4,
-                               .compress = COMM_TO_INT8};
-    comm_request bad[5];
-    comm_schedule *s;
+    const sched_request good = {.kind = WEFT_ALL_REDUCE,
+                                .redop = WEFT_SUM,
+                                .dtype = WEFT_F32,
+                                .count = 8,
+                                .ranks = 4,
+                                .compress = SCHED_TO_INT8};
+    sched_request bad[5];
+    sched_schedule *s;
     for (uint32_t i = 0; i < 5; i++)
         bad[i] = good;
     bad[0].dtype = WEFT_I32;
     bad[1].redop = WEFT_MAX;
     bad[2].kind = WEFT_ALL_GATHER;
-    bad[3].compress = COMM_TO_INT8 + 1;
+    bad[3].compress = SCHED_TO_INT8 + 1;
     bad[4].algorithm = "ring";
     for (uint32_t i = 0; i < 5; i++) {
-        assert_int_equal(comm_schedule_make(&bad[i], &s), WEFT_USAGE);
+        assert_int_equal(sched_make(&bad[i], &s), WEFT_USAGE);
         assert_non_null(strstr(err_text(), "compress"));
     }
-    assert_int_equal(comm_schedule_make(&good, &s), WEFT_OK);
-    comm_schedule_free(s);
+    assert_int_equal(sched_make(&good, &s), WEFT_OK);
+    sched_free(s);
 }
 
 /* 65/256 of what plain sums send, or half; and an fp32 number an element is kept. */
@@ -391,26 +391,26 @@ static void bytes(void **state)
     (void)state;
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++)
         for (uint32_t n = 2; n <= 8; n *= 2) {
-            comm_request r = {.kind = kind,
-                              .redop = WEFT_SUM,
-                              .dtype = WEFT_F32,
-                              .count = 1ull << 33,
-                              .ranks = n,
-                              .me = 1,
-                              .compress = COMM_TO_INT8,
-                              .feedback = 1};
+            sched_request r = {.kind = kind,
+                               .redop = WEFT_SUM,
+                               .dtype = WEFT_F32,
+                               .count = 1ull << 33,
+                               .ranks = n,
+                               .me = 1,
+                               .compress = SCHED_TO_INT8,
+                               .feedback = 1};
             const uint64_t phases = kind == WEFT_ALL_REDUCE ? 2 : 1, own = r.count / n;
-            comm_schedule *s;
-            assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
-            assert_int_equal(comm_schedule_sent(s), phases * (r.count - own) / 256 * 260);
-            assert_int_equal(comm_schedule_kept(s), 4 * (r.count - (phases == 2 ? 0 : own)));
-            comm_schedule_free(s);
-            r.compress = COMM_TO_BF16;
+            sched_schedule *s;
+            assert_int_equal(sched_make(&r, &s), WEFT_OK);
+            assert_int_equal(sched_bytes_sent(s), phases * (r.count - own) / 256 * 260);
+            assert_int_equal(sched_residual_bytes(s), 4 * (r.count - (phases == 2 ? 0 : own)));
+            sched_free(s);
+            r.compress = SCHED_TO_BF16;
             r.feedback = 0;
-            assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
-            assert_int_equal(comm_schedule_sent(s), phases * (r.count - own) * 2);
-            assert_int_equal(comm_schedule_kept(s), 0);
-            comm_schedule_free(s);
+            assert_int_equal(sched_make(&r, &s), WEFT_OK);
+            assert_int_equal(sched_bytes_sent(s), phases * (r.count - own) * 2);
+            assert_int_equal(sched_residual_bytes(s), 0);
+            sched_free(s);
         }
 }
 

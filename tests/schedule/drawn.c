@@ -30,34 +30,34 @@ uint64_t drawn_runs(uint64_t usually)
     return number_of("WEFT_COMM_RUNS", usually);
 }
 
-const char *drawn_text(const comm_request *r, char text[256])
+const char *drawn_text(const sched_request *r, char text[256])
 {
     snprintf(
         text, 256,
         "%s by %s of %llu elements of type %u (reduction %u), %u ranks, root %u, chunk %llu%s%s"
         "%s%s",
-        comm_kind_name(r->kind), r->algorithm, (unsigned long long)r->count, r->dtype, r->redop,
+        sched_kind_name(r->kind), r->algorithm, (unsigned long long)r->count, r->dtype, r->redop,
         r->ranks, r->root, (unsigned long long)r->chunk, r->in_place ? ", in place" : "",
         r->layout ? ", several machines" : "", r->cost ? ", by costs" : "",
         r->link_caps & WEFT_LINK_MAP ? ", mapped" : "");
     return text;
 }
 
-int drawn_exact(const comm_request *r)
+int drawn_exact(const sched_request *r)
 {
-    comm_schedule *s;
-    if (comm_schedule_make(r, &s) != WEFT_OK)
+    sched_schedule *s;
+    if (sched_make(r, &s) != WEFT_OK)
         return 0;
-    const char *name = comm_schedule_algorithm(s);
+    const char *name = sched_algorithm_name(s);
     int exact = !strcmp(name, "direct") || !strcmp(name, "exchange") || !strcmp(name, "mapped");
-    comm_schedule_free(s);
+    sched_free(s);
     return exact;
 }
 
 static void draw_layout(drawn *d, uint64_t *random)
 {
     uint32_t most = 1 + drawn_number(random, 4), seen[8] = {0}, number[8];
-    d->layout = (comm_layout){0, d->machine, d->order, WEFT_LINK_HOST};
+    d->layout = (sched_layout){0, d->machine, d->order, WEFT_LINK_HOST};
     for (uint32_t i = 0; i < d->r.ranks; i++) {
         uint32_t m = drawn_number(random, most);
         if (!seen[m])
@@ -85,9 +85,9 @@ static void draw_once(drawn *d, uint64_t *random, uint32_t ranks, uint64_t caps,
 {
     static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32, WEFT_I64};
     static const uint64_t chunks[] = {0, 64, 128, 256, 1024};
-    comm_request *r = &d->r;
+    sched_request *r = &d->r;
     uint32_t algorithms = 0;
-    while (comm_algorithms[algorithms])
+    while (sched_algorithms[algorithms])
         algorithms++;
     uint32_t which = drawn_number(random, algorithms + 2);
     memset(d, 0, sizeof *d);
@@ -101,7 +101,7 @@ static void draw_once(drawn *d, uint64_t *random, uint32_t ranks, uint64_t caps,
     r->chunk = chunks[drawn_number(random, 5)];
     r->link_caps = WEFT_LINK_HOST | (drawn_number(random, 2) ? WEFT_LINK_MAP : 0u);
     r->link_caps = caps ? caps : r->link_caps;
-    r->algorithm = which < algorithms ? comm_algorithms[which]->name : "auto";
+    r->algorithm = which < algorithms ? sched_algorithms[which]->name : "auto";
     r->count = draw_count(random, weft_dtype_size(r->dtype), r->chunk, bytes);
     int parts = r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_ALL_GATHER ||
                 (r->kind >= WEFT_GATHER && r->kind <= WEFT_ALL_TO_ALL);
@@ -109,7 +109,7 @@ static void draw_once(drawn *d, uint64_t *random, uint32_t ranks, uint64_t caps,
     if (drawn_number(random, 3) == 0)
         draw_layout(d, random);
     if (drawn_number(random, 3) == 0) {
-        d->cost = (comm_cost){{1e-5, 1e-6, 1e-9}, {1e-4, 1e-6, 1e-8}, 1e-10, 1e-10};
+        d->cost = (sched_cost){{1e-5, 1e-6, 1e-9}, {1e-4, 1e-6, 1e-8}, 1e-10, 1e-10};
         r->cost = &d->cost;
     }
 }
@@ -117,13 +117,13 @@ static void draw_once(drawn *d, uint64_t *random, uint32_t ranks, uint64_t caps,
 void drawn_request(drawn *d, uint64_t *random, uint32_t ranks, uint64_t caps, uint64_t bytes)
 {
     for (;;) {
-        comm_schedule *s;
-        comm_request mine;
+        sched_schedule *s;
+        sched_request mine;
         draw_once(d, random, ranks, caps, bytes);
         if (!naive_role(&d->r, d->r.kind == WEFT_SEND ? d->r.root : 0, &mine))
             continue;
-        if (comm_schedule_make(&mine, &s) == WEFT_OK) {
-            comm_schedule_free(s);
+        if (sched_make(&mine, &s) == WEFT_OK) {
+            sched_free(s);
             err_clear();
             return;
         }

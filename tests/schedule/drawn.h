@@ -11,10 +11,10 @@
 
 /* A request and all that it borrows. */
 typedef struct drawn {
-    comm_request r; /* `me` and, for a send, the role are not settled: naive_role() */
+    sched_request r; /* `me` and, for a send, the role are not settled: naive_role() */
     uint32_t machine[DRAWN_MOST], order[DRAWN_MOST];
-    comm_layout layout;
-    comm_cost cost;
+    sched_layout layout;
+    sched_cost cost;
 } drawn;
 
 /* One that is possible, for so many ranks and a link of these abilities (0: any), and up to about
@@ -24,10 +24,10 @@ void drawn_request(drawn *d, uint64_t *random, uint32_t ranks, uint64_t caps, ui
 uint32_t drawn_number(uint64_t *random, uint32_t n); /* 0 ... n - 1 */
 
 /* As text, for whoever has to find out what went wrong. */
-const char *drawn_text(const comm_request *r, char text[256]);
+const char *drawn_text(const sched_request *r, char text[256]);
 
 /* Are results the same bits as those of a sum in the order of the ranks? */
-int drawn_exact(const comm_request *r);
+int drawn_exact(const sched_request *r);
 
 uint64_t drawn_seed(void);             /* WEFT_COMM_SEED, or 1 */
 uint64_t drawn_runs(uint64_t usually); /* WEFT_COMM_RUNS, or `usually` */

@@ -1,7 +1,7 @@
 /* tests/schedule/fuzz_test.c: are collectives right whatever is asked for, and whatever happens
  * first? Requests drawn at random, run by sim.h with slow ranks and ways, a rank that starves,
  * bursts, and sends that finish before their receives begin. */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -6,7 +6,7 @@
  * it; a send's beginning comes before its receive's end (and nothing else between ranks, for a link
  * may buffer); a rank's first moment comes before all its beginnings and its last after all its
  * ends, and only between them may others touch its memory. */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,9 +32,9 @@ typedef struct touch {
 /* Nodes: 2 * step and 2 * step + 1 are a step's beginning and end; steps of all ranks are numbered
  * through; each rank has one step more, its first and last moment. */
 typedef struct graph {
-    comm_request r[MOST];
-    comm_schedule *s[MOST];
-    comm_program p[MOST];
+    sched_request r[MOST];
+    sched_schedule *s[MOST];
+    sched_program p[MOST];
     uint32_t first[MOST + 1], nodes, words, n;
     uint64_t *before; /* [nodes][words]: the nodes that come before */
     touch *touch;
@@ -62,7 +62,7 @@ static void close_order(graph *g)
 
 static void order_rank(graph *g, uint32_t k)
 {
-    const comm_program *p = &g->p[k];
+    const sched_program *p = &g->p[k];
     uint32_t base = g->first[k], life = base + p->steps;
     for (uint32_t i = 0; i < p->steps; i++) {
         uint32_t step = base + i;
@@ -80,7 +80,7 @@ static void order_rank(graph *g, uint32_t k)
 
 static void order_messages(graph *g, uint32_t a, uint32_t b)
 {
-    const comm_lane *to = NULL, *from = NULL;
+    const sched_lane *to = NULL, *from = NULL;
     for (uint32_t l = 0; l < g->p[a].lanes; l++)
         to = g->p[a].lane[l].peer == b ? &g->p[a].lane[l] : to;
     for (uint32_t l = 0; l < g->p[b].lanes; l++)
@@ -93,19 +93,19 @@ static void order_messages(graph *g, uint32_t a, uint32_t b)
 }
 
 /* In place the smaller side lies in the larger: give both one name. */
-static void note(graph *g, uint32_t k, uint32_t step, comm_place p, uint64_t bytes, int write)
+static void note(graph *g, uint32_t k, uint32_t step, sched_place p, uint64_t bytes, int write)
 {
-    uint32_t owner = p.buffer >= COMM_PEER_IN ? p.rank : k;
-    uint32_t buffer = p.buffer == COMM_PEER_IN    ? COMM_IN
-                      : p.buffer == COMM_PEER_OUT ? COMM_OUT
-                                                  : p.buffer;
-    const comm_request *r = &g->r[owner];
+    uint32_t owner = p.buffer >= SCHED_PEER_IN ? p.rank : k;
+    uint32_t buffer = p.buffer == SCHED_PEER_IN    ? SCHED_IN
+                      : p.buffer == SCHED_PEER_OUT ? SCHED_OUT
+                                                   : p.buffer;
+    const sched_request *r = &g->r[owner];
     uint64_t in = naive_in_count(r, owner), out = naive_out_count(r, owner);
     uint64_t part = owner * (r->count / r->ranks) * weft_dtype_size(r->dtype), at = p.at;
-    if (r->in_place && in && out && buffer <= COMM_OUT) {
-        if ((in < out && buffer == COMM_IN) || (out < in && buffer == COMM_OUT))
+    if (r->in_place && in && out && buffer <= SCHED_OUT) {
+        if ((in < out && buffer == SCHED_IN) || (out < in && buffer == SCHED_OUT))
             at += part;
-        buffer = COMM_OUT;
+        buffer = SCHED_OUT;
     }
     g->touch = realloc(g->touch, (g->touches + 1) * sizeof *g->touch);
     g->touch[g->touches++] = (touch){owner, buffer, g->first[k] + step, at, at + bytes, write};
@@ -113,11 +113,11 @@ static void note(graph *g, uint32_t k, uint32_t step, comm_place p, uint64_t byt
 
 static void note_steps(graph *g, uint32_t k)
 {
-    const comm_program *p = &g->p[k];
+    const sched_program *p = &g->p[k];
     for (uint32_t i = 0; i < p->steps; i++)
         for (uint32_t w = 0; w < p->step[i].nfrom + p->step[i].nto; w++)
-            note(g, k, i, p->place[p->step[i].place + w], code_touched(&g->r[k], &p->step[i], w),
-                 w >= p->step[i].nfrom);
+            note(g, k, i, p->place[p->step[i].place + w],
+                 sched_code_touched(&g->r[k], &p->step[i], w), w >= p->step[i].nfrom);
 }
 
 static void check_touches(const graph *g)
@@ -135,19 +135,19 @@ static void check_touches(const graph *g)
             if (!comes_before(g, 2 * a->step + 1, 2 * b->step) &&
                 !comes_before(g, 2 * b->step + 1, 2 * a->step))
                 fail_msg("%s: steps %u and %u touch buffer %u of rank %u in no order",
-                         comm_schedule_algorithm(g->s[0]), a->step, b->step, a->buffer, a->rank);
+                         sched_algorithm_name(g->s[0]), a->step, b->step, a->buffer, a->rank);
         }
     }
 }
 
-static void check_case(comm_request all)
+static void check_case(sched_request all)
 {
     graph g = {.n = all.ranks};
     for (uint32_t k = 0; k < g.n; k++) {
         assert_true(naive_role(&all, k, &g.r[k]));
-        if (comm_schedule_make(&g.r[k], &g.s[k]) != WEFT_OK)
+        if (sched_make(&g.r[k], &g.s[k]) != WEFT_OK)
             fail_msg("%s", err_text());
-        comm_program_make(g.s[k], &g.p[k]);
+        sched_program_make(g.s[k], &g.p[k]);
         g.first[k + 1] = g.first[k] + g.p[k].steps + 1;
     }
     g.nodes = 2 * g.first[g.n];
@@ -163,19 +163,19 @@ static void check_case(comm_request all)
     close_order(&g);
     check_touches(&g);
     for (uint32_t k = 0; k < g.n; k++) {
-        comm_program_free(&g.p[k]);
-        comm_schedule_free(g.s[k]);
+        sched_program_free(&g.p[k]);
+        sched_free(g.s[k]);
     }
     free(g.before);
     free(g.touch);
 }
 
-static int possible(const comm_request *r)
+static int possible(const sched_request *r)
 {
-    comm_schedule *s;
-    if (comm_schedule_make(r, &s) != WEFT_OK)
+    sched_schedule *s;
+    if (sched_make(r, &s) != WEFT_OK)
         return 0;
-    comm_schedule_free(s);
+    sched_free(s);
     return 1;
 }
 
@@ -183,20 +183,20 @@ static void no_hazard(void **state)
 {
     (void)state;
     uint32_t ran = 0;
-    for (uint32_t a = 0; comm_algorithms[a]; a++)
+    for (uint32_t a = 0; sched_algorithms[a]; a++)
         for (uint32_t n = 2; n <= 7; n++)
             for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_ALL_TO_ALL; kind++)
                 for (uint32_t m = 0; m < 4; m++) {
-                    comm_request r = {.kind = kind,
-                                      .redop = WEFT_SUM,
-                                      .dtype = WEFT_F32,
-                                      .count = (m & 2 ? 61 : 3) * n,
-                                      .ranks = n,
-                                      .root = n / 2,
-                                      .in_place = m & 1,
-                                      .algorithm = comm_algorithms[a]->name,
-                                      .chunk = 64,
-                                      .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP};
+                    sched_request r = {.kind = kind,
+                                       .redop = WEFT_SUM,
+                                       .dtype = WEFT_F32,
+                                       .count = (m & 2 ? 61 : 3) * n,
+                                       .ranks = n,
+                                       .root = n / 2,
+                                       .in_place = m & 1,
+                                       .algorithm = sched_algorithms[a]->name,
+                                       .chunk = 64,
+                                       .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP};
                     if (!possible(&r))
                         continue;
                     check_case(r);
@@ -211,15 +211,15 @@ static void no_hazard_compressed(void **state)
     for (uint32_t n = 2; n <= 6; n++)
         for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++)
             for (uint32_t m = 0; m < 8; m++)
-                check_case((comm_request){.kind = kind,
-                                          .redop = WEFT_SUM,
-                                          .dtype = m & 4 ? WEFT_BF16 : WEFT_F32,
-                                          .count = (m & 2 ? 161 : 3) * n,
-                                          .ranks = n,
-                                          .in_place = m & 1,
-                                          .chunk = 128,
-                                          .compress = COMM_TO_INT8,
-                                          .feedback = 1});
+                check_case((sched_request){.kind = kind,
+                                           .redop = WEFT_SUM,
+                                           .dtype = m & 4 ? WEFT_BF16 : WEFT_F32,
+                                           .count = (m & 2 ? 161 : 3) * n,
+                                           .ranks = n,
+                                           .in_place = m & 1,
+                                           .chunk = 128,
+                                           .compress = SCHED_TO_INT8,
+                                           .feedback = 1});
 }
 
 /* Two and three machines, of several ranks each, or of one. */
@@ -231,18 +231,18 @@ static void no_hazard_compressed_apart(void **state)
     for (uint32_t n = 3; n <= 6; n++)
         for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE_SCATTER; kind++)
             for (uint32_t m = 0; m < 8; m++) {
-                comm_layout at = {n < 4 ? 2 : 2 + m % 2, machine[n < 4 ? 0 : m % 2], NULL, 0};
+                sched_layout at = {n < 4 ? 2 : 2 + m % 2, machine[n < 4 ? 0 : m % 2], NULL, 0};
                 at.order = n == 6 ? order[m % 2] : NULL;
-                check_case((comm_request){.kind = kind,
-                                          .redop = WEFT_SUM,
-                                          .dtype = WEFT_F32,
-                                          .count = (m & 2 ? 161 : 3) * n,
-                                          .ranks = n,
-                                          .in_place = m >> 2,
-                                          .chunk = 128,
-                                          .compress = COMM_TO_INT8,
-                                          .feedback = 1,
-                                          .layout = &at});
+                check_case((sched_request){.kind = kind,
+                                           .redop = WEFT_SUM,
+                                           .dtype = WEFT_F32,
+                                           .count = (m & 2 ? 161 : 3) * n,
+                                           .ranks = n,
+                                           .in_place = m >> 2,
+                                           .chunk = 128,
+                                           .compress = SCHED_TO_INT8,
+                                           .feedback = 1,
+                                           .layout = &at});
             }
 }
 
@@ -250,13 +250,13 @@ static void no_hazard_between_two(void **state)
 {
     (void)state;
     for (uint32_t m = 0; m < 2; m++)
-        check_case((comm_request){.kind = WEFT_SEND,
-                                  .dtype = WEFT_I64,
-                                  .count = 100,
-                                  .ranks = 2,
-                                  .algorithm = m ? "mapped" : "direct",
-                                  .chunk = 64,
-                                  .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP});
+        check_case((sched_request){.kind = WEFT_SEND,
+                                   .dtype = WEFT_I64,
+                                   .count = 100,
+                                   .ranks = 2,
+                                   .algorithm = m ? "mapped" : "direct",
+                                   .chunk = 64,
+                                   .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP});
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* tests/schedule/levels_test.c: do the algorithms that know machines give what plain loops give,
  * however the ranks lie, and do they send between machines what their formulas say? */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,9 +42,9 @@ static const uint32_t kinds[] = {WEFT_ALL_REDUCE, WEFT_REDUCE_SCATTER, WEFT_ALL_
                                  WEFT_BROADCAST, WEFT_REDUCE};
 static const uint32_t types[] = {WEFT_I32, WEFT_F32, WEFT_BF16, WEFT_I64, WEFT_F16};
 
-static comm_layout layout_of(const lie *l)
+static sched_layout layout_of(const lie *l)
 {
-    comm_layout at = {.machine = l->machine, .order = l->order};
+    sched_layout at = {.machine = l->machine, .order = l->order};
     for (uint32_t i = 0; i < l->ranks; i++)
         at.machines = l->machine[i] >= at.machines ? l->machine[i] + 1 : at.machines;
     return at;
@@ -58,18 +58,18 @@ static void as_plain_loops(void **state)
         for (uint32_t k = 0; k < 5; k++)
             for (uint32_t c = 0; c < 6; c++)
                 for (uint32_t in_place = 0; in_place < 2; in_place++) {
-                    comm_layout at = layout_of(&lies[i]);
+                    sched_layout at = layout_of(&lies[i]);
                     uint32_t n = lies[i].ranks;
-                    comm_request r = {.kind = kinds[k],
-                                      .redop = WEFT_SUM + c % 3,
-                                      .dtype = types[(c + k + in_place) % 5],
-                                      .count = counts[c] / (c == 5 && n > 9 ? 8 : 1),
-                                      .ranks = n,
-                                      .root = (c + k) % n,
-                                      .in_place = in_place,
-                                      .algorithm = "hierarchical",
-                                      .chunk = c == 5 ? 4096 : 256,
-                                      .layout = &at};
+                    sched_request r = {.kind = kinds[k],
+                                       .redop = WEFT_SUM + c % 3,
+                                       .dtype = types[(c + k + in_place) % 5],
+                                       .count = counts[c] / (c == 5 && n > 9 ? 8 : 1),
+                                       .ranks = n,
+                                       .root = (c + k) % n,
+                                       .in_place = in_place,
+                                       .algorithm = "hierarchical",
+                                       .chunk = c == 5 ? 4096 : 256,
+                                       .layout = &at};
                     if (kinds[k] == WEFT_REDUCE_SCATTER || kinds[k] == WEFT_ALL_GATHER)
                         r.count = (r.count + n - 1) / n * n;
                     sim_run(&(sim_case){.all = r, .seed = i * 1000 + k * 100 + c});
@@ -93,25 +93,25 @@ static void without_layout(void **state)
 }
 
 /* Bytes and messages that leave the machine `from`. */
-static void leaving(const comm_request *all, uint32_t from, uint64_t *bytes, uint64_t *messages)
+static void leaving(const sched_request *all, uint32_t from, uint64_t *bytes, uint64_t *messages)
 {
     *bytes = *messages = 0;
     for (uint32_t me = 0; me < all->ranks; me++) {
-        comm_request r = *all;
-        comm_schedule *s;
-        comm_program p;
+        sched_request r = *all;
+        sched_schedule *s;
+        sched_program p;
         r.me = me;
         if (r.layout->machine[me] != from)
             continue;
-        assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
-        comm_program_make(s, &p);
+        assert_int_equal(sched_make(&r, &s), WEFT_OK);
+        sched_program_make(s, &p);
         for (uint32_t i = 0; i < p.steps; i++)
-            if (p.step[i].what == COMM_SEND && r.layout->machine[p.step[i].peer] != from) {
+            if (p.step[i].what == SCHED_SEND && r.layout->machine[p.step[i].peer] != from) {
                 *bytes += p.step[i].bytes;
                 ++*messages;
             }
-        comm_program_free(&p);
-        comm_schedule_free(s);
+        sched_program_free(&p);
+        sched_free(s);
     }
 }
 
@@ -119,15 +119,15 @@ static void bytes_between_machines(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < LIES; i++) {
-        comm_layout at = layout_of(&lies[i]);
+        sched_layout at = layout_of(&lies[i]);
         uint64_t n = lies[i].ranks, m = at.machines, count = 27720 * n * m, bytes, messages;
-        comm_request r = {.kind = WEFT_ALL_REDUCE,
-                          .redop = WEFT_SUM,
-                          .dtype = WEFT_F32,
-                          .count = count,
-                          .ranks = lies[i].ranks,
-                          .algorithm = "hierarchical",
-                          .layout = &at};
+        sched_request r = {.kind = WEFT_ALL_REDUCE,
+                           .redop = WEFT_SUM,
+                           .dtype = WEFT_F32,
+                           .count = count,
+                           .ranks = lies[i].ranks,
+                           .algorithm = "hierarchical",
+                           .layout = &at};
         for (uint32_t machine = 0; machine < m; machine++) {
             leaving(&r, machine, &bytes, &messages);
             uint64_t want = 2 * 4 * count * (m - 1) / m, slack = 64 * n * m * 64;
@@ -154,47 +154,47 @@ static void leader_near_the_network(void **state)
 {
     (void)state;
     static const lie l = {6, {0, 0, 0, 1, 1, 1}, {2, 0, 1, 1, 2, 0}};
-    comm_layout at = layout_of(&l);
-    comm_request r = {.kind = WEFT_ALL_REDUCE,
-                      .redop = WEFT_SUM,
-                      .dtype = WEFT_F32,
-                      .count = 100,
-                      .ranks = 6,
-                      .algorithm = "hierarchical",
-                      .layout = &at};
+    sched_layout at = layout_of(&l);
+    sched_request r = {.kind = WEFT_ALL_REDUCE,
+                       .redop = WEFT_SUM,
+                       .dtype = WEFT_F32,
+                       .count = 100,
+                       .ranks = 6,
+                       .algorithm = "hierarchical",
+                       .layout = &at};
     for (r.me = 0; r.me < 6; r.me++) {
-        comm_schedule *s;
-        comm_program p;
-        assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
-        comm_program_make(s, &p);
+        sched_schedule *s;
+        sched_program p;
+        assert_int_equal(sched_make(&r, &s), WEFT_OK);
+        sched_program_make(s, &p);
         uint32_t far = 0;
         for (uint32_t i = 0; i < p.steps; i++)
-            far += p.step[i].what == COMM_SEND && l.machine[p.step[i].peer] != l.machine[r.me];
+            far += p.step[i].what == SCHED_SEND && l.machine[p.step[i].peer] != l.machine[r.me];
         assert_int_equal(far, r.me == 1 || r.me == 5);
-        comm_program_free(&p);
-        comm_schedule_free(s);
+        sched_program_free(&p);
+        sched_free(s);
     }
 }
 
 static void auto_takes_it(void **state)
 {
     (void)state;
-    comm_layout at = layout_of(&lies[7]), apart = layout_of(&lies[5]);
-    comm_request r = {.kind = WEFT_ALL_REDUCE,
-                      .redop = WEFT_SUM,
-                      .dtype = WEFT_F32,
-                      .count = 100000,
-                      .ranks = 8,
-                      .layout = &at};
+    sched_layout at = layout_of(&lies[7]), apart = layout_of(&lies[5]);
+    sched_request r = {.kind = WEFT_ALL_REDUCE,
+                       .redop = WEFT_SUM,
+                       .dtype = WEFT_F32,
+                       .count = 100000,
+                       .ranks = 8,
+                       .layout = &at};
     static const char *const want[] = {"hierarchical", "direct", "direct"};
     for (uint32_t i = 0; i < 3; i++) {
-        comm_schedule *s;
+        sched_schedule *s;
         r.dtype = i == 1 ? WEFT_BF16 : WEFT_F32; /* never rounded on its way */
         r.layout = i == 2 ? &apart : &at;        /* every rank on a machine of its own */
         r.ranks = i == 2 ? 5 : 8;
-        assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
-        assert_string_equal(comm_schedule_algorithm(s), want[i]);
-        comm_schedule_free(s);
+        assert_int_equal(sched_make(&r, &s), WEFT_OK);
+        assert_string_equal(sched_algorithm_name(s), want[i]);
+        sched_free(s);
     }
 }
 

@@ -61,7 +61,7 @@ static uint64_t mix(uint64_t x)
     return x ^ x >> 33;
 }
 
-void naive_input(const comm_request *r, uint32_t rank, uint64_t i, void *element)
+void naive_input(const sched_request *r, uint32_t rank, uint64_t i, void *element)
 {
     uint64_t bits = mix(i * 0x9e3779b97f4a7c15u + rank * 77 + r->kind);
     float f = (float)((double)(bits >> 40) * 0x1p-23 - 1);
@@ -76,14 +76,14 @@ void naive_input(const comm_request *r, uint32_t rank, uint64_t i, void *element
     }
 }
 
-void naive_fill(const comm_request *r, uint32_t rank, void *in)
+void naive_fill(const sched_request *r, uint32_t rank, void *in)
 {
     uint64_t size = weft_dtype_size(r->dtype), n = naive_in_count(r, rank);
     for (uint64_t i = 0; i < n; i++)
         naive_input(r, rank, i, (char *)in + i * size);
 }
 
-uint64_t naive_in_count(const comm_request *r, uint32_t rank)
+uint64_t naive_in_count(const sched_request *r, uint32_t rank)
 {
     switch (r->kind) {
     case WEFT_ALL_GATHER:
@@ -95,7 +95,7 @@ uint64_t naive_in_count(const comm_request *r, uint32_t rank)
     }
 }
 
-uint64_t naive_out_count(const comm_request *r, uint32_t rank)
+uint64_t naive_out_count(const sched_request *r, uint32_t rank)
 {
     switch (r->kind) {
     case WEFT_REDUCE_SCATTER:
@@ -125,7 +125,7 @@ static double combine(uint32_t redop, double a, double b)
     return redop == WEFT_SUM ? a + b : redop == WEFT_MAX ? fmax(a, b) : fmin(a, b);
 }
 
-static void reduced_float(const comm_request *r, uint64_t i, void *element, double *exact,
+static void reduced_float(const sched_request *r, uint64_t i, void *element, double *exact,
                           double *weight)
 {
     float sum = 0;
@@ -145,7 +145,7 @@ static void reduced_float(const comm_request *r, uint64_t i, void *element, doub
         memcpy(element, &h, 2);
 }
 
-static void reduced_integer(const comm_request *r, uint64_t i, void *element)
+static void reduced_integer(const sched_request *r, uint64_t i, void *element)
 {
     int64_t sum = 0;
     for (uint32_t rank = 0; rank < r->ranks; rank++) {
@@ -173,7 +173,7 @@ static int is_float(uint32_t dtype)
     return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
 }
 
-void naive_output(const comm_request *r, uint32_t rank, uint64_t i, void *element)
+void naive_output(const sched_request *r, uint32_t rank, uint64_t i, void *element)
 {
     uint64_t part = r->count / r->ranks;
     double exact, weight;
@@ -187,7 +187,7 @@ void naive_output(const comm_request *r, uint32_t rank, uint64_t i, void *elemen
         naive_input(r, (uint32_t)(i / part), rank * part + i % part, element);
         return;
     case WEFT_RECV: {
-        comm_request sent = *r;
+        sched_request sent = *r;
         sent.kind = WEFT_SEND;
         naive_input(&sent, r->root, i, element);
         return;
@@ -202,7 +202,7 @@ void naive_output(const comm_request *r, uint32_t rank, uint64_t i, void *elemen
         reduced_integer(r, i, element);
 }
 
-int naive_right(const comm_request *r, uint32_t rank, uint64_t i, const void *got, int exact)
+int naive_right(const sched_request *r, uint32_t rank, uint64_t i, const void *got, int exact)
 {
     char want[8];
     naive_output(r, rank, i, want);
@@ -218,7 +218,7 @@ int naive_right(const comm_request *r, uint32_t rank, uint64_t i, const void *go
     return fabs(as_double(r->dtype, got) - sum) <= slack;
 }
 
-uint64_t naive_first_wrong(const comm_request *r, uint32_t rank, const void *out, int exact,
+uint64_t naive_first_wrong(const sched_request *r, uint32_t rank, const void *out, int exact,
                            uint64_t dense)
 {
     uint64_t size = weft_dtype_size(r->dtype), n = naive_out_count(r, rank), step = 1;
@@ -230,7 +230,7 @@ uint64_t naive_first_wrong(const comm_request *r, uint32_t rank, const void *out
     return UINT64_MAX;
 }
 
-int naive_role(const comm_request *all, uint32_t rank, comm_request *mine)
+int naive_role(const sched_request *all, uint32_t rank, sched_request *mine)
 {
     *mine = *all;
     mine->me = rank;

@@ -1,7 +1,7 @@
 /* tests/schedule/referee_test.c: do the schedules of all ranks, run against each other with no
  * buffering and in random order, end, and give what plain loops give? Every kind, algorithm, type,
  * reduction, awkward counts, in place and out of place, 1 to 17 ranks. */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,19 +30,19 @@ static int keeps_order(const char *name)
            strcmp(name, "mapped") == 0 || strcmp(name, "auto") == 0;
 }
 
-static int possible(const comm_request *r)
+static int possible(const sched_request *r)
 {
-    comm_schedule *s;
-    comm_request mine;
+    sched_schedule *s;
+    sched_request mine;
     uint32_t who = r->kind == WEFT_SEND ? r->root : 0;
-    if (!naive_role(r, who, &mine) || comm_schedule_make(&mine, &s) != WEFT_OK)
+    if (!naive_role(r, who, &mine) || sched_make(&mine, &s) != WEFT_OK)
         return 0;
-    comm_schedule_free(s);
+    sched_free(s);
     return 1;
 }
 
 /* One case; how many ran is counted so that none is refused in silence. */
-static uint32_t one(comm_request r, uint64_t seed)
+static uint32_t one(sched_request r, uint64_t seed)
 {
     if (r.kind == WEFT_BARRIER)
         r.count = 0;
@@ -55,7 +55,7 @@ static uint32_t one(comm_request r, uint64_t seed)
 }
 
 /* Few ranks with every count, many with some of them. */
-static uint32_t shapes(comm_request r)
+static uint32_t shapes(sched_request r)
 {
     uint32_t ran = 0;
     for (r.ranks = 1; r.ranks <= MOST; r.ranks++)
@@ -74,22 +74,22 @@ static uint32_t shapes(comm_request r)
 
 static const char *name_of(uint32_t a)
 {
-    return a ? comm_algorithms[a - 1]->name : "auto";
+    return a ? sched_algorithms[a - 1]->name : "auto";
 }
 
 static void every_algorithm(void **state)
 {
     (void)state;
     static const uint64_t caps[] = {WEFT_LINK_HOST | WEFT_LINK_MAP, WEFT_LINK_HOST};
-    for (uint32_t a = 0; !a || comm_algorithms[a - 1]; a++) {
+    for (uint32_t a = 0; !a || sched_algorithms[a - 1]; a++) {
         uint32_t ran = 0;
         for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind += kind == WEFT_SEND ? 2 : 1)
             for (uint32_t m = 0; m < (a ? 1 : 2); m++)
                 for (uint64_t chunk = 0; chunk <= 128; chunk += 128)
-                    ran += shapes((comm_request){.kind = kind,
-                                                 .link_caps = caps[m],
-                                                 .algorithm = name_of(a),
-                                                 .chunk = chunk});
+                    ran += shapes((sched_request){.kind = kind,
+                                                  .link_caps = caps[m],
+                                                  .algorithm = name_of(a),
+                                                  .chunk = chunk});
         print_message("%s: %u runs\n", name_of(a), ran);
         assert_true(ran >= 150);
     }
@@ -99,21 +99,21 @@ static void every_algorithm(void **state)
 static void every_type(void **state)
 {
     (void)state;
-    for (uint32_t a = 0; !a || comm_algorithms[a - 1]; a++)
+    for (uint32_t a = 0; !a || sched_algorithms[a - 1]; a++)
         for (uint32_t t = 0; t < 5; t++)
             for (uint32_t op = WEFT_SUM; op <= WEFT_MIN; op++)
                 for (uint32_t n = 2; n <= 8; n += 3)
                     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_REDUCE; kind++)
-                        one((comm_request){.kind = kind,
-                                           .redop = op,
-                                           .dtype = types[t],
-                                           .count = 1001,
-                                           .ranks = n,
-                                           .root = n - 1,
-                                           .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
-                                           .in_place = op % 2,
-                                           .algorithm = name_of(a),
-                                           .chunk = 256},
+                        one((sched_request){.kind = kind,
+                                            .redop = op,
+                                            .dtype = types[t],
+                                            .count = 1001,
+                                            .ranks = n,
+                                            .root = n - 1,
+                                            .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
+                                            .in_place = op % 2,
+                                            .algorithm = name_of(a),
+                                            .chunk = 256},
                             a * 7 + t);
 }
 
@@ -124,14 +124,14 @@ static void any_order(void **state)
     static const char *const names[] = {"ring",     "halving",  "direct",
                                         "exchange", "doubling", "double_tree"};
     for (uint64_t seed = 0; seed < 300; seed++)
-        one((comm_request){.kind = WEFT_ALL_REDUCE,
-                           .redop = WEFT_SUM,
-                           .dtype = WEFT_F32,
-                           .count = 333,
-                           .ranks = 5,
-                           .in_place = seed & 1,
-                           .algorithm = names[seed % 6],
-                           .chunk = 64},
+        one((sched_request){.kind = WEFT_ALL_REDUCE,
+                            .redop = WEFT_SUM,
+                            .dtype = WEFT_F32,
+                            .count = 333,
+                            .ranks = 5,
+                            .in_place = seed & 1,
+                            .algorithm = names[seed % 6],
+                            .chunk = 64},
             seed);
 }
 
@@ -142,15 +142,15 @@ static void auto_at_length(void **state)
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind += kind == WEFT_SEND ? 2 : 1)
         for (uint32_t m = 0; m < 2; m++)
             for (uint32_t t = 0; t < 2; t++)
-                one((comm_request){.kind = kind,
-                                   .redop = WEFT_SUM,
-                                   .dtype = types[t],
-                                   .count = kind == WEFT_ALL_REDUCE ? 1000003 : 250007,
-                                   .ranks = 4,
-                                   .root = 2,
-                                   .in_place = m,
-                                   .algorithm = "auto",
-                                   .link_caps = WEFT_LINK_HOST | (m ? WEFT_LINK_MAP : 0u)},
+                one((sched_request){.kind = kind,
+                                    .redop = WEFT_SUM,
+                                    .dtype = types[t],
+                                    .count = kind == WEFT_ALL_REDUCE ? 1000003 : 250007,
+                                    .ranks = 4,
+                                    .root = 2,
+                                    .in_place = m,
+                                    .algorithm = "auto",
+                                    .link_caps = WEFT_LINK_HOST | (m ? WEFT_LINK_MAP : 0u)},
                     kind);
 }
 
@@ -160,20 +160,20 @@ static void auto_many_ranks(void **state)
     static const char *const expect[] = {"doubling", "halving", "ring"};
     static const uint64_t count[] = {1, 20000, 200000};
     for (uint32_t i = 0; i < 3; i++) {
-        comm_request r = {.kind = WEFT_ALL_REDUCE,
-                          .redop = WEFT_SUM,
-                          .dtype = WEFT_F32,
-                          .count = count[i],
-                          .ranks = 64,
-                          .me = 5};
-        comm_schedule *s;
-        assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
-        assert_string_equal(comm_schedule_algorithm(s), expect[i]);
-        comm_schedule_free(s);
+        sched_request r = {.kind = WEFT_ALL_REDUCE,
+                           .redop = WEFT_SUM,
+                           .dtype = WEFT_F32,
+                           .count = count[i],
+                           .ranks = 64,
+                           .me = 5};
+        sched_schedule *s;
+        assert_int_equal(sched_make(&r, &s), WEFT_OK);
+        assert_string_equal(sched_algorithm_name(s), expect[i]);
+        sched_free(s);
         r.dtype = WEFT_BF16; /* never rounded on the way */
-        assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
-        assert_true(keeps_order(comm_schedule_algorithm(s)));
-        comm_schedule_free(s);
+        assert_int_equal(sched_make(&r, &s), WEFT_OK);
+        assert_true(keeps_order(sched_algorithm_name(s)));
+        sched_free(s);
     }
 }
 
@@ -184,27 +184,27 @@ static void bytes_sent(void **state)
     static const char *const best[] = {"ring", "halving", "direct", "mapped"};
     for (uint32_t i = 0; i < 4; i++)
         for (uint32_t n = 2; n <= 8; n *= 2) {
-            comm_request r = {.kind = WEFT_ALL_REDUCE,
-                              .redop = WEFT_SUM,
-                              .dtype = WEFT_F32,
-                              .count = 5ull << 30,
-                              .ranks = n,
-                              .me = 1,
-                              .algorithm = best[i],
-                              .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP};
-            comm_schedule *s;
-            assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
-            assert_int_equal(comm_schedule_sent(s), 2 * (r.count * 4 / n * (n - 1)));
-            comm_schedule_free(s);
+            sched_request r = {.kind = WEFT_ALL_REDUCE,
+                               .redop = WEFT_SUM,
+                               .dtype = WEFT_F32,
+                               .count = 5ull << 30,
+                               .ranks = n,
+                               .me = 1,
+                               .algorithm = best[i],
+                               .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP};
+            sched_schedule *s;
+            assert_int_equal(sched_make(&r, &s), WEFT_OK);
+            assert_int_equal(sched_bytes_sent(s), 2 * (r.count * 4 / n * (n - 1)));
+            sched_free(s);
         }
 }
 
 static void refused(void **state)
 {
     (void)state;
-    comm_schedule *s;
-    const comm_request good = {.kind = WEFT_ALL_GATHER, .dtype = WEFT_F32, .count = 8, .ranks = 4};
-    comm_request bad[12];
+    sched_schedule *s;
+    const sched_request good = {.kind = WEFT_ALL_GATHER, .dtype = WEFT_F32, .count = 8, .ranks = 4};
+    sched_request bad[12];
     for (uint32_t i = 0; i < 12; i++)
         bad[i] = good;
     bad[0].count = 9;
@@ -215,15 +215,15 @@ static void refused(void **state)
     bad[5].ranks = 0;
     bad[6].algorithm = "mapped"; /* this link does not map */
     bad[7].algorithm = "rign";
-    bad[8] = (comm_request){.kind = WEFT_BROADCAST, .dtype = WEFT_F32, .ranks = 2, .root = 2};
-    bad[9] = (comm_request){.kind = WEFT_SEND, .dtype = WEFT_F32, .ranks = 2, .root = 0};
-    bad[10] = (comm_request){.kind = WEFT_ALL_REDUCE, .dtype = WEFT_U8, .redop = 1, .ranks = 2};
+    bad[8] = (sched_request){.kind = WEFT_BROADCAST, .dtype = WEFT_F32, .ranks = 2, .root = 2};
+    bad[9] = (sched_request){.kind = WEFT_SEND, .dtype = WEFT_F32, .ranks = 2, .root = 0};
+    bad[10] = (sched_request){.kind = WEFT_ALL_REDUCE, .dtype = WEFT_U8, .redop = 1, .ranks = 2};
     bad[11].count = UINT64_MAX / 4 & ~(uint64_t)3;
     for (uint32_t i = 0; i < 12; i++) {
-        assert_int_equal(comm_schedule_make(&bad[i], &s), WEFT_USAGE);
+        assert_int_equal(sched_make(&bad[i], &s), WEFT_USAGE);
         assert_true(strlen(err_text()) > 10);
     }
-    assert_int_equal(comm_schedule_make(&bad[6], &s), WEFT_USAGE);
+    assert_int_equal(sched_make(&bad[6], &s), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "auto, ring, halving, direct"));
 }
 

@@ -1,6 +1,6 @@
 /* tests/schedule/rules_test.c: does [comm] algorithm name the algorithm that it says, and is what
  * makes no sense refused with a sentence that helps? */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,9 +14,9 @@
 
 static const char *rule(const char *rules, uint32_t kind, uint64_t bytes)
 {
-    comm_request r = {.kind = kind, .dtype = WEFT_BF16, .count = bytes / 2, .ranks = 4};
-    assert_int_equal(comm_rules_check(NULL, NULL, rules), WEFT_OK);
-    return comm_rule(rules, &r);
+    sched_request r = {.kind = kind, .dtype = WEFT_BF16, .count = bytes / 2, .ranks = 4};
+    assert_int_equal(sched_rules_check(NULL, NULL, rules), WEFT_OK);
+    return sched_rule(rules, &r);
 }
 
 static void one_word(void **state)
@@ -71,18 +71,18 @@ static void refused(void **state)
         {"all_gather=exchange", "exchange has no all_gather; use one of: auto, ring"},
     };
     for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        comm_request r = {.kind = WEFT_ALL_REDUCE, .dtype = WEFT_F32, .ranks = 2};
-        assert_int_equal(comm_rules_check(NULL, NULL, bad[i][0]), WEFT_USAGE);
+        sched_request r = {.kind = WEFT_ALL_REDUCE, .dtype = WEFT_F32, .ranks = 2};
+        assert_int_equal(sched_rules_check(NULL, NULL, bad[i][0]), WEFT_USAGE);
         if (!strstr(err_text(), bad[i][1]))
             fail_msg("'%s': %s", bad[i][0], err_text());
-        assert_non_null(comm_rule(bad[i][0], &r)); /* and no crash */
+        assert_non_null(sched_rule(bad[i][0], &r)); /* and no crash */
     }
     char text[4096];
     memset(text, 'x', sizeof text);
     text[sizeof text - 1] = 0;
-    assert_int_equal(comm_rules_check(NULL, NULL, text), WEFT_USAGE);
+    assert_int_equal(sched_rules_check(NULL, NULL, text), WEFT_USAGE);
     text[100] = '=';
-    assert_int_equal(comm_rules_check(NULL, NULL, text), WEFT_USAGE);
+    assert_int_equal(sched_rules_check(NULL, NULL, text), WEFT_USAGE);
 }
 
 /* The help of the key names every algorithm that can be asked for. */
@@ -94,9 +94,9 @@ static void help_is_whole(void **state)
         for (uint32_t k = 0; !strcmp(s->name, "comm") && s->options[k]; k++)
             if (!strcmp(s->options[k]->key, "algorithm"))
                 help = s->options[k]->help;
-    for (uint32_t i = 0; comm_algorithms[i]; i++)
-        if (comm_algorithms[i]->kinds != COMM_ON(WEFT_BARRIER))
-            assert_non_null(strstr(help, comm_algorithms[i]->name));
+    for (uint32_t i = 0; sched_algorithms[i]; i++)
+        if (sched_algorithms[i]->kinds != SCHED_ON(WEFT_BARRIER))
+            assert_non_null(strstr(help, sched_algorithms[i]->name));
 }
 
 int main(void)

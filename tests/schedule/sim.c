@@ -1,7 +1,7 @@
 /* tests/schedule/sim.c: see sim.h. */
 #include "sim.h"
 
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -33,19 +33,19 @@ typedef struct cursor {
 
 typedef struct rank {
     int takes_part, started, finished;
-    comm_request r;
-    comm_schedule *s;
-    comm_program p;
+    sched_request r;
+    sched_schedule *s;
+    sched_program p;
     uint32_t *need, left;
     uint8_t *ran;
     cursor *lane; /* [p.lanes] */
     char *kept;   /* with guards, like all of these */
-    uint64_t kept_bytes;
+    uint64_t residual_bytes;
     char *in, *out, *scratch; /* as the operation sees them: in place they overlap */
     char *in_memory, *out_memory;
     uint64_t in_bytes, out_bytes, scratch_bytes;
     char *result; /* out at the moment of finishing */
-    comm_whereabouts where[MOST_RANKS];
+    sched_buffer_offsets where[MOST_RANKS];
     uint64_t sent;
     uint32_t messages;
 } rank;
@@ -80,7 +80,7 @@ static void check_guard(const char *p, uint64_t bytes, const char *what, uint32_
  * nothing is shared. */
 static void lay_buffers(rank *k)
 {
-    const comm_request *r = &k->r;
+    const sched_request *r = &k->r;
     uint64_t size = weft_dtype_size(r->dtype), part = r->count / r->ranks * size;
     k->in_bytes = naive_in_count(r, r->me) * size;
     k->out_bytes = naive_out_count(r, r->me) * size;
@@ -94,10 +94,10 @@ static void lay_buffers(rank *k)
         else
             k->in = k->out + (k->in_bytes < k->out_bytes ? r->me * part : 0);
     }
-    k->scratch_bytes = comm_schedule_scratch(k->s);
+    k->scratch_bytes = sched_scratch_bytes(k->s);
     k->scratch = guarded(k->scratch_bytes);
-    k->kept_bytes = comm_schedule_kept(k->s);
-    k->kept = guarded(k->kept_bytes);
+    k->residual_bytes = sched_residual_bytes(k->s);
+    k->kept = guarded(k->residual_bytes);
     k->result = malloc(k->out_bytes + 1);
     memset(k->out, 0xee, k->out_bytes);
     memset(k->in, 0xee, k->in_bytes);
@@ -111,9 +111,9 @@ static void make_rank(sim *s, uint32_t i)
         k->finished = 1;
         return;
     }
-    if (comm_schedule_make(&k->r, &k->s) != WEFT_OK)
+    if (sched_make(&k->r, &k->s) != WEFT_OK)
         fail_msg("%s", err_text());
-    comm_program_make(k->s, &k->p);
+    sched_program_make(k->s, &k->p);
     k->left = k->p.steps;
     k->need = calloc(k->p.steps + 1, sizeof *k->need);
     k->ran = calloc(k->p.steps + 1, 1);
@@ -121,27 +121,27 @@ static void make_rank(sim *s, uint32_t i)
         k->need[t] = k->p.step[t].need;
     k->lane = calloc(k->p.lanes + 1, sizeof *k->lane);
     for (uint32_t q = 0; q < MOST_RANKS; q++)
-        k->where[q] = (comm_whereabouts){1, 1}; /* nothing lies there: a crash */
+        k->where[q] = (sched_buffer_offsets){1, 1}; /* nothing lies there: a crash */
     lay_buffers(k);
 }
 
-static char *address(sim *s, uint32_t me, comm_place p, uint64_t bytes)
+static char *address(sim *s, uint32_t me, sched_place p, uint64_t bytes)
 {
     rank *k = &s->rank[me];
     switch (p.buffer) {
-    case COMM_IN: assert_true(p.at + bytes <= k->in_bytes); return k->in + p.at;
-    case COMM_OUT: assert_true(p.at + bytes <= k->out_bytes); return k->out + p.at;
-    case COMM_SCRATCH: assert_true(p.at + bytes <= k->scratch_bytes); return k->scratch + p.at;
-    case COMM_PLACES: return (char *)k->where + p.at;
-    case COMM_KEPT: assert_true(p.at + bytes <= k->kept_bytes); return k->kept + p.at;
-    case COMM_PEER_IN: return (char *)(uintptr_t)k->where[p.rank].in + p.at;
+    case SCHED_IN: assert_true(p.at + bytes <= k->in_bytes); return k->in + p.at;
+    case SCHED_OUT: assert_true(p.at + bytes <= k->out_bytes); return k->out + p.at;
+    case SCHED_SCRATCH: assert_true(p.at + bytes <= k->scratch_bytes); return k->scratch + p.at;
+    case SCHED_OFFSETS: return (char *)k->where + p.at;
+    case SCHED_RESIDUAL: assert_true(p.at + bytes <= k->residual_bytes); return k->kept + p.at;
+    case SCHED_PEER_IN: return (char *)(uintptr_t)k->where[p.rank].in + p.at;
     default: return (char *)(uintptr_t)k->where[p.rank].out + p.at;
     }
 }
 
 static void complete(rank *k, uint32_t step)
 {
-    const comm_step *t = &k->p.step[step];
+    const sched_step *t = &k->p.step[step];
     assert_int_equal(k->ran[step], 0);
     k->ran[step] = 1;
     k->left--;
@@ -152,28 +152,28 @@ static void complete(rank *k, uint32_t step)
 static void run_local(sim *s, uint32_t me, uint32_t step)
 {
     rank *k = &s->rank[me];
-    const comm_step *t = &k->p.step[step];
+    const sched_step *t = &k->p.step[step];
     const void *from[MOST_RANKS];
     void *to[MOST_RANKS];
     uint32_t size = (uint32_t)weft_dtype_size(k->r.dtype);
     for (uint32_t i = 0; i < t->nfrom; i++) {
-        comm_place p = k->p.place[t->place + i];
-        from[i] = address(s, me, p, code_touched(&k->r, t, i));
-        if (p.buffer == COMM_PEER_IN)
+        sched_place p = k->p.place[t->place + i];
+        from[i] = address(s, me, p, sched_code_touched(&k->r, t, i));
+        if (p.buffer == SCHED_PEER_IN)
             s->rank[p.rank].sent += t->bytes;
     }
     for (uint32_t i = 0; i < t->nto; i++) {
-        comm_place p = k->p.place[t->place + t->nfrom + i];
-        to[i] = address(s, me, p, code_touched(&k->r, t, t->nfrom + i));
-        k->sent += p.buffer == COMM_PEER_OUT ? t->bytes : 0;
+        sched_place p = k->p.place[t->place + t->nfrom + i];
+        to[i] = address(s, me, p, sched_code_touched(&k->r, t, t->nfrom + i));
+        k->sent += p.buffer == SCHED_PEER_OUT ? t->bytes : 0;
     }
-    if (t->what >= COMM_ENCODE)
-        code_run(code_pick(), &k->r, t, to, from, s->c->times);
-    else if (t->what == COMM_COPY)
+    if (t->what >= SCHED_ENCODE)
+        comm_code_run(comm_code_pick(), &k->r, t, to, from, s->c->times);
+    else if (t->what == SCHED_COPY)
         memmove(to[0], from[0], t->bytes);
     else
-        reduce_run(&(reduce_job){reduce_pick(k->r.dtype), k->r.redop, size, t->nto, t->nfrom, to,
-                                 from, t->bytes / size});
+        comm_reduce_run(&(comm_reduce_job){comm_reduce_pick(k->r.dtype), k->r.redop, size, t->nto,
+                                           t->nfrom, to, from, t->bytes / size});
     complete(k, step);
 }
 
@@ -190,9 +190,9 @@ static void start(sim *s, uint32_t me)
     rank *k = &s->rank[me];
     k->started = 1;
     fill(s->c, k, k->in);
-    if (k->kept_bytes)
-        memcpy(k->kept, s->c->kept[me], k->kept_bytes);
-    k->where[me] = (comm_whereabouts){(uintptr_t)k->in, (uintptr_t)k->out};
+    if (k->residual_bytes)
+        memcpy(k->kept, s->c->kept[me], k->residual_bytes);
+    k->where[me] = (sched_buffer_offsets){(uintptr_t)k->in, (uintptr_t)k->out};
 }
 
 static void finish(const sim_case *c, rank *k)
@@ -211,7 +211,7 @@ static void finish(const sim_case *c, rank *k)
 }
 
 /* The head of a lane, if all that it waits for is done. */
-static int posted(const rank *k, const comm_lane *l, const cursor *c, int sending, uint32_t *step)
+static int posted(const rank *k, const sched_lane *l, const cursor *c, int sending, uint32_t *step)
 {
     uint32_t at = sending ? c->sent : c->received, n = sending ? l->sends : l->recvs;
     if (at == n)
@@ -231,14 +231,14 @@ static int lane_of(const rank *k, uint32_t peer)
 static void send_to_parcel(sim *s, uint32_t me, uint32_t lane, uint32_t step)
 {
     rank *k = &s->rank[me];
-    const comm_step *send = &k->p.step[step];
+    const sched_step *send = &k->p.step[step];
     cursor *c = &k->lane[lane];
     parcel *p = malloc(sizeof *p + send->bytes);
     p->bytes = send->bytes;
     p->next = NULL;
     if (send->bytes)
         memcpy(p->data, address(s, me, k->p.place[send->place], send->bytes), send->bytes);
-    if (send->bytes && k->p.place[send->place].buffer != COMM_PLACES)
+    if (send->bytes && k->p.place[send->place].buffer != SCHED_OFFSETS)
         k->sent += send->bytes;
     k->messages++;
     c->sent++;
@@ -262,7 +262,7 @@ static int receive_parcel(sim *s, uint32_t me, uint32_t lane)
     if (!p || !peer->started || peer->finished ||
         !posted(peer, &peer->p.lane[back], &peer->lane[back], 0, &theirs))
         return 0;
-    const comm_step *recv = &peer->p.step[theirs];
+    const sched_step *recv = &peer->p.step[theirs];
     if (p->bytes != recv->bytes)
         fail_msg("rank %u sends %llu bytes, rank %u receives %llu", me,
                  (unsigned long long)p->bytes, from, (unsigned long long)recv->bytes);
@@ -279,7 +279,7 @@ static int receive_parcel(sim *s, uint32_t me, uint32_t lane)
 static int try_message(sim *s, uint32_t me, uint32_t lane)
 {
     rank *k = &s->rank[me];
-    const comm_lane *l = &k->p.lane[lane];
+    const sched_lane *l = &k->p.lane[lane];
     cursor *c = &k->lane[lane];
     uint32_t step, theirs;
     if (pace_holds_way(&s->pace, me, l->peer))
@@ -308,7 +308,7 @@ static int try_local(sim *s, uint32_t me)
     uint32_t from = pace_draw(&s->pace, k->p.steps + 1);
     for (uint32_t i = 0; i < k->p.steps; i++) {
         uint32_t step = (from + i) % k->p.steps;
-        if (k->p.step[step].what >= COMM_REDUCE && !k->ran[step] && k->need[step] == 0) {
+        if (k->p.step[step].what >= SCHED_REDUCE && !k->ran[step] && k->need[step] == 0) {
             run_local(s, me, step);
             return 1;
         }
@@ -368,9 +368,9 @@ static void check_rank(sim *s, uint32_t i)
         s->c->check ? UINT64_MAX : naive_first_wrong(&k->r, i, k->result, s->c->exact, 3000);
     if (s->c->check)
         s->c->check(s->c, i, k->result);
-    if (k->kept_bytes)
-        memcpy(s->c->kept[i], k->kept, k->kept_bytes);
-    check_guard(k->kept, k->kept_bytes, "kept memory", i);
+    if (k->residual_bytes)
+        memcpy(s->c->kept[i], k->kept, k->residual_bytes);
+    check_guard(k->kept, k->residual_bytes, "kept memory", i);
     if (wrong != UINT64_MAX)
         fail_msg("rank %u: element %llu is wrong", i, (unsigned long long)wrong);
     if (k->r.kind == WEFT_ALL_REDUCE)
@@ -381,8 +381,8 @@ static void check_rank(sim *s, uint32_t i)
     for (uint32_t l = 0; l < k->p.lanes; l++)
         if (k->lane[l].first)
             fail_msg("rank %u sends more than rank %u receives", i, k->p.lane[l].peer);
-    assert_int_equal(k->sent, comm_schedule_sent(k->s));
-    assert_int_equal(k->messages, comm_schedule_messages(k->s));
+    assert_int_equal(k->sent, sched_bytes_sent(k->s));
+    assert_int_equal(k->messages, sched_messages(k->s));
     for (uint64_t b = 0; b < k->in_bytes; b++)
         if (k->in_memory[b] != (char)0xcc)
             fail_msg("rank %u: its input was written after it had finished", i);
@@ -393,8 +393,8 @@ static void check_rank(sim *s, uint32_t i)
 
 static void free_rank(rank *k)
 {
-    comm_program_free(&k->p);
-    comm_schedule_free(k->s);
+    sched_program_free(&k->p);
+    sched_free(k->s);
     free(k->need);
     free(k->ran);
     free(k->lane);
@@ -418,7 +418,7 @@ const char *sim_run(const sim_case *c)
         if (!s->rank[i].takes_part)
             continue;
         check_rank(s, i);
-        name = comm_schedule_algorithm(s->rank[i].s);
+        name = sched_algorithm_name(s->rank[i].s);
     }
     for (uint32_t i = 0; i < s->n; i++)
         if (s->rank[i].takes_part)

@@ -14,8 +14,8 @@
 #include "schedule/algorithm.h"
 
 typedef struct sim_case {
-    comm_request all; /* `me` is not used; kinds with two roles: see naive_role() */
-    int exact;        /* the order of the ranks is kept: results are equal bit by bit */
+    sched_request all; /* `me` is not used; kinds with two roles: see naive_role() */
+    int exact;         /* the order of the ranks is kept: results are equal bit by bit */
     uint64_t seed;
     uint32_t pace; /* PACE_..., beside the plain draw */
 

@@ -1,8 +1,8 @@
-/* tests/schedule/terms_test.c: do the formulas of each algorithm (comm_terms) say what its
+/* tests/schedule/terms_test.c: do the formulas of each algorithm (sched_terms) say what its
  * schedules do? The steps of all ranks are made and walked: messages and bytes that each sends,
  * bytes that it reads to reduce, and the longest chain of messages of which each needs what the one
  * before brings. */
-#include "base/err.h" /* before cmocka, whose fail() is a macro */
+#include "base/err.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,16 +22,16 @@
 typedef struct group {
     uint32_t n;
     int takes_part[MOST];
-    comm_request r[MOST];
-    comm_schedule *s[MOST];
-    comm_program p[MOST];
+    sched_request r[MOST];
+    sched_schedule *s[MOST];
+    sched_program p[MOST];
     uint32_t *when[MOST];  /* [steps] messages on the longest chain up to the end of each */
     uint32_t *need[MOST];  /* [steps] 1 + how many it waits for */
     uint32_t *meets[MOST]; /* [steps] of a send: its receive */
     uint32_t ready;
 } group;
 
-static int make(group *g, const comm_request *all)
+static int make(group *g, const sched_request *all)
 {
     memset(g, 0, sizeof *g);
     g->n = all->ranks;
@@ -39,11 +39,11 @@ static int make(group *g, const comm_request *all)
         g->takes_part[i] = naive_role(all, i, &g->r[i]);
         if (!g->takes_part[i])
             continue;
-        if (comm_schedule_make(&g->r[i], &g->s[i]) != WEFT_OK) {
+        if (sched_make(&g->r[i], &g->s[i]) != WEFT_OK) {
             assert_true(i == 0 || all->kind == WEFT_SEND);
             return 0;
         }
-        comm_program_make(g->s[i], &g->p[i]);
+        sched_program_make(g->s[i], &g->p[i]);
         uint32_t steps = g->p[i].steps;
         g->when[i] = calloc(steps + 1, sizeof *g->when[i]);
         g->need[i] = calloc(steps + 1, sizeof *g->need[i]);
@@ -58,15 +58,15 @@ static void drop(group *g)
 {
     for (uint32_t i = 0; i < g->n; i++)
         if (g->s[i]) {
-            comm_program_free(&g->p[i]);
-            comm_schedule_free(g->s[i]);
+            sched_program_free(&g->p[i]);
+            sched_free(g->s[i]);
             free(g->when[i]);
             free(g->need[i]);
             free(g->meets[i]);
         }
 }
 
-static const comm_lane *lane_to(const comm_program *p, uint32_t peer)
+static const sched_lane *lane_to(const sched_program *p, uint32_t peer)
 {
     for (uint32_t l = 0; l < p->lanes; l++)
         if (p->lane[l].peer == peer)
@@ -79,9 +79,9 @@ static const comm_lane *lane_to(const comm_program *p, uint32_t peer)
  * before the one before it has arrived.) */
 static void match(group *g, uint32_t k)
 {
-    const comm_program *p = &g->p[k];
+    const sched_program *p = &g->p[k];
     for (uint32_t l = 0; l < p->lanes; l++) {
-        const comm_lane *lane = &p->lane[l], *back = lane_to(&g->p[lane->peer], k);
+        const sched_lane *lane = &p->lane[l], *back = lane_to(&g->p[lane->peer], k);
         assert_non_null(back);
         assert_int_equal(back->recvs, lane->sends);
         for (uint32_t i = 0; i < lane->sends; i++) {
@@ -116,11 +116,11 @@ static uint32_t longest_chain(group *g)
             release(g, k, i, 0, ready);
     for (uint32_t at = 0; at < g->ready; at++) {
         uint32_t k = ready[2 * at], i = ready[2 * at + 1], when = g->when[k][i];
-        const comm_step *s = &g->p[k].step[i];
+        const sched_step *s = &g->p[k].step[i];
         longest = when > longest ? when : longest;
         for (uint32_t e = 0; e < s->nexts; e++)
             release(g, k, g->p[k].next[s->next + e], when, ready);
-        if (s->what == COMM_SEND)
+        if (s->what == SCHED_SEND)
             release(g, s->peer, g->meets[k][i], when + 1, ready);
     }
     assert_int_equal(g->ready, all);
@@ -134,29 +134,29 @@ static double most(double a, double b)
 }
 
 /* What the steps say: messages, near and far, of each; bytes far of each machine together. */
-static void count(const group *g, const comm_layout *at, comm_terms *out)
+static void count(const group *g, const sched_layout *at, sched_terms *out)
 {
     double machine[MOST] = {0};
-    *out = (comm_terms){0};
+    *out = (sched_terms){0};
     for (uint32_t k = 0; k < g->n; k++) {
-        comm_way near = {0}, far = {0};
+        sched_way near = {0}, far = {0};
         double reduced = 0;
         for (uint32_t i = 0; g->s[k] && i < g->p[k].steps; i++) {
-            const comm_step *s = &g->p[k].step[i];
-            if (s->what == COMM_REDUCE)
+            const sched_step *s = &g->p[k].step[i];
+            if (s->what == SCHED_REDUCE)
                 reduced += (double)s->bytes * s->nfrom;
-            if (s->what != COMM_SEND)
+            if (s->what != SCHED_SEND)
                 continue;
             int crosses = at && at->machine[k] != at->machine[s->peer];
-            comm_way *w = crosses ? &far : &near;
+            sched_way *w = crosses ? &far : &near;
             w->messages++;
-            if (s->bytes && g->p[k].place[s->place].buffer != COMM_PLACES)
+            if (s->bytes && g->p[k].place[s->place].buffer != SCHED_OFFSETS)
                 w->bytes += (double)s->bytes;
         }
         if (g->s[k] && !at) { /* with what is stored and lent */
-            assert_int_equal(near.messages, comm_schedule_messages(g->s[k]));
-            assert_true(near.bytes <= (double)comm_schedule_sent(g->s[k]));
-            near.bytes = (double)comm_schedule_sent(g->s[k]);
+            assert_int_equal(near.messages, sched_messages(g->s[k]));
+            assert_true(near.bytes <= (double)sched_bytes_sent(g->s[k]));
+            near.bytes = (double)sched_bytes_sent(g->s[k]);
         }
         if (at)
             machine[at->machine[k]] += far.bytes;
@@ -169,22 +169,22 @@ static void count(const group *g, const comm_layout *at, comm_terms *out)
         out->far.bytes = most(out->far.bytes, machine[m]);
 }
 
-static void expect(const comm_request *r, const char *what, double formula, double steps)
+static void expect(const sched_request *r, const char *what, double formula, double steps)
 {
     if (formula != steps)
         fail_msg("%s by %s, %u ranks, count %llu, root %u, chunk %llu%s: %s: formula %g, steps %g",
-                 comm_kind_name(r->kind), r->algorithm, r->ranks, (unsigned long long)r->count,
+                 sched_kind_name(r->kind), r->algorithm, r->ranks, (unsigned long long)r->count,
                  r->root, (unsigned long long)r->chunk, r->layout ? ", several machines" : "", what,
                  formula, steps);
 }
 
 /* False: the algorithm has no such collective. */
-static int check(const comm_algorithm *a, comm_request r)
+static int check(const sched_algorithm *a, sched_request r)
 {
     group g;
-    comm_terms want, got;
+    sched_terms want, got;
     r.algorithm = a->name;
-    if (!a->terms || !comm_able(a, &r) || !make(&g, &r))
+    if (!a->terms || !sched_able(a, &r) || !make(&g, &r))
         return 0;
     r.me = r.kind == WEFT_SEND ? (r.root + 1) % r.ranks : 0;
     a->terms(&r, &got);
@@ -203,32 +203,32 @@ static int check(const comm_algorithm *a, comm_request r)
 
 static const uint64_t counts[] = {0, 1, 3, 16, 61, 1000, 4099, 9001};
 
-static comm_request request(uint32_t kind, uint32_t n, uint32_t c)
+static sched_request request(uint32_t kind, uint32_t n, uint32_t c)
 {
     int parts = kind == WEFT_REDUCE_SCATTER || kind == WEFT_ALL_GATHER ||
                 (kind >= WEFT_GATHER && kind <= WEFT_ALL_TO_ALL);
     uint64_t one = kind == WEFT_BARRIER ? 0 : counts[c];
-    return (comm_request){.kind = kind,
-                          .redop = WEFT_SUM,
-                          .dtype = c & 1 ? WEFT_F32 : WEFT_BF16,
-                          .count = one * (parts ? n : 1),
-                          .ranks = n,
-                          .root = kind == WEFT_SHIFT ? 1 % n : n * c / 8,
-                          .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
-                          .chunk = c % 3 == 2 ? 0 : 256};
+    return (sched_request){.kind = kind,
+                           .redop = WEFT_SUM,
+                           .dtype = c & 1 ? WEFT_F32 : WEFT_BF16,
+                           .count = one * (parts ? n : 1),
+                           .ranks = n,
+                           .root = kind == WEFT_SHIFT ? 1 % n : n * c / 8,
+                           .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
+                           .chunk = c % 3 == 2 ? 0 : 256};
 }
 
 static void on_one_machine(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; comm_algorithms[i]; i++) {
+    for (uint32_t i = 0; sched_algorithms[i]; i++) {
         uint32_t ran = 0;
         for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind++)
             for (uint32_t n = 2; n <= MOST && kind != WEFT_RECV; n++)
                 for (uint32_t c = n > 5 ? n % 3 : 0; c<8; c += n> 5 ? 3 : 1)
-                    ran += (uint32_t)check(comm_algorithms[i], request(kind, n, c));
-        print_message("%s: %u requests\n", comm_algorithms[i]->name, ran);
-        assert_true(ran >= 60 || !comm_algorithms[i]->terms);
+                    ran += (uint32_t)check(sched_algorithms[i], request(kind, n, c));
+        print_message("%s: %u requests\n", sched_algorithms[i]->name, ran);
+        assert_true(ran >= 60 || !sched_algorithms[i]->terms);
     }
 }
 
@@ -237,7 +237,7 @@ static void on_several_machines(void **state)
 {
     (void)state;
     uint32_t machine[MOST], order[MOST], ran = 0;
-    comm_layout at = {0, machine, order, WEFT_LINK_HOST};
+    sched_layout at = {0, machine, order, WEFT_LINK_HOST};
     for (uint32_t form = 0; form < 4; form++)
         for (uint32_t n = 2; n <= MOST; n += 1 + n / 5) {
             uint32_t size = form ? (n + form) / 2 : 1, machines = (n + size - 1) / size;
@@ -246,13 +246,13 @@ static void on_several_machines(void **state)
                 machine[i] = form == 3 ? i % 2 : i / size;
                 order[i] = form == 3 ? i / 2 : i % size;
             }
-            for (uint32_t i = 0; comm_algorithms[i]; i++)
+            for (uint32_t i = 0; sched_algorithms[i]; i++)
                 for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_SHIFT; kind++)
                     for (uint32_t c = 1 + n % 2; c < 8 && kind != WEFT_RECV; c += 3) {
-                        comm_request r = request(kind, n, c);
+                        sched_request r = request(kind, n, c);
                         r.layout = at.machines > 1 ? &at : NULL;
                         r.link_caps = WEFT_LINK_HOST;
-                        ran += (uint32_t)check(comm_algorithms[i], r);
+                        ran += (uint32_t)check(sched_algorithms[i], r);
                     }
         }
     assert_true(ran > 800);
@@ -368,27 +368,27 @@ static const struct claim {
 static void hold(const struct claim *c, uint32_t n, const char *what, double got, double want)
 {
     if (fabs(got - want) > 1e-9 * fabs(want))
-        fail_msg("%s by %s, %u ranks: %s: %g, but its comment says %g", comm_kind_name(c->kind),
+        fail_msg("%s by %s, %u ranks: %s: %g, but its comment says %g", sched_kind_name(c->kind),
                  c->name, n, what, got, want);
 }
 
 static void check_claim(const struct claim *c, uint32_t n)
 {
-    const comm_algorithm *a = NULL;
-    for (uint32_t i = 0; comm_algorithms[i]; i++)
-        a = strcmp(comm_algorithms[i]->name, c->name) ? a : comm_algorithms[i];
+    const sched_algorithm *a = NULL;
+    for (uint32_t i = 0; sched_algorithms[i]; i++)
+        a = strcmp(sched_algorithms[i]->name, c->name) ? a : sched_algorithms[i];
     assert_non_null(a);
-    comm_request r = {.kind = c->kind,
-                      .redop = WEFT_SUM,
-                      .dtype = WEFT_F32,
-                      .count = c->kind == WEFT_BARRIER ? 0 : 720720 * 1024ull,
-                      .ranks = n,
-                      .root = c->kind == WEFT_SHIFT,
-                      .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
-                      .chunk = 1ull << 40,
-                      .algorithm = c->name};
+    sched_request r = {.kind = c->kind,
+                       .redop = WEFT_SUM,
+                       .dtype = WEFT_F32,
+                       .count = c->kind == WEFT_BARRIER ? 0 : 720720 * 1024ull,
+                       .ranks = n,
+                       .root = c->kind == WEFT_SHIFT,
+                       .link_caps = WEFT_LINK_HOST | WEFT_LINK_MAP,
+                       .chunk = 1ull << 40,
+                       .algorithm = c->name};
     double bytes = 4.0 * (double)r.count;
-    comm_terms t;
+    sched_terms t;
     a->terms(&r, &t);
     hold(c, n, "latencies", t.near.rounds, c->latencies(n));
     hold(c, n, "messages", t.near.messages, c->messages(n));

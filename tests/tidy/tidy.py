@@ -4,8 +4,8 @@ tidy.py RULE BUILD_DIR checks one rule over the whole tree and prints each place
 status 0: none does, 1: some do, 77: a program that the rule needs is missing. `tidy.py list`
 prints the rules. A rule is a function; what it yields is a finding.
 
-The parsing leans on the formatting, which is a rule itself: a function's body begins with a line
-that is "{" and ends with a line that is "}".
+tree.py reads the tree; modules.py has the rules about modules, dialect.py those about one way to
+write the same thing.
 """
 import json
 import os
@@ -19,11 +19,11 @@ from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatch
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = ["core", "sdk", "plugins", "tests", "bench", "cmake", "configs", "docs"]
-CODE = (".c", ".h", ".cc", ".cu", ".cuh")
-SCRIPTS = (".py", ".sh", ".cmake", ".awk")
-LAYERS = "base config host graph job schedule resolve plan comm data ckpt run doctor cli".split()
+import tree
+from dialect import rule_dialect  # noqa: F401, found by its name
+from modules import FORBIDDEN, LAYERS, rule_circles, rule_folders, rule_prefixes  # noqa: F401
+from tree import CODE, SCRIPTS, blanked, files, functions, lines, name, shipped, text
+
 KINDS = "device comm parallel optim".split()
 
 FUNCTION_LINES, FUNCTION_P90 = 70, 35
@@ -34,62 +34,6 @@ SMALLEST_PLUGIN = 150
 IFS_PER_1000 = 4
 BANNED = ("strcpy strcat sprintf vsprintf gets atoi atol atoll atof alloca system popen tmpnam "
           "mktemp rand srand setjmp longjmp").split()
-
-
-# --- the tree ---
-
-def files(*endings, under=FOLDERS):
-    """Every file below the given folders with one of the endings, in order."""
-    found = []
-    for folder in under:
-        for base, dirs, names in os.walk(ROOT / folder):
-            dirs[:] = sorted(d for d in dirs if d not in ("__pycache__", "corpus"))
-            found += [Path(base) / n for n in sorted(names) if not endings or n.endswith(endings)]
-    return found
-
-
-def name(path):
-    return str(path.relative_to(ROOT))
-
-
-def text(path):
-    return path.read_text(encoding="utf-8")
-
-
-def lines(path):
-    return text(path).split("\n")[:-1]
-
-
-def blanked(source, comments=True, strings=True):
-    """The source with comments and the insides of strings replaced by blanks, line for line."""
-    token = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
-
-    def blank(match):
-        t = match.group(0)
-        if t[0] == "/":
-            return re.sub(r"[^\n]", " ", t) if comments else t
-        return t[0] + " " * (len(t) - 2) + t[-1] if strings else t
-    return token.sub(blank, source)
-
-
-def functions(path):
-    """(name, first line, number of lines) of each function, its signature included."""
-    body = blanked(text(path)).split("\n")
-    start = None
-    for i, line in enumerate(body):
-        if line == "{":
-            start = i
-            while start > 0 and body[start - 1].strip() and not body[start - 1].startswith(
-                    ("}", "#")) and not body[start - 1].rstrip().endswith(";"):
-                start -= 1
-        elif line == "}" and start is not None:
-            word = re.search(r"(\w+)\s*\(", " ".join(body[start:i]))
-            yield word.group(1) if word else "?", start, i + 1 - start
-            start = None
-
-
-def shipped(path):
-    return not name(path).startswith("tests/")
 
 
 # --- sizes ---
@@ -125,7 +69,7 @@ def rule_files():
 
 def rule_columns():
     """A line of code has at most 100 columns, no tab and no blank at its end; the last one ends."""
-    others = [ROOT / "CMakeLists.txt", ROOT / ".ci/run"] + files("CMakeLists.txt", ".ini")
+    others = [tree.ROOT / "CMakeLists.txt", tree.ROOT / ".ci/run"] + files("CMakeLists.txt", ".ini")
     for f in files(*CODE, *SCRIPTS) + others:
         if not text(f).endswith("\n") and text(f):
             yield f"{name(f)}: the last line does not end"
@@ -152,7 +96,7 @@ def rule_headers():
 def rule_smallest_plugins():
     """Each kind but devices has a plugin that is a page: 150 lines at most."""
     for kind in KINDS[1:]:
-        folders = [p for p in (ROOT / "plugins" / kind).iterdir() if p.is_dir()]
+        folders = [p for p in (tree.ROOT / "plugins" / kind).iterdir() if p.is_dir()]
         sizes = {p.name: sum(len(lines(f)) for f in files(*CODE, under=[name(p)])) for p in folders}
         least = min(sizes, key=sizes.get)
         if sizes[least] > SMALLEST_PLUGIN:
@@ -190,15 +134,16 @@ def includes(path):
 def rule_layers():
     """A folder of core/ includes those before it; plugins see weft/ and themselves; sdk, itself."""
     for f in files(*CODE, under=["core"]):
-        own = f.relative_to(ROOT / "core").parts[0]
+        own = f.relative_to(tree.ROOT / "core").parts[0]
         own = own if own in LAYERS else LAYERS[-1]
         for at, what, quoted in includes(f):
             part = what.split("/")[0]
-            if quoted and (part not in LAYERS or LAYERS.index(part) > LAYERS.index(own)):
+            if quoted and (part not in LAYERS or LAYERS.index(part) > LAYERS.index(own)
+                           or part in FORBIDDEN.get(own, "").split()):
                 yield f"{name(f)}:{at}: {own}/ includes {what}"
     for f in files(*CODE, under=["plugins", "tests/abi/outside"]):
         for at, what, quoted in includes(f):
-            own = ROOT.joinpath(*f.relative_to(ROOT).parts[:3])  # plugins/KIND/NAME
+            own = tree.ROOT.joinpath(*f.relative_to(tree.ROOT).parts[:3])  # plugins/KIND/NAME
             if quoted and (".." in what or not any((d / what).exists() for d in (f.parent, own))):
                 yield f"{name(f)}:{at}: {what} is not in the plugin's own folder"
     for f in files(*CODE, under=["sdk/include"]):
@@ -208,7 +153,8 @@ def rule_layers():
 
 
 def plugin_names():
-    names = {p.name for kind in KINDS for p in (ROOT / "plugins" / kind).iterdir() if p.is_dir()}
+    folders = [p for kind in KINDS for p in (tree.ROOT / "plugins" / kind).iterdir()]
+    names = {p.name for p in folders if p.is_dir()}
     for f in files(*CODE, under=["plugins"]):
         names |= set(re.findall(r'"(\w+)", *"[^"]*", *(?:NULL|\w*options)', text(f)))
         names |= set(re.findall(r'weft_mesh_axis \w+ = \{[^"]*"(\w+)"', text(f)))
@@ -243,7 +189,7 @@ def rule_unfinished():
     words = ["TO" + "DO", "FIX" + "ME", "XX" + "X", "HA" + "CK"]
     soft = ["st" + "ub", "place" + "holder", "for " + "now", "not yet " + "implemented"]
     mark = re.compile(r"\b(" + "|".join(words) + r")\b|(?i:\b(" + "|".join(soft) + r")s?\b)")
-    for f in files(*CODE, *SCRIPTS, ".md", ".txt", ".ini") + list(ROOT.glob("*.md")):
+    for f in files(*CODE, *SCRIPTS, ".md", ".txt", ".ini") + list(tree.ROOT.glob("*.md")):
         for i, line in enumerate(text(f).split("\n")):
             if mark.search(line):
                 yield f"{name(f)}:{i + 1}: {line.strip()}"
@@ -252,7 +198,7 @@ def rule_unfinished():
 def rule_own_machine():
     """No path of one machine: what is written here works on any."""
     path = re.compile(r"(?<![\w.])/(work|home|root|mnt|Users)/\w|/tmp/build")
-    for f in files(*CODE, *SCRIPTS, ".md", ".txt", ".ini", ".json") + list(ROOT.glob("*.md")):
+    for f in files(*CODE, *SCRIPTS, ".md", ".txt", ".ini", ".json") + list(tree.ROOT.glob("*.md")):
         if f == Path(__file__):
             continue
         for i, line in enumerate(text(f).split("\n")):
@@ -289,10 +235,10 @@ def globbed(path):
 
 def rule_dead_files():
     """Every source is compiled or named by a script beside it, every header and script is used."""
-    database = json.loads((BUILD / "compile_commands.json").read_text())
+    database = json.loads((tree.BUILD / "compile_commands.json").read_text())
     compiled = {str(Path(x["directory"], x["file"]).resolve()) for x in database}
     everything = {f: text(f) for f in files(*CODE, *SCRIPTS, ".txt", ".md", ".in")
-                  + [ROOT / "CMakeLists.txt", ROOT / "Makefile", ROOT / ".ci/run"]}
+                  + [tree.ROOT / "CMakeLists.txt", tree.ROOT / "Makefile", tree.ROOT / ".ci/run"]}
     for f in files(*CODE, *SCRIPTS):
         if str(f) in compiled or globbed(f):
             continue
@@ -306,7 +252,7 @@ def rule_dead_files():
 def rule_samples():
     """A C sample in a document stands, line for line, in a file that is compiled."""
     sources = "\n".join(text(f) for f in files(*CODE))
-    for f in list(ROOT.glob("*.md")) + files(".md"):
+    for f in list(tree.ROOT.glob("*.md")) + files(".md"):
         for block in re.findall(r"^```c\n(.*?)^```", text(f), re.S | re.M):
             if block not in sources:
                 yield f"{name(f)}: no source has this sample: {block.splitlines()[0]} ..."
@@ -314,7 +260,7 @@ def rule_samples():
 
 def rule_links():
     """Every file that a document points to is there."""
-    for f in list(ROOT.glob("*.md")) + files(".md"):
+    for f in list(tree.ROOT.glob("*.md")) + files(".md"):
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text(f)):
             if not (f.parent / target).exists():
                 yield f"{name(f)}: there is no {target}"
@@ -336,16 +282,16 @@ def rule_format():
         print(f"other versions format otherwise: {version.strip()}", file=sys.stderr)
         sys.exit(77)
     done = subprocess.run(["clang-format", "--dry-run", "-Werror", *map(str, files(*CODE))],
-                          cwd=ROOT, capture_output=True, text=True)
+                          cwd=tree.ROOT, capture_output=True, text=True)
     for f in sorted(set(re.findall(r"^(\S+?):\d+:\d+: error", done.stderr, re.M))):
         yield f"{name(Path(f))}: run clang-format -i"
 
 
 def commands():
     """(directory, words without the output) of each C file of ours that the build compiles."""
-    for x in json.loads((BUILD / "compile_commands.json").read_text()):
+    for x in json.loads((tree.BUILD / "compile_commands.json").read_text()):
         words = x["command"].split()
-        if not x["file"].endswith(".c") or not x["file"].startswith(str(ROOT)):
+        if not x["file"].endswith(".c") or not x["file"].startswith(str(tree.ROOT)):
             continue
         at = words.index("-o")
         keep = [w.replace('\\"', '"') for w in words[1:at] + words[at + 2:] if w != "-c"]
@@ -399,45 +345,82 @@ def rule_statuses():
     yield from compile_all("gcc", "-std=gnu2x")
 
 
+BAD = {
+    "core/base/a.c": '#include "plan/plan.h"\nint f(void)\n{\n#if 1\n    system("sgd");\n'
+                     "#endif\n" + "    f();\n" * 70 + "}\n#define M(x) return x\n",
+    "core/plan/c.c": '#include "job/job.h"\n',
+    "core/base/b.c": "int x; // " + "TO" + "DO" + " " * 100 + "\n" + "\n" * 500,
+    "plugins/comm/tcp/t.c": '#include "../up.h"\n' + "\n" * 151,
+    "plugins/optim/sgd/s.c": 'const char *p = "/ho' + 'me/me";\n' + "\n" * 151,
+    "plugins/parallel/dp/d.c": "\n" * 151,
+    "sdk/include/weft/w.h": "int f(void);\n",
+    "docs/a.md": "```c\nint no_such_thing;\n```\n[x](nothing.h)\n",
+    **{f"tests/many/{i}.c": "\n" for i in range(21)},
+}
+# Each is a finding of rule_dialect.
+BAD_DIALECT = ("    weft_status s = f();", "    if (st)", "    if (!st && x)", 
+               "    return st ? st : f();", "    if (p == NULL)", "    while (p != NULL)", "    if (!config_f(x))")
+# What calls what, and so what each object of the core needs.
+BAD_CALLS = {"plan/one": "int plan_two(void); int plan_one(void) { return plan_two(); }",
+             "plan/two": "int plan_one(void); int up_there(void); int plan_two(void); "
+                         "int plan_two(void) { return plan_one() + up_there(); }",
+             "base/up": "int plan_two(void); int up_there(void) { return plan_two(); }",
+             "data/alone": "int alone(void); int alone(void) { return 1; }"}
+
+
+def plant(place):
+    """A tree that breaks every rule, with objects as a build of it has."""
+    for path, source in BAD.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).write_text(source)
+    (place / "plugins/device").mkdir()
+    (place / ".ci").mkdir()
+    for path in ("CMakeLists.txt", ".ci/run", "Makefile"):
+        (place / path).write_text("\n")
+    (place / "core/base/c.c").write_text(
+        "weft_status config_f(int x);\nint g(void)\n{\n" + "\n".join(BAD_DIALECT)
+        + "\n}\n\nint h(int x)\n{\n    if (x)\n        return 0;\n    return 1;\n}\n")
+    for path, source in BAD_CALLS.items():
+        module = path.split("/")[0]
+        out = place / f"build/core/CMakeFiles/weft_{module}.dir/{path}.c.o"
+        (place / "core" / module).mkdir(parents=True, exist_ok=True)
+        out.parent.mkdir(parents=True, exist_ok=True)
+        (place / f"core/{path}.c").write_text(source + "\n")
+        subprocess.run(["gcc", "-c", place / f"core/{path}.c", "-o", out], check=True)
+
+
 def rule_tidy():
     """The rules see what they are there for: a bad tree has findings under each."""
-    global ROOT
-    bad = {
-        "core/base/a.c": '#include "plan/plan.h"\nint f(void)\n{\n#if 1\n    system("sgd");\n'
-                         "#endif\n" + "    f();\n" * 70 + "}\n#define M(x) return x\n",
-        "core/base/b.c": "int x; // " + "TO" + "DO" + " " * 100 + "\n" + "\n" * 500,
-        "plugins/comm/tcp/t.c": '#include "../up.h"\n' + "\n" * 151,
-        "plugins/optim/sgd/s.c": 'const char *p = "/ho' + 'me/me";\n' + "\n" * 151,
-        "plugins/parallel/dp/d.c": "\n" * 151,
-        "sdk/include/weft/w.h": "int f(void);\n",
-        "docs/a.md": "```c\nint no_such_thing;\n```\n[x](nothing.h)\n",
-    }
-    blind = []
+    need("gcc")
     with tempfile.TemporaryDirectory() as place:
-        ROOT = Path(place)
-        for path in bad:
-            (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
-            (ROOT / path).write_text(bad[path])
-        (ROOT / "plugins/device").mkdir()
-        (ROOT / ".ci").mkdir()
-        for path in ("CMakeLists.txt", ".ci/run", "Makefile"):
-            (ROOT / path).write_text("\n")
+        database = (tree.BUILD / "compile_commands.json").read_text()
+        tree.ROOT, tree.BUILD = Path(place), Path(place) / "build"
+        plant(tree.ROOT)
+        (tree.BUILD / "compile_commands.json").write_text(database)
         for rule in RULES:
             outside = ("format", "clang", "statuses", "tidy")
             if rule not in outside and not list(RULES[rule]()):
-                blind.append(f"the rule {rule} finds nothing in a bad tree")
-    yield from blind
+                yield f"the rule {rule} finds nothing in a bad tree"
+        dialect = "\n".join(RULES["dialect"]())
+        for line in (*BAD_DIALECT, "h is true or false"):
+            if line.strip() not in dialect:
+                yield f"the rule dialect does not see: {line.strip()}"
+        found = "\n".join(RULES["circles"]())
+        for wanted in ("plan/one, plan/two", "base, plan", "base calls plan"):
+            if wanted not in found:
+                yield f"the rule circles does not see: {wanted}"
+        if "alone does not begin with data_" not in "\n".join(RULES["prefixes"]()):
+            yield "the rule prefixes does not see a name without its module's prefix"
 
 
 RULES = {k[5:]: v for k, v in list(globals().items()) if k.startswith("rule_")}
 
 
 def main():
-    global BUILD
     if sys.argv[1:] == ["list"]:
         print("\n".join(RULES))
         return 0
-    BUILD = Path(sys.argv[2]).resolve()
+    tree.BUILD = Path(sys.argv[2]).resolve()
     findings = list(RULES[sys.argv[1]]())
     for f in findings:
         print(f)

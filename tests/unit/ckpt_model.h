@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/err.h" /* before cmocka, which has a fail() of its own */
+#include "base/err.h"
 #include "ckpt/ckpt.h"
 
 #include <cmocka.h>

@@ -8,11 +8,11 @@
 static int run(int argc, char **argv)
 {
     if (argc > 1 && !strcmp(argv[1], "comm"))
-        return bench_comm_main(argc - 1, argv + 1);
-    return bench_sweep_main(&cmd_bench, argc, argv);
+        return cli_bench_comm_main(argc - 1, argv + 1);
+    return cli_sweep_main(&cli_cmd_bench, argc, argv);
 }
 
-const command cmd_bench = {
+const command cli_cmd_bench = {
     "bench",
     "SWEEP.ini [-n RANKS] [section.key=value ...] [--plan] | comm [-n RANKS] [JOB.ini] "
     "[bench.key=value ...]",

@@ -78,7 +78,7 @@ static weft_status parse_ops(bench *b)
     if (strcmp(config_text(b->cfg, "comm.compress"), "none"))
         return config_fail(b->cfg, "comm.compress",
                            "is for a job's gradients; bench comm measures what is not compressed");
-    return measuring_kinds(b->cfg, "bench.op", b->kind, &b->n);
+    return cli_measure_kinds(b->cfg, "bench.op", b->kind, &b->n);
 }
 
 /* Of a job file only what concerns this is taken; the rest may need plugins that do not. */
@@ -109,8 +109,8 @@ static weft_status map_arena(bench *b)
 {
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < b->n; i++)
-        bytes = measure_memory(b->m[i]) > bytes ? measure_memory(b->m[i]) : bytes;
-    return measuring_arena(bytes, &b->arena);
+        bytes = cli_measure_memory(b->m[i]) > bytes ? cli_measure_memory(b->m[i]) : bytes;
+    return cli_measure_arena(bytes, &b->arena);
 }
 
 static weft_status add_link(bench *b, uint32_t *index)
@@ -125,7 +125,8 @@ static weft_status add_link(bench *b, uint32_t *index)
 static weft_status add_operations(bench *b, uint32_t link)
 {
     const spec_link *l = &b->spec.links[b->spec.axis_link[0]];
-    const comm_layout *layout = where_group(&b->spec, &b->spec.pool, &(rank_group){.mesh_axis = 0});
+    const sched_layout *layout =
+        resolve_group_layout(&b->spec, &b->spec.pool, &(rank_group){.mesh_axis = 0});
     uint32_t *ranks = mem_alloc(b->who.ranks * sizeof *ranks);
     comm_channel *c = NULL;
     for (uint32_t i = 0; i < b->who.ranks; i++)
@@ -134,32 +135,32 @@ static weft_status add_operations(bench *b, uint32_t link)
     free(ranks);
     const config *cfg = b->cfg;
     for (uint32_t i = 0; i < b->n && st == WEFT_OK; i++) {
-        measure_request q = {.kind = b->kind[i],
-                             .dtype = measuring_type(config_text(cfg, "bench.type")),
-                             .ranks = b->who.ranks,
-                             .me = b->who.rank,
-                             .in_place = (int)config_int(cfg, "bench.inplace"),
-                             .min = (uint64_t)config_int(cfg, "bench.min"),
-                             .max = (uint64_t)config_int(cfg, "bench.max"),
-                             .factor = (uint64_t)config_int(cfg, "bench.factor"),
-                             .link_caps = where_caps(&b->spec, l),
-                             .layout = layout,
-                             .cost = b->spec.axis_cost[0],
-                             .algorithm = config_text(cfg, "comm.algorithm"),
-                             .chunk = (uint64_t)config_int(cfg, "bench.chunk")};
-        st = measure_create(c, &q, &b->m[i]);
+        cli_measure_request q = {.kind = b->kind[i],
+                                 .dtype = cli_measure_type(config_text(cfg, "bench.type")),
+                                 .ranks = b->who.ranks,
+                                 .me = b->who.rank,
+                                 .in_place = (int)config_int(cfg, "bench.inplace"),
+                                 .min = (uint64_t)config_int(cfg, "bench.min"),
+                                 .max = (uint64_t)config_int(cfg, "bench.max"),
+                                 .factor = (uint64_t)config_int(cfg, "bench.factor"),
+                                 .link_caps = resolve_link_caps(&b->spec, l),
+                                 .layout = layout,
+                                 .cost = b->spec.axis_cost[0],
+                                 .algorithm = config_text(cfg, "comm.algorithm"),
+                                 .chunk = (uint64_t)config_int(cfg, "bench.chunk")};
+        st = cli_measure_create(c, &q, &b->m[i]);
     }
     return st;
 }
 
-static void keep_row(const bench *b, uint32_t op, const measure_row *r)
+static void keep_row(const bench *b, uint32_t op, const cli_measure_row *r)
 {
     if (!b->csv)
         return;
     const char *asked = config_text(b->cfg, "comm.algorithm");
     fprintf(b->csv, "%u,%s,%s,%s,%s,%s,%d,%llu,%llu,%.9g,%.9g,%.9g,%llu\n", b->who.ranks,
             b->spec.links[b->spec.axis_link[0]].c->name, strchr(asked, '=') ? "rules" : asked,
-            r->algorithm, config_text(b->cfg, "bench.type"), measure_kind_name(b->kind[op]),
+            r->algorithm, config_text(b->cfg, "bench.type"), cli_measure_kind_name(b->kind[op]),
             (int)config_int(b->cfg, "bench.inplace"), (unsigned long long)r->bytes,
             (unsigned long long)r->count, r->us, r->algbw, r->busbw, (unsigned long long)r->wrong);
 }
@@ -172,9 +173,9 @@ static weft_status print_table(bench *b, uint32_t op)
     if (speak)
         printf("#%11s %12s %6s %15s %12s %8s %8s %7s\n", "size", "count", "type", "op", "time",
                "algbw", "busbw", "#wrong");
-    for (uint32_t i = 0; i < measure_rows(b->m[op]) && st == WEFT_OK; i++) {
-        measure_row r;
-        st = measure_run(b->m[op], i, b->arena.base, &r);
+    for (uint32_t i = 0; i < cli_measure_rows(b->m[op]) && st == WEFT_OK; i++) {
+        cli_measure_row r;
+        st = cli_measure_run(b->m[op], i, b->arena.base, &r);
         if (st != WEFT_OK)
             break;
         wrong += r.wrong;
@@ -182,12 +183,12 @@ static weft_status print_table(bench *b, uint32_t op)
         if (speak)
             printf("%12llu %12llu %6s %15s %12.2f %8.3f %8.3f %7llu\n", (unsigned long long)r.bytes,
                    (unsigned long long)r.count, config_text(b->cfg, "bench.type"),
-                   measure_kind_name(b->kind[op]), r.us, r.algbw, r.busbw,
+                   cli_measure_kind_name(b->kind[op]), r.us, r.algbw, r.busbw,
                    (unsigned long long)r.wrong);
         fflush(stdout);
     }
     if (st == WEFT_OK && wrong)
-        st = fail(WEFT_INTERNAL, "%llu elements are wrong", (unsigned long long)wrong);
+        st = err_fail(WEFT_INTERNAL, "%llu elements are wrong", (unsigned long long)wrong);
     return st;
 }
 
@@ -197,14 +198,14 @@ static weft_status find_links(bench *b)
     const resolve_meeting meeting = {.sites = b->job ? &b->sites : NULL, .job = b->job};
     weft_status st = host_create(config_raw(b->cfg, "run.plugins"), &b->host);
     if (st == WEFT_OK)
-        job_serve(b->host, b->job);
+        run_serve_tables(b->host, b->job);
     if (st == WEFT_OK && b->job)
-        st = job_find_sites(b->job, &b->who, &b->sites);
+        st = job_find_hosts(b->job, &b->who, &b->sites);
     if (st == WEFT_OK)
         st = resolve_links(b->cfg, b->host, b->who.ranks, &meeting, &b->spec);
     if (st == WEFT_OK && b->who.ranks == 1)
         st = resolve_axis(b->cfg, &meeting, &b->spec, 0);
-    return st == WEFT_OK ? comm_rules_check(b->cfg, "comm.algorithm", NULL) : st;
+    return st == WEFT_OK ? sched_rules_check(b->cfg, "comm.algorithm", NULL) : st;
 }
 
 static weft_status set_up(bench *b)
@@ -236,14 +237,14 @@ static weft_status open_files(bench *b)
     const char *out = config_text(b->cfg, "bench.out");
     if (b->who.rank || !*out)
         return WEFT_OK;
-    return bench_open_csv(out, config_int(b->cfg, "bench.append"), &b->csv);
+    return cli_bench_open_csv(out, config_int(b->cfg, "bench.append"), &b->csv);
 }
 
 static weft_status close_files(bench *b)
 {
     if (b->csv && fclose(b->csv))
-        return fail_errno(WEFT_IO, "comm.csv cannot be written");
-    return b->csv ? bench_write_json(config_text(b->cfg, "bench.out")) : WEFT_OK;
+        return err_fail_errno(WEFT_IO, "comm.csv cannot be written");
+    return b->csv ? cli_bench_write_json(config_text(b->cfg, "bench.out")) : WEFT_OK;
 }
 
 static int run_rank(bench *b)
@@ -255,11 +256,11 @@ static int run_rank(bench *b)
         st = print_table(b, i);
     if (st == WEFT_OK)
         st = close_files(b);
-    int status = measuring_leave(b->job, b->world, st);
+    int status = cli_measure_leave(b->job, b->world, st);
     for (uint32_t i = 0; i < b->n; i++)
-        measure_destroy(b->m[i]);
+        cli_measure_destroy(b->m[i]);
     resolve_free(&b->spec);
-    job_free_sites(&b->sites);
+    job_free_hosts(&b->sites);
     host_destroy(b->host);
     config_destroy(b->cfg);
     return status;
@@ -299,12 +300,12 @@ static int launch(const bench *b)
         argv[n++] = (char *)(uintptr_t)b->ini;
     for (uint32_t i = 0; i < b->noverrides; i++)
         argv[n++] = (char *)(uintptr_t)b->overrides[i];
-    int status = launch_ranks(b->ranks, argv, false);
+    int status = job_launch_ranks(b->ranks, argv, false);
     free(argv);
     return status;
 }
 
-void bench_comm_print_keys(FILE *to, int markdown)
+void cli_bench_comm_print_keys(FILE *to, int markdown)
 {
     config_print_options(to, options, markdown, CONFIG_PLAIN);
 }
@@ -321,7 +322,7 @@ static int help(void)
         "bench.ranks may be lists: every combination is measured; rules of comm.algorithm are one "
         "value.\n"
         "Keys of [bench]:\n");
-    bench_comm_print_keys(stdout, 0);
+    cli_bench_comm_print_keys(stdout, 0);
     return 0;
 }
 
@@ -374,13 +375,13 @@ static int run_all(bench *b)
         return cli_fail(st);
     b->job_cfg = b->ini ? all : NULL;
     const bench_run lists = {all, b->ranks, run_listed, b};
-    if (!bench_lists(&lists, &status))
+    if (!cli_bench_lists(&lists, &status))
         status = b->ranks > 1 ? launch(b) : run_here(b);
     config_destroy(all);
     return status;
 }
 
-int bench_comm_main(int argc, char **argv)
+int cli_bench_comm_main(int argc, char **argv)
 {
     bench b = {0};
     int status = -1;

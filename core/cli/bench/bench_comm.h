@@ -5,8 +5,8 @@
 #include <stdio.h>
 
 /* argv[0] is the command's own name. Returns the exit status. */
-int bench_comm_main(int argc, char **argv);
+int cli_bench_comm_main(int argc, char **argv);
 
-void bench_comm_print_keys(FILE *to, int markdown); /* the keys of [bench] */
+void cli_bench_comm_print_keys(FILE *to, int markdown); /* the keys of [bench] */
 
 #endif

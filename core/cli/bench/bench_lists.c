@@ -1,4 +1,4 @@
-/* cli/bench/bench_lists.c: see bench_lists.h. */
+/* cli/bench/bench_lists.c: see cli_bench_lists.h. */
 #include "cli/bench/bench_lists.h"
 
 #include <jansson.h>
@@ -31,11 +31,12 @@ static weft_status split(pool *p, const char *key, const char *text, values *out
     const char *between = strchr(rest, '=') ? "" : ", \t"; /* rules are one value */
     for (char *word; (word = strsep(&rest, between));) {
         if (*word && out->n == VALUES)
-            return fail(WEFT_USAGE, "%s: more than %d values", key, VALUES);
+            return err_fail(WEFT_USAGE, "%s: more than %d values", key, VALUES);
         if (*word)
             out->at[out->n++] = word;
     }
-    return text && *text && !out->n ? fail(WEFT_USAGE, "%s is a list of nothing", key) : WEFT_OK;
+    return text && *text && !out->n ? err_fail(WEFT_USAGE, "%s is a list of nothing", key)
+                                    : WEFT_OK;
 }
 
 static weft_status read_lists(const bench_run *r, pool *p, values *list)
@@ -49,8 +50,8 @@ static weft_status read_lists(const bench_run *r, pool *p, values *list)
     for (uint32_t i = 0; !st && i < list[0].n; i++) {
         uint64_t n;
         if (!cli_number(list[0].at[i], 1, LAUNCH_MAX, &n))
-            st = fail(WEFT_USAGE, "bench.ranks: '%s' is not a number of ranks from 1 to %d",
-                      list[0].at[i], LAUNCH_MAX);
+            st = err_fail(WEFT_USAGE, "bench.ranks: '%s' is not a number of ranks from 1 to %d",
+                          list[0].at[i], LAUNCH_MAX);
     }
     return st;
 }
@@ -81,7 +82,7 @@ static int run_one(const bench_run *r, pool *p, const values *list, uint32_t num
     return status;
 }
 
-bool bench_lists(const bench_run *r, int *status)
+bool cli_bench_lists(const bench_run *r, int *status)
 {
     pool p = {0};
     values list[BENCH_LISTED + 1] = {0};
@@ -96,8 +97,8 @@ bool bench_lists(const bench_run *r, int *status)
     if (st)
         *status = cli_fail(st);
     else if (any && started)
-        *status = cli_fail(fail(WEFT_USAGE, "lists of bench.type, comm.plugin and "
-                                            "comm.algorithm are for ranks that weft starts"));
+        *status = cli_fail(err_fail(WEFT_USAGE, "lists of bench.type, comm.plugin and "
+                                                "comm.algorithm are for ranks that weft starts"));
     else if (any) {
         for (uint32_t i = 0; i < all; i++) {
             int one = run_one(r, &p, list, i);
@@ -115,7 +116,7 @@ bool bench_lists(const bench_run *r, int *status)
 static weft_status path_in(const char *out, const char *name, char path[4096])
 {
     if ((size_t)snprintf(path, 4096, "%s/%s", out, name) >= 4096)
-        return fail(WEFT_USAGE, "bench.out is longer than a path may be");
+        return err_fail(WEFT_USAGE, "bench.out is longer than a path may be");
     return WEFT_OK;
 }
 
@@ -129,26 +130,28 @@ static weft_status same_columns(FILE *f, const char *path)
         return WEFT_OK; /* it is empty */
     line[strcspn(line, "\n")] = 0;
     if (strcmp(line, HEAD) != 0)
-        return fail(WEFT_UNSUPPORTED,
-                    "%s has other columns than this program writes (%s): name another bench.out, "
-                    "or leave out bench.append",
-                    path, HEAD);
-    return fseek(f, 0, SEEK_END) ? fail_errno(WEFT_IO, "%s cannot be read", path) : WEFT_OK;
+        return err_fail(
+            WEFT_UNSUPPORTED,
+            "%s has other columns than this program writes (%s): name another bench.out, "
+            "or leave out bench.append",
+            path, HEAD);
+    return fseek(f, 0, SEEK_END) ? err_fail_errno(WEFT_IO, "%s cannot be read", path) : WEFT_OK;
 }
 
-weft_status bench_open_csv(const char *out, bool append, FILE **f)
+weft_status cli_bench_open_csv(const char *out, bool append, FILE **f)
 {
     char path[4096];
     outlock lock = {0};
-    weft_status st = outdir_prepare(out, true, 0, &lock); /* a job that is there keeps its folder */
-    outlock_release(&lock, 0);
+    weft_status st =
+        run_outdir_prepare(out, true, 0, &lock); /* a job that is there keeps its folder */
+    run_outlock_release(&lock, 0);
     if (!st)
         st = path_in(out, "comm.csv", path);
     if (st)
         return st;
     *f = fopen(path, append ? "a+e" : "we");
     if (!*f)
-        return fail_errno(WEFT_IO, "%s cannot be written", path);
+        return err_fail_errno(WEFT_IO, "%s cannot be written", path);
     if (append && (st = same_columns(*f, path)) != WEFT_OK) {
         fclose(*f);
         return st;
@@ -178,7 +181,7 @@ static json_t *line_json(char *line)
     return row;
 }
 
-weft_status bench_write_json(const char *out)
+weft_status cli_bench_write_json(const char *out)
 {
     char path[4096], line[1024];
     weft_status st = path_in(out, "comm.csv", path);
@@ -195,7 +198,7 @@ weft_status bench_write_json(const char *out)
     if (!st)
         st = path_in(out, "comm.json", path);
     if (!st && json_dump_file(rows, path, JSON_INDENT(1)))
-        st = fail_errno(WEFT_IO, "%s cannot be written", path);
+        st = err_fail_errno(WEFT_IO, "%s cannot be written", path);
     json_decref(rows);
     return st;
 }

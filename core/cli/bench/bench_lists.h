@@ -22,10 +22,10 @@ typedef struct bench_run {
 
 /* If a key has a list, measure every combination, one that fails not ending the rest, and put the
  * exit status (0 when any was measured) in *status. False: there is no list. */
-bool bench_lists(const bench_run *r, int *status);
+bool cli_bench_lists(const bench_run *r, int *status);
 
 /* OUT/comm.csv to write to, with its head line; OUT/comm.json from it. */
-weft_status bench_open_csv(const char *out, bool append, FILE **f);
-weft_status bench_write_json(const char *out);
+weft_status cli_bench_open_csv(const char *out, bool append, FILE **f);
+weft_status cli_bench_write_json(const char *out);
 
 #endif

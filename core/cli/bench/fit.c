@@ -1,4 +1,4 @@
-/* cli/bench/fit.c: least squares for the three numbers of a comm_speed.
+/* cli/bench/fit.c: least squares for the three numbers of a sched_speed.
  *
  * Idea: the model is linear in them, so each point is an equation, and the numbers wanted are those
  * that leave the smallest sum of squared errors. The errors are relative ones: each equation is
@@ -22,16 +22,16 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-double fit_median(double *v, uint32_t n)
+double cli_fit_median(double *v, uint32_t n)
 {
     qsort(v, n, sizeof *v, ascending);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
 
 /* Row of a point: how much of each number it takes, by its time. */
-static void row_of(const fit_point *p, double out[N])
+static void row_of(const cli_fit_point *p, double out[N])
 {
-    const comm_way *w = &p->way;
+    const sched_way *w = &p->way;
     out[0] = w->rounds / p->seconds;
     out[1] = (w->messages > w->rounds ? w->messages - w->rounds : 0) / p->seconds;
     out[2] = (w->bytes + w->fill) / p->seconds;
@@ -87,7 +87,7 @@ static int solve_some(const double m[N][N], const double y[N], uint32_t mask, do
     return x[0] >= 0 && x[1] >= 0 && x[2] >= 0;
 }
 
-comm_speed fit_speed(const fit_point *p, uint32_t n)
+sched_speed cli_fit_speed(const cli_fit_point *p, uint32_t n)
 {
     double m[N][N] = {{0}}, y[N] = {0}, length[N] = {0}, row[N], x[N], best[N] = {0};
     double most = 0; /* what the solution takes from the sum of squares */
@@ -115,10 +115,10 @@ comm_speed fit_speed(const fit_point *p, uint32_t n)
             memcpy(best, x, sizeof best);
         }
     }
-    return (comm_speed){best[0] / length[0], best[1] / length[1], best[2] / length[2]};
+    return (sched_speed){best[0] / length[0], best[1] / length[1], best[2] / length[2]};
 }
 
-double fit_bytes(const fit_point *p, uint32_t n, const comm_speed *s)
+double cli_fit_bytes(const cli_fit_point *p, uint32_t n, const sched_speed *s)
 {
     double above = 0, below = 0;
     for (uint32_t i = 0; i < n; i++) {

@@ -5,17 +5,17 @@
 #include "schedule/algorithm.h"
 
 /* What was done, in terms of the model (cost.c), and what it took. */
-typedef struct fit_point {
-    comm_way way;
+typedef struct cli_fit_point {
+    sched_way way;
     double seconds; /* > 0 */
-} fit_point;
+} cli_fit_point;
 
 /* The speed with which the model gives the times of all points best, none of it negative. */
-comm_speed fit_speed(const fit_point *p, uint32_t n);
+sched_speed cli_fit_speed(const cli_fit_point *p, uint32_t n);
 
 /* Seconds a byte of points whose rounds and messages take what `s` says; never below zero. */
-double fit_bytes(const fit_point *p, uint32_t n, const comm_speed *s);
+double cli_fit_bytes(const cli_fit_point *p, uint32_t n, const sched_speed *s);
 
-double fit_median(double *v, uint32_t n); /* sorts v; n > 0 */
+double cli_fit_median(double *v, uint32_t n); /* sorts v; n > 0 */
 
 #endif

@@ -17,13 +17,13 @@
 #define MOST_ROWS 64
 
 typedef struct row {
-    comm_request r;
-    comm_schedule *s;
+    sched_request r;
+    sched_schedule *s;
     comm_op *op;
 } row;
 
 struct measure {
-    measure_request q;
+    cli_measure_request q;
     uint32_t rows;
     row row[MOST_ROWS];
     row barrier, slowest, total; /* helpers: everybody is here; the maximum; the sum */
@@ -34,7 +34,7 @@ static const char *const names[] = {NULL,         "all_reduce", "reduce_scatter"
                                     "all_gather", "broadcast",  "reduce",
                                     "gather",     "scatter",    "all_to_all"};
 
-uint32_t measure_kind(const char *name)
+uint32_t cli_measure_kind(const char *name)
 {
     for (uint32_t k = WEFT_ALL_REDUCE; k <= WEFT_ALL_TO_ALL; k++)
         if (strcmp(names[k], name) == 0)
@@ -42,67 +42,67 @@ uint32_t measure_kind(const char *name)
     return 0;
 }
 
-const char *measure_kind_name(uint32_t kind)
+const char *cli_measure_kind_name(uint32_t kind)
 {
     return names[kind];
 }
 
-int measure_is_mutual(uint32_t kind)
+int cli_measure_is_mutual(uint32_t kind)
 {
     return kind == WEFT_ALL_REDUCE || kind == WEFT_REDUCE_SCATTER || kind == WEFT_ALL_GATHER ||
            kind == WEFT_ALL_TO_ALL;
 }
 
-static const comm_algorithm *algorithm_of(const char *name)
+static const sched_algorithm *algorithm_of(const char *name)
 {
-    for (uint32_t i = 0; comm_algorithms[i]; i++)
-        if (strcmp(comm_algorithms[i]->name, name) == 0)
-            return comm_algorithms[i];
+    for (uint32_t i = 0; sched_algorithms[i]; i++)
+        if (strcmp(sched_algorithms[i]->name, name) == 0)
+            return sched_algorithms[i];
     return NULL;
 }
 
-int measure_able(const measure_request *q, const char *algorithm)
+int cli_measure_able(const cli_measure_request *q, const char *algorithm)
 {
-    const comm_algorithm *a = algorithm_of(algorithm);
-    comm_request r = {.kind = q->kind,
-                      .redop = WEFT_SUM,
-                      .dtype = q->dtype,
-                      .count = q->ranks,
-                      .ranks = q->ranks,
-                      .me = q->me,
-                      .in_place = (uint32_t)q->in_place,
-                      .link_caps = q->link_caps,
-                      .layout = q->layout};
-    return a && comm_able(a, &r);
+    const sched_algorithm *a = algorithm_of(algorithm);
+    sched_request r = {.kind = q->kind,
+                       .redop = WEFT_SUM,
+                       .dtype = q->dtype,
+                       .count = q->ranks,
+                       .ranks = q->ranks,
+                       .me = q->me,
+                       .in_place = (uint32_t)q->in_place,
+                       .link_caps = q->link_caps,
+                       .layout = q->layout};
+    return a && sched_able(a, &r);
 }
 
-static weft_status add(measure *m, comm_channel *c, row *to, const comm_request *r)
+static weft_status add(measure *m, comm_channel *c, row *to, const sched_request *r)
 {
     to->r = *r;
     to->r.ranks = m->q.ranks;
     to->r.me = m->q.me;
     to->r.link_caps = m->q.link_caps;
     to->r.layout = m->q.layout;
-    weft_status st = comm_schedule_make(&to->r, &to->s);
+    weft_status st = sched_make(&to->r, &to->s);
     if (st == WEFT_OK)
-        st = comm_add_op(c, to->s, comm_kind_name(r->kind), &to->op);
-    if (st == WEFT_OK && comm_schedule_scratch(to->s) > m->scratch)
-        m->scratch = comm_schedule_scratch(to->s);
+        st = comm_add_op(c, to->s, sched_kind_name(r->kind), &to->op);
+    if (st == WEFT_OK && sched_scratch_bytes(to->s) > m->scratch)
+        m->scratch = sched_scratch_bytes(to->s);
     return st;
 }
 
 static weft_status add_helpers(measure *m, comm_channel *c)
 {
-    comm_request one = {
+    sched_request one = {
         .kind = WEFT_ALL_REDUCE, .redop = WEFT_MAX, .dtype = WEFT_I64, .count = 1, .in_place = 1};
-    weft_status st = add(m, c, &m->barrier, &(comm_request){.kind = WEFT_BARRIER});
+    weft_status st = add(m, c, &m->barrier, &(sched_request){.kind = WEFT_BARRIER});
     if (st == WEFT_OK)
         st = add(m, c, &m->slowest, &one);
     one.redop = WEFT_SUM;
     return st == WEFT_OK ? add(m, c, &m->total, &one) : st;
 }
 
-weft_status measure_create(comm_channel *c, const measure_request *q, measure **out)
+weft_status cli_measure_create(comm_channel *c, const cli_measure_request *q, measure **out)
 {
     measure *m = mem_alloc(sizeof *m);
     uint64_t size = weft_dtype_size(q->dtype), unit = size * q->ranks;
@@ -115,16 +115,16 @@ weft_status measure_create(comm_channel *c, const measure_request *q, measure **
             q->kind != WEFT_ALL_REDUCE && q->kind != WEFT_BROADCAST && q->kind != WEFT_REDUCE;
         uint64_t step = in_parts ? unit : size; /* a size that has whole elements, or parts */
         uint64_t whole = bytes < step ? step : bytes / step * step;
-        comm_request r = {.kind = q->kind,
-                          .redop = WEFT_SUM,
-                          .dtype = q->dtype,
-                          .count = whole / size,
-                          .in_place = (uint32_t)q->in_place,
-                          .chunk = q->chunk,
-                          .cost = q->cost};
-        r.algorithm = comm_rule(q->algorithm, &r);
+        sched_request r = {.kind = q->kind,
+                           .redop = WEFT_SUM,
+                           .dtype = q->dtype,
+                           .count = whole / size,
+                           .in_place = (uint32_t)q->in_place,
+                           .chunk = q->chunk,
+                           .cost = q->cost};
+        r.algorithm = sched_rule(q->algorithm, &r);
         if (m->rows == MOST_ROWS)
-            return fail(WEFT_USAGE, "more than %u sizes; choose a larger factor", MOST_ROWS);
+            return err_fail(WEFT_USAGE, "more than %u sizes; choose a larger factor", MOST_ROWS);
         st = add(m, c, &m->row[m->rows++], &r);
         m->side = whole + 64 > m->side ? whole + 64 : m->side;
         if (bytes > q->max / q->factor)
@@ -133,24 +133,24 @@ weft_status measure_create(comm_channel *c, const measure_request *q, measure **
     return st;
 }
 
-void measure_destroy(measure *m)
+void cli_measure_destroy(measure *m)
 {
     for (uint32_t i = 0; m && i < m->rows; i++)
-        comm_schedule_free(m->row[i].s);
+        sched_free(m->row[i].s);
     if (m) {
-        comm_schedule_free(m->barrier.s);
-        comm_schedule_free(m->slowest.s);
-        comm_schedule_free(m->total.s);
+        sched_free(m->barrier.s);
+        sched_free(m->slowest.s);
+        sched_free(m->total.s);
     }
     free(m);
 }
 
-uint32_t measure_rows(const measure *m)
+uint32_t cli_measure_rows(const measure *m)
 {
     return m->rows;
 }
 
-uint64_t measure_memory(const measure *m)
+uint64_t cli_measure_memory(const measure *m)
 {
     return 2 * sched_align_line(m->side) + sched_align_line(m->scratch) + 64;
 }
@@ -162,7 +162,7 @@ static int64_t put_in(uint32_t ranks, uint32_t rank, uint64_t i)
 }
 
 /* What rank `me` then has to find at `i`. */
-static int64_t expected(const comm_request *r, uint64_t i)
+static int64_t expected(const sched_request *r, uint64_t i)
 {
     uint64_t part = r->count / r->ranks;
     switch (r->kind) {
@@ -203,7 +203,7 @@ typedef struct sides {
     void *scratch;
 } sides;
 
-static sides lay_out(const measure *m, const comm_request *r, void *memory)
+static sides lay_out(const measure *m, const sched_request *r, void *memory)
 {
     uint64_t size = weft_dtype_size(r->dtype), part = r->count / r->ranks;
     int root = r->me == r->root;
@@ -262,7 +262,7 @@ static weft_status verify(const row *w, const sides *s, int64_t *wrong)
     return st;
 }
 
-static double bus_share(const comm_request *r)
+static double bus_share(const sched_request *r)
 {
     double n = r->ranks;
     if (r->kind == WEFT_ALL_REDUCE)
@@ -322,10 +322,10 @@ static weft_status time_apart(measure *m, const row *w, const sides *s, uint32_t
     return st;
 }
 
-weft_status measure_run(measure *m, uint32_t i, void *memory, measure_row *out)
+weft_status cli_measure_run(measure *m, uint32_t i, void *memory, cli_measure_row *out)
 {
     const row *w = &m->row[i];
-    uint64_t bytes = measure_bytes(m, i);
+    uint64_t bytes = cli_measure_bytes(m, i);
     uint32_t times;
     int64_t ns = 0, wrong = 0;
     memset(memory, 0, 2 * sched_align_line(m->side));
@@ -342,31 +342,32 @@ weft_status measure_run(measure *m, uint32_t i, void *memory, measure_row *out)
     if (st != WEFT_OK)
         return st;
     double algbw = ns ? (double)bytes * times / (double)ns : 0;
-    *out = (measure_row){bytes,
-                         w->r.count,
-                         comm_schedule_algorithm(w->s),
-                         (double)ns / 1e3 / times,
-                         algbw,
-                         algbw * bus_share(&w->r),
-                         (uint64_t)wrong};
+    *out = (cli_measure_row){bytes,
+                             w->r.count,
+                             sched_algorithm_name(w->s),
+                             (double)ns / 1e3 / times,
+                             algbw,
+                             algbw * bus_share(&w->r),
+                             (uint64_t)wrong};
     return WEFT_OK;
 }
 
-uint64_t measure_bytes(const measure *m, uint32_t i)
+uint64_t cli_measure_bytes(const measure *m, uint32_t i)
 {
     return m->row[i].r.count * weft_dtype_size(m->row[i].r.dtype);
 }
 
-const char *measure_algorithm(const measure *m, uint32_t i)
+const char *cli_measure_algorithm(const measure *m, uint32_t i)
 {
-    return comm_schedule_algorithm(m->row[i].s);
+    return sched_algorithm_name(m->row[i].s);
 }
 
-double measure_predict(const measure *m, uint32_t i, const comm_cost *cost, const char **choice)
+double cli_measure_predict(const measure *m, uint32_t i, const sched_cost *cost,
+                           const char **choice)
 {
-    comm_request r = m->row[i].r;
-    const comm_algorithm *a = algorithm_of(measure_algorithm(m, i));
+    sched_request r = m->row[i].r;
+    const sched_algorithm *a = algorithm_of(cli_measure_algorithm(m, i));
     r.cost = cost;
-    *choice = comm_select(&r)->name;
-    return a ? comm_predict(a, &r) : -1;
+    *choice = sched_select(&r)->name;
+    return a ? sched_predict(a, &r) : -1;
 }

@@ -7,55 +7,56 @@
 
 typedef struct measure measure; /* opaque: the operations of all sizes */
 
-typedef struct measure_request {
+typedef struct cli_measure_request {
     uint32_t kind, dtype;
     uint32_t ranks, me;
     int in_place;
     uint64_t min, max, factor; /* bytes of the larger side: min, min * factor, ... up to max */
     uint64_t link_caps;
-    const comm_layout *layout; /* comm_request's */
-    const comm_cost *cost;     /* likewise */
-    const char *algorithm;     /* or rules: comm_rule() */
-    uint64_t chunk;            /* comm_request's */
-    double seconds;            /* that a row may take, about; 0: a fixed number of operations */
-    int apart;                 /* each operation begins when all ranks have ended the one before */
-} measure_request;
+    const sched_layout *layout; /* sched_request's */
+    const sched_cost *cost;     /* likewise */
+    const char *algorithm;      /* or rules: sched_rule() */
+    uint64_t chunk;             /* sched_request's */
+    double seconds;             /* that a row may take, about; 0: a fixed number of operations */
+    int apart;                  /* each operation begins when all ranks have ended the one before */
+} cli_measure_request;
 
-typedef struct measure_row {
+typedef struct cli_measure_row {
     uint64_t bytes, count; /* of the larger side */
     const char *algorithm;
     double us;           /* mean time of one operation, of the slowest rank */
     double algbw, busbw; /* GB/s; busbw counts what the best algorithm has to move per rank */
     uint64_t wrong;      /* elements, over all ranks */
-} measure_row;
+} cli_measure_row;
 
 /* Is there such an algorithm, which can do this? q->algorithm does not matter. [any] */
-int measure_able(const measure_request *q, const char *algorithm);
+int cli_measure_able(const cli_measure_request *q, const char *algorithm);
 
 /* Adds the operations of all sizes to the channel. Between comm_add_channel() and comm_connect().
  * [setup] [collective] */
-weft_status measure_create(comm_channel *c, const measure_request *r, measure **out);
-void measure_destroy(measure *m); /* after the world; NULL allowed */
+weft_status cli_measure_create(comm_channel *c, const cli_measure_request *r, measure **out);
+void cli_measure_destroy(measure *m); /* after the world; NULL allowed */
 
-uint32_t measure_rows(const measure *m);
-uint64_t measure_memory(const measure *m); /* bytes that measure_run() needs */
+uint32_t cli_measure_rows(const measure *m);
+uint64_t cli_measure_memory(const measure *m); /* bytes that cli_measure_run() needs */
 
 /* Time row `i`, then check one operation with numbers that say whose they are. [collective] */
-weft_status measure_run(measure *m, uint32_t i, void *memory, measure_row *out);
+weft_status cli_measure_run(measure *m, uint32_t i, void *memory, cli_measure_row *out);
 
 /* Row `i` before it is run: its size, and its algorithm. */
-uint64_t measure_bytes(const measure *m, uint32_t i);
-const char *measure_algorithm(const measure *m, uint32_t i);
+uint64_t cli_measure_bytes(const measure *m, uint32_t i);
+const char *cli_measure_algorithm(const measure *m, uint32_t i);
 
 /* What the model says of row `i`: seconds by its own algorithm, negative where that is not known,
  * and the algorithm that `auto` would take by these costs. */
-double measure_predict(const measure *m, uint32_t i, const comm_cost *cost, const char **choice);
+double cli_measure_predict(const measure *m, uint32_t i, const sched_cost *cost,
+                           const char **choice);
 
 /* "all_reduce", and back; 0 for a name that is none. What sends to one rank is not measured. */
-uint32_t measure_kind(const char *name);
-const char *measure_kind_name(uint32_t kind);
+uint32_t cli_measure_kind(const char *name);
+const char *cli_measure_kind_name(uint32_t kind);
 
 /* Nobody can end it before everybody has begun. */
-int measure_is_mutual(uint32_t kind);
+int cli_measure_is_mutual(uint32_t kind);
 
 #endif

@@ -10,15 +10,15 @@
 #define MEASURING_TYPES "fp32|bf16|fp16|int32|int64"
 
 /* "all_reduce, broadcast" under `key`, as kinds. */
-weft_status measuring_kinds(const config *c, const char *key, uint32_t kind[MEASURING_KINDS],
-                            uint32_t *n);
-uint32_t measuring_type(const char *name); /* one of MEASURING_TYPES, as WEFT_F32 ... */
+weft_status cli_measure_kinds(const config *c, const char *key, uint32_t kind[MEASURING_KINDS],
+                              uint32_t *n);
+uint32_t cli_measure_type(const char *name); /* one of MEASURING_TYPES, as WEFT_F32 ... */
 
 /* Memory that peers can map; the process keeps it. */
-weft_status measuring_arena(uint64_t bytes, comm_arena *out);
+weft_status cli_measure_arena(uint64_t bytes, comm_arena *out);
 
 /* Say why, unless the launcher says it, take the world down, and leave the job; a good end that
  * another rank spoils is none. The exit status. */
-int measuring_leave(job *j, comm_world *w, weft_status st);
+int cli_measure_leave(job *j, comm_world *w, weft_status st);
 
 #endif

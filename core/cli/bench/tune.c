@@ -40,10 +40,10 @@
 #define REDUCE_PARTS 16u
 
 typedef struct point {
-    comm_schedule *s; /* NULL: a reduction, of local memory alone */
+    sched_schedule *s; /* NULL: a reduction, of local memory alone */
     comm_op *op;
     uint32_t what;
-    comm_way way;
+    sched_way way;
 } point;
 
 struct tune {
@@ -57,11 +57,12 @@ static void emit_train(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, next = (me + 1) % n, prev = (me + n - 1) % n;
     uint64_t stride = sched_align_line(b->bytes);
-    comm_place room = build_scratch(b, SLOTS * stride), from = in_at(0);
+    sched_place room = sched_writer_scratch(b, SLOTS * stride), from = sched_in_at(0);
     for (uint32_t k = 0; k < ROUNDS; k++) {
-        comm_place to = k + 1 == ROUNDS ? out_at(0) : place_plus(room, k % SLOTS * stride);
-        build_send(b, next, from, b->bytes);
-        build_recv(b, prev, to, b->bytes);
+        sched_place to =
+            k + 1 == ROUNDS ? sched_out_at(0) : sched_place_plus(room, k % SLOTS * stride);
+        sched_writer_send(b, next, from, b->bytes);
+        sched_writer_recv(b, prev, to, b->bytes);
         from = to;
     }
 }
@@ -71,27 +72,28 @@ static void emit_burst(sched_writer *b)
     uint32_t n = b->r->ranks, me = b->r->me, peers = n - 1 < BURST_PEERS ? n - 1 : BURST_PEERS;
     for (uint64_t k = 0; k < b->r->count; k++) {
         uint32_t by = (uint32_t)(1 + k % peers);
-        build_send(b, (me + by) % n, in_at(k * b->size), b->size);
-        build_recv(b, (me + n - by) % n, out_at(k * b->size), b->size);
+        sched_writer_send(b, (me + by) % n, sched_in_at(k * b->size), b->size);
+        sched_writer_recv(b, (me + n - by) % n, sched_out_at(k * b->size), b->size);
     }
 }
 
-static const comm_algorithm train = {
-    .name = "train", .kinds = COMM_ON(WEFT_SHIFT), .emit = emit_train};
-static const comm_algorithm burst = {
-    .name = "burst", .kinds = COMM_ON(WEFT_SHIFT), .emit = emit_burst};
+static const sched_algorithm train = {
+    .name = "train", .kinds = SCHED_ON(WEFT_SHIFT), .emit = emit_train};
+static const sched_algorithm burst = {
+    .name = "burst", .kinds = SCHED_ON(WEFT_SHIFT), .emit = emit_burst};
 
 /* `a` NULL: what `auto` takes. */
-static weft_status add(tune *t, comm_channel *c, point *to, comm_request r, const comm_algorithm *a)
+static weft_status add(tune *t, comm_channel *c, point *to, sched_request r,
+                       const sched_algorithm *a)
 {
     r.ranks = t->ranks;
     r.me = t->me;
-    weft_status st = a ? comm_schedule_with(&r, a, &to->s) : comm_schedule_make(&r, &to->s);
+    weft_status st = a ? sched_make_with(&r, a, &to->s) : sched_make(&r, &to->s);
     if (st == WEFT_OK)
-        st = comm_add_op(c, to->s, a ? a->name : comm_kind_name(r.kind), &to->op);
+        st = comm_add_op(c, to->s, a ? a->name : sched_kind_name(r.kind), &to->op);
     if (st != WEFT_OK)
         return st;
-    uint64_t scratch = comm_schedule_scratch(to->s), bytes = r.count * weft_dtype_size(r.dtype);
+    uint64_t scratch = sched_scratch_bytes(to->s), bytes = r.count * weft_dtype_size(r.dtype);
     t->scratch = scratch > t->scratch ? scratch : t->scratch;
     t->side = bytes > t->side ? bytes : t->side;
     return WEFT_OK;
@@ -106,16 +108,16 @@ static point *begin_point(tune *t, uint32_t what)
 static weft_status add_points(tune *t, comm_channel *c)
 {
     weft_status st = WEFT_OK;
-    comm_request r = {.kind = WEFT_SHIFT, .dtype = WEFT_I64, .root = 1};
+    sched_request r = {.kind = WEFT_SHIFT, .dtype = WEFT_I64, .root = 1};
     for (uint64_t bytes = TRAIN_LEAST; st == WEFT_OK && bytes <= TRAIN_MOST; bytes *= 4) {
         point *p = begin_point(t, TUNE_SENT);
-        p->way = (comm_way){ROUNDS, ROUNDS, ROUNDS * (double)bytes, 0};
+        p->way = (sched_way){ROUNDS, ROUNDS, ROUNDS * (double)bytes, 0};
         r.count = bytes / 8;
         st = add(t, c, p, r, &train);
     }
     for (uint64_t n = BURST_LEAST; st == WEFT_OK && n <= BURST_MOST; n *= 2) {
         point *p = begin_point(t, TUNE_SENT);
-        p->way = (comm_way){1, (double)n, 8 * (double)n, 0};
+        p->way = (sched_way){1, (double)n, 8 * (double)n, 0};
         r.count = n;
         st = add(t, c, p, r, &burst);
     }
@@ -126,32 +128,32 @@ static weft_status add_mapped(tune *t, comm_channel *c, uint64_t link_caps)
 {
     static const uint32_t kinds[] = {WEFT_ALL_REDUCE, WEFT_ALL_GATHER};
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; i < (comm_link_maps(link_caps) ? 2u : 0); i++)
+    for (uint32_t i = 0; i < (sched_link_maps(link_caps) ? 2u : 0); i++)
         for (uint64_t bytes = MAPPED_LEAST; st == WEFT_OK && bytes <= MAPPED_MOST; bytes *= 4) {
             point *p = begin_point(t, TUNE_MAPPED);
-            comm_terms terms = {0};
-            comm_request r = {.kind = kinds[i % 2],
-                              .redop = WEFT_MAX,
-                              .dtype = WEFT_F32,
-                              .count = bytes / 4 / t->ranks * t->ranks,
-                              .ranks = t->ranks,
-                              .link_caps = link_caps};
-            comm_mapped.terms(&r, &terms);
+            sched_terms terms = {0};
+            sched_request r = {.kind = kinds[i % 2],
+                               .redop = WEFT_MAX,
+                               .dtype = WEFT_F32,
+                               .count = bytes / 4 / t->ranks * t->ranks,
+                               .ranks = t->ranks,
+                               .link_caps = link_caps};
+            sched_mapped.terms(&r, &terms);
             p->way = terms.near;
-            st = add(t, c, p, r, &comm_mapped);
+            st = add(t, c, p, r, &sched_mapped);
         }
     return st;
 }
 
-weft_status tune_create(comm_channel *c, uint32_t ranks, uint32_t me, uint64_t link_caps,
-                        uint32_t dtype, tune **out)
+weft_status cli_tune_create(comm_channel *c, uint32_t ranks, uint32_t me, uint64_t link_caps,
+                            uint32_t dtype, tune **out)
 {
     tune *t = mem_alloc(sizeof *t);
     *t = (tune){.ranks = ranks, .me = me, .dtype = dtype, .side = REDUCE_PARTS * REDUCE_BYTES};
     *out = t;
-    comm_request one = {
+    sched_request one = {
         .kind = WEFT_ALL_REDUCE, .redop = WEFT_MAX, .dtype = WEFT_I64, .count = 1, .in_place = 1};
-    weft_status st = add(t, c, &t->barrier, (comm_request){.kind = WEFT_BARRIER}, NULL);
+    weft_status st = add(t, c, &t->barrier, (sched_request){.kind = WEFT_BARRIER}, NULL);
     if (st == WEFT_OK)
         st = add(t, c, &t->slowest, one, NULL);
     if (st == WEFT_OK)
@@ -162,23 +164,23 @@ weft_status tune_create(comm_channel *c, uint32_t ranks, uint32_t me, uint64_t l
     return st;
 }
 
-void tune_destroy(tune *t)
+void cli_tune_destroy(tune *t)
 {
     for (uint32_t i = 0; t && i < t->points; i++)
-        comm_schedule_free(t->point[i].s);
+        sched_free(t->point[i].s);
     if (t) {
-        comm_schedule_free(t->barrier.s);
-        comm_schedule_free(t->slowest.s);
+        sched_free(t->barrier.s);
+        sched_free(t->slowest.s);
     }
     free(t);
 }
 
-uint64_t tune_memory(const tune *t)
+uint64_t cli_tune_memory(const tune *t)
 {
     return 2 * sched_align_line(t->side) + sched_align_line(t->scratch);
 }
 
-uint32_t tune_points(const tune *t)
+uint32_t cli_tune_points(const tune *t)
 {
     return t->points;
 }
@@ -191,9 +193,9 @@ static void reduce_all(const tune *t, char *memory)
     for (uint32_t i = 0; i + 1 < REDUCE_PARTS; i++) {
         void *to[1] = {memory + i * REDUCE_BYTES};
         const void *from[2] = {memory + i * REDUCE_BYTES, memory + (i + 1) * REDUCE_BYTES};
-        reduce_job j = {reduce_pick(t->dtype), WEFT_SUM, (uint32_t)size, 1, 2, to, from,
-                        REDUCE_BYTES / size};
-        reduce_run(&j);
+        comm_reduce_job j = {comm_reduce_pick(t->dtype), WEFT_SUM, (uint32_t)size, 1, 2, to, from,
+                             REDUCE_BYTES / size};
+        comm_reduce_run(&j);
     }
 }
 
@@ -237,11 +239,11 @@ static weft_status time_of(const tune *t, const point *p, char *memory, uint64_t
     return st == WEFT_OK ? agree(t, memory, out) : st;
 }
 
-weft_status tune_run(tune *t, uint32_t i, void *memory, tune_point *out)
+weft_status cli_tune_run(tune *t, uint32_t i, void *memory, tune_point *out)
 {
     const point *p = &t->point[i];
     double took[REPEATS], one = 0;
-    memset(memory, 0, tune_memory(t));
+    memset(memory, 0, cli_tune_memory(t));
     weft_status st = run(t, p, memory, 2);
     if (st == WEFT_OK)
         st = time_of(t, p, memory, 1, &one);
@@ -250,11 +252,11 @@ weft_status tune_run(tune *t, uint32_t i, void *memory, tune_point *out)
     for (uint32_t k = 0; k < repeats && st == WEFT_OK; k++)
         st = time_of(t, p, memory, times, &took[k]);
     if (st == WEFT_OK)
-        *out = (tune_point){p->what, {p->way, fit_median(took, repeats) / (double)times}};
+        *out = (tune_point){p->what, {p->way, cli_fit_median(took, repeats) / (double)times}};
     return st;
 }
 
-static uint32_t pick(const tune_point *p, uint32_t n, uint32_t what, fit_point *out)
+static uint32_t pick(const tune_point *p, uint32_t n, uint32_t what, cli_fit_point *out)
 {
     uint32_t found = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -263,20 +265,20 @@ static uint32_t pick(const tune_point *p, uint32_t n, uint32_t what, fit_point *
     return found;
 }
 
-void tune_fit(const tune_point *p, uint32_t n, comm_cost *out)
+void cli_tune_fit(const tune_point *p, uint32_t n, sched_cost *out)
 {
     const double least = 1e-15; /* seconds a byte: the largest that the keys may say */
-    const comm_speed free_of_charge = {0};
-    fit_point *some = mem_alloc((uint64_t)n * sizeof *some + 1);
-    comm_speed s = fit_speed(some, pick(p, n, TUNE_SENT, some));
+    const sched_speed free_of_charge = {0};
+    cli_fit_point *some = mem_alloc((uint64_t)n * sizeof *some + 1);
+    sched_speed s = cli_fit_speed(some, pick(p, n, TUNE_SENT, some));
     uint32_t maps = pick(p, n, TUNE_MAPPED, some);
-    double mapped = fit_bytes(some, maps, &s);
-    double reduce = fit_bytes(some, pick(p, n, TUNE_REDUCED, some), &free_of_charge);
+    double mapped = cli_fit_bytes(some, maps, &s);
+    double reduce = cli_fit_bytes(some, pick(p, n, TUNE_REDUCED, some), &free_of_charge);
     free(some);
     s.per_byte = s.per_byte > least ? s.per_byte : least;
     mapped = mapped > least ? mapped : least;
-    *out = (comm_cost){.near = s,
-                       .far = s,
-                       .reduce = reduce > least ? reduce : least,
-                       .mapped = maps ? mapped : s.per_byte};
+    *out = (sched_cost){.near = s,
+                        .far = s,
+                        .reduce = reduce > least ? reduce : least,
+                        .mapped = maps ? mapped : s.per_byte};
 }

@@ -14,24 +14,24 @@
 #define TUNE_REDUCED 3u /* bytes that are read */
 typedef struct tune_point {
     uint32_t what;
-    fit_point at;
+    cli_fit_point at;
 } tune_point;
 
 typedef struct tune tune; /* opaque: the operations of all points */
 
 /* Adds them to the channel, in which this rank is `me`; `dtype` is what is reduced. Between
  * comm_add_channel() and comm_connect(). [setup] [collective] */
-weft_status tune_create(comm_channel *c, uint32_t ranks, uint32_t me, uint64_t link_caps,
-                        uint32_t dtype, tune **out);
-void tune_destroy(tune *t); /* after the world; NULL allowed */
+weft_status cli_tune_create(comm_channel *c, uint32_t ranks, uint32_t me, uint64_t link_caps,
+                            uint32_t dtype, tune **out);
+void cli_tune_destroy(tune *t); /* after the world; NULL allowed */
 
-uint64_t tune_memory(const tune *t); /* bytes that tune_run() needs */
-uint32_t tune_points(const tune *t);
+uint64_t cli_tune_memory(const tune *t); /* bytes that cli_tune_run() needs */
+uint32_t cli_tune_points(const tune *t);
 
 /* Measure point `i`: the median of a few rounds, of the slowest rank. [collective] */
-weft_status tune_run(tune *t, uint32_t i, void *memory, tune_point *out);
+weft_status cli_tune_run(tune *t, uint32_t i, void *memory, tune_point *out);
 
 /* The costs from points in any order. [any] */
-void tune_fit(const tune_point *p, uint32_t n, comm_cost *out);
+void cli_tune_fit(const tune_point *p, uint32_t n, sched_cost *out);
 
 #endif

@@ -45,7 +45,7 @@ typedef struct tuner {
     config *keys; /* [tune] */
     config *cfg;  /* the job's */
     job_sites sites;
-    prepared_job p;
+    run_prepared p;
     job *job;
     comm_world *world;
     comm_arena arena;
@@ -63,7 +63,7 @@ static weft_status load_keys(tuner *t)
     if (st == WEFT_OK && config_int(t->keys, "tune.max") < config_int(t->keys, "tune.min"))
         st = config_fail(t->keys, "tune.max", "is less than tune.min");
     uint32_t kind[MEASURING_KINDS], n;
-    return st == WEFT_OK ? measuring_kinds(t->keys, "tune.op", kind, &n) : st;
+    return st == WEFT_OK ? cli_measure_kinds(t->keys, "tune.op", kind, &n) : st;
 }
 
 static weft_status load(tuner *t)
@@ -79,11 +79,12 @@ static weft_status load_job(tuner *t, uint32_t ranks)
 {
     const resolve_meeting meeting = {.sites = t->job ? &t->sites : NULL, .job = t->job};
     if (ranks < 2)
-        return fail(WEFT_USAGE, "one rank sends nothing that could be measured: start 2 or more "
-                                "with -n, or by a launcher");
+        return err_fail(WEFT_USAGE,
+                        "one rank sends nothing that could be measured: start 2 or more "
+                        "with -n, or by a launcher");
     if (t->cmd.ini)
-        return job_prepare(t->cfg, ranks, false, &meeting, &t->p);
-    return job_prepare_links(t->cfg, ranks, &meeting, &t->p);
+        return run_prepare(t->cfg, ranks, false, &meeting, &t->p);
+    return run_prepare_links(t->cfg, ranks, &meeting, &t->p);
 }
 
 static weft_status join(tuner *t)
@@ -99,17 +100,17 @@ static weft_status set_up(tuner *t)
     if (st == WEFT_OK && t->who.ranks > 1)
         st = join(t);
     if (st == WEFT_OK && t->job)
-        st = job_find_sites(t->job, &t->who, &t->sites);
+        st = job_find_hosts(t->job, &t->who, &t->sites);
     if (st == WEFT_OK)
         st = load_job(t, t->who.ranks);
     if (st == WEFT_OK)
         st = comm_world_create(t->job, &t->who, &t->world);
     if (st != WEFT_OK)
         return st;
-    tune_find(&t->p.spec, t->cfg, t->keys, t->who.rank, t->cmd.ini != NULL, &t->set);
-    st = tune_open(&t->set, t->world);
+    cli_tune_find(&t->p.spec, t->cfg, t->keys, t->who.rank, t->cmd.ini != NULL, &t->set);
+    st = cli_tune_open(&t->set, t->world);
     if (st == WEFT_OK)
-        st = measuring_arena(tune_room(&t->set), &t->arena);
+        st = cli_measure_arena(cli_tune_room(&t->set), &t->arena);
     return st == WEFT_OK
                ? comm_connect(t->world, &t->arena, config_real(t->cfg, "run.join_timeout"))
                : st;
@@ -118,7 +119,7 @@ static weft_status set_up(tuner *t)
 static void count_work(tuner *t)
 {
     for (uint32_t i = 0; i < t->set.probes; i++)
-        t->all += t->set.probe[i].t ? t->set.passes * tune_points(t->set.probe[i].t) : 0;
+        t->all += t->set.probe[i].t ? t->set.passes * cli_tune_points(t->set.probe[i].t) : 0;
     for (uint32_t i = 0; i < t->set.parts; i++)
         for (uint32_t k = 0; k < t->set.part[i].kinds; k++)
             for (uint32_t a = 0; a < TUNE_ALGORITHMS; a++)
@@ -137,7 +138,7 @@ static void show(tuner *t, const char *what)
 }
 
 /* What every rank then knows: of each point the time of the slowest group. */
-static weft_status share(tuner *t, tune_probe *p, const tune_point *mine, comm_cost *out)
+static weft_status share(tuner *t, tune_probe *p, const tune_point *mine, sched_cost *out)
 {
     tune_point *all = mem_alloc((uint64_t)t->who.ranks * TUNE_POINTS * sizeof *all);
     tune_point most[TUNE_POINTS];
@@ -150,7 +151,7 @@ static weft_status share(tuner *t, tune_probe *p, const tune_point *mine, comm_c
             if (all[r * TUNE_POINTS + k].at.seconds > most[k].at.seconds)
                 most[k] = all[r * TUNE_POINTS + k];
     if (st == WEFT_OK)
-        tune_fit(most, TUNE_POINTS, out);
+        cli_tune_fit(most, TUNE_POINTS, out);
     free(all);
     return st;
 }
@@ -162,13 +163,13 @@ static weft_status find_costs(tuner *t, tune_probe *p)
     double took[TUNE_POINTS][TUNE_PASSES];
     weft_status st = WEFT_OK;
     for (uint32_t pass = 0; pass < t->set.passes; pass++)
-        for (uint32_t k = 0; p->t && k < tune_points(p->t) && st == WEFT_OK; k++) {
+        for (uint32_t k = 0; p->t && k < cli_tune_points(p->t) && st == WEFT_OK; k++) {
             show(t, p->c->name);
-            st = tune_run(p->t, k, t->arena.base, &mine[k]);
+            st = cli_tune_run(p->t, k, t->arena.base, &mine[k]);
             took[k][pass] = mine[k].at.seconds;
         }
-    for (uint32_t k = 0; p->t && k < tune_points(p->t) && st == WEFT_OK; k++)
-        mine[k].at.seconds = fit_median(took[k], t->set.passes);
+    for (uint32_t k = 0; p->t && k < cli_tune_points(p->t) && st == WEFT_OK; k++)
+        mine[k].at.seconds = cli_fit_median(took[k], t->set.passes);
     return st == WEFT_OK ? share(t, p, mine, &p->cost) : st;
 }
 
@@ -180,14 +181,14 @@ static weft_status time_rows(tuner *t, tune_part *p, uint32_t pass)
     for (uint32_t k = 0; k < p->kinds; k++)
         for (uint32_t a = 0; a < TUNE_ALGORITHMS; a++)
             for (uint32_t s = 0; p->row[k][a].m && s < p->sizes && st == WEFT_OK; s++) {
-                measure_row r = {0};
-                show(t, measure_kind_name(p->kind[k]));
-                st = measure_run(p->row[k][a].m, s, t->arena.base, &r);
+                cli_measure_row r = {0};
+                show(t, cli_measure_kind_name(p->kind[k]));
+                st = cli_measure_run(p->row[k][a].m, s, t->arena.base, &r);
                 p->row[k][a].us[s][pass] = r.us;
                 if (st == WEFT_OK && r.wrong)
-                    st = fail(WEFT_INTERNAL, "%s by %s: %llu elements are wrong",
-                              measure_kind_name(p->kind[k]), r.algorithm,
-                              (unsigned long long)r.wrong);
+                    st = err_fail(WEFT_INTERNAL, "%s by %s: %llu elements are wrong",
+                                  cli_measure_kind_name(p->kind[k]), r.algorithm,
+                                  (unsigned long long)r.wrong);
             }
     return st;
 }
@@ -195,12 +196,12 @@ static weft_status time_rows(tuner *t, tune_part *p, uint32_t pass)
 static weft_status tell(tuner *t)
 {
     char what[256];
-    tune_cost_parts(&t->set);
+    cli_tune_cost_parts(&t->set);
     for (uint32_t i = 0; i < t->set.parts; i++)
-        tune_print(&t->set, &t->set.part[i], stdout);
+        cli_tune_print(&t->set, &t->set.part[i], stdout);
     snprintf(what, sizeof what, "weft tune comm%s%.180s, %u ranks", t->cmd.ini ? " " : "",
              t->cmd.ini ? t->cmd.ini : "", t->who.ranks);
-    weft_status st = tune_write(t->out, what, &t->set);
+    weft_status st = cli_tune_write(t->out, what, &t->set);
     if (st == WEFT_OK)
         printf("%s: a job takes it with comm.tuned=%s\n", t->out, t->out);
     return st;
@@ -220,9 +221,9 @@ static weft_status measure_all(tuner *t)
 
 static void release(tuner *t)
 {
-    tune_release(&t->set);
-    job_unprepare(&t->p);
-    job_free_sites(&t->sites);
+    cli_tune_release(&t->set);
+    run_unprepare(&t->p);
+    job_free_hosts(&t->sites);
     config_destroy(t->keys);
     config_destroy(t->cfg);
 }
@@ -231,12 +232,12 @@ static int run_rank(tuner *t)
 {
     weft_status st = job_identify(&t->who);
     if (st == WEFT_OK && !t->who.rank)
-        st = tune_check_path(t->out);
+        st = cli_tune_check_path(t->out);
     if (st == WEFT_OK)
         st = set_up(t);
     if (st == WEFT_OK)
         st = measure_all(t);
-    int status = measuring_leave(t->job, t->world, st);
+    int status = cli_measure_leave(t->job, t->world, st);
     release(t);
     return status;
 }
@@ -249,7 +250,7 @@ static int launch(tuner *t, int argc, char **argv)
     if (st == WEFT_OK)
         st = load_job(&look, t->cmd.ranks);
     if (st == WEFT_OK)
-        st = tune_check_path(t->out);
+        st = cli_tune_check_path(t->out);
     release(&look);
     if (st != WEFT_OK)
         return cli_fail(st);
@@ -263,7 +264,7 @@ static int launch(tuner *t, int argc, char **argv)
         else
             words[n++] = argv[i];
     }
-    int status = launch_ranks(t->cmd.ranks, words, false);
+    int status = job_launch_ranks(t->cmd.ranks, words, false);
     free(words);
     return status;
 }
@@ -291,13 +292,13 @@ static int run(int argc, char **argv)
     tuner t = {0};
     int status = 2;
     if (argc < 2 || strcmp(argv[1], "comm"))
-        return cli_usage(&cmd_tune, "%s%s%s", argc < 2 ? "what is to be tuned? comm" : "'",
+        return cli_usage(&cli_cmd_tune, "%s%s%s", argc < 2 ? "what is to be tuned? comm" : "'",
                          argc < 2 ? "" : argv[1], argc < 2 ? "" : "' is nothing that can be tuned");
-    if (cli_parse_job(&cmd_tune, argc - 1, argv + 1, NULL, valued, &t.cmd, &status)) {
+    if (cli_parse_job(&cli_cmd_tune, argc - 1, argv + 1, NULL, valued, &t.cmd, &status)) {
         t.out = t.cmd.value[0] ? t.cmd.value[0] : "tuned.ini";
         sort_overrides(&t, argc);
         if (t.cmd.ranks > LAUNCH_MAX)
-            status = cli_usage(&cmd_tune, "-n starts %d ranks at most", LAUNCH_MAX);
+            status = cli_usage(&cli_cmd_tune, "-n starts %d ranks at most", LAUNCH_MAX);
         else
             status = t.cmd.ranks > 1 ? launch(&t, argc - 1, argv + 1) : run_rank(&t);
     }
@@ -306,12 +307,12 @@ static int run(int argc, char **argv)
     return status;
 }
 
-void tune_print_keys(FILE *to, int markdown)
+void cli_tune_print_keys(FILE *to, int markdown)
 {
     config_print_options(to, options, markdown, CONFIG_PLAIN);
 }
 
-const command cmd_tune = {
+const command cli_cmd_tune = {
     "tune", "comm [-n RANKS] [JOB.ini] [section.key=value ...] [-o FILE]",
     "Measure what messages cost between the ranks of a job, for algorithm = auto to go by.\n\n"
     "Each transport that the job uses is measured between the ranks that it connects (without\n"

@@ -23,7 +23,7 @@ typedef struct tune_probe {
     uint32_t axis, role, link; /* link: of the world */
     uint32_t *rank, n, me;     /* the group of this rank; n < 2: it has no part in this */
     tune *t;
-    comm_cost cost;
+    sched_cost cost;
 } tune_probe;
 
 /* One collective by one algorithm. */
@@ -36,11 +36,11 @@ typedef struct tune_row {
 typedef struct tune_part {
     const char *name, *axis; /* "shm+tcp"; mesh axis, or NULL without a job */
     uint32_t link, mesh_axis, ranks;
-    const comm_layout *layout;
+    const sched_layout *layout;
     uint32_t kind[MEASURING_KINDS], kinds, sizes;
     uint64_t bytes[TUNE_SIZES];
     tune_row row[MEASURING_KINDS][TUNE_ALGORITHMS];
-    comm_cost cost;
+    sched_cost cost;
 } tune_part;
 
 typedef struct tune_set {
@@ -57,23 +57,23 @@ typedef struct tune_set {
 
 /* tune_links.c: what there is to measure for this job; then the operations for it. Between
  * comm_world_create() and comm_connect(). [setup] [collective] */
-void tune_find(const spec *s, config *cfg, const config *keys, uint32_t rank, bool of_job,
-               tune_set *out);
-weft_status tune_open(tune_set *t, comm_world *w);
-uint64_t tune_room(const tune_set *t); /* bytes of the arena */
-void tune_release(tune_set *t);        /* after the world */
-void tune_cost_parts(tune_set *t);     /* the costs of the parts out of those of the probes */
-bool tune_maps(const tune_set *t, const tune_probe *p);
+void cli_tune_find(const spec *s, config *cfg, const config *keys, uint32_t rank, bool of_job,
+                   tune_set *out);
+weft_status cli_tune_open(tune_set *t, comm_world *w);
+uint64_t cli_tune_room(const tune_set *t); /* bytes of the arena */
+void cli_tune_release(tune_set *t);        /* after the world */
+void cli_tune_cost_parts(tune_set *t);     /* the costs of the parts out of those of the probes */
+bool cli_tune_maps(const tune_set *t, const tune_probe *p);
 
-/* tune_print.c: measured beside predicted, what `auto` takes by the new costs, and how far that is
- * from the best. Uses the measured times up. */
-void tune_print(const tune_set *t, tune_part *p, FILE *to);
+/* cli_tune_print.c: measured beside predicted, what `auto` takes by the new costs, and how far that
+ * is from the best. Uses the measured times up. */
+void cli_tune_print(const tune_set *t, tune_part *p, FILE *to);
 
 /* The costs of all probes as keys of a job, in place of `path` at once or not at all. Refused
  * before anything is measured is a path that is there and is no regular file. */
-weft_status tune_check_path(const char *path);
-weft_status tune_write(const char *path, const char *what, const tune_set *t);
+weft_status cli_tune_check_path(const char *path);
+weft_status cli_tune_write(const char *path, const char *what, const tune_set *t);
 
-void tune_print_keys(FILE *to, int markdown); /* "tune.op" and so on */
+void cli_tune_print_keys(FILE *to, int markdown); /* "tune.op" and so on */
 
 #endif

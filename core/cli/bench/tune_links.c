@@ -16,7 +16,7 @@
  * and many better than few: all ranks choose alike. */
 static void want(tune_set *t, const component *c, uint32_t axis, uint32_t role)
 {
-    uint64_t apart = role != INSIDE && where_axis(t->s, axis) != REACH_ONE;
+    uint64_t apart = role != INSIDE && resolve_reach(t->s, axis) != REACH_ONE;
     uint64_t score = apart << 32 | t->s->mesh.size[axis];
     tune_probe *p = t->probe;
     while (p < t->probe + t->probes && p->c != c)
@@ -37,7 +37,7 @@ static bool belongs(const tune_set *t, const tune_probe *p, uint32_t rank)
     if (p->role == INSIDE)
         return machine_of(t->s, rank) == machine_of(t->s, t->rank);
     for (uint32_t k = 0; p->role == BETWEEN; k++) {
-        uint32_t other = mesh_rank_at(&t->s->mesh, t->rank, p->axis, k);
+        uint32_t other = graph_mesh_rank_at(&t->s->mesh, t->rank, p->axis, k);
         if (machine_of(t->s, other) == machine_of(t->s, rank))
             return other == rank;
     }
@@ -50,7 +50,7 @@ static void gather_ranks(const tune_set *t, tune_probe *p)
     bool mine = false;
     p->rank = mem_alloc(size * sizeof *p->rank);
     for (uint32_t k = 0; k < size; k++) {
-        uint32_t rank = mesh_rank_at(&t->s->mesh, t->rank, p->axis, k);
+        uint32_t rank = graph_mesh_rank_at(&t->s->mesh, t->rank, p->axis, k);
         if (!belongs(t, p, rank))
             continue;
         mine |= rank == t->rank;
@@ -75,12 +75,12 @@ static void add_part(tune_set *t, uint32_t axis)
     p->name = pool_printf(&t->layouts.pool, "%s%s%s", l->near.c ? l->near.c->name : "",
                           l->near.c ? "+" : "", l->c->name);
     p->axis = t->of_job ? s->mesh.name[axis] : NULL;
-    p->layout = where_group(s, &t->layouts.pool, &(rank_group){.mesh_axis = axis});
-    (void)!measuring_kinds(t->keys, "tune.op", p->kind, &p->kinds);
+    p->layout = resolve_group_layout(s, &t->layouts.pool, &(rank_group){.mesh_axis = axis});
+    (void)!cli_measure_kinds(t->keys, "tune.op", p->kind, &p->kinds);
 }
 
-void tune_find(const spec *s, config *cfg, const config *keys, uint32_t rank, bool of_job,
-               tune_set *out)
+void cli_tune_find(const spec *s, config *cfg, const config *keys, uint32_t rank, bool of_job,
+                   tune_set *out)
 {
     *out = (tune_set){
         .s = s, .cfg = cfg, .keys = keys, .rank = rank, .of_job = of_job, .layouts.spec = s};
@@ -106,9 +106,9 @@ static spec_link alone(const tune_set *t, const component *c)
     return (spec_link){.c = c, .conf = config_conf(t->cfg, section, c->options)};
 }
 
-bool tune_maps(const tune_set *t, const tune_probe *p)
+bool cli_tune_maps(const tune_set *t, const tune_probe *p)
 {
-    return comm_link_maps(where_caps(t->s, &(spec_link){.c = p->c}));
+    return sched_link_maps(resolve_link_caps(t->s, &(spec_link){.c = p->c}));
 }
 
 static weft_status open_probe(tune_set *t, tune_probe *p, comm_world *w)
@@ -122,8 +122,8 @@ static weft_status open_probe(tune_set *t, tune_probe *p, comm_world *w)
         return st;
     st = comm_add_channel(w, p->link, name, p->rank, p->n, &c);
     if (st == WEFT_OK)
-        st = tune_create(c, p->n, p->me, where_caps(t->s, &l),
-                         measuring_type(config_text(t->keys, "tune.type")), &p->t);
+        st = cli_tune_create(c, p->n, p->me, resolve_link_caps(t->s, &l),
+                             cli_measure_type(config_text(t->keys, "tune.type")), &p->t);
     return st;
 }
 
@@ -131,30 +131,31 @@ static weft_status open_probe(tune_set *t, tune_probe *p, comm_world *w)
 static weft_status add_rows(tune_set *t, tune_part *p, uint32_t k, comm_channel *c)
 {
     const double row_seconds = config_real(t->keys, "tune.seconds") + 1e-6; /* 0: no limit */
-    measure_request q = {.kind = p->kind[k],
-                         .dtype = measuring_type(config_text(t->keys, "tune.type")),
-                         .ranks = p->ranks,
-                         .me = mesh_coord(&t->s->mesh, t->rank, p->mesh_axis),
-                         .in_place = p->kind[k] != WEFT_ALL_TO_ALL,
-                         .min = (uint64_t)config_int(t->keys, "tune.min"),
-                         .max = (uint64_t)config_int(t->keys, "tune.max"),
-                         .factor = (uint64_t)config_int(t->keys, "tune.factor"),
-                         .link_caps = where_caps(t->s, &t->s->links[p->link]),
-                         .layout = p->layout,
-                         .seconds = row_seconds / t->passes,
-                         .apart = !measure_is_mutual(p->kind[k])};
+    cli_measure_request q = {.kind = p->kind[k],
+                             .dtype = cli_measure_type(config_text(t->keys, "tune.type")),
+                             .ranks = p->ranks,
+                             .me = graph_mesh_coord(&t->s->mesh, t->rank, p->mesh_axis),
+                             .in_place = p->kind[k] != WEFT_ALL_TO_ALL,
+                             .min = (uint64_t)config_int(t->keys, "tune.min"),
+                             .max = (uint64_t)config_int(t->keys, "tune.max"),
+                             .factor = (uint64_t)config_int(t->keys, "tune.factor"),
+                             .link_caps = resolve_link_caps(t->s, &t->s->links[p->link]),
+                             .layout = p->layout,
+                             .seconds = row_seconds / t->passes,
+                             .apart = !cli_measure_is_mutual(p->kind[k])};
     weft_status st = WEFT_OK;
-    for (uint32_t a = 0; comm_algorithms[a] && a < TUNE_ALGORITHMS && st == WEFT_OK; a++) {
-        if (!measure_able(&q, comm_algorithms[a]->name))
+    for (uint32_t a = 0; sched_algorithms[a] && a < TUNE_ALGORITHMS && st == WEFT_OK; a++) {
+        if (!cli_measure_able(&q, sched_algorithms[a]->name))
             continue;
-        q.algorithm = comm_algorithms[a]->name;
+        q.algorithm = sched_algorithms[a]->name;
         measure **m = &p->row[k][a].m;
-        st = measure_create(c, &q, m);
-        p->sizes = measure_rows(*m);
+        st = cli_measure_create(c, &q, m);
+        p->sizes = cli_measure_rows(*m);
         if (st == WEFT_OK && p->sizes > TUNE_SIZES)
-            st = fail(WEFT_USAGE, "more than %d sizes; choose a larger tune.factor", TUNE_SIZES);
+            st =
+                err_fail(WEFT_USAGE, "more than %d sizes; choose a larger tune.factor", TUNE_SIZES);
         for (uint32_t s = 0; s < p->sizes && st == WEFT_OK; s++)
-            p->bytes[s] = measure_bytes(*m, s);
+            p->bytes[s] = cli_measure_bytes(*m, s);
     }
     return st;
 }
@@ -177,7 +178,7 @@ static weft_status open_part(tune_set *t, tune_part *p, comm_world *w)
     comm_channel *c;
     snprintf(name, sizeof name, "table.%.64s", p->name);
     for (uint32_t k = 0; k < p->ranks; k++)
-        ranks[k] = mesh_rank_at(&s->mesh, t->rank, p->mesh_axis, k);
+        ranks[k] = graph_mesh_rank_at(&s->mesh, t->rank, p->mesh_axis, k);
     weft_status st = WEFT_OK;
     if (near.link)
         st = comm_add_pair(w, &near, &far, s->hosts.machine, &index);
@@ -191,7 +192,7 @@ static weft_status open_part(tune_set *t, tune_part *p, comm_world *w)
     return st;
 }
 
-weft_status tune_open(tune_set *t, comm_world *w)
+weft_status cli_tune_open(tune_set *t, comm_world *w)
 {
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < t->probes && st == WEFT_OK; i++)
@@ -201,37 +202,37 @@ weft_status tune_open(tune_set *t, comm_world *w)
     return st;
 }
 
-uint64_t tune_room(const tune_set *t)
+uint64_t cli_tune_room(const tune_set *t)
 {
     uint64_t most = 0;
     for (uint32_t i = 0; i < t->probes; i++)
-        if (t->probe[i].t && tune_memory(t->probe[i].t) > most)
-            most = tune_memory(t->probe[i].t);
+        if (t->probe[i].t && cli_tune_memory(t->probe[i].t) > most)
+            most = cli_tune_memory(t->probe[i].t);
     for (uint32_t i = 0; i < t->parts; i++)
         for (uint32_t k = 0; k < t->part[i].kinds; k++)
             for (uint32_t a = 0; a < TUNE_ALGORITHMS; a++) {
                 const measure *m = t->part[i].row[k][a].m;
-                most = m && measure_memory(m) > most ? measure_memory(m) : most;
+                most = m && cli_measure_memory(m) > most ? cli_measure_memory(m) : most;
             }
     return most;
 }
 
-void tune_release(tune_set *t)
+void cli_tune_release(tune_set *t)
 {
     for (uint32_t i = 0; i < t->probes; i++) {
-        tune_destroy(t->probe[i].t);
+        cli_tune_destroy(t->probe[i].t);
         free(t->probe[i].rank);
     }
     for (uint32_t i = 0; i < t->parts; i++)
         for (uint32_t k = 0; k < MEASURING_KINDS; k++)
             for (uint32_t a = 0; a < TUNE_ALGORITHMS; a++)
-                measure_destroy(t->part[i].row[k][a].m);
+                cli_measure_destroy(t->part[i].row[k][a].m);
     free(t->part);
     pool_free(&t->layouts.pool);
     *t = (tune_set){0};
 }
 
-void tune_cost_parts(tune_set *t)
+void cli_tune_cost_parts(tune_set *t)
 {
     for (uint32_t i = 0; i < t->parts; i++) {
         tune_part *p = &t->part[i];
@@ -239,7 +240,7 @@ void tune_cost_parts(tune_set *t)
         p->cost = probe_of(t, l->c)->cost;
         if (!l->near.c)
             continue;
-        const comm_cost *near = &probe_of(t, l->near.c)->cost;
+        const sched_cost *near = &probe_of(t, l->near.c)->cost;
         p->cost.near = near->near;
         p->cost.mapped = near->mapped;
     }

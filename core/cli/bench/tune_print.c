@@ -56,10 +56,10 @@ static void run_race(const tune_set *t, tune_part *p, uint32_t k, uint32_t size,
         tune_row *row = &p->row[k][a];
         if (!row->m)
             continue;
-        (void)measure_predict(row->m, size, NULL, &plain);
-        r->name[r->n] = measure_algorithm(row->m, size);
-        r->foretold[r->n] = measure_predict(row->m, size, &p->cost, &tuned) * 1e6;
-        r->took[r->n] = fit_median(row->us[size], t->passes);
+        (void)cli_measure_predict(row->m, size, NULL, &plain);
+        r->name[r->n] = cli_measure_algorithm(row->m, size);
+        r->foretold[r->n] = cli_measure_predict(row->m, size, &p->cost, &tuned) * 1e6;
+        r->took[r->n] = cli_fit_median(row->us[size], t->passes);
         r->fastest = r->took[r->n] < r->took[r->fastest] ? r->n : r->fastest;
         r->n++;
     }
@@ -93,7 +93,7 @@ static void print_verdict(const verdict *v, const char *how, FILE *to)
     fprintf(to, "\n");
 }
 
-static void print_speed(const char *where, const comm_speed *s, FILE *to)
+static void print_speed(const char *where, const sched_speed *s, FILE *to)
 {
     fprintf(to, "# %slatency %.4g us, message %.4g us, bandwidth %.4g GB/s\n", where,
             s->latency * 1e6, s->message * 1e6, 1e-9 / s->per_byte);
@@ -101,7 +101,7 @@ static void print_speed(const char *where, const comm_speed *s, FILE *to)
 
 static void print_costs(const tune_part *p, FILE *to)
 {
-    const comm_cost *c = &p->cost;
+    const sched_cost *c = &p->cost;
     bool two = memcmp(&c->near, &c->far, sizeof c->near) != 0;
     fprintf(to, "# %s%s%s, %u ranks\n", p->name, p->axis ? " on mesh axis " : "",
             p->axis ? p->axis : "", p->ranks);
@@ -112,14 +112,14 @@ static void print_costs(const tune_part *p, FILE *to)
             1e-9 / c->mapped);
 }
 
-void tune_print(const tune_set *t, tune_part *p, FILE *to)
+void cli_tune_print(const tune_set *t, tune_part *p, FILE *to)
 {
     verdict tuned = {0}, plain = {0};
     print_costs(p, to);
     fprintf(to, "#%14s %10s %18s %12s %12s\n", "op", "size", "algorithm", "us", "predicted");
     for (uint32_t k = 0; k < p->kinds; k++)
         for (uint32_t i = 0; i < p->sizes; i++) {
-            const char *what = measure_kind_name(p->kind[k]);
+            const char *what = cli_measure_kind_name(p->kind[k]);
             race r;
             run_race(t, p, k, i, &r);
             print_race(&r, what, p->bytes[i], to);
@@ -134,7 +134,7 @@ void tune_print(const tune_set *t, tune_part *p, FILE *to)
 
 /* --- the file --- */
 
-weft_status tune_check_path(const char *path)
+weft_status cli_tune_check_path(const char *path)
 {
     struct stat st;
     const char *slash = strrchr(path, '/');
@@ -142,9 +142,9 @@ weft_status tune_check_path(const char *path)
     const char *folder = slash ? pool_printf(&names, "%.*s/", (int)(slash - path), path) : ".";
     weft_status status = WEFT_OK;
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        status = fail(WEFT_USAGE, "cannot write %s: it is there and is no regular file", path);
+        status = err_fail(WEFT_USAGE, "cannot write %s: it is there and is no regular file", path);
     else if (access(folder, W_OK | X_OK))
-        status = fail_errno(file_blame(errno), "cannot write %s", path);
+        status = err_fail_errno(data_file_status(errno), "cannot write %s", path);
     pool_free(&names);
     return status;
 }
@@ -161,35 +161,35 @@ static void write_text(FILE *to, const char *what, const tune_set *t)
     fprintf(to, "[comm]\nreduce = %.6g ; GB/s\n", 1e-9 / reduce);
     for (uint32_t i = 0; i < t->probes; i++) {
         const tune_probe *p = &t->probe[i];
-        const comm_speed *s = &p->cost.near;
+        const sched_speed *s = &p->cost.near;
         fprintf(to, "\n[comm.%s]\nlatency = %.6g ; us\nmessage = %.6g ; us\n", p->c->name,
                 s->latency * 1e6, s->message * 1e6);
         fprintf(to, "bandwidth = %.6g ; GB/s\n", 1e-9 / s->per_byte);
-        if (tune_maps(t, p))
+        if (cli_tune_maps(t, p))
             fprintf(to, "mapped = %.6g ; GB/s\n", 1e-9 / p->cost.mapped);
     }
 }
 
-weft_status tune_write(const char *path, const char *what, const tune_set *t)
+weft_status cli_tune_write(const char *path, const char *what, const tune_set *t)
 {
     pool names = {0};
     char *text = NULL;
     size_t bytes = 0;
     FILE *f = open_memstream(&text, &bytes);
     if (!f)
-        return fail_errno(WEFT_NO_MEMORY, "no memory for %s", path);
+        return err_fail_errno(WEFT_NO_MEMORY, "no memory for %s", path);
     write_text(f, what, t);
     int bad = fclose(f);
     const char *temp = pool_printf(&names, "%s.%ld.tmp", path, (long)getpid());
     int fd = bad ? -1 : open(temp, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     weft_status st = WEFT_OK;
     if (fd < 0) {
-        st = fail_errno(file_blame(errno), "cannot write %s", path);
+        st = err_fail_errno(data_file_status(errno), "cannot write %s", path);
     } else {
-        bad = file_write(fd, text, bytes) || file_sync(fd);
-        bad = close(fd) || bad || rename(temp, path) || file_sync_parent(path);
+        bad = data_file_write(fd, text, bytes) || data_file_sync(fd);
+        bad = close(fd) || bad || rename(temp, path) || data_file_sync_parent(path);
         if (bad) {
-            st = fail_errno(WEFT_IO, "cannot write %s", path);
+            st = err_fail_errno(WEFT_IO, "cannot write %s", path);
             unlink(temp);
         }
     }

@@ -5,21 +5,23 @@
 #include "comm/kernels/reduce.h"
 
 #if defined(__x86_64__)
-const code_set *code_pick(void)
+const comm_code_set *comm_code_pick(void)
 {
-    return reduce_usable(&reduce_v4) ? &code_v4 : reduce_usable(&reduce_v3) ? &code_v3 : &code_v2;
+    return comm_reduce_usable(&comm_reduce_v4)   ? &comm_code_v4
+           : comm_reduce_usable(&comm_reduce_v3) ? &comm_code_v3
+                                                 : &comm_code_v2;
 }
 #else
-const code_set *code_pick(void)
+const comm_code_set *comm_code_pick(void)
 {
-    return &code_v2;
+    return &comm_code_v2;
 }
 #endif
 
 typedef struct walk {
-    const code_set *set;
-    const comm_request *r;
-    const comm_step *s;
+    const comm_code_set *set;
+    const sched_request *r;
+    const sched_step *s;
     void *const *to;
     const void *const *from;
     float times;
@@ -28,7 +30,7 @@ typedef struct walk {
 
 static void encode(const walk *w, float *x, uint64_t block, uint64_t n, uint32_t kept_at)
 {
-    float *kept = w->s->nto > kept_at ? (float *)w->to[kept_at] + block * CODE_BLOCK : NULL;
+    float *kept = w->s->nto > kept_at ? (float *)w->to[kept_at] + block * SCHED_CODE_BLOCK : NULL;
     if (kept)
         w->set->add_kept(x, kept, w->times, n);
     w->set->encode(w->r->compress, (char *)w->to[0] + block * w->codes, x, kept, n);
@@ -37,7 +39,7 @@ static void encode(const walk *w, float *x, uint64_t block, uint64_t n, uint32_t
 /* The contributions in the order of the ranks; the own one is not encoded. */
 static void add_up(const walk *w, float *x, uint64_t block, uint64_t n)
 {
-    float mine[CODE_BLOCK];
+    float mine[SCHED_CODE_BLOCK];
     const uint32_t form = w->r->compress;
     for (uint32_t i = 0; i < w->s->nfrom; i++) {
         const char *from = w->from[i];
@@ -53,31 +55,37 @@ static void add_up(const walk *w, float *x, uint64_t block, uint64_t n)
 
 static void run_block(const walk *w, uint64_t block, uint64_t n)
 {
-    float x[CODE_BLOCK];
+    float x[SCHED_CODE_BLOCK];
     const char *from = w->from[0];
-    void *elements = (char *)w->to[w->s->what == COMM_FOLD] + block * w->elements;
+    void *elements = (char *)w->to[w->s->what == SCHED_REDUCE_ENCODE] + block * w->elements;
     switch (w->s->what) {
-    case COMM_ENCODE:
+    case SCHED_ENCODE:
         w->set->widen(w->r->dtype, x, from + block * w->elements, n);
         encode(w, x, block, n, 1);
         return;
-    case COMM_DECODE: w->set->decode(w->r->compress, x, from + block * w->codes, n); break;
+    case SCHED_DECODE: w->set->decode(w->r->compress, x, from + block * w->codes, n); break;
     default:
         add_up(w, x, block, n);
-        if (w->s->what == COMM_FOLD)
+        if (w->s->what == SCHED_REDUCE_ENCODE)
             encode(w, x, block, n, 2);
     }
     w->set->narrow(w->r->dtype, elements, x, n);
 }
 
-void code_run(const code_set *set, const comm_request *r, const comm_step *s, void *const *to,
-              const void *const *from, float times)
+void comm_code_run(const comm_code_set *set, const sched_request *r, const sched_step *s,
+                   void *const *to, const void *const *from, float times)
 {
     const uint64_t size = weft_dtype_size(r->dtype), count = s->bytes / size;
-    const walk w = {
-        set, r, s, to, from, times, CODE_BLOCK * size, code_bytes(r->compress, CODE_BLOCK)};
-    for (uint64_t block = 0; block * CODE_BLOCK < count; block++) {
-        uint64_t left = count - block * CODE_BLOCK;
-        run_block(&w, block, left < CODE_BLOCK ? left : CODE_BLOCK);
+    const walk w = {set,
+                    r,
+                    s,
+                    to,
+                    from,
+                    times,
+                    SCHED_CODE_BLOCK * size,
+                    sched_code_bytes(r->compress, SCHED_CODE_BLOCK)};
+    for (uint64_t block = 0; block * SCHED_CODE_BLOCK < count; block++) {
+        uint64_t left = count - block * SCHED_CODE_BLOCK;
+        run_block(&w, block, left < SCHED_CODE_BLOCK ? left : SCHED_CODE_BLOCK);
     }
 }

@@ -7,8 +7,8 @@
 
 #include "schedule/form.h"
 
-/* All of one block, n <= CODE_BLOCK; `form` is COMM_TO_FP16, ... */
-typedef struct code_set {
+/* All of one block, n <= SCHED_CODE_BLOCK; `form` is SCHED_TO_FP16, ... */
+typedef struct comm_code_set {
     const char *name;
     /* to[] = from[], elements of `dtype`, and the other way round */
     void (*widen)(uint32_t dtype, float *to, const void *from, uint64_t n);
@@ -18,15 +18,15 @@ typedef struct code_set {
     void (*decode)(uint32_t form, float *x, const void *code, uint64_t n);
     void (*add)(uint32_t form, float *x, const void *code, uint64_t n);     /* x += the code */
     void (*add_kept)(float *x, const float *kept, float times, uint64_t n); /* x += times * kept */
-} code_set;
+} comm_code_set;
 
-extern const code_set code_v2, code_v3, code_v4; /* the levels of reduce.h */
+extern const comm_code_set comm_code_v2, comm_code_v3, comm_code_v4; /* the levels of reduce.h */
 
-const code_set *code_pick(void); /* for this machine. [any] */
+const comm_code_set *comm_code_pick(void); /* for this machine. [any] */
 
 /* Runs a step of a compressed sum (schedule.h), its places resolved. What has been kept counts
  * `times` times. [progress] */
-void code_run(const code_set *set, const comm_request *r, const comm_step *s, void *const *to,
-              const void *const *from, float times);
+void comm_code_run(const comm_code_set *set, const sched_request *r, const sched_step *s,
+                   void *const *to, const void *const *from, float times);
 
 #endif

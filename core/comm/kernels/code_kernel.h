@@ -1,5 +1,5 @@
 /* comm/kernels/code_kernel.h: the bodies of the kernels of code.h, compiled once for each level of
- * the instruction set, behind reduce_kernel.h, whose conversions they use. The including file
+ * the instruction set, behind comm_reduce_kernel.h, whose conversions they use. The including file
  * defines CODES, the name of the set. Rounding is done by adding the number whose last place is 1.
  */
 #include "comm/kernels/code.h"
@@ -47,7 +47,7 @@ ALWAYS float unless_infinite(float x)
 static WIDE void code_keep(uint32_t dtype, const void *code, float *restrict x,
                            float *restrict kept, uint64_t n)
 {
-    float said[CODE_BLOCK];
+    float said[SCHED_CODE_BLOCK];
     code_widen(dtype, said, code, n);
     for (uint64_t i = 0; i < n; i++)
         kept[i] = unless_infinite(x[i] - said[i]);
@@ -105,10 +105,10 @@ static WIDE void encode_int8(char *restrict code, float *restrict x, float *rest
 
 static WIDE void code_encode(uint32_t form, void *code, float *x, float *kept, uint64_t n)
 {
-    float dropped[CODE_BLOCK];
-    uint32_t dtype = form == COMM_TO_FP16 ? WEFT_F16 : WEFT_BF16;
+    float dropped[SCHED_CODE_BLOCK];
+    uint32_t dtype = form == SCHED_TO_FP16 ? WEFT_F16 : WEFT_BF16;
     kept = kept ? kept : dropped;
-    if (form == COMM_TO_INT8) {
+    if (form == SCHED_TO_INT8) {
         encode_int8(code, x, kept, n);
         return;
     }
@@ -120,8 +120,8 @@ static WIDE void code_decode(uint32_t form, float *restrict x, const void *code,
 {
     const signed char *value = (const signed char *)code + 4;
     float scale;
-    if (form != COMM_TO_INT8) {
-        code_widen(form == COMM_TO_FP16 ? WEFT_F16 : WEFT_BF16, x, code, n);
+    if (form != SCHED_TO_INT8) {
+        code_widen(form == SCHED_TO_FP16 ? WEFT_F16 : WEFT_BF16, x, code, n);
         return;
     }
     memcpy(&scale, code, 4);
@@ -130,7 +130,7 @@ static WIDE void code_decode(uint32_t form, float *restrict x, const void *code,
 
 static WIDE void code_add(uint32_t form, float *restrict x, const void *code, uint64_t n)
 {
-    float said[CODE_BLOCK];
+    float said[SCHED_CODE_BLOCK];
     code_decode(form, said, code, n);
     for (uint64_t i = 0; i < n; i++)
         x[i] += said[i];
@@ -143,5 +143,5 @@ static WIDE void code_add_kept(float *restrict x, const float *restrict kept, fl
         x[i] += kept[i] * times;
 }
 
-const code_set CODES = {SET_NAME,    code_widen, code_narrow,  code_encode,
-                        code_decode, code_add,   code_add_kept};
+const comm_code_set CODES = {SET_NAME,    code_widen, code_narrow,  code_encode,
+                             code_decode, code_add,   code_add_kept};

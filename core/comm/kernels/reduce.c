@@ -7,37 +7,37 @@
 #include <string.h>
 
 #if defined(__x86_64__)
-int reduce_usable(const reduce_set *set)
+int comm_reduce_usable(const comm_reduce_set *set)
 {
-    if (set == &reduce_v3) /* every processor with AVX2 has F16C, which clang cannot ask for */
+    if (set == &comm_reduce_v3) /* every processor with AVX2 has F16C, which clang cannot ask for */
         return __builtin_cpu_supports("avx2");
-    if (set == &reduce_v4)
+    if (set == &comm_reduce_v4)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
     return 1;
 }
 
-static const reduce_set *widest(void)
+static const comm_reduce_set *widest(void)
 {
-    return reduce_usable(&reduce_v4)   ? &reduce_v4
-           : reduce_usable(&reduce_v3) ? &reduce_v3
-                                       : &reduce_v2;
+    return comm_reduce_usable(&comm_reduce_v4)   ? &comm_reduce_v4
+           : comm_reduce_usable(&comm_reduce_v3) ? &comm_reduce_v3
+                                                 : &comm_reduce_v2;
 }
 #else
-int reduce_usable(const reduce_set *set)
+int comm_reduce_usable(const comm_reduce_set *set)
 {
-    return set == &reduce_v2;
+    return set == &comm_reduce_v2;
 }
 
-static const reduce_set *widest(void)
+static const comm_reduce_set *widest(void)
 {
-    return &reduce_v2;
+    return &comm_reduce_v2;
 }
 #endif
 
-reduce_kernel reduce_pick(uint32_t dtype)
+comm_reduce_kernel comm_reduce_pick(uint32_t dtype)
 {
-    const reduce_set *set = widest();
+    const comm_reduce_set *set = widest();
     switch (dtype) {
     case WEFT_F32: return set->f32;
     case WEFT_BF16: return set->bf16;
@@ -48,7 +48,7 @@ reduce_kernel reduce_pick(uint32_t dtype)
     }
 }
 
-void reduce_run(const reduce_job *j)
+void comm_reduce_run(const comm_reduce_job *j)
 {
     for (uint64_t at = 0; at < j->count; at += REDUCE_BLOCK) {
         uint64_t n = j->count - at < REDUCE_BLOCK ? j->count - at : REDUCE_BLOCK;

@@ -12,35 +12,35 @@
 
 /* A destination may be the same place as a source, but not overlap one otherwise.
  * One destination, `n` >= 1 sources, `count` <= REDUCE_BLOCK elements of the kernel's own type. */
-typedef void (*reduce_kernel)(uint32_t redop, void *to, const void *const *from, uint32_t n,
-                              uint64_t count);
+typedef void (*comm_reduce_kernel)(uint32_t redop, void *to, const void *const *from, uint32_t n,
+                                   uint64_t count);
 
-typedef struct reduce_set {
+typedef struct comm_reduce_set {
     const char *name;
-    reduce_kernel f32, bf16, f16, i32, i64;
-} reduce_set;
+    comm_reduce_kernel f32, bf16, f16, i32, i64;
+} comm_reduce_set;
 
-extern const reduce_set reduce_v2; /* x86-64-v2, or plain C on other processors */
-extern const reduce_set reduce_v3; /* AVX2 and F16C                             */
-extern const reduce_set reduce_v4; /* AVX-512                                   */
+extern const comm_reduce_set comm_reduce_v2; /* x86-64-v2, or plain C on other processors */
+extern const comm_reduce_set comm_reduce_v3; /* AVX2 and F16C                             */
+extern const comm_reduce_set comm_reduce_v4; /* AVX-512                                   */
 
 /* The kernel of a type for this machine; NULL for a type that is never reduced. [any] */
-reduce_kernel reduce_pick(uint32_t dtype);
+comm_reduce_kernel comm_reduce_pick(uint32_t dtype);
 
 /* Is this set usable on this machine? For tests. [any] */
-int reduce_usable(const reduce_set *set);
+int comm_reduce_usable(const comm_reduce_set *set);
 
 /* One reduction of any length into any number of destinations, each of which gets the result. The
  * arrays of addresses are used up: they are advanced along the way. */
-typedef struct reduce_job {
-    reduce_kernel kernel;
+typedef struct comm_reduce_job {
+    comm_reduce_kernel kernel;
     uint32_t redop, size; /* size: bytes of an element */
     uint32_t nto, nfrom;
     void **to;
     const void **from;
     uint64_t count; /* elements */
-} reduce_job;
+} comm_reduce_job;
 
-void reduce_run(const reduce_job *j); /* [progress] */
+void comm_reduce_run(const comm_reduce_job *j); /* [progress] */
 
 #endif

@@ -2,8 +2,8 @@
  * built for.
  */
 #define WIDE
-#define SET reduce_v2
+#define SET comm_reduce_v2
 #define SET_NAME "x86-64-v2"
 #include "comm/kernels/reduce_kernel.h"
-#define CODES code_v2
+#define CODES comm_code_v2
 #include "comm/kernels/code_kernel.h"

@@ -1,7 +1,7 @@
 /* doctor/checks/cpu.c: kernel and program, the CPUs, their frequency, the clock. */
 #include "doctor/checks/checks.h"
 
-#include "base/digest.h"
+#include "base/number/digest.h"
 
 #include <fcntl.h>
 #include <inttypes.h>

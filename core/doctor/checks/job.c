@@ -40,7 +40,7 @@ static int64_t descriptors(const plan *p)
     int64_t n = 64 + (int64_t)p->spec->ranks;
     for (uint32_t i = 0; i < p->channels.n; i++) {
         const spec_link *l = &p->spec->links[p->channels.at[i].link];
-        const weft_link_table *far = where_coll(l) ? NULL : l->c->table;
+        const weft_link_table *far = resolve_collective_library(l) ? NULL : l->c->table;
         uint32_t members = plan_group(p, i, 0, ranks, &me);
         if (members && far && !(far->caps & WEFT_LINK_LOCAL))
             n += members - 1;
@@ -56,7 +56,7 @@ static uint64_t checkpoint_bytes(const plan_set *p)
     for (uint32_t i = 0; i < p->n; i++)
         for (uint32_t k = 0; k < p->at[i].pieces.n; k++) {
             const piece *x = &p->at[i].pieces.at[k];
-            double n = x->writer == WRITER_ELSEWHERE ? 0 : 4;
+            double n = x->writer == PLAN_WRITER_ELSEWHERE ? 0 : 4;
             for (uint32_t a = 0; a < x->shape.rank; a++)
                 n *= (double)x->shape.axes[a].size;
             bytes += n;
@@ -64,7 +64,7 @@ static uint64_t checkpoint_bytes(const plan_set *p)
     return bytes < 1e18 ? (uint64_t)bytes : (uint64_t)1e18;
 }
 
-static void report_disk(doctor *d, const prepared_job *p)
+static void report_disk(doctor *d, const run_prepared *p)
 {
     doctor_add_text(d, "out", "%s", config_text(p->cfg, "run.out"));
     if (!config_int(p->cfg, "checkpoint.every"))
@@ -78,12 +78,12 @@ static uint32_t here_of(const doctor_job *j, uint32_t ranks)
     return j->here && j->here < ranks ? j->here : ranks;
 }
 
-static void report_plan(doctor *d, const prepared_job *p)
+static void report_plan(doctor *d, const run_prepared *p)
 {
     const spec *s = &p->spec;
     uint64_t caps = 0;
     for (uint32_t i = 0; s->ranks > 1 && i < s->nlinks; i++)
-        caps |= where_caps(s, &s->links[i]) | where_near_caps(s, &s->links[i]);
+        caps |= resolve_link_caps(s, &s->links[i]) | resolve_intra_caps(s, &s->links[i]);
     const weft_device_table *device = s->device.c->table;
     const char *threads = config_raw(p->cfg, "device.threads");
     doctor_add_line(d, "%u rank%s, with an arena of up to %s each", s->ranks,
@@ -113,13 +113,13 @@ void doctor_check_job(doctor *d)
         config_destroy(cfg);
         return;
     }
-    prepared_job p;
+    run_prepared p;
     job_sites sites = {0};
     const resolve_meeting elsewhere = {.sites = &sites};
     bool several = j->here && j->here < j->ranks;
     if (several)
-        job_even_sites(j->ranks, (j->ranks + j->here - 1) / j->here, &sites);
-    if (job_prepare(cfg, j->ranks, true, several ? &elsewhere : NULL, &p)) {
+        job_even_hosts(j->ranks, (j->ranks + j->here - 1) / j->here, &sites);
+    if (run_prepare(cfg, j->ranks, true, several ? &elsewhere : NULL, &p)) {
         doctor_add_line(d, "%s is refused", j->ini);
         doctor_add_finding(d, DOCTOR_PROBLEM, "%s", err_text());
         doctor_add_reason(d, "weft train refuses the job before it starts a rank.");
@@ -128,8 +128,8 @@ void doctor_check_job(doctor *d)
         report_plan(d, &p);
         report_disk(d, &p);
     }
-    job_unprepare(&p);
-    job_free_sites(&sites);
+    run_unprepare(&p);
+    job_free_hosts(&sites);
     config_destroy(cfg);
 }
 

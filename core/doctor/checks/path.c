@@ -81,7 +81,7 @@ static bool local_address(const job_identity *who, route *w)
 {
     struct addrinfo *found = NULL;
     bool known = false;
-    if (address_resolve(who, &found))
+    if (job_address_resolve(who, &found))
         return false;
     for (struct addrinfo *a = found; a && !known; a = a->ai_next) {
         int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);

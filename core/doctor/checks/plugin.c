@@ -135,7 +135,7 @@ void doctor_check_plugins(doctor *d)
     if (!s)
         s = host_create(own ? config_raw(own, "run.plugins") : NULL, &t.host);
     if (!s) {
-        host_serve(t.host, "weft.host.tls/1", job_planning_tls());
+        host_serve(t.host, "weft.host.tls/1", run_planning_tls());
         probe_all(d, &t);
     } else {
         doctor_add_line(d, "%s", err_text());

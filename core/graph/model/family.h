@@ -6,12 +6,12 @@
 
 typedef struct model_family {
     const char *name;
-    int tied;                                     /* what MODEL_TIED_AUTO means */
-    weft_status (*check)(const model_options *o); /* beyond what holds for all */
-    weft_status (*build)(const weft_builder *b, const model_options *o, weft_tensor *out);
-    int64_t (*params)(const model_options *o);
+    int tied;                                           /* what MODEL_TIED_AUTO means */
+    weft_status (*check)(const graph_model_options *o); /* beyond what holds for all */
+    weft_status (*build)(const weft_builder *b, const graph_model_options *o, weft_tensor *out);
+    int64_t (*params)(const graph_model_options *o);
 } model_family;
 
-extern const model_family model_gpt2, model_llama;
+extern const model_family graph_model_gpt2, graph_model_llama;
 
 #endif

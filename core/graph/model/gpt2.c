@@ -52,7 +52,7 @@ static weft_tensor embed_tokens(graph_layers *m, weft_tensor *table)
 
 static weft_tensor attention(graph_layers *m, weft_tensor x, const char *init)
 {
-    const model_options *o = m->o;
+    const graph_model_options *o = m->o;
     const weft_axis embed = axis("embed", o->embed);
     const weft_axis qkv[] = {axis("three", 3), axis("heads", o->heads),
                              axis("head_dim", o->embed / o->heads), embed};
@@ -97,7 +97,7 @@ static weft_tensor head(graph_layers *m, weft_tensor x, weft_tensor table)
     return graph_layer_loss(m, graph_layer_linear(m, x, table, 0));
 }
 
-static weft_status gpt2_build(const weft_builder *b, const model_options *o, weft_tensor *out)
+static weft_status gpt2_build(const weft_builder *b, const graph_model_options *o, weft_tensor *out)
 {
     graph_layers m = {.b = b, .o = o, .prefix = ""};
     char init[48], prefix[GRAPH_LAYER_PREFIX];
@@ -114,24 +114,24 @@ static weft_status gpt2_build(const weft_builder *b, const model_options *o, wef
     return m.st;
 }
 
-static weft_status gpt2_check(const model_options *o)
+static weft_status gpt2_check(const graph_model_options *o)
 {
     if (o->kv_heads != o->heads)
-        return combine_refuse(COMBINE_OWN_KV_HEADS, NULL, NULL,
-                              (combine_fact[]){{"model.kv_heads", o->kv_heads, NULL},
-                                               {"model.heads", o->heads, NULL},
-                                               {"model.family", 0, "gpt2"},
-                                               {0}});
+        return config_refuse(CONSTRAINT_OWN_KV_HEADS, NULL, NULL,
+                             (config_fact[]){{"model.kv_heads", o->kv_heads, NULL},
+                                             {"model.heads", o->heads, NULL},
+                                             {"model.family", 0, "gpt2"},
+                                             {0}});
     char theta[32];
     snprintf(theta, sizeof theta, "%g", o->rope_theta);
     if (o->rope_theta != MODEL_ROPE_THETA)
-        return combine_refuse(
-            COMBINE_NO_ROTATION, NULL, NULL,
-            (combine_fact[]){{"model.rope_theta", 0, theta}, {"model.family", 0, "gpt2"}, {0}});
+        return config_refuse(
+            CONSTRAINT_NO_ROTATION, NULL, NULL,
+            (config_fact[]){{"model.rope_theta", 0, theta}, {"model.family", 0, "gpt2"}, {0}});
     return WEFT_OK;
 }
 
-static int64_t gpt2_params(const model_options *o)
+static int64_t gpt2_params(const graph_model_options *o)
 {
     int64_t e = o->embed, f = o->ffn;
     int64_t norms = 2 * 2 * e; /* gain and bias, twice */
@@ -141,4 +141,4 @@ static int64_t gpt2_params(const model_options *o)
     return tables + o->layers * (norms + attention_part + ffn_part) + 2 * e;
 }
 
-const model_family model_gpt2 = {"gpt2", 1, gpt2_check, gpt2_build, gpt2_params};
+const model_family graph_model_gpt2 = {"gpt2", 1, gpt2_check, gpt2_build, gpt2_params};

@@ -63,7 +63,7 @@ void graph_layer_begin(graph_layers *m, int64_t i, char prefix[GRAPH_LAYER_PREFI
     graph_layer_block(m, block);
 }
 
-void graph_layer_residual_init(const model_options *o, char init[48])
+void graph_layer_residual_init(const graph_model_options *o, char init[48])
 {
     snprintf(init, 48, "normal:%.17g", 0.02 / sqrt(2.0 * (double)o->layers));
 }

@@ -10,7 +10,7 @@
 
 typedef struct graph_layers {
     const weft_builder *b;
-    const model_options *o;
+    const graph_model_options *o;
     const char *prefix; /* of parameter names, "block.0."; "" for none */
     weft_status st;     /* the first failure */
 } graph_layers;
@@ -43,7 +43,7 @@ void graph_layer_begin(graph_layers *m, int64_t i, char prefix[GRAPH_LAYER_PREFI
  * into the residual stream. Their deviation is smaller by the square root of the number of such
  * matrices, so that the variance of the stream does not grow with depth (GPT-2). */
 #define GRAPH_INIT_NORMAL "normal:0.02"
-void graph_layer_residual_init(const model_options *o, char init[48]);
+void graph_layer_residual_init(const graph_model_options *o, char init[48]);
 
 /* Softmax cross-entropy of logits [tokens, vocab] against the targets: the loss, or with
  * MODEL_LOGITS the logits themselves. */

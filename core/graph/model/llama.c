@@ -40,7 +40,7 @@ static weft_tensor add(graph_layers *m, weft_tensor x, weft_tensor y)
 /* x [t, embed] times a weight named `name`: [t, heads, head_dim]. */
 static weft_tensor project(graph_layers *m, const char *name, weft_tensor x, weft_axis heads)
 {
-    const model_options *o = m->o;
+    const graph_model_options *o = m->o;
     const weft_axis axes[] = {heads, axis("head_dim", o->embed / o->heads),
                               axis("embed", o->embed)};
     return graph_layer_linear(m, x, graph_layer_param(m, name, 3, axes, GRAPH_INIT_NORMAL), 0);
@@ -56,7 +56,7 @@ static weft_tensor rotate(graph_layers *m, weft_tensor x)
 
 static weft_tensor attention(graph_layers *m, weft_tensor x, const char *init)
 {
-    const model_options *o = m->o;
+    const graph_model_options *o = m->o;
     const weft_axis heads = axis("heads", o->heads), kv_heads = axis("kv_heads", o->kv_heads);
     const weft_attr attrs[] = {{.key = "sequence", .i = o->sequence}, {.key = "causal", .i = 1}};
     weft_tensor n = norm(m, "norm1", x);
@@ -83,7 +83,8 @@ static weft_tensor feed_forward(graph_layers *m, weft_tensor x, const char *init
     return add(m, x, graph_layer_linear(m, y, graph_layer_param(m, "ffn.down.w", 2, out, init), 0));
 }
 
-static weft_status llama_build(const weft_builder *b, const model_options *o, weft_tensor *out)
+static weft_status llama_build(const weft_builder *b, const graph_model_options *o,
+                               weft_tensor *out)
 {
     graph_layers m = {.b = b, .o = o, .prefix = ""};
     char init[48], prefix[GRAPH_LAYER_PREFIX];
@@ -110,28 +111,28 @@ static weft_status llama_build(const weft_builder *b, const model_options *o, we
     return m.st;
 }
 
-static weft_status llama_check(const model_options *o)
+static weft_status llama_check(const graph_model_options *o)
 {
     int64_t dim = o->embed / o->heads;
     if (dim % 2)
-        return combine_refuse(COMBINE_PAIRS, NULL, NULL,
-                              (combine_fact[]){{"model.embed", o->embed, NULL},
-                                               {"model.heads", o->heads, NULL},
-                                               {"dim", dim, NULL},
-                                               {"model.family", 0, "llama"},
-                                               {0}});
+        return config_refuse(CONSTRAINT_PAIRS, NULL, NULL,
+                             (config_fact[]){{"model.embed", o->embed, NULL},
+                                             {"model.heads", o->heads, NULL},
+                                             {"dim", dim, NULL},
+                                             {"model.family", 0, "llama"},
+                                             {0}});
     if (!(o->rope_theta > 0) || !(o->norm_eps > 0))
-        return fail(WEFT_USAGE,
-                    "model.rope_theta is %g and model.norm_eps is %g; both must be above 0",
-                    o->rope_theta, o->norm_eps);
+        return err_fail(WEFT_USAGE,
+                        "model.rope_theta is %g and model.norm_eps is %g; both must be above 0",
+                        o->rope_theta, o->norm_eps);
     return WEFT_OK;
 }
 
-static int64_t llama_params(const model_options *o)
+static int64_t llama_params(const graph_model_options *o)
 {
     int64_t e = o->embed, kv = e / o->heads * o->kv_heads;
     int64_t block = 2 * e + 2 * e * e + 2 * e * kv + 3 * e * o->ffn;
     return (o->tied ? 1 : 2) * o->vocab * e + o->layers * block + e;
 }
 
-const model_family model_llama = {"llama", 0, llama_check, llama_build, llama_params};
+const model_family graph_model_llama = {"llama", 0, llama_check, llama_build, llama_params};

@@ -9,7 +9,7 @@
 #include "graph/model/family.h"
 
 /* A new family adds its file and a row here. */
-static const model_family *const families[] = {&model_gpt2, &model_llama, NULL};
+static const model_family *const families[] = {&graph_model_gpt2, &graph_model_llama, NULL};
 
 static weft_status unknown_family(const char *name)
 {
@@ -18,12 +18,13 @@ static weft_status unknown_family(const char *name)
         size_t used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", families[i]->name);
     }
-    return fail(WEFT_USAGE, "model.family = %s is no family of models that this version has: %s",
-                name ? name : "(none)", list);
+    return err_fail(WEFT_USAGE,
+                    "model.family = %s is no family of models that this version has: %s",
+                    name ? name : "(none)", list);
 }
 
 /* Products of three of these and a number of layers stay far below 2^63. */
-static weft_status check_sizes(const model_options *o)
+static weft_status check_sizes(const graph_model_options *o)
 {
     const struct {
         const char *key;
@@ -41,38 +42,37 @@ static weft_status check_sizes(const model_options *o)
     };
     for (size_t i = 0; i < sizeof size / sizeof *size; i++)
         if (size[i].value < 1 || size[i].value > size[i].most)
-            return fail(WEFT_USAGE, "%s is %lld; it must be from 1 to %lld", size[i].key,
-                        (long long)size[i].value, (long long)size[i].most);
+            return err_fail(WEFT_USAGE, "%s is %lld; it must be from 1 to %lld", size[i].key,
+                            (long long)size[i].value, (long long)size[i].most);
     return WEFT_OK;
 }
 
-static weft_status check_shape(const model_options *o)
+static weft_status check_shape(const graph_model_options *o)
 {
     if (o->embed % o->heads)
-        return combine_refuse(COMBINE_HEADS, NULL, NULL,
-                              (combine_fact[]){{"model.heads", o->heads, NULL},
-                                               {"model.embed", o->embed, NULL},
-                                               {0}});
+        return config_refuse(
+            CONSTRAINT_HEADS, NULL, NULL,
+            (config_fact[]){{"model.heads", o->heads, NULL}, {"model.embed", o->embed, NULL}, {0}});
     if (o->sequence > o->context)
-        return combine_refuse(COMBINE_SEQUENCE, NULL, NULL,
-                              (combine_fact[]){{"train.sequence", o->sequence, NULL},
-                                               {"model.context", o->context, NULL},
-                                               {0}});
+        return config_refuse(CONSTRAINT_SEQUENCE, NULL, NULL,
+                             (config_fact[]){{"train.sequence", o->sequence, NULL},
+                                             {"model.context", o->context, NULL},
+                                             {0}});
     if (o->heads % (o->kv_heads ? o->kv_heads : o->heads))
-        return combine_refuse(COMBINE_KV_HEADS, NULL, NULL,
-                              (combine_fact[]){{"model.heads", o->heads, NULL},
-                                               {"model.kv_heads", o->kv_heads, NULL},
-                                               {0}});
+        return config_refuse(CONSTRAINT_KV_HEADS, NULL, NULL,
+                             (config_fact[]){{"model.heads", o->heads, NULL},
+                                             {"model.kv_heads", o->kv_heads, NULL},
+                                             {0}});
     char dropout[32];
     snprintf(dropout, sizeof dropout, "%g", o->dropout);
     if (o->dropout != 0)
-        return combine_refuse(COMBINE_DROPOUT, NULL, NULL,
-                              (combine_fact[]){{"model.dropout", 0, dropout}, {0}});
+        return config_refuse(CONSTRAINT_DROPOUT, NULL, NULL,
+                             (config_fact[]){{"model.dropout", 0, dropout}, {0}});
     return WEFT_OK;
 }
 
 /* The family and the options with what they leave open filled in. */
-static weft_status find_family(const model_options *asked, model_options *o,
+static weft_status find_family(const graph_model_options *asked, graph_model_options *o,
                                const model_family **out)
 {
     size_t i = 0;
@@ -96,17 +96,18 @@ static weft_status find_family(const model_options *asked, model_options *o,
     return st;
 }
 
-weft_status model_build(const weft_builder *b, const model_options *asked, weft_tensor *out)
+weft_status graph_model_build(const weft_builder *b, const graph_model_options *asked,
+                              weft_tensor *out)
 {
     const model_family *family;
-    model_options o;
+    graph_model_options o;
     weft_status st = find_family(asked, &o, &family);
     return st ? st : family->build(b, &o, out);
 }
 
-int64_t model_params(const model_options *asked)
+int64_t graph_model_params(const graph_model_options *asked)
 {
     const model_family *family;
-    model_options o;
+    graph_model_options o;
     return find_family(asked, &o, &family) ? 0 : family->params(&o);
 }

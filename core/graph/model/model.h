@@ -15,7 +15,7 @@
 #define MODEL_TIED_AUTO (-1) /* as is usual in the family */
 #define MODEL_ROPE_THETA 1e4
 
-typedef struct model_options {
+typedef struct graph_model_options {
     const char *family;
     int64_t layers, heads, kv_heads; /* kv_heads 0: as heads */
     int64_t embed, ffn, context, vocab;
@@ -27,13 +27,14 @@ typedef struct model_options {
     double dropout;
     double rope_theta; /* base of the rotary angles; 0: MODEL_ROPE_THETA */
     double norm_eps;   /* added to the variance that a normalisation divides by; 0: 1e-5 */
-} model_options;
+} graph_model_options;
 
 /* Build the graph. *out is the loss, or the logits [tokens, vocab]. Options that no such model can
  * have are WEFT_USAGE, naming the key. [plan] */
-weft_status model_build(const weft_builder *b, const model_options *o, weft_tensor *out);
+weft_status graph_model_build(const weft_builder *b, const graph_model_options *o,
+                              weft_tensor *out);
 
-/* Elements of all parameters; 0 for options that model_build() refuses. [plan] */
-int64_t model_params(const model_options *o);
+/* Elements of all parameters; 0 for options that graph_model_build() refuses. [plan] */
+int64_t graph_model_params(const graph_model_options *o);
 
 #endif

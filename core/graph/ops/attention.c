@@ -18,20 +18,20 @@ static weft_status check_fused(const weft_builder *b, const weft_shape *qkv)
     char text[OP_TEXT];
     if (qkv->axes[1].size == 3)
         return WEFT_OK;
-    return shape_fail(b, WEFT_USAGE,
-                      "attention takes queries, keys and values in one tensor [t, 3, heads, "
-                      "head_dim]; it was given %s",
-                      op_shape_text(qkv, text));
+    return graph_op_fail(b, WEFT_USAGE,
+                         "attention takes queries, keys and values in one tensor [t, 3, heads, "
+                         "head_dim]; it was given %s",
+                         graph_op_shape_text(qkv, text));
 }
 
 static weft_status check_groups(const weft_builder *b, const weft_shape *q, const weft_shape *k)
 {
     if (q->axes[1].size % k->axes[1].size == 0)
         return WEFT_OK;
-    return shape_fail(b, WEFT_USAGE,
-                      "attention gives each head of keys and values to equally many heads of "
-                      "queries; %lld is no multiple of %lld",
-                      (long long)q->axes[1].size, (long long)k->axes[1].size);
+    return graph_op_fail(b, WEFT_USAGE,
+                         "attention gives each head of keys and values to equally many heads of "
+                         "queries; %lld is no multiple of %lld",
+                         (long long)q->axes[1].size, (long long)k->axes[1].size);
 }
 
 static weft_status attention_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
@@ -39,38 +39,38 @@ static weft_status attention_infer(const weft_builder *b, const weft_attr *attrs
                                    uint32_t *nout)
 {
     weft_status st =
-        op_infer(nin == 1 ? "attention: qkv[t,q,h,d] -> y[t,h,d] lse[t,h]:f32"
-                          : "attention: q[t,h,d] k[t,g,d] v[t,g,d] -> y[t,h,d] lse[t,h]:f32",
-                 b, in, nin, out, nout);
+        graph_op_infer(nin == 1 ? "attention: qkv[t,q,h,d] -> y[t,h,d] lse[t,h]:f32"
+                                : "attention: q[t,h,d] k[t,g,d] v[t,g,d] -> y[t,h,d] lse[t,h]:f32",
+                       b, in, nin, out, nout);
     if (!st)
         st = nin == 1 ? check_fused(b, &in[0]) : check_groups(b, &in[0], &in[1]);
-    return st ? st : op_check_sequence(b, "attention", attrs, nattr, &in[0]);
+    return st ? st : graph_op_check_sequence(b, "attention", attrs, nattr, &in[0]);
 }
 
 static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     weft_status st =
-        op_infer(nin == 4 ? "attention.dx: dy[t,h,d] qkv[t,q,h,d] y[t,h,d] lse[t,h]:f32 -> "
-                            "dqkv[t,q,h,d]"
-                          : "attention.dx: dy[t,h,d] q[t,h,d] k[t,g,d] v[t,g,d] y[t,h,d] "
-                            "lse[t,h]:f32 -> dq[t,h,d] dk[t,g,d] dv[t,g,d]",
-                 b, in, nin, out, nout);
+        graph_op_infer(nin == 4 ? "attention.dx: dy[t,h,d] qkv[t,q,h,d] y[t,h,d] lse[t,h]:f32 -> "
+                                  "dqkv[t,q,h,d]"
+                                : "attention.dx: dy[t,h,d] q[t,h,d] k[t,g,d] v[t,g,d] y[t,h,d] "
+                                  "lse[t,h]:f32 -> dq[t,h,d] dk[t,g,d] dv[t,g,d]",
+                       b, in, nin, out, nout);
     if (!st)
         st = nin == 4 ? check_fused(b, &in[1]) : check_groups(b, &in[1], &in[2]);
-    return st ? st : op_check_sequence(b, "attention.dx", attrs, nattr, &in[0]);
+    return st ? st : graph_op_check_sequence(b, "attention.dx", attrs, nattr, &in[0]);
 }
 
 /* One op makes all gradients, for whichever part asks first; the other finds them in din. */
 static weft_status attention_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                                   weft_tensor *din)
 {
-    weft_status st = op_first_only(b, call);
+    weft_status st = graph_op_first_only(b, call);
     bool wanted = false;
     weft_tensor in[6] = {call->dout[0]};
     uint32_t n = 1;
     for (uint32_t i = 0; i < call->nin; i++) {
-        wanted |= op_wants(b, call, i, phase);
+        wanted |= graph_op_expects(b, call, i, phase);
         in[n++] = call->in[i];
     }
     if (st || !call->dout[0] || !wanted || din[0])
@@ -86,10 +86,11 @@ static weft_status heads_shard(const weft_builder *b, const weft_opcall *call, c
 {
     for (uint32_t i = 1; i < call->nin; i++)
         if (in[i].kind != in[0].kind || in[i].axis != in[0].axis)
-            return shape_fail(b, WEFT_UNSUPPORTED,
-                              "attention needs the heads of queries and those of keys and values "
-                              "split over the same mesh axis, but %s and %s are placed unlike",
-                              b->name(b->ctx, call->in[0]), b->name(b->ctx, call->in[i]));
+            return graph_op_fail(
+                b, WEFT_UNSUPPORTED,
+                "attention needs the heads of queries and those of keys and values "
+                "split over the same mesh axis, but %s and %s are placed unlike",
+                b->name(b->ctx, call->in[0]), b->name(b->ctx, call->in[i]));
     for (uint32_t i = 0; i < call->nout; i++)
         out[i] = in[0];
     return WEFT_OK;
@@ -109,8 +110,9 @@ static weft_status attention_shard(const weft_builder *b, const weft_opcall *cal
     bool fused = call->nin == 1;
     if (!fused && along_heads(call, in))
         return heads_shard(b, call, in, out);
-    weft_status st = op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0 | (fused ? 4u : 0)});
-    return st ? st : op_check_cut(b, "attention", call, size, in[0]);
+    weft_status st =
+        graph_op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0 | (fused ? 4u : 0)});
+    return st ? st : graph_op_check_split(b, "attention", call, size, in[0]);
 }
 
 static weft_status dx_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
@@ -119,9 +121,9 @@ static weft_status dx_shard(const weft_builder *b, const weft_opcall *call, uint
     bool fused = call->nin == 4;
     if (!fused && along_heads(call, in))
         return heads_shard(b, call, in, out);
-    weft_status st = op_shard(b, call, in, out,
-                              &(shard_rule){.terms = "a-----", .only = 1u << 0 | (fused ? 2u : 0)});
-    return st ? st : op_check_cut(b, "attention", call, size, in[0]);
+    weft_status st = graph_op_shard(
+        b, call, in, out, &(shard_rule){.terms = "a-----", .only = 1u << 0 | (fused ? 2u : 0)});
+    return st ? st : graph_op_check_split(b, "attention", call, size, in[0]);
 }
 
 /* Scores and their product with the values: 2 and 2 for every pair of positions and feature; a
@@ -130,9 +132,9 @@ static double attention_flops(const weft_attr *attrs, uint32_t nattr, const weft
                               uint32_t nin, const weft_shape *out, uint32_t nout)
 {
     (void)in, (void)nin, (void)nout;
-    double sequence = (double)op_attr_i(attrs, nattr, "sequence", 1);
-    double half = op_attr_i(attrs, nattr, "causal", 0) ? 0.5 : 1.0;
-    return 4.0 * half * sequence * (double)op_elements(&out[0]);
+    double sequence = (double)graph_op_attr_i(attrs, nattr, "sequence", 1);
+    double half = graph_op_attr_i(attrs, nattr, "causal", 0) ? 0.5 : 1.0;
+    return 4.0 * half * sequence * (double)graph_op_elements(&out[0]);
 }
 
 /* Twice the forward pass. That the scores are formed once more is not counted: it is the price of
@@ -144,7 +146,7 @@ static double dx_flops(const weft_attr *attrs, uint32_t nattr, const weft_shape 
     return 2.0 * attention_flops(attrs, nattr, in, 1, in, nout);
 }
 
-const op_entry op_attention_family[] = {
+const op_entry graph_op_attention_family[] = {
     {"attention",
      {.struct_size = sizeof(weft_op),
       .infer = attention_infer,

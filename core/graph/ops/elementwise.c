@@ -25,23 +25,24 @@ static weft_status infer_n(uint32_t arity, const weft_builder *b, const weft_sha
 {
     char a[OP_TEXT], c[OP_TEXT];
     if (nin != arity)
-        return shape_fail(b, WEFT_USAGE, "this elementwise op takes %u inputs, not %u", arity, nin);
+        return graph_op_fail(b, WEFT_USAGE, "this elementwise op takes %u inputs, not %u", arity,
+                             nin);
     uint32_t full = 0; /* the first operand that is no scalar */
     while (full < nin - 1 && !in[full].rank)
         full++;
     weft_shape result = in[full];
     for (uint32_t i = 0; i < nin; i++) {
         if (!is_float(in[i].dtype))
-            return shape_fail(b, WEFT_USAGE, "elementwise ops work on floating point, not on %s",
-                              op_shape_text(&in[i], a));
+            return graph_op_fail(b, WEFT_USAGE, "elementwise ops work on floating point, not on %s",
+                                 graph_op_shape_text(&in[i], a));
         if (!in[i].rank && result.rank)
             continue;
         if (!same_shape(&in[full], &in[i]))
-            return shape_fail(
+            return graph_op_fail(
                 b, WEFT_USAGE,
                 "an elementwise op needs operands of one shape or scalars; it was given "
                 "%s and %s",
-                op_shape_text(&in[full], a), op_shape_text(&in[i], c));
+                graph_op_shape_text(&in[full], a), graph_op_shape_text(&in[i], c));
         if (in[i].dtype != result.dtype)
             result.dtype = WEFT_F32;
     }
@@ -85,7 +86,7 @@ static weft_tensor term(formula *f, const char *id, weft_tensor x, weft_tensor y
 {
     weft_tensor out = 0;
     if (!f->st)
-        f->st = op_append(f->b, id, (weft_tensor[]){x, y}, y ? 2 : 1, &out);
+        f->st = graph_op_append(f->b, id, (weft_tensor[]){x, y}, y ? 2 : 1, &out);
     return out;
 }
 
@@ -102,7 +103,7 @@ static weft_tensor choose(formula *f, weft_tensor x, weft_tensor y, weft_tensor 
 {
     weft_tensor out = 0;
     if (!f->st)
-        f->st = op_append(f->b, "select", (weft_tensor[]){x, y, condition}, 3, &out);
+        f->st = graph_op_append(f->b, "select", (weft_tensor[]){x, y, condition}, 3, &out);
     return out;
 }
 
@@ -116,18 +117,18 @@ static bool wanted(formula *f, uint32_t i)
 {
     const weft_builder *b = f->b;
     weft_shape x, y;
-    if (f->st || !f->call->dout[0] || !op_wants(b, f->call, i, f->phase))
+    if (f->st || !f->call->dout[0] || !graph_op_expects(b, f->call, i, f->phase))
         return false;
     f->st = b->shape(b->ctx, f->call->in[i], &x);
     if (!f->st)
         f->st = b->shape(b->ctx, f->call->out[0], &y);
     if (f->st || x.rank || !y.rank)
         return !f->st;
-    f->st =
-        shape_fail(b, WEFT_UNSUPPORTED,
-                   "%s is a scalar in an elementwise op on a tensor; its gradient, a sum over the "
-                   "tensor, is not available",
-                   b->name(b->ctx, f->call->in[i]));
+    f->st = graph_op_fail(
+        b, WEFT_UNSUPPORTED,
+        "%s is a scalar in an elementwise op on a tensor; its gradient, a sum over the "
+        "tensor, is not available",
+        b->name(b->ctx, f->call->in[i]));
     return false;
 }
 
@@ -311,28 +312,28 @@ static weft_status same_shard(const weft_builder *b, const weft_opcall *call, ui
                               const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.terms = "a"});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a"});
 }
 
 static weft_status sum_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
                              const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.terms = "ab"});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "ab"});
 }
 
 static weft_status mul_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
                              const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.terms = "aa"});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "aa"});
 }
 
 static weft_status select_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
                                 const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.terms = "ab-"});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "ab-"});
 }
 
 #define EW(word, code, arity, gradient, sharding)                                                  \
@@ -344,7 +345,7 @@ static weft_status select_shard(const weft_builder *b, const weft_opcall *call, 
         }                                                                                          \
     }
 
-const op_entry op_elementwise_family[] = {
+const op_entry graph_op_elementwise_family[] = {
     EW("copy", COPY, 1, copy_grad, same_shard),
     EW("neg", NEG, 1, neg_grad, same_shard),
     EW("add", ADD, 2, add_grad, sum_shard),

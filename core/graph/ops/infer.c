@@ -65,12 +65,13 @@ static bool is_float(uint32_t dtype)
 static weft_status misfit(const match *m, uint32_t i, uint32_t other)
 {
     char a[OP_TEXT], c[OP_TEXT];
-    op_shape_text(&m->in[i], a);
+    graph_op_shape_text(&m->in[i], a);
     if (other == i)
-        return shape_fail(m->b, WEFT_USAGE, "%s: %s cannot be %s", m->signature, m->ops[i].name, a);
-    op_shape_text(&m->in[other], c);
-    return shape_fail(m->b, WEFT_USAGE, "%s: %s, which is %s, does not fit %s, which is %s",
-                      m->signature, m->ops[i].name, a, m->ops[other].name, c);
+        return graph_op_fail(m->b, WEFT_USAGE, "%s: %s cannot be %s", m->signature, m->ops[i].name,
+                             a);
+    graph_op_shape_text(&m->in[other], c);
+    return graph_op_fail(m->b, WEFT_USAGE, "%s: %s, which is %s, does not fit %s, which is %s",
+                         m->signature, m->ops[i].name, a, m->ops[other].name, c);
 }
 
 /* The first input that has fixed the compute type. */
@@ -160,10 +161,10 @@ static weft_status make_output(const match *m, const operand *o, weft_shape *out
         const bound *of = &m->of[(unsigned char)o->letter[k]];
         for (uint32_t j = 0; j < of->n; j++) {
             if (out->rank == WEFT_MAX_AXES)
-                return shape_fail(m->b, WEFT_USAGE, "%s: %s would have more than %d axes",
-                                  m->signature, o->name, WEFT_MAX_AXES);
-            if (op_axis(out, of->axes[j].name) >= 0)
-                return shape_fail(
+                return graph_op_fail(m->b, WEFT_USAGE, "%s: %s would have more than %d axes",
+                                     m->signature, o->name, WEFT_MAX_AXES);
+            if (graph_op_axis(out, of->axes[j].name) >= 0)
+                return graph_op_fail(
                     m->b, WEFT_USAGE,
                     "%s: %s would have two axes named '%s'; give them different names",
                     m->signature, o->name, of->axes[j].name);
@@ -181,7 +182,7 @@ static weft_status match_inputs(match *m, const char **p)
         least += !m->ops[most++].optional;
     }
     if (m->nin < least || m->nin > most)
-        return shape_fail(m->b, WEFT_USAGE, "%s: %u inputs were given", m->signature, m->nin);
+        return graph_op_fail(m->b, WEFT_USAGE, "%s: %u inputs were given", m->signature, m->nin);
     for (uint32_t i = 0; i < m->nin; i++) {
         weft_status st = match_input(m, i);
         if (st)
@@ -190,8 +191,8 @@ static weft_status match_inputs(match *m, const char **p)
     return WEFT_OK;
 }
 
-weft_status op_infer(const char *signature, const weft_builder *b, const weft_shape *in,
-                     uint32_t nin, weft_shape *out, uint32_t *nout)
+weft_status graph_op_infer(const char *signature, const weft_builder *b, const weft_shape *in,
+                           uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     match m = {.signature = signature, .b = b, .in = in, .nin = nin};
     const char *p = strstr(signature, ": ") + 2;

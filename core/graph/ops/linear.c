@@ -10,28 +10,28 @@ static weft_status linear_infer(const weft_builder *b, const weft_attr *attrs, u
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("linear: x[t,I..] w[O..,I..] b?[O..] -> y[t,O..]", b, in, nin, out, nout);
+    return graph_op_infer("linear: x[t,I..] w[O..,I..] b?[O..] -> y[t,O..]", b, in, nin, out, nout);
 }
 
 static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("linear.dx: dy[t,O..] w[O..,I..] -> dx[t,I..]", b, in, nin, out, nout);
+    return graph_op_infer("linear.dx: dy[t,O..] w[O..,I..] -> dx[t,I..]", b, in, nin, out, nout);
 }
 
 static weft_status dw_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("linear.dw: dy[t,O..] x[t,I..] -> dw[O..,I..]", b, in, nin, out, nout);
+    return graph_op_infer("linear.dw: dy[t,O..] x[t,I..] -> dw[O..,I..]", b, in, nin, out, nout);
 }
 
 static weft_status colsum_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("colsum: dy[t,O..] -> db[O..]", b, in, nin, out, nout);
+    return graph_op_infer("colsum: dy[t,O..] -> db[O..]", b, in, nin, out, nout);
 }
 
 static weft_status linear_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
@@ -41,12 +41,12 @@ static weft_status linear_grad(const weft_builder *b, const weft_opcall *call, u
     weft_status st = WEFT_OK;
     if (!dy)
         return WEFT_OK;
-    if (op_wants(b, call, 0, phase))
-        st = op_append(b, "linear.dx", (weft_tensor[]){dy, w}, 2, &din[0]);
-    if (!st && op_wants(b, call, 1, phase))
-        st = op_append(b, "linear.dw", (weft_tensor[]){dy, x}, 2, &din[1]);
-    if (!st && op_wants(b, call, 2, phase))
-        st = op_append(b, "colsum", &dy, 1, &din[2]);
+    if (graph_op_expects(b, call, 0, phase))
+        st = graph_op_append(b, "linear.dx", (weft_tensor[]){dy, w}, 2, &din[0]);
+    if (!st && graph_op_expects(b, call, 1, phase))
+        st = graph_op_append(b, "linear.dw", (weft_tensor[]){dy, x}, 2, &din[1]);
+    if (!st && graph_op_expects(b, call, 2, phase))
+        st = graph_op_append(b, "colsum", &dy, 1, &din[2]);
     return st;
 }
 
@@ -54,14 +54,14 @@ static weft_status linear_shard(const weft_builder *b, const weft_opcall *call, 
                                 const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.terms = "aab", .sums = 1});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "aab", .sums = 1});
 }
 
 static weft_status product_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
                                  const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.terms = "aa", .sums = 1});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "aa", .sums = 1});
 }
 
 /* 2 m n k: a multiplication and an addition for every token and element of the weight. */
@@ -69,17 +69,17 @@ static double linear_flops(const weft_attr *attrs, uint32_t nattr, const weft_sh
                            uint32_t nin, const weft_shape *out, uint32_t nout)
 {
     (void)attrs, (void)nattr, (void)nin, (void)out, (void)nout;
-    return 2.0 * (double)in[0].axes[0].size * (double)op_elements(&in[1]);
+    return 2.0 * (double)in[0].axes[0].size * (double)graph_op_elements(&in[1]);
 }
 
 static double dw_flops(const weft_attr *attrs, uint32_t nattr, const weft_shape *in, uint32_t nin,
                        const weft_shape *out, uint32_t nout)
 {
     (void)attrs, (void)nattr, (void)nin, (void)nout;
-    return 2.0 * (double)in[0].axes[0].size * (double)op_elements(&out[0]);
+    return 2.0 * (double)in[0].axes[0].size * (double)graph_op_elements(&out[0]);
 }
 
-const op_entry op_linear_family[] = {
+const op_entry graph_op_linear_family[] = {
     {"linear",
      {.struct_size = sizeof(weft_op),
       .infer = linear_infer,

@@ -8,10 +8,10 @@
 static weft_status check_valid(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                                const weft_shape *logits)
 {
-    int64_t valid = op_attr_i(attrs, nattr, "valid", 0), columns = logits->axes[1].size;
+    int64_t valid = graph_op_attr_i(attrs, nattr, "valid", 0), columns = logits->axes[1].size;
     if (valid >= 0 && valid <= columns)
         return WEFT_OK;
-    return shape_fail(
+    return graph_op_fail(
         b, WEFT_USAGE,
         "softmax_xent was told that %lld columns of the logits are real; they have %lld",
         (long long)valid, (long long)columns);
@@ -20,17 +20,17 @@ static weft_status check_valid(const weft_builder *b, const weft_attr *attrs, ui
 static weft_status xent_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
-    weft_status st = op_infer("softmax_xent: logits[t,v] targets[t]:i32 scale[]:f32 -> "
-                              "dlogits[t,v] loss[]:f32",
-                              b, in, nin, out, nout);
+    weft_status st = graph_op_infer("softmax_xent: logits[t,v] targets[t]:i32 scale[]:f32 -> "
+                                    "dlogits[t,v] loss[]:f32",
+                                    b, in, nin, out, nout);
     return st ? st : check_valid(b, attrs, nattr, &in[0]);
 }
 
 static weft_status loss_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
-    weft_status st = op_infer("softmax_xent.loss: logits[t,v] targets[t]:i32 -> loss[]:f32", b, in,
-                              nin, out, nout);
+    weft_status st = graph_op_infer("softmax_xent.loss: logits[t,v] targets[t]:i32 -> loss[]:f32",
+                                    b, in, nin, out, nout);
     return st ? st : check_valid(b, attrs, nattr, &in[0]);
 }
 
@@ -39,8 +39,9 @@ static weft_status xent_grad(const weft_builder *b, const weft_opcall *call, uin
                              weft_tensor *din)
 {
     if (call->dout[0])
-        return shape_fail(b, WEFT_UNSUPPORTED, "the gradient of the logits has no gradient itself");
-    if (call->dout[1] && op_wants(b, call, 0, phase))
+        return graph_op_fail(b, WEFT_UNSUPPORTED,
+                             "the gradient of the logits has no gradient itself");
+    if (call->dout[1] && graph_op_expects(b, call, 0, phase))
         din[0] = call->out[0];
     return WEFT_OK;
 }
@@ -49,10 +50,10 @@ static weft_status xent_shard(const weft_builder *b, const weft_opcall *call, ui
                               const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
 }
 
-const op_entry op_loss_family[] = {
+const op_entry graph_op_loss_family[] = {
     {"softmax_xent",
      {.struct_size = sizeof(weft_op),
       .in_place = 1,

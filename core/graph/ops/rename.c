@@ -11,15 +11,16 @@ static weft_status rename_infer(const weft_builder *b, const weft_attr *attrs, u
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     if (nin != 1 || nattr != 1 || attrs[0].i < 0 || attrs[0].i >= (int64_t)in[0].rank)
-        return shape_fail(b, WEFT_USAGE,
-                          "rename takes one tensor and one attribute: the axis's new name as key, "
-                          "its number as value");
+        return graph_op_fail(
+            b, WEFT_USAGE,
+            "rename takes one tensor and one attribute: the axis's new name as key, "
+            "its number as value");
     out[0] = in[0];
     out[0].axes[attrs[0].i].name = attrs[0].key;
     for (uint32_t i = 0; i < in[0].rank; i++)
         if ((int64_t)i != attrs[0].i && !strcmp(in[0].axes[i].name, attrs[0].key))
-            return shape_fail(b, WEFT_USAGE, "rename: the tensor has an axis '%s' already",
-                              attrs[0].key);
+            return graph_op_fail(b, WEFT_USAGE, "rename: the tensor has an axis '%s' already",
+                                 attrs[0].key);
     *nout = 1;
     return WEFT_OK;
 }
@@ -28,7 +29,7 @@ static weft_status rename_grad(const weft_builder *b, const weft_opcall *call, u
                                weft_tensor *din)
 {
     weft_shape was;
-    if (!call->dout[0] || !op_wants(b, call, 0, phase))
+    if (!call->dout[0] || !graph_op_expects(b, call, 0, phase))
         return WEFT_OK;
     weft_status s = b->shape(b->ctx, call->in[0], &was);
     const weft_attr back = {was.axes[call->attrs[0].i].name, call->attrs[0].i, 0};
@@ -43,7 +44,7 @@ static weft_status rename_shard(const weft_builder *b, const weft_opcall *call, 
     return WEFT_OK;
 }
 
-const op_entry op_rename_family[] = {
+const op_entry graph_op_rename_family[] = {
     {"rename",
      {.struct_size = sizeof(weft_op),
       .flags = WEFT_OP_ELEMENTWISE,

@@ -9,43 +9,44 @@ static weft_status norm_infer(const weft_builder *b, const weft_attr *attrs, uin
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("rmsnorm: x[t,c] g[c] -> y[t,c] rstd[t]:f32", b, in, nin, out, nout);
+    return graph_op_infer("rmsnorm: x[t,c] g[c] -> y[t,c] rstd[t]:f32", b, in, nin, out, nout);
 }
 
 static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("rmsnorm.dx: dy[t,c] x[t,c] g[c] rstd[t]:f32 -> dx[t,c]", b, in, nin, out,
-                    nout);
+    return graph_op_infer("rmsnorm.dx: dy[t,c] x[t,c] g[c] rstd[t]:f32 -> dx[t,c]", b, in, nin, out,
+                          nout);
 }
 
 static weft_status dw_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("rmsnorm.dw: dy[t,c] x[t,c] rstd[t]:f32 -> dg[c]", b, in, nin, out, nout);
+    return graph_op_infer("rmsnorm.dw: dy[t,c] x[t,c] rstd[t]:f32 -> dg[c]", b, in, nin, out, nout);
 }
 
 static weft_status norm_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                              weft_tensor *din)
 {
     weft_tensor dy = call->dout[0], x = call->in[0], rstd = call->out[1];
-    weft_status st = op_first_only(b, call);
+    weft_status st = graph_op_first_only(b, call);
     if (st || !dy)
         return st;
-    if (op_wants(b, call, 0, phase))
-        st = op_append(b, "rmsnorm.dx", (weft_tensor[]){dy, x, call->in[1], rstd}, 4, &din[0]);
-    if (st || !op_wants(b, call, 1, phase))
+    if (graph_op_expects(b, call, 0, phase))
+        st =
+            graph_op_append(b, "rmsnorm.dx", (weft_tensor[]){dy, x, call->in[1], rstd}, 4, &din[0]);
+    if (st || !graph_op_expects(b, call, 1, phase))
         return st;
-    return op_append(b, "rmsnorm.dw", (weft_tensor[]){dy, x, rstd}, 3, &din[1]);
+    return graph_op_append(b, "rmsnorm.dw", (weft_tensor[]){dy, x, rstd}, 3, &din[1]);
 }
 
 static weft_status norm_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
                               const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0});
 }
 
 /* Both gradients are linear in dy; dg adds up over the tokens. */
@@ -53,17 +54,18 @@ static weft_status dx_shard(const weft_builder *b, const weft_opcall *call, uint
                             const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.terms = "a---", .only = 1u << 0});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a---", .only = 1u << 0});
 }
 
 static weft_status dw_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
                             const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.terms = "a--", .only = 1u << 0, .sums = 1});
+    return graph_op_shard(b, call, in, out,
+                          &(shard_rule){.terms = "a--", .only = 1u << 0, .sums = 1});
 }
 
-const op_entry op_rmsnorm_family[] = {
+const op_entry graph_op_rmsnorm_family[] = {
     {"rmsnorm",
      {.struct_size = sizeof(weft_op), .infer = norm_infer, .grad = norm_grad, .shard = norm_shard}},
     {"rmsnorm.dx", {.struct_size = sizeof(weft_op), .infer = dx_infer, .shard = dx_shard}},

@@ -17,32 +17,33 @@
 static weft_status rope_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
-    weft_status st = op_infer("rope: x[t,h,d] -> y[t,h,d]", b, in, nin, out, nout);
+    weft_status st = graph_op_infer("rope: x[t,h,d] -> y[t,h,d]", b, in, nin, out, nout);
     if (st)
         return st;
-    int64_t sign = op_attr_i(attrs, nattr, "sign", 1);
+    int64_t sign = graph_op_attr_i(attrs, nattr, "sign", 1);
     if (in[0].axes[2].size % 2)
-        return shape_fail(b, WEFT_USAGE,
-                          "rope turns pairs of elements, so the axis '%s' must be even; it has "
-                          "%lld elements",
-                          in[0].axes[2].name, (long long)in[0].axes[2].size);
-    if (!(op_attr_f(attrs, nattr, "theta", 1e4) > 0) || (sign != 1 && sign != -1))
-        return shape_fail(b, WEFT_USAGE,
-                          "rope needs a positive attribute 'theta' and a 'sign' of 1 or -1");
-    return op_check_sequence(b, "rope", attrs, nattr, &in[0]);
+        return graph_op_fail(b, WEFT_USAGE,
+                             "rope turns pairs of elements, so the axis '%s' must be even; it has "
+                             "%lld elements",
+                             in[0].axes[2].name, (long long)in[0].axes[2].size);
+    if (!(graph_op_attr_f(attrs, nattr, "theta", 1e4) > 0) || (sign != 1 && sign != -1))
+        return graph_op_fail(b, WEFT_USAGE,
+                             "rope needs a positive attribute 'theta' and a 'sign' of 1 or -1");
+    return graph_op_check_sequence(b, "rope", attrs, nattr, &in[0]);
 }
 
 static weft_status rope_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                              weft_tensor *din)
 {
-    if (!call->dout[0] || !op_wants(b, call, 0, phase))
+    if (!call->dout[0] || !graph_op_expects(b, call, 0, phase))
         return WEFT_OK;
     weft_attr attrs[8];
     uint32_t n = 0;
     for (uint32_t i = 0; i < call->nattr && n < 7; i++)
         if (strcmp(call->attrs[i].key, "sign"))
             attrs[n++] = call->attrs[i];
-    attrs[n++] = (weft_attr){.key = "sign", .i = -op_attr_i(call->attrs, call->nattr, "sign", 1)};
+    attrs[n++] =
+        (weft_attr){.key = "sign", .i = -graph_op_attr_i(call->attrs, call->nattr, "sign", 1)};
     return b->op(b->ctx, "rope", attrs, n, &call->dout[0], 1, &din[0], 1);
 }
 
@@ -50,11 +51,11 @@ static weft_status rope_shard(const weft_builder *b, const weft_opcall *call, ui
                               const weft_place *in, weft_place *out)
 {
     weft_status st =
-        op_shard(b, call, in, out, &(shard_rule){.terms = "a", .only = 1u << 0 | 1u << 1});
-    return st ? st : op_check_cut(b, "rope", call, size, in[0]);
+        graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a", .only = 1u << 0 | 1u << 1});
+    return st ? st : graph_op_check_split(b, "rope", call, size, in[0]);
 }
 
-const op_entry op_rope_family[] = {
+const op_entry graph_op_rope_family[] = {
     {"rope",
      {.struct_size = sizeof(weft_op),
       .in_place = 1,

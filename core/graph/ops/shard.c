@@ -42,14 +42,14 @@ static bool any_of_kind(const shard *s, uint32_t kind, uint32_t *which)
 static weft_status read_shapes(shard *s)
 {
     if (s->call->nin > WEFT_MAX_OPERANDS)
-        return shape_fail(s->b, WEFT_INTERNAL, "an op has %u inputs", s->call->nin);
+        return graph_op_fail(s->b, WEFT_INTERNAL, "an op has %u inputs", s->call->nin);
     for (uint32_t i = 0; i < s->call->nin; i++) {
         weft_status st = s->b->shape(s->b->ctx, s->call->in[i], &s->shape[i]);
         if (st)
             return st;
         if (s->in[i].kind == WEFT_SPLIT && s->in[i].axis >= s->shape[i].rank)
-            return shape_fail(s->b, WEFT_INTERNAL, "%s is split along axis %u of %u",
-                              input_name(s, i), s->in[i].axis, s->shape[i].rank);
+            return graph_op_fail(s->b, WEFT_INTERNAL, "%s is split along axis %u of %u",
+                                 input_name(s, i), s->in[i].axis, s->shape[i].rank);
     }
     return WEFT_OK;
 }
@@ -63,20 +63,20 @@ static weft_status one_axis(shard *s)
     for (uint32_t i = 0; i < s->call->nin; i++) {
         bool split = s->in[i].kind == WEFT_SPLIT;
         if (split && strcmp(split_axis(s, i), s->axis))
-            return shape_fail(s->b, WEFT_UNSUPPORTED,
-                              "%s is split along '%s' and %s along '%s' over the same mesh axis",
-                              input_name(s, s->by), s->axis, input_name(s, i), split_axis(s, i));
-        if (!split && op_axis(&s->shape[i], s->axis) >= 0)
-            return shape_fail(
+            return graph_op_fail(s->b, WEFT_UNSUPPORTED,
+                                 "%s is split along '%s' and %s along '%s' over the same mesh axis",
+                                 input_name(s, s->by), s->axis, input_name(s, i), split_axis(s, i));
+        if (!split && graph_op_axis(&s->shape[i], s->axis) >= 0)
+            return graph_op_fail(
                 s->b, WEFT_UNSUPPORTED,
                 "%s is split along '%s' over the mesh axis, but %s has that axis whole",
                 input_name(s, s->by), s->axis, input_name(s, i));
     }
-    int at = op_axis(&s->shape[0], s->axis);
+    int at = graph_op_axis(&s->shape[0], s->axis);
     if (s->rule->only && (at < 0 || !(s->rule->only >> at & 1)))
-        return shape_fail(s->b, WEFT_UNSUPPORTED,
-                          "this op needs the axis '%s' whole, but %s is split along it", s->axis,
-                          input_name(s, s->by));
+        return graph_op_fail(s->b, WEFT_UNSUPPORTED,
+                             "this op needs the axis '%s' whole, but %s is split along it", s->axis,
+                             input_name(s, s->by));
     return WEFT_OK;
 }
 
@@ -84,15 +84,15 @@ static weft_status one_axis(shard *s)
 static weft_status check_sum(const shard *s)
 {
     if (!s->rule->sums)
-        return shape_fail(s->b, WEFT_UNSUPPORTED,
-                          "this op cannot work on %s split along '%s', an axis that it joins",
-                          input_name(s, s->by), s->axis);
+        return graph_op_fail(s->b, WEFT_UNSUPPORTED,
+                             "this op cannot work on %s split along '%s', an axis that it joins",
+                             input_name(s, s->by), s->axis);
     for (uint32_t i = 0; i < s->call->nin; i++) {
         bool has = term_of(s, i) == '-';
         for (uint32_t k = 0; k < s->call->nin; k++)
-            has |= term_of(s, k) == term_of(s, i) && op_axis(&s->shape[k], s->axis) >= 0;
+            has |= term_of(s, k) == term_of(s, i) && graph_op_axis(&s->shape[k], s->axis) >= 0;
         if (!has)
-            return shape_fail(
+            return graph_op_fail(
                 s->b, WEFT_UNSUPPORTED,
                 "split along '%s' the result is a sum over the mesh axis, which would "
                 "count %s once a coordinate; add it after the sum",
@@ -108,7 +108,7 @@ static weft_status place_split(const shard *s, weft_place *out)
         weft_status st = s->b->shape(s->b->ctx, s->call->out[i], &shape);
         if (st)
             return st;
-        int at = op_axis(&shape, s->axis);
+        int at = graph_op_axis(&shape, s->axis);
         if (at < 0 && (st = check_sum(s)))
             return st;
         out[i] =
@@ -129,15 +129,16 @@ static weft_status place_partial(const shard *s, uint32_t first, weft_place *out
         for (uint32_t k = 0; k < s->call->nin; k++)
             factors += term_of(s, k) == term && s->in[k].kind == WEFT_PARTIAL_SUM;
         if (term == '-' || factors > 1)
-            return shape_fail(s->b, WEFT_UNSUPPORTED,
-                              "%s is still a partial sum over the mesh axis, and this op is not "
-                              "linear in it; sum it first",
-                              input_name(s, i));
+            return graph_op_fail(s->b, WEFT_UNSUPPORTED,
+                                 "%s is still a partial sum over the mesh axis, and this op is not "
+                                 "linear in it; sum it first",
+                                 input_name(s, i));
         if (!factors)
-            return shape_fail(s->b, WEFT_UNSUPPORTED,
-                              "%s is still a partial sum over the mesh axis; adding %s to it would "
-                              "count that once a coordinate; sum first",
-                              input_name(s, first), input_name(s, i));
+            return graph_op_fail(
+                s->b, WEFT_UNSUPPORTED,
+                "%s is still a partial sum over the mesh axis; adding %s to it would "
+                "count that once a coordinate; sum first",
+                input_name(s, first), input_name(s, i));
     }
     for (uint32_t i = 0; i < s->call->nout; i++)
         out[i] = (weft_place){WEFT_PARTIAL_SUM, 0};
@@ -149,7 +150,7 @@ static weft_status place_held(const shard *s, uint32_t first, weft_place *out)
     for (uint32_t i = 0; i < s->call->nin; i++) {
         bool held = s->in[i].kind == WEFT_HELD;
         if (held ? s->in[i].axis != s->in[first].axis : s->in[i].kind != WEFT_WHOLE)
-            return shape_fail(
+            return graph_op_fail(
                 s->b, WEFT_UNSUPPORTED,
                 "%s is held by coordinate %u of the mesh axis alone, and %s is not there",
                 input_name(s, first), s->in[first].axis, input_name(s, i));
@@ -159,8 +160,8 @@ static weft_status place_held(const shard *s, uint32_t first, weft_place *out)
     return WEFT_OK;
 }
 
-weft_status op_shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
-                     weft_place *out, const shard_rule *rule)
+weft_status graph_op_shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
+                           weft_place *out, const shard_rule *rule)
 {
     shard s = {.b = b, .call = call, .in = in, .rule = rule};
     uint32_t i;
@@ -170,17 +171,18 @@ weft_status op_shard(const weft_builder *b, const weft_opcall *call, const weft_
     if (any_of_kind(&s, WEFT_HELD, &i))
         return place_held(&s, i, out);
     if (any_of_kind(&s, WEFT_PARTIAL_MAX, &i))
-        return shape_fail(b, WEFT_UNSUPPORTED,
-                          "%s is still a partial maximum over the mesh axis; complete it first",
-                          input_name(&s, i));
+        return graph_op_fail(b, WEFT_UNSUPPORTED,
+                             "%s is still a partial maximum over the mesh axis; complete it first",
+                             input_name(&s, i));
     st = one_axis(&s);
     if (st)
         return st;
     bool partial = any_of_kind(&s, WEFT_PARTIAL_SUM, &i);
     if (partial && s.axis)
-        return shape_fail(b, WEFT_UNSUPPORTED,
-                          "%s is split along '%s' and %s is a partial sum over the same mesh axis",
-                          input_name(&s, s.by), s.axis, input_name(&s, i));
+        return graph_op_fail(
+            b, WEFT_UNSUPPORTED,
+            "%s is split along '%s' and %s is a partial sum over the same mesh axis",
+            input_name(&s, s.by), s.axis, input_name(&s, i));
     if (partial)
         return place_partial(&s, i, out);
     if (s.axis)
@@ -213,9 +215,9 @@ weft_status graph_shard_by_names(const weft_builder *b, const weft_op *op, const
             return st;
         if (in[i].kind == WEFT_SPLIT && in[i].axis < shape.rank &&
             listed(op->whole, shape.axes[in[i].axis].name))
-            return shape_fail(b, WEFT_UNSUPPORTED,
-                              "%s needs the axis '%s' whole, but %s is split along it", id,
-                              shape.axes[in[i].axis].name, b->name(b->ctx, call->in[i]));
+            return graph_op_fail(b, WEFT_UNSUPPORTED,
+                                 "%s needs the axis '%s' whole, but %s is split along it", id,
+                                 shape.axes[in[i].axis].name, b->name(b->ctx, call->in[i]));
     }
-    return op_shard(b, call, in, out, &plain);
+    return graph_op_shard(b, call, in, out, &plain);
 }

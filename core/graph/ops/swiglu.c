@@ -9,22 +9,22 @@ static weft_status swiglu_infer(const weft_builder *b, const weft_attr *attrs, u
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("swiglu: gate[t,F..] up[t,F..] -> y[t,F..]", b, in, nin, out, nout);
+    return graph_op_infer("swiglu: gate[t,F..] up[t,F..] -> y[t,F..]", b, in, nin, out, nout);
 }
 
 static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                             const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("swiglu.dx: dy[t,F..] gate[t,F..] up[t,F..] -> dgate[t,F..] dup[t,F..]", b, in,
-                    nin, out, nout);
+    return graph_op_infer("swiglu.dx: dy[t,F..] gate[t,F..] up[t,F..] -> dgate[t,F..] dup[t,F..]",
+                          b, in, nin, out, nout);
 }
 
 /* One op makes both gradients, for whichever part asks first; the other finds them in din. */
 static weft_status swiglu_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                                weft_tensor *din)
 {
-    bool wanted = op_wants(b, call, 0, phase) || op_wants(b, call, 1, phase);
+    bool wanted = graph_op_expects(b, call, 0, phase) || graph_op_expects(b, call, 1, phase);
     if (!call->dout[0] || !wanted || din[0])
         return WEFT_OK;
     weft_tensor in[] = {call->dout[0], call->in[0], call->in[1]};
@@ -36,17 +36,17 @@ static weft_status swiglu_shard(const weft_builder *b, const weft_opcall *call, 
                                 const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.terms = "-a"});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "-a"});
 }
 
 static weft_status dx_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
                             const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.terms = "a--"});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a--"});
 }
 
-const op_entry op_swiglu_family[] = {
+const op_entry graph_op_swiglu_family[] = {
     {"swiglu",
      {.struct_size = sizeof(weft_op),
       .infer = swiglu_infer,

@@ -4,9 +4,10 @@
 #include "graph/ops/util.h"
 
 static const op_entry *const families[] = {
-    op_linear_family, op_norm_family,      op_rmsnorm_family,    op_attention_family,
-    op_rope_family,   op_embedding_family, op_loss_family,       op_elementwise_family,
-    op_misc_family,   op_swiglu_family,    op_vocab_loss_family, op_rename_family,
+    graph_op_linear_family,    graph_op_norm_family,        graph_op_rmsnorm_family,
+    graph_op_attention_family, graph_op_rope_family,        graph_op_embedding_family,
+    graph_op_loss_family,      graph_op_elementwise_family, graph_op_misc_family,
+    graph_op_swiglu_family,    graph_op_vocab_loss_family,  graph_op_rename_family,
 };
 #define FAMILIES (sizeof families / sizeof *families)
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-weft_status shape_fail(const weft_builder *b, weft_status code, const char *fmt, ...)
+weft_status graph_op_fail(const weft_builder *b, weft_status code, const char *fmt, ...)
 {
     char text[4 * OP_TEXT];
     va_list ap;
@@ -23,7 +23,7 @@ static const char *dtype_text(uint32_t dtype)
     return dtype < sizeof words / sizeof *words ? words[dtype] : "unknown type";
 }
 
-const char *op_shape_text(const weft_shape *s, char text[OP_TEXT])
+const char *graph_op_shape_text(const weft_shape *s, char text[OP_TEXT])
 {
     size_t used = (size_t)snprintf(text, OP_TEXT, "%s [", dtype_text(s->dtype));
     for (uint32_t i = 0; i < s->rank && i < WEFT_MAX_AXES && used < OP_TEXT; i++)
@@ -34,7 +34,7 @@ const char *op_shape_text(const weft_shape *s, char text[OP_TEXT])
     return text;
 }
 
-int op_axis(const weft_shape *s, const char *name)
+int graph_op_axis(const weft_shape *s, const char *name)
 {
     for (uint32_t i = 0; i < s->rank; i++)
         if (!strcmp(s->axes[i].name, name))
@@ -42,7 +42,7 @@ int op_axis(const weft_shape *s, const char *name)
     return -1;
 }
 
-int64_t op_elements(const weft_shape *s)
+int64_t graph_op_elements(const weft_shape *s)
 {
     int64_t n = 1;
     for (uint32_t i = 0; i < s->rank; i++)
@@ -50,7 +50,7 @@ int64_t op_elements(const weft_shape *s)
     return n;
 }
 
-int64_t op_attr_i(const weft_attr *attrs, uint32_t nattr, const char *key, int64_t dflt)
+int64_t graph_op_attr_i(const weft_attr *attrs, uint32_t nattr, const char *key, int64_t dflt)
 {
     for (uint32_t i = 0; i < nattr; i++)
         if (!strcmp(attrs[i].key, key))
@@ -58,7 +58,7 @@ int64_t op_attr_i(const weft_attr *attrs, uint32_t nattr, const char *key, int64
     return dflt;
 }
 
-double op_attr_f(const weft_attr *attrs, uint32_t nattr, const char *key, double dflt)
+double graph_op_attr_f(const weft_attr *attrs, uint32_t nattr, const char *key, double dflt)
 {
     for (uint32_t i = 0; i < nattr; i++)
         if (!strcmp(attrs[i].key, key))
@@ -66,40 +66,40 @@ double op_attr_f(const weft_attr *attrs, uint32_t nattr, const char *key, double
     return dflt;
 }
 
-weft_status op_check_sequence(const weft_builder *b, const char *id, const weft_attr *attrs,
-                              uint32_t nattr, const weft_shape *first)
+weft_status graph_op_check_sequence(const weft_builder *b, const char *id, const weft_attr *attrs,
+                                    uint32_t nattr, const weft_shape *first)
 {
-    int64_t sequence = op_attr_i(attrs, nattr, "sequence", 0);
+    int64_t sequence = graph_op_attr_i(attrs, nattr, "sequence", 0);
     int64_t tokens = first->axes[0].size;
     if (sequence < 1)
-        return shape_fail(b, WEFT_USAGE,
-                          "%s needs the attribute 'sequence', the tokens of one sequence", id);
+        return graph_op_fail(b, WEFT_USAGE,
+                             "%s needs the attribute 'sequence', the tokens of one sequence", id);
     if (tokens % sequence)
-        return shape_fail(b, WEFT_USAGE,
-                          "%s over sequences of %lld tokens was given %lld tokens, which is no "
-                          "whole number of sequences",
-                          id, (long long)sequence, (long long)tokens);
+        return graph_op_fail(b, WEFT_USAGE,
+                             "%s over sequences of %lld tokens was given %lld tokens, which is no "
+                             "whole number of sequences",
+                             id, (long long)sequence, (long long)tokens);
     return WEFT_OK;
 }
 
-weft_status op_check_cut(const weft_builder *b, const char *id, const weft_opcall *call,
-                         uint32_t size, weft_place place)
+weft_status graph_op_check_split(const weft_builder *b, const char *id, const weft_opcall *call,
+                                 uint32_t size, weft_place place)
 {
     weft_shape first;
     weft_status st = b->shape(b->ctx, call->in[0], &first);
     if (st || place.kind != WEFT_SPLIT || place.axis != 0)
         return st;
-    int64_t sequence = op_attr_i(call->attrs, call->nattr, "sequence", 1);
+    int64_t sequence = graph_op_attr_i(call->attrs, call->nattr, "sequence", 1);
     if (first.axes[0].size % ((int64_t)size * sequence) == 0)
         return WEFT_OK;
-    return shape_fail(
+    return graph_op_fail(
         b, WEFT_UNSUPPORTED,
         "%lld tokens split in %u would cut a sequence of %lld tokens, which %s needs whole; the "
         "sequences of a pass must be a multiple of %u",
         (long long)first.axes[0].size, size, (long long)sequence, id, size);
 }
 
-bool op_wants(const weft_builder *b, const weft_opcall *call, uint32_t i, uint32_t phase)
+bool graph_op_expects(const weft_builder *b, const weft_opcall *call, uint32_t i, uint32_t phase)
 {
     if (i >= call->nin)
         return false;
@@ -107,11 +107,11 @@ bool op_wants(const weft_builder *b, const weft_opcall *call, uint32_t i, uint32
     return phase == WEFT_GRAD_PARAMS ? kind == WEFT_T_PARAM : kind == WEFT_T_ACTIVATION;
 }
 
-weft_status op_first_only(const weft_builder *b, const weft_opcall *call)
+weft_status graph_op_first_only(const weft_builder *b, const weft_opcall *call)
 {
     for (uint32_t i = 1; i < call->nout; i++)
         if (call->dout[i])
-            return shape_fail(
+            return graph_op_fail(
                 b, WEFT_UNSUPPORTED,
                 "%s is a by-product of its op, kept for the backward pass; no gradient "
                 "can flow into it",
@@ -119,8 +119,8 @@ weft_status op_first_only(const weft_builder *b, const weft_opcall *call)
     return WEFT_OK;
 }
 
-weft_status op_append(const weft_builder *b, const char *id, const weft_tensor *in, uint32_t nin,
-                      weft_tensor *out)
+weft_status graph_op_append(const weft_builder *b, const char *id, const weft_tensor *in,
+                            uint32_t nin, weft_tensor *out)
 {
     return b->op(b->ctx, id, NULL, 0, in, nin, out, 1);
 }

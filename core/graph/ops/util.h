@@ -13,32 +13,32 @@ typedef struct op_entry {
 } op_entry;
 
 /* One family a file, each ended by an entry without id. */
-extern const op_entry op_linear_family[], op_norm_family[], op_rmsnorm_family[],
-    op_attention_family[], op_rope_family[], op_embedding_family[], op_loss_family[],
-    op_elementwise_family[], op_misc_family[], op_swiglu_family[], op_vocab_loss_family[],
-    op_rename_family[];
+extern const op_entry graph_op_linear_family[], graph_op_norm_family[], graph_op_rmsnorm_family[],
+    graph_op_attention_family[], graph_op_rope_family[], graph_op_embedding_family[],
+    graph_op_loss_family[], graph_op_elementwise_family[], graph_op_misc_family[],
+    graph_op_swiglu_family[], graph_op_vocab_loss_family[], graph_op_rename_family[];
 
-/* b->fail() with a format. */
-weft_status shape_fail(const weft_builder *b, weft_status code, const char *fmt, ...)
+/* b->err_fail() with a format. */
+weft_status graph_op_fail(const weft_builder *b, weft_status code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* "bf16 [tokens 32, embed 64]" into `text`, which is also what comes back. */
 #define OP_TEXT 640
-const char *op_shape_text(const weft_shape *s, char text[OP_TEXT]);
+const char *graph_op_shape_text(const weft_shape *s, char text[OP_TEXT]);
 
 /* Index of the axis `name` in `s`, or -1. */
-int op_axis(const weft_shape *s, const char *name);
-int64_t op_elements(const weft_shape *s); /* product of all sizes */
+int graph_op_axis(const weft_shape *s, const char *name);
+int64_t graph_op_elements(const weft_shape *s); /* product of all sizes */
 
 /* Attributes by key; `dflt` when there is none. */
-int64_t op_attr_i(const weft_attr *attrs, uint32_t nattr, const char *key, int64_t dflt);
-double op_attr_f(const weft_attr *attrs, uint32_t nattr, const char *key, double dflt);
+int64_t graph_op_attr_i(const weft_attr *attrs, uint32_t nattr, const char *key, int64_t dflt);
+double graph_op_attr_f(const weft_attr *attrs, uint32_t nattr, const char *key, double dflt);
 
 /* Hold the inputs against a signature (ops.h) and make the outputs of it. */
-weft_status op_infer(const char *signature, const weft_builder *b, const weft_shape *in,
-                     uint32_t nin, weft_shape *out, uint32_t *nout);
+weft_status graph_op_infer(const char *signature, const weft_builder *b, const weft_shape *in,
+                           uint32_t nin, weft_shape *out, uint32_t *nout);
 
-/* What op_shard() has to know of an op beyond its axes.
+/* What graph_op_shard() has to know of an op beyond its axes.
  *
  * `terms` has one character an input. The op is a sum of terms, each a product that is linear in
  * its factors: inputs with the same letter are factors of one term ("aab" is x times w plus b);
@@ -55,25 +55,25 @@ typedef struct shard_rule {
  *     has the axis (a term without it would be counted once a coordinate).
  *   - Partial sums come through when nothing is split and every term has exactly one factor that
  *     is partial. Partial maxima never do. */
-weft_status op_shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
-                     weft_place *out, const shard_rule *rule);
+weft_status graph_op_shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
+                           weft_place *out, const shard_rule *rule);
 
 /* Does input `i` get its gradient in this phase? */
-bool op_wants(const weft_builder *b, const weft_opcall *call, uint32_t i, uint32_t phase);
+bool graph_op_expects(const weft_builder *b, const weft_opcall *call, uint32_t i, uint32_t phase);
 
 /* WEFT_UNSUPPORTED when a gradient flows into any output but the first. */
-weft_status op_first_only(const weft_builder *b, const weft_opcall *call);
+weft_status graph_op_first_only(const weft_builder *b, const weft_opcall *call);
 
 /* For ops that work on runs of `sequence` consecutive tokens, an attribute: is it there, and are
  * the tokens of `first`, its first axis, whole sequences? And are they still when `place`, that of
  * the first input, cuts them among `size` coordinates? */
-weft_status op_check_sequence(const weft_builder *b, const char *id, const weft_attr *attrs,
-                              uint32_t nattr, const weft_shape *first);
-weft_status op_check_cut(const weft_builder *b, const char *id, const weft_opcall *call,
-                         uint32_t size, weft_place place);
+weft_status graph_op_check_sequence(const weft_builder *b, const char *id, const weft_attr *attrs,
+                                    uint32_t nattr, const weft_shape *first);
+weft_status graph_op_check_split(const weft_builder *b, const char *id, const weft_opcall *call,
+                                 uint32_t size, weft_place place);
 
 /* Append an op with one output. */
-weft_status op_append(const weft_builder *b, const char *id, const weft_tensor *in, uint32_t nin,
-                      weft_tensor *out);
+weft_status graph_op_append(const weft_builder *b, const char *id, const weft_tensor *in,
+                            uint32_t nin, weft_tensor *out);
 
 #endif

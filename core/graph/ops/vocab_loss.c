@@ -19,15 +19,15 @@ static weft_status max_infer(const weft_builder *b, const weft_attr *attrs, uint
                              const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("xent.max: logits[t,v] -> max[t]:f32", b, in, nin, out, nout);
+    return graph_op_infer("xent.max: logits[t,v] -> max[t]:f32", b, in, nin, out, nout);
 }
 
 static weft_status sums_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    weft_status st = op_infer("xent.sums: logits[t,v] targets[t]:i32 max[t]:f32 -> sums[t]:f32", b,
-                              in, nin, out, nout);
+    weft_status st = graph_op_infer(
+        "xent.sums: logits[t,v] targets[t]:i32 max[t]:f32 -> sums[t]:f32", b, in, nin, out, nout);
     if (!st) /* exponentials, target */
         out[0].axes[out[0].rank++] = (weft_axis){"sums", 2};
     return st;
@@ -37,17 +37,18 @@ static weft_status finish_infer(const weft_builder *b, const weft_attr *attrs, u
                                 const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("xent.finish: logits[t,v] targets[t]:i32 max[t]:f32 sums[t,s]:f32 scale[]:f32 "
-                    "-> dlogits[t,v] loss[]:f32",
-                    b, in, nin, out, nout);
+    return graph_op_infer(
+        "xent.finish: logits[t,v] targets[t]:i32 max[t]:f32 sums[t,s]:f32 scale[]:f32 "
+        "-> dlogits[t,v] loss[]:f32",
+        b, in, nin, out, nout);
 }
 
 static weft_status loss_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     (void)attrs, (void)nattr;
-    return op_infer("xent.loss: targets[t]:i32 max[t]:f32 sums[t,s]:f32 -> loss[]:f32", b, in, nin,
-                    out, nout);
+    return graph_op_infer("xent.loss: targets[t]:i32 max[t]:f32 sums[t,s]:f32 -> loss[]:f32", b, in,
+                          nin, out, nout);
 }
 
 /* As softmax_xent. That the maximum and the sums depend on the logits is in the formula already. */
@@ -55,8 +56,9 @@ static weft_status finish_grad(const weft_builder *b, const weft_opcall *call, u
                                weft_tensor *din)
 {
     if (call->dout[0])
-        return shape_fail(b, WEFT_UNSUPPORTED, "the gradient of the logits has no gradient itself");
-    if (call->dout[1] && op_wants(b, call, 0, phase))
+        return graph_op_fail(b, WEFT_UNSUPPORTED,
+                             "the gradient of the logits has no gradient itself");
+    if (call->dout[1] && graph_op_expects(b, call, 0, phase))
         din[0] = call->out[0];
     return WEFT_OK;
 }
@@ -76,13 +78,14 @@ static weft_status shard(const weft_builder *b, const weft_opcall *call, const w
 {
     static const shard_rule by_tokens = {.only = 1u << 0, .sums = 1};
     if (in[0].kind != WEFT_SPLIT || in[0].axis != 1)
-        return op_shard(b, call, in, out, &by_tokens);
+        return graph_op_shard(b, call, in, out, &by_tokens);
     for (uint32_t i = 1; i < call->nin; i++)
         if (in[i].kind != WEFT_WHOLE)
-            return shape_fail(b, WEFT_UNSUPPORTED,
-                              "the logits are split along the vocabulary over the mesh axis, and "
-                              "%s is not complete there",
-                              b->name(b->ctx, call->in[i]));
+            return graph_op_fail(
+                b, WEFT_UNSUPPORTED,
+                "the logits are split along the vocabulary over the mesh axis, and "
+                "%s is not complete there",
+                b->name(b->ctx, call->in[i]));
     out[0] = first;
     return WEFT_OK;
 }
@@ -112,12 +115,12 @@ static weft_status loss_shard(const weft_builder *b, const weft_opcall *call, ui
                               const weft_place *in, weft_place *out)
 {
     (void)size;
-    return op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
+    return graph_op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0, .sums = 1});
 }
 
 #define COLUMNS .first_input = 1, .first_axis = 1
 
-const op_entry op_vocab_loss_family[] = {
+const op_entry graph_op_vocab_loss_family[] = {
     {"xent.max",
      {.struct_size = sizeof(weft_op),
       .infer = max_infer,

@@ -46,12 +46,12 @@ job_event job_failure_sign(job_cause *c, const job_view *v, const job_sign *s)
 
 /* Is it new that a rank ended by itself? Rank 0 knows who has said goodbye; the others leave it to
  * rank 0, unless it is rank 0 itself or the status is bad. */
-static bool is_news(const job_view *v, const control_record *r, const job_sign *s)
+static bool is_news(const job_view *v, const job_control_record *r, const job_sign *s)
 {
     return v->rank0 ? !s->left : !r->rank || r->code;
 }
 
-job_event job_failure_ended(job_cause *c, const job_view *v, const control_record *r,
+job_event job_failure_ended(job_cause *c, const job_view *v, const job_control_record *r,
                             const job_sign *s)
 {
     const bool ended = r->kind == CONTROL_ENDED, killed = r->kind == CONTROL_KILLED;
@@ -64,7 +64,7 @@ job_event job_failure_ended(job_cause *c, const job_view *v, const control_recor
     if (stopped && !v->begun) /* it could not take part in an agreement */
         return (job_event){.kind = JOB_EVENT_END_WAITS};
     char how[128];
-    control_cause(r, how, sizeof how);
+    job_control_describe_end(r, how, sizeof how);
     job_sign full = *s;
     full.rank = r->rank;
     full.weight = killed && (v->rank0 || !r->rank) ? JOB_CAUSE_SURE : JOB_CAUSE_ENDED;

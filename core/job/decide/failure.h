@@ -33,7 +33,7 @@ job_event job_failure_due(const job_cause *c, const job_view *v);
 
 /* The launcher reports how a rank ended. `s` has what is known of that rank; its weight and text
  * are not read. JOB_EVENT_END_WAITS: that rank was stopped by request before its first step. */
-job_event job_failure_ended(job_cause *c, const job_view *v, const control_record *r,
+job_event job_failure_ended(job_cause *c, const job_view *v, const job_control_record *r,
                             const job_sign *s);
 
 #endif

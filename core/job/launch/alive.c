@@ -103,7 +103,7 @@ static bool make_page(alive_watch *w)
     return w->word && !pipe2(w->ends, O_CLOEXEC | O_NONBLOCK);
 }
 
-void alive_watch_begin(alive_watch *w)
+void job_alive_watch_begin(alive_watch *w)
 {
     if (!w)
         return;
@@ -124,33 +124,33 @@ void alive_watch_begin(alive_watch *w)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
 }
 
-alive_watch *alive_open(uint32_t ranks)
+alive_watch *job_alive_open(uint32_t ranks)
 {
     alive_watch *w = mem_alloc(sizeof *w);
     w->ranks = ranks;
     w->page_fd = w->ends[0] = w->ends[1] = -1;
     if (make_page(w))
         return w;
-    alive_close(w);
+    job_alive_close(w);
     return NULL;
 }
 
-int alive_page(const alive_watch *w)
+int job_alive_page(const alive_watch *w)
 {
     return w ? w->page_fd : -1;
 }
 
-int alive_watch_fd(const alive_watch *w)
+int job_alive_watch_fd(const alive_watch *w)
 {
     return w ? w->ends[0] : -1;
 }
 
-bool alive_take(alive_watch *w, uint32_t *rank)
+bool job_alive_take(alive_watch *w, uint32_t *rank)
 {
     return w && read(w->ends[0], rank, sizeof *rank) == (ssize_t)sizeof *rank && *rank < w->ranks;
 }
 
-void alive_close(alive_watch *w)
+void job_alive_close(alive_watch *w)
 {
     if (!w)
         return;
@@ -172,7 +172,7 @@ void alive_close(alive_watch *w)
     free(w);
 }
 
-bool alive_cause(pid_t pid, control_record *out)
+bool job_alive_how_dying(pid_t pid, job_control_record *out)
 {
     char path[48], text[2048], state;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
@@ -218,7 +218,7 @@ static uint32_t *map_page(uint32_t ranks, uint64_t *bytes)
     return at == MAP_FAILED ? NULL : at;
 }
 
-void alive_take_hold(alive_hold *h, uint32_t rank, uint32_t ranks)
+void job_alive_take_hold(alive_hold *h, uint32_t rank, uint32_t ranks)
 {
     *h = (alive_hold){.rank = rank};
     uint32_t *page = rank < ranks ? map_page(ranks, &h->bytes) : NULL;
@@ -240,7 +240,7 @@ void alive_take_hold(alive_hold *h, uint32_t rank, uint32_t ranks)
     wake(word);
 }
 
-void alive_release(alive_hold *h)
+void job_alive_release(alive_hold *h)
 {
     if (!h->page)
         return;

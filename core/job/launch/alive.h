@@ -29,25 +29,25 @@ typedef struct alive_watch alive_watch;
 /* The page for `ranks` ranks. Its descriptor is close-on-exec, and ranks get it to inherit. NULL
  * when the kernel gives no such memory: then deaths are known later, and nothing else changes.
  * [setup] */
-alive_watch *alive_open(uint32_t ranks);
-int alive_page(const alive_watch *w); /* -1 for NULL */
+alive_watch *job_alive_open(uint32_t ranks);
+int job_alive_page(const alive_watch *w); /* -1 for NULL */
 
 /* Watch the page with threads, which take no signals, and close its descriptor. Call it when all
  * ranks have been forked. NULL allowed. [setup] */
-void alive_watch_begin(alive_watch *w);
+void job_alive_watch_begin(alive_watch *w);
 
 /* Readable when a rank may be dying; -1 for NULL. */
-int alive_watch_fd(const alive_watch *w);
+int job_alive_watch_fd(const alive_watch *w);
 
 /* The next rank that may be dying; false when there is none now. */
-bool alive_take(alive_watch *w, uint32_t *rank);
+bool job_alive_take(alive_watch *w, uint32_t *rank);
 
 /* Ends the threads and frees `w`; NULL allowed. */
-void alive_close(alive_watch *w);
+void job_alive_close(alive_watch *w);
 
 /* How process `pid`, a child that has not been reaped, is dying: `kind` and `code` of `out`. False
  * when it is not known to be dying, or ends with status 0. [any] */
-bool alive_cause(pid_t pid, control_record *out);
+bool job_alive_how_dying(pid_t pid, job_control_record *out);
 
 /* --- a rank's side --- */
 
@@ -59,10 +59,10 @@ typedef struct alive_hold {
     uint32_t rank;
 } alive_hold;
 
-/* Hold the word of `rank` on the calling thread until alive_release(). `h` must stay where it is
- * meanwhile: the kernel reads it when the thread ends. Does nothing without a launcher of ours. The
- * thread uses no other robust futex while it holds this one. */
-void alive_take_hold(alive_hold *h, uint32_t rank, uint32_t ranks);
-void alive_release(alive_hold *h);
+/* Hold the word of `rank` on the calling thread until job_alive_release(). `h` must stay where it
+ * is meanwhile: the kernel reads it when the thread ends. Does nothing without a launcher of ours.
+ * The thread uses no other robust futex while it holds this one. */
+void job_alive_take_hold(alive_hold *h, uint32_t rank, uint32_t ranks);
+void job_alive_release(alive_hold *h);
 
 #endif

@@ -33,22 +33,22 @@ static void find_own_end(void)
     own_end = (int)fd;
 }
 
-int control_descriptor(void)
+int job_control_descriptor(void)
 {
     pthread_once(&once, find_own_end);
     return own_end;
 }
 
-bool control_send(int fd, uint32_t kind, uint32_t rank, uint32_t code, const char *text)
+bool job_control_send(int fd, uint32_t kind, uint32_t rank, uint32_t code, const char *text)
 {
     if (fd < 0)
         return false;
-    control_record r = {.kind = kind, .rank = rank, .code = code};
+    job_control_record r = {.kind = kind, .rank = rank, .code = code};
     snprintf(r.text, sizeof r.text, "%s", text);
     return send(fd, &r, sizeof r, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)sizeof r;
 }
 
-int control_receive(int fd, control_record *out)
+int job_control_receive(int fd, job_control_record *out)
 {
     for (;;) {
         ssize_t n = recv(fd, out, sizeof *out, MSG_DONTWAIT);
@@ -65,7 +65,7 @@ int control_receive(int fd, control_record *out)
     }
 }
 
-void control_cause(const control_record *r, char *out, uint32_t bytes)
+void job_control_describe_end(const job_control_record *r, char *out, uint32_t bytes)
 {
     const char *name = r->kind == CONTROL_KILLED ? sigabbrev_np((int)r->code) : NULL;
     if (r->kind == CONTROL_KILLED)

@@ -17,21 +17,21 @@
 #define CONTROL_CAUSE 3u  /* to the launcher: `rank` failed, `text` says how; code: a JOB_CAUSE_ */
 #define CONTROL_SAY 4u    /* to the launcher: print `text`, unless another rank said the same */
 
-typedef struct control_record {
+typedef struct job_control_record {
     uint32_t kind, rank, code, zero;
     char text[CONTROL_TEXT];
-} control_record;
+} job_control_record;
 
 /* Our end as a rank, close-on-exec; -1 when no launcher of ours started us. [any] */
-int control_descriptor(void);
+int job_control_descriptor(void);
 
 /* Send without waiting; a full line loses the record. False when it did not go. */
-bool control_send(int fd, uint32_t kind, uint32_t rank, uint32_t code, const char *text);
+bool job_control_send(int fd, uint32_t kind, uint32_t rank, uint32_t code, const char *text);
 
 /* 1: a record; 0: none now; -1: the other side is gone. */
-int control_receive(int fd, control_record *out);
+int job_control_receive(int fd, job_control_record *out);
 
 /* "was killed by signal 9 (SIGKILL)" or "ended by itself with status 1". */
-void control_cause(const control_record *r, char *out, uint32_t bytes);
+void job_control_describe_end(const job_control_record *r, char *out, uint32_t bytes);
 
 #endif

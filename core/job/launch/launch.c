@@ -41,13 +41,13 @@ typedef struct sentence { /* what ranks end with */
 
 typedef struct rank_state {
     spawn_child child;
-    bool spoke;         /* it has named a cause        */
-    bool confessed;     /* ... itself                  */
-    bool hung;          /* it has closed its line      */
-    sentence *said;     /* what it ended with; NULL: nothing */
-    bool ended;         /* before we killed it         */
-    control_record end; /* how                         */
-    uint32_t looks;     /* still to be made whether it is dying */
+    bool spoke;             /* it has named a cause        */
+    bool confessed;         /* ... itself                  */
+    bool hung;              /* it has closed its line      */
+    sentence *said;         /* what it ended with; NULL: nothing */
+    bool ended;             /* before we killed it         */
+    job_control_record end; /* how                         */
+    uint32_t looks;         /* still to be made whether it is dying */
 } rank_state;
 
 typedef struct launch {
@@ -73,9 +73,9 @@ typedef struct launch {
     uint32_t said_n;
 } launch;
 
-bool launch_say(const char *text)
+bool job_launch_say(const char *text)
 {
-    return control_send(control_descriptor(), CONTROL_SAY, 0, 0, text);
+    return job_control_send(job_control_descriptor(), CONTROL_SAY, 0, 0, text);
 }
 
 /* --- signals --- */
@@ -101,7 +101,7 @@ static weft_status catch_signals(launch *l)
     l->spawn.mask = &l->of_ranks;
     l->signal_fd = signalfd(-1, &l->caught, SFD_CLOEXEC | SFD_NONBLOCK);
     if (l->signal_fd < 0)
-        return fail_errno(WEFT_IO, "the launcher cannot watch for signals");
+        return err_fail_errno(WEFT_IO, "the launcher cannot watch for signals");
     return WEFT_OK;
 }
 
@@ -203,9 +203,9 @@ static void print_sentences(const launch *l, const sentence *one)
 
 static void hear(launch *l, uint32_t rank)
 {
-    control_record r;
+    job_control_record r;
     while (l->rank[rank].child.control >= 0 &&
-           control_receive(l->rank[rank].child.control, &r) > 0) {
+           job_control_receive(l->rank[rank].child.control, &r) > 0) {
         if (r.kind == CONTROL_SAY) {
             keep_sentence(l, rank, r.text);
         } else if (r.kind == CONTROL_CAUSE && r.rank < l->spawn.ranks && r.code &&
@@ -221,11 +221,11 @@ static void hear(launch *l, uint32_t rank)
     }
 }
 
-static void tell_others(launch *l, const control_record *end)
+static void tell_others(launch *l, const job_control_record *end)
 {
     for (uint32_t r = 0; r < l->started; r++)
         if (l->rank[r].child.pidfd >= 0 && r != end->rank)
-            control_send(l->rank[r].child.control, end->kind, end->rank, end->code, "");
+            job_control_send(l->rank[r].child.control, end->kind, end->rank, end->code, "");
 }
 
 static void judge_end(launch *l, uint32_t rank)
@@ -237,14 +237,14 @@ static void judge_end(launch *l, uint32_t rank)
         l->stopped = true;
         return;
     }
-    control_cause(&s->end, text + n, sizeof text - (uint32_t)n);
+    job_control_describe_end(&s->end, text + n, sizeof text - (uint32_t)n);
     if (s->end.kind == CONTROL_KILLED)
         job_cause_add(&l->verdict, rank, JOB_CAUSE_SURE, clock_ms(), text);
     else if (s->end.code && !s->spoke)
         job_cause_add(&l->verdict, rank, JOB_CAUSE_ENDED, clock_ms(), text);
 }
 
-static void note_end(launch *l, uint32_t rank, const control_record *end)
+static void note_end(launch *l, uint32_t rank, const job_control_record *end)
 {
     rank_state *s = &l->rank[rank];
     s->ended = true;
@@ -265,9 +265,10 @@ static void on_end(launch *l, uint32_t rank)
     close(s->child.control);
     s->child = (spawn_child){.pid = -1, .pidfd = -1, .control = -1};
     l->alive--;
-    const control_record end = {.kind = info.si_code == CLD_EXITED ? CONTROL_ENDED : CONTROL_KILLED,
-                                .rank = rank,
-                                .code = (uint32_t)info.si_status};
+    const job_control_record end = {.kind =
+                                        info.si_code == CLD_EXITED ? CONTROL_ENDED : CONTROL_KILLED,
+                                    .rank = rank,
+                                    .code = (uint32_t)info.si_status};
     if (!l->killed && !s->ended)
         note_end(l, rank, &end);
 }
@@ -275,8 +276,8 @@ static void on_end(launch *l, uint32_t rank)
 static void look_at_one(launch *l, uint32_t rank)
 {
     const rank_state *s = &l->rank[rank];
-    control_record end = {.rank = rank};
-    if (s->child.pidfd < 0 || s->ended || l->killed || !alive_cause(s->child.pid, &end))
+    job_control_record end = {.rank = rank};
+    if (s->child.pidfd < 0 || s->ended || l->killed || !job_alive_how_dying(s->child.pid, &end))
         return;
     hear(l, rank);
     note_end(l, rank, &end);
@@ -286,7 +287,7 @@ static void look_at_one(launch *l, uint32_t rank)
 static void look_at_dying(launch *l)
 {
     uint32_t rank;
-    while (alive_take(l->watch, &rank))
+    while (job_alive_take(l->watch, &rank))
         l->looks_left = l->rank[rank].looks = LOOKS;
     if (!l->looks_left)
         return;
@@ -344,7 +345,7 @@ static void stand_by(launch *l)
 {
     uint32_t n = l->started;
     l->polls[0] = (struct pollfd){.fd = l->signal_fd, .events = POLLIN};
-    l->polls[1] = (struct pollfd){.fd = alive_watch_fd(l->watch), .events = POLLIN};
+    l->polls[1] = (struct pollfd){.fd = job_alive_watch_fd(l->watch), .events = POLLIN};
     while (l->alive) {
         for (uint32_t r = 0; r < n; r++) {
             l->polls[2 + 2 * r] = (struct pollfd){.fd = l->rank[r].child.pidfd, .events = POLLIN};
@@ -381,16 +382,16 @@ static void raise_limit(uint32_t ranks)
 
 static weft_status start_all(launch *l)
 {
-    weft_status status = spawn_open(&l->spawn);
-    l->watch = l->spawn.ranks > 1 ? alive_open(l->spawn.ranks) : NULL;
-    l->spawn.alive_fd = alive_page(l->watch);
+    weft_status status = job_spawn_open(&l->spawn);
+    l->watch = l->spawn.ranks > 1 ? job_alive_open(l->spawn.ranks) : NULL;
+    l->spawn.alive_fd = job_alive_page(l->watch);
     for (uint32_t r = 0; !status && r < l->spawn.ranks; r++) {
-        status = spawn_rank(&l->spawn, r, &l->rank[r].child);
+        status = job_spawn_rank(&l->spawn, r, &l->rank[r].child);
         l->started++;
         l->alive += l->rank[r].child.pidfd >= 0;
     }
-    alive_watch_begin(l->watch);
-    spawn_close(&l->spawn); /* the ranks alone hold them now */
+    job_alive_watch_begin(l->watch);
+    job_spawn_close(&l->spawn); /* the ranks alone hold them now */
     return status;
 }
 
@@ -408,7 +409,7 @@ static void name_cause(const launch *l, const rank_state *s)
     int n = snprintf(own, sizeof own, "rank %u ", l->verdict.rank);
     bool told = l->told[0] && l->told_rank == l->verdict.rank;
     if (s->ended)
-        control_cause(&s->end, own + n, sizeof own - (uint32_t)n);
+        job_control_describe_end(&s->end, own + n, sizeof own - (uint32_t)n);
     bool words = told && s->said && s->end.kind == CONTROL_ENDED; /* better than a status */
     if (s->ended && !words && (!told || strncmp(l->told, own, strlen(own)) != 0))
         log_line(WEFT_LOG_ERROR, "%s", own);
@@ -442,13 +443,13 @@ static void clear(launch *l)
         close(l->signal_fd);
     for (uint32_t i = 0; i < l->said_n; i++)
         free(l->said[i].text);
-    alive_close(l->watch);
+    job_alive_close(l->watch);
     free(l->rank);
     free(l->polls);
     sigprocmask(SIG_SETMASK, &l->before, NULL);
 }
 
-int launch_ranks(uint32_t ranks, char *const argv[], bool stops)
+int job_launch_ranks(uint32_t ranks, char *const argv[], bool stops)
 {
     if (!ranks || ranks > LAUNCH_MAX) {
         log_line(WEFT_LOG_ERROR, "cannot start %u ranks on one machine: 1 to %d can be", ranks,

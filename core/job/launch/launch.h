@@ -5,10 +5,10 @@
  * the launcher says which and how, tells the others, gives them a second to say where they were,
  * and kills what is left. When the launcher dies, the kernel kills the ranks.
  *
- * What ranks print. A rank hands the sentence that it ends with to launch_say() instead of printing
- * it. When all ranks have ended the launcher prints each different sentence once: as "rank R:
- * sentence", or alone where all ranks say the same. Of a request that was refused (status 2 or 77)
- * only the sentence of the rank that refused it is printed. The last line names the rank that
+ * What ranks print. A rank hands the sentence that it ends with to job_launch_say() instead of
+ * printing it. When all ranks have ended the launcher prints each different sentence once: as "rank
+ * R: sentence", or alone where all ranks say the same. Of a request that was refused (status 2 or
+ * 77) only the sentence of the rank that refused it is printed. The last line names the rank that
  * failed first and how, unless its own sentence has said so. */
 #ifndef JOB_LAUNCH_H
 #define JOB_LAUNCH_H
@@ -24,14 +24,14 @@
  * first if it ended by itself with 1, 2 or 77, else 1.
  *
  * SIGINT, SIGTERM, SIGHUP and, if the ranks handle requests to stop (`stops`: they call
- * stop_catch()), SIGUSR1 are passed on once. A second of these signals kills all ranks, but for
+ * job_stop_catch()), SIGUSR1 are passed on once. A second of these signals kills all ranks, but for
  * SIGUSR1 again, SIGTERM after SIGUSR1, and SIGTERM within half a second of another (some senders
  * signal twice). SIGTSTP stops all ranks. Call it from the main thread, before any other is
  * started: the ranks die with the thread that started them. [setup] */
-int launch_ranks(uint32_t ranks, char *const argv[], bool stops);
+int job_launch_ranks(uint32_t ranks, char *const argv[], bool stops);
 
 /* In a rank: have the launcher print `text`. False when no launcher of ours is there, and the
  * caller has to print it. [any] */
-bool launch_say(const char *text);
+bool job_launch_say(const char *text);
 
 #endif

@@ -98,22 +98,22 @@ static weft_status fork_rank(const spawn_job *s, uint32_t rank, int control, spa
         char text[256];
         snprintf(text, sizeof text, "cannot start the program again as a rank: %s",
                  strerror(errno));
-        control_send(control, CONTROL_SAY, rank, 0, text);
+        job_control_send(control, CONTROL_SAY, rank, 0, text);
         _exit(1);
     }
     weft_status status = WEFT_OK;
     if (out->pid < 0)
-        status = fail_errno(WEFT_IO, "cannot start rank %u of %u", rank, s->ranks);
+        status = err_fail_errno(WEFT_IO, "cannot start rank %u of %u", rank, s->ranks);
     pool_free(&p);
     return status;
 }
 
-weft_status spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out)
+weft_status job_spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out)
 {
     int ends[2];
     *out = (spawn_child){.pid = -1, .pidfd = -1, .control = -1};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-        return fail_errno(WEFT_IO, "no socket to talk to rank %u of %u with", rank, s->ranks);
+        return err_fail_errno(WEFT_IO, "no socket to talk to rank %u of %u with", rank, s->ranks);
     weft_status status = fork_rank(s, rank, ends[1], out);
     close(ends[1]);
     out->control = ends[0];
@@ -122,7 +122,7 @@ weft_status spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out)
     setpgid(out->pid, out->pid); /* whichever of the two comes first */
     out->pidfd = pidfd_open(out->pid, 0);
     if (out->pidfd < 0)
-        status = fail_errno(WEFT_IO, "cannot watch rank %u of %u", rank, s->ranks);
+        status = err_fail_errno(WEFT_IO, "cannot watch rank %u of %u", rank, s->ranks);
     return status;
 }
 
@@ -132,27 +132,27 @@ static weft_status open_socket(spawn_job *s)
     socklen_t n = sizeof a;
     s->store_fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (s->store_fd < 0 || bind(s->store_fd, (struct sockaddr *)&a, sizeof a) ||
-        listen_guarded(s->store_fd, s->ranks) ||
+        job_listen_guarded(s->store_fd, s->ranks) ||
         getsockname(s->store_fd, (struct sockaddr *)&a, &n))
-        return fail_errno(WEFT_IO, "cannot listen on 127.0.0.1 for the ranks");
+        return err_fail_errno(WEFT_IO, "cannot listen on 127.0.0.1 for the ranks");
     s->port = ntohs(a.sin_port);
     return WEFT_OK;
 }
 
-weft_status spawn_open(spawn_job *s)
+weft_status job_spawn_open(spawn_job *s)
 {
     s->store_fd = s->key_fd = -1;
     s->job_fd = config_source_descriptor();
     if (s->ranks == 1)
         return WEFT_OK; /* nobody to meet */
-    s->key_fd = key_descriptor();
+    s->key_fd = job_key_descriptor();
     weft_status status = s->key_fd < 0 ? WEFT_IO : open_socket(s);
     if (status)
-        spawn_close(s);
+        job_spawn_close(s);
     return status;
 }
 
-void spawn_close(spawn_job *s)
+void job_spawn_close(spawn_job *s)
 {
     if (s->key_fd >= 0)
         close(s->key_fd);

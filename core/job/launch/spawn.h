@@ -24,10 +24,10 @@ typedef struct spawn_child {
 
 /* Start rank `rank`. It is killed when we die, leads a process group of its own, reads nothing from
  * standard input, and holds no other descriptor of ours that is close-on-exec. */
-weft_status spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out);
+weft_status job_spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out);
 
 /* The key, and the socket that listens on 127.0.0.1 at a free port; neither for one rank. */
-weft_status spawn_open(spawn_job *s);
-void spawn_close(spawn_job *s);
+weft_status job_spawn_open(spawn_job *s);
+void job_spawn_close(spawn_job *s);
 
 #endif

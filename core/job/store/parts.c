@@ -4,19 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/digest.h"
 #include "base/err.h"
 #include "base/mem.h"
+#include "base/number/digest.h"
 
 #define NOT_NUMBERED UINT32_MAX
 
-void parts_begin(parts *p, uint32_t ranks, uint64_t bytes)
+void job_parts_begin(parts *p, uint32_t ranks, uint64_t bytes)
 {
     *p = (parts){.ranks = ranks, .bytes = bytes};
     p->which = mem_alloc((uint64_t)ranks * sizeof *p->which);
 }
 
-void parts_end(parts *p)
+void job_parts_end(parts *p)
 {
     free(p->which);
     free(p->digest);
@@ -24,7 +24,7 @@ void parts_end(parts *p)
     *p = (parts){0};
 }
 
-void parts_add(parts *p, uint32_t rank, const void *part)
+void job_parts_add(parts *p, uint32_t rank, const void *part)
 {
     uint64_t digest = DIGEST_BEGIN;
     if (p->bytes)
@@ -64,7 +64,7 @@ static uint32_t count_runs(const parts *p)
     return runs;
 }
 
-uint8_t *parts_pack(const parts *p, uint64_t *n)
+uint8_t *job_parts_pack(const parts *p, uint64_t *n)
 {
     uint8_t *answer = mem_alloc(PARTS_OVERHEAD(p->ranks) + p->different * p->bytes), *to = answer;
     uint32_t *number = mem_alloc(p->different * sizeof *number);
@@ -124,16 +124,16 @@ static const uint8_t *skip_runs(reader r, uint32_t different, uint32_t runs, uin
     return r.bad || sum != ranks ? NULL : r.at;
 }
 
-weft_status parts_spread(const uint8_t *answer, uint64_t n, uint32_t ranks, uint64_t bytes,
-                         uint8_t *all, uint64_t stride)
+weft_status job_parts_spread(const uint8_t *answer, uint64_t n, uint32_t ranks, uint64_t bytes,
+                             uint8_t *all, uint64_t stride)
 {
     reader r = {answer, answer + n, 0};
     const uint32_t different = take(&r), runs = take(&r);
     const uint8_t *part =
         r.bad || different > ranks || runs > ranks ? NULL : skip_runs(r, different, runs, ranks);
     if (!part || (uint64_t)(r.end - part) != different * bytes)
-        return fail(WEFT_DATA, "an answer of %llu bytes does not hold the parts of %u ranks",
-                    (unsigned long long)n, ranks);
+        return err_fail(WEFT_DATA, "an answer of %llu bytes does not hold the parts of %u ranks",
+                        (unsigned long long)n, ranks);
     for (uint32_t i = 0, rank = 0; i < runs && bytes; i++) {
         const uint8_t *from = part + take(&r) * bytes;
         for (uint32_t end = rank + take(&r); rank < end; rank++)

@@ -28,19 +28,19 @@ typedef struct parts {
 /* An upper bound of what an answer takes besides `ranks` parts. */
 #define PARTS_OVERHEAD(ranks) (10 * (uint64_t)(ranks) + 10)
 
-void parts_begin(parts *p, uint32_t ranks, uint64_t bytes);
-void parts_end(parts *p); /* gives the memory back; any number of times */
+void job_parts_begin(parts *p, uint32_t ranks, uint64_t bytes);
+void job_parts_end(parts *p); /* gives the memory back; any number of times */
 
 /* The part of a rank, once for each. */
-void parts_add(parts *p, uint32_t rank, const void *part);
+void job_parts_add(parts *p, uint32_t rank, const void *part);
 
 /* The answer, the caller's to free(). Numbers parts anew, by the order of ranks. */
-uint8_t *parts_pack(const parts *p, uint64_t *n);
+uint8_t *job_parts_pack(const parts *p, uint64_t *n);
 
 /* Spread an answer: the part of rank r goes to all + r * stride. `all` is NULL where `bytes` is 0.
  * WEFT_DATA: the answer is none for this many ranks and bytes; what was written is to be ignored.
  */
-weft_status parts_spread(const uint8_t *answer, uint64_t n, uint32_t ranks, uint64_t bytes,
-                         uint8_t *all, uint64_t stride);
+weft_status job_parts_spread(const uint8_t *answer, uint64_t n, uint32_t ranks, uint64_t bytes,
+                             uint8_t *all, uint64_t stride);
 
 #endif

@@ -58,7 +58,7 @@ static void free_item(void *node)
     free(i);
 }
 
-store *store_open(uint32_t ranks, store_reply reply, void *ctx)
+store *job_store_open(uint32_t ranks, store_reply reply, void *ctx)
 {
     store *s = mem_alloc(sizeof *s);
     s->ranks = ranks;
@@ -69,14 +69,14 @@ store *store_open(uint32_t ranks, store_reply reply, void *ctx)
     return s;
 }
 
-void store_close(store *s)
+void job_store_close(store *s)
 {
     if (!s)
         return;
     tdestroy(s->items, free_item);
     free(s->waiters);
     free(s->now.here);
-    parts_end(&s->now.all);
+    job_parts_end(&s->now.all);
     free(s);
 }
 
@@ -114,7 +114,7 @@ static item *find_or_add(store *s, const char *key)
     return NULL;
 }
 
-void store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
+void job_store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes)
 {
     const item *old = find(s, key);
     uint64_t less = old ? old->bytes : 0, more = bytes + (old ? 0 : strlen(key) + sizeof *old + 1);
@@ -144,7 +144,7 @@ void store_put(store *s, uint32_t rank, const char *key, const void *value, uint
         }
 }
 
-void store_get(store *s, uint32_t rank, const char *key, uint64_t due)
+void job_store_get(store *s, uint32_t rank, const char *key, uint64_t due)
 {
     const item *i = find(s, key);
     if (i) {
@@ -168,7 +168,7 @@ static void finish(store *s, weft_status status, const void *bytes, uint64_t n)
             g->here[r] = false;
             s->reply(s->ctx, r, status, bytes, n);
         }
-    parts_end(&g->all);
+    job_parts_end(&g->all);
 }
 
 static void disagree(store *s, uint32_t rank, const char *name, uint64_t bytes)
@@ -184,18 +184,18 @@ static void disagree(store *s, uint32_t rank, const char *name, uint64_t bytes)
     finish(s, WEFT_PEER, text, strlen(text));
 }
 
-uint64_t store_piece(uint32_t ranks, int differ)
+uint64_t job_store_piece(uint32_t ranks, int differ)
 {
     const uint64_t most = (WIRE_VALUE_MAX - PARTS_OVERHEAD(ranks)) / ranks;
     const uint64_t by_memory = STORE_ANSWERS_MAX / ranks / ranks;
     return !differ || most < by_memory ? most : by_memory ? by_memory : 1;
 }
 
-void store_exchange(store *s, uint32_t rank, const char *name, const void *mine, uint64_t bytes,
-                    uint64_t due)
+void job_store_exchange(store *s, uint32_t rank, const char *name, const void *mine, uint64_t bytes,
+                        uint64_t due)
 {
     gathering *g = &s->now;
-    if (bytes > store_piece(s->ranks, 0)) {
+    if (bytes > job_store_piece(s->ranks, 0)) {
         refuse(s, rank, WEFT_USAGE, "an exchange of %llu bytes a rank is above the store's limit",
                (unsigned long long)bytes);
         return;
@@ -211,15 +211,15 @@ void store_exchange(store *s, uint32_t rank, const char *name, const void *mine,
         g->arrived = 0;
         g->bytes = bytes;
         g->due = due;
-        parts_begin(&g->all, s->ranks, bytes);
+        job_parts_begin(&g->all, s->ranks, bytes);
     }
-    parts_add(&g->all, rank, mine);
+    job_parts_add(&g->all, rank, mine);
     g->here[rank] = true;
     if (++g->arrived < s->ranks)
         return;
     uint64_t n;
-    uint8_t *answer = parts_pack(&g->all, &n);
-    const bool too_much = n * s->ranks > STORE_ANSWERS_MAX && bytes > store_piece(s->ranks, 1);
+    uint8_t *answer = job_parts_pack(&g->all, &n);
+    const bool too_much = n * s->ranks > STORE_ANSWERS_MAX && bytes > job_store_piece(s->ranks, 1);
     finish(s, too_much ? WEFT_BUSY : WEFT_OK, answer, too_much ? 0 : n);
     free(answer);
 }
@@ -240,7 +240,7 @@ static void exchange_late(store *s)
     finish(s, WEFT_PEER, text, strlen(text));
 }
 
-void store_tick(store *s, uint64_t now)
+void job_store_tick(store *s, uint64_t now)
 {
     for (uint32_t r = 0; r < s->ranks; r++) {
         waiter *w = &s->waiters[r];

@@ -17,22 +17,22 @@ typedef struct store store;
 typedef void (*store_reply)(void *ctx, uint32_t rank, weft_status status, const void *bytes,
                             uint64_t n);
 
-store *store_open(uint32_t ranks, store_reply reply, void *ctx);
-void store_close(store *s); /* NULL allowed */
+store *job_store_open(uint32_t ranks, store_reply reply, void *ctx);
+void job_store_close(store *s); /* NULL allowed */
 
-void store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes);
-void store_get(store *s, uint32_t rank, const char *key, uint64_t due);
+void job_store_put(store *s, uint32_t rank, const char *key, const void *value, uint64_t bytes);
+void job_store_get(store *s, uint32_t rank, const char *key, uint64_t due);
 
 /* Answered with the parts of all ranks, as parts.h has them, once the last has come. WEFT_BUSY: so
  * many parts differ that all answers together would take too much memory; the ranks exchange
- * smaller pieces. That is never said of pieces of store_piece() bytes. */
-void store_exchange(store *s, uint32_t rank, const char *name, const void *mine, uint64_t bytes,
-                    uint64_t due);
+ * smaller pieces. That is never said of pieces of job_store_piece() bytes. */
+void job_store_exchange(store *s, uint32_t rank, const char *name, const void *mine, uint64_t bytes,
+                        uint64_t due);
 
 /* The largest part that can be exchanged; with `differ` the largest of which all may differ. */
-uint64_t store_piece(uint32_t ranks, int differ);
+uint64_t job_store_piece(uint32_t ranks, int differ);
 
 /* Answer whatever waited past its time. */
-void store_tick(store *s, uint64_t now);
+void job_store_tick(store *s, uint64_t now);
 
 #endif

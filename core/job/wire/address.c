@@ -23,7 +23,7 @@
 #define EARLY_BYTES 2048      /* receive buffer of a connection before its rank is admitted */
 #define ADMITTED_BYTES 131072 /* ... and after */
 
-int listen_guarded(int fd, uint32_t ranks)
+int job_listen_guarded(int fd, uint32_t ranks)
 {
     int bytes = EARLY_BYTES;
     uint32_t backlog = ranks + BACKLOG_LEAST < BACKLOG_MOST ? ranks + BACKLOG_LEAST : BACKLOG_MOST;
@@ -31,7 +31,7 @@ int listen_guarded(int fd, uint32_t ranks)
     return listen(fd, (int)backlog);
 }
 
-void listen_admitted(int fd)
+void job_listen_admitted(int fd)
 {
     int bytes = ADMITTED_BYTES;
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
@@ -47,11 +47,12 @@ static weft_status inherited(const char *text, uint32_t ranks, int *out)
     socklen_t n = sizeof listens;
     if (errno || !*text || *end || fd < 3 || fd > 1 << 20 ||
         getsockopt((int)fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &n) || !listens)
-        return fail(WEFT_USAGE, STORE_FD_ENV "='%s' is not the number of a listening socket", text);
+        return err_fail(WEFT_USAGE, STORE_FD_ENV "='%s' is not the number of a listening socket",
+                        text);
     int flags = fcntl((int)fd, F_GETFL);
     if (flags < 0 || fcntl((int)fd, F_SETFL, flags | O_NONBLOCK) ||
-        fcntl((int)fd, F_SETFD, FD_CLOEXEC) || listen_guarded((int)fd, ranks))
-        return fail_errno(WEFT_IO, "cannot use the inherited socket %ld", fd);
+        fcntl((int)fd, F_SETFD, FD_CLOEXEC) || job_listen_guarded((int)fd, ranks))
+        return err_fail_errno(WEFT_IO, "cannot use the inherited socket %ld", fd);
     *out = (int)fd;
     return WEFT_OK;
 }
@@ -80,7 +81,7 @@ static int bind_one(const struct addrinfo *a, uint32_t ranks)
         return -1;
     int on = 1;
     if (!setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
-        !bind(fd, a->ai_addr, a->ai_addrlen) && !listen_guarded(fd, ranks))
+        !bind(fd, a->ai_addr, a->ai_addrlen) && !job_listen_guarded(fd, ranks))
         return fd;
     int number = errno;
     close(fd);
@@ -93,16 +94,16 @@ static weft_status bind_first(const job_identity *who, const struct addrinfo *li
     int number = 0;
     for (const struct addrinfo *a = list; a; a = a->ai_next) {
         if (is_wildcard(a->ai_addr))
-            return fail(WEFT_USAGE,
-                        "MASTER_ADDR=%s means every address of the machine: name the one "
-                        "that the other ranks reach rank 0 by",
-                        who->addr);
+            return err_fail(WEFT_USAGE,
+                            "MASTER_ADDR=%s means every address of the machine: name the one "
+                            "that the other ranks reach rank 0 by",
+                            who->addr);
         if (is_loopback(a->ai_addr) && who->local_ranks_said && who->local_ranks < who->ranks)
-            return fail(WEFT_USAGE,
-                        "MASTER_ADDR=%s is this machine's own loopback address here, which "
-                        "ranks on other machines cannot reach: give an address of its "
-                        "network",
-                        who->addr);
+            return err_fail(WEFT_USAGE,
+                            "MASTER_ADDR=%s is this machine's own loopback address here, which "
+                            "ranks on other machines cannot reach: give an address of its "
+                            "network",
+                            who->addr);
         *out = bind_one(a, who->ranks);
         if (*out >= 0)
             return WEFT_OK;
@@ -110,17 +111,18 @@ static weft_status bind_first(const job_identity *who, const struct addrinfo *li
     }
     errno = number;
     if (number == EADDRINUSE)
-        return fail(WEFT_USAGE,
-                    "port %u of %s is taken by another program, or rank 0 was started twice: "
-                    "set MASTER_PORT to a free one on all ranks",
-                    who->port, who->addr);
+        return err_fail(WEFT_USAGE,
+                        "port %u of %s is taken by another program, or rank 0 was started twice: "
+                        "set MASTER_PORT to a free one on all ranks",
+                        who->port, who->addr);
     if (number == EADDRNOTAVAIL)
-        return fail(WEFT_USAGE, "MASTER_ADDR=%s is no address of this machine, where rank 0 runs",
-                    who->addr);
-    return fail_errno(WEFT_IO, "rank 0 cannot listen at %s port %u", who->addr, who->port);
+        return err_fail(WEFT_USAGE,
+                        "MASTER_ADDR=%s is no address of this machine, where rank 0 runs",
+                        who->addr);
+    return err_fail_errno(WEFT_IO, "rank 0 cannot listen at %s port %u", who->addr, who->port);
 }
 
-bool address_is_loopback(int fd)
+bool job_address_is_loopback(int fd)
 {
     struct sockaddr_storage a;
     socklen_t n = sizeof a;
@@ -128,25 +130,25 @@ bool address_is_loopback(int fd)
            is_loopback((struct sockaddr *)&a);
 }
 
-weft_status address_resolve(const job_identity *who, struct addrinfo **out)
+weft_status job_address_resolve(const job_identity *who, struct addrinfo **out)
 {
     char port[8];
     snprintf(port, sizeof port, "%u", who->port);
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
     int code = getaddrinfo(who->addr, port, &hints, out);
     if (code)
-        return fail(WEFT_USAGE, "MASTER_ADDR=%s does not lead to an address: %s", who->addr,
-                    gai_strerror(code));
+        return err_fail(WEFT_USAGE, "MASTER_ADDR=%s does not lead to an address: %s", who->addr,
+                        gai_strerror(code));
     return WEFT_OK;
 }
 
-weft_status listen_open(const job_identity *who, int *fd)
+weft_status job_listen_open(const job_identity *who, int *fd)
 {
     const char *text = getenv(STORE_FD_ENV);
     if (text)
         return inherited(text, who->ranks, fd);
     struct addrinfo *list = NULL;
-    weft_status status = address_resolve(who, &list);
+    weft_status status = job_address_resolve(who, &list);
     if (status)
         return status;
     status = bind_first(who, list, fd);
@@ -180,11 +182,11 @@ static int address_towards(const char *name, uint16_t port, char *out, size_t ro
     return found;
 }
 
-weft_status address_local(const job_identity *who, char *out, size_t room)
+weft_status job_address_local(const job_identity *who, char *out, size_t room)
 {
     snprintf(out, room, "127.0.0.1");
     if (who->ranks > 1 && !who->one_machine && !address_towards(who->addr, who->port, out, room))
-        return fail(WEFT_IO, "no local address leads to MASTER_ADDR %s; is the name right?",
-                    who->addr);
+        return err_fail(WEFT_IO, "no local address leads to MASTER_ADDR %s; is the name right?",
+                        who->addr);
     return WEFT_OK;
 }

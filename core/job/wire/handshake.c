@@ -12,19 +12,19 @@
 
 #define MAGIC "weft"
 #define MAGIC_BYTES 4
-#define HEAD_BYTES (GREETING_BYTES - GREETING_SALT)
+#define HEAD_BYTES (JOB_HANDSHAKE_BYTES - JOB_HANDSHAKE_SALT)
 
-weft_status greeting_send(greeting *g, int fd)
+weft_status job_handshake_send(greeting *g, int fd)
 {
     const uint32_t version = htole32(WIRE_PROTOCOL);
     memcpy(g->bytes, MAGIC, MAGIC_BYTES);
     memcpy(g->bytes + MAGIC_BYTES, &version, sizeof version);
-    weft_status status = key_random(g->bytes + HEAD_BYTES, GREETING_SALT);
+    weft_status status = job_key_random(g->bytes + HEAD_BYTES, JOB_HANDSHAKE_SALT);
     if (status)
         return status;
-    g->got = GREETING_BYTES;
-    if (send(fd, g->bytes, GREETING_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) != GREETING_BYTES)
-        return fail(WEFT_IO, "a new connection took no greeting");
+    g->got = JOB_HANDSHAKE_BYTES;
+    if (send(fd, g->bytes, JOB_HANDSHAKE_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) != JOB_HANDSHAKE_BYTES)
+        return err_fail(WEFT_IO, "a new connection took no greeting");
     return WEFT_OK;
 }
 
@@ -34,26 +34,28 @@ static weft_status check_head(const greeting *g)
     memcpy(&version, g->bytes + MAGIC_BYTES, sizeof version);
     version = le32toh(version);
     if (memcmp(g->bytes, MAGIC, MAGIC_BYTES) != 0)
-        return fail(WEFT_USAGE, "what answers there is no rank 0 of weft: another program has the "
-                                "port; set MASTER_PORT to a free one on all ranks");
+        return err_fail(WEFT_USAGE,
+                        "what answers there is no rank 0 of weft: another program has the "
+                        "port; set MASTER_PORT to a free one on all ranks");
     if (version != WIRE_PROTOCOL)
-        return fail(WEFT_USAGE,
-                    "rank 0 runs another weft (wire %u) than this rank (wire %u): install the same "
-                    "on all machines",
-                    version, WIRE_PROTOCOL);
+        return err_fail(
+            WEFT_USAGE,
+            "rank 0 runs another weft (wire %u) than this rank (wire %u): install the same "
+            "on all machines",
+            version, WIRE_PROTOCOL);
     return WEFT_OK;
 }
 
-weft_status greeting_read(greeting *g, int fd)
+weft_status job_handshake_read(greeting *g, int fd)
 {
-    while (g->got < GREETING_BYTES) {
-        ssize_t n = recv(fd, g->bytes + g->got, GREETING_BYTES - g->got, MSG_DONTWAIT);
+    while (g->got < JOB_HANDSHAKE_BYTES) {
+        ssize_t n = recv(fd, g->bytes + g->got, JOB_HANDSHAKE_BYTES - g->got, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return WEFT_BUSY;
         if (n <= 0)
-            return fail(WEFT_IO, "it closed the connection");
+            return err_fail(WEFT_IO, "it closed the connection");
         g->got += (uint32_t)n;
         if (g->got >= HEAD_BYTES && g->got - (uint32_t)n < HEAD_BYTES && check_head(g))
             return WEFT_USAGE;
@@ -61,7 +63,7 @@ weft_status greeting_read(greeting *g, int fd)
     return WEFT_OK;
 }
 
-weft_status greeting_key(const greeting *g, const uint8_t *key, uint8_t psk[32])
+weft_status job_handshake_key(const greeting *g, const uint8_t *key, uint8_t psk[32])
 {
-    return key_derive(key, g->bytes + HEAD_BYTES, "tls", "store", psk);
+    return job_key_derive(key, g->bytes + HEAD_BYTES, "tls", "store", psk);
 }

@@ -15,23 +15,23 @@
 
 #include <weft/base.h>
 
-#define GREETING_BYTES 24
-#define GREETING_SALT 16
+#define JOB_HANDSHAKE_BYTES 24
+#define JOB_HANDSHAKE_SALT 16
 
 typedef struct greeting { /* of one connection, as far as it has come */
-    uint8_t bytes[GREETING_BYTES];
+    uint8_t bytes[JOB_HANDSHAKE_BYTES];
     uint32_t got;
 } greeting;
 
 /* Make a greeting with a fresh salt and send it on the socket `fd`, which was just accepted: its
  * send buffer is empty, so it takes the bytes at once. */
-weft_status greeting_send(greeting *g, int fd);
+weft_status job_handshake_send(greeting *g, int fd);
 
 /* Read what has come of the greeting, and no byte more. WEFT_OK: all of it. WEFT_BUSY: not all yet.
  * WEFT_IO: the connection ended. WEFT_USAGE: no greeting of this weft, in words. */
-weft_status greeting_read(greeting *g, int fd);
+weft_status job_handshake_read(greeting *g, int fd);
 
 /* The pre-shared key of the connection. `key` is the job key; the caller wipes `psk`. */
-weft_status greeting_key(const greeting *g, const uint8_t *key, uint8_t psk[32]);
+weft_status job_handshake_key(const greeting *g, const uint8_t *key, uint8_t psk[32]);
 
 #endif

@@ -26,7 +26,7 @@
 #define KEY_PAGE 4096
 #define HEX_BYTES (2 * KEY_BYTES)
 
-uint8_t *key_alloc(void)
+uint8_t *job_key_alloc(void)
 {
     void *page = mmap(NULL, KEY_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
@@ -37,7 +37,7 @@ uint8_t *key_alloc(void)
     return page;
 }
 
-void key_free(uint8_t *key)
+void job_key_free(uint8_t *key)
 {
     if (!key)
         return;
@@ -45,14 +45,14 @@ void key_free(uint8_t *key)
     munmap(key, KEY_PAGE);
 }
 
-weft_status key_random(uint8_t *out, uint32_t bytes)
+weft_status job_key_random(uint8_t *out, uint32_t bytes)
 {
     for (uint32_t at = 0; at < bytes;) {
         ssize_t n = getrandom(out + at, bytes - at, 0);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return fail_errno(WEFT_IO, "the kernel gave no random bytes for a key");
+            return err_fail_errno(WEFT_IO, "the kernel gave no random bytes for a key");
         at += (uint32_t)n;
     }
     return WEFT_OK;
@@ -82,7 +82,7 @@ weft_status job_key_write(const char *path)
 {
     uint8_t key[KEY_BYTES];
     char text[HEX_BYTES + 2];
-    weft_status status = key_random(key, sizeof key);
+    weft_status status = job_key_random(key, sizeof key);
     if (status)
         return status;
     for (int i = 0; i < KEY_BYTES; i++)
@@ -90,16 +90,16 @@ weft_status job_key_write(const char *path)
     text[HEX_BYTES] = '\n';
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == EEXIST) {
-        status = fail(WEFT_USAGE,
-                      "the key file '%s' exists already: name a new one, or remove it "
-                      "if no job uses it any more",
-                      path);
+        status = err_fail(WEFT_USAGE,
+                          "the key file '%s' exists already: name a new one, or remove it "
+                          "if no job uses it any more",
+                          path);
     } else if (fd < 0) {
-        status = fail_errno(WEFT_USAGE, "cannot create the key file '%s'", path);
+        status = err_fail_errno(WEFT_USAGE, "cannot create the key file '%s'", path);
     } else {
         bool good = write_key(fd, text);
         if (close(fd) != 0 || !good) {
-            status = fail_errno(WEFT_IO, "cannot write the key file '%s'", path);
+            status = err_fail_errno(WEFT_IO, "cannot write the key file '%s'", path);
             unlink(path);
         }
     }
@@ -108,15 +108,15 @@ weft_status job_key_write(const char *path)
     return status;
 }
 
-int key_descriptor(void)
+int job_key_descriptor(void)
 {
     uint8_t key[KEY_BYTES];
-    if (key_random(key, sizeof key))
+    if (job_key_random(key, sizeof key))
         return -1;
     int fd = sealed_make("weft-key", key, sizeof key);
     explicit_bzero(key, sizeof key);
     if (fd < 0)
-        (void)fail_errno(WEFT_IO, "cannot hold the job key in a sealed memory file");
+        (void)err_fail_errno(WEFT_IO, "cannot hold the job key in a sealed memory file");
     return fd;
 }
 
@@ -149,20 +149,20 @@ static weft_status check_file(int fd, const char *path)
 {
     struct stat st;
     if (fstat(fd, &st))
-        return fail_errno(WEFT_USAGE, "cannot read the key file '%s'", path);
+        return err_fail_errno(WEFT_USAGE, "cannot read the key file '%s'", path);
     if (!S_ISREG(st.st_mode))
-        return fail(WEFT_USAGE, "the key file '%s' is not a regular file", path);
+        return err_fail(WEFT_USAGE, "the key file '%s' is not a regular file", path);
     if (st.st_uid != geteuid())
-        return fail(WEFT_USAGE,
-                    "the key file '%s' belongs to user %u, not to user %u who runs the "
-                    "job: whoever can change it can join",
-                    path, (unsigned)st.st_uid, (unsigned)geteuid());
+        return err_fail(WEFT_USAGE,
+                        "the key file '%s' belongs to user %u, not to user %u who runs the "
+                        "job: whoever can change it can join",
+                        path, (unsigned)st.st_uid, (unsigned)geteuid());
     if (st.st_mode & 077)
-        return fail(WEFT_USAGE,
-                    "the key file '%s' has mode %04o, so others can read or change it: "
-                    "make a new key with `weft key -o FILE`, or, if nobody has read this "
-                    "one, `chmod 600` it",
-                    path, (unsigned)(st.st_mode & 07777));
+        return err_fail(WEFT_USAGE,
+                        "the key file '%s' has mode %04o, so others can read or change it: "
+                        "make a new key with `weft key -o FILE`, or, if nobody has read this "
+                        "one, `chmod 600` it",
+                        path, (unsigned)(st.st_mode & 07777));
     return WEFT_OK;
 }
 
@@ -170,9 +170,10 @@ static weft_status read_file(const char *path, uint8_t *key)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
     if (fd < 0 && errno == ELOOP)
-        return fail(WEFT_USAGE, "the key file '%s' is a symbolic link: name the file itself", path);
+        return err_fail(WEFT_USAGE, "the key file '%s' is a symbolic link: name the file itself",
+                        path);
     if (fd < 0)
-        return fail_errno(WEFT_USAGE, "cannot open the key file '%s' ([run] key)", path);
+        return err_fail_errno(WEFT_USAGE, "cannot open the key file '%s' ([run] key)", path);
     weft_status status = check_file(fd, path);
     if (!status) {
         char text[HEX_BYTES + 2];
@@ -182,10 +183,10 @@ static weft_status read_file(const char *path, uint8_t *key)
             status = version_check("the key file", version, 1);
             err_context("%s", path);
         } else if (n < 0 || !parse_hex(text, (size_t)n, key))
-            status = fail(WEFT_USAGE,
-                          "the key file '%s' does not hold 64 hexadecimal digits and a "
-                          "newline: make it with `weft key -o FILE`",
-                          path);
+            status = err_fail(WEFT_USAGE,
+                              "the key file '%s' does not hold 64 hexadecimal digits and a "
+                              "newline: make it with `weft key -o FILE`",
+                              path);
         explicit_bzero(text, sizeof text);
     }
     close(fd);
@@ -198,8 +199,8 @@ static weft_status read_descriptor(const char *number, uint8_t *key)
     errno = 0;
     long fd = strtol(number, &end, 10);
     if (errno || !*number || *end || fd < 3 || fd > 1 << 20)
-        return fail(WEFT_USAGE, KEY_FD_ENV "='%s' is not the number of an inherited descriptor",
-                    number);
+        return err_fail(WEFT_USAGE, KEY_FD_ENV "='%s' is not the number of an inherited descriptor",
+                        number);
     uint8_t bytes[KEY_BYTES + 1];
     int seals = fcntl((int)fd, F_GET_SEALS);
     ssize_t n = seals >= 0 && seals & F_SEAL_WRITE ? pread((int)fd, bytes, sizeof bytes, 0) : -1;
@@ -207,36 +208,37 @@ static weft_status read_descriptor(const char *number, uint8_t *key)
         memcpy(key, bytes, KEY_BYTES);
     explicit_bzero(bytes, sizeof bytes);
     if (n != KEY_BYTES)
-        return fail(WEFT_USAGE,
-                    KEY_FD_ENV "=%s is not a sealed memory file of %d bytes: the job key "
-                               "was not handed over",
-                    number, KEY_BYTES);
+        return err_fail(WEFT_USAGE,
+                        KEY_FD_ENV "=%s is not a sealed memory file of %d bytes: the job key "
+                                   "was not handed over",
+                        number, KEY_BYTES);
     close((int)fd);
     return WEFT_OK;
 }
 
-weft_status key_obtain(const job_identity *who, const char *file, uint8_t *key)
+weft_status job_key_obtain(const job_identity *who, const char *file, uint8_t *key)
 {
     const char *number = getenv(KEY_FD_ENV);
     if (number)
         return read_descriptor(number, key);
     if (file && *file)
         return read_file(file, key);
-    return fail(WEFT_USAGE,
-                "rank %u of %u was not started by `weft train -n`, so it needs a key that only the "
-                "ranks of this job have: make one with `weft key -o FILE`, put it on every machine "
-                "and name it in `[run] key = FILE`",
-                who->rank, who->ranks);
+    return err_fail(
+        WEFT_USAGE,
+        "rank %u of %u was not started by `weft train -n`, so it needs a key that only the "
+        "ranks of this job have: make one with `weft key -o FILE`, put it on every machine "
+        "and name it in `[run] key = FILE`",
+        who->rank, who->ranks);
 }
 
-weft_status key_derive(const uint8_t *key, const uint8_t *salt, const char *use, const char *label,
-                       uint8_t out[KEY_BYTES])
+weft_status job_key_derive(const uint8_t *key, const uint8_t *salt, const char *use,
+                           const char *label, uint8_t out[KEY_BYTES])
 {
     char info[160];
     int n = snprintf(info, sizeof info, "weft-1 %s %s", use, label);
     if (!*label || n < 0 || n >= (int)sizeof info)
-        return fail(WEFT_USAGE, "a key label has 1 to %d bytes; '%.32s' has %zu",
-                    (int)sizeof info - 16, label, strlen(label));
+        return err_fail(WEFT_USAGE, "a key label has 1 to %d bytes; '%.32s' has %zu",
+                        (int)sizeof info - 16, label, strlen(label));
     EVP_KDF *kdf = EVP_KDF_fetch(NULL, "HKDF", NULL);
     EVP_KDF_CTX *ctx = kdf ? EVP_KDF_CTX_new(kdf) : NULL;
     OSSL_PARAM params[] = {
@@ -249,5 +251,5 @@ weft_status key_derive(const uint8_t *key, const uint8_t *salt, const char *use,
     int good = ctx && EVP_KDF_derive(ctx, out, KEY_BYTES, params) == 1;
     EVP_KDF_CTX_free(ctx);
     EVP_KDF_free(kdf);
-    return good ? WEFT_OK : fail(WEFT_INTERNAL, "HKDF-SHA256 of the system's OpenSSL failed");
+    return good ? WEFT_OK : err_fail(WEFT_INTERNAL, "HKDF-SHA256 of the system's OpenSSL failed");
 }

@@ -12,21 +12,21 @@
 #define KEY_BYTES 32
 #define KEY_FD_ENV "WEFT_KEY_FD"
 
-/* A page for one key; key_free() wipes it. NULL allowed there. */
-uint8_t *key_alloc(void);
-void key_free(uint8_t *key);
+/* A page for one key; job_key_free() wipes it. NULL allowed there. */
+uint8_t *job_key_alloc(void);
+void job_key_free(uint8_t *key);
 
 /* Random bytes from the kernel. */
-weft_status key_random(uint8_t *out, uint32_t bytes);
+weft_status job_key_random(uint8_t *out, uint32_t bytes);
 
 /* A new random key in a sealed memory file. Returns the descriptor (close-on-exec), -1 recorded. */
-int key_descriptor(void);
+int job_key_descriptor(void);
 
 /* Fill `key` from the descriptor that WEFT_KEY_FD names, which is closed, or else from `file`. */
-weft_status key_obtain(const job_identity *who, const char *file, uint8_t *key);
+weft_status job_key_obtain(const job_identity *who, const char *file, uint8_t *key);
 
 /* HKDF-SHA256 of `key` with `salt` (16 bytes: the meeting's number) and "weft-1 `use` `label`". */
-weft_status key_derive(const uint8_t *key, const uint8_t *salt, const char *use, const char *label,
-                       uint8_t out[KEY_BYTES]);
+weft_status job_key_derive(const uint8_t *key, const uint8_t *salt, const char *use,
+                           const char *label, uint8_t out[KEY_BYTES]);
 
 #endif

@@ -19,7 +19,7 @@
 #define HANDSHAKE 22 /* the type of a record that holds a ClientHello */
 
 static const char identity[] = "weft-1"; /* says nothing: the keys differ by label and meeting */
-uint64_t tls_rekey_bytes = UINT64_C(1) << 36;
+uint64_t job_tls_rekey_bytes = UINT64_C(1) << 36;
 
 struct tls_context {
     SSL_CTX *ssl;
@@ -145,7 +145,7 @@ static bool configure(SSL_CTX *ctx)
            SSL_CTX_set1_groups_list(ctx, "X25519:P-256") && SSL_CTX_set_num_tickets(ctx, 0);
 }
 
-weft_status tls_context_open(tls_context **out)
+weft_status job_tls_context_open(tls_context **out)
 {
     tls_context *c = mem_alloc(sizeof *c);
     c->ssl = SSL_CTX_new(TLS_method());
@@ -154,12 +154,13 @@ weft_status tls_context_open(tls_context **out)
         *out = c;
         return WEFT_OK;
     }
-    tls_context_close(c);
-    return fail(WEFT_ABSENT, "the system's OpenSSL offers no TLS 1.3 with TLS_AES_128_GCM_SHA256, "
-                             "which ranks authenticate each other with");
+    job_tls_context_close(c);
+    return err_fail(WEFT_ABSENT,
+                    "the system's OpenSSL offers no TLS 1.3 with TLS_AES_128_GCM_SHA256, "
+                    "which ranks authenticate each other with");
 }
 
-void tls_context_close(tls_context *c)
+void job_tls_context_close(tls_context *c)
 {
     if (!c)
         return;
@@ -175,14 +176,15 @@ static weft_status open_session(weft_tls *t)
     t->ssl = SSL_new(t->context->ssl);
     BIO *bio = t->ssl ? BIO_new(t->context->socket) : NULL;
     if (!bio)
-        return fail(WEFT_NO_MEMORY, "OpenSSL could not begin a session");
+        return err_fail(WEFT_NO_MEMORY, "OpenSSL could not begin a session");
     BIO_set_data(bio, t);
     SSL_set_bio(t->ssl, bio, bio);
     SSL_set_app_data(t->ssl, t);
     return WEFT_OK;
 }
 
-weft_status tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32], weft_tls **out)
+weft_status job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
+                          weft_tls **out)
 {
     weft_tls *t = mem_alloc(sizeof *t);
     t->context = c;
@@ -191,7 +193,7 @@ weft_status tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32]
     memcpy(t->psk, psk, sizeof t->psk);
     weft_status status = server ? WEFT_OK : open_session(t);
     if (status) {
-        tls_end(t);
+        job_tls_end(t);
         return status;
     }
     if (!server) {
@@ -209,7 +211,7 @@ static weft_status more_to_come(weft_tls *t)
     if (poll(&p, 1, 0) <= 0)
         return WEFT_BUSY;
     t->lost = true;
-    return fail(WEFT_IO, "the connection ended before the peer had shown the job key");
+    return err_fail(WEFT_IO, "the connection ended before the peer had shown the job key");
 }
 
 /* Looks at the socket without taking from it. OpenSSL's session costs 76 KB from its first byte on,
@@ -220,15 +222,15 @@ static weft_status await_hello(weft_tls *t)
     ssize_t n = recv(t->fd, seen, sizeof seen, MSG_PEEK | MSG_DONTWAIT);
     if (n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR)) {
         t->lost = true;
-        return fail(WEFT_IO, "the connection ended before the peer had shown the job key");
+        return err_fail(WEFT_IO, "the connection ended before the peer had shown the job key");
     }
     if (n > 0 && (seen[0] != HANDSHAKE || (n > 1 && seen[1] != 3)))
-        return fail(WEFT_PEER, "the peer does not speak TLS");
+        return err_fail(WEFT_PEER, "the peer does not speak TLS");
     if (n < RECORD_HEAD)
         return more_to_come(t);
     size_t whole = RECORD_HEAD + ((size_t)seen[3] << 8 | seen[4]);
     if (whole > sizeof seen)
-        return fail(WEFT_PEER, "the peer's first message is longer than any of ours");
+        return err_fail(WEFT_PEER, "the peer's first message is longer than any of ours");
     if ((size_t)n < whole)
         return more_to_come(t);
     weft_status status = open_session(t);
@@ -264,7 +266,7 @@ static void forget_key(weft_tls *t)
     explicit_bzero(t->psk, sizeof t->psk);
 }
 
-weft_status tls_handshake(weft_tls *t)
+weft_status job_tls_handshake(weft_tls *t)
 {
     if (t->shaken)
         return WEFT_OK;
@@ -283,13 +285,13 @@ weft_status tls_handshake(weft_tls *t)
         return WEFT_OK;
     }
     if (t->lost)
-        return fail(WEFT_IO, "the connection ended before the peer had shown the job key");
-    return fail(WEFT_PEER,
-                "the peer does not hold the key of this job, or is no rank of it (TLS: %s)",
-                reason());
+        return err_fail(WEFT_IO, "the connection ended before the peer had shown the job key");
+    return err_fail(WEFT_PEER,
+                    "the peer does not hold the key of this job, or is no rank of it (TLS: %s)",
+                    reason());
 }
 
-int32_t tls_wants(const weft_tls *t)
+int32_t job_tls_wants(const weft_tls *t)
 {
     return t->want;
 }
@@ -297,15 +299,16 @@ int32_t tls_wants(const weft_tls *t)
 static weft_status broken(const weft_tls *t)
 {
     if (t->lost)
-        return fail(WEFT_PEER, "the peer ended the connection");
-    return fail(WEFT_PEER, "the encrypted stream is not what the peer sent (TLS: %s)", reason());
+        return err_fail(WEFT_PEER, "the peer ended the connection");
+    return err_fail(WEFT_PEER, "the encrypted stream is not what the peer sent (TLS: %s)",
+                    reason());
 }
 
-weft_status tls_read(weft_tls *t, void *to, uint64_t bytes, uint64_t *done)
+weft_status job_tls_read(weft_tls *t, void *to, uint64_t bytes, uint64_t *done)
 {
     *done = 0;
     if (!t->shaken)
-        return fail(WEFT_USAGE, "read before the handshake was done");
+        return err_fail(WEFT_USAGE, "read before the handshake was done");
     if (!t->moved)
         SSL_set_read_ahead(t->ssl, 1); /* half the system calls, now that nobody else will read */
     t->moved = true;
@@ -324,16 +327,16 @@ weft_status tls_read(weft_tls *t, void *to, uint64_t bytes, uint64_t *done)
     return WEFT_OK;
 }
 
-weft_status tls_write(weft_tls *t, const void *from, uint64_t bytes, uint64_t *done)
+weft_status job_tls_write(weft_tls *t, const void *from, uint64_t bytes, uint64_t *done)
 {
     *done = 0;
     if (!t->shaken || bytes < t->stuck)
-        return fail(WEFT_USAGE, t->shaken ? "a blocked write must be repeated with its bytes"
-                                          : "write before the handshake was done");
+        return err_fail(WEFT_USAGE, t->shaken ? "a blocked write must be repeated with its bytes"
+                                              : "write before the handshake was done");
     while (*done < bytes) {
         size_t n = 0;
         ERR_clear_error();
-        if (t->sealed >= tls_rekey_bytes && !t->stuck) {
+        if (t->sealed >= job_tls_rekey_bytes && !t->stuck) {
             SSL_key_update(t->ssl, SSL_KEY_UPDATE_NOT_REQUESTED);
             t->sealed = 0;
         }
@@ -354,7 +357,7 @@ weft_status tls_write(weft_tls *t, const void *from, uint64_t bytes, uint64_t *d
     return WEFT_OK;
 }
 
-void tls_end(weft_tls *t)
+void job_tls_end(weft_tls *t)
 {
     if (!t)
         return;
@@ -363,17 +366,17 @@ void tls_end(weft_tls *t)
     free(t);
 }
 
-bool tls_lost(const weft_tls *t)
+bool job_tls_lost(const weft_tls *t)
 {
     return t->lost;
 }
 
-bool tls_shaken(const weft_tls *t)
+bool job_tls_shaken(const weft_tls *t)
 {
     return t->shaken;
 }
 
-uint64_t tls_heard(const weft_tls *t)
+uint64_t job_tls_heard(const weft_tls *t)
 {
     return t->heard;
 }

@@ -5,8 +5,8 @@
  * no early data. OpenSSL reads exactly the bytes of a record and sends nothing after the handshake,
  * so the bare socket can be used once it is over. Until then a peer gets at most TLS_EARLY bytes
  * read from it, whatever it claims, and a server takes OpenSSL's memory (76 KB) only when a whole
- * ClientHello has come. tls_handshake() is WEFT_IO when the connection ended or broke, which says
- * nothing about the key; WEFT_PEER when the peer has shown another, or none. */
+ * ClientHello has come. job_tls_handshake() is WEFT_IO when the connection ended or broke, which
+ * says nothing about the key; WEFT_PEER when the peer has shown another, or none. */
 #ifndef JOB_TLS_H
 #define JOB_TLS_H
 
@@ -17,28 +17,29 @@
 
 typedef struct tls_context tls_context;
 
-weft_status tls_context_open(tls_context **out);
-void tls_context_close(tls_context *c);
+weft_status job_tls_context_open(tls_context **out);
+void job_tls_context_close(tls_context *c);
 
 /* The rest is as in weft_host_tls, with the key given. `fd` stays the caller's. */
-weft_status tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32], weft_tls **out);
-weft_status tls_handshake(weft_tls *t);
-int32_t tls_wants(const weft_tls *t);
-weft_status tls_read(weft_tls *t, void *to, uint64_t bytes, uint64_t *done);
-weft_status tls_write(weft_tls *t, const void *from, uint64_t bytes, uint64_t *done);
-void tls_end(weft_tls *t);
+weft_status job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
+                          weft_tls **out);
+weft_status job_tls_handshake(weft_tls *t);
+int32_t job_tls_wants(const weft_tls *t);
+weft_status job_tls_read(weft_tls *t, void *to, uint64_t bytes, uint64_t *done);
+weft_status job_tls_write(weft_tls *t, const void *from, uint64_t bytes, uint64_t *done);
+void job_tls_end(weft_tls *t);
 
 /* The connection itself ended or broke; nothing was said about the key. */
-bool tls_lost(const weft_tls *t);
+bool job_tls_lost(const weft_tls *t);
 
 /* The handshake is over, so the peer holds the key. A server that has verified a ClientHello knows
  * less: its sender may have recorded it. */
-bool tls_shaken(const weft_tls *t);
+bool job_tls_shaken(const weft_tls *t);
 
 /* Bytes received so far. */
-uint64_t tls_heard(const weft_tls *t);
+uint64_t job_tls_heard(const weft_tls *t);
 
 /* A fresh sending key after this many bytes, far below what AES-GCM allows; tests lower it. */
-extern uint64_t tls_rekey_bytes;
+extern uint64_t job_tls_rekey_bytes;
 
 #endif

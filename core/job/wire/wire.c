@@ -26,32 +26,32 @@ static uint32_t get32(const uint8_t *from)
     return le32toh(v);
 }
 
-void wire_put64(uint8_t *to, uint64_t v)
+void job_wire_put64(uint8_t *to, uint64_t v)
 {
     v = htole64(v);
     memcpy(to, &v, 8);
 }
 
-uint64_t wire_get64(const uint8_t *from)
+uint64_t job_wire_get64(const uint8_t *from)
 {
     uint64_t v;
     memcpy(&v, from, 8);
     return le64toh(v);
 }
 
-void wire_version(char out[WIRE_VERSION])
+void job_wire_version(char out[WIRE_VERSION])
 {
     memset(out, 0, WIRE_VERSION);
     snprintf(out, WIRE_VERSION, "ABI %u.%u, wire %u", WEFT_ABI_MAJOR, WEFT_ABI_MINOR,
              WIRE_PROTOCOL);
 }
 
-void wire_pack_hello(const wire_hello *h, uint8_t out[HELLO_BYTES])
+void job_wire_pack_hello(const job_wire_hello *h, uint8_t out[HELLO_BYTES])
 {
     put32(out, h->rank);
     put32(out + 4, h->ranks);
-    wire_put64(out + 8, h->process);
-    wire_put64(out + 16, h->launch);
+    job_wire_put64(out + 8, h->process);
+    job_wire_put64(out + 16, h->launch);
     memcpy(out + 24, h->version, WIRE_VERSION);
 }
 
@@ -62,22 +62,22 @@ static void make_printable(char *text)
             *text = '?';
 }
 
-bool wire_unpack_hello(const wire_frame *f, wire_hello *out)
+bool job_wire_unpack_hello(const job_wire_frame *f, job_wire_hello *out)
 {
     if (f->type != WIRE_HELLO || f->bytes != HELLO_BYTES)
         return false;
     out->rank = get32(f->body);
     out->ranks = get32(f->body + 4);
-    out->process = wire_get64(f->body + 8);
-    out->launch = wire_get64(f->body + 16);
+    out->process = job_wire_get64(f->body + 8);
+    out->launch = job_wire_get64(f->body + 16);
     memcpy(out->version, f->body + 24, WIRE_VERSION);
     out->version[WIRE_VERSION - 1] = 0;
     make_printable(out->version);
     return true;
 }
 
-bool wire_key(const wire_frame *f, char key[WIRE_KEY_MAX + 1], const uint8_t **value,
-              uint32_t *value_bytes)
+bool job_wire_key(const job_wire_frame *f, char key[WIRE_KEY_MAX + 1], const uint8_t **value,
+                  uint32_t *value_bytes)
 {
     if (f->bytes < 2)
         return false;
@@ -91,7 +91,7 @@ bool wire_key(const wire_frame *f, char key[WIRE_KEY_MAX + 1], const uint8_t **v
     return *value_bytes <= WIRE_VALUE_MAX;
 }
 
-void wire_text(const wire_frame *f, char *out, uint32_t bytes)
+void job_wire_text(const job_wire_frame *f, char *out, uint32_t bytes)
 {
     uint32_t n = f->bytes < bytes - 1 ? f->bytes : bytes - 1;
     memcpy(out, f->body, n);
@@ -101,17 +101,17 @@ void wire_text(const wire_frame *f, char *out, uint32_t bytes)
 
 /* --- the connection --- */
 
-void wire_hold(wire *w, int fd)
+void job_wire_hold(wire *w, int fd)
 {
     *w = (wire){.fd = fd, .limit = HELLO_BYTES};
 }
 
-weft_status wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32])
+weft_status job_wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32])
 {
-    wire_hold(w, fd);
-    weft_status status = tls_start(c, fd, server, psk, &w->tls);
+    job_wire_hold(w, fd);
+    weft_status status = job_tls_start(c, fd, server, psk, &w->tls);
     if (status)
-        wire_close(w);
+        job_wire_close(w);
     return status;
 }
 
@@ -122,11 +122,11 @@ static void drop_body(wire *w)
     w->body = NULL;
 }
 
-void wire_close(wire *w)
+void job_wire_close(wire *w)
 {
     drop_body(w);
     free(w->out);
-    tls_end(w->tls);
+    job_tls_end(w->tls);
     if (w->fd >= 0)
         close(w->fd);
     *w = (wire){.fd = -1};
@@ -136,16 +136,16 @@ static weft_status begin_body(wire *w)
 {
     w->bytes = get32(w->head);
     if (w->bytes > w->limit)
-        return fail(WEFT_DATA, "a frame of %u bytes came where at most %u are allowed", w->bytes,
-                    w->limit);
+        return err_fail(WEFT_DATA, "a frame of %u bytes came where at most %u are allowed",
+                        w->bytes, w->limit);
     w->body = w->bytes <= sizeof w->small ? w->small : mem_alloc(w->bytes);
     return WEFT_OK;
 }
 
-weft_status wire_take(wire *w, wire_frame *out)
+weft_status job_wire_take(wire *w, job_wire_frame *out)
 {
     if (w->fd < 0)
-        return fail(WEFT_PEER, "the connection is closed");
+        return err_fail(WEFT_PEER, "the connection is closed");
     if (w->whole) {
         drop_body(w);
         w->whole = false;
@@ -157,7 +157,7 @@ weft_status wire_take(wire *w, wire_frame *out)
         uint8_t *to = in_head ? w->head : w->body;
         uint64_t done = 0;
         weft_status status =
-            tls_read(w->tls, to + at, (in_head ? WIRE_HEAD : w->bytes) - at, &done);
+            job_tls_read(w->tls, to + at, (in_head ? WIRE_HEAD : w->bytes) - at, &done);
         if (status)
             return status;
         w->got += (uint32_t)done;
@@ -165,8 +165,8 @@ weft_status wire_take(wire *w, wire_frame *out)
             return status;
     }
     w->whole = true;
-    *out = (wire_frame){w->bytes, get32(w->head + 4), get32(w->head + 8), get32(w->head + 12),
-                        w->body};
+    *out = (job_wire_frame){w->bytes, get32(w->head + 4), get32(w->head + 8), get32(w->head + 12),
+                            w->body};
     return WEFT_OK;
 }
 
@@ -184,8 +184,8 @@ static uint8_t *reserve(wire *w, uint64_t bytes)
     return at;
 }
 
-void wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *a, uint32_t a_bytes,
-                const void *b, uint32_t b_bytes)
+void job_wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *a,
+                    uint32_t a_bytes, const void *b, uint32_t b_bytes)
 {
     if (w->fd < 0)
         return;
@@ -200,18 +200,19 @@ void wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *
         memcpy(to + WIRE_HEAD + a_bytes, b, b_bytes);
 }
 
-void wire_send(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *body, uint32_t bytes)
+void job_wire_send(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
+                   uint32_t bytes)
 {
-    wire_send2(w, type, arg, seq, body, bytes, NULL, 0);
+    job_wire_send2(w, type, arg, seq, body, bytes, NULL, 0);
 }
 
-weft_status wire_flush(wire *w)
+weft_status job_wire_flush(wire *w)
 {
     if (w->fd < 0)
         return WEFT_OK;
     while (w->sent < w->queued) {
         uint64_t done = 0;
-        weft_status status = tls_write(w->tls, w->out + w->sent, w->queued - w->sent, &done);
+        weft_status status = job_tls_write(w->tls, w->out + w->sent, w->queued - w->sent, &done);
         if (status)
             return status;
         w->sent += done;
@@ -225,7 +226,7 @@ weft_status wire_flush(wire *w)
     return WEFT_OK;
 }
 
-uint64_t wire_unsent(const wire *w)
+uint64_t job_wire_unsent(const wire *w)
 {
     return w->queued - w->sent;
 }

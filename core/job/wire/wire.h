@@ -13,7 +13,7 @@
 
 #include "job/wire/tls.h"
 
-#define WIRE_HELLO 1u     /* to the store: wire_hello                                            */
+#define WIRE_HELLO 1u     /* to the store: job_wire_hello     */
 #define WIRE_WELCOME 2u   /* to a rank: the meeting's number, 16 bytes                           */
 #define WIRE_REFUSED 3u   /* to a rank: why, text; arg is its status                             */
 #define WIRE_JOINED 4u    /* to a rank: all are here                                             */
@@ -42,20 +42,20 @@
 
 #define HELLO_BYTES (24 + WIRE_VERSION)
 
-typedef struct wire_hello {
+typedef struct job_wire_hello {
     uint32_t rank, ranks;
     uint64_t process; /* a random number, the same in all attempts of one process */
     uint64_t launch;  /* job_identity.launch */
     char version[WIRE_VERSION];
-} wire_hello;
+} job_wire_hello;
 
-typedef struct wire_frame {
+typedef struct job_wire_frame {
     uint32_t bytes, type, arg, seq;
-    const uint8_t *body; /* the wire's; until the next wire_take() */
-} wire_frame;
+    const uint8_t *body; /* the wire's; until the next job_wire_take() */
+} job_wire_frame;
 
 typedef struct wire {
-    int fd; /* the wire's: wire_close() closes it */
+    int fd; /* the wire's: job_wire_close() closes it */
     weft_tls *tls;
     uint32_t limit; /* largest body accepted now */
     uint8_t head[WIRE_HEAD];
@@ -68,41 +68,42 @@ typedef struct wire {
     uint64_t sent, queued, room;
 } wire;
 
-/* Take over a connected socket that has no session yet; wire_open() with the same `fd` begins it.
+/* Take over a connected socket that has no session yet; job_wire_open() with the same `fd` begins
+ * it.
  */
-void wire_hold(wire *w, int fd);
+void job_wire_hold(wire *w, int fd);
 
 /* Begin on a connected non-blocking socket. On failure the socket is closed. */
-weft_status wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32]);
-void wire_close(wire *w); /* any number of times, also on a zeroed one with fd -1 */
+weft_status job_wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32]);
+void job_wire_close(wire *w); /* any number of times, also on a zeroed one with fd -1 */
 
 /* WEFT_OK: a whole frame. WEFT_BUSY: nothing more now. */
-weft_status wire_take(wire *w, wire_frame *out);
+weft_status job_wire_take(wire *w, job_wire_frame *out);
 
 /* Queue a frame of up to two parts; never blocks. A connection that is closed swallows it. */
-void wire_send(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
-               uint32_t bytes);
-void wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *a, uint32_t a_bytes,
-                const void *b, uint32_t b_bytes);
+void job_wire_send(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
+                   uint32_t bytes);
+void job_wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *a,
+                    uint32_t a_bytes, const void *b, uint32_t b_bytes);
 
 /* Write what is queued. WEFT_BUSY: some is left. */
-weft_status wire_flush(wire *w);
-uint64_t wire_unsent(const wire *w);
+weft_status job_wire_flush(wire *w);
+uint64_t job_wire_unsent(const wire *w);
 
 /* The key at the head of a body: u16 of length, then that many bytes without a zero among them.
  * Copies it to `key` with a zero at its end; what follows it is the value. */
-bool wire_key(const wire_frame *f, char key[WIRE_KEY_MAX + 1], const uint8_t **value,
-              uint32_t *value_bytes);
+bool job_wire_key(const job_wire_frame *f, char key[WIRE_KEY_MAX + 1], const uint8_t **value,
+                  uint32_t *value_bytes);
 
 /* The text of a body, cut at `bytes` - 1, with control characters made visible. */
-void wire_text(const wire_frame *f, char *out, uint32_t bytes);
+void job_wire_text(const job_wire_frame *f, char *out, uint32_t bytes);
 
-void wire_put64(uint8_t *to, uint64_t v);
-uint64_t wire_get64(const uint8_t *from);
+void job_wire_put64(uint8_t *to, uint64_t v);
+uint64_t job_wire_get64(const uint8_t *from);
 
 /* What both ends must have in common. */
-void wire_version(char out[WIRE_VERSION]);
-void wire_pack_hello(const wire_hello *h, uint8_t out[HELLO_BYTES]);
-bool wire_unpack_hello(const wire_frame *f, wire_hello *out);
+void job_wire_version(char out[WIRE_VERSION]);
+void job_wire_pack_hello(const job_wire_hello *h, uint8_t out[HELLO_BYTES]);
+bool job_wire_unpack_hello(const job_wire_frame *f, job_wire_hello *out);
 
 #endif

@@ -23,8 +23,8 @@ weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis, co
     if (!s)
         s = plan_edits_axis(e, mesh_name, &a);
     if (!s && a >= FIRST_GROUP)
-        s = fail(WEFT_USAGE, "%s splits '%s' over the group %s; only a mesh axis cuts a tensor",
-                 e->owner, tensors, mesh_name);
+        s = err_fail(WEFT_USAGE, "%s splits '%s' over the group %s; only a mesh axis cuts a tensor",
+                     e->owner, tensors, mesh_name);
     if (s || e->s->mesh.size[a] == 1)
         return s;
     s = graph_split(e->g, tensors, axis, a);
@@ -42,12 +42,12 @@ weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name,
     if (!s)
         s = plan_edits_axis(e, mesh_name, &a);
     if (!s && (when < WEFT_SYNC_LAST || when > WEFT_SYNC_NEVER))
-        s = fail(WEFT_USAGE, "%s asks for sums of gradients at the unknown time %u", e->owner,
-                 when);
+        s = err_fail(WEFT_USAGE, "%s asks for sums of gradients at the unknown time %u", e->owner,
+                     when);
     bucket_bytes = bucket_bytes ? bucket_bytes : e->s->bucket_bytes;
     if (!s && bucket_bytes < 1024)
-        s = fail(WEFT_USAGE, "%s asks for buckets of %llu bytes; at least 1024 make sense",
-                 e->owner, (unsigned long long)bucket_bytes);
+        s = err_fail(WEFT_USAGE, "%s asks for buckets of %llu bytes; at least 1024 make sense",
+                     e->owner, (unsigned long long)bucket_bytes);
     if (!s)
         *vec_push(&e->syncs) =
             (sync_edit){pool_text(e->pool, params), e->owner, a, when, bucket_bytes, e->placing};
@@ -56,10 +56,10 @@ weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name,
 
 static weft_status refuse(void *ctx, const char *edit)
 {
-    return fail(WEFT_UNSUPPORTED,
-                "%s emitted a '%s' edit, which this version of the core does not "
-                "apply",
-                state(ctx)->owner, edit);
+    return err_fail(WEFT_UNSUPPORTED,
+                    "%s emitted a '%s' edit, which this version of the core does not "
+                    "apply",
+                    state(ctx)->owner, edit);
 }
 
 weft_status plan_edit_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
@@ -85,18 +85,18 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
     if (!s)
         s = plan_edits_axis(e, axis, &a);
     if (!s && (a >= FIRST_GROUP || what < WEFT_SHARD_STATE || what > WEFT_SHARD_PARAMS))
-        s = fail(WEFT_USAGE, "%s stores something unknown (%u), or over the group %s", e->owner,
-                 what, axis);
+        s = err_fail(WEFT_USAGE, "%s stores something unknown (%u), or over the group %s", e->owner,
+                     what, axis);
     if (!s && table->unit == WEFT_UNIT_MATRIX)
-        s = fail(WEFT_UNSUPPORTED,
-                 "%s cuts parameters anywhere, and optim.rule = %s needs whole matrices; this "
-                 "version has no placement for such rules: say optim.placement = none",
-                 e->owner, rule->c->name);
+        s = err_fail(WEFT_UNSUPPORTED,
+                     "%s cuts parameters anywhere, and optim.rule = %s needs whole matrices; this "
+                     "version has no placement for such rules: say optim.placement = none",
+                     e->owner, rule->c->name);
     for (uint32_t i = 0; !s && !any && i < e->g->tensors.n; i++)
         any = e->g->tensors.at[i].kind == WEFT_T_PARAM &&
-              glob_match(params, e->g->tensors.at[i].name);
+              graph_glob_match(params, e->g->tensors.at[i].name);
     if (!s && !any)
-        s = fail(WEFT_USAGE, "%s: no parameter has a name like '%s'", e->owner, params);
+        s = err_fail(WEFT_USAGE, "%s: no parameter has a name like '%s'", e->owner, params);
     if (!s && e->s->mesh.size[a] > 1)
         *vec_push(&e->stores) = (store_edit){pool_text(e->pool, params), e->owner, what, a, ahead};
     return s;
@@ -107,14 +107,16 @@ weft_status plan_edit_activations(void *ctx, const char *tensors, uint32_t how, 
     edit_state *e = state(ctx);
     weft_status s = plan_edits_in_phase(e, WEFT_PHASE_MEMORY, "keep");
     if (!s && how == WEFT_ACTIVATION_SPLIT)
-        s = fail(WEFT_UNSUPPORTED,
-                 "%s wants '%s' kept in parts over '%s'; this version of the core keeps a tensor "
-                 "whole or makes it again",
-                 e->owner, tensors, axis ? axis : "(no mesh axis)");
+        s = err_fail(
+            WEFT_UNSUPPORTED,
+            "%s wants '%s' kept in parts over '%s'; this version of the core keeps a tensor "
+            "whole or makes it again",
+            e->owner, tensors, axis ? axis : "(no mesh axis)");
     if (!s && how != WEFT_ACTIVATION_WHOLE && how != WEFT_ACTIVATION_RECOMPUTE)
-        s = fail(WEFT_USAGE, "%s wants '%s' kept in the unknown way %u", e->owner, tensors, how);
+        s = err_fail(WEFT_USAGE, "%s wants '%s' kept in the unknown way %u", e->owner, tensors,
+                     how);
     if (!s)
-        s = graph_keep(e->g, tensors, how, e->owner);
+        s = graph_set_keep(e->g, tensors, how, e->owner);
     if (s)
         err_context("edit 'keep' of %s", e->owner);
     return s;
@@ -130,9 +132,10 @@ weft_status plan_edit_changes_results(void *ctx, const char *text)
 {
     edit_state *e = state(ctx);
     if (e->changes && strlen(e->changes) + strlen(text) > EDITS_MOST_TEXT)
-        return fail(WEFT_USAGE,
-                    "%s: edits.changes_results(): the lines of this job have more than %u bytes",
-                    e->owner, EDITS_MOST_TEXT);
+        return err_fail(
+            WEFT_USAGE,
+            "%s: edits.changes_results(): the lines of this job have more than %u bytes", e->owner,
+            EDITS_MOST_TEXT);
     plan_edits_note_change(e, pool_printf(e->pool, "%s: %s", e->owner, text));
     return WEFT_OK;
 }

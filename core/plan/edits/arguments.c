@@ -35,26 +35,27 @@ static weft_status end(edit_state *e, const char *call, weft_status s)
 static weft_status begin(edit_state *e, const char *call)
 {
     if (!e)
-        return fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
+        return err_fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
     if (e->g->replacing || e->g->state_of)
-        return fail(WEFT_USAGE, "%s() is called while emit() writes graph; emit edits one by one",
-                    call);
+        return err_fail(WEFT_USAGE,
+                        "%s() is called while emit() writes graph; emit edits one by one", call);
     if (e->edits++ < EDITS_MOST)
         return WEFT_OK;
-    return fail(WEFT_NO_MEMORY,
-                "%s() in phase %u: the plugin has emitted %u edits in one call, which is the most; "
-                "does a loop not end?",
-                call, e->phase, EDITS_MOST);
+    return err_fail(
+        WEFT_NO_MEMORY,
+        "%s() in phase %u: the plugin has emitted %u edits in one call, which is the most; "
+        "does a loop not end?",
+        call, e->phase, EDITS_MOST);
 }
 
 static weft_status glob(const char *call, const char *what, const char *text)
 {
-    return arg_text(call, what, text, EDITS_MOST_GLOB);
+    return graph_check_text(call, what, text, EDITS_MOST_GLOB);
 }
 
 static weft_status axis(const char *call, const char *name)
 {
-    return arg_text(call, "mesh_axis", name, WEFT_MAX_NAME - 1);
+    return graph_check_text(call, "mesh_axis", name, WEFT_MAX_NAME - 1);
 }
 
 /* --- the table --- */
@@ -66,7 +67,7 @@ static weft_status a_split(void *ctx, const char *tensors, const char *name, con
     if (!s)
         s = glob(call, "tensors", tensors);
     if (!s)
-        s = arg_text(call, "axis", name, WEFT_MAX_NAME - 1);
+        s = graph_check_text(call, "axis", name, WEFT_MAX_NAME - 1);
     if (!s)
         s = axis(call, mesh_axis);
     return end(ctx, call, s ? s : plan_edit_split(ctx, tensors, name, mesh_axis));
@@ -85,11 +86,11 @@ static weft_status a_group(void *ctx, const char *name, const char *mesh_axis,
     static const char call[] = "edits.group";
     weft_status s = begin(ctx, call);
     if (!s)
-        s = arg_name(call, "name", name);
+        s = graph_check_name(call, "name", name);
     if (!s)
         s = axis(call, mesh_axis);
     if (!s)
-        s = arg_pointer(call, "coords", coords);
+        s = graph_check_pointer(call, "coords", coords);
     return end(ctx, call, s ? s : plan_edit_group(ctx, name, mesh_axis, coords, n));
 }
 
@@ -104,7 +105,8 @@ static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis,
     if (!s)
         s = axis(call, mesh_axis);
     if (!s && chunk >= e->g->blocks.n)
-        s = fail(WEFT_USAGE, "%s(): chunk %u of a model of %u blocks", call, chunk, e->g->blocks.n);
+        s = err_fail(WEFT_USAGE, "%s(): chunk %u of a model of %u blocks", call, chunk,
+                     e->g->blocks.n);
     return end(e, call, s ? s : plan_edit_stage(ctx, blocks, mesh_axis, stage, chunk));
 }
 
@@ -117,15 +119,15 @@ static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, con
     if (!s)
         s = axis(call, mesh_axis);
     if (!s)
-        s = arg_pointer(call, "work", cells);
+        s = graph_check_pointer(call, "work", cells);
     /* a forward and two parts of a backward, for each chunk and micro-batch */
     const uint64_t most = s ? 0 : 3 * (uint64_t)e->g->blocks.n * e->passes;
     if (!s && n > most)
-        s = fail(WEFT_USAGE,
-                 "%s(): %u cells for stage %u; %u blocks and %llu micro-batches have "
-                 "at most %llu",
-                 call, n, stage, e->g->blocks.n, (unsigned long long)e->passes,
-                 (unsigned long long)most);
+        s = err_fail(WEFT_USAGE,
+                     "%s(): %u cells for stage %u; %u blocks and %llu micro-batches have "
+                     "at most %llu",
+                     call, n, stage, e->g->blocks.n, (unsigned long long)e->passes,
+                     (unsigned long long)most);
     return end(e, call, s ? s : plan_edit_order(ctx, mesh_axis, stage, cells, n));
 }
 
@@ -158,9 +160,9 @@ static weft_status a_list(void *ctx, const char *name, uint32_t every, weft_emit
     static const char call[] = "edits.periodic_list";
     weft_status s = begin(ctx, call);
     if (!s)
-        s = arg_name(call, "name", name);
+        s = graph_check_name(call, "name", name);
     if (!s)
-        s = arg_pointer(call, "emit", (const void *)(uintptr_t)emit);
+        s = graph_check_pointer(call, "emit", (const void *)(uintptr_t)emit);
     return end(ctx, call, s ? s : plan_edit_periodic_list(ctx, name, every, emit, user));
 }
 
@@ -190,17 +192,17 @@ static weft_status a_changes(void *ctx, const char *text)
     static const char call[] = "edits.changes_results";
     weft_status s = begin(ctx, call);
     if (!s)
-        s = arg_pointer(call, "text", text);
+        s = graph_check_pointer(call, "text", text);
     const size_t n = s ? 0 : strnlen(text, EDITS_MOST_LINE + 1);
     if (!s && (!n || n > EDITS_MOST_LINE))
-        s = fail(WEFT_USAGE, "%s(): the text has %s; a line of 1 to %u bytes is expected", call,
-                 n ? "too many bytes" : "no byte", EDITS_MOST_LINE);
+        s = err_fail(WEFT_USAGE, "%s(): the text has %s; a line of 1 to %u bytes is expected", call,
+                     n ? "too many bytes" : "no byte", EDITS_MOST_LINE);
     for (size_t i = 0; !s && i < n; i++)
         if ((unsigned char)text[i] < 32 || text[i] == 127)
-            s = fail(WEFT_USAGE,
-                     "%s(): the text has the control character 0x%02x; one line is "
-                     "expected",
-                     call, (unsigned)text[i]);
+            s = err_fail(WEFT_USAGE,
+                         "%s(): the text has the control character 0x%02x; one line is "
+                         "expected",
+                         call, (unsigned)text[i]);
     return end(ctx, call, s ? s : plan_edit_changes_results(ctx, text));
 }
 

@@ -9,8 +9,8 @@
 
 weft_status plan_edits_null(const edit_state *e, const char *call, const char *what)
 {
-    return e ? fail(WEFT_USAGE, "%s: %s(): %s is NULL", e->owner, call, what)
-             : fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
+    return e ? err_fail(WEFT_USAGE, "%s: %s(): %s is NULL", e->owner, call, what)
+             : err_fail(WEFT_USAGE, "%s() is called with ctx NULL; pass the table's own", call);
 }
 
 void plan_edits_begin(edit_state *e)
@@ -25,16 +25,16 @@ weft_status plan_edits_answer(edit_state *e, weft_status s)
 {
     e->g->looking = NULL;
     if (!s && e->failed)
-        return fail(e->failed, "%s (its edit() went on and returned WEFT_OK)", e->why);
-    return arg_answer(s, e->owner, "edit");
+        return err_fail(e->failed, "%s (its edit() went on and returned WEFT_OK)", e->why);
+    return graph_check_return(s, e->owner, "edit");
 }
 
 weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase, const char *edit)
 {
     if (e->phase == phase)
         return WEFT_OK;
-    return fail(WEFT_USAGE, "%s emitted a '%s' edit in phase %u; it belongs to phase %u", e->owner,
-                edit, e->phase, phase);
+    return err_fail(WEFT_USAGE, "%s emitted a '%s' edit in phase %u; it belongs to phase %u",
+                    e->owner, edit, e->phase, phase);
 }
 
 weft_status plan_edits_axis(const edit_state *e, const char *name, uint32_t *out)
@@ -44,8 +44,9 @@ weft_status plan_edits_axis(const edit_state *e, const char *name, uint32_t *out
         if (!strcmp(e->groups.at[i].name, name))
             a = (int)(FIRST_GROUP + i);
     if (a < 0)
-        return fail(WEFT_USAGE, "%s names the mesh axis '%s', which no strategy of this job brings",
-                    e->owner, name);
+        return err_fail(WEFT_USAGE,
+                        "%s names the mesh axis '%s', which no strategy of this job brings",
+                        e->owner, name);
     *out = (uint32_t)a;
     return WEFT_OK;
 }

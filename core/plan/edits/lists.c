@@ -35,8 +35,9 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     if (s)
         return s;
     if (!every || name_taken(e, name))
-        return fail(WEFT_USAGE, "%s brings the list %s, every %u steps: %s", e->owner, name, every,
-                    every ? "the job has a list of that name" : "it has to be at least 1");
+        return err_fail(WEFT_USAGE, "%s brings the list %s, every %u steps: %s", e->owner, name,
+                        every,
+                        every ? "the job has a list of that name" : "it has to be at least 1");
     g->phase = PHASE_UPDATE;
     g->state_of = "";
     g->list_after = g->tensors.n;
@@ -44,7 +45,7 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     g->looking = NULL;
     weft_builder b = graph_builder(g);
     set_types(g, WEFT_F32);
-    s = arg_answer(emit(user, &b), "the list", "emit");
+    s = graph_check_return(emit(user, &b), "the list", "emit");
     set_types(g, g->compute);
     g->phase = phase;
     g->state_of = NULL;

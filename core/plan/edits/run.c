@@ -26,10 +26,10 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
         if (graph_tensor(e->g, t)->place[a].kind == WEFT_SPLIT)
             axes[n++] = e->g->mesh->name[a];
     if (!n)
-        return resolve_refuse(e->s, COMBINE_PLACEMENT, "optim.placement",
-                              (combine_fact[]){{"optim.placement", 0, placement->c->name},
-                                               {"axes", 0, axes_text(e)},
-                                               {0}});
+        return resolve_refuse(e->s, CONSTRAINT_PLACEMENT, "optim.placement",
+                              (config_fact[]){{"optim.placement", 0, placement->c->name},
+                                              {"axes", 0, axes_text(e)},
+                                              {0}});
     e->owner = pool_printf(e->pool, "placement %s", placement->c->name);
     e->placing = true;
     plan_edits_begin(e);
@@ -46,7 +46,7 @@ weft_status plan_edits_run(edit_state *e, uint32_t phase)
     e->phase = phase;
     weft_status marked = WEFT_OK;
     if (phase == WEFT_PHASE_MEMORY && e->s->recompute)
-        marked = graph_keep(e->g, e->s->recompute, WEFT_ACTIVATION_RECOMPUTE, NULL);
+        marked = graph_set_keep(e->g, e->s->recompute, WEFT_ACTIVATION_RECOMPUTE, NULL);
     if (marked)
         return marked;
     for (uint32_t i = 0; i < e->s->nstrategies; i++) {
@@ -60,7 +60,7 @@ weft_status plan_edits_run(edit_state *e, uint32_t phase)
             return s;
     }
     if (phase == WEFT_PHASE_SPLIT)
-        return graph_settle(e->g);
+        return graph_apply_replacements(e->g);
     if (phase == WEFT_PHASE_STAGE)
         return plan_stages_finish(e);
     if (phase != WEFT_PHASE_SYNC || !e->s->placement.c)

@@ -21,15 +21,15 @@ static weft_status stage_axis(edit_state *e, const char *edit, const char *axis,
     if (!s)
         s = plan_edits_axis(e, axis, &a);
     if (!s && a >= FIRST_GROUP)
-        s = fail(WEFT_USAGE, "%s puts stages on '%s', which is a group", e->owner, axis);
+        s = err_fail(WEFT_USAGE, "%s puts stages on '%s', which is a group", e->owner, axis);
     if (s)
         return s;
     if (m->axis >= 0 && (uint32_t)m->axis != a)
-        return fail(WEFT_USAGE, "%s puts stages on the mesh axis %s, %s on %s: one axis only",
-                    m->owner, e->s->mesh.name[m->axis], e->owner, axis);
+        return err_fail(WEFT_USAGE, "%s puts stages on the mesh axis %s, %s on %s: one axis only",
+                        m->owner, e->s->mesh.name[m->axis], e->owner, axis);
     if (stage >= e->s->mesh.size[a])
-        return fail(WEFT_USAGE, "%s names stage %u of %s, which has %u", e->owner, stage, axis,
-                    e->s->mesh.size[a]);
+        return err_fail(WEFT_USAGE, "%s names stage %u of %s, which has %u", e->owner, stage, axis,
+                        e->s->mesh.size[a]);
     if (m->axis >= 0)
         return WEFT_OK;
     m->axis = (int32_t)a;
@@ -51,17 +51,17 @@ weft_status plan_edit_stage(void *ctx, const char *blocks, const char *axis, uin
     weft_status s = stage_axis(e, "stage", axis, stage);
     bool any = false;
     for (uint32_t i = 0; !s && i < m->blocks; i++) {
-        if (!glob_match(blocks, e->g->blocks.at[i]))
+        if (!graph_glob_match(blocks, e->g->blocks.at[i]))
             continue;
         any = true;
         if (m->stage[i] != NO_STAGE && (m->stage[i] != stage || m->chunk[i] != chunk))
-            s = fail(WEFT_USAGE, "block %s is put on stage %u by %s, and on stage %u by %s",
-                     e->g->blocks.at[i], m->stage[i], m->owner, stage, e->owner);
+            s = err_fail(WEFT_USAGE, "block %s is put on stage %u by %s, and on stage %u by %s",
+                         e->g->blocks.at[i], m->stage[i], m->owner, stage, e->owner);
         m->stage[i] = stage;
         m->chunk[i] = chunk;
         m->chunks = chunk + 1 > m->chunks ? chunk + 1 : m->chunks;
     }
-    return s || any ? s : fail(WEFT_USAGE, "%s: no block is named '%s'", e->owner, blocks);
+    return s || any ? s : err_fail(WEFT_USAGE, "%s: no block is named '%s'", e->owner, blocks);
 }
 
 weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const weft_work *cells,
@@ -72,8 +72,8 @@ weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const w
     if (s)
         return s;
     if (e->stages.orders[stage].work)
-        return fail(WEFT_USAGE, "%s orders the work of stage %u, which has an order already",
-                    e->owner, stage);
+        return err_fail(WEFT_USAGE, "%s orders the work of stage %u, which has an order already",
+                        e->owner, stage);
     weft_work *copy = pool_array(e->pool, n, sizeof *copy);
     memcpy(copy, cells, n * sizeof *copy);
     e->stages.orders[stage] = (stage_order){n, copy};
@@ -87,8 +87,8 @@ static weft_status same_group(const edit_state *e, const group_edit *have, uint3
     if (have->mesh_axis == axis && have->n == n &&
         !memcmp(have->coords, coords, n * sizeof *coords))
         return WEFT_OK;
-    return fail(WEFT_USAGE, "%s makes the group %s a second time, of other coordinates", e->owner,
-                have->name);
+    return err_fail(WEFT_USAGE, "%s makes the group %s a second time, of other coordinates",
+                    e->owner, have->name);
 }
 
 weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const uint32_t *coords,
@@ -97,25 +97,25 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const
     edit_state *e = ctx;
     uint32_t a = 0;
     if (e->phase != WEFT_PHASE_SPLIT && e->phase != WEFT_PHASE_STAGE)
-        return fail(WEFT_USAGE, "%s emitted a 'group' edit in phase %u; it belongs to phase %u",
-                    e->owner, e->phase, WEFT_PHASE_SPLIT);
+        return err_fail(WEFT_USAGE, "%s emitted a 'group' edit in phase %u; it belongs to phase %u",
+                        e->owner, e->phase, WEFT_PHASE_SPLIT);
     weft_status s = plan_edits_axis(e, axis, &a);
     if (!s && (a >= FIRST_GROUP || !n || n > e->s->mesh.size[a]))
-        s = fail(WEFT_USAGE, "%s makes the group %s of %u coordinates of %s", e->owner, name, n,
-                 axis);
+        s = err_fail(WEFT_USAGE, "%s makes the group %s of %u coordinates of %s", e->owner, name, n,
+                     axis);
     for (uint32_t i = 0; !s && i < n; i++)
         if (coords[i] >= e->s->mesh.size[a] || (i && coords[i] <= coords[i - 1]))
-            s = fail(WEFT_USAGE,
-                     "%s: the coordinates of group %s are not ascending numbers below "
-                     "%u",
-                     e->owner, name, e->s->mesh.size[a]);
+            s = err_fail(WEFT_USAGE,
+                         "%s: the coordinates of group %s are not ascending numbers below "
+                         "%u",
+                         e->owner, name, e->s->mesh.size[a]);
     for (uint32_t i = 0; !s && i < e->groups.n; i++)
         if (!strcmp(e->groups.at[i].name, name))
             return same_group(e, &e->groups.at[i], a, coords, n);
     if (s)
         return s;
     if (e->groups.n == 64 - FIRST_GROUP || graph_mesh_axis(&e->s->mesh, name) >= 0)
-        return fail(WEFT_USAGE, "%s: there is no room for a group named %s", e->owner, name);
+        return err_fail(WEFT_USAGE, "%s: there is no room for a group named %s", e->owner, name);
     uint32_t *copy = pool_array(e->pool, n, sizeof *copy);
     memcpy(copy, coords, n * sizeof *copy);
     *vec_push(&e->groups) = (group_edit){pool_text(e->pool, name), a, n, copy};
@@ -132,30 +132,31 @@ static weft_status check_order(const edit_state *e, uint32_t stage)
     for (uint32_t i = 0; i < o->n; i++) {
         const weft_work *w = &o->work[i];
         if (w->phase != WEFT_WORK_FORWARD && w->phase != WEFT_WORK_BACKWARD)
-            return fail(WEFT_UNSUPPORTED,
-                        "%s orders backward passes of inputs and of parameters apart; this version "
-                        "runs them together",
-                        m->owner);
+            return err_fail(
+                WEFT_UNSUPPORTED,
+                "%s orders backward passes of inputs and of parameters apart; this version "
+                "runs them together",
+                m->owner);
         bool back = w->phase == WEFT_WORK_BACKWARD;
         if (w->chunk >= m->chunks || w->micro_batch >= e->passes)
-            return fail(WEFT_USAGE,
-                        "%s orders chunk %u of micro-batch %u on stage %u; there are "
-                        "%u chunks and %llu micro-batches",
-                        m->owner, w->chunk, w->micro_batch, stage, m->chunks,
-                        (unsigned long long)e->passes);
+            return err_fail(WEFT_USAGE,
+                            "%s orders chunk %u of micro-batch %u on stage %u; there are "
+                            "%u chunks and %llu micro-batches",
+                            m->owner, w->chunk, w->micro_batch, stage, m->chunks,
+                            (unsigned long long)e->passes);
         uint8_t *cell = &seen[(uint64_t)w->micro_batch * m->chunks + w->chunk];
         if (*cell != (back ? 1 : 0))
-            return fail(WEFT_USAGE,
-                        "%s orders the %s pass of chunk %u, micro-batch %u on stage %u "
-                        "%s",
-                        m->owner, back ? "backward" : "forward", w->chunk, w->micro_batch, stage,
-                        back && !*cell ? "before its forward pass" : "twice");
+            return err_fail(WEFT_USAGE,
+                            "%s orders the %s pass of chunk %u, micro-batch %u on stage %u "
+                            "%s",
+                            m->owner, back ? "backward" : "forward", w->chunk, w->micro_batch,
+                            stage, back && !*cell ? "before its forward pass" : "twice");
         ++*cell;
         done++;
     }
     if (done != 2 * cells)
-        return fail(WEFT_USAGE, "%s orders %llu passes on stage %u; %llu are needed", m->owner,
-                    (unsigned long long)done, stage, (unsigned long long)(2 * cells));
+        return err_fail(WEFT_USAGE, "%s orders %llu passes on stage %u; %llu are needed", m->owner,
+                        (unsigned long long)done, stage, (unsigned long long)(2 * cells));
     return WEFT_OK;
 }
 
@@ -166,16 +167,17 @@ weft_status plan_stages_finish(edit_state *e)
         return WEFT_OK;
     for (uint32_t i = 0; i < m->blocks; i++)
         if (m->stage[i] == NO_STAGE)
-            return fail(WEFT_USAGE, "%s puts blocks on stages, but %s on none", m->owner,
-                        e->g->blocks.at[i]);
+            return err_fail(WEFT_USAGE, "%s puts blocks on stages, but %s on none", m->owner,
+                            e->g->blocks.at[i]);
     for (uint32_t i = 1; i < m->blocks; i++)
         if (m->chunk[i] < m->chunk[i - 1] ||
             (m->chunk[i] == m->chunk[i - 1] && m->stage[i] < m->stage[i - 1]))
-            return fail(WEFT_USAGE,
-                        "%s puts block %s (stage %u, chunk %u) after %s (stage %u, chunk %u): data "
-                        "runs through chunk 0 of all stages, then chunk 1",
-                        m->owner, e->g->blocks.at[i], m->stage[i], m->chunk[i],
-                        e->g->blocks.at[i - 1], m->stage[i - 1], m->chunk[i - 1]);
+            return err_fail(
+                WEFT_USAGE,
+                "%s puts block %s (stage %u, chunk %u) after %s (stage %u, chunk %u): data "
+                "runs through chunk 0 of all stages, then chunk 1",
+                m->owner, e->g->blocks.at[i], m->stage[i], m->chunk[i], e->g->blocks.at[i - 1],
+                m->stage[i - 1], m->chunk[i - 1]);
     for (uint32_t i = 0; i < e->s->mesh.size[m->axis]; i++)
         if (m->orders[i].work) {
             weft_status s = check_order(e, i);

@@ -12,7 +12,8 @@ static bool never_summed(const flat *f, const sync_edit *x)
 {
     for (uint32_t i = 0; x->when == WEFT_SYNC_NEVER && i < f->params.n; i++) {
         const flat_param *p = &f->params.at[i];
-        if ((p->never_axes & p->partial_axes) >> x->mesh_axis & 1 && glob_match(x->glob, p->name))
+        if ((p->never_axes & p->partial_axes) >> x->mesh_axis & 1 &&
+            graph_glob_match(x->glob, p->name))
             return true;
     }
     return false;
@@ -26,12 +27,13 @@ weft_status plan_edits_check_unsummed(const flat *f, edit_state *e)
             continue;
         const char *axis = e->s->mesh.name[x->mesh_axis];
         if (!e->lists.n)
-            return fail(WEFT_USAGE,
-                        "%s: sync() with WEFT_SYNC_NEVER leaves gradients over the mesh axis %s "
-                        "unsummed, no periodic_list() brings the parameters together, and "
-                        "changes_results() does not say so: each coordinate would train a model "
-                        "of its own. Sum them, bring a list, or call changes_results()",
-                        x->owner, axis);
+            return err_fail(
+                WEFT_USAGE,
+                "%s: sync() with WEFT_SYNC_NEVER leaves gradients over the mesh axis %s "
+                "unsummed, no periodic_list() brings the parameters together, and "
+                "changes_results() does not say so: each coordinate would train a model "
+                "of its own. Sum them, bring a list, or call changes_results()",
+                x->owner, axis);
         plan_edits_note_change(
             e, pool_printf(e->pool, "%s: gradients are never summed over %s", x->owner, axis));
     }

@@ -36,9 +36,9 @@ static weft_status v_tensor(void *ctx, weft_tensor t, weft_shape *shape, const c
                                : !kind ? "kind"
                                        : "block");
     if (t < 1 || t > e->g->tensors.n)
-        return fail(WEFT_USAGE, "the graph has no tensor number %u", t);
+        return err_fail(WEFT_USAGE, "the graph has no tensor number %u", t);
     const tensor *x = graph_tensor(e->g, t);
-    *shape = e->phase >= WEFT_PHASE_SYNC ? graph_local(e->g, t) : x->shape;
+    *shape = e->phase >= WEFT_PHASE_SYNC ? graph_local_shape(e->g, t) : x->shape;
     *name = x->name;
     *kind = x->kind;
     *block = x->block;
@@ -52,7 +52,7 @@ static weft_status v_place(void *ctx, weft_tensor t, const char *axis, weft_plac
         return plan_edits_null(ctx, "view.place", axis ? "out" : "mesh_axis");
     int a = graph_mesh_axis(&e->s->mesh, axis);
     if (a < 0 || t < 1 || t > e->g->tensors.n)
-        return fail(WEFT_USAGE, "no tensor number %u or no mesh axis '%s'", t, axis);
+        return err_fail(WEFT_USAGE, "no tensor number %u or no mesh axis '%s'", t, axis);
     *out = graph_tensor(e->g, t)->place[a];
     return WEFT_OK;
 }
@@ -77,9 +77,9 @@ static double v_flops(void *ctx, uint32_t block)
             continue;
         weft_shape in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS];
         for (uint32_t k = 0; k < n->nin; k++)
-            in[k] = graph_local(g, n->in[k]);
+            in[k] = graph_local_shape(g, n->in[k]);
         for (uint32_t k = 0; k < n->nout; k++)
-            out[k] = graph_local(g, n->out[k]);
+            out[k] = graph_local_shape(g, n->out[k]);
         sum += PLUGIN_GET(n->op, flops, n->attrs, n->nattr, in, n->nin, out, n->nout);
     }
     return sum;
@@ -91,7 +91,7 @@ static uint64_t v_params(void *ctx, uint32_t block)
     uint64_t sum = 0;
     for (uint32_t i = 0; g && i < g->tensors.n; i++)
         if (g->tensors.at[i].kind == WEFT_T_PARAM && g->tensors.at[i].block == block)
-            sum += shape_elements(&g->tensors.at[i].shape);
+            sum += graph_shape_elements(&g->tensors.at[i].shape);
     return sum;
 }
 
@@ -106,7 +106,7 @@ static weft_status v_op(void *ctx, uint32_t i, const char **id, weft_opcall *cal
         return plan_edits_null(ctx, "view.op", id ? "call" : "id");
     const graph *g = state(ctx)->g;
     if (i >= g->nodes.n)
-        return fail(WEFT_USAGE, "the graph has no op number %u", i);
+        return err_fail(WEFT_USAGE, "the graph has no op number %u", i);
     const node *n = &g->nodes.at[i];
     *id = n->id;
     *call = (weft_opcall){sizeof *call, n->nattr, n->attrs, n->nin, n->nout, n->in, n->out, NULL};

@@ -26,7 +26,7 @@ static uint64_t find_block(const mesh *m, const piece *x, uint32_t rank, extent 
             continue;
         uint32_t i = x->split[a] - 1;
         int64_t n = m->size[a], part = (held[i] + n - 1) / n;
-        int64_t skip = (int64_t)mesh_coord(m, rank, a) * part, left = out->size[i] - skip;
+        int64_t skip = (int64_t)graph_mesh_coord(m, rank, a) * part, left = out->size[i] - skip;
         out->start[i] += left > 0 ? skip : out->size[i];
         out->size[i] = left <= 0 ? 0 : left < part ? left : part;
         held[i] = part;
@@ -35,7 +35,7 @@ static uint64_t find_block(const mesh *m, const piece *x, uint32_t rank, extent 
     for (uint32_t i = 0; i < x->shape.rank; i++)
         n *= (uint64_t)out->size[i];
     for (uint32_t a = 0; a < m->n; a++)
-        if (x->only[a] && mesh_coord(m, rank, a) != x->only[a] - 1)
+        if (x->only[a] && graph_mesh_coord(m, rank, a) != x->only[a] - 1)
             n = 0;
     return n;
 }
@@ -57,12 +57,14 @@ void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, ex
     const mesh *m = &p->spec->mesh;
     *out = (extent){.offset = UINT64_MAX, .copy = UINT64_MAX};
     uint64_t n = find_block(m, x, rank, out);
-    if (!n || (what == EXTENT_COPIED && x->copy == UINT64_MAX))
+    if (!n || (what == PLAN_EXTENT_COPIED && x->copy == UINT64_MAX))
         return;
     interval own = {0, UINT64_MAX}, at = {x->pos, x->pos + n};
-    bool cut = what == EXTENT_HELD ? x->sliced : what == EXTENT_COPIED ? x->copy_sliced : true;
+    bool cut = what == PLAN_EXTENT_HELD     ? x->sliced
+               : what == PLAN_EXTENT_COPIED ? x->copy_sliced
+                                            : true;
     if (x->shard_axis) {
-        own.from = mesh_coord(m, rank, x->shard_axis - 1) * x->slice;
+        own.from = graph_mesh_coord(m, rank, x->shard_axis - 1) * x->slice;
         own.to = own.from + x->slice;
     }
     if (cut && at.from < own.from)
@@ -93,7 +95,7 @@ uint32_t plan_replica(const plan *p, const piece *x, uint32_t rank)
     uint32_t number = 0;
     for (uint32_t a = m->n; a-- > 0;)
         if (x->apart >> a & 1)
-            number = number * m->size[a] + mesh_coord(m, rank, a);
+            number = number * m->size[a] + graph_mesh_coord(m, rank, a);
     return number;
 }
 
@@ -108,11 +110,12 @@ static bool cuts(const piece *x, uint32_t a)
 bool plan_writes(const plan *p, const piece *x, uint32_t rank)
 {
     const mesh *m = &p->spec->mesh;
-    if (x->writer == WRITER_ELSEWHERE)
+    if (x->writer == PLAN_WRITER_ELSEWHERE)
         return false;
     for (uint32_t a = 0; a < m->n; a++)
-        if (x->only[a] ? mesh_coord(m, rank, a) != x->only[a] - 1
-                       : !cuts(x, a) && mesh_coord(m, rank, a) != mesh_coord(m, x->writer, a))
+        if (x->only[a]
+                ? graph_mesh_coord(m, rank, a) != x->only[a] - 1
+                : !cuts(x, a) && graph_mesh_coord(m, rank, a) != graph_mesh_coord(m, x->writer, a))
             return false;
     return true;
 }
@@ -157,7 +160,7 @@ static void choose_writer(const plan *p, piece *x, choice *k)
         parts += best != UINT32_MAX && k->replica[r] == best;
     for (uint32_t r = 0; r < ranks && parts; r++)
         if (k->replica[r] == best)
-            k->load[r] += shape_bytes(&x->shape) * plan_replicas(p, x) / parts;
+            k->load[r] += graph_shape_bytes(&x->shape) * plan_replicas(p, x) / parts;
     x->writer = best;
 }
 
@@ -172,7 +175,7 @@ void plan_choose_writers(plan *p)
     k.load = mem_alloc(ranks * sizeof *k.load);
     k.sum = mem_alloc(ranks * sizeof *k.sum);
     for (uint32_t i = 0; i < p->pieces.n; i++)
-        if (p->pieces.at[i].writer != WRITER_ELSEWHERE)
+        if (p->pieces.at[i].writer != PLAN_WRITER_ELSEWHERE)
             choose_writer(p, &p->pieces.at[i], &k);
     free(k.replica);
     free(k.load);

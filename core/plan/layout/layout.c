@@ -48,12 +48,12 @@ static void add_param(const graph *g, const struct stage_map *stages, pool *text
     *p = (flat_param){.block = f->blocks.n - 1, .flags = t->flags};
     p->name = pool_text(texts, t->name); /* the layout outlives the graph */
     p->init = pool_text(texts, t->init);
-    p->local = graph_local(g, at_tensor);
+    p->local = graph_local_shape(g, at_tensor);
     p->whole = t->shape;
     memcpy(p->place, t->place, sizeof p->place);
     for (uint32_t k = 0; k < t->shape.rank; k++)
         p->whole.axes[k].name = p->local.axes[k].name = pool_text(texts, t->shape.axes[k].name);
-    p->count = shape_elements(&p->local);
+    p->count = graph_shape_elements(&p->local);
     p->cut_axes = axes_of_kind(g, t, WEFT_SPLIT);
     if (t->grad)
         p->partial_axes = axes_of_kind(g, graph_tensor(g, t->grad), WEFT_PARTIAL_SUM);
@@ -186,7 +186,7 @@ weft_status plan_flat_place(flat *f, uint64_t most)
         place_in_regions(f, k);
     }
     if (at > UINT64_MAX / 64)
-        return fail(WEFT_USAGE, "the model has too many parameters to address");
+        return err_fail(WEFT_USAGE, "the model has too many parameters to address");
     return WEFT_OK;
 }
 

@@ -20,15 +20,15 @@ static weft_status count_inputs(plan *p, const graph *g, uint64_t passes, uint64
         if (g->tensors.at[i].kind != WEFT_T_INPUT)
             continue;
         if (!is_filled(g->tensors.at[i].name))
-            return fail(WEFT_USAGE,
-                        "the graph has an input '%s', which nothing fills; there are tokens, "
-                        "targets and positions",
-                        g->tensors.at[i].name);
-        weft_shape local = graph_local(g, i + 1);
+            return err_fail(WEFT_USAGE,
+                            "the graph has an input '%s', which nothing fills; there are tokens, "
+                            "targets and positions",
+                            g->tensors.at[i].name);
+        weft_shape local = graph_local_shape(g, i + 1);
         input_slot *x = vec_push(&p->inputs);
         *x = (input_slot){pool_text(&p->pool, g->tensors.at[i].name), *at, 0,
-                          shape_elements(&local)};
-        x->stride = (shape_bytes(&local) + 63) & ~(uint64_t)63;
+                          graph_shape_elements(&local)};
+        x->stride = (graph_shape_bytes(&local) + 63) & ~(uint64_t)63;
         *at += x->stride * passes;
     }
     return WEFT_OK;
@@ -106,5 +106,5 @@ void plan_regions_finish(builder *b)
     p->bytes.peak = at + p->bytes.comm;
     for (uint32_t i = 0; i < f->params.n; i++)
         if (!f->params.at[i].not_owned)
-            p->param_elements += shape_elements(&f->params.at[i].whole);
+            p->param_elements += graph_shape_elements(&f->params.at[i].whole);
 }

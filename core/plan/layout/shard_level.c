@@ -17,11 +17,11 @@ static weft_status read_wish(const edit_state *e, const flat_param *p, wish *out
     *out = (wish){.ahead = 0};
     for (uint32_t i = 0; i < e->stores.n; i++) {
         const store_edit *x = &e->stores.at[i];
-        if (!glob_match(x->glob, p->name))
+        if (!graph_glob_match(x->glob, p->name))
             continue;
         if (out->axis[x->what] && out->axis[x->what] != 1 + x->mesh_axis)
-            return fail(WEFT_USAGE, "%s and %s store %s over two mesh axes", out->owner, x->owner,
-                        p->name);
+            return err_fail(WEFT_USAGE, "%s and %s store %s over two mesh axes", out->owner,
+                            x->owner, p->name);
         out->axis[x->what] = 1 + x->mesh_axis;
         out->ahead = x->ahead > out->ahead ? x->ahead : out->ahead;
         out->owner = x->owner;
@@ -44,15 +44,15 @@ static weft_status level_of(const edit_state *e, const flat_param *p, const wish
     }
     for (uint32_t k = FLAT_STATE; k <= FLAT_PARAMS && *level; k++)
         if (*level == FLAT_LEVELS || (k <= *level && !x->axis[k]))
-            return fail(WEFT_USAGE,
-                        "%s stores part of %s in slices: gradients need the state to be, and "
-                        "parameters both, over one mesh axis",
-                        x->owner, p->name);
+            return err_fail(WEFT_USAGE,
+                            "%s stores part of %s in slices: gradients need the state to be, and "
+                            "parameters both, over one mesh axis",
+                            x->owner, p->name);
     if (*level && !(p->sum_axes >> (axis - 1) & 1))
-        return fail(WEFT_UNSUPPORTED,
-                    "%s stores %s in slices over the mesh axis %s, over which its gradient is "
-                    "not summed",
-                    x->owner, p->name, e->s->mesh.name[axis - 1]);
+        return err_fail(WEFT_UNSUPPORTED,
+                        "%s stores %s in slices over the mesh axis %s, over which its gradient is "
+                        "not summed",
+                        x->owner, p->name, e->s->mesh.name[axis - 1]);
     return WEFT_OK;
 }
 
@@ -61,15 +61,16 @@ static weft_status check_times(const edit_state *e, const flat_param *p, const f
 {
     uint64_t own = k->level >= FLAT_GRADS ? (uint64_t)1 << k->axis : 0;
     if (p->every_axes & ~own)
-        return fail(WEFT_UNSUPPORTED,
-                    "the gradient of %s is to be summed after every pass over a mesh axis that "
-                    "does not store gradients in slices",
-                    p->name);
+        return err_fail(WEFT_UNSUPPORTED,
+                        "the gradient of %s is to be summed after every pass over a mesh axis that "
+                        "does not store gradients in slices",
+                        p->name);
     if (own & ~p->every_axes && e->passes > 1)
-        return fail(WEFT_USAGE,
-                    "%s stores the gradient of %s in slices over %s, but it is summed there once "
-                    "a step; it has to be after every pass",
-                    owner, p->name, e->s->mesh.name[k->axis]);
+        return err_fail(
+            WEFT_USAGE,
+            "%s stores the gradient of %s in slices over %s, but it is summed there once "
+            "a step; it has to be after every pass",
+            owner, p->name, e->s->mesh.name[k->axis]);
     return WEFT_OK;
 }
 
@@ -85,10 +86,11 @@ weft_status plan_shard_levels(flat *f, const edit_state *e)
             s = level_of(e, p, &x, &level);
         uint32_t axis = level ? x.axis[FLAT_STATE] - 1 : 0;
         if (!s && i != k->first_param && (level != k->level || axis != k->axis))
-            s = fail(WEFT_UNSUPPORTED,
-                     "%s stores %s in another way than the block %s that it is in; this version "
-                     "stores all of a block alike",
-                     x.owner ? x.owner : "nobody", p->name, k->name);
+            s = err_fail(
+                WEFT_UNSUPPORTED,
+                "%s stores %s in another way than the block %s that it is in; this version "
+                "stores all of a block alike",
+                x.owner ? x.owner : "nobody", p->name, k->name);
         if (s)
             return s;
         k->level = level;

@@ -146,7 +146,7 @@ weft_status plan_boundary_prepare(walk *w)
     if (m->axis < 0)
         return WEFT_OK;
     if (w->b->p->spec->mesh.size[m->axis] > 64)
-        return fail(WEFT_UNSUPPORTED, "more than 64 stages");
+        return err_fail(WEFT_UNSUPPORTED, "more than 64 stages");
     route *r = find_routes(w->b);
     for (weft_tensor t = 1; t <= w->b->g->tensors.n; t++)
         if (graph_tensor(w->b->g, t)->kind == WEFT_T_ACTIVATION && w->b->live.root[t] == t)
@@ -175,11 +175,11 @@ static weft_status start(walk *w, const transfer *x, uint32_t micro_batch, uint6
 {
     plan *p = w->b->p;
     const channel *ch = &p->channels.at[x->channel];
-    weft_shape local = graph_local(w->b->g, x->tensor);
+    weft_shape local = graph_local_shape(w->b->g, x->tensor);
     collective c = {.channel = x->channel,
                     .kind = x->send ? WEFT_SEND : WEFT_RECV,
                     .dtype = local.dtype,
-                    .count = shape_elements(&local),
+                    .count = graph_shape_elements(&local),
                     .root = ch->coords[1] == x->peer,
                     .tag = (uint64_t)x->tensor << 32 | micro_batch};
     c.name = pool_printf(&p->pool, "%s %s of micro-batch %u %s stage %u",

@@ -30,8 +30,8 @@ static uint64_t sharing_axes(const plan *p)
 
 static weft_status refuse(plan *p, const char *key, const char *form, const char *reason)
 {
-    return resolve_refuse(p->spec, COMBINE_COMPRESS, key,
-                          (combine_fact[]){{"form", 0, form}, {"reason", 0, reason}, {0}});
+    return resolve_refuse(p->spec, CONSTRAINT_COMPRESS, key,
+                          (config_fact[]){{"form", 0, form}, {"reason", 0, reason}, {0}});
 }
 
 /* Is there something to compress wherever the job asks for it, and does that save anything? */
@@ -41,7 +41,7 @@ static weft_status check(plan *p, uint64_t never)
     const uint64_t shared = sharing_axes(p);
     const char *all = s->compress;
     for (uint32_t a = 0; a < s->mesh.n; a++) {
-        const char *form = comm_form_name(s->axis_compress[a]);
+        const char *form = sched_form_name(s->axis_compress[a]);
         if (!s->axis_compress[a])
             continue;
         if (!(shared >> a & 1) && strcmp(s->compress_key[a], "comm.compress"))
@@ -52,13 +52,14 @@ static weft_status check(plan *p, uint64_t never)
             return refuse(
                 p, s->compress_key[a], form,
                 pool_printf(&p->pool, "no gradient is ever summed along %s", s->mesh.name[a]));
-        if ((shared >> a & 1) && s->axis_compress[a] != COMM_TO_INT8 && s->grad_dtype != WEFT_F32)
+        if ((shared >> a & 1) && s->axis_compress[a] != SCHED_TO_INT8 && s->grad_dtype != WEFT_F32)
             return resolve_refuse(
-                s, COMBINE_COMPRESS_TYPE, s->compress_key[a],
-                (combine_fact[]){{"type", 0, s->precision}, {"form", 0, form}, {0}});
+                s, CONSTRAINT_COMPRESS_TYPE, s->compress_key[a],
+                (config_fact[]){{"type", 0, s->precision}, {"form", 0, form}, {0}});
     }
     for (uint32_t a = 0; a < s->mesh.n; a++)
-        if ((shared >> a & 1) && s->axis_compress[a] && where_coll(&s->links[s->axis_link[a]]))
+        if ((shared >> a & 1) && s->axis_compress[a] &&
+            resolve_collective_library(&s->links[s->axis_link[a]]))
             return resolve_fail(s, s->compress_key[a],
                                 "%s carries the mesh axis %s and brings its own collectives, which "
                                 "cannot encode; name another transport for the axis, or say none",
@@ -76,7 +77,7 @@ weft_status plan_compress_prepare(const builder *b, edit_state *e)
         if (p->spec->axis_compress[a] && summed >> a & 1)
             plan_edits_note_change(
                 e, pool_printf(e->pool, "%s = %s: sums of gradients over %s are rounded%s",
-                               p->spec->compress_key[a], comm_form_name(p->spec->axis_compress[a]),
+                               p->spec->compress_key[a], sched_form_name(p->spec->axis_compress[a]),
                                p->spec->mesh.name[a],
                                p->spec->feedback ? ", and the rest is added a step later" : ""));
     return st;

@@ -42,7 +42,7 @@ bool plan_node_adds(const builder *b, uint32_t at, bool first)
 
 weft_operand plan_lower_operand(const graph *g, weft_tensor t)
 {
-    weft_shape s = graph_local(g, t);
+    weft_shape s = graph_local_shape(g, t);
     weft_operand o = {.dtype = s.dtype, .rank = s.rank};
     for (uint32_t i = 0; i < s.rank; i++)
         o.size[i] = s.axes[i].size;
@@ -63,12 +63,13 @@ static void share_places(builder *b)
             continue;
         weft_tensor from = n->in[k - 1], to = n->out[0];
         const tensor *f = graph_tensor(g, from), *t = graph_tensor(g, to);
-        weft_shape sf = graph_local(g, from), st = graph_local(g, to);
+        weft_shape sf = graph_local_shape(g, from), st = graph_local_shape(g, to);
         bool twice = false;
         for (uint32_t j = 0; j < n->nin; j++)
             twice |= j != k - 1 && n->in[j] == from;
         if (f->kind == WEFT_T_ACTIVATION && t->kind == WEFT_T_ACTIVATION && last[from] == i &&
-            f->producer && f->block == n->block && !twice && shape_bytes(&sf) == shape_bytes(&st))
+            f->producer && f->block == n->block && !twice &&
+            graph_shape_bytes(&sf) == graph_shape_bytes(&st))
             b->live.root[to] = plan_root_of(b, from);
     }
     free(last);
@@ -132,9 +133,9 @@ void plan_liveness_find(builder *b)
         if (graph_tensor(g, t)->kind != WEFT_T_ACTIVATION || b->live.root[t] != t || u[t].elsewhere)
             continue;
         if (u[t].forward && u[t].backward) {
-            weft_shape local = graph_local(g, t);
+            weft_shape local = graph_local_shape(g, t);
             b->live.saved_at[t] = b->live.saved.at[u[t].block];
-            b->live.saved.at[u[t].block] += (shape_bytes(&local) + 63) & ~(uint64_t)63;
+            b->live.saved.at[u[t].block] += (graph_shape_bytes(&local) + 63) & ~(uint64_t)63;
         }
     }
     for (weft_tensor t = 1; t < n; t++) /* crossing tensors are marked by their usage */

@@ -51,9 +51,9 @@ static void frame_touch(lowering *l, weft_tensor t, uint32_t when)
             l->frame.at[i].to = when;
             return;
         }
-    weft_shape local = graph_local(l->b->g, root);
+    weft_shape local = graph_local_shape(l->b->g, root);
     *vec_push(&l->frame_of) = root;
-    *vec_push(&l->frame) = (lifetime){shape_bytes(&local), 0, when, when};
+    *vec_push(&l->frame) = (lifetime){graph_shape_bytes(&local), 0, when, when};
 }
 
 static void place_frame(lowering *l)
@@ -82,8 +82,8 @@ static weft_status inout_ref(lowering *l, const live_inout *c, uint32_t *base)
             return WEFT_OK;
         }
     if (BASE_FIRST + r->ninout == MAX_BASES)
-        return fail(WEFT_UNSUPPORTED, "a block exchanges more than %u tensors with others",
-                    MAX_BASES - BASE_FIRST);
+        return err_fail(WEFT_UNSUPPORTED, "a block exchanges more than %u tensors with others",
+                        MAX_BASES - BASE_FIRST);
     r->inout[r->ninout] = *c;
     *base = BASE_FIRST + r->ninout++;
     return WEFT_OK;
@@ -94,7 +94,7 @@ static weft_status ref_param(lowering *l, const char *name, bool grad, ref *out)
     const flat *f = l->b->f;
     const flat_param *p = plan_flat_find(f, name);
     if (!p)
-        return fail(WEFT_INTERNAL, "parameter %s has no place", name);
+        return err_fail(WEFT_INTERNAL, "parameter %s has no place", name);
     uint64_t size = grad ? f->grad_size : f->compute_size;
     const char *here = l->b->g->blocks.at[l->b->g->nodes.at[l->nodes.at[0]].block];
     *out =
@@ -133,7 +133,7 @@ static weft_status ref_of(lowering *l, weft_tensor t, ref *out)
             *out = (ref){BASE_FRAME, 0, l->frame.at[i].offset};
             return WEFT_OK;
         }
-    return fail(WEFT_INTERNAL, "tensor %s has no place", x->name);
+    return err_fail(WEFT_INTERNAL, "tensor %s has no place", x->name);
 }
 
 static double node_flops(const graph *g, const node *n)
@@ -142,9 +142,9 @@ static double node_flops(const graph *g, const node *n)
     if (!n->op->flops)
         return 0;
     for (uint32_t k = 0; k < n->nin; k++)
-        in[k] = graph_local(g, n->in[k]);
+        in[k] = graph_local_shape(g, n->in[k]);
     for (uint32_t k = 0; k < n->nout; k++)
-        out[k] = graph_local(g, n->out[k]);
+        out[k] = graph_local_shape(g, n->out[k]);
     return PLUGIN_GET(n->op, flops, n->attrs, n->nattr, in, n->nin, out, n->nout);
 }
 
@@ -165,7 +165,7 @@ static bool wants_first(const graph *g, const node *n, uint64_t first[WEFT_MAX_M
 {
     uint32_t k = n->op->first_input;
     return k && k <= n->nin && n->nattr <= MAX_ATTRS &&
-           graph_first(g, n->in[k - 1], n->op->first_axis, first);
+           graph_local_start(g, n->in[k - 1], n->op->first_axis, first);
 }
 
 /* The node's attributes, "first" among them: 0 unless the graph says otherwise. */
@@ -249,9 +249,10 @@ static weft_status lower_comm(lowering *l, const node *n)
                  .redop = n->redop,
                  .root = n->root};
     /* counted on the larger side */
-    weft_shape local = graph_local(l->b->g, n->comm == WEFT_ALL_GATHER ? n->out[0] : n->in[0]);
+    weft_shape local =
+        graph_local_shape(l->b->g, n->comm == WEFT_ALL_GATHER ? n->out[0] : n->in[0]);
     it->dtype = local.dtype;
-    it->count = shape_elements(&local);
+    it->count = graph_shape_elements(&local);
     weft_status s = ref_of(l, n->in[0], &it->in);
     return s ? s : ref_of(l, n->out[0], &it->out);
 }

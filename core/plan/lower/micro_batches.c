@@ -118,7 +118,7 @@ static weft_status input_base(const walk *w, weft_tensor t, uint32_t micro_batch
             return WEFT_OK;
         }
     }
-    return fail(WEFT_USAGE, "nothing fills the input '%s'", x->name);
+    return err_fail(WEFT_USAGE, "nothing fills the input '%s'", x->name);
 }
 
 static weft_status inout_base(walk *w, const work *x, const live_inout *c, uint64_t *out)

@@ -33,11 +33,11 @@ static weft_status read_syncs(const builder *b, const edit_state *e, flat_param 
     for (uint32_t i = 0; i < e->syncs.n; i++) {
         const sync_edit *x = &e->syncs.at[i];
         uint64_t bit = (uint64_t)1 << x->mesh_axis;
-        if (x->overrides != overrides || !glob_match(x->glob, p->name))
+        if (x->overrides != overrides || !graph_glob_match(x->glob, p->name))
             continue;
         if (seen & bit)
-            return fail(WEFT_USAGE, "the gradient of %s is summed over %s twice, by %s as well",
-                        p->name, axis_name(b, x->mesh_axis), x->owner);
+            return err_fail(WEFT_USAGE, "the gradient of %s is summed over %s twice, by %s as well",
+                            p->name, axis_name(b, x->mesh_axis), x->owner);
         seen |= bit;
         p->never_axes |= x->when == WEFT_SYNC_NEVER ? bit : 0;
         if (x->when == WEFT_SYNC_NEVER)
@@ -62,7 +62,7 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
     }
     for (uint32_t a = 0; a < b->g->mesh->n; a++)
         if ((p->partial_axes & ~p->sum_axes & ~p->never_axes) >> a & 1)
-            return fail(
+            return err_fail(
                 WEFT_USAGE,
                 "the gradient of %s is a partial sum over the mesh axis %s, and no strategy "
                 "says when it is summed",
@@ -70,17 +70,17 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
     uint64_t groups = p->sum_axes >> FIRST_GROUP << FIRST_GROUP;
     if (groups ? !plan_flat_shared(b->f, b->stages, p->block)
                : plan_flat_shared(b->f, b->stages, p->block))
-        return fail(WEFT_USAGE,
-                    groups ? "the gradient of %s is to be summed over a group, but one stage "
-                             "alone uses it"
-                           : "%s is used by several stages, and no strategy says when its "
-                             "gradients are summed over them",
-                    p->name);
+        return err_fail(WEFT_USAGE,
+                        groups ? "the gradient of %s is to be summed over a group, but one stage "
+                                 "alone uses it"
+                               : "%s is used by several stages, and no strategy says when its "
+                                 "gradients are summed over them",
+                        p->name);
     p->sum_axes = (p->sum_axes & p->partial_axes) | groups; /* whole already: nothing to do */
     p->every_axes &= p->sum_axes;
     if (p->sum_axes & p->never_axes)
-        return fail(WEFT_USAGE, "the gradient of %s is to be summed over a mesh axis, and never",
-                    p->name);
+        return err_fail(WEFT_USAGE,
+                        "the gradient of %s is to be summed over a mesh axis, and never", p->name);
     p->cut_axes |= p->never_axes & p->partial_axes; /* in the norm: coordinates differ */
     return WEFT_OK;
 }

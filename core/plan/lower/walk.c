@@ -8,6 +8,6 @@ lowered_block *plan_walk_lowered(const walk *w, const work *x)
 
 uint64_t plan_walk_bytes(const walk *w, weft_tensor t)
 {
-    weft_shape s = graph_local(w->b->g, t);
-    return shape_bytes(&s);
+    weft_shape s = graph_local_shape(w->b->g, t);
+    return graph_shape_bytes(&s);
 }

@@ -18,8 +18,8 @@
 
 static uint64_t elements(const graph *g, weft_tensor t)
 {
-    weft_shape s = graph_local(g, t);
-    return shape_elements(&s);
+    weft_shape s = graph_local_shape(g, t);
+    return graph_shape_elements(&s);
 }
 
 static bool elementwise(const node *n)
@@ -168,10 +168,10 @@ static tensor_place place_of(graph_to_list *s, weft_tensor t)
 
 static weft_status add_operand(graph_to_list *s, operands *o, weft_tensor t, bool as_range)
 {
-    weft_shape local = graph_local(s->g, t);
+    weft_shape local = graph_local_shape(s->g, t);
     if (o->n == 64 || o->nbases == MAX_BASES)
-        return fail(WEFT_UNSUPPORTED, "%s: more than %u operands at once", s->job->name,
-                    MAX_BASES - BASE_FIRST);
+        return err_fail(WEFT_UNSUPPORTED, "%s: more than %u operands at once", s->job->name,
+                        MAX_BASES - BASE_FIRST);
     const tensor_place h = place_of(s, t);
     weft_operand *io = &o->io[o->n];
     *io = (weft_operand){.dtype = h.dtype, .rank = local.rank};
@@ -179,7 +179,7 @@ static weft_status add_operand(graph_to_list *s, operands *o, weft_tensor t, boo
         io->size[i] = local.axes[i].size;
     if (as_range && local.rank) {
         io->rank = 1;
-        io->size[0] = (int64_t)shape_elements(&local);
+        io->size[0] = (int64_t)graph_shape_elements(&local);
     }
     o->home[o->nbases] = h;
     o->bases[o->nbases] = h.at;
@@ -257,8 +257,8 @@ static weft_status emit_comm(graph_to_list *s, const node *n)
         c.out_shift = out.shift;
         c.shift_axis = in.shift ? in.axis : out.axis;
         if (in.shift && out.shift && in.axis != out.axis)
-            return fail(WEFT_UNSUPPORTED, "%s: communication between slices of two mesh axes",
-                        s->job->name);
+            return err_fail(WEFT_UNSUPPORTED, "%s: communication between slices of two mesh axes",
+                            s->job->name);
     }
     c.name = pool_printf(&p->pool, "%s of %s, %s", plan_kind_name(n->comm),
                          graph_tensor(s->g, n->in[0])->name, s->job->name);

@@ -67,8 +67,9 @@ static weft_status find_kinds(const builder *b, kinds *x)
             if (kind_of(x, p.differ) < x->n)
                 continue;
             if (x->n == MAX_KINDS)
-                return fail(WEFT_UNSUPPORTED,
-                            "gradients are cut in more than %u ways over the mesh axes", MAX_KINDS);
+                return err_fail(WEFT_UNSUPPORTED,
+                                "gradients are cut in more than %u ways over the mesh axes",
+                                MAX_KINDS);
             x->scalar[x->n] = x->n ? pool_printf(&b->p->pool, "sumsq.%u", x->n) : "sumsq";
             x->differ[x->n++] = p.differ;
         }

@@ -38,11 +38,11 @@ weft_status plan_periodic_states(builder *b, const edit_state *e)
         const char *suffix = suffix_of(b->g, x);
         const int have = find_state(b->f, suffix);
         if (have >= 0 && (uint32_t)have < of_rule)
-            return fail(WEFT_USAGE, "a list keeps the state '%s', and so does the update rule",
-                        suffix);
+            return err_fail(WEFT_USAGE, "a list keeps the state '%s', and so does the update rule",
+                            suffix);
         if (x->shape.dtype != WEFT_F32 || x->shape.rank != graph_tensor(b->g, x->of)->shape.rank)
-            return fail(WEFT_UNSUPPORTED, "%s: a list's states are fp32 of their parameter's shape",
-                        x->name);
+            return err_fail(WEFT_UNSUPPORTED,
+                            "%s: a list's states are fp32 of their parameter's shape", x->name);
         if (have < 0)
             *vec_push(&b->f->states) = (flat_state){pool_text(&b->p->pool, suffix), 0};
     }
@@ -91,18 +91,19 @@ static weft_status take_nodes(making *m, const list_edit *x)
             const flat_param *p =
                 kind == WEFT_T_PARAM || kind == WEFT_T_STATE ? param_of(m, t) : NULL;
             if (p && m->b->f->blocks.at[p->block].level)
-                return fail(WEFT_UNSUPPORTED,
-                            "list %s works on %s, which a placement keeps in slices: say "
-                            "optim.placement = none",
-                            x->name, p->name);
+                return err_fail(WEFT_UNSUPPORTED,
+                                "list %s works on %s, which a placement keeps in slices: say "
+                                "optim.placement = none",
+                                x->name, p->name);
             away |= (kind == WEFT_T_PARAM || kind == WEFT_T_STATE) && !p;
             away |= kind == WEFT_T_ACTIVATION && m->elsewhere[t];
         }
         if (away && plan_scalar_assigned(&m->g, n))
-            return fail(WEFT_UNSUPPORTED,
-                        "list %s: assign() to the scalar '%s' a value made of parameters that one "
-                        "stage of the model has and another has not",
-                        x->name, graph_tensor(&m->g, n->out[0])->name);
+            return err_fail(
+                WEFT_UNSUPPORTED,
+                "list %s: assign() to the scalar '%s' a value made of parameters that one "
+                "stage of the model has and another has not",
+                x->name, graph_tensor(&m->g, n->out[0])->name);
         for (uint32_t k = 0; k < n->nout; k++)
             m->elsewhere[n->out[k]] |= away && !n->assign;
         if (!away)
@@ -176,8 +177,8 @@ weft_status plan_periodic_lists(builder *b, const edit_state *e)
     if (e->lists.n)
         part_ways(b);
     for (uint32_t i = 0; !s && i < e->lists.n; i++) {
-        extra_list *x = vec_push(&b->p->extra);
-        *x = (extra_list){.every = e->lists.at[i].every};
+        periodic_list *x = vec_push(&b->p->extra);
+        *x = (periodic_list){.every = e->lists.at[i].every};
         x->l.name = e->lists.at[i].name;
         s = make_list(b, &e->lists.at[i], &x->l);
     }

@@ -39,8 +39,8 @@ static weft_status check_assigned(const graph *g, weft_tensor param)
             continue;
         assigned(g, i, &times);
         if (times != 1)
-            return fail(WEFT_USAGE, "the rule assigns %s %u times; it has to be once",
-                        i == param ? "the parameter" : t->name, times);
+            return err_fail(WEFT_USAGE, "the rule assigns %s %u times; it has to be once",
+                            i == param ? "the parameter" : t->name, times);
     }
     return WEFT_OK;
 }
@@ -56,11 +56,12 @@ static weft_status check_states(const graph *g, weft_tensor param)
             like = x->shape.axes[i].size == p->axes[i].size &&
                    !strcmp(x->shape.axes[i].name, p->axes[i].name);
         if (x->kind == WEFT_T_STATE && !like)
-            return fail(WEFT_UNSUPPORTED,
-                        "state() keeps %s in another shape or type than its parameter (dtype, keep "
-                        "or like); this version keeps fp32 of the same shape: say dtype 0, keep "
-                        "NULL and like the parameter",
-                        x->name);
+            return err_fail(
+                WEFT_UNSUPPORTED,
+                "state() keeps %s in another shape or type than its parameter (dtype, keep "
+                "or like); this version keeps fp32 of the same shape: say dtype 0, keep "
+                "NULL and like the parameter",
+                x->name);
     }
     return WEFT_OK;
 }
@@ -84,8 +85,8 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
     u.grad = scaled[0];
     g->state_of = "p";
     if (!s)
-        s = arg_answer(PLUGIN_CALL(table, update, rule->c->module, rule->conf, &w, &u), "the rule",
-                       "update");
+        s = graph_check_return(PLUGIN_CALL(table, update, rule->c->module, rule->conf, &w, &u),
+                               "the rule", "update");
     if (!s)
         s = check_assigned(g, param);
     uint32_t times;

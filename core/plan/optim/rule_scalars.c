@@ -63,10 +63,11 @@ static weft_status check_parts(const graph *g, const node_list *taken, const boo
         const node *by = x->producer ? &g->nodes.at[x->producer - 1] : NULL;
         const bool joint = by && (!by->op || !(by->op->flags & WEFT_OP_ELEMENTWISE));
         if (part_of[t] && (x->shape.rank || joint))
-            return fail(WEFT_USAGE,
-                        "%s: assign() to the scalar '%s' a value made of %s; a scalar is assigned "
-                        "once a step, so its value may be made of scalars alone",
-                        who, graph_tensor(g, taken->at[0].out[0])->name, x->name);
+            return err_fail(
+                WEFT_USAGE,
+                "%s: assign() to the scalar '%s' a value made of %s; a scalar is assigned "
+                "once a step, so its value may be made of scalars alone",
+                who, graph_tensor(g, taken->at[0].out[0])->name, x->name);
     }
     return WEFT_OK;
 }
@@ -107,8 +108,8 @@ static weft_status check_targets(const graph *g, const node_list *taken, const c
         s = plan_scalar_check_target(g, &taken->at[i], who);
         for (uint32_t k = 0; !s && k < i; k++)
             if (taken->at[i].out[0] == taken->at[k].out[0])
-                s = fail(WEFT_USAGE, "%s: assign() to the scalar '%s' twice", who,
-                         graph_tensor(g, taken->at[i].out[0])->name);
+                s = err_fail(WEFT_USAGE, "%s: assign() to the scalar '%s' twice", who,
+                             graph_tensor(g, taken->at[i].out[0])->name);
     }
     return s;
 }
@@ -144,10 +145,11 @@ weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate)
     if (!s && !b->rule->rule_scalars)
         b->rule->rule_scalars = mine;
     else if (!s && !same(b->rule->rule_scalars, mine))
-        s = fail(WEFT_USAGE,
-                 "%s: assign() to scalars differs from one parameter to another (flags or shape); "
-                 "a scalar is assigned once a step, so all have to assign it alike",
-                 who);
+        s = err_fail(
+            WEFT_USAGE,
+            "%s: assign() to scalars differs from one parameter to another (flags or shape); "
+            "a scalar is assigned once a step, so all have to assign it alike",
+            who);
     return s;
 }
 

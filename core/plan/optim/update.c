@@ -97,7 +97,8 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
     uint32_t nbases = BASE_FIRST;
     fused *f = &k->f;
     if (BASE_FIRST + f->nin + f->nout > MAX_BASES)
-        return fail(WEFT_UNSUPPORTED, "the rule has more than %u operands", MAX_BASES - BASE_FIRST);
+        return err_fail(WEFT_UNSUPPORTED, "the rule has more than %u operands",
+                        MAX_BASES - BASE_FIRST);
     for (uint32_t i = 0; i < f->nin + f->nout; i++) {
         weft_tensor t = i < f->nin ? f->in[i] : f->out[i - f->nin];
         uint32_t from = source_of(b, k, t);

@@ -26,7 +26,7 @@ static json_t *lists_json(const plan *p)
 {
     json_t *lists = json_array();
     for (uint32_t i = 0; i < p->extra.n; i++) {
-        const extra_list *x = &p->extra.at[i];
+        const periodic_list *x = &p->extra.at[i];
         json_t *l = json_object();
         json_object_set_new(l, "name", json_string(x->l.name));
         json_object_set_new(l, "every", json_integer(x->every));
@@ -67,7 +67,7 @@ static weft_status dump(json_t *root, FILE *to)
 {
     int bad = !root || json_dumpf(root, to, JSON_INDENT(1)) || fputc('\n', to) == EOF;
     json_decref(root);
-    return bad ? fail_errno(WEFT_IO, "the plan could not be written as JSON") : WEFT_OK;
+    return bad ? err_fail_errno(WEFT_IO, "the plan could not be written as JSON") : WEFT_OK;
 }
 
 weft_status plan_print_json(const plan_set *set, FILE *to)
@@ -145,7 +145,7 @@ static json_t *entry_json(const plan *p, const entry *e)
         json_object_set_new(x, "collective", json_string(plan_kind_name(c->kind)));
         json_object_set_new(x, "count", bytes(c->count));
         json_object_set_new(x, "sent", bytes(c->sent));
-        json_object_set_new(x, "compress", json_string(comm_form_name(c->compress)));
+        json_object_set_new(x, "compress", json_string(sched_form_name(c->compress)));
     }
     return x;
 }

@@ -1,7 +1,7 @@
 /* plan/view/print.c: the plan for people, and its digest. */
 #include "plan/plan.h"
 
-#include "base/digest.h"
+#include "base/number/digest.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static void print_mesh(const plan *p, FILE *to)
 }
 
 /* What a list that runs every few steps sends, spread over these steps. */
-static bool print_list_sent(const plan *p, const extra_list *x, uint32_t kind, FILE *to)
+static bool print_list_sent(const plan *p, const periodic_list *x, uint32_t kind, FILE *to)
 {
     char t[2][32];
     const uint64_t sent = plan_list_sent(p, &x->l, kind);
@@ -149,9 +149,10 @@ static void print_one(const plan *p, const list *l, uint32_t rank, FILE *to)
                     "%6u   start  #%u %s on %s (%s): %" PRIu64 " elements at %#" PRIx64
                     ", sends %" PRIu64 " B",
                     i, e->what, e->name, p->channels.at[c->channel].name, c->algorithm, c->count,
-                    c->in + c->in_shift * mesh_coord(&p->spec->mesh, rank, c->shift_axis), c->sent);
+                    c->in + c->in_shift * graph_mesh_coord(&p->spec->mesh, rank, c->shift_axis),
+                    c->sent);
             if (c->compress)
-                fprintf(to, " in %s, not %" PRIu64, comm_form_name(c->compress), c->plain);
+                fprintf(to, " in %s, not %" PRIu64, sched_form_name(c->compress), c->plain);
             fprintf(to, "\n");
             break;
         case ENTRY_WAIT: fprintf(to, "%6u   wait   #%u\n", i, e->what); break;

@@ -8,7 +8,7 @@
 
 #include <sched.h>
 
-weft_status exec_reach(executor *e)
+weft_status run_exec_sync(executor *e)
 {
     weft_status s = PLUGIN_CALL(e->table, record, e->event, e->stream);
     uint64_t until = 0;
@@ -17,60 +17,61 @@ weft_status exec_reach(executor *e)
         until = until ? until : now + (uint64_t)(e->deadline * 1e9);
         s = job_failure(e->job);
         if (!s)
-            s = colls_health(e->colls);
+            s = run_library_health(e->colls);
         if (!s && now > until)
-            s = fail(WEFT_IO, "the device did not finish within %.3g seconds", e->deadline);
+            s = err_fail(WEFT_IO, "the device did not finish within %.3g seconds", e->deadline);
         sched_yield();
     }
     return s;
 }
 
-weft_status exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes)
+weft_status run_exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes)
 {
     weft_status s =
         PLUGIN_CALL(e->table, copy, e->device, e->stream, e->base + offset, from, bytes);
-    return s ? s : exec_reach(e);
+    return s ? s : run_exec_sync(e);
 }
 
-weft_status exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes)
+weft_status run_exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes)
 {
     weft_status s = PLUGIN_CALL(e->table, copy, e->device, e->stream, to, e->base + offset, bytes);
-    return s ? s : exec_reach(e);
+    return s ? s : run_exec_sync(e);
 }
 
-weft_status exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *copies, const void **out)
+weft_status run_exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *copies,
+                          const void **out)
 {
     *out = e->base + offset;
     if (e->table->caps & WEFT_DEV_HOST_MEMORY)
         return WEFT_OK;
     void *copy = pool_alloc(copies, bytes);
     *out = copy;
-    return exec_read(e, offset, copy, bytes);
+    return run_exec_read(e, offset, copy, bytes);
 }
 
-weft_status exec_zero(executor *e, uint64_t offset, uint64_t bytes)
+weft_status run_exec_zero(executor *e, uint64_t offset, uint64_t bytes)
 {
     weft_status s = PLUGIN_CALL(e->table, fill, e->device, e->stream, e->base + offset, 0, bytes);
-    return s ? s : exec_reach(e);
+    return s ? s : run_exec_sync(e);
 }
 
-weft_status exec_scalar(executor *e, const char *name, double *out)
+weft_status run_exec_scalar(executor *e, const char *name, double *out)
 {
     float value;
     uint64_t at = plan_scalar(e->plan, name);
     if (at == UINT64_MAX)
-        return fail(WEFT_INTERNAL, "the plan has no scalar '%s'", name);
-    weft_status s = exec_read(e, at, &value, sizeof value);
+        return err_fail(WEFT_INTERNAL, "the plan has no scalar '%s'", name);
+    weft_status s = run_exec_read(e, at, &value, sizeof value);
     if (!s)
         *out = value;
     return s;
 }
 
-weft_status exec_set_scalars(executor *e)
+weft_status run_exec_set_scalars(executor *e)
 {
     for (uint32_t i = 0; i < e->plan->scalars.n; i++) {
         float value = (float)e->plan->scalars.at[i].value;
-        weft_status s = exec_write(e, e->plan->scalars.at[i].offset, &value, sizeof value);
+        weft_status s = run_exec_write(e, e->plan->scalars.at[i].offset, &value, sizeof value);
         if (s)
             return s;
     }

@@ -14,11 +14,11 @@
 #include "run/view/trace.h"
 
 /* Where the time of lists went, since set-up. The rest of a step is the time of its passes. */
-typedef struct exec_times {
+typedef struct run_exec_times {
     uint64_t exposed_ns; /* waits for collectives: communication that no computation hides */
     uint64_t bubble_ns;  /* waits for sends and receives: another pipeline stage is behind */
     uint64_t tail_ns;    /* after the passes, without such waits: norm and update */
-} exec_times;
+} run_exec_times;
 
 typedef struct executor {
     const plan *plan;
@@ -37,22 +37,23 @@ typedef struct executor {
     comm_world *world;         /* NULL for one rank */
     struct colls *colls;       /* collectives of libraries; NULL: none */
     comm_op **ops;             /* [collective]; NULL where a library runs it */
-    comm_schedule **schedules;
+    sched_schedule **schedules;
     uint64_t *from, *to; /* [collective] arena offsets on this rank */
     uint64_t *bases;     /* the plan's, on this rank */
     flight flight;
     trace trace;
     float kept;    /* scale of the error-feedback residuals in the next sums, for the links */
     uint64_t step; /* now being run, for messages */
-    exec_times times;
+    run_exec_times times;
 } executor;
 
 /* Make `p` ready to run on this rank. `out_dir` NULL: no flight record. The caller destroys *out
  * also after a failure. [setup] [collective] */
-weft_status exec_create(const plan *p, const config *cfg, job *j, const job_identity *who,
-                        const char *out_dir, executor *out);
+weft_status run_exec_create(const plan *p, const config *cfg, job *j, const job_identity *who,
+                            const char *out_dir, executor *out);
 
-/* Free what exec_create() took. `failed`: operations may be in flight that never end. [setup] */
-void exec_destroy(executor *e, int failed);
+/* Free what run_exec_create() took. `failed`: operations may be in flight that never end. [setup]
+ */
+void run_exec_destroy(executor *e, int failed);
 
 #endif

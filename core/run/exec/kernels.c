@@ -25,7 +25,7 @@ static weft_status prepare_here(executor *e, uint32_t i)
     for (uint32_t x = 0; x < op.nattr; x++) {
         attrs[x] = op.attrs[x];
         for (uint32_t a = 0; a < m->n && !strcmp(attrs[x].key, "first"); a++)
-            attrs[x].i += (int64_t)(k->first[a] * mesh_coord(m, e->rank, a));
+            attrs[x].i += (int64_t)(k->first[a] * graph_mesh_coord(m, e->rank, a));
     }
     op.attrs = attrs;
     weft_prepared *own = NULL;
@@ -37,7 +37,7 @@ static weft_status prepare_here(executor *e, uint32_t i)
     return s;
 }
 
-weft_status kernels_prepare(executor *e)
+weft_status run_kernels_prepare(executor *e)
 {
     const plan *p = e->plan;
     e->kernels = mem_alloc(p->kernels.n * sizeof *e->kernels + 1);
@@ -51,7 +51,7 @@ weft_status kernels_prepare(executor *e)
     return WEFT_OK;
 }
 
-/* kernels_call() notes and checks calls of the device once a segment, not once a kernel. */
+/* run_kernels_call() notes and checks calls of the device once a segment, not once a kernel. */
 static inline weft_status run(executor *e, uint32_t number, const void *const *in, void *const *out)
 {
     const kernel *k = &e->plan->kernels.at[number];
@@ -67,9 +67,9 @@ static weft_status run_traced(executor *e, uint32_t number, const void *const *i
     const uint64_t began = clock_ns();
     weft_status s = run(e, number, in, out);
     if (!s)
-        s = exec_reach(e);
-    trace_note(&e->trace, e->plan->kernels.at[number].spec.id, TRACE_KERNEL, e->step, began,
-               clock_ns());
+        s = run_exec_sync(e);
+    run_trace_note(&e->trace, e->plan->kernels.at[number].spec.id, TRACE_KERNEL, e->step, began,
+                   clock_ns());
     return s;
 }
 
@@ -78,12 +78,12 @@ static void *address(const executor *e, const uint64_t *bases, const ref *r)
     return r->absent ? NULL : e->base + bases[r->base] + r->offset;
 }
 
-weft_status kernels_call(executor *e, const entry *x)
+weft_status run_kernels_call(executor *e, const entry *x)
 {
     const plan *p = e->plan;
     const segment *s = &p->segments.at[x->what];
     const uint64_t *bases = &e->bases[x->first_base];
-    const bool traced = trace_wants(&e->trace, e->step);
+    const bool traced = run_trace_wants(&e->trace, e->step);
     const uint32_t mark = err_count;
     weft_status st = WEFT_OK;
     plugin_call outer;
@@ -102,13 +102,13 @@ weft_status kernels_call(executor *e, const entry *x)
     }
     call_leave(&outer);
     if (st) {
-        st = call_judge(e->table, "run", st, mark, CALL_PLAIN);
+        st = host_call_check(e->table, "run", st, mark, CALL_PLAIN);
         err_context("op %s", p->kernels.at[p->instrs.at[s->first + i - 1].kernel].spec.id);
     }
     return st;
 }
 
-void kernels_release(executor *e)
+void run_kernels_release(executor *e)
 {
     for (uint32_t i = 0; e->kernels && i < e->plan->kernels.n; i++) {
         const kernel *k = &e->plan->kernels.at[i];

@@ -5,12 +5,12 @@
 #include "run/exec/executor.h"
 
 /* Prepare every kernel of the plan. [setup] */
-weft_status kernels_prepare(executor *e);
+weft_status run_kernels_prepare(executor *e);
 
 /* Run the segment that the entry `x` calls, with the bases of that call. [compute] */
-weft_status kernels_call(executor *e, const entry *x);
+weft_status run_kernels_call(executor *e, const entry *x);
 
-/* Release what was prepared, also after a failure of kernels_prepare(). [setup] */
-void kernels_release(executor *e);
+/* Release what was prepared, also after a failure of run_kernels_prepare(). [setup] */
+void run_kernels_release(executor *e);
 
 #endif

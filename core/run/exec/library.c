@@ -27,7 +27,7 @@ struct colls {
     const plan *plan;
     job *job;
     uint32_t rank;
-    colls_device d;
+    run_library_device d;
     double deadline;
     line *line;              /* [channels] */
     weft_event **done;       /* [collectives] */
@@ -37,7 +37,7 @@ struct colls {
     atomic_int gave_up;
 };
 
-int colls_has(const colls *c, uint32_t number)
+int run_library_has(const colls *c, uint32_t number)
 {
     return c && c->line[c->plan->collectives.at[number].channel].table;
 }
@@ -55,7 +55,7 @@ static weft_status share_id(colls *c, const line *l, const char *name, uint32_t 
     uint64_t n = 0;
     weft_status st = job_get(c->job, key, c->deadline, &value, &n);
     if (!st && n > *bytes)
-        st = fail(WEFT_DATA, "channel %s: the identifier of the communicator is invalid", name);
+        st = err_fail(WEFT_DATA, "channel %s: the identifier of the communicator is invalid", name);
     if (!st) {
         memcpy(id, value, n);
         *bytes = n;
@@ -72,8 +72,8 @@ static weft_status until_ready(colls *c, const line *l, const char *what)
     while ((st = PLUGIN_POLL(l->table, ready, l->comm)) == WEFT_BUSY) {
         st = job_failure(c->job);
         if (!st && clock_ns() > end)
-            st = fail(WEFT_PEER, "%s: not all ranks have arrived after %.3g seconds", what,
-                      c->deadline);
+            st = err_fail(WEFT_PEER, "%s: not all ranks have arrived after %.3g seconds", what,
+                          c->deadline);
         if (st)
             return st;
         nanosleep(&(struct timespec){0, 200000}, NULL);
@@ -89,7 +89,7 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
     line *l = &c->line[number];
     char id[ID_ROOM];
     uint64_t bytes = sizeof id;
-    l->table = where_coll(link);
+    l->table = resolve_collective_library(link);
     l->module = link->c->module;
     weft_status st = share_id(c, l, ch->name, ranks[0], id, &bytes, link->conf);
     if (!st)
@@ -125,25 +125,25 @@ static weft_status open_lines(colls *c)
     uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < p->channels.n && !st; i++) {
-        if (!where_coll(&p->spec->links[p->channels.at[i].link]))
+        if (!resolve_collective_library(&p->spec->links[p->channels.at[i].link]))
             continue;
         c->line[i].n = plan_group(p, i, c->rank, ranks, &c->line[i].me);
         if (c->line[i].n)
             st = open_line(c, i, ranks);
     }
     for (uint32_t i = 0; i < p->collectives.n && !st; i++)
-        if (colls_has(c, i))
+        if (run_library_has(c, i))
             st = PLUGIN_CALL(c->d.table, event, c->d.device, &c->done[i]);
     free(ranks);
     return st ? st : PLUGIN_CALL(c->d.table, event, c->d.device, &c->before);
 }
 
-weft_status colls_create(const plan *p, job *j, uint32_t rank, const colls_device *d,
-                         double deadline, colls **out)
+weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_library_device *d,
+                               double deadline, colls **out)
 {
     int any = 0;
     for (uint32_t i = 0; i < p->channels.n && p->spec->ranks > 1; i++)
-        any |= where_coll(&p->spec->links[p->channels.at[i].link]) != NULL;
+        any |= resolve_collective_library(&p->spec->links[p->channels.at[i].link]) != NULL;
     if (!any)
         return WEFT_OK;
     colls *c = mem_alloc(sizeof *c);
@@ -181,7 +181,7 @@ static int abort_all(colls *c)
     return pthread_timedjoin_np(helper, NULL, &end) == 0;
 }
 
-void colls_destroy(colls *c, int failed)
+void run_library_destroy(colls *c, int failed)
 {
     if (!c || (failed && !abort_all(c)))
         return;
@@ -225,7 +225,8 @@ static weft_status launch(colls *c, const line *l)
     return st;
 }
 
-weft_status colls_start(colls *c, uint32_t number, uint64_t from, uint64_t to, int first, int last)
+weft_status run_library_start(colls *c, uint32_t number, uint64_t from, uint64_t to, int first,
+                              int last)
 {
     const collective *x = &c->plan->collectives.at[number];
     const line *l = &c->line[x->channel];
@@ -247,17 +248,17 @@ weft_status colls_start(colls *c, uint32_t number, uint64_t from, uint64_t to, i
     return st;
 }
 
-weft_status colls_wait(colls *c, uint32_t number)
+weft_status run_library_wait(colls *c, uint32_t number)
 {
     return PLUGIN_CALL(c->d.table, stream_wait, c->d.compute, c->done[number]);
 }
 
-uint64_t colls_sent(const colls *c)
+uint64_t run_library_sent(const colls *c)
 {
     return c ? c->sent : 0;
 }
 
-weft_status colls_health(colls *c)
+weft_status run_library_health(colls *c)
 {
     for (uint32_t i = 0; c && i < c->plan->channels.n; i++) {
         const line *l = &c->line[i];

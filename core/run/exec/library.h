@@ -4,7 +4,7 @@
  * Each channel has a communicator and a stream. A start makes the channel's stream wait for the
  * work enqueued before it; a wait makes the compute stream wait for the end of the collective. The
  * host blocks in neither. Errors are noticed where the host waits for the device, at the end of a
- * list: there colls_health() is called. */
+ * list: there run_library_health() is called. */
 #ifndef RUN_EXEC_LIBRARY_H
 #define RUN_EXEC_LIBRARY_H
 
@@ -14,30 +14,31 @@
 typedef struct colls colls; /* opaque */
 
 /* The device as an executor has opened it. */
-typedef struct colls_device {
+typedef struct run_library_device {
     const weft_device_table *table;
     weft_device *device;
     weft_stream *compute;
     char *base; /* the arena's */
-} colls_device;
+} run_library_device;
 
 /* Open a communicator for each channel of a library that `rank` belongs to. *out stays NULL where
  * the plan has none. [setup] [collective] */
-weft_status colls_create(const plan *p, job *j, uint32_t rank, const colls_device *d,
-                         double deadline, colls **out);
+weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_library_device *d,
+                               double deadline, colls **out);
 
 /* With `failed`, abort operations in flight, on a thread that is abandoned if the library hangs.
  * NULL allowed. [setup] */
-void colls_destroy(colls *c, int failed);
+void run_library_destroy(colls *c, int failed);
 
 /* Does a library run this collective? */
-int colls_has(const colls *c, uint32_t number);
+int run_library_has(const colls *c, uint32_t number);
 
 /* Enqueue a collective from and to these arena offsets. Consecutive starts form one group, opened
  * by the first and launched by the last. [compute] */
-weft_status colls_start(colls *c, uint32_t number, uint64_t from, uint64_t to, int first, int last);
-weft_status colls_wait(colls *c, uint32_t number); /* [compute] */
-uint64_t colls_sent(const colls *c);               /* payload bytes so far; NULL allowed [any] */
-weft_status colls_health(colls *c);                /* NULL allowed [compute] */
+weft_status run_library_start(colls *c, uint32_t number, uint64_t from, uint64_t to, int first,
+                              int last);
+weft_status run_library_wait(colls *c, uint32_t number); /* [compute] */
+uint64_t run_library_sent(const colls *c); /* payload bytes so far; NULL allowed [any] */
+weft_status run_library_health(colls *c);  /* NULL allowed [compute] */
 
 #endif

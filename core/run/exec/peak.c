@@ -53,7 +53,8 @@ static weft_status fill_random(executor *e, uint64_t to, uint64_t bytes)
     }
     weft_status s = WEFT_OK;
     for (uint64_t at = 0; !s && at < bytes; at += RANDOM_BYTES)
-        s = exec_write(e, to + at, numbers, bytes - at < RANDOM_BYTES ? bytes - at : RANDOM_BYTES);
+        s = run_exec_write(e, to + at, numbers,
+                           bytes - at < RANDOM_BYTES ? bytes - at : RANDOM_BYTES);
     return s;
 }
 
@@ -111,7 +112,7 @@ static weft_status run(executor *e, const product *x, uint64_t times, uint64_t *
     for (uint64_t i = 0; !s && i < times; i++)
         s = PLUGIN_CALL(e->table, run, x->kernel, e->stream, in, out, x->workspace);
     if (!s)
-        s = exec_reach(e);
+        s = run_exec_sync(e);
     *ns = clock_ns() - began;
     return s;
 }
@@ -198,7 +199,7 @@ static weft_status take_mean(executor *e, double *flops)
         snprintf(key, sizeof key, "peak.%u", r);
         s = job_get(e->job, key, TOLD_SECONDS, &one, &bytes);
         if (!s && bytes != sizeof *flops)
-            s = fail(WEFT_DATA, "rank %u sent no peak rate", r);
+            s = err_fail(WEFT_DATA, "rank %u sent no peak rate", r);
         if (!s)
             sum += *(const double *)one;
         free(one);
@@ -207,7 +208,7 @@ static weft_status take_mean(executor *e, double *flops)
     return s;
 }
 
-weft_status exec_measure_peak(executor *e, double *flops)
+weft_status run_measure_peak(executor *e, double *flops)
 {
     product best = {0};
     *flops = 0;
@@ -217,6 +218,6 @@ weft_status exec_measure_peak(executor *e, double *flops)
     if (!s)
         s = take_mean(e, flops);
     if (!s)
-        s = exec_zero(e, 0, e->plan->bytes.peak);
-    return s ? s : exec_set_scalars(e);
+        s = run_exec_zero(e, 0, e->plan->bytes.peak);
+    return s ? s : run_exec_set_scalars(e);
 }

@@ -58,7 +58,7 @@ static weft_status record(executor *e, graph_run *r, bool *can)
     }
     weft_status x = WEFT_OK;
     for (uint32_t i = r->first; !s && !x && i < r->end; i++)
-        x = kernels_call(e, &r->l->entries.at[i]);
+        x = run_kernels_call(e, &r->l->entries.at[i]);
     if (!s) /* in any case, so that the stream is good again */
         s = PLUGIN_CALL(e->table, capture_end, e->stream, &r->work);
     s = x ? x : s;
@@ -89,7 +89,7 @@ static weft_status record_list(executor *e, const list *l, bool *can)
     return s;
 }
 
-weft_status graphs_record(executor *e)
+weft_status run_recordings_make(executor *e)
 {
     const plan *p = e->plan;
     bool can = (e->table->caps & WEFT_DEV_CAPTURE) && e->table->capture_begin;
@@ -104,7 +104,7 @@ weft_status graphs_record(executor *e)
     return s;
 }
 
-uint32_t graphs_end(const executor *e, const list *l, uint32_t i, weft_capture **work)
+uint32_t run_recording_end(const executor *e, const list *l, uint32_t i, weft_capture **work)
 {
     const struct recordings *g = e->graphs;
     for (uint32_t k = 0; g && k < g->nlists; k++)
@@ -116,7 +116,7 @@ uint32_t graphs_end(const executor *e, const list *l, uint32_t i, weft_capture *
     return i;
 }
 
-void graphs_free(executor *e)
+void run_recordings_free(executor *e)
 {
     for (uint32_t k = 0; e->graphs && k < e->graphs->nlists; k++)
         free(e->graphs->lists[k].run);

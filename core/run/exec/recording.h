@@ -8,13 +8,13 @@
 #include "run/exec/executor.h"
 
 /* Record the calls of all lists where the device can. [setup] */
-weft_status graphs_record(executor *e);
+weft_status run_recordings_make(executor *e);
 
 /* If a recording begins at entry i of `l`, the entry after its last one, with *work to replay; else
  * i. [compute] */
-uint32_t graphs_end(const executor *e, const list *l, uint32_t i, weft_capture **work);
+uint32_t run_recording_end(const executor *e, const list *l, uint32_t i, weft_capture **work);
 
 /* Forget all recordings; the device frees them when it is closed. [setup] */
-void graphs_free(executor *e);
+void run_recordings_free(executor *e);
 
 #endif

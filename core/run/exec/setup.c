@@ -19,7 +19,7 @@ static int32_t descriptor_kind(const executor *e)
     uint64_t wanted = 0, can = e->table->caps;
     for (uint32_t i = 0; e->plan->spec->ranks > 1 && i < e->plan->spec->nlinks; i++) {
         const spec_link *l = &e->plan->spec->links[i];
-        if (where_coll(l))
+        if (resolve_collective_library(l))
             continue;
         const weft_link_table *link = l->c->table, *near = l->near.c ? l->near.c->table : link;
         wanted |= link->caps | near->caps;
@@ -42,13 +42,14 @@ static weft_status stage_all(const executor *e, int32_t fd, comm_arena *arena)
     const spec *s = e->plan->spec;
     bool any = false;
     for (uint32_t i = 0; i < s->nlinks; i++)
-        any |= where_staged(s, &s->links[i]);
+        any |= resolve_is_staged(s, &s->links[i]);
     for (uint32_t i = 0; i < s->nlinks && any; i++)
-        if (!where_staged(s, &s->links[i]) && !where_coll(&s->links[i]))
-            return fail(WEFT_UNSUPPORTED,
-                        "%s reaches the memory of device %s and another transport of this job does "
-                        "not: use one kind of transport",
-                        s->links[i].c->name, s->device.c->name);
+        if (!resolve_is_staged(s, &s->links[i]) && !resolve_collective_library(&s->links[i]))
+            return err_fail(
+                WEFT_UNSUPPORTED,
+                "%s reaches the memory of device %s and another transport of this job does "
+                "not: use one kind of transport",
+                s->links[i].c->name, s->device.c->name);
     const uint64_t bytes = e->plan->bytes.peak;
     *arena = (comm_arena){e->base, bytes, fd, (uint32_t)e->table->caps, {0}};
     if (any)
@@ -84,8 +85,8 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
     err_clear();
     weft_status st = PLUGIN_CALL(e->table, probe, s->device.c->module, s->device.conf, &score);
     if (!st && !score)
-        st = fail(WEFT_ABSENT, "device %s is not on this machine: %s", s->device.c->name,
-                  *err_text() ? err_text() : "its probe gives no reason");
+        st = err_fail(WEFT_ABSENT, "device %s is not on this machine: %s", s->device.c->name,
+                      *err_text() ? err_text() : "its probe gives no reason");
     if (!st)
         st = PLUGIN_CALL(e->table, open, s->device.c->module, &args, &e->device);
     if (!st)
@@ -110,7 +111,7 @@ static weft_status add_channels(executor *e, const uint32_t *index, comm_channel
     weft_status s = WEFT_OK;
     for (uint32_t i = 0; !s && i < p->channels.n; i++) {
         uint32_t n = plan_group(p, i, e->rank, ranks, &me), link = p->channels.at[i].link;
-        if (!n || where_coll(&p->spec->links[link]))
+        if (!n || resolve_collective_library(&p->spec->links[link]))
             continue; /* belongs to other ranks, or to a library */
         s = comm_add_channel(e->world, index[link], p->channels.at[i].name, ranks, n, &out[i]);
     }
@@ -125,8 +126,8 @@ static void keep(executor *e, uint32_t number)
     const bool staged = comm_is_staged(e->ops[number]);
     char *at = (staged ? e->host : e->base) + c->kept;
     if (staged)
-        memset(at, 0, c->kept_bytes);
-    comm_keep(e->ops[number], at, c->again ? NULL : &e->kept);
+        memset(at, 0, c->residual_bytes);
+    comm_set_residual(e->ops[number], at, c->again ? NULL : &e->kept);
 }
 
 static weft_status add_operations(executor *e, comm_channel *const *channels)
@@ -140,23 +141,23 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; !st && i < p->collectives.n; i++) {
         const collective *c = &p->collectives.at[i];
-        const uint64_t at = mesh_coord(&p->spec->mesh, e->rank, c->shift_axis);
+        const uint64_t at = graph_mesh_coord(&p->spec->mesh, e->rank, c->shift_axis);
         uint32_t me;
         plan_group(p, c->channel, e->rank, ranks, &me);
         e->from[i] = c->in + at * c->in_shift;
         e->to[i] = c->out + at * c->out_shift;
-        if (where_coll(&p->spec->links[p->channels.at[c->channel].link]))
+        if (resolve_collective_library(&p->spec->links[p->channels.at[c->channel].link]))
             continue;
         st = plan_schedule(p, c, me, &e->schedules[i]);
-        if (!st && comm_schedule_scratch(e->schedules[i]) > c->scratch_bytes)
-            st = fail(WEFT_INTERNAL, "%s needs more scratch memory than the plan has", c->name);
-        if (!st && comm_schedule_kept(e->schedules[i]) > c->kept_bytes)
-            st = fail(WEFT_INTERNAL, "%s needs a larger residual than the plan has", c->name);
+        if (!st && sched_scratch_bytes(e->schedules[i]) > c->scratch_bytes)
+            st = err_fail(WEFT_INTERNAL, "%s needs more scratch memory than the plan has", c->name);
+        if (!st && sched_residual_bytes(e->schedules[i]) > c->residual_bytes)
+            st = err_fail(WEFT_INTERNAL, "%s needs a larger residual than the plan has", c->name);
         if (!st)
             st = comm_add_op(channels[c->channel], e->schedules[i], c->name, &e->ops[i]);
         if (!st && comm_is_staged(e->ops[i]))
-            comm_fix(e->ops[i], e->from[i], e->to[i]);
-        if (!st && c->kept_bytes)
+            comm_set_offsets(e->ops[i], e->from[i], e->to[i]);
+        if (!st && c->residual_bytes)
             keep(e, i);
     }
     free(ranks);
@@ -180,11 +181,11 @@ static weft_status connect_ranks(executor *e, const job_identity *who, const com
         return WEFT_OK;
     comm_channel **channels = mem_alloc(p->channels.n * sizeof *channels + 1);
     uint32_t index[WEFT_MAX_MESH];
-    const colls_device device = {e->table, e->device, e->stream, e->base};
+    const run_library_device device = {e->table, e->device, e->stream, e->base};
     const double patience = config_real(e->cfg, "run.join_timeout");
     weft_status s = comm_world_create(e->job, who, &e->world);
     for (uint32_t i = 0; !s && i < p->spec->nlinks; i++)
-        s = where_coll(&p->spec->links[i]) ? WEFT_OK : add_link(e, i, &index[i]);
+        s = resolve_collective_library(&p->spec->links[i]) ? WEFT_OK : add_link(e, i, &index[i]);
     if (!s)
         s = add_channels(e, index, channels);
     if (!s)
@@ -192,7 +193,7 @@ static weft_status connect_ranks(executor *e, const job_identity *who, const com
     if (!s)
         s = comm_connect(e->world, arena, patience);
     if (!s)
-        s = colls_create(p, e->job, e->rank, &device, patience, &e->colls);
+        s = run_library_create(p, e->job, e->rank, &device, patience, &e->colls);
     free(channels);
     return s;
 }
@@ -208,8 +209,8 @@ static uint64_t events_a_step(const plan *p)
     return n;
 }
 
-weft_status exec_create(const plan *p, const config *cfg, job *j, const job_identity *who,
-                        const char *out_dir, executor *out)
+weft_status run_exec_create(const plan *p, const config *cfg, job *j, const job_identity *who,
+                            const char *out_dir, executor *out)
 {
     *out = (executor){.plan = p,
                       .cfg = cfg,
@@ -219,29 +220,30 @@ weft_status exec_create(const plan *p, const config *cfg, job *j, const job_iden
                       .kept = 1};
     comm_arena arena;
     out->deadline = config_real(cfg, "run.deadline");
-    weft_status s = trace_setup(config_text(cfg, "log.trace_steps"), events_a_step(p), &out->trace);
+    weft_status s =
+        run_trace_setup(config_text(cfg, "log.trace_steps"), events_a_step(p), &out->trace);
     if (!s && out_dir)
-        s = flight_open(out_dir, who->rank, who->ranks, &out->flight);
+        s = run_flight_open(out_dir, who->rank, who->ranks, &out->flight);
     if (!s)
         s = open_device(out, who, &arena);
     out->bases = plan_bases(p, who->rank);
     if (!s)
-        s = kernels_prepare(out);
+        s = run_kernels_prepare(out);
     if (!s)
-        s = exec_set_scalars(out);
+        s = run_exec_set_scalars(out);
     if (!s)
         s = connect_ranks(out, who, &arena);
-    return s ? s : graphs_record(out);
+    return s ? s : run_recordings_make(out);
 }
 
-void exec_destroy(executor *e, int failed)
+void run_exec_destroy(executor *e, int failed)
 {
-    colls_destroy(e->colls, failed);
+    run_library_destroy(e->colls, failed);
     comm_world_destroy(e->world);
     for (uint32_t i = 0; e->schedules && i < e->plan->collectives.n; i++)
-        comm_schedule_free(e->schedules[i]);
-    graphs_free(e);
-    kernels_release(e);
+        sched_free(e->schedules[i]);
+    run_recordings_free(e);
+    run_kernels_release(e);
     if (e->device)
         PLUGIN_DO(e->table, close, e->device);
     free(e->ops);
@@ -249,7 +251,7 @@ void exec_destroy(executor *e, int failed)
     free(e->from);
     free(e->to);
     free(e->schedules);
-    trace_free(&e->trace);
-    flight_close(&e->flight);
+    run_trace_free(&e->trace);
+    run_flight_close(&e->flight);
     *e = (executor){0};
 }

@@ -22,7 +22,7 @@ static bool joins(const executor *e, const list *l, uint32_t i, uint32_t like)
 {
     const plan *p = e->plan;
     const entry *x = i < l->entries.n ? &l->entries.at[i] : NULL;
-    if (!x || x->kind != ENTRY_START || !colls_has(e->colls, x->what))
+    if (!x || x->kind != ENTRY_START || !run_library_has(e->colls, x->what))
         return false;
     return p->channels.at[p->collectives.at[x->what].channel].link ==
            p->channels.at[p->collectives.at[like].channel].link;
@@ -31,12 +31,12 @@ static bool joins(const executor *e, const list *l, uint32_t i, uint32_t like)
 static weft_status start(executor *e, const list *l, uint32_t i)
 {
     const uint32_t what = l->entries.at[i].what;
-    if (colls_has(e->colls, what))
-        return colls_start(e->colls, what, e->from[what], e->to[what],
-                           i == 0 || !joins(e, l, i - 1, what), !joins(e, l, i + 1, what));
+    if (run_library_has(e->colls, what))
+        return run_library_start(e->colls, what, e->from[what], e->to[what],
+                                 i == 0 || !joins(e, l, i - 1, what), !joins(e, l, i + 1, what));
     const bool staged = comm_is_staged(e->ops[what]); /* the device waits, not the host */
     char *scratch = (staged ? e->host : e->base) + e->plan->collectives.at[what].scratch;
-    weft_status s = staged ? WEFT_OK : exec_reach(e);
+    weft_status s = staged ? WEFT_OK : run_exec_sync(e);
     return s ? s
              : comm_start(e->ops[what], e->base + e->from[what], e->base + e->to[what], scratch,
                           !waited_at_once(l, i));
@@ -45,15 +45,15 @@ static weft_status start(executor *e, const list *l, uint32_t i)
 static weft_status wait(executor *e, const entry *x)
 {
     uint64_t began = clock_ns();
-    if (colls_has(e->colls, x->what))
-        return colls_wait(e->colls, x->what);
+    if (run_library_has(e->colls, x->what))
+        return run_library_wait(e->colls, x->what);
     weft_status s = comm_wait(e->ops[x->what], e->deadline);
     const bool pair = plan_between_two(&e->plan->collectives.at[x->what]);
     *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += clock_ns() - began;
-    if (!s && trace_wants(&e->trace, e->step)) {
+    if (!s && run_trace_wants(&e->trace, e->step)) {
         uint64_t from, to;
         comm_times(e->ops[x->what], &from, &to);
-        trace_note(&e->trace, x->name, TRACE_COMM, e->step, from, to);
+        run_trace_note(&e->trace, x->name, TRACE_COMM, e->step, from, to);
     }
     return s;
 }
@@ -62,7 +62,7 @@ static void mark(executor *e, const list *l, uint32_t i)
 {
     const entry *x = &l->entries.at[i];
     static const char kinds[] = "?csw?";
-    flight_note(&e->flight, e->step, i, kinds[x->kind], x->name);
+    run_flight_note(&e->flight, e->step, i, kinds[x->kind], x->name);
     job_mark(e->job, e->step, i);
 }
 
@@ -84,14 +84,14 @@ static weft_status run_entry(executor *e, const list *l, uint32_t i)
     if (x->kind == ENTRY_WAIT)
         return wait(e, x);
     weft_status s = job_failure(e->job);
-    bool traced = trace_wants(&e->trace, e->step);
+    bool traced = run_trace_wants(&e->trace, e->step);
     uint64_t began = traced ? clock_ns() : 0;
     if (!s)
-        s = kernels_call(e, x);
+        s = run_kernels_call(e, x);
     if (!s && traced)
-        s = exec_reach(e);
+        s = run_exec_sync(e);
     if (!s && traced)
-        trace_note(&e->trace, x->name, TRACE_COMPUTE, e->step, began, clock_ns());
+        run_trace_note(&e->trace, x->name, TRACE_COMPUTE, e->step, began, clock_ns());
     return s;
 }
 
@@ -106,10 +106,10 @@ static void add_place(const executor *e, const list *l, uint32_t i)
 
 static weft_status run_range(executor *e, const list *l, uint32_t from, uint32_t end)
 {
-    const bool traced = trace_wants(&e->trace, e->step);
+    const bool traced = run_trace_wants(&e->trace, e->step);
     for (uint32_t i = from, next; i < end; i = next) {
         weft_capture *work;
-        next = traced ? i : graphs_end(e, l, i, &work);
+        next = traced ? i : run_recording_end(e, l, i, &work);
         weft_status s = next > i ? replay(e, l, i, next, work) : run_entry(e, l, i);
         next = next > i ? next : i + 1;
         if (s) {
@@ -118,8 +118,8 @@ static weft_status run_range(executor *e, const list *l, uint32_t from, uint32_t
         }
     }
     if (end == l->entries.n)
-        flight_note(&e->flight, e->step, end, 'e', l->name);
-    return exec_reach(e);
+        run_flight_note(&e->flight, e->step, end, 'e', l->name);
+    return run_exec_sync(e);
 }
 
 static uint64_t waited(const executor *e)
@@ -128,7 +128,7 @@ static uint64_t waited(const executor *e)
 }
 
 /* The host waits for the device before the tail too, so that the time of the tail is known. */
-weft_status exec_run(executor *e, const list *l)
+weft_status run_exec_list(executor *e, const list *l)
 {
     weft_status s = l->tail ? run_range(e, l, 0, l->tail) : WEFT_OK;
     const uint64_t began = clock_ns() - waited(e);
@@ -137,6 +137,6 @@ weft_status exec_run(executor *e, const list *l)
     if (l->tail)
         e->times.tail_ns += clock_ns() - waited(e) - began;
     if (!s && l->tail && e->plan->kept)
-        s = exec_read(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
+        s = run_exec_read(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
     return s;
 }

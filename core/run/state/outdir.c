@@ -35,14 +35,14 @@ static weft_status make_folders(const char *out)
         char was = *p;
         *p = 0;
         if (mkdir(path, 0777) && errno != EEXIST)
-            return fail_errno(WEFT_USAGE, "run.out: the folder %s cannot be made", path);
+            return err_fail_errno(WEFT_USAGE, "run.out: the folder %s cannot be made", path);
         *p = was;
         if (!was)
             break;
     }
     struct stat st;
     if (stat(path, &st) || !S_ISDIR(st.st_mode))
-        return fail(WEFT_USAGE, "run.out: %s exists and is not a folder", path);
+        return err_fail(WEFT_USAGE, "run.out: %s exists and is not a folder", path);
     return WEFT_OK;
 }
 
@@ -50,9 +50,9 @@ static weft_status make_folders(const char *out)
 static weft_status trim(const char *out, char path[4096])
 {
     if (!*out)
-        return fail(WEFT_USAGE, "run.out is empty: name a folder");
+        return err_fail(WEFT_USAGE, "run.out is empty: name a folder");
     if ((size_t)snprintf(path, 4096, "%s", out) >= 4096)
-        return fail(WEFT_USAGE, "run.out is longer than 4095 bytes");
+        return err_fail(WEFT_USAGE, "run.out is longer than 4095 bytes");
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/'; n--)
         path[n - 1] = 0;
     return WEFT_OK;
@@ -63,19 +63,20 @@ static weft_status move_away(const char *out, char old[4096])
 {
     const char *slash = strrchr(out, '/'), *last = slash ? slash + 1 : out;
     if (!*last || !strcmp(last, ".") || !strcmp(last, ".."))
-        return fail(WEFT_USAGE,
-                    "run.out = %s contains a run and cannot be renamed under this name: give the "
-                    "name of the folder itself",
-                    out);
+        return err_fail(
+            WEFT_USAGE,
+            "run.out = %s contains a run and cannot be renamed under this name: give the "
+            "name of the folder itself",
+            out);
     for (uint32_t i = 1;; i++) {
         struct stat st;
         if (snprintf(old, 4096, "%s.%u", out, i) >= 4096)
-            return fail(WEFT_USAGE, "run.out is longer than 4095 bytes");
+            return err_fail(WEFT_USAGE, "run.out is longer than 4095 bytes");
         if (lstat(old, &st) == 0)
             continue;
         if (errno != ENOENT || rename(out, old))
-            return fail_errno(WEFT_USAGE, "%s contains a run and cannot be renamed to %s", out,
-                              old);
+            return err_fail_errno(WEFT_USAGE, "%s contains a run and cannot be renamed to %s", out,
+                                  old);
         log_line(WEFT_LOG_INFO, "%s held a run; it is now %s", out, old);
         return WEFT_OK;
     }
@@ -90,16 +91,16 @@ static weft_status begin_anew(const char *out, double patience, outlock *lock)
         return s;
     outlock old = *lock;
     *lock = (outlock){0};
-    s = outlock_moved(&old, away);
+    s = run_outlock_moved(&old, away);
     if (!s)
         s = make_folders(out);
     if (!s)
-        s = outlock_take(out, patience, lock);
-    outlock_release(&old, 0);
+        s = run_outlock_take(out, patience, lock);
+    run_outlock_release(&old, 0);
     return s;
 }
 
-weft_status outdir_prepare(const char *out, bool anew, double patience, outlock *lock)
+weft_status run_outdir_prepare(const char *out, bool anew, double patience, outlock *lock)
 {
     char path[4096];
     outlock l = {0};
@@ -107,13 +108,13 @@ weft_status outdir_prepare(const char *out, bool anew, double patience, outlock 
     if (!s)
         s = make_folders(path);
     if (!s)
-        s = outlock_take(path, patience, &l);
+        s = run_outlock_take(path, patience, &l);
     if (!s && anew && holds_run(path))
         s = begin_anew(path, patience, &l);
     if (!s)
-        s = outlock_admit(&l);
+        s = run_outlock_admit(&l);
     if (s)
-        outlock_release(&l, 0);
+        run_outlock_release(&l, 0);
     else
         *lock = l;
     return s;
@@ -129,20 +130,21 @@ static weft_status nothing_to_resume(const char *out)
             break;
         snprintf(newest, sizeof newest, "%s", old);
     }
-    return fail(WEFT_USAGE,
-                "%s has no checkpoint to resume from; --resume=auto starts a new run there%s%s%s",
-                out, *newest ? " (the earlier run is now in " : "", newest, *newest ? ")" : "");
+    return err_fail(
+        WEFT_USAGE,
+        "%s has no checkpoint to resume from; --resume=auto starts a new run there%s%s%s", out,
+        *newest ? " (the earlier run is now in " : "", newest, *newest ? ")" : "");
 }
 
-weft_status outdir_begin(const char *out, outdir_wish wish, double patience, outlock *lock,
-                         bool *resume)
+weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patience, outlock *lock,
+                             bool *resume)
 {
     bool there = false;
     weft_status s = wish.goes_on ? ckpt_there(out, &there) : WEFT_OK;
     if (!s && !there && !wish.begins)
         s = nothing_to_resume(out);
     if (!s)
-        s = outdir_prepare(out, !wish.goes_on, patience, lock);
+        s = run_outdir_prepare(out, !wish.goes_on, patience, lock);
     if (!s && wish.goes_on && wish.begins)
         s = ckpt_there(out, &there);
     if (!s && wish.goes_on && !there && has(out, "metrics.jsonl"))

@@ -8,20 +8,20 @@
 #include <weft/base.h>
 
 /* Rank 0: create OUT with its parents and lock it, so that no other job can use it until
- * outlock_release(). With `anew` a run in OUT is first renamed to OUT.1, OUT.2, ... WEFT_USAGE:
+ * run_outlock_release(). With `anew` a run in OUT is first renamed to OUT.1, OUT.2, ... WEFT_USAGE:
  * another job holds the lock for more than `patience` seconds; OUT is then unchanged. [setup] */
-weft_status outdir_prepare(const char *out, bool anew, double patience, outlock *lock);
+weft_status run_outdir_prepare(const char *out, bool anew, double patience, outlock *lock);
 
 /* Where a run may start: after a checkpoint in OUT (`goes_on`), or at step 1 (`begins`); with both,
  * after a checkpoint if there is one. */
-typedef struct outdir_wish {
+typedef struct run_outdir_mode {
     bool goes_on, begins;
-} outdir_wish;
+} run_outdir_mode;
 
-/* Call outdir_prepare() accordingly. *resume: OUT has a checkpoint to resume from. With both wishes
- * this is checked again under the lock, because the job that held the lock may have saved one. A
- * run without a checkpoint is then overwritten, and the log says so. [setup] */
-weft_status outdir_begin(const char *out, outdir_wish wish, double patience, outlock *lock,
-                         bool *resume);
+/* Call run_outdir_prepare() accordingly. *resume: OUT has a checkpoint to resume from. With both
+ * wishes this is checked again under the lock, because the job that held the lock may have saved
+ * one. A run without a checkpoint is then overwritten, and the log says so. [setup] */
+weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patience, outlock *lock,
+                             bool *resume);
 
 #endif

@@ -43,22 +43,22 @@ static void nap(void)
     nanosleep(&(struct timespec){0, AGAIN_MS * 1000000L}, NULL);
 }
 
-weft_status outlock_moved(outlock *l, const char *out)
+weft_status run_outlock_moved(outlock *l, const char *out)
 {
     if ((size_t)snprintf(l->path, sizeof l->path, "%s/.lock", out) >= sizeof l->path)
-        return fail(WEFT_USAGE, "run.out is longer than %zu bytes", sizeof l->path - 7);
+        return err_fail(WEFT_USAGE, "run.out is longer than %zu bytes", sizeof l->path - 7);
     return WEFT_OK;
 }
 
 static weft_status open_file(const char *out, bool make, outlock *l)
 {
-    weft_status s = outlock_moved(l, out);
+    weft_status s = run_outlock_moved(l, out);
     if (s)
         return s;
     l->fd =
         open(l->path, O_RDWR | (make ? O_CREAT : 0) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (l->fd < 0)
-        s = fail_errno(WEFT_USAGE, "run.out: the lock file %s cannot be opened", l->path);
+        s = err_fail_errno(WEFT_USAGE, "run.out: the lock file %s cannot be opened", l->path);
     return s;
 }
 
@@ -98,9 +98,10 @@ static weft_status attempt(const char *out, outlock *l, char holder[HOLDER])
     if (s)
         return s;
     if (set_lock(l->fd, F_WRLCK, 0, 2)) {
-        s = held_by_other(errno)   ? WEFT_BUSY
-            : no_locks_here(errno) ? warn_no_locks(out)
-                                   : fail_errno(WEFT_IO, "run.out: %s cannot be locked", l->path);
+        s = held_by_other(errno) ? WEFT_BUSY
+            : no_locks_here(errno)
+                ? warn_no_locks(out)
+                : err_fail_errno(WEFT_IO, "run.out: %s cannot be locked", l->path);
         if (s == WEFT_BUSY)
             read_holder(l->fd, holder);
     } else if (!still_there(l)) {
@@ -111,7 +112,7 @@ static weft_status attempt(const char *out, outlock *l, char holder[HOLDER])
     return s;
 }
 
-weft_status outlock_take(const char *out, double patience, outlock *out_lock)
+weft_status run_outlock_take(const char *out, double patience, outlock *out_lock)
 {
     outlock l = {.first = true};
     char holder[HOLDER] = "another job";
@@ -126,7 +127,7 @@ weft_status outlock_take(const char *out, double patience, outlock *out_lock)
         nap();
     }
     if (s == WEFT_BUSY)
-        return fail(
+        return err_fail(
             WEFT_USAGE,
             "run.out: %s is in use by %s; wait for it to end, or give this job another run.out",
             out, holder);
@@ -135,7 +136,7 @@ weft_status outlock_take(const char *out, double patience, outlock *out_lock)
     return s;
 }
 
-weft_status outlock_admit(outlock *l)
+weft_status run_outlock_admit(outlock *l)
 {
     char text[HOLDER], host[128] = "", since[64] = "";
     time_t now = time(NULL);
@@ -146,13 +147,14 @@ weft_status outlock_admit(outlock *l)
     int n =
         snprintf(text, sizeof text, "process %ld on %s, since %s\n", (long)getpid(), host, since);
     if (ftruncate(l->fd, 0) || pwrite(l->fd, text, (size_t)n, 0) != n)
-        return fail_errno(WEFT_IO, "run.out: %s cannot be written", l->path);
+        return err_fail_errno(WEFT_IO, "run.out: %s cannot be written", l->path);
     if (set_lock(l->fd, F_RDLCK, 1, 1) && !no_locks_here(errno))
-        return fail_errno(WEFT_IO, "run.out: %s cannot be shared with the other ranks", l->path);
+        return err_fail_errno(WEFT_IO, "run.out: %s cannot be shared with the other ranks",
+                              l->path);
     return WEFT_OK;
 }
 
-weft_status outlock_join(const char *out, outlock *out_lock)
+weft_status run_outlock_join(const char *out, outlock *out_lock)
 {
     outlock l = {0};
     weft_status s = open_file(out, false, &l);
@@ -162,7 +164,7 @@ weft_status outlock_join(const char *out, outlock *out_lock)
         return s;
     }
     if (set_lock(l.fd, F_RDLCK, 1, 1) && !no_locks_here(errno)) {
-        s = fail_errno(WEFT_IO, "run.out: %s cannot be locked", l.path);
+        s = err_fail_errno(WEFT_IO, "run.out: %s cannot be locked", l.path);
         close(l.fd);
         return s;
     }
@@ -170,7 +172,7 @@ weft_status outlock_join(const char *out, outlock *out_lock)
     return WEFT_OK;
 }
 
-void outlock_release(outlock *l, double patience)
+void run_outlock_release(outlock *l, double patience)
 {
     if (!l->fd)
         return;

@@ -28,19 +28,19 @@ typedef struct outlock {
 /* Rank 0: lock the existing folder `out`. If another job holds the lock, wait for up to `patience`
  * seconds, then fail with WEFT_USAGE and name the holder. Only .lock is changed in the folder.
  * *out_lock is written on success only. [setup] */
-weft_status outlock_take(const char *out, double patience, outlock *out_lock);
+weft_status run_outlock_take(const char *out, double patience, outlock *out_lock);
 
 /* Rank 0: write the holder into the file and let the other ranks join. [setup] */
-weft_status outlock_admit(outlock *l);
+weft_status run_outlock_admit(outlock *l);
 
-/* Other ranks, after outlock_admit() of rank 0: lock byte 1. [setup] */
-weft_status outlock_join(const char *out, outlock *out_lock);
+/* Other ranks, after run_outlock_admit() of rank 0: lock byte 1. [setup] */
+weft_status run_outlock_join(const char *out, outlock *out_lock);
 
 /* Rank 0 has renamed the folder: the lock file is now in `out`. [setup] */
-weft_status outlock_moved(outlock *l, const char *out);
+weft_status run_outlock_moved(outlock *l, const char *out);
 
 /* Release the lock. Rank 0 removes the file if all other ranks have released theirs within
  * `patience` seconds. Does nothing if no lock is held. [setup] */
-void outlock_release(outlock *l, double patience);
+void run_outlock_release(outlock *l, double patience);
 
 #endif

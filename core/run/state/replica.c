@@ -8,7 +8,7 @@
 
 #define PREFIX "replica."
 
-const char *replica_name(const piece *p, uint32_t number, char name[REPLICA_NAME])
+const char *run_replica_name(const piece *p, uint32_t number, char name[REPLICA_NAME])
 {
     if (!number)
         return p->name;
@@ -16,7 +16,7 @@ const char *replica_name(const piece *p, uint32_t number, char name[REPLICA_NAME
     return name;
 }
 
-const char *replica_of(const char *name)
+const char *run_replica_base_name(const char *name)
 {
     const size_t prefix = strlen(PREFIX);
     if (strncmp(name, PREFIX, prefix))
@@ -25,14 +25,14 @@ const char *replica_of(const char *name)
     return digits && name[prefix + digits] == '.' ? name + prefix + digits + 1 : name;
 }
 
-void replicas_tell(const executor *e, const ckpt *c)
+void run_replica_warn(const executor *e, const ckpt *c)
 {
     char name[REPLICA_NAME];
     for (uint32_t i = 0; !e->rank && i < e->plan->pieces.n; i++) {
         const piece *p = &e->plan->pieces.at[i];
         const uint32_t n = plan_replicas(e->plan, p);
-        const bool more = ckpt_has(c, replica_name(p, n, name));
-        if (!more && (n == 1 || ckpt_has(c, replica_name(p, n - 1, name))))
+        const bool more = ckpt_has(c, run_replica_name(p, n, name));
+        if (!more && (n == 1 || ckpt_has(c, run_replica_name(p, n - 1, name))))
             continue;
         log_line(WEFT_LOG_WARN,
                  "%s has %s replicas of %s than the %u of this job: %s, so the run differs from "

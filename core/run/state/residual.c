@@ -7,10 +7,10 @@
  * useless. */
 #include "run/state/residual.h"
 
-#include "base/digest.h"
 #include "base/err.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/number/digest.h"
 #include "run/exec/arena.h"
 
 #include <inttypes.h>
@@ -30,14 +30,14 @@ typedef struct kept_places {
     uint64_t digest;
 } kept_places;
 
-bool kept_named(const char *name)
+bool run_residual_is_name(const char *name)
 {
     return !strncmp(name, PREFIX, strlen(PREFIX));
 }
 
 static void mix_group(uint64_t *h, const executor *e, const collective *c)
 {
-    comm_request r;
+    sched_request r;
     uint32_t me, *ranks = mem_alloc(e->plan->spec->ranks * sizeof *ranks);
     const uint32_t n = plan_group(e->plan, c->channel, e->rank, ranks, &me);
     plan_request(e->plan, c, me, &r);
@@ -55,13 +55,13 @@ static kept_places places_of(const executor *e)
     kept_places p = {{{UINT64_MAX, 0}, {UINT64_MAX, 0}}, DIGEST_BEGIN};
     for (uint32_t i = 0; i < e->plan->collectives.n; i++) {
         const collective *c = &e->plan->collectives.at[i];
-        if (!c->kept_bytes || !e->ops[i])
+        if (!c->residual_bytes || !e->ops[i])
             continue;
         const uint32_t staged = comm_is_staged(e->ops[i]) != 0;
         run_of_bytes *x = &p.in[staged];
-        const uint64_t numbers[] = {c->kind, c->count, c->kept_bytes, c->compress, c->again};
+        const uint64_t numbers[] = {c->kind, c->count, c->residual_bytes, c->compress, c->again};
         x->first = c->kept < x->first ? c->kept : x->first;
-        x->end = c->kept + c->kept_bytes > x->end ? c->kept + c->kept_bytes : x->end;
+        x->end = c->kept + c->residual_bytes > x->end ? c->kept + c->residual_bytes : x->end;
         digest_mix(&p.digest, numbers, sizeof numbers);
         digest_mix(&p.digest, c->algorithm, strlen(c->algorithm) + 1);
         mix_group(&p.digest, e, c);
@@ -75,7 +75,7 @@ static kept_places places_of(const executor *e)
 static bool describe(const executor *e, const kept_places *p, uint32_t i, char name[64],
                      ckpt_piece *out)
 {
-    static const char *const parts[KEPT_PIECES] = {"values", "more", "counts"};
+    static const char *const parts[RUN_RESIDUAL_PIECES] = {"values", "more", "counts"};
     const bool any = p->in[0].end || p->in[1].end;
     const uint64_t n = i == 2 ? any : p->in[i].end ? (p->in[i].end - p->in[i].first) / 4 : 0;
     snprintf(name, 64, PREFIX "rank%u.%016" PRIx64 ".%s", e->rank, p->digest,
@@ -85,17 +85,18 @@ static bool describe(const executor *e, const kept_places *p, uint32_t i, char n
     return n != 0;
 }
 
-weft_status kept_collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64], pool *copies)
+weft_status run_residual_collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64],
+                                 pool *copies)
 {
     const kept_places p = places_of(e);
     weft_status s = WEFT_OK;
-    for (uint32_t i = 0; !s && i < KEPT_PIECES; i++) {
+    for (uint32_t i = 0; !s && i < RUN_RESIDUAL_PIECES; i++) {
         ckpt_piece *x = &out[*n];
         if (!describe(e, &p, i, names[i], x))
             continue;
         ++*n;
         if (i == 0)
-            s = exec_view(e, p.in[0].first, x->count * 4, copies, &x->data);
+            s = run_exec_view(e, p.in[0].first, x->count * 4, copies, &x->data);
         else
             x->data = i == 1 ? (const void *)(e->host + p.in[1].first) : &e->kept;
     }
@@ -108,7 +109,7 @@ static weft_status load_bytes(executor *e, const ckpt *c, const ckpt_piece *want
     float *v = mem_alloc(want->count * sizeof *v);
     weft_status s = ckpt_read(c, want, v);
     if (!s && i == 0)
-        s = exec_write(e, at, v, want->count * sizeof *v);
+        s = run_exec_write(e, at, v, want->count * sizeof *v);
     else if (!s)
         memcpy(e->host + at, v, want->count * sizeof *v);
     free(v);
@@ -118,7 +119,7 @@ static weft_status load_bytes(executor *e, const ckpt *c, const ckpt_piece *want
 static weft_status load_counts(executor *e, const ckpt *c, const ckpt_piece *want)
 {
     weft_status s = ckpt_read(c, want, &e->kept);
-    return s ? s : exec_write(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
+    return s ? s : run_exec_write(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
 }
 
 /* Log that the checkpoint has residuals and this job uses none. */
@@ -128,7 +129,7 @@ static void say_dropped(const executor *e, const ckpt *c)
     const uint32_t n = ckpt_tensors(c, &all);
     bool any = false;
     for (uint32_t i = 0; i < n; i++)
-        any |= kept_named(all[i].name);
+        any |= run_residual_is_name(all[i].name);
     if (any && !e->rank)
         log_line(WEFT_LOG_INFO,
                  "%s has error-feedback residuals, which this job does not use (comm.compress or "
@@ -136,7 +137,7 @@ static void say_dropped(const executor *e, const ckpt *c)
                  ckpt_dir(c));
 }
 
-weft_status kept_load(executor *e, const ckpt *c)
+weft_status run_residual_load(executor *e, const ckpt *c)
 {
     const kept_places p = places_of(e);
     char name[64];

@@ -8,18 +8,18 @@
 #include "ckpt/ckpt.h"
 #include "run/exec/executor.h"
 
-enum { KEPT_PIECES = 3 }; /* tensors of one rank, at most */
+enum { RUN_RESIDUAL_PIECES = 3 }; /* tensors of one rank, at most */
 
-/* Append the residuals of this rank to `out` as tensors; none if it has none. names: [KEPT_PIECES];
- * `copies` owns copies of what the host cannot read in place. [setup] */
-weft_status kept_collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64],
-                         pool *copies);
+/* Append the residuals of this rank to `out` as tensors; none if it has none. names:
+ * [RUN_RESIDUAL_PIECES]; `copies` owns copies of what the host cannot read in place. [setup] */
+weft_status run_residual_collect(executor *e, ckpt_piece *out, uint32_t *n, char (*names)[64],
+                                 pool *copies);
 
 /* Load the residuals if the checkpoint was saved with the same layout. In another layout they start
  * at zero; rank 0 logs that. [setup] */
-weft_status kept_load(executor *e, const ckpt *c);
+weft_status run_residual_load(executor *e, const ckpt *c);
 
 /* Is this the name of a residual tensor, of any layout? [any] */
-bool kept_named(const char *name);
+bool run_residual_is_name(const char *name);
 
 #endif

@@ -1,9 +1,9 @@
 /* run/state/resume.c: see resume.h. */
 #include "run/state/resume.h"
 
-#include "base/digest.h"
 #include "base/err.h"
 #include "base/log.h"
+#include "base/number/digest.h"
 #include "config/differ.h"
 
 #include <inttypes.h>
@@ -27,7 +27,7 @@ static void describe_data(const data_file *f, char out[128])
     snprintf(out, 128, "%" PRIu64 " tokens of %u kinds, digest %016" PRIx64, f->count, f->vocab, h);
 }
 
-void resume_note_data(prepared_job *j)
+void run_resume_describe_data(run_prepared *j)
 {
     char data[128], note[160];
     describe_data(&j->train, data);
@@ -47,7 +47,7 @@ static bool noted_data(const char *text, char out[128])
 }
 
 /* Where the saved job describes its tokens, compare these instead of the paths. */
-static uint32_t find_changes(const prepared_job *j, const ckpt *c, const config *saved,
+static uint32_t find_changes(const run_prepared *j, const ckpt *c, const config *saved,
                              config_change *out, char noted[128], char present[128])
 {
     uint32_t all = config_changes(saved, j->cfg, out, CHANGES), n = 0;
@@ -78,7 +78,7 @@ static void list_changes(const config_change *x, uint32_t n, char *out, size_t b
     }
 }
 
-weft_status resume_check(const prepared_job *j, const ckpt *c, bool force)
+weft_status run_resume_check(const run_prepared *j, const ckpt *c, bool force)
 {
     config *saved;
     char noted[128], present[128], all[1500];
@@ -94,10 +94,10 @@ weft_status resume_check(const prepared_job *j, const ckpt *c, bool force)
                  x[i].section, x[i].key, x[i].saved, x[i].present);
     list_changes(x, n, all, sizeof all);
     if (n && !force)
-        s = fail(WEFT_USAGE,
-                 "checkpoint %.300s was saved with other settings: %s; give the job the saved "
-                 "values, or use --resume=force to resume with the present ones",
-                 ckpt_dir(c), all);
+        s = err_fail(WEFT_USAGE,
+                     "checkpoint %.300s was saved with other settings: %s; give the job the saved "
+                     "values, or use --resume=force to resume with the present ones",
+                     ckpt_dir(c), all);
     free(x);
     config_destroy(saved);
     return s;

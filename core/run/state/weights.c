@@ -6,12 +6,12 @@
 #define _GNU_SOURCE
 #include "run/state/weights.h"
 
-#include "base/box.h"
 #include "base/err.h"
-#include "base/half.h"
 #include "base/lengthy.h"
 #include "base/log.h"
-#include "base/rng.h"
+#include "base/number/box.h"
+#include "base/number/half.h"
+#include "base/number/rng.h"
 #include "run/exec/arena.h"
 #include "run/state/replica.h"
 #include "run/state/residual.h"
@@ -34,8 +34,8 @@ typedef struct local {
 static local find_local(const executor *e, const piece *x)
 {
     local l = {.x = x};
-    plan_extent(e->plan, x, e->rank, EXTENT_HELD, &l.held);
-    plan_extent(e->plan, x, e->rank, EXTENT_COPIED, &l.copied);
+    plan_extent(e->plan, x, e->rank, PLAN_EXTENT_HELD, &l.held);
+    plan_extent(e->plan, x, e->rank, PLAN_EXTENT_COPIED, &l.copied);
     const extent *longer = l.copied.count > l.held.count ? &l.copied : &l.held;
     l.first = longer->first;
     l.end = longer->first + longer->count;
@@ -68,8 +68,8 @@ static weft_status put(executor *e, const local *l, uint64_t first, const float 
 {
     uint64_t from = first, to = first + n;
     if (meet(&l->held, &from, &to)) {
-        weft_status s = exec_write(e, l->held.offset + (from - l->held.first) * 4, v + from - first,
-                                   (to - from) * 4);
+        weft_status s = run_exec_write(e, l->held.offset + (from - l->held.first) * 4,
+                                       v + from - first, (to - from) * 4);
         if (s)
             return s;
     }
@@ -78,7 +78,8 @@ static weft_status put(executor *e, const local *l, uint64_t first, const float 
     if (!meet(&l->copied, &from, &to))
         return WEFT_OK;
     narrow(l->x->copy_dtype, v + (from - first), to - from, scratch);
-    return exec_write(e, l->copied.copy + (from - l->copied.first) * 2, scratch, (to - from) * 2);
+    return run_exec_write(e, l->copied.copy + (from - l->copied.first) * 2, scratch,
+                          (to - from) * 2);
 }
 
 static weft_status parse_init(const char *text, double *mean, double *deviation)
@@ -94,8 +95,8 @@ static weft_status parse_init(const char *text, double *mean, double *deviation)
     if (!strncmp(text, "normal:", 7))
         *deviation = strtod(text + 7, &end);
     if (!end || *end || end == text + 7)
-        return fail(WEFT_USAGE, "initial values '%s' are not zeros, ones or normal:DEVIATION",
-                    text);
+        return err_fail(WEFT_USAGE, "initial values '%s' are not zeros, ones or normal:DEVIATION",
+                        text);
     return WEFT_OK;
 }
 
@@ -184,7 +185,7 @@ static uint32_t usable_threads(void)
     return n < 1 ? 1 : n < MAX_THREADS ? n : MAX_THREADS;
 }
 
-weft_status weights_init(executor *e, uint64_t seed)
+weft_status run_weights_init(executor *e, uint64_t seed)
 {
     uint32_t threads = usable_threads(), n;
     chunk *k = mem_alloc(threads * sizeof *k);
@@ -240,7 +241,7 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
     local l = find_local(e, p);
     char name[REPLICA_NAME];
     describe(p, l.held.count ? &l.held : &l.copied, &want);
-    want.name = replica_name(p, plan_replica(e->plan, p, e->rank), name);
+    want.name = run_replica_name(p, plan_replica(e->plan, p, e->rank), name);
     want.name = ckpt_has(c, want.name) ? want.name : p->name;
     for (uint64_t first = l.first; first < l.end; first += CHUNK) {
         want.first = first;
@@ -267,8 +268,8 @@ static void begin_progress(const executor *e, lengthy *progress)
 
 static bool wanted(const plan_set *plans, const char *name)
 {
-    name = replica_of(name);
-    if (kept_named(name) || !strncmp(name, SCALAR, strlen(SCALAR)))
+    name = run_replica_base_name(name);
+    if (run_residual_is_name(name) || !strncmp(name, SCALAR, strlen(SCALAR)))
         return true;
     for (uint32_t k = 0; k < plans->n; k++)
         for (uint32_t i = 0; i < plans->at[k].pieces.n; i++)
@@ -302,10 +303,11 @@ static weft_status nothing_over(const plan_set *plans, const ckpt *c)
         tell_left_out(plans, c, has[i].name);
     for (uint32_t i = 0; i < n; i++)
         if (!wanted(plans, has[i].name))
-            return fail(WEFT_USAGE,
-                        "checkpoint %s has tensor %s, which this job does not have: [model] and "
-                        "the plugin of [optim] must be those that were saved",
-                        ckpt_dir(c), has[i].name);
+            return err_fail(
+                WEFT_USAGE,
+                "checkpoint %s has tensor %s, which this job does not have: [model] and "
+                "the plugin of [optim] must be those that were saved",
+                ckpt_dir(c), has[i].name);
     return WEFT_OK;
 }
 
@@ -322,10 +324,10 @@ static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
         return WEFT_OK;
     }
     weft_status s = ckpt_read(c, &want, &value);
-    return s ? s : exec_write(e, x->offset, &value, sizeof value);
+    return s ? s : run_exec_write(e, x->offset, &value, sizeof value);
 }
 
-weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
+weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c)
 {
     float *v = mem_alloc(CHUNK * sizeof *v);
     uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
@@ -333,14 +335,14 @@ weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c)
     weft_status s = nothing_over(plans, c);
     begin_progress(e, &progress);
     if (!s && plans->spec->want == SPEC_TRAIN)
-        replicas_tell(e, c);
+        run_replica_warn(e, c);
     for (uint32_t i = 0; !s && i < e->plan->pieces.n; i++)
         s = load_piece(e, c, &e->plan->pieces.at[i], v, scratch, &progress);
     for (uint32_t i = 0; !s && i < e->plan->scalars.n && plans->spec->want == SPEC_TRAIN; i++)
         if (e->plan->scalars.at[i].kept)
             s = load_scalar(e, c, &e->plan->scalars.at[i]);
     if (!s && plans->spec->want == SPEC_TRAIN)
-        s = kept_load(e, c);
+        s = run_residual_load(e, c);
     free(v);
     free(scratch);
     return s;
@@ -355,14 +357,14 @@ static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*nam
     for (uint32_t i = 0; i < e->plan->save.entries.n; i++) {
         const piece *p = &e->plan->pieces.at[e->plan->save.entries.at[i].what];
         extent own;
-        plan_extent(e->plan, p, e->rank, EXTENT_OWNED, &own);
+        plan_extent(e->plan, p, e->rank, PLAN_EXTENT_OWNED, &own);
         if (!own.count || !plan_writes(e->plan, p, e->rank))
             continue;
         ckpt_piece *x = &out[(*n)++];
         describe(p, &own, x);
-        x->name =
-            replica_name(p, plan_replica(e->plan, p, e->rank), pool_alloc(copies, REPLICA_NAME));
-        weft_status s = exec_view(e, own.offset, x->count * 4, copies, &x->data);
+        x->name = run_replica_name(p, plan_replica(e->plan, p, e->rank),
+                                   pool_alloc(copies, REPLICA_NAME));
+        weft_status s = run_exec_view(e, own.offset, x->count * 4, copies, &x->data);
         if (s)
             return s;
     }
@@ -370,7 +372,7 @@ static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*nam
         double value;
         if (!e->plan->scalars.at[i].kept)
             continue;
-        weft_status s = exec_scalar(e, e->plan->scalars.at[i].name, &value);
+        weft_status s = run_exec_scalar(e, e->plan->scalars.at[i].name, &value);
         if (s)
             return s;
         values[i] = (float)value;
@@ -408,12 +410,12 @@ static weft_status agree(executor *e, const char *what, weft_status mine, const 
     weft_status s = job_exchange_for(e->job, what, &news, sizeof news, timeout, all);
     *apart = s != WEFT_OK;
     if (mine)
-        return fail(mine, "%s", why);
+        return err_fail(mine, "%s", why);
     if (s && !job_failure(e->job)) /* no rank died, so this is the timeout */
         err_context("checkpoint.timeout = %.0f s", timeout);
     for (uint32_t r = 0; !s && r < e->plan->spec->ranks; r++)
         if (all[r].status)
-            s = fail(WEFT_PEER, "rank %u could not save the checkpoint", r);
+            s = err_fail(WEFT_PEER, "rank %u could not save the checkpoint", r);
     return s;
 }
 
@@ -421,15 +423,15 @@ static weft_status write_own(executor *e, const char *temp, ckpt_shard_sum *sum)
 {
     const uint32_t scalars = e->plan->scalars.n;
     ckpt_piece *pieces =
-        mem_alloc((e->plan->save.entries.n + scalars + KEPT_PIECES) * sizeof *pieces);
+        mem_alloc((e->plan->save.entries.n + scalars + RUN_RESIDUAL_PIECES) * sizeof *pieces);
     pool copies = {0};
     char(*names)[SCALAR_NAME] = pool_array(&copies, scalars, sizeof *names);
-    char kept[KEPT_PIECES][64];
+    char kept[RUN_RESIDUAL_PIECES][64];
     float *values = pool_array(&copies, scalars, sizeof *values);
     uint32_t n;
     weft_status s = collect(e, pieces, &n, names, values, &copies);
     if (!s)
-        s = kept_collect(e, pieces, &n, kept, &copies);
+        s = run_residual_collect(e, pieces, &n, kept, &copies);
     qsort(pieces, n, sizeof *pieces, by_name);
     if (!s)
         s = ckpt_write_shard(temp, e->rank, e->plan->spec->ranks, pieces, n, sum);
@@ -452,7 +454,7 @@ static weft_status commit_all(executor *e, const char *temp, const char *final, 
     return s;
 }
 
-weft_status weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep)
+weft_status run_weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep)
 {
     save_news *all = mem_alloc(e->plan->spec->ranks * sizeof *all);
     char temp[4096] = "", final[4096] = "", tag[64];

@@ -7,16 +7,16 @@
 
 /* Initialize parameters from (seed, name, element) and states with zero. The values do not depend
  * on the layout. [setup] */
-weft_status weights_init(executor *e, uint64_t seed);
+weft_status run_weights_init(executor *e, uint64_t seed);
 
 /* Load this rank's part of all parameters, and for a training plan of all states and counters, from
  * a checkpoint of any layout. WEFT_USAGE if the checkpoint has a tensor that is in none of `plans`,
  * all plans of the job. [setup] */
-weft_status weights_load(executor *e, const plan_set *plans, const ckpt *c);
+weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c);
 
 /* Run the save list: each rank writes what it owns, then rank 0 commits the checkpoint. On failure
  * the partial checkpoint is removed and earlier ones stay. At most `keep` checkpoints are kept.
  * [setup] [collective] */
-weft_status weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep);
+weft_status run_weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep);
 
 #endif

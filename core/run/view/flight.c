@@ -42,7 +42,7 @@ static weft_status map_new(const char *temp, const char *path, void **map)
     unlink(temp); /* of a rank that was killed here */
     int fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
     if (fd < 0)
-        return fail_errno(WEFT_IO, "the flight record %s cannot be made", path);
+        return err_fail_errno(WEFT_IO, "the flight record %s cannot be made", path);
     /* Blocks are taken now: a full disk is an error here, not a SIGBUS in a step. */
     int full = posix_fallocate(fd, 0, (off_t)RING_BYTES);
     *map = full ? MAP_FAILED : mmap(NULL, RING_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -51,7 +51,7 @@ static weft_status map_new(const char *temp, const char *path, void **map)
     if (*map != MAP_FAILED)
         return WEFT_OK;
     errno = error;
-    return fail_errno(WEFT_IO, "no room for the flight record %s", path);
+    return err_fail_errno(WEFT_IO, "no room for the flight record %s", path);
 }
 
 /* A new file takes the name: whoever has mapped the old one keeps it whole. */
@@ -61,7 +61,7 @@ static weft_status make_ring(const char *path, void **map)
     snprintf(temp, sizeof temp, "%s.new", path);
     weft_status s = map_new(temp, path, map);
     if (!s && rename(temp, path)) {
-        s = fail_errno(WEFT_IO, "the flight record %s cannot be made", path);
+        s = err_fail_errno(WEFT_IO, "the flight record %s cannot be made", path);
         munmap(*map, RING_BYTES);
     }
     if (s)
@@ -69,16 +69,16 @@ static weft_status make_ring(const char *path, void **map)
     return s;
 }
 
-weft_status flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flight *out)
+weft_status run_flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flight *out)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s/flight", out_dir);
     if (mkdir(path, 0777) && errno != EEXIST)
-        return fail_errno(WEFT_IO, "the folder %s cannot be made", path);
+        return err_fail_errno(WEFT_IO, "the folder %s cannot be made", path);
     void *map;
     if ((size_t)snprintf(path, sizeof path, "%s/flight/rank-%04u.ring", out_dir, rank) >=
         sizeof path)
-        return fail(WEFT_USAGE, "run.out is longer than a path may be");
+        return err_fail(WEFT_USAGE, "run.out is longer than a path may be");
     weft_status s = make_ring(path, &map);
     if (s)
         return s;
@@ -92,14 +92,14 @@ weft_status flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flig
     return WEFT_OK;
 }
 
-void flight_close(flight *f)
+void run_flight_close(flight *f)
 {
     if (f->map)
         munmap(f->map, f->bytes);
     f->map = NULL;
 }
 
-void flight_note(flight *f, uint64_t step, uint32_t entry, char kind, const char *name)
+void run_flight_note(flight *f, uint64_t step, uint32_t entry, char kind, const char *name)
 {
     if (!f->map)
         return;
@@ -151,7 +151,7 @@ static weft_status print_file(const char *path, uint32_t count, FILE *to)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
     if (fd < 0 || fstat(fd, &st)) {
-        weft_status s = fail_errno(WEFT_USAGE, "%s cannot be read", path);
+        weft_status s = err_fail_errno(WEFT_USAGE, "%s cannot be read", path);
         if (fd >= 0)
             close(fd);
         return s;
@@ -163,12 +163,12 @@ static weft_status print_file(const char *path, uint32_t count, FILE *to)
     const ring_head *h = (const ring_head *)(void *)buffer;
     if (n != (ssize_t)RING_BYTES || (uint64_t)st.st_size != RING_BYTES ||
         memcmp(h->magic, "weftring", 8))
-        s = fail(WEFT_DATA, "%s is no flight record, or it is cut off", path);
+        s = err_fail(WEFT_DATA, "%s is no flight record, or it is cut off", path);
     else if ((s = version_check("the flight record", h->version, RING_VERSION)) != WEFT_OK)
         err_context("%s", path);
     else if (h->records != FLIGHT_RECORDS)
-        s = fail(WEFT_DATA, "%s counts %u records where there are %u: it is damaged", path,
-                 h->records, (unsigned)FLIGHT_RECORDS);
+        s = err_fail(WEFT_DATA, "%s counts %u records where there are %u: it is damaged", path,
+                     h->records, (unsigned)FLIGHT_RECORDS);
     else
         print_ring(h, (const ring_record *)(const void *)(h + 1), count, to);
     free(buffer);
@@ -181,7 +181,7 @@ static int is_ring(const struct dirent *d)
     return n > 5 && !strcmp(d->d_name + n - 5, ".ring");
 }
 
-weft_status flight_print(const char *dir, uint32_t count, FILE *to)
+weft_status run_flight_print(const char *dir, uint32_t count, FILE *to)
 {
     char path[4096];
     struct dirent **list = NULL;
@@ -192,8 +192,8 @@ weft_status flight_print(const char *dir, uint32_t count, FILE *to)
         n = scandir(path, &list, is_ring, alphasort);
     }
     if (n < 0)
-        return fail_errno(WEFT_USAGE, "the folder %s cannot be read", dir);
-    weft_status s = n ? WEFT_OK : fail(WEFT_USAGE, "there are no flight records in %s", path);
+        return err_fail_errno(WEFT_USAGE, "the folder %s cannot be read", dir);
+    weft_status s = n ? WEFT_OK : err_fail(WEFT_USAGE, "there are no flight records in %s", path);
     for (int i = 0; i < n; i++) {
         char file[8192];
         snprintf(file, sizeof file, "%s/%s", path, list[i]->d_name);

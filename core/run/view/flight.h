@@ -19,14 +19,14 @@ typedef struct flight {
 
 /* Create OUT/flight/rank-RRRR.ring. An existing file of that name is replaced, never truncated,
  * because another process may have mapped it. [setup] */
-weft_status flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flight *out);
-void flight_close(flight *f);
+weft_status run_flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flight *out);
+void run_flight_close(flight *f);
 
 /* Record that entry `entry` of a list is about to start. [compute] */
-void flight_note(flight *f, uint64_t step, uint32_t entry, char kind, const char *name);
+void run_flight_note(flight *f, uint64_t step, uint32_t entry, char kind, const char *name);
 
 /* Print the last `count` records of every ring in the folder `dir` (or its flight/), oldest first.
  * WEFT_DATA: a file is damaged or not a flight record. [setup] */
-weft_status flight_print(const char *dir, uint32_t count, FILE *to);
+weft_status run_flight_print(const char *dir, uint32_t count, FILE *to);
 
 #endif

@@ -44,10 +44,10 @@ static weft_status cut_after(FILE *f, uint64_t after)
         keep = ftell(f);
     }
     if (ferror(f))
-        return fail_errno(WEFT_IO, "metrics.jsonl cannot be read");
+        return err_fail_errno(WEFT_IO, "metrics.jsonl cannot be read");
     if (keep < 0 || fflush(f) || ftruncate(fileno(f), keep) || fseek(f, keep, SEEK_SET))
-        return fail_errno(WEFT_IO, "metrics.jsonl cannot be cut after step %llu",
-                          (unsigned long long)after);
+        return err_fail_errno(WEFT_IO, "metrics.jsonl cannot be cut after step %llu",
+                              (unsigned long long)after);
     if (after && !keep)
         log_line(WEFT_LOG_WARN,
                  "metrics.jsonl of earlier steps is missing: it starts at step %" PRIu64,
@@ -60,7 +60,7 @@ static weft_status cut_after(FILE *f, uint64_t after)
     return WEFT_OK;
 }
 
-weft_status metrics_open(const char *out, uint64_t after, FILE **file)
+weft_status run_metrics_open(const char *out, uint64_t after, FILE **file)
 {
     char path[4096];
     struct stat st;
@@ -69,11 +69,11 @@ weft_status metrics_open(const char *out, uint64_t after, FILE **file)
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
     if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode))) {
         close(fd);
-        return fail(WEFT_USAGE, "%s is not a regular file: remove it", path);
+        return err_fail(WEFT_USAGE, "%s is not a regular file: remove it", path);
     }
     FILE *f = fd < 0 ? NULL : fdopen(fd, "r+");
     if (!f)
-        return fail_errno(WEFT_IO, "%s cannot be opened", path);
+        return err_fail_errno(WEFT_IO, "%s cannot be opened", path);
     weft_status s = cut_after(f, after);
     if (s)
         fclose(f);
@@ -91,7 +91,7 @@ static void number(FILE *f, const char *name, double v)
         fprintf(f, ",\"%s\":null", name);
 }
 
-weft_status metrics_write(FILE *f, const metrics *m)
+weft_status run_metrics_write(FILE *f, const metrics *m)
 {
     fprintf(f, "{\"step\":%" PRIu64, m->step);
     number(f, "loss", m->loss);
@@ -115,6 +115,6 @@ weft_status metrics_write(FILE *f, const metrics *m)
         number(f, "valid_loss", m->valid_loss);
     fprintf(f, ",\"version\":%d}\n", METRICS_VERSION);
     if (fflush(f) || ferror(f))
-        return fail_errno(WEFT_IO, "metrics.jsonl cannot be written");
+        return err_fail_errno(WEFT_IO, "metrics.jsonl cannot be written");
     return WEFT_OK;
 }

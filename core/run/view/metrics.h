@@ -10,7 +10,7 @@
  * later steps and an incomplete last line are removed first, and the log says if lines up to
  * `after` are missing. WEFT_IO: it cannot be read, and is unchanged. WEFT_USAGE: it is not a
  * regular file. [setup] */
-weft_status metrics_open(const char *out, uint64_t after, FILE **file);
+weft_status run_metrics_open(const char *out, uint64_t after, FILE **file);
 
 typedef struct metrics {
     uint64_t step, tokens, comm_bytes, peak_bytes;
@@ -24,6 +24,6 @@ typedef struct metrics {
 } metrics;
 
 /* Write one line and flush it. A full disk is WEFT_IO. */
-weft_status metrics_write(FILE *file, const metrics *m);
+weft_status run_metrics_write(FILE *file, const metrics *m);
 
 #endif

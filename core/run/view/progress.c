@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <unistd.h>
 
-void progress_begin(progress *p, uint64_t first, uint64_t last, uint64_t every)
+void run_progress_begin(progress *p, uint64_t first, uint64_t last, uint64_t every)
 {
     *p = (progress){.first = first, .last = last, .every = every, .began_ns = clock_ns()};
     p->terminal = isatty(STDERR_FILENO);
@@ -23,7 +23,7 @@ static void eta(const progress *p, uint64_t step, char out[32])
         snprintf(out, 32, "%u:%02u", (unsigned)(left / 60), (unsigned)(left % 60));
 }
 
-void progress_step(progress *p, const metrics *m)
+void run_progress_step(progress *p, const metrics *m)
 {
     char left[32];
     p->done++;
@@ -51,7 +51,7 @@ void progress_step(progress *p, const metrics *m)
     fflush(stderr);
 }
 
-void progress_end(progress *p)
+void run_progress_end(progress *p)
 {
     if (p->open)
         fputc('\n', stderr);

@@ -14,8 +14,8 @@ typedef struct progress {
     bool terminal, open;
 } progress;
 
-void progress_begin(progress *p, uint64_t first, uint64_t last, uint64_t every);
-void progress_step(progress *p, const metrics *m);
-void progress_end(progress *p); /* ends an open terminal line; may be called twice */
+void run_progress_begin(progress *p, uint64_t first, uint64_t last, uint64_t every);
+void run_progress_step(progress *p, const metrics *m);
+void run_progress_end(progress *p); /* ends an open terminal line; may be called twice */
 
 #endif

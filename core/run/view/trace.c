@@ -38,14 +38,14 @@ static weft_status parse_steps(const char *text, uint64_t *first, uint64_t *last
     if (*end == '-')
         *last = strtoull(end + 1, &end, 10);
     if (errno || *end || end == text || *first < 1 || *last < *first || *last - *first > 100)
-        return fail(WEFT_USAGE,
-                    "log.trace_steps = %s: give steps as FIRST-LAST, at most 101 of "
-                    "them, such as 10-12",
-                    text);
+        return err_fail(WEFT_USAGE,
+                        "log.trace_steps = %s: give steps as FIRST-LAST, at most 101 of "
+                        "them, such as 10-12",
+                        text);
     return WEFT_OK;
 }
 
-weft_status trace_setup(const char *steps, uint64_t entries, trace *out)
+weft_status run_trace_setup(const char *steps, uint64_t entries, trace *out)
 {
     *out = (trace){.first = 1, .last = 0};
     if (!*steps)
@@ -58,7 +58,7 @@ weft_status trace_setup(const char *steps, uint64_t entries, trace *out)
     return WEFT_OK;
 }
 
-void trace_free(trace *t)
+void run_trace_free(trace *t)
 {
     if (t->part)
         fclose(t->part);
@@ -66,11 +66,11 @@ void trace_free(trace *t)
     *t = (trace){.first = 1, .last = 0};
 }
 
-void trace_note(trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
-                uint64_t ended)
+void run_trace_note(trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
+                    uint64_t ended)
 {
     if (t->n < t->cap && began)
-        t->events[t->n++] = (trace_event){name, began, ended, lane, (uint32_t)step};
+        t->events[t->n++] = (run_trace_event){name, began, ended, lane, (uint32_t)step};
 }
 
 /* --- clock offset --- */
@@ -116,7 +116,7 @@ static weft_status ask_time(job *j, uint32_t rank, uint32_t when, int64_t *offse
             s = job_get(j, key, CLOCK_SECONDS, &answer, &bytes);
         const uint64_t took = clock_ns() - began;
         if (!s && bytes != sizeof theirs)
-            s = fail(WEFT_DATA, "rank 0 sent no time for the trace");
+            s = err_fail(WEFT_DATA, "rank 0 sent no time for the trace");
         if (!s && took < best) {
             memcpy(&theirs, answer, sizeof theirs);
             best = took;
@@ -153,7 +153,7 @@ static void lock_path(const char *out_dir, char path[4096])
     snprintf(path, 4096, "%s/.trace.join", out_dir);
 }
 
-weft_status trace_begin(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir)
+weft_status run_trace_begin(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir)
 {
     char path[4096];
     if (t->first > t->last)
@@ -164,16 +164,16 @@ weft_status trace_begin(trace *t, job *j, uint32_t rank, uint32_t ranks, const c
     part_path(out_dir, rank, path);
     t->part = fopen(path, "we");
     if (!t->part)
-        return fail_errno(WEFT_IO, "the trace %s cannot be written", path);
+        return err_fail_errno(WEFT_IO, "the trace %s cannot be written", path);
     return note_clock(t, j, rank, ranks, 0);
 }
 
-void trace_flush(trace *t)
+void run_trace_flush(trace *t)
 {
     if (!t->part || !t->n)
         return;
     for (uint64_t i = 0; i < t->n; i++) {
-        const trace_event *e = &t->events[i];
+        const run_trace_event *e = &t->events[i];
         fprintf(t->part, "e %u %u %" PRIu64 " %" PRIu64 " %s\n", e->lane, e->step, e->began,
                 e->ended, e->name);
     }
@@ -184,11 +184,11 @@ void trace_flush(trace *t)
 /* Closes the part. */
 static weft_status end_part(trace *t)
 {
-    trace_flush(t);
+    run_trace_flush(t);
     fprintf(t->part, "end\n");
     const int bad = ferror(t->part), closed = fclose(t->part);
     t->part = NULL;
-    return bad || closed ? fail_errno(WEFT_IO, "the trace could not be written completely")
+    return bad || closed ? err_fail_errno(WEFT_IO, "the trace could not be written completely")
                          : WEFT_OK;
 }
 
@@ -283,7 +283,7 @@ static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
     snprintf(temp, sizeof temp, "%s.tmp", path);
     FILE *f = fopen(temp, "we");
     if (!f)
-        return fail_errno(WEFT_IO, "the trace %s cannot be written", temp);
+        return err_fail_errno(WEFT_IO, "the trace %s cannot be written", temp);
     weft_status s = WEFT_OK;
     uint32_t found = 0;
     fprintf(f, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"1\"},\"traceEvents\":[\n");
@@ -292,14 +292,14 @@ static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
         const bool there = append(part, r, !found, f);
         found += there;
         if (!there && whole)
-            s = fail_errno(WEFT_IO, "the trace %s of another rank cannot be read", part);
+            s = err_fail_errno(WEFT_IO, "the trace %s of another rank cannot be read", part);
     }
     fprintf(f, "\n]}\n");
     int bad = ferror(f);
     if ((fclose(f) || bad) && !s)
-        s = fail_errno(WEFT_IO, "the trace %s could not be written completely", temp);
+        s = err_fail_errno(WEFT_IO, "the trace %s could not be written completely", temp);
     if (!s && rename(temp, path))
-        s = fail_errno(WEFT_IO, "the trace %s cannot be put in place", path);
+        s = err_fail_errno(WEFT_IO, "the trace %s cannot be put in place", path);
     if (s)
         unlink(temp);
     for (uint32_t r = 0; !s && r < ranks; r++) {
@@ -309,7 +309,7 @@ static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
     return s;
 }
 
-weft_status trace_write(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir)
+weft_status run_trace_write(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir)
 {
     if (!t->part)
         return WEFT_OK;
@@ -339,7 +339,7 @@ static bool all_ended(uint32_t ranks, const char *out_dir)
     return ended;
 }
 
-void trace_rescue(trace *t, uint32_t ranks, const char *out_dir)
+void run_trace_rescue(trace *t, uint32_t ranks, const char *out_dir)
 {
     char path[4096];
     if (!t->part)

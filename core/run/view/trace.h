@@ -15,45 +15,45 @@
 #define TRACE_COMM 1u
 #define TRACE_KERNEL 2u /* the kernels of a TRACE_COMPUTE call */
 
-typedef struct trace_event {
+typedef struct run_trace_event {
     const char *name; /* borrowed from the plan */
     uint64_t began, ended;
     uint32_t lane, step;
-} trace_event;
+} run_trace_event;
 
 typedef struct trace {
     uint64_t first, last; /* steps, both included; first > last: none */
-    trace_event *events;
+    run_trace_event *events;
     uint64_t n, cap;
     FILE *part; /* NULL: no steps were chosen, or it is closed */
 } trace;
 
 /* `steps`: "10-12", "7" or "" for none. `entries`: the maximum number of events in a step. [setup]
  */
-weft_status trace_setup(const char *steps, uint64_t entries, trace *out);
-void trace_free(trace *t);
+weft_status run_trace_setup(const char *steps, uint64_t entries, trace *out);
+void run_trace_free(trace *t);
 
-static inline int trace_wants(const trace *t, uint64_t step)
+static inline int run_trace_wants(const trace *t, uint64_t step)
 {
     return step >= t->first && step <= t->last && t->n < t->cap;
 }
 
-void trace_note(trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
-                uint64_t ended);
+void run_trace_note(trace *t, const char *name, uint32_t lane, uint64_t step, uint64_t began,
+                    uint64_t ended);
 
 /* Open this rank's part in `out_dir` and measure the offset of its clock from that of rank 0. Does
  * nothing if no steps were chosen. [setup] [collective] */
-weft_status trace_begin(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir);
+weft_status run_trace_begin(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir);
 
 /* Append the stored events to the part. Call it between steps. [setup] */
-void trace_flush(trace *t);
+void run_trace_flush(trace *t);
 
 /* At the regular end: merge all parts into OUT/trace.json and remove them. [setup] [collective] */
-weft_status trace_write(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir);
+weft_status run_trace_write(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir);
 
 /* After a failure: one of the remaining ranks merges the parts that exist, after waiting up to 0.4
  * s for those of others. Parts that cannot be merged are left in place. Clears this thread's error
  * record if it fails itself. [setup] */
-void trace_rescue(trace *t, uint32_t ranks, const char *out_dir);
+void run_trace_rescue(trace *t, uint32_t ranks, const char *out_dir);
 
 #endif

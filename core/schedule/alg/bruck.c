@@ -19,26 +19,28 @@ static void all_gather(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     uint64_t part = b->bytes / n;
-    comm_place have = build_scratch(b, b->bytes);
-    build_copy(b, have, in_at(0), part);
+    sched_place have = sched_writer_scratch(b, b->bytes);
+    sched_writer_copy(b, have, sched_in_at(0), part);
     for (uint64_t far = 1; far < n; far *= 2) {
         uint64_t parts = far < n - far ? far : n - far;
-        build_send(b, (uint32_t)((me + n - far) % n), have, parts * part);
-        build_recv(b, (uint32_t)((me + far) % n), place_plus(have, far * part), parts * part);
+        sched_writer_send(b, (uint32_t)((me + n - far) % n), have, parts * part);
+        sched_writer_recv(b, (uint32_t)((me + far) % n), sched_place_plus(have, far * part),
+                          parts * part);
     }
-    build_copy(b, out_at(me * part), have, (n - me) * part);
-    build_copy(b, out_at(0), place_plus(have, (n - me) * part), me * part);
+    sched_writer_copy(b, sched_out_at(me * part), have, (n - me) * part);
+    sched_writer_copy(b, sched_out_at(0), sched_place_plus(have, (n - me) * part), me * part);
 }
 
 /* Parts i of n with bit `far` set in i, in runs: to the packed message, or back out of it. Returns
  * how many there are. */
-static uint64_t pack(sched_writer *b, uint64_t far, comm_place parts, comm_place packed, int back)
+static uint64_t pack(sched_writer *b, uint64_t far, sched_place parts, sched_place packed, int back)
 {
     uint64_t n = b->r->ranks, part = b->bytes / n, at = 0;
     for (uint64_t i = far; i < n; i += 2 * far) {
         uint64_t run = i + far < n ? far : n - i;
-        comm_place loose = place_plus(parts, i * part), tight = place_plus(packed, at * part);
-        build_copy(b, back ? loose : tight, back ? tight : loose, run * part);
+        sched_place loose = sched_place_plus(parts, i * part),
+                    tight = sched_place_plus(packed, at * part);
+        sched_writer_copy(b, back ? loose : tight, back ? tight : loose, run * part);
         at += run;
     }
     return at;
@@ -48,18 +50,19 @@ static void all_to_all(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     uint64_t part = b->bytes / n, most = n / 2 * part;
-    comm_place parts = build_scratch(b, b->bytes), give = build_scratch(b, most),
-               take = build_scratch(b, most);
-    build_copy(b, parts, in_at(me * part), (n - me) * part);
-    build_copy(b, place_plus(parts, (n - me) * part), in_at(0), me * part);
+    sched_place parts = sched_writer_scratch(b, b->bytes), give = sched_writer_scratch(b, most),
+                take = sched_writer_scratch(b, most);
+    sched_writer_copy(b, parts, sched_in_at(me * part), (n - me) * part);
+    sched_writer_copy(b, sched_place_plus(parts, (n - me) * part), sched_in_at(0), me * part);
     for (uint64_t far = 1; far < n; far *= 2) {
         uint64_t bytes = pack(b, far, parts, give, 0) * part;
-        build_send(b, (uint32_t)((me + far) % n), give, bytes);
-        build_recv(b, (uint32_t)((me + n - far) % n), take, bytes);
+        sched_writer_send(b, (uint32_t)((me + far) % n), give, bytes);
+        sched_writer_recv(b, (uint32_t)((me + n - far) % n), take, bytes);
         pack(b, far, parts, take, 1);
     }
     for (uint32_t i = 0; i < n; i++)
-        build_copy(b, out_at((me + n - i) % n * part), place_plus(parts, i * part), part);
+        sched_writer_copy(b, sched_out_at((me + n - i) % n * part),
+                          sched_place_plus(parts, i * part), part);
 }
 
 static void emit(sched_writer *b)
@@ -70,27 +73,30 @@ static void emit(sched_writer *b)
         all_to_all(b);
 }
 
-static void terms(const comm_request *r, comm_terms *out)
+static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = build_for(r, &comm_bruck);
-    sched_traffic *t = traffic_begin(r);
+    sched_writer b = sched_writer_begin(r, &sched_bruck);
+    sched_traffic *t = sched_traffic_begin(r);
     uint64_t n = r->ranks, part = b.bytes / n;
     for (uint64_t far = 1; far < n; far *= 2) {
         uint64_t over = n % (2 * far), gathered = far < n - far ? far : n - far;
         uint64_t swapped = n / (2 * far) * far + (over > far ? over - far : 0);
         for (uint32_t i = 0; i < n; i++)
             if (r->kind == WEFT_ALL_GATHER)
-                traffic_edge(t, i, (uint32_t)((i + n - far) % n), amount_whole(gathered * part));
+                sched_traffic_edge(t, i, (uint32_t)((i + n - far) % n),
+                                   sched_amount_whole(gathered * part));
             else
-                traffic_edge(t, i, (uint32_t)((i + far) % n), amount_whole(swapped * part));
-        traffic_rounds(t, 2 * gathered > far, 0); /* or it sends nothing of the round before */
+                sched_traffic_edge(t, i, (uint32_t)((i + far) % n),
+                                   sched_amount_whole(swapped * part));
+        sched_traffic_rounds(t, 2 * gathered > far,
+                             0); /* or it sends nothing of the round before */
     }
-    traffic_end(t, out);
+    sched_traffic_end(t, out);
 }
 
-const comm_algorithm comm_bruck = {
+const sched_algorithm sched_bruck = {
     .name = "bruck",
-    .kinds = COMM_ON(WEFT_ALL_GATHER) | COMM_ON(WEFT_ALL_TO_ALL),
+    .kinds = SCHED_ON(WEFT_ALL_GATHER) | SCHED_ON(WEFT_ALL_TO_ALL),
     .emit = emit,
     .terms = terms,
 };

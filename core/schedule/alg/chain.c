@@ -14,32 +14,34 @@ static void emit(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, v = (me + n - b->r->root) % n;
     sched_span all = {0, b->bytes};
-    for (uint64_t c = 0; c < build_chunks(b, b->bytes); c++) {
-        sched_span s = build_chunk(b, all, c);
+    for (uint64_t c = 0; c < sched_writer_chunks(b, b->bytes); c++) {
+        sched_span s = sched_writer_chunk(b, all, c);
         if (v > 0)
-            build_recv(b, (me + n - 1) % n, out_at(s.at), s.bytes);
+            sched_writer_recv(b, (me + n - 1) % n, sched_out_at(s.at), s.bytes);
         if (v + 1 < n)
-            build_send(b, (me + 1) % n, v > 0 ? out_at(s.at) : in_at(s.at), s.bytes);
+            sched_writer_send(b, (me + 1) % n, v > 0 ? sched_out_at(s.at) : sched_in_at(s.at),
+                              s.bytes);
     }
     if (v == 0)
-        build_copy(b, out_at(0), in_at(0), b->bytes);
+        sched_writer_copy(b, sched_out_at(0), sched_in_at(0), b->bytes);
 }
 
-static void terms(const comm_request *r, comm_terms *out)
+static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = build_for(r, &comm_chain);
-    sched_traffic *t = traffic_begin(r);
+    sched_writer b = sched_writer_begin(r, &sched_chain);
+    sched_traffic *t = sched_traffic_begin(r);
     uint32_t n = r->ranks;
     for (uint32_t v = 0; v + 1 < n; v++)
-        traffic_edge(t, (v + r->root) % n, (v + 1 + r->root) % n, amount_cut(&b, b.bytes));
-    double first = (double)build_chunk(&b, (sched_span){0, b.bytes}, 0).bytes;
-    traffic_way(t, n - 1, traffic_crossings(t, r->root, n - 1), first);
-    traffic_end(t, out);
+        sched_traffic_edge(t, (v + r->root) % n, (v + 1 + r->root) % n,
+                           sched_amount_cut(&b, b.bytes));
+    double first = (double)sched_writer_chunk(&b, (sched_span){0, b.bytes}, 0).bytes;
+    sched_traffic_way(t, n - 1, sched_traffic_crossings(t, r->root, n - 1), first);
+    sched_traffic_end(t, out);
 }
 
-const comm_algorithm comm_chain = {
+const sched_algorithm sched_chain = {
     .name = "chain",
-    .kinds = COMM_ON(WEFT_BROADCAST),
+    .kinds = SCHED_ON(WEFT_BROADCAST),
     .chunk = 128 << 10,
     .emit = emit,
     .terms = terms,

@@ -27,34 +27,36 @@
 
 typedef struct room {
     uint64_t stride, slots;
-    comm_place given, taken; /* [slots][n - 1]: codes of contributions, to others and from others */
-    comm_place sums, others; /* [slots] and [slots][n - 1]: codes of the own sum and of others' */
+    sched_place given,
+        taken; /* [slots][n - 1]: codes of contributions, to others and from others */
+    sched_place sums, others; /* [slots] and [slots][n - 1]: codes of the own sum and of others' */
 } room;
 
 static uint64_t coded(const sched_writer *b, uint64_t bytes)
 {
-    return code_bytes(b->r->compress, bytes / b->size);
+    return sched_code_bytes(b->r->compress, bytes / b->size);
 }
 
 static room room_for(sched_writer *b, int gather)
 {
-    uint64_t longest = build_longest(b), chunks = build_chunks(b, longest), peers = b->r->ranks - 1;
+    uint64_t longest = sched_writer_longest_part(b), chunks = sched_writer_chunks(b, longest),
+             peers = b->r->ranks - 1;
     room x = {.slots = chunks < SLOTS ? chunks : SLOTS};
-    x.stride = sched_align_line(coded(b, build_chunk(b, (sched_span){0, longest}, 0).bytes));
-    x.given = build_scratch(b, x.slots * peers * x.stride);
-    x.taken = build_scratch(b, x.slots * peers * x.stride);
+    x.stride = sched_align_line(coded(b, sched_writer_chunk(b, (sched_span){0, longest}, 0).bytes));
+    x.given = sched_writer_scratch(b, x.slots * peers * x.stride);
+    x.taken = sched_writer_scratch(b, x.slots * peers * x.stride);
     if (gather) {
-        x.sums = build_scratch(b, x.slots * x.stride);
-        x.others = build_scratch(b, x.slots * peers * x.stride);
+        x.sums = sched_writer_scratch(b, x.slots * x.stride);
+        x.others = sched_writer_scratch(b, x.slots * peers * x.stride);
     }
     return x;
 }
 
 /* Place of chunk c and peer number `peer` (0: the only one). */
-static comm_place slot(const sched_writer *b, const room *x, comm_place base, uint64_t c,
-                       uint32_t peer)
+static sched_place slot(const sched_writer *b, const room *x, sched_place base, uint64_t c,
+                        uint32_t peer)
 {
-    return place_plus(base, (c % x->slots * (b->r->ranks - 1) + peer) * x->stride);
+    return sched_place_plus(base, (c % x->slots * (b->r->ranks - 1) + peer) * x->stride);
 }
 
 static uint32_t number(const sched_writer *b, uint32_t rank)
@@ -63,48 +65,48 @@ static uint32_t number(const sched_writer *b, uint32_t rank)
 }
 
 /* What is kept for the elements from byte `at` on; a reduce-scatter leaves out the own part. */
-static comm_place kept_at(const sched_writer *b, uint64_t at)
+static sched_place kept_at(const sched_writer *b, uint64_t at)
 {
     sched_span own = sched_writer_part(b, b->r->me);
     if (b->r->kind == WEFT_REDUCE_SCATTER && at >= own.at)
         at -= own.bytes;
-    return (comm_place){COMM_KEPT, 0, at / b->size * 4};
+    return (sched_place){SCHED_RESIDUAL, 0, at / b->size * 4};
 }
 
 static void give(sched_writer *b, const room *x, uint64_t c, uint32_t to)
 {
-    sched_span s = build_chunk(b, sched_writer_part(b, to), c);
-    comm_place code = slot(b, x, x->given, c, number(b, to));
-    build_coding(b, COMM_ENCODE, s.bytes);
-    build_from(b, in_at(s.at));
-    build_to(b, code);
+    sched_span s = sched_writer_chunk(b, sched_writer_part(b, to), c);
+    sched_place code = slot(b, x, x->given, c, number(b, to));
+    sched_writer_code(b, SCHED_ENCODE, s.bytes);
+    sched_writer_from(b, sched_in_at(s.at));
+    sched_writer_to(b, code);
     if (b->r->feedback)
-        build_to(b, kept_at(b, s.at));
-    build_send(b, to, code, coded(b, s.bytes));
+        sched_writer_to(b, kept_at(b, s.at));
+    sched_writer_send(b, to, code, coded(b, s.bytes));
 }
 
-static void fold(sched_writer *b, const room *x, uint64_t c, comm_place mine, int gather)
+static void fold(sched_writer *b, const room *x, uint64_t c, sched_place mine, int gather)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
-    sched_span part = sched_writer_part(b, me), s = build_chunk(b, part, c);
-    build_summing(b, gather ? COMM_FOLD : COMM_ADD, me, s.bytes);
+    sched_span part = sched_writer_part(b, me), s = sched_writer_chunk(b, part, c);
+    sched_writer_reduce_codes(b, gather ? SCHED_REDUCE_ENCODE : SCHED_REDUCE_DECODE, me, s.bytes);
     for (uint32_t i = 0; i < n; i++)
-        build_from(b, i == me ? in_at(s.at) : slot(b, x, x->taken, c, number(b, i)));
+        sched_writer_from(b, i == me ? sched_in_at(s.at) : slot(b, x, x->taken, c, number(b, i)));
     if (gather)
-        build_to(b, place_plus(x->sums, c % x->slots * x->stride));
-    build_to(b, place_plus(mine, s.at - part.at));
+        sched_writer_to(b, sched_place_plus(x->sums, c % x->slots * x->stride));
+    sched_writer_to(b, sched_place_plus(mine, s.at - part.at));
     if (gather && b->r->feedback)
-        build_to(b, kept_at(b, s.at));
+        sched_writer_to(b, kept_at(b, s.at));
 }
 
-static void reduce_chunk(sched_writer *b, const room *x, uint64_t c, comm_place mine, int gather)
+static void reduce_chunk(sched_writer *b, const room *x, uint64_t c, sched_place mine, int gather)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
-    uint64_t own = build_chunk(b, sched_writer_part(b, me), c).bytes;
+    uint64_t own = sched_writer_chunk(b, sched_writer_part(b, me), c).bytes;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t from = (me + n - k) % n;
         give(b, x, c, (me + k) % n);
-        build_recv(b, from, slot(b, x, x->taken, c, number(b, from)), coded(b, own));
+        sched_writer_recv(b, from, slot(b, x, x->taken, c, number(b, from)), coded(b, own));
     }
     fold(b, x, c, mine, gather);
 }
@@ -112,16 +114,17 @@ static void reduce_chunk(sched_writer *b, const room *x, uint64_t c, comm_place 
 static void gather_chunk(sched_writer *b, const room *x, uint64_t c)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
-    uint64_t own = build_chunk(b, sched_writer_part(b, me), c).bytes;
+    uint64_t own = sched_writer_chunk(b, sched_writer_part(b, me), c).bytes;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t from = (me + n - k) % n;
-        sched_span s = build_chunk(b, sched_writer_part(b, from), c);
-        comm_place code = slot(b, x, x->others, c, number(b, from));
-        build_send(b, (me + k) % n, place_plus(x->sums, c % x->slots * x->stride), coded(b, own));
-        build_recv(b, from, code, coded(b, s.bytes));
-        build_coding(b, COMM_DECODE, s.bytes);
-        build_from(b, code);
-        build_to(b, out_at(s.at));
+        sched_span s = sched_writer_chunk(b, sched_writer_part(b, from), c);
+        sched_place code = slot(b, x, x->others, c, number(b, from));
+        sched_writer_send(b, (me + k) % n, sched_place_plus(x->sums, c % x->slots * x->stride),
+                          coded(b, own));
+        sched_writer_recv(b, from, code, coded(b, s.bytes));
+        sched_writer_code(b, SCHED_DECODE, s.bytes);
+        sched_writer_from(b, code);
+        sched_writer_to(b, sched_out_at(s.at));
     }
 }
 
@@ -129,20 +132,20 @@ static void emit(sched_writer *b)
 {
     int gather = b->r->kind == WEFT_ALL_REDUCE;
     sched_span part = sched_writer_part(b, b->r->me);
-    uint64_t chunks = build_chunks(b, build_longest(b));
+    uint64_t chunks = sched_writer_chunks(b, sched_writer_longest_part(b));
     room x = room_for(b, gather);
     for (uint64_t c = 0; c < chunks + LAG; c++) {
         if (c < chunks)
-            reduce_chunk(b, &x, c, out_at(gather ? part.at : 0), gather);
+            reduce_chunk(b, &x, c, sched_out_at(gather ? part.at : 0), gather);
         if (gather && c >= LAG && c - LAG < chunks)
             gather_chunk(b, &x, c - LAG);
     }
     b->kept = b->r->feedback ? (b->bytes - (gather ? 0 : part.bytes)) / b->size * 4 : 0;
 }
 
-const comm_algorithm comm_compressed = {
+const sched_algorithm sched_compressed = {
     .name = "compressed",
-    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER),
+    .kinds = SCHED_ON(WEFT_ALL_REDUCE) | SCHED_ON(WEFT_REDUCE_SCATTER),
     .chunk = 256 << 10,
     .emit = emit,
 };

@@ -11,27 +11,27 @@ static void emit(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, heard[32], rounds = 0;
     for (uint64_t far = 1; far < n; far *= 2) {
-        uint32_t told = build_signal(b, (uint32_t)((me + far) % n));
+        uint32_t told = sched_writer_signal(b, (uint32_t)((me + far) % n));
         for (uint32_t i = 0; i < rounds; i++)
-            build_after(b, told, heard[i]);
-        heard[rounds++] = build_wait(b, (uint32_t)((me + n - far) % n));
+            sched_writer_after(b, told, heard[i]);
+        heard[rounds++] = sched_writer_wait(b, (uint32_t)((me + n - far) % n));
     }
 }
 
-static void terms(const comm_request *r, comm_terms *out)
+static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_traffic *t = traffic_begin(r);
+    sched_traffic *t = sched_traffic_begin(r);
     for (uint64_t far = 1; far < r->ranks; far *= 2) {
         for (uint32_t i = 0; i < r->ranks; i++)
-            traffic_edge(t, i, (uint32_t)((i + far) % r->ranks), (sched_amount){1, 0});
-        traffic_rounds(t, 1, 0);
+            sched_traffic_edge(t, i, (uint32_t)((i + far) % r->ranks), (sched_amount){1, 0});
+        sched_traffic_rounds(t, 1, 0);
     }
-    traffic_end(t, out);
+    sched_traffic_end(t, out);
 }
 
-const comm_algorithm comm_dissemination = {
+const sched_algorithm sched_dissemination = {
     .name = "dissemination",
-    .kinds = COMM_ON(WEFT_BARRIER),
+    .kinds = SCHED_ON(WEFT_BARRIER),
     .emit = emit,
     .terms = terms,
 };

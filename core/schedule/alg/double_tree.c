@@ -38,7 +38,7 @@ typedef struct node {
 
 static forest forest_of(sched_writer *b)
 {
-    const comm_request *r = b->r;
+    const sched_request *r = b->r;
     uint64_t first = sched_align_line(b->bytes / 2);
     first = first < b->bytes ? first : b->bytes;
     return (forest){.b = b,
@@ -101,36 +101,37 @@ static uint32_t depth(const forest *f)
 }
 
 /* Chunk s of a tree: its sum over all below, to the parent. `room`: for a chunk of each child. */
-static void up_chunk(const forest *f, const node *x, sched_span s, comm_place room, uint64_t stride)
+static void up_chunk(const forest *f, const node *x, sched_span s, sched_place room,
+                     uint64_t stride)
 {
     sched_writer *b = f->b;
     int top = b->r->me == f->root;
-    comm_place sum = in_at(s.at);
+    sched_place sum = sched_in_at(s.at);
     for (uint32_t i = 0; i < x->children; i++)
-        build_recv(b, x->child[i], place_plus(room, i * stride), s.bytes);
+        sched_writer_recv(b, x->child[i], sched_place_plus(room, i * stride), s.bytes);
     if (x->children) {
-        sum = top ? out_at(s.at) : room;
-        build_reduce(b, s.bytes);
-        build_from(b, room);
-        build_from(b, in_at(s.at));
+        sum = top ? sched_out_at(s.at) : room;
+        sched_writer_reduce(b, s.bytes);
+        sched_writer_from(b, room);
+        sched_writer_from(b, sched_in_at(s.at));
         if (x->children > 1)
-            build_from(b, place_plus(room, stride));
-        build_to(b, sum);
-        build_reduced(b);
+            sched_writer_from(b, sched_place_plus(room, stride));
+        sched_writer_to(b, sum);
+        sched_writer_reduce_end(b);
     }
     if (!top)
-        build_send(b, x->parent, sum, s.bytes);
+        sched_writer_send(b, x->parent, sum, s.bytes);
 }
 
 static void down_chunk(const forest *f, const node *x, sched_span s)
 {
     sched_writer *b = f->b;
     int top = b->r->me == f->root;
-    comm_place at = top && !f->up ? in_at(s.at) : out_at(s.at);
+    sched_place at = top && !f->up ? sched_in_at(s.at) : sched_out_at(s.at);
     if (!top)
-        build_recv(b, x->parent, at, s.bytes);
+        sched_writer_recv(b, x->parent, at, s.bytes);
     for (uint32_t i = 0; i < x->children; i++)
-        build_send(b, x->child[i], at, s.bytes);
+        sched_writer_send(b, x->child[i], at, s.bytes);
 }
 
 /* Results are written so many chunks after sums that the sends of a sum do not stand behind those
@@ -139,21 +140,21 @@ static void emit(sched_writer *b)
 {
     forest f = forest_of(b);
     node x[2] = {node_of(&f, 0, b->r->me), node_of(&f, 1, b->r->me)};
-    uint64_t chunks = build_chunks(b, f.half[0].bytes), lag = f.up ? 2 * depth(&f) : 0;
-    uint64_t stride = sched_align_line(build_chunk(b, f.half[0], 0).bytes);
+    uint64_t chunks = sched_writer_chunks(b, f.half[0].bytes), lag = f.up ? 2 * depth(&f) : 0;
+    uint64_t stride = sched_align_line(sched_writer_chunk(b, f.half[0], 0).bytes);
     uint64_t slots = chunks < SLOTS ? chunks : SLOTS;
-    comm_place room[2] = {0};
+    sched_place room[2] = {0};
     for (int t = 0; t < 2 && f.up; t++)
-        room[t] = build_scratch(b, slots * x[t].children * stride);
+        room[t] = sched_writer_scratch(b, slots * x[t].children * stride);
     for (uint64_t c = 0; c < chunks + lag; c++) {
         for (int t = 0; t < 2 && f.up && c < chunks; t++)
-            up_chunk(&f, &x[t], build_chunk(b, f.half[t], c),
-                     place_plus(room[t], c % slots * x[t].children * stride), stride);
+            up_chunk(&f, &x[t], sched_writer_chunk(b, f.half[t], c),
+                     sched_place_plus(room[t], c % slots * x[t].children * stride), stride);
         for (int t = 0; t < 2 && f.down && c >= lag; t++)
-            down_chunk(&f, &x[t], build_chunk(b, f.half[t], c - lag));
+            down_chunk(&f, &x[t], sched_writer_chunk(b, f.half[t], c - lag));
     }
     if (!f.up && b->r->me == f.root)
-        build_copy(b, out_at(0), in_at(0), b->bytes);
+        sched_writer_copy(b, sched_out_at(0), sched_in_at(0), b->bytes);
 }
 
 /* One way through both trees; `most`: the longest chain between machines. */
@@ -164,27 +165,27 @@ static void way_terms(sched_traffic *t, const forest *f, int up)
         for (uint32_t label = 1; label < f->n; label++) {
             uint32_t me = rank_of(f, tree, label), parent = rank_of(f, tree, above(f, label));
             uint32_t far = 0;
-            traffic_edge(t, up ? me : parent, up ? parent : me,
-                         amount_cut(f->b, f->half[tree].bytes));
+            sched_traffic_edge(t, up ? me : parent, up ? parent : me,
+                               sched_amount_cut(f->b, f->half[tree].bytes));
             for (uint32_t at = label; at; at = above(f, at))
-                far += (uint32_t)traffic_crosses(t, rank_of(f, tree, at),
-                                                 rank_of(f, tree, above(f, at)));
+                far += (uint32_t)sched_traffic_crosses(t, rank_of(f, tree, at),
+                                                       rank_of(f, tree, above(f, at)));
             most = far > most ? far : most;
         }
-    traffic_way(t, depth(f), most, 2 * (double)build_chunk(f->b, f->half[0], 0).bytes);
+    sched_traffic_way(t, depth(f), most, 2 * (double)sched_writer_chunk(f->b, f->half[0], 0).bytes);
 }
 
-static void terms(const comm_request *r, comm_terms *out)
+static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = build_for(r, &comm_double_tree);
+    sched_writer b = sched_writer_begin(r, &sched_double_tree);
     forest f = forest_of(&b);
-    sched_traffic *t = traffic_begin(r);
+    sched_traffic *t = sched_traffic_begin(r);
     double most = 0;
     if (f.up)
         way_terms(t, &f, 1);
     if (f.down)
         way_terms(t, &f, 0);
-    traffic_end(t, out);
+    sched_traffic_end(t, out);
     for (uint32_t i = 0; i < f.n && f.up; i++) {
         double reduced = 0;
         for (int tree = 0; tree < 2; tree++) {
@@ -196,9 +197,9 @@ static void terms(const comm_request *r, comm_terms *out)
     out->reduced = most;
 }
 
-const comm_algorithm comm_double_tree = {
+const sched_algorithm sched_double_tree = {
     .name = "double_tree",
-    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_BROADCAST) | COMM_ON(WEFT_REDUCE),
+    .kinds = SCHED_ON(WEFT_ALL_REDUCE) | SCHED_ON(WEFT_BROADCAST) | SCHED_ON(WEFT_REDUCE),
     .chunk = 64 << 10,
     .emit = emit,
     .terms = terms,

@@ -15,43 +15,43 @@
 
 static void emit(sched_writer *b)
 {
-    sched_folded f = fold_ranks(b);
-    comm_place now = fold_in(&f), got[2] = {0};
+    sched_folded f = sched_fold_ranks(b);
+    sched_place now = sched_fold_in(&f), got[2] = {0};
     for (uint32_t i = 0; i < 2 && !f.idle; i++)
-        got[i] = build_scratch(b, b->bytes);
+        got[i] = sched_writer_scratch(b, b->bytes);
     for (uint32_t have = 1, turn = 0; have < f.groups && !f.idle; have *= 2, turn = !turn) {
-        uint32_t other = f.group ^ have, partner = fold_actor(&f, other);
-        comm_place theirs = got[turn], to = 2 * have == f.groups ? out_at(0) : theirs;
-        build_send(b, partner, now, b->bytes);
-        build_recv(b, partner, theirs, b->bytes);
+        uint32_t other = f.group ^ have, partner = sched_fold_actor(&f, other);
+        sched_place theirs = got[turn], to = 2 * have == f.groups ? sched_out_at(0) : theirs;
+        sched_writer_send(b, partner, now, b->bytes);
+        sched_writer_recv(b, partner, theirs, b->bytes);
         int first = other < f.group;
-        build_reduce2(b, to, first ? theirs : now, first ? now : theirs, b->bytes);
+        sched_writer_reduce2(b, to, first ? theirs : now, first ? now : theirs, b->bytes);
         now = to;
     }
-    fold_out(&f);
+    sched_fold_out(&f);
 }
 
-static void terms(const comm_request *r, comm_terms *out)
+static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = build_for(r, &comm_doubling);
-    sched_folded f = fold_ranks(&b);
-    sched_traffic *t = traffic_begin(r);
-    sched_amount all = amount_whole(b.bytes);
+    sched_writer b = sched_writer_begin(r, &sched_doubling);
+    sched_folded f = sched_fold_ranks(&b);
+    sched_traffic *t = sched_traffic_begin(r);
+    sched_amount all = sched_amount_whole(b.bytes);
     uint32_t rounds = 0;
-    fold_terms(t, &f, 0, amount_cut(&b, b.bytes), 1, all.bytes);
+    sched_fold_terms(t, &f, 0, sched_amount_cut(&b, b.bytes), 1, all.bytes);
     for (uint32_t have = 1; have < f.groups; have *= 2, rounds++) {
         for (uint32_t g = 0; g < f.groups; g++)
-            traffic_edge(t, fold_actor(&f, g), fold_actor(&f, g ^ have), all);
-        traffic_rounds(t, 1, 0);
+            sched_traffic_edge(t, sched_fold_actor(&f, g), sched_fold_actor(&f, g ^ have), all);
+        sched_traffic_rounds(t, 1, 0);
     }
-    fold_terms(t, &f, 1, all, fold_back(&f), 0);
-    traffic_end(t, out);
+    sched_fold_terms(t, &f, 1, all, sched_fold_back(&f), 0);
+    sched_traffic_end(t, out);
     out->reduced = 2 * all.bytes * (rounds + (f.pairs ? 1 : 0));
 }
 
-const comm_algorithm comm_doubling = {
+const sched_algorithm sched_doubling = {
     .name = "doubling",
-    .kinds = COMM_ON(WEFT_ALL_REDUCE),
+    .kinds = SCHED_ON(WEFT_ALL_REDUCE),
     .emit = emit,
     .terms = terms,
 };

@@ -1,7 +1,7 @@
 /* schedule/alg/fold.c: see fold.h. */
 #include "schedule/alg/fold.h"
 
-sched_folded fold_ranks(sched_writer *b)
+sched_folded sched_fold_ranks(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     sched_folded f = {.b = b, .groups = 1};
@@ -13,42 +13,42 @@ sched_folded fold_ranks(sched_writer *b)
     return f;
 }
 
-comm_place fold_in(const sched_folded *f)
+sched_place sched_fold_in(const sched_folded *f)
 {
     sched_writer *b = f->b;
     uint32_t me = b->r->me;
     if (me >= 2 * f->pairs)
-        return in_at(0);
+        return sched_in_at(0);
     sched_span all = {0, b->bytes};
-    comm_place both = {0};
+    sched_place both = {0};
     if (!f->idle)
-        both = build_scratch(b, b->bytes);
-    for (uint64_t c = 0; c < build_chunks(b, b->bytes); c++) {
-        sched_span s = build_chunk(b, all, c);
+        both = sched_writer_scratch(b, b->bytes);
+    for (uint64_t c = 0; c < sched_writer_chunks(b, b->bytes); c++) {
+        sched_span s = sched_writer_chunk(b, all, c);
         if (f->idle) {
-            build_send(b, me + 1, in_at(s.at), s.bytes);
+            sched_writer_send(b, me + 1, sched_in_at(s.at), s.bytes);
             continue;
         }
-        comm_place to = place_plus(both, s.at);
-        build_recv(b, me - 1, to, s.bytes);
-        build_reduce2(b, to, to, in_at(s.at), s.bytes);
+        sched_place to = sched_place_plus(both, s.at);
+        sched_writer_recv(b, me - 1, to, s.bytes);
+        sched_writer_reduce2(b, to, to, sched_in_at(s.at), s.bytes);
     }
     return both;
 }
 
-void fold_out(const sched_folded *f)
+void sched_fold_out(const sched_folded *f)
 {
     sched_writer *b = f->b;
     if (f->idle)
-        build_recv(b, b->r->me + 1, out_at(0), b->bytes);
+        sched_writer_recv(b, b->r->me + 1, sched_out_at(0), b->bytes);
     else if (f->group < f->pairs)
-        build_send(b, b->r->me - 1, out_at(0), b->bytes);
+        sched_writer_send(b, b->r->me - 1, sched_out_at(0), b->bytes);
 }
 
-void fold_terms(sched_traffic *t, const sched_folded *f, int back, sched_amount a, double rounds,
-                double fill)
+void sched_fold_terms(sched_traffic *t, const sched_folded *f, int back, sched_amount a,
+                      double rounds, double fill)
 {
     for (uint32_t i = 0; i < f->pairs; i++)
-        traffic_edge(t, 2 * i + (back ? 1 : 0), 2 * i + (back ? 0 : 1), a);
-    traffic_rounds(t, rounds, fill);
+        sched_traffic_edge(t, 2 * i + (back ? 1 : 0), 2 * i + (back ? 0 : 1), a);
+    sched_traffic_rounds(t, rounds, fill);
 }

@@ -16,33 +16,33 @@ typedef struct sched_folded {
     int idle;               /* an even rank of a pair, after it has handed over */
 } sched_folded;
 
-sched_folded fold_ranks(sched_writer *b);
+sched_folded sched_fold_ranks(sched_writer *b);
 
-static inline uint32_t fold_first(const sched_folded *f, uint32_t group)
+static inline uint32_t sched_fold_first(const sched_folded *f, uint32_t group)
 {
     return group < f->pairs ? 2 * group : group + f->pairs;
 }
 
 /* The rank that acts for a group. */
-static inline uint32_t fold_actor(const sched_folded *f, uint32_t group)
+static inline uint32_t sched_fold_actor(const sched_folded *f, uint32_t group)
 {
     return group < f->pairs ? 2 * group + 1 : group + f->pairs;
 }
 
 /* The odd rank of a pair adds the even one's input to its own. Returns where the input of the group
  * now begins. Costs S bytes in one latency; 2 S bytes are read. */
-comm_place fold_in(const sched_folded *f);
+sched_place sched_fold_in(const sched_folded *f);
 
 /* The even rank gets all of out from the odd one. */
-void fold_out(const sched_folded *f);
+void sched_fold_out(const sched_folded *f);
 
 /* Each pair's even rank sends `a` to the odd one, or the odd one to the even one. */
-void fold_terms(sched_traffic *t, const sched_folded *f, int back, sched_amount a, double rounds,
-                double fill);
+void sched_fold_terms(sched_traffic *t, const sched_folded *f, int back, sched_amount a,
+                      double rounds, double fill);
 
 /* Latencies that the way back adds after one walk over all groups: what needs each round of the
  * walk comes from the opposite group, and begins one later where that is a pair, too. */
-static inline double fold_back(const sched_folded *f)
+static inline double sched_fold_back(const sched_folded *f)
 {
     return 2 * f->pairs > f->groups ? 1 : 0;
 }

@@ -18,33 +18,33 @@
 
 static sched_span parts_of(const sched_folded *h, uint32_t first, uint32_t end)
 {
-    return build_parts(h->b, fold_first(h, first), fold_first(h, end));
+    return sched_writer_parts(h->b, sched_fold_first(h, first), sched_fold_first(h, end));
 }
 
 /* One exchange: give the bytes of `give`, keep the sum over `keep` at `to`. `now` is where the
  * bytes from `base` on are now. Sources stand in the order of the ranks that they come from. */
-static void exchange(sched_writer *b, uint32_t partner, comm_place now, uint64_t base,
-                     sched_span give, sched_span keep, comm_place to)
+static void exchange(sched_writer *b, uint32_t partner, sched_place now, uint64_t base,
+                     sched_span give, sched_span keep, sched_place to)
 {
     uint64_t longest = give.bytes > keep.bytes ? give.bytes : keep.bytes;
-    comm_place got = build_scratch(b, keep.bytes);
-    for (uint64_t c = 0; c < build_chunks(b, longest); c++) {
-        sched_span out = build_chunk(b, give, c), in = build_chunk(b, keep, c);
-        build_send(b, partner, place_plus(now, out.at - base), out.bytes);
-        comm_place theirs = place_plus(got, in.at - keep.at);
-        comm_place ours = place_plus(now, in.at - base);
-        build_recv(b, partner, theirs, in.bytes);
+    sched_place got = sched_writer_scratch(b, keep.bytes);
+    for (uint64_t c = 0; c < sched_writer_chunks(b, longest); c++) {
+        sched_span out = sched_writer_chunk(b, give, c), in = sched_writer_chunk(b, keep, c);
+        sched_writer_send(b, partner, sched_place_plus(now, out.at - base), out.bytes);
+        sched_place theirs = sched_place_plus(got, in.at - keep.at);
+        sched_place ours = sched_place_plus(now, in.at - base);
+        sched_writer_recv(b, partner, theirs, in.bytes);
         int first = partner < b->r->me;
-        build_reduce2(b, place_plus(to, in.at - keep.at), first ? theirs : ours,
-                      first ? ours : theirs, in.bytes);
+        sched_writer_reduce2(b, sched_place_plus(to, in.at - keep.at), first ? theirs : ours,
+                             first ? ours : theirs, in.bytes);
     }
 }
 
 /* Ends with the sum over the parts of my group at `mine`. */
-static void halve(sched_folded *h, comm_place mine)
+static void halve(sched_folded *h, sched_place mine)
 {
     sched_writer *b = h->b;
-    comm_place now = fold_in(h);
+    sched_place now = sched_fold_in(h);
     if (h->idle)
         return;
     uint64_t base = 0;
@@ -52,8 +52,8 @@ static void halve(sched_folded *h, comm_place mine)
         uint32_t half = count / 2, low = h->group < first + half;
         uint32_t keep = low ? first : first + half, give = low ? first + half : first;
         sched_span kept = parts_of(h, keep, keep + half);
-        comm_place to = half == 1 ? mine : build_scratch(b, kept.bytes);
-        uint32_t partner = fold_actor(h, low ? h->group + half : h->group - half);
+        sched_place to = half == 1 ? mine : sched_writer_scratch(b, kept.bytes);
+        uint32_t partner = sched_fold_actor(h, low ? h->group + half : h->group - half);
         exchange(b, partner, now, base, parts_of(h, give, give + half), kept, to);
         now = to;
         base = kept.at;
@@ -68,16 +68,16 @@ static void twice(sched_folded *h)
         uint32_t other = h->group ^ have, mask = ~(have - 1);
         sched_span ours = parts_of(h, h->group & mask, (h->group & mask) + have);
         sched_span theirs = parts_of(h, other & mask, (other & mask) + have);
-        build_send(h->b, fold_actor(h, other), out_at(ours.at), ours.bytes);
-        build_recv(h->b, fold_actor(h, other), out_at(theirs.at), theirs.bytes);
+        sched_writer_send(h->b, sched_fold_actor(h, other), sched_out_at(ours.at), ours.bytes);
+        sched_writer_recv(h->b, sched_fold_actor(h, other), sched_out_at(theirs.at), theirs.bytes);
     }
 }
 
 static void all_reduce(sched_folded *h)
 {
-    halve(h, out_at(parts_of(h, h->group, h->group + 1).at));
+    halve(h, sched_out_at(parts_of(h, h->group, h->group + 1).at));
     twice(h);
-    fold_out(h);
+    sched_fold_out(h);
 }
 
 static void reduce_scatter(sched_folded *h)
@@ -85,17 +85,17 @@ static void reduce_scatter(sched_folded *h)
     sched_writer *b = h->b;
     uint64_t part = b->bytes / b->r->ranks;
     if (h->group >= h->pairs) {
-        halve(h, out_at(0));
+        halve(h, sched_out_at(0));
         return;
     }
-    comm_place both = h->idle ? out_at(0) : build_scratch(b, 2 * part);
+    sched_place both = h->idle ? sched_out_at(0) : sched_writer_scratch(b, 2 * part);
     halve(h, both);
     if (h->idle) {
-        build_recv(b, b->r->me + 1, out_at(0), part);
+        sched_writer_recv(b, b->r->me + 1, sched_out_at(0), part);
         return;
     }
-    build_send(b, b->r->me - 1, both, part);
-    build_copy(b, out_at(0), place_plus(both, part), part);
+    sched_writer_send(b, b->r->me - 1, both, part);
+    sched_writer_copy(b, sched_out_at(0), sched_place_plus(both, part), part);
 }
 
 /* The even rank of a pair has its own part already: it gets what lies before and after it. */
@@ -105,25 +105,25 @@ static void all_gather(sched_folded *h)
     uint32_t me = b->r->me;
     uint64_t part = b->bytes / b->r->ranks, even = (h->idle ? me : me - 1) * part;
     uint64_t rest = even + part;
-    build_copy(b, out_at(me * part), in_at(0), part);
+    sched_writer_copy(b, sched_out_at(me * part), sched_in_at(0), part);
     if (h->idle) {
-        build_send(b, me + 1, in_at(0), part);
-        build_recv(b, me + 1, out_at(0), even);
-        build_recv(b, me + 1, out_at(rest), b->bytes - rest);
+        sched_writer_send(b, me + 1, sched_in_at(0), part);
+        sched_writer_recv(b, me + 1, sched_out_at(0), even);
+        sched_writer_recv(b, me + 1, sched_out_at(rest), b->bytes - rest);
         return;
     }
     if (h->group < h->pairs)
-        build_recv(b, me - 1, out_at(even), part);
+        sched_writer_recv(b, me - 1, sched_out_at(even), part);
     twice(h);
     if (h->group < h->pairs) {
-        build_send(b, me - 1, out_at(0), even);
-        build_send(b, me - 1, out_at(rest), b->bytes - rest);
+        sched_writer_send(b, me - 1, sched_out_at(0), even);
+        sched_writer_send(b, me - 1, sched_out_at(rest), b->bytes - rest);
     }
 }
 
 static void emit(sched_writer *b)
 {
-    sched_folded h = fold_ranks(b);
+    sched_folded h = sched_fold_ranks(b);
     switch (b->r->kind) {
     case WEFT_ALL_REDUCE: all_reduce(&h); break;
     case WEFT_REDUCE_SCATTER: reduce_scatter(&h); break;
@@ -135,14 +135,15 @@ static void emit(sched_writer *b)
 static double halve_terms(sched_traffic *t, const sched_folded *h)
 {
     double most = 0, whole = (double)h->b->bytes;
-    fold_terms(t, h, 0, amount_cut(h->b, h->b->bytes), 1, whole);
+    sched_fold_terms(t, h, 0, sched_amount_cut(h->b, h->b->bytes), 1, whole);
     for (uint32_t count = h->groups; count > 1; count /= 2) {
         for (uint32_t g = 0; g < h->groups; g++) {
             uint32_t other = g ^ (count / 2), give = other & ~(count / 2 - 1);
             sched_span s = parts_of(h, give, give + count / 2);
-            traffic_edge(t, fold_actor(h, g), fold_actor(h, other), amount_cut(h->b, s.bytes));
+            sched_traffic_edge(t, sched_fold_actor(h, g), sched_fold_actor(h, other),
+                               sched_amount_cut(h->b, s.bytes));
         }
-        traffic_rounds(t, 1, 0);
+        sched_traffic_rounds(t, 1, 0);
     }
     for (uint32_t g = 0; g < h->groups; g++) {
         double kept = g < h->pairs ? whole : 0;
@@ -159,39 +160,40 @@ static void twice_terms(sched_traffic *t, const sched_folded *h)
         for (uint32_t g = 0; g < h->groups; g++) {
             uint32_t first = g & ~(have - 1);
             sched_span s = parts_of(h, first, first + have);
-            traffic_edge(t, fold_actor(h, g), fold_actor(h, g ^ have), amount_whole(s.bytes));
+            sched_traffic_edge(t, sched_fold_actor(h, g), sched_fold_actor(h, g ^ have),
+                               sched_amount_whole(s.bytes));
         }
-        traffic_rounds(t, 1, 0);
+        sched_traffic_rounds(t, 1, 0);
     }
 }
 
-static void terms(const comm_request *r, comm_terms *out)
+static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = build_for(r, &comm_halving);
-    sched_folded h = fold_ranks(&b);
-    sched_traffic *t = traffic_begin(r);
+    sched_writer b = sched_writer_begin(r, &sched_halving);
+    sched_folded h = sched_fold_ranks(&b);
+    sched_traffic *t = sched_traffic_begin(r);
     uint64_t part = b.bytes / r->ranks;
     double reduced = r->kind == WEFT_ALL_GATHER ? 0 : halve_terms(t, &h);
     if (r->kind == WEFT_REDUCE_SCATTER)
-        fold_terms(t, &h, 1, amount_whole(part), fold_back(&h), (double)part);
+        sched_fold_terms(t, &h, 1, sched_amount_whole(part), sched_fold_back(&h), (double)part);
     if (r->kind == WEFT_ALL_GATHER)
-        fold_terms(t, &h, 0, amount_whole(part), 1, 0);
+        sched_fold_terms(t, &h, 0, sched_amount_whole(part), 1, 0);
     if (r->kind != WEFT_REDUCE_SCATTER)
         twice_terms(t, &h);
     if (r->kind == WEFT_ALL_REDUCE)
-        fold_terms(t, &h, 1, amount_whole(b.bytes), 1, 0);
+        sched_fold_terms(t, &h, 1, sched_amount_whole(b.bytes), 1, 0);
     for (uint32_t i = 0; i < h.pairs && r->kind == WEFT_ALL_GATHER; i++) {
-        traffic_edge(t, 2 * i + 1, 2 * i, amount_whole(2 * i * part));
-        traffic_edge(t, 2 * i + 1, 2 * i, amount_whole(b.bytes - (2 * i + 1) * part));
+        sched_traffic_edge(t, 2 * i + 1, 2 * i, sched_amount_whole(2 * i * part));
+        sched_traffic_edge(t, 2 * i + 1, 2 * i, sched_amount_whole(b.bytes - (2 * i + 1) * part));
     }
-    traffic_rounds(t, fold_back(&h), 0);
-    traffic_end(t, out);
+    sched_traffic_rounds(t, sched_fold_back(&h), 0);
+    sched_traffic_end(t, out);
     out->reduced = reduced;
 }
 
-const comm_algorithm comm_halving = {
+const sched_algorithm sched_halving = {
     .name = "halving",
-    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER) | COMM_ON(WEFT_ALL_GATHER),
+    .kinds = SCHED_ON(WEFT_ALL_REDUCE) | SCHED_ON(WEFT_REDUCE_SCATTER) | SCHED_ON(WEFT_ALL_GATHER),
     .chunk = 256 << 10,
     .emit = emit,
     .terms = terms,

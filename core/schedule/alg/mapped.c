@@ -26,7 +26,7 @@
 /* Who has to hear from whom: everybody from everybody, or everybody and the root. */
 static int linked(const sched_writer *b, uint32_t peer)
 {
-    const comm_request *r = b->r;
+    const sched_request *r = b->r;
     switch (r->kind) {
     case WEFT_BROADCAST:
     case WEFT_GATHER:
@@ -40,7 +40,7 @@ static int linked(const sched_writer *b, uint32_t peer)
 /* Of a linked pair, does `me` need to know where the buffers of `peer` are? */
 static int needs(const sched_writer *b, uint32_t me, uint32_t peer)
 {
-    const comm_request *r = b->r;
+    const sched_request *r = b->r;
     switch (r->kind) {
     case WEFT_BROADCAST:
     case WEFT_SCATTER:
@@ -51,51 +51,51 @@ static int needs(const sched_writer *b, uint32_t me, uint32_t peer)
     }
 }
 
-static comm_place in_of(const sched_writer *b, uint32_t rank, uint64_t at)
+static sched_place in_of(const sched_writer *b, uint32_t rank, uint64_t at)
 {
-    return rank == b->r->me ? in_at(at) : peer_in(rank, at);
+    return rank == b->r->me ? sched_in_at(at) : sched_peer_in(rank, at);
 }
 
-static comm_place out_of(const sched_writer *b, uint32_t rank, uint64_t at)
+static sched_place out_of(const sched_writer *b, uint32_t rank, uint64_t at)
 {
-    return rank == b->r->me ? out_at(at) : peer_out(rank, at);
+    return rank == b->r->me ? sched_out_at(at) : sched_peer_out(rank, at);
 }
 
 /* Combine my part of all inputs, into `first` and, if `to_all`, everybody else's output. */
-static void combine(sched_writer *b, sched_span part, comm_place first, int to_all)
+static void combine(sched_writer *b, sched_span part, sched_place first, int to_all)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
-    for (uint64_t c = 0; c < build_chunks(b, part.bytes); c++) {
-        sched_span s = build_chunk(b, part, c);
-        build_reduce(b, s.bytes);
+    for (uint64_t c = 0; c < sched_writer_chunks(b, part.bytes); c++) {
+        sched_span s = sched_writer_chunk(b, part, c);
+        sched_writer_reduce(b, s.bytes);
         for (uint32_t i = 0; i < n; i++)
-            build_from(b, in_of(b, i, s.at));
-        build_to(b, place_plus(first, s.at - part.at));
+            sched_writer_from(b, in_of(b, i, s.at));
+        sched_writer_to(b, sched_place_plus(first, s.at - part.at));
         for (uint32_t k = 1; k < n && to_all; k++)
-            build_to(b, out_of(b, (me + k) % n, s.at));
-        build_reduced(b);
+            sched_writer_to(b, out_of(b, (me + k) % n, s.at));
+        sched_writer_reduce_end(b);
     }
 }
 
-static void move(sched_writer *b, comm_place to, comm_place from, uint64_t bytes)
+static void move(sched_writer *b, sched_place to, sched_place from, uint64_t bytes)
 {
     sched_span all = {0, bytes};
-    for (uint64_t c = 0; c < build_chunks(b, bytes); c++) {
-        sched_span s = build_chunk(b, all, c);
-        build_copy(b, place_plus(to, s.at), place_plus(from, s.at), s.bytes);
+    for (uint64_t c = 0; c < sched_writer_chunks(b, bytes); c++) {
+        sched_span s = sched_writer_chunk(b, all, c);
+        sched_writer_copy(b, sched_place_plus(to, s.at), sched_place_plus(from, s.at), s.bytes);
     }
 }
 
 static void work_rooted(sched_writer *b)
 {
-    const comm_request *r = b->r;
+    const sched_request *r = b->r;
     uint32_t me = r->me, root = r->root;
     uint64_t part = b->bytes / r->ranks;
     switch (r->kind) {
-    case WEFT_BROADCAST: move(b, out_at(0), in_of(b, root, 0), b->bytes); break;
-    case WEFT_GATHER: move(b, out_of(b, root, me * part), in_at(0), part); break;
-    case WEFT_SCATTER: move(b, out_at(0), in_of(b, root, me * part), part); break;
-    case WEFT_RECV: move(b, out_at(0), peer_in(root, 0), b->bytes); break;
+    case WEFT_BROADCAST: move(b, sched_out_at(0), in_of(b, root, 0), b->bytes); break;
+    case WEFT_GATHER: move(b, out_of(b, root, me * part), sched_in_at(0), part); break;
+    case WEFT_SCATTER: move(b, sched_out_at(0), in_of(b, root, me * part), part); break;
+    case WEFT_RECV: move(b, sched_out_at(0), sched_peer_in(root, 0), b->bytes); break;
     case WEFT_REDUCE: {
         sched_span mine = sched_writer_part(b, me);
         combine(b, mine, out_of(b, root, mine.at), 0);
@@ -107,23 +107,23 @@ static void work_rooted(sched_writer *b)
 
 static void work(sched_writer *b)
 {
-    const comm_request *r = b->r;
+    const sched_request *r = b->r;
     uint32_t n = r->ranks, me = r->me;
     uint64_t part = b->bytes / n;
     switch (r->kind) {
     case WEFT_ALL_REDUCE: {
         sched_span mine = sched_writer_part(b, me);
-        combine(b, mine, out_at(mine.at), 1);
+        combine(b, mine, sched_out_at(mine.at), 1);
         break;
     }
-    case WEFT_REDUCE_SCATTER: combine(b, sched_writer_part(b, me), out_at(0), 0); break;
+    case WEFT_REDUCE_SCATTER: combine(b, sched_writer_part(b, me), sched_out_at(0), 0); break;
     case WEFT_ALL_GATHER:
         for (uint32_t k = 0; k < n; k++)
-            move(b, out_at((me + k) % n * part), in_of(b, (me + k) % n, 0), part);
+            move(b, sched_out_at((me + k) % n * part), in_of(b, (me + k) % n, 0), part);
         break;
     case WEFT_ALL_TO_ALL:
         for (uint32_t k = 0; k < n; k++)
-            move(b, out_at((me + k) % n * part), in_of(b, (me + k) % n, me * part), part);
+            move(b, sched_out_at((me + k) % n * part), in_of(b, (me + k) % n, me * part), part);
         break;
     default: work_rooted(b);
     }
@@ -132,7 +132,7 @@ static void work(sched_writer *b)
 /* Bytes of my memory that others read. */
 static uint64_t lent(const sched_writer *b)
 {
-    const comm_request *r = b->r;
+    const sched_request *r = b->r;
     uint64_t others = r->ranks - 1, part = b->bytes / r->ranks;
     switch (r->kind) {
     case WEFT_ALL_REDUCE:
@@ -153,35 +153,35 @@ static void emit(sched_writer *b)
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
         if (linked(b, to) && needs(b, to, me))
-            build_tell_place(b, to);
+            sched_writer_send_offsets(b, to);
         if (linked(b, from) && needs(b, me, from))
-            build_hear_place(b, from);
+            sched_writer_recv_offsets(b, from);
     }
-    uint32_t go = b->r->staged ? build_flag(b, COMM_STORE) : COMM_NO_STEP;
-    for (uint32_t s = first; s < go && go != COMM_NO_STEP; s++)
-        build_after(b, go, s);
+    uint32_t go = b->r->staged ? sched_writer_flag(b, SCHED_STORE) : SCHED_NO_STEP;
+    for (uint32_t s = first; s < go && go != SCHED_NO_STEP; s++)
+        sched_writer_after(b, go, s);
     first = b->steps;
     work(b);
     if (b->r->staged) /* the device does the work, and says when it is done */
-        first = build_flag(b, COMM_FETCH);
+        first = sched_writer_flag(b, SCHED_FETCH);
     uint32_t end = b->steps;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
         if (linked(b, to) && needs(b, me, to)) {
-            uint32_t done = build_signal(b, to);
+            uint32_t done = sched_writer_signal(b, to);
             for (uint32_t s = first; s < end; s++)
-                build_after(b, done, s);
+                sched_writer_after(b, done, s);
         }
         if (linked(b, from) && needs(b, from, me))
-            build_wait(b, from);
+            sched_writer_wait(b, from);
     }
-    build_lent(b, lent(b));
+    sched_writer_peer_reads(b, lent(b));
 }
 
 /* What the root, or the one end of two, reads from the others or is written by them. */
 static void rooted_terms(sched_traffic *t, const sched_writer *b)
 {
-    const comm_request *r = b->r;
+    const sched_request *r = b->r;
     uint32_t from = r->kind == WEFT_RECV ? r->root : r->me;
     double part = (double)(b->bytes / r->ranks);
     sched_amount told = {1, 0}, back = {1, 0};
@@ -191,45 +191,45 @@ static void rooted_terms(sched_traffic *t, const sched_writer *b)
         told.bytes = r->kind == WEFT_SCATTER ? part : (double)b->bytes;
     if (r->kind == WEFT_SEND || r->kind == WEFT_RECV) {
         uint32_t to = r->kind == WEFT_RECV ? r->me : r->root;
-        traffic_edge(t, from, to, told);
-        traffic_edge(t, to, from, back);
+        sched_traffic_edge(t, from, to, told);
+        sched_traffic_edge(t, to, from, back);
         return;
     }
     for (uint32_t i = 0; i < r->ranks; i++)
         if (i != r->root) {
-            traffic_edge(t, r->root, i, told);
-            traffic_edge(t, i, r->root, back);
+            sched_traffic_edge(t, r->root, i, told);
+            sched_traffic_edge(t, i, r->root, back);
         }
 }
 
-static void terms(const comm_request *r, comm_terms *out)
+static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = build_for(r, &comm_mapped);
-    sched_traffic *t = traffic_begin(r);
+    sched_writer b = sched_writer_begin(r, &sched_mapped);
+    sched_traffic *t = sched_traffic_begin(r);
     int sums =
         r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
     int moves = r->kind == WEFT_ALL_GATHER || r->kind == WEFT_ALL_TO_ALL;
     for (uint32_t i = 0; i < r->ranks && (sums || moves); i++) {
         double part = (double)sched_writer_part(&b, i).bytes;
         if (sums)
-            traffic_from_all(t, i, (sched_amount){2, part});
+            sched_traffic_from_all(t, i, (sched_amount){2, part});
         else
-            traffic_to_all(t, i, (sched_amount){2, part});
+            sched_traffic_to_all(t, i, (sched_amount){2, part});
         if (r->kind == WEFT_ALL_REDUCE)
-            traffic_to_all(t, i, (sched_amount){0, part});
+            sched_traffic_to_all(t, i, (sched_amount){0, part});
         if (r->kind == WEFT_REDUCE && i != r->root)
-            traffic_edge(t, i, r->root, (sched_amount){0, part});
+            sched_traffic_edge(t, i, r->root, (sched_amount){0, part});
     }
     if (!sums && !moves)
         rooted_terms(t, &b);
-    traffic_rounds(t, 2, 0);
-    traffic_end(t, out);
-    out->reduced = sums ? r->ranks * longest_part(&b) : 0;
+    sched_traffic_rounds(t, 2, 0);
+    sched_traffic_end(t, out);
+    out->reduced = sums ? r->ranks * sched_longest_part(&b) : 0;
 }
 
-const comm_algorithm comm_mapped = {
+const sched_algorithm sched_mapped = {
     .name = "mapped",
-    .kinds = (COMM_ON(WEFT_RECV + 1) - 1) & ~COMM_ON(WEFT_BARRIER) & ~COMM_ON(0),
+    .kinds = (SCHED_ON(WEFT_RECV + 1) - 1) & ~SCHED_ON(WEFT_BARRIER) & ~SCHED_ON(0),
     .maps = 1,
     .chunk = 1 << 20,
     .once = 1,

@@ -14,17 +14,19 @@
 /* Chunks that may be under way at once, each with its own room for n - 1 contributions. */
 #define SLOTS 3
 
-static void receive_and_combine(sched_writer *b, sched_span s, comm_place room, uint64_t stride)
+static void receive_and_combine(sched_writer *b, sched_span s, sched_place room, uint64_t stride)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t peer = (me + n - k) % n;
-        build_recv(b, peer, place_plus(room, (peer < me ? peer : peer - 1) * stride), s.bytes);
+        sched_writer_recv(b, peer, sched_place_plus(room, (peer < me ? peer : peer - 1) * stride),
+                          s.bytes);
     }
-    build_reduce(b, s.bytes);
+    sched_writer_reduce(b, s.bytes);
     for (uint32_t i = 0; i < n; i++)
-        build_from(b, i == me ? in_at(s.at) : place_plus(room, (i < me ? i : i - 1) * stride));
-    build_to(b, out_at(s.at));
+        sched_writer_from(b, i == me ? sched_in_at(s.at)
+                                     : sched_place_plus(room, (i < me ? i : i - 1) * stride));
+    sched_writer_to(b, sched_out_at(s.at));
 }
 
 static void emit(sched_writer *b)
@@ -32,39 +34,39 @@ static void emit(sched_writer *b)
     uint32_t n = b->r->ranks, me = b->r->me, root = b->r->root;
     int to_all = b->r->kind == WEFT_ALL_REDUCE, receives = to_all || me == root;
     sched_span all = {0, b->bytes};
-    uint64_t chunks = build_chunks(b, b->bytes), slots = chunks < SLOTS ? chunks : SLOTS;
-    uint64_t stride = sched_align_line(build_chunk(b, all, 0).bytes);
-    comm_place room = {0};
+    uint64_t chunks = sched_writer_chunks(b, b->bytes), slots = chunks < SLOTS ? chunks : SLOTS;
+    uint64_t stride = sched_align_line(sched_writer_chunk(b, all, 0).bytes);
+    sched_place room = {0};
     if (receives)
-        room = build_scratch(b, slots * (n - 1) * stride);
+        room = sched_writer_scratch(b, slots * (n - 1) * stride);
     for (uint64_t c = 0; c < chunks; c++) {
-        sched_span s = build_chunk(b, all, c);
+        sched_span s = sched_writer_chunk(b, all, c);
         for (uint32_t k = 1; k < n; k++)
             if (to_all || (me + k) % n == root)
-                build_send(b, (me + k) % n, in_at(s.at), s.bytes);
+                sched_writer_send(b, (me + k) % n, sched_in_at(s.at), s.bytes);
         if (receives)
-            receive_and_combine(b, s, place_plus(room, c % slots * (n - 1) * stride), stride);
+            receive_and_combine(b, s, sched_place_plus(room, c % slots * (n - 1) * stride), stride);
     }
 }
 
-static void terms(const comm_request *r, comm_terms *out)
+static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = build_for(r, &comm_exchange);
-    sched_traffic *t = traffic_begin(r);
-    sched_amount all = amount_cut(&b, b.bytes);
+    sched_writer b = sched_writer_begin(r, &sched_one_shot);
+    sched_traffic *t = sched_traffic_begin(r);
+    sched_amount all = sched_amount_cut(&b, b.bytes);
     for (uint32_t i = 0; i < r->ranks; i++)
         if (r->kind == WEFT_ALL_REDUCE)
-            traffic_to_all(t, i, all);
+            sched_traffic_to_all(t, i, all);
         else if (i != r->root)
-            traffic_edge(t, i, r->root, all);
-    traffic_rounds(t, 1, 0);
-    traffic_end(t, out);
+            sched_traffic_edge(t, i, r->root, all);
+    sched_traffic_rounds(t, 1, 0);
+    sched_traffic_end(t, out);
     out->reduced = r->ranks * (double)b.bytes;
 }
 
-const comm_algorithm comm_exchange = {
+const sched_algorithm sched_one_shot = {
     .name = "exchange",
-    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE),
+    .kinds = SCHED_ON(WEFT_ALL_REDUCE) | SCHED_ON(WEFT_REDUCE),
     .chunk = 128 << 10,
     .once = 1,
     .emit = emit,

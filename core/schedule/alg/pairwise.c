@@ -21,34 +21,36 @@
 #define LAG 2
 
 typedef struct sched_landing {
-    comm_place base;
+    sched_place base;
     uint64_t stride, slots;
 } sched_landing;
 
 static sched_landing landing_for(sched_writer *b)
 {
-    uint64_t longest = build_longest(b), chunks = build_chunks(b, longest);
+    uint64_t longest = sched_writer_longest_part(b), chunks = sched_writer_chunks(b, longest);
     sched_landing r = {.slots = chunks < SLOTS ? chunks : SLOTS};
-    r.stride = sched_align_line(build_chunk(b, (sched_span){0, longest}, 0).bytes);
-    r.base = build_scratch(b, r.slots * (b->r->ranks - 1) * r.stride);
+    r.stride = sched_align_line(sched_writer_chunk(b, (sched_span){0, longest}, 0).bytes);
+    r.base = sched_writer_scratch(b, r.slots * (b->r->ranks - 1) * r.stride);
     return r;
 }
 
-static void reduce_chunk(sched_writer *b, const sched_landing *room, uint64_t c, comm_place mine)
+static void reduce_chunk(sched_writer *b, const sched_landing *room, uint64_t c, sched_place mine)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
-    sched_span part = sched_writer_part(b, me), s = build_chunk(b, part, c);
-    comm_place at = place_plus(room->base, c % room->slots * (n - 1) * room->stride);
+    sched_span part = sched_writer_part(b, me), s = sched_writer_chunk(b, part, c);
+    sched_place at = sched_place_plus(room->base, c % room->slots * (n - 1) * room->stride);
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
-        sched_span give = build_chunk(b, sched_writer_part(b, to), c);
-        build_send(b, to, in_at(give.at), give.bytes);
-        build_recv(b, from, place_plus(at, (from < me ? from : from - 1) * room->stride), s.bytes);
+        sched_span give = sched_writer_chunk(b, sched_writer_part(b, to), c);
+        sched_writer_send(b, to, sched_in_at(give.at), give.bytes);
+        sched_writer_recv(
+            b, from, sched_place_plus(at, (from < me ? from : from - 1) * room->stride), s.bytes);
     }
-    build_reduce(b, s.bytes);
+    sched_writer_reduce(b, s.bytes);
     for (uint32_t i = 0; i < n; i++)
-        build_from(b, i == me ? in_at(s.at) : place_plus(at, (i < me ? i : i - 1) * room->stride));
-    build_to(b, place_plus(mine, s.at - part.at));
+        sched_writer_from(b, i == me ? sched_in_at(s.at)
+                                     : sched_place_plus(at, (i < me ? i : i - 1) * room->stride));
+    sched_writer_to(b, sched_place_plus(mine, s.at - part.at));
 }
 
 static void gather_chunk(sched_writer *b, uint64_t c)
@@ -56,17 +58,17 @@ static void gather_chunk(sched_writer *b, uint64_t c)
     uint32_t n = b->r->ranks, me = b->r->me;
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
-        sched_span give = build_chunk(b, sched_writer_part(b, me), c);
-        sched_span take = build_chunk(b, sched_writer_part(b, from), c);
-        build_send(b, to, out_at(give.at), give.bytes);
-        build_recv(b, from, out_at(take.at), take.bytes);
+        sched_span give = sched_writer_chunk(b, sched_writer_part(b, me), c);
+        sched_span take = sched_writer_chunk(b, sched_writer_part(b, from), c);
+        sched_writer_send(b, to, sched_out_at(give.at), give.bytes);
+        sched_writer_recv(b, from, sched_out_at(take.at), take.bytes);
     }
 }
 
 /* `gather`: follow each chunk's reduction by its all-gather. */
-static void reduce_scatter(sched_writer *b, comm_place mine, int gather)
+static void reduce_scatter(sched_writer *b, sched_place mine, int gather)
 {
-    uint64_t chunks = build_chunks(b, build_longest(b));
+    uint64_t chunks = sched_writer_chunks(b, sched_writer_longest_part(b));
     sched_landing room = landing_for(b);
     for (uint64_t c = 0; c < chunks + LAG; c++) {
         if (c < chunks)
@@ -79,32 +81,33 @@ static void reduce_scatter(sched_writer *b, comm_place mine, int gather)
 static void all_gather(sched_writer *b)
 {
     sched_span part = sched_writer_part(b, b->r->me);
-    build_copy(b, out_at(part.at), in_at(0), part.bytes);
-    for (uint64_t c = 0; c < build_chunks(b, build_longest(b)); c++)
+    sched_writer_copy(b, sched_out_at(part.at), sched_in_at(0), part.bytes);
+    for (uint64_t c = 0; c < sched_writer_chunks(b, sched_writer_longest_part(b)); c++)
         gather_chunk(b, c);
 }
 
-void gather_to_root(sched_writer *b, comm_place mine)
+void sched_gather_to_root(sched_writer *b, sched_place mine)
 {
     uint32_t n = b->r->ranks, me = b->r->me, root = b->r->root;
     sched_span part = sched_writer_part(b, me);
     if (me != root) {
-        build_send(b, root, mine, part.bytes);
+        sched_writer_send(b, root, mine, part.bytes);
         return;
     }
-    build_copy(b, out_at(part.at), mine, part.bytes);
+    sched_writer_copy(b, sched_out_at(part.at), mine, part.bytes);
     for (uint32_t k = 1; k < n; k++) {
         sched_span s = sched_writer_part(b, (me + k) % n);
-        build_recv(b, (me + k) % n, out_at(s.at), s.bytes);
+        sched_writer_recv(b, (me + k) % n, sched_out_at(s.at), s.bytes);
     }
 }
 
 static void reduce(sched_writer *b)
 {
     sched_span part = sched_writer_part(b, b->r->me);
-    comm_place mine = b->r->me == b->r->root ? out_at(part.at) : build_scratch(b, part.bytes);
+    sched_place mine =
+        b->r->me == b->r->root ? sched_out_at(part.at) : sched_writer_scratch(b, part.bytes);
     reduce_scatter(b, mine, 0);
-    gather_to_root(b, mine);
+    sched_gather_to_root(b, mine);
 }
 
 static void scatter(sched_writer *b)
@@ -112,12 +115,12 @@ static void scatter(sched_writer *b)
     uint32_t n = b->r->ranks, me = b->r->me, root = b->r->root;
     uint64_t part = b->bytes / n;
     if (me != root) {
-        build_recv(b, root, out_at(0), part);
+        sched_writer_recv(b, root, sched_out_at(0), part);
         return;
     }
     for (uint32_t k = 1; k < n; k++)
-        build_send(b, (me + k) % n, in_at((me + k) % n * part), part);
-    build_copy(b, out_at(0), in_at(me * part), part);
+        sched_writer_send(b, (me + k) % n, sched_in_at((me + k) % n * part), part);
+    sched_writer_copy(b, sched_out_at(0), sched_in_at(me * part), part);
 }
 
 /* In place a part may only be written once it has been sent, and a peer may only send once it is
@@ -126,19 +129,20 @@ static void all_to_all(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
     uint64_t part = b->bytes / n;
-    comm_place room = {0};
+    sched_place room = {0};
     if (b->r->in_place)
-        room = build_scratch(b, b->bytes);
+        room = sched_writer_scratch(b, b->bytes);
     for (uint32_t k = 1; k < n; k++) {
         uint32_t to = (me + k) % n, from = (me + n - k) % n;
-        build_send(b, to, in_at(to * part), part);
-        build_recv(b, from, b->r->in_place ? place_plus(room, from * part) : out_at(from * part),
-                   part);
+        sched_writer_send(b, to, sched_in_at(to * part), part);
+        sched_writer_recv(
+            b, from,
+            b->r->in_place ? sched_place_plus(room, from * part) : sched_out_at(from * part), part);
     }
-    build_copy(b, out_at(me * part), in_at(me * part), part);
+    sched_writer_copy(b, sched_out_at(me * part), sched_in_at(me * part), part);
     for (uint32_t i = 0; b->r->in_place && i < n; i++)
         if (i != me)
-            build_copy(b, out_at(i * part), place_plus(room, i * part), part);
+            sched_writer_copy(b, sched_out_at(i * part), sched_place_plus(room, i * part), part);
 }
 
 /* Everybody sends its whole buffer `root` ranks further. */
@@ -146,82 +150,82 @@ static void shift(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, by = b->r->root;
     if (by == 0) {
-        build_copy(b, out_at(0), in_at(0), b->bytes);
+        sched_writer_copy(b, sched_out_at(0), sched_in_at(0), b->bytes);
         return;
     }
-    build_send(b, (me + by) % n, in_at(0), b->bytes);
-    build_recv(b, (me + n - by) % n, out_at(0), b->bytes);
+    sched_writer_send(b, (me + by) % n, sched_in_at(0), b->bytes);
+    sched_writer_recv(b, (me + n - by) % n, sched_out_at(0), b->bytes);
 }
 
 static void emit(sched_writer *b)
 {
-    const comm_request *r = b->r;
+    const sched_request *r = b->r;
     switch (r->kind) {
-    case WEFT_ALL_REDUCE: reduce_scatter(b, out_at(sched_writer_part(b, r->me).at), 1); break;
-    case WEFT_REDUCE_SCATTER: reduce_scatter(b, out_at(0), 0); break;
+    case WEFT_ALL_REDUCE: reduce_scatter(b, sched_out_at(sched_writer_part(b, r->me).at), 1); break;
+    case WEFT_REDUCE_SCATTER: reduce_scatter(b, sched_out_at(0), 0); break;
     case WEFT_ALL_GATHER: all_gather(b); break;
     case WEFT_REDUCE: reduce(b); break;
-    case WEFT_GATHER: gather_to_root(b, in_at(0)); break;
+    case WEFT_GATHER: sched_gather_to_root(b, sched_in_at(0)); break;
     case WEFT_SCATTER: scatter(b); break;
     case WEFT_ALL_TO_ALL: all_to_all(b); break;
     case WEFT_SHIFT: shift(b); break;
-    case WEFT_SEND: build_send(b, r->root, in_at(0), b->bytes); break;
-    default: build_recv(b, r->root, out_at(0), b->bytes); break;
+    case WEFT_SEND: sched_writer_send(b, r->root, sched_in_at(0), b->bytes); break;
+    default: sched_writer_recv(b, r->root, sched_out_at(0), b->bytes); break;
     }
 }
 
-void gather_terms(sched_traffic *t, const sched_writer *b)
+void sched_gather_terms(sched_traffic *t, const sched_writer *b)
 {
     for (uint32_t i = 0; i < b->r->ranks; i++)
         if (i != b->r->root)
-            traffic_edge(t, i, b->r->root, amount_whole(sched_writer_part(b, i).bytes));
-    traffic_rounds(t, 1, 0);
+            sched_traffic_edge(t, i, b->r->root, sched_amount_whole(sched_writer_part(b, i).bytes));
+    sched_traffic_rounds(t, 1, 0);
 }
 
 static void one_to_one(sched_traffic *t, const sched_writer *b)
 {
-    const comm_request *r = b->r;
+    const sched_request *r = b->r;
     uint32_t n = r->ranks;
-    sched_amount part = amount_whole(b->bytes / n), all = amount_whole(b->bytes);
+    sched_amount part = sched_amount_whole(b->bytes / n), all = sched_amount_whole(b->bytes);
     for (uint32_t i = 0; i < n; i++)
         if (r->kind == WEFT_ALL_TO_ALL)
-            traffic_to_all(t, i, part);
+            sched_traffic_to_all(t, i, part);
         else if (r->kind == WEFT_SCATTER && i != r->root)
-            traffic_edge(t, r->root, i, part);
+            sched_traffic_edge(t, r->root, i, part);
         else if (r->kind == WEFT_SHIFT && r->root)
-            traffic_edge(t, i, (i + r->root) % n, all);
+            sched_traffic_edge(t, i, (i + r->root) % n, all);
     if (r->kind == WEFT_SEND || r->kind == WEFT_RECV)
-        traffic_edge(t, r->kind == WEFT_SEND ? r->me : r->root,
-                     r->kind == WEFT_SEND ? r->root : r->me, all);
-    traffic_rounds(t, 1, 0);
+        sched_traffic_edge(t, r->kind == WEFT_SEND ? r->me : r->root,
+                           r->kind == WEFT_SEND ? r->root : r->me, all);
+    sched_traffic_rounds(t, 1, 0);
 }
 
-static void terms(const comm_request *r, comm_terms *out)
+static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = build_for(r, &comm_direct);
-    sched_traffic *t = traffic_begin(r);
+    sched_writer b = sched_writer_begin(r, &sched_pairwise);
+    sched_traffic *t = sched_traffic_begin(r);
     int sums =
         r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_REDUCE_SCATTER || r->kind == WEFT_REDUCE;
     for (uint32_t i = 0; i < r->ranks && sums; i++)
-        traffic_from_all(t, i, amount_part(&b, i));
-    traffic_rounds(t, 1, 0);
+        sched_traffic_from_all(t, i, sched_amount_part(&b, i));
+    sched_traffic_rounds(t, 1, 0);
     for (uint32_t i = 0; i < r->ranks; i++)
         if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_ALL_GATHER)
-            traffic_to_all(t, i, amount_part(&b, i));
-    traffic_rounds(t, 1, 0);
+            sched_traffic_to_all(t, i, sched_amount_part(&b, i));
+    sched_traffic_rounds(t, 1, 0);
     if (r->kind == WEFT_REDUCE || r->kind == WEFT_GATHER)
-        gather_terms(t, &b);
+        sched_gather_terms(t, &b);
     one_to_one(t, &b);
-    traffic_end(t, out);
-    out->reduced = sums ? r->ranks * longest_part(&b) : 0;
+    sched_traffic_end(t, out);
+    out->reduced = sums ? r->ranks * sched_longest_part(&b) : 0;
 }
 
-const comm_algorithm comm_direct = {
+const sched_algorithm sched_pairwise = {
     .name = "direct",
-    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER) | COMM_ON(WEFT_ALL_GATHER) |
-             COMM_ON(WEFT_REDUCE) | COMM_ON(WEFT_GATHER) | COMM_ON(WEFT_SCATTER) |
-             COMM_ON(WEFT_ALL_TO_ALL) | COMM_ON(WEFT_SEND) | COMM_ON(WEFT_RECV) |
-             COMM_ON(WEFT_SHIFT),
+    .kinds = SCHED_ON(WEFT_ALL_REDUCE) | SCHED_ON(WEFT_REDUCE_SCATTER) | SCHED_ON(WEFT_ALL_GATHER) |
+             SCHED_ON(WEFT_REDUCE) | SCHED_ON(WEFT_GATHER) | SCHED_ON(WEFT_SCATTER) |
+             SCHED_ON(WEFT_ALL_TO_ALL) | SCHED_ON(WEFT_SEND) | SCHED_ON(WEFT_RECV) |
+             SCHED_ON(WEFT_SHIFT),
     .chunk = 128 << 10,
     .once = 1,
     .emit = emit,

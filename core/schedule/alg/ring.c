@@ -17,41 +17,41 @@
  * that receiving does not wait for sending. */
 #define SPARE_SLOTS 3
 
-void ring_reduce_scatter(sched_writer *b, comm_place mine)
+void sched_ring_reduce_scatter(sched_writer *b, sched_place mine)
 {
     uint32_t n = b->r->ranks, me = b->r->me, next = (me + 1) % n, prev = (me + n - 1) % n;
-    uint64_t longest = build_longest(b), chunks = build_chunks(b, longest);
-    uint64_t stride = sched_align_line(build_chunk(b, (sched_span){0, longest}, 0).bytes);
+    uint64_t longest = sched_writer_longest_part(b), chunks = sched_writer_chunks(b, longest);
+    uint64_t stride = sched_align_line(sched_writer_chunk(b, (sched_span){0, longest}, 0).bytes);
     uint64_t slots = chunks + SPARE_SLOTS;
-    comm_place ring = build_scratch(b, slots * stride);
+    sched_place ring = sched_writer_scratch(b, slots * stride);
     for (uint32_t round = 0; round + 1 < n; round++) {
         sched_span give = sched_writer_part(b, (me + n - 1 - round) % n);
         sched_span take = sched_writer_part(b, (me + 2 * n - 2 - round) % n);
         for (uint64_t c = 0; c < chunks; c++) {
-            sched_span out = build_chunk(b, give, c), in = build_chunk(b, take, c);
+            sched_span out = sched_writer_chunk(b, give, c), in = sched_writer_chunk(b, take, c);
             uint64_t now = round * chunks + c;
-            comm_place slot = place_plus(ring, now % slots * stride);
-            comm_place from =
-                round == 0 ? in_at(out.at) : place_plus(ring, (now - chunks) % slots * stride);
-            build_send(b, next, from, out.bytes);
-            build_recv(b, prev, slot, in.bytes);
-            comm_place to = round + 2 == n ? place_plus(mine, in.at - take.at) : slot;
-            build_reduce2(b, to, slot, in_at(in.at), in.bytes);
+            sched_place slot = sched_place_plus(ring, now % slots * stride);
+            sched_place from = round == 0 ? sched_in_at(out.at)
+                                          : sched_place_plus(ring, (now - chunks) % slots * stride);
+            sched_writer_send(b, next, from, out.bytes);
+            sched_writer_recv(b, prev, slot, in.bytes);
+            sched_place to = round + 2 == n ? sched_place_plus(mine, in.at - take.at) : slot;
+            sched_writer_reduce2(b, to, slot, sched_in_at(in.at), in.bytes);
         }
     }
 }
 
-void ring_all_gather(sched_writer *b)
+void sched_ring_all_gather(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, next = (me + 1) % n, prev = (me + n - 1) % n;
-    uint64_t chunks = build_chunks(b, build_longest(b));
+    uint64_t chunks = sched_writer_chunks(b, sched_writer_longest_part(b));
     for (uint32_t round = 0; round + 1 < n; round++) {
         sched_span give = sched_writer_part(b, (me + n - round) % n);
         sched_span take = sched_writer_part(b, (me + 2 * n - 1 - round) % n);
         for (uint64_t c = 0; c < chunks; c++) {
-            sched_span out = build_chunk(b, give, c), in = build_chunk(b, take, c);
-            build_send(b, next, out_at(out.at), out.bytes);
-            build_recv(b, prev, out_at(in.at), in.bytes);
+            sched_span out = sched_writer_chunk(b, give, c), in = sched_writer_chunk(b, take, c);
+            sched_writer_send(b, next, sched_out_at(out.at), out.bytes);
+            sched_writer_recv(b, prev, sched_out_at(in.at), in.bytes);
         }
     }
 }
@@ -62,18 +62,19 @@ static void emit(sched_writer *b)
     sched_span part = sched_writer_part(b, me);
     switch (b->r->kind) {
     case WEFT_ALL_REDUCE:
-        ring_reduce_scatter(b, out_at(part.at));
-        ring_all_gather(b);
+        sched_ring_reduce_scatter(b, sched_out_at(part.at));
+        sched_ring_all_gather(b);
         break;
-    case WEFT_REDUCE_SCATTER: ring_reduce_scatter(b, out_at(0)); break;
+    case WEFT_REDUCE_SCATTER: sched_ring_reduce_scatter(b, sched_out_at(0)); break;
     case WEFT_ALL_GATHER:
-        build_copy(b, out_at(part.at), in_at(0), part.bytes);
-        ring_all_gather(b);
+        sched_writer_copy(b, sched_out_at(part.at), sched_in_at(0), part.bytes);
+        sched_ring_all_gather(b);
         break;
     default: { /* WEFT_REDUCE */
-        comm_place mine = me == b->r->root ? out_at(part.at) : build_scratch(b, part.bytes);
-        ring_reduce_scatter(b, mine);
-        gather_to_root(b, mine);
+        sched_place mine =
+            me == b->r->root ? sched_out_at(part.at) : sched_writer_scratch(b, part.bytes);
+        sched_ring_reduce_scatter(b, mine);
+        sched_gather_to_root(b, mine);
     }
     }
 }
@@ -81,31 +82,32 @@ static void emit(sched_writer *b)
 /* From each rank to the next go all parts but one: `kept` ranks further than its own. */
 static void pass_round(sched_traffic *t, const sched_writer *b, uint32_t kept)
 {
-    uint32_t n = b->r->ranks, far = traffic_crossings(t, 0, n);
-    sched_amount all = amount_parts(b);
+    uint32_t n = b->r->ranks, far = sched_traffic_crossings(t, 0, n);
+    sched_amount all = sched_amount_parts(b);
     for (uint32_t i = 0; i < n; i++)
-        traffic_edge(t, i, (i + 1) % n, amount_less(all, amount_part(b, (i + kept) % n)));
-    traffic_way(t, n - 1, far < n ? far : n - 1, 0);
+        sched_traffic_edge(t, i, (i + 1) % n,
+                           sched_amount_less(all, sched_amount_part(b, (i + kept) % n)));
+    sched_traffic_way(t, n - 1, far < n ? far : n - 1, 0);
 }
 
-static void terms(const comm_request *r, comm_terms *out)
+static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = build_for(r, &comm_ring);
-    sched_traffic *t = traffic_begin(r);
+    sched_writer b = sched_writer_begin(r, &sched_ring);
+    sched_traffic *t = sched_traffic_begin(r);
     if (r->kind != WEFT_ALL_GATHER)
         pass_round(t, &b, 0);
     if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_ALL_GATHER)
         pass_round(t, &b, 1);
     if (r->kind == WEFT_REDUCE)
-        gather_terms(t, &b);
-    traffic_end(t, out);
-    out->reduced = r->kind == WEFT_ALL_GATHER ? 0 : 2 * ((double)b.bytes - least_part(&b));
+        sched_gather_terms(t, &b);
+    sched_traffic_end(t, out);
+    out->reduced = r->kind == WEFT_ALL_GATHER ? 0 : 2 * ((double)b.bytes - sched_shortest_part(&b));
 }
 
-const comm_algorithm comm_ring = {
+const sched_algorithm sched_ring = {
     .name = "ring",
-    .kinds = COMM_ON(WEFT_ALL_REDUCE) | COMM_ON(WEFT_REDUCE_SCATTER) | COMM_ON(WEFT_ALL_GATHER) |
-             COMM_ON(WEFT_REDUCE),
+    .kinds = SCHED_ON(WEFT_ALL_REDUCE) | SCHED_ON(WEFT_REDUCE_SCATTER) | SCHED_ON(WEFT_ALL_GATHER) |
+             SCHED_ON(WEFT_REDUCE),
     .chunk = 256 << 10,
     .emit = emit,
     .terms = terms,

@@ -3,11 +3,11 @@
 
 static void emit(sched_writer *b)
 {
-    build_copy(b, out_at(0), in_at(0), b->bytes);
+    sched_writer_copy(b, sched_out_at(0), sched_in_at(0), b->bytes);
 }
 
-const comm_algorithm comm_alone = {
+const sched_algorithm sched_single = {
     .name = "alone",
-    .kinds = (COMM_ON(WEFT_BARRIER + 1) - 1) & ~COMM_ON(0),
+    .kinds = (SCHED_ON(WEFT_BARRIER + 1) - 1) & ~SCHED_ON(0),
     .emit = emit,
 };

@@ -1,10 +1,18 @@
 /* schedule/alg/table.c: the algorithms that can be named. A new one is a line here. */
 #include "schedule/algorithm.h"
 
-const comm_algorithm *const comm_algorithms[] = {
-    &comm_ring,     &comm_halving,       &comm_direct,
-    &comm_exchange, &comm_mapped,        &comm_tree,
-    &comm_chain,    &comm_dissemination, &comm_hierarchical,
-    &comm_doubling, &comm_double_tree,   &comm_bruck,
+const sched_algorithm *const sched_algorithms[] = {
+    &sched_ring,
+    &sched_halving,
+    &sched_pairwise,
+    &sched_one_shot,
+    &sched_mapped,
+    &sched_tree,
+    &sched_chain,
+    &sched_dissemination,
+    &sched_hierarchical,
+    &sched_doubling,
+    &sched_double_tree,
+    &sched_bruck,
     NULL,
 };

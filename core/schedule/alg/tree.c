@@ -24,7 +24,7 @@ typedef struct rooted {
 
 static rooted rooted_at(sched_writer *b)
 {
-    const comm_request *r = b->r;
+    const sched_request *r = b->r;
     uint32_t root = r->kind == WEFT_ALL_REDUCE ? 0 : r->root;
     return (rooted){b, r->ranks, root, (r->me + r->ranks - root) % r->ranks};
 }
@@ -51,48 +51,48 @@ static uint32_t below(const rooted *t, uint32_t v)
 }
 
 /* `from`: where the root has it. */
-static void broadcast(const rooted *t, comm_place from)
+static void broadcast(const rooted *t, sched_place from)
 {
     sched_writer *b = t->b;
     uint32_t v = t->me, bit = own_bit(t, v);
     if (v) {
-        from = out_at(0);
-        build_recv(b, rank_of(t, v - bit), from, b->bytes);
+        from = sched_out_at(0);
+        sched_writer_recv(b, rank_of(t, v - bit), from, b->bytes);
     }
     for (bit /= 2; bit; bit /= 2)
         if (v + bit < t->n)
-            build_send(b, rank_of(t, v + bit), from, b->bytes);
+            sched_writer_send(b, rank_of(t, v + bit), from, b->bytes);
     if (!v)
-        build_copy(b, out_at(0), from, b->bytes);
+        sched_writer_copy(b, sched_out_at(0), from, b->bytes);
 }
 
 static void reduce(const rooted *t)
 {
     sched_writer *b = t->b;
     uint32_t v = t->me;
-    comm_place sum = in_at(0);
+    sched_place sum = sched_in_at(0);
     for (uint32_t bit = 1; bit < t->n; bit *= 2) {
         if (v & bit) {
-            build_send(b, rank_of(t, v - bit), sum, b->bytes);
+            sched_writer_send(b, rank_of(t, v - bit), sum, b->bytes);
             return;
         }
         if (v + bit >= t->n)
             continue;
-        comm_place got = build_scratch(b, b->bytes);
-        build_recv(b, rank_of(t, v + bit), got, b->bytes);
-        comm_place to = v == 0 ? out_at(0) : got;
-        build_reduce2(b, to, sum, got, b->bytes);
+        sched_place got = sched_writer_scratch(b, b->bytes);
+        sched_writer_recv(b, rank_of(t, v + bit), got, b->bytes);
+        sched_place to = v == 0 ? sched_out_at(0) : got;
+        sched_writer_reduce2(b, to, sum, got, b->bytes);
         sum = to;
     }
 }
 
 /* At the root the parts of child v lie in one piece of `whole`, unless the last rank and the first
  * are among them: then they are packed in scratch. */
-static comm_place at_root(const rooted *t, uint32_t v, comm_place whole, int *wraps)
+static sched_place at_root(const rooted *t, uint32_t v, sched_place whole, int *wraps)
 {
     uint64_t part = t->b->bytes / t->n, many = below(t, v), first = rank_of(t, v);
     *wraps = first + many > t->n;
-    return *wraps ? build_scratch(t->b, many * part) : place_plus(whole, first * part);
+    return *wraps ? sched_writer_scratch(t->b, many * part) : sched_place_plus(whole, first * part);
 }
 
 static void gather(const rooted *t)
@@ -100,23 +100,25 @@ static void gather(const rooted *t)
     sched_writer *b = t->b;
     uint32_t v = t->me, bit = own_bit(t, v), many = below(t, v);
     uint64_t part = b->bytes / t->n;
-    comm_place have = v == 0     ? out_at(t->root * part)
-                      : many > 1 ? build_scratch(b, many * part)
-                                 : in_at(0);
-    build_copy(b, have, in_at(0), part);
+    sched_place have = v == 0     ? sched_out_at(t->root * part)
+                       : many > 1 ? sched_writer_scratch(b, many * part)
+                                  : sched_in_at(0);
+    sched_writer_copy(b, have, sched_in_at(0), part);
     for (uint32_t up = 1; up < bit && v + up < t->n; up *= 2) {
         uint32_t child = v + up, first = rank_of(t, child);
         int wraps = 0;
-        comm_place to = v ? place_plus(have, up * part) : at_root(t, child, out_at(0), &wraps);
-        build_recv(b, first, to, below(t, child) * part);
+        sched_place to =
+            v ? sched_place_plus(have, up * part) : at_root(t, child, sched_out_at(0), &wraps);
+        sched_writer_recv(b, first, to, below(t, child) * part);
         if (wraps) {
             uint64_t before = (t->n - first) * part;
-            build_copy(b, out_at(first * part), to, before);
-            build_copy(b, out_at(0), place_plus(to, before), below(t, child) * part - before);
+            sched_writer_copy(b, sched_out_at(first * part), to, before);
+            sched_writer_copy(b, sched_out_at(0), sched_place_plus(to, before),
+                              below(t, child) * part - before);
         }
     }
     if (v)
-        build_send(b, rank_of(t, v - bit), have, many * part);
+        sched_writer_send(b, rank_of(t, v - bit), have, many * part);
 }
 
 static void scatter(const rooted *t)
@@ -124,34 +126,36 @@ static void scatter(const rooted *t)
     sched_writer *b = t->b;
     uint32_t v = t->me, bit = own_bit(t, v), many = below(t, v);
     uint64_t part = b->bytes / t->n;
-    comm_place have = v && many > 1 ? build_scratch(b, many * part) : out_at(0);
+    sched_place have = v && many > 1 ? sched_writer_scratch(b, many * part) : sched_out_at(0);
     if (v)
-        build_recv(b, rank_of(t, v - bit), have, many * part);
+        sched_writer_recv(b, rank_of(t, v - bit), have, many * part);
     for (bit /= 2; bit; bit /= 2) {
         uint32_t child = v + bit, first = rank_of(t, child);
         int wraps = 0;
         if (child >= t->n)
             continue;
-        comm_place from = v ? place_plus(have, bit * part) : at_root(t, child, in_at(0), &wraps);
+        sched_place from =
+            v ? sched_place_plus(have, bit * part) : at_root(t, child, sched_in_at(0), &wraps);
         if (wraps) {
             uint64_t before = (t->n - first) * part;
-            build_copy(b, from, in_at(first * part), before);
-            build_copy(b, place_plus(from, before), in_at(0), below(t, child) * part - before);
+            sched_writer_copy(b, from, sched_in_at(first * part), before);
+            sched_writer_copy(b, sched_place_plus(from, before), sched_in_at(0),
+                              below(t, child) * part - before);
         }
-        build_send(b, first, from, below(t, child) * part);
+        sched_writer_send(b, first, from, below(t, child) * part);
     }
-    build_copy(b, out_at(0), v ? have : in_at(t->root * part), part);
+    sched_writer_copy(b, sched_out_at(0), v ? have : sched_in_at(t->root * part), part);
 }
 
 static void emit(sched_writer *b)
 {
     rooted t = rooted_at(b);
     switch (b->r->kind) {
-    case WEFT_BROADCAST: broadcast(&t, in_at(0)); break;
+    case WEFT_BROADCAST: broadcast(&t, sched_in_at(0)); break;
     case WEFT_REDUCE: reduce(&t); break;
     case WEFT_GATHER: gather(&t); break;
     case WEFT_SCATTER: scatter(&t); break;
-    default: reduce(&t); broadcast(&t, out_at(0));
+    default: reduce(&t); broadcast(&t, sched_out_at(0));
     }
 }
 
@@ -165,29 +169,29 @@ static uint32_t edges(sched_traffic *s, const rooted *t, int up)
         uint64_t bytes = t->b->bytes;
         if (parts == WEFT_GATHER || parts == WEFT_SCATTER)
             bytes = bytes / t->n * below(t, v);
-        traffic_edge(s, up ? me : parent, up ? parent : me, amount_whole(bytes));
+        sched_traffic_edge(s, up ? me : parent, up ? parent : me, sched_amount_whole(bytes));
         for (uint32_t at = v; at; at &= at - 1, deep++)
-            far += (uint32_t)traffic_crosses(s, rank_of(t, at), rank_of(t, at & (at - 1)));
+            far += (uint32_t)sched_traffic_crosses(s, rank_of(t, at), rank_of(t, at & (at - 1)));
         deepest = deep > deepest ? deep : deepest;
         farthest = far > farthest ? far : farthest;
         children += (v & (v - 1)) == 0;
     }
-    traffic_way(s, deepest, farthest, 0);
+    sched_traffic_way(s, deepest, farthest, 0);
     return children;
 }
 
-static void terms(const comm_request *r, comm_terms *out)
+static void terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = build_for(r, &comm_tree);
+    sched_writer b = sched_writer_begin(r, &sched_tree);
     rooted t = rooted_at(&b);
-    sched_traffic *s = traffic_begin(r);
+    sched_traffic *s = sched_traffic_begin(r);
     int sums = r->kind == WEFT_REDUCE || r->kind == WEFT_ALL_REDUCE;
     uint32_t children = 0;
     if (sums || r->kind == WEFT_GATHER)
         children = edges(s, &t, 1);
     if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_BROADCAST || r->kind == WEFT_SCATTER)
         children = edges(s, &t, 0);
-    traffic_end(s, out);
+    sched_traffic_end(s, out);
     if (r->kind == WEFT_ALL_REDUCE) { /* what the root sends on the way back has come up before */
         out->near.fill += out->near.bytes;
         out->far.fill += out->far.bytes;
@@ -195,10 +199,10 @@ static void terms(const comm_request *r, comm_terms *out)
     out->reduced = sums ? 2.0 * children * (double)b.bytes : 0;
 }
 
-const comm_algorithm comm_tree = {
+const sched_algorithm sched_tree = {
     .name = "tree",
-    .kinds = COMM_ON(WEFT_BROADCAST) | COMM_ON(WEFT_REDUCE) | COMM_ON(WEFT_ALL_REDUCE) |
-             COMM_ON(WEFT_GATHER) | COMM_ON(WEFT_SCATTER),
+    .kinds = SCHED_ON(WEFT_BROADCAST) | SCHED_ON(WEFT_REDUCE) | SCHED_ON(WEFT_ALL_REDUCE) |
+             SCHED_ON(WEFT_GATHER) | SCHED_ON(WEFT_SCATTER),
     .emit = emit,
     .terms = terms,
 };

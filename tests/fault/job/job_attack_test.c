@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "job/wire/handshake.h"
 #include "job/wire/wire.h"
 #include "ranks.h"
@@ -21,7 +21,7 @@ static weft_status hello_all(job *j, uint32_t me, uint32_t n)
     weft_status status = job_exchange(j, "ranks", &me, sizeof me, all);
     for (uint32_t r = 0; !status && r < n; r++)
         if (all[r] != r)
-            status = (fail)(WEFT_INTERNAL, "another rank's number came");
+            status = (err_fail)(WEFT_INTERNAL, "another rank's number came");
     if (!status)
         sleep(1);
     return status ? status : job_exchange(j, "end", NULL, 0, NULL);
@@ -197,7 +197,7 @@ typedef struct insider {
 
 static void wait_wire(insider *in)
 {
-    struct pollfd p = {.fd = in->w.fd, .events = tls_wants(in->w.tls) == 2 ? POLLOUT : POLLIN};
+    struct pollfd p = {.fd = in->w.fd, .events = job_tls_wants(in->w.tls) == 2 ? POLLOUT : POLLIN};
     poll(&p, 1, 50);
 }
 
@@ -205,55 +205,55 @@ static void insider_open(insider *in, const ranks *r)
 {
     greeting g = {.got = 0};
     job_identity who = {.rank = 1, .ranks = 2};
-    uint8_t *key = key_alloc(), psk[32];
-    assert_int_equal(key_obtain(&who, r->key, key), WEFT_OK);
+    uint8_t *key = job_key_alloc(), psk[32];
+    assert_int_equal(job_key_obtain(&who, r->key, key), WEFT_OK);
     int fd = dial(r->port);
     assert_true(fd >= 0);
     weft_status status;
-    while ((status = greeting_read(&g, fd)) == WEFT_BUSY)
+    while ((status = job_handshake_read(&g, fd)) == WEFT_BUSY)
         usleep(1000);
     assert_int_equal(status, WEFT_OK);
-    assert_int_equal(greeting_key(&g, key, psk), WEFT_OK);
-    key_free(key);
-    assert_int_equal(tls_context_open(&in->context), WEFT_OK);
+    assert_int_equal(job_handshake_key(&g, key, psk), WEFT_OK);
+    job_key_free(key);
+    assert_int_equal(job_tls_context_open(&in->context), WEFT_OK);
     fcntl(fd, F_SETFL, O_NONBLOCK);
-    assert_int_equal(wire_open(&in->w, in->context, fd, false, psk), WEFT_OK);
-    while ((status = tls_handshake(in->w.tls)) == WEFT_BUSY)
+    assert_int_equal(job_wire_open(&in->w, in->context, fd, false, psk), WEFT_OK);
+    while ((status = job_tls_handshake(in->w.tls)) == WEFT_BUSY)
         wait_wire(in);
     assert_int_equal(status, WEFT_OK);
 }
 
 static void insider_close(insider *in)
 {
-    wire_close(&in->w);
-    tls_context_close(in->context);
+    job_wire_close(&in->w);
+    job_tls_context_close(in->context);
 }
 
 static void send_hello(insider *in, uint32_t rank, uint32_t n, const char *version)
 {
-    wire_hello h = {.rank = rank, .ranks = n, .process = 7};
+    job_wire_hello h = {.rank = rank, .ranks = n, .process = 7};
     uint8_t body[HELLO_BYTES];
-    wire_version(h.version);
+    job_wire_version(h.version);
     if (version)
         snprintf(h.version, sizeof h.version, "%s", version);
-    wire_pack_hello(&h, body);
-    wire_send(&in->w, WIRE_HELLO, 0, 0, body, sizeof body);
+    job_wire_pack_hello(&h, body);
+    job_wire_send(&in->w, WIRE_HELLO, 0, 0, body, sizeof body);
 }
 
 /* What comes back, if anything does within 3 s: its type, 0 for the end of the connection. */
 static uint32_t answer(insider *in, char *text, uint32_t bytes)
 {
-    wire_frame f;
+    job_wire_frame f;
     in->w.limit = WIRE_BODY_MAX;
     for (uint64_t until = clock_ms() + 3000; clock_ms() < until; wait_wire(in)) {
-        weft_status status = wire_flush(&in->w);
+        weft_status status = job_wire_flush(&in->w);
         if (!status || status == WEFT_BUSY)
-            status = wire_take(&in->w, &f);
+            status = job_wire_take(&in->w, &f);
         if (status == WEFT_BUSY)
             continue;
         if (status)
             return 0;
-        wire_text(&f, text, bytes);
+        job_wire_text(&f, text, bytes);
         return f.type;
     }
     return 99;
@@ -292,7 +292,7 @@ static void no_hello(const ranks *r, uint32_t type, uint32_t announced)
                                (uint8_t)type};
     uint64_t done;
     insider_open(&in, r);
-    assert_int_equal(tls_write(in.w.tls, head, sizeof head, &done), WEFT_OK);
+    assert_int_equal(job_tls_write(in.w.tls, head, sizeof head, &done), WEFT_OK);
     assert_int_equal(answer(&in, text, sizeof text), 0);
     insider_close(&in);
 }
@@ -301,7 +301,7 @@ static void hellos(void **state)
 {
     (void)state;
     char version[WIRE_VERSION];
-    wire_version(version);
+    job_wire_version(version);
     refused_hello(1, 2, "ABI 9.9, wire 9", "ABI 9.9, wire 9");
     refused_hello(1, 2, "ABI 9.9, wire 9", version);
     refused_hello(1, 3, NULL, "a job of 3 ranks, rank 0 for one of 2");
@@ -387,7 +387,7 @@ static void violates(uint32_t type, uint32_t announced, uint32_t times)
                                      0xff};
     for (uint32_t i = 0; i < times; i++) {
         uint64_t done;
-        (void)!tls_write(in.w.tls, frame, WIRE_HEAD + (announced < 64 ? announced : 64), &done);
+        (void)!job_tls_write(in.w.tls, frame, WIRE_HEAD + (announced < 64 ? announced : 64), &done);
     }
     assert_int_equal(ranks_wait(&r, 0, 10000), 0);
     assert_true(r.report[0].join == WEFT_PEER || r.report[0].body == WEFT_PEER);

@@ -225,7 +225,7 @@ static weft_status one_fails(job *j, uint32_t me, uint32_t n)
 {
     weft_status status = ranks_at_work(j);
     if (me == n - 1)
-        return (fail)(WEFT_IO, "disk full in instruction 12 of list step");
+        return (err_fail)(WEFT_IO, "disk full in instruction 12 of list step");
     while (!status && !(status = job_failure(j)))
         usleep(1000);
     return status;
@@ -258,7 +258,7 @@ static weft_status second_hand(job *j, uint32_t me, uint32_t n)
     (void)n;
     weft_status status = ranks_at_work(j);
     if (me == 1)
-        return (fail)(WEFT_PEER, "the connection with rank 2 is broken");
+        return (err_fail)(WEFT_PEER, "the connection with rank 2 is broken");
     if (me == 2) {
         usleep(30000);
         raise(SIGKILL);
@@ -273,7 +273,7 @@ static weft_status gives_up(job *j, uint32_t me, uint32_t n)
     (void)n;
     weft_status status = ranks_at_work(j);
     if (me == 1)
-        return (fail)(WEFT_PEER, "30 s passed in all-reduce 3");
+        return (err_fail)(WEFT_PEER, "30 s passed in all-reduce 3");
     while (!status && !(status = job_failure(j)))
         usleep(1000);
     return status;

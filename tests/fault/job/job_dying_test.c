@@ -103,7 +103,7 @@ static void start(told *t, const char *mode)
         char *argv[] = {(char[]){"weft-test"}, (char[]){"rank"}, strdup(mode), NULL};
         dup2(ends[1], STDERR_FILENO);
         alarm(60);
-        _exit(launch_ranks(N, argv, false));
+        _exit(job_launch_ranks(N, argv, false));
     }
     close(ends[1]);
     t->err = ends[0];

@@ -19,7 +19,7 @@ static int end(weft_status status)
 {
     char text[1024];
     snprintf(text, sizeof text, "%s", err_text());
-    if (status && !launch_say(text))
+    if (status && !job_launch_say(text))
         log_line(WEFT_LOG_ERROR, "%s", text);
     return err_exit_code(status);
 }
@@ -56,17 +56,17 @@ static weft_status misbehave(job *j, uint32_t me, const char *mode)
     if (!strcmp(mode, "exit3") && me == 1)
         _exit(3);
     if (!strcmp(mode, "words") && me == 3)
-        return (fail)(WEFT_IO, "disk full in instruction 12");
+        return (err_fail)(WEFT_IO, "disk full in instruction 12");
     if (!strcmp(mode, "words77") && me == 0)
-        return (fail)(WEFT_ABSENT, "no such device");
+        return (err_fail)(WEFT_ABSENT, "no such device");
     if (!strcmp(mode, "refused") && me == 0) {
         usleep(100000); /* the others wait already */
-        return (fail)(WEFT_USAGE, "checkpoints are of another job");
+        return (err_fail)(WEFT_USAGE, "checkpoints are of another job");
     }
     if (!strcmp(mode, "refused"))
         return job_exchange(j, "resume", NULL, 0, NULL);
     if (!strcmp(mode, "second") && me == 1)
-        return (fail)(WEFT_PEER, "the connection with rank 2 is broken");
+        return (err_fail)(WEFT_PEER, "the connection with rank 2 is broken");
     if (!strcmp(mode, "second") && me == 2) {
         usleep(30000);
         raise(SIGKILL);
@@ -94,9 +94,9 @@ static int as_rank(const char *mode, const char *path)
     if (status)
         return end(status);
     if (!strcmp(mode, "usage"))
-        return end((fail)(WEFT_USAGE, "job.ini:3: unknown key 'lrr'; did you mean 'lr'?"));
+        return end((err_fail)(WEFT_USAGE, "job.ini:3: unknown key 'lrr'; did you mean 'lr'?"));
     if (!strcmp(mode, "absent") && who.rank == 1)
-        return end((fail)(WEFT_ABSENT, "no such device on this machine"));
+        return end((err_fail)(WEFT_ABSENT, "no such device on this machine"));
     if (!strcmp(mode, "stubborn"))
         signal(SIGTERM, SIG_IGN);
     if (path && !who.rank)
@@ -136,7 +136,7 @@ static void start(launched *l, uint32_t n, const char *mode, const char *path)
                         path ? strdup(path) : NULL, NULL};
         dup2(ends[1], STDERR_FILENO);
         alarm(60);
-        _exit(launch_ranks(n, argv, !strncmp(mode, "stop", 4)));
+        _exit(job_launch_ranks(n, argv, !strncmp(mode, "stop", 4)));
     }
     close(ends[1]);
     l->err = ends[0];
@@ -252,8 +252,8 @@ static void ends_well(void **state)
         assert_null(strstr(l.text, "weft")); /* nobody complains */
     }
     char *argv[] = {(char[]){"x"}, NULL};
-    assert_int_equal(launch_ranks(0, argv, false), 2);
-    assert_int_equal(launch_ranks(LAUNCH_MAX + 1, argv, false), 2);
+    assert_int_equal(job_launch_ranks(0, argv, false), 2);
+    assert_int_equal(job_launch_ranks(LAUNCH_MAX + 1, argv, false), 2);
 }
 
 static void killed(void **state)

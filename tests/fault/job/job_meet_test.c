@@ -12,7 +12,7 @@
 
 static weft_status expect(bool truth, const char *what)
 {
-    return truth ? WEFT_OK : (fail)(WEFT_INTERNAL, "%s", what);
+    return truth ? WEFT_OK : (err_fail)(WEFT_INTERNAL, "%s", what);
 }
 
 static weft_status put_and_get(job *j, uint32_t me, uint32_t n)

@@ -2,8 +2,8 @@
  * ranks have met? Each rank searches all of its own memory, by /proc/self/mem. The job key may lie
  * in one page, which core dumps leave out; pre-shared keys nowhere.
  *
- * This file is linked so that tls_start() is its own function, which notes each key that a session
- * begins with. What is looked for is kept inverted, so that it is not found here. */
+ * This file is linked so that job_tls_start() is its own function, which notes each key that a
+ * session begins with. What is looked for is kept inverted, so that it is not found here. */
 #define _GNU_SOURCE
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,16 +34,16 @@ static void note(const char *name, const uint8_t *secret)
         n->inverted[i] = (uint8_t)~secret[i];
 }
 
-weft_status __real_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
-                             weft_tls **out);
-weft_status __wrap_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
-                             weft_tls **out);
+weft_status __real_job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
+                                 weft_tls **out);
+weft_status __wrap_job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
+                                 weft_tls **out);
 
-weft_status __wrap_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
-                             weft_tls **out)
+weft_status __wrap_job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk[32],
+                                 weft_tls **out)
 {
     note("a pre-shared key", psk);
-    return __real_tls_start(c, fd, server, psk, out);
+    return __real_job_tls_start(c, fd, server, psk, out);
 }
 
 static bool is_needle(const uint8_t *at, const needle *n)
@@ -142,14 +142,15 @@ static weft_status look(job *j, uint32_t me, uint32_t n)
     for (uint32_t k = 0; !status && k < nneedles; k++) {
         const bool own = !strcmp(needles[k].name, "the job key");
         if (dumped[k] || kept[k] != own)
-            status = (fail)(WEFT_INTERNAL,
-                            "%s (%u of %u) is found %u times in memory that a core dump has, and "
-                            "%u times in memory that it has not",
-                            needles[k].name, k, nneedles, dumped[k], kept[k]);
+            status =
+                (err_fail)(WEFT_INTERNAL,
+                           "%s (%u of %u) is found %u times in memory that a core dump has, and "
+                           "%u times in memory that it has not",
+                           needles[k].name, k, nneedles, dumped[k], kept[k]);
     }
     if (!status && nneedles < 2 + (me < 2) + (me ? 0 : n - 2))
-        status = (fail)(WEFT_INTERNAL, "only %u keys were noted", nneedles);
-    tls_end(session);
+        status = (err_fail)(WEFT_INTERNAL, "only %u keys were noted", nneedles);
+    job_tls_end(session);
     if (fd >= 0)
         close(fd);
     weft_status end = job_exchange(j, "end", NULL, 0, NULL);
@@ -163,11 +164,11 @@ static void keys_are_wiped(void **state)
         skip(); /* a sanitizer's shadow is too large to be searched */
     ranks r;
     ranks_prepare(&r, 3);
-    uint8_t *key = key_alloc();
+    uint8_t *key = job_key_alloc();
     job_identity who = {.rank = 1, .ranks = 2};
-    assert_int_equal(key_obtain(&who, r.key, key), WEFT_OK);
+    assert_int_equal(job_key_obtain(&who, r.key, key), WEFT_OK);
     note("the job key", key);
-    key_free(key);
+    job_key_free(key);
     ranks_start(&r, look);
     for (uint32_t i = 0; i < 3; i++) {
         int status = ranks_wait(&r, i, 60000);

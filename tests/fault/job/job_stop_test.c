@@ -29,8 +29,8 @@ static weft_status agree_on_last(job *j, uint64_t last, uint32_t n)
     weft_status s = job_exchange(j, "last", &last, sizeof last, all);
     for (uint32_t r = 0; !s && r < n; r++)
         if (all[r] != last)
-            s = (fail)(WEFT_INTERNAL, "rank %u stopped after step %llu, this one after %llu", r,
-                       (unsigned long long)all[r], (unsigned long long)last);
+            s = (err_fail)(WEFT_INTERNAL, "rank %u stopped after step %llu, this one after %llu", r,
+                           (unsigned long long)all[r], (unsigned long long)last);
     return s;
 }
 
@@ -38,10 +38,10 @@ static weft_status work(job *j, uint32_t rank, uint32_t n)
 {
     int number = 0;
     uint64_t step = 1;
-    stop_catch(false);
+    job_stop_catch(false);
     weft_status s = ranks_at_work(j);
     for (; !s && step <= steps; step++) {
-        s = stop_before(j, step, &number);
+        s = job_stop_before(j, step, &number);
         if (s || number)
             break;
         if (draw(8) == 0)
@@ -49,7 +49,7 @@ static weft_status work(job *j, uint32_t rank, uint32_t n)
         s = job_exchange(j, "step", NULL, 0, NULL);
     }
     if (!s && steps == ENDLESS && !number)
-        s = (fail)(WEFT_INTERNAL, "rank %u was never stopped", rank);
+        s = (err_fail)(WEFT_INTERNAL, "rank %u was never stopped", rank);
     return s ? s : agree_on_last(j, step - 1, n);
 }
 
@@ -57,13 +57,13 @@ static weft_status work(job *j, uint32_t rank, uint32_t n)
 static weft_status set_up(job *j, uint32_t rank, uint32_t n)
 {
     (void)rank, (void)n;
-    stop_catch(false);
+    job_stop_catch(false);
     weft_status s = ranks_at_work(j);
     while (!s) {
         usleep(1000);
         s = job_failure(j);
     }
-    return s == WEFT_PEER && stop_declared() == SIGUSR1 ? WEFT_OK : s;
+    return s == WEFT_PEER && job_stop_declared() == SIGUSR1 ? WEFT_OK : s;
 }
 
 static void begin(ranks *r, uint32_t n, rank_body body)
@@ -133,11 +133,11 @@ static void before_the_first_step(void **state)
 static weft_status stuck(job *j, uint32_t rank, uint32_t n)
 {
     (void)n;
-    stop_catch(false);
+    job_stop_catch(false);
     weft_status s = ranks_at_work(j);
     while (!s && (rank == 1 || !(s = job_failure(j))))
         usleep(1000);
-    return stop_declared() ? WEFT_OK : s;
+    return job_stop_declared() ? WEFT_OK : s;
 }
 
 static void stuck_in_set_up(void **state)
@@ -183,8 +183,8 @@ static void second_signal(void **state)
         pid_t pid = fork();
         if (!pid) {
             alarm(20);
-            stop_catch(false);
-            while (!stop_asked())
+            job_stop_catch(false);
+            while (!job_stop_asked())
                 usleep(1000);
             usleep((useconds_t)pause + 500000);
             _exit(3);

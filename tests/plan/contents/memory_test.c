@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "job.h"
 #include "machine.h"
 
@@ -174,17 +174,16 @@ static void room_for_every_rank(void **state)
         assert_true(p->collectives.n > 3);
         for (uint32_t k = 0; k < p->collectives.n; k++)
             for (uint32_t me = 0; me < ranks; me++) {
-                comm_request r;
-                comm_schedule *s;
+                sched_request r;
+                sched_schedule *s;
                 plan_request(p, &p->collectives.at[k], me, &r);
-                assert_int_equal(comm_schedule_make(&r, &s), WEFT_OK);
-                if (comm_schedule_scratch(s) > p->collectives.at[k].scratch_bytes)
+                assert_int_equal(sched_make(&r, &s), WEFT_OK);
+                if (sched_scratch_bytes(s) > p->collectives.at[k].scratch_bytes)
                     fail_msg("rank %u needs %llu bytes for %s and has %llu; machines %u, %s", me,
-                             (unsigned long long)comm_schedule_scratch(s),
-                             p->collectives.at[k].name,
+                             (unsigned long long)sched_scratch_bytes(s), p->collectives.at[k].name,
                              (unsigned long long)p->collectives.at[k].scratch_bytes, g,
-                             comm_schedule_algorithm(s));
-                comm_schedule_free(s);
+                             sched_algorithm_name(s));
+                sched_free(s);
             }
         planned_free(&j);
     }

@@ -202,7 +202,7 @@ static void communication(void **state)
     uint32_t before = g.nodes.n;
     for (weft_tensor t = 1; t <= g.tensors.n; t++)
         graph_tensor(&g, t)->place[0] = (weft_place){WEFT_SPLIT, 0};
-    assert_int_equal(graph_keep(&g, "*", WEFT_ACTIVATION_RECOMPUTE, NULL), WEFT_OK);
+    assert_int_equal(graph_set_keep(&g, "*", WEFT_ACTIVATION_RECOMPUTE, NULL), WEFT_OK);
     graph_recompute(&g);
     assert_int_equal(g.nodes.n, before + 3); /* the product, its sum, and exp in "middle" */
     assert_int_equal(count(&g, "all_reduce", PHASE_INPUTS, true), 1);

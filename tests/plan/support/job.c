@@ -38,21 +38,21 @@ weft_status planned_with(const char *text, uint32_t ranks, const component *stra
                          const component *rule, planned *out)
 {
     *out = (planned){0};
-    job_even_sites(ranks, 1, &out->sites);
+    job_even_hosts(ranks, 1, &out->sites);
     return make_with(text, ranks, SPEC_TRAIN, strategy, rule, out);
 }
 
 weft_status planned_make(const char *text, uint32_t ranks, int want, planned *out)
 {
     *out = (planned){0};
-    job_even_sites(ranks, 1, &out->sites);
+    job_even_hosts(ranks, 1, &out->sites);
     return make(text, ranks, want, out);
 }
 
 weft_status planned_on(const char *text, uint32_t ranks, uint32_t machines, planned *out)
 {
     *out = (planned){0};
-    job_even_sites(ranks, machines, &out->sites);
+    job_even_hosts(ranks, machines, &out->sites);
     return make(text, ranks, SPEC_TRAIN, out);
 }
 
@@ -62,7 +62,7 @@ weft_status planned_at(const char *text, const uint32_t *size, uint32_t machines
     for (uint32_t m = 0; m < machines; m++)
         ranks += size[m];
     *out = (planned){0};
-    job_even_sites(ranks, machines, &out->sites);
+    job_even_hosts(ranks, machines, &out->sites);
     for (uint32_t m = 0, r = 0; m < machines; m++)
         for (uint32_t i = 0; i < size[m]; i++)
             out->sites.machine[r++] = m;
@@ -76,5 +76,5 @@ void planned_free(planned *j)
     resolve_free(&j->spec);
     host_destroy(j->host);
     config_destroy(j->cfg);
-    job_free_sites(&j->sites);
+    job_free_hosts(&j->sites);
 }

@@ -13,8 +13,8 @@
 
 uint64_t machine_bytes(const machine *m, weft_tensor t)
 {
-    weft_shape s = graph_local(&m->g, t);
-    return shape_bytes(&s);
+    weft_shape s = graph_local_shape(&m->g, t);
+    return graph_shape_bytes(&s);
 }
 
 /* How much of a gradient's parameter is in slices, by the names of placements: zero1, zero2, zero3,
@@ -120,14 +120,14 @@ static void build_graph(machine *m, int want)
     const spec *s = m->p->spec;
     graph *g = &m->g;
     graph_init(g, &s->mesh, s->compute, s->grad_dtype);
-    model_options o = s->model;
+    graph_model_options o = s->model;
     o.batch = (int64_t)(s->microbatch * m->p->sharing);
     double sequences = want ? (double)o.batch : (double)s->batch;
     o.weight = 1 / (sequences * (double)o.sequence);
     o.want = want;
     weft_builder b = graph_builder(g);
     weft_tensor loss, sum, out;
-    assert_int_equal(model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
     split_data(m);
     assert_int_equal(b.scalar(b.ctx, "loss", &sum), WEFT_OK);
     assert_int_equal(b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, &out, 1), WEFT_OK);
@@ -141,7 +141,7 @@ static void build_graph(machine *m, int want)
     end = g->nodes.n;
     assert_int_equal(graph_propagate(g, forward, &end), WEFT_OK);
     if (!want && s->recompute) {
-        assert_int_equal(graph_keep(g, s->recompute, WEFT_ACTIVATION_RECOMPUTE, NULL), WEFT_OK);
+        assert_int_equal(graph_set_keep(g, s->recompute, WEFT_ACTIVATION_RECOMPUTE, NULL), WEFT_OK);
         graph_recompute(g);
     }
 }
@@ -162,7 +162,7 @@ static void place_parameters(machine *m)
         const piece *x = &m->p->pieces.at[i];
         tag t = {.id = machine_param(m, x->param)};
         extent own;
-        plan_extent(m->p, x, m->rank, EXTENT_HELD, &own);
+        plan_extent(m->p, x, m->rank, PLAN_EXTENT_HELD, &own);
         t.what = strcmp(x->name, x->param) ? T_STATE : x->copy == UINT64_MAX ? T_PARAM : T_MASTER;
         t.at = (uint32_t)own.first;
         if (own.count) {
@@ -170,7 +170,7 @@ static void place_parameters(machine *m)
             machine_mark(m, own.offset, own.count * 4, t, 4);
         }
         uint64_t size = weft_dtype_size(x->copy_dtype);
-        plan_extent(m->p, x, m->rank, EXTENT_COPIED, &own);
+        plan_extent(m->p, x, m->rank, PLAN_EXTENT_COPIED, &own);
         if (x->copy == UINT64_MAX || !own.count)
             continue;
         t.what = T_PARAM;
@@ -199,7 +199,7 @@ static void move_bases(machine *m)
     memcpy(m->bases, m->p->bases.at, m->p->bases.n * sizeof *m->bases);
     for (uint32_t i = 0; i < m->p->shifts.n; i++) {
         const shift *x = &m->p->shifts.at[i];
-        m->bases[x->base] += x->stride * mesh_coord(&m->p->spec->mesh, m->rank, x->mesh_axis);
+        m->bases[x->base] += x->stride * graph_mesh_coord(&m->p->spec->mesh, m->rank, x->mesh_axis);
     }
 }
 
@@ -246,7 +246,7 @@ void machine_end(machine *m)
 
 static void check_operand(const machine *m, weft_tensor t, const weft_operand *o, const char *who)
 {
-    weft_shape s = graph_local(&m->g, t);
+    weft_shape s = graph_local_shape(&m->g, t);
     bool fits = o->dtype == s.dtype && o->rank == s.rank;
     for (uint32_t i = 0; fits && i < s.rank; i++)
         fits = o->size[i] == s.axes[i].size;

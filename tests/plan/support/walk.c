@@ -138,7 +138,7 @@ static uint32_t ranks_of(const plan *p, uint32_t number)
 
 static sides sides_of(const machine *m, const collective *c)
 {
-    uint64_t at = mesh_coord(&m->p->spec->mesh, m->rank, c->shift_axis);
+    uint64_t at = graph_mesh_coord(&m->p->spec->mesh, m->rank, c->shift_axis);
     uint64_t all = c->count * weft_dtype_size(c->dtype);
     uint64_t part = all / ranks_of(m->p, c->channel);
     uint64_t in = c->in + at * c->in_shift, out = c->out + at * c->out_shift;
@@ -170,19 +170,19 @@ static void seize(machine *m, const entry *e, cells c, bool read)
 static void check_kept(machine *m, const collective *c)
 {
     const tag mine = {.what = T_KEPT, .id = c->channel + 1};
-    if (!c->kept_bytes)
+    if (!c->residual_bytes)
         return;
     assert_true(c->compress && c->kept >= m->p->bytes.peak - m->p->kept);
-    assert_true(c->kept + c->kept_bytes <= m->p->bytes.peak && c->kept % 64 == 0);
+    assert_true(c->kept + c->residual_bytes <= m->p->bytes.peak && c->kept % 64 == 0);
     if (m->cells[c->kept / 2].what == T_NOTHING) {
         assert_false(c->again); /* the first of the step */
-        for (uint64_t i = c->kept / 2; i < (c->kept + c->kept_bytes) / 2; i++)
+        for (uint64_t i = c->kept / 2; i < (c->kept + c->residual_bytes) / 2; i++)
             assert_int_equal(m->cells[i].what, T_NOTHING);
-        machine_mark(m, c->kept, c->kept_bytes, mine, 4);
+        machine_mark(m, c->kept, c->residual_bytes, mine, 4);
     } else {
         assert_true(c->again);
     }
-    machine_expect(m, c->kept, c->kept_bytes, mine, 4, c->name);
+    machine_expect(m, c->kept, c->residual_bytes, mine, 4, c->name);
 }
 
 static void begin_collective(machine *m, const entry *e)
@@ -308,13 +308,13 @@ static void check_pieces(machine *m)
     for (uint32_t i = 0; i < m->p->pieces.n; i++) {
         const piece *x = &m->p->pieces.at[i];
         extent own;
-        plan_extent(m->p, x, m->rank, EXTENT_HELD, &own);
+        plan_extent(m->p, x, m->rank, PLAN_EXTENT_HELD, &own);
         tag done = {.what = T_UPDATED, .id = machine_param(m, x->param)};
         done.at = (uint32_t)own.first;
         if (own.count)
             machine_expect(m, own.offset, own.count * 4, done, 4, x->name);
         uint64_t size = weft_dtype_size(x->copy_dtype);
-        plan_extent(m->p, x, m->rank, EXTENT_COPIED, &own);
+        plan_extent(m->p, x, m->rank, PLAN_EXTENT_COPIED, &own);
         done.at = (uint32_t)own.first;
         if (x->copy != UINT64_MAX && own.count)
             machine_expect(m, own.copy, own.count * size, done, size, x->name);
@@ -326,12 +326,12 @@ static void check_pieces(machine *m)
  * of those that share it. */
 static void check_norm(const machine *all, uint32_t n, weft_tensor t)
 {
-    weft_shape s = graph_local(&all->g, t);
+    weft_shape s = graph_local_shape(&all->g, t);
     uint32_t parts = 1;
     for (uint32_t k = 0; k < all->p->pieces.n && machine_level(all, t); k++)
         if (all->p->pieces.at[k].shard_axis)
             parts = all->p->spec->mesh.size[all->p->pieces.at[k].shard_axis - 1];
-    for (uint64_t i = 0; i < shape_elements(&s); i++) {
+    for (uint64_t i = 0; i < graph_shape_elements(&s); i++) {
         uint32_t times = 0;
         for (uint32_t r = 0; r < n; r++)
             times += all[r].squared[t][i];
@@ -346,7 +346,7 @@ void machine_end_of_step(machine *all, uint32_t n)
         check_pieces(&all[r]);
         for (uint32_t i = 0; i < all->p->collectives.n; i++) { /* still there in the next step */
             const collective *c = &all->p->collectives.at[i];
-            machine_expect(&all[r], c->kept, c->kept_bytes,
+            machine_expect(&all[r], c->kept, c->residual_bytes,
                            (tag){.what = T_KEPT, .id = c->channel + 1}, 4, c->name);
         }
     }

@@ -33,7 +33,7 @@ static uint32_t only_gradients(const planned *j, const char *axis, uint32_t form
             const plan *p = &j->plans.at[k];
             const collective *c = &p->collectives.at[i];
             int is = form && strcmp(p->channels.at[c->channel].name, grads) == 0;
-            assert_int_equal(c->compress, is ? form : COMM_PLAIN);
+            assert_int_equal(c->compress, is ? form : SCHED_PLAIN);
             assert_int_equal(strcmp(c->algorithm, "compressed") == 0, is);
             assert_true(is ? c->sent < c->plain : c->sent == c->plain);
             found += (uint32_t)is;
@@ -60,7 +60,7 @@ static void which(void **state)
             snprintf(text, sizeof text, "%s[comm%s]\ncompress = int8\n", jobs[i],
                      axis ? ".dp" : "");
             make(text, i < 4 ? 2 : i < 7 ? 4 : 8, &j);
-            assert_true(only_gradients(&j, "dp", COMM_TO_INT8) >= 4);
+            assert_true(only_gradients(&j, "dp", SCHED_TO_INT8) >= 4);
             assert_non_null(strstr(j.plan->changes, "compress = int8: sums of gradients over dp"));
             planned_free(&j);
         }
@@ -74,10 +74,10 @@ static void one_of_two_axes(void **state)
     make("[parallel]\nstrategy = dp, rows\ndp = 2\n[comm]\ncompress = bf16\n[comm.dp]\n"
          "compress = none\n",
          6, &j);
-    only_gradients(&j, "rows", COMM_TO_BF16);
+    only_gradients(&j, "rows", SCHED_TO_BF16);
     planned_free(&j);
     make("[parallel]\nstrategy = dp\n[comm]\ncompress = none\n", 2, &j);
-    assert_int_equal(only_gradients(&j, "dp", COMM_PLAIN), 0);
+    assert_int_equal(only_gradients(&j, "dp", SCHED_PLAIN), 0);
     assert_null(j.plan->changes);
     planned_free(&j);
 }
@@ -130,7 +130,7 @@ static void sent(void **state)
                  "compress = %s\n",
                  forms[form]);
         make(text, 3, &j);
-        double share = form == 0 ? 1 : form == COMM_TO_INT8 ? 65.0 / 256 : 0.5;
+        double share = form == 0 ? 1 : form == SCHED_TO_INT8 ? 65.0 / 256 : 0.5;
         double got = (double)plan_sent(j.plan, WEFT_REDUCE_SCATTER);
         double want = (double)plan_plain(j.plan, WEFT_REDUCE_SCATTER) * share;
         assert_true(got >= want * 0.999 && got <= want * 1.01);

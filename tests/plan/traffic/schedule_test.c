@@ -136,12 +136,12 @@ static void algorithm_of_the_plan(void **state)
         collective c = j.plan->collectives.at[i];
         for (uint32_t k = 0; k < 3; k++)
             for (uint32_t me = 0; me < 4; me++) {
-                comm_schedule *s;
+                sched_schedule *s;
                 const char *wanted = k < 2 ? given[k] : j.plan->collectives.at[i].algorithm;
                 c.algorithm = wanted;
                 assert_int_equal(plan_schedule(j.plan, &c, me, &s), WEFT_OK);
-                assert_string_equal(comm_schedule_algorithm(s), wanted);
-                comm_schedule_free(s);
+                assert_string_equal(sched_algorithm_name(s), wanted);
+                sched_free(s);
                 sums++;
             }
     }

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/box.h"
-#include "base/rng.h"
+#include "base/number/box.h"
+#include "base/number/rng.h"
 
 #include <cmocka.h>
 

@@ -6,8 +6,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/half.h"
-#include "base/rng.h"
+#include "base/number/half.h"
+#include "base/number/rng.h"
 
 #include <cmocka.h>
 

@@ -4,7 +4,7 @@
 #define _GNU_SOURCE
 #include "ckpt_model.h"
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "plan/plan.h"
 
 enum { TENSORS = 5, RANKS = 16, WIDEST = 40000 };
@@ -40,7 +40,7 @@ static void cut(const mesh *m, uint32_t number, piece *x)
         x->split[a] = 0;
         x->shard_axis = 1 + a;
         x->pos = dice(30) + number * 3;
-        x->slice = (x->pos + shape_elements(&x->shape) + dice(9)) / m->size[a] + 1;
+        x->slice = (x->pos + graph_shape_elements(&x->shape) + dice(9)) / m->size[a] + 1;
         x->sliced = dice(2);
     }
 }
@@ -53,7 +53,7 @@ static void make_layout(layout *l)
     mesh *m = &l->spec.mesh;
     memcpy(m->size, sizes[dice(8)], sizeof *sizes);
     m->n = 3;
-    l->spec.ranks = mesh_ranks(m);
+    l->spec.ranks = graph_mesh_ranks(m);
     assert_true(l->spec.ranks <= RANKS);
     l->plan.spec = &l->spec;
     for (uint32_t i = 0; i < TENSORS; i++) {
@@ -98,7 +98,7 @@ static void save_layout(const layout *l, char final[4096])
     char temp[4096];
     ckpt_shard_sum sums[RANKS];
     for (uint32_t i = 0; i < TENSORS; i++)
-        for (uint64_t k = 0; k < shape_elements(&shapes[i]); k++)
+        for (uint64_t k = 0; k < graph_shape_elements(&shapes[i]); k++)
             wholes[i][k] = value_of(i, k);
     assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
     for (uint32_t r = 0; r < l->spec.ranks; r++) {
@@ -107,7 +107,7 @@ static void save_layout(const layout *l, char final[4096])
         for (uint32_t i = 0; i < TENSORS; i++) {
             const piece *x = &l->plan.pieces.at[i];
             extent e;
-            plan_extent(&l->plan, x, r, EXTENT_OWNED, &e);
+            plan_extent(&l->plan, x, r, PLAN_EXTENT_OWNED, &e);
             if (!e.count || !plan_writes(&l->plan, x, r))
                 continue;
             for (uint64_t k = 0; k < e.count; k++)
@@ -129,7 +129,7 @@ static void check_layout(const layout *l, const ckpt *c)
         for (uint32_t i = 0; i < 2 * TENSORS; i++) {
             const piece *x = &l->plan.pieces.at[i % TENSORS];
             extent e;
-            plan_extent(&l->plan, x, r, EXTENT_HELD, &e);
+            plan_extent(&l->plan, x, r, PLAN_EXTENT_HELD, &e);
             if (!e.count)
                 continue;
             if (i >= TENSORS) {

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "cli/bench/fit.h"
 
 #include <cmocka.h>
@@ -14,20 +14,20 @@
 #define POINTS 16
 
 /* What tune.c measures: trains of messages from 8 bytes to 2 MiB, bursts of 8 to 128 messages. */
-static comm_way way_of(uint32_t i)
+static sched_way way_of(uint32_t i)
 {
     if (i < 10)
-        return (comm_way){8, 8, 8.0 * (double)(8ull << 2 * i), 0};
-    return (comm_way){1, (double)(8ull << (i - 10)), 8.0 * (double)(8ull << (i - 10)), 0};
+        return (sched_way){8, 8, 8.0 * (double)(8ull << 2 * i), 0};
+    return (sched_way){1, (double)(8ull << (i - 10)), 8.0 * (double)(8ull << (i - 10)), 0};
 }
 
-static void measure(const comm_speed *s, double noise, uint64_t seed, fit_point *out)
+static void measure(const sched_speed *s, double noise, uint64_t seed, cli_fit_point *out)
 {
-    const comm_cost c = {.near = *s};
+    const sched_cost c = {.near = *s};
     for (uint32_t i = 0; i < POINTS; i++) {
-        comm_terms t = {.near = way_of(i)};
+        sched_terms t = {.near = way_of(i)};
         double off = noise * (2 * rng_uniform(seed, i) - 1);
-        out[i] = (fit_point){t.near, comm_seconds(&t, &c) * (1 + off)};
+        out[i] = (cli_fit_point){t.near, sched_seconds(&t, &c) * (1 + off)};
     }
 }
 
@@ -37,7 +37,7 @@ static void is_near(double got, double want, double share)
         fail_msg("%.6g instead of %.6g", got, want);
 }
 
-static const comm_speed links[] = {
+static const sched_speed links[] = {
     {0.3e-6, 0.06e-6, 1.0 / 8e9}, /* shared memory */
     {12e-6, 1.5e-6, 1.0 / 2.5e9}, /* sockets of one machine */
     {1e-3, 20e-6, 1.0 / 25e6},    /* a slow network far away */
@@ -48,9 +48,9 @@ static void exact_measurements_give_the_costs_back(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
-        fit_point p[POINTS];
+        cli_fit_point p[POINTS];
         measure(&links[i], 0, 0, p);
-        comm_speed got = fit_speed(p, POINTS);
+        sched_speed got = cli_fit_speed(p, POINTS);
         is_near(got.latency, links[i].latency, 1e-6);
         is_near(got.message, links[i].message, 1e-6);
         is_near(got.per_byte, links[i].per_byte, 1e-6);
@@ -62,9 +62,9 @@ static void noise_moves_them_little(void **state)
     (void)state;
     for (uint64_t seed = 1; seed <= 50; seed++)
         for (size_t i = 0; i < sizeof links / sizeof *links; i++) {
-            fit_point p[POINTS];
+            cli_fit_point p[POINTS];
             measure(&links[i], 0.05, seed, p);
-            comm_speed got = fit_speed(p, POINTS);
+            sched_speed got = cli_fit_speed(p, POINTS);
             is_near(got.latency, links[i].latency, 0.1);
             is_near(got.message, links[i].message, 0.15);
             is_near(got.per_byte, links[i].per_byte, 0.1);
@@ -74,17 +74,17 @@ static void noise_moves_them_little(void **state)
 static void nothing_is_below_zero(void **state)
 {
     (void)state;
-    fit_point p[POINTS];
+    cli_fit_point p[POINTS];
     for (uint32_t i = 0; i < POINTS; i++) { /* longer messages take less: no such link */
         p[i].way = way_of(i);
         p[i].seconds = 1e-3 / (1 + (double)i);
     }
-    comm_speed got = fit_speed(p, POINTS);
+    sched_speed got = cli_fit_speed(p, POINTS);
     assert_true(got.latency >= 0 && got.message >= 0 && got.per_byte >= 0);
     assert_true(got.latency + got.message + got.per_byte > 0);
 
-    measure(&(comm_speed){5e-6, 0, 1e-9}, 0.05, 7, p); /* messages in a burst cost nothing */
-    got = fit_speed(p, POINTS);
+    measure(&(sched_speed){5e-6, 0, 1e-9}, 0.05, 7, p); /* messages in a burst cost nothing */
+    got = cli_fit_speed(p, POINTS);
     assert_true(got.message >= 0 && got.message < 0.1e-6);
     is_near(got.latency, 5e-6, 0.1);
 }
@@ -92,9 +92,9 @@ static void nothing_is_below_zero(void **state)
 static void one_kind_of_point_is_enough(void **state)
 {
     (void)state;
-    fit_point p[POINTS];
+    cli_fit_point p[POINTS];
     measure(&links[1], 0, 0, p);
-    comm_speed got = fit_speed(p, 10); /* trains alone say nothing of further messages */
+    sched_speed got = cli_fit_speed(p, 10); /* trains alone say nothing of further messages */
     is_near(got.latency, links[1].latency, 1e-6);
     is_near(got.per_byte, links[1].per_byte, 1e-6);
     assert_true(got.message == 0);
@@ -103,9 +103,9 @@ static void one_kind_of_point_is_enough(void **state)
 static void medians(void **state)
 {
     (void)state;
-    assert_true(fit_median((double[]){3, 1, 900}, 3) == 3);
-    assert_true(fit_median((double[]){4, 1, 2, 900}, 4) == 3);
-    assert_true(fit_median((double[]){5}, 1) == 5);
+    assert_true(cli_fit_median((double[]){3, 1, 900}, 3) == 3);
+    assert_true(cli_fit_median((double[]){4, 1, 2, 900}, 4) == 3);
+    assert_true(cli_fit_median((double[]){5}, 1) == 5);
 }
 
 int main(void)

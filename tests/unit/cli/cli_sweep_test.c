@@ -54,7 +54,7 @@ static bool take(sweep *s, sweep_row *r, uint32_t repeat)
 {
     static volatile int stop;
     const sweep_try t = {.folder = folder, .repeat = repeat, .stop = &stop};
-    return sweep_measure(s, r, &t);
+    return cli_sweep_measure(s, r, &t);
 }
 
 static void release(sweep *s, sweep_row *r)
@@ -74,11 +74,11 @@ static void the_middle_of_the_runs(void **state)
         write_steps(4, ms[i], 0, 0);
         assert_true(take(&s, &r, i));
     }
-    const sweep_rate rate = sweep_rate_of(&r);
+    const sweep_rate rate = cli_sweep_rate_of(&r);
     assert_float_equal(rate.median, 5000, 1e-6);
     assert_float_equal(rate.least, 2500, 1e-6);
     assert_float_equal(rate.most, 10000, 1e-6);
-    const sweep_sample m = sweep_mean(&r);
+    const sweep_sample m = cli_sweep_mean(&r);
     assert_float_equal(m.step_ms, 70.0 / 3, 1e-6);
     assert_float_equal(m.compute_ms + m.exposed_ms + m.bubble_ms + m.optimizer_ms, m.step_ms, 1e-6);
     assert_float_equal(m.mfu_ms, 0.5, 1e-6);
@@ -124,14 +124,14 @@ static void losses(void **state)
         assert_true(take(&s, &r, 0));
         if (isnan(cases[i].by))
             r.loss[cases[i].at - 1] = NAN;
-        sweep_compare(&s, &r, &one);
+        cli_sweep_compare(&s, &r, &one);
         assert_true(cases[i].by == 0 || r.worst_step == cases[i].at);
         for (uint32_t k = 0; k < 2; k++) {
             r.plan.exact = !k;
-            assert_int_equal(r.worst <= sweep_bound(&r), cases[i].agrees[k]);
+            assert_int_equal(r.worst <= cli_sweep_bound(&r), cases[i].agrees[k]);
         }
         one.status = SWEEP_FAILED;
-        sweep_compare(&s, &r, &one);
+        cli_sweep_compare(&s, &r, &one);
         assert_true(r.worst < 0); /* nothing to compare with is no agreement */
         free(one.sample);
         free(one.loss);

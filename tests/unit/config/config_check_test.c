@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/err.h" /* before cmocka.h, which has a macro fail() */
+#include "base/err.h"
 #include "config/config.h"
 
 #include <cmocka.h>

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/err.h" /* before cmocka.h, which has a macro fail() */
+#include "base/err.h"
 #include "config/config.h"
 
 #include <cmocka.h>

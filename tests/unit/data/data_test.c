@@ -14,11 +14,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/err.h" /* before cmocka, which has a fail() of its own */
+#include "base/err.h"
 
 #include <cmocka.h>
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "data/data.h"
 
 static char folder[] = "/tmp/weft-data-XXXXXX";

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
-#include "base/err.h" /* before cmocka, which has a fail() of its own */
+#include "base/err.h"
 
 #include <cmocka.h>
 

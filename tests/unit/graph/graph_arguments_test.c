@@ -316,7 +316,7 @@ static void in_a_replacement(void **state)
     ROW(graph_replace(&n.g, 4711, replacement, &n), "op number 4711 cannot be replaced");
     if (graph_replace(&n.g, at, replacement, &n))
         fail_msg("%s", err_text());
-    assert_int_equal(graph_settle(&n.g), WEFT_OK);
+    assert_int_equal(graph_apply_replacements(&n.g), WEFT_OK);
     graph_free(&n.g);
     for (uint32_t i = 0; i < 4; i++) {
         begin(&n);

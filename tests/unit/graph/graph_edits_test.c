@@ -117,7 +117,7 @@ static void sums_in_parts(void **state)
         expect_place(&n, n.y, WEFT_PARTIAL_SUM);
         expect_place(&n, z, WEFT_SPLIT);
         expect_place(&n, n.loss, WEFT_WHOLE);
-        assert_int_equal(graph_local(&n.g, z).axes[0].size, 4);
+        assert_int_equal(graph_local_shape(&n.g, z).axes[0].size, 4);
         assert_int_equal(count(&n, WEFT_REDUCE_SCATTER, false), 1);
         assert_int_equal(count(&n, WEFT_ALL_GATHER, false), 1);
         assert_int_equal(count(&n, WEFT_ALL_REDUCE, false), 2); /* of the loss */
@@ -240,7 +240,7 @@ static void bad_splits(void **state)
     expect_refusal(graph_split(&n.g, "odd", "nine", 0), WEFT_USAGE, "possible are 1, 3, 9");
     odd = param(&n, "rows", (weft_axis){"nine", 9}, embed); /* may be padded */
     assert_int_equal(graph_split(&n.g, "rows", "nine", 0), WEFT_OK);
-    assert_int_equal(graph_local(&n.g, odd).axes[0].size, 5);
+    assert_int_equal(graph_local_shape(&n.g, odd).axes[0].size, 5);
     assert_int_equal(graph_split(&n.g, graph_tensor(&n.g, n.x)->name, "tokens", 0), WEFT_OK);
     expect_refusal(place(&n, 0), WEFT_USAGE, "only what is a partial sum there can be");
     graph_free(&n.g);
@@ -287,7 +287,7 @@ static void ops_in_the_place_of_one(void **state)
     assert_int_equal(graph_replace(&n.g, second, emit, &later), WEFT_OK);
     assert_int_equal(graph_replace(&n.g, first, emit, &earlier), WEFT_OK); /* numbers are good */
     assert_string_equal(n.g.nodes.at[first].id, "abs");
-    assert_int_equal(graph_settle(&n.g), WEFT_OK);
+    assert_int_equal(graph_apply_replacements(&n.g), WEFT_OK);
     const char *const ids[] = {"embedding", "linear", "linear", "neg",
                                "cos",       "copy",   "sqrt",   "neg"};
     assert_int_equal(n.g.nodes.n, 8);
@@ -318,7 +318,7 @@ static void a_replacement_replaced(void **state)
     wish inner = {n.y, made, "cos", 1};
     assert_string_equal(n.g.nodes.at[inner_op].id, "exp");
     assert_int_equal(graph_replace(&n.g, inner_op, emit, &inner), WEFT_OK);
-    assert_int_equal(graph_settle(&n.g), WEFT_OK);
+    assert_int_equal(graph_apply_replacements(&n.g), WEFT_OK);
     assert_string_equal(n.g.nodes.at[3].id, "cos");
     assert_string_equal(n.g.nodes.at[4].id, "log");
     assert_string_equal(n.g.nodes.at[5].id, "neg");
@@ -349,7 +349,7 @@ static void bad_replacements(void **state)
         t[3] = OP(&n, "exp", 1, t[2]);
         wish w = {t[bad[i].from], t[bad[i].to], bad[i].ids, bad[i].times};
         weft_status s = graph_replace(&n.g, number_of(&n, t[2]), emit, &w);
-        expect_refusal(s ? s : graph_settle(&n.g), WEFT_USAGE, bad[i].why);
+        expect_refusal(s ? s : graph_apply_replacements(&n.g), WEFT_USAGE, bad[i].why);
         graph_free(&n.g);
     }
     net n;

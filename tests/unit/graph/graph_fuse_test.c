@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "graph/graph.h"
 #include "graph/ops/ops.h"
 

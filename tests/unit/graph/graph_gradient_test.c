@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 #include "base/err.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "graph/graph.h"
 #include "graph/model/model.h"
 #include "graph/ops/ops.h"
@@ -108,25 +108,25 @@ static void elementwise_ops(void **state)
         }
 }
 
-static model_options tiny(int tied)
+static graph_model_options tiny(int tied)
 {
-    return (model_options){.family = "gpt2",
-                           .layers = 2,
-                           .heads = 2,
-                           .embed = 6,
-                           .ffn = 7,
-                           .context = 5,
-                           .vocab = 11,
-                           .tied = tied,
-                           .batch = 2,
-                           .sequence = 4,
-                           .weight = 1.0 / 8};
+    return (graph_model_options){.family = "gpt2",
+                                 .layers = 2,
+                                 .heads = 2,
+                                 .embed = 6,
+                                 .ffn = 7,
+                                 .context = 5,
+                                 .vocab = 11,
+                                 .tied = tied,
+                                 .batch = 2,
+                                 .sequence = 4,
+                                 .weight = 1.0 / 8};
 }
 
 /* Queries share keys and values in twos. */
-static model_options tiny_llama(int tied)
+static graph_model_options tiny_llama(int tied)
 {
-    model_options o = tiny(tied);
+    graph_model_options o = tiny(tied);
     o.family = "llama";
     o.heads = 4;
     o.kv_heads = 2;
@@ -152,20 +152,20 @@ static void fill(evaluation *e)
 }
 
 /* `once`: an op that both parts of a gradient share, and which must be there once a block. */
-static void model(model_options o, const char *once)
+static void model(graph_model_options o, const char *once)
 {
     graph g;
     weft_tensor loss;
     graph_init(&g, &alone, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
     uint32_t forward = g.nodes.n;
     assert_int_equal(graph_backward(&g, loss), WEFT_OK);
     evaluation e = eval_begin(&g);
     fill(&e);
     e.value[graph_find(&g, "targets")][3] = -1; /* a target that does not count */
     e.value[graph_find(&g, "scale")][0] = 1;
-    assert_int_equal(check_params(&g, &e, forward, loss), model_params(&o));
+    assert_int_equal(check_params(&g, &e, forward, loss), graph_model_params(&o));
     uint32_t count = 0;
     for (uint32_t i = 0; i < g.nodes.n; i++)
         count += !strcmp(g.nodes.at[i].id, once);
@@ -203,11 +203,11 @@ static void loss_scale(void **state)
 {
     (void)state;
     graph g;
-    model_options o = tiny(1);
+    graph_model_options o = tiny(1);
     weft_tensor loss;
     graph_init(&g, &alone, WEFT_F32, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
     assert_int_equal(graph_backward(&g, loss), WEFT_OK);
     double l[2], d[2];
     for (int i = 0; i < 2; i++) {

@@ -16,33 +16,33 @@
 static const mesh alone = {0};
 
 /* GPT-2 as it was published, the smallest. */
-static model_options published(void)
+static graph_model_options published(void)
 {
-    return (model_options){.family = "gpt2",
-                           .layers = 12,
-                           .heads = 12,
-                           .embed = 768,
-                           .ffn = 3072,
-                           .context = 1024,
-                           .vocab = 50257,
-                           .tied = 1,
-                           .batch = 2,
-                           .sequence = 1024,
-                           .weight = 1.0 / 2048};
+    return (graph_model_options){.family = "gpt2",
+                                 .layers = 12,
+                                 .heads = 12,
+                                 .embed = 768,
+                                 .ffn = 3072,
+                                 .context = 1024,
+                                 .vocab = 50257,
+                                 .tied = 1,
+                                 .batch = 2,
+                                 .sequence = 1024,
+                                 .weight = 1.0 / 2048};
 }
 
-static int64_t built_params(const model_options *o, uint32_t *count)
+static int64_t built_params(const graph_model_options *o, uint32_t *count)
 {
     graph g;
     weft_tensor loss;
     int64_t n = 0;
     graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(model_build(&b, o, &loss), WEFT_OK);
+    assert_int_equal(graph_model_build(&b, o, &loss), WEFT_OK);
     *count = 0;
     for (uint32_t i = 0; i < g.tensors.n; i++)
         if (g.tensors.at[i].kind == WEFT_T_PARAM) {
-            n += (int64_t)shape_elements(&g.tensors.at[i].shape);
+            n += (int64_t)graph_shape_elements(&g.tensors.at[i].shape);
             ++*count;
         }
     graph_free(&g);
@@ -53,14 +53,14 @@ static void parameter_counts(void **state)
 {
     (void)state;
     uint32_t tensors;
-    model_options o = published();
-    assert_int_equal(model_params(&o), 124439808); /* the published number */
+    graph_model_options o = published();
+    assert_int_equal(graph_model_params(&o), 124439808); /* the published number */
     assert_int_equal(built_params(&o, &tensors), 124439808);
     assert_int_equal(tensors, 2 + 12 * 12 + 2);
     o.tied = 0;
-    assert_int_equal(built_params(&o, &tensors), model_params(&o));
-    o = (model_options){"gpt2", 3, 5, 5, 35, 17, 9, 101, 0, 1, 7, 1.0, MODEL_TRAIN, 0, 0, 0};
-    assert_int_equal(built_params(&o, &tensors), model_params(&o));
+    assert_int_equal(built_params(&o, &tensors), graph_model_params(&o));
+    o = (graph_model_options){"gpt2", 3, 5, 5, 35, 17, 9, 101, 0, 1, 7, 1.0, MODEL_TRAIN, 0, 0, 0};
+    assert_int_equal(built_params(&o, &tensors), graph_model_params(&o));
 }
 
 /* Llama 2 7B, Llama 3 8B and TinyLlama 1.1B, as they were published. */
@@ -74,7 +74,7 @@ static void llama_parameter_counts(void **state)
                  {22, 32, 4, 2048, 5632, 32000, 1100048384}};
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         uint32_t tensors;
-        model_options o = published();
+        graph_model_options o = published();
         o.family = "llama";
         o.layers = known[i].layers;
         o.heads = known[i].heads;
@@ -83,12 +83,12 @@ static void llama_parameter_counts(void **state)
         o.ffn = known[i].ffn;
         o.vocab = known[i].vocab;
         o.tied = MODEL_TIED_AUTO;
-        assert_int_equal(model_params(&o), known[i].params);
+        assert_int_equal(graph_model_params(&o), known[i].params);
         assert_int_equal(built_params(&o, &tensors), known[i].params);
         assert_int_equal(tensors, 3 + 9 * known[i].layers);
         o.tied = 1;
-        assert_int_equal(model_params(&o), known[i].params - o.vocab * o.embed);
-        assert_int_equal(built_params(&o, &tensors), model_params(&o));
+        assert_int_equal(graph_model_params(&o), known[i].params - o.vocab * o.embed);
+        assert_int_equal(built_params(&o, &tensors), graph_model_params(&o));
     }
 }
 
@@ -106,10 +106,10 @@ static void names_axes_and_init(void **state)
     (void)state;
     graph g;
     weft_tensor loss;
-    model_options o = published();
+    graph_model_options o = published();
     graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
     const tensor *w = named(&g, "block.11.attn.qkv.w");
     const char *const axes[] = {"three", "heads", "head_dim", "embed"};
     assert_int_equal(w->shape.rank, 4);
@@ -147,13 +147,13 @@ static void llama_names_axes_and_init(void **state)
     (void)state;
     graph g;
     weft_tensor loss;
-    model_options o = published();
+    graph_model_options o = published();
     o.family = "llama";
     o.kv_heads = 4;
     o.tied = 0;
     graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(model_build(&b, &o, &loss), WEFT_OK);
+    assert_int_equal(graph_model_build(&b, &o, &loss), WEFT_OK);
     expect_axes(named(&g, "block.0.attn.q.w"), "heads head_dim embed");
     expect_axes(named(&g, "block.0.attn.k.w"), "kv_heads head_dim embed");
     expect_axes(named(&g, "block.0.attn.v.w"), "kv_heads head_dim embed");
@@ -182,11 +182,11 @@ static void what_is_wanted(void **state)
     for (int want = MODEL_TRAIN; want <= MODEL_LOGITS; want++) {
         graph g;
         weft_tensor out;
-        model_options o = published();
+        graph_model_options o = published();
         o.want = want;
         graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
         weft_builder b = graph_builder(&g);
-        assert_int_equal(model_build(&b, &o, &out), WEFT_OK);
+        assert_int_equal(graph_model_build(&b, &o, &out), WEFT_OK);
         const tensor *t = graph_tensor(&g, out);
         assert_int_equal(t->shape.rank, want == MODEL_LOGITS ? 2 : 0);
         assert_int_equal(t->shape.dtype, want == MODEL_LOGITS ? WEFT_BF16 : WEFT_F32);
@@ -196,18 +196,18 @@ static void what_is_wanted(void **state)
     }
 }
 
-static void refuse(const model_options *o, const char *says)
+static void refuse(const graph_model_options *o, const char *says)
 {
     graph g;
     weft_tensor out = 77;
     graph_init(&g, &alone, WEFT_BF16, WEFT_F32);
     weft_builder b = graph_builder(&g);
-    assert_int_equal(model_build(&b, o, &out), WEFT_USAGE);
+    assert_int_equal(graph_model_build(&b, o, &out), WEFT_USAGE);
     if (!strstr(err_text(), says))
         fail_msg("expected '%s' in: %s", says, err_text());
     assert_int_equal(out, 77);
     assert_int_equal(g.tensors.n, 0);
-    assert_int_equal(model_params(o), 0);
+    assert_int_equal(graph_model_params(o), 0);
     graph_free(&g);
 }
 
@@ -219,27 +219,27 @@ static void impossible_sizes(void **state)
         int64_t value;
         const char *says;
     } wrong[] = {
-        {offsetof(model_options, layers), 0, "model.layers is 0"},
-        {offsetof(model_options, layers), INT64_MAX, "model.layers is"},
-        {offsetof(model_options, heads), -1, "model.heads is -1"},
-        {offsetof(model_options, heads), 7, "7 heads do not divide model.embed = 768"},
-        {offsetof(model_options, kv_heads), 4, "model.kv_heads is 4 and model.heads is 12"},
-        {offsetof(model_options, embed), 0, "model.embed is 0"},
-        {offsetof(model_options, embed), INT64_MAX, "model.embed is"},
-        {offsetof(model_options, ffn), 0, "model.ffn is 0"},
-        {offsetof(model_options, context), 0, "model.context is 0"},
-        {offsetof(model_options, context), 1000, "1024 tokens are more than model.context"},
-        {offsetof(model_options, vocab), 0, "model.vocab is 0"},
-        {offsetof(model_options, vocab), INT64_MAX, "model.vocab is"},
-        {offsetof(model_options, batch), 0, "train.microbatch is 0"},
-        {offsetof(model_options, sequence), 0, "train.sequence is 0"},
+        {offsetof(graph_model_options, layers), 0, "model.layers is 0"},
+        {offsetof(graph_model_options, layers), INT64_MAX, "model.layers is"},
+        {offsetof(graph_model_options, heads), -1, "model.heads is -1"},
+        {offsetof(graph_model_options, heads), 7, "7 heads do not divide model.embed = 768"},
+        {offsetof(graph_model_options, kv_heads), 4, "model.kv_heads is 4 and model.heads is 12"},
+        {offsetof(graph_model_options, embed), 0, "model.embed is 0"},
+        {offsetof(graph_model_options, embed), INT64_MAX, "model.embed is"},
+        {offsetof(graph_model_options, ffn), 0, "model.ffn is 0"},
+        {offsetof(graph_model_options, context), 0, "model.context is 0"},
+        {offsetof(graph_model_options, context), 1000, "1024 tokens are more than model.context"},
+        {offsetof(graph_model_options, vocab), 0, "model.vocab is 0"},
+        {offsetof(graph_model_options, vocab), INT64_MAX, "model.vocab is"},
+        {offsetof(graph_model_options, batch), 0, "train.microbatch is 0"},
+        {offsetof(graph_model_options, sequence), 0, "train.sequence is 0"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
-        model_options o = published();
+        graph_model_options o = published();
         memcpy((char *)&o + wrong[i].at, &wrong[i].value, sizeof wrong[i].value);
         refuse(&o, wrong[i].says);
     }
-    model_options o = published();
+    graph_model_options o = published();
     o.dropout = 0.1;
     refuse(&o, "model.dropout is 0.1");
     o = published();

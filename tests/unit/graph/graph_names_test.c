@@ -15,7 +15,7 @@ static void meshes(void **state)
     (void)state;
     const mesh m = {3, {"x", "y", "z"}, {2, 3, 4}};
     uint32_t rank = 0;
-    assert_int_equal(mesh_ranks(&m), 24);
+    assert_int_equal(graph_mesh_ranks(&m), 24);
     assert_int_equal(graph_mesh_axis(&m, "y"), 1);
     assert_int_equal(graph_mesh_axis(&m, "w"), -1);
     for (uint32_t z = 0; z < 4; z++)
@@ -23,11 +23,11 @@ static void meshes(void **state)
             for (uint32_t x = 0; x < 2; x++, rank++) {
                 const uint32_t at[3] = {x, y, z};
                 for (uint32_t a = 0; a < 3; a++) {
-                    assert_int_equal(mesh_coord(&m, rank, a), at[a]);
-                    assert_int_equal(mesh_rank_at(&m, rank, a, at[a]), rank);
-                    uint32_t other = mesh_rank_at(&m, rank, a, m.size[a] - 1);
-                    assert_int_equal(mesh_coord(&m, other, a), m.size[a] - 1);
-                    assert_int_equal(mesh_rank_at(&m, other, a, at[a]), rank);
+                    assert_int_equal(graph_mesh_coord(&m, rank, a), at[a]);
+                    assert_int_equal(graph_mesh_rank_at(&m, rank, a, at[a]), rank);
+                    uint32_t other = graph_mesh_rank_at(&m, rank, a, m.size[a] - 1);
+                    assert_int_equal(graph_mesh_coord(&m, other, a), m.size[a] - 1);
+                    assert_int_equal(graph_mesh_rank_at(&m, other, a, at[a]), rank);
                 }
             }
 }
@@ -56,7 +56,7 @@ static void globs(void **state)
          "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        if (glob_match(cases[i].glob, cases[i].name) != cases[i].matches)
+        if (graph_glob_match(cases[i].glob, cases[i].name) != cases[i].matches)
             fail_msg("'%s' and '%s'", cases[i].glob, cases[i].name);
 }
 

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "graph/graph.h"
 #include "graph/ops/ops.h"
 

@@ -98,7 +98,7 @@ static void nothing_follows_the_record_or_the_end(void **state)
 static job_event ended(const job_view *v, uint32_t kind, uint32_t rank, uint32_t code, bool left,
                        job_cause *c)
 {
-    const control_record r = {.kind = kind, .rank = rank, .code = code};
+    const job_control_record r = {.kind = kind, .rank = rank, .code = code};
     job_sign s = {.rank = rank, .seen = JOB_SEEN_AT, .left = left};
     *c = (job_cause){0};
     return job_failure_ended(c, v, &r, &s);

@@ -49,7 +49,7 @@ static weft_status obtain(const char *file, uint8_t key[KEY_BYTES])
 {
     memset(key, 0, KEY_BYTES);
     err_clear();
-    return key_obtain(&who, file, key);
+    return job_key_obtain(&who, file, key);
 }
 
 static void refuses(const char *file, const char *word)
@@ -140,7 +140,7 @@ static void descriptors(void **state)
     (void)state;
     uint8_t a[KEY_BYTES], b[KEY_BYTES], zero[KEY_BYTES] = {0};
     char number[16];
-    int fd = key_descriptor(), copy = dup(fd);
+    int fd = job_key_descriptor(), copy = dup(fd);
     assert_true(fd > 2 && copy > 2);
     assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     assert_int_equal(write(fd, zero, 1), -1); /* sealed */
@@ -177,28 +177,28 @@ static void hmac(const uint8_t *key, size_t key_bytes, const uint8_t *text, size
 static void derivation(void **state)
 {
     (void)state;
-    uint8_t *key = key_alloc(), salt[16], out[32], extracted[32], expected[32], text[64];
+    uint8_t *key = job_key_alloc(), salt[16], out[32], extracted[32], expected[32], text[64];
     assert_non_null(key);
     for (int i = 0; i < KEY_BYTES; i++)
         key[i] = (uint8_t)(i * 7);
     memset(salt, 3, sizeof salt);
-    assert_int_equal(key_derive(key, salt, "tls", "store", out), WEFT_OK);
+    assert_int_equal(job_key_derive(key, salt, "tls", "store", out), WEFT_OK);
     hmac(salt, 16, key, KEY_BYTES, extracted);
     int n = snprintf((char *)text, sizeof text, "weft-1 tls store");
     text[n] = 1;
     hmac(extracted, 32, text, (size_t)n + 1, expected);
     assert_memory_equal(out, expected, 32);
-    assert_int_equal(key_derive(key, salt, "tls", "stora", expected), WEFT_OK);
+    assert_int_equal(job_key_derive(key, salt, "tls", "stora", expected), WEFT_OK);
     assert_memory_not_equal(out, expected, 32);
     salt[0] ^= 1;
-    assert_int_equal(key_derive(key, salt, "tls", "store", expected), WEFT_OK);
+    assert_int_equal(job_key_derive(key, salt, "tls", "store", expected), WEFT_OK);
     assert_memory_not_equal(out, expected, 32);
     char label[200];
     memset(label, 'a', sizeof label - 1);
     label[199] = 0;
-    assert_int_equal(key_derive(key, salt, "tls", label, out), WEFT_USAGE);
-    assert_int_equal(key_derive(key, salt, "tls", "", out), WEFT_USAGE);
-    key_free(key);
+    assert_int_equal(job_key_derive(key, salt, "tls", label, out), WEFT_USAGE);
+    assert_int_equal(job_key_derive(key, salt, "tls", "", out), WEFT_USAGE);
+    job_key_free(key);
 }
 
 int main(void)

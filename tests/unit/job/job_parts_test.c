@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/err.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "job/store/parts.h"
 #include "job/store/store.h"
 
@@ -28,21 +28,21 @@ static uint64_t there_and_back(uint32_t ranks, uint32_t kinds, uint32_t block, u
     parts p;
     uint64_t n, stride = bytes + 3;
     uint8_t part[64], *all = calloc(ranks, stride);
-    parts_begin(&p, ranks, bytes);
+    job_parts_begin(&p, ranks, bytes);
     for (uint32_t i = 0; i < ranks; i++) {
         const uint32_t r = ranks - 1 - i;
         fill(part, r, kinds, block, bytes);
-        parts_add(&p, r, part);
+        job_parts_add(&p, r, part);
     }
-    uint8_t *answer = parts_pack(&p, &n);
+    uint8_t *answer = job_parts_pack(&p, &n);
     assert_true(n <= ranks * bytes + PARTS_OVERHEAD(ranks));
-    assert_int_equal(parts_spread(answer, n, ranks, bytes, all, stride), WEFT_OK);
+    assert_int_equal(job_parts_spread(answer, n, ranks, bytes, all, stride), WEFT_OK);
     for (uint32_t r = 0; r < ranks; r++) {
         fill(part, r, kinds, block, bytes);
         assert_memory_equal(all + r * stride, part, bytes);
         assert_int_equal(all[r * stride + bytes] | all[r * stride + bytes + 2], 0);
     }
-    parts_end(&p);
+    job_parts_end(&p);
     free(answer);
     free(all);
     return n;
@@ -73,31 +73,32 @@ static void garbled(void **state)
     parts p;
     uint64_t n;
     uint8_t part[8], all[20 * 8];
-    parts_begin(&p, 20, sizeof part);
+    job_parts_begin(&p, 20, sizeof part);
     for (uint32_t r = 0; r < 20; r++) {
         fill(part, r, 5, 3, sizeof part);
-        parts_add(&p, r, part);
+        job_parts_add(&p, r, part);
     }
-    uint8_t *answer = parts_pack(&p, &n), *bad = malloc(n + 1);
+    uint8_t *answer = job_parts_pack(&p, &n), *bad = malloc(n + 1);
     for (uint64_t cut = 0; cut < n; cut++)
-        assert_int_equal(parts_spread(answer, cut, 20, sizeof part, all, sizeof part), WEFT_DATA);
+        assert_int_equal(job_parts_spread(answer, cut, 20, sizeof part, all, sizeof part),
+                         WEFT_DATA);
     memcpy(bad, answer, n);
     bad[n] = 0;
-    assert_int_equal(parts_spread(bad, n + 1, 20, sizeof part, all, sizeof part), WEFT_DATA);
-    assert_int_equal(parts_spread(answer, n, 19, sizeof part, all, sizeof part), WEFT_DATA);
-    assert_int_equal(parts_spread(answer, n, 21, sizeof part, all, sizeof part), WEFT_DATA);
+    assert_int_equal(job_parts_spread(bad, n + 1, 20, sizeof part, all, sizeof part), WEFT_DATA);
+    assert_int_equal(job_parts_spread(answer, n, 19, sizeof part, all, sizeof part), WEFT_DATA);
+    assert_int_equal(job_parts_spread(answer, n, 21, sizeof part, all, sizeof part), WEFT_DATA);
     for (uint64_t i = 0; i < n; i++)
         for (uint32_t v = 0; v < 256; v++) {
             memcpy(bad, answer, n);
             bad[i] = (uint8_t)v;
-            (void)parts_spread(bad, n, 20, sizeof part, all, sizeof part);
+            (void)job_parts_spread(bad, n, 20, sizeof part, all, sizeof part);
         }
     for (uint32_t k = 0; k < 20000; k++) {
         for (uint64_t i = 0; i < n; i++)
             bad[i] = (uint8_t)rng_below(rng_key(k, "parts"), i, 256);
-        (void)parts_spread(bad, n, 20, sizeof part, all, sizeof part);
+        (void)job_parts_spread(bad, n, 20, sizeof part, all, sizeof part);
     }
-    parts_end(&p);
+    job_parts_end(&p);
     free(answer);
     free(bad);
 }
@@ -107,10 +108,10 @@ static void pieces(void **state)
 {
     (void)state;
     for (uint32_t ranks = 1; ranks <= 65536; ranks *= 2) {
-        assert_true(store_piece(ranks, 0) >= 1);
-        assert_true(store_piece(ranks, 1) >= 1);
-        assert_true(store_piece(ranks, 1) <= store_piece(ranks, 0));
-        assert_true(store_piece(ranks, 0) * ranks + PARTS_OVERHEAD(ranks) <= 1u << 20);
+        assert_true(job_store_piece(ranks, 0) >= 1);
+        assert_true(job_store_piece(ranks, 1) >= 1);
+        assert_true(job_store_piece(ranks, 1) <= job_store_piece(ranks, 0));
+        assert_true(job_store_piece(ranks, 0) * ranks + PARTS_OVERHEAD(ranks) <= 1u << 20);
     }
 }
 

@@ -36,50 +36,50 @@ static void on_reply(void *ctx, uint32_t rank, weft_status status, const void *b
 static store *fresh(void)
 {
     memset(reply, 0, sizeof reply);
-    return store_open(RANKS, on_reply, reply);
+    return job_store_open(RANKS, on_reply, reply);
 }
 
 static void put_and_get(void **state)
 {
     (void)state;
     store *s = fresh();
-    store_put(s, 1, "a", "one", 3);
+    job_store_put(s, 1, "a", "one", 3);
     assert_int_equal(reply[1].times, 1);
     assert_int_equal(reply[1].status, WEFT_OK);
-    store_get(s, 2, "a", 10);
+    job_store_get(s, 2, "a", 10);
     assert_int_equal(reply[2].n, 3);
     assert_string_equal(reply[2].bytes, "one");
-    store_put(s, 3, "a", "other", 5);
-    store_get(s, 2, "a", 10);
+    job_store_put(s, 3, "a", "other", 5);
+    job_store_get(s, 2, "a", 10);
     assert_string_equal(reply[2].bytes, "other");
-    store_put(s, 0, "", NULL, 0); /* the empty key, no bytes */
-    store_get(s, 0, "", 0);
+    job_store_put(s, 0, "", NULL, 0); /* the empty key, no bytes */
+    job_store_get(s, 0, "", 0);
     assert_int_equal(reply[0].times, 2);
     assert_int_equal(reply[0].n, 0);
-    store_close(s);
+    job_store_close(s);
 }
 
 static void get_waits(void **state)
 {
     (void)state;
     store *s = fresh();
-    store_get(s, 0, "k", 100);
-    store_get(s, 1, "k", 50);
-    store_get(s, 2, "other", 100);
-    store_tick(s, 49);
+    job_store_get(s, 0, "k", 100);
+    job_store_get(s, 1, "k", 50);
+    job_store_get(s, 2, "other", 100);
+    job_store_tick(s, 49);
     assert_int_equal(reply[0].times + reply[1].times + reply[2].times, 0);
-    store_tick(s, 50);
+    job_store_tick(s, 50);
     assert_int_equal(reply[1].status, WEFT_PEER);
     assert_non_null(strstr(reply[1].bytes, "'k'"));
-    store_put(s, 3, "k", "v", 1);
+    job_store_put(s, 3, "k", "v", 1);
     assert_int_equal(reply[0].status, WEFT_OK);
     assert_string_equal(reply[0].bytes, "v");
     assert_int_equal(reply[1].times, 1); /* answered once, and not again */
     assert_int_equal(reply[2].times, 0);
-    store_tick(s, 1000);
+    job_store_tick(s, 1000);
     assert_int_equal(reply[0].times, 1);
     assert_int_equal(reply[2].times, 1);
-    store_close(s);
+    job_store_close(s);
 }
 
 static void limits(void **state)
@@ -91,18 +91,18 @@ static void limits(void **state)
     for (; stored < 1000; stored++) {
         char key[16];
         snprintf(key, sizeof key, "%d", stored);
-        store_put(s, 0, key, big, WIRE_VALUE_MAX);
+        job_store_put(s, 0, key, big, WIRE_VALUE_MAX);
         if (reply[0].status)
             break;
     }
     assert_int_equal(stored, STORE_BYTES_MAX / WIRE_VALUE_MAX - 1); /* keys take room too */
     assert_int_equal(reply[0].status, WEFT_NO_MEMORY);
-    store_put(s, 0, "0", "x", 1); /* replacing makes room */
+    job_store_put(s, 0, "0", "x", 1); /* replacing makes room */
     assert_int_equal(reply[0].status, WEFT_OK);
-    store_put(s, 0, "new", big, WIRE_VALUE_MAX / 2);
+    job_store_put(s, 0, "new", big, WIRE_VALUE_MAX / 2);
     assert_int_equal(reply[0].status, WEFT_OK);
     free(big);
-    store_close(s);
+    job_store_close(s);
 }
 
 static void exchange(void **state)
@@ -114,38 +114,38 @@ static void exchange(void **state)
         for (int i = 0; i < RANKS; i++) {
             char part[2] = {(char)('a' + order[i]), (char)('0' + round)};
             assert_int_equal(reply[order[i]].times, round);
-            store_exchange(s, order[i], "x", part, 2, 10);
+            job_store_exchange(s, order[i], "x", part, 2, 10);
         }
     for (int r = 0; r < RANKS; r++) {
         assert_int_equal(reply[r].times, 3);
         char all[RANKS * 2 + 1] = "";
-        assert_int_equal(
-            parts_spread((const uint8_t *)reply[r].bytes, reply[r].n, RANKS, 2, (uint8_t *)all, 2),
-            WEFT_OK);
+        assert_int_equal(job_parts_spread((const uint8_t *)reply[r].bytes, reply[r].n, RANKS, 2,
+                                          (uint8_t *)all, 2),
+                         WEFT_OK);
         assert_string_equal(all, "a2b2c2d2");
     }
-    store_close(s);
+    job_store_close(s);
 }
 
 static void exchange_fails(void **state)
 {
     (void)state;
     store *s = fresh();
-    store_exchange(s, 2, "x", "ab", 2, 10);
-    store_exchange(s, 0, "x", "ab", 2, 10);
-    store_tick(s, 9);
+    job_store_exchange(s, 2, "x", "ab", 2, 10);
+    job_store_exchange(s, 0, "x", "ab", 2, 10);
+    job_store_tick(s, 9);
     assert_int_equal(reply[0].times, 0);
-    store_tick(s, 10);
+    job_store_tick(s, 10);
     assert_int_equal(reply[0].status, WEFT_PEER);
     assert_string_equal(reply[2].bytes,
                         "the exchange 'x' still waits for rank 1, rank 3, and its time is over");
-    store_exchange(s, 1, "x", "ab", 2, 10);
-    store_exchange(s, 3, "x", "abc", 3, 10);
+    job_store_exchange(s, 1, "x", "ab", 2, 10);
+    job_store_exchange(s, 3, "x", "abc", 3, 10);
     assert_int_equal(reply[1].status, WEFT_PEER);
     assert_non_null(strstr(reply[3].bytes, "rank 3 exchanges 'x' (3 bytes) while rank 1"));
-    store_exchange(s, 0, "y", NULL, UINT64_MAX / 2, 10);
+    job_store_exchange(s, 0, "y", NULL, UINT64_MAX / 2, 10);
     assert_int_equal(reply[0].status, WEFT_USAGE);
-    store_close(s);
+    job_store_close(s);
 }
 
 static void keys_of_frames(void **state)
@@ -155,48 +155,49 @@ static void keys_of_frames(void **state)
     const uint8_t *value;
     uint32_t n;
     uint8_t body[300] = {3, 0, 'k', 'e', 'y', 'v'};
-    wire_frame f = {.body = body};
+    job_wire_frame f = {.body = body};
     for (f.bytes = 0; f.bytes < 5; f.bytes++)
-        assert_false(wire_key(&f, key, &value, &n));
-    assert_true(wire_key(&f, key, &value, &n));
+        assert_false(job_wire_key(&f, key, &value, &n));
+    assert_true(job_wire_key(&f, key, &value, &n));
     assert_string_equal(key, "key");
     assert_int_equal(n, 0);
     f.bytes = 6;
-    assert_true(wire_key(&f, key, &value, &n));
+    assert_true(job_wire_key(&f, key, &value, &n));
     assert_int_equal(n, 1);
     assert_int_equal(*value, 'v');
     body[3] = 0; /* a zero inside a key */
-    assert_false(wire_key(&f, key, &value, &n));
+    assert_false(job_wire_key(&f, key, &value, &n));
     memset(body + 2, 'k', 298);
     f.bytes = 300;
     body[0] = 200;
-    assert_true(wire_key(&f, key, &value, &n));
+    assert_true(job_wire_key(&f, key, &value, &n));
     assert_int_equal(strlen(key), 200);
     body[0] = 201;
-    assert_false(wire_key(&f, key, &value, &n));
+    assert_false(job_wire_key(&f, key, &value, &n));
     body[0] = body[1] = 255;
-    assert_false(wire_key(&f, key, &value, &n));
+    assert_false(job_wire_key(&f, key, &value, &n));
 }
 
 static void hello_frames(void **state)
 {
     (void)state;
-    wire_hello h = {.rank = 3, .ranks = 0x12345678, .process = 1ull << 63 | 5, .launch = 6}, got;
+    job_wire_hello h = {.rank = 3, .ranks = 0x12345678, .process = 1ull << 63 | 5, .launch = 6},
+                   got;
     uint8_t body[HELLO_BYTES];
-    wire_version(h.version);
-    wire_pack_hello(&h, body);
-    wire_frame f = {.type = WIRE_HELLO, .bytes = sizeof body, .body = body};
-    assert_true(wire_unpack_hello(&f, &got));
+    job_wire_version(h.version);
+    job_wire_pack_hello(&h, body);
+    job_wire_frame f = {.type = WIRE_HELLO, .bytes = sizeof body, .body = body};
+    assert_true(job_wire_unpack_hello(&f, &got));
     assert_memory_equal(&h, &got, sizeof h);
     f.bytes--;
-    assert_false(wire_unpack_hello(&f, &got));
+    assert_false(job_wire_unpack_hello(&f, &got));
     f.bytes++;
     f.type = WIRE_PUT;
-    assert_false(wire_unpack_hello(&f, &got));
+    assert_false(job_wire_unpack_hello(&f, &got));
     f.type = WIRE_HELLO;
     memset(body + HELLO_BYTES - WIRE_VERSION, 0x1b,
            WIRE_VERSION); /* no end, and escapes for a terminal */
-    assert_true(wire_unpack_hello(&f, &got));
+    assert_true(job_wire_unpack_hello(&f, &got));
     assert_int_equal(strlen(got.version), WIRE_VERSION - 1);
     assert_null(strchr(got.version, 0x1b));
 }

@@ -17,7 +17,7 @@
 #include <openssl/x509.h>
 
 #include "base/err.h"
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "job/wire/tls.h"
 
 #include <cmocka.h> /* last: it has a macro called fail */
@@ -28,13 +28,13 @@ static const uint8_t key_a[32] = {1, 2, 3}, key_b[32] = {1, 2, 4};
 static int open_context(void **state)
 {
     (void)state;
-    return tls_context_open(&context);
+    return job_tls_context_open(&context);
 }
 
 static int close_context(void **state)
 {
     (void)state;
-    tls_context_close(context);
+    job_tls_context_close(context);
     return 0;
 }
 
@@ -58,7 +58,7 @@ static void tcp_pair(int fd[2])
 
 static void wait_session(int fd, const weft_tls *t)
 {
-    struct pollfd p = {.fd = fd, .events = tls_wants(t) == 2 ? POLLOUT : POLLIN};
+    struct pollfd p = {.fd = fd, .events = job_tls_wants(t) == 2 ? POLLOUT : POLLIN};
     poll(&p, 1, 20);
 }
 
@@ -70,7 +70,7 @@ static void shake(weft_tls *t[2], const int fd[2], weft_status status[2])
         int side = turn & 1;
         if (status[side] != WEFT_BUSY)
             continue;
-        status[side] = tls_handshake(t[side]);
+        status[side] = job_tls_handshake(t[side]);
         if (status[side] == WEFT_BUSY)
             wait_session(fd[side], t[side]);
         else if (status[side]) /* who is refused goes away */
@@ -81,14 +81,14 @@ static void shake(weft_tls *t[2], const int fd[2], weft_status status[2])
 static void start_pair(weft_tls *t[2], int fd[2], const uint8_t *client_key)
 {
     tcp_pair(fd);
-    assert_int_equal(tls_start(context, fd[0], true, key_a, &t[0]), WEFT_OK);
-    assert_int_equal(tls_start(context, fd[1], false, client_key, &t[1]), WEFT_OK);
+    assert_int_equal(job_tls_start(context, fd[0], true, key_a, &t[0]), WEFT_OK);
+    assert_int_equal(job_tls_start(context, fd[1], false, client_key, &t[1]), WEFT_OK);
 }
 
 static void end_pair(weft_tls *t[2], const int fd[2])
 {
     for (int i = 0; i < 2; i++) {
-        tls_end(t[i]);
+        job_tls_end(t[i]);
         close(fd[i]);
     }
 }
@@ -103,7 +103,7 @@ static void same_key(void **state)
     shake(t, fd, status);
     assert_int_equal(status[0], WEFT_OK);
     assert_int_equal(status[1], WEFT_OK);
-    assert_true(tls_heard(t[0]) < 1024 && tls_heard(t[1]) < 1024); /* TLS_EARLY has room */
+    assert_true(job_tls_heard(t[0]) < 1024 && job_tls_heard(t[1]) < 1024); /* TLS_EARLY has room */
     end_pair(t, fd);
 }
 
@@ -120,8 +120,8 @@ static void wrong_key(void **state)
     assert_non_null(strstr(err_text(), "key of this job"));
     char byte;
     uint64_t done;
-    assert_int_equal(tls_read(t[0], &byte, 1, &done), WEFT_USAGE);
-    assert_int_equal(tls_write(t[0], &byte, 1, &done), WEFT_USAGE);
+    assert_int_equal(job_tls_read(t[0], &byte, 1, &done), WEFT_USAGE);
+    assert_int_equal(job_tls_write(t[0], &byte, 1, &done), WEFT_USAGE);
     end_pair(t, fd);
 }
 
@@ -131,16 +131,16 @@ static void refuses_bytes(const void *bytes, size_t n, bool server)
     int fd[2];
     weft_tls *t;
     tcp_pair(fd);
-    assert_int_equal(tls_start(context, fd[0], server, key_a, &t), WEFT_OK);
+    assert_int_equal(job_tls_start(context, fd[0], server, key_a, &t), WEFT_OK);
     send(fd[1], bytes, n, MSG_NOSIGNAL);
     shutdown(fd[1], SHUT_WR);
     weft_status status;
     int turns = 0;
-    while ((status = tls_handshake(t)) == WEFT_BUSY && turns++ < 100)
+    while ((status = job_tls_handshake(t)) == WEFT_BUSY && turns++ < 100)
         wait_session(fd[0], t);
     assert_true(status == WEFT_PEER || status == WEFT_IO);
-    assert_true(tls_heard(t) <= TLS_EARLY);
-    tls_end(t);
+    assert_true(job_tls_heard(t) <= TLS_EARLY);
+    job_tls_end(t);
     close(fd[0]);
     close(fd[1]);
 }
@@ -172,8 +172,8 @@ static void changed_hello(void **state)
     int real[2], fake[2];
     weft_tls *client, *server;
     tcp_pair(real);
-    assert_int_equal(tls_start(context, real[1], false, key_a, &client), WEFT_OK);
-    assert_int_equal(tls_handshake(client), WEFT_BUSY);
+    assert_int_equal(job_tls_start(context, real[1], false, key_a, &client), WEFT_OK);
+    assert_int_equal(job_tls_handshake(client), WEFT_BUSY);
     uint8_t hello[1024];
     struct pollfd p = {.fd = real[0], .events = POLLIN};
     poll(&p, 1, 1000);
@@ -182,19 +182,19 @@ static void changed_hello(void **state)
     for (ssize_t at = 0; at < n; at++) {
         hello[at] ^= 0x20;
         tcp_pair(fake);
-        assert_int_equal(tls_start(context, fake[0], true, key_a, &server), WEFT_OK);
+        assert_int_equal(job_tls_start(context, fake[0], true, key_a, &server), WEFT_OK);
         assert_int_equal(send(fake[1], hello, (size_t)n, 0), n);
         shutdown(fake[1], SHUT_WR);
         weft_status status;
-        while ((status = tls_handshake(server)) == WEFT_BUSY)
+        while ((status = job_tls_handshake(server)) == WEFT_BUSY)
             wait_session(fake[0], server);
         assert_true(status == WEFT_PEER || status == WEFT_IO);
-        tls_end(server);
+        job_tls_end(server);
         close(fake[0]);
         close(fake[1]);
         hello[at] ^= 0x20;
     }
-    tls_end(client);
+    job_tls_end(client);
     close(real[0]);
     close(real[1]);
 }
@@ -209,14 +209,15 @@ static void transfer(weft_tls *t[2], const int fd[2], int from, const uint8_t *d
         weft_status status = WEFT_OK;
         if (sent < n) {
             uint64_t want = n - sent < 300000 ? n - sent : 300000;
-            status = tls_write(t[from], data + sent, want, &done);
+            status = job_tls_write(t[from], data + sent, want, &done);
             assert_true(status == WEFT_OK || (status == WEFT_BUSY && !done));
             sent += done;
         }
         do {
             piece = piece * 7 % 100003 + 1;
             uint64_t want = n - received < piece ? n - received : piece;
-            weft_status r = want ? tls_read(t[1 - from], got + received, want, &done) : WEFT_BUSY;
+            weft_status r =
+                want ? job_tls_read(t[1 - from], got + received, want, &done) : WEFT_BUSY;
             assert_true(r == WEFT_OK || (r == WEFT_BUSY && (!want || !done)));
             received += r == WEFT_OK ? done : 0;
             if (r == WEFT_BUSY)
@@ -242,23 +243,23 @@ static void encrypted_payload(void **state)
     weft_status status[2];
     start_pair(t, fd, key_a);
     shake(t, fd, status);
-    tls_rekey_bytes = 1 << 20; /* several fresh keys on the way */
+    job_tls_rekey_bytes = 1 << 20; /* several fresh keys on the way */
     for (int from = 0; from < 2; from++) {
         memset(got, 0, n);
         transfer(t, fd, from, data, got, n);
         assert_memory_equal(data, got, n);
     }
-    tls_rekey_bytes = UINT64_C(1) << 36;
+    job_tls_rekey_bytes = UINT64_C(1) << 36;
     uint64_t done;
-    assert_int_equal(tls_read(t[0], got, 1, &done), WEFT_BUSY);
+    assert_int_equal(job_tls_read(t[0], got, 1, &done), WEFT_BUSY);
     assert_int_equal(done, 0);
-    tls_end(t[1]);
+    job_tls_end(t[1]);
     close(fd[1]);
-    assert_int_equal(tls_read(t[0], got, 1, &done), WEFT_PEER);
-    for (int i = 0; i < 10 && (status[0] = tls_write(t[0], data, 1000, &done)) == WEFT_OK; i++)
+    assert_int_equal(job_tls_read(t[0], got, 1, &done), WEFT_PEER);
+    for (int i = 0; i < 10 && (status[0] = job_tls_write(t[0], data, 1000, &done)) == WEFT_OK; i++)
         usleep(1000);
     assert_int_equal(status[0], WEFT_PEER); /* and no SIGPIPE on the way */
-    tls_end(t[0]);
+    job_tls_end(t[0]);
     close(fd[0]);
     free(data);
     free(got);
@@ -276,7 +277,8 @@ static void changed_payload(void **state)
     uint8_t raw[256], out[64];
     uint64_t done;
     int other[2];
-    assert_int_equal(tls_write(t[1], "forty-two bytes of something that matters", 42, &done), 0);
+    assert_int_equal(job_tls_write(t[1], "forty-two bytes of something that matters", 42, &done),
+                     0);
     struct pollfd p = {.fd = fd[0], .events = POLLIN};
     poll(&p, 1, 1000);
     ssize_t n = recv(fd[0], raw, sizeof raw, 0);
@@ -286,7 +288,7 @@ static void changed_payload(void **state)
     dup2(other[0], fd[0]);
     assert_int_equal(send(other[1], raw, (size_t)n, 0), n);
     poll(&p, 1, 1000);
-    assert_int_equal(tls_read(t[0], out, sizeof out, &done), WEFT_PEER);
+    assert_int_equal(job_tls_read(t[0], out, sizeof out, &done), WEFT_PEER);
     assert_int_equal(done, 0);
     close(other[0]);
     close(other[1]);
@@ -307,7 +309,7 @@ static void bare_socket(void **state)
             int side = (turn + round) & 1;
             if (status[side] != WEFT_BUSY)
                 continue;
-            status[side] = tls_handshake(t[side]);
+            status[side] = job_tls_handshake(t[side]);
             if (status[side] == WEFT_BUSY)
                 wait_session(fd[side], t[side]);
             else
@@ -315,7 +317,7 @@ static void bare_socket(void **state)
         }
         for (int side = 0; side < 2; side++) {
             assert_int_equal(status[side], WEFT_OK);
-            tls_end(t[side]);
+            job_tls_end(t[side]);
         }
         for (int side = 0; side < 2; side++) {
             char got[32];
@@ -361,16 +363,16 @@ static void ordinary_tls(void **state)
             SSL_set_accept_state(other);
         else
             SSL_set_connect_state(other);
-        assert_int_equal(tls_start(context, fd[1], !server, key_a, &t), WEFT_OK);
+        assert_int_equal(job_tls_start(context, fd[1], !server, key_a, &t), WEFT_OK);
         weft_status status = WEFT_BUSY;
         for (int turn = 0; turn < 100 && status == WEFT_BUSY; turn++) {
             SSL_do_handshake(other);
-            status = tls_handshake(t);
+            status = job_tls_handshake(t);
             if (status == WEFT_BUSY)
                 wait_session(fd[1], t);
         }
         assert_int_equal(status, WEFT_PEER);
-        tls_end(t);
+        job_tls_end(t);
         SSL_free(other);
         SSL_CTX_free(ctx);
         close(fd[0]);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/number/rng.h"
 #include "plan/plan.h"
 
 #include <cmocka.h>
@@ -41,14 +41,14 @@ static uint64_t place_in_block(const mesh *m, const piece *x, uint32_t rank, uin
     }
     for (uint32_t k = 0; k < m->n; k++) {
         uint32_t a = m->n - 1 - k, i = x->split[a] - 1;
-        if (x->only[a] && mesh_coord(m, rank, a) + 1 != x->only[a])
+        if (x->only[a] && graph_mesh_coord(m, rank, a) + 1 != x->only[a])
             return NONE;
         if (!x->split[a])
             continue;
         while (size[i] % m->size[a]) /* padding */
             size[i]++;
         size[i] /= m->size[a];
-        if (index[i] / size[i] != mesh_coord(m, rank, a))
+        if (index[i] / size[i] != graph_mesh_coord(m, rank, a))
             return NONE;
         index[i] %= size[i];
     }
@@ -67,7 +67,7 @@ static found naive(const mesh *m, const piece *x, uint32_t rank, uint64_t at)
     in_slice = flat;
     f.owned = true;
     if (x->shard_axis) {
-        f.owned = flat / x->slice == mesh_coord(m, rank, x->shard_axis - 1);
+        f.owned = flat / x->slice == graph_mesh_coord(m, rank, x->shard_axis - 1);
         in_slice = flat % x->slice;
     }
     if (f.owned || !x->sliced)
@@ -94,7 +94,7 @@ static uint64_t whole_index(const piece *x, const extent *e, uint64_t at)
 static void check_rank(const plan *p, const piece *x, uint32_t rank, uint32_t *writes)
 {
     static found said[3][MOST];
-    uint64_t n = shape_elements(&x->shape), size = weft_dtype_size(x->copy_dtype);
+    uint64_t n = graph_shape_elements(&x->shape), size = weft_dtype_size(x->copy_dtype);
     for (uint32_t what = 0; what < 3; what++) {
         extent e;
         plan_extent(p, x, rank, what, &e);
@@ -107,8 +107,8 @@ static void check_rank(const plan *p, const piece *x, uint32_t rank, uint32_t *w
     }
     for (uint64_t i = 0; i < n; i++) {
         found f = naive(&p->spec->mesh, x, rank, i);
-        const found *held = &said[EXTENT_HELD][i], *copied = &said[EXTENT_COPIED][i];
-        const found *owned = &said[EXTENT_OWNED][i];
+        const found *held = &said[PLAN_EXTENT_HELD][i], *copied = &said[PLAN_EXTENT_COPIED][i];
+        const found *owned = &said[PLAN_EXTENT_OWNED][i];
         assert_int_equal(held->value, f.value);
         assert_int_equal(copied->copy, f.copy);
         assert_int_equal(owned->owned, f.owned);
@@ -157,7 +157,7 @@ static piece make_piece(const mesh *m)
     }
     if (draw(2))
         x.copy = 1 << 24;
-    uint64_t n = shape_elements(&x.shape);
+    uint64_t n = graph_shape_elements(&x.shape);
     if (x.shard_axis) {
         uint32_t size = m->size[x.shard_axis - 1];
         x.pos = draw(50);
@@ -176,10 +176,10 @@ static void an_extent_is_what_single_elements_say(void **state)
         spec s = {0};
         plan p = {.spec = &s};
         make_mesh(&s.mesh, draw(5));
-        s.ranks = mesh_ranks(&s.mesh);
+        s.ranks = graph_mesh_ranks(&s.mesh);
         *vec_push(&p.pieces) = make_piece(&s.mesh);
         piece *x = p.pieces.at;
-        uint64_t n = shape_elements(&x->shape);
+        uint64_t n = graph_shape_elements(&x->shape);
         if (n <= MOST) {
             plan_choose_writers(&p);
             memset(writes, 0, sizeof writes);
@@ -213,7 +213,7 @@ static void padding_is_at_the_end(void **state)
             x.shape.axes[0].size = cases[i].rows;
             x.shape.axes[1].size = 5;
             extent e;
-            plan_extent(&p, &x, r, EXTENT_HELD, &e);
+            plan_extent(&p, &x, r, PLAN_EXTENT_HELD, &e);
             assert_int_equal(e.count, cases[i].size[r] * 5);
             if (e.count) {
                 assert_int_equal(e.start[0], cases[i].start[r]);
@@ -242,13 +242,13 @@ static void writers_share_the_work(void **state)
         for (uint32_t r = 0; r < s.ranks; r++)
             if (plan_writes(&p, &p.pieces.at[i], r)) {
                 extent e;
-                plan_extent(&p, &p.pieces.at[i], r, EXTENT_OWNED, &e);
+                plan_extent(&p, &p.pieces.at[i], r, PLAN_EXTENT_OWNED, &e);
                 bytes[r] += e.count * 4;
                 all += e.count * 4;
             }
     for (uint32_t r = 0; r < s.ranks; r++)
         assert_in_range(bytes[r], all / 6 - 64 * 64 * 4, all / 6 + 64 * 64 * 4);
-    p.pieces.at[0].writer = WRITER_ELSEWHERE;
+    p.pieces.at[0].writer = PLAN_WRITER_ELSEWHERE;
     plan_choose_writers(&p);
     for (uint32_t r = 0; r < s.ranks; r++)
         assert_false(plan_writes(&p, &p.pieces.at[0], r));

@@ -51,7 +51,7 @@ static int remove_root(void **state)
 static void expect(uint64_t bytes, const char *word)
 {
     const char *of;
-    assert_int_equal(room_free(root, &of), bytes);
+    assert_int_equal(run_memory_available(root, &of), bytes);
     assert_non_null(strstr(of, word));
 }
 

@@ -3,8 +3,8 @@
 #define _GNU_SOURCE
 #include "ckpt_model.h"
 
-#include "base/half.h"
-#include "base/rng.h"
+#include "base/number/half.h"
+#include "base/number/rng.h"
 #include "run/state/weights.h"
 
 enum { TENSORS = 5, REGION = 1 << 21, MOST = 300000 };
@@ -32,7 +32,7 @@ static void make_values(uint64_t seed)
 {
     static const double deviation[TENSORS] = {0.02, 1, 0, 3, 0};
     for (uint32_t i = 0; i < TENSORS; i++)
-        for (uint64_t k = 0; k < shape_elements(&shapes[i]); k++) {
+        for (uint64_t k = 0; k < graph_shape_elements(&shapes[i]); k++) {
             double v = rng_normal(rng_key(seed, names[i]), k);
             values[i][k] = (float)(v * (double)(float)deviation[i]) + (i == 4 ? 1 : 0);
         }
@@ -87,7 +87,7 @@ static void cut(const mesh *m, piece *x)
         x->split[a] = 0;
         x->shard_axis = 1 + a;
         x->pos = dice(30);
-        x->slice = (x->pos + shape_elements(&x->shape) + dice(9)) / m->size[a] + 1;
+        x->slice = (x->pos + graph_shape_elements(&x->shape) + dice(9)) / m->size[a] + 1;
         x->sliced = dice(2);
         x->copy_sliced = dice(2);
     }
@@ -104,7 +104,7 @@ static void make_layout(layout *l, bool one_rank)
         m->n = 3;
         memcpy(m->size, sizes[dice(7)], sizeof *sizes);
     }
-    l->spec.ranks = mesh_ranks(m);
+    l->spec.ranks = graph_mesh_ranks(m);
     l->spec.want = SPEC_TRAIN;
     l->plan.spec = &l->spec;
     for (uint32_t i = 0; i < 2 * TENSORS; i++) {
@@ -157,8 +157,8 @@ static void expect_piece(layout *l, uint32_t i)
 {
     const piece *x = &l->plan.pieces.at[i];
     extent held, copied;
-    plan_extent(&l->plan, x, l->e.rank, EXTENT_HELD, &held);
-    plan_extent(&l->plan, x, l->e.rank, EXTENT_COPIED, &copied);
+    plan_extent(&l->plan, x, l->e.rank, PLAN_EXTENT_HELD, &held);
+    plan_extent(&l->plan, x, l->e.rank, PLAN_EXTENT_COPIED, &copied);
     for (uint64_t k = 0; k < held.count; k++) {
         uint64_t at = whole_index(&x->shape, &held, held.first + k);
         float v = i < TENSORS ? values[i][at] : state_value(i - TENSORS, at);
@@ -196,7 +196,7 @@ static void save_one(void)
     config *cfg;
     assert_int_equal(config_load_text("", "test", &cfg), WEFT_OK);
     l.e.cfg = cfg;
-    if (weights_save(&l.e, work, 1, 0))
+    if (run_weights_save(&l.e, work, 1, 0))
         fail_msg("%s", err_text());
     config_destroy(cfg);
     free_layout(&l);
@@ -219,10 +219,10 @@ static void any_rank_gets_its_part(void **state)
         make_layout(&l, turn == 0);
         for (uint32_t r = 0; r < l.spec.ranks; r++) {
             expect(&l, r, false);
-            assert_int_equal(weights_init(&l.e, 99), WEFT_OK);
+            assert_int_equal(run_weights_init(&l.e, 99), WEFT_OK);
             assert_int_equal(memcmp(l.arena, l.expected, ARENA), 0);
             expect(&l, r, true);
-            if (weights_load(&l.e, &l.set, c))
+            if (run_weights_load(&l.e, &l.set, c))
                 fail_msg("%s", err_text());
             assert_int_equal(memcmp(l.arena, l.expected, ARENA), 0);
         }
@@ -244,15 +244,15 @@ static void what_does_not_fit_is_named(void **state)
     assert_int_equal(ckpt_open(dir, &c), WEFT_OK);
     make_layout(&l, false);
     l.plan.pieces.n--; /* of gain.m the job knows nothing */
-    assert_int_equal(weights_load(&l.e, &l.set, c), WEFT_USAGE);
+    assert_int_equal(run_weights_load(&l.e, &l.set, c), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "gain.m"));
     l.spec.want = SPEC_FORWARD; /* sampling leaves states where they are */
-    assert_int_equal(weights_load(&l.e, &l.set, c), WEFT_OK);
+    assert_int_equal(run_weights_load(&l.e, &l.set, c), WEFT_OK);
     l.plan.pieces.at[0].init = "normal:x";
-    assert_int_equal(weights_init(&l.e, 1), WEFT_USAGE);
+    assert_int_equal(run_weights_init(&l.e, 1), WEFT_USAGE);
     l.plan.pieces.at[0].init = "normal:1";
     l.plan.pieces.at[0].name = "other";
-    assert_int_equal(weights_load(&l.e, &l.set, c), WEFT_USAGE);
+    assert_int_equal(run_weights_load(&l.e, &l.set, c), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "no tensor other"));
     free_layout(&l);
     ckpt_close(c);

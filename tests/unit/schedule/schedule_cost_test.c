@@ -7,41 +7,41 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/err.h" /* before cmocka.h, which has a macro fail() */
-#include "base/rng.h"
+#include "base/err.h"
+#include "base/number/rng.h"
 #include "schedule/algorithm.h"
 
 #include <cmocka.h>
 
 #define MAPS WEFT_LINK_MAP
 
-static comm_cost costs(double latency, double message, double per_byte, double reduce)
+static sched_cost costs(double latency, double message, double per_byte, double reduce)
 {
-    comm_speed s = {latency, message, per_byte};
-    return (comm_cost){.near = s, .far = s, .reduce = reduce, .mapped = per_byte};
+    sched_speed s = {latency, message, per_byte};
+    return (sched_cost){.near = s, .far = s, .reduce = reduce, .mapped = per_byte};
 }
 
-static comm_request request(uint32_t kind, uint64_t bytes, uint32_t ranks, const comm_cost *c)
+static sched_request request(uint32_t kind, uint64_t bytes, uint32_t ranks, const sched_cost *c)
 {
-    return (comm_request){.kind = kind,
-                          .redop = WEFT_SUM,
-                          .dtype = WEFT_F32,
-                          .count = bytes / 4 / ranks * ranks,
-                          .ranks = ranks,
-                          .in_place = kind != WEFT_SHIFT,
-                          .cost = c};
+    return (sched_request){.kind = kind,
+                           .redop = WEFT_SUM,
+                           .dtype = WEFT_F32,
+                           .count = bytes / 4 / ranks * ranks,
+                           .ranks = ranks,
+                           .in_place = kind != WEFT_SHIFT,
+                           .cost = c};
 }
 
-static void takes(const comm_request *r, const char *name)
+static void takes(const sched_request *r, const char *name)
 {
-    assert_string_equal(comm_select(r)->name, name);
+    assert_string_equal(sched_select(r)->name, name);
 }
 
 static void each_cost_alone_decides(void **state)
 {
     (void)state;
-    comm_cost c = costs(1e-6, 0, 0, 0); /* latencies alone: fewest rounds */
-    comm_request r = request(WEFT_ALL_REDUCE, 1 << 20, 8, &c);
+    sched_cost c = costs(1e-6, 0, 0, 0); /* latencies alone: fewest rounds */
+    sched_request r = request(WEFT_ALL_REDUCE, 1 << 20, 8, &c);
     takes(&r, "exchange");
     r.kind = WEFT_ALL_GATHER;
     takes(&r, "direct");
@@ -56,10 +56,10 @@ static void each_cost_alone_decides(void **state)
 
     c = costs(0, 0, 1e-9, 0); /* bytes alone: the root of a tree sends them several times */
     r = request(WEFT_BROADCAST, 64 << 20, 8, &c);
-    assert_string_not_equal(comm_select(&r)->name, "tree");
+    assert_string_not_equal(sched_select(&r)->name, "tree");
     c = costs(0, 0, 0, 1e-9); /* summing alone: exchange has everybody sum everything */
     r = request(WEFT_ALL_REDUCE, 1 << 20, 2, &c);
-    assert_string_not_equal(comm_select(&r)->name, "exchange");
+    assert_string_not_equal(sched_select(&r)->name, "exchange");
 }
 
 /* By the formulas of the top comments, S bytes on 4 ranks: latencies, further messages, bytes are
@@ -68,8 +68,8 @@ static void each_cost_alone_decides(void **state)
 static void winners_change_where_the_formulas_cross(void **state)
 {
     (void)state;
-    comm_cost c = costs(10e-6, 4e-6, 1e-9, 0);
-    comm_request r = request(WEFT_ALL_REDUCE, 64, 4, &c);
+    sched_cost c = costs(10e-6, 4e-6, 1e-9, 0);
+    sched_request r = request(WEFT_ALL_REDUCE, 64, 4, &c);
     takes(&r, "exchange"); /* 18.2 us; doubling 20.1, direct 36 */
     c = costs(10e-6, 25e-6, 1e-9, 0);
     takes(&r, "doubling"); /* 20.1 us; exchange 60, halving 40 */
@@ -83,27 +83,27 @@ static void winners_change_where_the_formulas_cross(void **state)
 static void equals_are_told_apart_by_the_table(void **state)
 {
     (void)state;
-    comm_cost c = costs(0, 0, 0, 0);
+    sched_cost c = costs(0, 0, 0, 0);
     for (uint32_t kind = WEFT_ALL_REDUCE; kind <= WEFT_ALL_TO_ALL; kind++) {
-        comm_request r = request(kind, 1 << 20, 8, &c);
+        sched_request r = request(kind, 1 << 20, 8, &c);
         uint32_t first = 0;
-        while (!comm_able(comm_algorithms[first], &r))
+        while (!sched_able(sched_algorithms[first], &r))
             first++;
-        takes(&r, comm_algorithms[first]->name);
+        takes(&r, sched_algorithms[first]->name);
     }
 }
 
 static void without_costs_thresholds_decide(void **state)
 {
     (void)state;
-    comm_request r = request(WEFT_ALL_REDUCE, 1 << 20, 8, NULL);
-    assert_null(comm_cheapest(&r));
+    sched_request r = request(WEFT_ALL_REDUCE, 1 << 20, 8, NULL);
+    assert_null(sched_cheapest(&r));
     takes(&r, "direct");
-    assert_true(comm_predict(&comm_ring, &r) < 0);
+    assert_true(sched_predict(&sched_ring, &r) < 0);
 }
 
 /* A request and costs of any kind, from a seed. */
-static comm_request any(uint64_t seed, comm_cost *c)
+static sched_request any(uint64_t seed, sched_cost *c)
 {
     static const uint32_t types[] = {WEFT_F32, WEFT_BF16, WEFT_F16, WEFT_I32};
     uint64_t key = rng_key(seed, "request");
@@ -113,7 +113,7 @@ static comm_request any(uint64_t seed, comm_cost *c)
     *c = costs(1e-4 * rng_uniform(key, 3), 1e-5 * rng_uniform(key, 4), 1e-8 * rng_uniform(key, 5),
                1e-9 * rng_uniform(key, 6));
     c->mapped = 1e-10 * rng_uniform(key, 7);
-    comm_request r = request(kind, kind == WEFT_BARRIER ? 0 : bytes, ranks, c);
+    sched_request r = request(kind, kind == WEFT_BARRIER ? 0 : bytes, ranks, c);
     r.dtype = types[rng_below(key, 8, 4)];
     r.redop = WEFT_SUM + (uint32_t)rng_below(key, 9, 3);
     r.root = (uint32_t)rng_below(key, 10, ranks);
@@ -126,25 +126,25 @@ static void all_ranks_choose_alike(void **state)
 {
     (void)state;
     for (uint64_t seed = 0; seed < 2000; seed++) {
-        comm_cost c;
-        comm_request r = any(seed, &c);
-        const comm_algorithm *first = NULL;
+        sched_cost c;
+        sched_request r = any(seed, &c);
+        const sched_algorithm *first = NULL;
         int between_two = r.kind == WEFT_SEND || r.kind == WEFT_RECV;
         for (r.me = 0; r.me < r.ranks; r.me++) {
-            comm_request mine = r;
+            sched_request mine = r;
             if (between_two && r.me == r.root)
                 continue;
-            const comm_algorithm *a = comm_select(&mine);
+            const sched_algorithm *a = sched_select(&mine);
             first = first && !between_two ? first : a;
             assert_ptr_equal(a, first);
-            assert_true(comm_able(a, &mine));
+            assert_true(sched_able(a, &mine));
             if (!between_two)
                 continue;
             mine.kind = r.kind == WEFT_SEND ? WEFT_RECV : WEFT_SEND; /* the other end */
             mine.me = r.root;
             mine.root = r.me;
             mine.in_place = !r.in_place;
-            assert_ptr_equal(comm_select(&mine), a);
+            assert_ptr_equal(sched_select(&mine), a);
         }
     }
 }
@@ -154,11 +154,11 @@ static void no_choice_changes_what_comes_out(void **state)
     (void)state;
     uint32_t rounded = 0, mapped = 0;
     for (uint64_t seed = 0; seed < 4000; seed++) {
-        comm_cost c;
-        comm_request r = any(seed, &c);
+        sched_cost c;
+        sched_request r = any(seed, &c);
         if ((r.kind == WEFT_SEND || r.kind == WEFT_RECV) && r.root == 0)
             continue;
-        const comm_algorithm *a = comm_select(&r);
+        const sched_algorithm *a = sched_select(&r);
         int sums =
             r.kind == WEFT_ALL_REDUCE || r.kind == WEFT_REDUCE_SCATTER || r.kind == WEFT_REDUCE;
         int sixteen = r.dtype == WEFT_BF16 || r.dtype == WEFT_F16;
@@ -167,7 +167,7 @@ static void no_choice_changes_what_comes_out(void **state)
             rounded++;
         }
         if (a->maps) {
-            assert_true(comm_link_maps(r.link_caps));
+            assert_true(sched_link_maps(r.link_caps));
             mapped++;
         }
     }
@@ -192,11 +192,11 @@ static void is_near(double got, double want)
 static void keys_become_costs(void **state)
 {
     (void)state;
-    comm_cost cost;
+    sched_cost cost;
     int known;
     config *c = read_ini("[comm]\nreduce = 20\n[comm.net]\nlatency = 12.5\nmessage = 1.5\n"
                          "bandwidth = 2.5\nmapped = 10\n");
-    assert_int_equal(comm_cost_read(c, "net", &cost, &known), WEFT_OK);
+    assert_int_equal(sched_cost_read(c, "net", &cost, &known), WEFT_OK);
     assert_true(known);
     is_near(cost.near.latency, 12.5e-6);
     is_near(cost.far.message, 1.5e-6);
@@ -207,18 +207,18 @@ static void keys_become_costs(void **state)
     config_destroy(c);
 
     c = read_ini("[comm.net]\nbandwidth = 2.5\n");
-    assert_int_equal(comm_cost_read(c, "net", &cost, &known), WEFT_OK);
+    assert_int_equal(sched_cost_read(c, "net", &cost, &known), WEFT_OK);
     assert_true(known && cost.near.latency == 0 && cost.reduce == 0);
     is_near(cost.mapped, 0.4e-9);
     config_destroy(c);
 
     c = read_ini("[comm]\nreduce = 20\n");
-    assert_int_equal(comm_cost_read(c, "net", &cost, &known), WEFT_OK);
+    assert_int_equal(sched_cost_read(c, "net", &cost, &known), WEFT_OK);
     assert_false(known);
     config_destroy(c);
 
     c = read_ini("[comm.net]\n\nmessage = 3\n");
-    assert_int_equal(comm_cost_read(c, "net", &cost, &known), WEFT_USAGE);
+    assert_int_equal(sched_cost_read(c, "net", &cost, &known), WEFT_USAGE);
     assert_non_null(strstr(err_text(), "job.ini:3: comm.net.message: net has no bandwidth"));
     config_destroy(c);
 }

@@ -86,7 +86,7 @@ static uint32_t plan_rows(sweep *s, bar *b)
     b->all = s->rows.n;
     for (uint32_t i = 0; i < s->rows.n && !asked_to_stop; i++) {
         draw(b);
-        sweep_plan_row(s, &s->rows.at[i], false);
+        cli_sweep_plan_row(s, &s->rows.at[i], false);
         lawful += s->rows.at[i].status == SWEEP_WAITS;
         b->done++;
     }
@@ -99,7 +99,7 @@ static uint32_t plan_rows(sweep *s, bar *b)
 static weft_status find_reference(sweep *s, sweep_row *r)
 {
     config *cfg;
-    weft_status st = sweep_job(s, r, true, NULL, &cfg);
+    weft_status st = cli_sweep_job(s, r, true, NULL, &cfg);
     if (st)
         return st;
     char *text = config_written(cfg, "sweep");
@@ -112,7 +112,7 @@ static weft_status find_reference(sweep *s, sweep_row *r)
         sweep_reference *one = vec_push(&s->references);
         *one = (sweep_reference){.keys = pool_text(&s->pool, text), .row = *r};
         one->row.worst = -1;
-        sweep_plan_row(s, &one->row, true);
+        cli_sweep_plan_row(s, &one->row, true);
     }
     free(text);
     return WEFT_OK;
@@ -132,7 +132,7 @@ static weft_status find_references(sweep *s)
 static const char *result_of(sweep *s, const sweep_row *r, uint32_t repeat)
 {
     if (r->status != SWEEP_DONE)
-        return pool_printf(&s->pool, "%s: %s", sweep_status(r), r->why);
+        return pool_printf(&s->pool, "%s: %s", cli_sweep_status(r), r->why);
     const sweep_sample *a = &r->sample[repeat];
     return pool_printf(&s->pool, " %.0f tokens/s", a->tokens / (a->step_ms * 1e-3));
 }
@@ -148,7 +148,7 @@ static void run_references(sweep *s, bar *b)
                        .stop = &asked_to_stop};
         b->what = "reference on one rank";
         if (r->status == SWEEP_WAITS)
-            sweep_run(s, r, &t);
+            cli_sweep_run(s, r, &t);
         note(b, b->what, result_of(s, r, 0));
     }
 }
@@ -164,8 +164,8 @@ static void run_round(sweep *s, bar *b, uint32_t repeat)
                        .tick = draw,
                        .ctx = b,
                        .stop = &asked_to_stop};
-        b->what = sweep_label(s, r);
-        sweep_run(s, r, &t);
+        b->what = cli_sweep_label(s, r);
+        cli_sweep_run(s, r, &t);
         if (r->status != SWEEP_DONE)
             b->all -= s->repeats - 1 - repeat;
         note(b, b->what, result_of(s, r, repeat));
@@ -185,13 +185,13 @@ static weft_status run_all(sweep *s, uint32_t lawful, bool terminal)
             r->status = SWEEP_FAILED;
             r->why = "the sweep was stopped before";
         }
-        sweep_compare(s, r, s->references.n ? &s->references.at[r->reference].row : NULL);
+        cli_sweep_compare(s, r, s->references.n ? &s->references.at[r->reference].row : NULL);
     }
-    weft_status st = sweep_write(s);
-    sweep_print(s);
+    weft_status st = cli_sweep_write(s);
+    cli_sweep_print(s);
     printf("runs, sweep.csv and sweep.json are in %s\n", s->out);
     if (!st && asked_to_stop)
-        st = fail(WEFT_IO, "the sweep was stopped by a signal");
+        st = err_fail(WEFT_IO, "the sweep was stopped by a signal");
     return st;
 }
 
@@ -200,7 +200,7 @@ static weft_status none_lawful(const sweep *s)
 {
     for (uint32_t i = 0; i < s->rows.n; i++)
         log_line(WEFT_LOG_ERROR, "combination %u: %s", s->rows.at[i].number, s->rows.at[i].why);
-    return fail(WEFT_USAGE, "none of the %u combinations of %s can run", s->rows.n, s->ini);
+    return err_fail(WEFT_USAGE, "none of the %u combinations of %s can run", s->rows.n, s->ini);
 }
 
 static void print_plan(sweep *s)
@@ -209,10 +209,11 @@ static void print_plan(sweep *s)
         const sweep_row *r = &s->rows.at[i];
         if (r->status == SWEEP_WAITS)
             printf("%3u  %s: %u rank%s, %.1f MiB at most a rank, sends %llu bytes a step\n",
-                   r->number, sweep_label(s, r), r->plan.ranks, r->plan.ranks == 1 ? "" : "s",
+                   r->number, cli_sweep_label(s, r), r->plan.ranks, r->plan.ranks == 1 ? "" : "s",
                    (double)r->plan.peak / 1048576.0, (unsigned long long)r->plan.sent);
         else
-            printf("%3u  %s: %s: %s\n", r->number, sweep_label(s, r), sweep_status(r), r->why);
+            printf("%3u  %s: %s: %s\n", r->number, cli_sweep_label(s, r), cli_sweep_status(r),
+                   r->why);
     }
 }
 
@@ -228,7 +229,7 @@ static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
 {
     bar b = {.terminal = isatty(STDERR_FILENO), .began_ms = clock_ms()};
     s->ranks = j->ranks;
-    weft_status st = sweep_read(s, j->ini, j->overrides, j->noverrides);
+    weft_status st = cli_sweep_read(s, j->ini, j->overrides, j->noverrides);
     if (st)
         return st;
     uint32_t lawful = plan_rows(s, &b);
@@ -240,15 +241,15 @@ static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
     }
     st = find_references(s);
     if (!st)
-        st = outdir_prepare(s->out, true, 0, lock);
+        st = run_outdir_prepare(s->out, true, 0, lock);
     if (!st)
         st = run_all(s, lawful, b.terminal);
     if (!st && !any_done(s))
-        st = fail(WEFT_IO, "no combination of %s came to its end", s->ini);
+        st = err_fail(WEFT_IO, "no combination of %s came to its end", s->ini);
     return st;
 }
 
-int bench_sweep_main(const command *c, int argc, char **argv)
+int cli_sweep_main(const command *c, int argc, char **argv)
 {
     static const char *const flags[] = {"--plan", NULL};
     sweep s = {0};
@@ -266,9 +267,9 @@ int bench_sweep_main(const command *c, int argc, char **argv)
         sigaction(SIGTERM, &act, NULL);
         sigaction(SIGINT, &act, NULL);
         status = cli_fail(do_sweep(&s, &j, &lock));
-        outlock_release(&lock, 0);
+        run_outlock_release(&lock, 0);
     }
-    sweep_free(&s);
+    cli_sweep_free(&s);
     free(j.overrides);
     return status;
 }

@@ -70,8 +70,8 @@ static weft_status set_row(const sweep *s, const sweep_row *r, bool alone, confi
     return st;
 }
 
-weft_status sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
-                      config **out)
+weft_status cli_sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
+                          config **out)
 {
     static const char *const one[] = {"parallel.strategy=none", "optim.placement=none",
                                       "comm.compress=none", NULL};
@@ -101,9 +101,9 @@ weft_status sweep_job(const sweep *s, const sweep_row *r, bool alone, const char
 /* Bytes a step are those of the steps that are measured: lists of plugins do not run in each. */
 static void plan_here(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *out)
 {
-    prepared_job p;
+    run_prepared p;
     log_setup(WEFT_LOG_ERROR, -1);
-    out->status = job_prepare(cfg, ranks, true, NULL, &p);
+    out->status = run_prepare(cfg, ranks, true, NULL, &p);
     snprintf(out->why, sizeof out->why, "%s", out->status ? err_text() : "");
     if (out->status)
         return;
@@ -157,12 +157,12 @@ static void plan_apart(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *
     close(ends[0]);
 }
 
-void sweep_plan_row(const sweep *s, sweep_row *r, bool alone)
+void cli_sweep_plan_row(const sweep *s, sweep_row *r, bool alone)
 {
     config *cfg = NULL;
-    const char *asked = sweep_value(s, r, SWEEP_RANKS);
+    const char *asked = cli_sweep_value(s, r, SWEEP_RANKS);
     const uint64_t ranks = alone ? 1 : asked ? strtoull(asked, NULL, 10) : 0;
-    weft_status st = sweep_job(s, r, alone, NULL, &cfg);
+    weft_status st = cli_sweep_job(s, r, alone, NULL, &cfg);
     if (st == WEFT_OK) {
         plan_apart(s, cfg, (uint32_t)ranks, &r->plan);
     } else {
@@ -180,7 +180,7 @@ static weft_status write_job(const sweep *s, const sweep_row *r, const sweep_try
                              const char *path)
 {
     config *cfg;
-    weft_status st = sweep_job(s, r, t->alone, t->folder, &cfg);
+    weft_status st = cli_sweep_job(s, r, t->alone, t->folder, &cfg);
     if (st)
         return st;
     char *text = config_written(cfg, "sweep");
@@ -189,7 +189,7 @@ static weft_status write_job(const sweep *s, const sweep_row *r, const sweep_try
     bool bad = !f || fputs(text, f) == EOF;
     bad = (f && fclose(f)) || bad;
     free(text);
-    return bad ? fail_errno(WEFT_IO, "%s cannot be written", path) : WEFT_OK;
+    return bad ? err_fail_errno(WEFT_IO, "%s cannot be written", path) : WEFT_OK;
 }
 
 static void become_train(uint32_t ranks, const char *file, const char *log)
@@ -261,7 +261,7 @@ static void settle(sweep *s, sweep_row *r, const sweep_try *t, int status, bool 
         r->status = ended && WEXITSTATUS(status) == 77 ? SWEEP_SKIPPED : SWEEP_FAILED;
         r->why = ended ? last_words(s, log)
                        : pool_printf(&s->pool, "ended by signal %d", WTERMSIG(status));
-    } else if (sweep_measure(s, r, t)) {
+    } else if (cli_sweep_measure(s, r, t)) {
         r->status = SWEEP_DONE;
     } else {
         r->status = SWEEP_FAILED;
@@ -270,7 +270,7 @@ static void settle(sweep *s, sweep_row *r, const sweep_try *t, int status, bool 
     }
 }
 
-void sweep_run(sweep *s, sweep_row *r, const sweep_try *t)
+void cli_sweep_run(sweep *s, sweep_row *r, const sweep_try *t)
 {
     char *file = pool_printf(&s->pool, "%s.ini", t->folder);
     char *log = pool_printf(&s->pool, "%s.log", t->folder);

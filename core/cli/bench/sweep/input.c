@@ -27,7 +27,7 @@ static const struct own_key {
     {"section.key", "", "values of that key: a list with commas, or with | between the values"},
 };
 
-void sweep_print_keys(FILE *to)
+void cli_sweep_print_keys(FILE *to)
 {
     fprintf(to, "| key | default | meaning |\n|---|---|---|\n");
     for (size_t i = 0; i < sizeof own_keys / sizeof *own_keys; i++) {
@@ -91,7 +91,7 @@ static weft_status take_list(sweep *s, const char *key, const char *text, const 
     while (at < s->naxes && strcmp(s->axis[at].key, key))
         at++; /* a list on the command line replaces that of the file */
     if (at == SWEEP_AXES)
-        return fail(WEFT_USAGE, "%s: more than %d lists in [sweep]", where, SWEEP_AXES);
+        return err_fail(WEFT_USAGE, "%s: more than %d lists in [sweep]", where, SWEEP_AXES);
     sweep_axis *a = &s->axis[at];
     s->naxes += at == s->naxes;
     *a = (sweep_axis){.key = pool_text(&s->pool, key), .where = pool_text(&s->pool, where)};
@@ -104,10 +104,11 @@ static weft_status take_list(sweep *s, const char *key, const char *text, const 
             continue; /* "tp, dp |": one value with a comma */
         for (uint32_t i = 0; i < a->n; i++)
             if (!strcmp(a->value[i], word))
-                return fail(WEFT_USAGE, "%s: '%s' stands in the list of %s twice", where, word,
-                            key);
+                return err_fail(WEFT_USAGE, "%s: '%s' stands in the list of %s twice", where, word,
+                                key);
         if (!*word)
-            return fail(WEFT_USAGE, "%s: the list of %s has a value without a letter", where, key);
+            return err_fail(WEFT_USAGE, "%s: the list of %s has a value without a letter", where,
+                            key);
         a->value[a->n++] = word;
     }
     return WEFT_OK;
@@ -119,9 +120,9 @@ static weft_status check_ranks(const sweep *s)
     for (uint32_t a = 0; a < s->naxes; a++)
         for (uint32_t i = 0; !strcmp(s->axis[a].key, SWEEP_RANKS) && i < s->axis[a].n; i++)
             if (!cli_number(s->axis[a].value[i], 1, 1024, &n))
-                return fail(WEFT_USAGE, "%s: '%s' is not a number of ranks from 1 to 1024",
-                            s->ranks ? "-n" : config_where(s->cfg, "sweep." SWEEP_RANKS),
-                            s->axis[a].value[i]);
+                return err_fail(WEFT_USAGE, "%s: '%s' is not a number of ranks from 1 to 1024",
+                                s->ranks ? "-n" : config_where(s->cfg, "sweep." SWEEP_RANKS),
+                                s->axis[a].value[i]);
     return WEFT_OK;
 }
 
@@ -147,13 +148,13 @@ static weft_status take_entry(sweep *s, const config_line *e)
         for (; n < sizeof own_keys / sizeof *own_keys; n++)
             known[n] = own_keys[n].key;
         const char *near = config_nearest(key, known, n);
-        return fail(WEFT_USAGE, "%s: unknown key '%s' in [sweep]%s%s%s", e->where, key,
-                    near ? "; did you mean '" : "; lists are of section.key", near ? near : "",
-                    near ? "'?" : "");
+        return err_fail(WEFT_USAGE, "%s: unknown key '%s' in [sweep]%s%s%s", e->where, key,
+                        near ? "; did you mean '" : "; lists are of section.key", near ? near : "",
+                        near ? "'?" : "");
     }
     for (uint32_t i = 0; taken[i]; i++)
         if (!strcmp(taken[i], key))
-            return fail(WEFT_USAGE, "%s: %s is set by the sweep itself", e->where, key);
+            return err_fail(WEFT_USAGE, "%s: %s is set by the sweep itself", e->where, key);
     return take_list(s, key, e->value, e->where);
 }
 
@@ -174,7 +175,7 @@ static void name_columns(sweep *s)
 
 /* --- rules --- */
 
-const char *sweep_value(const sweep *s, const sweep_row *r, const char *key)
+const char *cli_sweep_value(const sweep *s, const sweep_row *r, const char *key)
 {
     for (uint32_t i = 0; i < s->naxes; i++)
         if (!strcmp(s->axis[i].key, key))
@@ -205,7 +206,7 @@ static weft_status one_condition(const sweep *s, const char *rule, char *text, c
     bool differs = equals[-1] == '!';
     const char *wanted = trimmed(equals + 1);
     equals[differs ? -1 : 0] = 0;
-    const char *key = trimmed(text), *has = sweep_value(s, r, key);
+    const char *key = trimmed(text), *has = cli_sweep_value(s, r, key);
     bool listed = false;
     for (uint32_t i = 0; i < s->naxes; i++)
         for (uint32_t k = 0; !strcmp(s->axis[i].key, key) && k < s->axis[i].n; k++)
@@ -224,7 +225,7 @@ static weft_status rule_fits(const sweep *s, const char *key, const sweep_row *r
     char name[32];
     snprintf(name, sizeof name, "sweep.%s", key);
     char *text = strdup(own_text(s, key)), *rest = text, *one;
-    weft_status st = text ? WEFT_OK : fail(WEFT_NO_MEMORY, "no memory for a rule");
+    weft_status st = text ? WEFT_OK : err_fail(WEFT_NO_MEMORY, "no memory for a rule");
     *out = false;
     while (!st && (one = strsep(&rest, "|;"))) {
         bool fits = true;
@@ -257,8 +258,8 @@ static weft_status make_rows(sweep *s)
     for (uint32_t i = 0; i < s->naxes; i++)
         n = n > SWEEP_ROWS ? n : n * s->axis[i].n;
     if (n > SWEEP_ROWS)
-        return fail(WEFT_USAGE, "%s: the lists of [sweep] make more than %d combinations", s->ini,
-                    SWEEP_ROWS);
+        return err_fail(WEFT_USAGE, "%s: the lists of [sweep] make more than %d combinations",
+                        s->ini, SWEEP_ROWS);
     for (uint64_t i = 0; i < n; i++) {
         sweep_row r = {.worst = -1};
         uint64_t at = i;
@@ -273,7 +274,8 @@ static weft_status make_rows(sweep *s)
         if (keep)
             *vec_push(&s->rows) = r;
     }
-    return s->rows.n ? WEFT_OK : fail(WEFT_USAGE, "%s: only and skip leave nothing to run", s->ini);
+    return s->rows.n ? WEFT_OK
+                     : err_fail(WEFT_USAGE, "%s: only and skip leave nothing to run", s->ini);
 }
 
 static weft_status read_own(sweep *s)
@@ -295,7 +297,7 @@ static weft_status read_own(sweep *s)
     return st;
 }
 
-weft_status sweep_read(sweep *s, const char *ini, const char *const *overrides, uint32_t n)
+weft_status cli_sweep_read(sweep *s, const char *ini, const char *const *overrides, uint32_t n)
 {
     s->ini = ini;
     weft_status st = config_load(ini, overrides, n, &s->cfg);
@@ -306,7 +308,7 @@ weft_status sweep_read(sweep *s, const char *ini, const char *const *overrides, 
         st = e.stale ? WEFT_OK : take_entry(s, &e);
     }
     if (!st && !any)
-        st = fail(WEFT_USAGE, "%s has no section [sweep], which says what to vary", ini);
+        st = err_fail(WEFT_USAGE, "%s has no section [sweep], which says what to vary", ini);
     if (!st && s->ranks)
         st = take_list(s, SWEEP_RANKS, pool_printf(&s->pool, "%u", s->ranks), "-n");
     if (!st)
@@ -317,7 +319,7 @@ weft_status sweep_read(sweep *s, const char *ini, const char *const *overrides, 
     return st ? st : make_rows(s);
 }
 
-void sweep_free(sweep *s)
+void cli_sweep_free(sweep *s)
 {
     for (uint32_t i = 0; i < s->rows.n; i++) {
         free(s->rows.at[i].sample);

@@ -15,7 +15,7 @@
 #define BOUND_EXACT 1e-4 /* fp32: a sum in another order */
 #define BOUND_SHORT 1e-2 /* bf16, fp16: products of eight or eleven bits */
 
-double sweep_bound(const sweep_row *r)
+double cli_sweep_bound(const sweep_row *r)
 {
     return r->plan.exact ? BOUND_EXACT : BOUND_SHORT;
 }
@@ -42,7 +42,7 @@ static void add_step(sweep_sample *a, const json_t *line)
     a->peak = peak >= 0 && peak < 1e18 ? (uint64_t)peak : 0;
 }
 
-bool sweep_measure(sweep *s, sweep_row *r, const sweep_try *t)
+bool cli_sweep_measure(sweep *s, sweep_row *r, const sweep_try *t)
 {
     char *path = pool_printf(&s->pool, "%s/metrics.jsonl", t->folder), text[8192];
     FILE *f = fopen(path, "re");
@@ -71,7 +71,7 @@ bool sweep_measure(sweep *s, sweep_row *r, const sweep_try *t)
     return whole;
 }
 
-void sweep_compare(sweep *s, sweep_row *r, const sweep_row *one)
+void cli_sweep_compare(sweep *s, sweep_row *r, const sweep_row *one)
 {
     r->worst = -1;
     if (!one || one->status != SWEEP_DONE || r->status != SWEEP_DONE)
@@ -93,7 +93,7 @@ static int by_value(const void *x, const void *y)
     return a < b ? -1 : a > b;
 }
 
-sweep_rate sweep_rate_of(const sweep_row *r)
+sweep_rate cli_sweep_rate_of(const sweep_row *r)
 {
     double rate[100];
     const uint32_t n = r->samples < 100 ? r->samples : 100;
@@ -105,7 +105,7 @@ sweep_rate sweep_rate_of(const sweep_row *r)
     return (sweep_rate){(rate[(n - 1) / 2] + rate[n / 2]) / 2, rate[0], rate[n - 1]};
 }
 
-sweep_sample sweep_mean(const sweep_row *r)
+sweep_sample cli_sweep_mean(const sweep_row *r)
 {
     sweep_sample sum = {0};
     for (uint32_t i = 0; i < r->samples; i++) {

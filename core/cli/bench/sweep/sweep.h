@@ -75,21 +75,21 @@ typedef struct sweep {
     VEC(sweep_reference) references;
 } sweep;
 
-/* Read [sweep] and make the rows. Free with sweep_free() also after a failure. */
-weft_status sweep_read(sweep *s, const char *ini, const char *const *overrides, uint32_t n);
-void sweep_free(sweep *s);
-void sweep_print_keys(FILE *to); /* the keys of [sweep], in Markdown */
+/* Read [sweep] and make the rows. Free with cli_sweep_free() also after a failure. */
+weft_status cli_sweep_read(sweep *s, const char *ini, const char *const *overrides, uint32_t n);
+void cli_sweep_free(sweep *s);
+void cli_sweep_print_keys(FILE *to); /* the keys of [sweep], in Markdown */
 
 /* The value of an axis, NULL when there is none of that key. */
-const char *sweep_value(const sweep *s, const sweep_row *r, const char *key);
+const char *cli_sweep_value(const sweep *s, const sweep_row *r, const char *key);
 
 /* The job of a row, without [sweep]; `alone`: on one rank, with nothing that shares work. `folder`
  * becomes run.out. The caller frees it with config_destroy(). */
-weft_status sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
-                      config **out);
+weft_status cli_sweep_job(const sweep *s, const sweep_row *r, bool alone, const char *folder,
+                          config **out);
 
 /* Plan the row in a child process; a plugin that crashes costs the row only. */
-void sweep_plan_row(const sweep *s, sweep_row *r, bool alone);
+void cli_sweep_plan_row(const sweep *s, sweep_row *r, bool alone);
 
 /* Train in a child process, once. `tick` is called some times a second. Puts status and why. */
 typedef struct sweep_try {
@@ -100,24 +100,24 @@ typedef struct sweep_try {
     void *ctx;
     volatile int *stop; /* not 0: end the run */
 } sweep_try;
-void sweep_run(sweep *s, sweep_row *r, const sweep_try *t);
+void cli_sweep_run(sweep *s, sweep_row *r, const sweep_try *t);
 
 /* Numbers of OUT/metrics.jsonl into the row; false when there are not enough. */
-bool sweep_measure(sweep *s, sweep_row *r, const sweep_try *t);
+bool cli_sweep_measure(sweep *s, sweep_row *r, const sweep_try *t);
 
 /* Hold the losses against those of the reference. */
-void sweep_compare(sweep *s, sweep_row *r, const sweep_row *one);
-double sweep_bound(const sweep_row *r);
+void cli_sweep_compare(sweep *s, sweep_row *r, const sweep_row *one);
+double cli_sweep_bound(const sweep_row *r);
 
 typedef struct sweep_rate {
     double median, least, most; /* tokens a second of the repeats */
 } sweep_rate;
-sweep_rate sweep_rate_of(const sweep_row *r);
-sweep_sample sweep_mean(const sweep_row *r); /* times a step; mfu_ms is then the MFU itself */
+sweep_rate cli_sweep_rate_of(const sweep_row *r);
+sweep_sample cli_sweep_mean(const sweep_row *r); /* times a step; mfu_ms is then the MFU itself */
 
-const char *sweep_status(const sweep_row *r);
-const char *sweep_label(sweep *s, const sweep_row *r); /* "tp=2 placement=zero1", for a line */
-void sweep_print(sweep *s);
-weft_status sweep_write(sweep *s); /* OUT/sweep.csv and OUT/sweep.json */
+const char *cli_sweep_status(const sweep_row *r);
+const char *cli_sweep_label(sweep *s, const sweep_row *r); /* "tp=2 placement=zero1", for a line */
+void cli_sweep_print(sweep *s);
+weft_status cli_sweep_write(sweep *s); /* OUT/sweep.csv and OUT/sweep.json */
 
 #endif

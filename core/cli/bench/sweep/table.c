@@ -13,13 +13,13 @@ static const char *const heads[NUMBERS] = {"ranks",     "tokens/s", "from..to", 
                                            "compute",   "exposed",  "bubble",   "optimizer",
                                            "peak/rank", "sent",     "MFU %",    "loss"};
 
-const char *sweep_status(const sweep_row *r)
+const char *cli_sweep_status(const sweep_row *r)
 {
     static const char *const words[] = {"waits", "done", "skipped", "failed"};
     return words[r->status];
 }
 
-const char *sweep_label(sweep *s, const sweep_row *r)
+const char *cli_sweep_label(sweep *s, const sweep_row *r)
 {
     char *text = pool_text(&s->pool, "");
     for (uint32_t i = 0; i < s->naxes; i++)
@@ -43,7 +43,7 @@ static const char *loss_word(sweep *s, const sweep_row *r)
 {
     if (r->worst < 0)
         return "-";
-    if (r->worst <= sweep_bound(r))
+    if (r->worst <= cli_sweep_bound(r))
         return "agrees";
     return pool_printf(&s->pool, "differs: %.1e at step %u", r->worst, r->worst_step);
 }
@@ -52,8 +52,8 @@ static const char *loss_word(sweep *s, const sweep_row *r)
 static void fill(sweep *s, const sweep_row *r, const char *out[NUMBERS])
 {
     pool *p = &s->pool;
-    const sweep_rate rate = sweep_rate_of(r);
-    const sweep_sample m = sweep_mean(r);
+    const sweep_rate rate = cli_sweep_rate_of(r);
+    const sweep_sample m = cli_sweep_mean(r);
     const char *plan = m.sent == r->plan.sent
                            ? "as planned"
                            : pool_printf(p, "planned %s", human(s, r->plan.sent));
@@ -114,7 +114,7 @@ static void print_best(sweep *s)
         const sweep_row *r = &s->rows.at[i];
         count[r->status]++;
         if (r->status == SWEEP_DONE &&
-            (!best || sweep_rate_of(r).median > sweep_rate_of(best).median))
+            (!best || cli_sweep_rate_of(r).median > cli_sweep_rate_of(best).median))
             best = r;
     }
     printf("\n%u done, %u skipped, %u failed", count[SWEEP_DONE], count[SWEEP_SKIPPED],
@@ -122,11 +122,11 @@ static void print_best(sweep *s)
     if (s->left_out)
         printf(", %u left out by only and skip", s->left_out);
     if (best)
-        printf("; most tokens/s: %s", sweep_label(s, best));
+        printf("; most tokens/s: %s", cli_sweep_label(s, best));
     printf("\n");
 }
 
-void sweep_print(sweep *s)
+void cli_sweep_print(sweep *s)
 {
     grid g = {0};
     make_grid(s, &g);
@@ -141,7 +141,7 @@ void sweep_print(sweep *s)
                    g.cell[i][c], last ? "" : "  ");
         }
         if (r && r->status != SWEEP_DONE)
-            printf("%s: %s", sweep_status(r), r->why);
+            printf("%s: %s", cli_sweep_status(r), r->why);
         printf("\n");
     }
     print_best(s);
@@ -164,22 +164,22 @@ static void csv_text(FILE *f, const char *text, bool last)
 
 static void csv_numbers(FILE *f, const sweep_row *r)
 {
-    const sweep_rate rate = sweep_rate_of(r);
-    const sweep_sample m = sweep_mean(r);
+    const sweep_rate rate = cli_sweep_rate_of(r);
+    const sweep_sample m = cli_sweep_mean(r);
     fprintf(f, "%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,", rate.median, rate.least, rate.most,
             m.step_ms, m.compute_ms, m.exposed_ms, m.bubble_ms, m.optimizer_ms);
     fprintf(f, "%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%.9g,", m.peak, m.sent, r->plan.sent, m.mfu_ms);
     if (r->worst < 0)
         fprintf(f, ",,");
     else
-        fprintf(f, "%s,%.9g,", r->worst <= sweep_bound(r) ? "yes" : "no", r->worst);
+        fprintf(f, "%s,%.9g,", r->worst <= cli_sweep_bound(r) ? "yes" : "no", r->worst);
 }
 
 static weft_status write_csv(const sweep *s, const char *path)
 {
     FILE *f = fopen(path, "we");
     if (!f)
-        return fail_errno(WEFT_IO, "%s cannot be written", path);
+        return err_fail_errno(WEFT_IO, "%s cannot be written", path);
     for (uint32_t i = 0; i < s->naxes; i++)
         if (strcmp(s->axis[i].key, SWEEP_RANKS))
             csv_text(f, s->axis[i].key, false);
@@ -188,7 +188,7 @@ static weft_status write_csv(const sweep *s, const char *path)
                "mfu,loss_agrees,loss_difference,why\n");
     for (uint32_t i = 0; i < s->rows.n; i++) {
         const sweep_row *r = &s->rows.at[i];
-        const char *asked = sweep_value(s, r, SWEEP_RANKS);
+        const char *asked = cli_sweep_value(s, r, SWEEP_RANKS);
         for (uint32_t a = 0; a < s->naxes; a++)
             if (strcmp(s->axis[a].key, SWEEP_RANKS))
                 csv_text(f, r->value[a], false);
@@ -196,7 +196,7 @@ static weft_status write_csv(const sweep *s, const char *path)
             fprintf(f, "%u,", r->plan.ranks);
         else
             csv_text(f, asked ? asked : "", false);
-        csv_text(f, sweep_status(r), false);
+        csv_text(f, cli_sweep_status(r), false);
         if (r->status == SWEEP_DONE)
             csv_numbers(f, r);
         else
@@ -204,7 +204,7 @@ static weft_status write_csv(const sweep *s, const char *path)
         csv_text(f, r->status == SWEEP_DONE ? "" : r->why, true);
     }
     bool bad = ferror(f);
-    return fclose(f) || bad ? fail_errno(WEFT_IO, "%s cannot be written", path) : WEFT_OK;
+    return fclose(f) || bad ? err_fail_errno(WEFT_IO, "%s cannot be written", path) : WEFT_OK;
 }
 
 static void put_real(json_t *to, const char *key, double v)
@@ -219,8 +219,8 @@ static void put_bytes(json_t *to, const char *key, uint64_t n)
 
 static void json_numbers(json_t *to, const sweep_row *r)
 {
-    const sweep_rate rate = sweep_rate_of(r);
-    const sweep_sample m = sweep_mean(r);
+    const sweep_rate rate = cli_sweep_rate_of(r);
+    const sweep_sample m = cli_sweep_mean(r);
     json_t *runs = json_array(), *rates = json_object(), *loss = json_object();
     for (uint32_t i = 0; i < r->samples; i++)
         json_array_append_new(runs, json_real(r->sample[i].tokens / (r->sample[i].step_ms * 1e-3)));
@@ -239,9 +239,9 @@ static void json_numbers(json_t *to, const sweep_row *r)
     put_bytes(to, "sent_bytes_planned", r->plan.sent);
     put_real(to, "mfu", m.mfu_ms);
     if (r->worst >= 0) {
-        json_object_set_new(loss, "agrees", json_boolean(r->worst <= sweep_bound(r)));
+        json_object_set_new(loss, "agrees", json_boolean(r->worst <= cli_sweep_bound(r)));
         put_real(loss, "difference", r->worst);
-        put_real(loss, "bound", sweep_bound(r));
+        put_real(loss, "bound", cli_sweep_bound(r));
         put_bytes(loss, "step", r->worst_step);
     }
     json_object_set_new(to, "loss", r->worst >= 0 ? json_incref(loss) : json_null());
@@ -257,7 +257,7 @@ static json_t *row_json(const sweep *s, const sweep_row *r)
     json_object_set_new(x, "number", json_integer(r->number));
     json_object_set_new(x, "values", values);
     json_object_set_new(x, "ranks", r->plan.ranks ? json_integer(r->plan.ranks) : json_null());
-    json_object_set_new(x, "status", json_string(sweep_status(r)));
+    json_object_set_new(x, "status", json_string(cli_sweep_status(r)));
     if (r->status == SWEEP_DONE)
         json_numbers(x, r);
     else
@@ -265,7 +265,7 @@ static json_t *row_json(const sweep *s, const sweep_row *r)
     return x;
 }
 
-weft_status sweep_write(sweep *s)
+weft_status cli_sweep_write(sweep *s)
 {
     char *path = pool_printf(&s->pool, "%s/sweep.csv", s->out);
     weft_status st = write_csv(s, path);
@@ -281,7 +281,7 @@ weft_status sweep_write(sweep *s)
     json_object_set_new(root, "rows", rows);
     path = pool_printf(&s->pool, "%s/sweep.json", s->out);
     if (!st && json_dump_file(root, path, JSON_INDENT(1)))
-        st = fail_errno(WEFT_IO, "%s cannot be written", path);
+        st = err_fail_errno(WEFT_IO, "%s cannot be written", path);
     json_decref(root);
     return st;
 }

@@ -16,20 +16,20 @@
 
 static uint64_t coded(const sched_writer *b, uint64_t bytes)
 {
-    return code_bytes(b->r->compress, bytes / b->size);
+    return sched_code_bytes(b->r->compress, bytes / b->size);
 }
 
-static void encode(sched_writer *b, comm_place from, comm_place code, uint64_t kept_at,
+static void encode(sched_writer *b, sched_place from, sched_place code, uint64_t kept_at,
                    uint64_t bytes)
 {
-    build_coding(b, COMM_ENCODE, bytes);
-    build_from(b, from);
-    build_to(b, code);
+    sched_writer_code(b, SCHED_ENCODE, bytes);
+    sched_writer_from(b, from);
+    sched_writer_to(b, code);
     if (b->r->feedback)
-        build_to(b, (comm_place){COMM_KEPT, 0, kept_at / b->size * 4});
+        sched_writer_to(b, (sched_place){SCHED_RESIDUAL, 0, kept_at / b->size * 4});
 }
 
-void levels_keep(const sched_hierarchy *v, uint64_t longest)
+void sched_hierarchy_keep_residual(const sched_hierarchy *v, uint64_t longest)
 {
     sched_writer *b = v->b;
     uint64_t others = (uint64_t)(v->machines - 1) * ((v->most + v->least - 1) / v->least);
@@ -41,71 +41,72 @@ void levels_keep(const sched_hierarchy *v, uint64_t longest)
 /* --- all-reduce. A chunk's codes: given to each machine and taken from it, and those of the sums.
  */
 
-static comm_place code_at(const sched_lead *d, uint64_t chunk, uint32_t kind, uint32_t machine)
+static sched_place code_at(const sched_lead *d, uint64_t chunk, uint32_t kind, uint32_t machine)
 {
-    return levels_landed(&d->far, chunk, kind * d->v.machines + machine);
+    return sched_hierarchy_landed(&d->far, chunk, kind * d->v.machines + machine);
 }
 #define GIVEN 0u
 #define TAKEN 1u
 #define SUMS 2u
 #define KINDS 3u
 
-uint32_t levels_codes(const sched_hierarchy *v)
+uint32_t sched_hierarchy_codes(const sched_hierarchy *v)
 {
     return KINDS * v->machines;
 }
 
-void levels_between(const sched_lead *d, sched_span s, sched_span part, uint64_t chunk)
+void sched_hierarchy_inter_node(const sched_lead *d, sched_span s, sched_span part, uint64_t chunk)
 {
     const sched_hierarchy *v = &d->v;
     sched_writer *b = v->b;
-    sched_span mine = levels_share(b, s, v->machine, v->machines);
+    sched_span mine = sched_hierarchy_share(b, s, v->machine, v->machines);
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
-        sched_span give = levels_share(b, s, to, v->machines);
-        encode(b, levels_summed(d, give.at), code_at(d, chunk, GIVEN, to), give.at - part.at,
-               give.bytes);
-        build_send(b, sched_hierarchy_member(v, to, v->place), code_at(d, chunk, GIVEN, to),
-                   coded(b, give.bytes));
-        build_recv(b, sched_hierarchy_member(v, from, v->place), code_at(d, chunk, TAKEN, from),
-                   coded(b, mine.bytes));
+        sched_span give = sched_hierarchy_share(b, s, to, v->machines);
+        encode(b, sched_hierarchy_summed(d, give.at), code_at(d, chunk, GIVEN, to),
+               give.at - part.at, give.bytes);
+        sched_writer_send(b, sched_hierarchy_member(v, to, v->place), code_at(d, chunk, GIVEN, to),
+                          coded(b, give.bytes));
+        sched_writer_recv(b, sched_hierarchy_member(v, from, v->place),
+                          code_at(d, chunk, TAKEN, from), coded(b, mine.bytes));
     }
-    build_summing(b, COMM_FOLD, v->machine, mine.bytes);
+    sched_writer_reduce_codes(b, SCHED_REDUCE_ENCODE, v->machine, mine.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
-        build_from(b, m == v->machine ? levels_summed(d, mine.at) : code_at(d, chunk, TAKEN, m));
-    build_to(b, code_at(d, chunk, SUMS, v->machine));
-    build_to(b, out_at(mine.at));
+        sched_writer_from(b, m == v->machine ? sched_hierarchy_summed(d, mine.at)
+                                             : code_at(d, chunk, TAKEN, m));
+    sched_writer_to(b, code_at(d, chunk, SUMS, v->machine));
+    sched_writer_to(b, sched_out_at(mine.at));
     if (b->r->feedback)
-        build_to(b, (comm_place){COMM_KEPT, 0, (mine.at - part.at) / b->size * 4});
+        sched_writer_to(b, (sched_place){SCHED_RESIDUAL, 0, (mine.at - part.at) / b->size * 4});
 }
 
-void levels_round(const sched_lead *d, sched_span s, uint64_t chunk)
+void sched_hierarchy_round(const sched_lead *d, sched_span s, uint64_t chunk)
 {
     const sched_hierarchy *v = &d->v;
     sched_writer *b = v->b;
-    sched_span mine = levels_share(b, s, v->machine, v->machines);
+    sched_span mine = sched_hierarchy_share(b, s, v->machine, v->machines);
     for (uint32_t k = 1; k < v->machines; k++) {
         uint32_t to = (v->machine + k) % v->machines;
         uint32_t from = (v->machine + v->machines - k) % v->machines;
-        sched_span take = levels_share(b, s, from, v->machines);
-        build_send(b, sched_hierarchy_member(v, to, v->place), code_at(d, chunk, SUMS, v->machine),
-                   coded(b, mine.bytes));
-        build_recv(b, sched_hierarchy_member(v, from, v->place), code_at(d, chunk, SUMS, from),
-                   coded(b, take.bytes));
-        build_coding(b, COMM_DECODE, take.bytes);
-        build_from(b, code_at(d, chunk, SUMS, from));
-        build_to(b, out_at(take.at));
+        sched_span take = sched_hierarchy_share(b, s, from, v->machines);
+        sched_writer_send(b, sched_hierarchy_member(v, to, v->place),
+                          code_at(d, chunk, SUMS, v->machine), coded(b, mine.bytes));
+        sched_writer_recv(b, sched_hierarchy_member(v, from, v->place),
+                          code_at(d, chunk, SUMS, from), coded(b, take.bytes));
+        sched_writer_code(b, SCHED_DECODE, take.bytes);
+        sched_writer_from(b, code_at(d, chunk, SUMS, from));
+        sched_writer_to(b, sched_out_at(take.at));
     }
 }
 
 /* --- reduce-scatter --- */
 
-void levels_send_code(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s, comm_place sum,
-                      comm_place code)
+void sched_hierarchy_send_code(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s,
+                               sched_place sum, sched_place code)
 {
     sched_writer *b = v->b;
     uint64_t part = b->bytes / v->ranks;
     encode(b, sum, code, nth * part + s.at % part, s.bytes);
-    build_send(b, q, code, coded(b, s.bytes));
+    sched_writer_send(b, q, code, coded(b, s.bytes));
 }

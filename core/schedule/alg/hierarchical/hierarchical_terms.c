@@ -15,7 +15,7 @@ static void star(const sched_hierarchy *v, sched_traffic *t, uint32_t machine, u
     for (uint32_t i = 0; i < v->size[machine]; i++) {
         uint32_t other = sched_hierarchy_member(v, machine, i);
         if (other != one)
-            traffic_edge(t, inward ? other : one, inward ? one : other, a);
+            sched_traffic_edge(t, inward ? other : one, inward ? one : other, a);
     }
 }
 
@@ -25,13 +25,13 @@ static void star(const sched_hierarchy *v, sched_traffic *t, uint32_t machine, u
 static sched_amount share_of(const sched_hierarchy *v, uint64_t part, uint32_t m)
 {
     const sched_writer *b = v->b;
-    uint64_t chunks = build_chunks(b, part);
-    sched_span first = build_chunk(b, (sched_span){0, part}, 0), last = {0, part};
+    uint64_t chunks = sched_writer_chunks(b, part);
+    sched_span first = sched_writer_chunk(b, (sched_span){0, part}, 0), last = {0, part};
     if (chunks > 1)
-        last = build_chunk(b, (sched_span){0, part}, chunks - 1);
-    uint64_t full = levels_share(b, first, m, v->machines).bytes;
-    uint64_t rest = levels_share(b, last, m, v->machines).bytes;
-    sched_amount a = amount_whole(rest);
+        last = sched_writer_chunk(b, (sched_span){0, part}, chunks - 1);
+    uint64_t full = sched_hierarchy_share(b, first, m, v->machines).bytes;
+    uint64_t rest = sched_hierarchy_share(b, last, m, v->machines).bytes;
+    sched_amount a = sched_amount_whole(rest);
     a.messages += full && chunks > 1 ? (double)(chunks - 1) : 0;
     a.bytes += chunks > 1 ? (double)full * (double)(chunks - 1) : 0;
     return a;
@@ -48,9 +48,9 @@ static double between(const sched_hierarchy *v, sched_traffic *t, uint64_t part,
             uint32_t a = sched_hierarchy_member(v, m, leader),
                      c = sched_hierarchy_member(v, k, leader);
             if (k != m && v->machines == 2 && !gather)
-                traffic_edge(t, a, c, amount_cut(v->b, part));
+                sched_traffic_edge(t, a, c, sched_amount_cut(v->b, part));
             else if (k != m && v->machines > 2)
-                traffic_edge(t, gather ? a : c, gather ? c : a, mine);
+                sched_traffic_edge(t, gather ? a : c, gather ? c : a, mine);
         }
         reads = larger(reads, mine.bytes * v->machines);
     }
@@ -59,14 +59,15 @@ static double between(const sched_hierarchy *v, sched_traffic *t, uint64_t part,
 
 static double all_reduce(const sched_hierarchy *v, sched_traffic *t)
 {
-    uint32_t leaders = levels_leaders(v);
+    uint32_t leaders = sched_hierarchy_leaders(v);
     uint64_t bytes = v->b->bytes;
     double reduced = 0;
     for (int phase = 0; phase < 4; phase++) {
         for (uint32_t j = 0; j < leaders; j++) {
-            uint64_t part = levels_share(v->b, (sched_span){0, bytes}, j, leaders).bytes;
+            uint64_t part = sched_hierarchy_share(v->b, (sched_span){0, bytes}, j, leaders).bytes;
             for (uint32_t m = 0; m < v->machines && phase % 3 == 0; m++)
-                star(v, t, m, sched_hierarchy_member(v, m, j), phase == 0, amount_cut(v->b, part));
+                star(v, t, m, sched_hierarchy_member(v, m, j), phase == 0,
+                     sched_amount_cut(v->b, part));
             double here = v->most > 1 ? (double)part * v->most : 0;
             if (phase == 1)
                 reduced = larger(reduced, here + between(v, t, part, j, 0));
@@ -74,7 +75,7 @@ static double all_reduce(const sched_hierarchy *v, sched_traffic *t)
                 (void)between(v, t, part, j, 1);
         }
         int alone = v->machines == 2 && v->least == 1; /* the other hears of its own last */
-        traffic_rounds(t, phase == 3 && alone ? 0 : 1, 0);
+        sched_traffic_rounds(t, phase == 3 && alone ? 0 : 1, 0);
     }
     return reduced;
 }
@@ -84,23 +85,23 @@ static double all_reduce(const sched_hierarchy *v, sched_traffic *t)
 static double scatter_or_gather(const sched_hierarchy *v, sched_traffic *t, int gather)
 {
     uint64_t part = v->b->bytes / v->ranks;
-    sched_amount a = amount_cut(v->b, part);
+    sched_amount a = sched_amount_cut(v->b, part);
     double reduced = 0;
     for (int far = gather; far == 0 || far == 1; far += gather ? -1 : 1) {
         for (uint32_t q = 0; q < v->ranks; q++)
             for (uint32_t m = 0; m < v->machines; m++) {
-                uint32_t by = levels_stands_for(v, m, q);
+                uint32_t by = sched_hierarchy_leads_for(v, m, q);
                 if (!far)
                     star(v, t, m, by, !gather, a);
                 else if (by != q)
-                    traffic_edge(t, gather ? q : by, gather ? by : q, a);
+                    sched_traffic_edge(t, gather ? q : by, gather ? by : q, a);
             }
-        traffic_rounds(t, 1, 0);
+        sched_traffic_rounds(t, 1, 0);
     }
     for (uint32_t i = 0; i < v->ranks && !gather; i++) {
         double charges = 0, size = v->size[v->at[i]];
         for (uint32_t q = 0; q < v->ranks; q++)
-            charges += levels_stands_for(v, v->at[i], q) == i;
+            charges += sched_hierarchy_leads_for(v, v->at[i], q) == i;
         double reads = (size > 1 ? size * charges : 0) + v->machines;
         reduced = larger(reduced, reads * (double)part);
     }
@@ -136,18 +137,19 @@ static uint32_t below(uint32_t index, uint32_t count)
 
 static double trees(const sched_hierarchy *v, sched_traffic *t, int up)
 {
-    sched_amount a = amount_cut(v->b, v->b->bytes);
+    sched_amount a = sched_amount_cut(v->b, v->b->bytes);
     uint32_t hops = 0, far = 0, top = v->at[v->b->r->root], most = 0;
     for (uint32_t k = 0; k < v->machines; k++) {
         uint32_t m = (top + k) % v->machines, size = v->size[m];
         uint32_t high = (uint32_t)__builtin_popcount(k), deep = high + depth(size);
-        uint32_t me = levels_speaker(v, m);
-        uint32_t above = levels_speaker(v, (top + parent(k)) % v->machines);
+        uint32_t me = sched_hierarchy_root_leader(v, m);
+        uint32_t above = sched_hierarchy_root_leader(v, (top + parent(k)) % v->machines);
         if (k)
-            traffic_edge(t, up ? me : above, up ? above : me, a);
+            sched_traffic_edge(t, up ? me : above, up ? above : me, a);
         for (uint32_t i = 1; i < size; i++) {
-            uint32_t one = levels_node(v, m, i), on = levels_node(v, m, parent(i));
-            traffic_edge(t, up ? one : on, up ? on : one, a);
+            uint32_t one = sched_hierarchy_node(v, m, i),
+                     on = sched_hierarchy_node(v, m, parent(i));
+            sched_traffic_edge(t, up ? one : on, up ? on : one, a);
         }
         uint32_t sums = below(0, size) + below(k, v->machines), inner = 0;
         for (uint32_t i = 1; i < size; i++)
@@ -157,25 +159,25 @@ static double trees(const sched_hierarchy *v, sched_traffic *t, int up)
         far = deep > hops ? high : far;
         hops = deep > hops ? deep : hops;
     }
-    uint64_t chunk = build_chunk(v->b, (sched_span){0, v->b->bytes}, 0).bytes;
-    traffic_way(t, hops, far, (double)chunk);
+    uint64_t chunk = sched_writer_chunk(v->b, (sched_span){0, v->b->bytes}, 0).bytes;
+    sched_traffic_way(t, hops, far, (double)chunk);
     return up ? 2.0 * most * (double)v->b->bytes : 0;
 }
 
-void levels_terms(const comm_request *r, comm_terms *out)
+void sched_hierarchy_terms(const sched_request *r, sched_terms *out)
 {
-    sched_writer b = build_for(r, &(comm_algorithm){.chunk = LEVELS_CHUNK});
-    sched_traffic *t = traffic_begin(r);
+    sched_writer b = sched_writer_begin(r, &(sched_algorithm){.chunk = SCHED_HIERARCHY_CHUNK});
+    sched_traffic *t = sched_traffic_begin(r);
     sched_hierarchy v;
     double reduced;
-    levels_begin(r, &b, &v);
+    sched_hierarchy_begin(r, &b, &v);
     switch (r->kind) {
     case WEFT_ALL_REDUCE: reduced = all_reduce(&v, t); break;
     case WEFT_REDUCE_SCATTER: reduced = scatter_or_gather(&v, t, 0); break;
     case WEFT_ALL_GATHER: reduced = scatter_or_gather(&v, t, 1); break;
     default: reduced = trees(&v, t, r->kind == WEFT_REDUCE); break;
     }
-    levels_end(&v);
-    traffic_end(t, out);
+    sched_hierarchy_end(&v);
+    sched_traffic_end(t, out);
     out->reduced = reduced;
 }

@@ -20,16 +20,16 @@ typedef struct tree {
     int machines;          /* of machines (else of the members of mine) */
 } tree;
 
-uint32_t levels_speaker(const sched_hierarchy *v, uint32_t machine)
+uint32_t sched_hierarchy_root_leader(const sched_hierarchy *v, uint32_t machine)
 {
     uint32_t root = v->b->r->root;
     return machine == v->at[root] ? root : sched_hierarchy_member(v, machine, 0);
 }
 
-uint32_t levels_node(const sched_hierarchy *v, uint32_t machine, uint32_t index)
+uint32_t sched_hierarchy_node(const sched_hierarchy *v, uint32_t machine, uint32_t index)
 {
     uint32_t top = 0;
-    while (sched_hierarchy_member(v, machine, top) != levels_speaker(v, machine))
+    while (sched_hierarchy_member(v, machine, top) != sched_hierarchy_root_leader(v, machine))
         top++;
     return sched_hierarchy_member(v, machine, (top + index) % v->size[machine]);
 }
@@ -39,8 +39,8 @@ static uint32_t node(const tree *t, uint32_t index)
 {
     const sched_hierarchy *v = t->v;
     if (t->machines)
-        return levels_speaker(v, (v->at[v->b->r->root] + index) % v->machines);
-    return levels_node(v, v->machine, index);
+        return sched_hierarchy_root_leader(v, (v->at[v->b->r->root] + index) % v->machines);
+    return sched_hierarchy_node(v, v->machine, index);
 }
 
 static tree machines(sched_hierarchy *v)
@@ -66,30 +66,30 @@ static uint32_t lowest(const tree *t)
     return bit;
 }
 
-static void down(const tree *t, comm_place at, uint64_t bytes)
+static void down(const tree *t, sched_place at, uint64_t bytes)
 {
     uint32_t bit = lowest(t);
     if (t->index)
-        build_recv(t->v->b, node(t, t->index - bit), at, bytes);
+        sched_writer_recv(t->v->b, node(t, t->index - bit), at, bytes);
     for (bit /= 2; bit; bit /= 2)
         if (t->index + bit < t->count)
-            build_send(t->v->b, node(t, t->index + bit), at, bytes);
+            sched_writer_send(t->v->b, node(t, t->index + bit), at, bytes);
 }
 
-void levels_broadcast(sched_hierarchy *v)
+void sched_hierarchy_broadcast(sched_hierarchy *v)
 {
     sched_writer *b = v->b;
-    int root = v->me == b->r->root, speaks = levels_speaker(v, v->machine) == v->me;
+    int root = v->me == b->r->root, speaks = sched_hierarchy_root_leader(v, v->machine) == v->me;
     tree far = machines(v), near = members(v);
-    for (uint64_t c = 0; c < build_chunks(b, b->bytes); c++) {
-        sched_span s = build_chunk(b, (sched_span){0, b->bytes}, c);
-        comm_place at = root ? in_at(s.at) : out_at(s.at);
+    for (uint64_t c = 0; c < sched_writer_chunks(b, b->bytes); c++) {
+        sched_span s = sched_writer_chunk(b, (sched_span){0, b->bytes}, c);
+        sched_place at = root ? sched_in_at(s.at) : sched_out_at(s.at);
         if (speaks)
             down(&far, at, s.bytes);
         down(&near, at, s.bytes);
     }
     if (root)
-        build_copy(b, out_at(0), in_at(0), b->bytes);
+        sched_writer_copy(b, sched_out_at(0), sched_in_at(0), b->bytes);
 }
 
 static uint32_t below(const tree *t)
@@ -102,40 +102,40 @@ static uint32_t below(const tree *t)
 
 /* Adds what arrives from below to `sum`, and sends it up if there is one above. Returns where the
  * sum is; `room` has as many places of `stride` bytes as there are nodes below. */
-static comm_place up(const tree *t, comm_place sum, comm_place room, uint64_t stride,
-                     uint64_t bytes)
+static sched_place up(const tree *t, sched_place sum, sched_place room, uint64_t stride,
+                      uint64_t bytes)
 {
     sched_writer *b = t->v->b;
     uint32_t seen = 0, mine = lowest(t);
     for (uint32_t bit = 1; bit < mine; bit *= 2) {
         if (t->index + bit >= t->count)
             continue;
-        comm_place got = place_plus(room, seen++ * stride);
-        build_recv(b, node(t, t->index + bit), got, bytes);
-        build_reduce2(b, got, sum, got, bytes);
+        sched_place got = sched_place_plus(room, seen++ * stride);
+        sched_writer_recv(b, node(t, t->index + bit), got, bytes);
+        sched_writer_reduce2(b, got, sum, got, bytes);
         sum = got;
     }
     if (t->index)
-        build_send(b, node(t, t->index - mine), sum, bytes);
+        sched_writer_send(b, node(t, t->index - mine), sum, bytes);
     return sum;
 }
 
-void levels_reduce(sched_hierarchy *v)
+void sched_hierarchy_reduce(sched_hierarchy *v)
 {
     sched_writer *b = v->b;
-    int root = v->me == b->r->root, speaks = levels_speaker(v, v->machine) == v->me;
+    int root = v->me == b->r->root, speaks = sched_hierarchy_root_leader(v, v->machine) == v->me;
     tree far = machines(v), near = members(v);
-    uint64_t first = build_chunk(b, (sched_span){0, b->bytes}, 0).bytes,
+    uint64_t first = sched_writer_chunk(b, (sched_span){0, b->bytes}, 0).bytes,
              stride = sched_align_line(first);
     uint64_t half = below(&near) * stride, both = half + (speaks ? below(&far) * stride : 0);
-    comm_place room = build_scratch(b, SLOTS * both);
-    for (uint64_t c = 0; c < build_chunks(b, b->bytes); c++) {
-        sched_span s = build_chunk(b, (sched_span){0, b->bytes}, c);
-        comm_place at = place_plus(room, c % SLOTS * both);
-        comm_place sum = up(&near, in_at(s.at), at, stride, s.bytes);
+    sched_place room = sched_writer_scratch(b, SLOTS * both);
+    for (uint64_t c = 0; c < sched_writer_chunks(b, b->bytes); c++) {
+        sched_span s = sched_writer_chunk(b, (sched_span){0, b->bytes}, c);
+        sched_place at = sched_place_plus(room, c % SLOTS * both);
+        sched_place sum = up(&near, sched_in_at(s.at), at, stride, s.bytes);
         if (speaks)
-            sum = up(&far, sum, place_plus(at, half), stride, s.bytes);
+            sum = up(&far, sum, sched_place_plus(at, half), stride, s.bytes);
         if (root)
-            build_copy(b, out_at(s.at), sum, s.bytes);
+            sched_writer_copy(b, sched_out_at(s.at), sum, s.bytes);
     }
 }

@@ -8,14 +8,14 @@
 #define ONE_LEADER (64u << 10) /* bytes up to which one leader handles all of a machine */
 
 /* Those whom nobody placed stand in the order of the ranks. */
-static uint32_t place_of(const comm_request *r, const sched_hierarchy *v, uint32_t rank,
+static uint32_t place_of(const sched_request *r, const sched_hierarchy *v, uint32_t rank,
                          uint32_t seen)
 {
     uint32_t place = r->layout && r->layout->order ? r->layout->order[rank] : seen;
     return place < v->size[v->at[rank]] ? place : seen;
 }
 
-void levels_begin(const comm_request *r, sched_writer *b, sched_hierarchy *out)
+void sched_hierarchy_begin(const sched_request *r, sched_writer *b, sched_hierarchy *out)
 {
     sched_hierarchy v = {.b = b, .ranks = r->ranks, .me = r->me, .machines = 1, .least = r->ranks};
     if (r->layout)
@@ -42,14 +42,14 @@ void levels_begin(const comm_request *r, sched_writer *b, sched_hierarchy *out)
     *out = v;
 }
 
-void levels_end(sched_hierarchy *v)
+void sched_hierarchy_end(sched_hierarchy *v)
 {
     free(v->size);
     free(v->at);
     free(v->member);
 }
 
-sched_span levels_share(const sched_writer *b, sched_span whole, uint32_t i, uint32_t n)
+sched_span sched_hierarchy_share(const sched_writer *b, sched_span whole, uint32_t i, uint32_t n)
 {
     uint64_t grain = whole.bytes / n >= 4096 ? 64 : b->size;
     uint64_t units = whole.bytes / grain, base = units / n, extra = units % n;
@@ -58,22 +58,22 @@ sched_span levels_share(const sched_writer *b, sched_span whole, uint32_t i, uin
     return (sched_span){whole.at + from, (i + 1 == n ? whole.bytes : to) - from};
 }
 
-comm_place levels_landed(const sched_landing *l, uint64_t chunk, uint32_t who)
+sched_place sched_hierarchy_landed(const sched_landing *l, uint64_t chunk, uint32_t who)
 {
-    return place_plus(l->base, chunk % LEVELS_SLOTS * l->each + who * l->stride);
+    return sched_place_plus(l->base, chunk % SCHED_HIERARCHY_SLOTS * l->each + who * l->stride);
 }
 
-comm_place levels_summed(const sched_lead *d, uint64_t at)
+sched_place sched_hierarchy_summed(const sched_lead *d, uint64_t at)
 {
-    return d->v.size[d->v.machine] == 1 ? in_at(at) : out_at(at);
+    return d->v.size[d->v.machine] == 1 ? sched_in_at(at) : sched_out_at(at);
 }
 
-uint32_t levels_leaders(const sched_hierarchy *v)
+uint32_t sched_hierarchy_leaders(const sched_hierarchy *v)
 {
     return v->b->bytes <= ONE_LEADER ? 1 : v->least;
 }
 
-uint32_t levels_stands_for(const sched_hierarchy *v, uint32_t machine, uint32_t q)
+uint32_t sched_hierarchy_leads_for(const sched_hierarchy *v, uint32_t machine, uint32_t q)
 {
     uint32_t place = 0;
     while (sched_hierarchy_member(v, v->at[q], place) != q)

@@ -1,5 +1,5 @@
-/* base/box.c: see box.h. */
-#include "base/box.h"
+/* base/number/box.c: see box.h. */
+#include "base/number/box.h"
 
 uint64_t box_elements(const box *b)
 {

@@ -1,7 +1,7 @@
-/* base/rng.c: see rng.h. */
-#include "base/rng.h"
+/* base/number/rng.c: see rng.h. */
+#include "base/number/rng.h"
 
-#include "base/digest.h"
+#include "base/number/digest.h"
 
 #include <math.h>
 #include <string.h>

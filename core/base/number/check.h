@@ -1,33 +1,33 @@
-/* base/check.h: the one helper for sums and products whose operands come from outside.
+/* base/number/check.h: the one helper for sums and products whose operands come from outside.
  *
  * Each returns true and writes *out when the result fits, false otherwise; use it wherever a
  * length, count, shape or offset was read from a file, a socket or an INI. */
-#ifndef BASE_CHECK_H
-#define BASE_CHECK_H
+#ifndef BASE_NUMBER_CHECK_H
+#define BASE_NUMBER_CHECK_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-static inline bool ck_add(uint64_t a, uint64_t b, uint64_t *out)
+static inline bool check_add(uint64_t a, uint64_t b, uint64_t *out)
 {
     return !__builtin_add_overflow(a, b, out);
 }
 
-static inline bool ck_mul(uint64_t a, uint64_t b, uint64_t *out)
+static inline bool check_mul(uint64_t a, uint64_t b, uint64_t *out)
 {
     return !__builtin_mul_overflow(a, b, out);
 }
 
 /* [off, off + len) lies inside [0, size). */
-static inline bool ck_range(uint64_t off, uint64_t len, uint64_t size)
+static inline bool check_range(uint64_t off, uint64_t len, uint64_t size)
 {
     return off <= size && len <= size - off;
 }
 
 /* `v` rounded up to a multiple of `align`, a power of two. */
-static inline bool ck_align(uint64_t v, uint64_t align, uint64_t *out)
+static inline bool check_align(uint64_t v, uint64_t align, uint64_t *out)
 {
-    if (!ck_add(v, align - 1, out))
+    if (!check_add(v, align - 1, out))
         return false;
     *out &= ~(align - 1);
     return true;

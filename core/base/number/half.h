@@ -1,7 +1,7 @@
-/* base/half.h: fp32 to the 16-bit types and back, as weights and logits pass between host memory
- * and the arena. Rounding is to nearest, ties to even; NaN stays NaN and infinities stay. */
-#ifndef BASE_HALF_H
-#define BASE_HALF_H
+/* base/number/half.h: fp32 to the 16-bit types and back, as weights and logits pass between host
+ * memory and the arena. Rounding is to nearest, ties to even; NaN stays NaN and infinities stay. */
+#ifndef BASE_NUMBER_HALF_H
+#define BASE_NUMBER_HALF_H
 
 #include <stdint.h>
 #include <string.h>

@@ -1,11 +1,11 @@
-/* base/box.h: blocks of a tensor, and what two of them have in common.
+/* base/number/box.h: blocks of a tensor, and what two of them have in common.
  *
  * A box is a range on every axis. Its elements, counted with the last axis fastest, have flat
  * numbers within it. The common elements of two boxes are rows that are contiguous in both: long
  * ones where trailing axes are whole in both boxes. Rows are numbered in the order of their
  * elements, which is the same in either box. */
-#ifndef BASE_BOX_H
-#define BASE_BOX_H
+#ifndef BASE_NUMBER_BOX_H
+#define BASE_NUMBER_BOX_H
 
 #include <stdbool.h>
 #include <weft/base.h>

@@ -1,8 +1,8 @@
-/* base/digest.h: marks by which things that ought to be equal are compared: FNV-1a (Fowler, Noll,
- * Vo) in 64 bits, begun at a number of our own, which initial weights depend on. It protects from
- * accidents, and from nobody who wants two things to have one mark. */
-#ifndef BASE_DIGEST_H
-#define BASE_DIGEST_H
+/* base/number/digest.h: marks by which things that ought to be equal are compared: FNV-1a (Fowler,
+ * Noll, Vo) in 64 bits, begun at a number of our own, which initial weights depend on. It protects
+ * from accidents, and from nobody who wants two things to have one mark. */
+#ifndef BASE_NUMBER_DIGEST_H
+#define BASE_NUMBER_DIGEST_H
 
 #include <stdint.h>
 

@@ -1,0 +1,108 @@
+"""Rules about modules: how many files a folder has, who calls whom, and what names begin with.
+
+A module is a folder of core/ with its sub-folders. Calls come from the symbols of the build: file A
+calls file B where A's object needs a symbol that B's object defines. Tables of functions count as
+calls, since they name the functions.
+"""
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter, defaultdict
+
+import tree
+from tree import CODE, SCRIPTS, files, name
+
+LAYERS = "base config host graph job schedule resolve plan comm data ckpt run doctor cli".split()
+# Those before it that a module does without: schedules and plans are pure.
+FORBIDDEN = {"schedule": "host graph job", "plan": "config job", "comm": "graph resolve plan"}
+FOLDER_FILES = 20
+# What a module's external names begin with, where that is not the module's name. A header of base/
+# is a topic of its own, and its name is the prefix.
+PREFIXES = {"schedule": ["sched"]}
+
+
+def rule_folders():
+    """A folder has at most 20 files of code."""
+    under = ["core", "sdk", "plugins", "tests", "bench", "cmake"]
+    count = Counter(f.parent for f in files(*CODE, *SCRIPTS, under=under))
+    for folder in sorted(count):
+        if count[folder] > FOLDER_FILES:
+            yield f"{name(folder)}: {count[folder]} files; {FOLDER_FILES} at most"
+
+
+def objects():
+    """{"module/file": (symbols that it defines, symbols that it needs)} of the core's objects."""
+    if not shutil.which("nm"):
+        print("no nm here", file=sys.stderr)
+        sys.exit(77)
+    found = {}
+    for path in sorted((tree.BUILD / "core/CMakeFiles").glob("weft_*.dir/**/*.c.o")):
+        source = str(path).split(".dir/", 1)[1][:-4]
+        if not (tree.ROOT / "core" / (source + ".c")).exists():
+            continue  # left over from a file that was renamed
+        listed = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
+        has, needs = set(), set()
+        for line in listed.splitlines():
+            kind, symbol = line.split()[-2:]
+            if kind in "TDBRC":
+                has.add(symbol)
+            elif kind == "U":
+                needs.add(symbol)
+        found[source] = (has, needs)
+    return found
+
+
+def calls(found):
+    """{file: files that it calls}"""
+    home = {symbol: f for f, (has, _) in found.items() for symbol in has}
+    return {f: {home[s] for s in needs if s in home} - {f} for f, (_, needs) in found.items()}
+
+
+def reaches(graph, start):
+    seen, todo = set(), list(graph[start])
+    while todo:
+        node = todo.pop()
+        if node not in seen:
+            seen.add(node)
+            todo += graph[node]
+    return seen
+
+
+def circles(graph):
+    """The sets of nodes that call each other in a circle."""
+    below = {node: reaches(graph, node) for node in graph}
+    found = {frozenset(x for x in below[n] if n in below[x]) for n in graph if n in below[n]}
+    return sorted(sorted(c) for c in found)
+
+
+def rule_circles():
+    """No circle of calls between the files of a module, nor between modules."""
+    graph = calls(objects())
+    if not graph:
+        yield f"{tree.BUILD} has no objects of the core"
+    between = defaultdict(set)
+    for f, called in graph.items():
+        between[f.split("/")[0]] |= {c.split("/")[0] for c in called} - {f.split("/")[0]}
+    for circle in circles(graph) + circles({m: between[m] for m in list(between)}):
+        yield "these call each other in a circle: " + ", ".join(circle)
+    for module, called in between.items():
+        for other in called:
+            if LAYERS.index(other) > LAYERS.index(module):
+                yield f"{module} calls {other}, which is above it"
+
+
+def prefixes(source):
+    module, *_, last = source.split("/")
+    if module == "base":
+        return [last, "weft"]
+    return PREFIXES.get(module, [module])
+
+
+def rule_prefixes():
+    """A module's external names begin with the module's name."""
+    for source, (has, _) in objects().items():
+        allowed = prefixes(source)
+        for symbol in sorted(has):
+            if not any(symbol.startswith(p + "_") or symbol == p for p in allowed):
+                yield f"core/{source}.c: {symbol} does not begin with {allowed[0]}_"
