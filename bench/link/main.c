@@ -40,7 +40,7 @@ static void up(end *e, int fd, uint32_t rank, const task *t)
     (void)!sched_setaffinity(0, sizeof own, &own); /* with one core they share it */
     node_init(&e->n, rank, 2);
     rig_settings = t->options[rank];
-    for (char **s = rig_settings; *s != NULL; s++)
+    for (char **s = rig_settings; *s; s++)
         if (strncmp(*s, "bind=", 5) == 0)
             e->n.bind_addr = *s + 5;
     must(node_open(&e->n) == WEFT_OK);

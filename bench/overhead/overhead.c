@@ -30,21 +30,21 @@ int main(int argc, char **argv)
     job_identity alone = {.ranks = 1, .local_ranks = 1};
     uint64_t began = clock_ns();
     config *cfg = NULL;
-    weft_status s = config_load(argv[1], overrides, n, &cfg);
-    if (s)
+    weft_status st = config_load(argv[1], overrides, n, &cfg);
+    if (st != WEFT_OK)
         return 1;
-    s = run_prepare(cfg, 1, false, NULL, &j);
+    st = run_prepare(cfg, 1, false, NULL, &j);
     double planned = (double)(clock_ns() - began) * 1e-6;
-    if (!s)
-        s = run_exec_create(j.plans.at, j.cfg, NULL, &alone, NULL, &e);
+    if (st == WEFT_OK)
+        st = run_exec_create(j.plans.at, j.cfg, NULL, &alone, NULL, &e);
     enum { RUNS = 2001 };
     double *us = calloc(RUNS, sizeof *us);
-    for (uint32_t i = 0; us && !s && i < RUNS; i++) {
+    for (uint32_t i = 0; us && st == WEFT_OK && i < RUNS; i++) {
         uint64_t start = clock_ns();
-        s = run_exec_list(&e, &j.plans.at->step);
+        st = run_exec_list(&e, &j.plans.at->step);
         us[i] = (double)(clock_ns() - start) * 1e-3;
     }
-    if (s)
+    if (st != WEFT_OK)
         return fprintf(stderr, "%s\n", err_text()), 1;
     qsort(us, RUNS, sizeof *us, by_value);
     uint32_t instrs = 0;

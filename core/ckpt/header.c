@@ -216,7 +216,7 @@ static weft_status parse_part(const char *part, const json_t *meta, pool *p, ckp
     if (!ckpt_elements(r->rank, r->shape, r->dtype, &held))
         return bad(r->name, "the whole shape has a size below 1 or too many elements");
     if (strchr(part, ':')) {
-        if ((st = parse_block(part, p, r, &held, &part)))
+        if ((st = parse_block(part, p, r, &held, &part)) != WEFT_OK)
             return st;
         if (!*part)
             return ckpt_shape_same(entry.rank, entry.shape, r->rank, r->block->size)
@@ -259,7 +259,7 @@ static weft_status parse_entry(const char *key, json_t *value, const json_t *met
     json_t *shape;
     json_int_t begin, end;
     weft_status st = parse_key(key, p, r, &part);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     if (json_unpack_ex(value, NULL, JSON_STRICT, "{s:s, s:o, s:[I,I]}", "dtype", &dtype, "shape",
                        &shape, "data_offsets", &begin, &end))
@@ -339,7 +339,7 @@ static weft_status parse_root(json_t *root, uint64_t data_bytes, uint32_t shard,
             continue;
         ckpt_range r = {.shard = shard};
         weft_status st = parse_entry(key, value, meta, p, &r);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         *vec_push(out) = r;
     }

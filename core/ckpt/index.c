@@ -113,7 +113,7 @@ static weft_status cover_grid(const ckpt_range *const *block, uint32_t n)
     uint64_t cells = 1;
     span *s = mem_alloc((uint64_t)n * sizeof *s);
     weft_status st = WEFT_OK;
-    for (uint32_t a = 0; a < block[0]->rank && !st; a++) {
+    for (uint32_t a = 0; a < block[0]->rank && st == WEFT_OK; a++) {
         uint64_t here = 0;
         for (uint32_t i = 0; i < n; i++) {
             box b = ckpt_range_box(block[i]);
@@ -123,7 +123,7 @@ static weft_status cover_grid(const ckpt_range *const *block, uint32_t n)
         cells *= here; /* no more than elements, whose number fits */
     }
     free(s);
-    if (!st && cells != n)
+    if (st == WEFT_OK && cells != n)
         st = err_fail(WEFT_DATA, "tensor %s: no shard has %" PRIu64 " of its %" PRIu64 " blocks",
                       block[0]->name, cells - n, cells);
     return st;
@@ -138,7 +138,7 @@ static weft_status cover_one(const ckpt_range *r, uint32_t n)
         return err_fail(WEFT_DATA, "tensor %s has an unlawful type or shape", r->name);
     const ckpt_range **block = mem_alloc((uint64_t)n * sizeof *block);
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0, next; i < n && !st; i = next) {
+    for (uint32_t i = 0, next; i < n && st == WEFT_OK; i = next) {
         block[blocks++] = &r[i];
         for (next = i; next < n && !ckpt_block_order(r[i].block, r[next].block); next++)
             if (!same_tensor(&r[next], r)) {
@@ -148,10 +148,10 @@ static weft_status cover_one(const ckpt_range *r, uint32_t n)
                               r->name, r->shard, r[next].shard);
                 break;
             }
-        if (!st)
+        if (st == WEFT_OK)
             st = cover_block(&r[i], next - i);
     }
-    if (!st)
+    if (st == WEFT_OK)
         st = cover_grid(block, blocks);
     free(block);
     return st;
@@ -171,7 +171,7 @@ weft_status ckpt_cover(const ckpt_ranges *r, pool *p, ckpt_piece **tensors, uint
         for (next = i + 1; next < r->n && !strcmp(r->at[next].name, head->name);)
             next++;
         weft_status st = cover_one(head, next - i);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         out[t] = (ckpt_piece){.name = head->name, .dtype = head->dtype, .rank = head->rank};
         memcpy(out[t].shape, head->shape, sizeof head->shape);

@@ -57,15 +57,15 @@ static weft_status read_manifest(ckpt *c)
     weft_status status = bytes > CKPT_JSON_MAX
                              ? err_fail(WEFT_DATA, "it is over %u bytes long", CKPT_JSON_MAX)
                              : WEFT_OK;
-    if (!status) {
+    if (status == WEFT_OK) {
         char *text = mem_alloc(bytes);
         status = read_text(fd, bytes, text);
-        if (!status)
+        if (status == WEFT_OK)
             status = ckpt_manifest_parse(text, bytes, &c->mem, &c->manifest);
         free(text);
     }
     close(fd);
-    if (status)
+    if (status != WEFT_OK)
         err_context("manifest.json");
     return status;
 }
@@ -75,19 +75,19 @@ static weft_status read_manifest(ckpt *c)
 static weft_status verify(ckpt *c, uint32_t part, uint32_t parts)
 {
     weft_status st = read_manifest(c);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     const ckpt_manifest *m = &c->manifest;
     c->files = pool_array(&c->mem, m->shards, sizeof *c->files);
-    for (uint32_t i = 0; i < m->shards && !st; i++)
+    for (uint32_t i = 0; i < m->shards && st == WEFT_OK; i++)
         st = ckpt_shard_check(c->folder, i, m->shards, &m->sums[i], i % parts == part, &c->mem,
                               &c->ranges, &c->files[i]);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     ckpt_ranges_sort(&c->ranges);
     ckpt_ranges_sort(&c->manifest.ranges);
     st = ckpt_ranges_agree(&c->manifest.ranges, &c->ranges);
-    return st ? st : ckpt_cover(&c->ranges, &c->mem, &c->tensors, &c->starts, &c->n);
+    return st != WEFT_OK ? st : ckpt_cover(&c->ranges, &c->mem, &c->tensors, &c->starts, &c->n);
 }
 
 weft_status ckpt_open_part(int folder, const char *dir, uint32_t part, uint32_t parts, ckpt **out)
@@ -96,7 +96,7 @@ weft_status ckpt_open_part(int folder, const char *dir, uint32_t part, uint32_t 
     c->folder = folder;
     c->dir = pool_text(&c->mem, dir);
     weft_status st = verify(c, part, parts);
-    if (st) {
+    if (st != WEFT_OK) {
         err_context("checkpoint %s", dir);
         ckpt_close(c);
         return st;
@@ -167,7 +167,7 @@ static const ckpt_piece *tensor_of(const ckpt *c, const char *name)
 
 bool ckpt_has(const ckpt *c, const char *name)
 {
-    return tensor_of(c, name) != NULL;
+    return tensor_of(c, name);
 }
 
 /* The stored tensor that `want` means, if it is the same in all that matters, and the block of it
@@ -263,7 +263,7 @@ static weft_status take(reader *r, uint64_t at, uint64_t bytes, uint64_t end, vo
         uint64_t n = end - at < WINDOW ? end - at : WINDOW;
         r->at = r->end = 0;
         weft_status st = read_bytes(r, at, n, r->window);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         r->at = at;
         r->end = at + n;
@@ -279,7 +279,7 @@ static weft_status read_range(reader *r, const ckpt_range *x, const box_rows *ro
     uint64_t from = box_row_from(rows, 0, r->first), other = box_row_from(rows, 1, x->first);
     uint64_t stored_end = x->first + x->count, at[2];
     weft_status st = open_shard(r, x->shard);
-    for (uint64_t i = from > other ? from : other; i < rows->n && !st; i++) {
+    for (uint64_t i = from > other ? from : other; i < rows->n && st == WEFT_OK; i++) {
         box_row(rows, i, at);
         if (at[0] >= r->last || at[1] >= stored_end)
             break;
@@ -331,7 +331,7 @@ static weft_status read_block(reader *r, const box *block, const ckpt_range *x, 
     box_row(&rows, last < rows.n ? last : rows.n - 1, at);
     end = at[1] + rows.length;
     weft_status st = WEFT_OK;
-    for (uint32_t i = range_from(x, n, begin); i < n && x[i].first < end && !st; i++)
+    for (uint32_t i = range_from(x, n, begin); i < n && x[i].first < end && st == WEFT_OK; i++)
         st = read_range(r, &x[i], &rows);
     return st;
 }
@@ -341,14 +341,14 @@ weft_status ckpt_read(const ckpt *c, const ckpt_piece *want, void *out)
     const ckpt_piece *t = NULL;
     box block;
     weft_status st = find(c, want, &block, &t);
-    if (st || !want->count)
+    if (st != WEFT_OK || !want->count)
         return st;
     reader r = {.c = c, .fd = -1, .width = weft_dtype_size(t->dtype), .out = out};
     r.first = want->first;
     r.last = want->first + want->count;
     r.window = mem_alloc(WINDOW);
     uint32_t i = c->starts[t - c->tensors], end = c->starts[t - c->tensors + 1], next;
-    for (; i < end && !st; i = next) {
+    for (; i < end && st == WEFT_OK; i = next) {
         const ckpt_range *x = &c->ranges.at[i];
         for (next = i + 1; next < end && !ckpt_block_order(x->block, x[next - i].block);)
             next++;

@@ -136,7 +136,7 @@ static weft_status sign(char *body, char **text, uint64_t *bytes)
     char *out = mem_alloc(n + CKPT_TRAILER + 1);
     memcpy(out, body, n);
     weft_status st = ckpt_trailer(out, n, out + n);
-    if (st) {
+    if (st != WEFT_OK) {
         free(out);
         return st;
     }
@@ -282,7 +282,7 @@ static weft_status parse_root(json_t *root, pool *p, ckpt_manifest *m)
     const char *name;
     json_t *value;
     json_object_foreach (tensors, name, value) {
-        if (!st)
+        if (st == WEFT_OK)
             st = parse_tensor(name, value, p, m);
     }
     return st;
@@ -295,7 +295,7 @@ weft_status ckpt_manifest_parse(const char *text, uint64_t bytes, pool *p, ckpt_
     if (bytes <= CKPT_TRAILER)
         return err_fail(WEFT_DATA, "it is cut short");
     weft_status st = ckpt_trailer(text, bytes - CKPT_TRAILER, trailer);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     if (memcmp(trailer, text + bytes - CKPT_TRAILER, CKPT_TRAILER))
         return err_fail(WEFT_DATA,

@@ -33,19 +33,19 @@ static weft_status propose(const char *out_dir, uint32_t passed, uint64_t *step)
     int folder;
     ckpt_steps list;
     weft_status st = ckpt_folder_open(out_dir, false, &folder);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     st = ckpt_list(folder, &list);
     close(folder);
-    if (!st && !list.n)
+    if (st == WEFT_OK && !list.n)
         st = err_fail(WEFT_USAGE, "there is no checkpoint in %s/checkpoints", out_dir);
-    else if (!st && passed >= list.n)
+    else if (st == WEFT_OK && passed >= list.n)
         st = err_fail(WEFT_USAGE,
                       "none of the %" PRIu32
                       " checkpoints in %s/checkpoints verifies: put back a copy of "
                       "one, or begin again without --resume",
                       list.n, out_dir);
-    if (!st)
+    if (st == WEFT_OK)
         *step = list.at[passed];
     free(list.at);
     return st;
@@ -75,7 +75,7 @@ static weft_status open_step(const char *out_dir, uint64_t step, const ckpt_team
         return err_fail_errno(data_file_damage(errno), "cannot open checkpoint %s", dir);
     ckpt *c;
     weft_status st = ckpt_open_part(folder, dir, t->rank, t->ranks, &c);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     if (ckpt_step(c) != step) {
         st = err_fail(WEFT_DATA, "checkpoint %s: its manifest is that of step %" PRIu64, dir,
@@ -96,9 +96,9 @@ static weft_status hear_all(const ckpt_team *t, uint32_t passed, const char *wha
     snprintf(tag, sizeof tag, "resume.%" PRIu32 ".%s", passed, what);
     snprintf(why, sizeof why, "%s", err_text());
     weft_status st = job_exchange_for(t->job, tag, mine, bytes, t->timeout, all);
-    if (own && (own != WEFT_DATA || !st))
+    if (own != WEFT_OK && (own != WEFT_DATA || st == WEFT_OK))
         return err_fail(own, "%s", why);
-    if (st && !job_failure(t->job)) /* nobody died: the time is over */
+    if (st != WEFT_OK && job_failure(t->job) == WEFT_OK) /* nobody died: the time is over */
         err_context("checkpoint.timeout = %.0f s", t->timeout);
     return st;
 }
@@ -139,7 +139,7 @@ static weft_status try_step(const char *out_dir, const proposal *p, const ckpt_t
     if (st == WEFT_OK || st == WEFT_DATA)
         st = judge(dir, t, all);
     free(all);
-    if (st)
+    if (st != WEFT_OK)
         ckpt_close(c);
     else
         *out = c;
@@ -155,7 +155,7 @@ weft_status ckpt_open_newest(const char *out_dir, const ckpt_team *team, ckpt **
         st = team->rank ? WEFT_OK : propose(out_dir, passed, &mine.step);
         mine.status = st;
         st = hear_all(team, passed, "step", st, &mine, sizeof mine, all);
-        if (st)
+        if (st != WEFT_OK)
             break;
         st = all[0].status ? err_fail(WEFT_PEER, "rank 0 found no checkpoint in %s", out_dir)
                            : try_step(out_dir, &all[0], team, out);
@@ -189,15 +189,15 @@ weft_status ckpt_set_aside(const char *out_dir, uint64_t step)
     int folder;
     ckpt_steps list;
     weft_status st = ckpt_folder_open(out_dir, false, &folder);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     bool any = false;
     st = ckpt_list(folder, &list);
-    for (uint32_t i = 0; !st && i < list.n && list.at[i] > step; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i < list.n && list.at[i] > step; i++) {
         st = move_aside(folder, out_dir, list.at[i]);
         any = true;
     }
-    if (!st && any && data_file_sync_folder(folder) < 0)
+    if (st == WEFT_OK && any && data_file_sync_folder(folder) < 0)
         st = err_fail_errno(WEFT_IO, "cannot sync %s/checkpoints", out_dir);
     free(list.at);
     close(folder);

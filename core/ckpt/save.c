@@ -80,23 +80,23 @@ weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char
 {
     int folder, lock;
     weft_status st = ckpt_paths(out_dir, step, temp, final);
-    if (!st && under_way.lock >= 0)
+    if (st == WEFT_OK && under_way.lock >= 0)
         st = err_fail(WEFT_INTERNAL, "a checkpoint is begun while %s is under way", under_way.temp);
-    if (!st)
+    if (st == WEFT_OK)
         st = ckpt_folder_open(out_dir, true, &folder);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     st = ckpt_folder_lock(folder, out_dir, &lock);
-    if (!st) {
+    if (st == WEFT_OK) {
         ckpt_sweep(folder);
         st = refuse_same_step(folder, final);
-        if (!st && mkdirat(folder, last_part(temp), 0777) < 0)
+        if (st == WEFT_OK && mkdirat(folder, last_part(temp), 0777) < 0)
             st = err_fail_errno(WEFT_IO, "cannot make folder %s", temp);
-        if (st)
+        if (st != WEFT_OK)
             close(lock);
     }
     close(folder);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     under_way.lock = lock;
     snprintf(under_way.temp, sizeof under_way.temp, "%s", temp);
@@ -128,9 +128,9 @@ static weft_status write_manifest(int folder, const char *text, uint64_t bytes)
     weft_status st = WEFT_OK;
     if (data_file_write(fd, text, bytes) || data_file_sync(fd))
         st = err_fail_errno(WEFT_IO, "cannot write manifest.json");
-    if (close(fd) < 0 && !st)
+    if (close(fd) < 0 && st == WEFT_OK)
         st = err_fail_errno(WEFT_IO, "cannot close manifest.json");
-    if (!st && data_file_sync_folder(folder))
+    if (st == WEFT_OK && data_file_sync_folder(folder))
         st = err_fail_errno(WEFT_IO, "cannot sync the folder");
     return st;
 }
@@ -143,7 +143,7 @@ static weft_status gather(int folder, ckpt_manifest *m, pool *p)
     for (uint32_t i = 0; i < m->shards; i++) {
         weft_status st =
             ckpt_shard_check(folder, i, m->shards, &m->sums[i], false, p, &m->ranges, &unused);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
     ckpt_piece *tensors;
@@ -160,9 +160,9 @@ static weft_status complete(int folder, ckpt_manifest *m)
     weft_status st = gather(folder, m, &p);
     if (st == WEFT_DATA) /* not what somebody handed us, but what this job has just written */
         st = WEFT_INTERNAL;
-    if (!st)
+    if (st == WEFT_OK)
         st = ckpt_manifest_build(m, &text, &bytes);
-    if (!st)
+    if (st == WEFT_OK)
         st = write_manifest(folder, text, bytes);
     free(text);
     free(m->ranges.at);
@@ -189,7 +189,7 @@ static void remove_old(int parent, uint64_t step, uint32_t keep)
 {
     ckpt_steps list;
     uint32_t kept = 0;
-    if (ckpt_list(parent, &list)) {
+    if (ckpt_list(parent, &list) != WEFT_OK) {
         log_line(WEFT_LOG_WARN, "old checkpoints stay: %s", err_text());
         return;
     }
@@ -214,7 +214,7 @@ static weft_status commit(int parent, const char *temp, const char *final, ckpt_
         return err_fail_errno(WEFT_IO, "cannot open it");
     weft_status st = complete(folder, m);
     close(folder);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     if (put_in_place(parent, temp, final) < 0)
         return err_fail_errno(WEFT_IO, "cannot rename it to %s", final);
@@ -243,12 +243,12 @@ weft_status ckpt_commit(const char *temp, const char *final, uint64_t step, cons
     int parent = open_parent(temp);
     if (parent < 0)
         st = err_fail_errno(WEFT_IO, "cannot open its folder");
-    if (!st)
+    if (st == WEFT_OK)
         st = commit(parent, last_part(temp), last_part(final), &m, keep);
     if (parent >= 0)
         close(parent);
     free(own);
-    if (st) {
+    if (st != WEFT_OK) {
         err_context("checkpoint %s", temp);
         ckpt_abandon(temp);
     }

@@ -114,7 +114,7 @@ static weft_status order_pieces(const ckpt_piece *pieces, uint32_t n, const ckpt
     *kept = 0;
     for (uint32_t i = 0; i < n; i++) {
         weft_status st = check_piece(&pieces[i]);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         if (pieces[i].count)
             order[(*kept)++] = &pieces[i];
@@ -149,11 +149,11 @@ static weft_status write_file(int folder, const char *name, const ckpt_piece *co
     if (write_pieces(s, order, n, head, head_bytes) || data_file_sync(s->fd))
         st = err_fail_errno(WEFT_IO, "cannot write checkpoint shard %s (after %" PRIu64 " bytes)",
                             name, s->bytes);
-    if (close(s->fd) < 0 && !st)
+    if (close(s->fd) < 0 && st == WEFT_OK)
         st = err_fail_errno(WEFT_IO, "cannot close checkpoint shard %s", name);
-    if (!st && data_file_sync_folder(folder))
+    if (st == WEFT_OK && data_file_sync_folder(folder))
         st = err_fail_errno(WEFT_IO, "cannot sync the folder of checkpoint shard %s", name);
-    if (st)
+    if (st != WEFT_OK)
         unlinkat(folder, name, 0);
     return st;
 }
@@ -164,7 +164,7 @@ static weft_status hash_and_write(int folder, const char *name, const ckpt_piece
     char *head;
     uint64_t head_bytes;
     weft_status st = ckpt_header_build(order, n, &head, &head_bytes);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     sink s = {.fd = -1, .hash = EVP_MD_CTX_new(), .block = mem_alloc(BLOCK)};
     uint8_t digest[32];
@@ -174,13 +174,13 @@ static weft_status hash_and_write(int folder, const char *name, const ckpt_piece
     lengthy_begin(&s.progress, "a shard of the checkpoint is written", all);
     if (!s.hash || !EVP_DigestInit_ex(s.hash, EVP_sha256(), NULL))
         st = err_fail(WEFT_NO_MEMORY, "no memory for the sum of checkpoint shard %s", name);
-    if (!st)
+    if (st == WEFT_OK)
         st = write_file(folder, name, order, n, head, head_bytes, &s);
-    if (!st && !EVP_DigestFinal_ex(s.hash, digest, NULL)) {
+    if (st == WEFT_OK && !EVP_DigestFinal_ex(s.hash, digest, NULL)) {
         st = err_fail(WEFT_INTERNAL, "cannot form the sum of checkpoint shard %s", name);
         unlinkat(folder, name, 0);
     }
-    if (!st) {
+    if (st == WEFT_OK) {
         sum->bytes = s.bytes;
         memcpy(sum->sha256, digest, sizeof digest);
     }
@@ -205,11 +205,11 @@ weft_status ckpt_write_shard(const char *temp, uint32_t shard, uint32_t shards,
     char name[CKPT_FILE_MAX];
     ckpt_shard_name(shard, shards, name);
     weft_status st = order_pieces(pieces, n, order, &kept);
-    if (!st)
+    if (st == WEFT_OK)
         st = hash_and_write(folder, name, order, kept, sum);
     free(order);
     close(folder);
-    if (st)
+    if (st != WEFT_OK)
         err_context("%s", temp);
     return st;
 }
@@ -235,7 +235,7 @@ static weft_status read_head(source *s)
     uint64_t n = 0;
     weft_status st =
         s->bytes < 8 ? err_fail(WEFT_DATA, "it is too short for a shard") : read_part(s, &n, 8, 0);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     if (n < 2 || n > CKPT_JSON_MAX || !check_range(8, n, s->bytes))
         return err_fail(WEFT_DATA,
@@ -252,7 +252,7 @@ static weft_status hash_rest(const source *s, EVP_MD_CTX *hash, unsigned char *b
     for (uint64_t at = 8 + s->head_bytes, n; at < s->bytes; at += n) {
         n = s->bytes - at < BLOCK ? s->bytes - at : BLOCK;
         weft_status st = read_part(s, block, n, at);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         if (!EVP_DigestUpdate(hash, block, n))
             return err_fail(WEFT_INTERNAL, "cannot form its sum");
@@ -271,11 +271,11 @@ static weft_status check_sum(const source *s, const ckpt_shard_sum *sum)
     if (!hash || !EVP_DigestInit_ex(hash, EVP_sha256(), NULL) ||
         !EVP_DigestUpdate(hash, s->head, 8 + s->head_bytes))
         st = err_fail(WEFT_NO_MEMORY, "no memory for its sum");
-    if (!st)
+    if (st == WEFT_OK)
         st = hash_rest(s, hash, block);
-    if (!st && !EVP_DigestFinal_ex(hash, digest, NULL))
+    if (st == WEFT_OK && !EVP_DigestFinal_ex(hash, digest, NULL))
         st = err_fail(WEFT_INTERNAL, "cannot form its sum");
-    if (!st && memcmp(digest, sum->sha256, sizeof digest))
+    if (st == WEFT_OK && memcmp(digest, sum->sha256, sizeof digest))
         st = err_fail(WEFT_DATA, "its SHA-256 is not the one that was recorded: it is damaged");
     EVP_MD_CTX_free(hash);
     free(block);
@@ -289,14 +289,14 @@ static weft_status check_source(source *s, uint32_t shard, const ckpt_shard_sum 
         return err_fail(WEFT_DATA, "it is %" PRIu64 " bytes long where %" PRIu64 " were recorded",
                         s->bytes, sum->bytes);
     weft_status st = read_head(s);
-    if (!st && hash)
+    if (st == WEFT_OK && hash)
         st = check_sum(s, sum);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     uint64_t data = 8 + s->head_bytes;
     uint32_t before = out->n;
     st = ckpt_header_parse(s->head + 8, s->head_bytes, s->bytes - data, shard, p, out);
-    for (uint32_t i = before; i < out->n && !st; i++)
+    for (uint32_t i = before; i < out->n && st == WEFT_OK; i++)
         out->at[i].at += data;
     return st;
 }
@@ -313,7 +313,7 @@ weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const 
     weft_status status = check_source(&s, shard, sum, hash, p, out);
     free(s.head);
     close(s.fd);
-    if (status)
+    if (status != WEFT_OK)
         err_context("shard %s", name);
     return status;
 }

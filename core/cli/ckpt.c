@@ -33,9 +33,9 @@ static int run(int argc, char **argv)
     if (!info && !verify)
         return cli_usage(&cli_cmd_ckpt, "say info or verify, and which folder");
     ckpt *c;
-    weft_status s = ckpt_open(argv[2], &c);
-    if (s)
-        return cli_fail(s);
+    weft_status st = ckpt_open(argv[2], &c);
+    if (st != WEFT_OK)
+        return cli_fail(st);
     printf("%s: step %" PRIu64 ", every sum agrees\n", ckpt_dir(c), ckpt_step(c));
     if (info) {
         print_tensors(c);

@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-int cli_fail(weft_status s)
+int cli_fail(weft_status st)
 {
-    if (s && *err_text())
+    if (st != WEFT_OK && *err_text())
         log_line(WEFT_LOG_ERROR, "%s", err_text());
-    else if (s)
-        log_line(WEFT_LOG_ERROR, "it failed with status %d, and nobody said why", (int)s);
-    return err_exit_code(s);
+    else if (st != WEFT_OK)
+        log_line(WEFT_LOG_ERROR, "it failed with status %d, and nobody said why", (int)st);
+    return err_exit_code(st);
 }
 
 int cli_usage(const command *c, const char *fmt, ...)

@@ -21,7 +21,7 @@ extern const command cli_cmd_train, cli_cmd_plan, cli_cmd_plugins, cli_cmd_data,
 extern const command *const commands[];
 
 /* Print the record of the failure and return its exit status. */
-int cli_fail(weft_status s);
+int cli_fail(weft_status st);
 
 /* err_fail(WEFT_USAGE) with the command's usage behind the sentence; returns 2. */
 int cli_usage(const command *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -22,15 +22,15 @@ static int examine(const cli_job *j, uint64_t here)
 {
     const doctor_job job = {j->ini, j->overrides, j->noverrides, j->ranks, (uint32_t)here, 0};
     json_t *report;
-    weft_status s = doctor_examine(j->ini ? &job : NULL, &report);
-    if (s)
-        return cli_fail(s);
+    weft_status st = doctor_examine(j->ini ? &job : NULL, &report);
+    if (st != WEFT_OK)
+        return cli_fail(st);
     bool prevents = doctor_worst(report) == DOCTOR_PROBLEM;
-    s = write_report(report, j->flag[0]);
+    st = write_report(report, j->flag[0]);
     json_decref(report);
-    if (!s && prevents)
-        s = err_fail(WEFT_IO, "the job cannot run here as it is: see the problems above");
-    return cli_fail(s);
+    if (st == WEFT_OK && prevents)
+        st = err_fail(WEFT_IO, "the job cannot run here as it is: see the problems above");
+    return cli_fail(st);
 }
 
 static int list_checks(void)

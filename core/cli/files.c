@@ -31,12 +31,12 @@ static int data(int argc, char **argv)
         status = cli_usage(&cli_cmd_data, n ? "where to? -o FILE" : "which texts?");
     } else {
         uint64_t train, held = 0;
-        weft_status s = data_write_bytes(texts, n, out, valid, &train, &held);
-        if (!s)
+        weft_status st = data_write_bytes(texts, n, out, valid, &train, &held);
+        if (st == WEFT_OK)
             printf("%s: %" PRIu64 " tokens%s\n", out, train, valid ? "" : ", one a byte");
-        if (!s && valid)
+        if (st == WEFT_OK && valid)
             printf("%s: %" PRIu64 " tokens, held out\n", valid, held);
-        status = cli_fail(s);
+        status = cli_fail(st);
     }
     free(texts);
     return status;

@@ -54,17 +54,17 @@ static int plan_for(const cli_job *j)
         return cli_usage(&cli_cmd_plan, "--machines %s: %u ranks can be on 1 to %u", j->value[1],
                          ranks, ranks);
     config *cfg;
-    weft_status s = config_load(j->ini, j->overrides, j->noverrides, &cfg);
-    if (s)
-        return cli_fail(s);
+    weft_status st = config_load(j->ini, j->overrides, j->noverrides, &cfg);
+    if (st != WEFT_OK)
+        return cli_fail(st);
     job_even_hosts(ranks, (uint32_t)machines, &sites);
-    s = run_prepare(cfg, ranks, false, &(resolve_meeting){.sites = &sites, .on_paper = true}, &p);
-    if (!s)
-        s = print(&p, j);
+    st = run_prepare(cfg, ranks, false, &(resolve_meeting){.sites = &sites, .on_paper = true}, &p);
+    if (st == WEFT_OK)
+        st = print(&p, j);
     run_unprepare(&p);
     job_free_hosts(&sites);
     config_destroy(cfg);
-    return cli_fail(s);
+    return cli_fail(st);
 }
 
 static int run(int argc, char **argv)

@@ -95,7 +95,7 @@ static weft_status read_words(int argc, char **argv, const char **name, config *
     const char *overrides[64], *ini = NULL;
     uint32_t n = 0;
     for (int i = 1; i < argc; i++) {
-        const bool is_override = strchr(argv[i], '=') != NULL;
+        const bool is_override = strchr(argv[i], '=');
         const char **word = is_job(argv[i]) ? &ini : name;
         if (is_override && n == sizeof overrides / sizeof *overrides)
             return err_fail(WEFT_USAGE, "more than %u overrides", n);
@@ -117,18 +117,18 @@ static int run(int argc, char **argv)
     const component **all;
     const char *name = NULL;
     uint32_t n;
-    weft_status s = read_words(argc, argv, &name, &cfg);
-    if (!s)
-        s = host_create(cfg ? config_raw(cfg, "run.plugins") : NULL, &h);
-    if (!s)
-        s = host_list(h, &all, &n);
-    if (!s && name)
-        s = find_and_print(all, n, name);
-    else if (!s)
+    weft_status st = read_words(argc, argv, &name, &cfg);
+    if (st == WEFT_OK)
+        st = host_create(cfg ? config_raw(cfg, "run.plugins") : NULL, &h);
+    if (st == WEFT_OK)
+        st = host_list(h, &all, &n);
+    if (st == WEFT_OK && name)
+        st = find_and_print(all, n, name);
+    else if (st == WEFT_OK)
         print_all(all, n);
     host_destroy(h);
     config_destroy(cfg);
-    return cli_fail(s);
+    return cli_fail(st);
 }
 
 const command cli_cmd_plugins = {
@@ -214,13 +214,13 @@ static int reference(int argc, char **argv)
     bool combinations = argc == 2 && !strcmp(argv[1], "combinations");
     if (argc > 1 && !combinations)
         return cli_usage(&cli_cmd_config, "it takes no arguments but 'combinations'");
-    weft_status s = host_create(NULL, &h);
-    if (!s)
-        s = host_list(h, &all, &n);
-    if (!s)
+    weft_status st = host_create(NULL, &h);
+    if (st == WEFT_OK)
+        st = host_list(h, &all, &n);
+    if (st == WEFT_OK)
         (combinations ? print_combinations : print_reference)(all, n);
     host_destroy(h);
-    return cli_fail(s);
+    return cli_fail(st);
 }
 
 const command cli_cmd_config = {

@@ -43,21 +43,21 @@ static weft_status check_job(const cli_job *j)
 {
     run_prepared p;
     config *cfg;
-    weft_status s = config_load(j->ini, j->overrides, j->noverrides, &cfg);
-    if (s)
-        return s;
-    s = run_prepare(cfg, j->ranks, true, NULL, &p);
+    weft_status st = config_load(j->ini, j->overrides, j->noverrides, &cfg);
+    if (st != WEFT_OK)
+        return st;
+    st = run_prepare(cfg, j->ranks, true, NULL, &p);
     run_unprepare(&p);
     config_destroy(cfg);
-    return s;
+    return st;
 }
 
 static int run_rank(const cli_job *j)
 {
     config *cfg;
-    weft_status s = config_load(j->ini, j->overrides, j->noverrides, &cfg);
-    if (s)
-        return run_train_refuse(s);
+    weft_status st = config_load(j->ini, j->overrides, j->noverrides, &cfg);
+    if (st != WEFT_OK)
+        return run_train_refuse(st);
     int status = run_train_rank(cfg, resume_of(j));
     config_destroy(cfg);
     return status;
@@ -67,10 +67,10 @@ static int launch(const cli_job *j)
 {
     job_stop_catch(false);
     job_stop_at_once(true);
-    weft_status s = j->flag[DOCTOR] ? WEFT_OK : check_job(j); /* to the doctor it is a finding */
+    weft_status st = j->flag[DOCTOR] ? WEFT_OK : check_job(j); /* to the doctor it is a finding */
     job_stop_at_once(false);
-    if (s)
-        return cli_fail(s);
+    if (st != WEFT_OK)
+        return cli_fail(st);
     char **argv = rank_arguments(j);
     int status = job_launch_ranks(j->ranks, argv, !j->flag[DOCTOR]);
     free(argv);

@@ -54,7 +54,7 @@ const char *config_raw(const config *c, const char *key)
 
 bool config_given(const config *c, const char *key)
 {
-    return find_entry(c, key) != NULL;
+    return find_entry(c, key);
 }
 
 const char *config_text(const config *c, const char *key)

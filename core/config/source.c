@@ -71,7 +71,7 @@ static weft_status read_all(int fd, bool file, const char *path, char **out, siz
 static weft_status read_once(int fd, const char *path, char **out, size_t *bytes)
 {
     weft_status st = read_all(fd, false, path, out, bytes);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     int copy = -1;
     if (!*bytes)
@@ -83,7 +83,7 @@ static weft_status read_once(int fd, const char *path, char **out, size_t *bytes
     else if ((copy = sealed_make("weft-job", *out, *bytes)) < 0)
         st = err_fail_errno(WEFT_IO, "cannot keep the job from %s in memory",
                             config_source_name(path));
-    if (st)
+    if (st != WEFT_OK)
         free(*out);
     else if (kept.fd < 0)
         keep(path, copy);
@@ -109,7 +109,7 @@ static weft_status adopt(const char *path)
 weft_status config_source_read(const char *path, char **out, size_t *bytes)
 {
     weft_status st = adopt(path);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     if (kept.fd >= 0 && !strcmp(kept.path, path))
         return read_all(kept.fd, true, path, out, bytes);

@@ -101,10 +101,10 @@ weft_status data_open(const char *path, data_file *out)
 {
     data_file f = {0};
     weft_status st = map_file(path, &f);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     st = read_header(&f);
-    if (st) {
+    if (st != WEFT_OK) {
         data_close(&f);
         return st;
     }
@@ -175,7 +175,7 @@ weft_status data_samples(const data_file *f, uint64_t seed, uint64_t first, uint
     uint64_t key = rng_key(seed, "data.order");
     uint64_t starts = f->count - sequence; /* a window has sequence + 1 tokens */
     weft_status st = WEFT_OK;
-    for (uint64_t i = 0; !st && i < count; i++)
+    for (uint64_t i = 0; st == WEFT_OK && i < count; i++)
         st = copy_window(f, rng_below(key, first + i, starts), sequence, tokens + i * sequence,
                          targets + i * sequence);
     return st;

@@ -98,7 +98,7 @@ static weft_status check_request(const char *const *texts, uint32_t n, const cha
         return err_fail(WEFT_USAGE, "training and validation data are both to be written to %s",
                         train);
     weft_status st = check_output(train, texts, n);
-    return st || !valid ? st : check_output(valid, texts, n);
+    return st != WEFT_OK || !valid ? st : check_output(valid, texts, n);
 }
 
 static weft_status cannot_write(const output *o)
@@ -143,7 +143,7 @@ static weft_status output_add(output *o, const unsigned char *bytes, uint64_t n)
         if (o->held < BUFFER_TOKENS)
             continue;
         weft_status st = output_flush(o);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
     o->tokens += n;
@@ -156,7 +156,7 @@ static weft_status output_finish(output *o)
     if (!o->path)
         return WEFT_OK;
     weft_status st = output_flush(o);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     uint32_t head[DATA_HEADER_WORDS] = {DATA_MAGIC, 1, (uint32_t)o->tokens, 256,
                                         (uint32_t)(o->tokens >> 32)};
@@ -177,7 +177,7 @@ static weft_status add_text(job *j, const char *text)
         return err_fail_errno(data_file_status(errno), "cannot read text %s", text);
     uint64_t size = (uint64_t)st.st_size;
     weft_status status = WEFT_OK;
-    for (uint64_t done = 0; done < size && !status;) {
+    for (uint64_t done = 0; done < size && status == WEFT_OK;) {
         uint64_t n = DATA_BLOCK - j->at % DATA_BLOCK;
         n = n < size - done ? n : size - done;
         int rc = data_file_read(fd, j->block, n, done);
@@ -186,7 +186,7 @@ static weft_status add_text(job *j, const char *text)
         else if (rc < 0)
             status = err_fail_errno(WEFT_IO, "cannot read text %s", text);
         bool last = j->at / DATA_BLOCK % DATA_VALID_EVERY == DATA_VALID_EVERY - 1;
-        if (!status)
+        if (status == WEFT_OK)
             status = output_add(last && j->valid.path ? &j->valid : &j->train, j->block, n);
         j->at += n;
         done += n;
@@ -280,31 +280,31 @@ static weft_status write_all(job *j, const char *const *texts, uint32_t n, const
                              const char *valid)
 {
     weft_status st = output_open(&j->train, train);
-    if (!st)
+    if (st == WEFT_OK)
         st = output_open(&j->valid, valid);
-    for (uint32_t i = 0; i < n && !st; i++)
+    for (uint32_t i = 0; i < n && st == WEFT_OK; i++)
         st = add_text(j, texts[i]);
-    if (!st)
+    if (st == WEFT_OK)
         st = check_amount(j);
-    if (!st)
+    if (st == WEFT_OK)
         st = output_finish(&j->train);
-    if (!st)
+    if (st == WEFT_OK)
         st = output_finish(&j->valid);
-    if (!st)
+    if (st == WEFT_OK)
         st = output_rename(&j->train);
-    return st ? st : output_rename(&j->valid);
+    return st != WEFT_OK ? st : output_rename(&j->valid);
 }
 
 weft_status data_write_bytes(const char *const *texts, uint32_t n, const char *train_path,
                              const char *valid_path, uint64_t *train_tokens, uint64_t *valid_tokens)
 {
     weft_status st = check_request(texts, n, train_path, valid_path);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     job *j = mem_alloc(sizeof *j);
     j->train.fd = j->valid.fd = -1;
     st = write_all(j, texts, n, train_path, valid_path);
-    if (st) {
+    if (st != WEFT_OK) {
         output_drop(&j->train);
         output_drop(&j->valid);
     } else {

@@ -123,13 +123,13 @@ weft_status doctor_examine(const doctor_job *job, json_t **out)
     const char *root = getenv("WEFT_DOCTOR_ROOT");
     doctor d = {.root = root ? root : "", .job = job, .done = json_array()};
     run_checks(&d);
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     *out = NULL;
     if (doctor_fact_number(&d, "job", "usage", 0))
-        s = err_fail(WEFT_USAGE, "%s", doctor_fact_text(&d, "job", "error"));
+        st = err_fail(WEFT_USAGE, "%s", doctor_fact_text(&d, "job", "error"));
     else
         *out = whole_report(&d);
     json_decref(d.done);
     pool_free(&d.pool);
-    return s;
+    return st;
 }

@@ -34,10 +34,10 @@ static weft_status send_mine(gathering *g)
     char key[64];
     snprintf(key, sizeof key, "doctor.report.%u", g->who.rank);
     char *text = json_dumps(g->mine, JSON_COMPACT);
-    weft_status s = text ? job_put(g->job, key, text, strlen(text))
-                         : err_fail(WEFT_INTERNAL, "the report cannot be written as JSON");
+    weft_status st = text ? job_put(g->job, key, text, strlen(text))
+                          : err_fail(WEFT_INTERNAL, "the report cannot be written as JSON");
     free(text);
-    return s;
+    return st;
 }
 
 static weft_status take_one(gathering *g, uint32_t rank)
@@ -46,9 +46,9 @@ static weft_status take_one(gathering *g, uint32_t rank)
     void *text = NULL;
     uint64_t bytes = 0;
     snprintf(key, sizeof key, "doctor.report.%u", rank);
-    weft_status s = job_get(g->job, key, DEADLINE, &text, &bytes);
-    if (s)
-        return s;
+    weft_status st = job_get(g->job, key, DEADLINE, &text, &bytes);
+    if (st != WEFT_OK)
+        return st;
     g->reports[rank] = doctor_report_read(text, bytes);
     free(text);
     return g->reports[rank]
@@ -62,12 +62,12 @@ static weft_status gather(gathering *g)
         return send_mine(g);
     g->reports = mem_alloc(g->who.ranks * sizeof *g->reports);
     g->reports[0] = json_incref(g->mine);
-    weft_status s = WEFT_OK;
-    for (uint32_t r = 1; !s && r < g->who.ranks; r++)
-        s = take_one(g, r);
-    if (!s)
+    weft_status st = WEFT_OK;
+    for (uint32_t r = 1; st == WEFT_OK && r < g->who.ranks; r++)
+        st = take_one(g, r);
+    if (st == WEFT_OK)
         g->compared = doctor_compare_reports(g->reports, g->who.ranks);
-    return s;
+    return st;
 }
 
 /* --- printing --- */
@@ -201,30 +201,30 @@ static weft_status run(gathering *g, const char *ini, const char *const *overrid
     doctor_job j = {ini, overrides, n, g->who.ranks, g->who.local_ranks, 0};
     job_sites sites = {0};
     config *cfg = NULL;
-    weft_status s = doctor_examine(&j, &g->mine);
-    if (!s)
-        s = config_load(ini, overrides, n, &cfg);
-    if (!s)
-        s = run_train_join(&g->who, cfg, &g->job);
+    weft_status st = doctor_examine(&j, &g->mine);
+    if (st == WEFT_OK)
+        st = config_load(ini, overrides, n, &cfg);
+    if (st == WEFT_OK)
+        st = run_train_join(&g->who, cfg, &g->job);
     config_destroy(cfg);
-    if (!s)
-        s = job_find_hosts(g->job, &g->who, &sites);
+    if (st == WEFT_OK)
+        st = job_find_hosts(g->job, &g->who, &sites);
     j.share = sites.cpu_ranks;
     job_free_hosts(&sites);
-    if (!s && g->who.local_ranks != j.here) { /* the share of the cores is another one */
+    if (st == WEFT_OK && g->who.local_ranks != j.here) { /* the share of the cores is another one */
         json_decref(g->mine);
         j.here = g->who.local_ranks;
-        s = doctor_examine(&j, &g->mine);
-    } else if (!s && g->job) {
+        st = doctor_examine(&j, &g->mine);
+    } else if (st == WEFT_OK && g->job) {
         doctor_fit(&j, g->mine);
     }
-    if (!s && g->job)
-        s = doctor_measure_path(g->job, &g->who, g->mine);
-    if (!s)
-        s = gather(g);
-    if (!s && !g->who.rank)
-        s = print(g, json);
-    return s;
+    if (st == WEFT_OK && g->job)
+        st = doctor_measure_path(g->job, &g->who, g->mine);
+    if (st == WEFT_OK)
+        st = gather(g);
+    if (st == WEFT_OK && !g->who.rank)
+        st = print(g, json);
+    return st;
 }
 
 static void free_gathering(gathering *g)
@@ -241,20 +241,20 @@ int doctor_rank(const char *ini, const char *const *overrides, uint32_t n, int j
 {
     gathering g = {0};
     char why[2048] = "";
-    weft_status s = job_identify(&g.who);
-    if (!s) {
+    weft_status st = job_identify(&g.who);
+    if (st == WEFT_OK) {
         log_setup(WEFT_LOG_INFO, g.who.ranks > 1 ? (int)g.who.rank : -1);
-        s = run(&g, ini, overrides, n, json);
+        st = run(&g, ini, overrides, n, json);
     }
-    if (s)
+    if (st != WEFT_OK)
         snprintf(why, sizeof why, "%s", err_text());
-    if (!job_leave(g.job, s, s ? why : NULL) && !s) {
-        s = WEFT_PEER;
+    if (!job_leave(g.job, st, st != WEFT_OK ? why : NULL) && st == WEFT_OK) {
+        st = WEFT_PEER;
         snprintf(why, sizeof why, "%s", err_text());
     }
     job_free(g.job);
-    int status = err_exit_code(s);
-    if (!s && !g.who.rank && prevents(&g)) {
+    int status = err_exit_code(st);
+    if (st == WEFT_OK && !g.who.rank && prevents(&g)) {
         status = 1;
         snprintf(why, sizeof why, "the job cannot run: see the problems above");
     }

@@ -119,7 +119,7 @@ bool doctor_read_bytes(const doctor *d, const char *path, const char *key, uint6
     int64_t n;
     if (!doctor_read_line(d, path, key, text, sizeof text) || !number_of(text, &n) || n < 0)
         return false;
-    bool kib = strstr(text, " kB") != NULL;
+    bool kib = strstr(text, " kB");
     if (kib && n > INT64_MAX / 1024)
         return false;
     *out = (uint64_t)n * (kib ? 1024 : 1);

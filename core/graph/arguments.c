@@ -105,12 +105,12 @@ weft_status graph_check_text(const char *call, const char *what, const char *tex
 
 weft_status graph_check_name(const char *call, const char *what, const char *name)
 {
-    weft_status s = graph_check_text(call, what, name, WEFT_MAX_NAME - 1);
-    if (!s && strpbrk(name, "*|"))
-        s = err_fail(WEFT_USAGE,
-                     "%s(): %s, '%s', has a '*' or '|', which names of edits use as signs", call,
-                     what, name);
-    return s;
+    weft_status st = graph_check_text(call, what, name, WEFT_MAX_NAME - 1);
+    if (st == WEFT_OK && strpbrk(name, "*|"))
+        st = err_fail(WEFT_USAGE,
+                      "%s(): %s, '%s', has a '*' or '|', which names of edits use as signs", call,
+                      what, name);
+    return st;
 }
 
 /* --- shapes and tensors --- */
@@ -122,7 +122,7 @@ static weft_status check_axis(const char *call, const char *of, const weft_shape
     char what[2 * WEFT_MAX_NAME];
     snprintf(what, sizeof what, "the name of axis %u of %s", i, of);
     weft_status st = graph_check_name(call, what, axis->name);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     if (axis->size < 1 || __builtin_mul_overflow(*elements, (uint64_t)axis->size, elements) ||
         *elements > INT64_MAX / 64)
@@ -139,12 +139,12 @@ weft_status graph_check_shape(const char *call, const char *of, const weft_shape
 {
     uint64_t elements = 1;
     weft_status st = graph_check_pointer(call, "shape", s);
-    if (!st && s->rank > WEFT_MAX_AXES)
+    if (st == WEFT_OK && s->rank > WEFT_MAX_AXES)
         st = err_fail(WEFT_USAGE, "%s(): %s has %u axes; at most %d are possible", call, of,
                       s->rank, WEFT_MAX_AXES);
-    for (uint32_t i = 0; !st && i < s->rank; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < s->rank; i++)
         st = check_axis(call, of, s, i, &elements);
-    if (!st && s->dtype && !weft_dtype_size(s->dtype))
+    if (st == WEFT_OK && s->dtype && !weft_dtype_size(s->dtype))
         st = err_fail(WEFT_USAGE, "%s(): %s has the unknown element type %u", call, of, s->dtype);
     return st;
 }
@@ -210,16 +210,16 @@ weft_status graph_check_attrs(const char *id, const weft_attr *attrs, uint32_t n
     if (n > GRAPH_MOST_ATTRS)
         return err_fail(WEFT_USAGE, "builder.op(): %s has %u attributes; at most %u are possible",
                         id, n, GRAPH_MOST_ATTRS);
-    weft_status s = n ? graph_check_pointer("builder.op", "attrs", attrs) : WEFT_OK;
-    for (uint32_t i = 0; !s && i < n; i++) {
-        s = graph_check_text("builder.op", "the key of an attribute", attrs[i].key,
-                             WEFT_MAX_NAME - 1);
-        for (uint32_t k = 0; !s && k < i; k++)
+    weft_status st = n ? graph_check_pointer("builder.op", "attrs", attrs) : WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < n; i++) {
+        st = graph_check_text("builder.op", "the key of an attribute", attrs[i].key,
+                              WEFT_MAX_NAME - 1);
+        for (uint32_t k = 0; st == WEFT_OK && k < i; k++)
             if (!strcmp(attrs[k].key, attrs[i].key))
-                s = err_fail(WEFT_USAGE, "builder.op(): %s has the attribute '%s' twice", id,
-                             attrs[i].key);
+                st = err_fail(WEFT_USAGE, "builder.op(): %s has the attribute '%s' twice", id,
+                              attrs[i].key);
     }
-    return s;
+    return st;
 }
 
 /* How many operands an elementwise op reads; 0: there is no such op. */
@@ -287,10 +287,12 @@ weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *
                                            : WEFT_OK;
 }
 
-weft_status graph_check_return(weft_status s, const char *who, const char *call)
+weft_status graph_check_return(weft_status st, const char *who, const char *call)
 {
-    if ((int)s < 0 || (int)s > WEFT_INTERNAL || s == WEFT_BUSY)
+    if ((int)st < 0 || (int)st > WEFT_INTERNAL || st == WEFT_BUSY)
         return err_fail(WEFT_INTERNAL, "%s: its %s() returned %d, which is no status of a failure",
-                        who, call, (int)s);
-    return s && !*err_text() ? err_fail(s, "%s: its %s() failed and gave no reason", who, call) : s;
+                        who, call, (int)st);
+    return st != WEFT_OK && !*err_text()
+               ? err_fail(st, "%s: its %s() failed and gave no reason", who, call)
+               : st;
 }

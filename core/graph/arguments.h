@@ -73,6 +73,6 @@ weft_status graph_comm(void *ctx, uint32_t kind, uint32_t redop, const char *mes
 
 /* What a function of a plugin has returned: a status that is none, or a failure without a
  * sentence, becomes WEFT_INTERNAL or a sentence that names `who` ("op acme.x") and `call`. */
-weft_status graph_check_return(weft_status s, const char *who, const char *call);
+weft_status graph_check_return(weft_status st, const char *who, const char *call);
 
 #endif

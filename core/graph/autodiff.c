@@ -53,10 +53,10 @@ static weft_status into_grad(graph *g, weft_tensor param, weft_tensor d, uint32_
     }
     weft_builder b = graph_builder(g);
     weft_tensor out;
-    weft_status s = b.op(g, "accumulate", NULL, 0, &d, 1, &out, 1);
-    if (!s)
+    weft_status st = b.op(g, "accumulate", NULL, 0, &d, 1, &out, 1);
+    if (st == WEFT_OK)
         g->nodes.at[g->nodes.n - 1].out[0] = sum;
-    return s;
+    return st;
 }
 
 static void belongs(graph *g, weft_tensor d, weft_tensor t)
@@ -73,9 +73,9 @@ static weft_status contribute(graph *g, weft_tensor *grads, weft_tensor t, weft_
     }
     weft_builder b = graph_builder(g);
     weft_tensor both[2] = {grads[t], d};
-    weft_status s = b.op(g, "add", NULL, 0, both, 2, &grads[t], 1);
-    if (s)
-        return s;
+    weft_status st = b.op(g, "add", NULL, 0, both, 2, &grads[t], 1);
+    if (st != WEFT_OK)
+        return st;
     g->nodes.at[g->nodes.n - 1].join = true;
     belongs(g, both[0], t);
     belongs(g, both[1], t);
@@ -91,13 +91,13 @@ static bool wants_grad(const graph *g, weft_tensor t)
 }
 
 /* What grad() of a plugin's op has left in `din`: tensors of the graph, shaped like the inputs. */
-static weft_status check_gradients(const graph *g, const node *n, weft_status s,
+static weft_status check_gradients(const graph *g, const node *n, weft_status st,
                                    const weft_tensor *din)
 {
     char who[2 * WEFT_MAX_NAME];
     snprintf(who, sizeof who, "op %s", n->id);
-    if (s)
-        return graph_check_return(s, who, "grad");
+    if (st != WEFT_OK)
+        return graph_check_return(st, who, "grad");
     for (uint32_t i = 0; i < n->nin; i++) {
         if (!din[i])
             continue;
@@ -129,20 +129,20 @@ static weft_status one_part(graph *g, const node *n, const weft_opcall *call, ui
     uint32_t first_new = g->nodes.n;
     g->deriving = n->id;
     g->calls = 0;
-    weft_status s = PLUGIN_CALL(n->op, grad, &b, call, part, din);
+    weft_status st = PLUGIN_CALL(n->op, grad, &b, call, part, din);
     g->deriving = NULL;
-    if (s || !n->own)
-        s = check_gradients(g, n, s, din);
-    for (uint32_t i = 0; !s && i < n->nin; i++) {
+    if (st != WEFT_OK || !n->own)
+        st = check_gradients(g, n, st, din);
+    for (uint32_t i = 0; st == WEFT_OK && i < n->nin; i++) {
         if (!din[i] || !wants_grad(g, n->in[i]))
             continue;
         bool param = graph_tensor(g, n->in[i])->kind == WEFT_T_PARAM;
         if (param != (part == WEFT_GRAD_PARAMS))
             continue;
-        s = param ? into_grad(g, n->in[i], din[i], first_new)
-                  : contribute(g, grads, n->in[i], din[i]);
+        st = param ? into_grad(g, n->in[i], din[i], first_new)
+                   : contribute(g, grads, n->in[i], din[i]);
     }
-    return s;
+    return st;
 }
 
 /* What an all-gather has gathered. */
@@ -180,17 +180,17 @@ static weft_status one_node(graph *g, uint32_t at, weft_tensor *grads)
     g->block = n.block;
     if (n.comm) { /* in the logical graph it is the identity, except for a shift */
         g->phase = PHASE_INPUTS;
-        weft_status s = n.comm == WEFT_SHIFT ? shift_back(g, &n, &dout[0]) : WEFT_OK;
-        if (s)
-            return s;
+        weft_status st = n.comm == WEFT_SHIFT ? shift_back(g, &n, &dout[0]) : WEFT_OK;
+        if (st != WEFT_OK)
+            return st;
         return contribute(g, grads, n.in[0], dout[0]);
     }
     if (!n.op || !n.op->grad)
         return err_fail(WEFT_USAGE, "op %s has no gradient, and the loss depends on it", n.id);
     weft_opcall call = {sizeof call, n.nattr, n.attrs, n.nin, n.nout, n.in, n.out, dout};
     weft_tensor din[WEFT_MAX_OPERANDS] = {0};
-    weft_status s = one_part(g, &n, &call, WEFT_GRAD_INPUTS, din, grads);
-    return s ? s : one_part(g, &n, &call, WEFT_GRAD_PARAMS, din, grads);
+    weft_status st = one_part(g, &n, &call, WEFT_GRAD_INPUTS, din, grads);
+    return st != WEFT_OK ? st : one_part(g, &n, &call, WEFT_GRAD_PARAMS, din, grads);
 }
 
 weft_status graph_backward(graph *g, weft_tensor loss)
@@ -198,14 +198,14 @@ weft_status graph_backward(graph *g, weft_tensor loss)
     uint32_t forward = g->nodes.n;
     weft_tensor one;
     weft_builder b = graph_builder(g);
-    weft_status s = b.constant(g, 1.0, &one);
-    if (s)
-        return s;
+    weft_status st = b.constant(g, 1.0, &one);
+    if (st != WEFT_OK)
+        return st;
     /* Only forward tensors are looked up, and they all exist by now. */
     weft_tensor *grads = mem_alloc((g->tensors.n + 1) * sizeof *grads);
     grads[loss] = one;
-    for (uint32_t i = forward; !s && i-- > 0;)
-        s = one_node(g, i, grads);
+    for (uint32_t i = forward; st == WEFT_OK && i-- > 0;)
+        st = one_node(g, i, grads);
     free(grads);
-    return s;
+    return st;
 }

@@ -18,9 +18,9 @@ static bool known(const graph *g, weft_tensor t)
 static weft_status b_shape(void *ctx, weft_tensor t, weft_shape *out)
 {
     graph *g = ctx;
-    weft_status s = graph_check_pointer("builder.shape", g ? "out" : "ctx", g ? (void *)out : ctx);
-    if (s)
-        return s;
+    weft_status st = graph_check_pointer("builder.shape", g ? "out" : "ctx", g ? (void *)out : ctx);
+    if (st != WEFT_OK)
+        return st;
     if (!known(g, t))
         return err_fail(WEFT_USAGE, "the graph has no tensor number %u", t);
     *out = graph_tensor(g, t)->shape;
@@ -40,11 +40,11 @@ static uint32_t b_kind(void *ctx, weft_tensor t)
 static weft_status b_block(void *ctx, const char *name)
 {
     graph *g = ctx;
-    weft_status s = graph_check_call(g, CALL_BLOCK);
-    if (!s)
-        s = graph_check_name("builder.block", "name", name);
-    if (s)
-        return s;
+    weft_status st = graph_check_call(g, CALL_BLOCK);
+    if (st == WEFT_OK)
+        st = graph_check_name("builder.block", "name", name);
+    if (st != WEFT_OK)
+        return st;
     *vec_push(&g->blocks) = pool_text(&g->pool, name);
     g->block = g->blocks.n - 1;
     return WEFT_OK;
@@ -54,35 +54,35 @@ static weft_status b_block(void *ctx, const char *name)
 static weft_status check_new(const graph *g, const char *call, const char *name,
                              const weft_shape *shape, const weft_tensor *out)
 {
-    weft_status s = graph_check_name(call, "name", name);
-    if (!s)
-        s = graph_check_shape(call, name, shape);
-    if (!s)
-        s = graph_check_pointer(call, "out", out);
-    if (!s && graph_find(g, name))
-        s = err_fail(WEFT_USAGE, "%s(): the graph already has a tensor named %s", call, name);
-    return s;
+    weft_status st = graph_check_name(call, "name", name);
+    if (st == WEFT_OK)
+        st = graph_check_shape(call, name, shape);
+    if (st == WEFT_OK)
+        st = graph_check_pointer(call, "out", out);
+    if (st == WEFT_OK && graph_find(g, name))
+        st = err_fail(WEFT_USAGE, "%s(): the graph already has a tensor named %s", call, name);
+    return st;
 }
 
 static weft_status b_input(void *ctx, const char *name, const weft_shape *shape, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status s = graph_check_call(g, CALL_INPUT);
-    if (!s)
-        s = check_new(g, "builder.input", name, shape, out);
-    if (!s && g->replacing)
-        s = graph_check_input(g, name, shape);
-    if (!s)
+    weft_status st = graph_check_call(g, CALL_INPUT);
+    if (st == WEFT_OK)
+        st = check_new(g, "builder.input", name, shape, out);
+    if (st == WEFT_OK && g->replacing)
+        st = graph_check_input(g, name, shape);
+    if (st == WEFT_OK)
         *out = graph_add(g, name, WEFT_T_INPUT, shape);
-    return s;
+    return st;
 }
 
 /* "zeros", "ones" or "normal:DEVIATION". */
 static weft_status check_init(const char *name, const char *init)
 {
-    weft_status s = graph_check_text("builder.param", "init", init, WEFT_MAX_NAME - 1);
-    if (s || !strcmp(init, "zeros") || !strcmp(init, "ones"))
-        return s;
+    weft_status st = graph_check_text("builder.param", "init", init, WEFT_MAX_NAME - 1);
+    if (st != WEFT_OK || !strcmp(init, "zeros") || !strcmp(init, "ones"))
+        return st;
     char *end = NULL;
     const double deviation = strncmp(init, "normal:", 7) ? 0 : strtod(init + 7, &end);
     if (end && end != init + 7 && !*end && deviation >= 0 && deviation <= FLT_MAX)
@@ -98,20 +98,20 @@ static weft_status b_param(void *ctx, const char *name, const weft_shape *shape,
 {
     const uint32_t all = WEFT_PARAM_MATRIX | WEFT_PARAM_PAD;
     graph *g = ctx;
-    weft_status s = graph_check_call(g, CALL_PARAM);
-    if (!s)
-        s = check_new(g, "builder.param", name, shape, out);
-    if (!s)
-        s = check_init(name, init);
-    if (!s && flags & ~all)
-        s = err_fail(WEFT_USAGE, "builder.param(): %s has the unknown flags 0x%x", name,
-                     flags & ~all);
-    if (!s && shape->dtype && shape->dtype != g->compute)
-        s = err_fail(WEFT_USAGE,
-                     "builder.param(): %s has the element type %u; a parameter has the job's: 0",
-                     name, shape->dtype);
-    if (s)
-        return s;
+    weft_status st = graph_check_call(g, CALL_PARAM);
+    if (st == WEFT_OK)
+        st = check_new(g, "builder.param", name, shape, out);
+    if (st == WEFT_OK)
+        st = check_init(name, init);
+    if (st == WEFT_OK && flags & ~all)
+        st = err_fail(WEFT_USAGE, "builder.param(): %s has the unknown flags 0x%x", name,
+                      flags & ~all);
+    if (st == WEFT_OK && shape->dtype && shape->dtype != g->compute)
+        st = err_fail(WEFT_USAGE,
+                      "builder.param(): %s has the element type %u; a parameter has the job's: 0",
+                      name, shape->dtype);
+    if (st != WEFT_OK)
+        return st;
     *out = graph_add(g, name, WEFT_T_PARAM, shape);
     graph_tensor(g, *out)->init = pool_text(&g->pool, init);
     graph_tensor(g, *out)->flags = flags;
@@ -131,29 +131,29 @@ static weft_status find_scalar(graph *g, const char *name, weft_tensor *out)
 static weft_status b_scalar(void *ctx, const char *name, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status s = graph_check_call(g, CALL_SCALAR);
-    if (!s)
-        s = graph_check_name("builder.scalar", "name", name);
-    if (!s)
-        s = graph_check_pointer("builder.scalar", "out", out);
-    return s ? s : find_scalar(g, name, out);
+    weft_status st = graph_check_call(g, CALL_SCALAR);
+    if (st == WEFT_OK)
+        st = graph_check_name("builder.scalar", "name", name);
+    if (st == WEFT_OK)
+        st = graph_check_pointer("builder.scalar", "out", out);
+    return st != WEFT_OK ? st : find_scalar(g, name, out);
 }
 
 static weft_status b_constant(void *ctx, double value, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status s = graph_check_call(g, CALL_CONSTANT);
-    if (!s)
-        s = graph_check_pointer("builder.constant", "out", out);
-    if (!s && isnan(value))
-        s = err_fail(WEFT_USAGE, "builder.constant(): the value is no number (NaN)");
-    if (s)
-        return s;
+    weft_status st = graph_check_call(g, CALL_CONSTANT);
+    if (st == WEFT_OK)
+        st = graph_check_pointer("builder.constant", "out", out);
+    if (st == WEFT_OK && isnan(value))
+        st = err_fail(WEFT_USAGE, "builder.constant(): the value is no number (NaN)");
+    if (st != WEFT_OK)
+        return st;
     char name[WEFT_MAX_NAME];
     snprintf(name, sizeof name, "const.%.17g", value);
-    s = find_scalar(g, name, out);
-    if (s)
-        return s;
+    st = find_scalar(g, name, out);
+    if (st != WEFT_OK)
+        return st;
     graph_tensor(g, *out)->constant = true;
     graph_tensor(g, *out)->value = value;
     return WEFT_OK;
@@ -172,48 +172,49 @@ static bool in_list(const char *list, const char *word)
 static weft_status check_keep(const tensor *like, const char *keep)
 {
     char word[WEFT_MAX_NAME];
-    weft_status s = WEFT_OK;
-    for (const char *p = keep; !s && p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
+    weft_status st = WEFT_OK;
+    for (const char *p = keep; st == WEFT_OK && p; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL) {
         bool found = false;
         snprintf(word, sizeof word, "%.*s", (int)strcspn(p, ","), p);
         for (uint32_t i = 0; i < like->shape.rank; i++)
             found |= !strcmp(like->shape.axes[i].name, word);
         if (!found)
-            s = err_fail(WEFT_USAGE, "builder.state(): keep names the axis '%s', which %s has not",
-                         word, like->name);
+            st = err_fail(WEFT_USAGE, "builder.state(): keep names the axis '%s', which %s has not",
+                          word, like->name);
     }
-    return s;
+    return st;
 }
 
 static weft_status check_state(const graph *g, const char *name, weft_tensor like, uint32_t dtype,
                                const char *keep, const weft_tensor *out)
 {
-    weft_status s = graph_check_name("builder.state", "name", name);
-    if (!s)
-        s = graph_check_pointer("builder.state", "out", out);
-    if (!s)
-        s = graph_check_tensor(g, "builder.state", "like", like);
-    if (!s && !*g->state_of && graph_tensor(g, like)->kind != WEFT_T_PARAM)
-        s = err_fail(WEFT_USAGE, "builder.state(): '%s' is to lie beside %s, which is no parameter",
+    weft_status st = graph_check_name("builder.state", "name", name);
+    if (st == WEFT_OK)
+        st = graph_check_pointer("builder.state", "out", out);
+    if (st == WEFT_OK)
+        st = graph_check_tensor(g, "builder.state", "like", like);
+    if (st == WEFT_OK && !*g->state_of && graph_tensor(g, like)->kind != WEFT_T_PARAM)
+        st =
+            err_fail(WEFT_USAGE, "builder.state(): '%s' is to lie beside %s, which is no parameter",
                      name, graph_tensor(g, like)->name);
-    if (!s && dtype && !weft_dtype_size(dtype))
-        s = err_fail(WEFT_USAGE, "builder.state(): '%s' has the unknown element type %u", name,
-                     dtype);
-    if (!s && keep)
-        s = graph_check_text("builder.state", "keep", keep, WEFT_MAX_AXES * WEFT_MAX_NAME);
+    if (st == WEFT_OK && dtype && !weft_dtype_size(dtype))
+        st = err_fail(WEFT_USAGE, "builder.state(): '%s' has the unknown element type %u", name,
+                      dtype);
+    if (st == WEFT_OK && keep)
+        st = graph_check_text("builder.state", "keep", keep, WEFT_MAX_AXES * WEFT_MAX_NAME);
     /* a rule may be shown a parameter flat, without the axes that it names */
-    return s || !keep || *g->state_of ? s : check_keep(graph_tensor(g, like), keep);
+    return st != WEFT_OK || !keep || *g->state_of ? st : check_keep(graph_tensor(g, like), keep);
 }
 
 static weft_status b_state(void *ctx, const char *name, weft_tensor like, uint32_t dtype,
                            const char *keep, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status s = graph_check_call(g, CALL_STATE);
-    if (!s)
-        s = check_state(g, name, like, dtype, keep, out);
-    if (s)
-        return s;
+    weft_status st = graph_check_call(g, CALL_STATE);
+    if (st == WEFT_OK)
+        st = check_state(g, name, like, dtype, keep, out);
+    if (st != WEFT_OK)
+        return st;
     weft_shape whole = graph_tensor(g, like)->shape, shape = {.dtype = dtype ? dtype : WEFT_F32};
     for (uint32_t i = 0; i < whole.rank; i++)
         if (!keep || in_list(keep, whole.axes[i].name))
@@ -221,9 +222,9 @@ static weft_status b_state(void *ctx, const char *name, weft_tensor like, uint32
     char full[2 * WEFT_MAX_NAME];
     snprintf(full, sizeof full, "%s.%s", *g->state_of ? g->state_of : graph_tensor(g, like)->name,
              name);
-    s = check_new(g, "builder.state", full, &shape, out);
-    if (s)
-        return s;
+    st = check_new(g, "builder.state", full, &shape, out);
+    if (st != WEFT_OK)
+        return st;
     *out = graph_add(g, full, WEFT_T_STATE, &shape);
     graph_tensor(g, *out)->of = like;
     return WEFT_OK;
@@ -232,7 +233,7 @@ static weft_status b_state(void *ctx, const char *name, weft_tensor like, uint32
 static const weft_op *find_op(const graph *g, const char *id, bool *own)
 {
     const weft_op *op = graph_core_op(id);
-    *own = op != NULL;
+    *own = op;
     return op || !g->find ? op : g->find(g->find_ctx, id);
 }
 
@@ -240,20 +241,20 @@ static weft_status check_operands(const graph *g, const char *id, const weft_att
                                   uint32_t nattr, const weft_tensor *in, uint32_t nin,
                                   const weft_tensor *out, uint32_t nout)
 {
-    weft_status s = graph_check_attrs(id, attrs, nattr);
-    if (!s && (nin > WEFT_MAX_OPERANDS || nout > WEFT_MAX_OPERANDS))
-        s = err_fail(WEFT_USAGE,
-                     "builder.op(): %s has more than %d operands: %u inputs, %u outputs", id,
-                     WEFT_MAX_OPERANDS, nin, nout);
-    if (!s && !nout)
-        s = err_fail(WEFT_USAGE, "builder.op(): %s is asked for no output", id);
-    if (!s && nin)
-        s = graph_check_pointer("builder.op", "in", in);
-    if (!s)
-        s = graph_check_pointer("builder.op", "out", out);
-    for (uint32_t i = 0; !s && i < nin; i++)
-        s = graph_check_tensor(g, "builder.op", id, in[i]);
-    return s;
+    weft_status st = graph_check_attrs(id, attrs, nattr);
+    if (st == WEFT_OK && (nin > WEFT_MAX_OPERANDS || nout > WEFT_MAX_OPERANDS))
+        st = err_fail(WEFT_USAGE,
+                      "builder.op(): %s has more than %d operands: %u inputs, %u outputs", id,
+                      WEFT_MAX_OPERANDS, nin, nout);
+    if (st == WEFT_OK && !nout)
+        st = err_fail(WEFT_USAGE, "builder.op(): %s is asked for no output", id);
+    if (st == WEFT_OK && nin)
+        st = graph_check_pointer("builder.op", "in", in);
+    if (st == WEFT_OK)
+        st = graph_check_pointer("builder.op", "out", out);
+    for (uint32_t i = 0; st == WEFT_OK && i < nin; i++)
+        st = graph_check_tensor(g, "builder.op", id, in[i]);
+    return st;
 }
 
 /* The shapes of the outputs, from the op's infer(). */
@@ -267,25 +268,25 @@ static weft_status infer(graph *g, const weft_op *op, const char *id, bool own, 
     const char *was = g->looking;
     weft_builder b = graph_builder(g);
     g->looking = "infer";
-    weft_status s = PLUGIN_CALL(op, infer, &b, n->attrs, n->nattr, in, n->nin, out, &count);
+    weft_status st = PLUGIN_CALL(op, infer, &b, n->attrs, n->nattr, in, n->nin, out, &count);
     g->looking = was;
-    if (s) {
+    if (st != WEFT_OK) {
         char who[2 * WEFT_MAX_NAME];
         snprintf(who, sizeof who, "op %s", id);
-        s = graph_check_return(s, who, "infer");
+        st = graph_check_return(st, who, "infer");
         if (!strstr(err_text(), id))
             err_context("%s", who);
-        return s;
+        return st;
     }
     if (count != n->nout)
         return err_fail(WEFT_USAGE, "op %s has %u outputs, %u were asked for", id, count, n->nout);
-    for (uint32_t i = 0; !s && !own && i < count; i++)
-        s = graph_check_shape("infer", "its output", &out[i]);
-    if (!s && !own)
-        s = graph_check_op(op, id, in, n->nin, out, count);
-    if (s)
+    for (uint32_t i = 0; st == WEFT_OK && !own && i < count; i++)
+        st = graph_check_shape("infer", "its output", &out[i]);
+    if (st == WEFT_OK && !own)
+        st = graph_check_op(op, id, in, n->nin, out, count);
+    if (st != WEFT_OK)
         err_context("op %s", id);
-    return s;
+    return st;
 }
 
 static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
@@ -294,20 +295,20 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
     graph *g = ctx;
     bool own;
     weft_shape to[WEFT_MAX_OPERANDS] = {0};
-    weft_status s = graph_check_call(g, CALL_OP);
-    if (!s)
-        s = graph_check_text("builder.op", "id", id, WEFT_MAX_NAME - 1);
-    const weft_op *op = s ? NULL : find_op(g, id, &own);
-    if (!s && !op)
-        s = err_fail(WEFT_USAGE, "there is no op '%s'", id);
-    if (!s)
-        s = check_operands(g, id, attrs, nattr, in, nin, out, nout);
+    weft_status st = graph_check_call(g, CALL_OP);
+    if (st == WEFT_OK)
+        st = graph_check_text("builder.op", "id", id, WEFT_MAX_NAME - 1);
+    const weft_op *op = st != WEFT_OK ? NULL : find_op(g, id, &own);
+    if (st == WEFT_OK && !op)
+        st = err_fail(WEFT_USAGE, "there is no op '%s'", id);
+    if (st == WEFT_OK)
+        st = check_operands(g, id, attrs, nattr, in, nin, out, nout);
     const node asked = {
         .attrs = attrs, .nattr = nattr, .in = (weft_tensor *)in, .nin = nin, .nout = nout};
-    if (!s)
-        s = infer(g, op, id, own, &asked, to);
-    if (s)
-        return s;
+    if (st == WEFT_OK)
+        st = infer(g, op, id, own, &asked, to);
+    if (st != WEFT_OK)
+        return st;
     node *n = graph_node(g, id, nattr, nin, nout);
     n->op = op;
     n->own = own;
@@ -351,21 +352,21 @@ static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor s
 static weft_status b_assign(void *ctx, weft_tensor dst, weft_tensor src)
 {
     graph *g = ctx;
-    weft_status s = graph_check_call(g, CALL_ASSIGN);
-    if (!s)
-        s = graph_check_tensor(g, "builder.assign", "dst", dst);
-    if (!s)
-        s = graph_check_tensor(g, "builder.assign", "src", src);
-    if (s)
-        return s;
+    weft_status st = graph_check_call(g, CALL_ASSIGN);
+    if (st == WEFT_OK)
+        st = graph_check_tensor(g, "builder.assign", "dst", dst);
+    if (st == WEFT_OK)
+        st = graph_check_tensor(g, "builder.assign", "src", src);
+    if (st != WEFT_OK)
+        return st;
     const uint32_t kind = graph_tensor(g, dst)->kind;
     if (!g->replacing && kind != WEFT_T_PARAM && kind != WEFT_T_STATE && kind != WEFT_T_SCALAR)
         return err_fail(WEFT_USAGE,
                         "%s is neither parameter, state nor scalar: it cannot be assigned",
                         graph_tensor(g, dst)->name);
-    s = g->replacing ? check_stand_in(g, dst, src) : graph_check_assigned(g, dst, src);
-    if (s)
-        return s;
+    st = g->replacing ? check_stand_in(g, dst, src) : graph_check_assigned(g, dst, src);
+    if (st != WEFT_OK)
+        return st;
     node *n = graph_node(g, "assign", 0, 1, 1);
     n->assign = true;
     n->in[0] = src;

@@ -79,21 +79,21 @@ weft_status graph_comm(void *ctx, uint32_t kind, uint32_t redop, const char *axi
                        const char *axis, uint32_t root, weft_tensor in, weft_tensor *out)
 {
     graph *g = ctx;
-    weft_status s = graph_check_call(g, CALL_COMM);
-    if (!s)
-        s = graph_check_pointer("builder.comm", "out", out);
-    if (!s)
-        s = graph_check_text("builder.comm", "mesh_axis", axis_of_mesh, WEFT_MAX_NAME - 1);
-    if (!s && axis)
-        s = graph_check_text("builder.comm", "axis", axis, WEFT_MAX_NAME - 1);
-    if (!s)
-        s = graph_check_tensor(g, "builder.comm", "in", in);
-    if (s)
-        return s;
+    weft_status st = graph_check_call(g, CALL_COMM);
+    if (st == WEFT_OK)
+        st = graph_check_pointer("builder.comm", "out", out);
+    if (st == WEFT_OK)
+        st = graph_check_text("builder.comm", "mesh_axis", axis_of_mesh, WEFT_MAX_NAME - 1);
+    if (st == WEFT_OK && axis)
+        st = graph_check_text("builder.comm", "axis", axis, WEFT_MAX_NAME - 1);
+    if (st == WEFT_OK)
+        st = graph_check_tensor(g, "builder.comm", "in", in);
+    if (st != WEFT_OK)
+        return st;
     int a = graph_mesh_axis(g->mesh, axis_of_mesh);
-    s = a < 0 ? no_axis(g, axis_of_mesh) : check_comm(g, kind, redop, axis, root, (uint32_t)a, in);
-    if (s)
-        return s;
+    st = a < 0 ? no_axis(g, axis_of_mesh) : check_comm(g, kind, redop, axis, root, (uint32_t)a, in);
+    if (st != WEFT_OK)
+        return st;
     if (g->mesh->size[a] == 1) {
         *out = in;
         return WEFT_OK;

@@ -91,10 +91,10 @@ static weft_status ask(graph *g, const node *n, const weft_opcall *call, uint32_
     snprintf(who, sizeof who, "op %s", n->id);
     memset(out, 0, WEFT_MAX_OPERANDS * sizeof *out);
     g->looking = "shard";
-    weft_status s =
+    weft_status st =
         graph_check_return(PLUGIN_CALL(n->op, shard, &b, call, size, in, out), who, "shard");
     g->looking = was;
-    return s;
+    return st;
 }
 
 /* Would it answer the same for one coordinate? */
@@ -120,8 +120,8 @@ weft_status graph_check_placement(graph *g, uint32_t i, uint32_t a, const weft_o
                                   const weft_place *in, weft_place *out)
 {
     const node n = g->nodes.at[i];
-    weft_status s = ask(g, &n, call, g->mesh->size[a], in, out);
-    for (uint32_t k = 0; !s && k < n.nout; k++)
-        s = check_claim(g, &n, a, k, in, out[k]);
-    return s ? s : check_alone(g, &n, a, call, in, out);
+    weft_status st = ask(g, &n, call, g->mesh->size[a], in, out);
+    for (uint32_t k = 0; st == WEFT_OK && k < n.nout; k++)
+        st = check_claim(g, &n, a, k, in, out[k]);
+    return st != WEFT_OK ? st : check_alone(g, &n, a, call, in, out);
 }

@@ -65,9 +65,9 @@ static weft_status operand(fuser *u, weft_tensor t, uint16_t *out)
     const tensor *x = graph_tensor(u->g, t);
     if (!u->reg[t]) { /* a constant at its first use */
         uint16_t r = 0;
-        weft_status s = take_register(u, &r);
-        if (s)
-            return s;
+        weft_status st = take_register(u, &r);
+        if (st != WEFT_OK)
+            return st;
         *vec_push(&u->steps) =
             (weft_ew_step){.op = WEFT_EW_CONST, .dst = r, .scalar = 1, .imm = (float)x->value};
         u->reg[t] = (uint16_t)(r + 1);
@@ -82,15 +82,15 @@ static weft_status fuse_node(fuser *u, const node *n)
     uint16_t r[3] = {0};
     uint16_t scalar = 1;
     for (uint32_t k = 0; k < n->nin; k++) {
-        weft_status s = operand(u, n->in[k], &r[k]);
-        if (s)
-            return s;
+        weft_status st = operand(u, n->in[k], &r[k]);
+        if (st != WEFT_OK)
+            return st;
         scalar = scalar && u->scalar[n->in[k]];
     }
     uint16_t dst = 0;
-    weft_status s = take_register(u, &dst);
-    if (s)
-        return s;
+    weft_status st = take_register(u, &dst);
+    if (st != WEFT_OK)
+        return st;
     *vec_push(&u->steps) = (weft_ew_step){(uint16_t)n->op->ew, dst, r[0], r[1], r[2], scalar, 0};
     u->reg[n->out[0]] = (uint16_t)(dst + 1);
     u->scalar[n->out[0]] = (uint8_t)scalar;
@@ -102,9 +102,9 @@ static weft_status fuse_output(fuser *u, weft_tensor from, weft_tensor to, uint1
 {
     fused *f = u->f;
     uint16_t r = 0;
-    weft_status s = operand(u, from, &r);
-    if (s)
-        return s;
+    weft_status st = operand(u, from, &r);
+    if (st != WEFT_OK)
+        return st;
     if (f->nout == 32)
         return err_fail(WEFT_UNSUPPORTED, "an elementwise chain writes more than 32 tensors");
     out_reg[f->nout] = r;
@@ -125,19 +125,19 @@ weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tenso
     u.reg = pool_array(&g->pool, g->tensors.n + 1, sizeof *u.reg);
     u.scalar = pool_array(&g->pool, g->tensors.n + 1, 1);
     uint16_t *out_reg = pool_array(&g->pool, 32, sizeof *out_reg);
-    weft_status s = collect_inputs(&u, first, end, gate);
-    for (uint32_t i = first; !s && i < end; i++) {
+    weft_status st = collect_inputs(&u, first, end, gate);
+    for (uint32_t i = first; st == WEFT_OK && i < end; i++) {
         const node *n = &g->nodes.at[i];
         if (n->assign)
-            s = fuse_output(&u, n->in[0], n->out[0], out_reg);
+            st = fuse_output(&u, n->in[0], n->out[0], out_reg);
         else if (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE) && n->nin <= 3)
-            s = fuse_node(&u, n);
+            st = fuse_node(&u, n);
         else
-            s = err_fail(WEFT_UNSUPPORTED, "op %s is not elementwise", n->id);
-        if (!s && wanted && !n->assign && wanted[n->out[0]])
-            s = fuse_output(&u, n->out[0], n->out[0], out_reg);
+            st = err_fail(WEFT_UNSUPPORTED, "op %s is not elementwise", n->id);
+        if (st == WEFT_OK && wanted && !n->assign && wanted[n->out[0]])
+            st = fuse_output(&u, n->out[0], n->out[0], out_reg);
     }
-    if (!s && u.steps.n) {
+    if (st == WEFT_OK && u.steps.n) {
         weft_ew_step *steps = pool_array(&g->pool, u.steps.n, sizeof *steps);
         memcpy(steps, u.steps.at, u.steps.n * sizeof *steps);
         out->program.steps = steps;
@@ -148,5 +148,5 @@ weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tenso
     out->program.gate = gate ? u.reg[gate] - 1 : -1;
     out->program.out_reg = out_reg;
     free(u.steps.at);
-    return s;
+    return st;
 }

@@ -64,9 +64,9 @@ weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t m
         if (!graph_glob_match(glob, g->tensors.at[i].name))
             continue;
         any = true;
-        weft_status s = split_one(g, i + 1, axis, mesh_axis);
-        if (s)
-            return s;
+        weft_status st = split_one(g, i + 1, axis, mesh_axis);
+        if (st != WEFT_OK)
+            return st;
     }
     if (!any)
         return err_fail(WEFT_USAGE, "no tensor is named '%s'", glob);
@@ -118,11 +118,11 @@ static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_plac
     g->block = n.block;
     g->phase = n.phase;
     weft_builder b = graph_builder(g);
-    weft_status s = b.comm(g, kind, redop, g->mesh->name[v->a], axis, 0, in, out);
+    weft_status st = b.comm(g, kind, redop, g->mesh->name[v->a], axis, 0, in, out);
     g->block = block;
     g->phase = phase;
-    if (s)
-        return s;
+    if (st != WEFT_OK)
+        return st;
     tensor *made = graph_tensor(g, *out);
     memcpy(made->place, graph_tensor(g, in)->place, sizeof made->place);
     made->place[v->a] = to;
@@ -180,11 +180,11 @@ static weft_status complete(visit *v, bool all)
         if (!partial(t->place[v->a]) || (!all && !due))
             continue;
         bool cuts = to.kind == WEFT_SPLIT;
-        weft_status s = cuts ? check_parts(v, in) : WEFT_OK;
-        if (!s)
-            s = put_before(v, cuts ? WEFT_REDUCE_SCATTER : WEFT_ALL_REDUCE, in, to, &out);
-        if (s)
-            return s;
+        weft_status st = cuts ? check_parts(v, in) : WEFT_OK;
+        if (st == WEFT_OK)
+            st = put_before(v, cuts ? WEFT_REDUCE_SCATTER : WEFT_ALL_REDUCE, in, to, &out);
+        if (st != WEFT_OK)
+            return st;
         read_instead(g, v->i, g->nodes.n, in, out);
     }
     return WEFT_OK;
@@ -212,9 +212,9 @@ static weft_status gather(visit *v)
             t->place[v->a].axis != 0)
             continue;
         weft_tensor out = gathered(v, t, backward);
-        weft_status s = out ? WEFT_OK : put_before(v, WEFT_ALL_GATHER, in, (weft_place){0}, &out);
-        if (s)
-            return s;
+        weft_status st = out ? WEFT_OK : put_before(v, WEFT_ALL_GATHER, in, (weft_place){0}, &out);
+        if (st != WEFT_OK)
+            return st;
         graph_tensor(g, in)->gathered[backward] = out;
         read_instead(g, v->i, v->i + 1, in, out);
     }
@@ -245,9 +245,9 @@ static weft_status set_places(graph *g, uint32_t i, uint32_t a, const weft_place
     const node *n = &g->nodes.at[i];
     for (uint32_t k = 0; k < n->nout; k++) {
         tensor *t = graph_tensor(g, n->out[k]);
-        weft_status s = t->sum ? place_sum(g, t, a, out[k]) : WEFT_OK;
-        if (s)
-            return s;
+        weft_status st = t->sum ? place_sum(g, t, a, out[k]) : WEFT_OK;
+        if (st != WEFT_OK)
+            return st;
         t->place[a] = out[k];
         if (t->want[a].kind == WEFT_SPLIT && !partial(out[k]) && !same_place(out[k], t->want[a]))
             return err_fail(WEFT_USAGE,
@@ -261,27 +261,27 @@ static weft_status set_places(graph *g, uint32_t i, uint32_t a, const weft_place
 static weft_status propagate_axis(visit *v)
 {
     weft_place out[WEFT_MAX_OPERANDS] = {0};
-    weft_status s = complete(v, false);
-    if (!s)
-        s = shard_node(v->g, v->i, v->a, out);
-    for (uint32_t effort = 0; s == WEFT_UNSUPPORTED && effort < 2; effort++) {
+    weft_status st = complete(v, false);
+    if (st == WEFT_OK)
+        st = shard_node(v->g, v->i, v->a, out);
+    for (uint32_t effort = 0; st == WEFT_UNSUPPORTED && effort < 2; effort++) {
         uint32_t before = v->added;
         weft_tensor had[WEFT_MAX_OPERANDS];
         const node *n = &v->g->nodes.at[v->i];
         memcpy(had, n->in, n->nin * sizeof *had);
         weft_status put = effort ? gather(v) : complete(v, true);
-        if (put)
+        if (put != WEFT_OK)
             return put;
         n = &v->g->nodes.at[v->i];
         if (v->added != before || memcmp(had, n->in, n->nin * sizeof *had)) {
             err_clear(); /* that refusal has been answered */
-            s = shard_node(v->g, v->i, v->a, out);
+            st = shard_node(v->g, v->i, v->a, out);
         }
     }
-    if (s) {
+    if (st != WEFT_OK) {
         err_context("%s cannot be computed over the mesh axis %s", v->g->nodes.at[v->i].id,
                     v->g->mesh->name[v->a]);
-        return s == WEFT_UNSUPPORTED ? WEFT_USAGE : s;
+        return st == WEFT_UNSUPPORTED ? WEFT_USAGE : st;
     }
     return set_places(v->g, v->i, v->a, out);
 }
@@ -291,12 +291,12 @@ static weft_status propagate_axis(visit *v)
 static weft_status take_axis(visit *v)
 {
     bool own = partial(graph_tensor(v->g, v->g->nodes.at[v->i].out[0])->place[v->a]);
-    weft_status s = own ? WEFT_OK : complete(v, true);
+    weft_status st = own ? WEFT_OK : complete(v, true);
     const node *n = &v->g->nodes.at[v->i];
     const tensor *from = graph_tensor(v->g, n->in[0]), *to = graph_tensor(v->g, n->out[0]);
-    if (s || same_place(from->place[v->a], to->place[v->a]) ||
+    if (st != WEFT_OK || same_place(from->place[v->a], to->place[v->a]) ||
         (own && from->place[v->a].kind == WEFT_WHOLE))
-        return s;
+        return st;
     return err_fail(WEFT_UNSUPPORTED,
                     "%s cannot take %s, which is not placed like it over the mesh axis %s",
                     to->name, from->name, v->g->mesh->name[v->a]);
@@ -331,17 +331,17 @@ static weft_status place_comm(const graph *g, const node *n)
 weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end)
 {
     for (uint32_t i = first; i < *end; i++) {
-        weft_status s = g->nodes.at[i].comm ? place_comm(g, &g->nodes.at[i]) : WEFT_OK;
-        for (uint32_t a = 0; !s && !g->nodes.at[i].comm && a < g->mesh->n; a++) {
+        weft_status st = g->nodes.at[i].comm ? place_comm(g, &g->nodes.at[i]) : WEFT_OK;
+        for (uint32_t a = 0; st == WEFT_OK && !g->nodes.at[i].comm && a < g->mesh->n; a++) {
             if (g->mesh->size[a] == 1)
                 continue;
             visit v = {g, i, a, 0};
-            s = g->nodes.at[i].assign ? take_axis(&v) : propagate_axis(&v);
+            st = g->nodes.at[i].assign ? take_axis(&v) : propagate_axis(&v);
             i = v.i;
             *end += v.added;
         }
-        if (s)
-            return s;
+        if (st != WEFT_OK)
+            return st;
     }
     return WEFT_OK;
 }

@@ -58,9 +58,9 @@ static weft_status take_over(graph *g, uint32_t op, uint32_t first)
             assigned |= (uint64_t)1 << k;
         }
         n->replaced = true;
-        weft_status s = stand_in(g, first, n->out[0], n->in[0]);
-        if (s)
-            return s;
+        weft_status st = stand_in(g, first, n->out[0], n->in[0]);
+        if (st != WEFT_OK)
+            return st;
     }
     const node *old = &g->nodes.at[op];
     for (uint32_t k = 0; k < old->nout; k++)
@@ -79,7 +79,7 @@ weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
             "replaced already",
             op);
     weft_status given = graph_check_pointer("edits.replace", "emit", (const void *)(uintptr_t)emit);
-    if (given)
+    if (given != WEFT_OK)
         return given;
     uint32_t block = g->block, phase = g->phase, first = g->nodes.n;
     g->block = g->nodes.at[op].block;
@@ -88,17 +88,17 @@ weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
     g->looking = NULL;
     g->replacing = op + 1;
     weft_builder b = graph_builder(g);
-    weft_status s = graph_check_return(emit(user, &b), "the replacement", "emit");
+    weft_status st = graph_check_return(emit(user, &b), "the replacement", "emit");
     g->replacing = 0;
     g->looking = looking;
     g->block = block;
     g->phase = phase;
-    if (!s)
-        s = take_over(g, op, first);
+    if (st == WEFT_OK)
+        st = take_over(g, op, first);
     g->nodes.at[op].replaced = true;
     g->nodes.at[op].put_first = first;
     g->nodes.at[op].put_end = g->nodes.n;
-    return s;
+    return st;
 }
 
 typedef VEC(node) node_list;

@@ -57,7 +57,7 @@ static weft_status loader_failed(const trusted *t, const char *via)
 {
     const char *text = dlerror();
     text = text ? text : "the loader gave no reason";
-    bool absent = strstr(text, "cannot open shared object file") != NULL;
+    bool absent = strstr(text, "cannot open shared object file");
     const char *at = strstr(text, via);
     const int before = at ? (int)(at - text) : 0;
     return err_fail(absent && !at ? WEFT_ABSENT : WEFT_USAGE, "the loader refuses it: %.*s%s%s",
@@ -141,13 +141,13 @@ static weft_status load(object *o, const trusted *t)
 {
     weft_plugin_entry_fn entry = NULL;
     void *handle = NULL;
-    weft_status status = host_file_check_elf(t);
-    if (status == WEFT_OK)
-        status = load_by_descriptor(o, t, &handle);
-    if (status == WEFT_OK)
-        status = find_entry(handle, &entry);
-    if (status != WEFT_OK)
-        return status;
+    weft_status st = host_file_check_elf(t);
+    if (st == WEFT_OK)
+        st = load_by_descriptor(o, t, &handle);
+    if (st == WEFT_OK)
+        st = find_entry(handle, &entry);
+    if (st != WEFT_OK)
+        return st;
     plugin_call outer;
     call_enter(&outer, o, ENTRY);
     const weft_manifest *m = entry();
@@ -200,11 +200,11 @@ static weft_status load_trusted(host *h, const char *kind, const trusted *t, obj
 weft_status host_object_load(host *h, const char *kind, const char *path, object **out)
 {
     trusted t;
-    weft_status status = host_file_check_open(path, &t);
-    if (status != WEFT_OK)
+    weft_status st = host_file_check_open(path, &t);
+    if (st != WEFT_OK)
         err_context("%s", t.real[0] ? t.real : path);
     else
-        status = load_trusted(h, kind, &t, out);
+        st = load_trusted(h, kind, &t, out);
     host_file_check_close(&t);
-    return status;
+    return st;
 }

@@ -63,7 +63,7 @@ static bool is_stale(const weft_manifest *own, const weft_manifest *recorder)
     if (!recorder || recorder == own)
         return false;
     snprintf(mark, sizeof mark, "plugin %s: ", recorder->id);
-    return strstr(err_text(), mark) != NULL;
+    return strstr(err_text(), mark);
 }
 
 /* The first record of a failure stays; later ones, from callers further up, go before it. */

@@ -137,21 +137,21 @@ static weft_status connect_one(job *j, const struct addrinfo *a, uint64_t until,
     int on = 1, error = 0;
     socklen_t n = sizeof error;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    weft_status status = WEFT_OK;
+    weft_status st = WEFT_OK;
     if (connect(fd, a->ai_addr, a->ai_addrlen)) {
         error = errno;
-        if (error == EINPROGRESS && !(status = wait_for(j, fd, POLLOUT, until)))
+        if (error == EINPROGRESS && (st = wait_for(j, fd, POLLOUT, until)) == WEFT_OK)
             getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &n);
     }
-    if (!status && error)
-        status = err_fail(WEFT_IO, "%s", strerror(error));
-    if (status == WEFT_BUSY)
-        status = err_fail(WEFT_IO, "no answer");
-    if (status)
+    if (st == WEFT_OK && error)
+        st = err_fail(WEFT_IO, "%s", strerror(error));
+    if (st == WEFT_BUSY)
+        st = err_fail(WEFT_IO, "no answer");
+    if (st != WEFT_OK)
         close(fd);
     else
         *out = fd;
-    return status;
+    return st;
 }
 
 static void say_hello(job *j, wire *w)
@@ -169,23 +169,22 @@ static void say_hello(job *j, wire *w)
 /* Wait for what the session waits for; the end of the time is WEFT_IO, worth another attempt. */
 static weft_status wait_session(job *j, wire *w, uint64_t until)
 {
-    weft_status status = wait_for(j, w->fd, job_tls_wants(w->tls) == 2 ? POLLOUT : POLLIN, until);
-    return status == WEFT_BUSY ? err_fail(WEFT_IO, "it accepts connections and says nothing")
-                               : status;
+    weft_status st = wait_for(j, w->fd, job_tls_wants(w->tls) == 2 ? POLLOUT : POLLIN, until);
+    return st == WEFT_BUSY ? err_fail(WEFT_IO, "it accepts connections and says nothing") : st;
 }
 
 static weft_status shake(job *j, wire *w, uint64_t until)
 {
-    weft_status status;
-    while ((status = job_tls_handshake(w->tls)) == WEFT_BUSY)
-        if ((status = wait_session(j, w, until)))
-            return status;
-    if (status && job_tls_lost(w->tls))
+    weft_status st;
+    while ((st = job_tls_handshake(w->tls)) == WEFT_BUSY)
+        if ((st = wait_session(j, w, until)) != WEFT_OK)
+            return st;
+    if (st != WEFT_OK && job_tls_lost(w->tls))
         return err_fail(WEFT_IO, "it closed the connection");
-    if (status)
+    if (st != WEFT_OK)
         err_context("rank %u was not let into the job at %s port %u", j->who.rank, j->who.addr,
                     j->who.port);
-    return status;
+    return st;
 }
 
 static void send_beat(job *j)
@@ -199,21 +198,21 @@ static void send_beat(job *j)
 static weft_status welcome(job *j, wire *w, uint64_t until)
 {
     job_wire_frame f;
-    weft_status status;
+    weft_status st;
     w->limit = WIRE_TEXT;
     say_hello(j, w);
-    while ((status = job_wire_flush(w)) == WEFT_BUSY ||
-           (!status && (status = job_wire_take(w, &f)) == WEFT_BUSY))
-        if ((status = wait_session(j, w, until)))
-            return status;
-    if (status)
-        return job_tls_lost(w->tls) ? err_fail(WEFT_IO, "it closed the connection") : status;
+    while ((st = job_wire_flush(w)) == WEFT_BUSY ||
+           (st == WEFT_OK && (st = job_wire_take(w, &f)) == WEFT_BUSY))
+        if ((st = wait_session(j, w, until)) != WEFT_OK)
+            return st;
+    if (st != WEFT_OK)
+        return job_tls_lost(w->tls) ? err_fail(WEFT_IO, "it closed the connection") : st;
     if (f.type == WIRE_WELCOME && f.bytes == MEETING_BYTES) {
         memcpy(j->meeting, f.body, MEETING_BYTES);
         w->limit = WIRE_BODY_MAX;
         send_beat(j); /* the store counts this rank from here on */
-        status = job_wire_flush(w);
-        return status == WEFT_BUSY ? WEFT_OK : status;
+        st = job_wire_flush(w);
+        return st == WEFT_BUSY ? WEFT_OK : st;
     }
     char why[WIRE_TEXT];
     if (f.type != WIRE_REFUSED)
@@ -229,23 +228,23 @@ static weft_status begin_session(job *j, int fd, uint64_t until)
 {
     greeting g = {.got = 0};
     uint8_t psk[KEY_BYTES];
-    weft_status status;
-    while ((status = job_handshake_read(&g, fd)) == WEFT_BUSY)
-        if ((status = wait_for(j, fd, POLLIN, until)))
+    weft_status st;
+    while ((st = job_handshake_read(&g, fd)) == WEFT_BUSY)
+        if ((st = wait_for(j, fd, POLLIN, until)) != WEFT_OK)
             break;
-    if (status == WEFT_BUSY)
-        status = err_fail(WEFT_IO, "it accepts connections and says nothing");
-    else if (status == WEFT_USAGE)
+    if (st == WEFT_BUSY)
+        st = err_fail(WEFT_IO, "it accepts connections and says nothing");
+    else if (st == WEFT_USAGE)
         err_context("rank %u asked for the job at %s port %u", j->who.rank, j->who.addr,
                     j->who.port);
-    if (!status)
-        status = job_handshake_key(&g, j->key, psk);
-    if (status)
+    if (st == WEFT_OK)
+        st = job_handshake_key(&g, j->key, psk);
+    if (st != WEFT_OK)
         close(fd);
     else
-        status = job_wire_open(&j->client->w, j->tls, fd, false, psk);
+        st = job_wire_open(&j->client->w, j->tls, fd, false, psk);
     explicit_bzero(psk, sizeof psk);
-    return status;
+    return st;
 }
 
 static uint64_t earlier(uint64_t a, uint64_t b)
@@ -260,44 +259,44 @@ static weft_status attempt(job *j, const struct addrinfo *a, uint64_t deadline)
     client *c = j->client;
     uint64_t until = earlier(clock_ms() + ATTEMPT_MS, deadline);
     int fd = -1;
-    weft_status status = connect_one(j, a, until, &fd);
-    if (status || (status = begin_session(j, fd, until)))
-        return status;
+    weft_status st = connect_one(j, a, until, &fd);
+    if (st != WEFT_OK || (st = begin_session(j, fd, until)) != WEFT_OK)
+        return st;
     until = earlier(clock_ms() + ATTEMPT_MS, deadline);
-    status = shake(j, &c->w, until);
-    if (!status)
-        status = welcome(j, &c->w, until);
-    if (status)
+    st = shake(j, &c->w, until);
+    if (st == WEFT_OK)
+        st = welcome(j, &c->w, until);
+    if (st != WEFT_OK)
         job_wire_close(&c->w);
-    return status;
+    return st;
 }
 
 static weft_status find_store(job *j)
 {
     struct addrinfo *list = NULL;
     uint64_t deadline = clock_ms() + j->join_ms;
-    weft_status status = job_address_resolve(&j->who, &list);
-    if (status)
-        return status;
+    weft_status st = job_address_resolve(&j->who, &list);
+    if (st != WEFT_OK)
+        return st;
     const struct addrinfo *a = list;
-    while ((status = attempt(j, a, deadline)) == WEFT_IO && clock_ms() < deadline) {
+    while ((st = attempt(j, a, deadline)) == WEFT_IO && clock_ms() < deadline) {
         a = a->ai_next;
         if (a)
             continue;
         a = list;
         weft_status pause = wait_for(j, -1, 0, clock_ms() + AGAIN_MS);
         if (pause != WEFT_BUSY) {
-            status = pause;
+            st = pause;
             break;
         }
     }
     freeaddrinfo(list);
-    if (status == WEFT_IO) {
+    if (st == WEFT_IO) {
         err_context("rank %u did not reach rank 0 at %s port %u within %.0f s", j->who.rank,
                     j->who.addr, j->who.port, (double)j->join_ms / 1000);
         return WEFT_PEER;
     }
-    return status;
+    return st;
 }
 
 /* --- the thread --- */
@@ -357,8 +356,8 @@ static void read_all(job *j)
         return;
     uint64_t before = job_tls_heard(c->w.tls);
     job_wire_frame f;
-    weft_status status;
-    while (!(status = job_wire_take(&c->w, &f)))
+    weft_status st;
+    while ((st = job_wire_take(&c->w, &f)) == WEFT_OK)
         if (!take_frame(j, &f)) {
             add_sign(j, JOB_CAUSE_SURE, "broke the protocol of the store");
             job_wire_close(&c->w);
@@ -366,7 +365,7 @@ static void read_all(job *j)
         }
     if (job_tls_heard(c->w.tls) != before)
         c->alive = j->clock.ms;
-    if (status != WEFT_BUSY)
+    if (st != WEFT_BUSY)
         lost(j);
 }
 
@@ -393,8 +392,8 @@ static void tick(job *j)
 static void write_all(job *j)
 {
     client *c = j->client;
-    weft_status status = job_wire_flush(&c->w);
-    if (status && status != WEFT_BUSY) {
+    weft_status st = job_wire_flush(&c->w);
+    if (st != WEFT_OK && st != WEFT_BUSY) {
         read_all(j); /* rank 0's last words may have come before the end */
         if (c->w.fd >= 0)
             lost(j);
@@ -440,11 +439,11 @@ weft_status job_client_start(job *j)
 {
     client *c = j->client = mem_alloc(sizeof *c);
     c->w.fd = -1;
-    weft_status status = job_key_random((uint8_t *)&c->process, sizeof c->process);
-    if (!status)
-        status = find_store(j);
-    if (status)
-        return status;
+    weft_status st = job_key_random((uint8_t *)&c->process, sizeof c->process);
+    if (st == WEFT_OK)
+        st = find_store(j);
+    if (st != WEFT_OK)
+        return st;
     c->met = true;
     return job_start_thread(j, stay);
 }
@@ -470,11 +469,11 @@ void job_client_ask(job *j, uint32_t type, const char *key, const void *value, u
     job_wake(j);
 }
 
-void job_client_bye(job *j, weft_status status, const char *text)
+void job_client_bye(job *j, weft_status st, const char *text)
 {
     if (!j->running)
         return;
-    job_wire_send(&j->client->w, WIRE_BYE, (uint32_t)status, 0, text,
+    job_wire_send(&j->client->w, WIRE_BYE, (uint32_t)st, 0, text,
                   (uint32_t)strnlen(text, WIRE_TEXT - 1));
     j->drained = false;
     job_wake(j);

@@ -18,6 +18,6 @@ void job_client_ask(job *j, uint32_t type, const char *key, const void *value, u
                     uint64_t wait_ms);
 
 /* Tell rank 0 that this rank leaves, in good order or with a status and a reason. */
-void job_client_bye(job *j, weft_status status, const char *text);
+void job_client_bye(job *j, weft_status st, const char *text);
 
 #endif

@@ -183,7 +183,7 @@ static weft_status find_sharing(job *j, const job_identity *who, job_sites *out)
     uint64_t mine = digest_of_cpus(), *all = mem_alloc(who->ranks * sizeof *all);
     all[0] = mine;
     weft_status st = j ? job_exchange(j, "cpus", &mine, sizeof mine, all) : WEFT_OK;
-    for (uint32_t r = 0; !st && r < who->ranks; r++) {
+    for (uint32_t r = 0; st == WEFT_OK && r < who->ranks; r++) {
         if (out->machine[r] != out->machine[who->rank] || all[r] != mine)
             continue;
         out->cpu_rank += r < who->rank;
@@ -200,21 +200,21 @@ weft_status job_find_hosts(job *j, job_identity *who, job_sites *out)
     all[0] = mine;
     weft_status st = j ? job_exchange(j, "sites", &mine, sizeof mine, all) : WEFT_OK;
     take_room(who->ranks, out);
-    for (uint32_t r = 0; !st && r < who->ranks; r++) {
+    for (uint32_t r = 0; st == WEFT_OK && r < who->ranks; r++) {
         uint32_t like = r && together(&all[r - 1], &all[r]) ? r - 1 : 0;
         while (like < r && !together(&all[like], &all[r]))
             like++;
         out->machine[r] = like < r ? out->machine[like] : out->machines++;
     }
-    if (j && !st) {
+    if (j && st == WEFT_OK) {
         settle_local(who, all);
         who->one_machine = out->machines == 1;
         job_set_locality(j, who);
     }
     free(all);
-    if (!st)
+    if (st == WEFT_OK)
         st = find_sharing(j, who, out);
-    return !st && out->machines > 1 ? find_distances(j, who, out) : st;
+    return st == WEFT_OK && out->machines > 1 ? find_distances(j, who, out) : st;
 }
 
 void job_even_hosts(uint32_t ranks, uint32_t machines, job_sites *out)

@@ -50,7 +50,7 @@ static const dialect pmi = {"PMI_RANK",        "PMI_SIZE",      "MPI_LOCALRANKID
 static weft_status number(const char *name, uint32_t limit, bool *set, uint32_t *out)
 {
     const char *text = name ? getenv(name) : NULL;
-    *set = text != NULL;
+    *set = text;
     if (!text)
         return WEFT_OK;
     char *end = NULL;
@@ -85,15 +85,15 @@ static uint64_t run_digest(const dialect *d)
 static weft_status read_dialect(const dialect *d, reading *r)
 {
     *r = (reading){0};
-    weft_status status = number(d->rank, RANKS_MAX, &r->rank_set, &r->rank);
-    if (!status)
-        status = number(d->size, RANKS_MAX + 1, &r->size_set, &r->size);
-    if (!status)
-        status = number(d->local, RANKS_MAX, &r->local_set, &r->local);
-    if (!status)
-        status = number(d->local_size, RANKS_MAX + 1, &r->local_size_set, &r->local_size);
+    weft_status st = number(d->rank, RANKS_MAX, &r->rank_set, &r->rank);
+    if (st == WEFT_OK)
+        st = number(d->size, RANKS_MAX + 1, &r->size_set, &r->size);
+    if (st == WEFT_OK)
+        st = number(d->local, RANKS_MAX, &r->local_set, &r->local);
+    if (st == WEFT_OK)
+        st = number(d->local_size, RANKS_MAX + 1, &r->local_size_set, &r->local_size);
     r->launch = run_digest(d);
-    return status;
+    return st;
 }
 
 /* What must hold inside one dialect. */
@@ -148,31 +148,32 @@ static weft_status read_slurm(reading *r)
     *r = (reading){0};
     if (!getenv(d.rank) || !getenv(d.size))
         return WEFT_OK;
-    weft_status status = read_dialect(&d, r);
-    return status ? status : judge(&d, r);
+    weft_status st = read_dialect(&d, r);
+    return st != WEFT_OK ? st : judge(&d, r);
 }
 
 static weft_status find(reading *out)
 {
     reading t, o, p, s;
-    weft_status status = read_dialect(&torch, &t);
-    if (!status)
-        status = judge(&torch, &t);
+    weft_status st = read_dialect(&torch, &t);
+    if (st == WEFT_OK)
+        st = judge(&torch, &t);
     *out = t;
-    if (status || (t.rank_set && getenv(CONTROL_FD_ENV)))
-        return status;
-    if ((status = read_dialect(&open_mpi, &o)) || (status = judge(&open_mpi, &o)) ||
-        (status = read_dialect(&pmi, &p)) || (status = judge(&pmi, &p)) ||
-        (status = agree(&torch, &t, &open_mpi, &o)) || (status = agree(&torch, &t, &pmi, &p)) ||
-        (status = agree(&open_mpi, &o, &pmi, &p)))
-        return status;
+    if (st != WEFT_OK || (t.rank_set && getenv(CONTROL_FD_ENV)))
+        return st;
+    if ((st = read_dialect(&open_mpi, &o)) != WEFT_OK || (st = judge(&open_mpi, &o)) != WEFT_OK ||
+        (st = read_dialect(&pmi, &p)) != WEFT_OK || (st = judge(&pmi, &p)) != WEFT_OK ||
+        (st = agree(&torch, &t, &open_mpi, &o)) != WEFT_OK ||
+        (st = agree(&torch, &t, &pmi, &p)) != WEFT_OK ||
+        (st = agree(&open_mpi, &o, &pmi, &p)) != WEFT_OK)
+        return st;
     if (!t.rank_set && (o.rank_set || p.rank_set)) {
         *out = o.rank_set ? o : p;
     } else if (!t.rank_set) {
-        status = read_slurm(&s);
+        st = read_slurm(&s);
         *out = s;
     }
-    return status;
+    return st;
 }
 
 static bool is_loopback(const char *addr)
@@ -200,9 +201,9 @@ static weft_status find_meeting(const reading *r, job_identity *out)
     out->local_ranks_said = r->local_size_set;
     bool set;
     uint32_t port = 0;
-    weft_status status = number("MASTER_PORT", 65536, &set, &port);
-    if (status)
-        return status;
+    weft_status st = number("MASTER_PORT", 65536, &set, &port);
+    if (st != WEFT_OK)
+        return st;
     if (!set || !port)
         return err_fail(WEFT_USAGE,
                         "this is rank %u of %u and MASTER_PORT is %s: give every rank the same "
@@ -217,16 +218,16 @@ weft_status job_identify(job_identity *out)
     job_identity me = {.ranks = 1, .local_ranks = 1};
     snprintf(me.addr, sizeof me.addr, "127.0.0.1");
     reading r;
-    weft_status status = find(&r);
-    if (status)
-        return status;
+    weft_status st = find(&r);
+    if (st != WEFT_OK)
+        return st;
     if (r.rank_set) {
         me.launched = true;
         me.rank = r.rank;
         me.ranks = r.size;
         me.launch = r.launch;
-        if (r.size > 1 && (status = find_meeting(&r, &me)))
-            return status;
+        if (r.size > 1 && (st = find_meeting(&r, &me)) != WEFT_OK)
+            return st;
     }
     *out = me;
     return WEFT_OK;

@@ -44,11 +44,11 @@ static weft_status table_start(void *ctx, int32_t fd, int32_t accepts, const cha
 {
     const job *j = ctx;
     uint8_t psk[KEY_BYTES];
-    weft_status status = job_key_derive(j->key, j->meeting, "tls link", label, psk);
-    if (!status)
-        status = job_tls_start(j->tls, fd, accepts != 0, psk, out);
+    weft_status st = job_key_derive(j->key, j->meeting, "tls link", label, psk);
+    if (st == WEFT_OK)
+        st = job_tls_start(j->tls, fd, accepts != 0, psk, out);
     explicit_bzero(psk, sizeof psk);
-    return status;
+    return st;
 }
 
 const void *job_tls_table(job *j)
@@ -105,13 +105,13 @@ static weft_status open_parts(job *j, const job_options *opt)
     j->key = job_key_alloc();
     if (!j->key)
         return err_fail(WEFT_NO_MEMORY, "no memory for the job key");
-    weft_status status = make_lock(j);
-    if (!status)
-        status = job_tls_context_open(&j->tls);
-    if (!status)
-        status = job_key_random(j->meeting, sizeof j->meeting);
-    if (status)
-        return status;
+    weft_status st = make_lock(j);
+    if (st == WEFT_OK)
+        st = job_tls_context_open(&j->tls);
+    if (st == WEFT_OK)
+        st = job_key_random(j->meeting, sizeof j->meeting);
+    if (st != WEFT_OK)
+        return st;
     if (j->who.ranks == 1)
         return job_key_random(j->key, KEY_BYTES);
     j->control_fd = job_control_descriptor();
@@ -177,7 +177,7 @@ static uint64_t tell_missing(job *j, uint64_t began, uint64_t next)
 
 static weft_status wait_joined(job *j)
 {
-    weft_status status = WEFT_OK;
+    weft_status st = WEFT_OK;
     const uint64_t began = clock_ms(), until = began + j->join_ms;
     uint64_t next = began + (j->join_ms / 4 < MISSING_MS ? j->join_ms / 4 : MISSING_MS);
     pthread_mutex_lock(&j->lock);
@@ -186,40 +186,40 @@ static weft_status wait_joined(job *j)
         next = j->joined ? next : tell_missing(j, began, next);
     }
     if (atomic_load(&j->failed)) {
-        status = job_fail_here(j);
+        st = job_fail_here(j);
     } else if (!j->joined && j->server) {
         char missing[512];
         job_server_missing(j, missing, sizeof missing);
-        status = err_fail(WEFT_PEER, "the job cannot begin: after %.0f s there is no sign of %s",
-                          (double)j->join_ms / 1000, missing);
+        st = err_fail(WEFT_PEER, "the job cannot begin: after %.0f s there is no sign of %s",
+                      (double)j->join_ms / 1000, missing);
     } else if (!j->joined) {
-        status = err_fail(WEFT_PEER,
-                          "the job cannot begin: after %.0f s not all of its %u ranks have come",
-                          (double)j->join_ms / 1000, j->who.ranks);
+        st = err_fail(WEFT_PEER,
+                      "the job cannot begin: after %.0f s not all of its %u ranks have come",
+                      (double)j->join_ms / 1000, j->who.ranks);
     }
     pthread_mutex_unlock(&j->lock);
-    return status;
+    return st;
 }
 
 weft_status job_join(const job_identity *who, const job_options *opt, job **out)
 {
     static const job_options defaults;
     job *j = make(who, opt ? opt : &defaults);
-    weft_status status = open_parts(j, opt ? opt : &defaults);
-    if (!status)
-        status = who->rank == 0 ? job_server_start(j) : job_client_start(j);
-    if (!status)
-        status = wait_joined(j);
-    if (!status) {
+    weft_status st = open_parts(j, opt ? opt : &defaults);
+    if (st == WEFT_OK)
+        st = who->rank == 0 ? job_server_start(j) : job_client_start(j);
+    if (st == WEFT_OK)
+        st = wait_joined(j);
+    if (st == WEFT_OK) {
         *out = j;
         return WEFT_OK;
     }
     char text[JOB_TEXT];
     snprintf(text, sizeof text, "%s", err_text());
     if (j->ready)
-        job_leave(j, status, text);
+        job_leave(j, st, text);
     job_free(j);
-    return err_fail(status, "%s", text);
+    return err_fail(st, "%s", text);
 }
 
 /* --- leaving --- */
@@ -243,17 +243,17 @@ static void wait_parted(job *j)
 
 /* Say what failed here and see it off. A rank that gave up because of another one leaves room for
  * the better explanation when it is the judge itself. */
-static void leave_badly(job *j, weft_status status, const char *text)
+static void leave_badly(job *j, weft_status st, const char *text)
 {
     char full[JOB_CAUSE_TEXT];
     snprintf(full, sizeof full, "rank %u failed: %.900s", j->who.rank, text);
     if (!atomic_load(&j->failed))
         job_control_send(j->control_fd, CONTROL_CAUSE, j->who.rank,
-                         status == WEFT_PEER ? JOB_CAUSE_SECOND : JOB_CAUSE_SURE, full);
+                         st == WEFT_PEER ? JOB_CAUSE_SECOND : JOB_CAUSE_SURE, full);
     if (j->server && j->running)
-        job_server_bye(j, 0, status, text);
+        job_server_bye(j, 0, st, text);
     else if (j->client)
-        job_client_bye(j, status, text);
+        job_client_bye(j, st, text);
     uint64_t until = clock_ms() + 500;
     while (j->server && j->running && !atomic_load(&j->failed) && job_wait_moved(j, until))
         continue;
@@ -281,18 +281,18 @@ static bool leave_well(job *j)
     return j->all_left;
 }
 
-bool job_leave(job *j, weft_status status, const char *text)
+bool job_leave(job *j, weft_status st, const char *text)
 {
     if (!j)
-        return status == WEFT_OK;
+        return st == WEFT_OK;
     pthread_mutex_lock(&j->lock);
     const bool failed = atomic_load(&j->failed);
-    bool good = status == WEFT_OK && !failed;
+    bool good = st == WEFT_OK && !failed;
     j->leaving = true;
     if (good)
         good = leave_well(j);
-    else if (status)
-        leave_badly(j, status, text ? text : "");
+    else if (st != WEFT_OK)
+        leave_badly(j, st, text ? text : "");
     else
         (void)job_fail_here(j);
     if (failed)
@@ -308,12 +308,12 @@ bool job_leave(job *j, weft_status status, const char *text)
 static weft_status take_answer(job *j, void **bytes, uint64_t *n)
 {
     mailbox *b = &j->box;
-    weft_status status = b->status;
+    weft_status st = b->status;
     if (!b->done) {
-        status = atomic_load(&j->failed) ? job_fail_here(j)
-                                         : err_fail(WEFT_PEER, "rank 0 did not answer in time");
-    } else if (status) {
-        status = err_fail(status, "%.*s", (int)b->n, (const char *)b->bytes);
+        st = atomic_load(&j->failed) ? job_fail_here(j)
+                                     : err_fail(WEFT_PEER, "rank 0 did not answer in time");
+    } else if (st != WEFT_OK) {
+        st = err_fail(st, "%.*s", (int)b->n, (const char *)b->bytes);
     } else if (bytes) {
         *bytes = b->bytes;
         *n = b->n;
@@ -322,7 +322,7 @@ static weft_status take_answer(job *j, void **bytes, uint64_t *n)
     free(b->bytes);
     b->bytes = NULL;
     b->waits = false;
-    return status;
+    return st;
 }
 
 static weft_status ask(job *j, uint32_t type, const char *key, const void *value, uint64_t bytes,
@@ -348,10 +348,10 @@ static weft_status ask(job *j, uint32_t type, const char *key, const void *value
         job_server_give_up(j);
     while (!b->done && !atomic_load(&j->failed) && job_wait_moved(j, until))
         continue;
-    weft_status status = take_answer(j, answer, n);
+    weft_status st = take_answer(j, answer, n);
     pthread_mutex_unlock(&j->lock);
     pthread_mutex_unlock(&j->asking);
-    return status;
+    return st;
 }
 
 weft_status job_put(job *j, const char *key, const void *value, uint64_t bytes)
@@ -373,11 +373,12 @@ static weft_status exchange_piece(job *j, const char *name, const void *part, ui
 {
     void *answer = NULL;
     uint64_t n = 0;
-    weft_status status = ask(j, WIRE_EXCHANGE, name, part, piece, wait_ms, &answer, &n);
-    if (!status && (status = job_parts_spread(answer, n, j->who.ranks, piece, all, stride)))
+    weft_status st = ask(j, WIRE_EXCHANGE, name, part, piece, wait_ms, &answer, &n);
+    if (st == WEFT_OK &&
+        (st = job_parts_spread(answer, n, j->who.ranks, piece, all, stride)) != WEFT_OK)
         err_context("the exchange '%s'", name);
     free(answer);
-    return status;
+    return st;
 }
 
 /* What is larger than the store takes goes in pieces, each of them all ranks' part. Where too many
@@ -394,16 +395,15 @@ static weft_status exchange(job *j, const char *name, const void *mine, uint64_t
     uint64_t at = 0, most = job_store_piece(j->who.ranks, 0);
     do {
         const uint64_t piece = bytes - at < most ? bytes - at : most;
-        weft_status status =
-            exchange_piece(j, name, piece ? (const uint8_t *)mine + at : NULL, piece,
-                           piece ? (uint8_t *)all + at : NULL, bytes, wait_ms);
-        if (status == WEFT_BUSY && most > small) {
+        weft_status st = exchange_piece(j, name, piece ? (const uint8_t *)mine + at : NULL, piece,
+                                        piece ? (uint8_t *)all + at : NULL, bytes, wait_ms);
+        if (st == WEFT_BUSY && most > small) {
             err_clear();
             most = small;
             continue;
         }
-        if (status)
-            return status;
+        if (st != WEFT_OK)
+            return st;
         at += piece;
     } while (at < bytes);
     return WEFT_OK;

@@ -55,7 +55,7 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
  * True when every rank left in good order. False with WEFT_OK given means that another rank failed
  * while this one waited: then err_text() says which and how, and the process must not exit with 0.
  * The record of this thread is left as it is otherwise. [setup] */
-bool job_leave(job *j, weft_status status, const char *text);
+bool job_leave(job *j, weft_status st, const char *text);
 
 /* Free the job after job_leave(), and wipe the key. Whatever was given the job or its TLS table is
  * destroyed before: links end TLS sessions when they are closed, and the threads that move bytes

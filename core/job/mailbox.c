@@ -37,7 +37,7 @@ void job_wake(job *j)
         return; /* its counter is full: the thread is woken already */
 }
 
-void job_answer(job *j, uint32_t seq, weft_status status, const void *bytes, uint64_t n)
+void job_answer(job *j, uint32_t seq, weft_status st, const void *bytes, uint64_t n)
 {
     mailbox *b = &j->box;
     if (!b->waits || b->done || b->seq != seq)
@@ -46,7 +46,7 @@ void job_answer(job *j, uint32_t seq, weft_status status, const void *bytes, uin
     if (n)
         memcpy(b->bytes, bytes, n);
     b->n = n;
-    b->status = status;
+    b->status = st;
     b->done = true;
     job_notify(j);
 }

@@ -22,7 +22,7 @@ void job_notify(job *j);
 bool job_wait_moved(job *j, uint64_t until);
 
 /* The answer to request `seq` of this rank; one that nobody waits for is dropped. */
-void job_answer(job *j, uint32_t seq, weft_status status, const void *bytes, uint64_t n);
+void job_answer(job *j, uint32_t seq, weft_status st, const void *bytes, uint64_t n);
 
 /* Record a failure and end all waits of this rank, without telling anybody. */
 void job_record_failure(job *j, const char *text);

@@ -131,15 +131,15 @@ void job_members_watch(job *j, peer *p)
 
 /* --- requests --- */
 
-void job_members_reply(void *ctx, uint32_t rank, weft_status status, const void *bytes, uint64_t n)
+void job_members_reply(void *ctx, uint32_t rank, weft_status st, const void *bytes, uint64_t n)
 {
     job *j = ctx;
     peer *p = j->server->members[rank].p;
     if (!rank) {
-        job_answer(j, j->box.seq, status, bytes, n);
+        job_answer(j, j->box.seq, st, bytes, n);
     } else if (p && p->asked) {
         p->asked = false;
-        job_wire_send(&p->w, WIRE_REPLY, (uint32_t)status, p->seq, bytes, (uint32_t)n);
+        job_wire_send(&p->w, WIRE_REPLY, (uint32_t)st, p->seq, bytes, (uint32_t)n);
     }
 }
 
@@ -176,18 +176,18 @@ static void all_left(job *j)
     job_notify(j);
 }
 
-void job_server_bye(job *j, uint32_t rank, weft_status status, const char *text)
+void job_server_bye(job *j, uint32_t rank, weft_status st, const char *text)
 {
     server *s = j->server;
     if (s->members[rank].bye)
         return;
     s->members[rank].bye = true;
-    s->members[rank].well = status == WEFT_OK;
+    s->members[rank].well = st == WEFT_OK;
     char full[JOB_CAUSE_TEXT];
-    if (status == WEFT_OK) {
+    if (st == WEFT_OK) {
         if (++s->left == j->who.ranks)
             all_left(j);
-    } else if (status == WEFT_PEER) {
+    } else if (st == WEFT_PEER) {
         snprintf(full, sizeof full, "gave up: %.900s", text);
         add_sign(j, rank, JOB_CAUSE_SECOND, full);
     } else {
@@ -271,15 +271,15 @@ void job_member_event(job *j, peer *p)
     uint64_t before = job_tls_heard(p->w.tls);
     for (;;) {
         job_wire_frame f;
-        weft_status status = job_wire_take(&p->w, &f);
-        if (status == WEFT_BUSY)
+        weft_status st = job_wire_take(&p->w, &f);
+        if (st == WEFT_BUSY)
             break;
-        if (status == WEFT_DATA) {
+        if (st == WEFT_DATA) {
             f = (job_wire_frame){.bytes = p->w.bytes};
             violation(j, p, &f);
             return;
         }
-        if (status) {
+        if (st != WEFT_OK) {
             job_member_lost(j, p);
             return;
         }
@@ -379,8 +379,8 @@ void job_members_flush(job *j)
         peer *p = s->members[r].p;
         if (!p || p->w.fd < 0)
             continue;
-        weft_status status = job_wire_flush(&p->w);
-        if (status && status != WEFT_BUSY) {
+        weft_status st = job_wire_flush(&p->w);
+        if (st != WEFT_OK && st != WEFT_BUSY) {
             job_member_event(j, p); /* its last words may have come before the end */
             if (p->w.fd >= 0)
                 job_member_lost(j, p);

@@ -70,6 +70,6 @@ void job_members_read_launcher(job *j); /* handle what the launcher reports */
 void job_server_declare(job *j, uint32_t rank, const char *text);
 
 /* The answer of the store to `rank`; a store_reply of job/store/store.h. */
-void job_members_reply(void *ctx, uint32_t rank, weft_status status, const void *bytes, uint64_t n);
+void job_members_reply(void *ctx, uint32_t rank, weft_status st, const void *bytes, uint64_t n);
 
 #endif

@@ -93,7 +93,7 @@ static void let_in(job *j)
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
         job_wire_hold(&p->w, fd);
         p->since = now;
-        if (job_handshake_send(&p->hail, fd)) {
+        if (job_handshake_send(&p->hail, fd) != WEFT_OK) {
             drop(p);
             continue;
         }
@@ -114,11 +114,11 @@ static void give_up_meeting(job *j, const job_wire_hello *h, const char *why)
 }
 
 /* WEFT_USAGE: the rank itself was started wrongly. WEFT_PEER: the job has failed. */
-static void refuse(job *j, peer *p, weft_status status, const char *text)
+static void refuse(job *j, peer *p, weft_status st, const char *text)
 {
-    if (status != WEFT_PEER)
+    if (st != WEFT_PEER)
         log_line(WEFT_LOG_WARN, "a rank was refused: %s", text);
-    job_wire_send(&p->w, WIRE_REFUSED, (uint32_t)status, 0, text, (uint32_t)strlen(text));
+    job_wire_send(&p->w, WIRE_REFUSED, (uint32_t)st, 0, text, (uint32_t)strlen(text));
     (void)!job_wire_flush(&p->w); /* an empty socket takes so little at once */
     shutdown(p->w.fd, SHUT_WR);
     drop(p);
@@ -222,35 +222,35 @@ static void name_peer(const peer *p, char *out, size_t bytes)
 static weft_status begin_session(job *j, peer *p)
 {
     uint8_t psk[KEY_BYTES];
-    weft_status status = job_handshake_key(&p->hail, j->key, psk);
-    if (!status)
-        status = job_wire_open(&p->w, j->tls, p->w.fd, true, psk);
+    weft_status st = job_handshake_key(&p->hail, j->key, psk);
+    if (st == WEFT_OK)
+        st = job_wire_open(&p->w, j->tls, p->w.fd, true, psk);
     explicit_bzero(psk, sizeof psk);
-    return status;
+    return st;
 }
 
 static void stranger_event(job *j, int place)
 {
     server *s = j->server;
     peer *p = s->strangers[place];
-    weft_status status = p->w.tls ? WEFT_OK : begin_session(j, p);
-    if (!status)
-        status = job_tls_handshake(p->w.tls);
+    weft_status st = p->w.tls ? WEFT_OK : begin_session(j, p);
+    if (st == WEFT_OK)
+        st = job_tls_handshake(p->w.tls);
     job_wire_frame f;
     job_wire_hello h;
-    if (!status)
-        status = job_wire_take(&p->w, &f);
-    if (status == WEFT_BUSY) {
+    if (st == WEFT_OK)
+        st = job_wire_take(&p->w, &f);
+    if (st == WEFT_BUSY) {
         job_members_watch(j, p);
         return;
     }
     char why[WIRE_TEXT];
-    if (status || !job_wire_unpack_hello(&f, &h)) {
+    if (st != WEFT_OK || !job_wire_unpack_hello(&f, &h)) {
         s->turned_away++;
-        if (status && !(p->w.tls && job_tls_lost(p->w.tls)))
+        if (st != WEFT_OK && !(p->w.tls && job_tls_lost(p->w.tls)))
             name_peer(p, s->last_away, sizeof s->last_away);
         log_line(WEFT_LOG_DEBUG, "a connection to the store was dropped: %s",
-                 status ? err_text() : "its first frame is no hello");
+                 st != WEFT_OK ? err_text() : "its first frame is no hello");
         drop(p);
     } else if (is_left_over(j, &h, why, sizeof why)) {
         refuse(j, p, WEFT_USAGE, why);
@@ -370,17 +370,18 @@ weft_status job_server_start(job *j)
         j->joined = true;
         return WEFT_OK; /* the table alone, used in place */
     }
-    weft_status status = job_listen_open(&j->who, &s->listen_fd);
-    if (status)
-        return status;
+    weft_status st = job_listen_open(&j->who, &s->listen_fd);
+    if (st != WEFT_OK)
+        return st;
     raise_limit(j->who.ranks);
     s->listening = true;
     s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->epoll_fd < 0)
         return err_fail_errno(WEFT_IO, "rank 0 cannot watch its connections");
-    if ((status = watch(s, s->listen_fd, &at_door)) || (status = watch(s, j->wake_fd, &at_wake)) ||
-        (status = watch(s, j->control_fd, &at_launcher)))
-        return status;
+    if ((st = watch(s, s->listen_fd, &at_door)) != WEFT_OK ||
+        (st = watch(s, j->wake_fd, &at_wake)) != WEFT_OK ||
+        (st = watch(s, j->control_fd, &at_launcher)) != WEFT_OK)
+        return st;
     return job_start_thread(j, serve);
 }
 

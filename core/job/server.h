@@ -20,7 +20,7 @@ void job_server_ask(job *j, uint32_t type, const char *key, const void *value, u
 void job_server_give_up(job *j);
 
 /* `rank` leaves, in good order or with a status and a reason. */
-void job_server_bye(job *j, uint32_t rank, weft_status status, const char *text);
+void job_server_bye(job *j, uint32_t rank, weft_status st, const char *text);
 
 /* "rank 2, rank 3": those that have not joined. */
 void job_server_missing(job *j, char *out, uint32_t bytes);

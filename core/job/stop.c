@@ -144,21 +144,21 @@ void job_stop_end_overdue(const job *j)
 
 static weft_status wait_settled(job *j, uint64_t step, int *number)
 {
-    weft_status status = WEFT_OK;
+    weft_status st = WEFT_OK;
     uint64_t until = clock_ms() + j->silence_ms + AGREE_MS, last;
     pthread_mutex_lock(&j->lock);
     while (!(last = atomic_load(&j->halt.last)) && !atomic_load(&j->failed) &&
            job_wait_moved(j, until))
         continue;
     if (atomic_load(&j->failed))
-        status = job_fail_here(j);
+        st = job_fail_here(j);
     else if (!last)
-        status = err_fail(WEFT_PEER, "the ranks did not agree on the last step after %s",
-                          job_stop_name(j->halt.number));
+        st = err_fail(WEFT_PEER, "the ranks did not agree on the last step after %s",
+                      job_stop_name(j->halt.number));
     else if (step > last)
         *number = j->halt.number;
     pthread_mutex_unlock(&j->lock);
-    return status;
+    return st;
 }
 
 weft_status job_stop_before(job *j, uint64_t step, int *number)

@@ -86,7 +86,7 @@ static weft_status forward_graph(graph *g, edit_state *e, const spec *s, uint32_
     m.want = want;
     weft_builder b = graph_builder(g);
     weft_status st = graph_model_build(&b, &m, result);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     e->g = g;
     return s->want == SPEC_TRAIN ? plan_edits_run(e, WEFT_PHASE_SPLIT) : WEFT_OK;
@@ -126,12 +126,12 @@ static weft_status sum_loss(graph *g, weft_tensor loss)
 {
     weft_builder b = graph_builder(g);
     weft_tensor sum, out;
-    weft_status s = b.scalar(b.ctx, "loss", &sum);
+    weft_status st = b.scalar(b.ctx, "loss", &sum);
     g->block = graph_tensor(g, loss)->block;
-    if (!s)
-        s = b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, &out, 1);
-    if (s)
-        return s;
+    if (st == WEFT_OK)
+        st = b.op(b.ctx, "accumulate", NULL, 0, &loss, 1, &out, 1);
+    if (st != WEFT_OK)
+        return st;
     g->nodes.at[g->nodes.n - 1].out[0] = sum;
     graph_tensor(g, sum)->sum = true;
     return WEFT_OK;

@@ -139,9 +139,9 @@ static weft_status walk_rank(machine *m, uint32_t rank, bool *moved)
         if (e->kind == ENTRY_START) {
             if (!has_room(m, rank, e))
                 return WEFT_OK;
-            weft_status s = post(m, rank, e);
-            if (s)
-                return s;
+            weft_status st = post(m, rank, e);
+            if (st != WEFT_OK)
+                return st;
             complete(queue_of(m, p->collectives.at[e->what].channel, rank));
         } else if (e->kind == ENTRY_WAIT && !finished(m, rank, e)) {
             return WEFT_OK;
@@ -175,9 +175,9 @@ static weft_status run(machine *m)
     for (bool moved = true; moved;) {
         moved = false;
         for (uint32_t r = 0; r < m->ranks; r++) {
-            weft_status s = walk_rank(m, r, &moved);
-            if (s)
-                return s;
+            weft_status st = walk_rank(m, r, &moved);
+            if (st != WEFT_OK)
+                return st;
         }
     }
     for (uint32_t r = 0; r < m->ranks; r++)
@@ -236,7 +236,7 @@ static weft_status check_list(const plan_set *set, uint32_t which)
     m.group = mem_alloc(cells * sizeof *m.group);
     m.me = mem_alloc(cells * sizeof *m.me);
     set_groups(&m);
-    weft_status s = run(&m);
+    weft_status st = run(&m);
     for (uint64_t i = 0; i < cells; i++) {
         free(m.queues[i].ops.at);
         free(m.queues[i].started);
@@ -249,15 +249,15 @@ static weft_status check_list(const plan_set *set, uint32_t which)
     free(m.queues);
     free(m.group);
     free(m.me);
-    return s;
+    return st;
 }
 
 weft_status plan_check(const plan_set *p)
 {
     if (p->spec->ranks == 1)
         return WEFT_OK;
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; !s && i < 2 + p->at[0].extra.n; i++)
-        s = check_list(p, i);
-    return s;
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < 2 + p->at[0].extra.n; i++)
+        st = check_list(p, i);
+    return st;
 }

@@ -149,7 +149,7 @@ static weft_status ask_plain(const sched_request *r, collective *c)
     c->plain = c->sent;
     plain.compress = SCHED_PLAIN;
     weft_status st = r->compress ? sched_make(&plain, &s) : WEFT_OK;
-    if (st || !r->compress)
+    if (st != WEFT_OK || !r->compress)
         return st;
     c->plain = sched_bytes_sent(s);
     sched_free(s);
@@ -163,19 +163,19 @@ static weft_status ask_rank(plan *p, collective *c, uint32_t me)
     sched_request r;
     plan_request(p, c, me, &r);
     r.algorithm = c->algorithm ? c->algorithm : r.algorithm; /* auto is alike on all */
-    weft_status s = sched_make(&r, &mine);
-    if (s)
-        return s;
+    weft_status st = sched_make(&r, &mine);
+    if (st != WEFT_OK)
+        return st;
     if (!c->algorithm) {
         c->sent = sched_bytes_sent(mine);
         c->algorithm = pool_text(&p->pool, sched_algorithm_name(mine));
-        s = ask_plain(&r, c);
+        st = ask_plain(&r, c);
     }
     uint64_t scratch = sched_scratch_bytes(mine), kept = sched_residual_bytes(mine);
     c->scratch_bytes = scratch > c->scratch_bytes ? scratch : c->scratch_bytes;
     c->residual_bytes = kept > c->residual_bytes ? kept : c->residual_bytes;
     sched_free(mine);
-    return s;
+    return st;
 }
 
 /* Scratch that suits all ranks of the channel. */
@@ -184,15 +184,15 @@ static weft_status ask_all(plan *p, collective *c)
     const channel *ch = &p->channels.at[c->channel];
     const uint32_t n = plan_channel_size(p, c->channel);
     bool *ask = mem_alloc(n);
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     ranks_to_ask(ch->layout, n, ask);
-    for (uint32_t me = 0; !s && me < n; me++)
+    for (uint32_t me = 0; st == WEFT_OK && me < n; me++)
         if (ask[me] && !(plan_between_two(c) && me == c->root)) /* that has a request of its own */
-            s = ask_rank(p, c, me);
+            st = ask_rank(p, c, me);
     free(ask);
-    if (s)
+    if (st != WEFT_OK)
         err_context("channel %s", ch->name);
-    return s;
+    return st;
 }
 
 /* Memory for its error-feedback residual. */
@@ -214,9 +214,9 @@ weft_status plan_collective(builder *b, const collective *like, uint32_t *out)
         c.algorithm = link->c->name;
         c.sent = c.plain = sent_by_library(&c, plan_channel_size(p, c.channel));
     } else {
-        weft_status s = find_made(p, &c) ? WEFT_OK : ask_all(p, &c);
-        if (s)
-            return s;
+        weft_status st = find_made(p, &c) ? WEFT_OK : ask_all(p, &c);
+        if (st != WEFT_OK)
+            return st;
         c.scratch = plan_space_take(scratch_space(b, c.channel), c.scratch_bytes);
         take_residual(b, &c);
     }

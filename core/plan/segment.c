@@ -91,20 +91,20 @@ static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
     const spec_plugin *d = &p->spec->device;
     const weft_device_table *table = d->c->table;
     weft_requirements need = {.struct_size = sizeof need};
-    weft_status s = PLUGIN_ASK(table, query, d->c->module, d->conf, op, &need);
-    const component *other = s == WEFT_UNSUPPORTED ? plugin_kernel(p->spec, op->id) : NULL;
+    weft_status st = PLUGIN_ASK(table, query, d->c->module, d->conf, op, &need);
+    const component *other = st == WEFT_UNSUPPORTED ? plugin_kernel(p->spec, op->id) : NULL;
     if (other) {
         err_clear();
         k->own = other->table;
-        s = host_open(p->spec->host, other);
+        st = host_open(p->spec->host, other);
         k->module = other->module;
-        if (!s)
-            s = PLUGIN_ASK(k->own, query, k->module, op, &need);
+        if (st == WEFT_OK)
+            st = PLUGIN_ASK(k->own, query, k->module, op, &need);
     }
-    if (s)
+    if (st != WEFT_OK)
         err_context("device %s, op %s", d->c->name, op->id);
     k->workspace = need.workspace;
-    return s;
+    return st;
 }
 
 /* The kernel of an op, shared when equal. */
@@ -122,9 +122,9 @@ static weft_status find_kernel(plan *p, const weft_opspec *wanted, double flops,
         }
     kernel k = {.spec = *op, .flops = flops};
     memcpy(k.first, first, sizeof k.first);
-    weft_status s = find_need(p, op, &k);
-    if (s)
-        return s;
+    weft_status st = find_need(p, op, &k);
+    if (st != WEFT_OK)
+        return st;
     *vec_push(&p->kernels) = k;
     own_spec(&p->pool, &p->kernels.at[p->kernels.n - 1].spec);
     *out = p->kernels.n - 1;
@@ -149,9 +149,9 @@ weft_status plan_segment_add_at(plan *p, uint32_t seg, const weft_opspec *op, do
                                 const ref *refs, const uint64_t first[WEFT_MAX_MESH])
 {
     uint32_t number;
-    weft_status s = find_kernel(p, op, flops, first, &number);
-    if (s)
-        return s;
+    weft_status st = find_kernel(p, op, flops, first, &number);
+    if (st != WEFT_OK)
+        return st;
     *vec_push(&p->instrs) = (instr){number, p->refs.n, op->nin, op->nout};
     for (uint32_t i = 0; i < op->nin + op->nout; i++)
         *vec_push(&p->refs) = refs[i];

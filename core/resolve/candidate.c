@@ -41,7 +41,7 @@ static weft_status probe_link(resolver *r, const component *c, const weft_conf *
         return PLUGIN_CALL(link, probe, c->module, conf, group, &v->score);
     if (resolve_reaches_device(r->spec, c)) {
         weft_status st = PLUGIN_CALL(link, probe, c->module, conf, group, &v->score);
-        if (st || v->score > 0)
+        if (st != WEFT_OK || v->score > 0)
             return st;
         snprintf(v->why, sizeof v->why, "%s", err_text());
         v->staged = 1;
@@ -61,13 +61,13 @@ static weft_status probe_one(resolver *r, const component *c, bool same_machine,
     *v = (probe_result){0};
     snprintf(v->name, sizeof v->name, "%.63s", c->name);
     weft_status st = host_open(r->spec->host, c);
-    if (!st && r->meeting.job) {
+    if (st == WEFT_OK && r->meeting.job) {
         st = job_address(r->meeting.job, address, sizeof address);
         group.bind_addr = address;
     }
     err_clear();
-    if (st || strcmp(c->iface, resolve_ifaces[1]))
-        return st ? st : probe_link(r, c, conf, &group, v);
+    if (st != WEFT_OK || strcmp(c->iface, resolve_ifaces[1]))
+        return st != WEFT_OK ? st : probe_link(r, c, conf, &group, v);
     const weft_coll_table *coll = c->table;
     if (!device->native_stream)
         return err_fail(WEFT_UNSUPPORTED,
@@ -84,13 +84,13 @@ static weft_status list_installed(resolver *r, bool links, const component *out[
     uint32_t count;
     weft_status st = host_list(r->spec->host, &all, &count);
     *n = 0;
-    for (uint32_t i = 0; !st && i < count && *n < MOST_CANDIDATES; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i < count && *n < MOST_CANDIDATES; i++) {
         const char *iface = all[i]->iface;
         if (strcmp(all[i]->kind, "comm") || !iface ||
             (strcmp(iface, resolve_ifaces[0]) && (links || strcmp(iface, resolve_ifaces[1]))))
             continue;
         st = host_find(r->spec->host, "comm", all[i]->name, resolve_ifaces, &out[*n]);
-        if (!st)
+        if (st == WEFT_OK)
             st = resolve_transport_keys(r, out[*n]);
         ++*n;
     }
@@ -100,7 +100,7 @@ static weft_status list_installed(resolver *r, bool links, const component *out[
 static probe_result ask(resolver *r, const component *c, bool same_machine)
 {
     probe_result v;
-    if (probe_one(r, c, same_machine, &v))
+    if (probe_one(r, c, same_machine, &v) != WEFT_OK)
         v.score = 0;
     if (v.score <= 0)
         snprintf(v.why, sizeof v.why, "%s", err_text()[0] ? err_text() : "its probe said no");
@@ -162,7 +162,7 @@ weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same
     weft_status st = probe_one(r, c, same_machine, &says[0]);
     *out = (candidate){.c = c};
     *score = says[0].score;
-    if (st || *score <= 0 || !strcmp(c->iface, resolve_ifaces[1]) || !may_stage(r) ||
+    if (st != WEFT_OK || *score <= 0 || !strcmp(c->iface, resolve_ifaces[1]) || !may_stage(r) ||
         !resolve_reaches_device(r->spec, c))
         return st;
     if (r->meeting.job)
@@ -170,7 +170,7 @@ weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same
                      pool_printf(&r->spec->pool, "reach of %s along %s%s", c->name,
                                  r->spec->mesh.name[a], where(same_machine)));
     out->staged = says[0].staged;
-    if (!st && out->staged)
+    if (st == WEFT_OK && out->staged)
         say(r, a, same_machine, &says[0], "");
     return st;
 }
@@ -187,7 +187,7 @@ weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links,
     probe_result says[MOST_CANDIDATES] = {0};
     uint32_t n, best = MOST_CANDIDATES;
     weft_status st = list_installed(r, links, c, &n);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     for (uint32_t i = 0; i < n; i++)
         says[i] = ask(r, c[i], same_machine);
@@ -195,7 +195,7 @@ weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links,
         st = ask_all(r, says,
                      pool_printf(&r->spec->pool, "probes of %s%s", r->spec->mesh.name[a],
                                  where(same_machine)));
-    if (st)
+    if (st != WEFT_OK)
         return st;
     char *why = pool_text(&r->spec->pool, "");
     for (uint32_t i = 0; i < n; i++)

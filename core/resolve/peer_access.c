@@ -88,7 +88,7 @@ weft_status resolve_peer_access(resolver *r)
         return WEFT_OK;
     ipc_domain *all = mem_alloc(r->spec->ranks * sizeof *all);
     weft_status st = exchange_domains(r, all);
-    for (uint32_t a = 0; a < r->spec->mesh.n && !st; a++) {
+    for (uint32_t a = 0; a < r->spec->mesh.n && st == WEFT_OK; a++) {
         if (!(could >> a & 1))
             continue;
         const char *why = why_not(r, a, all);

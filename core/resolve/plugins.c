@@ -16,7 +16,7 @@ static weft_status find(resolver *r, const char *kind, const char *name, const c
                         const char *const *ifaces, const char *section, const component **out)
 {
     weft_status st = host_find(r->spec->host, kind, name, ifaces, out);
-    if (st) {
+    if (st != WEFT_OK) {
         err_context("%s: %s", config_where(r->cfg, key), key);
         return st;
     }
@@ -76,7 +76,7 @@ static weft_status add_axes(resolver *r, const component *c)
     for (uint32_t i = 0; table->axes && table->axes[i]; i++) {
         const weft_mesh_axis *axis = table->axes[i];
         weft_status lawful = check_axis(c, axis);
-        if (lawful)
+        if (lawful != WEFT_OK)
             return lawful;
         if (r->spec->mesh.n == WEFT_MAX_MESH)
             return err_fail(WEFT_UNSUPPORTED, "the job has more than %d mesh axes", WEFT_MAX_MESH);
@@ -94,7 +94,7 @@ static weft_status add_axes(resolver *r, const component *c)
         weft_status st =
             config_add(r->cfg, "parallel", pool_printf(&r->spec->pool, "plugin %s", c->name),
                        axis_option(r, axis));
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
     return WEFT_OK;
@@ -131,11 +131,11 @@ static weft_status add_strategies(resolver *r, const char *list, bool nested)
         word[strcspn(word, " \t")] = 0;
         weft_status st =
             find(r, "parallel", word, "parallel.strategy", strategy_ifaces, "parallel", &c);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         const weft_strategy *table = c->table;
         st = check_flags(c, "strategy", table->flags);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         if (table->list && strnlen(table->list, MOST_LIST) == MOST_LIST)
             return err_fail(WEFT_USAGE, "%s: strategy %s stands for a list of %u bytes or more",
@@ -144,7 +144,7 @@ static weft_status add_strategies(resolver *r, const char *list, bool nested)
             return err_fail(WEFT_USAGE, "strategy %s stands for a list inside a list", word);
         if (table->list) {
             st = add_strategies(r, table->list, true);
-            if (st)
+            if (st != WEFT_OK)
                 return st;
             continue;
         }
@@ -153,7 +153,7 @@ static weft_status add_strategies(resolver *r, const char *list, bool nested)
                             config_where(r->cfg, "parallel.strategy"), WEFT_MAX_MESH);
         r->spec->strategies[r->spec->nstrategies++].c = c;
         st = add_axes(r, c);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
     return WEFT_OK;
@@ -180,7 +180,7 @@ static void add_unused(resolver *r)
 {
     const component **all;
     uint32_t n;
-    if (host_list(r->spec->host, &all, &n))
+    if (host_list(r->spec->host, &all, &n) != WEFT_OK)
         return;
     for (uint32_t i = 0; i < n; i++) {
         if (!all[i]->iface || !strcmp(all[i]->kind, "comm"))

@@ -55,14 +55,14 @@ weft_status resolve_transport_keys(resolver *r, const component *c)
     const char *section = pool_printf(&r->spec->pool, "comm.%s", c->name);
     weft_status st =
         config_add(r->cfg, section, pool_printf(&r->spec->pool, "plugin %s", c->name), c->options);
-    return st ? st : config_add(r->cfg, section, "the core", config_link_options());
+    return st != WEFT_OK ? st : config_add(r->cfg, section, "the core", config_link_options());
 }
 
 static weft_status add_transport(resolver *r, const char *name, const char *where)
 {
     const component *c;
     weft_status st = host_find(r->spec->host, "comm", name, resolve_ifaces, &c);
-    if (st) {
+    if (st != WEFT_OK) {
         err_context("%s", where);
         return st;
     }
@@ -86,7 +86,7 @@ static bool is_unused_axis(const resolver *r, const char *name)
 {
     const component **all;
     uint32_t n;
-    if (host_list(r->spec->host, &all, &n))
+    if (host_list(r->spec->host, &all, &n) != WEFT_OK)
         return false;
     for (uint32_t i = 0; i < n; i++) {
         const weft_strategy *table = all[i]->table;
@@ -104,10 +104,10 @@ static bool is_unused_axis(const resolver *r, const char *name)
 static weft_status check_names(resolver *r, const char *section)
 {
     static const char *const roles[] = {"plugin", "near"};
-    const bool of_axis = strchr(section, '.') != NULL; /* empty: as [comm] says */
+    const bool of_axis = strchr(section, '.'); /* empty: as [comm] says */
     char key[128];
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; i < 2 && !st; i++) {
+    for (uint32_t i = 0; i < 2 && st == WEFT_OK; i++) {
         snprintf(key, sizeof key, "%s.%s", section, roles[i]);
         const char *name = config_raw(r->cfg, key);
         if (name && (*name || !of_axis) && strcmp(name, "auto") && (!i || strcmp(name, "none")))
@@ -116,13 +116,13 @@ static weft_status check_names(resolver *r, const char *section)
     }
     snprintf(key, sizeof key, "%s.algorithm", section);
     const char *rules = config_raw(r->cfg, key);
-    return !st && rules && *rules ? sched_rules_check(r->cfg, key, NULL) : st;
+    return st == WEFT_OK && rules && *rules ? sched_rules_check(r->cfg, key, NULL) : st;
 }
 
 static weft_status add_axis(resolver *r, const char *section)
 {
     weft_status st = config_add(r->cfg, section, "the mesh axis", axis_options);
-    return st ? st : check_names(r, section);
+    return st != WEFT_OK ? st : check_names(r, section);
 }
 
 /* "job.ini:12: [comm.carrier]": where the section first has a key. */
@@ -138,14 +138,14 @@ static const char *section_place(resolver *r, const char *section)
 weft_status resolve_sections(resolver *r)
 {
     weft_status st = check_names(r, "comm");
-    for (uint32_t a = 0; a < r->spec->mesh.n && !st; a++) {
+    for (uint32_t a = 0; a < r->spec->mesh.n && st == WEFT_OK; a++) {
         const char *of_axis = pool_printf(&r->spec->pool, "comm.%s", r->spec->mesh.name[a]);
         st = add_axis(r, of_axis);
-        if (!st)
+        if (st == WEFT_OK)
             config_bind(r->cfg, of_axis, axis_binding);
     }
     const char *section;
-    for (uint32_t i = 0; !st && (section = config_section_at(r->cfg, i)); i++) {
+    for (uint32_t i = 0; st == WEFT_OK && (section = config_section_at(r->cfg, i)); i++) {
         if (strncmp(section, "comm.", 5) || graph_mesh_axis(&r->spec->mesh, section + 5) >= 0)
             continue;
         st = is_unused_axis(r, section + 5)

@@ -31,11 +31,11 @@ static weft_status open_plugin(resolver *r, spec_plugin *p, const char *section)
 static weft_status open_all(resolver *r)
 {
     weft_status st = open_plugin(r, &r->spec->device, "device");
-    if (!st)
+    if (st == WEFT_OK)
         st = open_plugin(r, &r->spec->rule, "optim");
-    if (!st)
+    if (st == WEFT_OK)
         st = open_plugin(r, &r->spec->placement, "optim");
-    for (uint32_t i = 0; !st && i < r->spec->nstrategies; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < r->spec->nstrategies; i++)
         st = open_plugin(r, &r->spec->strategies[i], "parallel");
     return st;
 }

@@ -32,10 +32,10 @@ static weft_status take_named(resolver *r, uint32_t a, const char *name, const c
     int32_t score;
     const component *c;
     weft_status st = host_find(r->spec->host, "comm", name, resolve_ifaces, &c);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     st = resolve_named(r, a, c, same_machine, &score, out);
-    if (!st && score > 0)
+    if (st == WEFT_OK && score > 0)
         return WEFT_OK;
     const bool absent = err_status() == WEFT_ABSENT;
     char *why = pool_text(&r->spec->pool, err_text()[0] ? err_text() : "its probe said no");
@@ -69,7 +69,7 @@ static weft_status take_near(resolver *r, uint32_t a, candidate far, candidate *
     if (!strcmp(name, "none") || (named && !strcmp(name, "auto")))
         return WEFT_OK;
     weft_status st = take(r, a, "near", true, near);
-    if (!st && !strcmp(near->c->iface, resolve_ifaces[1]))
+    if (st == WEFT_OK && !strcmp(near->c->iface, resolve_ifaces[1]))
         return config_fail(r->cfg, key,
                            "%s brings its own collectives, and can only carry a whole mesh axis",
                            name);
@@ -83,9 +83,9 @@ static weft_status choose_for(resolver *r, uint32_t a)
     candidate far = {0}, near = {0};
     uint32_t reach = resolve_reach(r->spec, a);
     weft_status st = take(r, a, "plugin", reach == REACH_ONE, &far);
-    if (!st && reach == REACH_BOTH && strcmp(far.c->iface, resolve_ifaces[1]))
+    if (st == WEFT_OK && reach == REACH_BOTH && strcmp(far.c->iface, resolve_ifaces[1]))
         st = take_near(r, a, far, &near);
-    if (!st)
+    if (st == WEFT_OK)
         r->spec->axis_link[a] = use(r, far, near);
     return st;
 }
@@ -98,20 +98,20 @@ static weft_status take_cost(resolver *r, uint32_t a)
     const spec_link *l = &r->spec->links[r->spec->axis_link[a]];
     int known, near_known = 1;
     weft_status st = sched_cost_read(r->cfg, l->c->name, cost, &known);
-    if (!st && l->near.c)
+    if (st == WEFT_OK && l->near.c)
         st = sched_cost_read(r->cfg, l->near.c->name, &inside, &near_known);
-    if (!st && l->near.c && near_known) {
+    if (st == WEFT_OK && l->near.c && near_known) {
         cost->near = inside.near;
         cost->mapped = inside.mapped;
     }
-    r->spec->axis_cost[a] = !st && known && near_known ? cost : NULL;
+    r->spec->axis_cost[a] = st == WEFT_OK && known && near_known ? cost : NULL;
     return st;
 }
 
 weft_status resolve_axis_transport(resolver *r, uint32_t a)
 {
     weft_status st = choose_for(r, a);
-    return st ? st : take_cost(r, a);
+    return st != WEFT_OK ? st : take_cost(r, a);
 }
 
 static void take_compress(resolver *r, uint32_t a)
@@ -133,16 +133,16 @@ weft_status resolve_transports(resolver *r)
     weft_status st = sched_rules_check(r->cfg, "comm.algorithm", NULL);
     r->spec->feedback = config_int(r->cfg, "comm.feedback");
     r->spec->compress = config_text(r->cfg, "comm.compress");
-    for (uint32_t a = 0; a < r->spec->mesh.n && !st; a++) {
+    for (uint32_t a = 0; a < r->spec->mesh.n && st == WEFT_OK; a++) {
         char key[128];
         r->spec->axis_algorithm[a] =
             pool_text(&r->spec->pool, resolve_setting(r, a, "algorithm", key));
         st = sched_rules_check(r->cfg, key, NULL);
         take_compress(r, a);
-        if (!st && r->spec->mesh.size[a] > 1)
+        if (st == WEFT_OK && r->spec->mesh.size[a] > 1)
             st = choose_for(r, a);
-        if (!st && r->spec->mesh.size[a] > 1)
+        if (st == WEFT_OK && r->spec->mesh.size[a] > 1)
             st = take_cost(r, a);
     }
-    return st ? st : resolve_peer_access(r);
+    return st != WEFT_OK ? st : resolve_peer_access(r);
 }

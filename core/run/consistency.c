@@ -142,14 +142,14 @@ static weft_status compare(const run_prepared *j, job *meeting, const job_identi
     notes own = {resume, 0, data_mark(&j->train), data_mark(&j->valid), j->plans.digest};
     notes *all = mem_alloc(who->ranks * sizeof *all);
     digest_mix(&own.settings, mine, strlen(mine));
-    weft_status s = job_exchange(meeting, "agree", &own, sizeof own, all);
-    if (!s && memcmp(&own, all, sizeof own))
-        s = name_difference(who->rank, &own, all, mine, zero);
-    for (uint32_t r = 1; !s && r < who->ranks; r++)
+    weft_status st = job_exchange(meeting, "agree", &own, sizeof own, all);
+    if (st == WEFT_OK && memcmp(&own, all, sizeof own))
+        st = name_difference(who->rank, &own, all, mine, zero);
+    for (uint32_t r = 1; st == WEFT_OK && r < who->ranks; r++)
         if (memcmp(&all[r], all, sizeof own))
-            s = name_difference(r, &all[r], all, NULL, NULL);
+            st = name_difference(r, &all[r], all, NULL, NULL);
     free(all);
-    return s;
+    return st;
 }
 
 weft_status run_check_consistency(const run_prepared *mine, job *j, const job_identity *who,
@@ -160,16 +160,16 @@ weft_status run_check_consistency(const run_prepared *mine, job *j, const job_id
     void *zero = NULL;
     uint64_t bytes = 0;
     char *settings = shared_settings(mine->cfg);
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     if (!who->rank)
-        s = job_put(j, "settings", settings, strlen(settings) + 1);
+        st = job_put(j, "settings", settings, strlen(settings) + 1);
     else
-        s = job_get(j, "settings", config_real(mine->cfg, "run.join_timeout"), &zero, &bytes);
-    if (!s && zero && (!bytes || ((char *)zero)[bytes - 1]))
-        s = err_fail(WEFT_DATA, "rank 0 sent settings that are not text");
-    if (!s)
-        s = compare(mine, j, who, resume, settings, zero);
+        st = job_get(j, "settings", config_real(mine->cfg, "run.join_timeout"), &zero, &bytes);
+    if (st == WEFT_OK && zero && (!bytes || ((char *)zero)[bytes - 1]))
+        st = err_fail(WEFT_DATA, "rank 0 sent settings that are not text");
+    if (st == WEFT_OK)
+        st = compare(mine, j, who, resume, settings, zero);
     free(zero);
     free(settings);
-    return s;
+    return st;
 }

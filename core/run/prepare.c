@@ -28,18 +28,18 @@ static weft_status open_data(run_prepared *j)
         return config_fail(
             j->cfg, "data.train",
             "the job names no token file for training; `weft data TEXT... -o FILE` makes one");
-    weft_status s = data_open(train, &j->train);
-    if (s)
+    weft_status st = data_open(train, &j->train);
+    if (st != WEFT_OK)
         err_context("%s: data.train", config_where(j->cfg, "data.train"));
-    if (!s && *valid) {
-        s = data_open(valid, &j->valid);
-        if (s)
+    if (st == WEFT_OK && *valid) {
+        st = data_open(valid, &j->valid);
+        if (st != WEFT_OK)
             err_context("%s: data.valid", config_where(j->cfg, "data.valid"));
     }
-    if (!s && *valid && j->valid.vocab != j->train.vocab)
-        s = config_fail(j->cfg, "data.valid", "%s has a vocabulary of %u tokens, %s of %u", valid,
-                        j->valid.vocab, train, j->train.vocab);
-    return s;
+    if (st == WEFT_OK && *valid && j->valid.vocab != j->train.vocab)
+        st = config_fail(j->cfg, "data.valid", "%s has a vocabulary of %u tokens, %s of %u", valid,
+                         j->valid.vocab, train, j->train.vocab);
+    return st;
 }
 
 static weft_status check_lengths(const run_prepared *j)
@@ -61,43 +61,43 @@ void run_serve_tables(host *h, job *j)
 
 static weft_status open_host(run_prepared *j, const resolve_meeting *meeting)
 {
-    weft_status s = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
-    if (!s)
+    weft_status st = host_create(config_raw(j->cfg, "run.plugins"), &j->host);
+    if (st == WEFT_OK)
         run_serve_tables(j->host, meeting ? meeting->job : NULL);
-    return s;
+    return st;
 }
 
 weft_status run_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
                               run_prepared *out)
 {
     *out = (run_prepared){.cfg = cfg};
-    weft_status s = open_host(out, meeting);
-    return s ? s : resolve_links(out->cfg, out->host, ranks, meeting, &out->spec);
+    weft_status st = open_host(out, meeting);
+    return st != WEFT_OK ? st : resolve_links(out->cfg, out->host, ranks, meeting, &out->spec);
 }
 
 weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resolve_meeting *meeting,
                         run_prepared *out)
 {
     *out = (run_prepared){.cfg = cfg};
-    weft_status s = open_host(out, meeting);
-    if (!s)
-        s = resolve_plugins(out->cfg, out->host, &out->spec);
-    if (s)
-        return s;
+    weft_status st = open_host(out, meeting);
+    if (st == WEFT_OK)
+        st = resolve_plugins(out->cfg, out->host, &out->spec);
+    if (st != WEFT_OK)
+        return st;
     log_setup(log_level_from(config_text(out->cfg, "log.level")), log_rank());
     bool asks_data = !config_int(out->cfg, "model.vocab") && *config_text(out->cfg, "data.train");
     if (with_data || asks_data)
-        s = open_data(out);
-    if (!s)
-        s = resolve_spec(out->cfg, ranks ? ranks : resolve_sizes(out->cfg, &out->spec),
-                         out->train.vocab, meeting, SPEC_TRAIN, &out->spec);
-    if (!s && with_data)
-        s = check_lengths(out);
-    if (!s) {
+        st = open_data(out);
+    if (st == WEFT_OK)
+        st = resolve_spec(out->cfg, ranks ? ranks : resolve_sizes(out->cfg, &out->spec),
+                          out->train.vocab, meeting, SPEC_TRAIN, &out->spec);
+    if (st == WEFT_OK && with_data)
+        st = check_lengths(out);
+    if (st == WEFT_OK) {
         out->planned = true;
-        s = plan_build(&out->spec, &out->plans);
+        st = plan_build(&out->spec, &out->plans);
     }
-    return s ? s : plan_check(&out->plans);
+    return st != WEFT_OK ? st : plan_check(&out->plans);
 }
 
 void run_unprepare(run_prepared *j)

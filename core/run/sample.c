@@ -58,7 +58,7 @@ static weft_status open_model(sampler *s, const ckpt *c)
     char *text = one_rank_text(ckpt_job_text(c));
     weft_status st = config_load_text(text, ckpt_dir(c), &s->cfg);
     free(text);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     const ckpt_piece *p;
     uint32_t n = ckpt_tensors(c, &p), vocab = 0;
@@ -67,11 +67,11 @@ static weft_status open_model(sampler *s, const ckpt *c)
         if (!strcmp(p[i].name, "embed.tok.w") && p[i].shape[0] < (1 << 24))
             vocab = (uint32_t)p[i].shape[0];
     st = host_create(s->o->plugins ? s->o->plugins : config_raw(s->cfg, "run.plugins"), &s->host);
-    if (!st)
+    if (st == WEFT_OK)
         st = resolve_plugins(s->cfg, s->host, &s->spec);
-    if (!st)
+    if (st == WEFT_OK)
         st = resolve_spec(s->cfg, 1, vocab, NULL, SPEC_FORWARD, &s->spec);
-    return st ? st : plan_build(&s->spec, &s->plans);
+    return st != WEFT_OK ? st : plan_build(&s->spec, &s->plans);
 }
 
 static weft_status fill(sampler *s)
@@ -80,7 +80,7 @@ static weft_status fill(sampler *s)
         const input_slot *x = &s->plans.at[0].inputs.at[i];
         const int32_t *from = strcmp(x->name, "positions") ? s->tokens : s->positions;
         weft_status st = run_exec_write(&s->exec, x->offset, from, x->elements * 4);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
     return WEFT_OK;
@@ -98,12 +98,12 @@ static weft_status run_model(sampler *s)
 {
     uint64_t vocab = (uint64_t)s->spec.model.vocab, size = weft_dtype_size(s->spec.compute);
     weft_status st = fill(s);
-    if (!st)
+    if (st == WEFT_OK)
         st = run_exec_list(&s->exec, &s->plans.at[0].eval);
-    if (!st)
+    if (st == WEFT_OK)
         st = run_exec_read(&s->exec, s->plans.at[0].logits + (s->n - 1) * vocab * size, s->raw,
                            vocab * size);
-    for (uint64_t i = 0; !st && i < vocab; i++)
+    for (uint64_t i = 0; st == WEFT_OK && i < vocab; i++)
         s->logits[i] = widen(s->spec.compute, s->raw, i);
     return st;
 }
@@ -186,11 +186,11 @@ static weft_status write_text(sampler *s, FILE *to)
     uint64_t context = (uint64_t)s->spec.model.context;
     float *sorted = mem_alloc((uint64_t)s->spec.model.vocab * sizeof *sorted);
     weft_status st = read_prompt(s);
-    for (uint64_t i = 0; !st && i < s->n; i++)
+    for (uint64_t i = 0; st == WEFT_OK && i < s->n; i++)
         print_token(s, s->tokens[i], to);
-    for (uint64_t i = 0; !st && i < s->o->tokens; i++) {
+    for (uint64_t i = 0; st == WEFT_OK && i < s->o->tokens; i++) {
         st = run_model(s);
-        if (st)
+        if (st != WEFT_OK)
             break;
         int32_t token = draw(s, i, sorted);
         if (s->n == context) { /* drop the older half */
@@ -209,7 +209,7 @@ static weft_status write_text(sampler *s, FILE *to)
 static weft_status run(sampler *s, const ckpt *c, FILE *to)
 {
     weft_status st = open_model(s, c);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     job_identity alone = {.ranks = 1, .local_ranks = 1};
     uint64_t context = (uint64_t)s->spec.model.context, vocab = (uint64_t)s->spec.model.vocab;
@@ -220,9 +220,9 @@ static weft_status run(sampler *s, const ckpt *c, FILE *to)
     for (uint64_t i = 0; i < context; i++)
         s->positions[i] = (int32_t)i;
     st = run_exec_create(&s->plans.at[0], s->cfg, NULL, &alone, NULL, &s->exec);
-    if (!st)
+    if (st == WEFT_OK)
         st = run_weights_load(&s->exec, &s->plans, c);
-    return st ? st : write_text(s, to);
+    return st != WEFT_OK ? st : write_text(s, to);
 }
 
 weft_status run_sample_checkpoint(const char *dir, const sample_options *o, FILE *to)
@@ -230,7 +230,7 @@ weft_status run_sample_checkpoint(const char *dir, const sample_options *o, FILE
     ckpt *c;
     sampler s = {.o = o};
     weft_status st = ckpt_open(dir, &c);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     st = run(&s, c, to);
     run_exec_destroy(&s.exec, 0);

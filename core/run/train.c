@@ -57,10 +57,10 @@ static weft_status fill(trainer *t, uint32_t pass)
         const int32_t *from = !strcmp(x->name, "tokens")    ? t->tokens
                               : !strcmp(x->name, "targets") ? t->targets
                                                             : t->positions;
-        weft_status s = run_exec_write(&t->exec, x->offset + pass * x->stride,
-                                       from + part * x->elements, x->elements * 4);
-        if (s)
-            return s;
+        weft_status st = run_exec_write(&t->exec, x->offset + pass * x->stride,
+                                        from + part * x->elements, x->elements * 4);
+        if (st != WEFT_OK)
+            return st;
     }
     return WEFT_OK;
 }
@@ -75,9 +75,9 @@ static weft_status fill_step(trainer *t, uint64_t step)
         weft_status st =
             data_samples(&t->j->train, (uint64_t)config_int(t->j->cfg, "run.seed"), sample, micro,
                          (uint64_t)s->model.sequence, t->tokens, t->targets);
-        if (!st)
+        if (st == WEFT_OK)
             st = fill(t, pass);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
     return WEFT_OK;
@@ -107,17 +107,17 @@ static weft_status evaluate(trainer *t, double *out)
     double sum = 0;
     for (uint64_t r = 0; r < runs; r++) {
         weft_status st = WEFT_OK;
-        for (uint64_t k = 0; !st && k < s->microbatch; k++)
+        for (uint64_t k = 0; st == WEFT_OK && k < s->microbatch; k++)
             st = data_window(&t->j->valid, (r * per_run + part + k) % windows, sequence,
                              t->tokens + k * sequence, t->targets + k * sequence);
         double loss;
-        if (!st)
+        if (st == WEFT_OK)
             st = fill(t, 0);
-        if (!st)
+        if (st == WEFT_OK)
             st = run_exec_list(&t->exec, &t->plan->eval);
-        if (!st)
+        if (st == WEFT_OK)
             st = run_exec_scalar(&t->exec, "loss", &loss);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         sum += loss;
     }
@@ -140,19 +140,19 @@ static void tell_skipped(const trainer *t, const metrics *m)
 static weft_status read_results(trainer *t, metrics *m)
 {
     double gate = 1;
-    weft_status s = run_exec_scalar(&t->exec, "loss", &m->loss);
-    if (!s)
-        s = run_exec_scalar(&t->exec, "norm", &m->grad_norm);
-    if (!s)
-        s = run_exec_scalar(&t->exec, "lr", &m->lr);
-    if (!s)
-        s = run_exec_scalar(&t->exec, "skipped", &m->skipped);
-    if (!s)
-        s = run_exec_scalar(&t->exec, "gate", &gate);
-    if (!s && t->j->spec.scaled)
-        s = run_exec_scalar(&t->exec, "scale", &m->scale);
-    if (s)
-        return s;
+    weft_status st = run_exec_scalar(&t->exec, "loss", &m->loss);
+    if (st == WEFT_OK)
+        st = run_exec_scalar(&t->exec, "norm", &m->grad_norm);
+    if (st == WEFT_OK)
+        st = run_exec_scalar(&t->exec, "lr", &m->lr);
+    if (st == WEFT_OK)
+        st = run_exec_scalar(&t->exec, "skipped", &m->skipped);
+    if (st == WEFT_OK)
+        st = run_exec_scalar(&t->exec, "gate", &gate);
+    if (st == WEFT_OK && t->j->spec.scaled)
+        st = run_exec_scalar(&t->exec, "scale", &m->scale);
+    if (st != WEFT_OK)
+        return st;
     t->skips_in_a_row = gate != 0 ? 0 : t->skips_in_a_row + 1;
     if (gate == 0)
         tell_skipped(t, m);
@@ -197,20 +197,20 @@ static weft_status one_step(trainer *t, uint64_t step, metrics *m)
     uint64_t sent = bytes_sent(t);
     *m = (metrics){.step = step, .valid_loss = -1};
     t->exec.step = step;
-    weft_status s = fill_step(t, step);
-    if (!s)
-        s = run_exec_list(&t->exec, &t->plan->step);
-    for (uint32_t i = 0; !s && i < t->plan->extra.n; i++)
+    weft_status st = fill_step(t, step);
+    if (st == WEFT_OK)
+        st = run_exec_list(&t->exec, &t->plan->step);
+    for (uint32_t i = 0; st == WEFT_OK && i < t->plan->extra.n; i++)
         if (step % t->plan->extra.at[i].every == 0)
-            s = run_exec_list(&t->exec, &t->plan->extra.at[i].l);
-    if (s)
-        return s;
+            st = run_exec_list(&t->exec, &t->plan->extra.at[i].l);
+    if (st != WEFT_OK)
+        return st;
     measure(t, m, clock_ns() - began, &before, bytes_sent(t) - sent);
-    s = read_results(t, m);
+    st = read_results(t, m);
     uint64_t every = (uint64_t)config_int(t->j->cfg, "train.eval_every");
-    if (!s && t->j->valid.count && every && (step % every == 0 || step == t->steps))
-        s = evaluate(t, &m->valid_loss);
-    return s;
+    if (st == WEFT_OK && t->j->valid.count && every && (step % every == 0 || step == t->steps))
+        st = evaluate(t, &m->valid_loss);
+    return st;
 }
 
 static weft_status report(trainer *t, const metrics *m)
@@ -232,43 +232,43 @@ static weft_status save(trainer *t, uint64_t step)
 static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
 {
     bool saves = config_int(t->j->cfg, "checkpoint.every") > 0;
-    weft_status s = saves && step != saved ? save(t, step) : WEFT_OK;
+    weft_status st = saves && step != saved ? save(t, step) : WEFT_OK;
     t->stop_at = step;
     t->saved = saves || step == saved;
-    if (!s && t->saved && !t->who.rank && step)
+    if (st == WEFT_OK && t->saved && !t->who.rank && step)
         log_line(
             WEFT_LOG_WARN,
             "stopped by %s after step %llu, which is saved: --resume=auto continues from there",
             job_stop_name(t->stopped), (unsigned long long)step);
-    return s;
+    return st;
 }
 
 static weft_status loop(trainer *t)
 {
     uint64_t every = (uint64_t)config_int(t->j->cfg, "checkpoint.every"), saved = t->first - 1;
-    weft_status s = WEFT_OK;
-    for (uint64_t step = t->first; !s && step <= t->steps; step++) {
+    weft_status st = WEFT_OK;
+    for (uint64_t step = t->first; st == WEFT_OK && step <= t->steps; step++) {
         metrics m;
-        s = job_stop_before(t->job, step, &t->stopped);
-        if (!s && t->stopped) {
-            s = stop_after(t, step - 1, saved);
+        st = job_stop_before(t->job, step, &t->stopped);
+        if (st == WEFT_OK && t->stopped) {
+            st = stop_after(t, step - 1, saved);
             break;
         }
-        if (!s)
-            s = one_step(t, step, &m);
-        if (!s)
-            s = report(t, &m);
+        if (st == WEFT_OK)
+            st = one_step(t, step, &m);
+        if (st == WEFT_OK)
+            st = report(t, &m);
         run_trace_flush(&t->exec.trace);
         bool due = every && (step % every == 0 || step == t->steps);
-        if (!s && due)
-            s = save(t, step);
+        if (st == WEFT_OK && due)
+            st = save(t, step);
         saved = due ? step : saved;
-        if (!s && job_stop_interrupted())
-            s = err_fail(WEFT_IO, "stopped by a signal after step %llu", (unsigned long long)step);
+        if (st == WEFT_OK && job_stop_interrupted())
+            st = err_fail(WEFT_IO, "stopped by a signal after step %llu", (unsigned long long)step);
     }
-    if (!s)
-        s = run_trace_write(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
-    return s;
+    if (st == WEFT_OK)
+        st = run_trace_write(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
+    return st;
 }
 
 /* --- start --- */
@@ -286,13 +286,13 @@ static weft_status all_loaded(const trainer *t, weft_status mine)
     const ckpt_team team = team_of(t);
     uint32_t own = mine, *all = mem_alloc(team.ranks * sizeof *all);
     snprintf(why, sizeof why, "%s", err_text());
-    weft_status s =
+    weft_status st =
         job_exchange_for(team.job, "resume.loaded", &own, sizeof own, team.timeout, all);
-    for (uint32_t r = 0; !s && r < team.ranks; r++)
+    for (uint32_t r = 0; st == WEFT_OK && r < team.ranks; r++)
         if (all[r])
-            s = err_fail(WEFT_PEER, "rank %u could not load the checkpoint", r);
+            st = err_fail(WEFT_PEER, "rank %u could not load the checkpoint", r);
     free(all);
-    return mine ? err_fail(mine, "%s", why) : s;
+    return mine != WEFT_OK ? err_fail(mine, "%s", why) : st;
 }
 
 /* All ranks open the newest valid checkpoint, and rank 0 checks whether this job may resume from
@@ -301,12 +301,12 @@ static weft_status all_loaded(const trainer *t, weft_status mine)
 static weft_status open_checkpoint(trainer *t, bool force, ckpt **out)
 {
     const ckpt_team team = team_of(t);
-    weft_status s = ckpt_open_newest(t->out, &team, out);
-    if (!s && !t->who.rank)
-        s = run_resume_check(t->j, *out, force);
-    if (!s && t->job)
-        s = job_exchange(t->job, "resume", NULL, 0, NULL);
-    return s;
+    weft_status st = ckpt_open_newest(t->out, &team, out);
+    if (st == WEFT_OK && !t->who.rank)
+        st = run_resume_check(t->j, *out, force);
+    if (st == WEFT_OK && t->job)
+        st = job_exchange(t->job, "resume", NULL, 0, NULL);
+    return st;
 }
 
 /* `c` NULL: start from initial values. */
@@ -317,16 +317,16 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
     if (!c)
         return run_weights_init(&t->exec, (uint64_t)config_int(t->j->cfg, "run.seed"));
     t->first = ckpt_step(c) + 1;
-    weft_status s = all_loaded(t, run_weights_load(&t->exec, &t->j->plans, c));
-    if (!s && t->who.rank == 0)
-        s = ckpt_set_aside(t->out, ckpt_step(c));
-    if (!s && t->who.rank == 0)
+    weft_status st = all_loaded(t, run_weights_load(&t->exec, &t->j->plans, c));
+    if (st == WEFT_OK && t->who.rank == 0)
+        st = ckpt_set_aside(t->out, ckpt_step(c));
+    if (st == WEFT_OK && t->who.rank == 0)
         log_line(WEFT_LOG_INFO, "resumed after step %llu of %s", (unsigned long long)t->first - 1,
                  ckpt_dir(c));
-    if (!s && t->who.rank == 0 && t->first > t->steps)
+    if (st == WEFT_OK && t->who.rank == 0 && t->first > t->steps)
         log_line(WEFT_LOG_WARN, "nothing to do: run.steps = %llu has been reached",
                  (unsigned long long)t->steps);
-    return s;
+    return st;
 }
 
 /* Rank 0 prepares OUT and tells the others whether the run resumes from a checkpoint. If it fails,
@@ -336,16 +336,16 @@ static weft_status prepare_out(trainer *t, run_resume_mode how, bool *resume)
     /* Ranks of a job that just failed may hold the lock for this long. */
     const double patience = config_real(t->j->cfg, "run.frozen_after");
     const run_outdir_mode wish = {how != TRAIN_AFRESH, how == TRAIN_AFRESH || how == TRAIN_AUTO};
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     if (!t->who.rank)
-        s = run_outdir_begin(t->out, wish, patience, &t->lock, resume);
+        st = run_outdir_begin(t->out, wish, patience, &t->lock, resume);
     uint32_t mine = *resume, *all = mem_alloc(t->who.ranks * sizeof *all);
     all[0] = mine;
-    if (!s && t->job) /* no rank writes there before rank 0 is done */
-        s = job_exchange(t->job, "out", &mine, sizeof mine, all);
+    if (st == WEFT_OK && t->job) /* no rank writes there before rank 0 is done */
+        st = job_exchange(t->job, "out", &mine, sizeof mine, all);
     *resume = all[0] != 0;
     free(all);
-    return s || !t->who.rank ? s : run_outlock_join(t->out, &t->lock);
+    return st != WEFT_OK || !t->who.rank ? st : run_outlock_join(t->out, &t->lock);
 }
 
 static void announce(const trainer *t)
@@ -369,25 +369,25 @@ static weft_status start(trainer *t, run_resume_mode how)
 {
     bool resume = false;
     ckpt *c = NULL;
-    weft_status s = prepare_out(t, how, &resume);
+    weft_status st = prepare_out(t, how, &resume);
     t->plan = plan_of(&t->j->plans, t->who.rank);
     run_resume_describe_data(t->j);
-    if (!s && resume)
-        s = open_checkpoint(t, how == TRAIN_FORCE, &c);
-    if (!s)
-        s = run_exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
-    if (!s)
-        s = run_trace_begin(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
+    if (st == WEFT_OK && resume)
+        st = open_checkpoint(t, how == TRAIN_FORCE, &c);
+    if (st == WEFT_OK)
+        st = run_exec_create(t->plan, t->j->cfg, t->job, &t->who, t->out, &t->exec);
+    if (st == WEFT_OK)
+        st = run_trace_begin(&t->exec.trace, t->job, t->who.rank, t->who.ranks, t->out);
     t->peak_flops = config_real(t->j->cfg, "log.peak_gflops") * 1e9;
-    if (!s && t->peak_flops <= 0)
-        s = run_measure_peak(&t->exec, &t->peak_flops);
-    if (!s)
-        s = begin_or_resume(t, c);
+    if (st == WEFT_OK && t->peak_flops <= 0)
+        st = run_measure_peak(&t->exec, &t->peak_flops);
+    if (st == WEFT_OK)
+        st = begin_or_resume(t, c);
     ckpt_close(c);
-    if (!s && t->who.rank == 0)
-        s = run_metrics_open(t->out, resume ? t->first - 1 : 0, &t->metrics);
-    if (s)
-        return s;
+    if (st == WEFT_OK && t->who.rank == 0)
+        st = run_metrics_open(t->out, resume ? t->first - 1 : 0, &t->metrics);
+    if (st != WEFT_OK)
+        return st;
     announce(t);
     take_buffers(t);
     run_progress_begin(&t->progress, t->first, t->steps,
@@ -398,9 +398,9 @@ static weft_status start(trainer *t, run_resume_mode how)
 weft_status run_train_join(const job_identity *who, const config *cfg, job **out)
 {
     /* Keys of plugins are checked only when all ranks are known. */
-    weft_status s = config_check_section(cfg, "run");
-    if (s)
-        return s;
+    weft_status st = config_check_section(cfg, "run");
+    if (st != WEFT_OK)
+        return st;
     const char *key = config_text(cfg, "run.key");
     const job_options opt = {.key_file = *key ? key : NULL,
                              .frozen_after = config_real(cfg, "run.frozen_after"),
@@ -410,46 +410,46 @@ weft_status run_train_join(const job_identity *who, const config *cfg, job **out
 
 static weft_status run(trainer *t, config *cfg, run_resume_mode how)
 {
-    weft_status s = run_train_join(&t->who, cfg, &t->job);
-    if (!s)
-        s = job_find_hosts(t->job, &t->who, &t->sites);
-    if (!s)
-        s = run_prepare(cfg, t->who.ranks, true,
-                        &(resolve_meeting){.sites = &t->sites, .job = t->job, .who = &t->who},
-                        t->j);
-    if (!s)
-        s = run_memory_check(&t->j->plans, &t->j->spec, t->who.rank);
-    if (!s)
-        s = run_check_consistency(t->j, t->job, &t->who, how);
-    if (s)
-        return s;
+    weft_status st = run_train_join(&t->who, cfg, &t->job);
+    if (st == WEFT_OK)
+        st = job_find_hosts(t->job, &t->who, &t->sites);
+    if (st == WEFT_OK)
+        st = run_prepare(cfg, t->who.ranks, true,
+                         &(resolve_meeting){.sites = &t->sites, .job = t->job, .who = &t->who},
+                         t->j);
+    if (st == WEFT_OK)
+        st = run_memory_check(&t->j->plans, &t->j->spec, t->who.rank);
+    if (st == WEFT_OK)
+        st = run_check_consistency(t->j, t->job, &t->who, how);
+    if (st != WEFT_OK)
+        return st;
     t->out = config_text(t->j->cfg, "run.out");
-    s = start(t, how);
+    st = start(t, how);
     job_stop_at_once(false);
-    if (!s)
-        s = loop(t);
+    if (st == WEFT_OK)
+        st = loop(t);
     run_progress_end(&t->progress);
-    return s;
+    return st;
 }
 
 /* The exit status: for a stop on request that of stop.h, else that of `s`. `why` is the sentence to
  * print; "": none. */
-static int exit_status(const trainer *t, weft_status s, char why[2048])
+static int exit_status(const trainer *t, weft_status st, char why[2048])
 {
-    if (s == WEFT_PEER && job_stop_declared())
+    if (st == WEFT_PEER && job_stop_declared())
         snprintf(why, 2048,
                  "the job was stopped by %s before its first step; nothing is lost: start it again "
                  "with the same command",
                  job_stop_name(job_stop_declared()));
-    if (!s && t->stopped && !t->saved)
+    if (st == WEFT_OK && t->stopped && !t->saved)
         snprintf(
             why, 2048,
             "the job was stopped by %s after step %llu, and nothing is saved: checkpoint.every "
             "is 0",
             job_stop_name(t->stopped), (unsigned long long)t->stop_at);
-    if ((s == WEFT_PEER && job_stop_declared()) || (!s && t->stopped && t->saved))
+    if ((st == WEFT_PEER && job_stop_declared()) || (st == WEFT_OK && t->stopped && t->saved))
         return STOP_STATUS;
-    return !s && t->stopped ? 1 : err_exit_code(s);
+    return st == WEFT_OK && t->stopped ? 1 : err_exit_code(st);
 }
 
 int run_train_refuse(weft_status st)
@@ -468,27 +468,27 @@ int run_train_rank(config *cfg, run_resume_mode resume)
 {
     run_prepared j = {0};
     trainer t = {.j = &j};
-    weft_status s = job_identify(&t.who);
-    if (!s) {
+    weft_status st = job_identify(&t.who);
+    if (st == WEFT_OK) {
         log_setup(WEFT_LOG_INFO, t.who.ranks > 1 ? (int)t.who.rank : -1);
         job_stop_catch(job_control_descriptor() >= 0);
         job_stop_at_once(t.who.ranks == 1);
-        s = run(&t, cfg, resume);
+        st = run(&t, cfg, resume);
     }
     char why[2048];
-    snprintf(why, sizeof why, "%s", s ? err_text() : "");
+    snprintf(why, sizeof why, "%s", st != WEFT_OK ? err_text() : "");
     if (t.who.rank) /* before rank 0, which removes the lock */
         run_outlock_release(&t.lock, 0);
-    if (!job_leave(t.job, s, s ? why : NULL) && !s) {
+    if (!job_leave(t.job, st, st != WEFT_OK ? why : NULL) && st == WEFT_OK) {
         snprintf(why, sizeof why, "%s", err_text());
-        s = WEFT_PEER;
+        st = WEFT_PEER;
     }
-    int status = exit_status(&t, s, why);
+    int status = exit_status(&t, st, why);
     if (*why && !job_launch_say(why))
         log_line(WEFT_LOG_ERROR, "%s", why);
-    if (s)
+    if (st != WEFT_OK)
         run_trace_rescue(&t.exec.trace, t.who.ranks, t.out);
-    run_exec_destroy(&t.exec, s != WEFT_OK); /* its links use the job until here */
+    run_exec_destroy(&t.exec, st != WEFT_OK); /* its links use the job until here */
     job_free(t.job);
     if (t.metrics)
         fclose(t.metrics);

@@ -205,7 +205,7 @@ static void one_file_is_one_object(void **state)
     assert_ptr_equal(c, again);
     assert_int_equal(host_list(h, &all, &n), WEFT_OK);
     for (uint32_t i = 0; i < n; i++)
-        found += !strcmp(all[i]->name, "good") && all[i]->iface != NULL;
+        found += !strcmp(all[i]->name, "good") && all[i]->iface;
     assert_int_equal(found, 1);
     host_destroy(h);
     unlink(file);
@@ -228,7 +228,7 @@ static void a_list_has_the_lawful_and_the_lawless(void **state)
                         (!strcmp(all[i - 1]->kind, all[i]->kind) &&
                          strcmp(all[i - 1]->name, all[i]->name) <= 0));
         usable += all[i]->iface != NULL;
-        unusable += all[i]->iface == NULL;
+        unusable += !all[i]->iface;
         saw_minor = saw_minor || (!strcmp(all[i]->name, "minor") && !all[i]->iface &&
                                   strstr(all[i]->help, "abi_minor is 6"));
         saw_rail = saw_rail || (!strcmp(all[i]->name, "rail") && !all[i]->iface &&

@@ -41,9 +41,9 @@ static int load(void **state)
         GPU_SDPA_CALLS(CALL)};
     void *so = dlopen("libcudnn.so.9", RTLD_NOW);
     (void)state;
-    for (size_t k = 0; so != NULL && k < sizeof names / sizeof *names; k++) {
+    for (size_t k = 0; so && k < sizeof names / sizeof *names; k++) {
         void *found = dlsym(so, names[k].name);
-        if (found == NULL)
+        if (!found)
             return -1;
         memcpy((char *)&calls + names[k].at, &found, sizeof found);
     }
@@ -129,7 +129,7 @@ static uint64_t planned(const struct sdpa_shape *s)
 
 static void check(const char *gpu, const struct sdpa_shape *s)
 {
-    if (calls.cudnnCreate == NULL)
+    if (!calls.cudnnCreate)
         skip();
     struct sdpa_plan plan;
     char why[256];

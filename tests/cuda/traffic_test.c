@@ -19,7 +19,7 @@ static const struct sizes parts[] = {{.tokens = 16, .vocab = 4096, .first = 4096
 static void is_at_most(traffic_call *traffic_of, const char *name, double most)
 {
     const struct ptx_traffic *x = traffic_of(name);
-    if (x == NULL || x->loads.asked == 0 || x->stores.asked == 0)
+    if (!x || x->loads.asked == 0 || x->stores.asked == 0)
         fail_msg("%s has not run", name);
     const double loads = (double)x->loads.moved / (double)x->loads.asked;
     const double stores = (double)x->stores.moved / (double)x->stores.asked;
@@ -68,8 +68,8 @@ static void test_traffic(void **state)
     void *driver = dlopen("libcuda.so.1", RTLD_NOW);
     traffic_call *traffic_of;
     (void)state;
-    *(void **)&traffic_of = driver != NULL ? dlsym(driver, "ptx_traffic_of") : NULL;
-    if (traffic_of == NULL)
+    *(void **)&traffic_of = driver ? dlsym(driver, "ptx_traffic_of") : NULL;
+    if (!traffic_of)
         fail_msg("libcuda is not the double with the interpreter");
     CHECK_ALL(sizes, 0, "layernorm", "layernorm.dx", "rmsnorm", "rmsnorm.dx", "gelu", "gelu.dx",
               "bias_residual", "swiglu", "swiglu.dx", "rope", "embedding", "softmax_xent");

@@ -310,7 +310,7 @@ static void run_now(void *ctx)
     static pthread_mutex_t entered = PTHREAD_MUTEX_INITIALIZER;
     const run *r = ctx;
     pthread_mutex_lock(&entered);
-    if (joined_run(cpu, r->p->device->inner, &r->p->ops, r->in, r->out, r->workspace))
+    if (joined_run(cpu, r->p->device->inner, &r->p->ops, r->in, r->out, r->workspace) != WEFT_OK)
         atomic_store(&r->p->device->failed, 1);
     pthread_mutex_unlock(&entered);
 }
@@ -327,7 +327,7 @@ static weft_status d_prepare(weft_device *d, const weft_opspec *spec, weft_prepa
     weft_prepared *p = calloc(1, sizeof *p);
     p->device = d;
     weft_status st = joined_prepare(cpu, d->cpu, spec, &p->ops);
-    if (st)
+    if (st != WEFT_OK)
         d_release(p);
     else
         *out = p;
@@ -352,7 +352,7 @@ static weft_status d_open(void *module, const weft_device_args *args, weft_devic
     weft_device *d = calloc(1, sizeof *d);
     d->module = module;
     weft_status st = cpu->open(module, args, &d->cpu);
-    if (!st)
+    if (st == WEFT_OK)
         st = cpu->stream(d->cpu, 0, &d->inner);
     *out = d;
     return st;

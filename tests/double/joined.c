@@ -124,12 +124,12 @@ weft_status joined_need(const weft_device_table *cpu, void *module, const weft_c
 {
     const joined_op *j = find(spec);
     weft_status st = WEFT_OK;
-    if (j == NULL)
+    if (!j)
         return cpu->query(module, conf, spec, out);
     if (strcmp(wish, "none") == 0 ||
         (strcmp(wish, "short") == 0 && strncmp(j->name, "layernorm", 9) == 0))
         return WEFT_ABSENT;
-    for (uint32_t m = 0; !st && m < j->n; m++) {
+    for (uint32_t m = 0; st == WEFT_OK && m < j->n; m++) {
         weft_operand io[2 * WEFT_MAX_OPERANDS];
         weft_opspec own;
         const uint64_t most = out->workspace;
@@ -162,10 +162,10 @@ weft_status joined_prepare(const weft_device_table *cpu, weft_device *d, const w
 {
     weft_status st = WEFT_OK;
     *out = (joined_ready){.joined = find(spec), .nin = spec->nin, .nout = spec->nout};
-    if (out->joined == NULL)
+    if (!out->joined)
         return cpu->prepare(d, spec, &out->inner[0]);
     out->absent = make_absent(out->joined, spec);
-    for (uint32_t m = 0; !st && m < out->joined->n; m++) {
+    for (uint32_t m = 0; st == WEFT_OK && m < out->joined->n; m++) {
         weft_operand io[2 * WEFT_MAX_OPERANDS];
         weft_opspec own;
         member_spec(out->joined, spec, m, io, &own);
@@ -184,11 +184,11 @@ static weft_status run_member(const weft_device_table *cpu, weft_stream *s, cons
     for (uint32_t k = 0; k < nin; k++) {
         const uint32_t at = number(r->joined, x->in[k]);
         reads[k] = at < r->nin ? in[at] : out[at - r->nin];
-        reads[k] = reads[k] == NULL ? r->absent : reads[k];
+        reads[k] = !reads[k] ? r->absent : reads[k];
     }
     for (uint32_t k = 0; k < nout; k++) {
         void *to = out[number(r->joined, x->out[k]) - r->nin];
-        writes[k] = to == NULL ? r->absent : to;
+        writes[k] = !to ? r->absent : to;
     }
     return cpu->run(r->inner[m], s, reads, writes, workspace);
 }
@@ -197,9 +197,9 @@ weft_status joined_run(const weft_device_table *cpu, weft_stream *s, const joine
                        const void *const *in, void *const *out, void *workspace)
 {
     weft_status st = WEFT_OK;
-    if (r->joined == NULL)
+    if (!r->joined)
         return cpu->run(r->inner[0], s, in, out, workspace);
-    for (uint32_t m = 0; !st && m < r->joined->n; m++)
+    for (uint32_t m = 0; st == WEFT_OK && m < r->joined->n; m++)
         st = run_member(cpu, s, r, m, in, out, workspace);
     return st;
 }
@@ -207,7 +207,7 @@ weft_status joined_run(const weft_device_table *cpu, weft_stream *s, const joine
 void joined_release(const weft_device_table *cpu, joined_ready *r)
 {
     for (uint32_t m = 0; m < JOINED_MOST; m++)
-        if (r->inner[m] != NULL)
+        if (r->inner[m])
             cpu->release(r->inner[m]);
     free(r->absent);
 }

@@ -64,7 +64,7 @@ static __attribute__((constructor)) void read_rules(void)
         if (strcmp(rank, "*") && strcmp(rank, own ? own : "0"))
             continue;
         r->nth = strtol(nth, NULL, 10);
-        r->later = strchr(nth, '+') != NULL;
+        r->later = strchr(nth, '+');
         if (!strncmp(action, "sleep=", 6))
             r->sleep = strtod(action + 6, NULL);
         else
@@ -134,7 +134,7 @@ static bool is_shard(int fd)
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t n = getenv("WEFT_FILE_COUNT") ? readlink(link, path, sizeof path - 1) : -1;
     path[n > 0 ? n : 0] = 0;
-    return strstr(path, "/shard-") != NULL;
+    return strstr(path, "/shard-");
 }
 
 ssize_t pread(int fd, void *out, size_t n, off_t at)

@@ -68,7 +68,7 @@ static void try_header(const uint8_t *data, size_t bytes)
     pool p = {0};
     ckpt_ranges r = {0};
     uint64_t data_bytes = data[0] & 0x3f, at = 0;
-    if (ckpt_header_parse((const char *)data + 1, bytes - 1, data_bytes, 0, &p, &r)) {
+    if (ckpt_header_parse((const char *)data + 1, bytes - 1, data_bytes, 0, &p, &r) != WEFT_OK) {
         must(err_text()[0]);
     } else {
         check_ranges(&r);
@@ -112,7 +112,7 @@ static void try_manifest(const uint8_t *body, size_t bytes)
     char *text = mem_alloc(bytes + CKPT_TRAILER + 1);
     memcpy(text, body, bytes);
     must(ckpt_trailer(text, bytes, text + bytes) == WEFT_OK);
-    if (ckpt_manifest_parse(text, bytes + CKPT_TRAILER, &p, &m)) {
+    if (ckpt_manifest_parse(text, bytes + CKPT_TRAILER, &p, &m) != WEFT_OK) {
         must(err_text()[0]);
     } else {
         check_ranges(&m.ranges);

@@ -24,7 +24,7 @@ static void must(int holds)
 static void check_window(const data_file *f, weft_status st, const int32_t *tokens,
                          const int32_t *targets, uint64_t n)
 {
-    if (st) {
+    if (st != WEFT_OK) {
         must(st == WEFT_DATA && err_text()[0]);
         return;
     }
@@ -38,7 +38,7 @@ static void check_window(const data_file *f, weft_status st, const int32_t *toke
 static void use(const data_file *f, uint64_t sequence)
 {
     int32_t tokens[16], targets[16];
-    if (data_require(f, sequence))
+    if (data_require(f, sequence) != WEFT_OK)
         return;
     for (uint64_t s = 0; s < 8; s++) {
         check_window(f, data_samples(f, f->count, s << 61, 1, sequence, tokens, targets), tokens,
@@ -66,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
              write(fd, data + head, bytes - head) == (ssize_t)(bytes - head));
     snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     err_clear();
-    if (data_open(path, &f)) {
+    if (data_open(path, &f) != WEFT_OK) {
         must(err_text()[0]);
     } else {
         must(f.count == (f.map_bytes - DATA_HEADER_BYTES) / 2);

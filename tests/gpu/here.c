@@ -15,12 +15,12 @@ int main(void)
     int n = 0;
     char text[100] = "";
     void *so = dlopen("libcuda.so.1", RTLD_NOW);
-    if (so == NULL)
+    if (!so)
         return absent("there is no NVIDIA driver");
     *(void **)&init = dlsym(so, "cuInit");
     *(void **)&count = dlsym(so, "cuDeviceGetCount");
     *(void **)&name = dlsym(so, "cuDeviceGetName");
-    if (init == NULL || count == NULL || name == NULL || init(0) != 0)
+    if (!init || !count || !name || init(0) != 0)
         return absent("the NVIDIA driver does not start");
     if (count(&n) != 0 || n == 0 || name(text, sizeof text, 0) != 0)
         return absent("the NVIDIA driver knows of none");

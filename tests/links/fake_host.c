@@ -33,7 +33,7 @@ static void *fake_alloc(void *ctx, uint64_t bytes, uint64_t align)
 static void fake_free(void *ctx, void *p)
 {
     (void)ctx;
-    if (p != NULL)
+    if (p)
         atomic_fetch_sub(&allocated, 1);
     free(p);
 }
@@ -68,12 +68,12 @@ static const void *fake_iface(void *ctx, const char *id)
 const char *fake_text(const node *n, const char *key)
 {
     for (size_t i = 0; i < 4; i++)
-        if (n->options[i][0] != NULL && strcmp(n->options[i][0], key) == 0)
+        if (n->options[i][0] && strcmp(n->options[i][0], key) == 0)
             return n->options[i][1];
-    for (char **s = rig_settings; *s != NULL; s++)
+    for (char **s = rig_settings; *s; s++)
         if (strncmp(*s, key, strlen(key)) == 0 && (*s)[strlen(key)] == '=')
             return *s + strlen(key) + 1;
-    for (const weft_option *const *o = rig_plugin->options; o != NULL && *o != NULL; o++)
+    for (const weft_option *const *o = rig_plugin->options; o && *o; o++)
         if (strcmp((*o)->key, key) == 0)
             return (*o)->dflt;
     fprintf(stderr, "the plugin asks for option '%s', which it did not declare\n", key);

@@ -31,7 +31,7 @@ static int listening(char out[][64], int cap)
     int n = 0;
     FILE *f = fopen("/proc/net/tcp", "r");
     assert_non_null(f);
-    while (fgets(line, sizeof line, f) != NULL) {
+    while (fgets(line, sizeof line, f)) {
         char local[64];
         unsigned status, inode;
         if (sscanf(line, " %*d: %63s %*s %x %*s %*s %*s %*u %*u %u", local, &status, &inode) != 3 ||
@@ -39,7 +39,7 @@ static int listening(char out[][64], int cap)
             continue;
         snprintf(target, sizeof target, "socket:[%u]", inode);
         DIR *d = opendir("/proc/self/fd");
-        for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        for (struct dirent *e; (e = readdir(d));) {
             snprintf(path, sizeof path, "/proc/self/fd/%s", e->d_name);
             ssize_t len = readlink(path, link, sizeof link - 1);
             link[len < 0 ? 0 : len] = '\0';
@@ -128,13 +128,13 @@ static void test_host_without_tls_is_refused(void **state)
 static weft_status pair_fate(weft_conn *a, weft_conn *b, double seconds)
 {
     for (double until = rig_now() + seconds; rig_now() < until;) {
-        weft_status s = rig_table->ready(a), t = rig_table->ready(b);
-        if (s == WEFT_OK && t == WEFT_OK)
+        weft_status st = rig_table->ready(a), t = rig_table->ready(b);
+        if (st == WEFT_OK && t == WEFT_OK)
             return WEFT_OK;
         if (t != WEFT_OK && t != WEFT_BUSY)
             return t;
-        if (s != WEFT_OK && s != WEFT_BUSY)
-            return s;
+        if (st != WEFT_OK && st != WEFT_BUSY)
+            return st;
     }
     return WEFT_BUSY;
 }
@@ -234,7 +234,7 @@ static void test_strangers_are_dropped(void **state)
             assert_int_equal(node_open(&n[1]), WEFT_OK);
             a = node_connect(&n[0], &n[1], 0);
         }
-        if (a != NULL)
+        if (a)
             assert_int_equal(rig_table->ready(a), WEFT_BUSY);
     }
     weft_conn *b = node_connect(&n[1], &n[0], 0);

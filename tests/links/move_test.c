@@ -162,10 +162,10 @@ static void test_full_queue_is_busy(void **state)
     uint64_t n = 0, got[4];
     (void)state;
     up(&t);
-    weft_status s;
-    while ((s = rig_table->recv(t.p.b, bytes, sizeof bytes, NULL)) == WEFT_OK && n < 1000000)
+    weft_status st;
+    while ((st = rig_table->recv(t.p.b, bytes, sizeof bytes, NULL)) == WEFT_OK && n < 1000000)
         n++;
-    assert_int_equal(s, WEFT_BUSY);
+    assert_int_equal(st, WEFT_BUSY);
     assert_true(n >= 64);
     for (uint64_t sent = 0; sent < n; sent++)
         while (rig_table->send(t.p.a, bytes, sizeof bytes, NULL) == WEFT_BUSY) {
@@ -268,14 +268,14 @@ static void test_counts_that_differ_are_refused(void **state)
         up(&t);
         assert_int_equal(rig_table->send(t.p.a, out, cases[i][0], NULL), WEFT_OK);
         assert_int_equal(rig_table->recv(t.p.b, in, cases[i][1], NULL), WEFT_OK);
-        weft_status s = WEFT_OK;
+        weft_status st = WEFT_OK;
         uint64_t a, b;
-        for (double until = rig_now() + 10; s == WEFT_OK && rig_now() < until;) {
+        for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;) {
             if (!t.alone)
                 assert_int_equal(rig_table->progress(t.p.a, &a, &b), WEFT_OK);
-            s = rig_table->progress(t.p.b, &a, &b);
+            st = rig_table->progress(t.p.b, &a, &b);
         }
-        assert_int_equal(s, WEFT_PEER);
+        assert_int_equal(st, WEFT_PEER);
         snprintf(sent, sizeof sent, "%d bytes", (int)cases[i][0]);
         snprintf(expected, sizeof expected, "%d", (int)cases[i][1]);
         assert_non_null(strstr(fake_why(), sent));

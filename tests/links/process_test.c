@@ -210,10 +210,10 @@ static void test_peer_gone_before_connect(void **state)
     assert_int_equal(node_open(&n), WEFT_OK);
     weft_conn *c = NULL;
     double until = rig_now() + 10;
-    weft_status s = rig_table->connect(n.link, 0, 0, peer.address, peer.address_bytes, &c);
-    while ((s == WEFT_OK || s == WEFT_BUSY) && rig_now() < until)
-        s = rig_table->ready(c);
-    assert_int_equal(s, WEFT_PEER);
+    weft_status st = rig_table->connect(n.link, 0, 0, peer.address, peer.address_bytes, &c);
+    while ((st == WEFT_OK || st == WEFT_BUSY) && rig_now() < until)
+        st = rig_table->ready(c);
+    assert_int_equal(st, WEFT_PEER);
     assert_non_null(strstr(fake_why(), "rank 0"));
     node_close(&n);
     assert_int_equal(fake_allocated(), 0);

@@ -210,12 +210,12 @@ static void test_lengths_that_differ_are_refused(void **state)
             else
                 assert_int_equal(rig_table->recv(t.p.b, t.s[1].memory[1], n[1], t.s[1].region),
                                  WEFT_OK);
-        weft_status s = WEFT_OK;
-        for (double until = rig_now() + 10; s == WEFT_OK && rig_now() < until;) {
+        weft_status st = WEFT_OK;
+        for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;) {
             assert_int_equal(rig_table->progress(t.p.a, &a, &b), WEFT_OK);
-            s = rig_table->progress(t.p.b, &a, &b);
+            st = rig_table->progress(t.p.b, &a, &b);
         }
-        assert_int_equal(s, WEFT_PEER);
+        assert_int_equal(st, WEFT_PEER);
         for (int k = 0; k < 2; k++) {
             snprintf(text[k], sizeof text[k], " %llu", (unsigned long long)n[k]);
             assert_non_null(strstr(fake_why(), text[k]));
@@ -244,11 +244,11 @@ static void test_outside_of_the_region(void **state)
 
 static weft_status put(two *t, uint64_t at, uint64_t bytes, uint64_t to, bool notify)
 {
-    weft_status s = rig_table->write(t->p.a, t->s[0].memory[1] + at, bytes, t->s[0].region,
-                                     t->s[1].key, t->s[1].key_bytes, to, notify);
-    if (s == WEFT_OK)
+    weft_status st = rig_table->write(t->p.a, t->s[0].memory[1] + at, bytes, t->s[0].region,
+                                      t->s[1].key, t->s[1].key_bytes, to, notify);
+    if (st == WEFT_OK)
         t->posted[0]++;
-    return s;
+    return st;
 }
 
 /* Whatever follows a write, by whichever way it goes, finishes after it. */

@@ -44,17 +44,17 @@ int rig_main(int argc, char **argv, const struct CMUnitTest *tests, size_t n)
         cmocka_set_skip_filter(argv[2]);
     rig_settings = argv + (argc > 2 ? 3 : argc);
     void *object = dlopen(argv[1], RTLD_NOW | RTLD_LOCAL);
-    if (object == NULL) {
+    if (!object) {
         fprintf(stderr, "%s\n", dlerror());
         return 1;
     }
     weft_plugin_entry_fn entry = NULL;
     *(void **)&entry = dlsym(object, "weft_plugin_entry");
     rig_manifest = entry();
-    for (const weft_component *const *c = rig_manifest->components; *c != NULL; c++)
+    for (const weft_component *const *c = rig_manifest->components; *c; c++)
         if (strcmp((*c)->iface, "weft.link/1") == 0)
             rig_plugin = *c;
-    if (rig_plugin == NULL)
+    if (!rig_plugin)
         return 77; /* no transport of this kind */
     rig_table = rig_plugin->table;
     tester = pthread_self();
@@ -76,7 +76,7 @@ bool rig_alone(void)
 
 bool rig_has_option(const char *key)
 {
-    for (const weft_option *const *o = rig_plugin->options; o != NULL && *o != NULL; o++)
+    for (const weft_option *const *o = rig_plugin->options; o && *o; o++)
         if (strcmp((*o)->key, key) == 0)
             return true;
     return false;
@@ -101,7 +101,7 @@ double rig_patience(void)
 
 bool rig_slow(void)
 {
-    return getenv("WEFT_LAB") != NULL;
+    return getenv("WEFT_LAB");
 }
 
 uint64_t rig_share(uint64_t n)
@@ -117,11 +117,11 @@ void rig_must_failed(const char *condition, const char *file, int line)
     _exit(3);
 }
 
-static void check(weft_status s, double until, const char *what)
+static void check(weft_status st, double until, const char *what)
 {
-    if (s != WEFT_OK && s != WEFT_BUSY)
-        fprintf(stderr, "%s: status %d: %s\n", what, (int)s, fake_why());
-    must(s == WEFT_OK || s == WEFT_BUSY);
+    if (st != WEFT_OK && st != WEFT_BUSY)
+        fprintf(stderr, "%s: status %d: %s\n", what, (int)st, fake_why());
+    must(st == WEFT_OK || st == WEFT_BUSY);
     if (rig_now() > until)
         fprintf(stderr, "%s: not finished in time\n", what);
     must(rig_now() <= until);
@@ -147,20 +147,20 @@ weft_status node_open(node *n)
                            .conf = &n->conf,
                            .bind_addr = n->bind_addr,
                            .job_id = "job-of-the-tests"};
-    if (rig_manifest->open != NULL)
+    if (rig_manifest->open)
         must(rig_manifest->open(&n->host, &n->module) == WEFT_OK);
-    weft_status s = rig_table->create(n->module, &args, &n->link);
-    if (s == WEFT_OK) {
+    weft_status st = rig_table->create(n->module, &args, &n->link);
+    if (st == WEFT_OK) {
         n->address_bytes = sizeof n->address;
-        s = rig_table->address(n->link, n->address, &n->address_bytes);
+        st = rig_table->address(n->link, n->address, &n->address_bytes);
     }
-    return s;
+    return st;
 }
 
 void node_close(node *n)
 {
     rig_table->destroy(n->link);
-    if (rig_manifest->close != NULL)
+    if (rig_manifest->close)
         rig_manifest->close(n->module);
     n->link = NULL;
     n->module = NULL;
@@ -177,18 +177,18 @@ void nodes_up(node *n, uint32_t ranks)
 weft_conn *node_connect(node *n, const node *peer, uint32_t channel)
 {
     weft_conn *c = NULL;
-    weft_status s =
+    weft_status st =
         rig_table->connect(n->link, peer->rank, channel, peer->address, peer->address_bytes, &c);
-    check(s, rig_now() + 1, "connect");
+    check(st, rig_now() + 1, "connect");
     return c;
 }
 
 void conn_ready(weft_conn *c)
 {
     double until = rig_now() + rig_patience();
-    weft_status s;
-    while ((s = rig_table->ready(c)) != WEFT_OK)
-        check(s, until, "ready");
+    weft_status st;
+    while ((st = rig_table->ready(c)) != WEFT_OK)
+        check(st, until, "ready");
 }
 
 pair pair_up(node *a, node *b, uint32_t channel)
@@ -196,8 +196,8 @@ pair pair_up(node *a, node *b, uint32_t channel)
     double until = rig_now() + rig_patience();
     pair p = {.a = node_connect(a, b, channel)};
     p.b = a == b ? p.a : node_connect(b, a, channel);
-    for (weft_status s = WEFT_BUSY, t = WEFT_BUSY; s != WEFT_OK || t != WEFT_OK;) {
-        check(s = rig_table->ready(p.a), until, "ready");
+    for (weft_status st = WEFT_BUSY, t = WEFT_BUSY; st != WEFT_OK || t != WEFT_OK;) {
+        check(st = rig_table->ready(p.a), until, "ready");
         check(t = rig_table->ready(p.b), until, "ready");
     }
     return p;
@@ -230,10 +230,10 @@ void pair_finish(pair p, const uint64_t want[4])
 void conn_send(node *n, weft_conn *c, const void *from, uint64_t bytes)
 {
     double until = rig_now() + rig_patience();
-    weft_status s;
+    weft_status st;
     uint64_t sent, received;
-    while ((s = rig_table->send(c, from, bytes, NULL)) != WEFT_OK) {
-        check(s, until, "send");
+    while ((st = rig_table->send(c, from, bytes, NULL)) != WEFT_OK) {
+        check(st, until, "send");
         check(rig_table->wait(n->link, 0, 10000), until, "wait");
         check(rig_table->progress(c, &sent, &received), until, "progress");
     }
@@ -242,10 +242,10 @@ void conn_send(node *n, weft_conn *c, const void *from, uint64_t bytes)
 void conn_recv(node *n, weft_conn *c, void *to, uint64_t bytes)
 {
     double until = rig_now() + rig_patience();
-    weft_status s;
+    weft_status st;
     uint64_t sent, received;
-    while ((s = rig_table->recv(c, to, bytes, NULL)) != WEFT_OK) {
-        check(s, until, "recv");
+    while ((st = rig_table->recv(c, to, bytes, NULL)) != WEFT_OK) {
+        check(st, until, "recv");
         check(rig_table->wait(n->link, 0, 10000), until, "wait");
         check(rig_table->progress(c, &sent, &received), until, "progress");
     }
@@ -268,12 +268,12 @@ weft_status conn_fate(node *n, weft_conn *c, double seconds)
     double until = rig_now() + seconds;
     uint64_t sent, received;
     while (rig_now() < until) {
-        weft_status s = rig_table->progress(c, &sent, &received);
-        if (s != WEFT_OK)
-            return s;
-        s = rig_table->wait(n->link, 0, 20000);
-        if (s != WEFT_OK)
-            return s;
+        weft_status st = rig_table->progress(c, &sent, &received);
+        if (st != WEFT_OK)
+            return st;
+        st = rig_table->wait(n->link, 0, 20000);
+        if (st != WEFT_OK)
+            return st;
     }
     return WEFT_OK;
 }

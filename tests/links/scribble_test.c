@@ -22,7 +22,7 @@ static int find_shared(shared out[], int cap)
 {
     int n = 0;
     DIR *d = opendir("/proc/self/fd");
-    for (struct dirent *e; (e = readdir(d)) != NULL && n < cap;) {
+    for (struct dirent *e; (e = readdir(d)) && n < cap;) {
         char path[300], target[64] = "";
         struct stat s;
         snprintf(path, sizeof path, "/proc/self/fd/%s", e->d_name);

@@ -14,9 +14,9 @@ static int entries(const char *path)
 {
     int n = 0;
     DIR *d = opendir(path);
-    if (d == NULL)
+    if (!d)
         return 0;
-    while (readdir(d) != NULL)
+    while (readdir(d))
         n++;
     closedir(d);
     return n;
@@ -36,7 +36,7 @@ static void test_table_is_complete(void **state)
         assert_true(t->register_memory && t->deregister_memory && t->key);
     assert_int_equal(t->map != NULL, (t->caps & WEFT_LINK_MAP) != 0);
     assert_int_equal(t->write != NULL, (t->caps & WEFT_LINK_WRITE) != 0);
-    for (const weft_option *const *o = rig_plugin->options; o != NULL && *o != NULL; o++) {
+    for (const weft_option *const *o = rig_plugin->options; o && *o; o++) {
         assert_int_equal((*o)->struct_size, sizeof **o);
         assert_true((*o)->key != NULL && (*o)->help != NULL && (*o)->dflt != NULL);
         assert_true((*o)->help[strlen((*o)->help) - 1] != '.');
@@ -52,7 +52,7 @@ static void test_probe(void **state)
     void *module = NULL;
     (void)state;
     node_init(&n, 0, 2);
-    if (rig_manifest->open != NULL)
+    if (rig_manifest->open)
         assert_int_equal(rig_manifest->open(&n.host, &module), WEFT_OK);
     assert_int_equal(rig_table->probe(module, &n.conf, &group, &here), WEFT_OK);
     group.same_machine = 0;
@@ -66,7 +66,7 @@ static void test_probe(void **state)
         assert_int_equal(other_memory, 0);
     if (here == 0 || other_memory == 0)
         assert_true(strlen(fake_why()) > 10); /* the reason */
-    if (rig_manifest->close != NULL)
+    if (rig_manifest->close)
         rig_manifest->close(module);
 }
 

@@ -111,9 +111,9 @@ static void test_pinning(void **state)
     assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
     assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
     assert_int_equal(sched_getaffinity(0, sizeof during, &during), 0);
-    if (CPU_COUNT(&before) > 1 && strstr(b.t->describe(b.d), "not pinned") == NULL)
+    if (CPU_COUNT(&before) > 1 && !strstr(b.t->describe(b.d), "not pinned"))
         assert_true(CPU_COUNT(&during) < CPU_COUNT(&before));
-    if (strstr(b.t->describe(b.d), "1 thread on core ") == NULL)
+    if (!strstr(b.t->describe(b.d), "1 thread on core "))
         assert_true(CPU_EQUAL(&before, &during)); /* other programs are pinned to all cores */
     bench_close(&b);
     assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
@@ -128,7 +128,7 @@ static void test_two_pinned(void **state)
     (void)state;
     assert_int_equal(bench_open(&a, "auto", 1), WEFT_OK);
     snprintf(first, sizeof first, "%s", a.t->describe(a.d));
-    if (strstr(first, " on core ") == NULL) {
+    if (!strstr(first, " on core ")) {
         bench_close(&a);
         skip();
     }
@@ -176,7 +176,7 @@ static void test_isa(void **state)
 {
     struct bench b;
     (void)state;
-    for (const char *const *isa = bench_isas(); *isa != NULL; isa++) {
+    for (const char *const *isa = bench_isas(); *isa; isa++) {
         assert_int_equal(bench_open(&b, *isa, 1), WEFT_OK);
         assert_non_null(strstr(b.t->describe(b.d), *isa));
         bench_close(&b);

@@ -93,7 +93,7 @@ static void check_function(struct bench *b, size_t k, int64_t n)
 static void test_functions(void **state)
 {
     (void)state;
-    for (const char *const *isa = bench_isas(); *isa != NULL; isa++) {
+    for (const char *const *isa = bench_isas(); *isa; isa++) {
         struct bench b;
         assert_int_equal(bench_open(&b, *isa, 2), WEFT_OK);
         for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
@@ -204,7 +204,7 @@ static void test_adamw(void **state)
 {
     static const int64_t sizes[] = {2, 15, 511, 512, 513, 10007, 70000};
     (void)state;
-    for (const char *const *isa = bench_isas(); *isa != NULL; isa++)
+    for (const char *const *isa = bench_isas(); *isa; isa++)
         for (int threads = 1; threads <= 2; threads++) {
             struct bench b;
             assert_int_equal(bench_open(&b, *isa, threads), WEFT_OK);
@@ -318,7 +318,7 @@ static void check_random(struct bench *b, int64_t n)
 static void test_random_programs(void **state)
 {
     (void)state;
-    for (const char *const *isa = bench_isas(); *isa != NULL; isa++) {
+    for (const char *const *isa = bench_isas(); *isa; isa++) {
         struct bench b;
         assert_int_equal(bench_open(&b, *isa, 2), WEFT_OK);
         for (int k = 0; k < 300; k++)

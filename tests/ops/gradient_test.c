@@ -157,7 +157,7 @@ static void check(struct bench *dev, const struct gradient *g, struct sizes n)
 static void test_gradients(void **state)
 {
     (void)state;
-    for (const char *const *isa = bench_isas(); *isa != NULL; isa++) {
+    for (const char *const *isa = bench_isas(); *isa; isa++) {
         struct bench dev;
         assert_int_equal(bench_open(&dev, *isa, 1), WEFT_OK);
         for (size_t g = 0; g < sizeof gradients / sizeof *gradients; g++)

@@ -39,7 +39,7 @@ static int make_root(void **state)
 {
     (void)state;
     snprintf(root, sizeof root, "/tmp/weft-group-XXXXXX");
-    return mkdtemp(root) == NULL;
+    return !mkdtemp(root);
 }
 
 static int remove_one(const char *path, const struct stat *s, int kind, struct FTW *at)

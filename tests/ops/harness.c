@@ -55,7 +55,7 @@ static int asked(const char *key, char *out, size_t cap)
 {
     const char *conf = getenv("WEFT_OPS_CONF");
     const size_t n = strlen(key);
-    for (const char *p = conf; p != NULL && *p != 0; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
+    for (const char *p = conf; p && *p != 0; p = strchr(p, ',') ? strchr(p, ',') + 1 : NULL)
         if (strncmp(p, key, n) == 0 && p[n] == '=') {
             snprintf(out, cap, "%.*s", (int)strcspn(p + n + 1, ","), p + n + 1);
             return 1;
@@ -73,7 +73,7 @@ static const char *conf_text(void *ctx, const char *key)
         return b->isa;
     if (strcmp(key, "threads") == 0)
         return b->threads;
-    for (const weft_option *const *o = b->options; *o != NULL; o++)
+    for (const weft_option *const *o = b->options; *o; o++)
         if (strcmp((*o)->key, key) == 0)
             return (*o)->dflt;
     fail_msg("the device asks for the key %s, which it has not declared", key);
@@ -88,14 +88,14 @@ static int64_t conf_integer(void *ctx, const char *key)
 
 int bench_is_cpu(void)
 {
-    return getenv("WEFT_OPS_DEVICE") == NULL;
+    return !getenv("WEFT_OPS_DEVICE");
 }
 
 static const weft_manifest *load(void)
 {
     const char *path = bench_is_cpu() ? WEFT_CPU_SO : getenv("WEFT_OPS_DEVICE");
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (so == NULL)
+    if (!so)
         fail_msg("%s", dlerror());
     weft_plugin_entry_fn entry;
     *(void **)&entry = dlsym(so, "weft_plugin_entry");
@@ -311,15 +311,15 @@ static uint64_t bytes_of(const weft_operand *o)
 static void make_buffers(const struct call *c, char **in, char **out)
 {
     for (uint32_t k = 0; k < c->nin; k++) {
-        in[k] = c->x[k] != NULL ? guarded(bytes_of(&c->in[k])) : NULL;
-        if (in[k] != NULL)
+        in[k] = c->x[k] ? guarded(bytes_of(&c->in[k])) : NULL;
+        if (in[k])
             encode(in[k], c->in[k].dtype, c->x[k], count_of(&c->in[k]));
     }
     for (uint32_t k = 0; k < c->nout; k++) {
         out[k] = c->alias[k]            ? in[c->alias[k] - 1]
                  : c->out[k].dtype == 0 ? NULL
                                         : guarded(bytes_of(&c->out[k]));
-        if (out[k] != NULL && c->flags & WEFT_SPEC_ACCUMULATE)
+        if (out[k] && c->flags & WEFT_SPEC_ACCUMULATE)
             encode(out[k], c->out[k].dtype, c->y[k], count_of(&c->out[k]));
     }
 }
@@ -336,7 +336,7 @@ static char *put_there(struct shelf *s, const char *from, uint64_t bytes)
 {
     char *at = s->b->arena + s->used + GUARD;
     const uint64_t whole = (bytes + 2 * GUARD + 63) / 64 * 64;
-    if (from == NULL)
+    if (!from)
         return NULL;
     s->used += whole;
     if (s->used > ARENA)
@@ -364,7 +364,7 @@ static void run_there(struct bench *b, const struct call *c, weft_prepared *p, c
     if (b->t->run(p, b->s, (const void *const *)at_in, (void *const *)at_out, ws) != WEFT_OK)
         fail_msg("%s: %s", c->id, b->said);
     for (uint32_t k = 0; k < c->nout; k++)
-        if (out[k] != NULL)
+        if (out[k])
             assert_int_equal(b->t->copy(b->d, b->s, out[k] - GUARD, at_out[k] - GUARD,
                                         bytes_of(&c->out[k]) + 2 * GUARD),
                              WEFT_OK);
@@ -402,9 +402,9 @@ void device_run(struct bench *b, const struct call *c, void **got)
     char *in[WEFT_MAX_OPERANDS] = {0}, *out[WEFT_MAX_OPERANDS] = {0};
     uint64_t workspace, other;
     weft_prepared *p = make_ready(b, c, &workspace);
-    weft_prepared *beside = b->beside != NULL ? make_ready(b, b->beside, &other) : NULL;
+    weft_prepared *beside = b->beside ? make_ready(b, b->beside, &other) : NULL;
     make_buffers(c, in, out);
-    if (b->arena != NULL)
+    if (b->arena)
         run_there(b, c, p, in, out, workspace);
     else
         run_here(b, p, in, out, workspace);
@@ -413,7 +413,7 @@ void device_run(struct bench *b, const struct call *c, void **got)
     for (uint32_t k = 0; k < c->nout; k++) {
         const uint64_t bytes = bytes_of(&c->out[k]);
         got[k] = NULL;
-        if (out[k] == NULL)
+        if (!out[k])
             continue;
         check_guard(c, out[k], bytes);
         got[k] = malloc(bytes);
@@ -422,7 +422,7 @@ void device_run(struct bench *b, const struct call *c, void **got)
             free(out[k] - GUARD);
     }
     for (uint32_t k = 0; k < c->nin; k++)
-        if (in[k] != NULL)
+        if (in[k])
             free(in[k] - GUARD);
 }
 

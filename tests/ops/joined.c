@@ -79,7 +79,7 @@ static void member(const struct call *c, const char *id, const uint32_t *in, uin
         m.in[k] = c->in[in[k]];
         m.x[k] = c->x[in[k]];
     }
-    if (input0 != NULL) {
+    if (input0) {
         m.in[0] = *shape0;
         m.x[0] = input0;
     }

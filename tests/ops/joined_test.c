@@ -102,7 +102,7 @@ static void test_the_key(void **state)
         skip();
     const char *was = getenv("WEFT_OPS_CONF");
     char off[200];
-    snprintf(off, sizeof off, "joined=off,%s", was != NULL ? was : "");
+    snprintf(off, sizeof off, "joined=off,%s", was ? was : "");
     setenv("WEFT_OPS_CONF", off, 1);
     assert_int_equal(bench_open(&b, "auto", 1), WEFT_OK);
     make_call(&c, "linear+gelu", &products[5], WEFT_BF16, WEFT_BF16);

@@ -14,7 +14,7 @@ static void refused(struct bench *b, const struct call *c, weft_status want, con
     weft_prepared *p = NULL;
     b->said[0] = 0;
     assert_int_equal(b->t->query(b->module, &b->conf, &spec, &need), want);
-    if (strstr(b->said, words) == NULL)
+    if (!strstr(b->said, words))
         fail_msg("%s: expected '%s' in: %s", c->id, words, b->said);
     assert_int_equal(b->t->prepare(b->d, &spec, &p), want);
     assert_null(p);

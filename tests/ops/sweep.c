@@ -21,7 +21,7 @@ static double tolerance(const char *id, uint32_t dtype)
         return dtype == WEFT_BF16 ? 4e-2 : 5e-3;
     if (dtype != WEFT_F32 && strcmp(id, "attention") == 0)
         return dtype == WEFT_BF16 ? 2e-2 : 2.5e-3;
-    if (strchr(id, '+') != NULL) /* rounded between two kernels */
+    if (strchr(id, '+')) /* rounded between two kernels */
         return dtype == WEFT_F32 ? 2e-5 : dtype == WEFT_BF16 ? 1e-2 : 2e-3;
     return dtype == WEFT_F32 ? 1e-5 : dtype == WEFT_BF16 ? 5e-3 : 1e-3;
 }
@@ -89,7 +89,7 @@ static void check(struct pair *p, const struct setting *s, const struct sizes *n
         device_run(&p->two, &c, two);
     if (!may_differ(s))
         expect_same_bits(&c, first, again);
-    if (bench_is_cpu() && strstr(s->id, "linear") == NULL) /* oneDNN may cut long sums by threads */
+    if (bench_is_cpu() && !strstr(s->id, "linear")) /* oneDNN may cut long sums by threads */
         expect_same_bits(&c, first, two);
     referee(&c);
     compare(&c, first, p->isa);
@@ -139,11 +139,11 @@ static void close_pair(struct pair *p)
 void sweep(const char *const *isas, const char *const *ids, const struct sizes *n, size_t sizes,
            int grads)
 {
-    for (const char *const *isa = isas; *isa != NULL; isa++) {
+    for (const char *const *isa = isas; *isa; isa++) {
         struct pair p;
         open_pair(&p, *isa);
         for (size_t k = 0; k < sizes; k++)
-            for (const char *const *id = ids; *id != NULL; id++)
+            for (const char *const *id = ids; *id; id++)
                 check_types(&p, *id, &n[k], grads);
         close_pair(&p);
     }

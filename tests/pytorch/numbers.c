@@ -24,11 +24,11 @@ static int print_samples(const char *path, uint64_t seed)
 {
     data_file f;
     int32_t x[3 * SEQUENCE], y[3 * SEQUENCE];
-    if (data_open(path, &f)) {
+    if (data_open(path, &f) != WEFT_OK) {
         fprintf(stderr, "%s\n", err_text());
         return 1;
     }
-    if (data_samples(&f, seed, 40, 3, SEQUENCE, x, y)) {
+    if (data_samples(&f, seed, 40, 3, SEQUENCE, x, y) != WEFT_OK) {
         fprintf(stderr, "%s\n", err_text());
         return 1;
     }

@@ -120,10 +120,10 @@ static inline weft_status save(uint64_t step, uint32_t shards, uint32_t keep)
     deal(shard, shards, step);
     err_clear();
     weft_status st = ckpt_begin(work, step, temp, final);
-    if (!st) {
-        for (uint32_t i = 0; i < shards && !st; i++)
+    if (st == WEFT_OK) {
+        for (uint32_t i = 0; i < shards && st == WEFT_OK; i++)
             st = ckpt_write_shard(temp, i, shards, shard[i].at, shard[i].n, &sums[i]);
-        if (st)
+        if (st != WEFT_OK)
             ckpt_abandon(temp);
         else
             st = ckpt_commit(temp, final, step, "[run]\nname = \xc3\xa9t\xc3\xa9\n", sums, shards,
@@ -166,7 +166,7 @@ static inline void check_newest(uint64_t step)
 {
     ckpt *c;
     weft_status st = ckpt_open_newest(work, &alone, &c);
-    if (st)
+    if (st != WEFT_OK)
         fail_msg("%s", err_text());
     check_content(c, step);
     ckpt_close(c);

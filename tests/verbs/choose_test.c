@@ -34,7 +34,7 @@ static void set(node *n, uint32_t rank, const option *o, const char *address)
 {
     node_init(n, rank, 2);
     n->bind_addr = address;
-    for (int i = 0; i < 4 && o != NULL && o[i].key != NULL; i++) {
+    for (int i = 0; i < 4 && o && o[i].key; i++) {
         n->options[i][0] = o[i].key;
         n->options[i][1] = o[i].value;
     }
@@ -62,12 +62,12 @@ static void refused(const option *o, const char *address, weft_status code, cons
 {
     node n;
     set(&n, 0, o, address);
-    weft_status s = node_open(&n);
-    if (s != code)
-        fprintf(stderr, "status %d: %s\n", (int)s, fake_why());
-    assert_int_equal(s, code);
-    for (int i = 0; say[i] != NULL; i++)
-        if (strstr(fake_why(), say[i]) == NULL) {
+    weft_status st = node_open(&n);
+    if (st != code)
+        fprintf(stderr, "status %d: %s\n", (int)st, fake_why());
+    assert_int_equal(st, code);
+    for (int i = 0; say[i]; i++)
+        if (!strstr(fake_why(), say[i])) {
             fprintf(stderr, "'%s' is not in: %s\n", say[i], fake_why());
             assert_true(false);
         }
@@ -203,8 +203,8 @@ static bool far_address(char *out, socklen_t room)
     bool found = false;
     if (getifaddrs(&all) != 0)
         return false;
-    for (struct ifaddrs *i = all; i != NULL && !found; i = i->ifa_next)
-        found = i->ifa_addr != NULL && i->ifa_addr->sa_family == AF_INET &&
+    for (struct ifaddrs *i = all; i && !found; i = i->ifa_next)
+        found = i->ifa_addr && i->ifa_addr->sa_family == AF_INET &&
                 (i->ifa_flags & IFF_LOOPBACK) == 0 && (i->ifa_flags & IFF_UP) != 0 &&
                 getnameinfo(i->ifa_addr, sizeof(struct sockaddr_in), out, room, NULL, 0,
                             NI_NUMERICHOST) == 0;
@@ -253,7 +253,7 @@ static int32_t probed_at(const char *address, const option *o, bool same_machine
     int32_t score = -1;
     weft_link_group group = {sizeof group, 0, same_machine, caps, address};
     node_init(&n, 0, 2);
-    for (int i = 0; o != NULL && o[i].key != NULL; i++) {
+    for (int i = 0; o && o[i].key; i++) {
         n.options[i][0] = o[i].key;
         n.options[i][1] = o[i].value;
     }
@@ -332,7 +332,7 @@ static int poor_child(int fd, uint32_t rank, void *arg)
     if (setrlimit(RLIMIT_MEMLOCK, &little) != 0 || (geteuid() == 0 && setuid(65534) != 0))
         return 1;
     int32_t score = probed(NULL, false, WEFT_DEV_HOST_MEMORY);
-    bool said = strstr(fake_why(), "64 KiB") != NULL && strstr(fake_why(), "ulimit -l") != NULL;
+    bool said = strstr(fake_why(), "64 KiB") && strstr(fake_why(), "ulimit -l");
     return score == 0 && said ? 0 : 2;
 }
 

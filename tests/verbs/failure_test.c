@@ -51,8 +51,8 @@ static void down(two *t)
 
 static void said(const char *const *words)
 {
-    for (int i = 0; words[i] != NULL; i++)
-        if (strstr(fake_why(), words[i]) == NULL) {
+    for (int i = 0; words[i]; i++)
+        if (!strstr(fake_why(), words[i])) {
             fprintf(stderr, "'%s' is not in: %s\n", words[i], fake_why());
             assert_true(false);
         }
@@ -63,16 +63,16 @@ static void said(const char *const *words)
 static weft_status fate(two *t, uint64_t bytes)
 {
     uint64_t x, y;
-    weft_status s = rig_table->send(t->p.a, out, bytes, t->r[0]);
-    assert_int_equal(s, WEFT_OK);
+    weft_status st = rig_table->send(t->p.a, out, bytes, t->r[0]);
+    assert_int_equal(st, WEFT_OK);
     assert_int_equal(rig_table->recv(t->p.b, in, bytes, t->r[1]), WEFT_OK);
-    for (double until = rig_now() + 10; s == WEFT_OK && rig_now() < until;) {
+    for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;) {
         (void)!rig_table->progress(t->p.b, &x, &y);
-        s = rig_table->progress(t->p.a, &x, &y);
-        if (s == WEFT_OK)
+        st = rig_table->progress(t->p.a, &x, &y);
+        if (st == WEFT_OK)
             assert_int_equal(rig_table->wait(t->n[0].link, 0, 2000), WEFT_OK);
     }
-    return s;
+    return st;
 }
 
 /* Each status, met by a short message and by a long one. */
@@ -85,8 +85,9 @@ static void test_every_status_is_a_sentence(void **state)
             char first[1024];
             up(&t);
             double_fail_sends(IBV_WR_RDMA_WRITE_WITH_IMM, (enum ibv_wc_status)status);
-            weft_status s = fate(&t, size ? BYTES : 3);
-            assert_true(s == WEFT_PEER || s == WEFT_IO || s == WEFT_USAGE || s == WEFT_INTERNAL);
+            weft_status st = fate(&t, size ? BYTES : 3);
+            assert_true(st == WEFT_PEER || st == WEFT_IO || st == WEFT_USAGE ||
+                        st == WEFT_INTERNAL);
             SAID("rank 1", "channel 4", "double0 port 1", "failed", "; ",
                  size ? "writing a message to" : "sending a short message to");
             snprintf(first, sizeof first, "%s", fake_why());
@@ -95,7 +96,7 @@ static void test_every_status_is_a_sentence(void **state)
             if (status <= IBV_WC_GENERAL_ERR && status != IBV_WC_GENERAL_ERR)
                 assert_null(strstr(first, "has no name"));
             /* and it stays so, in the same words */
-            assert_int_equal(rig_table->send(t.p.a, out, 1, t.r[0]), s);
+            assert_int_equal(rig_table->send(t.p.a, out, 1, t.r[0]), st);
             assert_string_equal(fake_why(), first);
             down(&t);
         }
@@ -128,14 +129,14 @@ static void test_credits_that_fail(void **state)
 {
     two t;
     uint64_t x, y;
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     (void)state;
     up(&t);
     double_fail_sends(IBV_WR_SEND, IBV_WC_RETRY_EXC_ERR);
     assert_int_equal(rig_table->recv(t.p.b, in, BYTES, t.r[1]), WEFT_OK);
-    for (double until = rig_now() + 10; s == WEFT_OK && rig_now() < until;)
-        s = rig_table->progress(t.p.b, &x, &y);
-    assert_int_equal(s, WEFT_PEER);
+    for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;)
+        st = rig_table->progress(t.p.b, &x, &y);
+    assert_int_equal(st, WEFT_PEER);
     SAID("rank 0", "sending a credit to", "tries");
     down(&t);
 }
@@ -147,7 +148,7 @@ static void test_withdrawn_memory(void **state)
     for (int end = 0; end < 2; end++) {
         two t;
         uint64_t x, y;
-        weft_status s = WEFT_OK;
+        weft_status st = WEFT_OK;
         up(&t);
         assert_int_equal(rig_table->recv(t.p.b, in, BYTES, t.r[1]), WEFT_OK);
         for (int i = 0; i < 100; i++) /* the credit arrives */
@@ -156,9 +157,9 @@ static void test_withdrawn_memory(void **state)
         assert_int_equal(rig_table->send(t.p.a, out, BYTES, t.r[0]), WEFT_OK);
         rig_table->deregister_memory(t.r[end]);
         double_unplug(0);
-        for (double until = rig_now() + 10; s == WEFT_OK && rig_now() < until;)
-            s = rig_table->progress(t.p.a, &x, &y);
-        assert_int_equal(s, end ? WEFT_PEER : WEFT_USAGE);
+        for (double until = rig_now() + 10; st == WEFT_OK && rig_now() < until;)
+            st = rig_table->progress(t.p.a, &x, &y);
+        assert_int_equal(st, end ? WEFT_PEER : WEFT_USAGE);
         SAID("rank 1", end ? "remote access error" : "local protection error");
         down(&t);
     }
@@ -260,25 +261,25 @@ static weft_status whole_life(void)
     node n[2];
     weft_region *r = NULL;
     weft_conn *c[2] = {NULL, NULL};
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < 2; i++) {
         node_init(&n[i], i, 2);
-        if (s == WEFT_OK)
-            s = node_open(&n[i]);
-        if (s == WEFT_OK)
-            s = rig_table->register_memory(n[i].link, i ? in : out, BYTES, -1, &r);
+        if (st == WEFT_OK)
+            st = node_open(&n[i]);
+        if (st == WEFT_OK)
+            st = rig_table->register_memory(n[i].link, i ? in : out, BYTES, -1, &r);
     }
-    for (uint32_t i = 0; i < 2 && s == WEFT_OK; i++)
-        s = rig_table->connect(n[i].link, !i, 0, n[!i].address, n[!i].address_bytes, &c[i]);
+    for (uint32_t i = 0; i < 2 && st == WEFT_OK; i++)
+        st = rig_table->connect(n[i].link, !i, 0, n[!i].address, n[!i].address_bytes, &c[i]);
     for (weft_status a = WEFT_BUSY, b = WEFT_BUSY;
-         s == WEFT_OK && (a != WEFT_OK || b != WEFT_OK);) {
+         st == WEFT_OK && (a != WEFT_OK || b != WEFT_OK);) {
         a = rig_table->ready(c[0]);
         b = rig_table->ready(c[1]);
-        s = a > WEFT_BUSY ? a : b > WEFT_BUSY ? b : WEFT_OK;
+        st = a > WEFT_BUSY ? a : b > WEFT_BUSY ? b : WEFT_OK;
     }
     node_close(&n[0]);
     node_close(&n[1]);
-    return s;
+    return st;
 }
 
 static void test_every_call_fails_once(void **state)
@@ -291,10 +292,10 @@ static void test_every_call_fails_once(void **state)
         int failed = 0;
         for (int n = 1; n < 12; n++) {
             double_fail_call(calls[i], n, EIO);
-            weft_status s = whole_life();
-            if (s != WEFT_OK)
+            weft_status st = whole_life();
+            if (st != WEFT_OK)
                 assert_true(strlen(fake_why()) > 20);
-            failed += s != WEFT_OK;
+            failed += st != WEFT_OK;
             all_given_back();
         }
         double_reset();
@@ -384,12 +385,12 @@ static void test_no_queue_pair_for_strangers(void **state)
         assert_int_equal(node_open(&n[i]), WEFT_OK);
     }
     weft_conn *a = node_connect(&n[0], &n[1], 0), *b = node_connect(&n[1], &n[0], 0);
-    weft_status s = WEFT_BUSY;
-    for (double until = rig_now() + 10; s == WEFT_BUSY && rig_now() < until;) {
+    weft_status st = WEFT_BUSY;
+    for (double until = rig_now() + 10; st == WEFT_BUSY && rig_now() < until;) {
         assert_int_equal(rig_table->ready(a), WEFT_BUSY);
-        s = rig_table->ready(b);
+        st = rig_table->ready(b);
     }
-    assert_int_equal(s, WEFT_PEER);
+    assert_int_equal(st, WEFT_PEER);
     (void)double_joined(&after, &on);
     assert_int_equal(before, after);
     node_close(&n[0]);

@@ -42,12 +42,12 @@ static weft_status split(pool *p, const char *key, const char *text, values *out
 static weft_status read_lists(const bench_run *r, pool *p, values *list)
 {
     weft_status st = WEFT_OK;
-    for (uint32_t k = 0; !st && k <= BENCH_LISTED; k++)
+    for (uint32_t k = 0; st == WEFT_OK && k <= BENCH_LISTED; k++)
         st = split(p, keys[k], config_raw(r->cfg, keys[k]), &list[k]);
     if (r->ranks) {
         list[0] = (values){{pool_printf(p, "%u", r->ranks)}, 1};
     }
-    for (uint32_t i = 0; !st && i < list[0].n; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i < list[0].n; i++) {
         uint64_t n;
         if (!cli_number(list[0].at[i], 1, LAUNCH_MAX, &n))
             st = err_fail(WEFT_USAGE, "bench.ranks: '%s' is not a number of ranks from 1 to %d",
@@ -88,13 +88,13 @@ bool cli_bench_lists(const bench_run *r, int *status)
     values list[BENCH_LISTED + 1] = {0};
     uint32_t all = 1, worst = 0, measured = 0;
     weft_status st = read_lists(r, &p, list);
-    const bool started = getenv("RANK") != NULL; /* one of several, whose number is settled */
+    const bool started = getenv("RANK"); /* one of several, whose number is settled */
     bool any = list[0].n && !r->ranks && !started;
     for (uint32_t k = started; k <= BENCH_LISTED; k++) {
         any |= list[k].n > 1;
         all *= list[k].n ? list[k].n : 1;
     }
-    if (st)
+    if (st != WEFT_OK)
         *status = cli_fail(st);
     else if (any && started)
         *status = cli_fail(err_fail(WEFT_USAGE, "lists of bench.type, comm.plugin and "
@@ -108,7 +108,7 @@ bool cli_bench_lists(const bench_run *r, int *status)
         *status = measured ? 0 : (int)worst;
     }
     pool_free(&p);
-    return st || any;
+    return st != WEFT_OK || any;
 }
 
 /* --- files --- */
@@ -145,9 +145,9 @@ weft_status cli_bench_open_csv(const char *out, bool append, FILE **f)
     weft_status st =
         run_outdir_prepare(out, true, 0, &lock); /* a job that is there keeps its folder */
     run_outlock_release(&lock, 0);
-    if (!st)
+    if (st == WEFT_OK)
         st = path_in(out, "comm.csv", path);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     *f = fopen(path, append ? "a+e" : "we");
     if (!*f)
@@ -185,7 +185,7 @@ weft_status cli_bench_write_json(const char *out)
 {
     char path[4096], line[1024];
     weft_status st = path_in(out, "comm.csv", path);
-    FILE *f = st ? NULL : fopen(path, "re");
+    FILE *f = st != WEFT_OK ? NULL : fopen(path, "re");
     json_t *rows = json_array();
     bool head = true;
     while (f && fgets(line, sizeof line, f)) {
@@ -195,9 +195,9 @@ weft_status cli_bench_write_json(const char *out)
     }
     if (f)
         fclose(f);
-    if (!st)
+    if (st == WEFT_OK)
         st = path_in(out, "comm.json", path);
-    if (!st && json_dump_file(rows, path, JSON_INDENT(1)))
+    if (st == WEFT_OK && json_dump_file(rows, path, JSON_INDENT(1)))
         st = err_fail_errno(WEFT_IO, "%s cannot be written", path);
     json_decref(rows);
     return st;

@@ -24,7 +24,7 @@ static weft_status check_file(const config *given)
     config *cfg = config_copy(given, NULL);
     host *h = NULL;
     weft_status st = host_create(config_raw(cfg, "run.plugins"), &h);
-    if (!st)
+    if (st == WEFT_OK)
         st = resolve_plugins(cfg, h, &s);
     resolve_free(&s);
     host_destroy(h);
@@ -107,7 +107,8 @@ void doctor_check_job(doctor *d)
         return;
     }
     config *cfg = NULL;
-    if (config_load(j->ini, j->overrides, j->noverrides, &cfg) || check_file(cfg)) {
+    if (config_load(j->ini, j->overrides, j->noverrides, &cfg) != WEFT_OK ||
+        check_file(cfg) != WEFT_OK) {
         doctor_add_number(d, "usage", 1);
         doctor_add_text(d, "error", "%s", err_text());
         config_destroy(cfg);
@@ -119,7 +120,7 @@ void doctor_check_job(doctor *d)
     bool several = j->here && j->here < j->ranks;
     if (several)
         job_even_hosts(j->ranks, (j->ranks + j->here - 1) / j->here, &sites);
-    if (run_prepare(cfg, j->ranks, true, several ? &elsewhere : NULL, &p)) {
+    if (run_prepare(cfg, j->ranks, true, several ? &elsewhere : NULL, &p) != WEFT_OK) {
         doctor_add_line(d, "%s is refused", j->ini);
         doctor_add_finding(d, DOCTOR_PROBLEM, "%s", err_text());
         doctor_add_reason(d, "weft train refuses the job before it starts a rank.");

@@ -81,7 +81,7 @@ static bool local_address(const job_identity *who, route *w)
 {
     struct addrinfo *found = NULL;
     bool known = false;
-    if (job_address_resolve(who, &found))
+    if (job_address_resolve(who, &found) != WEFT_OK)
         return false;
     for (struct addrinfo *a = found; a && !known; a = a->ai_next) {
         int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -128,16 +128,16 @@ static weft_status round_trip(job *j, uint32_t rank, int64_t *us)
 {
     char key[64];
     uint64_t best = UINT64_MAX;
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     snprintf(key, sizeof key, "doctor.time.%u", rank);
-    for (uint32_t i = 0; !s && i < TRIES; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i < TRIES; i++) {
         uint64_t began = clock_ns();
-        s = job_put(j, key, &began, sizeof began);
+        st = job_put(j, key, &began, sizeof began);
         uint64_t took = clock_ns() - began;
         best = took < best ? took : best;
     }
-    *us = s ? 0 : (int64_t)(best / 1000);
-    return s;
+    *us = st != WEFT_OK ? 0 : (int64_t)(best / 1000);
+    return st;
 }
 
 static int64_t wall_ms(void)
@@ -151,19 +151,19 @@ static int64_t wall_ms(void)
 static weft_status clock_skew(job *j, const job_identity *who, int64_t *ms)
 {
     int64_t mine[ROUNDS], *all = mem_alloc(who->ranks * sizeof mine);
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; !s && i < ROUNDS; i++) {
-        s = job_exchange(j, "doctor.barrier", NULL, 0, NULL);
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < ROUNDS; i++) {
+        st = job_exchange(j, "doctor.barrier", NULL, 0, NULL);
         mine[i] = wall_ms();
     }
-    if (!s)
-        s = job_exchange(j, "doctor.clocks", mine, sizeof mine, all);
-    *ms = s ? 0 : mine[0] - all[0];
-    for (uint32_t i = 1; !s && i < ROUNDS; i++)
+    if (st == WEFT_OK)
+        st = job_exchange(j, "doctor.clocks", mine, sizeof mine, all);
+    *ms = st != WEFT_OK ? 0 : mine[0] - all[0];
+    for (uint32_t i = 1; st == WEFT_OK && i < ROUNDS; i++)
         if (llabs(mine[i] - all[i]) < llabs(*ms))
             *ms = mine[i] - all[i];
     free(all);
-    return s;
+    return st;
 }
 
 /* --- path MTU --- */
@@ -239,23 +239,23 @@ static weft_status fetch_listener(job *j, listener *out)
 {
     void *value = NULL;
     uint64_t bytes = 0;
-    weft_status s = job_get(j, "doctor.post", DEADLINE, &value, &bytes);
-    if (!s && bytes == sizeof *out)
+    weft_status st = job_get(j, "doctor.post", DEADLINE, &value, &bytes);
+    if (st == WEFT_OK && bytes == sizeof *out)
         memcpy(out, value, sizeof *out);
     free(value);
-    return s;
+    return st;
 }
 
 static weft_status measure_path_mtu(job *j, const job_identity *who, const route *w, doctor *d)
 {
     listener p = {0};
     int fd = -1;
-    weft_status s = who->rank ? fetch_listener(j, &p) : publish_listener(j, w, &fd, &p);
-    if (!s && who->rank && w->mtu > w->headers && !w->loop &&
+    weft_status st = who->rank ? fetch_listener(j, &p) : publish_listener(j, w, &fd, &p);
+    if (st == WEFT_OK && who->rank && w->mtu > w->headers && !w->loop &&
         p.at.any.sa_family == w->local.any.sa_family && (fd = open_socket(w, false)) >= 0) {
         send_packets(fd, w, &p, who->rank);
         doctor_add_number(d, "probed", w->mtu);
-    } else if (!s && !who->rank && fd >= 0 && !w->loop) {
+    } else if (st == WEFT_OK && !who->rank && fd >= 0 && !w->loop) {
         uint32_t *heard = mem_alloc(who->ranks * sizeof *heard);
         receive_packets(fd, w, p.mark, who->ranks, heard);
         for (uint32_t r = 1; r < who->ranks; r++) {
@@ -268,7 +268,7 @@ static weft_status measure_path_mtu(job *j, const job_identity *who, const route
     }
     if (fd >= 0)
         close(fd);
-    return s;
+    return st;
 }
 
 weft_status doctor_measure_path(job *j, const job_identity *who, json_t *report)
@@ -278,11 +278,11 @@ weft_status doctor_measure_path(job *j, const job_identity *who, json_t *report)
     doctor d = {.root = "", .done = json_object_get(report, "checks")};
     doctor_begin_check(&d, "path", "the network path to rank 0");
     bool known = find_route(who, &w);
-    weft_status s = round_trip(j, who->rank, &us);
-    if (!s)
-        s = clock_skew(j, who, &ms);
-    if (!s)
-        s = measure_path_mtu(j, who, &w, &d);
+    weft_status st = round_trip(j, who->rank, &us);
+    if (st == WEFT_OK)
+        st = clock_skew(j, who, &ms);
+    if (st == WEFT_OK)
+        st = measure_path_mtu(j, who, &w, &d);
     if (known && !w.loop) {
         doctor_add_text(&d, "interface", "%s", w.name);
         doctor_add_number(&d, "mtu", w.mtu);
@@ -297,5 +297,5 @@ weft_status doctor_measure_path(job *j, const job_identity *who, json_t *report)
         doctor_add_line(&d, "the others connect through %s",
                         known ? w.name : "an unknown interface");
     doctor_end_check(&d);
-    return s;
+    return st;
 }

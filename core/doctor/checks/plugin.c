@@ -43,16 +43,16 @@ static weft_status probe(probe_request *t, int32_t *score)
     bool device = is(t->c, "weft.device/1");
     snprintf(section, sizeof section, "%s%s%s", t->c->kind, device ? "" : ".",
              device ? "" : t->c->name);
-    weft_status s = host_find(t->host, t->c->kind, t->c->name, ifaces, &c);
-    if (!s)
-        s = config_add(t->cfg, section, "plugin", c->options);
-    if (!s)
-        s = config_check(t->cfg);
-    if (!s)
-        s = host_open(t->host, c);
+    weft_status st = host_find(t->host, t->c->kind, t->c->name, ifaces, &c);
+    if (st == WEFT_OK)
+        st = config_add(t->cfg, section, "plugin", c->options);
+    if (st == WEFT_OK)
+        st = config_check(t->cfg);
+    if (st == WEFT_OK)
+        st = host_open(t->host, c);
     err_clear();
-    if (s)
-        return s;
+    if (st != WEFT_OK)
+        return st;
     const weft_conf *conf = config_conf(t->cfg, section, c->options);
     if (device)
         return PLUGIN_CALL((const weft_device_table *)c->table, probe, c->module, conf, score);
@@ -66,8 +66,8 @@ static weft_status probe(probe_request *t, int32_t *score)
 static json_t *probe_child(void *ctx)
 {
     int32_t score = 0;
-    weft_status s = probe(ctx, &score);
-    return json_pack("{s:i, s:o}", "score", s ? 0 : score, "why",
+    weft_status st = probe(ctx, &score);
+    return json_pack("{s:i, s:o}", "score", st != WEFT_OK ? 0 : score, "why",
                      doctor_json_text("%s", err_text()));
 }
 
@@ -108,7 +108,7 @@ static void probe_all(doctor *d, probe_request *t)
 {
     const component **all;
     uint32_t n;
-    if (host_list(t->host, &all, &n)) {
+    if (host_list(t->host, &all, &n) != WEFT_OK) {
         doctor_add_line(d, "%s", err_text());
         return;
     }
@@ -129,12 +129,12 @@ void doctor_check_plugins(doctor *d)
     probe_request t = {0};
     config *own = NULL;
     const doctor_job *j = d->job;
-    if (j && config_load(j->ini, j->overrides, j->noverrides, &own))
+    if (j && config_load(j->ini, j->overrides, j->noverrides, &own) != WEFT_OK)
         own = NULL;
-    weft_status s = config_load(NULL, NULL, 0, &t.cfg);
-    if (!s)
-        s = host_create(own ? config_raw(own, "run.plugins") : NULL, &t.host);
-    if (!s) {
+    weft_status st = config_load(NULL, NULL, 0, &t.cfg);
+    if (st == WEFT_OK)
+        st = host_create(own ? config_raw(own, "run.plugins") : NULL, &t.host);
+    if (st == WEFT_OK) {
         host_serve(t.host, "weft.host.tls/1", run_planning_tls());
         probe_all(d, &t);
     } else {

@@ -58,7 +58,7 @@ static void read_port(doctor *d, port *p)
     doctor_read_text(d, p->rate, sizeof p->rate, IB "/%s/ports/%s/rate", p->device, p->number);
     doctor_read_text(d, p->layer, sizeof p->layer, IB "/%s/ports/%s/link_layer", p->device,
                      p->number);
-    p->active = strstr(p->state, "ACTIVE") != NULL && !strstr(p->state, "DEFER");
+    p->active = strstr(p->state, "ACTIVE") && !strstr(p->state, "DEFER");
     p->ethernet = !strcmp(p->layer, "Ethernet");
     doctor_add_line(d, "%s port %s: %s, %s, %s", p->device, p->number,
                     *p->state ? p->state : "state unknown", *p->rate ? p->rate : "rate unknown",

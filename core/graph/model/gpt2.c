@@ -109,7 +109,7 @@ static weft_status gpt2_build(const weft_builder *b, const graph_model_options *
         x = feed_forward(&m, x, init);
     }
     x = head(&m, x, table);
-    if (!m.st)
+    if (m.st == WEFT_OK)
         *out = x;
     return m.st;
 }

@@ -7,7 +7,7 @@
 
 void graph_layer_block(graph_layers *m, const char *name)
 {
-    if (!m->st)
+    if (m->st == WEFT_OK)
         m->st = m->b->block(m->b->ctx, name);
 }
 
@@ -16,7 +16,7 @@ weft_tensor graph_layer_input(graph_layers *m, const char *name)
     weft_shape shape = {.dtype = WEFT_I32, .rank = 1};
     shape.axes[0] = (weft_axis){"tokens", m->o->batch * m->o->sequence};
     weft_tensor out = 0;
-    if (!m->st)
+    if (m->st == WEFT_OK)
         m->st = m->b->input(m->b->ctx, name, &shape, &out);
     return out;
 }
@@ -32,7 +32,7 @@ weft_tensor graph_layer_param(graph_layers *m, const char *name, uint32_t rank,
     if (rank == 2 && (!strcmp(axes[0].name, "vocab") || !strcmp(axes[0].name, "context")))
         flags |= WEFT_PARAM_PAD; /* rows that are looked up, or whose logits the loss leaves out */
     weft_tensor out = 0;
-    if (!m->st)
+    if (m->st == WEFT_OK)
         m->st = m->b->param(m->b->ctx, full, &shape, init, flags, &out);
     return out;
 }
@@ -44,7 +44,7 @@ weft_tensor graph_layer_op(graph_layers *m, const char *id, const weft_attr *att
     while (nin < GRAPH_LAYER_INPUTS && in[nin])
         nin++;
     weft_tensor out[WEFT_MAX_OPERANDS] = {0};
-    if (!m->st)
+    if (m->st == WEFT_OK)
         m->st = m->b->op(m->b->ctx, id, attrs, nattr, in, nin, out, nout);
     return out[0];
 }
@@ -78,9 +78,9 @@ weft_tensor graph_layer_loss(graph_layers *m, weft_tensor logits)
     if (m->o->want == MODEL_EVAL)
         return graph_layer_op(m, "softmax_xent.loss", &weight, 1,
                               (weft_tensor[GRAPH_LAYER_INPUTS]){logits, targets}, 1);
-    if (!m->st)
+    if (m->st == WEFT_OK)
         m->st = m->b->scalar(m->b->ctx, "scale", &scale);
-    if (!m->st)
+    if (m->st == WEFT_OK)
         m->st = m->b->op(m->b->ctx, "softmax_xent", &weight, 1,
                          (weft_tensor[]){logits, targets, scale}, 3, out, 2);
     return out[1];

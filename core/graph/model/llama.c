@@ -106,7 +106,7 @@ static weft_status llama_build(const weft_builder *b, const graph_model_options 
     if (!o->tied)
         table = graph_layer_param(&m, "w", 2, table_axes, GRAPH_INIT_NORMAL);
     x = graph_layer_loss(&m, graph_layer_linear(&m, x, table, 0));
-    if (!m.st)
+    if (m.st == WEFT_OK)
         *out = x;
     return m.st;
 }

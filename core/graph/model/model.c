@@ -81,9 +81,9 @@ static weft_status find_family(const graph_model_options *asked, graph_model_opt
     if (!families[i])
         return unknown_family(asked->family);
     weft_status st = check_sizes(asked);
-    if (!st)
+    if (st == WEFT_OK)
         st = check_shape(asked);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     *o = *asked;
     o->kv_heads = o->kv_heads ? o->kv_heads : o->heads;
@@ -91,7 +91,7 @@ static weft_status find_family(const graph_model_options *asked, graph_model_opt
     o->rope_theta = o->rope_theta != 0 ? o->rope_theta : MODEL_ROPE_THETA;
     o->norm_eps = o->norm_eps != 0 ? o->norm_eps : 1e-5;
     st = families[i]->check(o);
-    if (!st)
+    if (st == WEFT_OK)
         *out = families[i];
     return st;
 }
@@ -102,12 +102,12 @@ weft_status graph_model_build(const weft_builder *b, const graph_model_options *
     const model_family *family;
     graph_model_options o;
     weft_status st = find_family(asked, &o, &family);
-    return st ? st : family->build(b, &o, out);
+    return st != WEFT_OK ? st : family->build(b, &o, out);
 }
 
 int64_t graph_model_params(const graph_model_options *asked)
 {
     const model_family *family;
     graph_model_options o;
-    return find_family(asked, &o, &family) ? 0 : family->params(&o);
+    return find_family(asked, &o, &family) != WEFT_OK ? 0 : family->params(&o);
 }

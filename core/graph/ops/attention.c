@@ -42,9 +42,9 @@ static weft_status attention_infer(const weft_builder *b, const weft_attr *attrs
         graph_op_infer(nin == 1 ? "attention: qkv[t,q,h,d] -> y[t,h,d] lse[t,h]:f32"
                                 : "attention: q[t,h,d] k[t,g,d] v[t,g,d] -> y[t,h,d] lse[t,h]:f32",
                        b, in, nin, out, nout);
-    if (!st)
+    if (st == WEFT_OK)
         st = nin == 1 ? check_fused(b, &in[0]) : check_groups(b, &in[0], &in[1]);
-    return st ? st : graph_op_check_sequence(b, "attention", attrs, nattr, &in[0]);
+    return st != WEFT_OK ? st : graph_op_check_sequence(b, "attention", attrs, nattr, &in[0]);
 }
 
 static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
@@ -56,9 +56,9 @@ static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint3
                                 : "attention.dx: dy[t,h,d] q[t,h,d] k[t,g,d] v[t,g,d] y[t,h,d] "
                                   "lse[t,h]:f32 -> dq[t,h,d] dk[t,g,d] dv[t,g,d]",
                        b, in, nin, out, nout);
-    if (!st)
+    if (st == WEFT_OK)
         st = nin == 4 ? check_fused(b, &in[1]) : check_groups(b, &in[1], &in[2]);
-    return st ? st : graph_op_check_sequence(b, "attention.dx", attrs, nattr, &in[0]);
+    return st != WEFT_OK ? st : graph_op_check_sequence(b, "attention.dx", attrs, nattr, &in[0]);
 }
 
 /* One op makes all gradients, for whichever part asks first; the other finds them in din. */
@@ -73,7 +73,7 @@ static weft_status attention_grad(const weft_builder *b, const weft_opcall *call
         wanted |= graph_op_expects(b, call, i, phase);
         in[n++] = call->in[i];
     }
-    if (st || !call->dout[0] || !wanted || din[0])
+    if (st != WEFT_OK || !call->dout[0] || !wanted || din[0])
         return st;
     in[n++] = call->out[0];
     in[n++] = call->out[1];
@@ -112,7 +112,7 @@ static weft_status attention_shard(const weft_builder *b, const weft_opcall *cal
         return heads_shard(b, call, in, out);
     weft_status st =
         graph_op_shard(b, call, in, out, &(shard_rule){.only = 1u << 0 | (fused ? 4u : 0)});
-    return st ? st : graph_op_check_split(b, "attention", call, size, in[0]);
+    return st != WEFT_OK ? st : graph_op_check_split(b, "attention", call, size, in[0]);
 }
 
 static weft_status dx_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
@@ -123,7 +123,7 @@ static weft_status dx_shard(const weft_builder *b, const weft_opcall *call, uint
         return heads_shard(b, call, in, out);
     weft_status st = graph_op_shard(
         b, call, in, out, &(shard_rule){.terms = "a-----", .only = 1u << 0 | (fused ? 2u : 0)});
-    return st ? st : graph_op_check_split(b, "attention", call, size, in[0]);
+    return st != WEFT_OK ? st : graph_op_check_split(b, "attention", call, size, in[0]);
 }
 
 /* Scores and their product with the values: 2 and 2 for every pair of positions and feature; a

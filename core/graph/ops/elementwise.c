@@ -85,7 +85,7 @@ typedef struct formula {
 static weft_tensor term(formula *f, const char *id, weft_tensor x, weft_tensor y)
 {
     weft_tensor out = 0;
-    if (!f->st)
+    if (f->st == WEFT_OK)
         f->st = graph_op_append(f->b, id, (weft_tensor[]){x, y}, y ? 2 : 1, &out);
     return out;
 }
@@ -93,7 +93,7 @@ static weft_tensor term(formula *f, const char *id, weft_tensor x, weft_tensor y
 static weft_tensor number(formula *f, double value)
 {
     weft_tensor out = 0;
-    if (!f->st)
+    if (f->st == WEFT_OK)
         f->st = f->b->constant(f->b->ctx, value, &out);
     return out;
 }
@@ -102,7 +102,7 @@ static weft_tensor number(formula *f, double value)
 static weft_tensor choose(formula *f, weft_tensor x, weft_tensor y, weft_tensor condition)
 {
     weft_tensor out = 0;
-    if (!f->st)
+    if (f->st == WEFT_OK)
         f->st = graph_op_append(f->b, "select", (weft_tensor[]){x, y, condition}, 3, &out);
     return out;
 }
@@ -117,13 +117,13 @@ static bool wanted(formula *f, uint32_t i)
 {
     const weft_builder *b = f->b;
     weft_shape x, y;
-    if (f->st || !f->call->dout[0] || !graph_op_expects(b, f->call, i, f->phase))
+    if (f->st != WEFT_OK || !f->call->dout[0] || !graph_op_expects(b, f->call, i, f->phase))
         return false;
     f->st = b->shape(b->ctx, f->call->in[i], &x);
-    if (!f->st)
+    if (f->st == WEFT_OK)
         f->st = b->shape(b->ctx, f->call->out[0], &y);
-    if (f->st || x.rank || !y.rank)
-        return !f->st;
+    if (f->st != WEFT_OK || x.rank || !y.rank)
+        return f->st == WEFT_OK;
     f->st = graph_op_fail(
         b, WEFT_UNSUPPORTED,
         "%s is a scalar in an elementwise op on a tensor; its gradient, a sum over the "

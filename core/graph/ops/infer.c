@@ -132,7 +132,7 @@ static bool same_axes(const weft_axis *a, const weft_axis *c, uint32_t n)
 static weft_status match_input(match *m, uint32_t i)
 {
     weft_status st = match_dtype(m, i);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     bool right;
     uint32_t rest = group_size(m, i, &right), at = 0;
@@ -185,7 +185,7 @@ static weft_status match_inputs(match *m, const char **p)
         return graph_op_fail(m->b, WEFT_USAGE, "%s: %u inputs were given", m->signature, m->nin);
     for (uint32_t i = 0; i < m->nin; i++) {
         weft_status st = match_input(m, i);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
     return WEFT_OK;
@@ -197,14 +197,14 @@ weft_status graph_op_infer(const char *signature, const weft_builder *b, const w
     match m = {.signature = signature, .b = b, .in = in, .nin = nin};
     const char *p = strstr(signature, ": ") + 2;
     weft_status st = match_inputs(&m, &p);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     uint32_t n = 0;
     for (p += strlen("-> "); *p; n++) {
         operand o;
         p = parse_operand(p, &o);
         st = make_output(&m, &o, &out[n]);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
     *nout = n;

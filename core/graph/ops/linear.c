@@ -43,9 +43,9 @@ static weft_status linear_grad(const weft_builder *b, const weft_opcall *call, u
         return WEFT_OK;
     if (graph_op_expects(b, call, 0, phase))
         st = graph_op_append(b, "linear.dx", (weft_tensor[]){dy, w}, 2, &din[0]);
-    if (!st && graph_op_expects(b, call, 1, phase))
+    if (st == WEFT_OK && graph_op_expects(b, call, 1, phase))
         st = graph_op_append(b, "linear.dw", (weft_tensor[]){dy, x}, 2, &din[1]);
-    if (!st && graph_op_expects(b, call, 2, phase))
+    if (st == WEFT_OK && graph_op_expects(b, call, 2, phase))
         st = graph_op_append(b, "colsum", &dy, 1, &din[2]);
     return st;
 }

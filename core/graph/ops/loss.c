@@ -23,7 +23,7 @@ static weft_status xent_infer(const weft_builder *b, const weft_attr *attrs, uin
     weft_status st = graph_op_infer("softmax_xent: logits[t,v] targets[t]:i32 scale[]:f32 -> "
                                     "dlogits[t,v] loss[]:f32",
                                     b, in, nin, out, nout);
-    return st ? st : check_valid(b, attrs, nattr, &in[0]);
+    return st != WEFT_OK ? st : check_valid(b, attrs, nattr, &in[0]);
 }
 
 static weft_status loss_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
@@ -31,7 +31,7 @@ static weft_status loss_infer(const weft_builder *b, const weft_attr *attrs, uin
 {
     weft_status st = graph_op_infer("softmax_xent.loss: logits[t,v] targets[t]:i32 -> loss[]:f32",
                                     b, in, nin, out, nout);
-    return st ? st : check_valid(b, attrs, nattr, &in[0]);
+    return st != WEFT_OK ? st : check_valid(b, attrs, nattr, &in[0]);
 }
 
 /* The loss is where the backward pass begins: its own gradient is one. */

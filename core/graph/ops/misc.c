@@ -62,7 +62,7 @@ static weft_status gelu_grad(const weft_builder *b, const weft_opcall *call, uin
     weft_tensor in[3] = {call->dout[0], call->in[0], call->nin > 1 ? call->in[1] : 0};
     if (!din[0])
         st = graph_op_append(b, "gelu.dx", in, 1 + call->nin, &din[0]);
-    return st || !bias ? st : graph_op_append(b, "colsum", &din[0], 1, &din[1]);
+    return st != WEFT_OK || !bias ? st : graph_op_append(b, "colsum", &din[0], 1, &din[1]);
 }
 
 static weft_status residual_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,

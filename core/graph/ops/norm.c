@@ -33,12 +33,13 @@ static weft_status norm_grad(const weft_builder *b, const weft_opcall *call, uin
 {
     weft_tensor dy = call->dout[0], x = call->in[0], mean = call->out[1], rstd = call->out[2];
     weft_status st = graph_op_first_only(b, call);
-    if (st || !dy)
+    if (st != WEFT_OK || !dy)
         return st;
     if (graph_op_expects(b, call, 0, phase))
         st = graph_op_append(b, "layernorm.dx", (weft_tensor[]){dy, x, call->in[1], mean, rstd}, 5,
                              &din[0]);
-    if (st || (!graph_op_expects(b, call, 1, phase) && !graph_op_expects(b, call, 2, phase)))
+    if (st != WEFT_OK ||
+        (!graph_op_expects(b, call, 1, phase) && !graph_op_expects(b, call, 2, phase)))
         return st;
     return b->op(b->ctx, "layernorm.dw", NULL, 0, (weft_tensor[]){dy, x, mean, rstd}, 4, &din[1],
                  2);

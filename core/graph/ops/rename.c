@@ -31,9 +31,9 @@ static weft_status rename_grad(const weft_builder *b, const weft_opcall *call, u
     weft_shape was;
     if (!call->dout[0] || !graph_op_expects(b, call, 0, phase))
         return WEFT_OK;
-    weft_status s = b->shape(b->ctx, call->in[0], &was);
+    weft_status st = b->shape(b->ctx, call->in[0], &was);
     const weft_attr back = {was.axes[call->attrs[0].i].name, call->attrs[0].i, 0};
-    return s ? s : b->op(b->ctx, "rename", &back, 1, &call->dout[0], 1, &din[0], 1);
+    return st != WEFT_OK ? st : b->op(b->ctx, "rename", &back, 1, &call->dout[0], 1, &din[0], 1);
 }
 
 static weft_status rename_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,

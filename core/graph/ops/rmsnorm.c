@@ -32,12 +32,12 @@ static weft_status norm_grad(const weft_builder *b, const weft_opcall *call, uin
 {
     weft_tensor dy = call->dout[0], x = call->in[0], rstd = call->out[1];
     weft_status st = graph_op_first_only(b, call);
-    if (st || !dy)
+    if (st != WEFT_OK || !dy)
         return st;
     if (graph_op_expects(b, call, 0, phase))
         st =
             graph_op_append(b, "rmsnorm.dx", (weft_tensor[]){dy, x, call->in[1], rstd}, 4, &din[0]);
-    if (st || !graph_op_expects(b, call, 1, phase))
+    if (st != WEFT_OK || !graph_op_expects(b, call, 1, phase))
         return st;
     return graph_op_append(b, "rmsnorm.dw", (weft_tensor[]){dy, x, rstd}, 3, &din[1]);
 }

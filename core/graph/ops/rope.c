@@ -18,7 +18,7 @@ static weft_status rope_infer(const weft_builder *b, const weft_attr *attrs, uin
                               const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout)
 {
     weft_status st = graph_op_infer("rope: x[t,h,d] -> y[t,h,d]", b, in, nin, out, nout);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     int64_t sign = graph_op_attr_i(attrs, nattr, "sign", 1);
     if (in[0].axes[2].size % 2)
@@ -52,7 +52,7 @@ static weft_status rope_shard(const weft_builder *b, const weft_opcall *call, ui
 {
     weft_status st =
         graph_op_shard(b, call, in, out, &(shard_rule){.terms = "a", .only = 1u << 0 | 1u << 1});
-    return st ? st : graph_op_check_split(b, "rope", call, size, in[0]);
+    return st != WEFT_OK ? st : graph_op_check_split(b, "rope", call, size, in[0]);
 }
 
 const op_entry graph_op_rope_family[] = {

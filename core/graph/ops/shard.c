@@ -45,7 +45,7 @@ static weft_status read_shapes(shard *s)
         return graph_op_fail(s->b, WEFT_INTERNAL, "an op has %u inputs", s->call->nin);
     for (uint32_t i = 0; i < s->call->nin; i++) {
         weft_status st = s->b->shape(s->b->ctx, s->call->in[i], &s->shape[i]);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         if (s->in[i].kind == WEFT_SPLIT && s->in[i].axis >= s->shape[i].rank)
             return graph_op_fail(s->b, WEFT_INTERNAL, "%s is split along axis %u of %u",
@@ -106,10 +106,10 @@ static weft_status place_split(const shard *s, weft_place *out)
     for (uint32_t i = 0; i < s->call->nout; i++) {
         weft_shape shape;
         weft_status st = s->b->shape(s->b->ctx, s->call->out[i], &shape);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         int at = graph_op_axis(&shape, s->axis);
-        if (at < 0 && (st = check_sum(s)))
+        if (at < 0 && (st = check_sum(s)) != WEFT_OK)
             return st;
         out[i] =
             at < 0 ? (weft_place){WEFT_PARTIAL_SUM, 0} : (weft_place){WEFT_SPLIT, (uint32_t)at};
@@ -166,7 +166,7 @@ weft_status graph_op_shard(const weft_builder *b, const weft_opcall *call, const
     shard s = {.b = b, .call = call, .in = in, .rule = rule};
     uint32_t i;
     weft_status st = read_shapes(&s);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     if (any_of_kind(&s, WEFT_HELD, &i))
         return place_held(&s, i, out);
@@ -175,7 +175,7 @@ weft_status graph_op_shard(const weft_builder *b, const weft_opcall *call, const
                              "%s is still a partial maximum over the mesh axis; complete it first",
                              input_name(&s, i));
     st = one_axis(&s);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     bool partial = any_of_kind(&s, WEFT_PARTIAL_SUM, &i);
     if (partial && s.axis)
@@ -211,7 +211,7 @@ weft_status graph_shard_by_names(const weft_builder *b, const weft_op *op, const
     for (uint32_t i = 0; i < call->nin; i++) {
         weft_shape shape;
         weft_status st = b->shape(b->ctx, call->in[i], &shape);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         if (in[i].kind == WEFT_SPLIT && in[i].axis < shape.rank &&
             listed(op->whole, shape.axes[in[i].axis].name))

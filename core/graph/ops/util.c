@@ -87,7 +87,7 @@ weft_status graph_op_check_split(const weft_builder *b, const char *id, const we
 {
     weft_shape first;
     weft_status st = b->shape(b->ctx, call->in[0], &first);
-    if (st || place.kind != WEFT_SPLIT || place.axis != 0)
+    if (st != WEFT_OK || place.kind != WEFT_SPLIT || place.axis != 0)
         return st;
     int64_t sequence = graph_op_attr_i(call->attrs, call->nattr, "sequence", 1);
     if (first.axes[0].size % ((int64_t)size * sequence) == 0)

@@ -28,7 +28,7 @@ static weft_status sums_infer(const weft_builder *b, const weft_attr *attrs, uin
     (void)attrs, (void)nattr;
     weft_status st = graph_op_infer(
         "xent.sums: logits[t,v] targets[t]:i32 max[t]:f32 -> sums[t]:f32", b, in, nin, out, nout);
-    if (!st) /* exponentials, target */
+    if (st == WEFT_OK) /* exponentials, target */
         out[0].axes[out[0].rank++] = (weft_axis){"sums", 2};
     return st;
 }

@@ -382,17 +382,17 @@ static void raise_limit(uint32_t ranks)
 
 static weft_status start_all(launch *l)
 {
-    weft_status status = job_spawn_open(&l->spawn);
+    weft_status st = job_spawn_open(&l->spawn);
     l->watch = l->spawn.ranks > 1 ? job_alive_open(l->spawn.ranks) : NULL;
     l->spawn.alive_fd = job_alive_page(l->watch);
-    for (uint32_t r = 0; !status && r < l->spawn.ranks; r++) {
-        status = job_spawn_rank(&l->spawn, r, &l->rank[r].child);
+    for (uint32_t r = 0; st == WEFT_OK && r < l->spawn.ranks; r++) {
+        st = job_spawn_rank(&l->spawn, r, &l->rank[r].child);
         l->started++;
         l->alive += l->rank[r].child.pidfd >= 0;
     }
     job_alive_watch_begin(l->watch);
     job_spawn_close(&l->spawn); /* the ranks alone hold them now */
-    return status;
+    return st;
 }
 
 /* A rank that could be started and not watched. */
@@ -461,16 +461,16 @@ int job_launch_ranks(uint32_t ranks, char *const argv[], bool stops)
     l.rank = mem_alloc(ranks * sizeof *l.rank);
     l.polls = mem_alloc((2 + 2 * (uint64_t)ranks) * sizeof *l.polls);
     raise_limit(ranks);
-    weft_status status = catch_signals(&l);
-    if (!status)
-        status = start_all(&l);
-    if (status) {
+    weft_status st = catch_signals(&l);
+    if (st == WEFT_OK)
+        st = start_all(&l);
+    if (st != WEFT_OK) {
         log_line(WEFT_LOG_ERROR, "%s", err_text());
         kill_all(&l, true);
         reap_unwatched(&l);
     }
     stand_by(&l);
-    int code = status ? 1 : conclude(&l);
+    int code = st != WEFT_OK ? 1 : conclude(&l);
     clear(&l);
     return code;
 }

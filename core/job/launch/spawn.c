@@ -101,11 +101,11 @@ static weft_status fork_rank(const spawn_job *s, uint32_t rank, int control, spa
         job_control_send(control, CONTROL_SAY, rank, 0, text);
         _exit(1);
     }
-    weft_status status = WEFT_OK;
+    weft_status st = WEFT_OK;
     if (out->pid < 0)
-        status = err_fail_errno(WEFT_IO, "cannot start rank %u of %u", rank, s->ranks);
+        st = err_fail_errno(WEFT_IO, "cannot start rank %u of %u", rank, s->ranks);
     pool_free(&p);
-    return status;
+    return st;
 }
 
 weft_status job_spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out)
@@ -114,16 +114,16 @@ weft_status job_spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out)
     *out = (spawn_child){.pid = -1, .pidfd = -1, .control = -1};
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
         return err_fail_errno(WEFT_IO, "no socket to talk to rank %u of %u with", rank, s->ranks);
-    weft_status status = fork_rank(s, rank, ends[1], out);
+    weft_status st = fork_rank(s, rank, ends[1], out);
     close(ends[1]);
     out->control = ends[0];
-    if (status)
-        return status;
+    if (st != WEFT_OK)
+        return st;
     setpgid(out->pid, out->pid); /* whichever of the two comes first */
     out->pidfd = pidfd_open(out->pid, 0);
     if (out->pidfd < 0)
-        status = err_fail_errno(WEFT_IO, "cannot watch rank %u of %u", rank, s->ranks);
-    return status;
+        st = err_fail_errno(WEFT_IO, "cannot watch rank %u of %u", rank, s->ranks);
+    return st;
 }
 
 static weft_status open_socket(spawn_job *s)
@@ -146,10 +146,10 @@ weft_status job_spawn_open(spawn_job *s)
     if (s->ranks == 1)
         return WEFT_OK; /* nobody to meet */
     s->key_fd = job_key_descriptor();
-    weft_status status = s->key_fd < 0 ? WEFT_IO : open_socket(s);
-    if (status)
+    weft_status st = s->key_fd < 0 ? WEFT_IO : open_socket(s);
+    if (st != WEFT_OK)
         job_spawn_close(s);
-    return status;
+    return st;
 }
 
 void job_spawn_close(spawn_job *s)

@@ -80,15 +80,15 @@ void job_store_close(store *s)
     free(s);
 }
 
-static __attribute__((format(printf, 4, 5))) void refuse(store *s, uint32_t rank,
-                                                         weft_status status, const char *fmt, ...)
+static __attribute__((format(printf, 4, 5))) void refuse(store *s, uint32_t rank, weft_status st,
+                                                         const char *fmt, ...)
 {
     char text[WIRE_TEXT];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    s->reply(s->ctx, rank, status, text, strlen(text));
+    s->reply(s->ctx, rank, st, text, strlen(text));
 }
 
 /* --- put and get --- */
@@ -159,14 +159,14 @@ void job_store_get(store *s, uint32_t rank, const char *key, uint64_t due)
 
 /* --- exchange --- */
 
-static void finish(store *s, weft_status status, const void *bytes, uint64_t n)
+static void finish(store *s, weft_status st, const void *bytes, uint64_t n)
 {
     gathering *g = &s->now;
     g->open = false;
     for (uint32_t r = 0; r < s->ranks; r++)
         if (g->here[r]) {
             g->here[r] = false;
-            s->reply(s->ctx, r, status, bytes, n);
+            s->reply(s->ctx, r, st, bytes, n);
         }
     job_parts_end(&g->all);
 }

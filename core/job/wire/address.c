@@ -148,12 +148,12 @@ weft_status job_listen_open(const job_identity *who, int *fd)
     if (text)
         return inherited(text, who->ranks, fd);
     struct addrinfo *list = NULL;
-    weft_status status = job_address_resolve(who, &list);
-    if (status)
-        return status;
-    status = bind_first(who, list, fd);
+    weft_status st = job_address_resolve(who, &list);
+    if (st != WEFT_OK)
+        return st;
+    st = bind_first(who, list, fd);
     freeaddrinfo(list);
-    return status;
+    return st;
 }
 
 /* The address of the interface that leads to rank 0's store: a datagram socket that is connected,

@@ -19,9 +19,9 @@ weft_status job_handshake_send(greeting *g, int fd)
     const uint32_t version = htole32(WIRE_PROTOCOL);
     memcpy(g->bytes, MAGIC, MAGIC_BYTES);
     memcpy(g->bytes + MAGIC_BYTES, &version, sizeof version);
-    weft_status status = job_key_random(g->bytes + HEAD_BYTES, JOB_HANDSHAKE_SALT);
-    if (status)
-        return status;
+    weft_status st = job_key_random(g->bytes + HEAD_BYTES, JOB_HANDSHAKE_SALT);
+    if (st != WEFT_OK)
+        return st;
     g->got = JOB_HANDSHAKE_BYTES;
     if (send(fd, g->bytes, JOB_HANDSHAKE_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) != JOB_HANDSHAKE_BYTES)
         return err_fail(WEFT_IO, "a new connection took no greeting");
@@ -57,7 +57,7 @@ weft_status job_handshake_read(greeting *g, int fd)
         if (n <= 0)
             return err_fail(WEFT_IO, "it closed the connection");
         g->got += (uint32_t)n;
-        if (g->got >= HEAD_BYTES && g->got - (uint32_t)n < HEAD_BYTES && check_head(g))
+        if (g->got >= HEAD_BYTES && g->got - (uint32_t)n < HEAD_BYTES && check_head(g) != WEFT_OK)
             return WEFT_USAGE;
     }
     return WEFT_OK;

@@ -82,36 +82,36 @@ weft_status job_key_write(const char *path)
 {
     uint8_t key[KEY_BYTES];
     char text[HEX_BYTES + 2];
-    weft_status status = job_key_random(key, sizeof key);
-    if (status)
-        return status;
+    weft_status st = job_key_random(key, sizeof key);
+    if (st != WEFT_OK)
+        return st;
     for (int i = 0; i < KEY_BYTES; i++)
         snprintf(text + 2 * i, 3, "%02x", key[i]);
     text[HEX_BYTES] = '\n';
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0 && errno == EEXIST) {
-        status = err_fail(WEFT_USAGE,
-                          "the key file '%s' exists already: name a new one, or remove it "
-                          "if no job uses it any more",
-                          path);
+        st = err_fail(WEFT_USAGE,
+                      "the key file '%s' exists already: name a new one, or remove it "
+                      "if no job uses it any more",
+                      path);
     } else if (fd < 0) {
-        status = err_fail_errno(WEFT_USAGE, "cannot create the key file '%s'", path);
+        st = err_fail_errno(WEFT_USAGE, "cannot create the key file '%s'", path);
     } else {
         bool good = write_key(fd, text);
         if (close(fd) != 0 || !good) {
-            status = err_fail_errno(WEFT_IO, "cannot write the key file '%s'", path);
+            st = err_fail_errno(WEFT_IO, "cannot write the key file '%s'", path);
             unlink(path);
         }
     }
     explicit_bzero(key, sizeof key);
     explicit_bzero(text, sizeof text);
-    return status;
+    return st;
 }
 
 int job_key_descriptor(void)
 {
     uint8_t key[KEY_BYTES];
-    if (job_key_random(key, sizeof key))
+    if (job_key_random(key, sizeof key) != WEFT_OK)
         return -1;
     int fd = sealed_make("weft-key", key, sizeof key);
     explicit_bzero(key, sizeof key);
@@ -174,23 +174,23 @@ static weft_status read_file(const char *path, uint8_t *key)
                         path);
     if (fd < 0)
         return err_fail_errno(WEFT_USAGE, "cannot open the key file '%s' ([run] key)", path);
-    weft_status status = check_file(fd, path);
-    if (!status) {
+    weft_status st = check_file(fd, path);
+    if (st == WEFT_OK) {
         char text[HEX_BYTES + 2];
         ssize_t n = pread(fd, text, sizeof text, 0);
         const uint64_t version = version_after(text, n < 0 ? 0 : (uint64_t)n, "weft key ");
         if (version != 1) {
-            status = version_check("the key file", version, 1);
+            st = version_check("the key file", version, 1);
             err_context("%s", path);
         } else if (n < 0 || !parse_hex(text, (size_t)n, key))
-            status = err_fail(WEFT_USAGE,
-                              "the key file '%s' does not hold 64 hexadecimal digits and a "
-                              "newline: make it with `weft key -o FILE`",
-                              path);
+            st = err_fail(WEFT_USAGE,
+                          "the key file '%s' does not hold 64 hexadecimal digits and a "
+                          "newline: make it with `weft key -o FILE`",
+                          path);
         explicit_bzero(text, sizeof text);
     }
     close(fd);
-    return status;
+    return st;
 }
 
 static weft_status read_descriptor(const char *number, uint8_t *key)

@@ -191,10 +191,10 @@ weft_status job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk
     t->fd = fd;
     t->want = server ? 1 : 2;
     memcpy(t->psk, psk, sizeof t->psk);
-    weft_status status = server ? WEFT_OK : open_session(t);
-    if (status) {
+    weft_status st = server ? WEFT_OK : open_session(t);
+    if (st != WEFT_OK) {
         job_tls_end(t);
-        return status;
+        return st;
     }
     if (!server) {
         SSL_set_connect_state(t->ssl);
@@ -233,10 +233,10 @@ static weft_status await_hello(weft_tls *t)
         return err_fail(WEFT_PEER, "the peer's first message is longer than any of ours");
     if ((size_t)n < whole)
         return more_to_come(t);
-    weft_status status = open_session(t);
-    if (!status)
+    weft_status st = open_session(t);
+    if (st == WEFT_OK)
         SSL_set_accept_state(t->ssl);
-    return status;
+    return st;
 }
 
 /* WEFT_BUSY when OpenSSL waits for the socket, WEFT_PEER without a record otherwise. */
@@ -270,16 +270,17 @@ weft_status job_tls_handshake(weft_tls *t)
 {
     if (t->shaken)
         return WEFT_OK;
-    weft_status status = t->ssl ? WEFT_OK : await_hello(t);
-    if (status)
-        return status;
+    weft_status st = t->ssl ? WEFT_OK : await_hello(t);
+    if (st != WEFT_OK)
+        return st;
     ERR_clear_error();
     int result = SSL_do_handshake(t->ssl);
-    status = result == 1 ? WEFT_OK : waits(t, result);
-    if (status == WEFT_BUSY)
-        return status;
+    st = result == 1 ? WEFT_OK : waits(t, result);
+    if (st == WEFT_BUSY)
+        return st;
     forget_key(t);
-    if (!status && SSL_session_reused(t->ssl)) { /* the key, and nothing else, let the peer in */
+    if (st == WEFT_OK &&
+        SSL_session_reused(t->ssl)) { /* the key, and nothing else, let the peer in */
         t->shaken = true;
         t->want = 1;
         return WEFT_OK;
@@ -319,10 +320,10 @@ weft_status job_tls_read(weft_tls *t, void *to, uint64_t bytes, uint64_t *done)
         *done += n;
         if (result == 1)
             continue;
-        weft_status status = waits(t, result);
+        weft_status st = waits(t, result);
         if (*done)
             return WEFT_OK; /* what ended the stream is met again by the next call */
-        return status == WEFT_BUSY ? status : broken(t);
+        return st == WEFT_BUSY ? st : broken(t);
     }
     return WEFT_OK;
 }
@@ -347,12 +348,12 @@ weft_status job_tls_write(weft_tls *t, const void *from, uint64_t bytes, uint64_
             t->stuck = 0;
             continue;
         }
-        weft_status status = waits(t, result);
+        weft_status st = waits(t, result);
         uint64_t rest = bytes - *done;
-        t->stuck = status == WEFT_BUSY ? rest < RECORD_BYTES ? rest : RECORD_BYTES : 0;
+        t->stuck = st == WEFT_BUSY ? rest < RECORD_BYTES ? rest : RECORD_BYTES : 0;
         if (*done)
             return WEFT_OK;
-        return status == WEFT_BUSY ? status : broken(t);
+        return st == WEFT_BUSY ? st : broken(t);
     }
     return WEFT_OK;
 }

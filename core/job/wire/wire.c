@@ -109,10 +109,10 @@ void job_wire_hold(wire *w, int fd)
 weft_status job_wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32])
 {
     job_wire_hold(w, fd);
-    weft_status status = job_tls_start(c, fd, server, psk, &w->tls);
-    if (status)
+    weft_status st = job_tls_start(c, fd, server, psk, &w->tls);
+    if (st != WEFT_OK)
         job_wire_close(w);
-    return status;
+    return st;
 }
 
 static void drop_body(wire *w)
@@ -156,13 +156,13 @@ weft_status job_wire_take(wire *w, job_wire_frame *out)
         uint32_t at = in_head ? w->got : w->got - WIRE_HEAD;
         uint8_t *to = in_head ? w->head : w->body;
         uint64_t done = 0;
-        weft_status status =
+        weft_status st =
             job_tls_read(w->tls, to + at, (in_head ? WIRE_HEAD : w->bytes) - at, &done);
-        if (status)
-            return status;
+        if (st != WEFT_OK)
+            return st;
         w->got += (uint32_t)done;
-        if (in_head && w->got == WIRE_HEAD && (status = begin_body(w)))
-            return status;
+        if (in_head && w->got == WIRE_HEAD && (st = begin_body(w)) != WEFT_OK)
+            return st;
     }
     w->whole = true;
     *out = (job_wire_frame){w->bytes, get32(w->head + 4), get32(w->head + 8), get32(w->head + 12),
@@ -212,9 +212,9 @@ weft_status job_wire_flush(wire *w)
         return WEFT_OK;
     while (w->sent < w->queued) {
         uint64_t done = 0;
-        weft_status status = job_tls_write(w->tls, w->out + w->sent, w->queued - w->sent, &done);
-        if (status)
-            return status;
+        weft_status st = job_tls_write(w->tls, w->out + w->sent, w->queued - w->sent, &done);
+        if (st != WEFT_OK)
+            return st;
         w->sent += done;
     }
     if (w->room > OUT_KEEP) {

@@ -19,18 +19,19 @@ weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis, co
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
-    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_SPLIT, "split");
-    if (!s)
-        s = plan_edits_axis(e, mesh_name, &a);
-    if (!s && a >= FIRST_GROUP)
-        s = err_fail(WEFT_USAGE, "%s splits '%s' over the group %s; only a mesh axis cuts a tensor",
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SPLIT, "split");
+    if (st == WEFT_OK)
+        st = plan_edits_axis(e, mesh_name, &a);
+    if (st == WEFT_OK && a >= FIRST_GROUP)
+        st =
+            err_fail(WEFT_USAGE, "%s splits '%s' over the group %s; only a mesh axis cuts a tensor",
                      e->owner, tensors, mesh_name);
-    if (s || e->s->mesh.size[a] == 1)
-        return s;
-    s = graph_split(e->g, tensors, axis, a);
-    if (s)
+    if (st != WEFT_OK || e->s->mesh.size[a] == 1)
+        return st;
+    st = graph_split(e->g, tensors, axis, a);
+    if (st != WEFT_OK)
         err_context("%s, %s = %u", e->owner, e->s->size_key[a], e->s->mesh.size[a]);
-    return s;
+    return st;
 }
 
 weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name, uint32_t when,
@@ -38,20 +39,20 @@ weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name,
 {
     edit_state *e = state(ctx);
     uint32_t a = 0;
-    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "sync");
-    if (!s)
-        s = plan_edits_axis(e, mesh_name, &a);
-    if (!s && (when < WEFT_SYNC_LAST || when > WEFT_SYNC_NEVER))
-        s = err_fail(WEFT_USAGE, "%s asks for sums of gradients at the unknown time %u", e->owner,
-                     when);
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "sync");
+    if (st == WEFT_OK)
+        st = plan_edits_axis(e, mesh_name, &a);
+    if (st == WEFT_OK && (when < WEFT_SYNC_LAST || when > WEFT_SYNC_NEVER))
+        st = err_fail(WEFT_USAGE, "%s asks for sums of gradients at the unknown time %u", e->owner,
+                      when);
     bucket_bytes = bucket_bytes ? bucket_bytes : e->s->bucket_bytes;
-    if (!s && bucket_bytes < 1024)
-        s = err_fail(WEFT_USAGE, "%s asks for buckets of %llu bytes; at least 1024 make sense",
-                     e->owner, (unsigned long long)bucket_bytes);
-    if (!s)
+    if (st == WEFT_OK && bucket_bytes < 1024)
+        st = err_fail(WEFT_USAGE, "%s asks for buckets of %llu bytes; at least 1024 make sense",
+                      e->owner, (unsigned long long)bucket_bytes);
+    if (st == WEFT_OK)
         *vec_push(&e->syncs) =
             (sync_edit){pool_text(e->pool, params), e->owner, a, when, bucket_bytes, e->placing};
-    return s;
+    return st;
 }
 
 static weft_status refuse(void *ctx, const char *edit)
@@ -65,12 +66,12 @@ static weft_status refuse(void *ctx, const char *edit)
 weft_status plan_edit_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 {
     edit_state *e = state(ctx);
-    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_SPLIT, "replace");
-    if (!s)
-        s = graph_replace(e->g, op, emit, user);
-    if (s)
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SPLIT, "replace");
+    if (st == WEFT_OK)
+        st = graph_replace(e->g, op, emit, user);
+    if (st != WEFT_OK)
         err_context("%s", e->owner);
-    return s;
+    return st;
 }
 
 weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const char *axis,
@@ -81,45 +82,45 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
     const weft_rule *table = rule->c->table;
     uint32_t a = 0;
     bool any = false;
-    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "store");
-    if (!s)
-        s = plan_edits_axis(e, axis, &a);
-    if (!s && (a >= FIRST_GROUP || what < WEFT_SHARD_STATE || what > WEFT_SHARD_PARAMS))
-        s = err_fail(WEFT_USAGE, "%s stores something unknown (%u), or over the group %s", e->owner,
-                     what, axis);
-    if (!s && table->unit == WEFT_UNIT_MATRIX)
-        s = err_fail(WEFT_UNSUPPORTED,
-                     "%s cuts parameters anywhere, and optim.rule = %s needs whole matrices; this "
-                     "version has no placement for such rules: say optim.placement = none",
-                     e->owner, rule->c->name);
-    for (uint32_t i = 0; !s && !any && i < e->g->tensors.n; i++)
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "store");
+    if (st == WEFT_OK)
+        st = plan_edits_axis(e, axis, &a);
+    if (st == WEFT_OK && (a >= FIRST_GROUP || what < WEFT_SHARD_STATE || what > WEFT_SHARD_PARAMS))
+        st = err_fail(WEFT_USAGE, "%s stores something unknown (%u), or over the group %s",
+                      e->owner, what, axis);
+    if (st == WEFT_OK && table->unit == WEFT_UNIT_MATRIX)
+        st = err_fail(WEFT_UNSUPPORTED,
+                      "%s cuts parameters anywhere, and optim.rule = %s needs whole matrices; this "
+                      "version has no placement for such rules: say optim.placement = none",
+                      e->owner, rule->c->name);
+    for (uint32_t i = 0; st == WEFT_OK && !any && i < e->g->tensors.n; i++)
         any = e->g->tensors.at[i].kind == WEFT_T_PARAM &&
               graph_glob_match(params, e->g->tensors.at[i].name);
-    if (!s && !any)
-        s = err_fail(WEFT_USAGE, "%s: no parameter has a name like '%s'", e->owner, params);
-    if (!s && e->s->mesh.size[a] > 1)
+    if (st == WEFT_OK && !any)
+        st = err_fail(WEFT_USAGE, "%s: no parameter has a name like '%s'", e->owner, params);
+    if (st == WEFT_OK && e->s->mesh.size[a] > 1)
         *vec_push(&e->stores) = (store_edit){pool_text(e->pool, params), e->owner, what, a, ahead};
-    return s;
+    return st;
 }
 
 weft_status plan_edit_activations(void *ctx, const char *tensors, uint32_t how, const char *axis)
 {
     edit_state *e = state(ctx);
-    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_MEMORY, "keep");
-    if (!s && how == WEFT_ACTIVATION_SPLIT)
-        s = err_fail(
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_MEMORY, "keep");
+    if (st == WEFT_OK && how == WEFT_ACTIVATION_SPLIT)
+        st = err_fail(
             WEFT_UNSUPPORTED,
             "%s wants '%s' kept in parts over '%s'; this version of the core keeps a tensor "
             "whole or makes it again",
             e->owner, tensors, axis ? axis : "(no mesh axis)");
-    if (!s && how != WEFT_ACTIVATION_WHOLE && how != WEFT_ACTIVATION_RECOMPUTE)
-        s = err_fail(WEFT_USAGE, "%s wants '%s' kept in the unknown way %u", e->owner, tensors,
-                     how);
-    if (!s)
-        s = graph_set_keep(e->g, tensors, how, e->owner);
-    if (s)
+    if (st == WEFT_OK && how != WEFT_ACTIVATION_WHOLE && how != WEFT_ACTIVATION_RECOMPUTE)
+        st = err_fail(WEFT_USAGE, "%s wants '%s' kept in the unknown way %u", e->owner, tensors,
+                      how);
+    if (st == WEFT_OK)
+        st = graph_set_keep(e->g, tensors, how, e->owner);
+    if (st != WEFT_OK)
         err_context("edit 'keep' of %s", e->owner);
-    return s;
+    return st;
 }
 
 weft_status plan_edit_weight_versions(void *ctx, const char *params, uint32_t versions)

@@ -16,19 +16,19 @@ static edit_state *state(void *ctx)
 }
 
 /* An edit fails: name the call and the plugin, and keep the first reason. */
-static weft_status end(edit_state *e, const char *call, weft_status s)
+static weft_status end(edit_state *e, const char *call, weft_status st)
 {
-    if (!s || !e)
-        return s;
+    if (st == WEFT_OK || !e)
+        return st;
     if (!strstr(err_text(), call))
         err_context("%s()", call);
     if (!strstr(err_text(), e->owner))
         err_context("%s", e->owner);
-    if (!e->failed) {
-        e->failed = s;
+    if (e->failed == WEFT_OK) {
+        e->failed = st;
         e->why = pool_text(e->pool, err_text());
     }
-    return s;
+    return st;
 }
 
 /* One more edit. */
@@ -63,35 +63,35 @@ static weft_status axis(const char *call, const char *name)
 static weft_status a_split(void *ctx, const char *tensors, const char *name, const char *mesh_axis)
 {
     static const char call[] = "edits.split";
-    weft_status s = begin(ctx, call);
-    if (!s)
-        s = glob(call, "tensors", tensors);
-    if (!s)
-        s = graph_check_text(call, "axis", name, WEFT_MAX_NAME - 1);
-    if (!s)
-        s = axis(call, mesh_axis);
-    return end(ctx, call, s ? s : plan_edit_split(ctx, tensors, name, mesh_axis));
+    weft_status st = begin(ctx, call);
+    if (st == WEFT_OK)
+        st = glob(call, "tensors", tensors);
+    if (st == WEFT_OK)
+        st = graph_check_text(call, "axis", name, WEFT_MAX_NAME - 1);
+    if (st == WEFT_OK)
+        st = axis(call, mesh_axis);
+    return end(ctx, call, st != WEFT_OK ? st : plan_edit_split(ctx, tensors, name, mesh_axis));
 }
 
 static weft_status a_replace(void *ctx, uint32_t op, weft_emit emit, void *user)
 {
     static const char call[] = "edits.replace";
-    weft_status s = begin(ctx, call);
-    return end(ctx, call, s ? s : plan_edit_replace(ctx, op, emit, user));
+    weft_status st = begin(ctx, call);
+    return end(ctx, call, st != WEFT_OK ? st : plan_edit_replace(ctx, op, emit, user));
 }
 
 static weft_status a_group(void *ctx, const char *name, const char *mesh_axis,
                            const uint32_t *coords, uint32_t n)
 {
     static const char call[] = "edits.group";
-    weft_status s = begin(ctx, call);
-    if (!s)
-        s = graph_check_name(call, "name", name);
-    if (!s)
-        s = axis(call, mesh_axis);
-    if (!s)
-        s = graph_check_pointer(call, "coords", coords);
-    return end(ctx, call, s ? s : plan_edit_group(ctx, name, mesh_axis, coords, n));
+    weft_status st = begin(ctx, call);
+    if (st == WEFT_OK)
+        st = graph_check_name(call, "name", name);
+    if (st == WEFT_OK)
+        st = axis(call, mesh_axis);
+    if (st == WEFT_OK)
+        st = graph_check_pointer(call, "coords", coords);
+    return end(ctx, call, st != WEFT_OK ? st : plan_edit_group(ctx, name, mesh_axis, coords, n));
 }
 
 static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis, uint32_t stage,
@@ -99,15 +99,15 @@ static weft_status a_stage(void *ctx, const char *blocks, const char *mesh_axis,
 {
     static const char call[] = "edits.stage";
     edit_state *e = state(ctx);
-    weft_status s = begin(e, call);
-    if (!s)
-        s = glob(call, "blocks", blocks);
-    if (!s)
-        s = axis(call, mesh_axis);
-    if (!s && chunk >= e->g->blocks.n)
-        s = err_fail(WEFT_USAGE, "%s(): chunk %u of a model of %u blocks", call, chunk,
-                     e->g->blocks.n);
-    return end(e, call, s ? s : plan_edit_stage(ctx, blocks, mesh_axis, stage, chunk));
+    weft_status st = begin(e, call);
+    if (st == WEFT_OK)
+        st = glob(call, "blocks", blocks);
+    if (st == WEFT_OK)
+        st = axis(call, mesh_axis);
+    if (st == WEFT_OK && chunk >= e->g->blocks.n)
+        st = err_fail(WEFT_USAGE, "%s(): chunk %u of a model of %u blocks", call, chunk,
+                      e->g->blocks.n);
+    return end(e, call, st != WEFT_OK ? st : plan_edit_stage(ctx, blocks, mesh_axis, stage, chunk));
 }
 
 static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, const weft_work *cells,
@@ -115,95 +115,98 @@ static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, con
 {
     static const char call[] = "edits.order";
     edit_state *e = state(ctx);
-    weft_status s = begin(e, call);
-    if (!s)
-        s = axis(call, mesh_axis);
-    if (!s)
-        s = graph_check_pointer(call, "work", cells);
+    weft_status st = begin(e, call);
+    if (st == WEFT_OK)
+        st = axis(call, mesh_axis);
+    if (st == WEFT_OK)
+        st = graph_check_pointer(call, "work", cells);
     /* a forward and two parts of a backward, for each chunk and micro-batch */
-    const uint64_t most = s ? 0 : 3 * (uint64_t)e->g->blocks.n * e->passes;
-    if (!s && n > most)
-        s = err_fail(WEFT_USAGE,
-                     "%s(): %u cells for stage %u; %u blocks and %llu micro-batches have "
-                     "at most %llu",
-                     call, n, stage, e->g->blocks.n, (unsigned long long)e->passes,
-                     (unsigned long long)most);
-    return end(e, call, s ? s : plan_edit_order(ctx, mesh_axis, stage, cells, n));
+    const uint64_t most = st != WEFT_OK ? 0 : 3 * (uint64_t)e->g->blocks.n * e->passes;
+    if (st == WEFT_OK && n > most)
+        st = err_fail(WEFT_USAGE,
+                      "%s(): %u cells for stage %u; %u blocks and %llu micro-batches have "
+                      "at most %llu",
+                      call, n, stage, e->g->blocks.n, (unsigned long long)e->passes,
+                      (unsigned long long)most);
+    return end(e, call, st != WEFT_OK ? st : plan_edit_order(ctx, mesh_axis, stage, cells, n));
 }
 
 static weft_status a_sync(void *ctx, const char *params, const char *mesh_axis, uint32_t when,
                           uint64_t bucket_bytes)
 {
     static const char call[] = "edits.sync";
-    weft_status s = begin(ctx, call);
-    if (!s)
-        s = glob(call, "params", params);
-    if (!s)
-        s = axis(call, mesh_axis);
-    return end(ctx, call, s ? s : plan_edit_sync(ctx, params, mesh_axis, when, bucket_bytes));
+    weft_status st = begin(ctx, call);
+    if (st == WEFT_OK)
+        st = glob(call, "params", params);
+    if (st == WEFT_OK)
+        st = axis(call, mesh_axis);
+    return end(ctx, call,
+               st != WEFT_OK ? st : plan_edit_sync(ctx, params, mesh_axis, when, bucket_bytes));
 }
 
 static weft_status a_store(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
                            uint32_t ahead)
 {
     static const char call[] = "edits.shard";
-    weft_status s = begin(ctx, call);
-    if (!s)
-        s = glob(call, "params", params);
-    if (!s)
-        s = axis(call, mesh_axis);
-    return end(ctx, call, s ? s : plan_edit_shard(ctx, what, params, mesh_axis, ahead));
+    weft_status st = begin(ctx, call);
+    if (st == WEFT_OK)
+        st = glob(call, "params", params);
+    if (st == WEFT_OK)
+        st = axis(call, mesh_axis);
+    return end(ctx, call,
+               st != WEFT_OK ? st : plan_edit_shard(ctx, what, params, mesh_axis, ahead));
 }
 
 static weft_status a_list(void *ctx, const char *name, uint32_t every, weft_emit emit, void *user)
 {
     static const char call[] = "edits.periodic_list";
-    weft_status s = begin(ctx, call);
-    if (!s)
-        s = graph_check_name(call, "name", name);
-    if (!s)
-        s = graph_check_pointer(call, "emit", (const void *)(uintptr_t)emit);
-    return end(ctx, call, s ? s : plan_edit_periodic_list(ctx, name, every, emit, user));
+    weft_status st = begin(ctx, call);
+    if (st == WEFT_OK)
+        st = graph_check_name(call, "name", name);
+    if (st == WEFT_OK)
+        st = graph_check_pointer(call, "emit", (const void *)(uintptr_t)emit);
+    return end(ctx, call,
+               st != WEFT_OK ? st : plan_edit_periodic_list(ctx, name, every, emit, user));
 }
 
 static weft_status a_keep(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis)
 {
     static const char call[] = "edits.activations";
-    weft_status s = begin(ctx, call);
-    if (!s)
-        s = glob(call, "tensors", tensors);
-    if (!s && mesh_axis)
-        s = axis(call, mesh_axis);
-    return end(ctx, call, s ? s : plan_edit_activations(ctx, tensors, how, mesh_axis));
+    weft_status st = begin(ctx, call);
+    if (st == WEFT_OK)
+        st = glob(call, "tensors", tensors);
+    if (st == WEFT_OK && mesh_axis)
+        st = axis(call, mesh_axis);
+    return end(ctx, call, st != WEFT_OK ? st : plan_edit_activations(ctx, tensors, how, mesh_axis));
 }
 
 static weft_status a_carry(void *ctx, const char *params, uint32_t versions)
 {
     static const char call[] = "edits.weight_versions";
-    weft_status s = begin(ctx, call);
-    if (!s)
-        s = glob(call, "params", params);
-    return end(ctx, call, s ? s : plan_edit_weight_versions(ctx, params, versions));
+    weft_status st = begin(ctx, call);
+    if (st == WEFT_OK)
+        st = glob(call, "params", params);
+    return end(ctx, call, st != WEFT_OK ? st : plan_edit_weight_versions(ctx, params, versions));
 }
 
 /* One line, in any language. */
 static weft_status a_changes(void *ctx, const char *text)
 {
     static const char call[] = "edits.changes_results";
-    weft_status s = begin(ctx, call);
-    if (!s)
-        s = graph_check_pointer(call, "text", text);
-    const size_t n = s ? 0 : strnlen(text, EDITS_MOST_LINE + 1);
-    if (!s && (!n || n > EDITS_MOST_LINE))
-        s = err_fail(WEFT_USAGE, "%s(): the text has %s; a line of 1 to %u bytes is expected", call,
-                     n ? "too many bytes" : "no byte", EDITS_MOST_LINE);
-    for (size_t i = 0; !s && i < n; i++)
+    weft_status st = begin(ctx, call);
+    if (st == WEFT_OK)
+        st = graph_check_pointer(call, "text", text);
+    const size_t n = st != WEFT_OK ? 0 : strnlen(text, EDITS_MOST_LINE + 1);
+    if (st == WEFT_OK && (!n || n > EDITS_MOST_LINE))
+        st = err_fail(WEFT_USAGE, "%s(): the text has %s; a line of 1 to %u bytes is expected",
+                      call, n ? "too many bytes" : "no byte", EDITS_MOST_LINE);
+    for (size_t i = 0; st == WEFT_OK && i < n; i++)
         if ((unsigned char)text[i] < 32 || text[i] == 127)
-            s = err_fail(WEFT_USAGE,
-                         "%s(): the text has the control character 0x%02x; one line is "
-                         "expected",
-                         call, (unsigned)text[i]);
-    return end(ctx, call, s ? s : plan_edit_changes_results(ctx, text));
+            st = err_fail(WEFT_USAGE,
+                          "%s(): the text has the control character 0x%02x; one line is "
+                          "expected",
+                          call, (unsigned)text[i]);
+    return end(ctx, call, st != WEFT_OK ? st : plan_edit_changes_results(ctx, text));
 }
 
 weft_edits plan_edits_table(edit_state *e)

@@ -21,12 +21,12 @@ void plan_edits_begin(edit_state *e)
     e->g->looking = "edit"; /* but where an emit() is called */
 }
 
-weft_status plan_edits_answer(edit_state *e, weft_status s)
+weft_status plan_edits_answer(edit_state *e, weft_status st)
 {
     e->g->looking = NULL;
-    if (!s && e->failed)
+    if (st == WEFT_OK && e->failed != WEFT_OK)
         return err_fail(e->failed, "%s (its edit() went on and returned WEFT_OK)", e->why);
-    return graph_check_return(s, e->owner, "edit");
+    return graph_check_return(st, e->owner, "edit");
 }
 
 weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase, const char *edit)

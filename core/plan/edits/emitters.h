@@ -23,7 +23,7 @@ void plan_edits_begin(edit_state *e); /* before a plugin's edit() ... */
 
 /* ... and after it, with what it returned. If an edit failed, the call fails, whatever the plugin
  * returns. */
-weft_status plan_edits_answer(edit_state *e, weft_status s);
+weft_status plan_edits_answer(edit_state *e, weft_status st);
 
 /* The error for a `what` that is NULL, or for an `e` that is. */
 weft_status plan_edits_null(const edit_state *e, const char *call, const char *what);

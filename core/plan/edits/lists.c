@@ -31,9 +31,9 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     edit_state *e = ctx;
     graph *g = e->g;
     const uint32_t first = g->nodes.n, phase = g->phase;
-    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "list");
-    if (s)
-        return s;
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "list");
+    if (st != WEFT_OK)
+        return st;
     if (!every || name_taken(e, name))
         return err_fail(WEFT_USAGE, "%s brings the list %s, every %u steps: %s", e->owner, name,
                         every,
@@ -45,14 +45,14 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     g->looking = NULL;
     weft_builder b = graph_builder(g);
     set_types(g, WEFT_F32);
-    s = graph_check_return(emit(user, &b), "the list", "emit");
+    st = graph_check_return(emit(user, &b), "the list", "emit");
     set_types(g, g->compute);
     g->phase = phase;
     g->state_of = NULL;
     g->looking = looking;
-    if (s) {
+    if (st != WEFT_OK) {
         err_context("list %s of %s", name, e->owner);
-        return s;
+        return st;
     }
     list_edit *x = vec_push(&e->lists);
     *x = (list_edit){pool_text(e->pool, name), every, g->nodes.n - first, NULL};
@@ -61,8 +61,8 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
         memcpy(x->nodes, &g->nodes.at[first], x->n * sizeof *x->nodes);
     g->nodes.n = first;
     const char *who = pool_printf(e->pool, "list %s of %s", name, e->owner);
-    for (uint32_t i = 0; !s && i < x->n; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < x->n; i++)
         if (plan_scalar_assigned(g, &x->nodes[i]))
-            s = plan_scalar_check_target(g, &x->nodes[i], who);
-    return s;
+            st = plan_scalar_check_target(g, &x->nodes[i], who);
+    return st;
 }

@@ -33,10 +33,10 @@ static weft_status run_placement(edit_state *e, const weft_view *view, const wef
     e->owner = pool_printf(e->pool, "placement %s", placement->c->name);
     e->placing = true;
     plan_edits_begin(e);
-    weft_status s = PLUGIN_CALL(table, edit, placement->c->module, placement->conf, view, edits,
-                                axes, rule->unit);
+    weft_status st = PLUGIN_CALL(table, edit, placement->c->module, placement->conf, view, edits,
+                                 axes, rule->unit);
     e->placing = false;
-    return plan_edits_answer(e, s);
+    return plan_edits_answer(e, st);
 }
 
 weft_status plan_edits_run(edit_state *e, uint32_t phase)
@@ -47,17 +47,17 @@ weft_status plan_edits_run(edit_state *e, uint32_t phase)
     weft_status marked = WEFT_OK;
     if (phase == WEFT_PHASE_MEMORY && e->s->recompute)
         marked = graph_set_keep(e->g, e->s->recompute, WEFT_ACTIVATION_RECOMPUTE, NULL);
-    if (marked)
+    if (marked != WEFT_OK)
         return marked;
     for (uint32_t i = 0; i < e->s->nstrategies; i++) {
         const spec_plugin *p = &e->s->strategies[i];
         const weft_strategy *table = p->c->table;
         e->owner = pool_printf(e->pool, "strategy %s", p->c->name);
         plan_edits_begin(e);
-        weft_status s = plan_edits_answer(
+        weft_status st = plan_edits_answer(
             e, PLUGIN_CALL(table, edit, p->c->module, p->conf, phase, &view, &edits));
-        if (s)
-            return s;
+        if (st != WEFT_OK)
+            return st;
     }
     if (phase == WEFT_PHASE_SPLIT)
         return graph_apply_replacements(e->g);

@@ -17,13 +17,13 @@ static weft_status stage_axis(edit_state *e, const char *edit, const char *axis,
 {
     struct stage_map *m = &e->stages;
     uint32_t a = 0;
-    weft_status s = plan_edits_in_phase(e, WEFT_PHASE_STAGE, edit);
-    if (!s)
-        s = plan_edits_axis(e, axis, &a);
-    if (!s && a >= FIRST_GROUP)
-        s = err_fail(WEFT_USAGE, "%s puts stages on '%s', which is a group", e->owner, axis);
-    if (s)
-        return s;
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_STAGE, edit);
+    if (st == WEFT_OK)
+        st = plan_edits_axis(e, axis, &a);
+    if (st == WEFT_OK && a >= FIRST_GROUP)
+        st = err_fail(WEFT_USAGE, "%s puts stages on '%s', which is a group", e->owner, axis);
+    if (st != WEFT_OK)
+        return st;
     if (m->axis >= 0 && (uint32_t)m->axis != a)
         return err_fail(WEFT_USAGE, "%s puts stages on the mesh axis %s, %s on %s: one axis only",
                         m->owner, e->s->mesh.name[m->axis], e->owner, axis);
@@ -48,29 +48,31 @@ weft_status plan_edit_stage(void *ctx, const char *blocks, const char *axis, uin
 {
     edit_state *e = ctx;
     struct stage_map *m = &e->stages;
-    weft_status s = stage_axis(e, "stage", axis, stage);
+    weft_status st = stage_axis(e, "stage", axis, stage);
     bool any = false;
-    for (uint32_t i = 0; !s && i < m->blocks; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i < m->blocks; i++) {
         if (!graph_glob_match(blocks, e->g->blocks.at[i]))
             continue;
         any = true;
         if (m->stage[i] != NO_STAGE && (m->stage[i] != stage || m->chunk[i] != chunk))
-            s = err_fail(WEFT_USAGE, "block %s is put on stage %u by %s, and on stage %u by %s",
-                         e->g->blocks.at[i], m->stage[i], m->owner, stage, e->owner);
+            st = err_fail(WEFT_USAGE, "block %s is put on stage %u by %s, and on stage %u by %s",
+                          e->g->blocks.at[i], m->stage[i], m->owner, stage, e->owner);
         m->stage[i] = stage;
         m->chunk[i] = chunk;
         m->chunks = chunk + 1 > m->chunks ? chunk + 1 : m->chunks;
     }
-    return s || any ? s : err_fail(WEFT_USAGE, "%s: no block is named '%s'", e->owner, blocks);
+    return st != WEFT_OK || any
+               ? st
+               : err_fail(WEFT_USAGE, "%s: no block is named '%s'", e->owner, blocks);
 }
 
 weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const weft_work *cells,
                             uint32_t n)
 {
     edit_state *e = ctx;
-    weft_status s = stage_axis(e, "order", axis, stage);
-    if (s)
-        return s;
+    weft_status st = stage_axis(e, "order", axis, stage);
+    if (st != WEFT_OK)
+        return st;
     if (e->stages.orders[stage].work)
         return err_fail(WEFT_USAGE, "%s orders the work of stage %u, which has an order already",
                         e->owner, stage);
@@ -99,21 +101,21 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const
     if (e->phase != WEFT_PHASE_SPLIT && e->phase != WEFT_PHASE_STAGE)
         return err_fail(WEFT_USAGE, "%s emitted a 'group' edit in phase %u; it belongs to phase %u",
                         e->owner, e->phase, WEFT_PHASE_SPLIT);
-    weft_status s = plan_edits_axis(e, axis, &a);
-    if (!s && (a >= FIRST_GROUP || !n || n > e->s->mesh.size[a]))
-        s = err_fail(WEFT_USAGE, "%s makes the group %s of %u coordinates of %s", e->owner, name, n,
-                     axis);
-    for (uint32_t i = 0; !s && i < n; i++)
+    weft_status st = plan_edits_axis(e, axis, &a);
+    if (st == WEFT_OK && (a >= FIRST_GROUP || !n || n > e->s->mesh.size[a]))
+        st = err_fail(WEFT_USAGE, "%s makes the group %s of %u coordinates of %s", e->owner, name,
+                      n, axis);
+    for (uint32_t i = 0; st == WEFT_OK && i < n; i++)
         if (coords[i] >= e->s->mesh.size[a] || (i && coords[i] <= coords[i - 1]))
-            s = err_fail(WEFT_USAGE,
-                         "%s: the coordinates of group %s are not ascending numbers below "
-                         "%u",
-                         e->owner, name, e->s->mesh.size[a]);
-    for (uint32_t i = 0; !s && i < e->groups.n; i++)
+            st = err_fail(WEFT_USAGE,
+                          "%s: the coordinates of group %s are not ascending numbers below "
+                          "%u",
+                          e->owner, name, e->s->mesh.size[a]);
+    for (uint32_t i = 0; st == WEFT_OK && i < e->groups.n; i++)
         if (!strcmp(e->groups.at[i].name, name))
             return same_group(e, &e->groups.at[i], a, coords, n);
-    if (s)
-        return s;
+    if (st != WEFT_OK)
+        return st;
     if (e->groups.n == 64 - FIRST_GROUP || graph_mesh_axis(&e->s->mesh, name) >= 0)
         return err_fail(WEFT_USAGE, "%s: there is no room for a group named %s", e->owner, name);
     uint32_t *copy = pool_array(e->pool, n, sizeof *copy);
@@ -180,9 +182,9 @@ weft_status plan_stages_finish(edit_state *e)
                 m->stage[i - 1], m->chunk[i - 1]);
     for (uint32_t i = 0; i < e->s->mesh.size[m->axis]; i++)
         if (m->orders[i].work) {
-            weft_status s = check_order(e, i);
-            if (s)
-                return s;
+            weft_status st = check_order(e, i);
+            if (st != WEFT_OK)
+                return st;
         }
     return WEFT_OK;
 }

@@ -81,25 +81,25 @@ weft_status plan_shard_levels(flat *f, const edit_state *e)
         flat_block *k = &f->blocks.at[p->block];
         wish x;
         uint32_t level = 0;
-        weft_status s = read_wish(e, p, &x);
-        if (!s)
-            s = level_of(e, p, &x, &level);
+        weft_status st = read_wish(e, p, &x);
+        if (st == WEFT_OK)
+            st = level_of(e, p, &x, &level);
         uint32_t axis = level ? x.axis[FLAT_STATE] - 1 : 0;
-        if (!s && i != k->first_param && (level != k->level || axis != k->axis))
-            s = err_fail(
+        if (st == WEFT_OK && i != k->first_param && (level != k->level || axis != k->axis))
+            st = err_fail(
                 WEFT_UNSUPPORTED,
                 "%s stores %s in another way than the block %s that it is in; this version "
                 "stores all of a block alike",
                 x.owner ? x.owner : "nobody", p->name, k->name);
-        if (s)
-            return s;
+        if (st != WEFT_OK)
+            return st;
         k->level = level;
         k->axis = axis;
         k->parts = level ? e->s->mesh.size[axis] : 1;
         k->ahead = x.ahead > k->ahead ? x.ahead : k->ahead;
-        s = check_times(e, p, k, x.owner);
-        if (s)
-            return s;
+        st = check_times(e, p, k, x.owner);
+        if (st != WEFT_OK)
+            return st;
     }
     return WEFT_OK;
 }

@@ -201,9 +201,9 @@ static weft_status start_arrivals(walk *w, uint32_t cell)
         uint64_t at = plan_space_take(&w->b->zones.activations, plan_walk_bytes(w, x->tensor));
         uint32_t number;
         w->place[(uint64_t)x->tensor * w->micro_batches + a->micro_batch] = 1 + at;
-        weft_status s = start(w, x, a->micro_batch, at, &number);
-        if (s)
-            return s;
+        weft_status st = start(w, x, a->micro_batch, at, &number);
+        if (st != WEFT_OK)
+            return st;
         a->started = 1 + number;
     }
     return WEFT_OK;
@@ -213,8 +213,8 @@ weft_status plan_boundary_before(walk *w, uint32_t at)
 {
     struct boundary *y = w->boundary;
     const work *x = &w->works[at];
-    weft_status s = y->arrivals.n ? start_arrivals(w, x->cell + 1) : WEFT_OK;
-    for (uint32_t i = y->next; !s && i-- > 0;) {
+    weft_status st = y->arrivals.n ? start_arrivals(w, x->cell + 1) : WEFT_OK;
+    for (uint32_t i = y->next; st == WEFT_OK && i-- > 0;) {
         arrival *a = &y->arrivals.at[i];
         if (a->work == at && a->started) {
             plan_emit_wait(w->b, w->l, a->started - 1, a->micro_batch);
@@ -223,7 +223,7 @@ weft_status plan_boundary_before(walk *w, uint32_t at)
         if (w->works[a->work].cell < x->cell)
             break;
     }
-    return s;
+    return st;
 }
 
 /* Wait for what was sent at place `i`; its buffer is free unless this stage reads it later. */
@@ -250,9 +250,9 @@ weft_status plan_boundary_after(walk *w, uint32_t at)
             if (y->sent.at[i].channel == t->channel)
                 finish_send(w, i, at);
         departure d = {0, t->channel, (uint64_t)t->tensor * w->micro_batches + x->micro_batch};
-        weft_status s = start(w, t, x->micro_batch, w->place[d.key] - 1, &d.collective);
-        if (s)
-            return s;
+        weft_status st = start(w, t, x->micro_batch, w->place[d.key] - 1, &d.collective);
+        if (st != WEFT_OK)
+            return st;
         w->held[d.key]++;
         *vec_push(&y->sent) = d;
     }

@@ -73,7 +73,7 @@ weft_status plan_compress_prepare(const builder *b, edit_state *e)
     plan *p = b->p;
     const uint64_t never = plan_flat_unsummed_axes(b->f), summed = sharing_axes(p) & ~never;
     weft_status st = check(p, never);
-    for (uint32_t a = 0; !st && a < p->spec->mesh.n; a++)
+    for (uint32_t a = 0; st == WEFT_OK && a < p->spec->mesh.n; a++)
         if (p->spec->axis_compress[a] && summed >> a & 1)
             plan_edits_note_change(
                 e, pool_printf(e->pool, "%s = %s: sums of gradients over %s are rounded%s",

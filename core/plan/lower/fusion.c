@@ -205,15 +205,15 @@ static weft_status ask_need(const fusing *j, const unit *u, bool adds, bool *yes
     weft_requirements need = {.struct_size = sizeof need};
     unit_call c;
     *yes = plan_unit_spec(j->b, u, adds, &c);
-    weft_status s = *yes ? PLUGIN_ASK(table, query, d->c->module, d->conf, &c.op, &need) : WEFT_OK;
-    if (s == WEFT_UNSUPPORTED) {
+    weft_status st = *yes ? PLUGIN_ASK(table, query, d->c->module, d->conf, &c.op, &need) : WEFT_OK;
+    if (st == WEFT_UNSUPPORTED) {
         err_clear();
         *yes = false;
-        s = WEFT_OK;
+        st = WEFT_OK;
     }
-    if (s)
+    if (st != WEFT_OK)
         err_context("device %s, op %s", d->c->name, u->id);
-    return s;
+    return st;
 }
 
 /* --- chains --- */
@@ -231,9 +231,9 @@ static weft_status try_one(fusing *j, unit *u, uint32_t *members, uint32_t i, bo
     const bool up = free_way(j, place, j->at[i], &i, 1);
     if (!up && !free_way(j, place, j->at[i], members, u->n))
         return WEFT_OK;
-    weft_status s = ask_need(j, &longer, kind == 2, joined);
-    if (s || !*joined)
-        return s;
+    weft_status st = ask_need(j, &longer, kind == 2, joined);
+    if (st != WEFT_OK || !*joined)
+        return st;
     members[u->n] = i;
     *u = longer;
     j->taken[i] = true;
@@ -246,15 +246,15 @@ static weft_status grow(fusing *j, uint32_t first, unit *u)
 {
     uint32_t members[FUSE_MOST] = {first};
     bool joined = true;
-    weft_status s = WEFT_OK;
-    while (!s && joined && u->n < FUSE_MOST) {
+    weft_status st = WEFT_OK;
+    while (st == WEFT_OK && joined && u->n < FUSE_MOST) {
         joined = false;
-        for (uint32_t i = members[u->n - 1] + 1; !s && !joined && i < j->n && node_at(j, i)->op;
-             i++)
+        for (uint32_t i = members[u->n - 1] + 1;
+             st == WEFT_OK && !joined && i < j->n && node_at(j, i)->op; i++)
             if (!j->taken[i] && fusable(node_at(j, i)))
-                s = try_one(j, u, members, i, &joined);
+                st = try_one(j, u, members, i, &joined);
     }
-    return s;
+    return st;
 }
 
 static void sort_units(const fusing *j, const unit *of, const uint32_t *lead, uint32_t n,
@@ -271,7 +271,7 @@ weft_status plan_fuse_nodes(const builder *b, const uint32_t *nodes, uint32_t n,
 {
     fusing j = {.b = b, .nodes = nodes, .n = n, .first = first};
     const weft_device_table *table = b->p->spec->device.c->table;
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     uint32_t units = 0;
     j.at = mem_alloc(n * sizeof *j.at + 1);
     j.taken = mem_alloc(n * sizeof *j.taken + 1);
@@ -279,19 +279,19 @@ weft_status plan_fuse_nodes(const builder *b, const uint32_t *nodes, uint32_t n,
     uint32_t *lead = mem_alloc(n * sizeof *lead + 1);
     for (uint32_t i = 0; i < n; i++)
         j.at[i] = i;
-    for (uint32_t i = 0; !s && i < n; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i < n; i++) {
         if (j.taken[i])
             continue;
         unit *u = &of[units];
         *u = (unit){.n = 1, .node = {nodes[i]}};
         lead[units++] = i;
         if (table->fuse && node_at(&j, i)->op && fusable(node_at(&j, i)))
-            s = grow(&j, i, u);
+            st = grow(&j, i, u);
     }
     sort_units(&j, of, lead, units, out);
     free(j.at);
     free(j.taken);
     free(of);
     free(lead);
-    return s;
+    return st;
 }

@@ -194,9 +194,9 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
             refs[k] = (ref){BASE_ABSOLUTE, 1, 0};
             continue;
         }
-        weft_status s = ref_of(l, t, &refs[k]);
-        if (s)
-            return s;
+        weft_status st = ref_of(l, t, &refs[k]);
+        if (st != WEFT_OK)
+            return st;
     }
     weft_ew_step step;
     uint16_t reg;
@@ -231,9 +231,9 @@ static weft_status lower_fused(lowering *l, uint32_t seg, const unit *u)
     for (uint32_t k = 0; k < u->nin + u->nout; k++) {
         const weft_tensor t = k < u->nin ? u->in[k] : u->out[k - u->nin];
         refs[k] = (ref){BASE_ABSOLUTE, 1, 0};
-        weft_status s = t ? ref_of(l, t, &refs[k]) : WEFT_OK;
-        if (s)
-            return s;
+        weft_status st = t ? ref_of(l, t, &refs[k]) : WEFT_OK;
+        if (st != WEFT_OK)
+            return st;
     }
     plan_unit_spec(l->b, u, plan_node_adds(l->b, u->node[0], l->first), &c);
     return plan_segment_add_at(l->b->p, seg, &c.op, flops, refs, nowhere);
@@ -253,8 +253,8 @@ static weft_status lower_comm(lowering *l, const node *n)
         graph_local_shape(l->b->g, n->comm == WEFT_ALL_GATHER ? n->out[0] : n->in[0]);
     it->dtype = local.dtype;
     it->count = graph_shape_elements(&local);
-    weft_status s = ref_of(l, n->in[0], &it->in);
-    return s ? s : ref_of(l, n->out[0], &it->out);
+    weft_status st = ref_of(l, n->in[0], &it->in);
+    return st != WEFT_OK ? st : ref_of(l, n->out[0], &it->out);
 }
 
 weft_status plan_lower_block(builder *b, uint32_t block, uint32_t phases, bool first,
@@ -265,10 +265,10 @@ weft_status plan_lower_block(builder *b, uint32_t block, uint32_t phases, bool f
     for (uint32_t i = 0; i < b->g->nodes.n; i++)
         if (b->g->nodes.at[i].block == block && (phases >> b->g->nodes.at[i].phase & 1))
             *vec_push(&l.nodes) = i;
-    weft_status s = plan_fuse_nodes(b, l.nodes.at, l.nodes.n, first, &l.units);
+    weft_status st = plan_fuse_nodes(b, l.nodes.at, l.nodes.n, first, &l.units);
     place_frame(&l);
     uint32_t seg = UINT32_MAX;
-    for (uint32_t i = 0; !s && i <= l.units.n; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i <= l.units.n; i++) {
         const unit *u = i < l.units.n ? &l.units.at[i] : NULL;
         const node *n = u ? &b->g->nodes.at[u->node[0]] : NULL;
         if ((!n || n->comm) && seg != UINT32_MAX) {
@@ -277,20 +277,20 @@ weft_status plan_lower_block(builder *b, uint32_t block, uint32_t phases, bool f
             seg = UINT32_MAX;
         }
         if (n && n->comm) {
-            s = lower_comm(&l, n);
+            st = lower_comm(&l, n);
         } else if (n) {
             if (seg == UINT32_MAX)
                 seg = plan_segment_begin(b->p, name);
-            s = u->id ? lower_fused(&l, seg, u) : lower_compute(&l, seg, u->node[0]);
+            st = u->id ? lower_fused(&l, seg, u) : lower_compute(&l, seg, u->node[0]);
         }
     }
-    if (s)
+    if (st != WEFT_OK)
         err_context("block %s", b->g->blocks.at[block]);
     free(l.nodes.at);
     free(l.units.at);
     free(l.frame.at);
     free(l.frame_of.at);
-    return s;
+    return st;
 }
 
 void plan_lowered_free(lowered_block *r)

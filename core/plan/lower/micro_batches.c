@@ -31,10 +31,10 @@ static weft_status lower_all(walk *w)
                                 g->blocks.at[i], v ? " (adding)" : "");
                 uint32_t phases =
                     backward ? 1u << PHASE_INPUTS | 1u << PHASE_PARAMS : 1u << PHASE_FORWARD;
-                weft_status s =
+                weft_status st =
                     plan_lower_block(w->b, i, phases, v == 0, name, plan_walk_lowered(w, &x));
-                if (s)
-                    return s;
+                if (st != WEFT_OK)
+                    return st;
             }
     return WEFT_OK;
 }
@@ -146,9 +146,9 @@ static weft_status set_bases(walk *w, const work *x, const lowered_block *r, uin
     if (!x->backward && b->live.saved.at[x->block])
         w->slot[slot] = plan_space_take(&b->zones.activations, b->live.saved.at[x->block]);
     for (uint32_t k = 0; k < r->ninout; k++) {
-        weft_status s = inout_base(w, x, &r->inout[k], &bases[BASE_FIRST + k]);
-        if (s)
-            return s;
+        weft_status st = inout_base(w, x, &r->inout[k], &bases[BASE_FIRST + k]);
+        if (st != WEFT_OK)
+            return st;
     }
     *frame = r->frame ? plan_space_take(&b->zones.activations, r->frame) : 0;
     bases[BASE_ABSOLUTE] = 0;
@@ -197,9 +197,9 @@ static weft_status emit_items(walk *w, const work *x, const lowered_block *r, co
     for (uint32_t i = 0; i < r->items.n; i++) {
         const item *it = &r->items.at[i];
         if (it->comm) {
-            weft_status s = emit_comm(w, x, it, bases);
-            if (s)
-                return s;
+            weft_status st = emit_comm(w, x, it, bases);
+            if (st != WEFT_OK)
+                return st;
             continue;
         }
         const segment *seg = &p->segments.at[it->segment];
@@ -214,19 +214,19 @@ static weft_status emit_work(walk *w, uint32_t at)
     const work *x = &w->works[at];
     const lowered_block *r = plan_walk_lowered(w, x);
     uint64_t bases[MAX_BASES] = {0}, frame = 0;
-    weft_status s = plan_zero_before(w, at);
-    if (!s)
-        s = plan_boundary_before(w, at);
-    if (!s)
-        s = set_bases(w, x, r, bases, &frame);
-    if (!s)
-        s = emit_items(w, x, r, bases);
-    if (!s)
-        s = plan_boundary_after(w, at);
+    weft_status st = plan_zero_before(w, at);
+    if (st == WEFT_OK)
+        st = plan_boundary_before(w, at);
+    if (st == WEFT_OK)
+        st = set_bases(w, x, r, bases, &frame);
+    if (st == WEFT_OK)
+        st = emit_items(w, x, r, bases);
+    if (st == WEFT_OK)
+        st = plan_boundary_after(w, at);
     give_back(w, x, at, r, frame);
-    if (!s)
-        s = plan_zero_after(w, at);
-    return s || !w->train ? s : plan_sync_work_done(w, at);
+    if (st == WEFT_OK)
+        st = plan_zero_after(w, at);
+    return st != WEFT_OK || !w->train ? st : plan_sync_work_done(w, at);
 }
 
 static void note_cells(const walk *w)
@@ -270,28 +270,28 @@ weft_status plan_micro_batches(builder *b, list *l, bool train, uint32_t micro_b
     w.place = mem_alloc(cells * sizeof *w.place);
     w.held = mem_alloc(cells * sizeof *w.held);
     w.slot = mem_alloc(blocks * micro_batches * sizeof *w.slot);
-    weft_status s = lower_all(&w);
-    if (!s) {
+    weft_status st = lower_all(&w);
+    if (st == WEFT_OK) {
         order_works(&w);
         mark_first(&w);
         find_last_uses(&w);
-        s = plan_boundary_prepare(&w);
+        st = plan_boundary_prepare(&w);
     }
-    if (!s)
-        s = plan_zero_begin(&w);
-    if (!s && train)
+    if (st == WEFT_OK)
+        st = plan_zero_begin(&w);
+    if (st == WEFT_OK && train)
         note_cells(&w);
-    for (uint32_t i = 0; !s && i < w.nworks; i++)
-        s = emit_work(&w, i);
-    if (!s) {
+    for (uint32_t i = 0; st == WEFT_OK && i < w.nworks; i++)
+        st = emit_work(&w, i);
+    if (st == WEFT_OK) {
         plan_boundary_finish(&w);
-        s = plan_zero_finish(&w);
+        st = plan_zero_finish(&w);
     }
-    if (!s && train)
-        s = plan_sync_flush(b, l);
-    if (!s && b->live.result)
+    if (st == WEFT_OK && train)
+        st = plan_sync_flush(b, l);
+    if (st == WEFT_OK && b->live.result)
         b->p->logits =
             b->zones.zone + w.place[(uint64_t)b->live.root[b->live.result] * micro_batches] - 1;
     walk_free(&w);
-    return s;
+    return st;
 }

@@ -57,7 +57,7 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
 {
     for (int overrides = 0; overrides < 2; overrides++) {
         weft_status st = read_syncs(b, e, p, s, overrides);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
     for (uint32_t a = 0; a < b->g->mesh->n; a++)
@@ -92,7 +92,7 @@ weft_status plan_sync_prepare(builder *b, edit_state *e)
     b->groups = &e->groups;
     for (uint32_t i = 0; i < b->f->params.n; i++) {
         weft_status st = find_axes(b, e, &b->f->params.at[i], s);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
     return plan_edits_check_unsummed(b->f, e);
@@ -151,9 +151,9 @@ weft_status plan_sync_finish(builder *b, list *l, bucket *k)
     while (k->pending) {
         plan_emit_wait(b, l, k->pending - 1, 0);
         k->pending = 0;
-        weft_status s = k->axes ? next_axis(b, l, k) : WEFT_OK;
-        if (s)
-            return s;
+        weft_status st = k->axes ? next_axis(b, l, k) : WEFT_OK;
+        if (st != WEFT_OK)
+            return st;
     }
     return WEFT_OK;
 }
@@ -174,7 +174,7 @@ static weft_status start_piece(builder *b, list *l, bucket k)
     weft_status st = WEFT_OK;
     if (k.axes && flying >= BUCKETS_IN_FLIGHT)
         st = plan_sync_finish(b, l, &s->buckets.at[oldest]);
-    if (!st && k.axes)
+    if (st == WEFT_OK && k.axes)
         st = next_axis(b, l, &k);
     *vec_push(&s->buckets) = k;
     return st;
@@ -195,7 +195,7 @@ weft_status plan_sync_flush(builder *b, list *l)
         bucket part = k;
         part.first = first;
         weft_status st = start_piece(b, l, part);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         k.end = first;
     }
@@ -209,7 +209,7 @@ static weft_status grow(builder *b, list *l, const flat_param *p, uint64_t end)
                  s->open.axes == p->sum_axes && s->open.not_owned == p->not_owned;
     if (!joins) {
         weft_status st = plan_sync_flush(b, l);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         s->open =
             (bucket){.first = end, .end = end, .axes = p->sum_axes, .not_owned = p->not_owned};
@@ -235,24 +235,25 @@ static weft_status block_ready(builder *b, list *l, uint32_t fb)
 {
     const flat_block *k = &b->f->blocks.at[fb];
     uint64_t end = k->end;
-    weft_status s = WEFT_OK;
-    for (uint32_t i = k->level ? k->groups : 0; !s && i-- > 0;)
-        s = plan_sync_group(b, l, k->first_group + i, b->f->groups.at[k->first_group + i].sum_axes);
-    for (uint32_t i = k->level ? 0 : k->params; !s && i-- > 0;) {
+    weft_status st = WEFT_OK;
+    for (uint32_t i = k->level ? k->groups : 0; st == WEFT_OK && i-- > 0;)
+        st =
+            plan_sync_group(b, l, k->first_group + i, b->f->groups.at[k->first_group + i].sum_axes);
+    for (uint32_t i = k->level ? 0 : k->params; st == WEFT_OK && i-- > 0;) {
         const flat_param *p = &b->f->params.at[k->first_param + i];
-        s = grow(b, l, p, end);
+        st = grow(b, l, p, end);
         end = p->first;
     }
-    return s;
+    return st;
 }
 
 weft_status plan_sync_work_done(walk *w, uint32_t at)
 {
     for (uint32_t i = w->b->f->blocks.n; i-- > 0;)
         if (w->grads_done[i] == at + 1 && w->b->f->blocks.at[i].level < FLAT_GRADS) {
-            weft_status s = block_ready(w->b, w->l, i);
-            if (s)
-                return s;
+            weft_status st = block_ready(w->b, w->l, i);
+            if (st != WEFT_OK)
+                return st;
         }
     return WEFT_OK;
 }

@@ -67,13 +67,13 @@ static weft_status visit(walk *w, uint32_t at, bool grads, visitor what)
     const work *x = &w->works[at];
     const lowered_block *r = plan_walk_lowered(w, x);
     int own = plan_flat_block_of(w->b->f, w->b->g->blocks.at[x->block]);
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     if (own >= 0 && (grads ? r->grads : r->params))
-        s = what(w, (uint32_t)own, at);
-    for (uint32_t i = 0; !s && i < r->ninout; i++)
+        st = what(w, (uint32_t)own, at);
+    for (uint32_t i = 0; st == WEFT_OK && i < r->ninout; i++)
         if (!r->inout[i].tensor && (r->inout[i].grad != 0) == grads)
-            s = what(w, r->inout[i].flat_block, at);
-    return s;
+            st = what(w, r->inout[i].flat_block, at);
+    return st;
 }
 
 /* The stay that a work prolongs, or a new one. */
@@ -126,17 +126,17 @@ weft_status plan_zero_begin(walk *w)
     y->begun = mem_alloc(blocks * sizeof *y->begun);
     if (!w->b->f->groups.n)
         return WEFT_OK;
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; !s && i < w->nworks; i++) {
-        s = visit(w, i, false, note_reader);
-        s = s ? s : visit(w, i, true, note_adder);
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < w->nworks; i++) {
+        st = visit(w, i, false, note_reader);
+        st = st != WEFT_OK ? st : visit(w, i, true, note_adder);
     }
     for (uint64_t i = 0; i < w->b->f->blocks.n; i++)
         for (uint32_t micro_batch = 0; micro_batch < w->micro_batches; micro_batch++)
             y->left[i] += y->last_add[i * w->micro_batches + micro_batch] != 0;
     if (y->stays.n)
         qsort(y->stays.at, y->stays.n, sizeof *y->stays.at, by_start);
-    return s;
+    return st;
 }
 
 void plan_zero_free(walk *w)
@@ -186,7 +186,7 @@ static weft_status start_stay(walk *w, stay *s, uint32_t micro_batch)
         uint64_t to =
             b->zones.zone + s->place + (f->groups.at[g].at[0] - k->first) * f->compute_size;
         weft_status st = start_gather(b, w->l, g, own.at, own.shift, to, micro_batch, &number);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         s->number = i ? s->number : number;
     }
@@ -200,7 +200,7 @@ static weft_status gather_for(walk *w, uint32_t at)
         stay *s = &y->stays.at[y->next];
         *vec_push(&y->open) = y->next;
         weft_status st = start_stay(w, s, w->works[s->first].micro_batch);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
     for (uint32_t i = 0; i < y->open.n; i++) {
@@ -240,11 +240,11 @@ static weft_status make_clear(builder *b, const flat_block *k, uint32_t *out)
         const flat_param *p = &b->f->params.at[k->first_param + i];
         uint64_t from = p->first + p->count, to = i + 1 < k->params ? p[1].first : k->end;
         const ref where = {BASE_GRAD, 0, (from - k->first) * b->f->grad_size};
-        weft_status s = to > from
-                            ? plan_segment_add_zero(b->p, seg, b->g->grad_dtype, to - from, where)
-                            : WEFT_OK;
-        if (s)
-            return s;
+        weft_status st = to > from
+                             ? plan_segment_add_zero(b->p, seg, b->g->grad_dtype, to - from, where)
+                             : WEFT_OK;
+        if (st != WEFT_OK)
+            return st;
     }
     *out = 1 + plan_segment_end(b->p, seg, BASE_FIRST);
     return WEFT_OK;
@@ -289,23 +289,23 @@ static weft_status finish_reduction(walk *w)
     const reduction r = y->flying.at[0];
     const flat_block *k = &b->f->blocks.at[r.block];
     memmove(y->flying.at, y->flying.at + 1, --y->flying.n * sizeof r);
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; !s && i < k->groups; i++) {
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < k->groups; i++) {
         plan_emit_wait(b, w->l, r.number + i, r.micro_batch);
         if (r.adding)
-            s = accumulate(b, w->l, k->first_group + i, b->p->collectives.at[r.number + i].in,
-                           r.micro_batch);
+            st = accumulate(b, w->l, k->first_group + i, b->p->collectives.at[r.number + i].in,
+                            r.micro_batch);
     }
     plan_space_give(&b->zones.activations,
                     y->whole_at[(uint64_t)r.block * w->micro_batches + r.micro_batch] - 1,
                     whole_bytes(k, b->f->grad_size));
     if (--y->left[r.block])
-        return s;
-    for (uint32_t i = k->groups; !s && i-- > 0;) {
+        return st;
+    for (uint32_t i = k->groups; st == WEFT_OK && i-- > 0;) {
         const flat_group *x = &b->f->groups.at[k->first_group + i];
-        s = plan_sync_group(b, w->l, k->first_group + i, x->sum_axes & ~((uint64_t)1 << k->axis));
+        st = plan_sync_group(b, w->l, k->first_group + i, x->sum_axes & ~((uint64_t)1 << k->axis));
     }
-    return s;
+    return st;
 }
 
 static bool is_flying(const walk *w, uint32_t block)
@@ -327,9 +327,9 @@ static weft_status take_gradients(walk *w, uint32_t block, uint32_t at)
         return WEFT_OK;
     bool fresh = !*place;
     while (fresh && is_flying(w, block)) {
-        weft_status s = finish_reduction(w);
-        if (s)
-            return s;
+        weft_status st = finish_reduction(w);
+        if (st != WEFT_OK)
+            return st;
     }
     if (fresh)
         *place = 1 + plan_space_take(&b->zones.activations, whole_bytes(k, b->f->grad_size));
@@ -347,13 +347,13 @@ weft_status plan_zero_before(walk *w, uint32_t at)
 {
     if (!w->b->f->groups.n)
         return WEFT_OK;
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; w->train && !s && !at && i < w->b->f->blocks.n; i++)
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; w->train && st == WEFT_OK && !at && i < w->b->f->blocks.n; i++)
         if (w->b->f->blocks.at[i].level >= FLAT_GRADS)
-            s = make_clear(w->b, &w->b->f->blocks.at[i], &w->shard->clear[i]);
-    if (!s)
-        s = gather_for(w, at);
-    return s ? s : visit(w, at, true, take_gradients);
+            st = make_clear(w->b, &w->b->f->blocks.at[i], &w->shard->clear[i]);
+    if (st == WEFT_OK)
+        st = gather_for(w, at);
+    return st != WEFT_OK ? st : visit(w, at, true, take_gradients);
 }
 
 /* The first pass goes straight into the accumulator, a later one to its own slice of the buffer. */
@@ -385,9 +385,9 @@ static weft_status start_reduction(walk *w, uint32_t block, uint32_t micro_batch
         uint32_t number;
         c.kept = x->kept;
         plan_compress_sum(b, &c, k->axis, r.adding);
-        weft_status s = plan_emit_start(b, w->l, &c, micro_batch, &number);
-        if (s)
-            return s;
+        weft_status st = plan_emit_start(b, w->l, &c, micro_batch, &number);
+        if (st != WEFT_OK)
+            return st;
         x->kept = b->p->collectives.at[number].kept;
         r.number = i ? r.number : number;
     }
@@ -402,25 +402,25 @@ weft_status plan_zero_after(walk *w, uint32_t at)
     if (!w->b->f->groups.n)
         return WEFT_OK;
     give_parameters(w, at);
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     uint32_t micro_batch = w->works[at].micro_batch;
-    for (uint32_t i = w->b->f->blocks.n; !s && w->works[at].backward && i-- > 0;) {
+    for (uint32_t i = w->b->f->blocks.n; st == WEFT_OK && w->works[at].backward && i-- > 0;) {
         if (y->last_add[(uint64_t)i * w->micro_batches + micro_batch] != at + 1)
             continue;
-        while (!s && y->flying.n >= REDUCED_AT_ONCE)
-            s = finish_reduction(w);
-        if (!s)
-            s = start_reduction(w, i, micro_batch);
+        while (st == WEFT_OK && y->flying.n >= REDUCED_AT_ONCE)
+            st = finish_reduction(w);
+        if (st == WEFT_OK)
+            st = start_reduction(w, i, micro_batch);
     }
-    return s;
+    return st;
 }
 
 weft_status plan_zero_finish(walk *w)
 {
-    weft_status s = WEFT_OK;
-    while (!s && w->shard->flying.n)
-        s = finish_reduction(w);
-    return s;
+    weft_status st = WEFT_OK;
+    while (st == WEFT_OK && w->shard->flying.n)
+        st = finish_reduction(w);
+    return st;
 }
 
 /* --- after the update --- */
@@ -446,12 +446,12 @@ weft_status plan_zero_updated(builder *b, list *l, uint32_t group)
     flat_place_in own = plan_flat_own(f, group, FLAT_PARAMS, f->compute, f->compute_size);
     uint32_t number;
     finish_gathers(b, l, GATHERS_IN_FLIGHT - 1);
-    weft_status s = start_gather(b, l, group, own.at, own.shift, own.at, 0, &number);
-    if (!s && !b->queue)
+    weft_status st = start_gather(b, l, group, own.at, own.shift, own.at, 0, &number);
+    if (st == WEFT_OK && !b->queue)
         b->queue = pool_alloc(&b->p->pool, sizeof *b->queue);
-    if (!s)
+    if (st == WEFT_OK)
         *vec_push(&b->queue->flying) = number;
-    return s;
+    return st;
 }
 
 void plan_zero_gathered(builder *b, list *l)

@@ -117,7 +117,7 @@ static weft_status sum_waiting(coalescing *x, uint32_t axis, uint32_t redop)
              x->s[i].at++)
             due[(x->s[i].cell[n->in[0]] - 1 - x->at) / sizeof(float)] = true;
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0, k; !st && i < x->cells.n; i = k + 1) {
+    for (uint32_t i = 0, k; st == WEFT_OK && i < x->cells.n; i = k + 1) {
         for (k = i; k < x->cells.n && due[k];)
             k++;
         st = k > i ? sum(x, axis, redop, i, k - i) : WEFT_OK;
@@ -132,7 +132,7 @@ static weft_status go_on(coalescing *x)
         const node *next = NULL;
         for (uint32_t i = 0; i < x->n; i++) {
             weft_status st = plan_graph_to_list_resume(&x->s[i]);
-            if (st)
+            if (st != WEFT_OK)
                 return st;
             const node *n = waits_for(&x->s[i]);
             if (n && (!next || n->mesh_axis < next->mesh_axis))
@@ -141,7 +141,7 @@ static weft_status go_on(coalescing *x)
         if (!next)
             return WEFT_OK;
         weft_status st = sum_waiting(x, next->mesh_axis, next->redop);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
 }

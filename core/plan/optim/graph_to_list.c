@@ -211,7 +211,7 @@ static weft_status emit_program(graph_to_list *s, uint32_t first, uint32_t end)
     weft_status st = graph_fuse_wanted(&part, 0, end - first, s->job->gate, s->wanted, &f);
     s->g->pool = part.pool;
     operands o = {.nbases = BASE_FIRST};
-    for (uint32_t i = 0; !st && i < f.nin + f.nout; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < f.nin + f.nout; i++)
         st = add_operand(s, &o, i < f.nin ? f.in[i] : f.out[i - f.nin], true);
     const weft_opspec op = {.struct_size = sizeof op,
                             .id = "ew",
@@ -220,14 +220,14 @@ static weft_status emit_program(graph_to_list *s, uint32_t first, uint32_t end)
                             .in = o.io,
                             .out = o.io + f.nin,
                             .program = &f.program};
-    return st || !f.nout ? st : emit_operands(s, &o, &op);
+    return st != WEFT_OK || !f.nout ? st : emit_operands(s, &o, &op);
 }
 
 static weft_status emit_node(graph_to_list *s, const node *n)
 {
     operands o = {.nbases = BASE_FIRST};
     weft_status st = WEFT_OK;
-    for (uint32_t k = 0; !st && k < n->nin + n->nout; k++)
+    for (uint32_t k = 0; st == WEFT_OK && k < n->nin + n->nout; k++)
         st = add_operand(s, &o, k < n->nin ? n->in[k] : n->out[k - n->nin], false);
     const weft_opspec op = {.struct_size = sizeof op,
                             .id = n->id,
@@ -237,7 +237,7 @@ static weft_status emit_node(graph_to_list *s, const node *n)
                             .nout = n->nout,
                             .in = o.io,
                             .out = o.io + n->nin};
-    return st ? st : emit_operands(s, &o, &op);
+    return st != WEFT_OK ? st : emit_operands(s, &o, &op);
 }
 
 static weft_status emit_comm(graph_to_list *s, const node *n)
@@ -303,7 +303,7 @@ void plan_graph_to_list_end(graph_to_list *s)
 weft_status plan_graph_to_list_resume(graph_to_list *s)
 {
     weft_status st = WEFT_OK;
-    for (uint32_t i = s->at, k; !st && i < s->order.n; s->at = i = k) {
+    for (uint32_t i = s->at, k; st == WEFT_OK && i < s->order.n; s->at = i = k) {
         const node *x = &s->order.at[i];
         if (plan_graph_to_list_sums_number(s, x))
             break;
@@ -312,7 +312,7 @@ weft_status plan_graph_to_list_resume(graph_to_list *s)
         st = elementwise(x) ? emit_program(s, i, k) : x->comm ? emit_comm(s, x) : emit_node(s, x);
         give_back(s, s->run_of[i], false);
     }
-    if (st)
+    if (st != WEFT_OK)
         err_context("%s", s->job->name);
     return st;
 }

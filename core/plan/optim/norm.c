@@ -116,11 +116,11 @@ static weft_status square_stretch(builder *b, list *l, const bucket *k, const st
 
 static weft_status square_sum(builder *b, list *l, const bucket *k, kinds *x)
 {
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     stretch p;
-    for (uint64_t at = k->first; !s && next_stretch(b, k, at, &p); at = p.end)
-        s = square_stretch(b, l, k, &p, x);
-    return s;
+    for (uint64_t at = k->first; st == WEFT_OK && next_stretch(b, k, at, &p); at = p.end)
+        st = square_stretch(b, l, k, &p, x);
+    return st;
 }
 
 /* sumsq = the sum over all kinds; 0 where there is none. */
@@ -154,15 +154,15 @@ static weft_status add_kinds(builder *b, list *l, const kinds *x)
 weft_status plan_grad_norm(builder *b, list *l)
 {
     kinds x;
-    weft_status s = find_kinds(b, &x);
-    for (uint32_t i = 0; !s && i < b->sync->buckets.n; i++) {
-        s = plan_sync_finish(b, l, &b->sync->buckets.at[i]);
-        if (!s && !b->sync->buckets.at[i].not_owned)
-            s = square_sum(b, l, &b->sync->buckets.at[i], &x);
+    weft_status st = find_kinds(b, &x);
+    for (uint32_t i = 0; st == WEFT_OK && i < b->sync->buckets.n; i++) {
+        st = plan_sync_finish(b, l, &b->sync->buckets.at[i]);
+        if (st == WEFT_OK && !b->sync->buckets.at[i].not_owned)
+            st = square_sum(b, l, &b->sync->buckets.at[i], &x);
     }
-    for (uint32_t i = 0; !s && i < x.n; i++)
-        s = plan_emit_scalar_sum(b, l, x.scalar[i], x.differ[i]);
-    if (!s && x.n != 1)
-        s = add_kinds(b, l, &x);
-    return s ? s : plan_emit_scalar_sum(b, l, "sumsq", plan_stage_axis_bit(b->stages));
+    for (uint32_t i = 0; st == WEFT_OK && i < x.n; i++)
+        st = plan_emit_scalar_sum(b, l, x.scalar[i], x.differ[i]);
+    if (st == WEFT_OK && x.n != 1)
+        st = add_kinds(b, l, &x);
+    return st != WEFT_OK ? st : plan_emit_scalar_sum(b, l, "sumsq", plan_stage_axis_bit(b->stages));
 }

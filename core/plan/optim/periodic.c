@@ -125,9 +125,9 @@ static weft_status assign_copies(making *m)
         graph_tensor(&m->g, copy)->of = x.out[0];
         memcpy(graph_tensor(&m->g, copy)->place, was.place, sizeof was.place);
         weft_builder w = graph_builder(&m->g);
-        weft_status s = w.assign(w.ctx, copy, x.in[0]);
-        if (s)
-            return s;
+        weft_status st = w.assign(w.ctx, copy, x.in[0]);
+        if (st != WEFT_OK)
+            return st;
     }
     return WEFT_OK;
 }
@@ -137,19 +137,19 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
     making m = {.b = b, .g = *b->g, .tensors = b->g->tensors.n + 1};
     memset(&m.g.nodes, 0, sizeof m.g.nodes);
     m.elsewhere = mem_alloc(m.tensors * sizeof *m.elsewhere);
-    weft_status s = take_nodes(&m, x);
-    if (!s)
-        s = assign_copies(&m);
+    weft_status st = take_nodes(&m, x);
+    if (st == WEFT_OK)
+        st = assign_copies(&m);
     uint32_t end = m.g.nodes.n;
-    for (uint32_t i = 0; !s && i < end; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < end; i++)
         if (plan_scalar_assigned(&m.g, &m.g.nodes.at[i]))
             plan_scalar_save(b->p, graph_tensor(&m.g, m.g.nodes.at[i].out[0])->name,
                              SCALAR_OF_PLUGIN);
-    if (!s)
-        s = graph_propagate(&m.g, 0, &end);
+    if (st == WEFT_OK)
+        st = graph_propagate(&m.g, 0, &end);
     const graph_to_list_job what = {pool_printf(&b->p->pool, "list %s", x->name), 0, find, &m};
-    if (!s)
-        s = plan_graph_to_list(b, l, &m.g, 0, end, &what);
+    if (st == WEFT_OK)
+        st = plan_graph_to_list(b, l, &m.g, 0, end, &what);
     free(m.elsewhere);
     free(m.g.nodes.at);
     b->g->tensors.at = m.g.tensors.at; /* they may have moved */
@@ -157,7 +157,7 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
     b->g->tensors.cap = m.g.tensors.cap;
     b->g->names = m.g.names;
     b->g->pool = m.g.pool;
-    return s;
+    return st;
 }
 
 /* Where nothing sums its gradient every coordinate has a parameter of its own: the list sees it as
@@ -173,14 +173,14 @@ static void part_ways(builder *b)
 
 weft_status plan_periodic_lists(builder *b, const edit_state *e)
 {
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     if (e->lists.n)
         part_ways(b);
-    for (uint32_t i = 0; !s && i < e->lists.n; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i < e->lists.n; i++) {
         periodic_list *x = vec_push(&b->p->extra);
         *x = (periodic_list){.every = e->lists.at[i].every};
         x->l.name = e->lists.at[i].name;
-        s = make_list(b, &e->lists.at[i], &x->l);
+        st = make_list(b, &e->lists.at[i], &x->l);
     }
-    return s;
+    return st;
 }

@@ -74,31 +74,31 @@ weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor
     weft_builder w = graph_builder(g);
     weft_tensor clip, scaled[1];
     weft_update u = {.struct_size = sizeof u, .flags = flags, .name = "p", .param = param};
-    weft_status s = w.scalar(w.ctx, "clip", &clip);
-    if (!s)
-        s = w.scalar(w.ctx, "lr", &u.lr);
-    if (!s)
-        s = w.scalar(w.ctx, "count", &u.count);
+    weft_status st = w.scalar(w.ctx, "clip", &clip);
+    if (st == WEFT_OK)
+        st = w.scalar(w.ctx, "lr", &u.lr);
+    if (st == WEFT_OK)
+        st = w.scalar(w.ctx, "count", &u.count);
     weft_tensor both[2] = {grad, clip};
-    if (!s)
-        s = w.op(w.ctx, "mul", NULL, 0, both, 2, scaled, 1);
+    if (st == WEFT_OK)
+        st = w.op(w.ctx, "mul", NULL, 0, both, 2, scaled, 1);
     u.grad = scaled[0];
     g->state_of = "p";
-    if (!s)
-        s = graph_check_return(PLUGIN_CALL(table, update, rule->c->module, rule->conf, &w, &u),
-                               "the rule", "update");
-    if (!s)
-        s = check_assigned(g, param);
+    if (st == WEFT_OK)
+        st = graph_check_return(PLUGIN_CALL(table, update, rule->c->module, rule->conf, &w, &u),
+                                "the rule", "update");
+    if (st == WEFT_OK)
+        st = check_assigned(g, param);
     uint32_t times;
-    if (!s && copy)
-        s = w.assign(w.ctx, copy, assigned(g, param, &times));
-    if (!s)
-        s = w.scalar(w.ctx, "gate", gate);
-    if (!s)
-        s = check_states(g, param);
-    if (s)
+    if (st == WEFT_OK && copy)
+        st = w.assign(w.ctx, copy, assigned(g, param, &times));
+    if (st == WEFT_OK)
+        st = w.scalar(w.ctx, "gate", gate);
+    if (st == WEFT_OK)
+        st = check_states(g, param);
+    if (st != WEFT_OK)
         err_context("update rule %s", rule->c->name);
-    return s ? s : plan_rule_scalars_take(b, g, *gate);
+    return st != WEFT_OK ? st : plan_rule_scalars_take(b, g, *gate);
 }
 
 bool plan_rule_by_element(const builder *b)

@@ -77,15 +77,15 @@ static weft_status add_nodes(const graph *g, const node_list *taken, graph *part
 {
     bool *part_of = mem_alloc(g->tensors.n + 1), *makes = mem_alloc(g->nodes.n + 1);
     find_makers(g, taken, part_of, makes);
-    weft_status s = check_parts(g, taken, part_of, who);
-    for (uint32_t i = 0; !s && i < g->nodes.n; i++)
+    weft_status st = check_parts(g, taken, part_of, who);
+    for (uint32_t i = 0; st == WEFT_OK && i < g->nodes.n; i++)
         if (makes[i])
             *vec_push(&part->nodes) = g->nodes.at[i];
-    for (uint32_t i = 0; !s && i < taken->n; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < taken->n; i++)
         *vec_push(&part->nodes) = taken->at[i];
     free(part_of);
     free(makes);
-    return s;
+    return st;
 }
 
 static bool same(const struct rule_scalars *a, const struct rule_scalars *b)
@@ -103,15 +103,15 @@ static bool same(const struct rule_scalars *a, const struct rule_scalars *b)
 
 static weft_status check_targets(const graph *g, const node_list *taken, const char *who)
 {
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; !s && i < taken->n; i++) {
-        s = plan_scalar_check_target(g, &taken->at[i], who);
-        for (uint32_t k = 0; !s && k < i; k++)
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < taken->n; i++) {
+        st = plan_scalar_check_target(g, &taken->at[i], who);
+        for (uint32_t k = 0; st == WEFT_OK && k < i; k++)
             if (taken->at[i].out[0] == taken->at[k].out[0])
-                s = err_fail(WEFT_USAGE, "%s: assign() to the scalar '%s' twice", who,
-                             graph_tensor(g, taken->at[i].out[0])->name);
+                st = err_fail(WEFT_USAGE, "%s: assign() to the scalar '%s' twice", who,
+                              graph_tensor(g, taken->at[i].out[0])->name);
     }
-    return s;
+    return st;
 }
 
 /* The program of what the graph assigns to scalars. */
@@ -122,35 +122,35 @@ static weft_status make_program(graph *g, weft_tensor gate, const char *who,
     take_out(g, &taken);
     graph part = *g; /* the same tensors */
     memset(&part.nodes, 0, sizeof part.nodes);
-    weft_status s = check_targets(g, &taken, who);
-    if (!s && taken.n)
-        s = add_nodes(g, &taken, &part, who);
-    if (!s && taken.n)
-        s = graph_fuse(&part, 0, part.nodes.n, gate, &out->f);
+    weft_status st = check_targets(g, &taken, who);
+    if (st == WEFT_OK && taken.n)
+        st = add_nodes(g, &taken, &part, who);
+    if (st == WEFT_OK && taken.n)
+        st = graph_fuse(&part, 0, part.nodes.n, gate, &out->f);
     g->pool = part.pool;
     free(part.nodes.at);
     free(taken.at);
-    for (uint32_t i = 0; !s && i < out->f.nin; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < out->f.nin; i++)
         out->in[i] = graph_tensor(g, out->f.in[i])->name;
-    for (uint32_t i = 0; !s && i < out->f.nout; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < out->f.nout; i++)
         out->out[i] = graph_tensor(g, out->f.out[i])->name;
-    return s;
+    return st;
 }
 
 weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate)
 {
     struct rule_scalars *mine = pool_alloc(&b->p->pool, sizeof *mine);
     const char *who = pool_printf(&b->p->pool, "update() of the rule %s", b->p->spec->rule.c->name);
-    weft_status s = make_program(g, gate, who, mine);
-    if (!s && !b->rule->rule_scalars)
+    weft_status st = make_program(g, gate, who, mine);
+    if (st == WEFT_OK && !b->rule->rule_scalars)
         b->rule->rule_scalars = mine;
-    else if (!s && !same(b->rule->rule_scalars, mine))
-        s = err_fail(
+    else if (st == WEFT_OK && !same(b->rule->rule_scalars, mine))
+        st = err_fail(
             WEFT_USAGE,
             "%s: assign() to scalars differs from one parameter to another (flags or shape); "
             "a scalar is assigned once a step, so all have to assign it alike",
             who);
-    return s;
+    return st;
 }
 
 weft_status plan_rule_scalars_assign(builder *b, list *l)

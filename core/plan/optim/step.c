@@ -27,7 +27,7 @@ typedef struct scalars {
 static weft_tensor number(scalars *s, double value)
 {
     weft_tensor t = 0;
-    if (!s->status)
+    if (s->status == WEFT_OK)
         s->status = s->w.constant(s->w.ctx, value, &t);
     return t;
 }
@@ -35,7 +35,7 @@ static weft_tensor number(scalars *s, double value)
 static weft_tensor named(scalars *s, const char *name)
 {
     weft_tensor t = 0;
-    if (!s->status)
+    if (s->status == WEFT_OK)
         s->status = s->w.scalar(s->w.ctx, name, &t);
     return t;
 }
@@ -43,7 +43,7 @@ static weft_tensor named(scalars *s, const char *name)
 static weft_tensor apply(scalars *s, const char *id, weft_tensor a, weft_tensor b, weft_tensor c)
 {
     weft_tensor in[3] = {a, b, c}, out = 0;
-    if (!s->status)
+    if (s->status == WEFT_OK)
         s->status = s->w.op(s->w.ctx, id, NULL, 0, in, c ? 3 : b ? 2 : 1, &out, 1);
     return out;
 }
@@ -51,7 +51,7 @@ static weft_tensor apply(scalars *s, const char *id, weft_tensor a, weft_tensor 
 static void set(scalars *s, const char *name, weft_tensor value)
 {
     weft_tensor to = named(s, name);
-    if (!s->status)
+    if (s->status == WEFT_OK)
         s->status = s->w.assign(s->w.ctx, to, value);
 }
 
@@ -168,9 +168,9 @@ static weft_status build_scalars(builder *b, list *l)
     s.w = graph_builder(&s.g);
     scalar_graph(&s, b->p->spec, b->zones.residual[0] || b->zones.residual[1]);
     fused f;
-    if (!s.status)
+    if (s.status == WEFT_OK)
         s.status = graph_fuse(&s.g, 0, s.g.nodes.n, 0, &f);
-    if (!s.status) {
+    if (s.status == WEFT_OK) {
         weft_operand io[64] = {{0}};
         ref refs[64];
         for (uint32_t i = 0; i < f.nin + f.nout; i++) {
@@ -198,18 +198,18 @@ static weft_status build_scalars(builder *b, list *l)
 weft_status plan_end_of_step(builder *b, list *l)
 {
     l->tail = l->entries.n;
-    weft_status s = plan_grad_norm(b, l);
-    if (!s)
-        s = build_scalars(b, l);
-    if (!s)
-        s = plan_updates(b, l);
-    if (!s)
-        s = plan_rule_scalars_assign(b, l);
-    if (!s)
-        s = plan_emit_scalar_sum(b, l, "loss", plan_loss_axes(b));
-    if (!s)
+    weft_status st = plan_grad_norm(b, l);
+    if (st == WEFT_OK)
+        st = build_scalars(b, l);
+    if (st == WEFT_OK)
+        st = plan_updates(b, l);
+    if (st == WEFT_OK)
+        st = plan_rule_scalars_assign(b, l);
+    if (st == WEFT_OK)
+        st = plan_emit_scalar_sum(b, l, "loss", plan_loss_axes(b));
+    if (st == WEFT_OK)
         plan_zero_gathered(b, l);
-    return s;
+    return st;
 }
 
 /* --- the loss, which one stage makes and all know in the end --- */

@@ -32,13 +32,13 @@ struct update_state {
 static weft_status run_rule(builder *b, group *k)
 {
     weft_tensor gate = 0;
-    weft_status s = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, &gate);
-    if (s)
-        return s;
-    s = graph_fuse(&k->g, 0, k->g.nodes.n, gate, &k->f);
-    if (s)
+    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, &gate);
+    if (st != WEFT_OK)
+        return st;
+    st = graph_fuse(&k->g, 0, k->g.nodes.n, gate, &k->f);
+    if (st != WEFT_OK)
         err_context("update rule %s", b->p->spec->rule.c->name);
-    return s;
+    return st;
 }
 
 weft_status plan_update_prepare(builder *b)
@@ -57,9 +57,9 @@ weft_status plan_update_prepare(builder *b)
         k->grad = graph_add(&k->g, "g", WEFT_T_ACTIVATION, &flat_range);
         if (b->f->compute != b->f->master)
             k->copy = graph_add(&k->g, "copy", WEFT_T_PARAM, &flat_range);
-        weft_status s = run_rule(b, k);
-        if (s)
-            return s;
+        weft_status st = run_rule(b, k);
+        if (st != WEFT_OK)
+            return st;
         for (uint32_t t = 1; t <= k->g.tensors.n; t++)
             if (graph_tensor(&k->g, t)->kind == WEFT_T_STATE)
                 plan_rule_state(b, graph_tensor(&k->g, t)->name);
@@ -134,37 +134,37 @@ static weft_status update_range(builder *b, list *l, group *k, const range *r)
 
 static weft_status update_slices(builder *b, list *l, const flat_block *k, const char *name)
 {
-    weft_status s = WEFT_OK;
-    for (uint32_t i = k->first_group; !s && i < k->first_group + k->groups; i++) {
+    weft_status st = WEFT_OK;
+    for (uint32_t i = k->first_group; st == WEFT_OK && i < k->first_group + k->groups; i++) {
         const flat_group *x = &b->f->groups.at[i];
         const range r = {x->at[0], x->count / k->parts, 1 + i, k->axis, name};
-        s = update_range(b, l, &b->rule->update->groups[x->flags & WEFT_PARAM_MATRIX ? 0 : 1], &r);
-        if (!s)
-            s = plan_zero_updated(b, l, i);
+        st = update_range(b, l, &b->rule->update->groups[x->flags & WEFT_PARAM_MATRIX ? 0 : 1], &r);
+        if (st == WEFT_OK)
+            st = plan_zero_updated(b, l, i);
     }
-    return s;
+    return st;
 }
 
 weft_status plan_updates(builder *b, list *l)
 {
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     if (!plan_rule_by_element(b))
         return plan_each_updates(b, l);
-    for (uint32_t i = b->f->blocks.n; !s && i-- > 0;) {
+    for (uint32_t i = b->f->blocks.n; st == WEFT_OK && i-- > 0;) {
         const flat_block *k = &b->f->blocks.at[i];
         const char *name = pool_printf(&b->p->pool, "update %s", k->name);
         const range matrices = {k->first, k->matrices_end - k->first, 0, 0, name};
         const range rest = {k->matrices_end, k->end - k->matrices_end, 0, 0, name};
         if (k->level) {
-            s = update_slices(b, l, k, name);
+            st = update_slices(b, l, k, name);
             continue;
         }
         if (matrices.count)
-            s = update_range(b, l, &b->rule->update->groups[0], &matrices);
-        if (!s && rest.count)
-            s = update_range(b, l, &b->rule->update->groups[1], &rest);
+            st = update_range(b, l, &b->rule->update->groups[0], &matrices);
+        if (st == WEFT_OK && rest.count)
+            st = update_range(b, l, &b->rule->update->groups[1], &rest);
     }
-    return s;
+    return st;
 }
 
 void plan_update_free(builder *b)

@@ -71,8 +71,8 @@ static weft_status make(builder *b, kin *k)
     k->grad = add(k, "g", WEFT_T_ACTIVATION);
     if (b->f->compute != b->f->master)
         k->copy = add(k, "copy", WEFT_T_PARAM);
-    weft_status s = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, &k->gate);
-    for (weft_tensor t = 1; !s && t <= k->g.tensors.n; t++) {
+    weft_status st = plan_rule_graph(b, &k->g, k->param, k->grad, k->copy, k->flags, &k->gate);
+    for (weft_tensor t = 1; st == WEFT_OK && t <= k->g.tensors.n; t++) {
         tensor *x = graph_tensor(&k->g, t);
         if (x->kind != WEFT_T_STATE)
             continue;
@@ -80,7 +80,7 @@ static weft_status make(builder *b, kin *k)
         plan_rule_state(b, x->name);
     }
     k->end = k->g.nodes.n;
-    return s ? s : graph_propagate(&k->g, 0, &k->end);
+    return st != WEFT_OK ? st : graph_propagate(&k->g, 0, &k->end);
 }
 
 weft_status plan_each_prepare(builder *b)
@@ -103,10 +103,10 @@ weft_status plan_each_prepare(builder *b)
         kin *fresh = mem_alloc(sizeof *fresh);
         *fresh = like;
         *vec_push(&e->kins) = e->of[i] = fresh;
-        weft_status s = make(b, fresh);
-        if (s) {
+        weft_status st = make(b, fresh);
+        if (st != WEFT_OK) {
             err_context("update of %s", p->name);
-            return s;
+            return st;
         }
     }
     return WEFT_OK;
@@ -147,7 +147,7 @@ weft_status plan_each_updates(builder *b, list *l)
     const uint32_t n = b->f->params.n;
     graph_to_list_work *w = mem_alloc(n * sizeof *w + 1);
     finding *f = mem_alloc(n * sizeof *f + 1);
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < n; i++) { /* the last first */
         const flat_param *p = &b->f->params.at[n - 1 - i];
         kin *k = b->rule->each->of[n - 1 - i];
@@ -158,15 +158,15 @@ weft_status plan_each_updates(builder *b, list *l)
             k->end,
             {pool_printf(&b->p->pool, "update %s", p->name), k->gate, find, &f[i]}};
     }
-    for (uint32_t i = 0, done; !s && i < n; i += done) {
-        s = plan_graphs_to_list(b, l, w + i, n - i, &done);
-        for (uint32_t k = i; !s && k < i + done; k++)
+    for (uint32_t i = 0, done; st == WEFT_OK && i < n; i += done) {
+        st = plan_graphs_to_list(b, l, w + i, n - i, &done);
+        for (uint32_t k = i; st == WEFT_OK && k < i + done; k++)
             if (b->f->blocks.at[f[k].p->block].level)
-                s = plan_zero_updated(b, l, f[k].p->group);
+                st = plan_zero_updated(b, l, f[k].p->group);
     }
     free(w);
     free(f);
-    return s;
+    return st;
 }
 
 void plan_each_free(builder *b)

@@ -10,32 +10,32 @@
 
 weft_status run_exec_sync(executor *e)
 {
-    weft_status s = PLUGIN_CALL(e->table, record, e->event, e->stream);
+    weft_status st = PLUGIN_CALL(e->table, record, e->event, e->stream);
     uint64_t until = 0;
-    while (!s && (s = PLUGIN_POLL(e->table, event_query, e->event)) == WEFT_BUSY) {
+    while (st == WEFT_OK && (st = PLUGIN_POLL(e->table, event_query, e->event)) == WEFT_BUSY) {
         uint64_t now = clock_ns();
         until = until ? until : now + (uint64_t)(e->deadline * 1e9);
-        s = job_failure(e->job);
-        if (!s)
-            s = run_library_health(e->colls);
-        if (!s && now > until)
-            s = err_fail(WEFT_IO, "the device did not finish within %.3g seconds", e->deadline);
+        st = job_failure(e->job);
+        if (st == WEFT_OK)
+            st = run_library_health(e->colls);
+        if (st == WEFT_OK && now > until)
+            st = err_fail(WEFT_IO, "the device did not finish within %.3g seconds", e->deadline);
         sched_yield();
     }
-    return s;
+    return st;
 }
 
 weft_status run_exec_write(executor *e, uint64_t offset, const void *from, uint64_t bytes)
 {
-    weft_status s =
+    weft_status st =
         PLUGIN_CALL(e->table, copy, e->device, e->stream, e->base + offset, from, bytes);
-    return s ? s : run_exec_sync(e);
+    return st != WEFT_OK ? st : run_exec_sync(e);
 }
 
 weft_status run_exec_read(executor *e, uint64_t offset, void *to, uint64_t bytes)
 {
-    weft_status s = PLUGIN_CALL(e->table, copy, e->device, e->stream, to, e->base + offset, bytes);
-    return s ? s : run_exec_sync(e);
+    weft_status st = PLUGIN_CALL(e->table, copy, e->device, e->stream, to, e->base + offset, bytes);
+    return st != WEFT_OK ? st : run_exec_sync(e);
 }
 
 weft_status run_exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *copies,
@@ -51,8 +51,8 @@ weft_status run_exec_view(executor *e, uint64_t offset, uint64_t bytes, pool *co
 
 weft_status run_exec_zero(executor *e, uint64_t offset, uint64_t bytes)
 {
-    weft_status s = PLUGIN_CALL(e->table, fill, e->device, e->stream, e->base + offset, 0, bytes);
-    return s ? s : run_exec_sync(e);
+    weft_status st = PLUGIN_CALL(e->table, fill, e->device, e->stream, e->base + offset, 0, bytes);
+    return st != WEFT_OK ? st : run_exec_sync(e);
 }
 
 weft_status run_exec_scalar(executor *e, const char *name, double *out)
@@ -61,19 +61,19 @@ weft_status run_exec_scalar(executor *e, const char *name, double *out)
     uint64_t at = plan_scalar(e->plan, name);
     if (at == UINT64_MAX)
         return err_fail(WEFT_INTERNAL, "the plan has no scalar '%s'", name);
-    weft_status s = run_exec_read(e, at, &value, sizeof value);
-    if (!s)
+    weft_status st = run_exec_read(e, at, &value, sizeof value);
+    if (st == WEFT_OK)
         *out = value;
-    return s;
+    return st;
 }
 
 weft_status run_exec_set_scalars(executor *e)
 {
     for (uint32_t i = 0; i < e->plan->scalars.n; i++) {
         float value = (float)e->plan->scalars.at[i].value;
-        weft_status s = run_exec_write(e, e->plan->scalars.at[i].offset, &value, sizeof value);
-        if (s)
-            return s;
+        weft_status st = run_exec_write(e, e->plan->scalars.at[i].offset, &value, sizeof value);
+        if (st != WEFT_OK)
+            return st;
     }
     return WEFT_OK;
 }

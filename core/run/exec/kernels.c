@@ -29,12 +29,13 @@ static weft_status prepare_here(executor *e, uint32_t i)
     }
     op.attrs = attrs;
     weft_prepared *own = NULL;
-    weft_status s = k->own ? PLUGIN_CALL(k->own, prepare, k->module, &op, native(e), &e->kernels[i])
-                           : PLUGIN_CALL(e->table, prepare, e->device, &op, &own);
+    weft_status st = k->own
+                         ? PLUGIN_CALL(k->own, prepare, k->module, &op, native(e), &e->kernels[i])
+                         : PLUGIN_CALL(e->table, prepare, e->device, &op, &own);
     if (!k->own)
         e->kernels[i] = own;
     free(attrs);
-    return s;
+    return st;
 }
 
 weft_status run_kernels_prepare(executor *e)
@@ -42,10 +43,10 @@ weft_status run_kernels_prepare(executor *e)
     const plan *p = e->plan;
     e->kernels = mem_alloc(p->kernels.n * sizeof *e->kernels + 1);
     for (uint32_t i = 0; i < p->kernels.n; i++) {
-        weft_status s = prepare_here(e, i);
-        if (s) {
+        weft_status st = prepare_here(e, i);
+        if (st != WEFT_OK) {
             err_context("op %s on device %s", p->kernels.at[i].spec.id, p->spec->device.c->name);
-            return s;
+            return st;
         }
     }
     return WEFT_OK;
@@ -65,12 +66,12 @@ static inline weft_status run(executor *e, uint32_t number, const void *const *i
 static weft_status run_traced(executor *e, uint32_t number, const void *const *in, void *const *out)
 {
     const uint64_t began = clock_ns();
-    weft_status s = run(e, number, in, out);
-    if (!s)
-        s = run_exec_sync(e);
+    weft_status st = run(e, number, in, out);
+    if (st == WEFT_OK)
+        st = run_exec_sync(e);
     run_trace_note(&e->trace, e->plan->kernels.at[number].spec.id, TRACE_KERNEL, e->step, began,
                    clock_ns());
-    return s;
+    return st;
 }
 
 static void *address(const executor *e, const uint64_t *bases, const ref *r)
@@ -89,7 +90,7 @@ weft_status run_kernels_call(executor *e, const entry *x)
     plugin_call outer;
     call_enter(&outer, e->table, "run");
     uint32_t i = 0;
-    for (; !st && i < s->n; i++) {
+    for (; st == WEFT_OK && i < s->n; i++) {
         const instr *n = &p->instrs.at[s->first + i];
         const ref *r = &p->refs.at[n->first_ref];
         const void *in[32];
@@ -101,7 +102,7 @@ weft_status run_kernels_call(executor *e, const entry *x)
         st = traced ? run_traced(e, n->kernel, in, out) : run(e, n->kernel, in, out);
     }
     call_leave(&outer);
-    if (st) {
+    if (st != WEFT_OK) {
         st = host_call_check(e->table, "run", st, mark, CALL_PLAIN);
         err_context("op %s", p->kernels.at[p->instrs.at[s->first + i - 1].kernel].spec.id);
     }

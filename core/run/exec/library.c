@@ -49,14 +49,14 @@ static weft_status share_id(colls *c, const line *l, const char *name, uint32_t 
     snprintf(key, sizeof key, "coll/%.120s/%u", name, first);
     if (l->me == 0) {
         weft_status st = PLUGIN_CALL(l->table, id, l->module, conf, id, bytes);
-        return st ? st : job_put(c->job, key, id, *bytes);
+        return st != WEFT_OK ? st : job_put(c->job, key, id, *bytes);
     }
     void *value = NULL;
     uint64_t n = 0;
     weft_status st = job_get(c->job, key, c->deadline, &value, &n);
-    if (!st && n > *bytes)
+    if (st == WEFT_OK && n > *bytes)
         st = err_fail(WEFT_DATA, "channel %s: the identifier of the communicator is invalid", name);
-    if (!st) {
+    if (st == WEFT_OK) {
         memcpy(id, value, n);
         *bytes = n;
     }
@@ -71,10 +71,10 @@ static weft_status until_ready(colls *c, const line *l, const char *what)
     weft_status st;
     while ((st = PLUGIN_POLL(l->table, ready, l->comm)) == WEFT_BUSY) {
         st = job_failure(c->job);
-        if (!st && clock_ns() > end)
+        if (st == WEFT_OK && clock_ns() > end)
             st = err_fail(WEFT_PEER, "%s: not all ranks have arrived after %.3g seconds", what,
                           c->deadline);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         nanosleep(&(struct timespec){0, 200000}, NULL);
     }
@@ -92,9 +92,9 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
     l->table = resolve_collective_library(link);
     l->module = link->c->module;
     weft_status st = share_id(c, l, ch->name, ranks[0], id, &bytes, link->conf);
-    if (!st)
+    if (st == WEFT_OK)
         st = PLUGIN_CALL(c->d.table, stream, c->d.device, 1, &l->stream);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     weft_coll_args args = {.struct_size = sizeof args,
                            .rank = l->me,
@@ -104,17 +104,17 @@ static weft_status open_line(colls *c, uint32_t number, const uint32_t *ranks)
                            .stream = PLUGIN_GET(c->d.table, native_stream, l->stream),
                            .conf = link->conf};
     st = PLUGIN_CALL(l->table, open, l->module, &args, &l->comm);
-    if (!st)
+    if (st == WEFT_OK)
         st = until_ready(c, l, ch->name);
-    if (!st && l->table->register_memory)
+    if (st == WEFT_OK && l->table->register_memory)
         st = PLUGIN_ASK(l->table, register_memory, l->comm, c->d.base, p->bytes.peak);
     if (st == WEFT_UNSUPPORTED) {
         err_clear();
         st = WEFT_OK;
     }
-    if (!st)
+    if (st == WEFT_OK)
         st = until_ready(c, l, ch->name);
-    if (st)
+    if (st != WEFT_OK)
         err_context("channel %s over %s", ch->name, link->c->name);
     return st;
 }
@@ -124,18 +124,18 @@ static weft_status open_lines(colls *c)
     const plan *p = c->plan;
     uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks);
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; i < p->channels.n && !st; i++) {
+    for (uint32_t i = 0; i < p->channels.n && st == WEFT_OK; i++) {
         if (!resolve_collective_library(&p->spec->links[p->channels.at[i].link]))
             continue;
         c->line[i].n = plan_group(p, i, c->rank, ranks, &c->line[i].me);
         if (c->line[i].n)
             st = open_line(c, i, ranks);
     }
-    for (uint32_t i = 0; i < p->collectives.n && !st; i++)
+    for (uint32_t i = 0; i < p->collectives.n && st == WEFT_OK; i++)
         if (run_library_has(c, i))
             st = PLUGIN_CALL(c->d.table, event, c->d.device, &c->done[i]);
     free(ranks);
-    return st ? st : PLUGIN_CALL(c->d.table, event, c->d.device, &c->before);
+    return st != WEFT_OK ? st : PLUGIN_CALL(c->d.table, event, c->d.device, &c->before);
 }
 
 weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_library_device *d,
@@ -204,9 +204,9 @@ static weft_status call(const line *l, const collective *x, const void *in, void
     uint32_t to = (l->me + x->root) % l->n, from = (l->me + l->n - x->root) % l->n;
     weft_status st = PLUGIN_CALL(l->table, call, l->comm, WEFT_SEND, 0, x->dtype, in, NULL,
                                  x->count, to, native);
-    return st ? st
-              : PLUGIN_CALL(l->table, call, l->comm, WEFT_RECV, 0, x->dtype, NULL, out, x->count,
-                            from, native);
+    return st != WEFT_OK ? st
+                         : PLUGIN_CALL(l->table, call, l->comm, WEFT_RECV, 0, x->dtype, NULL, out,
+                                       x->count, from, native);
 }
 
 static weft_status launch(colls *c, const line *l)
@@ -214,11 +214,11 @@ static weft_status launch(colls *c, const line *l)
     weft_status st = PLUGIN_POLL(l->table, end, l->module);
     if (st == WEFT_BUSY)
         st = WEFT_OK;
-    for (uint32_t i = 0; i < c->groups && !st; i++) {
+    for (uint32_t i = 0; i < c->groups && st == WEFT_OK; i++) {
         uint32_t number = c->group[i];
         const line *one = &c->line[c->plan->collectives.at[number].channel];
         st = until_ready(c, one, c->plan->collectives.at[number].name);
-        if (!st)
+        if (st == WEFT_OK)
             st = PLUGIN_CALL(c->d.table, record, c->done[number], one->stream);
     }
     c->groups = 0;
@@ -231,17 +231,17 @@ weft_status run_library_start(colls *c, uint32_t number, uint64_t from, uint64_t
     const collective *x = &c->plan->collectives.at[number];
     const line *l = &c->line[x->channel];
     weft_status st = PLUGIN_CALL(c->d.table, record, c->before, c->d.compute);
-    if (!st)
+    if (st == WEFT_OK)
         st = PLUGIN_CALL(c->d.table, stream_wait, l->stream, c->before);
-    if (!st && first)
+    if (st == WEFT_OK && first)
         st = PLUGIN_CALL(l->table, begin, l->module);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     c->group[c->groups++] = number;
     c->sent += x->sent;
     st = call(l, x, c->d.base + from, c->d.base + to,
               PLUGIN_GET(c->d.table, native_stream, l->stream));
-    if (st) /* end the open group also after a failure */
+    if (st != WEFT_OK) /* end the open group also after a failure */
         (void)!PLUGIN_POLL(l->table, end, l->module);
     else if (last)
         st = launch(c, l);
@@ -263,7 +263,7 @@ weft_status run_library_health(colls *c)
     for (uint32_t i = 0; c && i < c->plan->channels.n; i++) {
         const line *l = &c->line[i];
         weft_status st = l->comm ? PLUGIN_CALL(l->table, health, l->comm) : WEFT_OK;
-        if (st) {
+        if (st != WEFT_OK) {
             err_context("channel %s", c->plan->channels.at[i].name);
             return st;
         }

@@ -51,11 +51,11 @@ static weft_status fill_random(executor *e, uint64_t to, uint64_t bytes)
         x ^= x << 13, x ^= x >> 17, x ^= x << 5;
         numbers[i] = (x & keep) | set;
     }
-    weft_status s = WEFT_OK;
-    for (uint64_t at = 0; !s && at < bytes; at += RANDOM_BYTES)
-        s = run_exec_write(e, to + at, numbers,
-                           bytes - at < RANDOM_BYTES ? bytes - at : RANDOM_BYTES);
-    return s;
+    weft_status st = WEFT_OK;
+    for (uint64_t at = 0; st == WEFT_OK && at < bytes; at += RANDOM_BYTES)
+        st = run_exec_write(e, to + at, numbers,
+                            bytes - at < RANDOM_BYTES ? bytes - at : RANDOM_BYTES);
+    return st;
 }
 
 /* Assign the operands offsets in the arena; false: it is too small. */
@@ -84,13 +84,13 @@ static weft_status prepare(executor *e, product *x, bool *fits)
         .struct_size = sizeof op, .id = "linear", .nin = 2, .nout = 1, .in = in, .out = &out};
     weft_requirements need = {.struct_size = sizeof need};
     const spec_plugin *device = &e->plan->spec->device;
-    weft_status s = PLUGIN_ASK(e->table, query, device->c->module, device->conf, &op, &need);
-    *fits = !s && place(e, x, need.workspace);
-    if (!s && *fits)
-        s = PLUGIN_CALL(e->table, prepare, e->device, &op, &x->kernel);
-    if (!s && *fits)
-        s = fill_random(e, 0, x->out);
-    return s;
+    weft_status st = PLUGIN_ASK(e->table, query, device->c->module, device->conf, &op, &need);
+    *fits = st == WEFT_OK && place(e, x, need.workspace);
+    if (st == WEFT_OK && *fits)
+        st = PLUGIN_CALL(e->table, prepare, e->device, &op, &x->kernel);
+    if (st == WEFT_OK && *fits)
+        st = fill_random(e, 0, x->out);
+    return st;
 }
 
 static void release(executor *e, product *x)
@@ -108,26 +108,26 @@ static weft_status run(executor *e, const product *x, uint64_t times, uint64_t *
     const void *in[2] = {e->base + x->in[0], e->base + x->in[1]};
     void *out[1] = {e->base + x->out};
     const uint64_t began = clock_ns();
-    weft_status s = WEFT_OK;
-    for (uint64_t i = 0; !s && i < times; i++)
-        s = PLUGIN_CALL(e->table, run, x->kernel, e->stream, in, out, x->workspace);
-    if (!s)
-        s = run_exec_sync(e);
+    weft_status st = WEFT_OK;
+    for (uint64_t i = 0; st == WEFT_OK && i < times; i++)
+        st = PLUGIN_CALL(e->table, run, x->kernel, e->stream, in, out, x->workspace);
+    if (st == WEFT_OK)
+        st = run_exec_sync(e);
     *ns = clock_ns() - began;
-    return s;
+    return st;
 }
 
 static weft_status time_best(executor *e, const product *x, double *flops)
 {
     const uint64_t times = 1 + LONG_ENOUGH_NS / (x->once + 1), start = clock_ns();
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; !s && (i < 2 || clock_ns() - start < BUDGET_NS); i++) {
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && (i < 2 || clock_ns() - start < BUDGET_NS); i++) {
         uint64_t ns;
-        s = run(e, x, times, &ns);
+        st = run(e, x, times, &ns);
         const double rate = work_of(x) * (double)times / ((double)ns * 1e-9);
         *flops = rate > *flops ? rate : *flops;
     }
-    return s;
+    return st;
 }
 
 /* Try one size and store it in `best` if it is the fastest so far; *longer: should a larger one be
@@ -136,49 +136,49 @@ static weft_status try_size(executor *e, int64_t rows, int64_t width, product *b
 {
     product x = {.rows = rows, .width = width};
     bool fits;
-    weft_status s = prepare(e, &x, &fits);
-    for (int i = 0; !s && fits && i < 4; i++) { /* the first is slower */
+    weft_status st = prepare(e, &x, &fits);
+    for (int i = 0; st == WEFT_OK && fits && i < 4; i++) { /* the first is slower */
         uint64_t ns;
-        s = run(e, &x, 1, &ns);
+        st = run(e, &x, 1, &ns);
         x.once = i < 2 || ns < x.once ? ns : x.once;
     }
     release(e, &x);
     *longer = fits && x.once < LONG_ENOUGH_NS;
-    if (!s && fits &&
+    if (st == WEFT_OK && fits &&
         (!best->once || work_of(&x) / (double)x.once > work_of(best) / (double)best->once))
         *best = (product){.rows = rows, .width = width, .once = x.once};
-    return s;
+    return st;
 }
 
 static weft_status choose_size(executor *e, product *best)
 {
     int64_t width = 1024;
     bool longer = true;
-    weft_status s = WEFT_OK;
-    while (!s && longer && width <= 8192) {
-        s = try_size(e, width > 1024 ? width : 512, width, best, &longer);
+    weft_status st = WEFT_OK;
+    while (st == WEFT_OK && longer && width <= 8192) {
+        st = try_size(e, width > 1024 ? width : 512, width, best, &longer);
         width *= 2;
     }
-    while (!s && !best->once && width > 32) { /* an arena too small for the first */
+    while (st == WEFT_OK && !best->once && width > 32) { /* an arena too small for the first */
         width /= 2;
-        s = try_size(e, 64, width, best, &longer);
+        st = try_size(e, 64, width, best, &longer);
     }
-    return s;
+    return st;
 }
 
 static weft_status measure(executor *e, product *x, double *flops)
 {
     bool fits = false;
-    weft_status s = x->once ? prepare(e, x, &fits) : WEFT_OK;
+    weft_status st = x->once ? prepare(e, x, &fits) : WEFT_OK;
     uint64_t ns;
-    if (!s && fits)
-        s = run(e, x, 1, &ns);
-    if (!s && e->job) /* all of them at work from here on */
-        s = job_exchange(e->job, "peak", NULL, 0, NULL);
-    if (!s && fits)
-        s = time_best(e, x, flops);
+    if (st == WEFT_OK && fits)
+        st = run(e, x, 1, &ns);
+    if (st == WEFT_OK && e->job) /* all of them at work from here on */
+        st = job_exchange(e->job, "peak", NULL, 0, NULL);
+    if (st == WEFT_OK && fits)
+        st = time_best(e, x, flops);
     release(e, x);
-    return s;
+    return st;
 }
 
 /* Rank 0 writes the metrics, so it alone needs the mean. */
@@ -192,32 +192,32 @@ static weft_status take_mean(executor *e, double *flops)
     if (e->rank)
         return job_put(e->job, key, flops, sizeof *flops);
     double sum = *flops;
-    weft_status s = WEFT_OK;
-    for (uint32_t r = 1; !s && r < ranks; r++) {
+    weft_status st = WEFT_OK;
+    for (uint32_t r = 1; st == WEFT_OK && r < ranks; r++) {
         void *one = NULL;
         uint64_t bytes = 0;
         snprintf(key, sizeof key, "peak.%u", r);
-        s = job_get(e->job, key, TOLD_SECONDS, &one, &bytes);
-        if (!s && bytes != sizeof *flops)
-            s = err_fail(WEFT_DATA, "rank %u sent no peak rate", r);
-        if (!s)
+        st = job_get(e->job, key, TOLD_SECONDS, &one, &bytes);
+        if (st == WEFT_OK && bytes != sizeof *flops)
+            st = err_fail(WEFT_DATA, "rank %u sent no peak rate", r);
+        if (st == WEFT_OK)
             sum += *(const double *)one;
         free(one);
     }
     *flops = sum / ranks;
-    return s;
+    return st;
 }
 
 weft_status run_measure_peak(executor *e, double *flops)
 {
     product best = {0};
     *flops = 0;
-    weft_status s = choose_size(e, &best);
-    if (!s)
-        s = measure(e, &best, flops);
-    if (!s)
-        s = take_mean(e, flops);
-    if (!s)
-        s = run_exec_zero(e, 0, e->plan->bytes.peak);
-    return s ? s : run_exec_set_scalars(e);
+    weft_status st = choose_size(e, &best);
+    if (st == WEFT_OK)
+        st = measure(e, &best, flops);
+    if (st == WEFT_OK)
+        st = take_mean(e, flops);
+    if (st == WEFT_OK)
+        st = run_exec_zero(e, 0, e->plan->bytes.peak);
+    return st != WEFT_OK ? st : run_exec_set_scalars(e);
 }

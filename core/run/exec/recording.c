@@ -50,43 +50,43 @@ static uint32_t run_end(const plan *p, const list *l, uint32_t i, uint64_t *inst
 
 static weft_status record(executor *e, graph_run *r, bool *can)
 {
-    weft_status s = PLUGIN_CALL(e->table, capture_begin, e->stream);
-    *can = s != WEFT_UNSUPPORTED;
+    weft_status st = PLUGIN_CALL(e->table, capture_begin, e->stream);
+    *can = st != WEFT_UNSUPPORTED;
     if (!*can) {
         err_clear();
         return WEFT_OK;
     }
     weft_status x = WEFT_OK;
-    for (uint32_t i = r->first; !s && !x && i < r->end; i++)
+    for (uint32_t i = r->first; st == WEFT_OK && x == WEFT_OK && i < r->end; i++)
         x = run_kernels_call(e, &r->l->entries.at[i]);
-    if (!s) /* in any case, so that the stream is good again */
-        s = PLUGIN_CALL(e->table, capture_end, e->stream, &r->work);
-    s = x ? x : s;
-    if (s)
+    if (st == WEFT_OK) /* in any case, so that the stream is good again */
+        st = PLUGIN_CALL(e->table, capture_end, e->stream, &r->work);
+    st = x != WEFT_OK ? x : st;
+    if (st != WEFT_OK)
         err_context("recording the list %s, starting at %s", r->l->name,
                     r->l->entries.at[r->first].name);
-    return s;
+    return st;
 }
 
 static weft_status record_list(executor *e, const list *l, bool *can)
 {
     struct recordings *g = e->graphs;
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     uint32_t *run = mem_alloc(l->entries.n * sizeof *run + 1);
     g->lists[g->nlists].l = l;
     g->lists[g->nlists++].run = run;
-    for (uint32_t i = 0; !s && *can && i < l->entries.n;) {
+    for (uint32_t i = 0; st == WEFT_OK && *can && i < l->entries.n;) {
         uint64_t instrs;
         graph_run r = {l, i, run_end(e->plan, l, i, &instrs), NULL};
         if (instrs >= LEAST)
-            s = record(e, &r, can);
+            st = record(e, &r, can);
         if (r.work) {
             *vec_push(&g->runs) = r;
             run[i] = g->runs.n;
         }
         i = r.end > i ? r.end : i + 1;
     }
-    return s;
+    return st;
 }
 
 weft_status run_recordings_make(executor *e)
@@ -96,12 +96,12 @@ weft_status run_recordings_make(executor *e)
     if (!can)
         return WEFT_OK;
     e->graphs = mem_alloc(sizeof *e->graphs + (2 + p->extra.n) * sizeof e->graphs->lists[0]);
-    weft_status s = record_list(e, &p->step, &can);
-    if (!s)
-        s = record_list(e, &p->eval, &can);
-    for (uint32_t i = 0; !s && i < p->extra.n; i++)
-        s = record_list(e, &p->extra.at[i].l, &can);
-    return s;
+    weft_status st = record_list(e, &p->step, &can);
+    if (st == WEFT_OK)
+        st = record_list(e, &p->eval, &can);
+    for (uint32_t i = 0; st == WEFT_OK && i < p->extra.n; i++)
+        st = record_list(e, &p->extra.at[i].l, &can);
+    return st;
 }
 
 uint32_t run_recording_end(const executor *e, const list *l, uint32_t i, weft_capture **work)

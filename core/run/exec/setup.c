@@ -84,21 +84,21 @@ static weft_status open_device(executor *e, const job_identity *who, comm_arena 
     int32_t score = 0;
     err_clear();
     weft_status st = PLUGIN_CALL(e->table, probe, s->device.c->module, s->device.conf, &score);
-    if (!st && !score)
+    if (st == WEFT_OK && !score)
         st = err_fail(WEFT_ABSENT, "device %s is not on this machine: %s", s->device.c->name,
                       *err_text() ? err_text() : "its probe gives no reason");
-    if (!st)
+    if (st == WEFT_OK)
         st = PLUGIN_CALL(e->table, open, s->device.c->module, &args, &e->device);
-    if (!st)
+    if (st == WEFT_OK)
         st = PLUGIN_CALL(e->table, arena, e->device, e->plan->bytes.peak, descriptor_kind(e), &base,
                          &fd);
-    if (!st)
+    if (st == WEFT_OK)
         st = PLUGIN_CALL(e->table, stream, e->device, 0, &e->stream);
-    if (!st)
+    if (st == WEFT_OK)
         st = PLUGIN_CALL(e->table, event, e->device, &e->event);
-    if (!st && e->plan->bytes.host)
+    if (st == WEFT_OK && e->plan->bytes.host)
         st = PLUGIN_CALL(e->table, host_memory, e->device, e->plan->bytes.host, (void **)&e->host);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     e->base = base;
     return stage_all(e, fd, arena);
@@ -108,15 +108,15 @@ static weft_status add_channels(executor *e, const uint32_t *index, comm_channel
 {
     const plan *p = e->plan;
     uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks), me;
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; !s && i < p->channels.n; i++) {
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < p->channels.n; i++) {
         uint32_t n = plan_group(p, i, e->rank, ranks, &me), link = p->channels.at[i].link;
         if (!n || resolve_collective_library(&p->spec->links[link]))
             continue; /* belongs to other ranks, or to a library */
-        s = comm_add_channel(e->world, index[link], p->channels.at[i].name, ranks, n, &out[i]);
+        st = comm_add_channel(e->world, index[link], p->channels.at[i].name, ranks, n, &out[i]);
     }
     free(ranks);
-    return s;
+    return st;
 }
 
 /* The arena is zeroed already. */
@@ -139,7 +139,7 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
     e->to = mem_alloc(p->collectives.n * sizeof *e->to + 1);
     uint32_t *ranks = mem_alloc(p->spec->ranks * sizeof *ranks);
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; !st && i < p->collectives.n; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i < p->collectives.n; i++) {
         const collective *c = &p->collectives.at[i];
         const uint64_t at = graph_mesh_coord(&p->spec->mesh, e->rank, c->shift_axis);
         uint32_t me;
@@ -149,15 +149,15 @@ static weft_status add_operations(executor *e, comm_channel *const *channels)
         if (resolve_collective_library(&p->spec->links[p->channels.at[c->channel].link]))
             continue;
         st = plan_schedule(p, c, me, &e->schedules[i]);
-        if (!st && sched_scratch_bytes(e->schedules[i]) > c->scratch_bytes)
+        if (st == WEFT_OK && sched_scratch_bytes(e->schedules[i]) > c->scratch_bytes)
             st = err_fail(WEFT_INTERNAL, "%s needs more scratch memory than the plan has", c->name);
-        if (!st && sched_residual_bytes(e->schedules[i]) > c->residual_bytes)
+        if (st == WEFT_OK && sched_residual_bytes(e->schedules[i]) > c->residual_bytes)
             st = err_fail(WEFT_INTERNAL, "%s needs a larger residual than the plan has", c->name);
-        if (!st)
+        if (st == WEFT_OK)
             st = comm_add_op(channels[c->channel], e->schedules[i], c->name, &e->ops[i]);
-        if (!st && comm_is_staged(e->ops[i]))
+        if (st == WEFT_OK && comm_is_staged(e->ops[i]))
             comm_set_offsets(e->ops[i], e->from[i], e->to[i]);
-        if (!st && c->residual_bytes)
+        if (st == WEFT_OK && c->residual_bytes)
             keep(e, i);
     }
     free(ranks);
@@ -183,19 +183,19 @@ static weft_status connect_ranks(executor *e, const job_identity *who, const com
     uint32_t index[WEFT_MAX_MESH];
     const run_library_device device = {e->table, e->device, e->stream, e->base};
     const double patience = config_real(e->cfg, "run.join_timeout");
-    weft_status s = comm_world_create(e->job, who, &e->world);
-    for (uint32_t i = 0; !s && i < p->spec->nlinks; i++)
-        s = resolve_collective_library(&p->spec->links[i]) ? WEFT_OK : add_link(e, i, &index[i]);
-    if (!s)
-        s = add_channels(e, index, channels);
-    if (!s)
-        s = add_operations(e, channels);
-    if (!s)
-        s = comm_connect(e->world, arena, patience);
-    if (!s)
-        s = run_library_create(p, e->job, e->rank, &device, patience, &e->colls);
+    weft_status st = comm_world_create(e->job, who, &e->world);
+    for (uint32_t i = 0; st == WEFT_OK && i < p->spec->nlinks; i++)
+        st = resolve_collective_library(&p->spec->links[i]) ? WEFT_OK : add_link(e, i, &index[i]);
+    if (st == WEFT_OK)
+        st = add_channels(e, index, channels);
+    if (st == WEFT_OK)
+        st = add_operations(e, channels);
+    if (st == WEFT_OK)
+        st = comm_connect(e->world, arena, patience);
+    if (st == WEFT_OK)
+        st = run_library_create(p, e->job, e->rank, &device, patience, &e->colls);
     free(channels);
-    return s;
+    return st;
 }
 
 /* The entries of a step, and the instructions of its calls. */
@@ -220,20 +220,20 @@ weft_status run_exec_create(const plan *p, const config *cfg, job *j, const job_
                       .kept = 1};
     comm_arena arena;
     out->deadline = config_real(cfg, "run.deadline");
-    weft_status s =
+    weft_status st =
         run_trace_setup(config_text(cfg, "log.trace_steps"), events_a_step(p), &out->trace);
-    if (!s && out_dir)
-        s = run_flight_open(out_dir, who->rank, who->ranks, &out->flight);
-    if (!s)
-        s = open_device(out, who, &arena);
+    if (st == WEFT_OK && out_dir)
+        st = run_flight_open(out_dir, who->rank, who->ranks, &out->flight);
+    if (st == WEFT_OK)
+        st = open_device(out, who, &arena);
     out->bases = plan_bases(p, who->rank);
-    if (!s)
-        s = run_kernels_prepare(out);
-    if (!s)
-        s = run_exec_set_scalars(out);
-    if (!s)
-        s = connect_ranks(out, who, &arena);
-    return s ? s : run_recordings_make(out);
+    if (st == WEFT_OK)
+        st = run_kernels_prepare(out);
+    if (st == WEFT_OK)
+        st = run_exec_set_scalars(out);
+    if (st == WEFT_OK)
+        st = connect_ranks(out, who, &arena);
+    return st != WEFT_OK ? st : run_recordings_make(out);
 }
 
 void run_exec_destroy(executor *e, int failed)

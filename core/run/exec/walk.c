@@ -36,10 +36,10 @@ static weft_status start(executor *e, const list *l, uint32_t i)
                                  i == 0 || !joins(e, l, i - 1, what), !joins(e, l, i + 1, what));
     const bool staged = comm_is_staged(e->ops[what]); /* the device waits, not the host */
     char *scratch = (staged ? e->host : e->base) + e->plan->collectives.at[what].scratch;
-    weft_status s = staged ? WEFT_OK : run_exec_sync(e);
-    return s ? s
-             : comm_start(e->ops[what], e->base + e->from[what], e->base + e->to[what], scratch,
-                          !waited_at_once(l, i));
+    weft_status st = staged ? WEFT_OK : run_exec_sync(e);
+    return st != WEFT_OK ? st
+                         : comm_start(e->ops[what], e->base + e->from[what], e->base + e->to[what],
+                                      scratch, !waited_at_once(l, i));
 }
 
 static weft_status wait(executor *e, const entry *x)
@@ -47,15 +47,15 @@ static weft_status wait(executor *e, const entry *x)
     uint64_t began = clock_ns();
     if (run_library_has(e->colls, x->what))
         return run_library_wait(e->colls, x->what);
-    weft_status s = comm_wait(e->ops[x->what], e->deadline);
+    weft_status st = comm_wait(e->ops[x->what], e->deadline);
     const bool pair = plan_between_two(&e->plan->collectives.at[x->what]);
     *(pair ? &e->times.bubble_ns : &e->times.exposed_ns) += clock_ns() - began;
-    if (!s && run_trace_wants(&e->trace, e->step)) {
+    if (st == WEFT_OK && run_trace_wants(&e->trace, e->step)) {
         uint64_t from, to;
         comm_times(e->ops[x->what], &from, &to);
         run_trace_note(&e->trace, x->name, TRACE_COMM, e->step, from, to);
     }
-    return s;
+    return st;
 }
 
 static void mark(executor *e, const list *l, uint32_t i)
@@ -71,8 +71,8 @@ static weft_status replay(executor *e, const list *l, uint32_t i, uint32_t end, 
 {
     for (; i < end; i++)
         mark(e, l, i);
-    weft_status s = job_failure(e->job);
-    return s ? s : PLUGIN_CALL(e->table, replay, work, e->stream);
+    weft_status st = job_failure(e->job);
+    return st != WEFT_OK ? st : PLUGIN_CALL(e->table, replay, work, e->stream);
 }
 
 static weft_status run_entry(executor *e, const list *l, uint32_t i)
@@ -83,16 +83,16 @@ static weft_status run_entry(executor *e, const list *l, uint32_t i)
         return start(e, l, i);
     if (x->kind == ENTRY_WAIT)
         return wait(e, x);
-    weft_status s = job_failure(e->job);
+    weft_status st = job_failure(e->job);
     bool traced = run_trace_wants(&e->trace, e->step);
     uint64_t began = traced ? clock_ns() : 0;
-    if (!s)
-        s = run_kernels_call(e, x);
-    if (!s && traced)
-        s = run_exec_sync(e);
-    if (!s && traced)
+    if (st == WEFT_OK)
+        st = run_kernels_call(e, x);
+    if (st == WEFT_OK && traced)
+        st = run_exec_sync(e);
+    if (st == WEFT_OK && traced)
         run_trace_note(&e->trace, x->name, TRACE_COMPUTE, e->step, began, clock_ns());
-    return s;
+    return st;
 }
 
 /* Prefix the error with rank, step and entry; the error of a collective already has its name. */
@@ -110,11 +110,11 @@ static weft_status run_range(executor *e, const list *l, uint32_t from, uint32_t
     for (uint32_t i = from, next; i < end; i = next) {
         weft_capture *work;
         next = traced ? i : run_recording_end(e, l, i, &work);
-        weft_status s = next > i ? replay(e, l, i, next, work) : run_entry(e, l, i);
+        weft_status st = next > i ? replay(e, l, i, next, work) : run_entry(e, l, i);
         next = next > i ? next : i + 1;
-        if (s) {
+        if (st != WEFT_OK) {
             add_place(e, l, i);
-            return s;
+            return st;
         }
     }
     if (end == l->entries.n)
@@ -130,13 +130,13 @@ static uint64_t waited(const executor *e)
 /* The host waits for the device before the tail too, so that the time of the tail is known. */
 weft_status run_exec_list(executor *e, const list *l)
 {
-    weft_status s = l->tail ? run_range(e, l, 0, l->tail) : WEFT_OK;
+    weft_status st = l->tail ? run_range(e, l, 0, l->tail) : WEFT_OK;
     const uint64_t began = clock_ns() - waited(e);
-    if (!s)
-        s = run_range(e, l, l->tail, l->entries.n);
+    if (st == WEFT_OK)
+        st = run_range(e, l, l->tail, l->entries.n);
     if (l->tail)
         e->times.tail_ns += clock_ns() - waited(e) - began;
-    if (!s && l->tail && e->plan->kept)
-        s = run_exec_read(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
-    return s;
+    if (st == WEFT_OK && l->tail && e->plan->kept)
+        st = run_exec_read(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
+    return st;
 }

@@ -86,38 +86,38 @@ static weft_status move_away(const char *out, char old[4096])
 static weft_status begin_anew(const char *out, double patience, outlock *lock)
 {
     char away[4096];
-    weft_status s = move_away(out, away);
-    if (s)
-        return s;
+    weft_status st = move_away(out, away);
+    if (st != WEFT_OK)
+        return st;
     outlock old = *lock;
     *lock = (outlock){0};
-    s = run_outlock_moved(&old, away);
-    if (!s)
-        s = make_folders(out);
-    if (!s)
-        s = run_outlock_take(out, patience, lock);
+    st = run_outlock_moved(&old, away);
+    if (st == WEFT_OK)
+        st = make_folders(out);
+    if (st == WEFT_OK)
+        st = run_outlock_take(out, patience, lock);
     run_outlock_release(&old, 0);
-    return s;
+    return st;
 }
 
 weft_status run_outdir_prepare(const char *out, bool anew, double patience, outlock *lock)
 {
     char path[4096];
     outlock l = {0};
-    weft_status s = trim(out, path);
-    if (!s)
-        s = make_folders(path);
-    if (!s)
-        s = run_outlock_take(path, patience, &l);
-    if (!s && anew && holds_run(path))
-        s = begin_anew(path, patience, &l);
-    if (!s)
-        s = run_outlock_admit(&l);
-    if (s)
+    weft_status st = trim(out, path);
+    if (st == WEFT_OK)
+        st = make_folders(path);
+    if (st == WEFT_OK)
+        st = run_outlock_take(path, patience, &l);
+    if (st == WEFT_OK && anew && holds_run(path))
+        st = begin_anew(path, patience, &l);
+    if (st == WEFT_OK)
+        st = run_outlock_admit(&l);
+    if (st != WEFT_OK)
         run_outlock_release(&l, 0);
     else
         *lock = l;
-    return s;
+    return st;
 }
 
 /* `out` has no checkpoint. The error also names the newest OUT.N, where an earlier run may be. */
@@ -140,15 +140,15 @@ weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patie
                              bool *resume)
 {
     bool there = false;
-    weft_status s = wish.goes_on ? ckpt_there(out, &there) : WEFT_OK;
-    if (!s && !there && !wish.begins)
-        s = nothing_to_resume(out);
-    if (!s)
-        s = run_outdir_prepare(out, !wish.goes_on, patience, lock);
-    if (!s && wish.goes_on && wish.begins)
-        s = ckpt_there(out, &there);
-    if (!s && wish.goes_on && !there && has(out, "metrics.jsonl"))
+    weft_status st = wish.goes_on ? ckpt_there(out, &there) : WEFT_OK;
+    if (st == WEFT_OK && !there && !wish.begins)
+        st = nothing_to_resume(out);
+    if (st == WEFT_OK)
+        st = run_outdir_prepare(out, !wish.goes_on, patience, lock);
+    if (st == WEFT_OK && wish.goes_on && wish.begins)
+        st = ckpt_there(out, &there);
+    if (st == WEFT_OK && wish.goes_on && !there && has(out, "metrics.jsonl"))
         log_line(WEFT_LOG_INFO, "%s has a run without a checkpoint: it starts again", out);
     *resume = there;
-    return s;
+    return st;
 }

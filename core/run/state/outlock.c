@@ -52,14 +52,14 @@ weft_status run_outlock_moved(outlock *l, const char *out)
 
 static weft_status open_file(const char *out, bool make, outlock *l)
 {
-    weft_status s = run_outlock_moved(l, out);
-    if (s)
-        return s;
+    weft_status st = run_outlock_moved(l, out);
+    if (st != WEFT_OK)
+        return st;
     l->fd =
         open(l->path, O_RDWR | (make ? O_CREAT : 0) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0666);
     if (l->fd < 0)
-        s = err_fail_errno(WEFT_USAGE, "run.out: the lock file %s cannot be opened", l->path);
-    return s;
+        st = err_fail_errno(WEFT_USAGE, "run.out: the lock file %s cannot be opened", l->path);
+    return st;
 }
 
 /* Is the path still that of the open file? A job that ended has removed the file, and a job that
@@ -94,22 +94,22 @@ static weft_status warn_no_locks(const char *out)
 /* One attempt. WEFT_BUSY: another job holds the lock, or held it a moment ago. */
 static weft_status attempt(const char *out, outlock *l, char holder[HOLDER])
 {
-    weft_status s = open_file(out, true, l);
-    if (s)
-        return s;
+    weft_status st = open_file(out, true, l);
+    if (st != WEFT_OK)
+        return st;
     if (set_lock(l->fd, F_WRLCK, 0, 2)) {
-        s = held_by_other(errno) ? WEFT_BUSY
-            : no_locks_here(errno)
-                ? warn_no_locks(out)
-                : err_fail_errno(WEFT_IO, "run.out: %s cannot be locked", l->path);
-        if (s == WEFT_BUSY)
+        st = held_by_other(errno) ? WEFT_BUSY
+             : no_locks_here(errno)
+                 ? warn_no_locks(out)
+                 : err_fail_errno(WEFT_IO, "run.out: %s cannot be locked", l->path);
+        if (st == WEFT_BUSY)
             read_holder(l->fd, holder);
     } else if (!still_there(l)) {
-        s = WEFT_BUSY;
+        st = WEFT_BUSY;
     }
-    if (s)
+    if (st != WEFT_OK)
         close(l->fd);
-    return s;
+    return st;
 }
 
 weft_status run_outlock_take(const char *out, double patience, outlock *out_lock)
@@ -118,22 +118,22 @@ weft_status run_outlock_take(const char *out, double patience, outlock *out_lock
     char holder[HOLDER] = "another job";
     const uint64_t until = clock_ms() + (uint64_t)(patience * 1000);
     bool told = false;
-    weft_status s;
-    while ((s = attempt(out, &l, holder)) == WEFT_BUSY && clock_ms() < until) {
+    weft_status st;
+    while ((st = attempt(out, &l, holder)) == WEFT_BUSY && clock_ms() < until) {
         if (!told)
             log_line(WEFT_LOG_INFO, "%s is in use by %s: waiting up to %.0f s for it to end", out,
                      holder, patience);
         told = true;
         nap();
     }
-    if (s == WEFT_BUSY)
+    if (st == WEFT_BUSY)
         return err_fail(
             WEFT_USAGE,
             "run.out: %s is in use by %s; wait for it to end, or give this job another run.out",
             out, holder);
-    if (!s)
+    if (st == WEFT_OK)
         *out_lock = l;
-    return s;
+    return st;
 }
 
 weft_status run_outlock_admit(outlock *l)
@@ -157,16 +157,16 @@ weft_status run_outlock_admit(outlock *l)
 weft_status run_outlock_join(const char *out, outlock *out_lock)
 {
     outlock l = {0};
-    weft_status s = open_file(out, false, &l);
-    if (s) {
+    weft_status st = open_file(out, false, &l);
+    if (st != WEFT_OK) {
         err_context("run.out has to be a folder that all ranks share, and this rank does not see "
                     "what rank 0 wrote there");
-        return s;
+        return st;
     }
     if (set_lock(l.fd, F_RDLCK, 1, 1) && !no_locks_here(errno)) {
-        s = err_fail_errno(WEFT_IO, "run.out: %s cannot be locked", l.path);
+        st = err_fail_errno(WEFT_IO, "run.out: %s cannot be locked", l.path);
         close(l.fd);
-        return s;
+        return st;
     }
     *out_lock = l;
     return WEFT_OK;

@@ -89,37 +89,39 @@ weft_status run_residual_collect(executor *e, ckpt_piece *out, uint32_t *n, char
                                  pool *copies)
 {
     const kept_places p = places_of(e);
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; !s && i < RUN_RESIDUAL_PIECES; i++) {
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < RUN_RESIDUAL_PIECES; i++) {
         ckpt_piece *x = &out[*n];
         if (!describe(e, &p, i, names[i], x))
             continue;
         ++*n;
         if (i == 0)
-            s = run_exec_view(e, p.in[0].first, x->count * 4, copies, &x->data);
+            st = run_exec_view(e, p.in[0].first, x->count * 4, copies, &x->data);
         else
             x->data = i == 1 ? (const void *)(e->host + p.in[1].first) : &e->kept;
     }
-    return s;
+    return st;
 }
 
 static weft_status load_bytes(executor *e, const ckpt *c, const ckpt_piece *want, uint32_t i,
                               uint64_t at)
 {
     float *v = mem_alloc(want->count * sizeof *v);
-    weft_status s = ckpt_read(c, want, v);
-    if (!s && i == 0)
-        s = run_exec_write(e, at, v, want->count * sizeof *v);
-    else if (!s)
+    weft_status st = ckpt_read(c, want, v);
+    if (st == WEFT_OK && i == 0)
+        st = run_exec_write(e, at, v, want->count * sizeof *v);
+    else if (st == WEFT_OK)
         memcpy(e->host + at, v, want->count * sizeof *v);
     free(v);
-    return s;
+    return st;
 }
 
 static weft_status load_counts(executor *e, const ckpt *c, const ckpt_piece *want)
 {
-    weft_status s = ckpt_read(c, want, &e->kept);
-    return s ? s : run_exec_write(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
+    weft_status st = ckpt_read(c, want, &e->kept);
+    return st != WEFT_OK
+               ? st
+               : run_exec_write(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
 }
 
 /* Log that the checkpoint has residuals and this job uses none. */
@@ -153,9 +155,9 @@ weft_status run_residual_load(executor *e, const ckpt *c)
                      ckpt_dir(c));
         return WEFT_OK;
     }
-    weft_status s = load_counts(e, c, &want);
-    for (uint32_t i = 0; !s && i < 2; i++)
+    weft_status st = load_counts(e, c, &want);
+    for (uint32_t i = 0; st == WEFT_OK && i < 2; i++)
         if (describe(e, &p, i, name, &want))
-            s = load_bytes(e, c, &want, i, p.in[i].first);
-    return s;
+            st = load_bytes(e, c, &want, i, p.in[i].first);
+    return st;
 }

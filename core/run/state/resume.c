@@ -43,7 +43,7 @@ static bool noted_data(const char *text, char out[128])
         line = at + strlen("\n; " NOTE);
     if (line)
         snprintf(out, 128, "%.*s", (int)strcspn(line, "\n"), line);
-    return line != NULL;
+    return line;
 }
 
 /* Where the saved job describes its tokens, compare these instead of the paths. */
@@ -82,10 +82,10 @@ weft_status run_resume_check(const run_prepared *j, const ckpt *c, bool force)
 {
     config *saved;
     char noted[128], present[128], all[1500];
-    weft_status s = config_load_text(ckpt_job_text(c), ckpt_dir(c), &saved);
-    if (s) {
+    weft_status st = config_load_text(ckpt_job_text(c), ckpt_dir(c), &saved);
+    if (st != WEFT_OK) {
         err_context("the job that %s keeps", ckpt_dir(c));
-        return s;
+        return st;
     }
     config_change *x = mem_alloc(CHANGES * sizeof *x);
     uint32_t n = find_changes(j, c, saved, x, noted, present);
@@ -94,11 +94,11 @@ weft_status run_resume_check(const run_prepared *j, const ckpt *c, bool force)
                  x[i].section, x[i].key, x[i].saved, x[i].present);
     list_changes(x, n, all, sizeof all);
     if (n && !force)
-        s = err_fail(WEFT_USAGE,
-                     "checkpoint %.300s was saved with other settings: %s; give the job the saved "
-                     "values, or use --resume=force to resume with the present ones",
-                     ckpt_dir(c), all);
+        st = err_fail(WEFT_USAGE,
+                      "checkpoint %.300s was saved with other settings: %s; give the job the saved "
+                      "values, or use --resume=force to resume with the present ones",
+                      ckpt_dir(c), all);
     free(x);
     config_destroy(saved);
-    return s;
+    return st;
 }

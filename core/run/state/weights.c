@@ -68,10 +68,10 @@ static weft_status put(executor *e, const local *l, uint64_t first, const float 
 {
     uint64_t from = first, to = first + n;
     if (meet(&l->held, &from, &to)) {
-        weft_status s = run_exec_write(e, l->held.offset + (from - l->held.first) * 4,
-                                       v + from - first, (to - from) * 4);
-        if (s)
-            return s;
+        weft_status st = run_exec_write(e, l->held.offset + (from - l->held.first) * 4,
+                                        v + from - first, (to - from) * 4);
+        if (st != WEFT_OK)
+            return st;
     }
     from = first;
     to = first + n;
@@ -191,25 +191,25 @@ weft_status run_weights_init(executor *e, uint64_t seed)
     chunk *k = mem_alloc(threads * sizeof *k);
     uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
     cursor c = {0};
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < threads; i++)
         k[i].v = mem_alloc(CHUNK * sizeof *k[i].v);
     do {
-        for (n = 0; !s && n < threads; n++) {
-            s = next_chunk(e, seed, &c, &k[n]);
+        for (n = 0; st == WEFT_OK && n < threads; n++) {
+            st = next_chunk(e, seed, &c, &k[n]);
             if (!k[n].n)
                 break;
         }
-        if (!s && n)
+        if (st == WEFT_OK && n)
             draw_all(k, n);
-        for (uint32_t i = 0; !s && i < n; i++)
-            s = put(e, &k[i].l, k[i].first, k[i].v, k[i].n, scratch);
-    } while (!s && n);
+        for (uint32_t i = 0; st == WEFT_OK && i < n; i++)
+            st = put(e, &k[i].l, k[i].first, k[i].v, k[i].n, scratch);
+    } while (st == WEFT_OK && n);
     for (uint32_t i = 0; i < threads; i++)
         free(k[i].v);
     free(k);
     free(scratch);
-    return s;
+    return st;
 }
 
 /* --- checkpoints --- */
@@ -246,11 +246,11 @@ static weft_status load_piece(executor *e, const ckpt *c, const piece *p, float 
     for (uint64_t first = l.first; first < l.end; first += CHUNK) {
         want.first = first;
         want.count = l.end - first < CHUNK ? l.end - first : CHUNK;
-        weft_status s = ckpt_read(c, &want, v);
-        if (!s)
-            s = put(e, &l, first, v, want.count, scratch);
-        if (s)
-            return s;
+        weft_status st = ckpt_read(c, &want, v);
+        if (st == WEFT_OK)
+            st = put(e, &l, first, v, want.count, scratch);
+        if (st != WEFT_OK)
+            return st;
         lengthy_add(progress, want.count * sizeof *v);
     }
     return WEFT_OK;
@@ -323,8 +323,8 @@ static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
                      x->name, x->value);
         return WEFT_OK;
     }
-    weft_status s = ckpt_read(c, &want, &value);
-    return s ? s : run_exec_write(e, x->offset, &value, sizeof value);
+    weft_status st = ckpt_read(c, &want, &value);
+    return st != WEFT_OK ? st : run_exec_write(e, x->offset, &value, sizeof value);
 }
 
 weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c)
@@ -332,20 +332,21 @@ weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c)
     float *v = mem_alloc(CHUNK * sizeof *v);
     uint16_t *scratch = mem_alloc(CHUNK * sizeof *scratch);
     lengthy progress;
-    weft_status s = nothing_over(plans, c);
+    weft_status st = nothing_over(plans, c);
     begin_progress(e, &progress);
-    if (!s && plans->spec->want == SPEC_TRAIN)
+    if (st == WEFT_OK && plans->spec->want == SPEC_TRAIN)
         run_replica_warn(e, c);
-    for (uint32_t i = 0; !s && i < e->plan->pieces.n; i++)
-        s = load_piece(e, c, &e->plan->pieces.at[i], v, scratch, &progress);
-    for (uint32_t i = 0; !s && i < e->plan->scalars.n && plans->spec->want == SPEC_TRAIN; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < e->plan->pieces.n; i++)
+        st = load_piece(e, c, &e->plan->pieces.at[i], v, scratch, &progress);
+    for (uint32_t i = 0; st == WEFT_OK && i < e->plan->scalars.n && plans->spec->want == SPEC_TRAIN;
+         i++)
         if (e->plan->scalars.at[i].kept)
-            s = load_scalar(e, c, &e->plan->scalars.at[i]);
-    if (!s && plans->spec->want == SPEC_TRAIN)
-        s = run_residual_load(e, c);
+            st = load_scalar(e, c, &e->plan->scalars.at[i]);
+    if (st == WEFT_OK && plans->spec->want == SPEC_TRAIN)
+        st = run_residual_load(e, c);
     free(v);
     free(scratch);
-    return s;
+    return st;
 }
 
 /* Collect the pieces that this rank writes; `data` points into the arena where the host can read
@@ -364,17 +365,17 @@ static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*nam
         describe(p, &own, x);
         x->name = run_replica_name(p, plan_replica(e->plan, p, e->rank),
                                    pool_alloc(copies, REPLICA_NAME));
-        weft_status s = run_exec_view(e, own.offset, x->count * 4, copies, &x->data);
-        if (s)
-            return s;
+        weft_status st = run_exec_view(e, own.offset, x->count * 4, copies, &x->data);
+        if (st != WEFT_OK)
+            return st;
     }
     for (uint32_t i = 0; i < e->plan->scalars.n && e->rank == 0; i++) {
         double value;
         if (!e->plan->scalars.at[i].kept)
             continue;
-        weft_status s = run_exec_scalar(e, e->plan->scalars.at[i].name, &value);
-        if (s)
-            return s;
+        weft_status st = run_exec_scalar(e, e->plan->scalars.at[i].name, &value);
+        if (st != WEFT_OK)
+            return st;
         values[i] = (float)value;
         describe_scalar(&e->plan->scalars.at[i], names[i], &out[*n]);
         out[(*n)++].data = &values[i];
@@ -407,16 +408,16 @@ static weft_status agree(executor *e, const char *what, weft_status mine, const 
     char why[2048]; /* of `mine`; the exchange may overwrite the error record */
     snprintf(why, sizeof why, "%s", err_text());
     const double timeout = config_real(e->cfg, "checkpoint.timeout");
-    weft_status s = job_exchange_for(e->job, what, &news, sizeof news, timeout, all);
-    *apart = s != WEFT_OK;
-    if (mine)
+    weft_status st = job_exchange_for(e->job, what, &news, sizeof news, timeout, all);
+    *apart = st != WEFT_OK;
+    if (mine != WEFT_OK)
         return err_fail(mine, "%s", why);
-    if (s && !job_failure(e->job)) /* no rank died, so this is the timeout */
+    if (st != WEFT_OK && job_failure(e->job) == WEFT_OK) /* no rank died, so this is the timeout */
         err_context("checkpoint.timeout = %.0f s", timeout);
-    for (uint32_t r = 0; !s && r < e->plan->spec->ranks; r++)
+    for (uint32_t r = 0; st == WEFT_OK && r < e->plan->spec->ranks; r++)
         if (all[r].status)
-            s = err_fail(WEFT_PEER, "rank %u could not save the checkpoint", r);
-    return s;
+            st = err_fail(WEFT_PEER, "rank %u could not save the checkpoint", r);
+    return st;
 }
 
 static weft_status write_own(executor *e, const char *temp, ckpt_shard_sum *sum)
@@ -429,15 +430,15 @@ static weft_status write_own(executor *e, const char *temp, ckpt_shard_sum *sum)
     char kept[RUN_RESIDUAL_PIECES][64];
     float *values = pool_array(&copies, scalars, sizeof *values);
     uint32_t n;
-    weft_status s = collect(e, pieces, &n, names, values, &copies);
-    if (!s)
-        s = run_residual_collect(e, pieces, &n, kept, &copies);
+    weft_status st = collect(e, pieces, &n, names, values, &copies);
+    if (st == WEFT_OK)
+        st = run_residual_collect(e, pieces, &n, kept, &copies);
     qsort(pieces, n, sizeof *pieces, by_name);
-    if (!s)
-        s = ckpt_write_shard(temp, e->rank, e->plan->spec->ranks, pieces, n, sum);
+    if (st == WEFT_OK)
+        st = ckpt_write_shard(temp, e->rank, e->plan->spec->ranks, pieces, n, sum);
     pool_free(&copies);
     free(pieces);
-    return s;
+    return st;
 }
 
 static weft_status commit_all(executor *e, const char *temp, const char *final, uint64_t step,
@@ -448,10 +449,10 @@ static weft_status commit_all(executor *e, const char *temp, const char *final, 
     for (uint32_t r = 0; r < ranks; r++)
         sums[r] = all[r].sum;
     char *text = config_dump(e->cfg);
-    weft_status s = ckpt_commit(temp, final, step, text, sums, ranks, keep);
+    weft_status st = ckpt_commit(temp, final, step, text, sums, ranks, keep);
     free(text);
     free(sums);
-    return s;
+    return st;
 }
 
 weft_status run_weights_save(executor *e, const char *out_dir, uint64_t step, uint32_t keep)
@@ -460,24 +461,24 @@ weft_status run_weights_save(executor *e, const char *out_dir, uint64_t step, ui
     char temp[4096] = "", final[4096] = "", tag[64];
     ckpt_shard_sum sum = {0};
     bool apart = false;
-    weft_status s = e->rank ? WEFT_OK : ckpt_begin(out_dir, step, temp, final);
-    const bool mine = !e->rank && !s; /* the temporary folder is */
+    weft_status st = e->rank ? WEFT_OK : ckpt_begin(out_dir, step, temp, final);
+    const bool mine = !e->rank && st == WEFT_OK; /* the temporary folder is */
     snprintf(tag, sizeof tag, "save.%llu.begin", (unsigned long long)step);
-    s = agree(e, tag, s, NULL, all, &apart);
-    const bool begun = !s;
+    st = agree(e, tag, st, NULL, all, &apart);
+    const bool begun = st == WEFT_OK;
     if (begun) {
-        s = e->rank ? ckpt_paths(out_dir, step, temp, final) : WEFT_OK;
-        s = s ? s : write_own(e, temp, &sum);
+        st = e->rank ? ckpt_paths(out_dir, step, temp, final) : WEFT_OK;
+        st = st != WEFT_OK ? st : write_own(e, temp, &sum);
         snprintf(tag, sizeof tag, "save.%llu.shards", (unsigned long long)step);
-        s = agree(e, tag, s, &sum, all, &apart);
+        st = agree(e, tag, st, &sum, all, &apart);
     }
-    if (mine && !s)
-        s = commit_all(e, temp, final, step, all, keep);
+    if (mine && st == WEFT_OK)
+        st = commit_all(e, temp, final, step, all, keep);
     else if (mine)
         ckpt_abandon(temp);
     snprintf(tag, sizeof tag, "save.%llu.end", (unsigned long long)step);
     if (begun && !apart)
-        s = agree(e, tag, s, NULL, all, &apart);
+        st = agree(e, tag, st, NULL, all, &apart);
     free(all);
-    return s;
+    return st;
 }

@@ -59,14 +59,14 @@ static weft_status make_ring(const char *path, void **map)
 {
     char temp[4096 + 8];
     snprintf(temp, sizeof temp, "%s.new", path);
-    weft_status s = map_new(temp, path, map);
-    if (!s && rename(temp, path)) {
-        s = err_fail_errno(WEFT_IO, "the flight record %s cannot be made", path);
+    weft_status st = map_new(temp, path, map);
+    if (st == WEFT_OK && rename(temp, path)) {
+        st = err_fail_errno(WEFT_IO, "the flight record %s cannot be made", path);
         munmap(*map, RING_BYTES);
     }
-    if (s)
+    if (st != WEFT_OK)
         unlink(temp);
-    return s;
+    return st;
 }
 
 weft_status run_flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, flight *out)
@@ -79,9 +79,9 @@ weft_status run_flight_open(const char *out_dir, uint32_t rank, uint32_t ranks, 
     if ((size_t)snprintf(path, sizeof path, "%s/flight/rank-%04u.ring", out_dir, rank) >=
         sizeof path)
         return err_fail(WEFT_USAGE, "run.out is longer than a path may be");
-    weft_status s = make_ring(path, &map);
-    if (s)
-        return s;
+    weft_status st = make_ring(path, &map);
+    if (st != WEFT_OK)
+        return st;
     ring_head *h = map;
     memcpy(h->magic, "weftring", 8);
     h->version = RING_VERSION;
@@ -193,14 +193,14 @@ weft_status run_flight_print(const char *dir, uint32_t count, FILE *to)
     }
     if (n < 0)
         return err_fail_errno(WEFT_USAGE, "the folder %s cannot be read", dir);
-    weft_status s = n ? WEFT_OK : err_fail(WEFT_USAGE, "there are no flight records in %s", path);
+    weft_status st = n ? WEFT_OK : err_fail(WEFT_USAGE, "there are no flight records in %s", path);
     for (int i = 0; i < n; i++) {
         char file[8192];
         snprintf(file, sizeof file, "%s/%s", path, list[i]->d_name);
-        if (!s)
-            s = print_file(file, count, to);
+        if (st == WEFT_OK)
+            st = print_file(file, count, to);
         free(list[i]);
     }
     free(list);
-    return s;
+    return st;
 }

@@ -75,7 +75,7 @@ weft_status run_metrics_open(const char *out, uint64_t after, FILE **file)
     if (!f)
         return err_fail_errno(WEFT_IO, "%s cannot be opened", path);
     weft_status s = cut_after(f, after);
-    if (s)
+    if (s != WEFT_OK)
         fclose(f);
     else
         *file = f;

@@ -50,9 +50,9 @@ weft_status run_trace_setup(const char *steps, uint64_t entries, trace *out)
     *out = (trace){.first = 1, .last = 0};
     if (!*steps)
         return WEFT_OK;
-    weft_status s = parse_steps(steps, &out->first, &out->last);
-    if (s)
-        return s;
+    weft_status st = parse_steps(steps, &out->first, &out->last);
+    if (st != WEFT_OK)
+        return st;
     out->cap = (out->last - out->first + 1) * entries;
     out->events = mem_alloc(out->cap * sizeof *out->events);
     return WEFT_OK;
@@ -83,41 +83,41 @@ static void key_of(char key[64], char kind, uint32_t when, uint32_t rank, uint32
 /* Rank 0: answer the requests of all other ranks for its time. */
 static weft_status tell_time(job *j, uint32_t ranks, uint32_t when)
 {
-    weft_status s = WEFT_OK;
-    for (uint32_t r = 1; !s && r < ranks; r++)
-        for (uint32_t k = 0; !s && k < ROUNDS; k++) {
+    weft_status st = WEFT_OK;
+    for (uint32_t r = 1; st == WEFT_OK && r < ranks; r++)
+        for (uint32_t k = 0; st == WEFT_OK && k < ROUNDS; k++) {
             char key[64];
             void *none = NULL;
             uint64_t bytes = 0;
             key_of(key, 'q', when, r, k);
-            s = job_get(j, key, CLOCK_SECONDS, &none, &bytes);
+            st = job_get(j, key, CLOCK_SECONDS, &none, &bytes);
             free(none);
             const uint64_t now = clock_ns();
             key_of(key, 'a', when, r, k);
-            if (!s)
-                s = job_put(j, key, &now, sizeof now);
+            if (st == WEFT_OK)
+                st = job_put(j, key, &now, sizeof now);
         }
-    return s;
+    return st;
 }
 
 static weft_status ask_time(job *j, uint32_t rank, uint32_t when, int64_t *offset)
 {
     uint64_t best = UINT64_MAX;
-    weft_status s = WEFT_OK;
-    for (uint32_t k = 0; !s && k < ROUNDS; k++) {
+    weft_status st = WEFT_OK;
+    for (uint32_t k = 0; st == WEFT_OK && k < ROUNDS; k++) {
         char key[64];
         void *answer = NULL;
         uint64_t bytes = 0, theirs = 0;
         key_of(key, 'q', when, rank, k);
         const uint64_t began = clock_ns();
-        s = job_put(j, key, "", 0);
+        st = job_put(j, key, "", 0);
         key_of(key, 'a', when, rank, k);
-        if (!s)
-            s = job_get(j, key, CLOCK_SECONDS, &answer, &bytes);
+        if (st == WEFT_OK)
+            st = job_get(j, key, CLOCK_SECONDS, &answer, &bytes);
         const uint64_t took = clock_ns() - began;
-        if (!s && bytes != sizeof theirs)
-            s = err_fail(WEFT_DATA, "rank 0 sent no time for the trace");
-        if (!s && took < best) {
+        if (st == WEFT_OK && bytes != sizeof theirs)
+            st = err_fail(WEFT_DATA, "rank 0 sent no time for the trace");
+        if (st == WEFT_OK && took < best) {
             memcpy(&theirs, answer, sizeof theirs);
             best = took;
             *offset = (int64_t)(theirs - (began + took / 2));
@@ -126,19 +126,19 @@ static weft_status ask_time(job *j, uint32_t rank, uint32_t when, int64_t *offse
     }
     if (*offset <= (int64_t)(best / 2) && *offset >= -(int64_t)(best / 2))
         *offset = 0;
-    return s;
+    return st;
 }
 
 /* `when` 0: at the start; 1: at the end. */
 static weft_status note_clock(trace *t, job *j, uint32_t rank, uint32_t ranks, uint32_t when)
 {
     int64_t offset = 0;
-    weft_status s = !j     ? WEFT_OK
-                    : rank ? ask_time(j, rank, when, &offset)
-                           : tell_time(j, ranks, when);
+    weft_status st = !j     ? WEFT_OK
+                     : rank ? ask_time(j, rank, when, &offset)
+                            : tell_time(j, ranks, when);
     fprintf(t->part, "c %" PRIu64 " %" PRId64 "\n", clock_ns(), offset);
     fflush(t->part);
-    return s;
+    return st;
 }
 
 /* --- a rank's part --- */
@@ -284,43 +284,43 @@ static weft_status join_parts(uint32_t ranks, const char *out_dir, bool whole)
     FILE *f = fopen(temp, "we");
     if (!f)
         return err_fail_errno(WEFT_IO, "the trace %s cannot be written", temp);
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     uint32_t found = 0;
     fprintf(f, "{\"displayTimeUnit\":\"ms\",\"otherData\":{\"version\":\"1\"},\"traceEvents\":[\n");
-    for (uint32_t r = 0; !s && r < ranks; r++) {
+    for (uint32_t r = 0; st == WEFT_OK && r < ranks; r++) {
         part_path(out_dir, r, part);
         const bool there = append(part, r, !found, f);
         found += there;
         if (!there && whole)
-            s = err_fail_errno(WEFT_IO, "the trace %s of another rank cannot be read", part);
+            st = err_fail_errno(WEFT_IO, "the trace %s of another rank cannot be read", part);
     }
     fprintf(f, "\n]}\n");
     int bad = ferror(f);
-    if ((fclose(f) || bad) && !s)
-        s = err_fail_errno(WEFT_IO, "the trace %s could not be written completely", temp);
-    if (!s && rename(temp, path))
-        s = err_fail_errno(WEFT_IO, "the trace %s cannot be put in place", path);
-    if (s)
+    if ((fclose(f) || bad) && st == WEFT_OK)
+        st = err_fail_errno(WEFT_IO, "the trace %s could not be written completely", temp);
+    if (st == WEFT_OK && rename(temp, path))
+        st = err_fail_errno(WEFT_IO, "the trace %s cannot be put in place", path);
+    if (st != WEFT_OK)
         unlink(temp);
-    for (uint32_t r = 0; !s && r < ranks; r++) {
+    for (uint32_t r = 0; st == WEFT_OK && r < ranks; r++) {
         part_path(out_dir, r, part);
         unlink(part);
     }
-    return s;
+    return st;
 }
 
 weft_status run_trace_write(trace *t, job *j, uint32_t rank, uint32_t ranks, const char *out_dir)
 {
     if (!t->part)
         return WEFT_OK;
-    weft_status s = note_clock(t, j, rank, ranks, 1), ended = end_part(t);
-    uint32_t mine = s ? s : ended, *all = mem_alloc(ranks * sizeof *all);
-    if (j && !s) {
+    weft_status st = note_clock(t, j, rank, ranks, 1), ended = end_part(t);
+    uint32_t mine = st != WEFT_OK ? st : ended, *all = mem_alloc(ranks * sizeof *all);
+    if (j && st == WEFT_OK) {
         weft_status x = job_exchange(j, "trace", &mine, sizeof mine, all);
-        s = ended ? ended : x;
+        st = ended != WEFT_OK ? ended : x;
     }
     free(all);
-    return s || rank ? s : join_parts(ranks, out_dir, true);
+    return st != WEFT_OK || rank ? st : join_parts(ranks, out_dir, true);
 }
 
 /* --- a job that failed --- */
@@ -344,7 +344,7 @@ void run_trace_rescue(trace *t, uint32_t ranks, const char *out_dir)
     char path[4096];
     if (!t->part)
         return;
-    if (end_part(t))
+    if (end_part(t) != WEFT_OK)
         err_clear();
     lock_path(out_dir, path);
     const int lock = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -355,7 +355,7 @@ void run_trace_rescue(trace *t, uint32_t ranks, const char *out_dir)
     const uint64_t until = clock_ms() + JOIN_WAIT_MS;
     while (!all_ended(ranks, out_dir) && clock_ms() < until)
         nanosleep(&moment, NULL);
-    if (join_parts(ranks, out_dir, false))
+    if (join_parts(ranks, out_dir, false) != WEFT_OK)
         err_clear();
     unlink(path);
 }

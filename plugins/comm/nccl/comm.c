@@ -37,7 +37,7 @@ weft_status comm_id(void *module, const weft_conf *conf, void *out, uint64_t *by
     nccl_module *m = module;
     (void)conf;
     weft_status st = nccl_load(m);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     if (*bytes < sizeof(ncclUniqueId))
         return nccl_fail(m, WEFT_USAGE, "an id of NCCL takes %zu bytes", sizeof(ncclUniqueId));
@@ -78,9 +78,9 @@ weft_status comm_open(void *module, const weft_coll_args *args, weft_comm **out)
 {
     nccl_module *m = module;
     weft_status st = nccl_load(m);
-    if (!st)
+    if (st == WEFT_OK)
         st = enter_context(m, args->stream);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     if (!args->parent && args->id_bytes != sizeof(ncclUniqueId))
         return nccl_fail(m, WEFT_DATA, "the id of a communicator has %llu bytes, not NCCL's %zu",
@@ -100,7 +100,7 @@ weft_status comm_open(void *module, const weft_coll_args *args, weft_comm **out)
         r = m->nccl.CommInitRankConfig(&c->comm, (int)args->ranks, id, (int)args->rank, &config);
     }
     st = said(m, r, "opening a communicator");
-    if (st && st != WEFT_BUSY) {
+    if (st != WEFT_OK && st != WEFT_BUSY) {
         m->host->free(m->host->ctx, c);
         return st;
     }

@@ -73,9 +73,9 @@ weft_status nccl_load(nccl_module *m)
                          "nccl needs " NCCL ", which this machine does not have (%s)", dlerror());
     weft_status st =
         find(m, driver, DRIVER, of_driver, sizeof of_driver / sizeof *of_driver, &m->driver);
-    if (!st)
+    if (st == WEFT_OK)
         st = find(m, nccl, NCCL, of_nccl, sizeof of_nccl / sizeof *of_nccl, &m->nccl);
-    if (!st && (m->nccl.GetVersion(&m->version) != ncclSuccess || m->version < OLDEST))
+    if (st == WEFT_OK && (m->nccl.GetVersion(&m->version) != ncclSuccess || m->version < OLDEST))
         st = nccl_fail(m, WEFT_ABSENT,
                        "the " NCCL " of this machine is version %d.%d; 2.18 or later is needed",
                        m->version / 10000, m->version / 100 % 100);

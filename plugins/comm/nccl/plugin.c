@@ -76,11 +76,11 @@ static weft_status nccl_probe(void *module, const weft_conf *conf, uint32_t caps
         return nccl_fail(m, WEFT_UNSUPPORTED,
                          "nccl moves the memory of NVIDIA GPUs, and the device is another");
     weft_status st = nccl_load(m);
-    if (!st && (m->driver.cuInit(0) || m->driver.cuDeviceGetCount(&gpus) || !gpus))
+    if (st == WEFT_OK && (m->driver.cuInit(0) || m->driver.cuDeviceGetCount(&gpus) || !gpus))
         st = nccl_fail(m, WEFT_ABSENT, "the NVIDIA driver finds no GPU");
-    if (!st)
+    if (st == WEFT_OK)
         st = check_sharing(m, gpus);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     const char *names = conf->text(conf->ctx, "interface");
     if (names && *names) /* read when the first communicator is opened */

@@ -41,11 +41,11 @@ static weft_status offer(weft_link *l, weft_conn *c)
         return shm_fail(l->host, WEFT_UNSUPPORTED, "shm makes at most %d connections a rank",
                         ENTRIES);
     c->in_bytes = l->ring_bytes;
-    weft_status s = shm_grow(l, shm_ring_size(l->cells, c->in_bytes), &offset);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = shm_grow(l, shm_ring_size(l->cells, c->in_bytes), &offset);
+    if (st != WEFT_OK)
+        return st;
     c->in_ring = shm_map_ring(l->fd, offset, l->cells, c->in_bytes);
-    if (c->in_ring == NULL)
+    if (!c->in_ring)
         return shm_fail(l->host, WEFT_NO_MEMORY, "shm cannot map a ring: %s", strerror(errno));
     c->in_data = shm_data(c->in_ring, l->cells);
     c->in_mask = l->cells - 1;
@@ -70,24 +70,24 @@ weft_status shm_connect(weft_link *l, uint32_t rank, uint32_t channel, const voi
         return shm_fail(l->host, WEFT_USAGE, "shm was to connect rank %u with rank %u of %u",
                         l->rank, rank, l->ranks);
     memset(&a, 0, sizeof a);
-    if (where != NULL && bytes == sizeof a)
+    if (where && bytes == sizeof a)
         memcpy(&a, where, sizeof a);
     peer *p = NULL;
-    weft_status s = shm_open_peer(l, rank, &a, &p);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = shm_open_peer(l, rank, &a, &p);
+    if (st != WEFT_OK)
+        return st;
     weft_conn *c = l->host->alloc(l->host->ctx, sizeof *c, 64);
-    if (c == NULL)
+    if (!c)
         return shm_fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
     c->link = l;
     c->peer = p;
     c->channel = channel;
     c->next = l->conns;
     l->conns = c;
-    s = offer(l, c);
-    if (s != WEFT_OK) {
+    st = offer(l, c);
+    if (st != WEFT_OK) {
         shm_disconnect(c);
-        return s;
+        return st;
     }
     *out = c;
     return WEFT_OK;
@@ -109,7 +109,7 @@ static weft_status take(weft_conn *c, entry *e)
         return shm_break(c, WEFT_DATA, "rank %u offers a ring outside its own memory",
                          c->peer->rank);
     c->out_ring = shm_map_ring(c->peer->fd, offset, cells, data);
-    if (c->out_ring == NULL)
+    if (!c->out_ring)
         return shm_break(c, WEFT_NO_MEMORY, "shm cannot map a ring of rank %u: %s", c->peer->rank,
                          strerror(errno));
     c->out_data = shm_data(c->out_ring, cells);
@@ -127,9 +127,9 @@ static weft_status find(weft_conn *c)
         unsigned open = ENTRY_OPEN;
         if (e->peer == c->link->rank && e->channel == c->channel &&
             atomic_compare_exchange_strong(&e->state, &open, ENTRY_TAKEN)) {
-            weft_status status = take(c, e);
+            weft_status st = take(c, e);
             shm_tell(c->peer);
-            return status;
+            return st;
         }
     }
     return WEFT_BUSY;
@@ -138,10 +138,10 @@ static weft_status find(weft_conn *c)
 /* One connection as far as it goes. */
 static weft_status set_up(weft_conn *c)
 {
-    weft_status s = c->out_ring == NULL ? find(c) : WEFT_OK;
-    if (s != WEFT_OK && s != WEFT_BUSY)
-        return s;
-    if (s == WEFT_OK && atomic_load(&c->entry->state) == ENTRY_TAKEN) {
+    weft_status st = !c->out_ring ? find(c) : WEFT_OK;
+    if (st != WEFT_OK && st != WEFT_BUSY)
+        return st;
+    if (st == WEFT_OK && atomic_load(&c->entry->state) == ENTRY_TAKEN) {
         c->up = true;
         return WEFT_OK;
     }
@@ -155,12 +155,12 @@ static weft_status set_up(weft_conn *c)
  * theirs in different orders do not wait for each other. */
 weft_status shm_ready(weft_conn *c)
 {
-    weft_status s = shm_usable(c);
-    if (s != WEFT_OK || c->up)
-        return s;
+    weft_status st = shm_usable(c);
+    if (st != WEFT_OK || c->up)
+        return st;
     shm_look(c->link);
     bool news = shm_news(c->link);
-    for (weft_conn *other = news ? c->link->conns : NULL; other != NULL; other = other->next)
+    for (weft_conn *other = news ? c->link->conns : NULL; other; other = other->next)
         if (other != c && !other->up && other->broken == WEFT_OK)
             (void)!set_up(other);
     return set_up(c);
@@ -168,22 +168,22 @@ weft_status shm_ready(weft_conn *c)
 
 void shm_disconnect(weft_conn *c)
 {
-    if (c == NULL)
+    if (!c)
         return;
     weft_link *l = c->link;
     weft_conn **at = &l->conns;
     while (*at != c)
         at = &(*at)->next;
     *at = c->next;
-    if (c->out_ring != NULL) {
+    if (c->out_ring) {
         atomic_store(&c->out_ring->writer_closed, 1);
         munmap(c->out_ring, shm_ring_size(c->out_mask + 1, c->out_bytes));
     }
-    if (c->in_ring != NULL) {
+    if (c->in_ring) {
         atomic_store(&c->in_ring->reader_closed, 1);
         munmap(c->in_ring, shm_ring_size(c->in_mask + 1, c->in_bytes));
     }
-    if (c->entry != NULL) {
+    if (c->entry) {
         atomic_store(&c->entry->state, ENTRY_CLOSED);
         /* Give the pages back, but for the first, whose flags the peer may still read. */
         (void)!fallocate(l->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,

@@ -76,7 +76,7 @@ weft_status shm_create(void *module, const weft_link_args *args, weft_link **out
 {
     const weft_host *host = module;
     weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
-    if (l == NULL)
+    if (!l)
         return shm_fail(host, WEFT_NO_MEMORY, "no memory for a link");
     l->host = host;
     l->rank = args->rank;
@@ -86,10 +86,10 @@ weft_status shm_create(void *module, const weft_link_args *args, weft_link **out
     l->fd = -1;
     l->alive = epoll_create1(EPOLL_CLOEXEC);
     pthread_mutex_init(&l->lock, NULL);
-    weft_status s = shm_segment(l);
-    if (s != WEFT_OK) {
+    weft_status st = shm_segment(l);
+    if (st != WEFT_OK) {
         shm_destroy(l);
-        return s;
+        return st;
     }
     *out = l;
     return WEFT_OK;
@@ -99,29 +99,29 @@ static void tell_gone(weft_link *l, unsigned how)
 {
     unsigned not_yet = GONE_NOT;
     atomic_compare_exchange_strong(&l->head->gone, &not_yet, how);
-    for (peer *p = l->peers; p != NULL; p = p->next)
+    for (peer *p = l->peers; p; p = p->next)
         shm_notify(p);
 }
 
 void shm_destroy(weft_link *l)
 {
-    if (l == NULL)
+    if (!l)
         return;
-    while (l->conns != NULL)
+    while (l->conns)
         shm_disconnect(l->conns);
-    if (l->head != NULL)
+    if (l->head)
         tell_gone(l, GONE_CLOSED);
-    while (l->peers != NULL)
+    while (l->peers)
         shm_close_peer(l, l->peers);
-    while (l->regions != NULL)
+    while (l->regions)
         shm_deregister(l->regions);
-    while (l->mappings != NULL) {
+    while (l->mappings) {
         mapping *m = l->mappings;
         l->mappings = m->next;
         munmap(m->base, m->bytes);
         l->host->free(l->host->ctx, m);
     }
-    if (l->head != NULL)
+    if (l->head)
         munmap(l->head, sizeof(segment));
     if (l->fd >= 0)
         close(l->fd);
@@ -153,7 +153,7 @@ static void look(weft_link *l, uint64_t now)
         p->dead = true;
         p->watched = epoll_ctl(l->alive, EPOLL_CTL_DEL, p->pidfd, NULL) != 0; /* said once */
     }
-    for (peer *p = l->peers; p != NULL; p = p->next)
+    for (peer *p = l->peers; p; p = p->next)
         if (!p->watched && !p->dead) /* a kernel without process descriptors */
             p->dead = kill(p->pid, 0) != 0 && errno == ESRCH;
 }
@@ -168,7 +168,7 @@ static bool anything(weft_link *l)
 {
     if (atomic_load_explicit(&l->woken, memory_order_relaxed) || atomic_load(&l->aborted))
         return true;
-    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+    for (weft_conn *c = l->conns; c; c = c->next)
         if (shm_can_move(c))
             return true;
     return false;
@@ -176,7 +176,7 @@ static bool anything(weft_link *l)
 
 static bool setting_up(const weft_link *l)
 {
-    for (const weft_conn *c = l->conns; c != NULL; c = c->next)
+    for (const weft_conn *c = l->conns; c; c = c->next)
         if (!c->up)
             return true;
     return false;

@@ -186,33 +186,33 @@ static weft_status pull(weft_conn *c, bool *moved)
 {
     uint64_t stamp, before = c->bytes_in, cells = c->cells_in;
     int64_t budget = TURN;
-    weft_status s = WEFT_OK;
-    while (s == WEFT_OK && budget > 0 && c->in.done < c->in.posted) {
+    weft_status st = WEFT_OK;
+    while (st == WEFT_OK && budget > 0 && c->in.done < c->in.posted) {
         const cell *from = filled(c, &stamp);
-        if (from == NULL) {
+        if (!from) {
             foresee(c);
             break;
         }
         message *m = &c->in.m[c->in.done % QUEUE];
         uint64_t bytes = stamp >> 48;
         if (bytes == CELL_CHUNK)
-            s = take_chunk(c, m, from, &bytes);
+            st = take_chunk(c, m, from, &bytes);
         else
-            s = take_inline(c, m, from, bytes);
+            st = take_inline(c, m, from, bytes);
         c->cells_in++;
         budget -= (int64_t)bytes + 64;
     }
     *moved |= c->cells_in != cells;
     if (c->bytes_in != before || c->cells_in - c->told >= lazy(c))
         tell_taken(c);
-    return s;
+    return st;
 }
 
 static weft_status post(weft_conn *c, queue *q, void *at, uint64_t bytes)
 {
-    weft_status s = shm_usable(c);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = shm_usable(c);
+    if (st != WEFT_OK)
+        return st;
     if (q->posted - q->done == QUEUE)
         return WEFT_BUSY;
     q->m[q->posted++ % QUEUE] = (message){at, bytes};
@@ -222,10 +222,10 @@ static weft_status post(weft_conn *c, queue *q, void *at, uint64_t bytes)
 weft_status shm_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *region)
 {
     (void)region;
-    weft_status s = post(c, &c->out, (void *)(uintptr_t)from, bytes);
-    if (s == WEFT_OK && c->up && bytes <= CHUNK && c->out.posted - c->out.done == 1)
+    weft_status st = post(c, &c->out, (void *)(uintptr_t)from, bytes);
+    if (st == WEFT_OK && c->up && bytes <= CHUNK && c->out.posted - c->out.done == 1)
         push(c); /* what is short leaves at once */
-    return s;
+    return st;
 }
 
 weft_status shm_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *region)
@@ -245,7 +245,7 @@ static weft_status judge(weft_conn *c)
         return shm_break(c, WEFT_PEER, "rank %u has given the job up", c->peer->rank);
     bool no_writer = c->peer->dead || gone != GONE_NOT || atomic_load(&c->in_ring->writer_closed);
     bool no_reader = c->peer->dead || gone != GONE_NOT || atomic_load(&c->out_ring->reader_closed);
-    if (waits_in && no_writer && filled(c, &stamp) == NULL)
+    if (waits_in && no_writer && !filled(c, &stamp))
         return shm_break(c, WEFT_PEER, "rank %u %s while message %llu of channel %u was awaited",
                          c->peer->rank, c->peer->dead ? "died" : "left",
                          (unsigned long long)c->in.done, c->channel);
@@ -259,20 +259,20 @@ static weft_status judge(weft_conn *c)
 weft_status shm_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
 {
     bool moved = false;
-    weft_status s = shm_usable(c);
-    if (s == WEFT_OK && c->up) {
+    weft_status st = shm_usable(c);
+    if (st == WEFT_OK && c->up) {
         if (c->out.done < c->out.posted)
             moved = push(c);
         if (c->in.done < c->in.posted)
-            s = pull(c, &moved);
-        if (s == WEFT_OK && !moved) {
-            s = judge(c);
+            st = pull(c, &moved);
+        if (st == WEFT_OK && !moved) {
+            st = judge(c);
             if (++c->link->idle > 16384)
                 shm_look(c->link);
         }
     }
-    if (s != WEFT_OK)
-        return s;
+    if (st != WEFT_OK)
+        return st;
     *sent = c->out.done;
     *received = c->in.done;
     return WEFT_OK;
@@ -284,7 +284,7 @@ bool shm_can_move(weft_conn *c)
     if (!c->up)
         return false;
     bool waits_in = c->in.done < c->in.posted, waits_out = c->out.done < c->out.posted;
-    if (waits_in && filled(c, &stamp) != NULL)
+    if (waits_in && filled(c, &stamp))
         return true;
     if (waits_out &&
         room(c, c->out.m[c->out.done % QUEUE].bytes <= INLINE ? 0 : lines(next_part(c))))

@@ -24,7 +24,7 @@ weft_status shm_register(weft_link *l, void *base, uint64_t bytes, int32_t fd, w
                         "shm can share memory only by a descriptor that maps all of its %llu bytes",
                         (unsigned long long)bytes);
     weft_region *r = l->host->alloc(l->host->ctx, sizeof *r, 0);
-    if (r == NULL)
+    if (!r)
         return shm_fail(l->host, WEFT_NO_MEMORY, "no memory for a region");
     *r = (weft_region){.link = l, .next = l->regions, .bytes = bytes, .fd = fd};
     l->regions = r;
@@ -34,7 +34,7 @@ weft_status shm_register(weft_link *l, void *base, uint64_t bytes, int32_t fd, w
 
 void shm_deregister(weft_region *r)
 {
-    if (r == NULL)
+    if (!r)
         return;
     weft_region **at = &r->link->regions;
     while (*at != r)
@@ -64,11 +64,11 @@ weft_status shm_key(weft_region *r, void *out, uint64_t *bytes)
 static weft_status keep(weft_link *l, int fd, uint64_t bytes, uint64_t unit, void **base)
 {
     mapping *m = l->host->alloc(l->host->ctx, sizeof *m, 0);
-    if (m == NULL)
+    if (!m)
         return shm_fail(l->host, WEFT_NO_MEMORY, "no memory for a mapping");
     m->bytes = (bytes + unit - 1) / unit * unit; /* whole pages of the file, which may be large */
     m->base = shm_map(fd, 0, m->bytes);
-    if (m->base == NULL) {
+    if (!m->base) {
         l->host->free(l->host->ctx, m);
         return shm_fail(l->host, WEFT_NO_MEMORY, "shm cannot map %llu bytes of a peer: %s",
                         (unsigned long long)bytes, strerror(errno));
@@ -87,11 +87,11 @@ weft_status shm_map_region(weft_link *l, uint32_t rank, const void *key, uint64_
     struct stat s;
     peer *p = NULL;
     memset(&k, 0, sizeof k);
-    if (key != NULL && bytes == sizeof k)
+    if (key && bytes == sizeof k)
         memcpy(&k, key, sizeof k);
-    weft_status status = shm_open_peer(l, rank, &k.owner, &p);
-    if (status != WEFT_OK)
-        return status;
+    weft_status st = shm_open_peer(l, rank, &k.owner, &p);
+    if (st != WEFT_OK)
+        return st;
     int fd = shm_open_fd(p->pid, k.fd);
     if (fd < 0)
         return shm_fail(l->host, WEFT_PEER, "shm cannot open the arena of rank %u: %s", rank,
@@ -101,10 +101,10 @@ weft_status shm_map_region(weft_link *l, uint32_t rank, const void *key, uint64_
                 (uint64_t)s.st_size == k.file_bytes && k.bytes > 0 && k.bytes <= k.file_bytes &&
                 k.reserved == 0;
     if (same)
-        status = keep(l, fd, k.bytes, s.st_blksize > 4096 ? (uint64_t)s.st_blksize : 4096, base);
+        st = keep(l, fd, k.bytes, s.st_blksize > 4096 ? (uint64_t)s.st_blksize : 4096, base);
     else
-        status = shm_fail(l->host, WEFT_PEER,
-                          "descriptor %d of rank %u is not the arena it told of", k.fd, rank);
+        st = shm_fail(l->host, WEFT_PEER, "descriptor %d of rank %u is not the arena it told of",
+                      k.fd, rank);
     close(fd);
-    return status;
+    return st;
 }

@@ -52,7 +52,7 @@ ring *shm_map_ring(int fd, uint64_t offset, uint32_t cells, uint64_t data_bytes)
 {
     uint64_t bytes = shm_ring_size(cells, data_bytes), warm = data_at(cells) + cells * WARM_CELL;
     ring *r = shm_map(fd, offset, bytes);
-    if (r != NULL && madvise(r, pages(warm), MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
+    if (r && madvise(r, pages(warm), MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
         int why = errno;
         munmap(r, bytes);
         errno = why;
@@ -96,8 +96,7 @@ weft_status shm_segment(weft_link *l)
     l->fd = memfd_create("weft", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     l->size = head_size();
     if (l->fd < 0 || ftruncate(l->fd, (off_t)l->size) != 0 ||
-        fcntl(l->fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0 ||
-        (l->head = shm_map(l->fd, 0, l->size)) == NULL)
+        fcntl(l->fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0 || !(l->head = shm_map(l->fd, 0, l->size)))
         return shm_fail(l->host, WEFT_IO, "shm gets no shared memory from the system: %s",
                         strerror(errno));
     a->fd = l->fd;
@@ -159,7 +158,7 @@ static weft_status enter(weft_link *l, peer *p, const address *a)
                         strerror(errno));
     if (trusted(p, a))
         p->head = shm_map(p->fd, 0, head_size());
-    if (p->head == NULL || p->head->magic != SEGMENT_MAGIC || p->head->rank != p->rank ||
+    if (!p->head || p->head->magic != SEGMENT_MAGIC || p->head->rank != p->rank ||
         memcmp(p->head->nonce, a->nonce, sizeof a->nonce) != 0)
         return shm_fail(l->host, WEFT_PEER,
                         "descriptor %d of process %d is not the shared memory that rank %u told of",
@@ -169,7 +168,7 @@ static weft_status enter(weft_link *l, peer *p, const address *a)
 
 static void leave(weft_link *l, peer *p)
 {
-    if (p->head != NULL)
+    if (p->head)
         munmap(p->head, head_size());
     if (p->fd >= 0)
         close(p->fd);
@@ -180,26 +179,26 @@ static void leave(weft_link *l, peer *p)
 
 weft_status shm_open_peer(weft_link *l, uint32_t rank, const address *a, peer **out)
 {
-    weft_status s = shm_check_address(l, rank, a);
-    for (peer *p = l->peers; s == WEFT_OK && p != NULL; p = p->next)
+    weft_status st = shm_check_address(l, rank, a);
+    for (peer *p = l->peers; st == WEFT_OK && p; p = p->next)
         if (p->rank == rank && p->pid == a->pid &&
             memcmp(p->head->nonce, a->nonce, sizeof a->nonce) == 0) {
             *out = p;
             return WEFT_OK;
         }
-    if (s != WEFT_OK)
-        return s;
+    if (st != WEFT_OK)
+        return st;
     peer *p = l->host->alloc(l->host->ctx, sizeof *p, 0);
-    if (p == NULL)
+    if (!p)
         return shm_fail(l->host, WEFT_NO_MEMORY, "no memory for a peer");
     p->rank = rank;
     p->pid = a->pid;
     p->fd = -1;
     p->pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0); /* first, so that it is the same process */
-    s = enter(l, p, a);
-    if (s != WEFT_OK) {
+    st = enter(l, p, a);
+    if (st != WEFT_OK) {
         leave(l, p);
-        return s;
+        return st;
     }
     pthread_mutex_lock(&l->lock);
     p->next = l->peers;

@@ -14,7 +14,7 @@ weft_status tcp_parse(const weft_host *host, const char *text, endpoint *out)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
     struct addrinfo *found = NULL;
-    if (text == NULL || text[0] == '\0')
+    if (!text || text[0] == '\0')
         return tcp_fail(host, WEFT_USAGE, "tcp was given no address to listen on");
     int rc = getaddrinfo(text, NULL, &hints, &found);
     if (rc != 0)
@@ -54,7 +54,7 @@ weft_status tcp_unpack(weft_link *l, uint32_t peer, const void *in, uint64_t byt
 {
     const uint8_t *b = in;
     memset(out, 0, sizeof *out);
-    bool known = b != NULL && bytes == ADDRESS && memcmp(b, magic, sizeof magic) == 0;
+    bool known = b && bytes == ADDRESS && memcmp(b, magic, sizeof magic) == 0;
     if (!known || (b[4] != 4 && b[4] != 6))
         return tcp_fail(l->host, WEFT_DATA,
                         "the address of rank %u is not one of tcp's: every rank needs the same "

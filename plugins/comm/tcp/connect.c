@@ -44,11 +44,11 @@ weft_status tcp_connect(weft_link *l, uint32_t peer, uint32_t channel, const voi
     if (peer == l->rank || peer >= l->ranks)
         return tcp_fail(l->host, WEFT_USAGE, "tcp was to connect rank %u with rank %u of %u",
                         l->rank, peer, l->ranks);
-    weft_status s = tcp_unpack(l, peer, address, bytes, &to);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = tcp_unpack(l, peer, address, bytes, &to);
+    if (st != WEFT_OK)
+        return st;
     weft_conn *c = l->host->alloc(l->host->ctx, sizeof *c, 0);
-    if (c == NULL)
+    if (!c)
         return tcp_fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
     c->io = (source){.kind = SOURCE_CONN, .fd = -1};
     c->link = l;
@@ -60,10 +60,10 @@ weft_status tcp_connect(weft_link *l, uint32_t peer, uint32_t channel, const voi
     l->conns = c;
     pthread_mutex_unlock(&l->lock);
     l->settled = false;
-    s = peer < l->rank ? tcp_dial(c) : tcp_listen(l);
-    if (s != WEFT_OK) {
+    st = peer < l->rank ? tcp_dial(c) : tcp_listen(l);
+    if (st != WEFT_OK) {
         tcp_disconnect(c);
-        return s;
+        return st;
     }
     *out = c;
     return WEFT_OK;
@@ -72,9 +72,9 @@ weft_status tcp_connect(weft_link *l, uint32_t peer, uint32_t channel, const voi
 weft_status tcp_ready(weft_conn *c)
 {
     weft_link *l = c->link;
-    weft_status s = tcp_usable(c);
-    if (s != WEFT_OK || c->up)
-        return s;
+    weft_status st = tcp_usable(c);
+    if (st != WEFT_OK || c->up)
+        return st;
     tcp_events(l, 0);
     tcp_handshake_step(l);
     if (l->listener.readable || l->strangers == PLACES) {
@@ -82,9 +82,9 @@ weft_status tcp_ready(weft_conn *c)
         tcp_handshake_step(l);
     }
     tcp_settle(l);
-    s = tcp_usable(c);
-    if (s != WEFT_OK || c->up)
-        return s;
+    st = tcp_usable(c);
+    if (st != WEFT_OK || c->up)
+        return st;
     return c->why[0] != '\0' ? l->host->fail(l->host->ctx, WEFT_BUSY, c->why) : WEFT_BUSY;
 }
 
@@ -105,7 +105,7 @@ void tcp_adopt(weft_conn *c, int fd, weft_tls *tls)
 
 void tcp_disconnect(weft_conn *c)
 {
-    if (c == NULL)
+    if (!c)
         return;
     weft_link *l = c->link;
     pthread_mutex_lock(&l->lock);
@@ -116,9 +116,9 @@ void tcp_disconnect(weft_conn *c)
     if (c->io.fd >= 0)
         close(c->io.fd);
     pthread_mutex_unlock(&l->lock);
-    if (c->greeting != NULL)
+    if (c->greeting)
         tcp_drop_handshake(l, c->greeting);
-    if (c->tls != NULL)
+    if (c->tls)
         l->tls->end(c->tls);
     tcp_settle(l);
     l->host->free(l->host->ctx, c);

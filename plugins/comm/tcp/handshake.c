@@ -42,7 +42,7 @@ static void prepare(weft_link *l, int fd)
 static greeting *greet(weft_link *l, int fd, bool dialer, const endpoint *other)
 {
     greeting *g = l->host->alloc(l->host->ctx, sizeof *g, 0);
-    if (g == NULL) {
+    if (!g) {
         close(fd);
         return NULL;
     }
@@ -75,9 +75,9 @@ void tcp_drop_handshake(weft_link *l, greeting *g)
         at = &(*at)->next;
     *at = g->next;
     proved(l, g);
-    if (g->conn != NULL)
+    if (g->conn)
         g->conn->greeting = NULL;
-    if (g->tls != NULL)
+    if (g->tls)
         l->tls->end(g->tls);
     if (g->io.fd >= 0)
         close(g->io.fd);
@@ -132,7 +132,7 @@ weft_status tcp_dial(weft_conn *c)
         return WEFT_OK;
     }
     greeting *g = greet(l, fd, true, &c->to);
-    if (g == NULL)
+    if (!g)
         return tcp_fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
     g->conn = c;
     c->greeting = g;
@@ -148,18 +148,18 @@ static weft_status move(greeting *g, const weft_host_tls *tls, bool give, uint32
     while (g->moved < bytes) {
         uint8_t *at = g->text + g->moved;
         uint64_t left = bytes - g->moved, done = 0;
-        weft_status s = WEFT_OK;
-        if (g->tls != NULL) {
-            s = give ? tls->write(g->tls, at, left, &done) : tls->read(g->tls, at, left, &done);
+        weft_status st = WEFT_OK;
+        if (g->tls) {
+            st = give ? tls->write(g->tls, at, left, &done) : tls->read(g->tls, at, left, &done);
         } else {
             ssize_t n = give ? send(g->io.fd, at, left, MSG_NOSIGNAL) : recv(g->io.fd, at, left, 0);
             if (n < 0 && (errno == EAGAIN || errno == EINTR))
                 return WEFT_BUSY;
-            s = n <= 0 ? WEFT_PEER : WEFT_OK;
+            st = n <= 0 ? WEFT_PEER : WEFT_OK;
             done = n > 0 ? (uint64_t)n : 0;
         }
-        if (s != WEFT_OK)
-            return s;
+        if (st != WEFT_OK)
+            return st;
         g->moved += (uint32_t)done;
     }
     g->moved = 0;
@@ -203,17 +203,17 @@ static void say(greeting *g, const weft_link *l, uint8_t code)
 static weft_status shaking(weft_link *l, greeting *g)
 {
     char label[192];
-    weft_status s = WEFT_OK;
-    if (g->tls == NULL) {
+    weft_status st = WEFT_OK;
+    if (!g->tls) {
         weft_handshake_label(label, sizeof label, "tcp", l->job, g->dialer ? g->rank : l->rank);
-        s = l->tls->start(l->tls->ctx, g->io.fd, g->dialer ? 0 : 1, label, &g->tls);
+        st = l->tls->start(l->tls->ctx, g->io.fd, g->dialer ? 0 : 1, label, &g->tls);
     }
-    if (s == WEFT_OK)
-        s = l->tls->handshake(g->tls);
-    if (s != WEFT_OK && s != WEFT_BUSY && s != WEFT_IO) /* WEFT_IO: the connection ended */
-        return refuse(g, s, "the two did not prove to each other that they are of one job");
-    if (s != WEFT_OK)
-        return s;
+    if (st == WEFT_OK)
+        st = l->tls->handshake(g->tls);
+    if (st != WEFT_OK && st != WEFT_BUSY && st != WEFT_IO) /* WEFT_IO: the connection ended */
+        return refuse(g, st, "the two did not prove to each other that they are of one job");
+    if (st != WEFT_OK)
+        return st;
     g->phase = HELLOING;
     if (g->dialer)
         say(g, l, l->encrypt);
@@ -228,9 +228,9 @@ static void answer(weft_link *l, greeting *g, uint8_t code)
 
 static weft_status helloing(weft_link *l, greeting *g)
 {
-    weft_status s = move(g, l->tls, g->dialer, HELLO);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = move(g, l->tls, g->dialer, HELLO);
+    if (st != WEFT_OK)
+        return st;
     g->phase = ANSWERING;
     if (g->dialer)
         return WEFT_OK;
@@ -250,8 +250,8 @@ static weft_status helloing(weft_link *l, greeting *g)
 
 static weft_status matching(weft_link *l, greeting *g)
 {
-    for (weft_conn *c = l->conns; c != NULL; c = c->next)
-        if (c->peer == g->rank && c->channel == g->channel && !c->up && c->greeting == NULL &&
+    for (weft_conn *c = l->conns; c; c = c->next)
+        if (c->peer == g->rank && c->channel == g->channel && !c->up && !c->greeting &&
             c->broken == WEFT_OK) {
             g->conn = c;
             c->greeting = g;
@@ -263,9 +263,9 @@ static weft_status matching(weft_link *l, greeting *g)
 
 static weft_status answering(weft_link *l, greeting *g)
 {
-    weft_status s = move(g, l->tls, !g->dialer, HELLO);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = move(g, l->tls, !g->dialer, HELLO);
+    if (st != WEFT_OK)
+        return st;
     weft_handshake said;
     if (weft_handshake_read(g->text, magic, &said) != WEFT_OK)
         return refuse(g, WEFT_DATA, "it speaks another protocol");
@@ -283,9 +283,9 @@ static weft_status answering(weft_link *l, greeting *g)
 
 static weft_status going(weft_link *l, greeting *g)
 {
-    weft_status s = move(g, l->tls, g->dialer, 1);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = move(g, l->tls, g->dialer, 1);
+    if (st != WEFT_OK)
+        return st;
     int fd = g->io.fd;
     weft_tls *tls = g->tls;
     weft_conn *c = g->conn;
@@ -303,17 +303,17 @@ static weft_status (*const steps[])(weft_link *, greeting *) = {
 
 /* What ends an attempt of ours for good fails its connection; anything else that ends it is tried
  * again, by whoever dials. Of a stranger, a few words in the log are enough. */
-static void drop(weft_link *l, greeting *g, weft_status s)
+static void drop(weft_link *l, greeting *g, weft_status st)
 {
     char text[WHY + 64];
     weft_conn *c = g->conn;
     const char *why = g->why[0] != '\0' ? g->why : "it closed the connection";
-    if (c != NULL && g->final) {
-        (void)!tcp_break(c, s, "cannot set up channel %u with rank %u at %s: %s", g->channel,
+    if (c && g->final) {
+        (void)!tcp_break(c, st, "cannot set up channel %u with rank %u at %s: %s", g->channel,
                          g->rank, g->where, why);
-    } else if (c != NULL && g->dialer) {
+    } else if (c && g->dialer) {
         again(c, why);
-    } else if (c == NULL && l->dropped++ < 8) {
+    } else if (!c && l->dropped++ < 8) {
         snprintf(text, sizeof text, "dropped a connection from %s: %s", g->where, why);
         l->host->log(l->host->ctx, WEFT_LOG_WARN, text);
     }
@@ -331,13 +331,12 @@ static bool unanswered(const greeting *g, uint64_t now)
 
 static void redial(weft_link *l, uint64_t now)
 {
-    for (weft_conn *c = l->conns; c != NULL; c = c->next) {
-        if (c->up || c->broken != WEFT_OK || c->greeting != NULL || c->peer > l->rank ||
-            now < c->dial_at)
+    for (weft_conn *c = l->conns; c; c = c->next) {
+        if (c->up || c->broken != WEFT_OK || c->greeting || c->peer > l->rank || now < c->dial_at)
             continue;
-        weft_status s = tcp_dial(c);
-        if (s != WEFT_OK)
-            (void)!tcp_break(c, s, "channel %u cannot be set up with rank %u again", c->channel,
+        weft_status st = tcp_dial(c);
+        if (st != WEFT_OK)
+            (void)!tcp_break(c, st, "channel %u cannot be set up with rank %u again", c->channel,
                              c->peer);
     }
 }
@@ -347,18 +346,18 @@ void tcp_handshake_step(weft_link *l)
     uint64_t now = tcp_now_us(), gap = now / 1000 - l->ticked;
     l->clock += gap < 100 ? gap : 100;
     l->ticked = now / 1000;
-    for (greeting *g = l->greetings, *next; g != NULL; g = next) {
+    for (greeting *g = l->greetings, *next; g; g = next) {
         next = g->next;
-        weft_status s = WEFT_BUSY;
+        weft_status st = WEFT_BUSY;
         bool moves = g->io.readable || g->io.writable || g->phase == MATCHING;
         if (moves) { /* and with its last step it is gone */
             g->io.readable = g->io.writable = false;
             do
-                s = steps[g->phase](l, g);
-            while (s == WEFT_OK);
+                st = steps[g->phase](l, g);
+            while (st == WEFT_OK);
         }
-        if (s != WEFT_BUSY) {
-            drop(l, g, s);
+        if (st != WEFT_BUSY) {
+            drop(l, g, st);
         } else if (!moves && unanswered(g, now)) {
             snprintf(g->why, sizeof g->why, "it does not answer");
             drop(l, g, WEFT_IO);
@@ -371,11 +370,11 @@ uint32_t tcp_pause_us(const weft_link *l)
 {
     if (l->settled)
         return UINT32_MAX;
-    uint32_t most = l->greetings != NULL ? MATCH_US : UINT32_MAX;
+    uint32_t most = l->greetings ? MATCH_US : UINT32_MAX;
     if (l->strangers == PLACES)
         most = (uint32_t)weft_handshake_pause_us(0);
-    for (const weft_conn *c = l->conns; c != NULL; c = c->next)
-        if (!c->up && c->greeting == NULL && c->peer < l->rank &&
+    for (const weft_conn *c = l->conns; c; c = c->next)
+        if (!c->up && !c->greeting && c->peer < l->rank &&
             most > (uint32_t)weft_handshake_pause_us(0))
             most = (uint32_t)weft_handshake_pause_us(0);
     return most;

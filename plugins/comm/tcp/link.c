@@ -44,10 +44,10 @@ weft_status tcp_watch(weft_link *l, source *s, int op)
 
 static weft_status start(weft_link *l, const weft_link_args *args)
 {
-    if (l->tls == NULL)
+    if (!l->tls)
         return tcp_fail(l->host, WEFT_UNSUPPORTED,
                         "tcp needs a host that can authenticate sockets, and this one cannot");
-    if (args->job_id == NULL || strlen(args->job_id) >= sizeof l->job || args->rank >= args->ranks)
+    if (!args->job_id || strlen(args->job_id) >= sizeof l->job || args->rank >= args->ranks)
         return tcp_fail(l->host, WEFT_USAGE, "tcp was given no lawful job, rank %u of %u",
                         args->rank, args->ranks);
     memcpy(l->job, args->job_id, strlen(args->job_id));
@@ -55,10 +55,10 @@ static weft_status start(weft_link *l, const weft_link_args *args)
     l->waker = (source){.kind = SOURCE_WAKE, .fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
     if (l->epoll < 0 || l->waker.fd < 0)
         return broken(l, "open an event descriptor");
-    weft_status s = tcp_watch(l, &l->waker, EPOLL_CTL_ADD);
-    if (s == WEFT_OK)
-        s = tcp_parse(l->host, args->bind_addr, &l->bound);
-    return s != WEFT_OK ? s : tcp_open_listener(l);
+    weft_status st = tcp_watch(l, &l->waker, EPOLL_CTL_ADD);
+    if (st == WEFT_OK)
+        st = tcp_parse(l->host, args->bind_addr, &l->bound);
+    return st != WEFT_OK ? st : tcp_open_listener(l);
 }
 
 /* On one machine nothing has to be under way for long, and what fits the caches is copied twice as
@@ -74,7 +74,7 @@ weft_status tcp_create(void *module, const weft_link_args *args, weft_link **out
     tcp_module *m = module;
     const weft_host *host = m->host;
     weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
-    if (l == NULL)
+    if (!l)
         return tcp_fail(host, WEFT_NO_MEMORY, "no memory for a link");
     l->host = host;
     l->tls = host->iface(host->ctx, "weft.host.tls/1");
@@ -87,10 +87,10 @@ weft_status tcp_create(void *module, const weft_link_args *args, weft_link **out
     l->rcvbuf = (int)args->conf->integer(args->conf->ctx, "rcvbuf");
     l->epoll = l->listener.fd = l->waker.fd = -1;
     pthread_mutex_init(&l->lock, NULL);
-    weft_status s = start(l, args);
-    if (s != WEFT_OK) {
+    weft_status st = start(l, args);
+    if (st != WEFT_OK) {
         tcp_destroy(l);
-        return s;
+        return st;
     }
     *out = l;
     return WEFT_OK;
@@ -98,11 +98,11 @@ weft_status tcp_create(void *module, const weft_link_args *args, weft_link **out
 
 void tcp_destroy(weft_link *l)
 {
-    if (l == NULL)
+    if (!l)
         return;
-    while (l->conns != NULL)
+    while (l->conns)
         tcp_disconnect(l->conns);
-    while (l->greetings != NULL)
+    while (l->greetings)
         tcp_drop_handshake(l, l->greetings);
     int open[] = {l->listener.fd, l->waker.fd, l->epoll};
     for (unsigned i = 0; i < sizeof open / sizeof open[0]; i++)
@@ -149,10 +149,10 @@ static bool anything(weft_link *l)
 {
     if (atomic_exchange(&l->woken, false) || atomic_load(&l->aborted) || l->listener.readable)
         return true;
-    for (greeting *g = l->greetings; g != NULL; g = g->next)
+    for (greeting *g = l->greetings; g; g = g->next)
         if (g->io.readable || g->io.writable)
             return true;
-    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+    for (weft_conn *c = l->conns; c; c = c->next)
         if (tcp_can_move(c))
             return true;
     return false;
@@ -186,7 +186,7 @@ void tcp_abort(weft_link *l)
 {
     atomic_store(&l->aborted, true);
     pthread_mutex_lock(&l->lock);
-    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+    for (weft_conn *c = l->conns; c; c = c->next)
         if (c->io.fd >= 0)
             shutdown(c->io.fd, SHUT_RDWR);
     pthread_mutex_unlock(&l->lock);

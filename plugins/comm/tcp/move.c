@@ -23,9 +23,9 @@ static void header(uint8_t head[HEADER], uint64_t number, uint64_t bytes)
 
 static weft_status post(weft_conn *c, queue *q, void *at, uint64_t bytes)
 {
-    weft_status s = tcp_usable(c);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = tcp_usable(c);
+    if (st != WEFT_OK)
+        return st;
     if (q->posted - q->done == QUEUE)
         return WEFT_BUSY;
     message *m = &q->m[q->posted % QUEUE];
@@ -101,9 +101,9 @@ static weft_status advance(weft_conn *c, queue *q, uint64_t bytes)
     while (q->done < q->posted && q->at >= HEADER) {
         message *m = &q->m[q->done % QUEUE];
         if (q == &c->in) { /* again for each part of a long message: 16 bytes compared */
-            weft_status s = judge(c, m);
-            if (s != WEFT_OK)
-                return s;
+            weft_status st = judge(c, m);
+            if (st != WEFT_OK)
+                return st;
         }
         if (q->at - HEADER < m->bytes)
             break;
@@ -152,17 +152,17 @@ static weft_status move_secure(weft_conn *c, queue *q, bool *able)
     uint64_t total, done = 0;
     int n = gather(q, v, &total);
     for (int i = 0; i < n; i++) {
-        weft_status s = sending ? tls->write(c->tls, v[i].iov_base, v[i].iov_len, &done)
-                                : tls->read(c->tls, v[i].iov_base, v[i].iov_len, &done);
-        if (s == WEFT_BUSY) {
+        weft_status st = sending ? tls->write(c->tls, v[i].iov_base, v[i].iov_len, &done)
+                                 : tls->read(c->tls, v[i].iov_base, v[i].iov_len, &done);
+        if (st == WEFT_BUSY) {
             *able = false;
             return WEFT_OK;
         }
-        if (s != WEFT_OK)
+        if (st != WEFT_OK)
             return gone(c, sending, 0);
-        s = advance(c, q, done);
-        if (s != WEFT_OK || done < v[i].iov_len)
-            return s;
+        st = advance(c, q, done);
+        if (st != WEFT_OK || done < v[i].iov_len)
+            return st;
     }
     return WEFT_OK;
 }
@@ -171,7 +171,7 @@ static weft_status move(weft_conn *c, queue *q, bool *able)
 {
     if (q->done == q->posted || !*able)
         return WEFT_OK;
-    return c->tls != NULL ? move_secure(c, q, able) : move_bare(c, q, able);
+    return c->tls ? move_secure(c, q, able) : move_bare(c, q, able);
 }
 
 bool tcp_can_move(const weft_conn *c)
@@ -183,19 +183,19 @@ bool tcp_can_move(const weft_conn *c)
 weft_status tcp_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
 {
     weft_link *l = c->link;
-    weft_status s = tcp_usable(c);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = tcp_usable(c);
+    if (st != WEFT_OK)
+        return st;
     if (c->up) {
         /* Ask the kernel for events only when this connection has used up those it had. */
         if (c->seen == l->round && !tcp_can_move(c))
             tcp_events(l, 0);
         c->seen = l->round;
-        s = move(c, &c->out, &c->io.writable);
-        if (s == WEFT_OK)
-            s = move(c, &c->in, &c->io.readable);
-        if (s != WEFT_OK)
-            return s;
+        st = move(c, &c->out, &c->io.writable);
+        if (st == WEFT_OK)
+            st = move(c, &c->in, &c->io.readable);
+        if (st != WEFT_OK)
+            return st;
     }
     *sent = c->out.done;
     *received = c->in.done;

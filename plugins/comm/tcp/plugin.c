@@ -34,7 +34,7 @@ static weft_status tcp_probe(void *module, const weft_conf *conf, const weft_lin
     if ((group->device_caps & WEFT_DEV_HOST_MEMORY) == 0)
         (void)!tcp_fail(m->host, WEFT_UNSUPPORTED,
                         "tcp moves host memory only, and the device has its own");
-    else if (m->host->iface(m->host->ctx, "weft.host.tls/1") == NULL)
+    else if (!m->host->iface(m->host->ctx, "weft.host.tls/1"))
         (void)!tcp_fail(m->host, WEFT_UNSUPPORTED,
                         "tcp needs a host that can authenticate sockets, and this one cannot");
     else
@@ -45,7 +45,7 @@ static weft_status tcp_probe(void *module, const weft_conf *conf, const weft_lin
 static weft_status tcp_open(const weft_host *host, void **module)
 {
     tcp_module *m = host->alloc(host->ctx, sizeof *m, 0);
-    if (m == NULL)
+    if (!m)
         return tcp_fail(host, WEFT_NO_MEMORY, "no memory for the tcp transport");
     m->host = host;
     *module = m;
@@ -55,7 +55,7 @@ static weft_status tcp_open(const weft_host *host, void **module)
 static void tcp_close(void *module)
 {
     tcp_module *m = module;
-    if (m != NULL)
+    if (m)
         m->host->free(m->host->ctx, m);
 }
 

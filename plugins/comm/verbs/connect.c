@@ -33,32 +33,32 @@ weft_status verbs_connect(weft_link *l, uint32_t peer, uint32_t channel, const v
     if (peer == l->rank || peer >= l->ranks)
         return verbs_fail(l->host, WEFT_USAGE, "verbs was to connect rank %u with rank %u of %u",
                           l->rank, peer, l->ranks);
-    weft_status s = verbs_unpack(l, peer, address, bytes, &to);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = verbs_unpack(l, peer, address, bytes, &to);
+    if (st != WEFT_OK)
+        return st;
     weft_conn *c = l->host->alloc(l->host->ctx, sizeof *c, 64);
-    if (c == NULL)
+    if (!c)
         return verbs_fail(l->host, WEFT_NO_MEMORY, "no memory for a connection");
     c->line = (source){.kind = SOURCE_LINE, .fd = -1};
     c->link = l;
     c->peer = peer;
     c->channel = channel;
     c->to = to;
-    s = verbs_make_pairs(c);
-    if (s != WEFT_OK) {
+    st = verbs_make_pairs(c);
+    if (st != WEFT_OK) {
         verbs_free_pairs(c);
         l->host->free(l->host->ctx, c);
-        return s;
+        return st;
     }
     pthread_mutex_lock(&l->lock);
     c->next = l->conns;
     l->conns = c;
     pthread_mutex_unlock(&l->lock);
     l->settled = false;
-    s = peer < l->rank ? verbs_dial(c) : verbs_listen(l);
-    if (s != WEFT_OK) {
+    st = peer < l->rank ? verbs_dial(c) : verbs_listen(l);
+    if (st != WEFT_OK) {
         verbs_disconnect(c);
-        return s;
+        return st;
     }
     *out = c;
     return WEFT_OK;
@@ -67,9 +67,9 @@ weft_status verbs_connect(weft_link *l, uint32_t peer, uint32_t channel, const v
 weft_status verbs_ready(weft_conn *c)
 {
     weft_link *l = c->link;
-    weft_status s = verbs_usable(c);
-    if (s != WEFT_OK || c->up)
-        return s;
+    weft_status st = verbs_usable(c);
+    if (st != WEFT_OK || c->up)
+        return st;
     verbs_events(l, 0);
     verbs_handshake_step(l);
     if (l->listener.readable || l->strangers == PLACES) {
@@ -77,9 +77,9 @@ weft_status verbs_ready(weft_conn *c)
         verbs_handshake_step(l);
     }
     verbs_settle(l);
-    s = verbs_usable(c);
-    if (s != WEFT_OK || c->up)
-        return s;
+    st = verbs_usable(c);
+    if (st != WEFT_OK || c->up)
+        return st;
     return c->why[0] != '\0' ? l->host->fail(l->host->ctx, WEFT_BUSY, c->why) : WEFT_BUSY;
 }
 
@@ -128,7 +128,7 @@ static void drain(weft_conn *c)
 
 void verbs_disconnect(weft_conn *c)
 {
-    if (c == NULL)
+    if (!c)
         return;
     weft_link *l = c->link;
     drain(c);
@@ -140,7 +140,7 @@ void verbs_disconnect(weft_conn *c)
     if (c->line.fd >= 0)
         close(c->line.fd);
     pthread_mutex_unlock(&l->lock);
-    if (c->greeting != NULL)
+    if (c->greeting)
         verbs_drop_handshake(l, c->greeting);
     verbs_free_pairs(c);
     verbs_settle(l);

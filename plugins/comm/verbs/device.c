@@ -69,11 +69,11 @@ weft_status verbs_wish(const weft_host *host, const weft_conf *conf, verbs_optio
 
 void verbs_close_rail(const verbs_api *api, rail *r)
 {
-    if (r->channel != NULL)
+    if (r->channel)
         api->destroy_comp_channel(r->channel);
-    if (r->pd != NULL)
+    if (r->pd)
         api->dealloc_pd(r->pd);
-    if (r->context != NULL)
+    if (r->context)
         api->close_device(r->context);
     *r = (rail){.events.fd = -1, .trouble.fd = -1};
 }
@@ -131,7 +131,7 @@ static weft_status look_at_port(search *s, rail *r, bool *exact)
                       r->port, r->name, state_name(port.state));
     size_t most = 2000; /* of all ports of the device; the kernel takes 64 KiB at most */
     struct ibv_gid_entry *table = s->host->alloc(s->host->ctx, most * sizeof *table, 0);
-    if (table == NULL)
+    if (!table)
         return refuse(s, WEFT_NO_MEMORY, "no memory for a table of addresses");
     ssize_t n = s->api->query_gid_table(r->context, table, most, 0, sizeof *table);
     weft_status st = n < 0 ? refuse(s, WEFT_IO, "cannot read the addresses of %s: %s", r->name,
@@ -148,7 +148,7 @@ static weft_status look_at(search *s, struct ibv_device *d, int port, rail *out,
     rail r = {.events.fd = -1, .trouble.fd = -1};
     snprintf(r.name, sizeof r.name, "%s", s->api->get_device_name(d));
     r.context = s->api->open_device(d);
-    if (r.context == NULL)
+    if (!r.context)
         return refuse(s, WEFT_ABSENT,
                       "RDMA device %s cannot be opened: %s; may you use /dev/infiniband?", r.name,
                       strerror(errno));
@@ -161,14 +161,14 @@ static weft_status look_at(search *s, struct ibv_device *d, int port, rail *out,
         bool fits = false;
         found.port = (uint8_t)i;
         st = look_at_port(s, &found, &fits);
-        if (st == WEFT_OK && (out->context == NULL || (fits && !*exact))) {
+        if (st == WEFT_OK && (!out->context || (fits && !*exact))) {
             *out = found;
             *exact = fits;
         }
         if (!port && i < ports && st == WEFT_ABSENT)
             st = WEFT_OK; /* another port may do */
     }
-    if (out->context != NULL)
+    if (out->context)
         return WEFT_OK;
     s->api->close_device(r.context);
     return st;
@@ -184,13 +184,12 @@ static weft_status choose(search *s, rail *out, uint32_t *n)
         rail r = {.context = NULL};
         bool exact = false;
         weft_status look = look_at(s, s->list[i], s->wish->port, &r, &exact);
-        if (r.context == NULL) {
-            st = best.context == NULL ? look : st;
+        if (!r.context) {
+            st = !best.context ? look : st;
             continue;
         }
-        bool any =
-            s->bound == NULL || verbs_is_loopback(s->bound) || !r.ethernet || s->wish->gid >= 0;
-        if ((exact && !best_exact) || (any && best.context == NULL)) {
+        bool any = !s->bound || verbs_is_loopback(s->bound) || !r.ethernet || s->wish->gid >= 0;
+        if ((exact && !best_exact) || (any && !best.context)) {
             verbs_close_rail(s->api, &best);
             best = r;
             best_exact = exact;
@@ -198,7 +197,7 @@ static weft_status choose(search *s, rail *out, uint32_t *n)
             verbs_close_rail(s->api, &r);
         }
     }
-    if (best.context == NULL && s->seen[0] != '\0') {
+    if (!best.context && s->seen[0] != '\0') {
         char where[96];
         verbs_print(s->bound, where, sizeof where);
         return refuse(s, WEFT_ABSENT,
@@ -206,7 +205,7 @@ static weft_status choose(search *s, rail *out, uint32_t *n)
                       "there is %s; name the device with [comm.verbs] devices",
                       where, s->seen);
     }
-    if (best.context == NULL)
+    if (!best.context)
         return st;
     out[0] = best;
     *n = 1;
@@ -233,18 +232,18 @@ static weft_status take_named(search *s, rail *out, uint32_t *n)
     if (strlen(s->wish->devices) >= sizeof text)
         return refuse(s, WEFT_USAGE, "[comm.verbs] devices is longer than 255 bytes");
     memcpy(text, s->wish->devices, strlen(s->wish->devices) + 1);
-    for (char *one = strtok_r(text, ", ", &rest); one != NULL; one = strtok_r(NULL, ", ", &rest)) {
+    for (char *one = strtok_r(text, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest)) {
         char *colon = strchr(one, ':');
-        int port = colon != NULL ? (int)strtol(colon + 1, NULL, 10) : s->wish->port;
+        int port = colon ? (int)strtol(colon + 1, NULL, 10) : s->wish->port;
         bool exact = false;
-        if (colon != NULL)
+        if (colon)
             *colon = '\0';
-        if (*n == RAILS || (colon != NULL && (port < 1 || port > 255)))
+        if (*n == RAILS || (colon && (port < 1 || port > 255)))
             return refuse(s, WEFT_USAGE,
                           "[comm.verbs] devices = %.100s: up to %d of NAME or NAME:PORT",
                           s->wish->devices, RAILS);
         struct ibv_device *d = find(s, one, have, sizeof have);
-        if (d == NULL)
+        if (!d)
             return refuse(s, WEFT_ABSENT,
                           "[comm.verbs] devices names %.64s, and this machine has no such RDMA "
                           "device; it has %s",
@@ -267,9 +266,9 @@ weft_status verbs_rails(const weft_host *host, const verbs_api *api, const verbs
     search s = {.host = host, .api = api, .wish = wish, .bound = bound};
     *n = 0;
     s.list = api->get_device_list(&s.devices);
-    if (s.list == NULL || s.devices == 0) {
-        int why = s.list == NULL ? errno : 0;
-        if (s.list != NULL)
+    if (!s.list || s.devices == 0) {
+        int why = !s.list ? errno : 0;
+        if (s.list)
             api->free_device_list(s.list);
         return verbs_fail(host, WEFT_ABSENT, "this machine has no RDMA device%s%s",
                           why != 0 ? ": " : "", why != 0 ? strerror(why) : "");
@@ -291,9 +290,9 @@ weft_status verbs_can_lock(const weft_host *host, uint64_t bytes)
     if (getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur >= bytes)
         return WEFT_OK;
     FILE *f = fopen("/proc/self/status", "re");
-    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+    while (f && fgets(line, sizeof line, f))
         (void)sscanf(line, "CapEff: %" SCNx64, &capabilities);
-    if (f != NULL)
+    if (f)
         fclose(f);
     if (capabilities >> 14 & 1) /* CAP_IPC_LOCK */
         return WEFT_OK;

@@ -103,7 +103,7 @@ weft_status verbs_bad(weft_conn *c, const struct ibv_wc *wc)
         verbs_events(l, 0);
     if (c->gone != GONE_NOT)
         return left(c);
-    if ((unsigned)wc->status < sizeof causes / sizeof causes[0] && causes[wc->status].name != NULL)
+    if ((unsigned)wc->status < sizeof causes / sizeof causes[0] && causes[wc->status].name)
         why = causes[wc->status];
     if (wc->vendor_err != 0) {
         snprintf(code, sizeof code, ", vendor code 0x%x", wc->vendor_err);
@@ -121,14 +121,14 @@ weft_status verbs_bad(weft_conn *c, const struct ibv_wc *wc)
 
 static void fatal(weft_link *l, const rail *r, const char *what)
 {
-    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+    for (weft_conn *c = l->conns; c; c = c->next)
         (void)!verbs_break(c, WEFT_IO, "%s %s; channel %u with rank %u goes over it", r->name, what,
                            c->channel, c->peer);
 }
 
 static void stopped(weft_conn *c, const rail *r, const char *why)
 {
-    if (c != NULL)
+    if (c)
         (void)!verbs_break(c, WEFT_IO, "%s has stopped channel %u with rank %u: %s", r->name,
                            c->channel, c->peer, why);
 }

@@ -18,9 +18,9 @@ static weft_status begin(weft_link *l, rail *r)
     r->loop_mr = l->api->reg_mr(r->pd, r->landing, sizeof r->landing, IBV_ACCESS_LOCAL_WRITE);
     r->loop_cq = l->api->create_cq(r->context, SEND_DEPTH + 1, NULL, NULL, 0);
     how.send_cq = how.recv_cq = r->loop_cq;
-    if (r->loop_mr != NULL && r->loop_cq != NULL)
+    if (r->loop_mr && r->loop_cq)
         r->loop = l->api->create_qp(r->pd, &how);
-    if (r->loop == NULL)
+    if (!r->loop)
         return verbs_fail(l->host, WEFT_IO, "%s gives no queue pair to flush with: %s", r->name,
                           strerror(errno));
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = r->port};
@@ -54,21 +54,21 @@ static weft_status begin(weft_link *l, rail *r)
 
 weft_status verbs_begin_loops(weft_link *l)
 {
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     l->device_memory = true;
-    for (uint32_t i = 0; s == WEFT_OK && i < l->nrails; i++)
-        if (l->rail[i].loop == NULL)
-            s = begin(l, &l->rail[i]);
-    return s;
+    for (uint32_t i = 0; st == WEFT_OK && i < l->nrails; i++)
+        if (!l->rail[i].loop)
+            st = begin(l, &l->rail[i]);
+    return st;
 }
 
 void verbs_end_loop(const verbs_api *api, rail *r)
 {
-    if (r->loop != NULL)
+    if (r->loop)
         api->destroy_qp(r->loop);
-    if (r->loop_cq != NULL)
+    if (r->loop_cq)
         api->destroy_cq(r->loop_cq);
-    if (r->loop_mr != NULL)
+    if (r->loop_mr)
         api->dereg_mr(r->loop_mr);
     r->loop = NULL;
     r->loop_cq = NULL;
@@ -98,7 +98,7 @@ static bool read_back(weft_conn *c, message *m, uint32_t i)
 bool verbs_flushed(weft_conn *c, message *m)
 {
     bool there = true;
-    if (m->region == NULL || !m->region->device)
+    if (!m->region || !m->region->device)
         return true;
     c->news = true; /* these reads wake nobody */
     for (uint32_t i = 0; i < c->link->nrails; i++) {

@@ -17,7 +17,7 @@ static bool is_v4(const union ibv_gid *g)
 
 static bool is_bound(const union ibv_gid *g, const endpoint *bound)
 {
-    if (bound == NULL)
+    if (!bound)
         return false;
     if (bound->any.sa_family == AF_INET6)
         return memcmp(g->raw, &bound->v6.sin6_addr, sizeof g->raw) == 0;

@@ -37,28 +37,28 @@ static weft_status quiet(weft_link *l, source *s, int fd)
 static weft_status open_rail(weft_link *l, rail *r)
 {
     r->pd = l->api->alloc_pd(r->context);
-    r->channel = r->pd != NULL ? l->api->create_comp_channel(r->context) : NULL;
-    if (r->channel == NULL)
+    r->channel = r->pd ? l->api->create_comp_channel(r->context) : NULL;
+    if (!r->channel)
         return verbs_fail(l->host, WEFT_IO, "RDMA device %s cannot be used: %s", r->name,
                           strerror(errno));
-    weft_status s = quiet(l, &r->events, r->channel->fd);
-    return s != WEFT_OK ? s : quiet(l, &r->trouble, r->context->async_fd);
+    weft_status st = quiet(l, &r->events, r->channel->fd);
+    return st != WEFT_OK ? st : quiet(l, &r->trouble, r->context->async_fd);
 }
 
 static weft_status open_rails(weft_link *l)
 {
-    weft_status s = verbs_rails(l->host, l->api, &l->wish, &l->bound, l->rail, &l->nrails);
-    for (uint32_t i = 0; s == WEFT_OK && i < l->nrails; i++)
-        s = open_rail(l, &l->rail[i]);
-    return s;
+    weft_status st = verbs_rails(l->host, l->api, &l->wish, &l->bound, l->rail, &l->nrails);
+    for (uint32_t i = 0; st == WEFT_OK && i < l->nrails; i++)
+        st = open_rail(l, &l->rail[i]);
+    return st;
 }
 
 static weft_status start(weft_link *l, verbs_module *m, const weft_link_args *args)
 {
-    if (l->tls == NULL)
+    if (!l->tls)
         return verbs_fail(l->host, WEFT_UNSUPPORTED,
                           "verbs needs a host that can authenticate sockets, and this one cannot");
-    if (args->job_id == NULL || strlen(args->job_id) >= sizeof l->job || args->rank >= args->ranks)
+    if (!args->job_id || strlen(args->job_id) >= sizeof l->job || args->rank >= args->ranks)
         return verbs_fail(l->host, WEFT_USAGE, "verbs was given no lawful job, rank %u of %u",
                           args->rank, args->ranks);
     memcpy(l->job, args->job_id, strlen(args->job_id));
@@ -66,16 +66,16 @@ static weft_status start(weft_link *l, verbs_module *m, const weft_link_args *ar
     l->waker = (source){.kind = SOURCE_WAKE, .fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
     if (l->epoll < 0 || l->waker.fd < 0)
         return broken(l, "open an event descriptor");
-    weft_status s = verbs_watch(l, &l->waker, EPOLL_CTL_ADD);
-    if (s == WEFT_OK)
-        s = verbs_parse(l->host, args->bind_addr, &l->bound);
-    if (s == WEFT_OK)
-        s = verbs_open_listener(l);
-    if (s == WEFT_OK)
-        s = verbs_load(m);
-    if (s == WEFT_OK)
-        s = verbs_wish(l->host, args->conf, &l->wish);
-    return s != WEFT_OK ? s : open_rails(l);
+    weft_status st = verbs_watch(l, &l->waker, EPOLL_CTL_ADD);
+    if (st == WEFT_OK)
+        st = verbs_parse(l->host, args->bind_addr, &l->bound);
+    if (st == WEFT_OK)
+        st = verbs_open_listener(l);
+    if (st == WEFT_OK)
+        st = verbs_load(m);
+    if (st == WEFT_OK)
+        st = verbs_wish(l->host, args->conf, &l->wish);
+    return st != WEFT_OK ? st : open_rails(l);
 }
 
 static void report(weft_link *l)
@@ -96,7 +96,7 @@ weft_status verbs_create(void *module, const weft_link_args *args, weft_link **o
     verbs_module *m = module;
     const weft_host *host = m->host;
     weft_link *l = host->alloc(host->ctx, sizeof *l, 0);
-    if (l == NULL)
+    if (!l)
         return verbs_fail(host, WEFT_NO_MEMORY, "no memory for a link");
     l->host = host;
     l->api = &m->api;
@@ -105,10 +105,10 @@ weft_status verbs_create(void *module, const weft_link_args *args, weft_link **o
     l->ranks = args->ranks;
     l->epoll = l->listener.fd = l->waker.fd = -1;
     pthread_mutex_init(&l->lock, NULL);
-    weft_status s = start(l, m, args);
-    if (s != WEFT_OK) {
+    weft_status st = start(l, m, args);
+    if (st != WEFT_OK) {
         verbs_destroy(l);
-        return s;
+        return st;
     }
     report(l);
     *out = l;
@@ -117,13 +117,13 @@ weft_status verbs_create(void *module, const weft_link_args *args, weft_link **o
 
 void verbs_destroy(weft_link *l)
 {
-    if (l == NULL)
+    if (!l)
         return;
-    while (l->conns != NULL)
+    while (l->conns)
         verbs_disconnect(l->conns);
-    while (l->greetings != NULL)
+    while (l->greetings)
         verbs_drop_handshake(l, l->greetings);
-    while (l->regions != NULL)
+    while (l->regions)
         verbs_deregister(l->regions);
     for (uint32_t i = 0; i < l->nrails; i++) {
         verbs_end_loop(l->api, &l->rail[i]);
@@ -150,7 +150,7 @@ void verbs_abort(weft_link *l)
 {
     atomic_store(&l->aborted, true);
     pthread_mutex_lock(&l->lock);
-    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+    for (weft_conn *c = l->conns; c; c = c->next)
         if (c->line.fd >= 0) {
             (void)!send(c->line.fd, "A", 1, MSG_NOSIGNAL | MSG_DONTWAIT);
             shutdown(c->line.fd, SHUT_RDWR);

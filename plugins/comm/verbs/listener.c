@@ -57,8 +57,8 @@ weft_status verbs_open_listener(weft_link *l)
 static uint32_t awaited(const weft_link *l, bool open)
 {
     uint32_t n = 0;
-    for (const weft_conn *c = l->conns; c != NULL; c = c->next)
-        n += !c->up && c->broken == WEFT_OK && c->peer > l->rank && !(open && c->greeting != NULL);
+    for (const weft_conn *c = l->conns; c; c = c->next)
+        n += !c->up && c->broken == WEFT_OK && c->peer > l->rank && !(open && c->greeting);
     return n;
 }
 
@@ -77,9 +77,9 @@ void verbs_close_listener(weft_link *l)
     close(l->listener.fd);
     l->listener.fd = -1;
     l->listener.readable = l->listening = false;
-    for (greeting *g = l->greetings, *next; g != NULL; g = next) {
+    for (greeting *g = l->greetings, *next; g; g = next) {
         next = g->next;
-        if (!g->dialer && g->conn == NULL)
+        if (!g->dialer && !g->conn)
             turn_away(l, g);
     }
     if (l->turned_away > 0) {
@@ -103,7 +103,7 @@ weft_status verbs_listen(weft_link *l)
 void verbs_settle(weft_link *l)
 {
     l->settled = true;
-    for (const weft_conn *c = l->conns; c != NULL; c = c->next)
+    for (const weft_conn *c = l->conns; c; c = c->next)
         l->settled &= c->up || c->broken != WEFT_OK;
     if (awaited(l, false) == 0)
         verbs_close_listener(l);
@@ -120,12 +120,12 @@ static greeting *oldest(weft_link *l)
 {
     greeting *idle = NULL, *busy = NULL;
     uint32_t shaking = 0;
-    for (greeting *g = l->greetings; g != NULL; g = g->next) {
+    for (greeting *g = l->greetings; g; g = g->next) {
         if (g->dialer || g->proved)
             continue;
         greeting **at = g->io.heard ? &busy : &idle;
         shaking += g->io.heard;
-        if (*at == NULL || g->began < (*at)->began)
+        if (!(*at) || g->began < (*at)->began)
             *at = g;
     }
     if (idle && weft_handshake_evictable(l->clock - idle->began, 0, 0))
@@ -139,7 +139,7 @@ void verbs_accept(weft_link *l)
     l->listener.readable = false; /* level-triggered: it says so again */
     for (uint32_t i = 0; i < BACKLOG && l->listener.fd >= 0; i++) {
         greeting *old = l->strangers < PLACES ? NULL : oldest(l);
-        if (l->strangers >= PLACES && old == NULL)
+        if (l->strangers >= PLACES && !old)
             return;
         endpoint from;
         socklen_t size = sizeof from;
@@ -148,7 +148,7 @@ void verbs_accept(weft_link *l)
             continue;
         if (fd < 0)
             return; /* none waits, or no descriptor is left: those who wait stay in the backlog */
-        if (old != NULL) {
+        if (old) {
             l->turned_away++;
             turn_away(l, old);
         }

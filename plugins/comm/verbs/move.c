@@ -17,12 +17,12 @@ static bool covers(const weft_region *r, const void *at, uint64_t bytes)
 
 static weft_status post(weft_conn *c, queue *q, const message *m)
 {
-    weft_status s = verbs_usable(c);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = verbs_usable(c);
+    if (st != WEFT_OK)
+        return st;
     if (q->posted - q->done == QUEUE)
         return WEFT_BUSY;
-    if (m->region != NULL && m->bytes > 0 && !covers(m->region, m->at, m->bytes))
+    if (m->region && m->bytes > 0 && !covers(m->region, m->at, m->bytes))
         return verbs_fail(c->link->host, WEFT_USAGE,
                           "%llu bytes of channel %u with rank %u are not in the region that was "
                           "given for them",
@@ -51,7 +51,7 @@ static bool issue(weft_conn *c, message *m)
         return false;
     }
     c->blocked_since = 0;
-    return to->direct && m->region != NULL ? verbs_put_stripes(c, m, to) : verbs_put_slots(c, m);
+    return to->direct && m->region ? verbs_put_stripes(c, m, to) : verbs_put_slots(c, m);
 }
 
 static bool is_done(const weft_conn *c, const message *m)
@@ -106,22 +106,22 @@ static void pull(weft_conn *c)
 weft_status verbs_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *region)
 {
     message m = {.at = (void *)(uintptr_t)from, .bytes = bytes, .region = region, .number = 1};
-    weft_status s = post(c, &c->out, &m);
-    if (s == WEFT_OK && c->up)
+    weft_status st = post(c, &c->out, &m);
+    if (st == WEFT_OK && c->up)
         push(c); /* what can leave leaves at once */
-    return s;
+    return st;
 }
 
 weft_status verbs_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *region)
 {
     message m = {.at = to, .bytes = bytes, .region = region, .number = 1};
-    weft_status s = post(c, &c->in, &m);
-    if (s == WEFT_OK && c->up) {
+    weft_status st = post(c, &c->in, &m);
+    if (st == WEFT_OK && c->up) {
         give_credits(c);
         if (c->want_number == c->in.posted)
             verbs_compare(c);
     }
-    return s;
+    return st;
 }
 
 weft_status verbs_write(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
@@ -130,23 +130,23 @@ weft_status verbs_write(weft_conn *c, const void *from, uint64_t bytes, weft_reg
     message m = {.at = (void *)(uintptr_t)from, .bytes = bytes, .region = region};
     m.write = true;
     m.number = notify != 0;
-    weft_status s = verbs_usable(c);
-    if (s == WEFT_OK && !c->up)
+    weft_status st = verbs_usable(c);
+    if (st == WEFT_OK && !c->up)
         return verbs_fail(c->link->host, WEFT_USAGE,
                           "channel %u with rank %u is not up yet, and was to write", c->channel,
                           c->peer);
-    if (s == WEFT_OK && bytes > 0 && region == NULL)
+    if (st == WEFT_OK && bytes > 0 && !region)
         return verbs_fail(c->link->host, WEFT_USAGE,
                           "channel %u with rank %u was to write from memory that is not "
                           "registered",
                           c->channel, c->peer);
-    if (s == WEFT_OK)
-        s = verbs_find(c, key, key_bytes, offset, bytes, &m.there, &m.there_key);
-    if (s == WEFT_OK)
-        s = post(c, &c->out, &m);
-    if (s == WEFT_OK)
+    if (st == WEFT_OK)
+        st = verbs_find(c, key, key_bytes, offset, bytes, &m.there, &m.there_key);
+    if (st == WEFT_OK)
+        st = post(c, &c->out, &m);
+    if (st == WEFT_OK)
         push(c);
-    return s;
+    return st;
 }
 
 /* One completion. */
@@ -160,15 +160,15 @@ static weft_status take(weft_conn *c, const struct ibv_wc *wc)
         c->pair[number].done = request;
         return WEFT_OK;
     }
-    weft_status s;
+    weft_status st;
     uint32_t imm = ntohl(wc->imm_data);
     if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
-        s = verbs_record(c, c->heard + request * RECORD, number == 0 ? wc->byte_len : 0);
+        st = verbs_record(c, c->heard + request * RECORD, number == 0 ? wc->byte_len : 0);
     else if (imm >> 30 == MESSAGE_DATA)
-        s = verbs_stripe_arrived(c, imm);
+        st = verbs_stripe_arrived(c, imm);
     else
-        s = verbs_slot_arrived(c, number == 0 ? imm : UINT32_MAX);
-    return s == WEFT_OK ? verbs_take_back(c, number, request) : s;
+        st = verbs_slot_arrived(c, number == 0 ? imm : UINT32_MAX);
+    return st == WEFT_OK ? verbs_take_back(c, number, request) : st;
 }
 
 bool verbs_poll(weft_conn *c)
@@ -176,7 +176,7 @@ bool verbs_poll(weft_conn *c)
     struct ibv_wc wc[BATCH];
     bool any = false;
     for (uint32_t i = 0; i < c->link->nrails; i++) {
-        int n = c->cq[i] != NULL ? BATCH : 0;
+        int n = c->cq[i] ? BATCH : 0;
         for (int round = 0; n == BATCH && round < ROUNDS && c->broken == WEFT_OK; round++) {
             n = ibv_poll_cq(c->cq[i], BATCH, wc);
             if (n < 0)
@@ -197,9 +197,9 @@ bool verbs_waits(const weft_conn *c)
 
 weft_status verbs_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
 {
-    weft_status s = verbs_usable(c);
-    if (s != WEFT_OK)
-        return s;
+    weft_status st = verbs_usable(c);
+    if (st != WEFT_OK)
+        return st;
     if (c->up) {
         bool found = verbs_poll(c) || c->news;
         c->news = false;
@@ -212,9 +212,9 @@ weft_status verbs_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
             verbs_events(c->link, 0);
         if (!found)
             verbs_judge(c);
-        s = verbs_usable(c);
-        if (s != WEFT_OK)
-            return s;
+        st = verbs_usable(c);
+        if (st != WEFT_OK)
+            return st;
     }
     *sent = c->out.done;
     *received = c->in.done;

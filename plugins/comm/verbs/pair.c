@@ -64,11 +64,11 @@ static weft_status make_memory(weft_conn *c)
     c->memory = l->host->alloc(l->host->ctx, c->memory_bytes, 4096);
     c->slot_request = l->host->alloc(l->host->ctx, c->mine.slots * sizeof *c->slot_request, 0);
     c->arrival = l->host->alloc(l->host->ctx, c->mine.slots * sizeof *c->arrival, 0);
-    if (c->memory == NULL || c->slot_request == NULL || c->arrival == NULL)
+    if (!c->memory || !c->slot_request || !c->arrival)
         return verbs_fail(l->host, WEFT_NO_MEMORY, "no memory for the slots of a connection");
     c->mr = l->api->reg_mr(r->pd, c->memory, c->memory_bytes,
                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
-    if (c->mr == NULL)
+    if (!c->mr)
         return lacking(c, r, "registered slots");
     c->slot = c->memory;
     c->staged = c->slot + slots;
@@ -90,7 +90,7 @@ static weft_status make_queues(weft_conn *c)
         if (entries[i] == 0)
             continue;
         c->cq[i] = l->api->create_cq(r->context, entries[i], c, r->channel, 0);
-        if (c->cq[i] == NULL)
+        if (!c->cq[i])
             return lacking(c, r, "completion queue");
     }
     return WEFT_OK;
@@ -104,7 +104,7 @@ static struct ibv_qp *create(weft_conn *c, uint32_t i)
     uint32_t want = l->wish.most_inline > RECORD ? l->wish.most_inline : RECORD;
     struct ibv_qp *qp = NULL;
     errno = EINVAL;
-    for (int tries = 0; qp == NULL && tries < 3 && errno == EINVAL; tries++) {
+    for (int tries = 0; !qp && tries < 3 && errno == EINVAL; tries++) {
         struct ibv_qp_init_attr how = {.send_cq = c->cq[c->pair[i].rail],
                                        .recv_cq = c->cq[c->pair[i].rail],
                                        .qp_context = c,
@@ -127,7 +127,7 @@ static weft_status make_pair(weft_conn *c, uint32_t i)
     rail *r = &l->rail[p->rail];
     uint32_t first = 0;
     p->qp = create(c, i);
-    if (p->qp == NULL)
+    if (!p->qp)
         return lacking(c, r, "queue pair");
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = r->port};
     a.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
@@ -166,12 +166,12 @@ weft_status verbs_make_pairs(weft_conn *c)
     for (uint32_t i = 0; i < l->nrails; i++)
         if (l->rail[i].longest < c->mine.longest)
             c->mine.longest = l->rail[i].longest;
-    weft_status s = make_memory(c);
-    if (s == WEFT_OK)
-        s = make_queues(c);
-    for (uint32_t i = 0; s == WEFT_OK && i < c->pairs; i++)
-        s = make_pair(c, i);
-    return s;
+    weft_status st = make_memory(c);
+    if (st == WEFT_OK)
+        st = make_queues(c);
+    for (uint32_t i = 0; st == WEFT_OK && i < c->pairs; i++)
+        st = make_pair(c, i);
+    return st;
 }
 
 /* To the peer's queue pair; packets are of the smaller MTU. InfiniBand needs the long address only
@@ -246,22 +246,22 @@ weft_status verbs_join_pairs(weft_conn *c)
         c->theirs.slot_bytes < c->mine.slot_bytes ? c->theirs.slot_bytes : c->mine.slot_bytes;
     c->eager = c->theirs.eager < c->mine.eager ? c->theirs.eager : c->mine.eager;
     c->longest = c->theirs.longest < c->mine.longest ? c->theirs.longest : c->mine.longest;
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; s == WEFT_OK && i < c->pairs; i++)
-        s = join(c, i);
-    return s;
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < c->pairs; i++)
+        st = join(c, i);
+    return st;
 }
 
 void verbs_free_pairs(weft_conn *c)
 {
     weft_link *l = c->link;
     for (uint32_t i = 0; i < PAIRS; i++)
-        if (c->pair[i].qp != NULL)
+        if (c->pair[i].qp)
             l->api->destroy_qp(c->pair[i].qp);
     for (uint32_t i = 0; i < RAILS; i++)
-        if (c->cq[i] != NULL)
+        if (c->cq[i])
             l->api->destroy_cq(c->cq[i]);
-    if (c->mr != NULL)
+    if (c->mr)
         l->api->dereg_mr(c->mr);
     l->host->free(l->host->ctx, c->memory);
     l->host->free(l->host->ctx, c->slot_request);

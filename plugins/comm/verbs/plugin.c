@@ -53,12 +53,12 @@ enum { LEAST_LOCKED = 64 << 20, SCORE = 80, SCORE_HERE = 40 };
  * not says so before it looks. */
 static bool takes_dmabuf(const verbs_api *api, const rail *on)
 {
-    struct ibv_pd *pd = api->reg_dmabuf_mr != NULL ? api->alloc_pd(on->context) : NULL;
-    if (pd == NULL)
+    struct ibv_pd *pd = api->reg_dmabuf_mr ? api->alloc_pd(on->context) : NULL;
+    if (!pd)
         return false;
     struct ibv_mr *mr = api->reg_dmabuf_mr(pd, 0, 0, 0, -1, 0);
-    bool knows = mr != NULL || (errno != EOPNOTSUPP && errno != EPROTONOSUPPORT);
-    if (mr != NULL)
+    bool knows = mr || (errno != EOPNOTSUPP && errno != EPROTONOSUPPORT);
+    if (mr)
         api->dereg_mr(mr);
     api->dealloc_pd(pd);
     return knows;
@@ -84,7 +84,7 @@ static weft_status can_move(verbs_module *m, uint32_t caps)
     if ((caps & (WEFT_DEV_HOST_MEMORY | WEFT_DEV_CUDA_MEMORY)) == 0)
         return verbs_fail(m->host, WEFT_UNSUPPORTED,
                           "verbs moves memory of the host or of CUDA, and the device has another");
-    if (m->host->iface(m->host->ctx, "weft.host.tls/1") == NULL)
+    if (!m->host->iface(m->host->ctx, "weft.host.tls/1"))
         return verbs_fail(m->host, WEFT_UNSUPPORTED,
                           "verbs needs a host that can authenticate sockets, and this one cannot");
     return verbs_can_lock(m->host, LEAST_LOCKED);
@@ -96,26 +96,26 @@ static weft_status verbs_probe(void *module, const weft_conf *conf, const weft_l
     verbs_module *m = module;
     verbs_options wish;
     endpoint bound;
-    bool known = group->bind_addr != NULL;
+    bool known = group->bind_addr;
     rail found[RAILS];
     uint32_t n = 0;
     *score = 0;
-    weft_status s = can_move(m, group->device_caps);
-    if (s == WEFT_OK)
-        s = verbs_load(m);
-    if (s == WEFT_OK)
-        s = verbs_wish(m->host, conf, &wish);
-    if (s == WEFT_OK && known)
-        s = verbs_parse(m->host, group->bind_addr, &bound);
-    if (s == WEFT_OK)
-        s = verbs_rails(m->host, &m->api, &wish, known ? &bound : NULL, found, &n);
-    const bool found_any = s == WEFT_OK;
+    weft_status st = can_move(m, group->device_caps);
+    if (st == WEFT_OK)
+        st = verbs_load(m);
+    if (st == WEFT_OK)
+        st = verbs_wish(m->host, conf, &wish);
+    if (st == WEFT_OK && known)
+        st = verbs_parse(m->host, group->bind_addr, &bound);
+    if (st == WEFT_OK)
+        st = verbs_rails(m->host, &m->api, &wish, known ? &bound : NULL, found, &n);
+    const bool found_any = st == WEFT_OK;
     for (uint32_t i = 0; found_any && i < n; i++) {
-        if (s == WEFT_OK && (group->device_caps & WEFT_DEV_HOST_MEMORY) == 0)
-            s = reaches_cuda(m, &found[i], group->device_caps);
+        if (st == WEFT_OK && (group->device_caps & WEFT_DEV_HOST_MEMORY) == 0)
+            st = reaches_cuda(m, &found[i], group->device_caps);
         verbs_close_rail(&m->api, &found[i]);
     }
-    if (s == WEFT_OK)
+    if (st == WEFT_OK)
         *score = group->same_machine != 0 ? SCORE_HERE : SCORE;
     return WEFT_OK;
 }
@@ -123,7 +123,7 @@ static weft_status verbs_probe(void *module, const weft_conf *conf, const weft_l
 static weft_status verbs_open(const weft_host *host, void **module)
 {
     verbs_module *m = host->alloc(host->ctx, sizeof *m, 0);
-    if (m == NULL)
+    if (!m)
         return verbs_fail(host, WEFT_NO_MEMORY, "no memory for the verbs transport");
     m->host = host;
     *module = m;
@@ -133,7 +133,7 @@ static weft_status verbs_open(const weft_host *host, void **module)
 static void verbs_close(void *module)
 {
     verbs_module *m = module;
-    if (m != NULL)
+    if (m)
         m->host->free(m->host->ctx, m);
 }
 

@@ -33,11 +33,11 @@ bool verbs_give_credit(weft_conn *c, message *m)
     verbs_put(text + 8, m->number, 8);
     verbs_put(text + 16, (uintptr_t)m->at, 8);
     verbs_put(text + 24, m->bytes, 8);
-    for (uint32_t i = 0; m->region != NULL && i < c->link->nrails; i++)
+    for (uint32_t i = 0; m->region && i < c->link->nrails; i++)
         verbs_put(text + 32 + 4 * (size_t)i, m->region->mr[i]->rkey, 4);
     if (!say(c, text))
         return false;
-    m->direct = m->region != NULL;
+    m->direct = m->region;
     return true;
 }
 

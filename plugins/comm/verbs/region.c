@@ -51,35 +51,35 @@ static struct ibv_mr *register_with(const rail *on, const weft_region *r, int fd
     struct ibv_mr *mr = NULL;
     if (r->device)
         access |= IBV_ACCESS_REMOTE_READ;
-    if (fd >= 0 && api->reg_dmabuf_mr != NULL)
+    if (fd >= 0 && api->reg_dmabuf_mr)
         mr = api->reg_dmabuf_mr(on->pd, 0, r->bytes, (uintptr_t)r->base, fd, access);
-    return mr != NULL ? mr : api->reg_mr(on->pd, r->base, r->bytes, access);
+    return mr ? mr : api->reg_mr(on->pd, r->base, r->bytes, access);
 }
 
 weft_status verbs_register(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out)
 {
     struct stat about;
-    if (base == NULL || bytes == 0)
+    if (!base || bytes == 0)
         return verbs_fail(l->host, WEFT_USAGE, "verbs was given no memory to register");
     if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
         fd = -1; /* a file of the host's memory, for those who map it */
     weft_region *r = l->host->alloc(l->host->ctx, sizeof *r, 0);
-    if (r == NULL)
+    if (!r)
         return verbs_fail(l->host, WEFT_NO_MEMORY, "no memory for a region");
     *r = (weft_region){.link = l, .next = l->regions, .base = base, .bytes = bytes};
     r->device = fd >= 0 || !host_can_read(base);
     l->regions = r;
-    weft_status s = WEFT_OK;
-    for (uint32_t i = 0; s == WEFT_OK && i < l->nrails; i++) {
+    weft_status st = WEFT_OK;
+    for (uint32_t i = 0; st == WEFT_OK && i < l->nrails; i++) {
         r->mr[i] = register_with(&l->rail[i], r, fd);
-        if (r->mr[i] == NULL)
-            s = refused(l, &l->rail[i], bytes, r->device, errno);
+        if (!r->mr[i])
+            st = refused(l, &l->rail[i], bytes, r->device, errno);
     }
-    if (s == WEFT_OK && r->device)
-        s = verbs_begin_loops(l);
-    if (s != WEFT_OK) {
+    if (st == WEFT_OK && r->device)
+        st = verbs_begin_loops(l);
+    if (st != WEFT_OK) {
         verbs_deregister(r);
-        return s;
+        return st;
     }
     *out = r;
     return WEFT_OK;
@@ -87,7 +87,7 @@ weft_status verbs_register(weft_link *l, void *base, uint64_t bytes, int32_t fd,
 
 void verbs_deregister(weft_region *r)
 {
-    if (r == NULL)
+    if (!r)
         return;
     weft_link *l = r->link;
     weft_region **at = &l->regions;
@@ -95,7 +95,7 @@ void verbs_deregister(weft_region *r)
         at = &(*at)->next;
     *at = r->next;
     for (uint32_t i = 0; i < l->nrails; i++)
-        if (r->mr[i] != NULL)
+        if (r->mr[i])
             l->api->dereg_mr(r->mr[i]);
     l->host->free(l->host->ctx, r);
 }
@@ -124,7 +124,7 @@ weft_status verbs_find(weft_conn *c, const void *key, uint64_t key_bytes, uint64
 {
     const uint8_t *k = key;
     weft_link *l = c->link;
-    if (k == NULL || key_bytes != KEY || memcmp(k, magic, sizeof magic) != 0 ||
+    if (!k || key_bytes != KEY || memcmp(k, magic, sizeof magic) != 0 ||
         verbs_get(k + 4, 4) != c->theirs.rails)
         return verbs_fail(l->host, WEFT_DATA, "what rank %u gave as a key is none of verbs",
                           c->peer);

@@ -108,7 +108,7 @@ bool verbs_take_slots(weft_conn *c, message *m)
                                c->peer, c->channel);
             break;
         }
-        if (bytes > 0 && m->region != NULL && m->region->device) {
+        if (bytes > 0 && m->region && m->region->device) {
             (void)!verbs_break(c, WEFT_UNSUPPORTED,
                                "rank %u sends from memory that is not registered, on channel %u, "
                                "and what this rank receives into is a device's",

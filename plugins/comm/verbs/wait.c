@@ -80,7 +80,7 @@ int verbs_events(weft_link *l, int64_t timeout_us)
             verbs_trouble(l, r);
         r->events.readable = r->trouble.readable = false;
     }
-    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+    for (weft_conn *c = l->conns; c; c = c->next)
         if (c->up && c->line.readable)
             verbs_read_line(c);
     return n;
@@ -91,9 +91,9 @@ static bool anything(weft_link *l)
 {
     bool found =
         atomic_exchange(&l->woken, false) || atomic_load(&l->aborted) || l->listener.readable;
-    for (greeting *g = l->greetings; g != NULL; g = g->next)
+    for (greeting *g = l->greetings; g; g = g->next)
         found |= g->io.readable || g->io.writable;
-    for (weft_conn *c = l->conns; c != NULL; c = c->next) {
+    for (weft_conn *c = l->conns; c; c = c->next) {
         if (c->up && c->broken == WEFT_OK)
             c->news |= verbs_poll(c);
         found |= (c->news || c->broken != WEFT_OK) && verbs_waits(c);
@@ -103,9 +103,9 @@ static bool anything(weft_link *l)
 
 static void arm(weft_link *l)
 {
-    for (weft_conn *c = l->conns; c != NULL; c = c->next)
+    for (weft_conn *c = l->conns; c; c = c->next)
         for (uint32_t i = 0; c->up && verbs_waits(c) && i < l->nrails; i++)
-            if (c->cq[i] != NULL && !c->armed[i])
+            if (c->cq[i] && !c->armed[i])
                 c->armed[i] = ibv_req_notify_cq(c->cq[i], 0) == 0;
 }
 
@@ -119,7 +119,7 @@ static uint32_t shorten(const weft_link *l, uint32_t timeout_us)
         soon |= l->rail[i].down_since != 0;
     if (soon && most > 100000)
         most = 100000;
-    for (const weft_conn *c = l->conns; c != NULL; c = c->next) {
+    for (const weft_conn *c = l->conns; c; c = c->next) {
         if (c->gone != GONE_NOT && most > 10000)
             most = 10000;
         if (c->blocked_since != 0 && most > BLOCKED_US)

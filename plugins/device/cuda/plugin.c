@@ -17,7 +17,7 @@ weft_status gpu_fail(const struct gpu_module *m, weft_status code, const char *f
 static weft_status module_open(const weft_host *host, void **module)
 {
     struct gpu_module *m = host->alloc(host->ctx, sizeof *m, 0);
-    if (m == NULL)
+    if (!m)
         return host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for the cuda device");
     m->host = host;
     *module = m;
@@ -27,7 +27,7 @@ static weft_status module_open(const weft_host *host, void **module)
 static void module_close(void *module)
 {
     struct gpu_module *m = module;
-    if (m != NULL)
+    if (m)
         m->host->free(m->host->ctx, m);
 }
 

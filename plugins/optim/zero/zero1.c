@@ -26,7 +26,7 @@ static weft_status zero1_edit(void *module, const weft_conf *conf, const weft_vi
     (void)unit; /* the host knows whether the rule may be cut */
     const char *axis;
     weft_status st = zero_find_axis(module, conf, view, mesh_axes, &axis);
-    return st ? st : edits->shard(edits->ctx, WEFT_SHARD_STATE, "*", axis, 0);
+    return st != WEFT_OK ? st : edits->shard(edits->ctx, WEFT_SHARD_STATE, "*", axis, 0);
 }
 
 static const weft_placement table = {sizeof table, 0, zero1_edit};

@@ -28,13 +28,13 @@ static weft_status zero3_edit(void *module, const weft_conf *conf, const weft_vi
     uint32_t ahead = (uint32_t)conf->integer(conf->ctx, "prefetch");
     const char *axis;
     weft_status st = zero_find_axis(module, conf, view, mesh_axes, &axis);
-    if (!st)
+    if (st == WEFT_OK)
         st = edits->shard(edits->ctx, WEFT_SHARD_STATE, "*", axis, 0);
-    if (!st)
+    if (st == WEFT_OK)
         st = edits->shard(edits->ctx, WEFT_SHARD_GRADS, "*", axis, 0);
-    if (!st) /* 0: groups of the size that [train] bucket_mb says */
+    if (st == WEFT_OK) /* 0: groups of the size that [train] bucket_mb says */
         st = edits->sync(edits->ctx, "*", axis, WEFT_SYNC_EVERY, 0);
-    if (!st)
+    if (st == WEFT_OK)
         st = edits->shard(edits->ctx, WEFT_SHARD_PARAMS, "*", axis, ahead);
     return st;
 }

@@ -105,21 +105,21 @@ static weft_status divide(const weft_host *host, const weft_conf *conf, const we
     const uint32_t n = view->blocks(view->ctx), parts = stages * chunks;
     double *cost = host->alloc(host->ctx, n * sizeof *cost, 0);
     uint32_t *end = host->alloc(host->ctx, parts * sizeof *end, 0);
-    weft_status s =
+    weft_status st =
         cost && end ? WEFT_OK : host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for stages");
-    for (uint32_t i = 0; !s && i < n; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < n; i++)
         cost[i] = view->block_flops(view->ctx, i);
-    if (!s)
-        s = strcmp(hand, "auto") ? by_hand(host, hand, n, parts, end)
-                                 : pp_balance(host, cost, n, parts, end);
-    for (uint32_t i = 0, k = 0; !s && i < n; i++) {
+    if (st == WEFT_OK)
+        st = strcmp(hand, "auto") ? by_hand(host, hand, n, parts, end)
+                                  : pp_balance(host, cost, n, parts, end);
+    for (uint32_t i = 0, k = 0; st == WEFT_OK && i < n; i++) {
         k += i == end[k];
         out[i] = k % stages;
         out[n + i] = k / stages;
     }
     host->free(host->ctx, cost);
     host->free(host->ctx, end);
-    return s;
+    return st;
 }
 
 static pp_schedule *schedule_of(const weft_conf *conf, uint32_t chunks)
@@ -136,14 +136,14 @@ static weft_status emit_orders(const weft_host *host, const weft_conf *conf, con
     pp_shape shape = {stages, 0, chunks, view->micro_batches(view->ctx)};
     const uint64_t n = (uint64_t)2 * chunks * shape.passes;
     weft_work *work = n > UINT32_MAX ? NULL : host->alloc(host->ctx, n * sizeof *work, 0);
-    weft_status s =
+    weft_status st =
         work ? WEFT_OK : host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for a schedule");
-    for (; !s && shape.stage < stages; shape.stage++) {
+    for (; st == WEFT_OK && shape.stage < stages; shape.stage++) {
         schedule_of(conf, chunks)(&shape, work);
-        s = edits->order(edits->ctx, AXIS, shape.stage, work, (uint32_t)n);
+        st = edits->order(edits->ctx, AXIS, shape.stage, work, (uint32_t)n);
     }
     host->free(host->ctx, work);
-    return s;
+    return st;
 }
 
 static weft_status pp_edit(void *module, const weft_conf *conf, uint32_t phase,
@@ -154,20 +154,21 @@ static weft_status pp_edit(void *module, const weft_conf *conf, uint32_t phase,
     const uint32_t chunks = (uint32_t)conf->integer(conf->ctx, "virtual");
     if (stages < 2 || (phase != WEFT_PHASE_STAGE && phase != WEFT_PHASE_SYNC))
         return WEFT_OK;
-    weft_status s = check(host, conf, view, stages, chunks);
-    uint32_t *of = s ? NULL : host->alloc(host->ctx, 2 * (uint64_t)blocks * sizeof *of, 0);
-    if (!s && !of)
-        s = host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for stages");
-    if (!s)
-        s = divide(host, conf, view, stages, chunks, of);
-    if (!s)
-        s = pp_tied(host, view, edits, AXIS, of, stages, phase == WEFT_PHASE_SYNC);
-    for (uint32_t i = 0; !s && phase == WEFT_PHASE_STAGE && i < blocks; i++)
-        s = edits->stage(edits->ctx, view->block(view->ctx, i), AXIS, of[i], of[blocks + i]);
-    if (!s && phase == WEFT_PHASE_STAGE)
-        s = emit_orders(host, conf, view, edits, stages, chunks);
+    weft_status st = check(host, conf, view, stages, chunks);
+    uint32_t *of =
+        st != WEFT_OK ? NULL : host->alloc(host->ctx, 2 * (uint64_t)blocks * sizeof *of, 0);
+    if (st == WEFT_OK && !of)
+        st = host->fail(host->ctx, WEFT_NO_MEMORY, "no memory for stages");
+    if (st == WEFT_OK)
+        st = divide(host, conf, view, stages, chunks, of);
+    if (st == WEFT_OK)
+        st = pp_tied(host, view, edits, AXIS, of, stages, phase == WEFT_PHASE_SYNC);
+    for (uint32_t i = 0; st == WEFT_OK && phase == WEFT_PHASE_STAGE && i < blocks; i++)
+        st = edits->stage(edits->ctx, view->block(view->ctx, i), AXIS, of[i], of[blocks + i]);
+    if (st == WEFT_OK && phase == WEFT_PHASE_STAGE)
+        st = emit_orders(host, conf, view, edits, stages, chunks);
     host->free(host->ctx, of);
-    return s;
+    return st;
 }
 
 static const weft_strategy table = {.struct_size = sizeof table, .axes = axes, .edit = pp_edit};

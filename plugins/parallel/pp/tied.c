@@ -16,14 +16,14 @@ static weft_status users(const weft_view *view, weft_tensor t, const uint32_t *s
         const char *id, *name;
         weft_shape shape;
         uint32_t kind = 0, block = 0;
-        weft_status s = view->op(view->ctx, i, &id, &call);
+        weft_status st = view->op(view->ctx, i, &id, &call);
         bool reads = false;
-        for (uint32_t k = 0; !s && k < call.nin; k++)
+        for (uint32_t k = 0; st == WEFT_OK && k < call.nin; k++)
             reads |= call.in[k] == t;
-        if (!s && reads)
-            s = view->tensor(view->ctx, call.out[0], &shape, &name, &kind, &block);
-        if (s)
-            return s;
+        if (st == WEFT_OK && reads)
+            st = view->tensor(view->ctx, call.out[0], &shape, &name, &kind, &block);
+        if (st != WEFT_OK)
+            return st;
         if (reads && kind == WEFT_T_ACTIVATION) /* a gradient's block is the parameter's */
             *out |= (uint64_t)1 << stage[block];
     }
@@ -41,22 +41,22 @@ weft_status pp_tied(const weft_host *host, const weft_view *view, const weft_edi
         const char *name;
         uint32_t kind, block, n = 0;
         uint64_t used = 0;
-        weft_status s = view->tensor(view->ctx, t, &shape, &name, &kind, &block);
-        if (!s && kind == WEFT_T_PARAM)
-            s = users(view, t, stage, &used);
+        weft_status st = view->tensor(view->ctx, t, &shape, &name, &kind, &block);
+        if (st == WEFT_OK && kind == WEFT_T_PARAM)
+            st = users(view, t, stage, &used);
         for (uint32_t i = 0; i < stages; i++)
             if (used >> i & 1)
                 coords[n++] = i;
-        if (s)
-            return s;
+        if (st != WEFT_OK)
+            return st;
         if (n < 2)
             continue;
         char group[WEFT_MAX_NAME + 8];
         snprintf(group, sizeof group, "%s.%s", axis, name);
-        s = sync ? edits->sync(edits->ctx, name, group, WEFT_SYNC_LAST, 0)
-                 : edits->group(edits->ctx, group, axis, coords, n);
-        if (s)
-            return s;
+        st = sync ? edits->sync(edits->ctx, name, group, WEFT_SYNC_LAST, 0)
+                  : edits->group(edits->ctx, group, axis, coords, n);
+        if (st != WEFT_OK)
+            return st;
     }
     return WEFT_OK;
 }

@@ -119,16 +119,16 @@ static weft_status look(const splitting *s, weft_tensor t, weft_shape *shape, co
 static weft_status cut_weights(const splitting *s)
 {
     weft_status st = WEFT_OK;
-    for (weft_tensor t = 1; !st && t <= s->view->tensors(s->view->ctx); t++) {
+    for (weft_tensor t = 1; st == WEFT_OK && t <= s->view->tensors(s->view->ctx); t++) {
         weft_shape shape;
         const char *name;
         uint32_t kind = 0;
         st = look(s, t, &shape, &name, &kind);
-        size_t c = !st && kind == WEFT_T_PARAM ? cut_of(&shape) : CUTS;
+        size_t c = st == WEFT_OK && kind == WEFT_T_PARAM ? cut_of(&shape) : CUTS;
         if (c == CUTS)
             continue;
         st = check_size(s, &shape, c);
-        if (!st)
+        if (st == WEFT_OK)
             st = s->edits->split(s->edits->ctx, name, cuts[c].name, AXIS);
     }
     return st;
@@ -167,14 +167,14 @@ static weft_status emit_loss(void *user, const weft_builder *b)
                                {.key = "weight", .f = weight_of(l->call)}};
     weft_tensor max, sums, made[2] = {0};
     weft_status st = b->op(b->ctx, "xent.max", attrs, 1, in, 1, &max, 1);
-    if (!st)
+    if (st == WEFT_OK)
         st = b->op(b->ctx, "xent.sums", attrs, 1, (weft_tensor[]){in[0], in[1], max}, 3, &sums, 1);
-    if (!st && l->with_grad)
+    if (st == WEFT_OK && l->with_grad)
         st = b->op(b->ctx, "xent.finish", attrs, 2, (weft_tensor[]){in[0], in[1], max, sums, in[2]},
                    5, made, 2);
-    else if (!st)
+    else if (st == WEFT_OK)
         st = b->op(b->ctx, "xent.loss", attrs, 2, (weft_tensor[]){in[1], max, sums}, 3, made, 1);
-    for (uint32_t i = 0; !st && i < l->call->nout; i++)
+    for (uint32_t i = 0; st == WEFT_OK && i < l->call->nout; i++)
         st = b->assign(b->ctx, out[i], made[i]);
     return st;
 }
@@ -183,16 +183,16 @@ static weft_status replace_losses(const splitting *s)
 {
     weft_status st = WEFT_OK;
     uint32_t ops = s->view->ops(s->view->ctx);
-    for (uint32_t i = 0; !st && i < ops; i++) {
+    for (uint32_t i = 0; st == WEFT_OK && i < ops; i++) {
         const char *id, *name;
         weft_opcall call;
         weft_shape logits;
         uint32_t kind;
         st = s->view->op(s->view->ctx, i, &id, &call);
-        if (st || (strcmp(id, "softmax_xent") && strcmp(id, "softmax_xent.loss")))
+        if (st != WEFT_OK || (strcmp(id, "softmax_xent") && strcmp(id, "softmax_xent.loss")))
             continue;
         st = look(s, call.in[0], &logits, &name, &kind);
-        if (st || !has_axis(&logits, "vocab"))
+        if (st != WEFT_OK || !has_axis(&logits, "vocab"))
             continue;
         loss l = {&call, call.nout == 2, logits.axes[1].size};
         st = s->edits->replace(s->edits->ctx, i, emit_loss, &l);
@@ -223,9 +223,9 @@ static weft_status leaves_sum(const splitting *s, const char *id, const weft_opc
     if (!table && !product)
         return WEFT_OK;
     weft_status st = look(s, call->in[product], &weight, &name, &kind);
-    if (!st)
+    if (st == WEFT_OK)
         st = look(s, call->out[0], &y, &name, &kind);
-    size_t c = st ? CUTS : cut_of(&weight);
+    size_t c = st != WEFT_OK ? CUTS : cut_of(&weight);
     *out = c < CUTS && !has_axis(&y, cuts[c].name);
     return st;
 }
@@ -234,19 +234,19 @@ static weft_status find_sums(const splitting *s, const marks *m)
 {
     weft_status st = WEFT_OK;
     uint32_t ops = s->view->ops(s->view->ctx);
-    for (uint32_t i = 0; !st && i < 2 * ops; i++) { /* readers first */
+    for (uint32_t i = 0; st == WEFT_OK && i < 2 * ops; i++) { /* readers first */
         const char *id;
         weft_opcall call;
         int sum = 0;
         st = s->view->op(s->view->ctx, i % ops, &id, &call);
-        for (uint32_t k = 0; !st && i < ops && k < call.nin; k++)
+        for (uint32_t k = 0; st == WEFT_OK && i < ops && k < call.nin; k++)
             m->readers[call.in[k]] += m->readers[call.in[k]] < 2;
-        if (st || i < ops)
+        if (st != WEFT_OK || i < ops)
             continue;
         st = leaves_sum(s, id, &call, m, &sum);
-        for (uint32_t k = 0; !st && k < call.nin; k++)
+        for (uint32_t k = 0; st == WEFT_OK && k < call.nin; k++)
             m->wanted[call.in[k]] |= m->partial[call.in[k]] && !sum;
-        if (!st && sum)
+        if (st == WEFT_OK && sum)
             m->partial[call.out[0]] = 1;
     }
     return st;
@@ -260,11 +260,11 @@ static weft_status cut_sequence(const splitting *s)
         return s->host->fail(s->host->ctx, WEFT_NO_MEMORY, "no memory to plan with");
     const marks m = {room, room + n, room + 2 * n};
     weft_status st = find_sums(s, &m);
-    for (weft_tensor t = 1; !st && t < n; t++) {
+    for (weft_tensor t = 1; st == WEFT_OK && t < n; t++) {
         weft_shape shape;
         const char *name;
         uint32_t kind;
-        if (m.wanted[t] && !(st = look(s, t, &shape, &name, &kind)))
+        if (m.wanted[t] && (st = look(s, t, &shape, &name, &kind)) == WEFT_OK)
             st = s->edits->split(s->edits->ctx, name, shape.axes[0].name, AXIS);
     }
     s->host->free(s->host->ctx, room);
@@ -283,9 +283,9 @@ static weft_status tp_edit(void *module, const weft_conf *conf, uint32_t phase,
     if (phase != WEFT_PHASE_SPLIT)
         return WEFT_OK;
     weft_status st = cut_weights(&s);
-    if (!st && s.sequence)
+    if (st == WEFT_OK && s.sequence)
         st = cut_sequence(&s);
-    return st ? st : replace_losses(&s);
+    return st != WEFT_OK ? st : replace_losses(&s);
 }
 
 static const weft_strategy table = {.struct_size = sizeof table, .axes = axes, .edit = tp_edit};

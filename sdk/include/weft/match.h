@@ -217,7 +217,7 @@ static inline weft_status weft_match_spec(weft_match *m, const char *who, const 
     m->who = who;
     m->spec = spec;
     weft_status st = weft_match_side(m, "input", in, spec->in, spec->nin);
-    return st ? st : weft_match_side(m, "output", out, spec->out, spec->nout);
+    return st != WEFT_OK ? st : weft_match_side(m, "output", out, spec->out, spec->nout);
 }
 
 WEFT_EXTERN_C_END

@@ -85,7 +85,7 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
                : what == CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD      ? (void *)&d->aux_ld
                                                                    : NULL;
     const int wide = to == (void *)&d->bias || to == (void *)&d->aux || to == (void *)&d->aux_ld;
-    if (to == NULL || bytes != (wide ? 8 : 4))
+    if (!to || bytes != (wide ? 8 : 4))
         return CUBLAS_STATUS_INVALID_VALUE;
     memcpy(to, from, bytes);
     return CUBLAS_STATUS_SUCCESS;
@@ -153,8 +153,8 @@ static int epilogue_is_known(const struct desc *desc, const struct layout *d)
                       e == CUBLASLT_EPILOGUE_BGRADB ||
                       (e == CUBLASLT_EPILOGUE_DGELU && d->type != CUDA_R_32F);
     const int bias = (e & 4) != 0 || e == CUBLASLT_EPILOGUE_BGRADB;
-    return known && (!bias || desc->bias != NULL) &&
-           (!has_aux(desc) || (desc->aux != NULL && (uintptr_t)desc->aux % 16 == 0 &&
+    return known && (!bias || desc->bias) &&
+           (!has_aux(desc) || (desc->aux && (uintptr_t)desc->aux % 16 == 0 &&
                                desc->aux_ld % 8 == 0 && desc->aux_ld >= (int64_t)d->rows));
 }
 
@@ -326,7 +326,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t desc, con
     int (*load_code)(void);
     *(void **)&submit = double_call("double_submit");
     *(void **)&load_code = double_call("double_load_code");
-    if (submit == NULL || load_code == NULL)
+    if (!submit || !load_code)
         return CUBLAS_STATUS_NOT_INITIALIZED;
     const struct code code = {
         m.desc.epilogue,    (uint64_t)m.desc.trans_a, (uint64_t)m.desc.trans_b,

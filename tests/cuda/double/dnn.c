@@ -89,7 +89,7 @@ cudnnStatus_t cudnnSetStream(cudnnHandle_t h, cudaStream_t s)
 size_t cudnnGetVersion(void)
 {
     const char *version = getenv("DOUBLE_CUDNN_VERSION");
-    return version != NULL ? strtoul(version, NULL, 10) : 91900;
+    return version ? strtoul(version, NULL, 10) : 91900;
 }
 
 const char *cudnnGetErrorString(cudnnStatus_t st)
@@ -153,7 +153,7 @@ const void *dnn_get(const struct dnn_object *o, cudnnBackendAttributeName_t name
 struct dnn_object *dnn_part(const struct dnn_object *o, cudnnBackendAttributeName_t name)
 {
     struct dnn_object *const *part = dnn_get(o, name);
-    return part != NULL ? *part : NULL;
+    return part ? *part : NULL;
 }
 
 static int64_t count_of(const struct dnn_object *o, cudnnBackendAttributeName_t name)
@@ -173,7 +173,7 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendA
     while (r < rules + RULES && (r->of != o->type || r->name != name))
         r++;
     if (r == rules + RULES || r->type != type || (r->count != 0 && r->count != count) ||
-        count < 1 || o->final || dnn_get(o, name) != NULL || o->values == VALUES)
+        count < 1 || o->final || dnn_get(o, name) || o->values == VALUES)
         return refuse(CUDNN_STATUS_BAD_PARAM, "an attribute that this descriptor has not");
     for (int64_t i = 0; type == D && i < count; i++)
         if (!((struct dnn_object *const *)from)[i]->final)
@@ -193,8 +193,8 @@ struct dnn_tensor dnn_tensor_of(const struct dnn_object *o)
     t.number = *(const int64_t *)dnn_get(o, CUDNN_ATTR_TENSOR_UNIQUE_ID);
     memcpy(t.size, dnn_get(o, CUDNN_ATTR_TENSOR_DIMENSIONS), sizeof t.size);
     memcpy(t.step, dnn_get(o, CUDNN_ATTR_TENSOR_STRIDES), sizeof t.step);
-    t.is_virtual = is_virtual != NULL && *is_virtual;
-    t.by_value = by_value != NULL && *by_value;
+    t.is_virtual = is_virtual && *is_virtual;
+    t.by_value = by_value && *by_value;
     return t;
 }
 
@@ -233,7 +233,7 @@ cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t d)
 {
     struct dnn_object *o = d;
     for (const struct rule *r = rules; r < rules + RULES; r++)
-        if (r->of == o->type && r->needed && dnn_get(o, r->name) == NULL)
+        if (r->of == o->type && r->needed && !dnn_get(o, r->name))
             return refuse(CUDNN_STATUS_BAD_PARAM, "an attribute is missing");
     if (o->type == CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR &&
         check_graph(o) != CUDNN_STATUS_SUCCESS)
@@ -288,7 +288,7 @@ static cudnnStatus_t take_pack(struct dnn_run *r, const struct dnn_object *pack)
         int64_t k = 0;
         while (k < n && number[k] != t[i].number)
             k++;
-        if (t[i].is_virtual != (k == n) || (k < n && at[k] == NULL) ||
+        if (t[i].is_virtual != (k == n) || (k < n && !at[k]) ||
             (k < n && !t[i].by_value && (uintptr_t)at[k] % 16 != 0))
             return refuse(CUDNN_STATUS_BAD_PARAM, "a tensor without an address, or an odd one");
         if (k == n)
@@ -312,7 +312,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t h, cudnnBackendDescriptor_t plan
     (void)h;
     *(void **)&submit = double_call("double_submit");
     *(void **)&load_code = double_call("double_load_code");
-    if (submit == NULL || load_code == NULL || !((struct dnn_object *)pack)->final)
+    if (!submit || !load_code || !((struct dnn_object *)pack)->final)
         return refuse(CUDNN_STATUS_BAD_PARAM, "nothing to run it on");
     if (!((struct dnn_object *)plan)->loaded && load_code() != 0)
         return refuse(CUDNN_STATUS_EXECUTION_FAILED, "its code cannot be loaded now");

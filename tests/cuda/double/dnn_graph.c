@@ -85,7 +85,7 @@ static struct held *find(struct work *w, const struct dnn_object *o)
 static const struct held *input(struct work *w, const struct dnn_object *o)
 {
     struct held *h = find(w, o);
-    if (h->x != NULL)
+    if (h->x)
         return h;
     const int64_t n = count(&h->t), k = packed(w, h->t.number);
     h->x = malloc((size_t)n * sizeof *h->x);
@@ -150,7 +150,7 @@ static const struct held *operand(struct work *w, const struct dnn_object *op,
                                   cudnnBackendAttributeName_t name)
 {
     const struct dnn_object *o = dnn_part(op, name);
-    return o != NULL ? input(w, o) : NULL;
+    return o ? input(w, o) : NULL;
 }
 
 static void pointwise(struct work *w, const struct dnn_object *op)

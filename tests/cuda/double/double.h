@@ -41,7 +41,7 @@ CUresult double_load_code(void); /* what a library that loads code has to ask */
 static inline void *double_call(const char *name)
 {
     void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-    return driver != NULL ? dlsym(driver, name) : NULL;
+    return driver ? dlsym(driver, name) : NULL;
 }
 
 /* Enqueue a call with a copy of the payload; or record it, where the stream is being captured. */

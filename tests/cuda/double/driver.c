@@ -16,7 +16,7 @@ CUresult cuInit(unsigned flags)
 {
     (void)flags;
     const char *fails = getenv("DOUBLE_GPU_FAILS");
-    return fails != NULL && strcmp(fails, "init") == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
+    return fails && strcmp(fails, "init") == 0 ? CUDA_ERROR_NO_DEVICE : CUDA_SUCCESS;
 }
 
 CUresult cuDriverGetVersion(int *version)
@@ -114,7 +114,7 @@ CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 CUresult cuModuleLoadData(CUmodule *out, const void *image)
 {
     *out = (CUmodule)(void *)(uintptr_t)image;
-    return image != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
+    return image ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 
 CUresult cuModuleUnload(CUmodule m)
@@ -128,7 +128,7 @@ CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *name)
     struct kernel *k = kernel_find(name);
     (void)m;
     *out = (CUfunction)(void *)k;
-    return k != NULL ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+    return k ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute what, int value)
@@ -155,13 +155,13 @@ static void note(const char *kernel)
     static const char *known[256];
     const char *path = getenv("DOUBLE_GPU_LAUNCHES");
     size_t k = 0;
-    while (k < 255 && known[k] != NULL && known[k] != kernel)
+    while (k < 255 && known[k] && known[k] != kernel)
         k++;
-    if (path == NULL || known[k] != NULL)
+    if (!path || known[k])
         return;
     known[k] = kernel;
     FILE *f = fopen(path, "a");
-    if (f != NULL) {
+    if (f) {
         fprintf(f, "%s\n", kernel);
         fclose(f);
     }
@@ -182,7 +182,7 @@ CUresult cuLaunchKernel(CUfunction f, unsigned x, unsigned y, unsigned z, unsign
     if (current != (CUcontext)(void *)&the_context)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (x == 0 || y == 0 || y > 65535 || z != 1 || threads_y != 1 || threads_z != 1 ||
-        threads == 0 || threads > (unsigned)k->threads || extra != NULL ||
+        threads == 0 || threads > (unsigned)k->threads || extra ||
         shared + k->fixed_shared > (k->shared > SHARED_AT_FIRST ? k->shared : SHARED_AT_FIRST))
         return CUDA_ERROR_INVALID_VALUE;
     struct launch *l = calloc(1, sizeof *l + k->job_size);

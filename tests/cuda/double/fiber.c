@@ -194,7 +194,7 @@ void kernel_launch(const struct kernel *k, const void *job, int64_t x, int64_t y
     all.backwards = (all.launches += 0x9e3779b9u) >> 31; /* no pattern that ops could follow */
     if (threads > k->threads || threads < 1)
         die("launched with more threads than it is made for");
-    if (all.stacks == NULL)
+    if (!all.stacks)
         all.stacks = mmap(NULL, (size_t)MOST * STACK, PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     fiber_now = (struct fiber_place){.threads = threads, .blocks = x};
@@ -221,7 +221,7 @@ void fiber_add(struct fiber_kernel *k)
 
 struct kernel *kernel_find(const char *name)
 {
-    for (struct fiber_kernel *k = kernels; k != NULL; k = k->next)
+    for (struct fiber_kernel *k = kernels; k; k = k->next)
         if (strcmp(k->kernel.name, name) == 0)
             return &k->kernel;
     return NULL;

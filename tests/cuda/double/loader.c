@@ -97,10 +97,10 @@ int cuGetProcAddress_v2(const char *name, void **out, int version, unsigned long
     void *here = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
     (void)version;
     (void)flags;
-    *out = here != NULL ? dlsym(here, name) : NULL;
-    if (found != NULL)
-        *found = *out == NULL;
-    return *out != NULL ? 0 : 500;
+    *out = here ? dlsym(here, name) : NULL;
+    if (found)
+        *found = !(*out);
+    return *out ? 0 : 500;
 }
 
 int cuGetProcAddress(const char *name, void **out, int version, unsigned long flags);

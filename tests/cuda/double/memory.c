@@ -28,7 +28,7 @@ static uint64_t taken;
 static uint64_t capacity(void)
 {
     const char *mib = getenv("DOUBLE_GPU_MIB"); /* a small GPU, for tests of a full one */
-    return (mib != NULL ? strtoull(mib, NULL, 10) : 4096) << 20;
+    return (mib ? strtoull(mib, NULL, 10) : 4096) << 20;
 }
 
 /* It takes time: only where DOUBLE_GPU_CLOSED asks for it. */
@@ -52,7 +52,7 @@ static struct range *add_range(void *base, uint64_t bytes, bool device, bool map
 {
     pthread_mutex_lock(&lock);
     struct range *r = ranges;
-    while (r->base != NULL && r < ranges + MOST - 1)
+    while (r->base && r < ranges + MOST - 1)
         r++;
     *r = (struct range){base, bytes, device, mapped};
     protect(r);
@@ -63,7 +63,7 @@ static struct range *add_range(void *base, uint64_t bytes, bool device, bool map
 static struct range *range_of(const void *p)
 {
     for (struct range *r = ranges; r < ranges + MOST; r++)
-        if (r->base != NULL && (const char *)p >= r->base && (const char *)p < r->base + r->bytes)
+        if (r->base && (const char *)p >= r->base && (const char *)p < r->base + r->bytes)
             return r;
     return NULL;
 }
@@ -71,7 +71,7 @@ static struct range *range_of(const void *p)
 bool double_is_ours(const void *p)
 {
     pthread_mutex_lock(&lock);
-    const bool ours = range_of(p) != NULL;
+    const bool ours = range_of(p);
     pthread_mutex_unlock(&lock);
     return ours;
 }
@@ -84,7 +84,7 @@ static void change_access(int by)
     open_depth += by;
     if (open_depth == (by > 0 ? 1 : 0))
         for (struct range *r = ranges; r < ranges + MOST; r++)
-            if (r->base != NULL)
+            if (r->base)
                 protect(r);
     pthread_mutex_unlock(&lock);
 }
@@ -147,7 +147,7 @@ CUresult cuMemFree(CUdeviceptr p)
     pthread_mutex_lock(&lock);
     struct range *r = range_of((void *)(uintptr_t)p);
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (r != NULL && r->device) {
+    if (r && r->device) {
         munmap(r->base, r->bytes + 4096);
         taken -= r->bytes + 4096;
         *r = (struct range){0};
@@ -174,12 +174,12 @@ CUresult cuMemFreeHost(void *p)
     (void)!cuCtxSynchronize();
     pthread_mutex_lock(&lock);
     struct range *r = range_of(p);
-    if (r != NULL) {
+    if (r) {
         munmap(r->base, r->bytes);
         *r = (struct range){0};
     }
     pthread_mutex_unlock(&lock);
-    return r != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return r ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* --- the virtual-memory API: a handle is a descriptor, plus one --- */
@@ -250,7 +250,7 @@ CUresult cuMemAddressFree(CUdeviceptr p, size_t bytes)
     pthread_mutex_lock(&lock);
     struct range *r = range_of((void *)(uintptr_t)p);
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (r != NULL && r->bytes == bytes && !r->mapped) {
+    if (r && r->bytes == bytes && !r->mapped) {
         munmap(r->base, bytes);
         *r = (struct range){0};
         result = CUDA_SUCCESS;
@@ -266,7 +266,7 @@ CUresult cuMemMap(CUdeviceptr p, size_t bytes, size_t offset, CUmemGenericAlloca
     pthread_mutex_lock(&lock);
     struct range *r = range_of((void *)(uintptr_t)p);
     CUresult result = CUDA_ERROR_INVALID_VALUE;
-    if (r != NULL && r->bytes == bytes && !r->mapped &&
+    if (r && r->bytes == bytes && !r->mapped &&
         mmap(r->base, bytes, PROT_NONE, MAP_SHARED | MAP_FIXED, (int)h - 1, (off_t)offset) !=
             MAP_FAILED)
         result = CUDA_SUCCESS;
@@ -278,8 +278,8 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t bytes, const CUmemAccessDesc *acce
 {
     pthread_mutex_lock(&lock);
     struct range *r = range_of((void *)(uintptr_t)p);
-    const bool fits = r != NULL && r->bytes == bytes && n == 1 &&
-                      access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    const bool fits =
+        r && r->bytes == bytes && n == 1 && access->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
     if (fits) {
         r->mapped = true;
         protect(r);
@@ -293,13 +293,13 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t bytes)
     (void)!cuCtxSynchronize();
     pthread_mutex_lock(&lock);
     struct range *r = range_of((void *)(uintptr_t)p);
-    if (r != NULL && r->bytes == bytes) {
+    if (r && r->bytes == bytes) {
         mmap(r->base, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1,
              0);
         r->mapped = false;
     }
     pthread_mutex_unlock(&lock);
-    return r != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return r ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemExportToShareableHandle(void *out, CUmemGenericAllocationHandle h,
@@ -347,7 +347,7 @@ struct copy {
 static void run_copy(const void *payload)
 {
     const struct copy *c = payload;
-    memmove(c->to, c->from != NULL ? c->from : (const void *)(c + 1), c->bytes);
+    memmove(c->to, c->from ? c->from : (const void *)(c + 1), c->bytes);
 }
 
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)

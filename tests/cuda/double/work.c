@@ -42,9 +42,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct CUstream_st *stream_of(CUstream s)
 {
-    if (standard.end == NULL)
+    if (!standard.end)
         standard.end = &standard.first;
-    return s != NULL ? s : &standard;
+    return s ? s : &standard;
 }
 
 static void append(struct task ***end, struct task *t)
@@ -75,7 +75,7 @@ static CUresult enqueue(CUstream handle, struct task *t)
     if (t->kind == AWAIT && t->event->capture != s->capture) {
         r = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
         free(t);
-    } else if (s->capture != NULL) {
+    } else if (s->capture) {
         append(&s->capture->end, t);
     } else {
         if (t->kind == RECORD)
@@ -110,9 +110,8 @@ static bool may_run(const struct task *t)
 
 static bool is_held_back(const struct CUstream_st *s)
 {
-    for (const struct CUstream_st *o = streams; o != NULL; o = o->next)
-        if (s != &standard && o->queue == s->queue && o->first != NULL &&
-            o->first->order < s->first->order)
+    for (const struct CUstream_st *o = streams; o; o = o->next)
+        if (s != &standard && o->queue == s->queue && o->first && o->first->order < s->first->order)
             return true;
     return false;
 }
@@ -121,7 +120,7 @@ static bool is_held_back(const struct CUstream_st *s)
 static bool run_one(struct CUstream_st *s)
 {
     struct task *t = s->first;
-    if (t == NULL || is_held_back(s) || !may_run(t))
+    if (!t || is_held_back(s) || !may_run(t))
         return false;
     if (t->kind == CALL)
         t->run(t->payload);
@@ -130,7 +129,7 @@ static bool run_one(struct CUstream_st *s)
         t->event->reached = t->number;
     }
     s->first = t->next;
-    if (s->first == NULL)
+    if (!s->first)
         s->end = &s->first;
     free(t);
     return true;
@@ -144,7 +143,7 @@ static void run_some(int most)
     double_open_memory();
     while (any && most > 0) {
         any = run_one(stream_of(NULL));
-        for (struct CUstream_st *s = streams; s != NULL; s = s->next)
+        for (struct CUstream_st *s = streams; s; s = s->next)
             any |= run_one(s);
         most--;
     }
@@ -155,14 +154,14 @@ static void run_some(int most)
 static bool is_empty(CUstream s)
 {
     pthread_mutex_lock(&lock);
-    const bool empty = stream_of(s)->first == NULL;
+    const bool empty = !stream_of(s)->first;
     pthread_mutex_unlock(&lock);
     return empty;
 }
 
 CUresult cuStreamSynchronize(CUstream s)
 {
-    if (stream_of(s)->capture != NULL)
+    if (stream_of(s)->capture)
         return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     while (!is_empty(s)) {
         run_some(1000000);
@@ -174,7 +173,7 @@ CUresult cuStreamSynchronize(CUstream s)
 CUresult cuCtxSynchronize(void)
 {
     CUresult r = cuStreamSynchronize(NULL);
-    for (struct CUstream_st *s = streams; r == CUDA_SUCCESS && s != NULL; s = s->next)
+    for (struct CUstream_st *s = streams; r == CUDA_SUCCESS && s; s = s->next)
         r = cuStreamSynchronize(s);
     return r;
 }
@@ -185,9 +184,9 @@ CUresult double_load_code(void)
 {
     CUresult r = CUDA_SUCCESS;
     pthread_mutex_lock(&lock);
-    for (const struct CUstream_st *s = streams; s != NULL; s = s->next) {
-        bool waits = s->capture != NULL;
-        for (const struct task *t = s->first; t != NULL; t = t->next)
+    for (const struct CUstream_st *s = streams; s; s = s->next) {
+        bool waits = s->capture;
+        for (const struct task *t = s->first; t; t = t->next)
             waits = waits || t->kind == UNTIL;
         if (waits)
             r = CUDA_ERROR_ILLEGAL_STATE;
@@ -203,7 +202,7 @@ CUresult double_load_code(void)
 static unsigned long connections(void)
 {
     const char *n = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
-    return n != NULL && strtoul(n, NULL, 10) > 0 ? strtoul(n, NULL, 10) : 8;
+    return n && strtoul(n, NULL, 10) > 0 ? strtoul(n, NULL, 10) : 8;
 }
 
 CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
@@ -267,7 +266,7 @@ CUresult cuEventQuery(CUevent e)
 {
     run_some(A_FEW);
     pthread_mutex_lock(&lock);
-    const bool there = e->reached >= e->recorded, captured = e->capture != NULL;
+    const bool there = e->reached >= e->recorded, captured = e->capture;
     pthread_mutex_unlock(&lock);
     return captured ? CUDA_ERROR_CAPTURED_EVENT : there ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 }
@@ -342,7 +341,7 @@ CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr flag, cuuint32_t value, un
 CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
 {
     (void)mode;
-    if (s == NULL || s->capture != NULL)
+    if (!s || s->capture)
         return CUDA_ERROR_ILLEGAL_STATE;
     s->capture = calloc(1, sizeof *s->capture);
     s->capture->end = &s->capture->first;
@@ -351,7 +350,7 @@ CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode)
 
 CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
 {
-    if (s->capture == NULL)
+    if (!s->capture)
         return CUDA_ERROR_ILLEGAL_STATE;
     *out = s->capture;
     s->capture = NULL;
@@ -370,7 +369,7 @@ CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph g, unsigned long long flag
     struct CUgraph_st *copy = calloc(1, sizeof *copy);
     (void)flags;
     copy->end = &copy->first;
-    for (const struct task *t = g->first; t != NULL; t = t->next)
+    for (const struct task *t = g->first; t; t = t->next)
         append(&copy->end, copy_of(t));
     *out = (CUgraphExec)copy;
     return CUDA_SUCCESS;
@@ -385,14 +384,14 @@ CUresult cuGraphUpload(CUgraphExec g, CUstream s)
 
 CUresult cuGraphLaunch(CUgraphExec g, CUstream s)
 {
-    for (const struct task *t = ((CUgraph)g)->first; t != NULL; t = t->next)
+    for (const struct task *t = ((CUgraph)g)->first; t; t = t->next)
         (void)!enqueue(s, copy_of(t));
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphDestroy(CUgraph g)
 {
-    for (struct task *t = g->first, *next; t != NULL; t = next) {
+    for (struct task *t = g->first, *next; t; t = next) {
         next = t->next;
         free(t);
     }

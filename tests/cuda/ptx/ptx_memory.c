@@ -134,7 +134,7 @@ static void look(const struct ptx_place *p, int lane, struct cell *c, bool write
 static void check_global(const struct ptx_place *p, int lane, const char *at, uint64_t bytes,
                          const void *value)
 {
-    const bool same = value != NULL && memcmp(at, value, bytes) == 0;
+    const bool same = value && memcmp(at, value, bytes) == 0;
     const uint64_t from = (uint64_t)(uintptr_t)at & ~1ull;
     for (uint64_t a = from; a < (uint64_t)(uintptr_t)at + bytes; a += 2)
         look(p, lane, global_cell(a), value != NULL, same);
@@ -143,7 +143,7 @@ static void check_global(const struct ptx_place *p, int lane, const char *at, ui
 static void check_shared(const struct ptx_place *p, int lane, uint64_t at, uint64_t bytes,
                          const void *value)
 {
-    const bool same = value != NULL && memcmp(p->shared + at, value, bytes) == 0;
+    const bool same = value && memcmp(p->shared + at, value, bytes) == 0;
     for (uint64_t a = at & ~1ull; a < at + bytes; a += 2)
         look(p, lane, shared_cell(a), value != NULL, same);
 }
@@ -163,7 +163,7 @@ static char *place_of(const struct ptx_place *p, int lane, uint64_t address, uin
         ptx_die(p, lane, "%" PRIu64 " bytes at an address that is not aligned", bytes);
     switch (p->instr->space) {
     case PTX_PARAM:
-        if (!lies_in(address, bytes, p->kernel->kernel.job_size) || value != NULL)
+        if (!lies_in(address, bytes, p->kernel->kernel.job_size) || value)
             break;
         return (char *)(uintptr_t)p->param + address;
     case PTX_LOCAL:
@@ -176,7 +176,7 @@ static char *place_of(const struct ptx_place *p, int lane, uint64_t address, uin
         check_shared(p, lane, address, bytes, value);
         return p->shared + address;
     default:
-        if (value == NULL && ptx_is_constant(code, at, bytes))
+        if (!value && ptx_is_constant(code, at, bytes))
             return at;
         if (!double_is_ours(at) || !double_is_ours(at + bytes - 1))
             break;

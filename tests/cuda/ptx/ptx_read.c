@@ -91,7 +91,7 @@ static bool declare(struct reader *r, const char *word)
         ptx_set_name(r, name, PARAMETER, (uint64_t)r->rows++);
     else if (word[1] == 'l')
         ptx_set_name(r, name, CONSTANT, take(&r->code->local, bytes, align));
-    else if (r->in == NULL)
+    else if (!r->in)
         ptx_set_name(r, name, CONSTANT, take(&r->shared, bytes, align));
     else
         ptx_refuse(&r->text, name, "is a function's own shared memory");
@@ -219,7 +219,7 @@ static void read_call(struct reader *r, char word[PTX_WORD])
         ptx_refuse(&r->text, word, "is called and not known");
     const struct function *f = &r->functions[name->number];
     for (ptx_next(&r->text, word); strcmp(word, ";") != 0; ptx_next(&r->text, word))
-        if (strchr("(),", word[0]) == NULL && n < 8)
+        if (!strchr("(),", word[0]) && n < 8)
             given[n++] = ptx_row_of(r, word);
     if (n != f->nformal || (result >= 0 && f->result < 0))
         ptx_refuse(&r->text, name->word, "is called with other parameters than it has");
@@ -261,7 +261,7 @@ static void read_instr(struct reader *r, char word[PTX_WORD])
         ptx_expect(&r->text, ";");
     } else
         put_operands(r, &i, o, read_operands(r, o));
-    if (i.op == ptx_ret && r->in == NULL)
+    if (i.op == ptx_ret && !r->in)
         i.op = ptx_exit;
     else if (i.op == ptx_ret)
         i.in[i.nin++] = r->in->back;
@@ -391,7 +391,7 @@ static void read_variable(struct reader *r)
 
 bool ptx_is_constant(const struct ptx_code *code, const char *at, uint64_t bytes)
 {
-    for (const struct ptx_constant *c = code->constants; c != NULL; c = c->next)
+    for (const struct ptx_constant *c = code->constants; c; c = c->next)
         if (at >= c->at && at + bytes <= c->at + c->bytes)
             return true;
     return false;
@@ -402,7 +402,7 @@ static char *whole_file(const char *path)
     FILE *f = fopen(path, "r");
     char *text = NULL;
     size_t n = 0;
-    if (f == NULL || getdelim(&text, &n, '\0', f) < 0) {
+    if (!f || getdelim(&text, &n, '\0', f) < 0) {
         fprintf(stderr, "%s: cannot be read\n", path);
         abort();
     }

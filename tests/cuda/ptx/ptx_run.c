@@ -350,8 +350,8 @@ static void read_all(void)
 {
     glob_t files;
     const char *named = getenv("PTX_FILES"); /* a pattern */
-    if (glob(named != NULL ? named : PTX_DIR "/*.compute_90.ptx", 0, NULL, &files) != 0) {
-        fprintf(stderr, "there is no file %s\n", named != NULL ? named : "in " PTX_DIR);
+    if (glob(named ? named : PTX_DIR "/*.compute_90.ptx", 0, NULL, &files) != 0) {
+        fprintf(stderr, "there is no file %s\n", named ? named : "in " PTX_DIR);
         abort();
     }
     for (size_t i = 0; i < files.gl_pathc; i++)
@@ -361,9 +361,9 @@ static void read_all(void)
 
 struct kernel *kernel_find(const char *name)
 {
-    if (kernels == NULL)
+    if (!kernels)
         read_all();
-    for (struct ptx_kernel *k = kernels; k != NULL; k = k->next)
+    for (struct ptx_kernel *k = kernels; k; k = k->next)
         if (strcmp(k->kernel.name, name) == 0)
             return &k->kernel;
     return NULL;

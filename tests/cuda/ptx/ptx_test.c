@@ -90,7 +90,7 @@ static void is_refused(const char *body, int blocks, const char *sentence)
     char said[512];
     if (ends_well(body, blocks, said))
         fail_msg("nothing was said of\n%s", body);
-    if (strstr(said, sentence) == NULL)
+    if (!strstr(said, sentence))
         fail_msg("\"%s\" says nothing of \"%s\"", said, sentence);
 }
 

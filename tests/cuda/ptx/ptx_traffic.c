@@ -50,7 +50,7 @@ static void count_banks(const uint64_t *at, int lanes, uint64_t bytes, struct pt
 const struct ptx_traffic *ptx_traffic_of(const char *kernel)
 {
     const struct kernel *k = kernel_find(kernel);
-    return k != NULL ? ((const struct ptx_kernel *)k)->traffic : NULL;
+    return k ? ((const struct ptx_kernel *)k)->traffic : NULL;
 }
 
 void ptx_count_traffic(const struct ptx_place *p)

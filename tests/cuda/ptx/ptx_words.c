@@ -25,7 +25,7 @@ static void skip_space(struct ptx_text *t)
 
 static bool in_name(char c)
 {
-    return isalnum((unsigned char)c) || (c != '\0' && strchr("_$%.", c) != NULL);
+    return isalnum((unsigned char)c) || (c != '\0' && strchr("_$%.", c));
 }
 
 void ptx_next(struct ptx_text *t, char word[PTX_WORD])
@@ -114,7 +114,7 @@ static bool set_space(const char *s, struct ptx_instr *i)
 static bool set_round(const char *s, struct ptx_instr *i)
 {
     static const char modes[] = "nzmp";
-    if (s[0] != 'r' || s[1] == '\0' || strchr(modes, s[1]) == NULL)
+    if (s[0] != 'r' || s[1] == '\0' || !strchr(modes, s[1]))
         return false;
     i->round = (enum ptx_round)(strchr(modes, s[1]) - modes);
     i->integral = s[2] == 'i';
@@ -167,7 +167,7 @@ void ptx_mnemonic(const struct ptx_text *t, const char *word, struct ptx_instr *
     snprintf(copy, sizeof copy, "%s", word);
     i->op = op_of(t, strsep(&rest, "."));
     i->vector = i->op == ptx_ld || i->op == ptx_st;
-    while (rest != NULL) {
+    while (rest) {
         const char *part = strsep(&rest, ".");
         if (ptx_kind_of(part, &kind)) {
             if (kinds++ == 0)

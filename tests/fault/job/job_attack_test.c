@@ -18,13 +18,13 @@
 static weft_status hello_all(job *j, uint32_t me, uint32_t n)
 {
     uint32_t all[RANKS_MAX];
-    weft_status status = job_exchange(j, "ranks", &me, sizeof me, all);
-    for (uint32_t r = 0; !status && r < n; r++)
+    weft_status st = job_exchange(j, "ranks", &me, sizeof me, all);
+    for (uint32_t r = 0; st == WEFT_OK && r < n; r++)
         if (all[r] != r)
-            status = (err_fail)(WEFT_INTERNAL, "another rank's number came");
-    if (!status)
+            st = (err_fail)(WEFT_INTERNAL, "another rank's number came");
+    if (st == WEFT_OK)
         sleep(1);
-    return status ? status : job_exchange(j, "end", NULL, 0, NULL);
+    return st != WEFT_OK ? st : job_exchange(j, "end", NULL, 0, NULL);
 }
 
 static int dial(uint16_t port)
@@ -209,18 +209,18 @@ static void insider_open(insider *in, const ranks *r)
     assert_int_equal(job_key_obtain(&who, r->key, key), WEFT_OK);
     int fd = dial(r->port);
     assert_true(fd >= 0);
-    weft_status status;
-    while ((status = job_handshake_read(&g, fd)) == WEFT_BUSY)
+    weft_status st;
+    while ((st = job_handshake_read(&g, fd)) == WEFT_BUSY)
         usleep(1000);
-    assert_int_equal(status, WEFT_OK);
+    assert_int_equal(st, WEFT_OK);
     assert_int_equal(job_handshake_key(&g, key, psk), WEFT_OK);
     job_key_free(key);
     assert_int_equal(job_tls_context_open(&in->context), WEFT_OK);
     fcntl(fd, F_SETFL, O_NONBLOCK);
     assert_int_equal(job_wire_open(&in->w, in->context, fd, false, psk), WEFT_OK);
-    while ((status = job_tls_handshake(in->w.tls)) == WEFT_BUSY)
+    while ((st = job_tls_handshake(in->w.tls)) == WEFT_BUSY)
         wait_wire(in);
-    assert_int_equal(status, WEFT_OK);
+    assert_int_equal(st, WEFT_OK);
 }
 
 static void insider_close(insider *in)
@@ -246,12 +246,12 @@ static uint32_t answer(insider *in, char *text, uint32_t bytes)
     job_wire_frame f;
     in->w.limit = WIRE_BODY_MAX;
     for (uint64_t until = clock_ms() + 3000; clock_ms() < until; wait_wire(in)) {
-        weft_status status = job_wire_flush(&in->w);
-        if (!status || status == WEFT_BUSY)
-            status = job_wire_take(&in->w, &f);
-        if (status == WEFT_BUSY)
+        weft_status st = job_wire_flush(&in->w);
+        if (st == WEFT_OK || st == WEFT_BUSY)
+            st = job_wire_take(&in->w, &f);
+        if (st == WEFT_BUSY)
             continue;
-        if (status)
+        if (st != WEFT_OK)
             return 0;
         job_wire_text(&f, text, bytes);
         return f.type;
@@ -355,12 +355,12 @@ static void given_up(void **state)
 static weft_status watch(job *j, uint32_t me, uint32_t n)
 {
     (void)me, (void)n;
-    weft_status status = WEFT_OK;
-    for (int i = 0; !status && i < 20000; i++) {
+    weft_status st = WEFT_OK;
+    for (int i = 0; st == WEFT_OK && i < 20000; i++) {
         usleep(1000);
-        status = job_failure(j);
+        st = job_failure(j);
     }
-    return status;
+    return st;
 }
 
 /* Rank 1 was admitted and then sends `head` and `bytes` bytes. */

@@ -37,27 +37,27 @@ static weft_status start(job *j, uint32_t me, uint32_t n)
     uint8_t *all = malloc((size_t)n * PROBES), mine[PROBES];
     job_identity who = {.rank = me, .ranks = n, .local_ranks = n, .addr = "127.0.0.1"};
     job_sites sites = {0};
-    weft_status status = job_find_hosts(j, &who, &sites);
-    if (!status && sites.machines != 1)
-        status = (err_fail)(WEFT_INTERNAL, "%u machines were found", sites.machines);
+    weft_status st = job_find_hosts(j, &who, &sites);
+    if (st == WEFT_OK && sites.machines != 1)
+        st = (err_fail)(WEFT_INTERNAL, "%u machines were found", sites.machines);
     memset(mine, 7, sizeof mine);
-    if (!status)
-        status = job_exchange(j, "probes", mine, PROBES, all);
-    for (size_t i = 0; !status && i < (size_t)n * PROBES; i++)
+    if (st == WEFT_OK)
+        st = job_exchange(j, "probes", mine, PROBES, all);
+    for (size_t i = 0; st == WEFT_OK && i < (size_t)n * PROBES; i++)
         if (all[i] != 7)
-            status = (err_fail)(WEFT_INTERNAL, "byte %zu of all parts is another", i);
-    if (!status)
-        status = job_exchange(j, "agree", mine, 40, all);
+            st = (err_fail)(WEFT_INTERNAL, "byte %zu of all parts is another", i);
+    if (st == WEFT_OK)
+        st = job_exchange(j, "agree", mine, 40, all);
     memset(mine, me ? 0 : 'x', RESUME);
-    if (!status)
-        status = job_exchange(j, "resume", mine, RESUME, all);
-    for (size_t i = 0; !status && i < (size_t)n * RESUME; i++)
+    if (st == WEFT_OK)
+        st = job_exchange(j, "resume", mine, RESUME, all);
+    for (size_t i = 0; st == WEFT_OK && i < (size_t)n * RESUME; i++)
         if (all[i] != (i < RESUME ? 'x' : 0))
-            status = (err_fail)(WEFT_INTERNAL, "byte %zu of what to resume from is another", i);
+            st = (err_fail)(WEFT_INTERNAL, "byte %zu of what to resume from is another", i);
     counted[me] = count_bytes();
     free(all);
     job_free_hosts(&sites);
-    return status;
+    return st;
 }
 
 typedef struct cost {

@@ -14,10 +14,10 @@ static weft_status at_work(job *j, uint32_t me, uint32_t n)
 {
     (void)n;
     job_mark(j, 17, 34 + me);
-    weft_status status = ranks_at_work(j);
-    while (!status && !(status = job_failure(j)))
+    weft_status st = ranks_at_work(j);
+    while (st == WEFT_OK && (st = job_failure(j)) == WEFT_OK)
         usleep(1000);
-    return status;
+    return st;
 }
 
 /* In a wait of the store, which must end as well. */
@@ -26,19 +26,19 @@ static weft_status in_get(job *j, uint32_t me, uint32_t n)
     (void)me, (void)n;
     void *value = NULL;
     uint64_t bytes;
-    weft_status status = ranks_at_work(j);
-    return status ? status : job_get(j, "never put", 60, &value, &bytes);
+    weft_status st = ranks_at_work(j);
+    return st != WEFT_OK ? st : job_get(j, "never put", 60, &value, &bytes);
 }
 
 /* Asleep on the descriptor, as a transport's thread would be. */
 static weft_status on_descriptor(job *j, uint32_t me, uint32_t n)
 {
     (void)me, (void)n;
-    weft_status status = ranks_at_work(j);
+    weft_status st = ranks_at_work(j);
     struct pollfd p = {.fd = job_failure_fd(j), .events = POLLIN};
-    if (!status && poll(&p, 1, 60000) == 1)
-        status = job_failure(j);
-    return status;
+    if (st == WEFT_OK && poll(&p, 1, 60000) == 1)
+        st = job_failure(j);
+    return st;
 }
 
 static void expect_text(const ranks *r, uint32_t i, uint32_t victim, const char *word)
@@ -131,13 +131,13 @@ static void thawed(void **state)
 static weft_status work_five_seconds(job *j, uint32_t me, uint32_t n)
 {
     (void)me, (void)n;
-    weft_status status = ranks_at_work(j);
+    weft_status st = ranks_at_work(j);
     uint64_t until = clock_ms() + 5000;
-    while (!status && clock_ms() < until) {
-        status = job_failure(j);
+    while (st == WEFT_OK && clock_ms() < until) {
+        st = job_failure(j);
         usleep(10000);
     }
-    return status;
+    return st;
 }
 
 /* Stopped for a second, each in turn; then all together for longer than frozen_after. */
@@ -180,24 +180,24 @@ static void suspended_together(void **state)
 static weft_status exits_early(job *j, uint32_t me, uint32_t n)
 {
     (void)n;
-    weft_status status = ranks_at_work(j);
+    weft_status st = ranks_at_work(j);
     if (me == 2)
         _exit(0);
-    while (!status && !(status = job_failure(j)))
+    while (st == WEFT_OK && (st = job_failure(j)) == WEFT_OK)
         usleep(1000);
-    return status;
+    return st;
 }
 
 /* The others are already leaving in good order: they do not end with success either. */
 static weft_status others_leave(job *j, uint32_t me, uint32_t n)
 {
     (void)n;
-    weft_status status = ranks_at_work(j);
+    weft_status st = ranks_at_work(j);
     if (me == 2) {
         usleep(300000);
         _exit(0);
     }
-    return status;
+    return st;
 }
 
 static void early_exit(void **state)
@@ -223,12 +223,12 @@ static void early_exit(void **state)
 
 static weft_status one_fails(job *j, uint32_t me, uint32_t n)
 {
-    weft_status status = ranks_at_work(j);
+    weft_status st = ranks_at_work(j);
     if (me == n - 1)
         return (err_fail)(WEFT_IO, "disk full in instruction 12 of list step");
-    while (!status && !(status = job_failure(j)))
+    while (st == WEFT_OK && (st = job_failure(j)) == WEFT_OK)
         usleep(1000);
-    return status;
+    return st;
 }
 
 static weft_status rank_0_fails(job *j, uint32_t me, uint32_t n)
@@ -256,27 +256,27 @@ static void own_words(void **state)
 static weft_status second_hand(job *j, uint32_t me, uint32_t n)
 {
     (void)n;
-    weft_status status = ranks_at_work(j);
+    weft_status st = ranks_at_work(j);
     if (me == 1)
         return (err_fail)(WEFT_PEER, "the connection with rank 2 is broken");
     if (me == 2) {
         usleep(30000);
         raise(SIGKILL);
     }
-    while (!status && !(status = job_failure(j)))
+    while (st == WEFT_OK && (st = job_failure(j)) == WEFT_OK)
         usleep(1000);
-    return status;
+    return st;
 }
 
 static weft_status gives_up(job *j, uint32_t me, uint32_t n)
 {
     (void)n;
-    weft_status status = ranks_at_work(j);
+    weft_status st = ranks_at_work(j);
     if (me == 1)
         return (err_fail)(WEFT_PEER, "30 s passed in all-reduce 3");
-    while (!status && !(status = job_failure(j)))
+    while (st == WEFT_OK && (st = job_failure(j)) == WEFT_OK)
         usleep(1000);
-    return status;
+    return st;
 }
 
 static void cause_and_effect(void **state)

@@ -60,28 +60,28 @@ static int as_rank(const char *mode)
     job_identity who;
     job *j = NULL;
     alarm(60);
-    weft_status status = job_identify(&who);
+    weft_status st = job_identify(&who);
     size_t bytes = 0; /* mapped before job_join() closes the descriptor */
     uint32_t *page = !strcmp(mode, "scribble") && !who.rank ? map_page(&bytes) : NULL;
-    if (!status)
-        status = job_join(&who, NULL, &j);
-    if (!status && page)
+    if (st == WEFT_OK)
+        st = job_join(&who, NULL, &j);
+    if (st == WEFT_OK && page)
         scribble(page, bytes);
-    if (!status && who.rank == VICTIM && !strcmp(mode, "big"))
+    if (st == WEFT_OK && who.rank == VICTIM && !strcmp(mode, "big"))
         take_memory();
-    if (!status)
-        status = job_exchange(j, "start", NULL, 0, NULL);
+    if (st == WEFT_OK)
+        st = job_exchange(j, "start", NULL, 0, NULL);
     dprintf(STDERR_FILENO, "ready %u %d\n", who.rank, getpid());
-    for (uint32_t ms = 0; !status && (ms < 400 || strcmp(mode, "well") != 0); ms++) {
-        status = job_failure(j);
+    for (uint32_t ms = 0; st == WEFT_OK && (ms < 400 || strcmp(mode, "well") != 0); ms++) {
+        st = job_failure(j);
         usleep(1000);
     }
-    if (status)
+    if (st != WEFT_OK)
         dprintf(STDERR_FILENO, "knows %u %llu %s\n", who.rank, (unsigned long long)clock_ns(),
                 err_text());
-    const bool well = job_leave(j, status, err_text());
+    const bool well = job_leave(j, st, err_text());
     job_free(j);
-    return status || !well;
+    return st != WEFT_OK || !well;
 }
 
 /* --- the launcher, as a child of the test --- */

@@ -15,22 +15,22 @@
 
 /* --- the program as a rank --- */
 
-static int end(weft_status status)
+static int end(weft_status st)
 {
     char text[1024];
     snprintf(text, sizeof text, "%s", err_text());
-    if (status && !job_launch_say(text))
+    if (st != WEFT_OK && !job_launch_say(text))
         log_line(WEFT_LOG_ERROR, "%s", text);
-    return err_exit_code(status);
+    return err_exit_code(st);
 }
 
 static weft_status until_failure(job *j)
 {
-    weft_status status = WEFT_OK;
-    while (!(status = job_failure(j)))
+    weft_status st = WEFT_OK;
+    while ((st = job_failure(j)) == WEFT_OK)
         usleep(1000);
     err_context("in all-reduce 12");
-    return status;
+    return st;
 }
 
 /* The key as it was handed over, for the test that looks for it. */
@@ -89,10 +89,10 @@ static int as_rank(const char *mode, const char *path)
 {
     job_identity who;
     job *j = NULL;
-    weft_status status = job_identify(&who);
+    weft_status st = job_identify(&who);
     alarm(60);
-    if (status)
-        return end(status);
+    if (st != WEFT_OK)
+        return end(st);
     if (!strcmp(mode, "usage"))
         return end((err_fail)(WEFT_USAGE, "job.ini:3: unknown key 'lrr'; did you mean 'lr'?"));
     if (!strcmp(mode, "absent") && who.rank == 1)
@@ -101,19 +101,19 @@ static int as_rank(const char *mode, const char *path)
         signal(SIGTERM, SIG_IGN);
     if (path && !who.rank)
         show_key(path);
-    if ((status = job_join(&who, NULL, &j)))
-        return end(status);
+    if ((st = job_join(&who, NULL, &j)) != WEFT_OK)
+        return end(st);
     job_mark(j, 17, 34);
-    status = job_exchange(j, "start", NULL, 0, NULL);
-    if (!status)
+    st = job_exchange(j, "start", NULL, 0, NULL);
+    if (st == WEFT_OK)
         (void)!write(STDERR_FILENO, "ready\n", 6);
-    if (!status)
-        status = misbehave(j, who.rank, mode);
+    if (st == WEFT_OK)
+        st = misbehave(j, who.rank, mode);
     char text[1024];
     snprintf(text, sizeof text, "%s", err_text());
-    bool well = job_leave(j, status, text);
+    bool well = job_leave(j, st, text);
     job_free(j);
-    return end(status || well ? status : WEFT_PEER);
+    return end(st != WEFT_OK || well ? st : WEFT_PEER);
 }
 
 /* --- the launcher as a child of the test --- */

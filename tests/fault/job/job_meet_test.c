@@ -22,58 +22,58 @@ static weft_status put_and_get(job *j, uint32_t me, uint32_t n)
     uint8_t *big = malloc(BIG);
     memset(big, (int)me + 1, BIG);
     snprintf(key, sizeof key, "big/%u", me);
-    weft_status status = job_put(j, key, big, BIG);
-    if (!status && job_put(j, key, big, BIG + 1) != WEFT_USAGE)
-        status = expect(false, "a value above the limit was taken");
-    for (uint32_t r = 0; !status && r < n; r++) {
+    weft_status st = job_put(j, key, big, BIG);
+    if (st == WEFT_OK && job_put(j, key, big, BIG + 1) != WEFT_USAGE)
+        st = expect(false, "a value above the limit was taken");
+    for (uint32_t r = 0; st == WEFT_OK && r < n; r++) {
         void *value = NULL;
         snprintf(key, sizeof key, "big/%u", r);
-        status = job_get(j, key, 30, &value, &bytes);
-        if (!status) {
+        st = job_get(j, key, 30, &value, &bytes);
+        if (st == WEFT_OK) {
             memset(big, (int)r + 1, BIG);
-            status = expect(bytes == BIG && !memcmp(value, big, BIG), "another value came back");
+            st = expect(bytes == BIG && !memcmp(value, big, BIG), "another value came back");
             free(value);
         }
     }
     free(big);
-    return status;
+    return st;
 }
 
 static weft_status exchanges(job *j, uint32_t me, uint32_t n)
 {
     static const uint64_t sizes[] = {0, 1, 8, 1000, 700000};
-    weft_status status = WEFT_OK;
-    for (size_t s = 0; !status && s < sizeof sizes / sizeof *sizes; s++) {
+    weft_status st = WEFT_OK;
+    for (size_t s = 0; st == WEFT_OK && s < sizeof sizes / sizeof *sizes; s++) {
         uint8_t *mine = malloc(sizes[s] + 1), *all = calloc(n, sizes[s] + 1);
         for (uint64_t i = 0; i < sizes[s]; i++)
             mine[i] = (uint8_t)(i * 31 + me * 7 + s);
-        status = job_exchange(j, "x", mine, sizes[s], all);
+        st = job_exchange(j, "x", mine, sizes[s], all);
         for (uint32_t r = 0; r < n; r++)
-            for (uint64_t i = 0; !status && i < sizes[s]; i++)
-                status = expect(all[r * sizes[s] + i] == (uint8_t)(i * 31 + r * 7 + s),
-                                "a part of an exchange is another one's");
+            for (uint64_t i = 0; st == WEFT_OK && i < sizes[s]; i++)
+                st = expect(all[r * sizes[s] + i] == (uint8_t)(i * 31 + r * 7 + s),
+                            "a part of an exchange is another one's");
         free(mine);
         free(all);
     }
-    return status;
+    return st;
 }
 
 static weft_status keys(job *j, uint32_t me, uint32_t n)
 {
     uint8_t mine[64], all[RANKS_MAX * 64], other[32];
-    weft_status status = job_subkey(j, "a", mine);
-    if (!status)
-        status = job_subkey(j, "b", mine + 32);
-    if (!status)
-        status = job_exchange(j, "keys", mine, sizeof mine, all);
-    for (uint32_t r = 0; !status && r < n; r++)
-        status = expect(!memcmp(all + r * 64, mine, 64), "ranks derive different keys");
-    if (!status)
-        status = expect(memcmp(mine, mine + 32, 32) != 0, "labels do not matter");
-    if (!status && job_subkey(j, "a", other))
-        status = expect(false, "a sub-key was refused");
+    weft_status st = job_subkey(j, "a", mine);
+    if (st == WEFT_OK)
+        st = job_subkey(j, "b", mine + 32);
+    if (st == WEFT_OK)
+        st = job_exchange(j, "keys", mine, sizeof mine, all);
+    for (uint32_t r = 0; st == WEFT_OK && r < n; r++)
+        st = expect(!memcmp(all + r * 64, mine, 64), "ranks derive different keys");
+    if (st == WEFT_OK)
+        st = expect(memcmp(mine, mine + 32, 32) != 0, "labels do not matter");
+    if (st == WEFT_OK && job_subkey(j, "a", other) != WEFT_OK)
+        st = expect(false, "a sub-key was refused");
     (void)me;
-    return status;
+    return st;
 }
 
 /* A get that comes long before its put; a get that nobody answers. */
@@ -81,34 +81,34 @@ static weft_status waits(job *j, uint32_t me, uint32_t n)
 {
     void *value = NULL;
     uint64_t bytes = 0;
-    weft_status status;
+    weft_status st;
     if (me == n - 1) {
         usleep(300000);
-        status = job_put(j, "late", "now", 3);
+        st = job_put(j, "late", "now", 3);
     } else {
-        status = job_get(j, "late", 20, &value, &bytes);
-        if (!status)
-            status = expect(bytes == 3 && !memcmp(value, "now", 3), "the late value is another");
+        st = job_get(j, "late", 20, &value, &bytes);
+        if (st == WEFT_OK)
+            st = expect(bytes == 3 && !memcmp(value, "now", 3), "the late value is another");
         free(value);
     }
-    if (!status) {
+    if (st == WEFT_OK) {
         uint64_t before = clock_ms();
-        status = expect(job_get(j, "never", 0.3, &value, &bytes) == WEFT_PEER &&
-                            clock_ms() - before < 5000 && strstr(err_text(), "'never'"),
-                        "a get that nobody answers did not end in words");
+        st = expect(job_get(j, "never", 0.3, &value, &bytes) == WEFT_PEER &&
+                        clock_ms() - before < 5000 && strstr(err_text(), "'never'"),
+                    "a get that nobody answers did not end in words");
     }
     err_clear();
-    return status ? status : job_failure(j);
+    return st != WEFT_OK ? st : job_failure(j);
 }
 
 static weft_status work(job *j, uint32_t me, uint32_t n)
 {
-    weft_status status = put_and_get(j, me, n);
-    if (!status)
-        status = exchanges(j, me, n);
-    if (!status)
-        status = keys(j, me, n);
-    return status ? status : waits(j, me, n);
+    weft_status st = put_and_get(j, me, n);
+    if (st == WEFT_OK)
+        st = exchanges(j, me, n);
+    if (st == WEFT_OK)
+        st = keys(j, me, n);
+    return st != WEFT_OK ? st : waits(j, me, n);
 }
 
 static void one_to_five(void **state)
@@ -142,37 +142,37 @@ static weft_status connect_pair(job *j, uint32_t me, const char *key, int *out)
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    weft_status status;
+    weft_status st;
     if (me == 0) {
-        status = expect(!bind(fd, (struct sockaddr *)&a, n) && !listen(fd, 1) &&
-                            !getsockname(fd, (struct sockaddr *)&a, &n),
-                        "no socket");
-        if (!status)
-            status = job_put(j, key, &a, sizeof a);
-        *out = status ? -1 : accept4(fd, NULL, NULL, SOCK_CLOEXEC);
+        st = expect(!bind(fd, (struct sockaddr *)&a, n) && !listen(fd, 1) &&
+                        !getsockname(fd, (struct sockaddr *)&a, &n),
+                    "no socket");
+        if (st == WEFT_OK)
+            st = job_put(j, key, &a, sizeof a);
+        *out = st != WEFT_OK ? -1 : accept4(fd, NULL, NULL, SOCK_CLOEXEC);
         close(fd);
     } else {
         void *value = NULL;
         uint64_t bytes;
-        status = job_get(j, key, 20, &value, &bytes);
-        if (!status && bytes == sizeof a && !connect(fd, value, sizeof a))
+        st = job_get(j, key, 20, &value, &bytes);
+        if (st == WEFT_OK && bytes == sizeof a && !connect(fd, value, sizeof a))
             *out = fd;
         free(value);
     }
     if (*out >= 0)
         fcntl(*out, F_SETFL, O_NONBLOCK);
-    return status ? status : expect(*out >= 0, "the two did not connect");
+    return st != WEFT_OK ? st : expect(*out >= 0, "the two did not connect");
 }
 
 static weft_status shake(const weft_host_tls *tls, weft_tls *t, int fd)
 {
-    weft_status status;
+    weft_status st;
     uint64_t until = clock_ms() + 10000;
-    while ((status = tls->handshake(t)) == WEFT_BUSY && clock_ms() < until) {
+    while ((st = tls->handshake(t)) == WEFT_BUSY && clock_ms() < until) {
         struct pollfd p = {.fd = fd, .events = tls->wants(t) == 2 ? POLLOUT : POLLIN};
         poll(&p, 1, 100);
     }
-    return status;
+    return st;
 }
 
 /* Under one label: bytes through the session, or, for the second connection, past its end. Under
@@ -185,41 +185,41 @@ static weft_status use_table(job *j, uint32_t me, const char *label, int32_t how
     char key[32], got[8] = "", mine[8] = "from .";
     snprintf(key, sizeof key, "addr %d", how);
     mine[5] = (char)('0' + me);
-    weft_status status = connect_pair(j, me, key, &fd);
-    if (!status)
-        status = tls->start(tls->ctx, fd, me == 0, label, &t);
-    if (!status)
-        status = shake(tls, t, fd);
-    if (status && how == 2)
+    weft_status st = connect_pair(j, me, key, &fd);
+    if (st == WEFT_OK)
+        st = tls->start(tls->ctx, fd, me == 0, label, &t);
+    if (st == WEFT_OK)
+        st = shake(tls, t, fd);
+    if (st != WEFT_OK && how == 2)
         shutdown(fd, SHUT_RDWR);
     uint64_t done = 0, until = clock_ms() + 10000;
-    if (!status && how == 0)
-        status = tls->write(t, mine, 7, &done);
-    while (!status && how == 0 && (status = tls->read(t, got, 7, &done)) == WEFT_BUSY &&
+    if (st == WEFT_OK && how == 0)
+        st = tls->write(t, mine, 7, &done);
+    while (st == WEFT_OK && how == 0 && (st = tls->read(t, got, 7, &done)) == WEFT_BUSY &&
            clock_ms() < until)
-        status = WEFT_OK;
+        st = WEFT_OK;
     tls->end(t);
-    if (!status && how == 1) {
+    if (st == WEFT_OK && how == 1) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
-        status =
+        st =
             expect(send(fd, mine, 7, 0) == 7 && poll(&p, 1, 10000) == 1 && recv(fd, got, 8, 0) == 7,
                    "the bare socket was not clean");
     }
     close(fd);
     mine[5] = (char)('1' - me);
-    return status ? status : expect(how == 2 || !strcmp(got, mine), "other bytes came");
+    return st != WEFT_OK ? st : expect(how == 2 || !strcmp(got, mine), "other bytes came");
 }
 
 static weft_status use_tables(job *j, uint32_t me, uint32_t n)
 {
     (void)n;
-    weft_status status = use_table(j, me, "tcp data", 0);
-    if (!status)
-        status = use_table(j, me, "tcp bare", 1);
-    if (!status)
-        status = expect(use_table(j, me, me ? "label a" : "label b", 2) == WEFT_PEER,
-                        "different labels were accepted");
-    return status;
+    weft_status st = use_table(j, me, "tcp data", 0);
+    if (st == WEFT_OK)
+        st = use_table(j, me, "tcp bare", 1);
+    if (st == WEFT_OK)
+        st = expect(use_table(j, me, me ? "label a" : "label b", 2) == WEFT_PEER,
+                    "different labels were accepted");
+    return st;
 }
 
 static void tls_table(void **state)

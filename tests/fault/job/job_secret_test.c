@@ -98,35 +98,35 @@ static weft_status link_up(job *j, uint32_t me, int *out, weft_tls **session)
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t n = sizeof a;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    weft_status status = WEFT_OK;
+    weft_status st = WEFT_OK;
     if (me == 0) {
         if (bind(fd, (struct sockaddr *)&a, n) || listen(fd, 1) ||
             getsockname(fd, (struct sockaddr *)&a, &n))
             abort();
-        status = job_put(j, "address", &a, sizeof a);
+        st = job_put(j, "address", &a, sizeof a);
         *out = accept4(fd, NULL, NULL, SOCK_CLOEXEC);
         close(fd);
     } else {
         void *value = NULL;
         uint64_t bytes;
-        status = job_get(j, "address", 20, &value, &bytes);
-        if (status || connect(fd, value, sizeof a))
+        st = job_get(j, "address", 20, &value, &bytes);
+        if (st != WEFT_OK || connect(fd, value, sizeof a))
             abort();
         free(value);
         *out = fd;
     }
     fcntl(*out, F_SETFL, O_NONBLOCK);
-    if (!status)
-        status = tls->start(tls->ctx, *out, me == 0, "a link", session);
-    for (weft_status shaken = WEFT_BUSY; !status && shaken;) {
+    if (st == WEFT_OK)
+        st = tls->start(tls->ctx, *out, me == 0, "a link", session);
+    for (weft_status shaken = WEFT_BUSY; st == WEFT_OK && shaken != WEFT_OK;) {
         struct pollfd p = {.fd = *out, .events = tls->wants(*session) == 2 ? POLLOUT : POLLIN};
         shaken = tls->handshake(*session);
         if (shaken == WEFT_BUSY)
             poll(&p, 1, 20);
         else
-            status = shaken;
+            st = shaken;
     }
-    return status;
+    return st;
 }
 
 /* The store's connections and a link are up. */
@@ -135,26 +135,25 @@ static weft_status look(job *j, uint32_t me, uint32_t n)
     uint32_t dumped[NEEDLES] = {0}, kept[NEEDLES] = {0};
     int fd = -1;
     weft_tls *session = NULL;
-    weft_status status = me < 2 ? link_up(j, me, &fd, &session) : WEFT_OK;
-    if (!status)
-        status = job_exchange(j, "linked", NULL, 0, NULL);
+    weft_status st = me < 2 ? link_up(j, me, &fd, &session) : WEFT_OK;
+    if (st == WEFT_OK)
+        st = job_exchange(j, "linked", NULL, 0, NULL);
     search_all(dumped, kept);
-    for (uint32_t k = 0; !status && k < nneedles; k++) {
+    for (uint32_t k = 0; st == WEFT_OK && k < nneedles; k++) {
         const bool own = !strcmp(needles[k].name, "the job key");
         if (dumped[k] || kept[k] != own)
-            status =
-                (err_fail)(WEFT_INTERNAL,
-                           "%s (%u of %u) is found %u times in memory that a core dump has, and "
-                           "%u times in memory that it has not",
-                           needles[k].name, k, nneedles, dumped[k], kept[k]);
+            st = (err_fail)(WEFT_INTERNAL,
+                            "%s (%u of %u) is found %u times in memory that a core dump has, and "
+                            "%u times in memory that it has not",
+                            needles[k].name, k, nneedles, dumped[k], kept[k]);
     }
-    if (!status && nneedles < 2 + (me < 2) + (me ? 0 : n - 2))
-        status = (err_fail)(WEFT_INTERNAL, "only %u keys were noted", nneedles);
+    if (st == WEFT_OK && nneedles < 2 + (me < 2) + (me ? 0 : n - 2))
+        st = (err_fail)(WEFT_INTERNAL, "only %u keys were noted", nneedles);
     job_tls_end(session);
     if (fd >= 0)
         close(fd);
     weft_status end = job_exchange(j, "end", NULL, 0, NULL);
-    return status ? status : end;
+    return st != WEFT_OK ? st : end;
 }
 
 static void keys_are_wiped(void **state)

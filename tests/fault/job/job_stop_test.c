@@ -26,12 +26,12 @@ static uint32_t draw(uint32_t n)
 static weft_status agree_on_last(job *j, uint64_t last, uint32_t n)
 {
     uint64_t all[RANKS_MAX];
-    weft_status s = job_exchange(j, "last", &last, sizeof last, all);
-    for (uint32_t r = 0; !s && r < n; r++)
+    weft_status st = job_exchange(j, "last", &last, sizeof last, all);
+    for (uint32_t r = 0; st == WEFT_OK && r < n; r++)
         if (all[r] != last)
-            s = (err_fail)(WEFT_INTERNAL, "rank %u stopped after step %llu, this one after %llu", r,
-                           (unsigned long long)all[r], (unsigned long long)last);
-    return s;
+            st = (err_fail)(WEFT_INTERNAL, "rank %u stopped after step %llu, this one after %llu",
+                            r, (unsigned long long)all[r], (unsigned long long)last);
+    return st;
 }
 
 static weft_status work(job *j, uint32_t rank, uint32_t n)
@@ -39,18 +39,18 @@ static weft_status work(job *j, uint32_t rank, uint32_t n)
     int number = 0;
     uint64_t step = 1;
     job_stop_catch(false);
-    weft_status s = ranks_at_work(j);
-    for (; !s && step <= steps; step++) {
-        s = job_stop_before(j, step, &number);
-        if (s || number)
+    weft_status st = ranks_at_work(j);
+    for (; st == WEFT_OK && step <= steps; step++) {
+        st = job_stop_before(j, step, &number);
+        if (st != WEFT_OK || number)
             break;
         if (draw(8) == 0)
             usleep(draw(800));
-        s = job_exchange(j, "step", NULL, 0, NULL);
+        st = job_exchange(j, "step", NULL, 0, NULL);
     }
-    if (!s && steps == ENDLESS && !number)
-        s = (err_fail)(WEFT_INTERNAL, "rank %u was never stopped", rank);
-    return s ? s : agree_on_last(j, step - 1, n);
+    if (st == WEFT_OK && steps == ENDLESS && !number)
+        st = (err_fail)(WEFT_INTERNAL, "rank %u was never stopped", rank);
+    return st != WEFT_OK ? st : agree_on_last(j, step - 1, n);
 }
 
 /* Ranks that have met and do nothing that would end. */
@@ -58,12 +58,12 @@ static weft_status set_up(job *j, uint32_t rank, uint32_t n)
 {
     (void)rank, (void)n;
     job_stop_catch(false);
-    weft_status s = ranks_at_work(j);
-    while (!s) {
+    weft_status st = ranks_at_work(j);
+    while (st == WEFT_OK) {
         usleep(1000);
-        s = job_failure(j);
+        st = job_failure(j);
     }
-    return s == WEFT_PEER && job_stop_declared() == SIGUSR1 ? WEFT_OK : s;
+    return st == WEFT_PEER && job_stop_declared() == SIGUSR1 ? WEFT_OK : st;
 }
 
 static void begin(ranks *r, uint32_t n, rank_body body)
@@ -134,10 +134,10 @@ static weft_status stuck(job *j, uint32_t rank, uint32_t n)
 {
     (void)n;
     job_stop_catch(false);
-    weft_status s = ranks_at_work(j);
-    while (!s && (rank == 1 || !(s = job_failure(j))))
+    weft_status st = ranks_at_work(j);
+    while (st == WEFT_OK && (rank == 1 || (st = job_failure(j)) == WEFT_OK))
         usleep(1000);
-    return job_stop_declared() ? WEFT_OK : s;
+    return job_stop_declared() ? WEFT_OK : st;
 }
 
 static void stuck_in_set_up(void **state)

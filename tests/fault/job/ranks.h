@@ -59,10 +59,10 @@ static int ranks_ready_fd = -1; /* in a rank */
 /* In a rank: all of them have met, and this one is at work. */
 static inline weft_status ranks_at_work(job *j)
 {
-    weft_status status = job_exchange(j, "start", NULL, 0, NULL);
-    if (!status && write(ranks_ready_fd, "r", 1) != 1)
+    weft_status st = job_exchange(j, "start", NULL, 0, NULL);
+    if (st == WEFT_OK && write(ranks_ready_fd, "r", 1) != 1)
         abort();
-    return status;
+    return st;
 }
 
 /* Wait until `n` ranks are at work, and for their next sign of life after that. */
@@ -107,7 +107,7 @@ static inline void ranks_prepare(ranks *r, uint32_t n)
     snprintf(r->other_key, sizeof r->other_key, "%s.other", r->key);
     unlink(r->key);
     unlink(r->other_key);
-    if (job_key_write(r->key) || job_key_write(r->other_key))
+    if (job_key_write(r->key) != WEFT_OK || job_key_write(r->other_key) != WEFT_OK)
         abort();
     for (uint32_t i = 0; i < RANKS_MAX; i++) {
         r->world[i] = n;
@@ -135,7 +135,7 @@ static inline int ranks_child(const ranks *r, uint32_t me, rank_body body, int o
     rank_report report = {0};
     job *j = NULL;
     report.join = job_join(&who, &opt, &j);
-    if (!report.join) {
+    if (report.join == WEFT_OK) {
         err_clear();
         report.body = body(j, me, r->n);
         char text[1024];

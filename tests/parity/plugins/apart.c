@@ -29,35 +29,35 @@ static const weft_option *const options[] = {&inner, &say, NULL};
 static weft_status count(const weft_builder *b)
 {
     weft_tensor rounds, one = 0, next = 0;
-    weft_status s = b->scalar(b->ctx, "test.rounds", &rounds);
-    if (!s)
-        s = b->constant(b->ctx, 1, &one);
+    weft_status st = b->scalar(b->ctx, "test.rounds", &rounds);
+    if (st == WEFT_OK)
+        st = b->constant(b->ctx, 1, &one);
     const weft_tensor in[] = {rounds, one};
-    if (!s)
-        s = b->op(b->ctx, "add", NULL, 0, in, 2, &next, 1);
-    return s ? s : b->assign(b->ctx, rounds, next);
+    if (st == WEFT_OK)
+        st = b->op(b->ctx, "add", NULL, 0, in, 2, &next, 1);
+    return st != WEFT_OK ? st : b->assign(b->ctx, rounds, next);
 }
 
 static weft_status average(void *user, const weft_builder *b)
 {
     const weft_view *view = user;
     weft_tensor share = 0;
-    weft_status s = b->constant(b->ctx, 1.0 / view->mesh(view->ctx, AXIS), &share);
-    if (!s)
-        s = count(b);
+    weft_status st = b->constant(b->ctx, 1.0 / view->mesh(view->ctx, AXIS), &share);
+    if (st == WEFT_OK)
+        st = count(b);
     const uint32_t n = view->tensors(view->ctx);
-    for (weft_tensor t = 1; !s && t <= n; t++) {
+    for (weft_tensor t = 1; st == WEFT_OK && t <= n; t++) {
         weft_tensor sum = 0, mean = 0;
         if (b->kind(b->ctx, t) != WEFT_T_PARAM)
             continue;
-        s = b->comm(b->ctx, WEFT_ALL_REDUCE, WEFT_SUM, AXIS, NULL, 0, t, &sum);
+        st = b->comm(b->ctx, WEFT_ALL_REDUCE, WEFT_SUM, AXIS, NULL, 0, t, &sum);
         const weft_tensor in[] = {sum, share};
-        if (!s)
-            s = b->op(b->ctx, "mul", NULL, 0, in, 2, &mean, 1);
-        if (!s)
-            s = b->assign(b->ctx, t, mean);
+        if (st == WEFT_OK)
+            st = b->op(b->ctx, "mul", NULL, 0, in, 2, &mean, 1);
+        if (st == WEFT_OK)
+            st = b->assign(b->ctx, t, mean);
     }
-    return s;
+    return st;
 }
 
 /* A scalar that is made of the first parameter. */
@@ -67,10 +67,10 @@ static weft_status norm(void *user, const weft_builder *b)
     weft_tensor t = 1, to, square = 0;
     while (t < view->tensors(view->ctx) && b->kind(b->ctx, t) != WEFT_T_PARAM)
         t++;
-    weft_status s = b->scalar(b->ctx, "test.norm", &to);
-    if (!s)
-        s = b->op(b->ctx, "sumsq", NULL, 0, &t, 1, &square, 1);
-    return s ? s : b->assign(b->ctx, to, square);
+    weft_status st = b->scalar(b->ctx, "test.norm", &to);
+    if (st == WEFT_OK)
+        st = b->op(b->ctx, "sumsq", NULL, 0, &t, 1, &square, 1);
+    return st != WEFT_OK ? st : b->assign(b->ctx, to, square);
 }
 
 static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
@@ -86,15 +86,15 @@ static weft_status edit(void *module, const weft_conf *conf, uint32_t phase, con
     if (phase != WEFT_PHASE_SYNC)
         return WEFT_OK;
     const uint32_t every = (uint32_t)conf->integer(conf->ctx, "inner");
-    weft_status s = edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_NEVER, 0);
-    if (!s && (all || !strcmp(what, "list")))
-        s = edits->periodic_list(edits->ctx, "test.average", every, average,
-                                 (void *)(uintptr_t)view);
-    if (!s && !strcmp(what, "norm"))
-        s = edits->periodic_list(edits->ctx, "test.norm", every, norm, (void *)(uintptr_t)view);
-    if (!s && (all || !strcmp(what, "words")))
-        s = edits->changes_results(edits->ctx, "workers train apart");
-    return s;
+    weft_status st = edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_NEVER, 0);
+    if (st == WEFT_OK && (all || !strcmp(what, "list")))
+        st = edits->periodic_list(edits->ctx, "test.average", every, average,
+                                  (void *)(uintptr_t)view);
+    if (st == WEFT_OK && !strcmp(what, "norm"))
+        st = edits->periodic_list(edits->ctx, "test.norm", every, norm, (void *)(uintptr_t)view);
+    if (st == WEFT_OK && (all || !strcmp(what, "words")))
+        st = edits->changes_results(edits->ctx, "workers train apart");
+    return st;
 }
 
 static const weft_strategy table = {.struct_size = sizeof table, .axes = axes, .edit = edit};

@@ -12,27 +12,27 @@ static weft_status op(const weft_builder *b, const char *id, weft_tensor x, weft
 static weft_status next_step(const weft_builder *b, weft_tensor *next)
 {
     weft_tensor step, one;
-    weft_status s = b->scalar(b->ctx, "test.step", &step);
-    if (!s)
-        s = b->constant(b->ctx, 1, &one);
-    if (!s)
-        s = op(b, "add", step, one, next);
-    return s ? s : b->assign(b->ctx, step, *next);
+    weft_status st = b->scalar(b->ctx, "test.step", &step);
+    if (st == WEFT_OK)
+        st = b->constant(b->ctx, 1, &one);
+    if (st == WEFT_OK)
+        st = op(b, "add", step, one, next);
+    return st != WEFT_OK ? st : b->assign(b->ctx, step, *next);
 }
 
 static weft_status move(const weft_builder *b, const weft_update *u, weft_tensor by)
 {
     weft_tensor step, root, rate, change, p;
-    weft_status s = next_step(b, &step);
-    if (!s)
-        s = op(b, "sqrt", step, 0, &root);
-    if (!s)
-        s = op(b, "div", u->lr, root, &rate);
-    if (!s)
-        s = op(b, "mul", by, rate, &change);
-    if (!s)
-        s = op(b, "sub", u->param, change, &p);
-    return s ? s : b->assign(b->ctx, u->param, p);
+    weft_status st = next_step(b, &step);
+    if (st == WEFT_OK)
+        st = op(b, "sqrt", step, 0, &root);
+    if (st == WEFT_OK)
+        st = op(b, "div", u->lr, root, &rate);
+    if (st == WEFT_OK)
+        st = op(b, "mul", by, rate, &change);
+    if (st == WEFT_OK)
+        st = op(b, "sub", u->param, change, &p);
+    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, p);
 }
 
 static weft_status elements(void *m, const weft_conf *c, const weft_builder *b,
@@ -46,16 +46,16 @@ static weft_status tensors(void *m, const weft_conf *c, const weft_builder *b, c
 {
     (void)m, (void)c;
     weft_tensor square, size, least, by = 0;
-    weft_status s = b->op(b->ctx, "sumsq", NULL, 0, &u->grad, 1, &square, 1);
-    if (!s)
-        s = b->constant(b->ctx, 1e-3, &least);
-    if (!s)
-        s = op(b, "add", square, least, &square);
-    if (!s)
-        s = op(b, "sqrt", square, 0, &size);
-    if (!s)
-        s = op(b, "div", u->grad, size, &by);
-    return s ? s : move(b, u, by);
+    weft_status st = b->op(b->ctx, "sumsq", NULL, 0, &u->grad, 1, &square, 1);
+    if (st == WEFT_OK)
+        st = b->constant(b->ctx, 1e-3, &least);
+    if (st == WEFT_OK)
+        st = op(b, "add", square, least, &square);
+    if (st == WEFT_OK)
+        st = op(b, "sqrt", square, 0, &size);
+    if (st == WEFT_OK)
+        st = op(b, "div", u->grad, size, &by);
+    return st != WEFT_OK ? st : move(b, u, by);
 }
 
 static const weft_rule by_element = {sizeof by_element, WEFT_UNIT_ELEMENT, elements};

@@ -14,7 +14,7 @@
 static void walk_all(const char *text, uint32_t ranks)
 {
     planned j;
-    if (planned_make(text, ranks, SPEC_TRAIN, &j))
+    if (planned_make(text, ranks, SPEC_TRAIN, &j) != WEFT_OK)
         fail_msg("%u ranks of\n%s\nare refused: %s", ranks, text, err_text());
     machine *m;
     machine_team(j.plan, 0, &m);
@@ -168,7 +168,7 @@ static void room_for_every_rank(void **state)
                       "reduce_scatter=%s, all_gather=%s\n",
                  ranks, 1 + i % 3, algorithms[i / 3 % 4], i / 3 % 4 == 1 ? "hierarchical" : "ring",
                  i / 3 % 4 == 1 ? "hierarchical" : "auto");
-        if (planned_at(text, groups[g].size, groups[g].machines, &j))
+        if (planned_at(text, groups[g].size, groups[g].machines, &j) != WEFT_OK)
             fail_msg("%s", err_text());
         const plan *p = j.plan;
         assert_true(p->collectives.n > 3);

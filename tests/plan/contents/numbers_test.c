@@ -15,7 +15,7 @@
 
 static void make(const char *text, uint32_t ranks, planned *j)
 {
-    if (planned_make(text, ranks, SPEC_TRAIN, j))
+    if (planned_make(text, ranks, SPEC_TRAIN, j) != WEFT_OK)
         fail_msg("%s", err_text());
 }
 
@@ -115,10 +115,10 @@ static void digests(void **state)
 static void refused(const char *text, uint32_t ranks, const char *why)
 {
     planned j;
-    weft_status s = planned_make(text, ranks, SPEC_TRAIN, &j);
-    if (!s)
+    weft_status st = planned_make(text, ranks, SPEC_TRAIN, &j);
+    if (st == WEFT_OK)
         fail_msg("accepted, although %s: %s", why, text);
-    assert_true(err_exit_code(s) == 2);
+    assert_true(err_exit_code(st) == 2);
     if (!strstr(err_text(), why))
         fail_msg("'%s' does not say '%s'", err_text(), why);
     planned_free(&j);

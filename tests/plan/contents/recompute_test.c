@@ -22,7 +22,7 @@ static void make(planned *j, int layers, const char *recompute, const char *stra
              "[train]\nsequence = 64\nbatch = 8\nmicrobatch = 4\nrecompute = %s\n[parallel]\n"
              "strategy = %s\n",
              layers, EMBED, HIDDEN, recompute, strategy);
-    if (planned_make(text, 1, SPEC_TRAIN, j))
+    if (planned_make(text, 1, SPEC_TRAIN, j) != WEFT_OK)
         fail_msg("%s", err_text());
 }
 
@@ -97,7 +97,7 @@ static void flops_are_the_same(void **state)
 static void walk(const char *text, uint32_t ranks)
 {
     planned j;
-    if (planned_make(text, ranks, SPEC_TRAIN, &j))
+    if (planned_make(text, ranks, SPEC_TRAIN, &j) != WEFT_OK)
         fail_msg("%s", err_text());
     machine *m;
     machine_team(j.plan, 0, &m);
@@ -126,10 +126,10 @@ static void refused(const char *strategy, const char *why)
     planned j;
     snprintf(text, sizeof text, TINY "batch = 2\nmicrobatch = 2\n[parallel]\nstrategy = %s\n",
              strategy);
-    weft_status s = planned_make(text, 1, SPEC_TRAIN, &j);
-    if (!s)
+    weft_status st = planned_make(text, 1, SPEC_TRAIN, &j);
+    if (st == WEFT_OK)
         fail_msg("accepted: strategy %s", strategy);
-    assert_int_equal(err_exit_code(s), 2);
+    assert_int_equal(err_exit_code(st), 2);
     if (!strstr(err_text(), why))
         fail_msg("'%s' does not say '%s'", err_text(), why);
     planned_free(&j);

@@ -19,8 +19,8 @@ static weft_status once(void *m, const weft_conf *c, const weft_view *v, const w
                         const char *const *axes, uint32_t unit)
 {
     (void)m, (void)c, (void)v, (void)unit;
-    weft_status s = e->shard(e->ctx, WEFT_SHARD_STATE, "*", axes[0], 0);
-    return s ? s : e->shard(e->ctx, WEFT_SHARD_GRADS, "*", axes[0], 0);
+    weft_status st = e->shard(e->ctx, WEFT_SHARD_STATE, "*", axes[0], 0);
+    return st != WEFT_OK ? st : e->shard(e->ctx, WEFT_SHARD_GRADS, "*", axes[0], 0);
 }
 
 static weft_status often(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
@@ -42,12 +42,12 @@ static weft_status turns(void *m, const weft_conf *c, const weft_view *v, const 
                          const char *const *axes, uint32_t unit)
 {
     (void)m, (void)c, (void)v, (void)unit;
-    weft_status s = e->shard(e->ctx, WEFT_SHARD_STATE, "block.*|embed.*", axes[0], 0);
-    if (!s)
-        s = e->shard(e->ctx, WEFT_SHARD_GRADS, "block.*", axes[0], 0);
-    if (!s)
-        s = e->sync(e->ctx, "block.*", axes[0], WEFT_SYNC_EVERY, 0);
-    return s ? s : e->shard(e->ctx, WEFT_SHARD_PARAMS, "block.1.*", axes[0], 1);
+    weft_status st = e->shard(e->ctx, WEFT_SHARD_STATE, "block.*|embed.*", axes[0], 0);
+    if (st == WEFT_OK)
+        st = e->shard(e->ctx, WEFT_SHARD_GRADS, "block.*", axes[0], 0);
+    if (st == WEFT_OK)
+        st = e->sync(e->ctx, "block.*", axes[0], WEFT_SYNC_EVERY, 0);
+    return st != WEFT_OK ? st : e->shard(e->ctx, WEFT_SHARD_PARAMS, "block.1.*", axes[0], 1);
 }
 
 /* Takes one step along the gradient; says that it needs whole matrices. */
@@ -55,8 +55,8 @@ static weft_status update(void *m, const weft_conf *c, const weft_builder *b, co
 {
     (void)m, (void)c;
     weft_tensor in[2] = {u->param, u->grad}, out;
-    weft_status s = b->op(b->ctx, "sub", NULL, 0, in, 2, &out, 1);
-    return s ? s : b->assign(b->ctx, u->param, out);
+    weft_status st = b->op(b->ctx, "sub", NULL, 0, in, 2, &out, 1);
+    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, out);
 }
 
 static const weft_rule rule = {sizeof rule, WEFT_UNIT_MATRIX, update};

@@ -4,8 +4,8 @@
 static weft_status step(const weft_builder *b, const weft_update *u)
 {
     weft_tensor in[2] = {u->param, u->grad}, out;
-    weft_status s = b->op(b->ctx, "sub", NULL, 0, in, 2, &out, 1);
-    return s ? s : b->assign(b->ctx, u->param, out);
+    weft_status st = b->op(b->ctx, "sub", NULL, 0, in, 2, &out, 1);
+    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, out);
 }
 
 /* A state "v", which takes the gradient. */
@@ -13,10 +13,10 @@ static weft_status keep(const weft_builder *b, const weft_update *u, weft_tensor
                         uint32_t dtype, const char *axes)
 {
     weft_tensor v;
-    weft_status s = b->state(b->ctx, "v", like, dtype, axes, &v);
-    if (!s)
-        s = b->assign(b->ctx, v, u->grad);
-    return s ? s : step(b, u);
+    weft_status st = b->state(b->ctx, "v", like, dtype, axes, &v);
+    if (st == WEFT_OK)
+        st = b->assign(b->ctx, v, u->grad);
+    return st != WEFT_OK ? st : step(b, u);
 }
 
 static weft_status narrow(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
@@ -43,43 +43,43 @@ static weft_status set_scalar(const weft_builder *b, const weft_update *u, const
                               const char *id, double value)
 {
     weft_tensor to, from = 0;
-    weft_status s = b->scalar(b->ctx, name, &to);
-    if (!s && id)
-        s = b->op(b->ctx, id, NULL, 0, &u->grad, 1, &from, 1);
-    else if (!s)
-        s = b->constant(b->ctx, value, &from);
-    return s ? s : b->assign(b->ctx, to, from);
+    weft_status st = b->scalar(b->ctx, name, &to);
+    if (st == WEFT_OK && id)
+        st = b->op(b->ctx, id, NULL, 0, &u->grad, 1, &from, 1);
+    else if (st == WEFT_OK)
+        st = b->constant(b->ctx, value, &from);
+    return st != WEFT_OK ? st : b->assign(b->ctx, to, from);
 }
 
 static weft_status rate(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
 {
     (void)m, (void)c;
-    weft_status s = set_scalar(b, u, "lr", NULL, 1);
-    return s ? s : step(b, u);
+    weft_status st = set_scalar(b, u, "lr", NULL, 1);
+    return st != WEFT_OK ? st : step(b, u);
 }
 
 static weft_status norms(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
 {
     (void)m, (void)c;
-    weft_status s = set_scalar(b, u, "test.norm", "sumsq", 0);
-    return s ? s : step(b, u);
+    weft_status st = set_scalar(b, u, "test.norm", "sumsq", 0);
+    return st != WEFT_OK ? st : step(b, u);
 }
 
 static weft_status by_flags(void *m, const weft_conf *c, const weft_builder *b,
                             const weft_update *u)
 {
     (void)m, (void)c;
-    weft_status s = set_scalar(b, u, "test.kind", NULL, u->flags & WEFT_PARAM_MATRIX ? 2 : 1);
-    return s ? s : step(b, u);
+    weft_status st = set_scalar(b, u, "test.kind", NULL, u->flags & WEFT_PARAM_MATRIX ? 2 : 1);
+    return st != WEFT_OK ? st : step(b, u);
 }
 
 static weft_status twice(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
 {
     (void)m, (void)c;
-    weft_status s = set_scalar(b, u, "test.twice", NULL, 1);
-    if (!s)
-        s = set_scalar(b, u, "test.twice", NULL, 2);
-    return s ? s : step(b, u);
+    weft_status st = set_scalar(b, u, "test.twice", NULL, 1);
+    if (st == WEFT_OK)
+        st = set_scalar(b, u, "test.twice", NULL, 2);
+    return st != WEFT_OK ? st : step(b, u);
 }
 
 #define RULE(word, unit)                                                                           \

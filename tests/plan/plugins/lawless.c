@@ -19,8 +19,8 @@ static weft_status update(void *m, const weft_conf *c, const weft_builder *b, co
 {
     (void)m, (void)c;
     weft_tensor in[2] = {u->param, u->grad}, out;
-    weft_status s = b->op(b->ctx, "sub", NULL, 0, in, 2, &out, 1);
-    return s ? s : b->assign(b->ctx, u->param, out);
+    weft_status st = b->op(b->ctx, "sub", NULL, 0, in, 2, &out, 1);
+    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, out);
 }
 
 #define SIZE ((uint32_t)sizeof(weft_mesh_axis))

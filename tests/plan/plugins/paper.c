@@ -67,12 +67,12 @@ static weft_status edit_rows(void *m, const weft_conf *c, uint32_t phase, const 
                              const weft_edits *e)
 {
     (void)m, (void)c;
-    weft_status s = split_rows(view, e, phase, "rows");
-    if (!s && phase == WEFT_PHASE_SYNC)
-        s = e->sync(e->ctx, "embed.*|block.*", "rows", WEFT_SYNC_LAST, 3000);
-    if (!s && phase == WEFT_PHASE_SYNC)
-        s = e->sync(e->ctx, "head.*", "rows", WEFT_SYNC_LAST, 3000);
-    return s;
+    weft_status st = split_rows(view, e, phase, "rows");
+    if (st == WEFT_OK && phase == WEFT_PHASE_SYNC)
+        st = e->sync(e->ctx, "embed.*|block.*", "rows", WEFT_SYNC_LAST, 3000);
+    if (st == WEFT_OK && phase == WEFT_PHASE_SYNC)
+        st = e->sync(e->ctx, "head.*", "rows", WEFT_SYNC_LAST, 3000);
+    return st;
 }
 
 static weft_status edit_silent(void *m, const weft_conf *c, uint32_t phase, const weft_view *view,
@@ -93,10 +93,10 @@ static weft_status edit_twice(void *m, const weft_conf *c, uint32_t phase, const
                               const weft_edits *e)
 {
     (void)m, (void)c;
-    weft_status s = split_rows(view, e, phase, "twice");
-    for (int i = 0; i < 2 && !s && phase == WEFT_PHASE_SYNC; i++)
-        s = e->sync(e->ctx, "*", "twice", WEFT_SYNC_LAST, 0);
-    return s;
+    weft_status st = split_rows(view, e, phase, "twice");
+    for (int i = 0; i < 2 && st == WEFT_OK && phase == WEFT_PHASE_SYNC; i++)
+        st = e->sync(e->ctx, "*", "twice", WEFT_SYNC_LAST, 0);
+    return st;
 }
 
 #define STRATEGY(word)                                                                             \

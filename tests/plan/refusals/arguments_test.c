@@ -29,7 +29,7 @@ static void row(int line, weft_status got, const char *text)
     rows++;
     const bool named = strstr(err_text(), "strategy careless") &&
                        (strstr(err_text(), "edits.") || strstr(err_text(), "view."));
-    if (!got || !strstr(err_text(), text) || !named)
+    if (got == WEFT_OK || !strstr(err_text(), text) || !named)
         fail_msg("line %d: status %d, '%s' where '%s' of strategy careless was expected", line,
                  (int)got, err_text(), text);
     err_clear();
@@ -237,9 +237,9 @@ static void expect(const char *lines, const component *strategy, const component
                    const char *text)
 {
     planned j;
-    weft_status s = planned_with(lines, 2, strategy, rule, &j);
-    if (!s || !strstr(err_text(), text))
-        fail_msg("status %d, '%s' where '%s' was expected", (int)s, err_text(), text);
+    weft_status st = planned_with(lines, 2, strategy, rule, &j);
+    if (st == WEFT_OK || !strstr(err_text(), text))
+        fail_msg("status %d, '%s' where '%s' was expected", (int)st, err_text(), text);
     err_clear();
     planned_free(&j);
 }
@@ -306,13 +306,13 @@ static weft_status update(void *m, const weft_conf *conf, const weft_builder *b,
     if (!strcmp(wrong, "number"))
         return (weft_status)1234;
     while (!strcmp(wrong, "endless")) {
-        weft_status s = b->op(b->ctx, "neg", NULL, 0, &t, 1, &next, 1);
-        if (s)
-            return s;
+        weft_status st = b->op(b->ctx, "neg", NULL, 0, &t, 1, &next, 1);
+        if (st != WEFT_OK)
+            return st;
         t = next;
     }
-    weft_status s = b->op(b->ctx, "sub", NULL, 0, in, 2, &t, 1);
-    return s ? s : b->assign(b->ctx, u->param, t);
+    weft_status st = b->op(b->ctx, "sub", NULL, 0, in, 2, &t, 1);
+    return st != WEFT_OK ? st : b->assign(b->ctx, u->param, t);
 }
 
 static const weft_rule rules[] = {{sizeof(weft_rule), WEFT_UNIT_ELEMENT, update},
@@ -343,7 +343,7 @@ static void bad_rules(void **state)
         }
         planned j;
         wrong = "";
-        if (planned_with(JOB, 2, NULL, &c, &j))
+        if (planned_with(JOB, 2, NULL, &c, &j) != WEFT_OK)
             fail_msg("%s", err_text());
         planned_free(&j);
     }
@@ -399,31 +399,31 @@ static weft_status endless(void *m, const weft_conf *conf, uint32_t phase, const
 {
     (void)m, (void)conf, (void)v;
     const uint32_t coords[2] = {0, 1};
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     char line[1000];
-    for (uint32_t i = 0; phase == endless_phase && !s; i++) {
+    for (uint32_t i = 0; phase == endless_phase && st == WEFT_OK; i++) {
         snprintf(line, sizeof line, "%0*u", (int)sizeof line - 20, i);
         if (phase == WEFT_PHASE_SPLIT)
-            s = i % 2 ? e->split(e->ctx, "tokens|targets", "tokens", "dp")
-                      : e->group(e->ctx, "all", "dp", coords, 2);
+            st = i % 2 ? e->split(e->ctx, "tokens|targets", "tokens", "dp")
+                       : e->group(e->ctx, "all", "dp", coords, 2);
         if (phase == WEFT_PHASE_STAGE)
-            s = e->stage(e->ctx, "*", "dp", 0, 0);
+            st = e->stage(e->ctx, "*", "dp", 0, 0);
         if (phase == WEFT_PHASE_SYNC)
-            s = i % 2 ? e->sync(e->ctx, line, "dp", WEFT_SYNC_LAST, 0)
-                      : e->periodic_list(e->ctx, line + sizeof line - 60, 1, nothing, NULL);
+            st = i % 2 ? e->sync(e->ctx, line, "dp", WEFT_SYNC_LAST, 0)
+                       : e->periodic_list(e->ctx, line + sizeof line - 60, 1, nothing, NULL);
         if (phase == WEFT_PHASE_MEMORY)
-            s = i % 2 ? e->activations(e->ctx, "*#*", WEFT_ACTIVATION_WHOLE, NULL)
-                      : e->changes_results(e->ctx, line);
+            st = i % 2 ? e->activations(e->ctx, "*#*", WEFT_ACTIVATION_WHOLE, NULL)
+                       : e->changes_results(e->ctx, line);
     }
-    return s;
+    return st;
 }
 
 static weft_status endless_list_of(void *user, const weft_builder *b)
 {
     weft_tensor t = *(const weft_tensor *)user;
-    for (weft_status s;;)
-        if ((s = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1)))
-            return s;
+    for (weft_status st;;)
+        if ((st = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1)) != WEFT_OK)
+            return st;
 }
 
 static weft_status endless_list(void *m, const weft_conf *conf, uint32_t phase, const weft_view *v,
@@ -434,7 +434,7 @@ static weft_status endless_list(void *m, const weft_conf *conf, uint32_t phase, 
     weft_tensor t = 0;
     const char *name;
     weft_shape s;
-    while (kind != WEFT_T_PARAM && !v->tensor(v->ctx, ++t, &s, &name, &kind, &block))
+    while (kind != WEFT_T_PARAM && v->tensor(v->ctx, ++t, &s, &name, &kind, &block) == WEFT_OK)
         ;
     return phase == WEFT_PHASE_SYNC ? e->periodic_list(e->ctx, "mine", 1, endless_list_of, &t)
                                     : WEFT_OK;
@@ -450,10 +450,10 @@ static void ends(const component *strategy, const component *rule, const char *t
     assert_true(child >= 0);
     if (!child) {
         planned j;
-        weft_status s = planned_with(JOB, 2, strategy, rule, &j);
-        if (s && !strstr(err_text(), text))
+        weft_status st = planned_with(JOB, 2, strategy, rule, &j);
+        if (st != WEFT_OK && !strstr(err_text(), text))
             fprintf(stderr, "it says: %s\n", err_text());
-        _exit(s && strstr(err_text(), text) ? 0 : 1);
+        _exit(st != WEFT_OK && strstr(err_text(), text) ? 0 : 1);
     }
     assert_int_equal(wait4(child, &status, 0, &used), child);
     const double seconds = (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +

@@ -21,10 +21,10 @@ static void refused(const char *rule, const char *call, const char *why)
         planned j;
         snprintf(text, sizeof text, TWO "rule = %s\nplacement = %s\n", rule, placements[i]);
         snprintf(who, sizeof who, "rule %s", rule);
-        weft_status s = planned_make(text, 2, SPEC_TRAIN, &j);
-        if (!s)
+        weft_status st = planned_make(text, 2, SPEC_TRAIN, &j);
+        if (st == WEFT_OK)
             fail_msg("%s is accepted with placement %s", rule, placements[i]);
-        assert_int_equal(err_exit_code(s), 2);
+        assert_int_equal(err_exit_code(st), 2);
         if (!strstr(err_text(), who) || !strstr(err_text(), call) || !strstr(err_text(), why))
             fail_msg("'%s' does not say '%s', '%s' and '%s'", err_text(), who, call, why);
         planned_free(&j);

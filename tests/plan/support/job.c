@@ -10,23 +10,23 @@ static weft_status make_with(const char *text, uint32_t ranks, int want, const c
     static const char head[] =
         "[run]\nplugins = " PAPER "\n[device]\nplugin = paper\n[comm]\nplugin = paper\n";
     pool all = {0};
-    weft_status s = config_load_text(pool_printf(&all, "%s%s", head, text), "test.ini", &out->cfg);
+    weft_status st = config_load_text(pool_printf(&all, "%s%s", head, text), "test.ini", &out->cfg);
     pool_free(&all);
-    if (!s)
-        s = host_create(config_raw(out->cfg, "run.plugins"), &out->host);
-    if (!s)
-        s = resolve_plugins(out->cfg, out->host, &out->spec);
-    if (!s)
-        s = resolve_spec(out->cfg, ranks, 0, &(resolve_meeting){.sites = &out->sites}, want,
-                         &out->spec);
-    out->built = !s;
+    if (st == WEFT_OK)
+        st = host_create(config_raw(out->cfg, "run.plugins"), &out->host);
+    if (st == WEFT_OK)
+        st = resolve_plugins(out->cfg, out->host, &out->spec);
+    if (st == WEFT_OK)
+        st = resolve_spec(out->cfg, ranks, 0, &(resolve_meeting){.sites = &out->sites}, want,
+                          &out->spec);
+    out->built = st == WEFT_OK;
     if (strategy)
         out->spec.strategies[0].c = strategy;
     if (rule)
         out->spec.rule.c = rule;
-    s = s ? s : plan_build(&out->spec, &out->plans);
+    st = st != WEFT_OK ? st : plan_build(&out->spec, &out->plans);
     out->plan = out->built ? out->plans.at : NULL;
-    return s;
+    return st;
 }
 
 static weft_status make(const char *text, uint32_t ranks, int want, planned *out)

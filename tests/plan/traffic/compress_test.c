@@ -17,7 +17,7 @@ static void make(const char *more, uint32_t ranks, planned *j)
 {
     char text[1024];
     snprintf(text, sizeof text, MODEL "%s", more);
-    if (planned_make(text, ranks, SPEC_TRAIN, j))
+    if (planned_make(text, ranks, SPEC_TRAIN, j) != WEFT_OK)
         fail_msg("%s\nis refused: %s", text, err_text());
     assert_int_equal(plan_check(&j->plans), WEFT_OK);
 }

@@ -22,9 +22,9 @@ static void make(uint32_t stages, uint32_t passes, const char *schedule, uint32_
              "[train]\nsequence = 7\nbatch = %u\nmicrobatch = 1\nbucket_mb = 0.001\n"
              "[parallel]\nstrategy = pp\nschedule = %s\nvirtual = %u\n",
              stages * chunks, passes, schedule, chunks);
-    if (planned_make(text, stages, SPEC_TRAIN, j))
+    if (planned_make(text, stages, SPEC_TRAIN, j) != WEFT_OK)
         fail_msg("%u stages, %u micro-batches, %s: %s", stages, passes, schedule, err_text());
-    if (plan_check(&j->plans))
+    if (plan_check(&j->plans) != WEFT_OK)
         fail_msg("%u stages, %u micro-batches, %s: %s", stages, passes, schedule, err_text());
 }
 
@@ -130,7 +130,7 @@ static void algorithm_of_the_plan(void **state)
     if (planned_make("[model]\nlayers = 1\nheads = 2\nembed = 32\ncontext = 8\nvocab = 64\n"
                      "[train]\nsequence = 8\nmicrobatch = 1\nbatch = 4\n"
                      "[parallel]\nstrategy = dp\n",
-                     4, SPEC_TRAIN, &j))
+                     4, SPEC_TRAIN, &j) != WEFT_OK)
         fail_msg("%s", err_text());
     for (uint32_t i = 0; i < j.plan->collectives.n; i++) {
         collective c = j.plan->collectives.at[i];

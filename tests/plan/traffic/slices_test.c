@@ -27,7 +27,7 @@ static void make(const job *x, uint32_t placement, planned *j)
              "strategy = dp\n[optim]\nplacement = %s\n",
              x->layers, x->heads, x->embed, 4 * x->embed, x->ranks * x->passes, x->precision,
              placements[placement]);
-    if (planned_make(text, x->ranks, SPEC_TRAIN, j))
+    if (planned_make(text, x->ranks, SPEC_TRAIN, j) != WEFT_OK)
         fail_msg("%s", err_text());
 }
 
@@ -143,10 +143,10 @@ static void refused(const char *text, uint32_t ranks, const char *why)
     planned j;
     char all[1024];
     snprintf(all, sizeof all, TINY "batch = 12\nmicrobatch = 2\n%s", text);
-    weft_status s = planned_make(all, ranks, SPEC_TRAIN, &j);
-    if (!s)
+    weft_status st = planned_make(all, ranks, SPEC_TRAIN, &j);
+    if (st == WEFT_OK)
         fail_msg("accepted, although %s: %s", why, text);
-    assert_int_equal(err_exit_code(s), 2);
+    assert_int_equal(err_exit_code(st), 2);
     if (!strstr(err_text(), why))
         fail_msg("'%s' does not say '%s'", err_text(), why);
     planned_free(&j);
@@ -175,7 +175,7 @@ static void slices_over(const char *placement, const char *keys, const char *axi
     char all[1024];
     snprintf(all, sizeof all, TINY "batch = 16\nmicrobatch = 1\n" TWO_AXES "%s", 2, 4, placement,
              keys);
-    if (planned_on(all, 8, 4, &j))
+    if (planned_on(all, 8, 4, &j) != WEFT_OK)
         fail_msg("%s", err_text());
     uint32_t scatters = 0;
     for (uint32_t i = 0; i < j.plan->collectives.n; i++) {

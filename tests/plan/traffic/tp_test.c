@@ -24,7 +24,7 @@
 
 static void make(const char *text, uint32_t ranks, planned *j)
 {
-    if (planned_make(text, ranks, SPEC_TRAIN, j))
+    if (planned_make(text, ranks, SPEC_TRAIN, j) != WEFT_OK)
         fail_msg("%s", err_text());
     assert_int_equal(plan_check(&j->plans), WEFT_OK);
 }
@@ -238,10 +238,10 @@ static void buckets_of_both_kinds(void **state)
 static void refused(const char *text, uint32_t ranks, const char *why)
 {
     planned j;
-    weft_status s = planned_make(text, ranks, SPEC_TRAIN, &j);
-    if (!s)
+    weft_status st = planned_make(text, ranks, SPEC_TRAIN, &j);
+    if (st == WEFT_OK)
         fail_msg("accepted, although %s: %s", why, text);
-    assert_int_equal(err_exit_code(s), 2);
+    assert_int_equal(err_exit_code(st), 2);
     if (!strstr(err_text(), why))
         fail_msg("'%s' does not say '%s'", err_text(), why);
     planned_free(&j);

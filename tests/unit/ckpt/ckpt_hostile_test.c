@@ -68,7 +68,7 @@ static void crafted_is_accepted(const char *bytes)
     char dir[4096];
     ckpt *c;
     snprintf(dir, sizeof dir, "%s", file_of(1, ""));
-    if (ckpt_open(dir, &c))
+    if (ckpt_open(dir, &c) != WEFT_OK)
         fail_msg("%s", err_text());
     ckpt_piece a = {"a", WEFT_U8, 2, {2, 4}, {0}, {0}, 3, 3, NULL};
     unsigned char out[3];

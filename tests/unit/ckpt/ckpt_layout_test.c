@@ -117,7 +117,7 @@ static void save_layout(const layout *l, char final[4096])
         }
         assert_int_equal(ckpt_write_shard(temp, r, l->spec.ranks, pieces, n, &sums[r]), WEFT_OK);
     }
-    if (ckpt_commit(temp, final, 1, "", sums, l->spec.ranks, 0))
+    if (ckpt_commit(temp, final, 1, "", sums, l->spec.ranks, 0) != WEFT_OK)
         fail_msg("%s", err_text());
 }
 
@@ -139,7 +139,7 @@ static void check_layout(const layout *l, const ckpt *c)
             }
             values[e.count] = -7;
             ckpt_piece want = piece_of(x, &e);
-            if (ckpt_read(c, &want, values))
+            if (ckpt_read(c, &want, values) != WEFT_OK)
                 fail_msg("%s", err_text());
             for (uint64_t k = 0; k < e.count; k++) {
                 float v = value_of(i % TENSORS, whole_index(&x->shape, &e, e.first + k));
@@ -160,7 +160,7 @@ static void any_layout_loads_any_other(void **state)
         empty_work();
         make_layout(&from);
         save_layout(&from, final);
-        if (ckpt_open(final, &c))
+        if (ckpt_open(final, &c) != WEFT_OK)
             fail_msg("turn %u: %s", turn, err_text());
         const ckpt_piece *all;
         assert_int_equal(ckpt_tensors(c, &all), TENSORS);
@@ -219,7 +219,7 @@ static weft_status save_blocks(const ckpt_piece *pieces, uint32_t n)
     assert_int_equal(ckpt_begin(work, 1, temp, final), WEFT_OK);
     for (uint32_t i = 0; i < n; i++) {
         weft_status st = ckpt_write_shard(temp, i, n, &pieces[i], 1, &sums[i]);
-        if (st) {
+        if (st != WEFT_OK) {
             ckpt_abandon(temp);
             return st;
         }

@@ -14,7 +14,7 @@ static void accepted(uint64_t step)
     char dir[4096];
     ckpt *c;
     snprintf(dir, sizeof dir, "%s", file_of(step, ""));
-    if (ckpt_open(dir, &c))
+    if (ckpt_open(dir, &c) != WEFT_OK)
         fail_msg("%s", err_text());
     check_content(c, step);
     ckpt_close(c);

@@ -20,7 +20,7 @@ static void any_layout_reads_any_other(void **state)
         empty_work();
         dice_state = turn + 1;
         weft_status st = save(turn, shards[turn % 6], 0);
-        if (st)
+        if (st != WEFT_OK)
             fail_msg("%s", err_text());
         check_newest(turn);
         assert_int_equal(count_entries("step-"), 1);
@@ -118,7 +118,7 @@ static void check_survivor(bool saved)
     faults_set(FAULT_NONE, 0, 0, false);
     ckpt *c;
     weft_status st = ckpt_open_newest(work, &alone, &c);
-    if (st)
+    if (st != WEFT_OK)
         fail_msg("%s", err_text());
     uint64_t step = ckpt_step(c);
     assert_true(step == 200 || (step == 100 && !saved));
@@ -138,10 +138,10 @@ static void no_failing_call_loses_a_checkpoint(void **state)
             faults_set(FAULT_ERROR, at, errors[at % 4], for_ever);
             weft_status st = save(200, 3, 2);
             bool hit = faults.calls >= at, in_removal = hit && strchr("u", faults.log[at - 1]);
-            if (st && strlen(err_text()) < 20)
+            if (st != WEFT_OK && strlen(err_text()) < 20)
                 fail_msg("call %ld (%c): '%s'", at, faults.log[at - 1], err_text());
             check_survivor(st == WEFT_OK);
-            if (!for_ever && !in_removal && st)
+            if (!for_ever && !in_removal && st != WEFT_OK)
                 assert_int_equal(count_entries(".step-"), 0);
             assert_int_equal(save(300, 1, 1), WEFT_OK); /* and the next save goes as ever */
             check_newest(300);
@@ -330,9 +330,9 @@ static weft_status save_pieces(const ckpt_piece *p, uint32_t n, uint32_t shards)
     ckpt_shard_sum sums[4];
     assert_int_equal(ckpt_begin(work, 9, temp, final), WEFT_OK);
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; i < shards && !st; i++)
+    for (uint32_t i = 0; i < shards && st == WEFT_OK; i++)
         st = ckpt_write_shard(temp, i, shards, p, n, &sums[i]);
-    if (st)
+    if (st != WEFT_OK)
         ckpt_abandon(temp);
     else
         st = ckpt_commit(temp, final, 9, "", sums, shards, 0);

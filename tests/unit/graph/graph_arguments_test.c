@@ -21,7 +21,7 @@ static uint32_t rows;
 static void row(int line, weft_status got, const char *text)
 {
     rows++;
-    if (!got || !strstr(err_text(), text))
+    if (got == WEFT_OK || !strstr(err_text(), text))
         fail_msg("line %d: status %d, '%s' where '%s' was expected", line, (int)got, err_text(),
                  text);
     err_clear();
@@ -43,7 +43,7 @@ static weft_tensor op(const net *n, const char *id, weft_tensor x, weft_tensor y
 {
     weft_tensor out;
     const weft_tensor in[2] = {x, y};
-    if (n->b.op(n->b.ctx, id, NULL, 0, in, y ? 2 : 1, &out, 1))
+    if (n->b.op(n->b.ctx, id, NULL, 0, in, y ? 2 : 1, &out, 1) != WEFT_OK)
         fail_msg("%s", err_text());
     return out;
 }
@@ -291,9 +291,10 @@ static weft_status replacement(void *user, const weft_builder *b)
     bad_ops(n);
     bad_communication(n);
     no_ctx(n);
-    if (b->input(b->ctx, "positions", &ids, &t)) /* which it may ask for */
+    if (b->input(b->ctx, "positions", &ids, &t) != WEFT_OK) /* which it may ask for */
         fail_msg("%s", err_text());
-    return b->op(b->ctx, "neg", NULL, 0, &n->x, 1, &t, 1) || b->assign(b->ctx, n->y, t);
+    return b->op(b->ctx, "neg", NULL, 0, &n->x, 1, &t, 1) != WEFT_OK ||
+           b->assign(b->ctx, n->y, t) != WEFT_OK;
 }
 
 static weft_status without_reason(void *user, const weft_builder *b)
@@ -314,7 +315,7 @@ static void in_a_replacement(void **state)
     const uint32_t at = graph_tensor(&n.g, n.y)->producer - 1;
     ROW(graph_replace(&n.g, at, NULL, NULL), "edits.replace(): emit is NULL");
     ROW(graph_replace(&n.g, 4711, replacement, &n), "op number 4711 cannot be replaced");
-    if (graph_replace(&n.g, at, replacement, &n))
+    if (graph_replace(&n.g, at, replacement, &n) != WEFT_OK)
         fail_msg("%s", err_text());
     assert_int_equal(graph_apply_replacements(&n.g), WEFT_OK);
     graph_free(&n.g);
@@ -397,9 +398,9 @@ static weft_status endless_ops(void *user, const weft_builder *b)
 {
     weft_tensor t = *(const weft_tensor *)user;
     for (;;) {
-        weft_status s = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1);
-        if (s)
-            return s;
+        weft_status st = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1);
+        if (st != WEFT_OK)
+            return st;
     }
 }
 
@@ -410,9 +411,9 @@ static weft_status endless_params(void *user, const weft_builder *b)
         weft_tensor t;
         char name[32];
         snprintf(name, sizeof name, "p%u", i);
-        weft_status s = b->param(b->ctx, name, &vec, "zeros", 0, &t);
-        if (s)
-            return s;
+        weft_status st = b->param(b->ctx, name, &vec, "zeros", 0, &t);
+        if (st != WEFT_OK)
+            return st;
     }
 }
 

@@ -146,7 +146,7 @@ GRAD(grad_input)
 {
     weft_shape s;
     weft_status st = b->shape(b->ctx, call->in[0], &s);
-    return st ? st : b->input(b->ctx, "mine", &s, din);
+    return st != WEFT_OK ? st : b->input(b->ctx, "mine", &s, din);
 }
 
 GRAD(grad_endless)
@@ -154,7 +154,7 @@ GRAD(grad_endless)
     weft_tensor t = call->dout[0];
     for (;;) {
         weft_status st = b->op(b->ctx, "neg", NULL, 0, &t, 1, &t, 1);
-        if (st)
+        if (st != WEFT_OK)
             return st;
     }
 }
@@ -220,8 +220,9 @@ SHARD(divides)
     weft_shape s;
     weft_status st = b->shape(b->ctx, call->in[0], &s);
     out[0] = in[0];
-    return !st && in[0].kind == WEFT_SPLIT && s.axes[in[0].axis].size % size ? WEFT_UNSUPPORTED
-                                                                             : st;
+    return st == WEFT_OK && in[0].kind == WEFT_SPLIT && s.axes[in[0].axis].size % size
+               ? WEFT_UNSUPPORTED
+               : st;
 }
 
 #define OP(...)                                                                                    \
@@ -311,7 +312,7 @@ static weft_status put(net *n, const char *id, weft_tensor *out)
 
 static void expect(weft_status got, const char *text)
 {
-    if (!got || !strstr(err_text(), text))
+    if (got == WEFT_OK || !strstr(err_text(), text))
         fail_msg("status %d, '%s' where '%s' was expected", (int)got, err_text(), text);
     err_clear();
 }
@@ -382,13 +383,13 @@ static void bad_gradients(void **state)
         assert_int_equal(put(&n, bad[i].id, &t), WEFT_OK);
         const weft_tensor both[2] = {t, n.x}; /* the gradient of t is x */
         assert_int_equal(n.b.op(n.b.ctx, "mul", NULL, 0, both, 2, &t, 1), WEFT_OK);
-        weft_status s = place(&n);
-        if (!s)
-            s = graph_backward(&n.g, t);
+        weft_status st = place(&n);
+        if (st == WEFT_OK)
+            st = graph_backward(&n.g, t);
         if (bad[i].text)
-            expect(s, bad[i].text);
+            expect(st, bad[i].text);
         else
-            assert_int_equal(s, WEFT_OK);
+            assert_int_equal(st, WEFT_OK);
         graph_free(&n.g);
     }
 }
@@ -417,10 +418,10 @@ static void bad_claims(void **state)
         weft_tensor t;
         begin(&n, &pair, claims[i].features, 1);
         assert_int_equal(put(&n, claims[i].id, &t), WEFT_OK);
-        weft_status s = place(&n);
+        weft_status st = place(&n);
         if (claims[i].text)
-            expect(s, claims[i].text);
-        else if (s)
+            expect(st, claims[i].text);
+        else if (st != WEFT_OK)
             fail_msg("%s: %s", claims[i].id, err_text());
         graph_free(&n.g);
     }
@@ -451,11 +452,11 @@ static void axes_of_one_size(void **state)
         weft_tensor t;
         begin(&n, &jobs[i].m, 8, jobs[i].data);
         assert_int_equal(put(&n, jobs[i].id, &t), WEFT_OK);
-        weft_status s = place(&n);
-        if (jobs[i].served && s)
+        weft_status st = place(&n);
+        if (jobs[i].served && st != WEFT_OK)
             fail_msg("job %zu: %s", i, err_text());
         if (!jobs[i].served)
-            expect(s, "goes by how many coordinates a mesh axis has");
+            expect(st, "goes by how many coordinates a mesh axis has");
         graph_free(&n.g);
     }
 }

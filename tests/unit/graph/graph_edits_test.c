@@ -34,7 +34,7 @@ static weft_tensor param(net *n, const char *name, weft_axis a, weft_axis c)
 static weft_tensor op(net *n, const char *id, const weft_tensor *in, uint32_t nin, uint32_t nout)
 {
     weft_tensor out[3];
-    if (n->b.op(n->b.ctx, id, NULL, 0, in, nin, out, nout))
+    if (n->b.op(n->b.ctx, id, NULL, 0, in, nin, out, nout) != WEFT_OK)
         fail_msg("%s", err_text());
     return out[nout == 2]; /* of the two of a loss, the second */
 }
@@ -44,7 +44,7 @@ static weft_tensor op(net *n, const char *id, const weft_tensor *in, uint32_t ni
 static weft_tensor comm(net *n, uint32_t kind, const char *axis, weft_tensor in)
 {
     weft_tensor out = 0;
-    if (n->b.comm(n->b.ctx, kind, WEFT_SUM, "tp", axis, 0, in, &out))
+    if (n->b.comm(n->b.ctx, kind, WEFT_SUM, "tp", axis, 0, in, &out) != WEFT_OK)
         fail_msg("%s", err_text());
     return out;
 }
@@ -112,7 +112,7 @@ static void sums_in_parts(void **state)
                              WEFT_OK);
         weft_tensor z = OP(&n, "layernorm", 3, r, g, b);
         end_with_loss(&n, by_hand ? comm(&n, WEFT_ALL_GATHER, "tokens", z) : z);
-        if (place(&n, 0))
+        if (place(&n, 0) != WEFT_OK)
             fail_msg("%s", err_text());
         expect_place(&n, n.y, WEFT_PARTIAL_SUM);
         expect_place(&n, z, WEFT_SPLIT);
@@ -123,7 +123,7 @@ static void sums_in_parts(void **state)
         assert_int_equal(count(&n, WEFT_ALL_REDUCE, false), 2); /* of the loss */
         uint32_t forward = n.g.nodes.n;
         assert_int_equal(graph_backward(&n.g, n.loss), WEFT_OK);
-        if (place(&n, forward))
+        if (place(&n, forward) != WEFT_OK)
             fail_msg("%s", err_text());
         /* the gradient of z; that of y, and z again; that of x, which is whole */
         assert_int_equal(count(&n, WEFT_REDUCE_SCATTER, true), 1);
@@ -218,7 +218,7 @@ static void assignments(void **state)
     assert_int_equal(n.b.scalar(n.b.ctx, "norm", &sum), WEFT_OK);
     assert_int_equal(n.b.assign(n.b.ctx, sum, OP(&n, "sumsq", 1, w)), WEFT_OK);
     assert_int_equal(n.b.assign(n.b.ctx, w, OP(&n, "neg", 1, w)), WEFT_OK);
-    if (place(&n, 0))
+    if (place(&n, 0) != WEFT_OK)
         fail_msg("%s", err_text());
     assert_int_equal(count(&n, WEFT_ALL_REDUCE, false), 1);
     weft_tensor whole = param(&n, "whole", ffn, embed);
@@ -261,14 +261,14 @@ static weft_status emit(void *user, const weft_builder *b)
     char word[16];
     for (const char *p = w->ids; *p; p += strcspn(p, " "), p += *p == ' ') {
         snprintf(word, sizeof word, "%.*s", (int)strcspn(p, " "), p);
-        weft_status s = b->op(b->ctx, word, NULL, 0, &t, 1, &t, 1);
-        if (s)
-            return s;
+        weft_status st = b->op(b->ctx, word, NULL, 0, &t, 1, &t, 1);
+        if (st != WEFT_OK)
+            return st;
     }
-    weft_status s = WEFT_OK;
-    for (int i = 0; !s && i < w->times; i++)
-        s = b->assign(b->ctx, w->to, t);
-    return s;
+    weft_status st = WEFT_OK;
+    for (int i = 0; st == WEFT_OK && i < w->times; i++)
+        st = b->assign(b->ctx, w->to, t);
+    return st;
 }
 
 static uint32_t number_of(const net *n, weft_tensor t)
@@ -348,8 +348,8 @@ static void bad_replacements(void **state)
         t[2] = OP(&n, "abs", 1, n.y);
         t[3] = OP(&n, "exp", 1, t[2]);
         wish w = {t[bad[i].from], t[bad[i].to], bad[i].ids, bad[i].times};
-        weft_status s = graph_replace(&n.g, number_of(&n, t[2]), emit, &w);
-        expect_refusal(s ? s : graph_apply_replacements(&n.g), WEFT_USAGE, bad[i].why);
+        weft_status st = graph_replace(&n.g, number_of(&n, t[2]), emit, &w);
+        expect_refusal(st != WEFT_OK ? st : graph_apply_replacements(&n.g), WEFT_USAGE, bad[i].why);
         graph_free(&n.g);
     }
     net n;

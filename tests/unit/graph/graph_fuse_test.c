@@ -44,7 +44,7 @@ static uint32_t operands(const weft_builder *b, const char *id)
 {
     weft_shape s = {.dtype = WEFT_F32}, in[3] = {s, s, s}, out[1];
     uint32_t nin = 1, nout;
-    while (graph_core_op(id)->infer(b, NULL, 0, in, nin, out, &nout))
+    while (graph_core_op(id)->infer(b, NULL, 0, in, nin, out, &nout) != WEFT_OK)
         nin++;
     return nin;
 }

@@ -73,7 +73,7 @@ static void heads_and_ffn(void **state)
     assert_int_equal(graph_split(&g, "block.*.attn.k.w|block.*.attn.v.w", "kv_heads", 0), WEFT_OK);
     assert_int_equal(graph_split(&g, "block.*.ffn.*", "ffn", 0), WEFT_OK);
     uint32_t end = g.nodes.n, forward = 0;
-    if (graph_propagate(&g, 0, &end))
+    if (graph_propagate(&g, 0, &end) != WEFT_OK)
         fail_msg("%s", err_text());
     for (uint32_t i = 0; i < g.nodes.n; i++)
         forward += g.nodes.at[i].comm && g.nodes.at[i].phase == PHASE_FORWARD;

@@ -209,7 +209,7 @@ static void one_case(const infer_case *c)
         if (!strstr(err_text(), c->says))
             fail_msg("%s: expected '%s' in: %s", c->id, c->says, err_text());
     } else {
-        if (st)
+        if (st != WEFT_OK)
             fail_msg("%s: %s", c->id, err_text());
         for (uint32_t i = 0; i < nout; i++) {
             if (i)

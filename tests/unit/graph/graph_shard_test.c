@@ -261,7 +261,7 @@ static void must_accept(const bench *w, weft_place *in, weft_place *out, char ax
         if (!axis && (int)i == partial)
             in[i].kind = WEFT_PARTIAL_SUM;
     }
-    if (ask(w, in, out))
+    if (ask(w, in, out) != WEFT_OK)
         fail_msg("%s refuses '%c' %d: %s", e->id, axis ? axis : '+', partial, err_text());
 }
 
@@ -310,11 +310,11 @@ static void accepted_splits_are_right(void **state)
         do {
             weft_place out[3] = {0};
             weft_status st = ask(w, in, out);
-            if (!st)
+            if (st == WEFT_OK)
                 check_parts(w, in, out);
             else
                 assert_int_equal(st, WEFT_UNSUPPORTED);
-            accepted += !st;
+            accepted += st == WEFT_OK;
             refused += st != WEFT_OK;
         } while (next_places(w, in));
         tear_down(w);

@@ -60,8 +60,8 @@ static void accepts(const char *settings, uint32_t rank, uint32_t ranks, uint32_
                     uint32_t locals)
 {
     job_identity id;
-    weft_status status = identify(settings, &id);
-    if (status)
+    weft_status st = identify(settings, &id);
+    if (st != WEFT_OK)
         fail_msg("'%s' was refused: %s", settings, err_text());
     assert_true(id.launched);
     assert_int_equal(id.rank, rank);
@@ -73,9 +73,9 @@ static void accepts(const char *settings, uint32_t rank, uint32_t ranks, uint32_
 static void refuses(const char *settings, const char *word)
 {
     job_identity id = {.rank = 77};
-    weft_status status = identify(settings, &id);
-    if (status != WEFT_USAGE || !strstr(err_text(), word))
-        fail_msg("'%s': status %d, '%s' lacks '%s'", settings, status, err_text(), word);
+    weft_status st = identify(settings, &id);
+    if (st != WEFT_USAGE || !strstr(err_text(), word))
+        fail_msg("'%s': status %d, '%s' lacks '%s'", settings, st, err_text(), word);
     assert_int_equal(id.rank, 77); /* nothing is written on failure */
 }
 

@@ -55,9 +55,9 @@ static weft_status obtain(const char *file, uint8_t key[KEY_BYTES])
 static void refuses(const char *file, const char *word)
 {
     uint8_t key[KEY_BYTES], zero[KEY_BYTES] = {0};
-    weft_status status = obtain(file, key);
-    if (status != WEFT_USAGE || !strstr(err_text(), word))
-        fail_msg("status %d, '%s' lacks '%s'", status, err_text(), word);
+    weft_status st = obtain(file, key);
+    if (st != WEFT_USAGE || !strstr(err_text(), word))
+        fail_msg("status %d, '%s' lacks '%s'", st, err_text(), word);
     assert_memory_equal(key, zero, KEY_BYTES);
 }
 

@@ -73,7 +73,7 @@ static void shake(weft_tls *t[2], const int fd[2], weft_status status[2])
         status[side] = job_tls_handshake(t[side]);
         if (status[side] == WEFT_BUSY)
             wait_session(fd[side], t[side]);
-        else if (status[side]) /* who is refused goes away */
+        else if (status[side] != WEFT_OK) /* who is refused goes away */
             shutdown(fd[side], SHUT_WR);
     }
 }
@@ -134,11 +134,11 @@ static void refuses_bytes(const void *bytes, size_t n, bool server)
     assert_int_equal(job_tls_start(context, fd[0], server, key_a, &t), WEFT_OK);
     send(fd[1], bytes, n, MSG_NOSIGNAL);
     shutdown(fd[1], SHUT_WR);
-    weft_status status;
+    weft_status st;
     int turns = 0;
-    while ((status = job_tls_handshake(t)) == WEFT_BUSY && turns++ < 100)
+    while ((st = job_tls_handshake(t)) == WEFT_BUSY && turns++ < 100)
         wait_session(fd[0], t);
-    assert_true(status == WEFT_PEER || status == WEFT_IO);
+    assert_true(st == WEFT_PEER || st == WEFT_IO);
     assert_true(job_tls_heard(t) <= TLS_EARLY);
     job_tls_end(t);
     close(fd[0]);
@@ -185,10 +185,10 @@ static void changed_hello(void **state)
         assert_int_equal(job_tls_start(context, fake[0], true, key_a, &server), WEFT_OK);
         assert_int_equal(send(fake[1], hello, (size_t)n, 0), n);
         shutdown(fake[1], SHUT_WR);
-        weft_status status;
-        while ((status = job_tls_handshake(server)) == WEFT_BUSY)
+        weft_status st;
+        while ((st = job_tls_handshake(server)) == WEFT_BUSY)
             wait_session(fake[0], server);
-        assert_true(status == WEFT_PEER || status == WEFT_IO);
+        assert_true(st == WEFT_PEER || st == WEFT_IO);
         job_tls_end(server);
         close(fake[0]);
         close(fake[1]);
@@ -206,11 +206,11 @@ static void transfer(weft_tls *t[2], const int fd[2], int from, const uint8_t *d
     uint64_t sent = 0, received = 0, piece = 1;
     while (received < n) {
         uint64_t done = 0;
-        weft_status status = WEFT_OK;
+        weft_status st = WEFT_OK;
         if (sent < n) {
             uint64_t want = n - sent < 300000 ? n - sent : 300000;
-            status = job_tls_write(t[from], data + sent, want, &done);
-            assert_true(status == WEFT_OK || (status == WEFT_BUSY && !done));
+            st = job_tls_write(t[from], data + sent, want, &done);
+            assert_true(st == WEFT_OK || (st == WEFT_BUSY && !done));
             sent += done;
         }
         do {
@@ -223,7 +223,7 @@ static void transfer(weft_tls *t[2], const int fd[2], int from, const uint8_t *d
             if (r == WEFT_BUSY)
                 break;
         } while (received < n);
-        if (status == WEFT_BUSY && received < n)
+        if (st == WEFT_BUSY && received < n)
             wait_session(fd[1 - from], t[1 - from]);
     }
 }
@@ -364,14 +364,14 @@ static void ordinary_tls(void **state)
         else
             SSL_set_connect_state(other);
         assert_int_equal(job_tls_start(context, fd[1], !server, key_a, &t), WEFT_OK);
-        weft_status status = WEFT_BUSY;
-        for (int turn = 0; turn < 100 && status == WEFT_BUSY; turn++) {
+        weft_status st = WEFT_BUSY;
+        for (int turn = 0; turn < 100 && st == WEFT_BUSY; turn++) {
             SSL_do_handshake(other);
-            status = job_tls_handshake(t);
-            if (status == WEFT_BUSY)
+            st = job_tls_handshake(t);
+            if (st == WEFT_BUSY)
                 wait_session(fd[1], t);
         }
-        assert_int_equal(status, WEFT_PEER);
+        assert_int_equal(st, WEFT_PEER);
         job_tls_end(t);
         SSL_free(other);
         SSL_CTX_free(ctx);

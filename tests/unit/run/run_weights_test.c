@@ -196,7 +196,7 @@ static void save_one(void)
     config *cfg;
     assert_int_equal(config_load_text("", "test", &cfg), WEFT_OK);
     l.e.cfg = cfg;
-    if (run_weights_save(&l.e, work, 1, 0))
+    if (run_weights_save(&l.e, work, 1, 0) != WEFT_OK)
         fail_msg("%s", err_text());
     config_destroy(cfg);
     free_layout(&l);
@@ -213,7 +213,7 @@ static void any_rank_gets_its_part(void **state)
         empty_work();
         save_one();
         snprintf(dir, sizeof dir, "%s", file_of(1, ""));
-        if (ckpt_open(dir, &c))
+        if (ckpt_open(dir, &c) != WEFT_OK)
             fail_msg("%s", err_text());
         layout l;
         make_layout(&l, turn == 0);
@@ -222,7 +222,7 @@ static void any_rank_gets_its_part(void **state)
             assert_int_equal(run_weights_init(&l.e, 99), WEFT_OK);
             assert_int_equal(memcmp(l.arena, l.expected, ARENA), 0);
             expect(&l, r, true);
-            if (run_weights_load(&l.e, &l.set, c))
+            if (run_weights_load(&l.e, &l.set, c) != WEFT_OK)
                 fail_msg("%s", err_text());
             assert_int_equal(memcmp(l.arena, l.expected, ARENA), 0);
         }

@@ -42,7 +42,7 @@ const double_device *about(const struct ibv_context *c)
 
 bool calls_fail(const char *name)
 {
-    if (net.call == NULL || strcmp(net.call, name) != 0 || --net.call_in > 0)
+    if (!net.call || strcmp(net.call, name) != 0 || --net.call_in > 0)
         return false;
     net.call = NULL;
     errno = net.call_why;
@@ -95,7 +95,7 @@ void double_reset(void)
     one.gid[2] = double_gid("10.0.0.1", 2, IBV_GID_TYPE_ROCE_V1);
     one.gid[3] = double_gid("10.0.0.1", 3, IBV_GID_TYPE_ROCE_V2);
     const char *asked = getenv("DOUBLE_DEVICES");
-    double_devices(&one, asked != NULL && strcmp(asked, "none") == 0 ? 0 : 1);
+    double_devices(&one, asked && strcmp(asked, "none") == 0 ? 0 : 1);
     pthread_mutex_lock(&net.lock);
     memset(net.fail, 0, sizeof net.fail);
     memset(net.requests, 0, sizeof net.requests);

@@ -31,7 +31,7 @@ static void complete(struct ibv_cq *to, const struct ibv_wc *wc)
         return;
     }
     c->wc[c->in++ % (uint64_t)c->cq.cqe] = *wc;
-    if (c->armed && c->cq.channel != NULL)
+    if (c->armed && c->cq.channel)
         c->armed = write(c->cq.channel->refcnt, &which, sizeof which) != sizeof which;
 }
 
@@ -58,7 +58,7 @@ void nic_stop_qp(fake_qp *q, enum ibv_wc_status first)
 
 static fake_qp *peer_of(const fake_qp *q)
 {
-    for (fake_qp *p = net.qps; p != NULL; p = p->next) {
+    for (fake_qp *p = net.qps; p; p = p->next) {
         const double_device *d = about(p->qp.context);
         bool ready = p->qp.state == IBV_QPS_RTR || p->qp.state == IBV_QPS_RTS;
         if (p->qp.qp_num != q->attr.dest_qp_num || !ready || p->attr.dest_qp_num != q->qp.qp_num)
@@ -76,7 +76,7 @@ static bool allowed(const struct ibv_pd *pd, uint32_t key, uint64_t at, uint64_t
 {
     if (bytes == 0)
         return true;
-    for (const fake_mr *m = net.mrs; m != NULL; m = m->next)
+    for (const fake_mr *m = net.mrs; m; m = m->next)
         if (m->mr.lkey == key && m->mr.pd == pd && (m->access & access) == access) {
             uint64_t from = at - (uint64_t)(uintptr_t)m->mr.addr;
             return from <= m->mr.length && bytes <= m->mr.length - from;
@@ -147,7 +147,7 @@ static bool execute(fake_qp *q)
     if (s == IBV_WC_SUCCESS && !inlined &&
         !allowed(q->qp.pd, w->piece.lkey, w->piece.addr, bytes, reads ? IBV_ACCESS_LOCAL_WRITE : 0))
         s = IBV_WC_LOC_PROT_ERR;
-    if (s == IBV_WC_SUCCESS && p == NULL) {
+    if (s == IBV_WC_SUCCESS && !p) {
         no_answer(q);
         return false;
     }
@@ -166,7 +166,7 @@ static bool execute(fake_qp *q)
 static bool step(void)
 {
     bool more = false;
-    for (fake_qp *q = net.qps; q != NULL; q = q->next) {
+    for (fake_qp *q = net.qps; q; q = q->next) {
         uint64_t n = draw() % (AT_ONCE + 1);
         for (uint64_t i = 0; i < n && q->sent < q->posted && q->qp.state == IBV_QPS_RTS; i++)
             if (!execute(q))
@@ -237,7 +237,7 @@ int nic_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad
     bool inlined = (wr->send_flags & IBV_SEND_INLINE) != 0;
     pthread_mutex_lock(&net.lock);
     int why = 0;
-    if (wr->next != NULL || wr->num_sge > 1 || (inlined && bytes > q->cap.max_inline_data) ||
+    if (wr->next || wr->num_sge > 1 || (inlined && bytes > q->cap.max_inline_data) ||
         bytes > about(qp->context)->longest)
         why = EINVAL;
     else if (q->posted - q->sent == q->cap.max_send_wr)

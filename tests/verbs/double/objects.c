@@ -16,9 +16,9 @@ struct ibv_device **ibv_get_device_list(int *n)
 {
     lock();
     struct ibv_device **list = make("get_device_list", (DOUBLE_DEVICES + 1) * sizeof *list);
-    for (int i = 0; list != NULL && i < net.devices; i++)
+    for (int i = 0; list && i < net.devices; i++)
         list[i] = &net.device[i];
-    *n = list != NULL ? net.devices : 0;
+    *n = list ? net.devices : 0;
     unlock();
     return list;
 }
@@ -41,7 +41,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
     int ends[2];
     lock();
     struct ibv_context *c = make("open_device", sizeof *c);
-    if (c != NULL && pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
+    if (c && pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
         c->device = d;
         c->async_fd = ends[0];
         c->num_comp_vectors = ends[1];
@@ -107,7 +107,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 {
     lock();
     struct ibv_pd *pd = make("alloc_pd", sizeof *pd);
-    if (pd != NULL)
+    if (pd)
         pd->context = c;
     unlock();
     return pd;
@@ -116,7 +116,7 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *c)
 int ibv_dealloc_pd(struct ibv_pd *pd)
 {
     lock();
-    for (fake_mr *m = net.mrs; m != NULL; m = m->next)
+    for (fake_mr *m = net.mrs; m; m = m->next)
         if (m->mr.pd == pd)
             offend("a protection domain goes before its memory");
     unmake(pd);
@@ -132,7 +132,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *at, size_t bytes, int access)
         errno = ENOMEM;
     else
         m = make("reg_mr", sizeof *m);
-    if (m != NULL) {
+    if (m) {
         m->mr = (struct ibv_mr){.context = pd->context, .pd = pd, .addr = at, .length = bytes};
         m->mr.lkey = m->mr.rkey = ++net.next_key;
         m->access = access;
@@ -141,7 +141,7 @@ struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *at, size_t bytes, int access)
         net.registered += bytes;
     }
     unlock();
-    return m != NULL ? &m->mr : NULL;
+    return m ? &m->mr : NULL;
 }
 
 struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size_t bytes, uint64_t iova,
@@ -173,7 +173,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
     int ends[2];
     lock();
     struct ibv_comp_channel *ch = make("create_comp_channel", sizeof *ch);
-    if (ch != NULL && pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
+    if (ch && pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0) {
         ch->context = c;
         ch->fd = ends[0];
         ch->refcnt = ends[1];
@@ -185,7 +185,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *c)
 int ibv_destroy_comp_channel(struct ibv_comp_channel *c)
 {
     lock();
-    for (fake_cq *q = net.cqs; q != NULL; q = q->next)
+    for (fake_cq *q = net.cqs; q; q = q->next)
         if (q->cq.channel == c)
             offend("a channel goes before its completion queues");
     close(c->fd);
@@ -200,7 +200,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int entries, void *mine,
 {
     lock();
     fake_cq *q = vector == 0 ? make("create_cq", sizeof *q) : NULL;
-    if (q != NULL) {
+    if (q) {
         q->cq.context = c;
         q->cq.channel = channel;
         q->cq.cq_context = mine;
@@ -210,7 +210,7 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int entries, void *mine,
         net.cqs = q;
     }
     unlock();
-    return q != NULL ? &q->cq : NULL;
+    return q ? &q->cq : NULL;
 }
 
 /* As in the real one: what was taken has to be acknowledged, what was not is gone. */
@@ -224,7 +224,7 @@ int ibv_destroy_cq(struct ibv_cq *cq)
     *at = c->next;
     if (c->users > 0)
         offend("a completion queue goes before its queue pairs");
-    ssize_t n = cq->channel != NULL ? read(cq->channel->fd, events, sizeof events) : 0;
+    ssize_t n = cq->channel ? read(cq->channel->fd, events, sizeof events) : 0;
     for (ssize_t i = 0; i < n / (ssize_t)sizeof events[0]; i++)
         if (events[i] != cq && write(cq->channel->refcnt, &events[i], sizeof events[i]) < 0)
             offend("an event was lost");
@@ -260,7 +260,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *how)
         errno = EINVAL;
     else
         q = make("create_qp", sizeof *q);
-    if (q != NULL) {
+    if (q) {
         q->qp.context = pd->context;
         q->qp.pd = pd;
         q->qp.qp_context = how->qp_context;
@@ -276,7 +276,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *how)
         net.qps = q;
     }
     unlock();
-    return q != NULL ? &q->qp : NULL;
+    return q ? &q->qp : NULL;
 }
 
 /* Each transition with the attributes that the standard wants for it. */

@@ -100,7 +100,7 @@ static weft_status find_reference(sweep *s, sweep_row *r)
 {
     config *cfg;
     weft_status st = cli_sweep_job(s, r, true, NULL, &cfg);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     char *text = config_written(cfg, "sweep");
     config_destroy(cfg);
@@ -121,7 +121,7 @@ static weft_status find_reference(sweep *s, sweep_row *r)
 static weft_status find_references(sweep *s)
 {
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; s->compare && !st && i < s->rows.n && !asked_to_stop; i++)
+    for (uint32_t i = 0; s->compare && st == WEFT_OK && i < s->rows.n && !asked_to_stop; i++)
         if (s->rows.at[i].status == SWEEP_WAITS)
             st = find_reference(s, &s->rows.at[i]);
     return st;
@@ -190,7 +190,7 @@ static weft_status run_all(sweep *s, uint32_t lawful, bool terminal)
     weft_status st = cli_sweep_write(s);
     cli_sweep_print(s);
     printf("runs, sweep.csv and sweep.json are in %s\n", s->out);
-    if (!st && asked_to_stop)
+    if (st == WEFT_OK && asked_to_stop)
         st = err_fail(WEFT_IO, "the sweep was stopped by a signal");
     return st;
 }
@@ -230,7 +230,7 @@ static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
     bar b = {.terminal = isatty(STDERR_FILENO), .began_ms = clock_ms()};
     s->ranks = j->ranks;
     weft_status st = cli_sweep_read(s, j->ini, j->overrides, j->noverrides);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     uint32_t lawful = plan_rows(s, &b);
     if (!lawful)
@@ -240,11 +240,11 @@ static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
         return WEFT_OK;
     }
     st = find_references(s);
-    if (!st)
+    if (st == WEFT_OK)
         st = run_outdir_prepare(s->out, true, 0, lock);
-    if (!st)
+    if (st == WEFT_OK)
         st = run_all(s, lawful, b.terminal);
-    if (!st && !any_done(s))
+    if (st == WEFT_OK && !any_done(s))
         st = err_fail(WEFT_IO, "no combination of %s came to its end", s->ini);
     return st;
 }

@@ -181,7 +181,7 @@ static weft_status write_job(const sweep *s, const sweep_row *r, const sweep_try
 {
     config *cfg;
     weft_status st = cli_sweep_job(s, r, t->alone, t->folder, &cfg);
-    if (st)
+    if (st != WEFT_OK)
         return st;
     char *text = config_written(cfg, "sweep");
     config_destroy(cfg);
@@ -275,7 +275,7 @@ void cli_sweep_run(sweep *s, sweep_row *r, const sweep_try *t)
     char *file = pool_printf(&s->pool, "%s.ini", t->folder);
     char *log = pool_printf(&s->pool, "%s.log", t->folder);
     int status = 0;
-    if (write_job(s, r, t, file)) {
+    if (write_job(s, r, t, file) != WEFT_OK) {
         r->status = SWEEP_FAILED;
         r->why = pool_text(&s->pool, err_text());
         return;

@@ -227,9 +227,9 @@ static weft_status rule_fits(const sweep *s, const char *key, const sweep_row *r
     char *text = strdup(own_text(s, key)), *rest = text, *one;
     weft_status st = text ? WEFT_OK : err_fail(WEFT_NO_MEMORY, "no memory for a rule");
     *out = false;
-    while (!st && (one = strsep(&rest, "|;"))) {
+    while (st == WEFT_OK && (one = strsep(&rest, "|;"))) {
         bool fits = true;
-        for (char *word; !st && (word = strsep(&one, "&"));)
+        for (char *word; st == WEFT_OK && (word = strsep(&one, "&"));)
             st = one_condition(s, name, word, r, &fits);
         *out |= fits;
     }
@@ -245,7 +245,7 @@ static weft_status wanted(const sweep *s, const sweep_row *r, bool *out)
     if (*own_text(s, "only"))
         st = rule_fits(s, "only", r, &fits);
     *out = fits;
-    if (!st && *own_text(s, "skip")) {
+    if (st == WEFT_OK && *own_text(s, "skip")) {
         st = rule_fits(s, "skip", r, &fits);
         *out = *out && !fits;
     }
@@ -267,7 +267,7 @@ static weft_status make_rows(sweep *s)
             r.value[a] = s->axis[a].value[at % s->axis[a].n];
         bool keep;
         weft_status st = wanted(s, &r, &keep);
-        if (st)
+        if (st != WEFT_OK)
             return st;
         s->left_out += !keep;
         r.number = s->rows.n + 1;
@@ -281,18 +281,18 @@ static weft_status make_rows(sweep *s)
 static weft_status read_own(sweep *s)
 {
     weft_status st = own_number(s, "repeats", 1, 100, &s->repeats);
-    if (!st)
+    if (st == WEFT_OK)
         st = own_number(s, "warmup", 0, 10000, &s->warmup);
-    if (!st)
+    if (st == WEFT_OK)
         st = own_number(s, "steps", 1, 1000000, &s->steps);
-    if (!st)
+    if (st == WEFT_OK)
         st = own_number(s, "deadline", 1, 86400, &s->deadline);
     const char *compare = own_text(s, "reference");
     s->compare = !strcmp(compare, "on");
-    if (!st && !s->compare && strcmp(compare, "off"))
+    if (st == WEFT_OK && !s->compare && strcmp(compare, "off"))
         st = config_fail(s->cfg, "sweep.reference", "'%s' is neither on nor off", compare);
     s->out = own_text(s, "out");
-    if (!st && !*s->out)
+    if (st == WEFT_OK && !*s->out)
         st = config_fail(s->cfg, "sweep.out", "is empty: name a folder");
     return st;
 }
@@ -303,20 +303,20 @@ weft_status cli_sweep_read(sweep *s, const char *ini, const char *const *overrid
     weft_status st = config_load(ini, overrides, n, &s->cfg);
     config_line e;
     bool any = false;
-    for (uint32_t i = 0; !st && config_line_at(s->cfg, i, &e); i++) {
+    for (uint32_t i = 0; st == WEFT_OK && config_line_at(s->cfg, i, &e); i++) {
         any |= !strncmp(e.section, "sweep", 5);
         st = e.stale ? WEFT_OK : take_entry(s, &e);
     }
-    if (!st && !any)
+    if (st == WEFT_OK && !any)
         st = err_fail(WEFT_USAGE, "%s has no section [sweep], which says what to vary", ini);
-    if (!st && s->ranks)
+    if (st == WEFT_OK && s->ranks)
         st = take_list(s, SWEEP_RANKS, pool_printf(&s->pool, "%u", s->ranks), "-n");
-    if (!st)
+    if (st == WEFT_OK)
         st = check_ranks(s);
-    if (!st)
+    if (st == WEFT_OK)
         st = read_own(s);
     name_columns(s);
-    return st ? st : make_rows(s);
+    return st != WEFT_OK ? st : make_rows(s);
 }
 
 void cli_sweep_free(sweep *s)

@@ -280,7 +280,7 @@ weft_status cli_sweep_write(sweep *s)
     put_bytes(root, "left_out", s->left_out);
     json_object_set_new(root, "rows", rows);
     path = pool_printf(&s->pool, "%s/sweep.json", s->out);
-    if (!st && json_dump_file(root, path, JSON_INDENT(1)))
+    if (st == WEFT_OK && json_dump_file(root, path, JSON_INDENT(1)))
         st = err_fail_errno(WEFT_IO, "%s cannot be written", path);
     json_decref(root);
     return st;

@@ -26,7 +26,7 @@ INLINE vf gelu_slope(vf x)
 INLINE vf with_bias(const void *x, const void *b, int64_t i, int64_t n, const uint32_t dt)
 {
     vf z = v_get_n(x, i, n, dt);
-    if (b != NULL)
+    if (b)
         z += v_get_n(b, i, n, dt);
     return z;
 }

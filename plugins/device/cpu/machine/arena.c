@@ -26,10 +26,10 @@ static uint64_t memory_free(void)
     char line[128];
     unsigned long long kib = 0;
     FILE *f = fopen("/proc/meminfo", "re");
-    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+    while (f && fgets(line, sizeof line, f))
         if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
             break;
-    if (f != NULL)
+    if (f)
         fclose(f);
     if (kib != 0)
         return kib * 1024;
@@ -83,7 +83,7 @@ static weft_status map_block(weft_device *d, struct cpu_block *b, uint64_t bytes
 static struct cpu_block *new_block(weft_device *d)
 {
     struct cpu_block *b = d->m->host->alloc(d->m->host->ctx, sizeof *b, 0);
-    if (b == NULL)
+    if (!b)
         return NULL;
     b->fd = -1;
     b->next = d->blocks;
@@ -103,7 +103,7 @@ weft_status cpu_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **ba
                         "%.2f GiB free; lower train.microbatch or split the model over more ranks",
                         (double)bytes / 0x1p30, (double)have / 0x1p30);
     struct cpu_block *b = new_block(d);
-    if (b == NULL)
+    if (!b)
         return cpu_fail(d->m, WEFT_NO_MEMORY, "no memory to keep account of an arena");
     const uint64_t whole = bytes == 0 ? HUGE : (bytes + HUGE - 1) & ~(uint64_t)(HUGE - 1);
     weft_status st = map_block(d, b, whole, want_fd);
@@ -117,9 +117,9 @@ weft_status cpu_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **ba
 weft_status cpu_host_memory(weft_device *d, uint64_t bytes, void **out)
 {
     struct cpu_block *b = new_block(d);
-    if (b != NULL)
+    if (b)
         b->base = d->m->host->alloc(d->m->host->ctx, bytes > 0 ? bytes : 1, 4096);
-    if (b == NULL || b->base == NULL)
+    if (!b || !b->base)
         return cpu_fail(d->m, WEFT_NO_MEMORY, "no memory for %llu bytes of host memory",
                         (unsigned long long)bytes);
     *out = b->base;
@@ -129,9 +129,9 @@ weft_status cpu_host_memory(weft_device *d, uint64_t bytes, void **out)
 void cpu_free_blocks(weft_device *d)
 {
     const weft_host *host = d->m->host;
-    for (struct cpu_block *b = d->blocks, *next; b != NULL; b = next) {
+    for (struct cpu_block *b = d->blocks, *next; b; b = next) {
         next = b->next;
-        if (b->map != NULL)
+        if (b->map)
             munmap(b->map, b->bytes);
         else if (b->bytes == 0)
             host->free(host->ctx, b->base);

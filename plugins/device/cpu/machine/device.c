@@ -7,7 +7,7 @@
 static void *take(const struct cpu_module *m, uint64_t bytes)
 {
     void *p = m->host->alloc(m->host->ctx, bytes, 64);
-    if (p == NULL)
+    if (!p)
         (void)!cpu_fail(m, WEFT_NO_MEMORY, "no memory for %llu bytes of a device's own records",
                         (unsigned long long)bytes);
     return p;
@@ -17,7 +17,7 @@ static void *take(const struct cpu_module *m, uint64_t bytes)
 static int describe_cores(const struct cpu_topo *t, char *out, size_t room)
 {
     const int32_t n = t->threads;
-    if (t->core == NULL)
+    if (!t->core)
         return snprintf(out, room, " not pinned");
     const int32_t first = t->number[0], last = t->number[n - 1];
     if (n == 1)
@@ -59,7 +59,7 @@ weft_status cpu_open(void *module, const weft_device_args *args, weft_device **o
 {
     struct cpu_module *m = module;
     weft_device *d = take(m, sizeof *d);
-    if (d == NULL)
+    if (!d)
         return WEFT_NO_MEMORY;
     d->m = m;
     weft_status st = open_parts(d, args);
@@ -73,23 +73,23 @@ weft_status cpu_open(void *module, const weft_device_args *args, weft_device **o
 
 void cpu_close(weft_device *d)
 {
-    if (d == NULL)
+    if (!d)
         return;
     const weft_host *host = d->m->host;
-    while (d->prepared != NULL)
+    while (d->prepared)
         cpu_release(d->prepared);
-    for (weft_stream *s = d->streams, *next; s != NULL; s = next) {
+    for (weft_stream *s = d->streams, *next; s; s = next) {
         next = s->next;
         host->free(host->ctx, s);
     }
-    for (weft_event *e = d->events, *next; e != NULL; e = next) {
+    for (weft_event *e = d->events, *next; e; e = next) {
         next = e->next;
         host->free(host->ctx, e);
     }
     cpu_free_blocks(d);
-    if (d->queue != NULL)
+    if (d->queue)
         dnnl_stream_destroy(d->queue);
-    if (d->engine != NULL)
+    if (d->engine)
         dnnl_engine_destroy(d->engine);
     host->free(host->ctx, d->scratch);
     host->free(host->ctx, d->product_scratch);
@@ -107,7 +107,7 @@ weft_status cpu_stream(weft_device *d, int32_t priority, weft_stream **out)
 {
     (void)priority;
     weft_stream *s = take(d->m, sizeof *s);
-    if (s == NULL)
+    if (!s)
         return WEFT_NO_MEMORY;
     *s = (weft_stream){d, d->streams};
     d->streams = s;
@@ -118,7 +118,7 @@ weft_status cpu_stream(weft_device *d, int32_t priority, weft_stream **out)
 weft_status cpu_event(weft_device *d, weft_event **out)
 {
     weft_event *e = take(d->m, sizeof *e);
-    if (e == NULL)
+    if (!e)
         return WEFT_NO_MEMORY;
     *e = (weft_event){d, d->events};
     d->events = e;
@@ -165,11 +165,11 @@ weft_status cpu_fill(weft_device *d, weft_stream *s, void *to, int32_t byte, uin
 weft_status cpu_prepare(weft_device *d, const weft_opspec *spec, weft_prepared **out)
 {
     weft_prepared *p = take(d->m, sizeof *p);
-    if (p == NULL)
+    if (!p)
         return WEFT_NO_MEMORY;
     p->d = d;
     weft_status st = cpu_op_plan(d->m, spec, &p->op, &p->a, &p->workspace);
-    if (st == WEFT_OK && p->op->ready != NULL)
+    if (st == WEFT_OK && p->op->ready)
         st = p->op->ready(p, spec);
     if (st != WEFT_OK) {
         d->m->host->free(d->m->host->ctx, p);
@@ -177,7 +177,7 @@ weft_status cpu_prepare(weft_device *d, const weft_opspec *spec, weft_prepared *
     }
     p->next = d->prepared;
     p->link = &d->prepared;
-    if (p->next != NULL)
+    if (p->next)
         p->next->link = &p->next;
     d->prepared = p;
     *out = p;
@@ -186,12 +186,12 @@ weft_status cpu_prepare(weft_device *d, const weft_opspec *spec, weft_prepared *
 
 void cpu_release(weft_prepared *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
     *p->link = p->next;
-    if (p->next != NULL)
+    if (p->next)
         p->next->link = p->link;
-    if (p->op->drop != NULL)
+    if (p->op->drop)
         p->op->drop(p);
     p->d->m->host->free(p->d->m->host->ctx, p);
 }

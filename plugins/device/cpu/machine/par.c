@@ -49,7 +49,7 @@ weft_status cpu_grow(weft_device *d, void **p, uint64_t *have, uint64_t bytes)
     if (bytes <= *have)
         return WEFT_OK;
     void *more = host->alloc(host->ctx, bytes, 4096);
-    if (more == NULL)
+    if (!more)
         return cpu_fail(d->m, WEFT_NO_MEMORY, "no memory for %llu bytes of scratch",
                         (unsigned long long)bytes);
     host->free(host->ctx, *p);

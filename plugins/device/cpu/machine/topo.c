@@ -100,7 +100,7 @@ static weft_status divide(struct cpu_topo *t, const struct cpu_module *m,
 
 static void pin_opener(struct cpu_topo *t, const struct cpu_module *m)
 {
-    if (t->core == NULL)
+    if (!t->core)
         return;
     hwloc_get_cpubind(t->tree, t->before, HWLOC_CPUBIND_THREAD);
     if (hwloc_set_cpubind(t->tree, t->share, HWLOC_CPUBIND_THREAD) != 0)
@@ -116,7 +116,7 @@ weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
     if (hwloc_topology_init(&t->tree) != 0 || hwloc_topology_load(t->tree) != 0)
         return cpu_fail(m, WEFT_IO, "hwloc cannot read this machine's topology from /sys");
     hwloc_cpuset_t may = hwloc_bitmap_alloc();
-    if (may == NULL)
+    if (!may)
         return cpu_fail(m, WEFT_NO_MEMORY, "no memory for the map of cores");
     if (hwloc_get_cpubind(t->tree, may, HWLOC_CPUBIND_PROCESS) != 0)
         hwloc_bitmap_copy(may, hwloc_topology_get_allowed_cpuset(t->tree));
@@ -132,7 +132,7 @@ weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
 
 void cpu_topo_pin_worker(const struct cpu_topo *t, int32_t thread)
 {
-    if (t->core == NULL || pinned_for == t->serial || thread >= t->threads)
+    if (!t->core || pinned_for == t->serial || thread >= t->threads)
         return;
     pinned_for = t->serial;
     hwloc_set_cpubind(t->tree, t->core[thread], HWLOC_CPUBIND_THREAD);
@@ -140,9 +140,9 @@ void cpu_topo_pin_worker(const struct cpu_topo *t, int32_t thread)
 
 void cpu_topo_close(struct cpu_topo *t, const struct cpu_module *m)
 {
-    if (t->tree == NULL)
+    if (!t->tree)
         return;
-    if (t->core != NULL) {
+    if (t->core) {
         hwloc_set_cpubind(t->tree, t->before, HWLOC_CPUBIND_THREAD);
         for (int32_t k = 0; k < t->threads; k++)
             hwloc_bitmap_free(t->core[k]);

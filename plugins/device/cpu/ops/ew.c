@@ -341,7 +341,7 @@ static weft_status build_program(struct build *b, const struct cpu_module *m,
         one_step(spec, ew, &step, &out, &single);
         p = &single;
     }
-    if (p == NULL)
+    if (!p)
         return refuse(b, "called without a program");
     weft_status st = count_elements(b);
     if (st == WEFT_OK)
@@ -360,7 +360,7 @@ CPU_PLAN(plan_ew)
     (void)match;
     (void)workspace;
     struct build *b = m->host->alloc(m->host->ctx, sizeof *b, 0);
-    if (b == NULL)
+    if (!b)
         return cpu_fail(m, WEFT_NO_MEMORY, "op %s: no memory to read its program", spec->id);
     weft_status st = build_program(b, m, op, spec);
     a->rows = b->count;
@@ -412,7 +412,7 @@ static struct ew_ready *pack(const struct cpu_module *m, const struct build *b)
     const uint64_t steps = b->nscalar * sizeof(struct scalar_step);
     const uint64_t head = (sizeof(struct ew_ready) + 63) / 64 * 64;
     char *p = m->host->alloc(m->host->ctx, head + scalar + steps + instr, 64);
-    if (p == NULL)
+    if (!p)
         return NULL;
     struct ew_ready *r = (struct ew_ready *)p;
     r->code.scalar = (float *)(p + head);
@@ -430,10 +430,10 @@ weft_status ready_ew(weft_prepared *p, const weft_opspec *spec)
     const struct cpu_module *m = p->d->m;
     struct build *b = m->host->alloc(m->host->ctx, sizeof *b, 0);
     struct ew_ready *r = NULL;
-    if (b != NULL && build_program(b, m, p->op, spec) == WEFT_OK)
+    if (b && build_program(b, m, p->op, spec) == WEFT_OK)
         r = pack(m, b);
     m->host->free(m->host->ctx, b);
-    if (r == NULL)
+    if (!r)
         return cpu_fail(m, WEFT_NO_MEMORY, "op %s: no memory for its program", spec->id);
     p->extra = r;
     p->a.ew = &r->code;

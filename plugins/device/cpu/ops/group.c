@@ -17,8 +17,8 @@ static bool first_line(const char *root, const char *folder, const char *name, c
     char path[2 * PATH];
     const int n = snprintf(path, sizeof path, "%s%s/%s", root, folder, name);
     FILE *f = n > 0 && n < (int)sizeof path ? fopen(path, "re") : NULL;
-    const bool got = f != NULL && fgets(out, room, f) != NULL;
-    if (f != NULL)
+    const bool got = f && fgets(out, room, f);
+    if (f)
         fclose(f);
     return got;
 }
@@ -52,7 +52,7 @@ static void look_upwards(const char *root, const char *mount, const char *own, d
     for (int depth = 0; depth < DEPTH_MOST; depth++) {
         look_at(root, folder, cpus);
         char *cut = strrchr(folder, '/');
-        if (cut == NULL || (size_t)(cut - folder) < top)
+        if (!cut || (size_t)(cut - folder) < top)
             return;
         *cut = 0;
     }
@@ -64,10 +64,10 @@ double cpu_group_limit(const char *root)
     double cpus = 0;
     snprintf(path, sizeof path, "%s/proc/self/cgroup", root);
     FILE *f = fopen(path, "re");
-    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+    while (f && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
-        char *what = strchr(line, ':'), *own = what != NULL ? strchr(what + 1, ':') : NULL;
-        if (own == NULL)
+        char *what = strchr(line, ':'), *own = what ? strchr(what + 1, ':') : NULL;
+        if (!own)
             continue;
         *own++ = 0;
         what++;
@@ -76,11 +76,11 @@ double cpu_group_limit(const char *root)
         if (*what == 0) {
             look_upwards(root, "/sys/fs/cgroup", own, &cpus);
             look_upwards(root, "/sys/fs/cgroup/unified", own, &cpus);
-        } else if (strstr(names, ",cpu,") != NULL) {
+        } else if (strstr(names, ",cpu,")) {
             look_upwards(root, "/sys/fs/cgroup/cpu", own, &cpus);
         }
     }
-    if (f != NULL)
+    if (f)
         fclose(f);
     return cpus;
 }

@@ -67,7 +67,7 @@ static const struct cpu_op ops[] = {
 /* Which ops may add into their outputs: those with a gradient type in them, and the flat sums. */
 static bool may_accumulate(const struct cpu_op *op)
 {
-    return op->out != NULL ? op->out[0] == 'g' : op->plan == plan_flat || op->plan == plan_sumsq;
+    return op->out ? op->out[0] == 'g' : op->plan == plan_flat || op->plan == plan_sumsq;
 }
 
 static weft_status refuse(const struct cpu_module *m, const weft_opspec *spec)
@@ -89,7 +89,7 @@ static weft_status plan_found(const struct cpu_module *m, const weft_opspec *spe
                         spec->id);
     if (spec->nin > WEFT_MAX_OPERANDS || spec->nout > WEFT_MAX_OPERANDS)
         return cpu_fail(m, WEFT_USAGE, "op %s: more than %d operands", spec->id, WEFT_MAX_OPERANDS);
-    if (op->in != NULL) {
+    if (op->in) {
         weft_status st = weft_match_spec(&match, "cpu", spec, op->in, op->out);
         if (st != WEFT_OK)
             return m->host->fail(m->host->ctx, st, match.why);
@@ -107,5 +107,5 @@ weft_status cpu_op_plan(const struct cpu_module *m, const weft_opspec *spec,
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
         if (strcmp(ops[k].id, spec->id) == 0 && spec->nin >= ops[k].from)
             *op = &ops[k];
-    return *op == NULL ? refuse(m, spec) : plan_found(m, spec, *op, a, workspace);
+    return !(*op) ? refuse(m, spec) : plan_found(m, spec, *op, a, workspace);
 }

@@ -200,7 +200,7 @@ static dnnl_status_t choose(const weft_prepared *p, const struct product *q, con
         st = attributes(&attr, p->a.accumulate && !q->wide);
     if (st == dnnl_success)
         st = dnnl_primitive_desc_create(pd, &md, attr, p->d->engine, NULL);
-    if (attr != NULL)
+    if (attr)
         dnnl_primitive_attr_destroy(attr);
     return st;
 }
@@ -255,7 +255,7 @@ static dnnl_status_t build_part(const weft_prepared *p, struct product *q, const
         if (st == dnnl_success)
             st = make_memory(p->d, t, &s, q->nbias > 0, scratch);
     }
-    if (pd != NULL)
+    if (pd)
         dnnl_primitive_desc_destroy(pd);
     return st;
 }
@@ -266,9 +266,9 @@ static void drop_parts(struct product *q)
         struct part *t = &q->part[i];
         dnnl_memory_t all[] = {t->a, t->b, t->c, t->bias, t->scratch};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-            if (all[k] != NULL)
+            if (all[k])
                 dnnl_memory_destroy(all[k]);
-        if (t->primitive != NULL)
+        if (t->primitive)
             dnnl_primitive_destroy(t->primitive);
         *t = (struct part){0};
     }
@@ -333,7 +333,7 @@ weft_status product_ready(weft_prepared *p, const weft_opspec *spec)
     const struct form f = form_of(p);
     const uint64_t parts = (uint64_t)most_parts(p->d);
     struct product *q = host->alloc(host->ctx, sizeof *q + parts * sizeof *q->part, 0);
-    if (q == NULL)
+    if (!q)
         return cpu_fail(p->d->m, WEFT_NO_MEMORY, "op %s: no memory for its product", spec->id);
     p->extra = q;
     q->na = f.m * f.k;
@@ -381,9 +381,9 @@ static dnnl_status_t run_part(const struct running *r, const struct part *t)
     dnnl_memory_set_data_handle(t->b, (void *)(uintptr_t)(r->b + t->at_b * r->in));
     dnnl_memory_set_data_handle(t->c, r->c + t->at_c * r->out);
     dnnl_memory_set_data_handle(t->scratch, r->scratch + t->at_scratch);
-    if (t->bias != NULL)
+    if (t->bias)
         dnnl_memory_set_data_handle(t->bias, (void *)(uintptr_t)(r->bias + t->at_bias * r->in));
-    return dnnl_primitive_execute(t->primitive, r->queue, t->bias != NULL ? 5 : 4, args);
+    return dnnl_primitive_execute(t->primitive, r->queue, t->bias ? 5 : 4, args);
 }
 
 /* A cpu_kernel. Within a region of threads oneDNN keeps to the one that calls it. */

@@ -42,7 +42,7 @@ weft_status ready_rope(weft_prepared *p, const weft_opspec *spec)
     const weft_host *host = p->d->m->host;
     const uint64_t bytes = (uint64_t)(p->a.sequence * p->a.dim) * sizeof(float);
     float *turn = host->alloc(host->ctx, bytes, 64);
-    if (turn == NULL)
+    if (!turn)
         return cpu_fail(p->d->m, WEFT_NO_MEMORY, "no memory for %llu bytes of rotary angles",
                         (unsigned long long)bytes);
     fill_table(turn, p->a.sequence, p->a.dim / 2, weft_attr_f(spec, "theta", 1e4),

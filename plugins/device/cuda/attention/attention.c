@@ -69,7 +69,7 @@ static weft_status ready_own(weft_prepared *p)
 
 weft_status ready_attention(weft_prepared *p, const weft_opspec *spec)
 {
-    if (p->d->sdpa != NULL) {
+    if (p->d->sdpa) {
         weft_status st = gpu_sdpa_ready(p, spec, backward(p));
         if (st != WEFT_UNSUPPORTED)
             return st;
@@ -102,5 +102,5 @@ static weft_status run_own(const weft_prepared *p, weft_stream *s, const struct 
 GPU_RUN(run_attention)
 {
     const struct gpu_job j = gpu_job_of(p, in, out, ws);
-    return p->extra != NULL ? gpu_sdpa_run(p, s, backward(p), &j) : run_own(p, s, &j);
+    return p->extra ? gpu_sdpa_run(p, s, backward(p), &j) : run_own(p, s, &j);
 }

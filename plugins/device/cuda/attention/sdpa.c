@@ -42,7 +42,7 @@ static weft_status find_calls(weft_device *d, void *so)
         GPU_SDPA_CALLS(CALL)};
     for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
         void *found = dlsym(so, calls[k].name);
-        if (found == NULL)
+        if (!found)
             return gpu_fail(d->m, WEFT_ABSENT, "the libcudnn that is installed has no %s",
                             calls[k].name);
         memcpy((char *)&d->sdpa->c + calls[k].at, &found, sizeof found);
@@ -69,7 +69,7 @@ static weft_status open_library(weft_device *d, void *so)
 {
     const weft_host *host = d->m->host;
     d->sdpa = host->alloc(host->ctx, sizeof *d->sdpa, 0);
-    if (d->sdpa == NULL)
+    if (!d->sdpa)
         return gpu_fail(d->m, WEFT_NO_MEMORY, "no memory for the calls of cuDNN");
     weft_status st = find_calls(d, so);
     return st != WEFT_OK ? st : start(d);
@@ -82,24 +82,24 @@ weft_status gpu_sdpa_open(weft_device *d, const weft_conf *conf)
     static const char *const names[] = {"libcudnn.so.9", NULL};
     const weft_host *host = d->m->host;
     const char *wish = conf->text(conf->ctx, "attention");
-    const bool by_name = wish != NULL && strcmp(wish, "cudnn") == 0;
+    const bool by_name = wish && strcmp(wish, "cudnn") == 0;
     void *so = gpu_open_library(conf, names);
     weft_status st = WEFT_ABSENT;
-    if (so == NULL && by_name)
+    if (!so && by_name)
         return gpu_fail(d->m, WEFT_ABSENT,
                         "device.attention = cudnn: libcudnn.so.9 cannot be opened; name its "
                         "directory in device.libraries or LD_LIBRARY_PATH");
-    if (so != NULL)
+    if (so)
         st = open_library(d, so);
     if (st != WEFT_OK && !by_name) {
         gpu_sdpa_close(d);
         host->log(host->ctx, WEFT_LOG_WARN,
-                  so != NULL ? "cuDNN does not start, or is older than 9.10.2, so attention is by "
-                               "our own kernels, which are slower; device.attention = cudnn "
-                               "says why"
-                             : "libcudnn.so.9 cannot be opened, so attention is by our own "
-                               "kernels, which are slower; device.libraries names directories "
-                               "to look in");
+                  so ? "cuDNN does not start, or is older than 9.10.2, so attention is by "
+                       "our own kernels, which are slower; device.attention = cudnn "
+                       "says why"
+                     : "libcudnn.so.9 cannot be opened, so attention is by our own "
+                       "kernels, which are slower; device.libraries names directories "
+                       "to look in");
         return WEFT_OK;
     }
     if (st == WEFT_OK)
@@ -109,9 +109,9 @@ weft_status gpu_sdpa_open(weft_device *d, const weft_conf *conf)
 
 void gpu_sdpa_close(weft_device *d)
 {
-    if (d->sdpa == NULL)
+    if (!d->sdpa)
         return;
-    if (d->sdpa->handle != NULL)
+    if (d->sdpa->handle)
         d->sdpa->c.cudnnDestroy(d->sdpa->handle);
     d->m->host->free(d->m->host->ctx, d->sdpa);
     d->sdpa = NULL;
@@ -119,7 +119,7 @@ void gpu_sdpa_close(weft_device *d)
 
 const char *gpu_sdpa_name(const weft_device *d)
 {
-    return d->sdpa == NULL ? "own kernels" : d->sdpa->name;
+    return !d->sdpa ? "own kernels" : d->sdpa->name;
 }
 
 /* --- sizes --- */
@@ -233,7 +233,7 @@ weft_status gpu_sdpa_ready(weft_prepared *p, const weft_opspec *spec, bool backw
         return refuse(p, CUDNN_STATUS_NOT_SUPPORTED,
                       "up to 9.15.0 its gradients want sequences of a multiple of 128 tokens");
     struct ready *r = host->alloc(host->ctx, sizeof *r, 0);
-    if (r == NULL)
+    if (!r)
         return gpu_fail(p->d->m, WEFT_NO_MEMORY, "op %s: no memory for cuDNN's plan", p->op->id);
     p->extra = r;
     weft_status st = build(p, backward, r);
@@ -249,7 +249,7 @@ weft_status gpu_sdpa_ready(weft_prepared *p, const weft_opspec *spec, bool backw
 void gpu_sdpa_drop(const weft_device *d, void *ready)
 {
     struct ready *r = ready;
-    if (r == NULL)
+    if (!r)
         return;
     sdpa_free(&d->sdpa->c, &r->plan);
     d->m->host->free(d->m->host->ctx, r);
@@ -302,7 +302,7 @@ static cudnnStatus_t execute(const weft_prepared *p, const struct ready *r, cons
         st = c->cudnnBackendFinalize(v);
     if (st == CUDNN_STATUS_SUCCESS)
         st = c->cudnnBackendExecute(p->d->sdpa->handle, r->plan.plan, v);
-    if (v != NULL)
+    if (v)
         c->cudnnBackendDestroyDescriptor(v);
     return st;
 }

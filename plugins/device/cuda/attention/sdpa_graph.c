@@ -64,7 +64,7 @@ static void set(struct making *m, desc d, cudnnBackendAttributeName_t name,
 
 static void set_desc(struct making *m, desc d, cudnnBackendAttributeName_t name, desc value)
 {
-    if (value != NULL)
+    if (value)
         set(m, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 
@@ -379,7 +379,7 @@ static cudnnStatus_t try_plan(struct making *m, desc config, int64_t cap)
         st = CUDNN_STATUS_NOT_SUPPORTED;
     if (st == CUDNN_STATUS_SUCCESS)
         m->plan->plan = p;
-    else if (p != NULL)
+    else if (p)
         c->cudnnBackendDestroyDescriptor(p);
     return st;
 }
@@ -393,7 +393,7 @@ static void choose(struct making *m, const struct sdpa_target *target, int64_t c
     int64_t n = 0;
     desc g = make(m, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
     set(m, g, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, m->nops, m->ops);
-    if (target->handle != NULL)
+    if (target->handle)
         set(m, g, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target->handle);
     finalize(m, g);
     desc h = make(m, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -432,7 +432,7 @@ cudnnStatus_t sdpa_build(const struct sdpa_calls *c, const struct sdpa_target *t
 
 void sdpa_free(const struct sdpa_calls *c, struct sdpa_plan *p)
 {
-    if (p->plan != NULL)
+    if (p->plan)
         c->cudnnBackendDestroyDescriptor(p->plan);
     while (p->nmade > 0)
         c->cudnnBackendDestroyDescriptor(p->made[--p->nmade]);

@@ -14,7 +14,7 @@ static weft_status find_calls(const struct gpu_module *m, void *so, struct gpu_b
         GPU_BLAS_CALLS(CALL)};
     for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
         void *found = dlsym(so, calls[k].name);
-        if (found == NULL)
+        if (!found)
             return gpu_fail(m, WEFT_ABSENT, "the libcublasLt that is installed has no %s",
                             calls[k].name);
         memcpy((char *)blas + calls[k].at, &found, sizeof found);
@@ -38,12 +38,12 @@ weft_status gpu_blas_open(weft_device *d, const weft_conf *conf)
 {
     static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12", NULL};
     void *so = gpu_open_library(conf, names);
-    if (so == NULL)
+    if (!so)
         return gpu_fail(d->m, WEFT_ABSENT,
                         "libcublasLt.so.13 cannot be opened; it comes with the CUDA toolkit: name "
                         "its directory in device.libraries or LD_LIBRARY_PATH");
     d->blas = d->m->host->alloc(d->m->host->ctx, sizeof *d->blas, 0);
-    if (d->blas == NULL)
+    if (!d->blas)
         return gpu_fail(d->m, WEFT_NO_MEMORY, "no memory for the calls of cuBLASLt");
     weft_status st = find_calls(d->m, so, d->blas);
     return st != WEFT_OK ? st : start(d, d->blas);
@@ -52,13 +52,13 @@ weft_status gpu_blas_open(weft_device *d, const weft_conf *conf)
 void gpu_blas_close(weft_device *d)
 {
     const weft_host *host = d->m->host;
-    if (d->blas == NULL)
+    if (!d->blas)
         return;
-    for (struct product_choice *c = d->blas->choices, *next; c != NULL; c = next) {
+    for (struct product_choice *c = d->blas->choices, *next; c; c = next) {
         next = c->next;
         host->free(host->ctx, c);
     }
-    if (d->blas->handle != NULL)
+    if (d->blas->handle)
         d->blas->cublasLtDestroy(d->blas->handle);
     host->free(host->ctx, d->blas);
     d->blas = NULL;
@@ -66,7 +66,7 @@ void gpu_blas_close(weft_device *d)
 
 const char *gpu_blas_name(const weft_device *d)
 {
-    return d->blas == NULL ? "own kernels" : d->blas->name;
+    return !d->blas ? "own kernels" : d->blas->name;
 }
 
 weft_status gpu_blas_refuse(const weft_prepared *p, cublasStatus_t r)

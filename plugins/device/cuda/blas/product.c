@@ -129,7 +129,7 @@ struct product_key gpu_product_key(const weft_prepared *p, uint32_t form, uint32
 /* The leading dimension of what an epilogue keeps is a multiple of eight, by its documentation. */
 weft_status gpu_product_ready(weft_prepared *p, struct product *q)
 {
-    q->own = p->d->blas == NULL || (has_aux(q->key.epilogue) && rows_of_d(&q->key) % 8 != 0);
+    q->own = !p->d->blas || (has_aux(q->key.epilogue) && rows_of_d(&q->key) % 8 != 0);
     if (q->own)
         return WEFT_OK;
     cublasStatus_t r = describe_product(p, q);
@@ -146,7 +146,7 @@ weft_status ready_product(weft_prepared *p, const weft_opspec *spec)
 {
     const weft_host *host = p->d->m->host;
     struct product *q = host->alloc(host->ctx, sizeof *q, 0);
-    if (q == NULL)
+    if (!q)
         return gpu_fail(p->d->m, WEFT_NO_MEMORY, "op %s: no memory for its product", spec->id);
     q->key = gpu_product_key(p, p->op->form, p->z.gt[0],
                              spec->nin > 2 ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT);
@@ -161,10 +161,10 @@ void gpu_product_drop(const weft_device *d, struct product *q)
 {
     const struct gpu_blas *blas = d->blas;
     const cublasLtMatrixLayout_t all[] = {q->a, q->b, q->d};
-    if (q->desc != NULL)
+    if (q->desc)
         blas->cublasLtMatmulDescDestroy(q->desc);
     for (size_t k = 0; k < sizeof all / sizeof *all; k++)
-        if (all[k] != NULL)
+        if (all[k])
             blas->cublasLtMatrixLayoutDestroy(all[k]);
     *q = (struct product){.own = true};
 }
@@ -185,7 +185,7 @@ cublasStatus_t gpu_multiply(const weft_prepared *p, const struct product *q,
     if (r != CUBLAS_STATUS_SUCCESS)
         return r;
     return blas->cublasLtMatmul(blas->handle, q->desc, &one, at->a, q->a, at->b, q->b, &beta,
-                                at->c != NULL ? at->c : at->d, q->d, at->d, q->d, &q->algorithm,
+                                at->c ? at->c : at->d, q->d, at->d, q->d, &q->algorithm,
                                 (void *)work, BLAS_WORKSPACE, s);
 }
 

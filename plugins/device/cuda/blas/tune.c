@@ -69,13 +69,13 @@ static weft_status open_bench(weft_device *d, uint64_t bytes, struct bench *b)
 
 static void close_bench(const weft_device *d, struct bench *b)
 {
-    if (b->stream.cu != NULL) {
+    if (b->stream.cu) {
         (void)!d->cu->cuStreamSynchronize(b->stream.cu);
         (void)!d->cu->cuStreamDestroy(b->stream.cu);
     }
-    if (b->begin != NULL)
+    if (b->begin)
         (void)!d->cu->cuEventDestroy(b->begin);
-    if (b->end != NULL)
+    if (b->end)
         (void)!d->cu->cuEventDestroy(b->end);
     if (b->memory != 0)
         (void)!d->cu->cuMemFree(b->memory);
@@ -196,7 +196,7 @@ static int ask(const weft_prepared *p, const struct product *q,
     if (r == CUBLAS_STATUS_SUCCESS)
         r = blas->cublasLtMatmulAlgoGetHeuristic(blas->handle, q->desc, q->a, q->b, q->d, q->d,
                                                  wish, cap, found, &n);
-    if (wish != NULL)
+    if (wish)
         blas->cublasLtMatmulPreferenceDestroy(wish);
     int kept = 0;
     for (int k = 0; r == CUBLAS_STATUS_SUCCESS && k < n; k++)
@@ -208,7 +208,7 @@ static int ask(const weft_prepared *p, const struct product *q,
 const struct product_choice *gpu_chosen(const weft_device *d, const struct product_key *key)
 {
     const struct product_choice *c = d->blas->choices;
-    while (c != NULL && memcmp(&c->key, key, sizeof *key) != 0)
+    while (c && memcmp(&c->key, key, sizeof *key) != 0)
         c = c->next;
     return c;
 }
@@ -217,7 +217,7 @@ void gpu_remember(const weft_device *d, const struct product_choice *choice)
 {
     const weft_host *host = d->m->host;
     struct product_choice *c = host->alloc(host->ctx, sizeof *c, 0);
-    if (c == NULL)
+    if (!c)
         return; /* it is chosen again */
     *c = *choice;
     c->next = d->blas->choices;
@@ -248,7 +248,7 @@ weft_status gpu_tune(weft_prepared *p, struct product *q)
 {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     const struct product_choice *known = gpu_chosen(p->d, &q->key);
-    if (known != NULL) {
+    if (known) {
         q->algorithm = known->algorithm;
         return known->own ? WEFT_UNSUPPORTED : WEFT_OK;
     }

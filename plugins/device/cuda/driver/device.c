@@ -30,8 +30,8 @@ weft_status gpu_probe(void *module, const weft_conf *conf, int32_t *score)
     const struct gpu_module *m = module;
     const struct gpu_driver *cu = gpu_driver_open(m->host);
     (void)conf;
-    *score = cu != NULL && count_gpus(cu) > 0 ? 100 : 0;
-    if (cu != NULL && *score == 0)
+    *score = cu && count_gpus(cu) > 0 ? 100 : 0;
+    if (cu && *score == 0)
         (void)!gpu_fail(m, WEFT_ABSENT,
                         "there is an NVIDIA driver, but no GPU that this process may use; "
                         "CUDA_VISIBLE_DEVICES may hide them");
@@ -45,7 +45,7 @@ static void *open_in(const char *dirs, const char *name)
 {
     char path[4096];
     void *so = NULL;
-    while (so == NULL && *dirs != 0) {
+    while (!so && *dirs != 0) {
         const size_t n = strcspn(dirs, ":");
         if (n > 0 && snprintf(path, sizeof path, "%.*s/%s", (int)n, dirs, name) < (int)sizeof path)
             so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -58,9 +58,9 @@ void *gpu_open_library(const weft_conf *conf, const char *const *names)
 {
     const char *dirs = conf->text(conf->ctx, "libraries");
     void *so = NULL;
-    for (const char *const *name = names; so == NULL && *name != NULL; name++) {
-        so = open_in(dirs != NULL ? dirs : "", *name);
-        if (so == NULL)
+    for (const char *const *name = names; !so && *name; name++) {
+        so = open_in(dirs ? dirs : "", *name);
+        if (!so)
             so = dlopen(*name, RTLD_NOW | RTLD_LOCAL);
     }
     return so;
@@ -121,14 +121,14 @@ static void describe(weft_device *d)
 static bool says(const weft_conf *conf, const char *key, const char *value)
 {
     const char *text = conf->text(conf->ctx, key);
-    return text != NULL && strcmp(text, value) == 0;
+    return text && strcmp(text, value) == 0;
 }
 
 static weft_status open_parts(weft_device *d, const weft_device_args *args)
 {
     const weft_conf *conf = args->conf;
     d->cu = gpu_driver_open(d->m->host);
-    if (d->cu == NULL)
+    if (!d->cu)
         return WEFT_ABSENT;
     d->deterministic = (args->flags & WEFT_SPEC_DETERMINISTIC) != 0;
     d->graphs = conf->integer(conf->ctx, "graphs") != 0;
@@ -150,7 +150,7 @@ weft_status gpu_open(void *module, const weft_device_args *args, weft_device **o
 {
     struct gpu_module *m = module;
     weft_device *d = m->host->alloc(m->host->ctx, sizeof *d, 0);
-    if (d == NULL)
+    if (!d)
         return gpu_fail(m, WEFT_NO_MEMORY, "no memory for a device's own records");
     d->m = m;
     weft_status st = open_parts(d, args);
@@ -164,13 +164,13 @@ weft_status gpu_open(void *module, const weft_device_args *args, weft_device **o
 
 void gpu_close(weft_device *d)
 {
-    if (d == NULL)
+    if (!d)
         return;
     const weft_host *host = d->m->host;
-    if (d->context != NULL) {
+    if (d->context) {
         (void)!d->cu->cuCtxSetCurrent(d->context);
         (void)!d->cu->cuCtxSynchronize();
-        while (d->prepared != NULL)
+        while (d->prepared)
             gpu_release(d->prepared);
         gpu_sdpa_close(d);
         gpu_blas_close(d);

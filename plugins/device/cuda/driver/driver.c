@@ -27,7 +27,7 @@ static weft_status find_calls(const weft_host *host, void *so, struct gpu_driver
         GPU_DRIVER_CALLS(CALL)};
     for (size_t k = 0; k < sizeof calls / sizeof *calls; k++) {
         void *found = dlsym(so, calls[k].name);
-        if (found == NULL) {
+        if (!found) {
             char why[256];
             snprintf(why, sizeof why, "the one that is installed is too old, it has no %s",
                      calls[k].name);
@@ -41,9 +41,9 @@ static weft_status find_calls(const weft_host *host, void *so, struct gpu_driver
 void gpu_driver_error(const struct gpu_driver *cu, CUresult error, char *text, size_t cap)
 {
     const char *name = NULL, *meaning = NULL;
-    if (cu->cuGetErrorName(error, &name) != CUDA_SUCCESS || name == NULL)
+    if (cu->cuGetErrorName(error, &name) != CUDA_SUCCESS || !name)
         name = "an unknown error";
-    if (cu->cuGetErrorString(error, &meaning) != CUDA_SUCCESS || meaning == NULL)
+    if (cu->cuGetErrorString(error, &meaning) != CUDA_SUCCESS || !meaning)
         meaning = "no description";
     snprintf(text, cap, "%s (%s)", name, meaning);
 }
@@ -55,7 +55,7 @@ static weft_status start(const weft_host *host, struct gpu_driver *cu)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* read as the driver starts */
     void *so = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-    if (so == NULL)
+    if (!so)
         return no_driver(host, "libcuda.so.1 cannot be opened");
     weft_status st = find_calls(host, so, cu);
     if (st != WEFT_OK)

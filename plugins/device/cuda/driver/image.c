@@ -26,7 +26,7 @@ weft_status gpu_load_images(weft_device *d)
 void gpu_unload_images(weft_device *d)
 {
     for (int i = 0; i < GPU_IMAGES; i++)
-        if (d->images[i] != NULL)
+        if (d->images[i])
             (void)!d->cu->cuModuleUnload(d->images[i]);
 }
 

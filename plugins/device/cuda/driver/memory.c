@@ -12,7 +12,7 @@
 static struct gpu_block *new_block(weft_device *d)
 {
     struct gpu_block *b = d->m->host->alloc(d->m->host->ctx, sizeof *b, 0);
-    if (b == NULL) {
+    if (!b) {
         (void)!gpu_fail(d->m, WEFT_NO_MEMORY, "no memory to keep account of a block of memory");
         return NULL;
     }
@@ -136,7 +136,7 @@ weft_status gpu_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **ba
         return too_big(d, bytes);
     weft_status st = gpu_enter(d);
     struct gpu_block *b = st == WEFT_OK ? new_block(d) : NULL;
-    if (b == NULL)
+    if (!b)
         return st != WEFT_OK ? st : WEFT_NO_MEMORY;
     const bool mapped = has(d, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED);
     bytes = bytes == 0 ? 1 : bytes;
@@ -157,7 +157,7 @@ weft_status gpu_ipc_domain(void *module, const weft_device_args *args, char text
     const struct gpu_module *m = module;
     weft_device d = {.m = module, .cu = gpu_driver_open(m->host)};
     CUuuid id;
-    if (d.cu == NULL)
+    if (!d.cu)
         return WEFT_ABSENT;
     weft_status st = gpu_find(&d, args->local_rank);
     if (st != WEFT_OK)
@@ -177,7 +177,7 @@ weft_status gpu_import_peer(weft_device *d, int32_t fd, uint64_t bytes, void **b
 {
     weft_status st = gpu_enter(d);
     struct gpu_block *b = st == WEFT_OK ? new_block(d) : NULL;
-    if (b == NULL)
+    if (!b)
         return st != WEFT_OK ? st : WEFT_NO_MEMORY;
     st = map_arena(d, b, bytes == 0 ? 1 : bytes, fd);
     if (st == WEFT_OK)
@@ -189,7 +189,7 @@ weft_status gpu_host_memory(weft_device *d, uint64_t bytes, void **out)
 {
     weft_status st = gpu_enter(d);
     struct gpu_block *b = st == WEFT_OK ? new_block(d) : NULL;
-    if (b == NULL)
+    if (!b)
         return st != WEFT_OK ? st : WEFT_NO_MEMORY;
     st = gpu_check(d,
                    d->cu->cuMemHostAlloc(&b->host, bytes > 0 ? bytes : 1,
@@ -207,7 +207,7 @@ static void free_block(weft_device *d, struct gpu_block *b)
     const struct gpu_driver *cu = d->cu;
     if (b->fd >= 0)
         close(b->fd);
-    if (b->host != NULL)
+    if (b->host)
         (void)!cu->cuMemFreeHost(b->host);
     if (b->plain && b->base != 0)
         (void)!cu->cuMemFree(b->base);
@@ -222,7 +222,7 @@ static void free_block(weft_device *d, struct gpu_block *b)
 
 void gpu_free_blocks(weft_device *d)
 {
-    for (struct gpu_block *b = d->blocks, *next; b != NULL; b = next) {
+    for (struct gpu_block *b = d->blocks, *next; b; b = next) {
         next = b->next;
         free_block(d, b);
     }

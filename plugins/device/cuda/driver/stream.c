@@ -5,7 +5,7 @@
 static void *take(weft_device *d, uint64_t bytes)
 {
     void *p = d->m->host->alloc(d->m->host->ctx, bytes, 0);
-    if (p == NULL)
+    if (!p)
         (void)!gpu_fail(d->m, WEFT_NO_MEMORY, "no memory for a stream's or an event's records");
     return p;
 }
@@ -20,7 +20,7 @@ weft_status gpu_stream(weft_device *d, int32_t priority, weft_stream **out)
     int least = 0, greatest = 0; /* the driver's numbers: lower runs first */
     weft_status st = gpu_enter(d);
     weft_stream *s = st == WEFT_OK ? take(d, sizeof *s) : NULL;
-    if (s == NULL)
+    if (!s)
         return st != WEFT_OK ? st : WEFT_NO_MEMORY;
     (void)!d->cu->cuCtxGetStreamPriorityRange(&least, &greatest);
     const int wish = priority > 0 ? greatest : priority < 0 ? least : (least + greatest) / 2;
@@ -41,7 +41,7 @@ weft_status gpu_event(weft_device *d, weft_event **out)
 {
     weft_status st = gpu_enter(d);
     weft_event *e = st == WEFT_OK ? take(d, sizeof *e) : NULL;
-    if (e == NULL)
+    if (!e)
         return st != WEFT_OK ? st : WEFT_NO_MEMORY;
     st = gpu_check(d, d->cu->cuEventCreate(&e->cu, CU_EVENT_DISABLE_TIMING), "making an event");
     if (st != WEFT_OK) {
@@ -57,17 +57,17 @@ weft_status gpu_event(weft_device *d, weft_event **out)
 
 void gpu_free_streams(weft_device *d)
 {
-    for (weft_capture *c = d->captures, *next; c != NULL; c = next) {
+    for (weft_capture *c = d->captures, *next; c; c = next) {
         next = c->next;
         (void)!d->cu->cuGraphExecDestroy(c->exec);
         give(d, c);
     }
-    for (weft_event *e = d->events, *next; e != NULL; e = next) {
+    for (weft_event *e = d->events, *next; e; e = next) {
         next = e->next;
         (void)!d->cu->cuEventDestroy(e->cu);
         give(d, e);
     }
-    for (weft_stream *s = d->streams, *next; s != NULL; s = next) {
+    for (weft_stream *s = d->streams, *next; s; s = next) {
         next = s->next;
         (void)!d->cu->cuStreamDestroy(s->cu);
         give(d, s);
@@ -163,16 +163,16 @@ weft_status gpu_capture_end(weft_stream *s, weft_capture **out)
     if (st == WEFT_OK)
         st = gpu_check(d, d->cu->cuStreamEndCapture(s->cu, &graph), "recording work");
     weft_capture *c = st == WEFT_OK ? take(d, sizeof *c) : NULL;
-    if (c != NULL)
+    if (c)
         st = gpu_check(d, d->cu->cuGraphInstantiate(&c->exec, graph, 0), "making a graph");
-    if (graph != NULL)
+    if (graph)
         (void)!d->cu->cuGraphDestroy(graph);
-    if (c == NULL)
+    if (!c)
         return st != WEFT_OK ? st : WEFT_NO_MEMORY;
     if (st == WEFT_OK)
         st = gpu_check(d, d->cu->cuGraphUpload(c->exec, s->cu), "uploading a graph");
     if (st != WEFT_OK) {
-        if (c->exec != NULL)
+        if (c->exec)
             (void)!d->cu->cuGraphExecDestroy(c->exec);
         give(d, c);
         return st;

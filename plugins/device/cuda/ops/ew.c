@@ -320,7 +320,7 @@ static weft_status build_program(struct build *b, const struct gpu_module *m, ui
         one_step(spec, ew, &step, &out, &single);
         p = &single;
     }
-    if (p == NULL)
+    if (!p)
         return refuse(b, "called without a program");
     weft_status st = count_elements(b);
     if (st == WEFT_OK)
@@ -339,7 +339,7 @@ GPU_PLAN(plan_ew)
     (void)match;
     (void)workspace;
     struct build *b = m->host->alloc(m->host->ctx, sizeof *b, 0);
-    if (b == NULL)
+    if (!b)
         return gpu_fail(m, WEFT_NO_MEMORY, "op %s: no memory to read its program", spec->id);
     weft_status st = build_program(b, m, op->form, spec);
     z->rows = b->count;
@@ -373,8 +373,8 @@ static weft_status set_grid(weft_prepared *p, const struct build *b, struct ew_r
 {
     const uint64_t head = ((uint64_t)b->nscalar * sizeof(float) + 15) / 16 * 16 +
                           ((uint64_t)b->ninstr * sizeof(struct ew_instr) + 15) / 16 * 16;
-    const uint64_t room = (uint64_t)p->d->shared - 1024;    /* the driver's, and the code's head */
-    const uint64_t slots = r->known == NULL ? b->nslot : 0; /* a known program has registers */
+    const uint64_t room = (uint64_t)p->d->shared - 1024; /* the driver's, and the code's head */
+    const uint64_t slots = !r->known ? b->nslot : 0;     /* a known program has registers */
     uint64_t threads = EW_THREADS, bytes = 0;
     for (;; threads /= 2) {
         bytes = head + threads * slots * WIDE * sizeof(float);
@@ -405,7 +405,7 @@ static weft_status place_code(weft_prepared *p, const struct build *b, const str
     const uint64_t instrs = b->ninstr * sizeof *b->instr, scalars = b->nscalar * sizeof *b->scalar;
     const uint64_t bytes = sizeof(struct ew_code) + instrs + scalars;
     char *code = host->alloc(host->ctx, bytes, 16);
-    if (code == NULL)
+    if (!code)
         return gpu_fail(p->d->m, WEFT_NO_MEMORY, "op %s: no memory for its program", p->op->id);
     memcpy(code, head, sizeof *head);
     memcpy(code + sizeof *head, b->instr, instrs);
@@ -429,19 +429,19 @@ weft_status ready_ew(weft_prepared *p, const weft_opspec *spec)
     struct ew_code head;
     weft_status st = WEFT_NO_MEMORY;
     p->extra = r;
-    if (b != NULL && r != NULL)
+    if (b && r)
         st = build_program(b, p->d->m, p->op->form, spec);
     if (st == WEFT_OK) {
         describe(b, &head);
         const char *kernel = gpu_known_kernel(&head, b->instr);
-        st = kernel != NULL ? gpu_find_kernel(p->d, kernel, 0, &r->known) : WEFT_OK;
+        st = kernel ? gpu_find_kernel(p->d, kernel, 0, &r->known) : WEFT_OK;
     }
     if (st == WEFT_OK)
         st = set_grid(p, b, r);
     if (st == WEFT_OK)
         st = place_code(p, b, &head, r);
     host->free(host->ctx, b);
-    if (st != WEFT_OK && r != NULL)
+    if (st != WEFT_OK && r)
         drop_ew(p);
     return st;
 }
@@ -465,7 +465,7 @@ GPU_RUN(run_ew)
         j.in[k] = in[k];
     for (uint32_t k = 0; k < p->nout; k++)
         j.out[k] = out[k];
-    const CUfunction f = r->known != NULL ? r->known : p->f[0];
+    const CUfunction f = r->known ? r->known : p->f[0];
     weft_status st = r->vectors ? gpu_launch(p->d, f, s, r->grid, &j) : WEFT_OK;
     j.scalars = 1;
     return st == WEFT_OK && r->scalars ? gpu_launch(p->d, p->f[0], s, one, &j) : st;

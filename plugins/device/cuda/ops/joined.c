@@ -127,7 +127,7 @@ static void choose(weft_prepared *p, const weft_opspec *spec, struct joined *x)
         return;
     c.key.joined = 1;
     const struct product_choice *known = gpu_chosen(p->d, &c.key);
-    if (known != NULL) {
+    if (known) {
         x->fuse = known->fuse;
         return;
     }
@@ -143,7 +143,7 @@ weft_status ready_joined(weft_prepared *p, const weft_opspec *spec)
 {
     const weft_host *host = p->d->m->host;
     struct joined *x = host->alloc(host->ctx, sizeof *x, 0);
-    if (x == NULL)
+    if (!x)
         return gpu_fail(p->d->m, WEFT_NO_MEMORY, "op %s: no memory for its product", spec->id);
     p->extra = x;
     x->z = sizes_behind(p->op, &p->z);
@@ -218,7 +218,7 @@ static weft_status run_gelu(const weft_prepared *p, const struct joined *x, weft
         .a = in[1], .b = in[0], .d = out[1], .bias = p->nin > 2 ? in[2] : NULL, .aux = out[0]};
     if (x->fuse)
         return gpu_product_run(p, &x->fused, &at, s, ws);
-    at.d = out[0] != NULL ? out[0] : out[1];
+    at.d = out[0] ? out[0] : out[1];
     weft_status st = gpu_product_run(p, &x->plain, &at, s, ws);
     struct gpu_job j = job_behind(x, ws);
     j.in[0] = at.d;

@@ -86,7 +86,7 @@ static const struct gpu_op ops[] = {
 /* Which ops may add into their outputs: those with a gradient type in them, and the flat sums. */
 static bool may_accumulate(const struct gpu_op *op)
 {
-    return op->out != NULL ? op->out[0] == 'g' : op->plan == plan_flat || op->plan == plan_sumsq;
+    return op->out ? op->out[0] == 'g' : op->plan == plan_flat || op->plan == plan_sumsq;
 }
 
 static weft_status refuse(const struct gpu_module *m, const weft_opspec *spec)
@@ -107,7 +107,7 @@ static weft_status plan_found(const struct gpu_module *m, const weft_opspec *spe
                         spec->id);
     if (spec->nin > WEFT_MAX_OPERANDS || spec->nout > WEFT_MAX_OPERANDS)
         return gpu_fail(m, WEFT_USAGE, "op %s: more than %d operands", spec->id, WEFT_MAX_OPERANDS);
-    if (op->in != NULL) {
+    if (op->in) {
         weft_status st = weft_match_spec(&match, "cuda", spec, op->in, op->out);
         if (st != WEFT_OK)
             return m->host->fail(m->host->ctx, st, match.why);
@@ -125,7 +125,7 @@ weft_status gpu_op_plan(const struct gpu_module *m, const weft_opspec *spec,
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++)
         if (strcmp(ops[k].id, spec->id) == 0 && spec->nin >= ops[k].from)
             *op = &ops[k];
-    return *op == NULL ? refuse(m, spec) : plan_found(m, spec, *op, z, workspace);
+    return !(*op) ? refuse(m, spec) : plan_found(m, spec, *op, z, workspace);
 }
 
 /* --- prepared ops --- */
@@ -145,9 +145,9 @@ static weft_status make_ready(weft_prepared *p, const weft_opspec *spec)
     weft_status st = gpu_op_plan(p->d->m, spec, &p->op, &p->z, &p->workspace);
     if (st == WEFT_OK)
         st = gpu_enter(p->d);
-    for (int k = 0; st == WEFT_OK && k < GPU_KERNELS && p->op->kernels[k] != NULL; k++)
+    for (int k = 0; st == WEFT_OK && k < GPU_KERNELS && p->op->kernels[k]; k++)
         st = gpu_find_kernel(p->d, p->op->kernels[k], p->z.dt, &p->f[k]);
-    if (st == WEFT_OK && p->op->ready != NULL)
+    if (st == WEFT_OK && p->op->ready)
         st = p->op->ready(p, spec);
     return st;
 }
@@ -156,7 +156,7 @@ weft_status gpu_prepare(weft_device *d, const weft_opspec *spec, weft_prepared *
 {
     const weft_host *host = d->m->host;
     weft_prepared *p = host->alloc(host->ctx, sizeof *p, 0);
-    if (p == NULL)
+    if (!p)
         return gpu_fail(d->m, WEFT_NO_MEMORY, "op %s: no memory for its records", spec->id);
     p->d = d;
     p->nin = spec->nin;
@@ -169,7 +169,7 @@ weft_status gpu_prepare(weft_device *d, const weft_opspec *spec, weft_prepared *
     }
     p->next = d->prepared;
     p->link = &d->prepared;
-    if (p->next != NULL)
+    if (p->next)
         p->next->link = &p->next;
     d->prepared = p;
     *out = p;
@@ -178,13 +178,13 @@ weft_status gpu_prepare(weft_device *d, const weft_opspec *spec, weft_prepared *
 
 void gpu_release(weft_prepared *p)
 {
-    if (p == NULL)
+    if (!p)
         return;
     *p->link = p->next;
-    if (p->next != NULL)
+    if (p->next)
         p->next->link = p->link;
     (void)!p->d->cu->cuCtxSetCurrent(p->d->context);
-    if (p->op->drop != NULL)
+    if (p->op->drop)
         p->op->drop(p);
     p->d->m->host->free(p->d->m->host->ctx, p);
 }

@@ -44,7 +44,7 @@ weft_status ready_rope(weft_prepared *p, const weft_opspec *spec)
     const uint64_t bytes = (uint64_t)(p->z.sequence * p->z.dim) * sizeof(float);
     float *turn = host->alloc(host->ctx, bytes, 64);
     CUdeviceptr table = 0;
-    if (turn == NULL)
+    if (!turn)
         return gpu_fail(p->d->m, WEFT_NO_MEMORY, "no memory for %llu bytes of rotary angles",
                         (unsigned long long)bytes);
     fill_table(turn, p->z.sequence, p->z.dim / 2, weft_attr_f(spec, "theta", 1e4),
