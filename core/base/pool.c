@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/number/check.h"
 #include "base/mem.h"
+#include "base/number/check.h"
 
 struct pool_chunk {
     pool_chunk *next;

@@ -47,27 +47,27 @@ static weft_status read_text(int fd, uint64_t bytes, char *out)
 
 static weft_status read_manifest(ckpt *c)
 {
-    struct stat st;
-    int fd = data_file_open_regular(c->folder, "manifest.json", false, &st);
+    struct stat info;
+    int fd = data_file_open_regular(c->folder, "manifest.json", false, &info);
     if (fd < 0 && errno == ENOENT)
         return err_fail(WEFT_DATA, "there is no manifest.json: this is no complete checkpoint");
     if (fd < 0)
         return err_fail_errno(data_file_damage(errno), "cannot read manifest.json");
-    uint64_t bytes = (uint64_t)st.st_size;
-    weft_status status = bytes > CKPT_JSON_MAX
-                             ? err_fail(WEFT_DATA, "it is over %u bytes long", CKPT_JSON_MAX)
-                             : WEFT_OK;
-    if (status == WEFT_OK) {
+    uint64_t bytes = (uint64_t)info.st_size;
+    weft_status st = bytes > CKPT_JSON_MAX
+                         ? err_fail(WEFT_DATA, "it is over %u bytes long", CKPT_JSON_MAX)
+                         : WEFT_OK;
+    if (st == WEFT_OK) {
         char *text = mem_alloc(bytes);
-        status = read_text(fd, bytes, text);
-        if (status == WEFT_OK)
-            status = ckpt_manifest_parse(text, bytes, &c->mem, &c->manifest);
+        st = read_text(fd, bytes, text);
+        if (st == WEFT_OK)
+            st = ckpt_manifest_parse(text, bytes, &c->mem, &c->manifest);
         free(text);
     }
     close(fd);
-    if (status != WEFT_OK)
+    if (st != WEFT_OK)
         err_context("manifest.json");
-    return status;
+    return st;
 }
 
 /* Of the shards' bytes those are hashed that fall to `part` of `parts`; the rest is checked in

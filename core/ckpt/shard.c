@@ -302,18 +302,18 @@ static weft_status check_source(source *s, uint32_t shard, const ckpt_shard_sum 
 }
 
 weft_status ckpt_shard_check(int folder, uint32_t shard, uint32_t shards, const ckpt_shard_sum *sum,
-                             bool hash, pool *p, ckpt_ranges *out, struct stat *st)
+                             bool hash, pool *p, ckpt_ranges *out, struct stat *info)
 {
     char name[CKPT_FILE_MAX];
     ckpt_shard_name(shard, shards, name);
-    source s = {.fd = data_file_open_regular(folder, name, false, st)};
+    source s = {.fd = data_file_open_regular(folder, name, false, info)};
     if (s.fd < 0)
         return err_fail_errno(data_file_damage(errno), "cannot read shard %s", name);
-    s.bytes = (uint64_t)st->st_size;
-    weft_status status = check_source(&s, shard, sum, hash, p, out);
+    s.bytes = (uint64_t)info->st_size;
+    weft_status st = check_source(&s, shard, sum, hash, p, out);
     free(s.head);
     close(s.fd);
-    if (status != WEFT_OK)
+    if (st != WEFT_OK)
         err_context("shard %s", name);
-    return status;
+    return st;
 }

@@ -39,24 +39,24 @@ typedef struct card_place {
     sched_buffer_offsets at;
 } card_place;
 
-static int uses_peer(const comm_link *l, const comm_channel *c, uint32_t peer)
+static bool uses_peer(const comm_link *l, const comm_channel *c, uint32_t peer)
 {
     for (uint32_t i = 0; i < l->ops.n; i++) {
         const comm_op *op = l->ops.at[i];
         for (uint32_t k = 0; op->channel == c && k < op->program.lanes; k++)
             if (op->program.lane[k].peer == peer)
-                return 1;
+                return true;
     }
-    return 0;
+    return false;
 }
 
-static int maps_any(const comm_link *l)
+static bool maps_any(const comm_link *l)
 {
     for (uint32_t i = 0; i < l->ops.n; i++)
         if (sched_maps_peers(l->ops.at[i]->schedule) && !l->ops.at[i]->attached &&
             l->ops.at[i]->program.lanes)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 static weft_status register_memory(comm_link *l)
@@ -207,14 +207,14 @@ static weft_status find_place(comm_op *op, uint32_t peer, const card *theirs)
 }
 
 /* Does the operation read or write the memory of this peer? Then the two exchange messages. */
-static int maps_peer(const comm_op *op, uint32_t peer)
+static bool maps_peer(const comm_op *op, uint32_t peer)
 {
     if (!sched_maps_peers(op->schedule))
-        return 0;
+        return false;
     for (uint32_t i = 0; i < op->program.lanes; i++)
         if (op->program.lane[i].peer == peer)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 static weft_status map_peer(comm_link *l, const comm_channel *c, uint32_t peer, const card *theirs)
@@ -425,12 +425,12 @@ static weft_status attach_arenas(comm_link *l, const comm_fd_passing_socket *box
     }
 }
 
-static int attaches_any(const comm_link *l)
+static bool attaches_any(const comm_link *l)
 {
     for (uint32_t i = 0; i < l->ops.n; i++)
         if (l->ops.at[i]->attached && l->ops.at[i]->program.lanes)
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* This rank does nothing over the link: it neither listens nor has a thread. Another link's thread

@@ -5,6 +5,7 @@
  * time, with a look at the link between them. A channel has one operation under way; the others
  * wait in the order in which they were started. */
 #include "comm/engine.h"
+#include "comm/place.h"
 
 #include <string.h>
 
@@ -201,13 +202,13 @@ static weft_status poll_all(comm_op *op, int *moved)
 }
 
 /* What the device has brought since the last look; 0: it is not as far as the start. */
-static int take_fetched(comm_op *op, int *moved)
+static bool take_fetched(comm_op *op, int *moved)
 {
     if (!comm_staging_is_open(op))
-        return 0;
+        return false;
     for (uint32_t end = comm_staging_fetched(op); op->staged->seen < end; *moved = 1)
         complete(op, op->staged->first_fetch + op->staged->seen++);
-    return 1;
+    return true;
 }
 
 static weft_status advance(comm_op *op, int *moved)

@@ -155,11 +155,6 @@ weft_status comm_link_advance(comm_link *l, int *moved);
 int comm_link_has_work(const comm_link *l);
 void comm_op_prepare(comm_op *op); /* memory of a start; once, after its program is made [setup] */
 
-/* --- place.c --- */
-
-/* Address of a place; NULL: the peer named one that is not in its arena. */
-char *comm_op_resolve(const comm_op *op, const sched_place *p, uint64_t bytes);
-
 /* --- staging.c --- */
 
 void comm_staging_add(comm_op *op); /* [setup] */

@@ -35,17 +35,17 @@ weft_status comm_world_fail(comm_world *w, weft_status st)
     return comm_world_failed(w);
 }
 
-static int job_says_why(comm_world *w)
+static bool job_says_why(comm_world *w)
 {
     const struct timespec moment = {0, 1000000};
     for (uint32_t ms = 0; w->job && ms < GRACE_MS; ms++) {
         if (atomic_load(&w->failed) != WEFT_OK)
-            return 0;
+            return false;
         if (job_failure(w->job) != WEFT_OK)
-            return 1;
+            return true;
         nanosleep(&moment, NULL);
     }
-    return 0;
+    return false;
 }
 
 weft_status comm_op_fail(comm_op *op, uint32_t peer, weft_status st)

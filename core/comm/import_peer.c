@@ -24,6 +24,7 @@
 #include "base/clock.h"
 #include "base/err.h"
 #include "comm/engine.h"
+#include "comm/place.h"
 #include "host/call.h"
 
 #include <weft/device.h>

@@ -21,7 +21,7 @@ typedef struct cursor {
     config *c;
     const char *at, *end;
     uint32_t line;
-    weft_status status;
+    weft_status st;
 } cursor;
 
 static weft_status refuse(cursor *in, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -33,8 +33,8 @@ static weft_status refuse(cursor *in, const char *fmt, ...)
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    in->status = err_fail(WEFT_USAGE, "%s:%u: %s", in->c->name, in->line, text);
-    return in->status;
+    in->st = err_fail(WEFT_USAGE, "%s:%u: %s", in->c->name, in->line, text);
+    return in->st;
 }
 
 /* Bytes of a line before its comment: " ;" to the end, as inih sees it. */
@@ -118,7 +118,7 @@ static weft_status judge_line(cursor *in, const char *s, size_t n)
 static char *read_line(char *out, int room, void *stream)
 {
     cursor *in = stream;
-    if (in->status != WEFT_OK || in->at == in->end)
+    if (in->st != WEFT_OK || in->at == in->end)
         return NULL;
     const char *s = in->at, *newline = memchr(s, '\n', (size_t)(in->end - s));
     const char *stop = newline ? newline : in->end;
@@ -132,7 +132,7 @@ static char *read_line(char *out, int room, void *stream)
     if (limit > CONFIG_MAX_LINE)
         limit = CONFIG_MAX_LINE;
     if (n > limit) {
-        in->status = refuse(in, "a line of %zu bytes; %zu is the limit", n, limit);
+        in->st = refuse(in, "a line of %zu bytes; %zu is the limit", n, limit);
         return NULL;
     }
     if (judge_line(in, s, n) != WEFT_OK)
@@ -146,7 +146,7 @@ static int keep_entry(void *user, const char *section, const char *key, const ch
 {
     cursor *in = user;
     config *c = in->c;
-    if (in->status != WEFT_OK)
+    if (in->st != WEFT_OK)
         return 0;
     if (!section[0])
         return refuse(in, "key '%s' stands before any [section]", key) == WEFT_OK;
@@ -176,9 +176,9 @@ weft_status config_read_ini(config *c, const char *text, size_t bytes)
     if (&ini_max_line)
         ini_max_line = CONFIG_MAX_LINE + 8;
     int wrong = ini_parse_stream(read_line, &in, keep_entry, &in);
-    if (in.status == WEFT_OK && wrong) {
+    if (in.st == WEFT_OK && wrong) {
         in.line = wrong > 0 ? (uint32_t)wrong : 0;
         return refuse(&in, "the INI parser does not understand this line");
     }
-    return in.status;
+    return in.st;
 }

@@ -171,28 +171,28 @@ static weft_status output_finish(output *o)
  * written to comes to an end. */
 static weft_status add_text(job *j, const char *text)
 {
-    struct stat st;
-    int fd = data_file_open_regular(AT_FDCWD, text, true, &st);
+    struct stat info;
+    int fd = data_file_open_regular(AT_FDCWD, text, true, &info);
     if (fd < 0)
         return err_fail_errno(data_file_status(errno), "cannot read text %s", text);
-    uint64_t size = (uint64_t)st.st_size;
-    weft_status status = WEFT_OK;
-    for (uint64_t done = 0; done < size && status == WEFT_OK;) {
+    uint64_t size = (uint64_t)info.st_size;
+    weft_status st = WEFT_OK;
+    for (uint64_t done = 0; done < size && st == WEFT_OK;) {
         uint64_t n = DATA_BLOCK - j->at % DATA_BLOCK;
         n = n < size - done ? n : size - done;
         int rc = data_file_read(fd, j->block, n, done);
         if (rc > 0)
-            status = err_fail(WEFT_DATA, "text %s became shorter while it was read", text);
+            st = err_fail(WEFT_DATA, "text %s became shorter while it was read", text);
         else if (rc < 0)
-            status = err_fail_errno(WEFT_IO, "cannot read text %s", text);
+            st = err_fail_errno(WEFT_IO, "cannot read text %s", text);
         bool last = j->at / DATA_BLOCK % DATA_VALID_EVERY == DATA_VALID_EVERY - 1;
-        if (status == WEFT_OK)
-            status = output_add(last && j->valid.path ? &j->valid : &j->train, j->block, n);
+        if (st == WEFT_OK)
+            st = output_add(last && j->valid.path ? &j->valid : &j->train, j->block, n);
         j->at += n;
         done += n;
     }
     close(fd);
-    return status;
+    return st;
 }
 
 /* A window needs a token and its target, so each file needs two. */

@@ -86,9 +86,9 @@ static weft_status fill_step(trainer *t, uint64_t step)
 static void take_buffers(trainer *t)
 {
     uint64_t sequence = (uint64_t)t->j->spec.model.sequence, n = t->j->spec.microbatch * sequence;
-    t->tokens = mem_alloc(n * 4);
-    t->targets = mem_alloc(n * 4);
-    t->positions = mem_alloc(n * 4);
+    t->tokens = mem_alloc(3 * n * 4); /* and the other two */
+    t->targets = t->tokens + n;
+    t->positions = t->targets + n;
     for (uint64_t i = 0; i < n; i++)
         t->positions[i] = (int32_t)(i % sequence);
 }
@@ -494,8 +494,6 @@ int run_train_rank(config *cfg, run_resume_mode resume)
         fclose(t.metrics);
     run_outlock_release(&t.lock, 1);
     free(t.tokens);
-    free(t.targets);
-    free(t.positions);
     run_unprepare(&j);
     job_free_hosts(&t.sites);
     return status;

@@ -35,13 +35,13 @@ uint64_t sched_pair_caps(uint64_t near, uint64_t far)
     return (near & far & both) | ((near | far) & either);
 }
 
-int sched_able(const sched_algorithm *a, const sched_request *r)
+bool sched_able(const sched_algorithm *a, const sched_request *r)
 {
     if (!(a->kinds & SCHED_ON(r->kind)) || (a->maps && !sched_link_maps(r->link_caps)))
-        return 0;
+        return false;
     if (r->kind == WEFT_SHIFT && r->in_place)
-        return 0; /* what arrives would lie over what has still to leave */
+        return false; /* what arrives would lie over what has still to leave */
     if (sched_device_reads_peers(r, a) && !sched_device_reduce_able(r))
-        return 0;
+        return false;
     return !(a->maps && r->kind == WEFT_ALL_TO_ALL && r->in_place);
 }

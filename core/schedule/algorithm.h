@@ -56,7 +56,7 @@ extern const sched_algorithm *const sched_algorithms[]; /* NULL-ended */
 weft_status sched_make_with(const sched_request *r, const sched_algorithm *a, sched_schedule **out);
 
 /* Can it do this request, over this link? */
-int sched_able(const sched_algorithm *a, const sched_request *r);
+bool sched_able(const sched_algorithm *a, const sched_request *r);
 
 /* The algorithm that `auto` means for this request: the same on every rank of the group. By
  * r->cost (cost.c), or where there is none, or no algorithm has terms, by thresholds (select.c). */

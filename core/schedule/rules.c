@@ -37,14 +37,14 @@ static word trimmed(const char *at, size_t n)
 }
 
 /* What stands before the first `mark`; the rest is left in *w. False: there is no mark. */
-static int split(word *w, char mark, word *before)
+static bool split(word *w, char mark, word *before)
 {
     const char *found = memchr(w->at, mark, (size_t)w->n);
     if (!found)
-        return 0;
+        return false;
     *before = trimmed(w->at, (size_t)(found - w->at));
     *w = trimmed(found + 1, (size_t)(w->at + w->n - found - 1));
-    return 1;
+    return true;
 }
 
 static int is(word w, const char *text)

@@ -52,10 +52,10 @@ static int power_of_two(uint32_t n)
 }
 
 /* Few ranks: rounds pay where they are few. Many: where messages are short. */
-static int should_halve(const sched_request *r, uint64_t bytes)
+static bool should_halve(const sched_request *r, uint64_t bytes)
 {
     if (bytes > HALVING_MAX || r->ranks == 2)
-        return 0;
+        return false;
     return r->ranks > FEW_RANKS || (power_of_two(r->ranks) && bytes > HALVING_MIN);
 }
 

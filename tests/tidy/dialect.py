@@ -17,10 +17,11 @@ CALLBACKS = re.compile(r"^(by_\w+|compare\w*|ascending|\w*entry|\w+_key|socket_\
 
 
 def statuses(sources):
-    """The names of all functions that return a status."""
+    """The names of functions that return a status: those of headers."""
     found = set()
-    for source in sources:
-        found |= set(re.findall(r"\bweft_status (\w+)\(", source))
+    for f, source in sources.items():
+        if f.suffix == ".h":
+            found |= set(re.findall(r"\bweft_status (\w+)\(", source))
     return found
 
 
@@ -35,9 +36,10 @@ def status_tests(functions_found):
 def rule_dialect():
     """One dialect: st != WEFT_OK, !p, bool."""
     shown = {f: blanked(text(f)) for f in files(".c", ".h", ".cc") if shipped(f)}
-    bare = status_tests(statuses(shown.values()))
+    shared = statuses(shown)
     declared = re.compile(r"\bweft_status (" + NAMES + r")\b\s*[=;,)]")
     for f, source in shown.items():
+        bare = status_tests(shared | set(re.findall(r"\bweft_status (\w+)\(", source)))
         for i, line in enumerate(source.split("\n")):
             at = f"{name(f)}:{i + 1}: "
             if declared.search(line) and f.suffix == ".c":

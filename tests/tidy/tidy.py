@@ -358,8 +358,9 @@ BAD = {
     **{f"tests/many/{i}.c": "\n" for i in range(21)},
 }
 # Each is a finding of rule_dialect.
-BAD_DIALECT = ("    weft_status s = f();", "    if (st)", "    if (!st && x)", 
-               "    return st ? st : f();", "    if (p == NULL)", "    while (p != NULL)", "    if (!config_f(x))")
+BAD_DIALECT = ("    weft_status s = f();", "    if (st)", "    if (!st && x)",
+               "    return st ? st : f();", "    if (p == NULL)", "    while (p != NULL)",
+               "    if (!config_f(x))")
 # What calls what, and so what each object of the core needs.
 BAD_CALLS = {"plan/one": "int plan_two(void); int plan_one(void) { return plan_two(); }",
              "plan/two": "int plan_one(void); int up_there(void); int plan_two(void); "

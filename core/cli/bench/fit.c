@@ -38,14 +38,14 @@ static void row_of(const cli_fit_point *p, double out[N])
 }
 
 /* m x = y by elimination with pivots; 0 when m is singular. Uses m and y up. */
-static int solve(double m[N][N], double y[N], uint32_t n)
+static bool solve(double m[N][N], double y[N], uint32_t n)
 {
     for (uint32_t k = 0; k < n; k++) {
         uint32_t best = k;
         for (uint32_t i = k + 1; i < n; i++)
             best = fabs(m[i][k]) > fabs(m[best][k]) ? i : best;
         if (fabs(m[best][k]) < 1e-12)
-            return 0;
+            return false;
         for (uint32_t j = 0; j < n; j++) {
             double swap = m[k][j];
             m[k][j] = m[best][j];
@@ -63,11 +63,11 @@ static int solve(double m[N][N], double y[N], uint32_t n)
     }
     for (uint32_t k = 0; k < n; k++)
         y[k] /= m[k][k];
-    return 1;
+    return true;
 }
 
 /* The best solution in which only the columns of `mask` are not zero. */
-static int solve_some(const double m[N][N], const double y[N], uint32_t mask, double x[N])
+static bool solve_some(const double m[N][N], const double y[N], uint32_t mask, double x[N])
 {
     double part[N][N] = {{0}}, right[N] = {0};
     uint32_t of[N], n = 0;
@@ -81,7 +81,7 @@ static int solve_some(const double m[N][N], const double y[N], uint32_t mask, do
     }
     memset(x, 0, N * sizeof *x);
     if (!solve(part, right, n))
-        return 0;
+        return false;
     for (uint32_t i = 0; i < n; i++)
         x[of[i]] = right[i];
     return x[0] >= 0 && x[1] >= 0 && x[2] >= 0;

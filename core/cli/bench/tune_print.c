@@ -136,17 +136,17 @@ void cli_tune_print(const tune_set *t, tune_part *p, FILE *to)
 
 weft_status cli_tune_check_path(const char *path)
 {
-    struct stat st;
+    struct stat info;
     const char *slash = strrchr(path, '/');
     pool names = {0};
     const char *folder = slash ? pool_printf(&names, "%.*s/", (int)(slash - path), path) : ".";
-    weft_status status = WEFT_OK;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-        status = err_fail(WEFT_USAGE, "cannot write %s: it is there and is no regular file", path);
+    weft_status st = WEFT_OK;
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
+        st = err_fail(WEFT_USAGE, "cannot write %s: it is there and is no regular file", path);
     else if (access(folder, W_OK | X_OK))
-        status = err_fail_errno(data_file_status(errno), "cannot write %s", path);
+        st = err_fail_errno(data_file_status(errno), "cannot write %s", path);
     pool_free(&names);
-    return status;
+    return st;
 }
 
 static void write_text(FILE *to, const char *what, const tune_set *t)

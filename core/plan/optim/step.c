@@ -21,38 +21,38 @@
 typedef struct scalars {
     graph g;
     weft_builder w;
-    weft_status status;
+    weft_status st;
 } scalars;
 
 static weft_tensor number(scalars *s, double value)
 {
     weft_tensor t = 0;
-    if (s->status == WEFT_OK)
-        s->status = s->w.constant(s->w.ctx, value, &t);
+    if (s->st == WEFT_OK)
+        s->st = s->w.constant(s->w.ctx, value, &t);
     return t;
 }
 
 static weft_tensor named(scalars *s, const char *name)
 {
     weft_tensor t = 0;
-    if (s->status == WEFT_OK)
-        s->status = s->w.scalar(s->w.ctx, name, &t);
+    if (s->st == WEFT_OK)
+        s->st = s->w.scalar(s->w.ctx, name, &t);
     return t;
 }
 
 static weft_tensor apply(scalars *s, const char *id, weft_tensor a, weft_tensor b, weft_tensor c)
 {
     weft_tensor in[3] = {a, b, c}, out = 0;
-    if (s->status == WEFT_OK)
-        s->status = s->w.op(s->w.ctx, id, NULL, 0, in, c ? 3 : b ? 2 : 1, &out, 1);
+    if (s->st == WEFT_OK)
+        s->st = s->w.op(s->w.ctx, id, NULL, 0, in, c ? 3 : b ? 2 : 1, &out, 1);
     return out;
 }
 
 static void set(scalars *s, const char *name, weft_tensor value)
 {
     weft_tensor to = named(s, name);
-    if (s->status == WEFT_OK)
-        s->status = s->w.assign(s->w.ctx, to, value);
+    if (s->st == WEFT_OK)
+        s->st = s->w.assign(s->w.ctx, to, value);
 }
 
 /* The updates done, this one included. fp32 counts to 2^24 alone, so the count is the sum of two
@@ -168,9 +168,9 @@ static weft_status build_scalars(builder *b, list *l)
     s.w = graph_builder(&s.g);
     scalar_graph(&s, b->p->spec, b->zones.residual[0] || b->zones.residual[1]);
     fused f;
-    if (s.status == WEFT_OK)
-        s.status = graph_fuse(&s.g, 0, s.g.nodes.n, 0, &f);
-    if (s.status == WEFT_OK) {
+    if (s.st == WEFT_OK)
+        s.st = graph_fuse(&s.g, 0, s.g.nodes.n, 0, &f);
+    if (s.st == WEFT_OK) {
         weft_operand io[64] = {{0}};
         ref refs[64];
         for (uint32_t i = 0; i < f.nin + f.nout; i++) {
@@ -185,14 +185,14 @@ static weft_status build_scalars(builder *b, list *l)
                           .in = io,
                           .out = io + f.nin,
                           .program = &f.program};
-        s.status = plan_emit_op(b->p, l, &op,
-                                &(emission){.segment = "scalars",
-                                            .name = "norm, clip and learning rate",
-                                            .refs = refs});
+        s.st = plan_emit_op(b->p, l, &op,
+                            &(emission){.segment = "scalars",
+                                        .name = "norm, clip and learning rate",
+                                        .refs = refs});
         keep_scalars(b);
     }
     graph_free(&s.g);
-    return s.status;
+    return s.st;
 }
 
 weft_status plan_end_of_step(builder *b, list *l)

@@ -170,14 +170,14 @@ static void *give_up(void *arg)
 }
 
 /* False: the library hangs, and the process ends without freeing it. */
-static int abort_all(colls *c)
+static bool abort_all(colls *c)
 {
     pthread_t helper;
     struct timespec end;
     clock_gettime(CLOCK_REALTIME, &end);
     end.tv_sec += GIVE_UP_S;
     if (pthread_create(&helper, NULL, give_up, c) != 0)
-        return 0;
+        return false;
     return pthread_timedjoin_np(helper, NULL, &end) == 0;
 }
 

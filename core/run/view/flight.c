@@ -149,30 +149,30 @@ static void print_ring(const ring_head *h, const ring_record *all, uint32_t coun
 static weft_status print_file(const char *path, uint32_t count, FILE *to)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    struct stat st;
-    if (fd < 0 || fstat(fd, &st)) {
-        weft_status s = err_fail_errno(WEFT_USAGE, "%s cannot be read", path);
+    struct stat info;
+    if (fd < 0 || fstat(fd, &info)) {
+        weft_status st = err_fail_errno(WEFT_USAGE, "%s cannot be read", path);
         if (fd >= 0)
             close(fd);
-        return s;
+        return st;
     }
     char *buffer = malloc(RING_BYTES);
     ssize_t n = buffer ? read(fd, buffer, RING_BYTES) : -1;
     close(fd);
-    weft_status s = WEFT_OK;
+    weft_status st = WEFT_OK;
     const ring_head *h = (const ring_head *)(void *)buffer;
-    if (n != (ssize_t)RING_BYTES || (uint64_t)st.st_size != RING_BYTES ||
+    if (n != (ssize_t)RING_BYTES || (uint64_t)info.st_size != RING_BYTES ||
         memcmp(h->magic, "weftring", 8))
-        s = err_fail(WEFT_DATA, "%s is no flight record, or it is cut off", path);
-    else if ((s = version_check("the flight record", h->version, RING_VERSION)) != WEFT_OK)
+        st = err_fail(WEFT_DATA, "%s is no flight record, or it is cut off", path);
+    else if ((st = version_check("the flight record", h->version, RING_VERSION)) != WEFT_OK)
         err_context("%s", path);
     else if (h->records != FLIGHT_RECORDS)
-        s = err_fail(WEFT_DATA, "%s counts %u records where there are %u: it is damaged", path,
-                     h->records, (unsigned)FLIGHT_RECORDS);
+        st = err_fail(WEFT_DATA, "%s counts %u records where there are %u: it is damaged", path,
+                      h->records, (unsigned)FLIGHT_RECORDS);
     else
         print_ring(h, (const ring_record *)(const void *)(h + 1), count, to);
     free(buffer);
-    return s;
+    return st;
 }
 
 static int is_ring(const struct dirent *d)

@@ -63,23 +63,23 @@ static weft_status cut_after(FILE *f, uint64_t after)
 weft_status run_metrics_open(const char *out, uint64_t after, FILE **file)
 {
     char path[4096];
-    struct stat st;
+    struct stat info;
     snprintf(path, sizeof path, "%s/metrics.jsonl", out);
     /* without O_NONBLOCK a FIFO would keep open() waiting for a reader */
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0666);
-    if (fd >= 0 && (fstat(fd, &st) || !S_ISREG(st.st_mode))) {
+    if (fd >= 0 && (fstat(fd, &info) || !S_ISREG(info.st_mode))) {
         close(fd);
         return err_fail(WEFT_USAGE, "%s is not a regular file: remove it", path);
     }
     FILE *f = fd < 0 ? NULL : fdopen(fd, "r+");
     if (!f)
         return err_fail_errno(WEFT_IO, "%s cannot be opened", path);
-    weft_status s = cut_after(f, after);
-    if (s != WEFT_OK)
+    weft_status st = cut_after(f, after);
+    if (st != WEFT_OK)
         fclose(f);
     else
         *file = f;
-    return s;
+    return st;
 }
 
 /* JSON has no NaN and no infinity: they become null. */

@@ -24,7 +24,7 @@
 #include "schedule/terms.h"
 
 /* Who has to hear from whom: everybody from everybody, or everybody and the root. */
-static int linked(const sched_writer *b, uint32_t peer)
+static bool linked(const sched_writer *b, uint32_t peer)
 {
     const sched_request *r = b->r;
     switch (r->kind) {
@@ -33,12 +33,12 @@ static int linked(const sched_writer *b, uint32_t peer)
     case WEFT_SCATTER:
     case WEFT_SEND:
     case WEFT_RECV: return r->me == r->root || peer == r->root;
-    default: return 1;
+    default: return true;
     }
 }
 
 /* Of a linked pair, does `me` need to know where the buffers of `peer` are? */
-static int needs(const sched_writer *b, uint32_t me, uint32_t peer)
+static bool needs(const sched_writer *b, uint32_t me, uint32_t peer)
 {
     const sched_request *r = b->r;
     switch (r->kind) {
@@ -47,7 +47,7 @@ static int needs(const sched_writer *b, uint32_t me, uint32_t peer)
     case WEFT_GATHER: return peer == r->root;
     case WEFT_SEND: return me == r->root;
     case WEFT_RECV: return peer == r->root;
-    default: return 1;
+    default: return true;
     }
 }
 

@@ -2,6 +2,8 @@
  * polled, so that a rank that never comes costs a deadline and not the process. */
 #include "comm.h"
 
+#include <stdbool.h>
+
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -184,7 +186,7 @@ weft_status comm_end(void *module)
     return said(m, m->nccl.GroupEnd(), "launching a group");
 }
 
-static int type_of(uint32_t dtype, ncclDataType_t *out)
+static bool type_of(uint32_t dtype, ncclDataType_t *out)
 {
     static const struct {
         uint32_t ours;
@@ -194,9 +196,9 @@ static int type_of(uint32_t dtype, ncclDataType_t *out)
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (types[i].ours == dtype) {
             *out = types[i].theirs;
-            return 1;
+            return true;
         }
-    return 0;
+    return false;
 }
 
 typedef struct request {

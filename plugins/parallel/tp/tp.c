@@ -29,6 +29,8 @@
 #include <string.h>
 #include <weft/strategy.h>
 
+#include <stdbool.h>
+
 #define AXIS "tp"
 
 static const weft_mesh_axis axis = {
@@ -74,12 +76,12 @@ __attribute__((format(printf, 2, 3))) static weft_status refuse(const splitting 
     return s->host->fail(s->host->ctx, WEFT_USAGE, text);
 }
 
-static int has_axis(const weft_shape *shape, const char *name)
+static bool has_axis(const weft_shape *shape, const char *name)
 {
     for (uint32_t i = 0; i < shape->rank; i++)
         if (!strcmp(shape->axes[i].name, name))
-            return 1;
-    return 0;
+            return true;
+    return false;
 }
 
 /* Where a parameter is cut: an index into `cuts`, or CUTS. */

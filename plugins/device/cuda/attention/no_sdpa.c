@@ -5,7 +5,7 @@
 weft_status gpu_sdpa_open(weft_device *d, const weft_conf *conf)
 {
     const char *wish = conf->text(conf->ctx, "attention");
-    if (wish != NULL && strcmp(wish, "cudnn") == 0)
+    if (wish && strcmp(wish, "cudnn") == 0)
         return gpu_fail(d->m, WEFT_ABSENT,
                         "device.attention = cudnn: the plugin was built without cuDNN's headers");
     return WEFT_OK;

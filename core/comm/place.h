@@ -1,8 +1,13 @@
-/* comm/place.c: where the places of a schedule are in memory, peers' included. */
+/* comm/place.h: where the places of a schedule are in memory, peers' included. Inline, since the
+ * engine asks for every operand of every step. */
+#ifndef COMM_PLACE_H
+#define COMM_PLACE_H
+
 #include "base/number/check.h"
 #include "comm/engine.h"
 
-char *comm_op_resolve(const comm_op *op, const sched_place *p, uint64_t bytes)
+/* The address of `p`; NULL: the peer named one that is not in its arena. [progress] */
+static inline char *comm_op_resolve(const comm_op *op, const sched_place *p, uint64_t bytes)
 {
     if (p->buffer < SCHED_PEER_IN)
         return op->base[p->buffer] + p->at;
@@ -15,3 +20,5 @@ char *comm_op_resolve(const comm_op *op, const sched_place *p, uint64_t bytes)
         return NULL;
     return l->mapped[rank] + at;
 }
+
+#endif
