@@ -45,6 +45,6 @@ with tempfile.TemporaryDirectory(prefix="weft-aarch64-") as folder:
     here = train([WEFT], folder, "here", "v2")
     there = train(["qemu-aarch64", "-L", ROOT, FOREIGN], folder, "there", "plain")
 worst = max(abs(a - b) / abs(a) for a, b in zip(here, there))
-print(f"{len(there)} steps of two ranks on AArch64: losses {there[0]} to {there[-1]}, and on x86-64 "
+print(f"{len(there)} steps of two ranks on AArch64: losses {there[0]} to {there[-1]}, on x86-64 "
       f"{here[0]} to {here[-1]}; they differ by {worst:.2g} at most")
 sys.exit(len(here) != cases.STEPS or len(there) != cases.STEPS or worst > BOUND)
