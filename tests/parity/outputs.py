@@ -13,7 +13,8 @@ import subprocess
 import weft_jobs as w
 
 KEYS = {"step", "loss", "grad_norm", "lr", "tokens", "step_ms", "tokens_per_s", "mfu", "flops_rule",
-        "comm_bytes", "exposed_comm_ms", "peak_bytes", "compute_ms", "bubble_ms", "optimizer_ms"}
+        "comm_bytes", "exposed_comm_ms", "peak_bytes", "compute_ms", "bubble_ms", "optimizer_ms",
+        "version"}
 PARTS = ("compute_ms", "exposed_comm_ms", "bubble_ms", "optimizer_ms")  # of step_ms
 SENTENCE = b"the weft crosses the warp over and under. "
 
@@ -38,6 +39,7 @@ class Outputs(w.Bench):
 
     def check_line(self, x, job, plan):
         self.assertEqual(set(x) - {"valid_loss"}, KEYS)
+        self.assertEqual(x["version"], 1)
         self.assertEqual(x["tokens"], job["train.batch"] * job["train.sequence"])
         self.assertEqual(x["peak_bytes"], max(r["peak"] for r in plan["ranks"]))
         self.assertEqual(x["comm_bytes"], sum(plan["ranks"][0]["sent"].values()))
