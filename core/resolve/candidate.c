@@ -108,7 +108,7 @@ static probe_result ask(resolver *r, const component *c, bool same_machine)
     return v;
 }
 
-/* The result for a transport on another rank, where it may not be installed. */
+/* The result for a transport on another rank, which may not have it installed. */
 static probe_result said_of(const probe_result theirs[MOST_CANDIDATES], const char *name)
 {
     for (uint32_t i = 0; i < MOST_CANDIDATES; i++)
@@ -175,7 +175,7 @@ weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same
     return st;
 }
 
-/* Equal scores are ordered by name, so that all ranks choose alike. */
+/* Equal scores are ordered by name, so that all ranks choose the same transport. */
 static bool is_better(const probe_result *a, const probe_result *b)
 {
     return a->score != b->score ? a->score > b->score : strcmp(a->name, b->name) < 0;

@@ -46,7 +46,7 @@ static weft_status exchange_domains(const resolver *r, ipc_domain *all)
     return job_exchange(r->meeting.job, "ipc domains of devices", &mine, sizeof mine, all);
 }
 
-/* NULL: the ranks of each group along the axis share a domain. */
+/* NULL if the ranks of each group along the axis share an IPC domain, else the reason. */
 static char *why_not(resolver *r, uint32_t a, ipc_domain *all)
 {
     for (uint32_t rank = 0; rank < r->spec->ranks; rank++) {

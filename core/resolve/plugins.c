@@ -11,7 +11,7 @@ static const char *const device_ifaces[] = {"weft.device/1", NULL};
 static const char *const rule_ifaces[] = {"weft.rule/1", NULL};
 static const char *const placement_ifaces[] = {"weft.placement/1", NULL};
 
-/* One component by the name that stands under `key`; its options join `section`. */
+/* Find one component by the name under `key` and add its options to `section`. */
 static weft_status find(resolver *r, const char *kind, const char *name, const char *key,
                         const char *const *ifaces, const char *section, const component **out)
 {
@@ -47,7 +47,7 @@ static bool is_word(const char *text)
     return n && n < WEFT_MAX_NAME && strspn(text, WORD) == n;
 }
 
-/* A mesh axis is constant data of the plugin, like its options. */
+/* Check a mesh axis, which is constant data of the plugin, like its options. */
 static weft_status check_axis(const component *c, const weft_mesh_axis *axis)
 {
     if (axis->struct_size != sizeof *axis)
@@ -69,7 +69,7 @@ static weft_status check_axis(const component *c, const weft_mesh_axis *axis)
     return WEFT_OK;
 }
 
-/* The INI keys of a strategy's mesh axes: a number, or auto. */
+/* Add the INI keys of a strategy's mesh axes: a number, or auto. */
 static weft_status add_axes(resolver *r, const component *c)
 {
     const weft_strategy *table = c->table;
@@ -121,7 +121,7 @@ static weft_status check_unit(const component *c)
         c->path, c->name, rule->unit);
 }
 
-/* The strategies of a list; one that stands for a list is replaced by it. */
+/* Add the strategies of a list; one that represents a list is replaced by it. */
 static weft_status add_strategies(resolver *r, const char *list, bool nested)
 {
     char *rest = pool_text(&r->spec->pool, list);
@@ -173,7 +173,7 @@ static void add_unused_axes(resolver *r, const component *c)
             (void)!config_add(r->cfg, "parallel", pool_printf(&r->spec->pool, "plugin %s", c->name),
                               axis_option(r, table->axes[i]));
         else
-            err_clear(); /* of a plugin that this job does not use */
+            err_clear(); /* a plugin that this job does not use */
 }
 
 static void add_unused(resolver *r)
@@ -196,8 +196,8 @@ weft_status resolve_check_keys(resolver *r)
 {
     if (config_check(r->cfg) == WEFT_OK)
         return WEFT_OK;
-    /* Keys of installed plugins that this job does not use may stand there, so that a backend is
-     * swapped by editing one line. They are looked for only where a key was not known. */
+    /* Keys of installed plugins that this job does not use are allowed, so that a backend is
+     * swapped by editing one line. They are looked up only if a key was unknown. */
     add_unused(r);
     return config_check(r->cfg);
 }

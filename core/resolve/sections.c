@@ -1,8 +1,8 @@
-/* resolve/sections.c: the sections [comm], [comm.AXIS] and [comm.TRANSPORT]: their keys and values.
+/* resolve/sections.c: keys and values of the sections [comm], [comm.AXIS] and [comm.TRANSPORT].
  *
  * [comm.AXIS] names the transports, the algorithm and the compression of one mesh axis; a key that
- * it leaves out is that of [comm]. [comm.TRANSPORT] has the keys of a plugin and those that the
- * core adds to every transport. */
+ * it lacks is taken from [comm]. [comm.TRANSPORT] has the keys of a plugin and those that the core
+ * adds to every transport. */
 #include "base/err.h"
 #include "config/differ.h"
 #include "resolve/internal.h"
@@ -80,8 +80,8 @@ const char *resolve_setting(const resolver *r, uint32_t a, const char *what, cha
     return text ? text : "auto";
 }
 
-/* [comm.AXIS] of an axis that an installed strategy brings and this job does not use may stand
- * there, as such a strategy's own keys may. */
+/* [comm.AXIS] is allowed for an axis of an installed strategy that this job does not use, as the
+ * strategy's own keys are. */
 static bool is_unused_axis(const resolver *r, const char *name)
 {
     const component **all;
@@ -99,12 +99,12 @@ static bool is_unused_axis(const resolver *r, const char *name)
     return false;
 }
 
-/* The transports and algorithms that a section names, [comm] or [comm.AXIS], whether ranks of this
- * job will use them or not: a job that one rank accepts is not to fail on eight. */
+/* Check the transports and algorithms that [comm] or [comm.AXIS] names, whether or not ranks of
+ * this job will use them: a config that is valid on one rank must be valid on eight. */
 static weft_status check_names(resolver *r, const char *section)
 {
     static const char *const roles[] = {"plugin", "near"};
-    const bool of_axis = strchr(section, '.'); /* empty: as [comm] says */
+    const bool of_axis = strchr(section, '.'); /* empty: as in [comm] */
     char key[128];
     weft_status st = WEFT_OK;
     for (uint32_t i = 0; i < 2 && st == WEFT_OK; i++) {

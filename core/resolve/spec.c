@@ -161,7 +161,7 @@ static weft_status set_model(resolver *r, uint32_t vocab)
     return WEFT_OK;
 }
 
-/* The place of each key that a later refusal may name, as config_fail() writes it. */
+/* Store the place of each key that a later error may name, as config_fail() writes it. */
 static void keep_origins(resolver *r)
 {
     static const char *const keys[] = {"train.batch", "optim.placement", "comm.compress"};
@@ -223,7 +223,7 @@ void resolve_free(spec *s)
     pool_free(&s->pool);
 }
 
-/* --- refusals of the plan --- */
+/* --- errors that the plan reports --- */
 
 static const char *origin_of(const spec *s, const char *key)
 {

@@ -1,10 +1,10 @@
-/* resolve/topology.c: see where.h. */
+/* resolve/topology.c: see topology.h. */
 #include "resolve/topology.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Without sites nothing is known, and one machine is assumed. */
+/* Without a host map, one machine is assumed. */
 static uint32_t machine_of(const spec *s, uint32_t rank)
 {
     return s->hosts.machine ? s->hosts.machine[rank] : 0;
@@ -42,8 +42,8 @@ bool resolve_is_staged(const spec *s, const spec_link *l)
                                               (l->near.c && !resolve_reaches_device(s, l->near.c)));
 }
 
-/* A mapping of host memory needs a device that exports it. Devices that import each other's memory
- * are found by peer_access.c: s->attached. */
+/* A link maps host memory only of a device that exports it. peer_access.c finds devices that import
+ * each other's memory: s->attached. */
 static uint64_t mappable(const spec *s, uint64_t caps)
 {
     const uint64_t device = ((const weft_device_table *)s->device.c->table)->caps;
@@ -64,8 +64,8 @@ uint64_t resolve_link_caps(const spec *s, const spec_link *l)
     return l->near.c ? sched_pair_caps(resolve_intra_caps(s, l), caps) : caps;
 }
 
-/* A group as its members' machines, numbered by first appearance, and their places there by their
- * distance to the network; equal ones by their order in the group. */
+/* A group as its members' machines, numbered by first appearance, and the members of each machine
+ * in order of their distance to the network; equal distances keep the order of the group. */
 typedef struct pattern {
     uint32_t n, machines;
     uint32_t *rank, *machine, *order; /* [n] */
@@ -99,7 +99,7 @@ static void take_pattern(pool *p, uint32_t n, pattern *out)
     out->order = pool_array(p, n, sizeof *out->order);
 }
 
-/* Is `rank` the first member of its group? Each group is looked at once. */
+/* Is `rank` the first member of its group? So each group is visited once. */
 static bool is_first(const spec *s, const rank_group *c, uint32_t rank)
 {
     return graph_mesh_coord(&s->mesh, rank, c->mesh_axis) == (c->coords ? c->coords[0] : 0);
@@ -122,7 +122,7 @@ const sched_layout *resolve_group_layout(const spec *s, pool *p, const rank_grou
         if (any && memcmp(first.machine, next.machine, n * sizeof *next.machine) != 0)
             return NULL;
         if (any && memcmp(first.order, next.order, n * sizeof *next.order) != 0)
-            order = NULL; /* groups differ in who is nearest: members count in their order */
+            order = NULL; /* groups differ in which member is nearest: use the group's order */
         any = true;
     }
     if (first.machines == 1)

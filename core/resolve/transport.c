@@ -25,7 +25,7 @@ static uint32_t use(resolver *r, candidate far, candidate near)
     return r->spec->nlinks++;
 }
 
-/* A transport that the job names: it is used, or the job is refused. */
+/* Use the transport that the job names, or fail. */
 static weft_status take_named(resolver *r, uint32_t a, const char *name, const char *key,
                               bool same_machine, candidate *out)
 {
