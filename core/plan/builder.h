@@ -1,8 +1,8 @@
-/* plan/builder.h: what the passes over one plan share while it is built.
+/* plan/builder.h: the state that the passes share while one plan is built.
  *
- * plan_build() makes one builder a plan and frees it. Each member belongs to one topic, whose
- * header says what it means and whose file fills and frees it. Nobody outside of plan/ includes
- * this. */
+ * plan_build() makes one builder per plan and frees it. Each member belongs to one topic, whose
+ * header documents it and whose file fills and frees it. Only files of plan/ include this
+ * header. */
 #ifndef PLAN_BUILDER_H
 #define PLAN_BUILDER_H
 

@@ -1,32 +1,32 @@
 /* plan/collective.h: channels and collectives of a plan.
  *
- * A collective asks the schedule of its channel for what it needs: the algorithm, scratch memory,
- * the memory of its error-feedback residual, and the bytes that a rank sends. Equal collectives are
- * asked about once. */
+ * A collective queries the schedule of its channel for its requirements: the algorithm, scratch
+ * memory, memory of the error-feedback residual, and the bytes that a rank sends. Equal collectives
+ * are queried once. */
 #ifndef PLAN_COLLECTIVE_H
 #define PLAN_COLLECTIVE_H
 
 #include "plan/builder.h"
 
-/* The number of the channel "AXIS.what" over all coordinates of a mesh axis; it is added if the
- * plan has none of that name. */
+/* The number of the channel "AXIS.what" over all coordinates of a mesh axis; the channel is added
+ * if the plan has none of that name. */
 uint32_t plan_channel(plan *p, const char *what, uint32_t mesh_axis);
 
-/* The same of a whole name, over `n` coordinates; n 0: over all. `coords` is copied. */
+/* The same for a full name, over `n` coordinates; n 0: over all. `coords` is copied. */
 uint32_t plan_channel_some(plan *p, const char *name, uint32_t mesh_axis, const uint32_t *coords,
                            uint32_t n);
 
 /* Ranks of each group of a channel. */
 uint32_t plan_channel_size(const plan *p, uint32_t number);
 
-/* Does the channel carry data through host memory, so that scratch and residuals are there? */
+/* Does the channel carry data through host memory? Then scratch and residuals are there too. */
 bool plan_channel_in_host(const plan *p, uint32_t number);
 
-/* Add a collective like `like` to the plan; its scratch is taken from the zone of its channel and
- * is the caller's to give back by plan_collective_give(). *out is its number. */
+/* Add a collective like `like` to the plan; *out is its number. Its scratch is taken from the zone
+ * of its channel; the caller returns it by plan_collective_give(). */
 weft_status plan_collective(builder *b, const collective *like, uint32_t *out);
 
-/* Give the scratch of a collective back, which has been waited for. */
+/* Return the scratch of a collective that has been waited for. */
 void plan_collective_give(builder *b, uint32_t number);
 
 #endif

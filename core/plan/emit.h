@@ -1,8 +1,8 @@
-/* plan/emit.h: how entries come into lists: calls of segments, starts and waits of collectives.
+/* plan/emit.h: append entries to lists: calls of segments, starts and waits of collectives.
  *
- * All files of plan/ emit through these. A segment is written instruction by instruction
- * (segment_begin, segment_add, segment_end); whoever needs one instruction uses emit_op. A list is
- * filled in the order in which a rank walks it. */
+ * All files of plan/ emit through these functions. A segment is written instruction by instruction
+ * (segment_begin, segment_add, segment_end); for a single instruction there is emit_op. A list is
+ * filled in execution order. */
 #ifndef PLAN_EMIT_H
 #define PLAN_EMIT_H
 
@@ -13,7 +13,7 @@
 /* Begin a segment; the result is its number until plan_segment_end(). */
 uint32_t plan_segment_begin(plan *p, const char *name);
 
-/* Add one instruction: its operands are `refs`, nin + nout of them. WEFT_UNSUPPORTED if neither the
+/* Add one instruction; `refs` are its operands, nin + nout of them. WEFT_UNSUPPORTED if neither the
  * device nor a plugin has a kernel for it. */
 weft_status plan_segment_add(plan *p, uint32_t seg, const weft_opspec *spec, double flops,
                              const ref *refs);

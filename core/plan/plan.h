@@ -1,36 +1,36 @@
-/* plan/plan.h: what a rank does in a step, before any rank exists.
+/* plan/plan.h: the execution plan of a step: what a rank runs, computed before any rank exists.
  *
- * Two levels. *Segments* are straight-line instructions, written once for all blocks and passes
- * that are alike; an operand is a base number and an offset. *Lists* are what a rank walks: call a
- * segment with these bases, start a collective, wait for it, write a tensor. Every buffer has its
- * place in one arena, decided here; a step allocates nothing.
+ * A plan has two levels. *Segments* are straight-line instructions, stored once for all equal
+ * blocks and micro-batches; an operand is a base number and an offset. A rank executes *lists*:
+ * call a segment with these bases, start a collective, wait for it, write a tensor. Every buffer
+ * has a fixed offset in one arena; a step allocates nothing.
  *
  * All offsets are bytes from the arena's start. Ranks that differ only in coordinates share a plan;
- * where the blocks of the model are divided into stages, each stage has a plan of its own. Which
- * ranks a channel joins follows from the mesh (plan_group). What a coordinate changes in an address
- * is a *shift*: a base or a buffer that lies `stride` further for each step along a mesh axis.
+ * with pipeline parallelism, each stage has its own plan. The ranks of a channel follow from the
+ * mesh (plan_group). A *shift* is what a coordinate changes in an address: a base or a buffer is
+ * `stride` bytes further for each step along a mesh axis.
  *
  * Planning is a sequence of passes over one plan (build.c); a job that only samples skips those of
- * training and has those of its logits instead. In order:
+ * training and runs those of the logits instead. In order:
  *
- *   sharing         how many ranks share the data, from a first graph with the splits
+ *   sharing         number of data-parallel ranks, from a first graph with the splits
  *   forward graph   the model of one micro-batch, split edits applied, placements propagated
  *   backward graph  gradients
  *   logits graph    the forward of one sequence (sampling)
- *   stage edits     which blocks are on which pipeline stage, in which order it works
+ *   stage edits     blocks of each pipeline stage, and its order of work
  *   parameters      the parameters of this stage, block by block
- *   sync edits      sums of gradients, sharding, lists of plugins
- *   memory edits    activations that are kept or made again
- *   gradient sums   which gradient is summed over which mesh axes, and when
- *   compression     which of these sums travel in fewer bits
+ *   sync edits      sums of gradients, sharding, periodic lists of plugins
+ *   memory edits    activations that are stored or recomputed
+ *   gradient sums   over which mesh axes each gradient is summed, and when
+ *   compression     which of these sums are compressed
  *   shard levels    how far each block is sharded: state, gradients, parameters
  *   flat layout     element ranges of parameters and groups
- *   recomputation   nodes that backward makes again; gathers that are shared
+ *   recomputation   nodes that backward recomputes; gathers that are shared
  *   regions         inputs, compute copy and fp32 masters in the arena
- *   update rule     the graphs of the rule; the states that it has
- *   list states     the states that the lists of plugins have
+ *   update rule     the graphs of the rule, and its states
+ *   list states     the states of periodic lists
  *   state regions   states and gradients in the arena
- *   liveness        which tensors share a place, are saved, or cross blocks
+ *   liveness        tensors that share memory, are saved, or are live across blocks
  *   micro-batches   forward and backward as a list, with sums, stages and gathers
  *   logits list     forward as a list (sampling)
  *   end of step     norm, scalars, updates, loss
@@ -51,35 +51,35 @@
 #define BASE_ABSOLUTE 0u /* the arena's start */
 #define BASE_PARAM 1u    /* the compute parameters of the call's block */
 #define BASE_GRAD 2u     /* its gradients */
-#define BASE_SAVED 3u    /* what its forward keeps for its backward, of this pass */
-#define BASE_FRAME 4u    /* what lives inside this call alone */
-#define BASE_FIRST 5u    /* from here on: tensors that cross calls, one base each */
+#define BASE_SAVED 3u    /* saved by its forward for its backward, of this micro-batch */
+#define BASE_FRAME 4u    /* temporaries of this call */
+#define BASE_FIRST 5u    /* first of the live-ins and live-outs, one base each */
 #define MAX_BASES 40u
 
 typedef struct ref {
-    uint32_t base, absent; /* absent: only its shape is used, or nobody reads it: no address */
+    uint32_t base, absent; /* absent: no address; only the shape is used, or the value is unused */
     uint64_t offset;
 } ref;
 
 /* An op with its shapes, prepared once by the device; instructions of equal spec share it. */
 typedef struct kernel {
     weft_opspec spec;   /* arrays owned by the plan's pool */
-    uint64_t workspace; /* bytes at most, as the device declared */
+    uint64_t workspace; /* upper bound in bytes, declared by the device */
     double flops;
-    const weft_kernel *own; /* of a plugin, for an op that the device has no kernel for; or NULL */
-    void *module;           /* the plugin's */
-    uint64_t first[WEFT_MAX_MESH]; /* what a coordinate adds to the attribute "first" */
+    const weft_kernel *own;        /* a plugin's kernel, for an op that the device lacks; or NULL */
+    void *module;                  /* the plugin's */
+    uint64_t first[WEFT_MAX_MESH]; /* added to the attribute "first" per coordinate */
 } kernel;
 
 typedef struct instr {
     uint32_t kernel;
-    uint32_t first_ref; /* nin + nout of them in plan.refs */
+    uint32_t first_ref; /* index into plan.refs, nin + nout of them */
     uint32_t nin, nout;
 } instr;
 
 typedef struct segment {
     const char *name;
-    uint32_t first, n; /* in plan.instrs */
+    uint32_t first, n; /* range of plan.instrs */
     uint32_t nbases;
     double flops;
 } segment;
@@ -91,8 +91,8 @@ typedef struct segment {
 
 typedef struct entry {
     uint32_t kind;
-    uint32_t what;       /* segment, collective, collective, piece */
-    uint32_t first_base; /* CALL: segment.nbases of them in plan.bases */
+    uint32_t what;       /* index of the segment, collective, collective, piece */
+    uint32_t first_base; /* CALL: index into plan.bases, segment.nbases of them */
     uint32_t pass;
     const char *name; /* "forward block.3", "all-reduce grads 0-7087872" */
 } entry;
@@ -100,10 +100,10 @@ typedef struct entry {
 typedef struct list {
     const char *name; /* "step", "eval", "save" */
     VEC(entry) entries;
-    uint32_t tail; /* the first entry behind the passes: norm, scalars, updates; 0: none */
+    uint32_t tail; /* first entry after the micro-batches: norm, scalars, updates; 0: none */
 } list;
 
-/* One that runs after every `every`-th step. */
+/* A list that runs after every `every`-th step. */
 typedef struct periodic_list {
     list l;
     uint32_t every;
@@ -116,9 +116,9 @@ typedef struct channel {
     const char *name; /* "dp.grads" */
     uint32_t mesh_axis, ncoords;
     const uint32_t *coords;     /* NULL: every coordinate */
-    const char *algorithm;      /* a word, or rules: sched_rule() */
+    const char *algorithm;      /* a name, or rules: sched_rule() */
     uint32_t link;              /* index into spec.links */
-    const sched_layout *layout; /* of each of its groups; NULL: one machine, or unlike ones */
+    const sched_layout *layout; /* of each of its groups; NULL: one machine, or layouts differ */
 } channel;
 
 typedef struct collective {
@@ -126,86 +126,87 @@ typedef struct collective {
     uint32_t channel, kind, redop, dtype, root;
     uint64_t count;               /* elements, as weft/coll.h counts them */
     uint64_t in, out, scratch;    /* offsets */
-    uint64_t in_shift, out_shift; /* what a coordinate on `shift_axis` adds to in and out */
+    uint64_t in_shift, out_shift; /* added to in and out per coordinate on `shift_axis` */
     uint32_t shift_axis;
-    uint64_t tag; /* of what is sent, to be the same at both ends: check.c */
+    uint64_t tag; /* identifies what is sent, equal at both ends: check.c */
     uint64_t scratch_bytes;
     uint64_t sent;     /* bytes the first rank of the group sends */
-    uint64_t plain;    /* bytes it would send if nothing were compressed */
+    uint64_t plain;    /* bytes it would send without compression */
     uint32_t compress; /* SCHED_PLAIN, ... */
-    uint64_t kept;     /* where: in host memory if its scratch is */
+    uint64_t kept;     /* offset of the error-feedback residual; in host memory if scratch is */
     uint64_t residual_bytes;
-    bool again; /* in the same step: what is kept counts once, not by the scalar "kept" */
-    const char *algorithm; /* that the schedule chose */
+    bool again; /* the residual was used in this step already: "kept" no longer scales it */
+    const char *algorithm; /* chosen by the schedule */
 } collective;
 
-/* Is it a send or a receive? Its two ends have a request each. */
+/* Is it a send or a receive? Its two ends have separate requests. */
 static inline bool plan_between_two(const collective *c)
 {
     return c->kind == WEFT_SEND || c->kind == WEFT_RECV;
 }
 
-/* A parameter or state as checkpoints and initialisation see it. Three things cut it, in this
- * order; plan_extent() puts them together:
+/* A parameter or state as checkpoints and initialisation see it. It is divided in three ways, in
+ * this order; plan_extent() combines them:
  *
- *   only    a mesh axis of which one coordinate alone has it: a pipeline stage
- *   split   mesh axes that cut it into blocks; where several cut the same tensor axis the highest
- *           mesh axis cuts first
- *   shard   the block, flattened, lies at flat positions [pos, pos + n) of a group that is cut into
+ *   only    a mesh axis of which one coordinate has it: a pipeline stage
+ *   split   mesh axes that split it into blocks; where several split the same tensor axis, the
+ *           highest mesh axis splits first
+ *   shard   the flattened block is at flat positions [pos, pos + n) of a group that is divided into
  *           slices of `slice` elements, one for each coordinate of a mesh axis
  *
- * A split gives each coordinate memory for ceil(size / n), of which the last ones fill fewer rows
- * or none. Tensor axis 0 alone may be split unevenly, so that padding lies behind the real
- * elements; it stays zero. `offset` and `copy` are where the flat position 0 of the group lies, or
- * the first one of the own slice, in a region that has the own slice alone. */
+ * A split gives each coordinate memory for ceil(size / n) rows; the last ones fill fewer or none.
+ * Only tensor axis 0 may be split unevenly, so padding comes after the real elements; it stays
+ * zero. `offset` and `copy` are the addresses of flat position 0 of the group, or of the first
+ * element of the own slice, in a region that has only the own slice. */
 typedef struct piece {
     const char *name; /* "block.0.attn.qkv.w", "block.0.attn.qkv.w.m" */
     const char *param;
     const char *init;              /* NULL: zeros */
     weft_shape shape;              /* whole, fp32 */
-    uint32_t only[WEFT_MAX_MESH];  /* [mesh axis] 1 + the coordinate that has it; 0: all have */
-    uint32_t split[WEFT_MAX_MESH]; /* [mesh axis] 1 + the tensor axis that it cuts; 0: none */
-    uint64_t apart;      /* bit a: coordinates of mesh axis a have values of their own: replicas */
-    uint32_t shard_axis; /* 1 + the mesh axis of the slices; 0: not cut into slices */
-    uint64_t pos, slice; /* elements; pos 0 where the block is a group of its own */
-    bool sliced, copy_sliced; /* the region has the own slice alone: values; compute copy */
+    uint32_t only[WEFT_MAX_MESH];  /* [mesh axis] 1 + the coordinate that has it; 0: all have it */
+    uint32_t split[WEFT_MAX_MESH]; /* [mesh axis] 1 + the tensor axis that it splits; 0: none */
+    uint64_t apart; /* bit a: coordinates of mesh axis a are replicas with values of their own */
+    uint32_t shard_axis;      /* 1 + the mesh axis of the slices; 0: not sharded */
+    uint64_t pos, slice;      /* elements; pos 0 if the block is a group of its own */
+    bool sliced, copy_sliced; /* the region has only the own slice: values; compute copy */
     uint64_t offset;          /* of the fp32 values */
     uint64_t copy;            /* of the compute copy, or UINT64_MAX */
     uint32_t copy_dtype;
-    uint32_t writer; /* which of the replicas writes it: plan_writes(); or PLAN_WRITER_ELSEWHERE */
+    uint32_t writer; /* which rank writes it: plan_writes(); or PLAN_WRITER_ELSEWHERE */
 } piece;
-#define PLAN_WRITER_ELSEWHERE UINT32_MAX /* the plan of other ranks has it written */
+#define PLAN_WRITER_ELSEWHERE UINT32_MAX /* another stage's plan has its writer */
 
 typedef struct input_slot {
     const char *name;
-    uint64_t offset, stride, elements; /* of pass 0; between passes; of one rank's micro-batch */
+    uint64_t offset, stride,
+        elements; /* of micro-batch 0; between them; per rank and micro-batch */
 } input_slot;
 
-/* Whether checkpoints have a scalar, and what its absence in one means. */
+/* Whether checkpoints have a scalar, and what happens if it is missing. */
 #define SCALAR_SAVED 1u     /* the checkpoint is not one of a job */
-#define SCALAR_OPTIONAL 2u  /* it begins with its value at the start */
+#define SCALAR_OPTIONAL 2u  /* it gets its initial value */
 #define SCALAR_OF_PLUGIN 3u /* the same, and the log says so */
 
 typedef struct scalar_slot {
     const char *name;
     uint64_t offset;
-    double value;  /* at the start */
-    uint32_t kept; /* SCALAR_...; 0: it is in no checkpoint */
+    double value;  /* initial value */
+    uint32_t kept; /* SCALAR_...; 0: not in checkpoints */
 } scalar_slot;
 
 /* Bytes by purpose; they add up to `peak`, the size of the arena. */
 typedef struct plan_bytes {
     uint64_t params, grads, state, activations, comm, peak;
-    uint64_t host; /* beside the arena: what is sent from a device that no link reaches */
+    uint64_t host; /* host memory beside the arena: staging, where no link reaches the device */
 } plan_bytes;
 
-/* plan.bases[base] lies `stride` further for each coordinate of the mesh axis. */
+/* plan.bases[base] is `stride` bytes further for each coordinate of the mesh axis. */
 typedef struct shift {
     uint32_t base, mesh_axis;
     uint64_t stride;
 } shift;
 
-/* A chunk's pass over a micro-batch: what a schedule orders. */
+/* The forward or backward of a chunk for one micro-batch: the unit that a schedule orders. */
 typedef struct plan_cell {
     uint32_t chunk, pass;
     bool backward;
@@ -231,15 +232,15 @@ typedef struct plan {
     VEC(periodic_list) extra;
     VEC(plan_cell) cells; /* of the step, in order */
     plan_bytes bytes;
-    uint64_t kept;            /* of bytes.comm, or .host: what compressed sums keep */
+    uint64_t kept;            /* error-feedback residuals: part of bytes.comm or bytes.host */
     uint64_t workspace;       /* offset of the workspace shared by all calls */
     uint64_t logits;          /* offset of the logits of a forward-only plan */
     uint64_t param_elements;  /* of the model, without padding */
     double flops_step;        /* of one rank in a step: products and attention, no recomputation */
-    const char *changes;      /* what makes results depend on the layout, one line each, or NULL */
-    uint32_t sharing, passes; /* ranks that share the data; micro-batches a step */
-    uint64_t data_axes;       /* bit a: the batch is split over mesh axis a */
-    uint64_t cut_axes;        /* bit a: its sequences are */
+    const char *changes;      /* why results depend on the layout, one reason a line, or NULL */
+    uint32_t sharing, passes; /* data-parallel ranks; micro-batches a step */
+    uint64_t data_axes;       /* bit a: mesh axis a splits the batch */
+    uint64_t cut_axes;        /* bit a: mesh axis a splits sequences */
     uint64_t digest;          /* of this plan */
 } plan;
 
@@ -260,34 +261,33 @@ typedef struct plan_set {
     VEC(plan_timing) timings; /* of the passes that ran, in order */
 } plan_set;
 
-/* Plan the job. Pure: no device is opened, no rank asked. `out` is initialised; free it with
- * plan_free() also after a failure. [plan] */
+/* Plan the job. Pure: opens no device and communicates with no rank. `out` is initialised; free it
+ * with plan_free() also after a failure. [plan] */
 weft_status plan_build(const spec *s, plan_set *out);
 void plan_free(plan_set *p);
 
-/* Set p->digest from everything that two ranks must agree on. */
+/* Set p->digest from everything on which two ranks must agree. */
 void plan_digest(plan *p);
 const plan *plan_of(const plan_set *p, uint32_t rank);
 
-/* Ranks of the channel that `rank` belongs to, in group order, into out[ranks of the job]; returns
- * how many, 0 when it is in none, and rank's own place in *me. */
+/* Write the ranks of the channel that `rank` belongs to, in group order, into out[ranks of the
+ * job]; returns how many, 0 if it is in none, and rank's own index in *me. */
 uint32_t plan_group(const plan *p, uint32_t channel, uint32_t rank, uint32_t *out, uint32_t *me);
 
-/* The request that member `me` of the channel's group makes of comm/ for a collective. */
+/* The schedule request of member `me` of the channel's group for a collective. */
 void plan_request(const plan *p, const collective *c, uint32_t me, sched_request *out);
 
 /* The schedule of member `me`, by the algorithm that the plan chose (c->algorithm); nothing is
- * selected again. Not for transports that bring their own collectives. The caller frees it. [setup]
- */
+ * selected again. Not for transports with their own collectives. The caller frees it. [setup] */
 weft_status plan_schedule(const plan *p, const collective *c, uint32_t me, sched_schedule **out);
 
-/* Run the lists of all ranks against each other on a machine that buffers nothing: every list must
- * reach its end with equal bytes. WEFT_USAGE says which ranks stand where. [plan] */
+/* Simulate the lists of all ranks on a machine without buffering: every list must reach its end,
+ * with equal byte counts. The WEFT_USAGE error says which ranks hang where. [plan] */
 weft_status plan_check(const plan_set *p);
 
 uint64_t plan_scalar(const plan *p, const char *name); /* offset; UINT64_MAX: none */
 
-/* The plan's bases, moved by the coordinates of `rank`; free() them. [plan] */
+/* The plan's bases with the shifts of `rank`; free() them. [plan] */
 uint64_t *plan_bases(const plan *p, uint32_t rank);
 
 /* What one rank has of a piece: elements [first, first + count) of a block of the whole tensor. */
@@ -299,43 +299,43 @@ typedef struct extent {
 
 #define PLAN_EXTENT_HELD 0u   /* whose fp32 values are in the arena */
 #define PLAN_EXTENT_COPIED 1u /* whose compute copies are */
-#define PLAN_EXTENT_OWNED 2u  /* whose fp32 values the rank answers for: its own slice */
+#define PLAN_EXTENT_OWNED 2u  /* whose fp32 values the rank updates and saves: its own slice */
 void plan_extent(const plan *p, const piece *x, uint32_t rank, uint32_t what, extent *out);
 
-/* Whether `rank` writes its owned extent into checkpoints: of the ranks that own the same one,
- * those that differ on mesh axes which do not cut the piece, exactly one does, which has the
- * coordinates of x->writer there. Of replicas that differ each is written. */
+/* Whether `rank` writes its owned extent into checkpoints. Of the ranks that own the same extent
+ * (they differ on mesh axes that do not divide the piece) exactly one does: the one with the
+ * coordinates of x->writer on those axes. Of replicas that differ each is written. */
 bool plan_writes(const plan *p, const piece *x, uint32_t rank);
 
-/* Where gradients are never summed over a mesh axis, its coordinates train replicas of their own,
- * which are numbered: how many a piece has, and which is the rank's. 1 and 0 where ranks agree. */
+/* Where gradients are never summed over a mesh axis, its coordinates train separate replicas, which
+ * are numbered: how many a piece has, and the number of the rank's. 1 and 0 where ranks agree. */
 uint32_t plan_replicas(const plan *p, const piece *x);
 uint32_t plan_replica(const plan *p, const piece *x, uint32_t rank);
 
-/* Choose the writers of all pieces, evenly by bytes; the same on every rank. */
+/* Choose the writers of all pieces, balanced by bytes; the same on every rank. */
 void plan_choose_writers(plan *p);
 
-/* Which of the `sharing` parts of a micro-batch is `rank`'s, and which part of the tokens of that,
- * where mesh axes cut sequences. */
+/* Which of the `sharing` parts of a micro-batch `rank` has, and which part of its tokens, where
+ * mesh axes split sequences. */
 uint32_t plan_data_part(const plan *p, uint32_t rank);
 uint32_t plan_token_part(const plan *p, uint32_t rank);
 
-/* Bytes that a rank sends in a list by collectives of one kind (weft/coll.h), and its name. */
+/* Bytes that a rank sends in a list by collectives of one kind (weft/coll.h); the kind's name. */
 uint64_t plan_list_sent(const plan *p, const list *l, uint32_t kind);
 const char *plan_kind_name(uint32_t kind);  /* for programs: "all_reduce" */
 const char *plan_kind_title(uint32_t kind); /* for people: "all-reduce" */
 
-/* The same in the list of the step, without those that plugins bring. */
+/* The same for the step list, without periodic lists. */
 uint64_t plan_sent(const plan *p, uint32_t kind);
-uint64_t plan_plain(const plan *p, uint32_t kind); /* if nothing were compressed */
+uint64_t plan_plain(const plan *p, uint32_t kind); /* without compression */
 
-/* Bytes of all kinds that a rank sends in steps first ... last, counted from 1, with the lists that
- * plugins bring in those steps behind which they run. */
+/* Bytes of all kinds that a rank sends in steps first ... last, counted from 1, including the
+ * periodic lists that run in those steps. */
 uint64_t plan_sent_in(const plan *p, uint64_t first, uint64_t last);
 
-/* The idle share of the step's schedule when communication takes no time: of equal stages (forward
- * 1, backward 2), or with the plan's operations. plan_live: the most cells that a stage has gone
- * forward and not yet backward through. */
+/* Pipeline bubble: the idle share of the step's schedule if communication takes no time, with equal
+ * stages (forward 1, backward 2) or with the plan's operation counts. plan_live: the most cells of
+ * a stage whose forward is done and whose backward is not. */
 double plan_bubble(const plan_set *p, bool equal);
 uint32_t plan_live(const plan *p);
 

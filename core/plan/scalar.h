@@ -1,6 +1,6 @@
 /* plan/scalar.h: the plan's scalars: fp32 numbers at the start of the arena, found by name.
  *
- * The core writes some of them (learning rate, norm, gate, loss scale, ...); plugins may have more.
+ * The core writes some of them (learning rate, norm, gate, loss scale, ...); plugins may add more.
  * Each has a slot of SCALAR_BYTES, so that no two share a cache line. */
 #ifndef PLAN_SCALAR_H
 #define PLAN_SCALAR_H
