@@ -2,7 +2,7 @@
  *
  * A table names the passes; one loop runs them in order and measures each. plan.h documents them.
  *
- * How many ranks share the data is found by building the graph once with a batch that any mesh
+ * The number of data-parallel ranks is found by building the graph once with a batch that any mesh
  * divides: the strategies split it, and the mesh axes over which `tokens` is then split are the
  * data-parallel ones. The second graph has the true sizes. */
 #include "plan/builder.h"
@@ -23,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One plan while it is made. */
+/* One plan under construction. */
 typedef struct making {
     const spec *s;
     plan *p;
@@ -31,14 +31,14 @@ typedef struct making {
     flat flat;
     graph g;
     builder b;
-    uint32_t sharing;   /* ranks that share the data */
+    uint32_t sharing;   /* data-parallel ranks */
     weft_tensor result; /* the loss of a micro-batch, or the logits */
 } making;
 
 /* --- graphs --- */
 
-/* Data-parallel ranks: the product of the mesh axes over which the input is split, without those
- * that cut sequences. */
+/* Data-parallel ranks: the product of the mesh axes that split the input, without those that split
+ * sequences. */
 static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
 {
     weft_tensor t = graph_find(g, "tokens");
@@ -59,7 +59,7 @@ static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
     return WEFT_OK;
 }
 
-/* An op that a plugin brings, one of those loaded so far. */
+/* Find an op among those of the plugins loaded so far. */
 static const weft_op *plugin_op(void *ctx, const char *id)
 {
     uint32_t n = host_loaded(ctx, "weft.op/1", NULL, 0);
@@ -72,8 +72,8 @@ static const weft_op *plugin_op(void *ctx, const char *id)
     return found;
 }
 
-/* The graph of the forward of one micro-batch of all ranks that share the data, split by the
- * strategies. `batch`: samples over which the loss is averaged. */
+/* Build the forward graph of one micro-batch of all data-parallel ranks, split by the strategies.
+ * `batch`: samples over which the loss is averaged. */
 static weft_status forward_graph(graph *g, edit_state *e, const spec *s, uint32_t sharing, int want,
                                  double batch, weft_tensor *result)
 {
@@ -121,7 +121,7 @@ static weft_status find_sharing(making *m)
     return st;
 }
 
-/* The loss of a pass goes into the scalar that sums over the step. */
+/* Add the loss of a micro-batch to the scalar that sums over the step. */
 static weft_status sum_loss(graph *g, weft_tensor loss)
 {
     weft_builder b = graph_builder(g);
@@ -343,7 +343,7 @@ static const struct pass {
     {"memory", add_up_memory, TRAIN | FORWARD},
 };
 
-/* Add to the time of a pass; the plans of several stages run it one after the other. */
+/* Add to the time of a pass, which runs once per stage. */
 static void note_time(plan_set *set, const char *name, uint64_t since)
 {
     uint32_t i = 0;
@@ -379,7 +379,7 @@ static void free_making(making *m)
     plan_edits_free(&m->edits);
 }
 
-/* The plan of the ranks of one stage; *axis is the mesh axis of the stages. */
+/* Build the plan of the ranks of one stage; *axis is the mesh axis of the stages. */
 static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *axis)
 {
     const spec *s = set->spec;
@@ -401,7 +401,8 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     return st;
 }
 
-/* The same channels in the same order in all plans, so that ranks of all stages open them alike. */
+/* Give all plans the same channels in the same order, so that ranks of all stages open them in the
+ * same order. */
 static void unite_channels(plan_set *set)
 {
     plan *first = &set->at[0];

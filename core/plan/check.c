@@ -1,13 +1,13 @@
-/* plan/check.c: the lists of all ranks, run against each other on a machine that buffers nothing.
+/* plan/check.c: deadlock check: simulates the lists of all ranks on a machine without buffering.
  *
- * A start posts an operation on its channel and never blocks; a channel completes its operations in
- * order, each when every member has started it, as many channels at once as the transport declares;
- * a wait blocks until its operation is complete. Every list must reach its end. Members of a
- * channel must start the same operation: kind, type and count. Cost: one visit an entry and rank,
- * plus one a completion; 1,024 ranks of a thousand entries take well under a second.
+ * A start posts an operation on its channel and never blocks. A channel completes its operations in
+ * order, each when every member has started it; as many channels run at once as the transport
+ * declares. A wait blocks until its operation is complete. Every list must reach its end. Members
+ * of a channel must start the same operation: kind, type and count. Cost: one visit per entry and
+ * rank, plus one per completion; 1,024 ranks of a thousand entries take well under a second.
  *
- * This sees what matching sends with receives does not: orders that hang although every operation
- * has its partner. */
+ * Unlike matching sends with receives, this finds orders that hang although every operation has its
+ * counterpart. */
 #include "base/err.h"
 #include "plan/plan.h"
 #include "resolve/topology.h"
@@ -15,16 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct queue {           /* of one channel, for one group of ranks */
+typedef struct queue {           /* of one channel and one group of ranks */
     VEC(const collective *) ops; /* as the first member started them */
-    uint32_t *started;           /* [member] how many it has started */
+    uint32_t *started;           /* [member] operations it has started */
     uint32_t members, done;
 } queue;
 
 typedef struct machine {
     const plan_set *set;
     const list **lists; /* [plan] */
-    uint32_t **nth;     /* [plan][collective] place in its channel's order */
+    uint32_t **nth;     /* [plan][collective] position in its channel's order */
     uint32_t ranks, channels;
     uint32_t *at;         /* [rank] next entry */
     queue *queues;        /* [channel][group] */
@@ -46,7 +46,7 @@ static const list *list_of(const machine *m, uint32_t rank)
     return m->lists[plan_of(m->set, rank) - m->set->at];
 }
 
-/* Do two members mean the same operation? A send goes with a receive of the same tensor. */
+/* Are two operations the same? A send matches a receive of the same tensor. */
 static bool same_operation(const collective *a, const collective *b)
 {
     bool same = a->dtype == b->dtype && a->count == b->count && a->redop == b->redop;
@@ -76,7 +76,7 @@ static weft_status post(machine *m, uint32_t rank, const entry *e)
                     (unsigned long long)c->count, first->name, (unsigned long long)first->count);
 }
 
-/* Complete what every member has started. Returns whether anything was. */
+/* Complete operations that every member has started. Returns whether there was any. */
 static bool complete(queue *q)
 {
     uint32_t least = UINT32_MAX;
@@ -95,7 +95,7 @@ static bool finished(const machine *m, uint32_t rank, const entry *e)
     return m->nth[p - m->set->at][e->what] < q->done;
 }
 
-/* Channels of one link that `rank` has operations in flight on. */
+/* Number of channels of one link on which `rank` has operations in flight. */
 static uint32_t active(const machine *m, uint32_t rank, uint32_t link)
 {
     uint32_t n = 0;
@@ -107,7 +107,7 @@ static uint32_t active(const machine *m, uint32_t rank, uint32_t link)
     return n;
 }
 
-/* Channels of a link that may have operations in flight; 0: any number. */
+/* Maximum number of channels of a link with operations in flight; 0: no limit. */
 static uint32_t channels_at_once(const spec_link *l)
 {
     const weft_coll_table *coll = resolve_collective_library(l);
@@ -129,7 +129,7 @@ static bool has_room(const machine *m, uint32_t rank, const entry *e)
            active(m, rank, ch->link) < most;
 }
 
-/* Walk one rank as far as it goes. */
+/* Advance one rank until it blocks or ends. */
 static weft_status walk_rank(machine *m, uint32_t rank, bool *moved)
 {
     const plan *p = plan_of(m->set, rank);
@@ -192,7 +192,7 @@ static void set_groups(machine *m)
     for (uint32_t c = 0; c < m->channels; c++)
         for (uint32_t r = 0; r < m->ranks; r++) {
             uint32_t me, n = plan_group(&m->set->at[0], c, r, members, &me);
-            uint32_t name = n ? members[0] : r; /* named by its first rank */
+            uint32_t name = n ? members[0] : r; /* a group is identified by its first rank */
             m->group[cell(m, c, r)] = name;
             m->me[cell(m, c, r)] = me;
             queue *q = &m->queues[cell(m, c, name)];
@@ -203,7 +203,7 @@ static void set_groups(machine *m)
     free(members);
 }
 
-/* Each collective's place in the order of its channel: the same for all ranks of a plan. */
+/* Number each collective by its position in its channel's order; equal for all ranks of a plan. */
 static uint32_t *number_operations(const plan *p, const list *l)
 {
     uint32_t *nth = mem_alloc(p->collectives.n * sizeof *nth + 1);
@@ -215,7 +215,7 @@ static uint32_t *number_operations(const plan *p, const list *l)
     return nth;
 }
 
-/* List number `which` of a plan: step, eval, then those of plugins. */
+/* List number `which` of a plan: step, eval, then periodic lists. */
 static const list *numbered(const plan *p, uint32_t which)
 {
     return which == 0 ? &p->step : which == 1 ? &p->eval : &p->extra.at[which - 2].l;

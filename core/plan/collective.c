@@ -1,4 +1,4 @@
-/* plan/collective.c: channels and collectives, and what their schedules need. */
+/* plan/collective.c: adds channels and collectives and queries their schedules' requirements. */
 #include "plan/collective.h"
 
 #include "base/err.h"
@@ -40,7 +40,7 @@ uint32_t plan_channel_size(const plan *p, uint32_t number)
     return c->coords ? c->ncoords : p->spec->mesh.size[c->mesh_axis];
 }
 
-/* In place as weft/coll.h means it: the smaller side lies at the own part of the larger. */
+/* Is it in place as weft/coll.h defines it: the smaller side is the own part of the larger? */
 static bool in_place(const plan *p, const collective *c)
 {
     uint64_t part = c->count / plan_channel_size(p, c->channel) * weft_dtype_size(c->dtype);
@@ -89,7 +89,8 @@ void plan_collective_give(builder *b, uint32_t number)
     plan_space_give(scratch_space(b, c->channel), c->scratch, c->scratch_bytes);
 }
 
-/* Lists repeat themselves: what an equal collective needed, from the last few. */
+/* Reuse the requirements of an equal one among the last few collectives; lists repeat
+ * themselves. */
 static bool find_made(const plan *p, collective *c)
 {
     uint32_t back = p->collectives.n < 64 ? p->collectives.n : 64;
@@ -109,7 +110,7 @@ static bool find_made(const plan *p, collective *c)
     return false;
 }
 
-/* Bytes that a rank sends by the ring, which libraries are measured by. */
+/* Bytes that a rank sends by the ring algorithm, the reference for collective libraries. */
 static uint64_t sent_by_library(const collective *c, uint32_t n)
 {
     uint64_t bytes = c->count * weft_dtype_size(c->dtype), part = bytes / n;
@@ -123,8 +124,9 @@ static uint64_t sent_by_library(const collective *c, uint32_t n)
     }
 }
 
-/* Ranks of a large group need what their neighbours need, but for the first few and the last; of
- * several machines, but for all of each that is the first of its size. ask: [n] */
+/* Select the ranks to query. In a large group ranks have the requirements of their neighbours,
+ * except the first few and the last; on several machines, except all ranks of the first machine of
+ * each size. ask: [n] */
 static void ranks_to_ask(const sched_layout *l, uint32_t n, bool *ask)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -141,7 +143,7 @@ static void ranks_to_ask(const sched_layout *l, uint32_t n, bool *ask)
     free(size);
 }
 
-/* Bytes that it would send if nothing were compressed. */
+/* Bytes that it would send without compression. */
 static weft_status ask_plain(const sched_request *r, collective *c)
 {
     sched_request plain = *r;
@@ -156,13 +158,14 @@ static weft_status ask_plain(const sched_request *r, collective *c)
     return WEFT_OK;
 }
 
-/* What rank `me` needs; the first that is asked says how it is done. */
+/* Query the requirements of rank `me`; the first query selects the algorithm. */
 static weft_status ask_rank(plan *p, collective *c, uint32_t me)
 {
     sched_schedule *mine;
     sched_request r;
     plan_request(p, c, me, &r);
-    r.algorithm = c->algorithm ? c->algorithm : r.algorithm; /* auto is alike on all */
+    r.algorithm =
+        c->algorithm ? c->algorithm : r.algorithm; /* auto is resolved once for all ranks */
     weft_status st = sched_make(&r, &mine);
     if (st != WEFT_OK)
         return st;
@@ -178,7 +181,7 @@ static weft_status ask_rank(plan *p, collective *c, uint32_t me)
     return st;
 }
 
-/* Scratch that suits all ranks of the channel. */
+/* Find the scratch size that suffices for all ranks of the channel. */
 static weft_status ask_all(plan *p, collective *c)
 {
     const channel *ch = &p->channels.at[c->channel];
@@ -187,7 +190,8 @@ static weft_status ask_all(plan *p, collective *c)
     weft_status st = WEFT_OK;
     ranks_to_ask(ch->layout, n, ask);
     for (uint32_t me = 0; st == WEFT_OK && me < n; me++)
-        if (ask[me] && !(plan_between_two(c) && me == c->root)) /* that has a request of its own */
+        if (ask[me] &&
+            !(plan_between_two(c) && me == c->root)) /* the root has a request of its own */
             st = ask_rank(p, c, me);
     free(ask);
     if (st != WEFT_OK)
@@ -195,7 +199,7 @@ static weft_status ask_all(plan *p, collective *c)
     return st;
 }
 
-/* Memory for its error-feedback residual. */
+/* Allocate its error-feedback residual. */
 static void take_residual(builder *b, collective *c)
 {
     uint64_t *used = &b->zones.residual[plan_channel_in_host(b->p, c->channel)];

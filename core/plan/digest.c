@@ -1,4 +1,4 @@
-/* plan/digest.c: FNV-1a over everything that two ranks must agree on. */
+/* plan/digest.c: FNV-1a hash of everything on which two ranks must agree. */
 #include "base/number/digest.h"
 
 #include "plan/plan.h"

@@ -1,4 +1,4 @@
-/* plan/emit.c: the entries of lists. */
+/* plan/emit.c: append entries to lists. */
 #include "plan/emit.h"
 
 #include "plan/collective.h"

@@ -1,4 +1,4 @@
-/* plan/plan.c: what a finished plan says: offsets, ranks, bytes, and how it is freed. */
+/* plan/plan.c: queries of a finished plan: offsets, ranks, bytes; and plan_free(). */
 #include "plan/plan.h"
 
 #include <stdlib.h>
@@ -65,7 +65,7 @@ uint64_t *plan_bases(const plan *p, uint32_t rank)
     return at;
 }
 
-/* Kinds of weft/coll.h: a word for programs, and one for people. */
+/* Names of the kinds of weft/coll.h: for programs, and for people. */
 static const char *const kinds[][2] = {
     {"", ""},
     {"all_reduce", "all-reduce"},

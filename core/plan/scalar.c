@@ -1,4 +1,4 @@
-/* plan/scalar.c: the plan's scalars by name, and which of them the core writes. */
+/* plan/scalar.c: find the plan's scalars by name; which of them the core writes. */
 #include "plan/scalar.h"
 
 #include "base/err.h"
@@ -23,7 +23,7 @@ void plan_scalar_save(plan *p, const char *name, uint32_t kept)
             p->scalars.at[i].kept = kept;
 }
 
-/* Scalars that the core itself writes (step.c, norm.c). */
+/* Does the core itself write the scalar (step.c, norm.c)? */
 static bool is_core(const graph *g, weft_tensor t)
 {
     static const char *const names[] = {"lr",   "count", "count.low", "loss",       "scale", "clip",

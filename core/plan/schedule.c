@@ -1,8 +1,8 @@
 /* plan/schedule.c: the schedule of a planned collective.
  *
- * The plan has chosen the algorithm for the whole group, so that scratch and digests follow from
- * it. Whoever runs the plan builds the schedule by that choice and selects nothing again: `auto`
- * and rules have no say after planning. */
+ * The plan has chosen the algorithm for the whole group, because scratch and digests depend on it.
+ * At run time the schedule is built with that algorithm; `auto` and rules are not evaluated
+ * again. */
 #include "plan/plan.h"
 
 weft_status plan_schedule(const plan *p, const collective *c, uint32_t me, sched_schedule **out)

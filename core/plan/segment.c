@@ -1,8 +1,8 @@
-/* plan/segment.c: kernels and segments, each kept once.
+/* plan/segment.c: kernels and segments, each stored once.
  *
- * Every block is lowered on its own; a segment that equals an earlier one, instruction by
- * instruction and operand by operand, is dropped for it. So 48 equal blocks share one segment and
- * nobody has to say that they are equal. */
+ * Every block is lowered separately; a segment whose instructions and operands all equal those of
+ * an earlier one is replaced by it. So 48 equal blocks share one segment, and nothing has to
+ * declare them equal. */
 #include "plan/emit.h"
 
 #include "base/err.h"
@@ -70,7 +70,7 @@ static void own_spec(pool *p, weft_opspec *s)
     }
 }
 
-/* A kernel that a plugin brings for this op and device, one of those loaded so far. */
+/* Find a plugin's kernel for this op and device among the plugins loaded so far. */
 static const component *plugin_kernel(const spec *s, const char *id)
 {
     uint32_t n = host_loaded(s->host, "weft.kernel/1", NULL, 0);
@@ -85,7 +85,7 @@ static const component *plugin_kernel(const spec *s, const char *id)
     return found;
 }
 
-/* The device's own kernel; failing that, a plugin's. */
+/* Use the device's own kernel or, if it has none, a plugin's. */
 static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
 {
     const spec_plugin *d = &p->spec->device;
@@ -107,7 +107,7 @@ static weft_status find_need(const plan *p, const weft_opspec *op, kernel *k)
     return st;
 }
 
-/* The kernel of an op, shared when equal. */
+/* Find or add the kernel of an op; equal ones are shared. */
 static weft_status find_kernel(plan *p, const weft_opspec *wanted, double flops,
                                const uint64_t first[WEFT_MAX_MESH], uint32_t *out)
 {

@@ -1,19 +1,19 @@
-/* plan/layout/extent.c: what a rank has of a tensor that is cut, and who writes it (see plan.h).
+/* plan/layout/extent.c: the part of a sharded tensor that a rank has, and who writes it (plan.h).
  *
- * A block is found axis by axis. The mesh axes that cut a tensor axis are taken from the highest
- * down: with `held` rows in memory before a cut over n coordinates, coordinate c gets rows
- * [c * part, (c + 1) * part) of them, part = ceil(held / n), and as many real ones as are left
- * there. What remains is intervals on a line: the block's place in its group against the rank's
- * slice of it.
+ * A block is found axis by axis. The mesh axes that split a tensor axis are applied from the
+ * highest down: of `held` rows in memory before a split over n coordinates, coordinate c gets rows
+ * [c * part, (c + 1) * part), part = ceil(held / n), and as many real ones as are left there. The
+ * rest is an intersection of intervals: the block's position in its group and the rank's slice of
+ * it.
  *
- * Ranks that differ only on mesh axes which do not cut a piece are replicas of each other. One of
- * them writes: the one whose ranks, all that hold a part of the piece, have the least to write so
+ * Ranks that differ only on mesh axes that do not divide a piece are its replicas. One replica
+ * writes: the one whose ranks (all that hold a part of the piece) have the fewest bytes to write so
  * far. O(pieces * ranks). */
 #include "plan/plan.h"
 
 #include <stdlib.h>
 
-/* The rank's block into out->start and out->size; returns its real elements. */
+/* Write the rank's block into out->start and out->size; returns its real elements. */
 static uint64_t find_block(const mesh *m, const piece *x, uint32_t rank, extent *out)
 {
     int64_t held[WEFT_MAX_AXES];
@@ -44,7 +44,7 @@ typedef struct interval {
     uint64_t from, to;
 } interval;
 
-/* Where flat positions `at` begin in a region of elements of `size` bytes. */
+/* Address of flat positions `at` in a region of elements of `size` bytes. */
 static uint64_t address(uint64_t region, uint64_t size, bool sliced, interval own, interval at)
 {
     if (region == UINT64_MAX || (sliced && (at.from < own.from || at.to > own.to)))
@@ -101,7 +101,7 @@ uint32_t plan_replica(const plan *p, const piece *x, uint32_t rank)
 
 /* --- writers --- */
 
-/* Do coordinates of mesh axis `a` own different things? */
+/* Do coordinates of mesh axis `a` own different parts? */
 static bool cuts(const piece *x, uint32_t a)
 {
     return x->split[a] || x->only[a] || x->shard_axis == a + 1 || x->apart >> a & 1;
@@ -123,14 +123,13 @@ bool plan_writes(const plan *p, const piece *x, uint32_t rank)
 /* Room to choose in, by rank: strides of the mesh come first. */
 typedef struct choice {
     uint32_t stride[WEFT_MAX_MESH];
-    uint32_t
-        *replica;   /* the first of the ranks that make up the rank's replica; UINT32_MAX: none */
-    uint64_t *load; /* bytes that the rank writes so far */
-    uint64_t *sum;  /* at the first of a replica: what all its ranks write */
+    uint32_t *replica; /* first rank of the rank's replica; UINT32_MAX: none */
+    uint64_t *load;    /* bytes that the rank writes so far */
+    uint64_t *sum;     /* at the first rank of a replica: bytes that all its ranks write */
 } choice;
 
-/* The rank that has the coordinates of `rank` where a piece is not cut, and 0 where it is;
- * UINT32_MAX for a rank that has nothing of it. */
+/* The rank with the coordinates of `rank` on axes that do not divide the piece, and 0 on the
+ * others; UINT32_MAX for a rank that has no part of it. */
 static uint32_t first_of_replica(const mesh *m, const piece *x, const choice *k, uint32_t rank)
 {
     uint32_t out = rank;

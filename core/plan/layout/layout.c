@@ -1,9 +1,9 @@
-/* plan/layout/layout.c: parameters in flat ranges of elements (see build.h).
+/* plan/layout/layout.c: places parameters in flat ranges of elements (see layout.h).
  *
- * First the order, block by block with matrices first; then, when edits have said what is cut, the
- * places. A block that is cut over N coordinates is made of groups, and a group of N slices: as
- * many parameters of one kind as go into a bucket, padded so that the slices are equal and
- * aligned. */
+ * The order comes first, block by block with matrices first. When the edits have decided what is
+ * sharded, the offsets follow. A block that is sharded over N coordinates consists of groups, and a
+ * group of N slices: as many parameters of one kind as fit into a bucket, padded so that the slices
+ * are equal and aligned. */
 #include "plan/layout/layout.h"
 
 #include "base/err.h"
@@ -34,7 +34,7 @@ static uint8_t *find_users(const graph *g, const struct stage_map *stages, pool 
     for (uint32_t i = 0; i < g->nodes.n; i++)
         for (uint32_t k = 0; k < g->nodes.at[i].nin; k++)
             users[g->nodes.at[i].in[k]] |= plan_stage_here(stages, g->nodes.at[i].block) ? 1 : 2;
-    for (uint32_t i = 0; i < g->tensors.n; i++) /* one that nothing reads is at home */
+    for (uint32_t i = 0; i < g->tensors.n; i++) /* an unused one belongs to its block's stage */
         if (g->tensors.at[i].kind == WEFT_T_PARAM && !users[i + 1])
             users[i + 1] = plan_stage_here(stages, g->tensors.at[i].block) ? 1 : 2;
     return users;
@@ -68,8 +68,8 @@ static void begin_block(flat *f, const char *name)
     *vec_push(&f->blocks) = (flat_block){.name = name, .first_param = f->params.n};
 }
 
-/* The order within a block: matrices, those that a mesh axis cuts next to the rest that are cut, so
- * that what is summed over the same axes lies together. */
+/* The order within a block: matrices, the split ones next to the other split parameters, so that
+ * gradients that are summed over the same axes are contiguous. */
 static uint32_t rank_of(const graph *g, const tensor *t)
 {
     bool cut = false, matrix = t->flags & WEFT_PARAM_MATRIX;
@@ -102,7 +102,7 @@ void plan_flat_list(const graph *g, const struct stage_map *stages, pool *texts,
     }
 }
 
-/* --- places --- */
+/* --- offsets --- */
 
 static void place_whole(flat *f, flat_block *k, uint64_t at)
 {
@@ -116,7 +116,7 @@ static void place_whole(flat *f, flat_block *k, uint64_t at)
     k->end = at;
 }
 
-/* May parameter `p` be in one group with `first`, the first of it? */
+/* May parameter `p` be in the group whose first parameter is `first`? */
 static bool alike(const flat_param *first, const flat_param *p)
 {
     return first->flags == p->flags && first->sum_axes == p->sum_axes &&
@@ -158,7 +158,8 @@ static void place_groups(flat *f, flat_block *k, uint64_t at, uint64_t most)
     k->end = at;
 }
 
-/* Where the block and its groups lie in regions that have slices alone of what is cut so far. */
+/* Set the offsets of the block and its groups in regions that have only slices of what is sharded
+ * at their level. */
 static void place_in_regions(flat *f, flat_block *k)
 {
     for (uint32_t level = FLAT_STATE; level <= FLAT_PARAMS; level++) {

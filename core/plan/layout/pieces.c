@@ -1,11 +1,10 @@
-/* plan/layout/pieces.c: parameters and states as checkpoints see them; extent.c has who writes
- * what. */
+/* plan/layout/pieces.c: lists parameters and states for checkpoints; extent.c chooses writers. */
 #include "plan/builder.h"
 #include "plan/emit.h"
 
 #include <string.h>
 
-/* Where a parameter, or the group that it is in, begins in a region that is cut from `level` on. */
+/* Offset of a parameter, or of its group, in a region that is sharded from `level` on. */
 static uint64_t piece_at(const flat *f, const flat_param *p, uint32_t level, uint64_t region,
                          uint64_t size)
 {

@@ -1,4 +1,4 @@
-/* plan/layout/regions.c: the regions of the arena, one behind the other, and the bytes of all. */
+/* plan/layout/regions.c: places the regions in the arena and adds up their bytes. */
 #include "plan/layout/regions.h"
 
 #include "base/err.h"

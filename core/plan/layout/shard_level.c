@@ -1,13 +1,13 @@
-/* plan/layout/shard_level.c: how far each block is cut, from the edits `store` and `sync`.
+/* plan/layout/shard_level.c: sets how far each block is sharded, from the edits `shard` and `sync`.
  *
- * All of a block is cut alike, over one mesh axis, because its parameters and gradients are whole
- * in one buffer; and what is cut includes what stands before it: gradients in slices are no use
- * where all ranks update all of the state. Edits that say otherwise are refused here. */
+ * All of a block is sharded alike, over one mesh axis, because its parameters and gradients are
+ * contiguous in one buffer. A level includes the lower ones: sharded gradients are useless if all
+ * ranks update all of the state. Contradicting edits are an error. */
 #include "plan/layout/shard_level.h"
 
 #include "base/err.h"
 
-typedef struct wish { /* for one parameter, by what is stored: 1 + mesh axis; 0: whole */
+typedef struct wish { /* for one parameter, by what is sharded: 1 + mesh axis; 0: nothing */
     uint32_t axis[FLAT_LEVELS], ahead;
     const char *owner;
 } wish;
@@ -29,7 +29,7 @@ static weft_status read_wish(const edit_state *e, const flat_param *p, wish *out
     return WEFT_OK;
 }
 
-/* Gradients in slices need the state in slices, parameters need both, over the same axis. */
+/* Sharded gradients require sharded state, sharded parameters require both, over the same axis. */
 static weft_status level_of(const edit_state *e, const flat_param *p, const wish *x,
                             uint32_t *level)
 {

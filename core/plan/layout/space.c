@@ -1,10 +1,10 @@
-/* plan/layout/space.c: offsets for buffers whose lifetimes are known.
+/* plan/layout/space.c: allocates offsets for buffers with known lifetimes.
  *
- * Two allocators. Inside a block's pass there are tens of buffers: largest first, each at the
- * lowest place that is free during its whole life (lifetimes_place, quadratic). Over a list there
- * may be a hundred thousand: they are taken and given back in the order of the list, each from the
- * smallest hole that fits (space_take). A forward pass pushes and its backward pops, so the holes
- * close again. */
+ * There are two allocators. A block's forward or backward has tens of buffers: largest first, each
+ * at the lowest offset that is free during its lifetime (plan_lifetimes_place, quadratic). A list
+ * may have a hundred thousand: they are allocated and freed in list order, each from the smallest
+ * free range that fits (plan_space_take). A forward pass pushes and its backward pops, so free
+ * ranges merge again. */
 #include "plan/layout/space.h"
 
 #include <stdlib.h>
@@ -19,7 +19,7 @@ static uint64_t rounded(uint64_t bytes)
 uint64_t plan_space_take(space *s, uint64_t bytes)
 {
     if (!bytes)
-        return 0; /* nothing has no place */
+        return 0; /* an empty buffer needs no space */
     bytes = rounded(bytes);
     uint32_t best = s->free_ranges.n;
     for (uint32_t i = 0; i < s->free_ranges.n; i++)
@@ -36,7 +36,7 @@ uint64_t plan_space_take(space *s, uint64_t bytes)
             *h = s->free_ranges.at[--s->free_ranges.n];
         return at;
     }
-    /* Grow, starting inside a hole that touches the top. */
+    /* Grow, starting in a free range that touches the top. */
     uint64_t at = s->top;
     for (uint32_t i = 0; i < s->free_ranges.n; i++)
         if (s->free_ranges.at[i].at + s->free_ranges.at[i].bytes == s->top) {
@@ -53,7 +53,7 @@ void plan_space_give(space *s, uint64_t at, uint64_t bytes)
     free_range fresh = {at, rounded(bytes)};
     if (!bytes)
         return;
-    for (uint32_t i = 0; i < s->free_ranges.n;) { /* join the neighbours on both sides */
+    for (uint32_t i = 0; i < s->free_ranges.n;) { /* merge with the neighbours on both sides */
         free_range h = s->free_ranges.at[i];
         if (h.at + h.bytes == fresh.at || fresh.at + fresh.bytes == h.at) {
             fresh.at = h.at < fresh.at ? h.at : fresh.at;
@@ -74,7 +74,7 @@ static int larger_first(const void *x, const void *y)
     return a < b ? -1 : a > b; /* the same on every rank */
 }
 
-/* The lowest offset at which `l` overlaps none of the first n in `placed` that live beside it. */
+/* The lowest offset at which `l` overlaps none of the first n in `placed` that are live with it. */
 static uint64_t lowest(const lifetime *l, lifetime *const *placed, uint32_t n)
 {
     uint64_t at = 0;

@@ -1,4 +1,4 @@
-/* plan/layout/stage_map.c: which blocks are on the stage that is being planned. */
+/* plan/layout/stage_map.c: is a block on the stage that is being planned? */
 #include "plan/layout/stage_map.h"
 
 uint32_t plan_stage_of(const struct stage_map *m, uint32_t block)

@@ -1,8 +1,8 @@
-/* plan/layout/stage_map.h: which blocks are on which pipeline stage, and who communicates in
- * groups.
+/* plan/layout/stage_map.h: the blocks of each pipeline stage, and groups with a channel of their
+ * own.
  *
- * A stage is a coordinate of one mesh axis. A chunk is a range of blocks that a stage works through
- * at once. A job without stages has axis -1: every block is here. */
+ * A stage is a coordinate of one mesh axis. A chunk is a range of blocks that a stage runs
+ * together. A job without stages has axis -1: every block is on this stage. */
 #ifndef PLAN_LAYOUT_STAGE_MAP_H
 #define PLAN_LAYOUT_STAGE_MAP_H
 
@@ -24,7 +24,7 @@ struct stage_map {
     uint32_t *stage, *chunk; /* [block] */
     uint32_t blocks;
     stage_order *orders; /* [stage] */
-    const char *owner;   /* plugin that brought the stages */
+    const char *owner;   /* plugin that defined the stages */
 };
 
 uint32_t plan_stage_of(const struct stage_map *m, uint32_t block);
