@@ -1,8 +1,9 @@
-/* plan/edits/arguments.c: what plugins hand to edits: pointers, texts, counts, and how many edits.
+/* plan/edits/arguments.c: validates the arguments of edits: pointers, texts, counts, edits per
+ * call.
  *
- * The table that plugins get consists of the functions here. Each checks its arguments and calls
- * the edit itself (edits.c, stages.c, extra.c). The first failure of a call of edit() is kept: a
- * plugin that goes on after it has not got what it asked for, so its call fails too. */
+ * The functions here form the table that plugins get. Each checks its arguments and calls the edit
+ * itself (apply.c, stages.c, lists.c). The first failure within a call of edit() is stored: the
+ * call fails even if the plugin ignores the failure and continues. */
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
@@ -15,7 +16,7 @@ static edit_state *state(void *ctx)
     return ctx;
 }
 
-/* An edit fails: name the call and the plugin, and keep the first reason. */
+/* Finish an edit: on failure, name the call and the plugin, and store the first reason. */
 static weft_status end(edit_state *e, const char *call, weft_status st)
 {
     if (st == WEFT_OK || !e)
@@ -31,7 +32,7 @@ static weft_status end(edit_state *e, const char *call, weft_status st)
     return st;
 }
 
-/* One more edit. */
+/* Count one more edit. */
 static weft_status begin(edit_state *e, const char *call)
 {
     if (!e)
@@ -120,7 +121,7 @@ static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, con
         st = axis(call, mesh_axis);
     if (st == WEFT_OK)
         st = graph_check_pointer(call, "work", cells);
-    /* a forward and two parts of a backward, for each chunk and micro-batch */
+    /* one forward and two parts of a backward for each chunk and micro-batch */
     const uint64_t most = st != WEFT_OK ? 0 : 3 * (uint64_t)e->g->blocks.n * e->passes;
     if (st == WEFT_OK && n > most)
         st = err_fail(WEFT_USAGE,
@@ -189,7 +190,7 @@ static weft_status a_carry(void *ctx, const char *params, uint32_t versions)
     return end(ctx, call, st != WEFT_OK ? st : plan_edit_weight_versions(ctx, params, versions));
 }
 
-/* One line, in any language. */
+/* A single line of text, in any language. */
 static weft_status a_changes(void *ctx, const char *text)
 {
     static const char call[] = "edits.changes_results";

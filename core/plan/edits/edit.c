@@ -1,4 +1,4 @@
-/* plan/edits/edit.c: what is around every edit: phase, mesh axis, failures, lines for the user. */
+/* plan/edits/edit.c: code shared by all edits: phase, mesh axis, failures, lines for the user. */
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
@@ -18,7 +18,7 @@ void plan_edits_begin(edit_state *e)
     e->edits = 0;
     e->failed = WEFT_OK;
     e->why = NULL;
-    e->g->looking = "edit"; /* but where an emit() is called */
+    e->g->looking = "edit"; /* except while an emit() is called */
 }
 
 weft_status plan_edits_answer(edit_state *e, weft_status st)
@@ -51,7 +51,7 @@ weft_status plan_edits_axis(const edit_state *e, const char *name, uint32_t *out
     return WEFT_OK;
 }
 
-/* Is there a line that begins so, or (whole) is so? */
+/* Is there a line that begins with `text` or (whole) equals it? */
 static bool has_line(const char *lines, const char *text, bool whole)
 {
     const size_t n = strlen(text);

@@ -1,7 +1,7 @@
-/* plan/edits/edits.h: what strategies and placements ask for, as data.
+/* plan/edits/edits.h: the edits of strategies and placements, as data.
  *
  * Plugins emit edits into tables (weft/strategy.h). Edits that change the graph are applied at
- * once; the others are stored here, and later passes read them. One edit_state a plan. */
+ * once; the others are stored here, and later passes read them. Each plan has one edit_state. */
 #ifndef PLAN_EDITS_EDITS_H
 #define PLAN_EDITS_EDITS_H
 
@@ -12,7 +12,7 @@ typedef struct sync_edit {
     const char *glob, *owner;
     uint32_t mesh_axis, when; /* or FIRST_GROUP + the group */
     uint64_t bucket_bytes;
-    bool overrides; /* a placement's: of what a strategy said for the axis */
+    bool overrides; /* from a placement: overrides what a strategy set for the axis */
 } sync_edit;
 
 typedef struct store_edit {
@@ -36,9 +36,9 @@ typedef struct edit_state {
     VEC(sync_edit) syncs;
     VEC(store_edit) stores;
     VEC(list_edit) lists;
-    bool placing;       /* it is the placement that emits */
-    uint32_t edits;     /* that the plugin has emitted in this call */
-    weft_status failed; /* of an edit in this call, and why */
+    bool placing;       /* the placement is emitting */
+    uint32_t edits;     /* edits that the plugin has emitted in this call */
+    weft_status failed; /* first failure of an edit in this call, and its reason */
     const char *why;
     group_list groups;
     struct stage_map stages;
@@ -46,20 +46,20 @@ typedef struct edit_state {
 } edit_state;
 
 /* Call edit() of all strategies for a phase (WEFT_PHASE_...), in WEFT_PHASE_SYNC also that of the
- * placement. The first failure of an edit is the result. */
+ * placement. Returns the first failure of an edit. */
 weft_status plan_edits_run(edit_state *e, uint32_t phase);
 
 void plan_edits_free(edit_state *e);
 
-/* Note that results depend on the layout, for the user; a line that is there already is not
- * repeated. */
+/* Record, for the user, that results depend on the layout; duplicate lines are dropped. */
 void plan_edits_note_change(edit_state *e, const char *line);
 
-/* Has the plugin noted something by plan_edits_note_change()? */
+/* Has the plugin recorded a line by plan_edits_note_change()? */
 bool plan_edits_has_noted(const edit_state *e, const char *owner);
 
-/* A strategy may leave gradients unsummed over a mesh axis (WEFT_SYNC_NEVER). WEFT_USAGE unless a
- * list brings the parameters together or the strategy says what it does; the user is told. */
+/* Check gradients that a strategy leaves unsummed over a mesh axis (WEFT_SYNC_NEVER). WEFT_USAGE
+ * unless a periodic list synchronizes the parameters or the strategy states the effect; the user is
+ * told. */
 weft_status plan_edits_check_unsummed(const flat *f, edit_state *e);
 
 #endif

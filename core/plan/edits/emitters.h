@@ -1,6 +1,6 @@
-/* plan/edits/emitters.h: the functions behind the tables of weft/strategy.h; files of edits/ alone.
+/* plan/edits/emitters.h: the functions behind the tables of weft/strategy.h; private to edits/.
  *
- * A call from a plugin goes through arguments.c, which checks what is handed in, to the edit itself
+ * A call from a plugin goes through arguments.c, which checks the arguments, to the edit itself
  * (apply.c, stages.c, lists.c). The helpers are in edit.c. */
 #ifndef PLAN_EDITS_EMITTERS_H
 #define PLAN_EDITS_EMITTERS_H
@@ -25,16 +25,16 @@ void plan_edits_begin(edit_state *e); /* before a plugin's edit() ... */
  * returns. */
 weft_status plan_edits_answer(edit_state *e, weft_status st);
 
-/* The error for a `what` that is NULL, or for an `e` that is. */
+/* The error for a `what`, or an `e`, that is NULL. */
 weft_status plan_edits_null(const edit_state *e, const char *call, const char *what);
 
 /* WEFT_USAGE unless `phase` is the current one. */
 weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase, const char *edit);
 
-/* The mesh axis of a name, or FIRST_GROUP + the group. */
+/* The mesh axis of this name, or FIRST_GROUP + the group. */
 weft_status plan_edits_axis(const edit_state *e, const char *name, uint32_t *out);
 
-/* --- apply.c, stages.c, lists.c: the edits; arguments are checked already --- */
+/* --- apply.c, stages.c, lists.c: the edits, called with checked arguments --- */
 
 weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis,
                             const char *mesh_name);
@@ -55,7 +55,7 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const
 weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every, weft_emit emit,
                                     void *user);
 
-/* WEFT_USAGE unless every block has a stage and every order has each cell once. */
+/* WEFT_USAGE unless every block has a stage and every order has each cell exactly once. */
 weft_status plan_stages_finish(edit_state *e);
 
 #endif

@@ -1,6 +1,6 @@
 /* plan/edits/lists.c: the edit "periodic list": a plugin writes a graph over parameters and states.
  *
- * The nodes are taken out of the model's graph; optim/periodic.c makes a list of them. */
+ * The nodes are moved out of the model's graph; optim/periodic.c turns them into a list. */
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"

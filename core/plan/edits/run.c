@@ -1,10 +1,10 @@
-/* plan/edits/run.c: calls edit() of all strategies, phase by phase, and of the placement. */
+/* plan/edits/run.c: calls edit() of all strategies and of the placement, phase by phase. */
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
 #include "host/call.h"
 
-/* The mesh axes that there are, with their keys: "parallel.tp = 2, parallel.dp = 1". */
+/* The mesh axes of the job with their keys: "parallel.tp = 2, parallel.dp = 1". */
 static const char *axes_text(const edit_state *e)
 {
     char *text = pool_text(e->pool, "parallel.strategy = none");

@@ -1,9 +1,9 @@
-/* plan/edits/stages.c: which blocks live on which stage, and in which order a stage works.
+/* plan/edits/stages.c: the edits about pipeline stages: blocks of a stage, and its order of work.
  *
- * A stage is a coordinate of one mesh axis; a chunk is a run of blocks that it works through at
- * once (with several chunks a stage, data passes all stages several times). What is said here is
- * only kept and held against itself; lists.c makes lists of it, and check.c finds orders that
- * hang. */
+ * A stage is a coordinate of one mesh axis; a chunk is a range of blocks that it runs together
+ * (with several chunks per stage, data passes all stages several times). Edits are only stored and
+ * checked for consistency here; lower/micro_batches.c builds lists from them, and check.c finds
+ * orders that hang. */
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"
@@ -12,7 +12,7 @@
 
 #define NO_STAGE UINT32_MAX
 
-/* The mesh axis of an edit about stages; all of a job's are about one axis. */
+/* The mesh axis of a stage edit; all stage edits of a job must name the same axis. */
 static weft_status stage_axis(edit_state *e, const char *edit, const char *axis, uint32_t stage)
 {
     struct stage_map *m = &e->stages;
@@ -82,7 +82,7 @@ weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const w
     return WEFT_OK;
 }
 
-/* Each graph is planned several times; a group is the same every time. */
+/* Is it the same group? Each graph is planned several times, always with the same groups. */
 static weft_status same_group(const edit_state *e, const group_edit *have, uint32_t axis,
                               const uint32_t *coords, uint32_t n)
 {
@@ -124,7 +124,8 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const
     return WEFT_OK;
 }
 
-/* Every (chunk, pass) once forward and once backward, forward first. */
+/* Check that an order has every (chunk, micro-batch) once forward and once backward, forward
+ * first. */
 static weft_status check_order(const edit_state *e, uint32_t stage)
 {
     const struct stage_map *m = &e->stages;

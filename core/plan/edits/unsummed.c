@@ -1,13 +1,13 @@
 /* plan/edits/unsummed.c: mesh axes over which gradients are never summed (WEFT_SYNC_NEVER).
  *
- * Each coordinate of such an axis trains parameters of its own, so results depend on how many there
- * are. Somebody has to have meant it: a list brings the parameters together, or the strategy says
- * what it does. The user is told in any case. */
+ * Each coordinate of such an axis trains separate parameters, so results depend on the axis' size.
+ * That must be intended: a periodic list synchronizes the parameters, or the strategy states the
+ * effect. The user is told in any case. */
 #include "plan/edits/edits.h"
 
 #include "base/err.h"
 
-/* Does the edit keep gradients from being summed? */
+/* Does the edit leave gradients unsummed? */
 static bool never_summed(const flat *f, const sync_edit *x)
 {
     for (uint32_t i = 0; x->when == WEFT_SYNC_NEVER && i < f->params.n; i++) {

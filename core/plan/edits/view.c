@@ -1,4 +1,4 @@
-/* plan/edits/view.c: the table by which strategies read the graph (weft/strategy.h). */
+/* plan/edits/view.c: the read-only view of the graph for strategies (weft/strategy.h). */
 #include "plan/edits/emitters.h"
 
 #include "base/err.h"

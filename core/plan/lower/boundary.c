@@ -1,15 +1,15 @@
-/* plan/lower/boundary.c: what goes from stage to stage.
+/* plan/lower/boundary.c: sends and receives between pipeline stages.
  *
- * An activation that a block makes on one stage and a block on another reads is sent: forward the
- * residual stream, backward its gradient. Both ends find this in the same graph, so neither tells
- * the other. Each directed pair of stages has one channel for activations and one for gradients,
- * which never wait for each other.
+ * An activation that a block on one stage produces and a block on another reads is sent: forward
+ * the residual stream, backward its gradient. Both ends derive this from the same graph, without
+ * communication. Each directed pair of stages has one channel for activations and one for
+ * gradients, which never wait for each other.
  *
- * A receive starts one cell (a chunk's pass) before the cell that needs it, so that it runs beside
- * computation, and is waited for by the first work that reads it. A send starts when its work is
- * done and is waited for before the next one on its channel; until then its buffer is held. Cost: a
- * boundary and micro-batch one tensor of tokens x features each way, and one more of them in memory
- * on the receiving side. */
+ * A receive starts one cell (the forward or backward of a chunk for one micro-batch) before the
+ * cell that needs it, so that it overlaps computation; the first work that reads it waits for it. A
+ * send starts after its work and is waited for before the next one on its channel; until then its
+ * buffer stays allocated. Cost per boundary and micro-batch: one tensor of tokens x features each
+ * way, and one more in memory on the receiving side. */
 #include "plan/lower/boundary.h"
 
 #include "base/err.h"
@@ -22,7 +22,7 @@
 typedef struct transfer {
     weft_tensor tensor;
     uint32_t peer, channel;
-    uint32_t made_in; /* block that makes it */
+    uint32_t made_in; /* block that produces it */
     bool send, backward;
 } transfer;
 
@@ -38,15 +38,15 @@ typedef struct departure {
 
 struct boundary {
     VEC(transfer) transfers;
-    VEC(arrival) arrivals; /* in the order in which they are started */
+    VEC(arrival) arrivals; /* in the order in which they start */
     uint32_t next;
     VEC(departure) sent; /* not yet waited for */
 };
 
-/* --- which tensors go where --- */
+/* --- tensors and their stages --- */
 
 typedef struct route {
-    uint64_t readers; /* stages, by bits */
+    uint64_t readers; /* stages, as bits */
     uint32_t made_in;
     bool backward;
 } route;
@@ -93,7 +93,8 @@ static void add_transfers(walk *w, weft_tensor t, const route *r)
     }
 }
 
-/* Senders go through their blocks in the direction of the pass; receivers post in that order. */
+/* Order by producer: senders visit their blocks in the direction of the pass, and receivers post in
+ * that order. */
 static int by_making(const void *x, const void *y)
 {
     const transfer *a = x, *b = y;
@@ -104,7 +105,7 @@ static int by_making(const void *x, const void *y)
     return a->tensor < b->tensor ? -1 : a->tensor > b->tensor;
 }
 
-/* The first work that reads each arriving tensor, a pass. */
+/* Find the first work that reads each received tensor, for each micro-batch. */
 static void find_arrivals(walk *w)
 {
     struct boundary *y = w->boundary;
@@ -129,7 +130,7 @@ static void find_arrivals(walk *w)
             }
             if (at > i)
                 continue;
-            w->place[key] = 1; /* seen; the true place comes at the start */
+            w->place[key] = 1; /* seen; the true offset is set at the start */
             *vec_push(&y->arrivals) = (arrival){k, w->works[i].micro_batch, at, 0};
         }
         from = i + 1;
@@ -226,7 +227,7 @@ weft_status plan_boundary_before(walk *w, uint32_t at)
     return st;
 }
 
-/* Wait for what was sent at place `i`; its buffer is free unless this stage reads it later. */
+/* Wait for send `i`; its buffer is then freed unless this stage reads it later. */
 static void finish_send(walk *w, uint32_t i, uint32_t at)
 {
     struct boundary *y = w->boundary;

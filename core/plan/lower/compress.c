@@ -1,14 +1,14 @@
-/* plan/lower/compress.c: which sums travel in fewer bits, and where what that takes away is kept.
+/* plan/lower/compress.c: gradient compression: which sums are compressed, and their residuals.
  *
- * Sums of gradients over mesh axes whose ranks have different data ([comm] compress), and nothing
- * else: a partial sum along a split of the model is one number in several places, an activation is
- * no sum of many samples, and lists that plugins bring are their own affair. What encoding takes
- * away is kept in memory of the arena that is nobody else's, 4 bytes an element that is encoded,
- * 0 at first and after a restart. Sums that come after every pass add to one and the same.
+ * Only sums of gradients over data-parallel mesh axes are compressed ([comm] compress). A partial
+ * sum of a split model is one value in several parts, an activation is not a sum over many samples,
+ * and periodic lists decide for themselves. The encoding error is stored in a dedicated
+ * error-feedback residual, 4 bytes per encoded element, 0 at first and after a restart. The sums of
+ * all micro-batches share one residual.
  *
- * When a step is skipped nothing of it may come back, and what is kept is in units of the loss
- * scale: the scalar "kept", written when the gate is known (step.c), is by how much it counts in
- * the next step, where it is used for the first time. */
+ * A skipped step must leave no trace in the next one, and the residual is in units of the loss
+ * scale. So the scalar "kept", written when the gate is known (step.c), is the factor of the
+ * residual at its first use in the next step. */
 #include "plan/lower/compress.h"
 
 #include "base/err.h"
@@ -18,7 +18,7 @@
 
 #include <string.h>
 
-/* The axes of the mesh whose ranks have data of their own. */
+/* The data-parallel mesh axes: ranks along them have different data. */
 static uint64_t sharing_axes(const plan *p)
 {
     uint64_t axes = p->data_axes | p->cut_axes;
@@ -34,7 +34,8 @@ static weft_status refuse(plan *p, const char *key, const char *form, const char
                           (config_fact[]){{"form", 0, form}, {"reason", 0, reason}, {0}});
 }
 
-/* Is there something to compress wherever the job asks for it, and does that save anything? */
+/* Check that there is something to compress wherever the job asks for it, and that it saves
+ * bytes. */
 static weft_status check(plan *p, uint64_t never)
 {
     const spec *s = p->spec;

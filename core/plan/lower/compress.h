@@ -1,19 +1,19 @@
-/* plan/lower/compress.h: gradient compression: which sums travel in fewer bits. */
+/* plan/lower/compress.h: gradient compression: which sums are compressed. */
 #ifndef PLAN_LOWER_COMPRESS_H
 #define PLAN_LOWER_COMPRESS_H
 
 #include "plan/builder.h"
 #include "plan/edits/edits.h"
 
-/* Refuse compression that cannot be applied, and tell the user what is rounded; after
+/* Report an error for compression that cannot be applied, and tell the user what is rounded; after
  * plan_sync_prepare(). */
 weft_status plan_compress_prepare(const builder *b, edit_state *e);
 
-/* Mark a sum over `axis` as compressed if the job asks for it. `again`: the same residual was used
- * in this step already. */
+/* Mark a sum over `axis` as compressed if the job asks for it. `again`: the same residual was
+ * already used in this step. */
 void plan_compress_sum(builder *b, collective *c, uint32_t axis, bool again);
 
-/* Put the residuals behind all other memory. */
+/* Place the residuals after all other memory. */
 void plan_compress_finish(builder *b);
 
 #endif

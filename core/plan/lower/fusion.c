@@ -1,15 +1,15 @@
-/* plan/lower/fusion.c: neighbouring ops that the device does as one (fuse() of weft/device.h).
+/* plan/lower/fusion.c: op fusion: adjacent ops that the device runs as one (fuse(), weft/device.h).
  *
- * A chain grows op by op. A candidate reads first what the last member made, or what that reads
- * first; the device has a name for the longer chain, and a kernel for its operands. Then the
- * candidate moves up to the chain, or the chain down to it: whoever is passed on the way must
- * neither write a place that those who move read or write, nor read one that they write. Nothing
- * passes communication.
+ * A chain grows op by op. A candidate's first input is the output of the last member, or that
+ * member's first input; the device must name the longer chain and have a kernel for its operands.
+ * Then the candidate moves up to the chain, or the chain down to it: an op that is passed must not
+ * write memory that a moved op reads or writes, nor read memory that one writes. No op moves past
+ * communication.
  *
- * A result that members alone read has no place. Nothing else changes: places are given after this,
- * in the new order. Outputs that are added to are joined with such alone, since one flag says so of
- * all. Of n nodes between communication each is asked about with each, and each that is joined is
- * held against those between: O(n^2), and n is some tens. */
+ * A result that only members read gets no memory. Memory is assigned afterwards, in the new order.
+ * Outputs that are accumulated into are fused only with others of that kind, because one flag
+ * applies to all. Each of n nodes between communication is tried with each other one, and each
+ * fused one is compared with those between: O(n^2), n is a few tens. */
 #include "plan/lower/fusion.h"
 
 #include "base/err.h"
@@ -23,7 +23,7 @@ typedef struct fusing {
     const uint32_t *nodes;
     uint32_t n;
     bool first;
-    uint32_t *at; /* [n] where the node stands now */
+    uint32_t *at; /* [n] current position of the node */
     bool *taken;  /* [n] a member of a unit */
 } fusing;
 
@@ -32,7 +32,7 @@ static const node *node_at(const fusing *j, uint32_t i)
     return &j->b->g->nodes.at[j->nodes[i]];
 }
 
-/* --- may these be one? --- */
+/* --- can these be fused? --- */
 
 static bool fusable(const node *n)
 {
@@ -40,8 +40,8 @@ static bool fusable(const node *n)
            n->nin && n->nout;
 }
 
-/* How the outputs of a node are written: 0 as they are, 1 as sums for the first time, 2 added to;
- * 3: some in another way than others. */
+/* How the outputs of a node are written: 0 plain, 1 first write of a sum, 2 accumulated into; 3:
+ * mixed. */
 static uint32_t written(const fusing *j, uint32_t i)
 {
     const node *n = node_at(j, i);
@@ -64,7 +64,7 @@ static bool made_by(const fusing *j, const unit *u, uint32_t members, weft_tenso
     return false;
 }
 
-/* Does anybody outside of the unit read it? */
+/* Is it read outside of the unit? */
 static bool wanted(const fusing *j, const unit *u, weft_tensor t)
 {
     const graph *g = j->b->g;
@@ -87,7 +87,7 @@ static bool add_once(unit *u, weft_tensor t)
     return true;
 }
 
-/* The operands of the joined op; false: too many, or one lies over another. */
+/* Set the operands of the fused op; false: too many, or two overlap. */
 static bool set_operands(const fusing *j, unit *u)
 {
     const builder *b = j->b;
@@ -112,9 +112,9 @@ static bool set_operands(const fusing *j, unit *u)
     return true;
 }
 
-/* --- may they stand in one place? --- */
+/* --- can they be moved together? --- */
 
-/* Does x write a place that y reads or writes? */
+/* Does x write memory that y reads or writes? */
 static bool disturbs(const builder *b, const node *x, const node *y)
 {
     for (uint32_t i = 0; i < x->nout; i++)
@@ -126,7 +126,7 @@ static bool disturbs(const builder *b, const node *x, const node *y)
     return false;
 }
 
-/* May those in `moved` pass all that stand between two places? */
+/* Can the nodes in `moved` pass all nodes between two positions? */
 static bool free_way(const fusing *j, uint32_t from, uint32_t to, const uint32_t *moved, uint32_t n)
 {
     for (uint32_t i = 0; i < j->n; i++)
@@ -138,7 +138,7 @@ static bool free_way(const fusing *j, uint32_t from, uint32_t to, const uint32_t
     return true;
 }
 
-/* --- what the device says --- */
+/* --- queries to the device --- */
 
 static bool add_attrs(const node *n, weft_attr *attrs, uint32_t *nattr)
 {
@@ -180,7 +180,7 @@ static uint32_t how(const node *before, const node *n)
                                        : 0;
 }
 
-/* The device's name for the chain; NULL: it has none. */
+/* The device's name for the chain; NULL: not supported. */
 static const char *name_of(const fusing *j, const unit *u)
 {
     const spec_plugin *d = &j->b->p->spec->device;
@@ -197,7 +197,7 @@ static const char *name_of(const fusing *j, const unit *u)
     return PLUGIN_GET(table, fuse, d->c->module, ids, joins, u->n);
 }
 
-/* Has it a kernel for these operands? */
+/* Does the device have a kernel for these operands? */
 static weft_status ask_need(const fusing *j, const unit *u, bool adds, bool *yes)
 {
     const spec_plugin *d = &j->b->p->spec->device;
@@ -218,7 +218,7 @@ static weft_status ask_need(const fusing *j, const unit *u, bool adds, bool *yes
 
 /* --- chains --- */
 
-/* Let node i join the unit, whose members are `members`. */
+/* Try to add node i to the unit, whose members are `members`. */
 static weft_status try_one(fusing *j, unit *u, uint32_t *members, uint32_t i, bool *joined)
 {
     unit longer = *u;

@@ -7,20 +7,20 @@
 #define FUSE_MOST 4u
 #define FUSE_ATTRS 16u
 
-typedef struct unit {            /* one node, or several that the device does as one */
+typedef struct unit {            /* one node, or several that the device runs as one */
     uint32_t n, node[FUSE_MOST]; /* of the graph, in order */
-    const char *id;              /* the fused op; NULL: the one node's own */
+    const char *id;              /* the fused op; NULL: that of the single node */
     uint32_t nin, nout;          /* of the fused op ... */
-    weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS]; /* ... out 0: nobody reads it */
+    weft_tensor in[WEFT_MAX_OPERANDS], out[WEFT_MAX_OPERANDS]; /* ... out 0: unused */
 } unit;
 typedef VEC(unit) unit_list;
 
-/* `nodes` of one block, in order; the units in the order in which they are executed. `out` is the
- * caller's to free. */
+/* Fuse `nodes` of one block, in order; returns the units in execution order. The caller frees
+ * `out`. */
 weft_status plan_fuse_nodes(const builder *b, const uint32_t *nodes, uint32_t n, bool first,
                             unit_list *out);
 
-/* The call of a fused op; false: it has more attributes than a call takes, or one twice. */
+/* The call of a fused op; false: it has too many attributes for a call, or one of them twice. */
 typedef struct unit_call {
     weft_operand io[2 * WEFT_MAX_OPERANDS];
     weft_attr attrs[FUSE_ATTRS];

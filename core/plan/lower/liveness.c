@@ -1,8 +1,8 @@
-/* plan/lower/liveness.c: what shares a place, what a block saves, what is live across blocks.
+/* plan/lower/liveness.c: which tensors share memory, which a block saves, live-ins and live-outs.
  *
- * An output that may be written over its input, and is the last to read it, shares the place of the
- * input. A tensor that the forward of a block makes and its backward reads is saved in the block's
- * slot. A tensor that two blocks touch is a live-in or live-out of both. */
+ * An output shares the memory of its input if the op can work in place and is the input's last
+ * reader. A tensor that a block's forward produces and its backward reads is saved in the block's
+ * slot. A tensor that two blocks use is a live-in or live-out of both. */
 #include "plan/builder.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ bool plan_node_shape_only(const node *n, uint32_t k)
     return n->op && (n->op->flags & WEFT_OP_SHAPE_LAST) && k + 1 == n->nin;
 }
 
-/* Are the gradients of a parameter written afresh in each micro-batch? */
+/* Are the gradients of a parameter overwritten, not accumulated, in each micro-batch? */
 static bool every_micro_batch(const builder *b, weft_tensor grad)
 {
     const tensor *t = graph_tensor(b->g, grad);
@@ -77,8 +77,8 @@ static void share_places(builder *b)
 
 typedef struct usage { /* of a root tensor over the whole graph */
     uint32_t block;
-    uint8_t forward, backward; /* touched in these parts of its own block */
-    uint8_t elsewhere;         /* touched by another block */
+    uint8_t forward, backward; /* used in these parts of its own block */
+    uint8_t elsewhere;         /* used by another block */
 } usage;
 
 static void note(builder *b, usage *u, weft_tensor t, const node *n)
@@ -138,7 +138,7 @@ void plan_liveness_find(builder *b)
             b->live.saved.at[u[t].block] += (graph_shape_bytes(&local) + 63) & ~(uint64_t)63;
         }
     }
-    for (weft_tensor t = 1; t < n; t++) /* crossing tensors are marked by their usage */
+    for (weft_tensor t = 1; t < n; t++) /* live-ins and live-outs are marked by their usage */
         if (u[t].elsewhere)
             b->live.saved_at[t] = LIVE_INOUT;
     free(summed);

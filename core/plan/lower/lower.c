@@ -1,11 +1,13 @@
-/* plan/lower/lower.c: a block in one pass becomes instructions whose operands have places.
+/* plan/lower/lower.c: lowers a block's forward or backward to instructions with addressed operands.
  *
- * Where a tensor lies follows from who reads it:
+ * The readers of a tensor determine its address:
+ *
  *   parameter, gradient   its region; relative to the block when it is the block's own
- *   saved                 made in the block's forward, read in its backward: the block's slot
- *   crossing              read or made by another block, or an input: a base of its own
- *   frame                 everything else: dies with the call
- * An output that may lie over its input, and is the last to read it, shares the input's place. */
+ *   saved                 produced by the block's forward, read by its backward: the block's slot
+ *   live-in, live-out     read or produced by another block, or an input: a base of its own
+ *   frame                 everything else: temporaries of the call
+ *
+ * An output shares the memory of its input if the op can work in place and is its last reader. */
 #include "plan/lower/lower.h"
 
 #include "base/err.h"
@@ -23,7 +25,7 @@ typedef struct lowering {
     builder *b;
     lowered_block *r;
     VEC(uint32_t) nodes;
-    unit_list units; /* what they become */
+    unit_list units; /* the nodes after fusion */
     VEC(lifetime) frame;
     VEC(weft_tensor) frame_of;
     bool first;
@@ -71,7 +73,7 @@ static void place_frame(lowering *l)
     l->r->frame = plan_lifetimes_place(l->frame.at, l->frame.n);
 }
 
-/* The base that stands for what crosses. */
+/* The base of a live-in or live-out. */
 static weft_status inout_ref(lowering *l, const live_inout *c, uint32_t *base)
 {
     lowered_block *r = l->r;
@@ -148,7 +150,7 @@ static double node_flops(const graph *g, const node *n)
     return PLUGIN_GET(n->op, flops, n->attrs, n->nattr, in, n->nin, out, n->nout);
 }
 
-/* An elementwise op on its own is a program of one step. */
+/* Make a one-step program of a single elementwise op. */
 static void single_step(const node *n, weft_ew_step *step, uint16_t *reg, weft_ew_program *p)
 {
     *step = (weft_ew_step){(uint16_t)n->op->ew, (uint16_t)n->nin, 0, 1, 2, 0, 0};
@@ -160,7 +162,7 @@ static void single_step(const node *n, weft_ew_step *step, uint16_t *reg, weft_e
 
 #define MAX_ATTRS 16u
 
-/* Does the op have to know where this rank's part of an axis begins? */
+/* Does the op need the index at which this rank's part of an axis begins? */
 static bool wants_first(const graph *g, const node *n, uint64_t first[WEFT_MAX_MESH])
 {
     uint32_t k = n->op->first_input;
@@ -168,7 +170,7 @@ static bool wants_first(const graph *g, const node *n, uint64_t first[WEFT_MAX_M
            graph_local_start(g, n->in[k - 1], n->op->first_axis, first);
 }
 
-/* The node's attributes, "first" among them: 0 unless the graph says otherwise. */
+/* Copy the node's attributes, with "first", which is 0 unless the graph sets it. */
 static uint32_t with_first(const node *n, weft_attr *out)
 {
     bool there = false;
@@ -218,7 +220,7 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
     return plan_segment_add_at(l->b->p, seg, &op, n->again ? 0 : node_flops(g, n), refs, begins);
 }
 
-/* Several nodes as one instruction. */
+/* Lower several nodes to one instruction. */
 static weft_status lower_fused(lowering *l, uint32_t seg, const unit *u)
 {
     static const uint64_t nowhere[WEFT_MAX_MESH] = {0};
@@ -248,7 +250,7 @@ static weft_status lower_comm(lowering *l, const node *n)
                  .mesh_axis = n->mesh_axis,
                  .redop = n->redop,
                  .root = n->root};
-    /* counted on the larger side */
+    /* count elements on the larger side */
     weft_shape local =
         graph_local_shape(l->b->g, n->comm == WEFT_ALL_GATHER ? n->out[0] : n->in[0]);
     it->dtype = local.dtype;

@@ -1,9 +1,9 @@
-/* plan/lower/micro_batches.c: the order of blocks and passes becomes a list.
+/* plan/lower/micro_batches.c: turns the order of blocks and micro-batches into a list.
  *
- * With nothing said one micro-batch after another, forward through all blocks, backward through
- * them in reverse; else as a strategy ordered the stage. What a block's forward saves, and what
- * crosses from block to block, is taken from the zone of activations at its first use in the list
- * and given back after its last; so the peak is that of the order. */
+ * By default micro-batches run one after another, forward through all blocks and backward in
+ * reverse; a strategy can order a stage differently. Saved slots, live-ins and live-outs are
+ * allocated from the zone of activations at their first use in the list and freed after the last,
+ * so the peak follows from the order. */
 #include "plan/lower/walk.h"
 
 #include "base/err.h"
@@ -39,7 +39,7 @@ static weft_status lower_all(walk *w)
     return WEFT_OK;
 }
 
-/* The blocks of a chunk at this stage, forward in order, backward in reverse. */
+/* Add the blocks of a chunk on this stage: forward in order, backward in reverse. */
 static void add_cell(walk *w, uint32_t chunk, uint32_t micro_batch, bool backward)
 {
     const struct stage_map *m = w->b->stages;
@@ -51,7 +51,7 @@ static void add_cell(walk *w, uint32_t chunk, uint32_t micro_batch, bool backwar
     }
 }
 
-/* As a strategy ordered it; with nothing said, F and B of each micro-batch in turn. */
+/* Use the strategy's order; by default, forward and backward of each micro-batch in turn. */
 static void order_works(walk *w)
 {
     const struct stage_map *m = w->b->stages;
@@ -99,8 +99,8 @@ static void find_last_uses(walk *w)
             else if (r->inout[k].grad)
                 w->grads_done[r->inout[k].flat_block] = i + 1;
     }
-    /* What stages share is summed when all passes are over: other stages are to have all they need
-     * from this one before it waits for them. */
+    /* Shared parameters of stages are summed after all micro-batches: other stages must get all
+     * their inputs from this one before it waits for them. */
     for (uint32_t i = 0; i < b->f->blocks.n; i++)
         if (w->grads_done[i] && plan_flat_shared(b->f, b->stages, i))
             w->grads_done[i] = w->nworks;

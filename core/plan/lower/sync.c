@@ -1,13 +1,12 @@
-/* plan/lower/sync.c: sums of gradients, in buckets, while backward still computes.
+/* plan/lower/sync.c: gradient sums in buckets that overlap the backward pass.
  *
- * Backward finishes blocks last to first, and a block's gradients are one range: so what is ready
- * grows downwards. When it reaches the bucket's size its all-reduce starts; the wait stands at the
- * end of the step, before the norm. A tied parameter belongs to its first block and is ready when
- * the last of its users has gone backward. Cost: every gradient once, 2 (n-1)/n of its bytes a
- * rank.
+ * Backward finishes blocks last to first, and a block's gradients are contiguous, so the finished
+ * range grows downwards. When it reaches the bucket size its all-reduce starts; the wait is at the
+ * end of the step, before the norm. A tied parameter belongs to its first block and is ready after
+ * the backward of its last user. Cost: each gradient once, 2 (n-1)/n of its bytes per rank.
  *
- * Of a block that is cut over a mesh axis each group is a bucket. Over that axis it is summed by a
- * reduce-scatter, first; then the own slice alone goes over the other axes. */
+ * In a block that is sharded over a mesh axis each group is a bucket. It is first summed by a
+ * reduce-scatter over that axis; then only the own slice is summed over the other axes. */
 #include "plan/lower/sync.h"
 
 #include "base/err.h"
@@ -18,14 +17,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- which parameters are summed over which axes, and when they are ready --- */
+/* --- sums of each parameter: mesh axes, and when its gradient is ready --- */
 
 static const char *axis_name(const builder *b, uint32_t axis)
 {
     return axis < FIRST_GROUP ? b->g->mesh->name[axis] : b->groups->at[axis - FIRST_GROUP].name;
 }
 
-/* What strategies (overrides: 0) or the placement (1) say of a parameter's sums. */
+/* Read what strategies (overrides: 0) or the placement (1) set for a parameter's sums. */
 static weft_status read_syncs(const builder *b, const edit_state *e, flat_param *p,
                               struct sync_state *s, bool overrides)
 {
@@ -76,12 +75,12 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
                                : "%s is used by several stages, and no strategy says when its "
                                  "gradients are summed over them",
                         p->name);
-    p->sum_axes = (p->sum_axes & p->partial_axes) | groups; /* whole already: nothing to do */
+    p->sum_axes = (p->sum_axes & p->partial_axes) | groups; /* not partial: nothing to sum */
     p->every_axes &= p->sum_axes;
     if (p->sum_axes & p->never_axes)
         return err_fail(WEFT_USAGE,
                         "the gradient of %s is to be summed over a mesh axis, and never", p->name);
-    p->cut_axes |= p->never_axes & p->partial_axes; /* in the norm: coordinates differ */
+    p->cut_axes |= p->never_axes & p->partial_axes; /* for the norm: coordinates differ */
     return WEFT_OK;
 }
 
@@ -108,7 +107,7 @@ uint32_t plan_grads_channel(const builder *b, uint32_t axis)
     return plan_channel_some(b->p, k->name, k->mesh_axis, k->coords, k->n);
 }
 
-/* The next axis of a block that is cut: `c` is what the whole group would be. */
+/* The next axis for a sharded block; `c` is the collective of the whole group. */
 static uint32_t next_of_group(const builder *b, const bucket *k, collective *c)
 {
     const flat_block *fb = &b->f->blocks.at[b->f->groups.at[k->group - 1].block];
@@ -158,8 +157,8 @@ weft_status plan_sync_finish(builder *b, list *l, bucket *k)
     return WEFT_OK;
 }
 
-/* So many buckets are in flight at most: enough that the links never idle, few enough that their
- * scratch stays small. */
+/* Maximum number of buckets in flight: enough to keep the links busy, few enough to keep their
+ * scratch small. */
 #define BUCKETS_IN_FLIGHT 4u
 
 static weft_status start_piece(builder *b, list *l, bucket k)
@@ -180,7 +179,7 @@ static weft_status start_piece(builder *b, list *l, bucket k)
     return st;
 }
 
-/* Start the open bucket in pieces of the bucket's size, the last block's elements first. */
+/* Start the open bucket in pieces of the bucket size, the last block's elements first. */
 weft_status plan_sync_flush(builder *b, list *l)
 {
     struct sync_state *s = b->sync;
@@ -190,7 +189,7 @@ weft_status plan_sync_flush(builder *b, list *l)
     while (k.end > k.first) {
         uint64_t n = k.end - k.first;
         uint64_t pieces = n / most + (n % most != 0);
-        uint64_t take = (n / pieces + 31) / 32 * 32; /* even pieces, on aligned places */
+        uint64_t take = (n / pieces + 31) / 32 * 32; /* equal, aligned pieces */
         uint64_t first = take < n ? k.end - take : k.first;
         bucket part = k;
         part.first = first;

@@ -1,4 +1,4 @@
-/* plan/lower/sync.h: gradients in buckets, summed while backward still computes. */
+/* plan/lower/sync.h: gradient buckets, summed during the backward pass. */
 #ifndef PLAN_LOWER_SYNC_H
 #define PLAN_LOWER_SYNC_H
 
@@ -7,10 +7,10 @@
 
 typedef struct bucket {
     uint64_t first, end; /* elements */
-    uint64_t axes;       /* mesh axes still to be summed over, bit a */
-    uint32_t group;      /* 1 + the group that it is, of a block that is cut; 0: whole elements */
+    uint64_t axes;       /* bit a: still to be summed over mesh axis a */
+    uint32_t group;      /* 1 + its group in a sharded block; 0: a range of an unsharded one */
     uint32_t pending;    /* 1 + the collective in flight; 0: none */
-    bool not_owned;      /* counted at another stage */
+    bool not_owned;      /* another stage counts it in the norm */
 } bucket;
 
 struct sync_state {
@@ -19,17 +19,18 @@ struct sync_state {
     bucket open;              /* grows downwards until it is full */
 };
 
-/* Which parameters are summed over which axes, from the edits. Makes b->sync. */
+/* Determine from the edits which parameters are summed over which axes. Makes b->sync. */
 weft_status plan_sync_prepare(builder *b, edit_state *e);
 void plan_sync_free(builder *b);
 
-weft_status plan_sync_work_done(walk *w, uint32_t at); /* sum what is final after work `at` */
-weft_status plan_sync_flush(builder *b, list *l);      /* start the bucket that is open */
+weft_status plan_sync_work_done(walk *w,
+                                uint32_t at);     /* start sums of what is final after work `at` */
+weft_status plan_sync_flush(builder *b, list *l); /* start the open bucket */
 
 /* Wait for the bucket on its last axis, axis by axis. */
 weft_status plan_sync_finish(builder *b, list *l, bucket *k);
 
-/* Start the sums of a group over `axes`: a bucket of its own. */
+/* Start the sums of a group over `axes`, as a bucket of its own. */
 weft_status plan_sync_group(builder *b, list *l, uint32_t group, uint64_t axes);
 
 /* The channel of gradients over a mesh axis, or over group `axis` - FIRST_GROUP. */

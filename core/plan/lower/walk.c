@@ -1,4 +1,4 @@
-/* plan/lower/walk.c: what all that visit the works of a list ask. */
+/* plan/lower/walk.c: queries that are shared by the visitors of a list's works. */
 #include "plan/lower/walk.h"
 
 lowered_block *plan_walk_lowered(const walk *w, const work *x)

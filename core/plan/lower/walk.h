@@ -1,18 +1,18 @@
-/* plan/lower/walk.h: a list of forward and backward work while it is being built.
+/* plan/lower/walk.h: a list of forward and backward work under construction.
  *
- * A work is one block in one direction for one micro-batch. micro_batches.c makes the walk, puts
- * the works in order and visits them; the boundary between stages, the zero schedule and the sums
- * of gradients add their entries before and after each work. */
+ * A work is one block in one direction for one micro-batch. micro_batches.c creates the walk,
+ * orders the works and visits them; stage boundary, zero schedule and gradient sums add their
+ * entries before and after each work. */
 #ifndef PLAN_LOWER_WALK_H
 #define PLAN_LOWER_WALK_H
 
 #include "plan/lower/lower.h"
 
 typedef struct work {
-    uint32_t block, micro_batch; /* pass: the micro-batch */
+    uint32_t block, micro_batch;
     bool backward;
-    bool first;    /* of this block in this direction: sums are written, not added to */
-    uint32_t cell; /* works of one (chunk, micro-batch, direction) belong together */
+    bool first;    /* of this block in this direction: sums are written, not accumulated */
+    uint32_t cell; /* same for all works of one (chunk, micro-batch, direction) */
 } work;
 
 typedef struct walk {
@@ -35,7 +35,7 @@ typedef struct walk {
 lowered_block *plan_walk_lowered(const walk *w, const work *x);
 uint64_t plan_walk_bytes(const walk *w, weft_tensor t); /* of a tensor on one rank */
 
-/* Write the forward (and, if `train`, backward) work of `passes` micro-batches into the list. */
+/* Append the forward (and, if `train`, backward) work of all micro-batches to the list. */
 weft_status plan_micro_batches(builder *b, list *l, bool train, uint32_t micro_batches);
 
 #endif

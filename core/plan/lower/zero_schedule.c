@@ -1,20 +1,21 @@
-/* plan/lower/zero_schedule.c: what is cut over a mesh axis, and where it is whole for a while.
+/* plan/lower/zero_schedule.c: ZeRO: when sharded buffers are gathered, reduced and freed.
  *
- * A block may have its state, its gradients and its parameters cut, each including what stands
- * before it; coordinate c of the axis owns slice c of each group (layout.c).
+ * A block's state, gradients and parameters may be sharded, each level including the previous one;
+ * coordinate c of the axis owns slice c of each group (layout.c).
  *
- *   state       gradients are whole; when they are final a reduce-scatter leaves the own slice
- *               summed (sync.c). The update runs over it, and an all-gather makes the parameters
- *               whole again, a group at a time while the next one is updated.
- *   gradients   those of a block are whole from the first work of a pass that adds to them until
- *               their reduce-scatter, which runs beside the next work; slices are then added to
- *               those of the passes before.
- *   parameters  a block's are gathered before a work that reads them, as many works ahead as was
- *               said, and given back after it. Where the next reader comes before the gather would
- *               have to start again, they stay: the last block's from forward to backward.
+ *   state       gradients are unsharded; when final, a reduce-scatter leaves the own slice summed
+ *               (sync.c). The update runs on it, and an all-gather restores the parameters, one
+ *               group while the next one is updated.
+ *   gradients   a block's gradients are unsharded from the first work of a micro-batch that adds
+ *               to them until their reduce-scatter, which overlaps the next work; slices are then
+ *               added to those of the previous micro-batches.
+ *   parameters  a block's are gathered before a work that reads them, `ahead` works in advance,
+ *               and freed after it. If the next reader comes before the gather would have to
+ *               start again, they stay: the last block's from forward to backward.
  *
- * Cost a pass for parameters of S bytes over n: gradients S (n-1)/n sent, parameters twice that.
- * It loses against whole ones where passes are many and short, since each moves all of it. */
+ * Cost per micro-batch for parameters of S bytes over n ranks: S (n-1)/n sent for gradients, twice
+ * that for parameters. Loses against unsharded ones if micro-batches are many and short, since each
+ * moves everything. */
 #include "plan/lower/zero_schedule.h"
 
 #include "plan/collective.h"
@@ -26,18 +27,18 @@
 #include <string.h>
 
 #define GATHERS_IN_FLIGHT 4u /* of updated parameters */
-#define REDUCED_AT_ONCE 2u   /* blocks' gradients of one pass */
+#define REDUCED_AT_ONCE 2u   /* blocks' gradients of one micro-batch */
 
-/* --- a list in the making --- */
+/* --- a list under construction --- */
 
-typedef struct stay { /* a block's parameters, whole */
+typedef struct stay { /* a block's gathered parameters */
     uint32_t block;
-    uint32_t start, first, last; /* works: before which they are gathered, that read them */
+    uint32_t start, first, last; /* works: before which the gather starts; first and last reader */
     uint32_t number;             /* of the first group's collective */
-    uint64_t place;              /* in the zone */
+    uint64_t place;              /* offset in the zone */
 } stay;
 
-typedef struct reduction { /* of a block's gradients of one pass */
+typedef struct reduction { /* of a block's gradients of one micro-batch */
     uint32_t block, micro_batch, number;
     bool adding;
 } reduction;
@@ -45,12 +46,12 @@ typedef struct reduction { /* of a block's gradients of one pass */
 struct zero_walk {
     VEC(stay) stays; /* by start */
     uint32_t next;
-    VEC(uint32_t) open; /* started and not given back */
-    uint32_t *last_add; /* [flat block][pass] 1 + the last work that adds to its gradients */
-    uint64_t *whole_at; /* [flat block][pass] 1 + where they are, in the zone */
-    uint32_t *left;     /* [flat block] passes that are not in the accumulator */
-    uint32_t *clear;    /* [flat block] 1 + the segment that clears what lies between tensors */
-    bool *begun;        /* [flat block] the accumulator has a pass already */
+    VEC(uint32_t) open; /* started and not freed */
+    uint32_t *last_add; /* [flat block][micro-batch] 1 + the last work that adds to its gradients */
+    uint64_t *whole_at; /* [flat block][micro-batch] 1 + their offset in the zone, unsharded */
+    uint32_t *left;     /* [flat block] micro-batches that are not in the accumulator yet */
+    uint32_t *clear;    /* [flat block] 1 + the segment that clears the padding between tensors */
+    bool *begun;        /* [flat block] the accumulator has a micro-batch already */
     VEC(reduction) flying;
 };
 
@@ -59,7 +60,7 @@ static uint64_t whole_bytes(const flat_block *k, uint64_t size)
     return (k->end - k->first) * size;
 }
 
-/* Calls visit() for each flat block whose parameters (grads: gradients) a work touches. */
+/* Called for each flat block whose parameters (grads: gradients) a work uses. */
 typedef weft_status (*visitor)(walk *w, uint32_t flat_block, uint32_t at);
 
 static weft_status visit(walk *w, uint32_t at, bool grads, visitor what)
@@ -76,7 +77,7 @@ static weft_status visit(walk *w, uint32_t at, bool grads, visitor what)
     return st;
 }
 
-/* The stay that a work prolongs, or a new one. */
+/* Extend the stay that a work falls into, or add a new one. */
 static weft_status note_reader(walk *w, uint32_t block, uint32_t at)
 {
     struct zero_walk *y = w->shard;
@@ -232,7 +233,8 @@ static void give_parameters(walk *w, uint32_t at)
 
 /* --- gradients --- */
 
-/* The segment that zeroes what lies between a block's tensors: it is summed and squared as well. */
+/* Make the segment that zeroes the padding between a block's tensors, which is summed and squared
+ * too. */
 static weft_status make_clear(builder *b, const flat_block *k, uint32_t *out)
 {
     uint32_t seg = plan_segment_begin(b->p, "clear padding");
@@ -250,7 +252,7 @@ static weft_status make_clear(builder *b, const flat_block *k, uint32_t *out)
     return WEFT_OK;
 }
 
-/* The own slice of what was reduced is added to that of the passes before. */
+/* Add the own slice of a reduction to that of the previous micro-batches. */
 static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from,
                               uint32_t micro_batch)
 {
@@ -280,8 +282,8 @@ static weft_status accumulate(builder *b, list *l, uint32_t group, uint64_t from
     return st;
 }
 
-/* Wait for the oldest reduction; its buffer is free then. After the last pass of a block the other
- * axes follow. */
+/* Wait for the oldest reduction and free its buffer. After the last micro-batch of a block, start
+ * the sums over the other axes. */
 static weft_status finish_reduction(walk *w)
 {
     builder *b = w->b;
@@ -316,7 +318,8 @@ static bool is_flying(const walk *w, uint32_t block)
     return false;
 }
 
-/* One buffer a block: what is left of an earlier pass is waited for. */
+/* Allocate a block's gradient buffer, one per block: first wait for a reduction of an earlier
+ * micro-batch. */
 static weft_status take_gradients(walk *w, uint32_t block, uint32_t at)
 {
     builder *b = w->b;
@@ -356,7 +359,8 @@ weft_status plan_zero_before(walk *w, uint32_t at)
     return st != WEFT_OK ? st : visit(w, at, true, take_gradients);
 }
 
-/* The first pass goes straight into the accumulator, a later one to its own slice of the buffer. */
+/* Reduce the first micro-batch into the accumulator, later ones into the own slice of the
+ * buffer. */
 static weft_status start_reduction(walk *w, uint32_t block, uint32_t micro_batch)
 {
     builder *b = w->b;
@@ -426,7 +430,7 @@ weft_status plan_zero_finish(walk *w)
 /* --- after the update --- */
 
 struct gather_queue {
-    VEC(uint32_t) flying; /* collectives, in the order in which they were started */
+    VEC(uint32_t) flying; /* collectives, in starting order */
 };
 
 static void finish_gathers(builder *b, list *l, uint32_t most)
