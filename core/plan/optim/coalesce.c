@@ -1,17 +1,16 @@
-/* plan/optim/coalesce.c: graphs of which each needs a few numbers summed over mesh axes, in one
- * list.
+/* plan/optim/coalesce.c: coalesces the scalar all-reduces of several graphs in one list.
  *
- * A rule that takes norms of whole parameters has a number or two for each parameter, and each
- * would be an all-reduce of its own: hundreds of latencies a step. Idea: the graphs go on in turn,
- * each until it needs a sum; the numbers of all lie side by side, so that one all-reduce a mesh
- * axis sums them; then all go on. What that costs is memory: temporaries of all graphs wait at
- * once. They stand in the zone of activations, which is free after the passes; so many graphs go
- * together as it holds, and then the next.
+ * An update rule that takes norms of whole parameters has one or two numbers per parameter; an
+ * all-reduce for each would cost hundreds of latencies a step. Idea: the graphs run in turn, each
+ * until it needs a sum; the numbers of all are contiguous, so that one all-reduce per mesh axis
+ * sums them; then all continue. The cost is memory: temporaries of all graphs are live at once.
+ * They are in the zone of activations, which is free after the micro-batches; as many graphs are
+ * combined as it holds, then the next ones.
  *
- * A number that is summed over two axes, one after the other, stays where it is. So numbers are
- * laid by the axes that they need, in Gray's order, in which those that need one axis are
- * neighbours: with two axes always, with more mostly; what is not is summed in two pieces. The axis
- * with the lowest number goes first, and those that only need a later one wait for it. */
+ * A number that is summed over two axes in turn keeps its address. So numbers are sorted by their
+ * set of axes in Gray code order, in which the sets with a given axis are contiguous: always with
+ * two axes, mostly with more; otherwise the sum takes two pieces. The axis with the lowest number
+ * is summed first, and numbers that only need a later axis wait for it. */
 #include "plan/optim/graph_to_list.h"
 
 #include "base/err.h"
@@ -21,7 +20,7 @@
 #include <stdlib.h>
 
 typedef struct cell {
-    uint64_t axes; /* that it is summed over */
+    uint64_t axes; /* over which it is summed */
     uint32_t number;
 } cell;
 
@@ -31,10 +30,10 @@ typedef struct coalescing {
     graph_to_list *s; /* [n] */
     uint32_t n;
     VEC(cell) cells;
-    uint64_t at; /* of the first, in the zone */
+    uint64_t at; /* of the first cell, in the zone */
 } coalescing;
 
-/* One cell for a chain of sums: what one puts out, the next takes in. */
+/* Assign one cell to a chain of sums, in which each one reads the output of the previous one. */
 static void find_cells(coalescing *x)
 {
     for (uint32_t i = 0; i < x->n; i++)
@@ -53,7 +52,7 @@ static void find_cells(coalescing *x)
         }
 }
 
-/* The place of a set in Gray's order. */
+/* Position of a set of axes in Gray code order. */
 static uint64_t gray(uint64_t axes)
 {
     for (uint32_t by = 1; by < 64; by *= 2)
@@ -85,7 +84,7 @@ static void lay_cells(coalescing *x)
     free(place);
 }
 
-/* Cells first ... first + count - 1, summed in place. */
+/* Sum cells first ... first + count - 1 in place. */
 static weft_status sum(coalescing *x, uint32_t axis, uint32_t redop, uint32_t first, uint32_t count)
 {
     plan *p = x->b->p;
@@ -100,13 +99,13 @@ static weft_status sum(coalescing *x, uint32_t axis, uint32_t redop, uint32_t fi
     return plan_emit_collective(x->b, x->l, &c, 0);
 }
 
-/* The sum that a graph stands at; NULL: it is through. */
+/* The sum that a graph waits for; NULL: it has ended. */
 static const node *waits_for(const graph_to_list *s)
 {
     return s->at < s->order.n ? &s->order.at[s->at] : NULL;
 }
 
-/* Sum over `axis` whatever waits for that now. */
+/* Sum over `axis` all numbers that wait for it now. */
 static weft_status sum_waiting(coalescing *x, uint32_t axis, uint32_t redop)
 {
     bool *due = mem_alloc(x->cells.n * sizeof *due + 1);
@@ -146,8 +145,8 @@ static weft_status go_on(coalescing *x)
     }
 }
 
-/* As many as memory lets wait for each other. One that waits for nobody is through before they
- * wait; the first of that kind goes alone. */
+/* Begin as many graphs as memory allows to wait together. A graph without sums ends before the
+ * others wait; if it is the first, it runs alone. */
 static void begin(coalescing *x, const graph_to_list_work *w, uint32_t n, bool by_levels)
 {
     uint64_t held = 0, more;

@@ -1,11 +1,10 @@
-/* plan/optim/graph_to_list.c: a small graph, written straight into a list: update rules that are
- * not elementwise, and the lists that plugins bring.
+/* plan/optim/graph_to_list.c: writes a small graph into a list: update rules that are not
+ * elementwise, and periodic lists of plugins.
  *
- * Runs of elementwise nodes of one size become programs that pass over memory once; what lies
- * between them (a norm, a product, a sum over ranks) is an instruction or a collective of its own.
- * An assignment whose target a later run still reads is put off to the end. Temporaries are taken
- * from the zone of activations, which is free after the passes, and given back after their last
- * use. */
+ * Runs of elementwise nodes of one size become programs that pass over memory once; any other node
+ * (a norm, a product, a sum over ranks) is an instruction or a collective of its own. An assignment
+ * whose target a later run still reads is deferred to the end. Temporaries are allocated from the
+ * zone of activations, which is free after the micro-batches, and freed after their last use. */
 #include "plan/optim/graph_to_list.h"
 
 #include "base/err.h"
@@ -27,7 +26,7 @@ static bool elementwise(const node *n)
     return n->assign || (n->op && (n->op->flags & WEFT_OP_ELEMENTWISE));
 }
 
-/* Elements that a run of `n` has; 1 for scalars. */
+/* Elements of a run that has node `n`; 1 for scalars. */
 static uint64_t width(const graph *g, const node *n)
 {
     uint64_t most = 1;
@@ -38,7 +37,7 @@ static uint64_t width(const graph *g, const node *n)
     return most;
 }
 
-/* Is the target of assignment `at` read by a node behind it? */
+/* Does a later node read the target of assignment `at`? */
 static bool read_later(const graph *g, uint32_t at, uint32_t end)
 {
     weft_tensor to = g->nodes.at[at].out[0];
@@ -68,8 +67,8 @@ bool plan_graph_to_list_sums_number(const graph_to_list *s, const node *n)
     return readers == 1;
 }
 
-/* How many sums of numbers, one after the other, a node comes behind. An assignment comes behind
- * whatever still reads its target before it. */
+/* The level of each node: how many dependent sums of numbers come before it. An assignment comes
+ * after all earlier readers of its target. */
 static uint32_t *find_levels(const graph_to_list *s, uint32_t first, uint32_t end)
 {
     uint32_t *level = mem_alloc((end - first) * sizeof *level + 1);
@@ -92,7 +91,7 @@ static uint32_t *find_levels(const graph_to_list *s, uint32_t first, uint32_t en
     return level;
 }
 
-/* Level by level, sums of numbers last in each; then what was put off. */
+/* Order the nodes by level, sums of numbers last in each; then the deferred assignments. */
 static void put_in_order(graph_to_list *s, uint32_t first, uint32_t end, bool by_levels)
 {
     uint32_t *level = find_levels(s, first, end), levels = 1;
@@ -139,7 +138,7 @@ static void divide_into_runs(graph_to_list *s)
         }
 }
 
-/* --- places --- */
+/* --- memory --- */
 
 typedef struct operands {
     weft_operand io[64];

@@ -1,15 +1,15 @@
-/* plan/optim/graph_to_list.h: a small graph becomes entries of a list: update rules that are not
- * elementwise, and the lists that plugins bring.
+/* plan/optim/graph_to_list.h: turns a small graph into entries of a list: update rules that are not
+ * elementwise, and periodic lists of plugins.
  *
- * coalesce.c runs several of these graphs side by side; plan_graph_to_list() and
- * plan_graphs_to_list() are its entry points. The rest is what graph_to_list.c and coalesce.c
- * share. */
+ * coalesce.c runs several of these graphs interleaved; plan_graph_to_list() and
+ * plan_graphs_to_list() are the entry points. The rest is shared by graph_to_list.c and
+ * coalesce.c. */
 #ifndef PLAN_OPTIM_GRAPH_TO_LIST_H
 #define PLAN_OPTIM_GRAPH_TO_LIST_H
 
 #include "plan/builder.h"
 
-typedef struct tensor_place { /* where a tensor is: on coordinate c of `axis` at + c * shift */
+typedef struct tensor_place { /* address on coordinate c of `axis`: at + c * shift */
     uint64_t at, shift;
     uint32_t axis, dtype;
 } tensor_place;
@@ -17,7 +17,7 @@ typedef struct tensor_place { /* where a tensor is: on coordinate c of `axis` at
 typedef struct graph_to_list_job {
     const char *name;
     weft_tensor gate; /* 0: none */
-    /* Where a parameter, gradient or state is; false for a temporary. */
+    /* Find the address of a parameter, gradient or state; false for a temporary. */
     bool (*find)(void *ctx, weft_tensor t, tensor_place *out);
     void *ctx;
 } graph_to_list_job;
@@ -32,40 +32,41 @@ typedef struct graph_to_list_work { /* nodes [first, end) of a graph */
 weft_status plan_graph_to_list(builder *b, list *l, graph *g, uint32_t first, uint32_t end,
                                const graph_to_list_job *what);
 
-/* Write as many from `w` on as can wait for each other without more memory than the micro-batches
- * took, and at least one; *done is how many. Their sums of single numbers are coalesced. */
+/* Write the first graphs of `w`: as many as can be interleaved within the memory of the
+ * micro-batches, at least one; *done is how many. Their sums of single numbers are coalesced. */
 weft_status plan_graphs_to_list(builder *b, list *l, const graph_to_list_work *w, uint32_t n,
                                 uint32_t *done);
 
-/* --- one graph on its way --- */
+/* --- one graph in progress --- */
 
 typedef struct graph_to_list {
     builder *b;
     list *l;
     graph *g;
     const graph_to_list_job *job;
-    VEC(node) order;  /* nodes, assignments that are put off at the end */
-    uint32_t at;      /* node in order that comes next */
+    VEC(node) order;  /* nodes; deferred assignments are last */
+    uint32_t at;      /* next node in order */
     uint32_t *last;   /* [tensor] 1 + last run that reads it */
     uint32_t *run_of; /* [node in order] */
     uint64_t *temp;   /* [tensor] 1 + offset in the zone */
-    uint64_t *cell;   /* [tensor] 1 + offset in the zone, of a number that coalesce.c has placed */
+    uint64_t *cell;   /* [tensor] 1 + offset in the zone, of a number placed by coalesce.c */
     bool *wanted;     /* [tensor] another run reads it */
 } graph_to_list;
 
-/* `by_levels`: sums of numbers come as late as they can, those that do not need each other side by
- * side. End it with plan_graph_to_list_end(), which gives back what is left in the zone. */
+/* `by_levels`: sums of numbers come as late as possible, independent ones next to each other. End
+ * it with plan_graph_to_list_end(), which frees its remaining memory in the zone. */
 void plan_graph_to_list_begin(graph_to_list *s, builder *b, list *l, const graph_to_list_work *w,
                               bool by_levels);
 void plan_graph_to_list_end(graph_to_list *s);
 
-/* Is this an all-reduce of one number that nobody else reads? */
+/* Is this an all-reduce of one number that no other node reads? */
 bool plan_graph_to_list_sums_number(const graph_to_list *s, const node *n);
 
-/* Write nodes to the list up to the next of that kind, or the end. */
+/* Write nodes to the list up to the next such sum, or the end. */
 weft_status plan_graph_to_list_resume(graph_to_list *s);
 
-/* Does it have such a sum? *held: bytes of temporaries that wait for the first, or of all. */
+/* Does it have such a sum? *held: bytes of temporaries that are live at the first one, or of
+ * all. */
 bool plan_graph_to_list_held(const graph_to_list *s, uint64_t *held);
 
 #endif

@@ -1,10 +1,10 @@
 /* plan/optim/norm.c: the global norm of the gradients, each element counted once.
  *
- * Coordinates of a mesh axis either have the same gradients after their sums, which one of them
+ * Coordinates of a mesh axis either have the same gradients after their sums, and one of them
  * counts for all, or different ones: slices of a group, parts of a parameter that the axis splits.
- * So pieces of buckets are told apart by the axes over which they differ; each kind has a sum of
- * squares of its own, which goes over just these axes. What several stages have, all but one leave
- * out. */
+ * So the elements of buckets are classified by the axes over which they differ; each class has its
+ * own sum of squares, which is summed over exactly these axes. Of the stages that share a parameter
+ * only one counts it. */
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
@@ -31,13 +31,13 @@ static uint32_t kind_of(const kinds *x, uint64_t differ)
     return i;
 }
 
-/* Elements of a bucket that differ over the same mesh axes: a group, or what lies between two
- * parameters of other kinds, padding with it. */
+/* A range of a bucket whose elements differ over the same mesh axes: a group, or the elements
+ * between two parameters of other kinds, with padding. */
 typedef struct stretch {
     uint64_t first, end, differ;
 } stretch;
 
-/* The stretch that begins at `from`; false at the bucket's end. */
+/* The range that begins at `from`; false at the bucket's end. */
 static bool next_stretch(const builder *b, const bucket *k, uint64_t from, stretch *out)
 {
     const flat *f = b->f;
@@ -123,7 +123,7 @@ static weft_status square_sum(builder *b, list *l, const bucket *k, kinds *x)
     return st;
 }
 
-/* sumsq = the sum over all kinds; 0 where there is none. */
+/* sumsq = the sum over all kinds; 0 if there are none. */
 static weft_status add_kinds(builder *b, list *l, const kinds *x)
 {
     weft_operand io[MAX_KINDS + 1] = {{0}};
@@ -150,7 +150,7 @@ static weft_status add_kinds(builder *b, list *l, const kinds *x)
     return plan_emit_op(b->p, l, &op, &(emission){.segment = "all sums of squares", .refs = refs});
 }
 
-/* Finish the buckets in the order in which they were started, square each as it is done. */
+/* Wait for the buckets in starting order; add each one's squares as soon as it is done. */
 weft_status plan_grad_norm(builder *b, list *l)
 {
     kinds x;

@@ -1,4 +1,4 @@
-/* plan/optim/optim.h: what follows the micro-batches of a step: norm, scalars, updates, lists. */
+/* plan/optim/optim.h: the end of a step: norm, scalars, updates; and periodic lists. */
 #ifndef PLAN_OPTIM_OPTIM_H
 #define PLAN_OPTIM_OPTIM_H
 
@@ -14,16 +14,16 @@ weft_status plan_each_prepare(builder *b);
 weft_status plan_each_updates(builder *b, list *l);
 void plan_each_free(builder *b);
 
-/* --- norm.c: the global norm of the gradients; it finishes their sums --- */
+/* --- norm.c: the global norm of the gradients; waits for their sums --- */
 weft_status plan_grad_norm(builder *b, list *l);
 
 /* --- step.c: norm, scalars, updates, loss --- */
 weft_status plan_end_of_step(builder *b, list *l);
 weft_status plan_clear_loss(builder *b, list *l); /* on stages that do not write it */
-uint64_t plan_loss_axes(const builder *b);        /* over which it is summed in the end */
+uint64_t plan_loss_axes(const builder *b);        /* mesh axes over which it is summed */
 
-/* --- periodic.c: lists that plugins bring, run after every so many steps --- */
-weft_status plan_periodic_states(builder *b, const edit_state *e); /* which states they have */
+/* --- periodic.c: lists of plugins that run every N steps --- */
+weft_status plan_periodic_states(builder *b, const edit_state *e); /* add their states */
 weft_status plan_periodic_lists(builder *b, const edit_state *e);
 
 #endif

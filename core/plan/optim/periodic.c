@@ -1,9 +1,9 @@
-/* plan/optim/periodic.c: lists that plugins bring, run after every so many steps.
+/* plan/optim/periodic.c: lists of plugins that run every N steps.
  *
  * A plugin writes a graph over parameters, states and scalars; here it is taken out of the model's
- * graph, propagated like one, and written into a list of its own (straight.c). A stage leaves out
- * what concerns parameters that it has not got. A parameter that is assigned has its compute copy
- * assigned as well. */
+ * graph, its placements are propagated, and it is written into its own list (graph_to_list.c). A
+ * stage skips nodes of parameters that it does not have. Assigning a parameter also assigns its
+ * compute copy. */
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
@@ -54,8 +54,8 @@ weft_status plan_periodic_states(builder *b, const edit_state *e)
 typedef struct making {
     builder *b;
     graph g;          /* the model's tensors, the list's nodes */
-    bool *elsewhere;  /* [tensor] of a parameter that this stage has not got */
-    uint32_t tensors; /* room of that */
+    bool *elsewhere;  /* [tensor] of a parameter that this stage does not have */
+    uint32_t tensors; /* entries of `elsewhere` */
 } making;
 
 static const flat_param *param_of(const making *m, weft_tensor t)
@@ -79,7 +79,7 @@ static bool find(void *ctx, weft_tensor t, tensor_place *out)
     return true;
 }
 
-/* Nodes of parameters that are here; those that concern others are left out. */
+/* Take the nodes of parameters on this stage; skip the others. */
 static weft_status take_nodes(making *m, const list_edit *x)
 {
     for (uint32_t i = 0; i < x->n; i++) {
@@ -152,7 +152,7 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
         st = plan_graph_to_list(b, l, &m.g, 0, end, &what);
     free(m.elsewhere);
     free(m.g.nodes.at);
-    b->g->tensors.at = m.g.tensors.at; /* they may have moved */
+    b->g->tensors.at = m.g.tensors.at; /* the array may have moved */
     b->g->tensors.n = m.g.tensors.n;
     b->g->tensors.cap = m.g.tensors.cap;
     b->g->names = m.g.names;
@@ -160,8 +160,8 @@ static weft_status make_list(builder *b, const list_edit *x, list *l)
     return st;
 }
 
-/* Where nothing sums its gradient every coordinate has a parameter of its own: the list sees it as
- * a part of their sum. */
+/* A parameter whose gradient is not summed over an axis differs between its coordinates: the list
+ * sees it as partial. */
 static void part_ways(builder *b)
 {
     for (uint32_t i = 0; i < b->f->params.n; i++)

@@ -1,4 +1,4 @@
-/* plan/optim/rule.c: the update rule writes its graph; where the tensors of the graph are. */
+/* plan/optim/rule.c: builds the graph of the update rule and finds addresses of its tensors. */
 #include "plan/optim/rule.h"
 
 #include "base/err.h"
@@ -17,7 +17,7 @@ uint32_t plan_rule_state(builder *b, const char *full)
     return b->f->states.n - 1;
 }
 
-/* The source of an assignment to `dst` among the nodes of the graph; 0: none. */
+/* The source of the assignment to `dst` among the nodes of the graph; 0: none. */
 static weft_tensor assigned(const graph *g, weft_tensor dst, uint32_t *times)
 {
     weft_tensor src = 0;
@@ -45,7 +45,7 @@ static weft_status check_assigned(const graph *g, weft_tensor param)
     return WEFT_OK;
 }
 
-/* A state has a place beside each element of its parameter, in fp32. */
+/* Check that a state has one fp32 element for each element of its parameter. */
 static weft_status check_states(const graph *g, weft_tensor param)
 {
     const weft_shape *p = &graph_tensor(g, param)->shape;

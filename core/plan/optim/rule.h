@@ -1,16 +1,16 @@
-/* plan/optim/rule.h: the update rule as a graph, for whoever turns it into instructions. */
+/* plan/optim/rule.h: the update rule as a graph, and the state of the files that lower it. */
 #ifndef PLAN_OPTIM_RULE_H
 #define PLAN_OPTIM_RULE_H
 
 #include "plan/builder.h"
 
 struct rule_state {
-    struct update_state *update;       /* rules of one element: update.c */
-    struct each_state *each;           /* rules of a larger unit: update_each.c */
+    struct update_state *update;       /* elementwise rules: update.c */
+    struct each_state *each;           /* rules of whole parameters: update_each.c */
     struct rule_scalars *rule_scalars; /* what the rule assigns to scalars; NULL: no graph yet */
 };
 
-/* Where a tensor of the rule is. */
+/* Region of a tensor of the rule. */
 #define RULE_SCALAR 0u
 #define RULE_PARAM 1u
 #define RULE_GRAD 2u
@@ -19,25 +19,25 @@ struct rule_state {
 
 bool plan_rule_by_element(const builder *b);
 
-/* Ask the rule for its update of a parameter; the nodes are added to `g`. *gate is the scalar that
- * says whether the step counts. WEFT_USAGE or WEFT_UNSUPPORTED names the rule. */
+/* Build the rule's update of a parameter; the nodes are added to `g`. *gate is the scalar that is 0
+ * in a skipped step. WEFT_USAGE or WEFT_UNSUPPORTED names the rule. */
 weft_status plan_rule_graph(builder *b, graph *g, weft_tensor param, weft_tensor grad,
                             weft_tensor copy, uint32_t flags, weft_tensor *gate);
 
-/* Index of the state "p.SUFFIX"; it is added if it is new. */
+/* Index of the state "p.SUFFIX"; a new one is added. */
 uint32_t plan_rule_state(builder *b, const char *full);
 
-/* Where elements from `first` on are in the region of RULE_...; slice_of: 1 + the group of which
- * the own slice is meant, 0: whole. */
+/* Address of elements from `first` on in the region RULE_...; slice_of: 1 + the group whose own
+ * slice is meant, 0: unsharded. */
 flat_place_in plan_rule_region(const builder *b, uint32_t from, uint64_t first, uint32_t slice_of,
                                uint32_t *dtype);
 
-/* --- rule_scalars.c: scalars that a rule assigns, once a step --- */
+/* --- rule_scalars.c: scalars that a rule assigns, once per step --- */
 
-/* Take the assignments to scalars out of a graph of the rule; all graphs have to agree. */
+/* Take the assignments to scalars out of a graph of the rule; all graphs must assign the same. */
 weft_status plan_rule_scalars_take(builder *b, graph *g, weft_tensor gate);
 
-/* Emit them, behind all updates. */
+/* Emit them after all updates. */
 weft_status plan_rule_scalars_assign(builder *b, list *l);
 
 #endif

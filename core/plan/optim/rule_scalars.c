@@ -1,11 +1,11 @@
 /* plan/optim/rule_scalars.c: scalars that an update rule assigns.
  *
- * A rule's graph runs once a range of elements or once a parameter, and how many of those a rank
- * has depends on the layout. A scalar is assigned once a step. So the assignments to scalars are
- * taken out of the graph, and the nodes that their values are made of become one program of
- * scalars, which runs behind all updates: until then every update reads the value of the step
- * before. All graphs of the rule have to assign alike, and a value may be made of scalars alone,
- * for only those are the same in every call and on every rank.
+ * A rule's graph runs once per range of elements or per parameter, and their number on a rank
+ * depends on the layout. A scalar is assigned once per step. So the assignments to scalars are
+ * taken out of the graph, and the nodes that compute their values become one scalar program, which
+ * runs after all updates: every update reads the value of the previous step. All graphs of the rule
+ * must assign the same, and a value may depend on scalars only, because only those are the same in
+ * every call and on every rank.
  *
  * These scalars are saved in checkpoints. */
 #include "plan/optim/rule.h"
@@ -24,7 +24,7 @@ struct rule_scalars {
 
 typedef VEC(node) node_list;
 
-/* Take the assignments to scalars out of the graph. */
+/* Move the assignments to scalars out of the graph. */
 static void take_out(graph *g, node_list *taken)
 {
     uint32_t kept = 0;
@@ -41,7 +41,8 @@ static void take_out(graph *g, node_list *taken)
     g->nodes.n = kept;
 }
 
-/* Which tensors the assigned values are made of [1 + tensors], and which nodes make them. */
+/* Find the tensors on which the assigned values depend [1 + tensors], and the nodes that compute
+ * them. */
 static void find_makers(const graph *g, const node_list *taken, bool *part_of, bool *makes)
 {
     for (uint32_t i = 0; i < taken->n; i++)
@@ -72,7 +73,7 @@ static weft_status check_parts(const graph *g, const node_list *taken, const boo
     return WEFT_OK;
 }
 
-/* The nodes that make the assigned values, and the assignments, as nodes of `part`. */
+/* Add the nodes that compute the assigned values, and the assignments, to `part`. */
 static weft_status add_nodes(const graph *g, const node_list *taken, graph *part, const char *who)
 {
     bool *part_of = mem_alloc(g->tensors.n + 1), *makes = mem_alloc(g->nodes.n + 1);
@@ -114,13 +115,13 @@ static weft_status check_targets(const graph *g, const node_list *taken, const c
     return st;
 }
 
-/* The program of what the graph assigns to scalars. */
+/* Make the program of the graph's assignments to scalars. */
 static weft_status make_program(graph *g, weft_tensor gate, const char *who,
                                 struct rule_scalars *out)
 {
     node_list taken = {0};
     take_out(g, &taken);
-    graph part = *g; /* the same tensors */
+    graph part = *g; /* shares the tensors */
     memset(&part.nodes, 0, sizeof part.nodes);
     weft_status st = check_targets(g, &taken, who);
     if (st == WEFT_OK && taken.n)

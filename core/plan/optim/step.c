@@ -1,9 +1,9 @@
-/* plan/optim/step.c: what follows the passes: norm (norm.c), scalars, updates, the loss of all
- * ranks; and saving.
+/* plan/optim/step.c: the end of a step, after the micro-batches: norm (norm.c), scalars, updates,
+ * the loss of all ranks; and the save list.
  *
- * Lists do not branch. Whether a step is skipped is a scalar, the gate: 0 when the gradient norm is
- * not finite, and then every assignment of the updates leaves its target alone, on every rank
- * alike, because every rank has the same norm. */
+ * Lists do not branch. A scalar, the gate, decides whether a step is skipped: it is 0 if the
+ * gradient norm is not finite. Then no assignment of the updates changes its target, on any rank,
+ * because all ranks have the same norm. */
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- the scalars, as a small graph of one-element tensors --- */
+/* --- the scalars, computed by a small graph of one-element tensors --- */
 
 typedef struct scalars {
     graph g;
@@ -55,9 +55,9 @@ static void set(scalars *s, const char *name, weft_tensor value)
         s->st = s->w.assign(s->w.ctx, to, value);
 }
 
-/* The updates done, this one included. fp32 counts to 2^24 alone, so the count is the sum of two
- * numbers, exact up to 2^48: "count", the nearest fp32, and "count.low", what rounding left
- * over (Dekker's sum of two numbers; 0 up to 2^24). */
+/* The number of updates including this one. fp32 counts only to 2^24, so the count is the sum of
+ * two numbers, exact up to 2^48: "count", the nearest fp32, and "count.low", its rounding error
+ * (Dekker's sum of two numbers; 0 up to 2^24). */
 static weft_tensor next_count(scalars *s, weft_tensor gate, weft_tensor *low)
 {
     weft_tensor count = named(s, "count");
@@ -81,7 +81,7 @@ static weft_tensor learning_rate(scalars *s, const spec_schedule *rate, weft_ten
     past = apply(s, "add", past, apply(s, "sub", rest, number(s, warmup - (double)near), 0), 0);
     weft_tensor t = apply(s, "div", past, number(s, span), 0);
     t = apply(s, "min", apply(s, "max", t, number(s, 0), 0), number(s, 1), 0);
-    weft_tensor share = number(s, 1); /* of the way between low and top */
+    weft_tensor share = number(s, 1); /* of the difference between maximum and minimum rate */
     if (rate->kind == SPEC_COSINE) {
         weft_tensor turn = apply(s, "cos", apply(s, "mul", t, number(s, M_PI), 0), 0, 0);
         share = apply(s, "mul", apply(s, "add", turn, number(s, 1), 0), number(s, 0.5), 0);
@@ -99,9 +99,9 @@ static weft_tensor learning_rate(scalars *s, const spec_schedule *rate, weft_ten
     return apply(s, "select", rising, decayed, warm);
 }
 
-/* Dynamic loss scaling: half after a step that overflowed, double after `scale_window` good ones in
- * a row. Neither below 1, where nothing is gained, nor so high that squares of gradients overflow.
- */
+/* Dynamic loss scaling: halve after a step that overflowed, double after `scale_window` good ones
+ * in a row. Never below 1, where nothing is gained, nor so high that squares of gradients
+ * overflow. */
 static weft_tensor next_scale(scalars *s, const spec *wanted, weft_tensor scale, weft_tensor gate)
 {
     double window = wanted->scale_window ? (double)wanted->scale_window : 1e30;
@@ -118,7 +118,7 @@ static weft_tensor next_scale(scalars *s, const spec *wanted, weft_tensor scale,
     return next;
 }
 
-/* By how much what compressed sums have kept counts in the next step (compress.c). */
+/* The factor "kept" of the error-feedback residuals in the next step (compress.c). */
 static void next_kept(scalars *s, weft_tensor gate, weft_tensor scale, weft_tensor next)
 {
     weft_tensor turned = next ? apply(s, "div", next, scale, 0) : number(s, 1);
@@ -134,7 +134,7 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
     weft_tensor low = 0, count = next_count(s, gate, &low);
     weft_tensor skipped = apply(s, "sub", number(s, 1), gate, 0);
     weft_tensor clip = number(s, 1);
-    if (wanted->clip > 0) { /* as torch.nn.utils.clip_grad_norm_ */
+    if (wanted->clip > 0) { /* same as torch.nn.utils.clip_grad_norm_ */
         weft_tensor room = apply(s, "add", norm, number(s, 1e-6), 0);
         clip = apply(s, "min", number(s, 1), apply(s, "div", number(s, wanted->clip), room, 0), 0);
     }
@@ -148,8 +148,8 @@ static void scalar_graph(scalars *s, const spec *wanted, bool keeps)
         next_kept(s, gate, scale, next);
 }
 
-/* A job of another precision has no loss scale, and one that was saved without "count.low" had
- * counted to 2^24 at most. */
+/* Set which scalars checkpoints have. The loss scale may be missing: jobs of other precisions have
+ * none. So may "count.low": jobs saved without it counted to 2^24 at most. */
 static void keep_scalars(builder *b)
 {
     plan_scalar_save(b->p, "count", SCALAR_SAVED);
@@ -212,7 +212,7 @@ weft_status plan_end_of_step(builder *b, list *l)
     return st;
 }
 
-/* --- the loss, which one stage makes and all know in the end --- */
+/* --- the loss: computed by one stage, then sent to all ranks --- */
 
 uint64_t plan_loss_axes(const builder *b)
 {

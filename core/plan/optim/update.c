@@ -1,10 +1,10 @@
-/* plan/optim/update.c: an elementwise update rule, built once for matrices and once for the rest,
- * run over flat ranges.
+/* plan/optim/update.c: elementwise update rules, built once for matrices and once for the rest, run
+ * over flat ranges.
  *
  * The rule sees one parameter as a flat range of fp32 elements. Its elementwise ops become one
- * program (graph/fuse.c), which then runs once a block and group: reads parameter, gradient and
- * states, writes parameter, states and, in 16-bit jobs, the compute copy, in a single pass over
- * memory. Rules that need a whole parameter are update_each.c's. */
+ * program (graph/fuse.c), which runs once per block and group: it reads parameter, gradient and
+ * states, and writes parameter, states and, in 16-bit jobs, the compute copy, in a single pass over
+ * memory. update_each.c handles rules that need a whole parameter. */
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
@@ -79,16 +79,16 @@ static uint32_t source_of(builder *b, const group *k, weft_tensor t)
     return x->kind == WEFT_T_STATE ? RULE_STATE + plan_rule_state(b, x->name) : RULE_SCALAR;
 }
 
-/* A range of elements that the rule goes over: of a block that is whole, or the own slice of a
- * group of one that is cut. */
+/* A range of elements for one call of the rule: of an unsharded block, or the own slice of a group
+ * of a sharded one. */
 typedef struct range {
     uint64_t first, count;
-    uint32_t group; /* 1 + the group; 0: whole */
+    uint32_t group; /* 1 + the group; 0: unsharded */
     uint32_t axis;
     const char *name;
 } range;
 
-/* One call of the rule of `k` over a range. */
+/* Emit one call of the rule of `k` over a range. */
 static weft_status update_range(builder *b, list *l, group *k, const range *r)
 {
     weft_operand io[64];

@@ -1,10 +1,10 @@
-/* plan/optim/update_each.c: update rules that need a whole parameter: one update a parameter.
+/* plan/optim/update_each.c: update rules that need a whole parameter: one update per parameter.
  *
- * The rule is built once for parameters of equal shape, flags and placement, propagated like a
- * model, and written into the list for each of them (straight.c): a norm of a parameter that
- * tensor parallelism splits is completed over its mesh axis, and so is one of a parameter that a
- * placement has cut. A cut parameter is a group of its own and is shown flat, [elements], each
- * coordinate with its slice; padding is zero and stays so under rules that map zeros to zero. */
+ * The rule is built once for parameters of equal shape, flags and placement, its placements are
+ * propagated as in a model, and it is written into the list for each of them (graph_to_list.c). The
+ * norm of a parameter that tensor parallelism splits is completed over its mesh axis, and so is
+ * that of a sharded one. A sharded parameter is a group of its own and appears flat, [elements],
+ * each coordinate with its slice; padding stays zero under rules that map zeros to zero. */
 #include "plan/optim/optim.h"
 
 #include "base/err.h"
@@ -28,7 +28,7 @@ struct each_state {
     kin **of; /* [flat param] */
 };
 
-/* As the rule sees it: its own axes, or flat where it is cut. */
+/* The shape that the rule sees: the parameter's axes, or flat if it is sharded. */
 static void shape_of(const builder *b, const flat_param *p, weft_shape *shape, weft_place *place)
 {
     const flat_block *k = &b->f->blocks.at[p->block];
@@ -148,7 +148,7 @@ weft_status plan_each_updates(builder *b, list *l)
     graph_to_list_work *w = mem_alloc(n * sizeof *w + 1);
     finding *f = mem_alloc(n * sizeof *f + 1);
     weft_status st = WEFT_OK;
-    for (uint32_t i = 0; i < n; i++) { /* the last first */
+    for (uint32_t i = 0; i < n; i++) { /* in reverse order */
         const flat_param *p = &b->f->params.at[n - 1 - i];
         kin *k = b->rule->each->of[n - 1 - i];
         f[i] = (finding){b, k, p};

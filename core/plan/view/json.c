@@ -1,4 +1,4 @@
-/* plan/view/json.c: the plan for programs. */
+/* plan/view/json.c: the plan as JSON. */
 #include "base/err.h"
 #include "plan/plan.h"
 
@@ -21,7 +21,7 @@ static json_t *sent_json(const plan *p, const list *l)
     return sent;
 }
 
-/* Lists that plugins bring: what each sends, every so many steps. */
+/* Periodic lists: what each sends, and how often. */
 static json_t *lists_json(const plan *p)
 {
     json_t *lists = json_array();
@@ -164,7 +164,7 @@ static json_t *list_json(const plan *p, const list *l, uint32_t rank)
 weft_status plan_print_list_json(const plan *p, uint32_t rank, FILE *to)
 {
     json_t *root = json_object();
-    plan moved = *p; /* its addresses are those of the rank */
+    plan moved = *p; /* a copy with the addresses of the rank */
     moved.bases.at = plan_bases(p, rank);
     json_object_set_new(root, "rank", json_integer(rank));
     json_object_set_new(root, p->step.name, list_json(&moved, &p->step, rank));

@@ -1,4 +1,4 @@
-/* plan/view/print.c: the plan for people, and its digest. */
+/* plan/view/print.c: prints the plan, its lists and its passes for people. */
 #include "plan/plan.h"
 
 #include "base/number/digest.h"
@@ -34,7 +34,7 @@ static void print_mesh(const plan *p, FILE *to)
     fprintf(to, "\n");
 }
 
-/* What a list that runs every few steps sends, spread over these steps. */
+/* Print what a periodic list sends, averaged over its period. */
 static bool print_list_sent(const plan *p, const periodic_list *x, uint32_t kind, FILE *to)
 {
     char t[2][32];
@@ -165,7 +165,7 @@ static void print_one(const plan *p, const list *l, uint32_t rank, FILE *to)
 
 void plan_print_list(const plan *p, uint32_t rank, FILE *to)
 {
-    plan moved = *p; /* its addresses are those of the rank */
+    plan moved = *p; /* a copy with the addresses of the rank */
     moved.bases.at = plan_bases(p, rank);
     print_one(&moved, &p->step, rank, to);
     print_one(&moved, &p->eval, rank, to);

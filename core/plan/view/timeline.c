@@ -1,10 +1,10 @@
-/* plan/view/timeline.c: the schedule of a step as a picture, and its idle share.
+/* plan/view/timeline.c: a picture of the step's pipeline schedule, and its bubble.
  *
- * Every stage walks its cells (a chunk's pass over a micro-batch) in the order of its plan; a cell
- * begins when its stage is free and its input is there: forward from the chunk before, backward
- * from the chunk behind. Communication takes no time here, so what is idle is the bubble of the
- * schedule itself. Costs are either those of equal stages (forward 1, backward 2) or the plan's
- * operations. Cost: one visit a cell and round. */
+ * Every stage runs its cells (the forward or backward of a chunk for one micro-batch) in the order
+ * of its plan; a cell begins when its stage is free and its input is ready: forward from the
+ * previous chunk, backward from the next. Communication takes no time here, so idle time is the
+ * bubble of the schedule itself. Costs are either those of equal stages (forward 1, backward 2) or
+ * the plan's operation counts. Cost: one visit per cell and round. */
 #include "base/err.h"
 #include "plan/plan.h"
 
@@ -18,7 +18,7 @@ typedef struct timeline {
     const plan_set *set;
     uint32_t stages, places, passes; /* places: chunks of all stages */
     double *end;                     /* [2][place][pass] when it ended; < 0: not yet */
-    double **begin;                  /* [stage][cell] */
+    double **begin;                  /* [2][place][micro-batch] end time; < 0: not yet */
     double *free_at;                 /* [stage] */
     uint32_t *at;                    /* [stage] next cell */
     double span, busy;
@@ -29,7 +29,7 @@ static double *end_of(const timeline *t, uint32_t place, uint32_t pass, bool bac
     return &t->end[((uint64_t)(backward ? t->places : 0) + place) * t->passes + pass];
 }
 
-/* When the input of a cell is there; < 0: not yet. */
+/* Time at which the input of a cell is ready; < 0: not yet. */
 static double ready(const timeline *t, uint32_t place, const plan_cell *c)
 {
     if (c->backward)
@@ -119,7 +119,7 @@ uint32_t plan_live(const plan *p)
     return most;
 }
 
-/* One stage: a column a time unit, as wide as the longest label. */
+/* Draw one stage: one column per time unit, as wide as the longest label. */
 static void draw(const timeline *t, uint32_t s, uint32_t width, FILE *to)
 {
     const plan *p = &t->set->at[s];
