@@ -17,8 +17,8 @@
 typedef struct timeline {
     const plan_set *set;
     uint32_t stages, places, passes; /* places: chunks of all stages */
-    double *end;                     /* [2][place][pass] when it ended; < 0: not yet */
-    double **begin;                  /* [2][place][micro-batch] end time; < 0: not yet */
+    double *end;                     /* [2][place][micro-batch] end time; < 0: not yet */
+    double **begin;                  /* [stage][cell] */
     double *free_at;                 /* [stage] */
     uint32_t *at;                    /* [stage] next cell */
     double span, busy;
