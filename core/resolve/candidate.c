@@ -32,7 +32,7 @@ static bool may_stage(const resolver *r)
     return (caps & WEFT_DEV_FLAGS) && !(caps & WEFT_DEV_HOST_MEMORY);
 }
 
-/* Sets why, where the device's memory itself is out of reach. */
+/* Sets `why` if the device's memory itself is out of reach. */
 static weft_status probe_link(resolver *r, const component *c, const weft_conf *conf,
                               weft_link_group *group, probe_result *v)
 {
@@ -76,7 +76,7 @@ static weft_status probe_one(resolver *r, const component *c, bool same_machine,
     return PLUGIN_CALL(coll, probe, c->module, conf, (uint32_t)device->caps, &v->score);
 }
 
-/* All installed transports, with their keys made known. `links`: no libraries of collectives. */
+/* List all installed transports and add their keys. `links`: no libraries of collectives. */
 static weft_status list_installed(resolver *r, bool links, const component *out[MOST_CANDIDATES],
                                   uint32_t *n)
 {
@@ -119,7 +119,7 @@ static probe_result said_of(const probe_result theirs[MOST_CANDIDATES], const ch
     return none;
 }
 
-/* The lowest result of all ranks for each transport of mine; `why` names the rank. */
+/* Find the lowest result of all ranks for each of this rank's transports; `why` names the rank. */
 static weft_status ask_all(resolver *r, probe_result mine[MOST_CANDIDATES], const char *name)
 {
     uint64_t bytes = MOST_CANDIDATES * sizeof *mine;

@@ -1,4 +1,4 @@
-/* resolve/internal.h: what the files of resolve/ share; no other folder includes it. */
+/* resolve/internal.h: shared by the files of resolve/; private to this folder. */
 #ifndef RESOLVE_INTERNAL_H
 #define RESOLVE_INTERNAL_H
 
@@ -18,13 +18,12 @@ weft_status resolve_check_keys(resolver *r); /* the config against all keys */
 /* --- sections.c: keys of [comm], [comm.AXIS] and [comm.TRANSPORT] --- */
 extern const char *const resolve_ifaces[]; /* of links, of libraries of collectives; NULL-ended */
 
-/* Make all these sections and their keys known. */
+/* Add all these sections and their keys. */
 weft_status resolve_sections(resolver *r);
 /* The keys of [comm.NAME] of a transport: the plugin's and those of the core; and their values. */
 weft_status resolve_transport_keys(resolver *r, const component *c);
 const weft_conf *resolve_transport_conf(resolver *r, const component *c);
-/* The text that holds for `what` ("plugin") on mesh axis `a`, and the key that it is written under.
- */
+/* The value of `what` ("plugin") for mesh axis `a`, and the key that sets it. */
 const char *resolve_setting(const resolver *r, uint32_t a, const char *what, char key[128]);
 
 /* --- transport.c --- */
@@ -41,16 +40,15 @@ typedef struct candidate {
     bool staged;
 } candidate;
 
-/* Can the transport that the job names carry ranks along mesh axis `a` that share a machine, or
- * that do not? *score is 0 where this rank's probe fails; the error record has the reason, and
- * WEFT_ABSENT when this machine lacks something. Adds to comm_choice what is staged. [collective]
- */
+/* Probe the transport that the job names for ranks along mesh axis `a` that share a machine, or
+ * that do not. *score is 0 if this rank's probe fails; the error record has the reason, WEFT_ABSENT
+ * if this machine lacks something. Adds to comm_choice what is staged. [collective] */
 weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same_machine,
                           int32_t *score, candidate *out);
 
-/* The candidate with the best score of all installed transports, where a transport's score is the
- * lowest of all ranks. Adds to comm_choice the choice and why each other one was passed over.
- * `links`: no libraries of collectives. [collective] */
+/* The candidate with the best score of all installed transports; a transport's score is the lowest
+ * of all ranks. Adds to comm_choice the choice and why each other one was rejected. `links`: no
+ * libraries of collectives. [collective] */
 weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links, candidate *out);
 
 /* --- peer_access.c --- */

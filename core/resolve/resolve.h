@@ -16,12 +16,12 @@
 #include "job/host_map.h"
 #include "resolve/spec.h"
 
-/* What the ranks of a job know of each other before they plan. Borrowed. */
+/* What ranks exchange before planning. Borrowed. */
 typedef struct resolve_meeting {
     const job_sites *sites;  /* NULL: all ranks are on one machine */
-    job *job;                /* NULL: there is nobody to ask */
+    job *job;                /* NULL: no communication with other ranks */
     const job_identity *who; /* this rank; NULL: its device is unknown */
-    bool on_paper; /* nothing will run here: transports that are absent here are accepted */
+    bool on_paper;           /* planning only: transports that are absent here are accepted */
 } resolve_meeting;
 
 /* Find the plugins that the job names (strategies, device, update rule, placement, transports), add
@@ -29,12 +29,12 @@ typedef struct resolve_meeting {
 weft_status resolve_plugins(config *cfg, host *h, spec *out);
 
 /* After resolve_plugins(): open the modules and fill in the rest. `vocab` is that of the data (0:
- * no data), `want` is SPEC_TRAIN or SPEC_FORWARD. `meeting` NULL: one machine, and nobody to ask;
+ * no data), `want` is SPEC_TRAIN or SPEC_FORWARD. `meeting` NULL: one machine, no other ranks;
  * with a job every rank has to call this. [setup] [collective] */
 weft_status resolve_spec(config *cfg, uint32_t ranks, uint32_t vocab,
                          const resolve_meeting *meeting, int want, spec *s);
 
-/* The transports alone, to measure them without a model: one mesh axis of all `ranks` over
+/* Resolve only the transports, to measure them without a model: one mesh axis of all `ranks` over
  * comm.plugin. Instead of the two above. [setup] [collective] */
 weft_status resolve_links(config *cfg, host *h, uint32_t ranks, const resolve_meeting *meeting,
                           spec *out);

@@ -1,8 +1,8 @@
 /* resolve/spec.h: a resolved job: checked numbers, opened plugins, sizes of the mesh, transports.
  *
  * A spec is the only input of the plan. It has everything that shapes a plan, so that planning
- * reads no INI, asks no rank and opens no plugin. resolve.h fills it in. Text is borrowed from the
- * config and the host, which have to outlive it. */
+ * reads no INI, communicates with no rank and opens no plugin. resolve.h fills it in. Text is
+ * borrowed from the config and the host, which have to outlive it. */
 #ifndef RESOLVE_SPEC_H
 #define RESOLVE_SPEC_H
 
@@ -32,7 +32,7 @@ typedef struct spec_link {
     const component *c;
     const weft_conf *conf;
     spec_plugin near; /* .c NULL: none */
-    bool staged;      /* on some rank it cannot reach the device's memory, as others of it can */
+    bool staged;      /* on some rank it cannot reach the device's memory: data is staged */
 } spec_link;
 
 /* Which ranks share a machine. The arrays are borrowed. */
@@ -56,7 +56,7 @@ typedef struct spec_schedule {
     double warmup, steps; /* steps of the warm-up; of the run */
 } spec_schedule;
 
-/* A key and its place in the INI, as a message begins: "job.ini:12: train.batch". */
+/* A key and its place in the INI, as printed in messages: "job.ini:12: train.batch". */
 typedef struct spec_origin {
     const char *key, *text;
 } spec_origin;
@@ -67,20 +67,20 @@ typedef struct spec {
     uint32_t ranks;
     mesh mesh;
     const char *size_key[WEFT_MAX_MESH]; /* "parallel.dp": INI key of a mesh axis' size */
-    uint64_t sequence_axes;              /* bit a: mesh axis a cuts sequences, not the batch */
+    uint64_t sequence_axes;              /* bit a: mesh axis a splits sequences, not the batch */
     spec_plugin device, rule, placement; /* placement.c NULL: none */
     spec_plugin strategies[WEFT_MAX_MESH];
     uint32_t nstrategies;
     host_map hosts;
-    spec_link links[WEFT_MAX_MESH]; /* one a distinct transport, or pair of them */
+    spec_link links[WEFT_MAX_MESH]; /* one per distinct transport or pair of transports */
     uint32_t nlinks;
     uint32_t axis_link[WEFT_MAX_MESH]; /* transport of a mesh axis */
     const char *axis_algorithm[WEFT_MAX_MESH];
-    uint32_t axis_compress[WEFT_MAX_MESH];      /* SCHED_PLAIN, ...: of sums of gradients */
-    const char *compress_key[WEFT_MAX_MESH];    /* the key that says so */
-    const char *compress;                       /* form that comm.compress names */
-    bool feedback;                              /* what compression takes away is kept */
-    const sched_cost *axis_cost[WEFT_MAX_MESH]; /* NULL: its transport was not measured */
+    uint32_t axis_compress[WEFT_MAX_MESH];      /* SCHED_PLAIN, ...: for gradient sums */
+    const char *compress_key[WEFT_MAX_MESH];    /* the key that sets it */
+    const char *compress;                       /* value of comm.compress */
+    bool feedback;                              /* compression has error feedback */
+    const sched_cost *axis_cost[WEFT_MAX_MESH]; /* measured; NULL: not measured */
     uint64_t attached;         /* bit a: devices along mesh axis a map each other's arenas */
     const char *comm_choice;   /* what auto chose and why, for the log; NULL: nothing to choose */
     graph_model_options model; /* batch and weight are set by the plan */
@@ -89,23 +89,23 @@ typedef struct spec {
     const char *precision; /* name of `compute` in the INI */
     double clip;
     spec_schedule schedule;
-    bool scaled;          /* the loss is scaled, and how much changes from step to step */
-    bool deterministic;   /* kernels are to give the same bits every time */
-    double loss_scale;    /* at the start; 1 where it is not scaled */
+    bool scaled;          /* dynamic loss scaling */
+    bool deterministic;   /* kernels must be bitwise reproducible */
+    double loss_scale;    /* initial; 1 without scaling */
     int64_t scale_window; /* good steps after which it doubles; 0: never */
     uint64_t bucket_bytes;
-    const char *recompute; /* names of activations that backward makes again; NULL: none */
-    spec_origin *origins;  /* keys that the plan may refuse */
+    const char *recompute; /* names of activations that backward recomputes; NULL: none */
+    spec_origin *origins;  /* keys that errors of the plan may name */
     uint32_t norigins;
-    pool pool; /* of what the members above point to */
+    pool pool; /* owns the arrays above */
 } spec;
 
-/* WEFT_USAGE with the sentence of a constraint, after the place of `key`. For refusals that only
- * the plan can decide; `key` is train.batch, optim.placement or one of s->compress_key. [plan] */
+/* WEFT_USAGE with the message of a constraint, after the place of `key`. For errors that only the
+ * plan can detect; `key` is train.batch, optim.placement or one of s->compress_key. [plan] */
 weft_status resolve_refuse(const spec *s, config_constraint rule, const char *key,
                            const config_fact *facts);
 
-/* The same with a sentence of its own. [plan] */
+/* The same with its own message. [plan] */
 weft_status resolve_fail(const spec *s, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -12,7 +12,7 @@
 #define REACH_APART 1u /* no two members of a group share a machine */
 #define REACH_BOTH 2u  /* groups span machines, and some members share one */
 
-/* How far the groups of a mesh axis reach: REACH_... */
+/* Are the groups of a mesh axis intra-node, inter-node or both: REACH_... */
 uint32_t resolve_reach(const spec *s, uint32_t axis);
 
 /* For each rank, the ranks that share all its coordinates but the one on `mesh_axis`; with
@@ -22,18 +22,17 @@ typedef struct rank_group {
     const uint32_t *coords; /* NULL: every coordinate */
 } rank_group;
 
-/* The layout that all these groups have; NULL where all are on one machine, or where their layouts
- * differ, since all share a plan. Of the pool. [plan] */
+/* The layout of all these groups; NULL if all are on one machine, or if their layouts differ, since
+ * all share a plan. Allocated from the pool. [plan] */
 const sched_layout *resolve_group_layout(const spec *s, pool *p, const rank_group *c);
 
 /* What the transport can do between any two members: WEFT_LINK_...; 0 for a library of collectives.
  */
 uint64_t resolve_link_caps(const spec *s, const spec_link *l);
-/* The functions of a transport that brings its own collectives; NULL: it is a link. */
+/* The functions of a transport with its own collectives; NULL: it is a link. */
 const weft_coll_table *resolve_collective_library(const spec_link *l);
 
-/* Does data of the device go through host memory, because the transport cannot reach the device's?
- */
+/* Is device data staged in host memory, because the transport cannot reach device memory? */
 bool resolve_is_staged(const spec *s, const spec_link *l);
 /* Can a transport of this kind reach the device's memory, on any machine? */
 bool resolve_reaches_device(const spec *s, const component *link);
