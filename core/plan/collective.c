@@ -89,8 +89,7 @@ void plan_collective_give(builder *b, uint32_t number)
     plan_space_give(scratch_space(b, c->channel), c->scratch, c->scratch_bytes);
 }
 
-/* Reuse the requirements of an equal one among the last few collectives; lists repeat
- * themselves. */
+/* Reuse the requirements of an equal one of the last few collectives; lists are repetitive. */
 static bool find_made(const plan *p, collective *c)
 {
     uint32_t back = p->collectives.n < 64 ? p->collectives.n : 64;
@@ -164,8 +163,7 @@ static weft_status ask_rank(plan *p, collective *c, uint32_t me)
     sched_schedule *mine;
     sched_request r;
     plan_request(p, c, me, &r);
-    r.algorithm =
-        c->algorithm ? c->algorithm : r.algorithm; /* auto is resolved once for all ranks */
+    r.algorithm = c->algorithm ? c->algorithm : r.algorithm; /* the same on all ranks */
     weft_status st = sched_make(&r, &mine);
     if (st != WEFT_OK)
         return st;

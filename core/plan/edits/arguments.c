@@ -1,5 +1,4 @@
-/* plan/edits/arguments.c: validates the arguments of edits: pointers, texts, counts, edits per
- * call.
+/* plan/edits/arguments.c: validates what plugins pass to edits; limits edits per call.
  *
  * The functions here form the table that plugins get. Each checks its arguments and calls the edit
  * itself (apply.c, stages.c, lists.c). The first failure within a call of edit() is stored: the

@@ -58,8 +58,8 @@ void plan_edits_note_change(edit_state *e, const char *line);
 bool plan_edits_has_noted(const edit_state *e, const char *owner);
 
 /* Check gradients that a strategy leaves unsummed over a mesh axis (WEFT_SYNC_NEVER). WEFT_USAGE
- * unless a periodic list synchronizes the parameters or the strategy states the effect; the user is
- * told. */
+ * unless a periodic list synchronizes the parameters or the strategy states the effect. Tells the
+ * user. */
 weft_status plan_edits_check_unsummed(const flat *f, edit_state *e);
 
 #endif

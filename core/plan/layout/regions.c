@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What fills the inputs (run/train.c) knows these alone. */
+/* Is it one of the inputs that run/train.c fills? */
 static bool is_filled(const char *input)
 {
     return !strcmp(input, "tokens") || !strcmp(input, "targets") || !strcmp(input, "positions");

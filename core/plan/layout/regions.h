@@ -27,7 +27,7 @@ weft_status plan_regions_state(struct builder *b, bool train);
 /* Place workspace and scratch after the zone of activations, and add up the bytes. */
 void plan_regions_finish(struct builder *b);
 
-/* Build what each rank saves: the plan's pieces and its save list. */
+/* Build the plan's pieces and its save list. */
 weft_status plan_pieces(struct builder *b);
 
 #endif

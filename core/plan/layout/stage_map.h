@@ -1,5 +1,4 @@
-/* plan/layout/stage_map.h: the blocks of each pipeline stage, and groups with a channel of their
- * own.
+/* plan/layout/stage_map.h: the blocks of each pipeline stage, and groups within a mesh axis.
  *
  * A stage is a coordinate of one mesh axis. A chunk is a range of blocks that a stage runs
  * together. A job without stages has axis -1: every block is on this stage. */
@@ -43,6 +42,6 @@ typedef struct group_edit { /* a channel over some coordinates of an axis, by na
 
 typedef VEC(group_edit) group_list;
 
-#define FIRST_GROUP 32u /* where a mesh axis is asked for, FIRST_GROUP + i is group i */
+#define FIRST_GROUP 32u /* in place of a mesh axis, FIRST_GROUP + i is group i */
 
 #endif

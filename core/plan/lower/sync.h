@@ -23,9 +23,8 @@ struct sync_state {
 weft_status plan_sync_prepare(builder *b, edit_state *e);
 void plan_sync_free(builder *b);
 
-weft_status plan_sync_work_done(walk *w,
-                                uint32_t at);     /* start sums of what is final after work `at` */
-weft_status plan_sync_flush(builder *b, list *l); /* start the open bucket */
+weft_status plan_sync_work_done(walk *w, uint32_t at); /* sum what work `at` made final */
+weft_status plan_sync_flush(builder *b, list *l);      /* start the open bucket */
 
 /* Wait for the bucket on its last axis, axis by axis. */
 weft_status plan_sync_finish(builder *b, list *l, bucket *k);
