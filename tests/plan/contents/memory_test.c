@@ -1,4 +1,4 @@
-/* Every list of many jobs, walked with a tag on every two bytes: see machine.h. */
+/* Simulates every list of many jobs with a tag on every two bytes: see machine.h. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ static void two_mesh_axes(void **state)
              6);
 }
 
-/* Rotations and the gated unit write over what they read. */
+/* Rotary embeddings and the gated unit overwrite their inputs. */
 static void llama(void **state)
 {
     (void)state;
@@ -68,7 +68,7 @@ static void llama(void **state)
     walk_all(text, 3);
 }
 
-/* Blocks that are cut in different ways, or not at all, beside each other. */
+/* Blocks with different shard levels, and unsharded ones, in one model. */
 static void some_in_slices(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void in_slices(void **state)
         }
 }
 
-/* Slices over one of two axes that share the data: the other sums slices. */
+/* Sharded over one of two data-parallel axes: gradients of slices are summed over the other. */
 static void in_slices_over_one_axis(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void in_slices_over_one_axis(void **state)
     walk_all(TWO_AXES "strategy = rows, dp\ndp = 3\nrows = 2\n" IN_SLICES("3"), 6);
 }
 
-/* Jobs of sizes that are drawn. */
+/* Jobs of random sizes. */
 static void drawn(void **state)
 {
     (void)state;
@@ -147,7 +147,8 @@ static void drawn(void **state)
     }
 }
 
-/* The plan asks some ranks of a large group what they need; the rest must not need more. */
+/* The plan queries the requirements of some ranks of a large group; the others must not need
+ * more. */
 static void room_for_every_rank(void **state)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* Bytes that add up, digests, and jobs that contradict themselves. */
+/* Byte sums, digests, and jobs with contradicting settings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -47,8 +47,7 @@ static void bytes_add_up(void **state)
     }
 }
 
-/* Regions are whole pages, tensors begin at multiples of 32 elements: at most so much is padding.
- */
+/* Regions are whole pages, tensors begin at multiples of 32 elements: this bounds the padding. */
 static void about(uint64_t got, uint64_t want, uint32_t tensors)
 {
     if (got < want || got > want + tensors * 31 * 4 + 2 * 4096)
@@ -56,7 +55,7 @@ static void about(uint64_t got, uint64_t want, uint32_t tensors)
                  (unsigned long long)want);
 }
 
-/* The sizes that are published for GPT-2, and 16 bytes a parameter with AdamW in bf16. */
+/* The published sizes of GPT-2, and 16 bytes per parameter with AdamW in bf16. */
 static void known_models(void **state)
 {
     (void)state;
@@ -152,7 +151,7 @@ static void sizes_that_do_not_fit(void **state)
     refused(SIZES("", "precision = fp8\n"), 1, "precision");
 }
 
-/* Devices hear of it for every kernel, when they say what it needs. */
+/* The deterministic flag reaches the device in every query. */
 static void deterministic(void **state)
 {
     (void)state;

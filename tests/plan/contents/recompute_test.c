@@ -1,5 +1,4 @@
-/* Activations that backward makes again: what that saves, that no byte is missed, and what is
- * refused. */
+/* Recomputation of activations: memory savings, a check of every byte, and errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -35,7 +34,7 @@ static uint64_t activations(int layers, const char *recompute, const char *strat
     return bytes;
 }
 
-/* What one more block costs. Regions are whole pages. */
+/* The cost of one more block. Regions are whole pages. */
 static void costs(const char *recompute, const char *strategy, uint64_t want)
 {
     uint64_t few = activations(LAYERS, recompute, strategy);
@@ -46,9 +45,10 @@ static void costs(const char *recompute, const char *strategy, uint64_t want)
                  strategy, LAYERS, (unsigned long long)got, (unsigned long long)(LAYERS * want));
 }
 
-/* In bytes, for bf16. All that GPT-2 keeps of a block: its input, what both normalisations give and
- * two numbers a token of each, queries, keys and values, attention's result and its log-sum-exp,
- * the stream between the halves, and the ffn's inside before and after the GELU. */
+/* In bytes, for bf16. What GPT-2 saves of a block: its input, the output of both normalisations and
+ * two numbers per token of each, queries, keys and values, the attention output and its
+ * log-sum-exp, the residual stream between the halves, and the ffn's hidden values before and after
+ * the GELU. */
 #define ROW (TOKENS * EMBED * 2ull)
 #define INSIDE (TOKENS * HIDDEN * 2ull)
 #define STATISTICS (2 * 2 * TOKENS * 4ull)
@@ -62,11 +62,12 @@ static void what_a_block_costs(void **state)
     costs("selective", "none", WHOLE - ATTENTION);
     costs("block", "none", ROW);
     costs("none", "remaker", WHOLE - INSIDE);
-    /* Three products and the GELU stay; the stream is made again from the second product. */
+    /* Three products and the GELU are saved; the stream is recomputed from the second product. */
     costs("block", "keeper", ROW + 3 * ROW + ROW + 2 * INSIDE);
 }
 
-/* Twelve inputs, and one block made again: all of it and gradients of its widest tensors. */
+/* Twelve block inputs, and one recomputed block: all its activations and the gradients of its
+ * widest tensors. */
 static void the_peak(void **state)
 {
     (void)state;
@@ -76,7 +77,7 @@ static void the_peak(void **state)
     assert_true(block < LAYERS * ROW + 2 * WHOLE);
 }
 
-/* What is made again is not work that the model needs. */
+/* Recomputation does not count in the model's FLOPs. */
 static void flops_are_the_same(void **state)
 {
     (void)state;
@@ -146,7 +147,7 @@ static void refusals(void **state)
                                "keeper");
 }
 
-/* --- a graph by hand: communication inside a block is made again too --- */
+/* --- a hand-written graph: communication inside a block is recomputed too --- */
 
 static weft_tensor op(weft_builder *b, const char *id, weft_tensor x, weft_tensor y)
 {
@@ -211,15 +212,15 @@ static void communication(void **state)
     for (uint32_t i = 0; i < g.nodes.n; i++)
         for (uint32_t k = 0; k < g.nodes.at[i].nin; k++) {
             const tensor *t = graph_tensor(&g, g.nodes.at[i].in[k]);
-            assert_true(t->producer <= i); /* made before it is read */
+            assert_true(t->producer <= i); /* produced before it is read */
             if (strstr(t->name, ".again"))
                 assert_true(g.nodes.at[i].phase != PHASE_FORWARD && t->place[0].kind == WEFT_SPLIT);
         }
     graph_free(&g);
 }
 
-/* What only gradients of parameters need is made again with them; the block of the loss, whose
- * nodes add to sums, is left alone; and nothing is made that nobody reads. */
+/* What only parameter gradients need is recomputed with them; the block of the loss, whose nodes
+ * accumulate sums, is not; and nothing unused is recomputed. */
 static void when_and_where(void **state)
 {
     (void)state;

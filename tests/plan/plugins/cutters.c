@@ -1,4 +1,4 @@
-/* Placements that ask for what cannot be, and a rule that must not be cut. */
+/* Placements with impossible requests, and a rule that does not support sharding. */
 #include <weft/optim.h>
 
 static weft_status half(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
@@ -37,7 +37,7 @@ static weft_status misled(void *m, const weft_conf *c, const weft_view *v, const
     return e->shard(e->ctx, WEFT_SHARD_STATE, "no.such.*", axes[0], 0);
 }
 
-/* Blocks by turns: lawful. */
+/* Blocks with alternating levels: valid. */
 static weft_status turns(void *m, const weft_conf *c, const weft_view *v, const weft_edits *e,
                          const char *const *axes, uint32_t unit)
 {
@@ -50,7 +50,7 @@ static weft_status turns(void *m, const weft_conf *c, const weft_view *v, const 
     return st != WEFT_OK ? st : e->shard(e->ctx, WEFT_SHARD_PARAMS, "block.1.*", axes[0], 1);
 }
 
-/* Takes one step along the gradient; says that it needs whole matrices. */
+/* One gradient step; declares that it needs whole matrices. */
 static weft_status update(void *m, const weft_conf *c, const weft_builder *b, const weft_update *u)
 {
     (void)m, (void)c;

@@ -1,4 +1,4 @@
-/* Update rules that ask for what cannot be: each is sgd, p = p - g, and one thing more. */
+/* Update rules with impossible requests: each is sgd, p = p - g, plus one request. */
 #include <weft/optim.h>
 
 static weft_status step(const weft_builder *b, const weft_update *u)
@@ -8,7 +8,7 @@ static weft_status step(const weft_builder *b, const weft_update *u)
     return st != WEFT_OK ? st : b->assign(b->ctx, u->param, out);
 }
 
-/* A state "v", which takes the gradient. */
+/* Add a state "v" and assign the gradient to it. */
 static weft_status keep(const weft_builder *b, const weft_update *u, weft_tensor like,
                         uint32_t dtype, const char *axes)
 {
@@ -38,7 +38,7 @@ static weft_status single(void *m, const weft_conf *c, const weft_builder *b, co
     return keep(b, u, u->lr, 0, NULL);
 }
 
-/* `name` takes what `id` makes of the gradient or, without `id`, `value`. */
+/* Assign to scalar `name` the result of `id` on the gradient or, without `id`, `value`. */
 static weft_status set_scalar(const weft_builder *b, const weft_update *u, const char *name,
                               const char *id, double value)
 {

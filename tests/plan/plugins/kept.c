@@ -1,4 +1,4 @@
-/* Strategies that say how activations are kept and nothing else. */
+/* Strategies that only set how activations are stored. */
 #include <weft/strategy.h>
 
 static weft_status keep_in(uint32_t when, uint32_t phase, const weft_edits *e, const char *names,

@@ -1,4 +1,4 @@
-/* Strategies, placements and rules whose tables and mesh axes are wrong, one thing each. */
+/* Strategies, placements and rules whose tables and mesh axes are invalid, one error in each. */
 #include <weft/optim.h>
 
 static weft_status edit(void *m, const weft_conf *c, uint32_t phase, const weft_view *v,

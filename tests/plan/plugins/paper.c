@@ -1,7 +1,6 @@
-/* A device, a transport and two strategies on paper: what planning asks of them, they answer, and
- * nothing else works. The device wants workspace for its products; the transport carries anything.
- * "rows" shares the batch over a second mesh axis, "silent" does so and says nothing of gradients.
- */
+/* A device, a transport and two strategies that only support planning: queries and probes work,
+ * nothing else does. The device needs workspace for products; the transport carries anything.
+ * "rows" splits the batch over a second mesh axis, "silent" too, but sets no gradient sums. */
 #include <string.h>
 #include <weft/device.h>
 #include <weft/link.h>
@@ -28,7 +27,7 @@ static weft_status probe_link(void *m, const weft_conf *c, const weft_link_group
     return WEFT_OK;
 }
 
-/* Every other member: there, and never called. */
+/* All other table functions: present, and never called. */
 static weft_status unused(void)
 {
     return WEFT_INTERNAL;
@@ -48,7 +47,7 @@ static void fill_slots(void)
     end = (void **)(void *)(&wire + 1);
     for (; slot < end; slot++)
         *slot = *slot ? *slot : UNUSED;
-    device.fuse = NULL; /* it joins nothing */
+    device.fuse = NULL; /* no op fusion */
     device.probe = probe_device;
     wire.probe = probe_link;
 }

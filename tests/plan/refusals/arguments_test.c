@@ -1,8 +1,7 @@
-/* Is every bad argument of an edit, a look and a rule refused with a sentence that names the plugin
- * and the call? Does a plugin end that emits for ever, soon and with little memory?
+/* Does every bad argument of an edit, a query and a rule give an error that names the plugin and
+ * the call? Is a plugin that emits without end stopped, soon and with little memory?
  *
- * The strategies and rules are here, in the place of a job's own. A row is a call and a part of
- * what it says. */
+ * The strategies and rules here replace a job's own. A row is a call and a part of its message. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,9 +44,9 @@ static weft_status nothing(void *user, const weft_builder *b)
     return WEFT_OK;
 }
 
-static weft_builder kept; /* from an emit() that has ended */
+static weft_builder kept; /* from an emit() that has returned */
 
-/* An emit() in which another edit is tried. */
+/* An emit() that calls another edit. */
 static weft_status nested(void *user, const weft_builder *b)
 {
     const weft_edits *e = user;
@@ -67,7 +66,7 @@ static void after_emit(void)
     err_clear();
 }
 
-/* --- what is said in each phase --- */
+/* --- messages of each phase --- */
 
 static void looks(const weft_view *v)
 {
@@ -225,7 +224,7 @@ static weft_status edit(void *m, const weft_conf *conf, uint32_t phase, const we
         sums(e);
     if (phase == WEFT_PHASE_MEMORY)
         keeps(e);
-    return WEFT_OK; /* as if all had been well */
+    return WEFT_OK; /* as if no call had failed */
 }
 
 static component as_strategy(const weft_strategy *table)
@@ -244,7 +243,7 @@ static void expect(const char *lines, const component *strategy, const component
     planned_free(&j);
 }
 
-/* The first of the refusals that edit() has passed over is why the planning ends. */
+/* Planning reports the first error, even if edit() ignored it. */
 static void bad_edits(void **state)
 {
     (void)state;
@@ -263,7 +262,7 @@ static void bad_edits(void **state)
     assert_true(rows > 90);
 }
 
-/* --- what edit() returns --- */
+/* --- return values of edit() --- */
 
 static int answer;
 
@@ -382,7 +381,7 @@ static void bad_tables(void **state)
     }
 }
 
-/* --- plugins without end --- */
+/* --- plugins that do not end --- */
 
 #if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
 #define MOST_SECONDS 20
@@ -440,7 +439,7 @@ static weft_status endless_list(void *m, const weft_conf *conf, uint32_t phase, 
                                     : WEFT_OK;
 }
 
-/* In a process of its own: what it says, within 2 s of work and 200 MB. */
+/* In a separate process: the message, within 2 s of CPU time and 200 MB. */
 static void ends(const component *strategy, const component *rule, const char *text)
 {
     struct rusage used;

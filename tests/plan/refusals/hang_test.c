@@ -1,4 +1,4 @@
-/* Lists written by hand for two ranks: those that would hang are refused, with the place. */
+/* Hand-written lists of two ranks: those that would hang are errors that name the place. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -88,7 +88,7 @@ static void hanging(void **state)
     }
 }
 
-/* Two groups over the same ranks, started in opposite order: each group's order is lawful. */
+/* Two groups over the same ranks, started in opposite order: each group's own order is valid. */
 static void opposite_orders(void **state)
 {
     (void)state;

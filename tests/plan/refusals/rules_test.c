@@ -1,5 +1,5 @@
-/* What update rules ask for and do not get is refused in words that name rule and call; nothing of
- * it is ignored. The number behind a name is the rule's unit: 1 an element, 2 a tensor. */
+/* Unsupported requests of update rules are errors that name rule and call; nothing is silently
+ * ignored. The number after a name is the rule's unit: 1 an element, 2 a tensor. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>

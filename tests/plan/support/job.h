@@ -1,4 +1,4 @@
-/* A job as a plan, from the text of its INI; the device and the transport are on paper. */
+/* Plans a job from the text of its INI, with the device and the transport of paper.c. */
 #ifndef JOB_H
 #define JOB_H
 
@@ -15,20 +15,19 @@ typedef struct planned {
     job_sites sites;
 } planned;
 
-/* `text` follows a head that names the paper plugins. Free with planned_free(), also after a
+/* `text` follows a header that names the plugins of paper.c. Free with planned_free(), also after a
  * failure. */
 weft_status planned_make(const char *text, uint32_t ranks, int want, planned *out);
-/* The same for ranks on several machines, as many on each. */
+/* The same for ranks on several machines, equally many on each. */
 weft_status planned_on(const char *text, uint32_t ranks, uint32_t machines, planned *out);
-/* ... and for machines of these sizes, one after the other. */
+/* ... and for machines of these sizes, in this order. */
 weft_status planned_at(const char *text, const uint32_t *size, uint32_t machines, planned *out);
-/* The same with these in the place of the job's first strategy and its update rule; NULL: its own.
- */
+/* The same with another first strategy and update rule; NULL: the job's own. */
 weft_status planned_with(const char *text, uint32_t ranks, const component *strategy,
                          const component *rule, planned *out);
 void planned_free(planned *j);
 
-/* A GPT-2 of sizes that divide badly; lines of the caller go behind it. */
+/* A GPT-2 of sizes that divide badly; the caller appends lines. */
 #define TINY                                                                                       \
     "[model]\nlayers = 2\nheads = 3\nembed = 15\nffn = 37\ncontext = 12\nvocab = 23\n"             \
     "[train]\nsequence = 7\nclip = 1\n"

@@ -17,8 +17,8 @@ uint64_t machine_bytes(const machine *m, weft_tensor t)
     return graph_shape_bytes(&s);
 }
 
-/* How much of a gradient's parameter is in slices, by the names of placements: zero1, zero2, zero3,
- * and "turns" of cutters.c. */
+/* Shard level of a gradient's parameter, by the names of placements: zero1, zero2, zero3, and
+ * "turns" of cutters.c. */
 uint32_t machine_level(const machine *m, weft_tensor grad)
 {
     const char *param = graph_tensor(&m->g, graph_tensor(&m->g, grad)->of)->name;
@@ -33,7 +33,7 @@ uint32_t machine_level(const machine *m, weft_tensor grad)
                                           : 0;
 }
 
-/* Is it a sum that is reduced, and begun again, in every pass? */
+/* Is it a sum that is reduced, and restarted, in every micro-batch? */
 bool machine_afresh(const machine *m, weft_tensor t)
 {
     return graph_tensor(&m->g, t)->kind == WEFT_T_GRAD && machine_level(m, t) >= 2;
@@ -56,8 +56,8 @@ static const char *shown(const machine *m, tag t, char out[160])
     return out;
 }
 
-/* The tag of cell `i` of a range whose first one has `t`, of elements of `size` bytes; 0: all have
- * the same. */
+/* The tag of cell `i` of a range that begins with `t`, of elements of `size` bytes; 0: all are the
+ * same. */
 static tag nth(tag t, uint64_t i, uint64_t size)
 {
     t.at += size ? (uint32_t)(i * 2 / size) : 0;
@@ -100,7 +100,7 @@ static void expect(machine *m, uint64_t at, uint64_t bytes, tag want, const char
     machine_expect(m, at, bytes, want, 0, who);
 }
 
-/* --- the graph, as the model and the mesh have it --- */
+/* --- the graph of the model on this mesh --- */
 
 static void split_data(machine *m)
 {
@@ -322,7 +322,7 @@ static void check_op(const node *n, const weft_opspec *op)
     assert_int_equal(op->nout, n->nout);
 }
 
-/* Where operand `k` of the instruction lies in this call. */
+/* Address of operand `k` of the instruction in this call. */
 uint64_t machine_place(const machine *m, const entry *e, const instr *x, uint32_t k)
 {
     const ref *r = &m->p->refs.at[x->first_ref + k];
@@ -347,7 +347,7 @@ static void step_node(machine *m, const entry *e, const instr *x, const node *n)
         write_operand(m, n->out[i], machine_place(m, e, x, n->nin + i), e->pass,
                       k->spec.flags & WEFT_SPEC_ACCUMULATE, who);
     }
-    for (uint32_t i = 0; i < n->nout; i++) { /* no output lies over another */
+    for (uint32_t i = 0; i < n->nout; i++) { /* outputs must not overlap */
         const tensor *t = graph_tensor(&m->g, n->out[i]);
         if (!t->sum)
             read_operand(m, n->out[i], machine_place(m, e, x, n->nin + i), e->pass, who);

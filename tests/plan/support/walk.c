@@ -1,5 +1,5 @@
-/* The machine's lists: the calls that follow the passes, collectives, and what must hold in the
- * end. All ranks of a plan are walked side by side, entry by entry. */
+/* The machine's lists: calls after the micro-batches, collectives, and final checks. All ranks of a
+ * plan are simulated together, entry by entry. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ static void square(machine *m, const entry *e)
     }
 }
 
-/* The parameter of a cell of an operand of the update, with its element; 0 where there is none. */
+/* The parameter of a cell of an update operand, with its element; 0: none. */
 static tag element_of(const machine *m, uint64_t cell)
 {
     tag t = m->cells[cell], out = {.id = t.id, .at = t.at};
@@ -60,7 +60,7 @@ static void update(machine *m, const entry *e)
     const weft_opspec *op = &m->p->kernels.at[x->kernel].spec;
     cells to = operand(m, e, x, x->nin);
     uint64_t n = (uint64_t)op->out[0].size[0], wide = (to.end - to.first) / n;
-    for (uint32_t k = 0; k < x->nin; k++) { /* all operands run over the same elements */
+    for (uint32_t k = 0; k < x->nin; k++) { /* all operands cover the same elements */
         cells c = operand(m, e, x, k);
         for (uint64_t i = 0; op->in[k].rank && i < n; i++) {
             tag a = element_of(m, c.first + i * ((c.end - c.first) / n));
@@ -83,7 +83,7 @@ static void update(machine *m, const entry *e)
     }
 }
 
-/* Gradients of a pass on top of those of the passes before. */
+/* Add the gradients of a micro-batch to those of the previous ones. */
 static void accumulate(machine *m, const entry *e)
 {
     const instr *x = first_of(m, e);
@@ -166,7 +166,7 @@ static void seize(machine *m, const entry *e, cells c, bool read)
     }
 }
 
-/* What a sum keeps is its own, over all passes: nothing else may ever have been there. */
+/* A sum's residual is its own, over all micro-batches: the memory has no other use. */
 static void check_kept(machine *m, const collective *c)
 {
     const tag mine = {.what = T_KEPT, .id = c->channel + 1};
@@ -243,7 +243,8 @@ static void release(machine *m, const entry *e, cells c, bool restore)
     }
 }
 
-/* What a rank has in the end: made of what all have before, so found for all before any is set. */
+/* The result of a rank depends on the inputs of all, so all results are computed before any is
+ * set. */
 static tag *result_of(machine *all, uint32_t n, uint32_t rank, const collective *c)
 {
     uint32_t me, *ranks = malloc(all->p->spec->ranks * sizeof *ranks);
@@ -322,8 +323,8 @@ static void check_pieces(machine *m)
     }
 }
 
-/* Each element of a gradient went into the norm once: on every rank where it is whole, else on one
- * of those that share it. */
+/* The norm counts each element of a gradient once: on every rank if it is unsharded, else on one of
+ * the ranks that share it. */
 static void check_norm(const machine *all, uint32_t n, weft_tensor t)
 {
     weft_shape s = graph_local_shape(&all->g, t);

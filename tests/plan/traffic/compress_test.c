@@ -1,4 +1,4 @@
-/* Which sums are compressed, what they send and what they keep; that the plan says so. */
+/* Which sums are compressed, what they send, their residuals; and the report of the plan. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@ static void make(const char *more, uint32_t ranks, planned *j)
     assert_int_equal(plan_check(&j->plans), WEFT_OK);
 }
 
-/* Every sum of gradients over `axis` travels in `form`, nothing else does. */
+/* Is every gradient sum over `axis` compressed to `form`, and nothing else? */
 static uint32_t only_gradients(const planned *j, const char *axis, uint32_t form)
 {
     uint32_t found = 0;
@@ -66,7 +66,7 @@ static void which(void **state)
         }
 }
 
-/* An axis of its own word: the other one's sums travel as they are. */
+/* An axis with its own setting: sums over the other are uncompressed. */
 static void one_of_two_axes(void **state)
 {
     (void)state;
@@ -87,8 +87,8 @@ static uint64_t gradients(const plan *p)
     return p->bytes.grads / 4; /* elements; fp32 is the default */
 }
 
-/* What is kept: an fp32 number an element, less the own slice where no sum is encoded; once,
- * however many passes; and it is part of the communication's memory. */
+/* Residuals: an fp32 number per element, without the own slice where no sum is encoded; once for
+ * any number of micro-batches; counted as communication memory. */
 static void kept(void **state)
 {
     (void)state;
@@ -117,7 +117,7 @@ static void kept(void **state)
         }
 }
 
-/* 65/256 of the bytes that go without, to within a scale a chunk. */
+/* 65/256 of the uncompressed bytes, to within one scale per chunk. */
 static void sent(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Schedules of a pipeline: their idle share and what they keep, against the known formulas; and
- * that a schedule which would hang is refused. */
+/* Pipeline schedules: bubble and memory against the known formulas; a schedule that would hang is
+ * an error. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-/* The tied embedding goes in many small buckets, whose sums wait for each other. */
+/* The tied embedding is summed in many small buckets that wait for each other. */
 static void make(uint32_t stages, uint32_t passes, const char *schedule, uint32_t chunks,
                  planned *j)
 {
@@ -58,7 +58,7 @@ static void formulas(void **state)
                 bubble(stages[i], k * stages[i], "interleaved", v);
 }
 
-/* What a rank sends: an activation a boundary and micro-batch forward, its gradient backward. */
+/* A rank sends one activation per boundary and micro-batch forward, its gradient backward. */
 static void traffic(void **state)
 {
     (void)state;
@@ -106,7 +106,7 @@ static void swapped_receives(void **state)
     refused(&j, "rank 1 starts 'receive");
 }
 
-/* Stage 1 waits for a receive before it has sent what stage 0 waits for. */
+/* Stage 1 waits for a receive before it sends what stage 0 waits for. */
 static void waits_in_a_ring(void **state)
 {
     (void)state;
@@ -120,7 +120,7 @@ static void waits_in_a_ring(void **state)
     refused(&j, "rank 0 stands at entry");
 }
 
-/* The schedule that runs has the algorithm of the plan, also where `auto` would choose another. */
+/* The executed schedule has the algorithm of the plan, even if `auto` would choose another. */
 static void algorithm_of_the_plan(void **state)
 {
     (void)state;

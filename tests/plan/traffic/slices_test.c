@@ -1,5 +1,5 @@
-/* What is in slices: the bytes of each placement and what it sends, against the arithmetic of the
- * paper (Rajbhandari et al., 2020), and what is refused. */
+/* Sharding: the bytes and traffic of each placement against the arithmetic of the paper
+ * (Rajbhandari et al., 2020), and errors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void near(double got, double want, double share, const char *what, uint32
         fail_msg("%s with %s: %g, not %g", what, placements[placement], got, want);
 }
 
-/* Bytes a parameter, with Adam. */
+/* Bytes per parameter, with Adam. */
 static void model_state(const job *x, double param, double grad, double state)
 {
     for (uint32_t k = 0; k < 4; k++) {
@@ -78,7 +78,7 @@ static void the_papers_example(void **state)
     }
 }
 
-/* A million million parameters, 16 GB a rank. */
+/* 10^12 parameters, 16 GB per rank. */
 static void large(void **state)
 {
     (void)state;
@@ -92,7 +92,7 @@ static void large(void **state)
     planned_free(&j);
 }
 
-/* What a rank sends, in units of the parameters' bytes times (N - 1) / N. */
+/* Bytes that a rank sends, in units of the parameters' bytes times (N - 1) / N. */
 static void traffic(const job *x, double bytes_each)
 {
     const double m = x->passes, want[] = {2, 2, m + 1, 3 * m};
@@ -118,8 +118,8 @@ static void bytes_sent(void **state)
     traffic(&(job){12, 12, 768, 3, 2, "fp32"}, 4);
 }
 
-/* Whole parameters and gradients of the tied table and of three blocks are among the activations,
- * and no more: a deeper model takes no more of them. */
+/* Gathered parameters and gradients of the tied table and of three blocks are among the
+ * activations, and no more: a deeper model does not need more. */
 static void whole_for_a_while(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void over_which_axis(void **state)
 {
     (void)state;
     for (uint32_t k = 1; k < 4; k++) {
-        slices_over(placements[k], "", "rows"); /* the most ranks */
+        slices_over(placements[k], "", "rows"); /* the axis with the most ranks */
         slices_over(placements[k], "slice_axis = auto\n", "rows");
         slices_over(placements[k], "slice_axis = rows\n", "rows");
         slices_over(placements[k], "slice_axis = dp\n", "dp");

@@ -1,4 +1,4 @@
-/* What the strategy tp makes of a plan: what each rank holds and what goes over the wire. */
+/* Plans of the strategy tp: what each rank holds, and the traffic. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #define LAYERS 3
-#define TOKENS (2 * 8) /* of a pass */
+#define TOKENS (2 * 8) /* of a micro-batch */
 #define EMBED 16
 #define PASSES 2
 
@@ -29,8 +29,8 @@ static void make(const char *text, uint32_t ranks, planned *j)
     assert_int_equal(plan_check(&j->plans), WEFT_OK);
 }
 
-/* Collectives that the step starts on the channel `on`, of this kind and of so many elements; 0: of
- * any number. */
+/* Collectives of this kind that the step starts on the channel `on`, with this number of elements;
+ * 0: any. */
 static uint32_t started(const plan *p, const char *on, uint32_t kind, uint64_t count)
 {
     uint32_t n = 0;
@@ -43,8 +43,8 @@ static uint32_t started(const plan *p, const char *on, uint32_t kind, uint64_t c
     return n;
 }
 
-/* Two all-reduces a block forward and two backward, one of the embedding, one of the head's input;
- * of the loss two numbers of a token. The logits, 62 times as many, go nowhere. */
+/* Two all-reduces per block forward and two backward, one of the embedding, one of the head's
+ * input; two numbers per token for the loss. The logits, 62 times as many, are not communicated. */
 static void all_reduces(void **state)
 {
     (void)state;
@@ -68,9 +68,9 @@ static void all_reduces(void **state)
     }
 }
 
-/* Ten halves a block: forward two of each kind; backward two gathers of gradients, two of what
- * forward had gathered, two scatters. Embedding: a scatter forward, a gather backward. Head: a
- * gather forward, a gather and a scatter backward. */
+/* Ten halves (all-gather or reduce-scatter) per block: forward two of each kind; backward two
+ * gathers of gradients, two of what forward had gathered, two scatters. Embedding: a scatter
+ * forward, a gather backward. Head: a gather forward, a gather and a scatter backward. */
 static void halves(void **state)
 {
     (void)state;
@@ -90,7 +90,7 @@ static void halves(void **state)
     }
 }
 
-/* Made again, a block sums its attention once more; what it gathers it gathers once. */
+/* With recomputation, a block sums its attention once more; its gathers are shared. */
 static void halves_again(void **state)
 {
     (void)state;
@@ -102,7 +102,7 @@ static void halves_again(void **state)
     planned_free(&j);
 }
 
-/* Which tensor axis of a parameter tp cuts: 1 + its index; 0: none. */
+/* The tensor axis of a parameter that tp splits: 1 + its index; 0: none. */
 static uint32_t cut(const plan *p, const char *name)
 {
     for (uint32_t i = 0; i < p->pieces.n; i++)
@@ -152,8 +152,8 @@ static void weights(void **state)
     }
 }
 
-/* 1001 rows in four parts are 251 each, the last with three of padding; the kernels are told where
- * a rank's part begins, the loss how many columns are real. */
+/* 1001 rows in four parts are 251 each, the last with three of padding; the kernels get the index
+ * at which a rank's part begins, the loss the number of real columns. */
 static void padded_rows(void **state)
 {
     (void)state;
@@ -209,9 +209,8 @@ static void less_memory(void **state)
     planned_free(&half);
 }
 
-/* What tp splits and what it leaves whole alternate in memory, and go into one bucket all the same:
- * no bucket is smaller than its size asks for, but the last. Split and whole count apart in the
- * norm. */
+/* Split and whole parameters alternate in memory but share buckets: no bucket except the last
+ * is smaller than its size demands. The norm counts the two kinds separately. */
 static void buckets_of_both_kinds(void **state)
 {
     (void)state;
