@@ -20,9 +20,13 @@ static weft_status write_report(const json_t *report, bool json)
 
 static int examine(const cli_job *j, uint64_t here)
 {
-    const doctor_job job = {j->ini, j->overrides, j->noverrides, j->ranks, (uint32_t)here, 0};
+    config *cfg = NULL;
     json_t *report;
-    weft_status st = doctor_examine(j->ini ? &job : NULL, &report);
+    weft_status st = j->ini ? config_load(j->ini, j->overrides, j->noverrides, &cfg) : WEFT_OK;
+    const doctor_job job = {j->ini, cfg, j->ranks, (uint32_t)here, 0};
+    if (st == WEFT_OK)
+        st = doctor_examine(j->ini ? &job : NULL, &report);
+    config_destroy(cfg);
     if (st != WEFT_OK)
         return cli_fail(st);
     bool prevents = doctor_worst(report) == DOCTOR_PROBLEM;

@@ -58,7 +58,8 @@ static int run_rank(const cli_job *j)
     weft_status st = config_load(j->ini, j->overrides, j->noverrides, &cfg);
     if (st != WEFT_OK)
         return run_train_refuse(st);
-    int status = run_train_rank(cfg, resume_of(j));
+    int status = j->flag[DOCTOR] ? doctor_rank(j->ini, cfg, j->flag[JSON])
+                                 : run_train_rank(cfg, resume_of(j));
     config_destroy(cfg);
     return status;
 }
@@ -96,8 +97,6 @@ static int run(int argc, char **argv)
         status = cli_usage(&cli_cmd_train, "--doctor trains nothing that could be resumed");
     else if (j.ranks > 1)
         status = launch(&j);
-    else if (j.flag[DOCTOR])
-        status = doctor_rank(j.ini, j.overrides, j.noverrides, j.flag[JSON]);
     else
         status = run_rank(&j);
     free(j.overrides);

@@ -12,6 +12,8 @@
 #ifndef DOCTOR_DOCTOR_H
 #define DOCTOR_DOCTOR_H
 
+#include "config/config.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <weft/base.h>
@@ -21,12 +23,11 @@ extern const char *const doctor_levels[DOCTOR_LEVELS];
 
 /* The job to examine the machine for. */
 typedef struct doctor_job {
-    const char *ini;
-    const char *const *overrides;
-    uint32_t noverrides;
-    uint32_t ranks; /* 0: as many as the sizes of its mesh axes multiply to */
-    uint32_t here;  /* of them on this machine; 0: all */
-    uint32_t share; /* ranks here that share the CPUs of this process; 0: all ranks here */
+    const char *ini;   /* its file, for messages */
+    const config *cfg; /* loaded, not yet checked; borrowed */
+    uint32_t ranks;    /* 0: as many as the sizes of its mesh axes multiply to */
+    uint32_t here;     /* of them on this machine; 0: all */
+    uint32_t share;    /* ranks here that share the CPUs of this process; 0: all ranks here */
 } doctor_job;
 
 /* Run all checks in order. `job` NULL: examine the machine alone. The caller frees *out with
@@ -49,7 +50,7 @@ void doctor_print(const json_t *report, FILE *to);
 /* As one rank of `weft train --doctor`: examine, join, compare. Rank 0 prints. Returns the exit
  * status: 0; 1 when a problem keeps the job from running; else the status with which joining
  * failed. */
-int doctor_rank(const char *ini, const char *const *overrides, uint32_t n, int json);
+int doctor_rank(const char *ini, const config *cfg, bool json);
 
 /* The id of check `i`, with its title in *title; NULL after the last. */
 const char *doctor_check_at(uint32_t i, const char **title);

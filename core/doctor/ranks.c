@@ -195,18 +195,15 @@ static bool prevents(const gathering *g)
 
 /* --- the rank --- */
 
-static weft_status run(gathering *g, const char *ini, const char *const *overrides, uint32_t n,
-                       bool json)
+static weft_status run(gathering *g, const char *ini, const config *cfg, bool json)
 {
-    doctor_job j = {ini, overrides, n, g->who.ranks, g->who.local_ranks, 0};
+    doctor_job j = {ini, cfg, g->who.ranks, g->who.local_ranks, 0};
     job_sites sites = {0};
-    config *cfg = NULL;
     weft_status st = doctor_examine(&j, &g->mine);
+    config *own = config_copy(cfg, NULL);
     if (st == WEFT_OK)
-        st = config_load(ini, overrides, n, &cfg);
-    if (st == WEFT_OK)
-        st = run_train_join(&g->who, cfg, &g->job);
-    config_destroy(cfg);
+        st = run_train_join(&g->who, own, &g->job);
+    config_destroy(own);
     if (st == WEFT_OK)
         st = job_find_hosts(g->job, &g->who, &sites);
     j.share = sites.cpu_ranks;
@@ -237,14 +234,14 @@ static void free_gathering(gathering *g)
     pool_free(&g->pool);
 }
 
-int doctor_rank(const char *ini, const char *const *overrides, uint32_t n, int json)
+int doctor_rank(const char *ini, const config *cfg, bool json)
 {
     gathering g = {0};
     char why[2048] = "";
     weft_status st = job_identify(&g.who);
     if (st == WEFT_OK) {
         log_setup(WEFT_LOG_INFO, g.who.ranks > 1 ? (int)g.who.rank : -1);
-        st = run(&g, ini, overrides, n, json);
+        st = run(&g, ini, cfg, json);
     }
     if (st != WEFT_OK)
         snprintf(why, sizeof why, "%s", err_text());

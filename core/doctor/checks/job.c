@@ -106,9 +106,8 @@ void doctor_check_job(doctor *d)
         doctor_add_line(d, "no job was named; weft doctor JOB.ini also checks whether a job fits");
         return;
     }
-    config *cfg = NULL;
-    if (config_load(j->ini, j->overrides, j->noverrides, &cfg) != WEFT_OK ||
-        check_file(cfg) != WEFT_OK) {
+    config *cfg = config_copy(j->cfg, NULL);
+    if (check_file(cfg) != WEFT_OK) {
         doctor_add_number(d, "usage", 1);
         doctor_add_text(d, "error", "%s", err_text());
         config_destroy(cfg);

@@ -127,13 +127,9 @@ static void probe_all(doctor *d, probe_request *t)
 void doctor_check_plugins(doctor *d)
 {
     probe_request t = {0};
-    config *own = NULL;
-    const doctor_job *j = d->job;
-    if (j && config_load(j->ini, j->overrides, j->noverrides, &own) != WEFT_OK)
-        own = NULL;
     weft_status st = config_load(NULL, NULL, 0, &t.cfg);
     if (st == WEFT_OK)
-        st = host_create(own ? config_raw(own, "run.plugins") : NULL, &t.host);
+        st = host_create(d->job ? config_raw(d->job->cfg, "run.plugins") : NULL, &t.host);
     if (st == WEFT_OK) {
         host_serve(t.host, "weft.host.tls/1", run_planning_tls());
         probe_all(d, &t);
@@ -142,7 +138,6 @@ void doctor_check_plugins(doctor *d)
     }
     host_destroy(t.host);
     config_destroy(t.cfg);
-    config_destroy(own);
 }
 
 /* --- peers --- */
