@@ -159,7 +159,6 @@ class Jobs(lab.Jobs):
         except OSError:
             return b""
 
-    @unittest.skipIf(BRIEF, "not in a minute")
     def test_configs(self):
         """Shipped configurations, small, on one host: the same bits again."""
         changes = SMALL | {"run.steps": 3, "train.eval_every": 0, "data.valid": "",
