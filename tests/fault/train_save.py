@@ -5,6 +5,7 @@ A rank is killed while a checkpoint is being written; the disk is full, or files
 last good checkpoint is intact, nothing half-written stays in its way, a sentence says what
 happened, and the job goes on from it as if nothing had been. What else may not be written is said
 in the same way."""
+import errno
 import os
 import random
 import resource
@@ -76,10 +77,14 @@ class Save(w.Bench):
         return os.path.join(place, "filler")
 
     def fill(self, filler, leave):
-        """Leave so many bytes."""
-        with open(filler, "wb") as f:
-            room = os.statvfs(filler)
-            f.write(bytes(max(0, room.f_bavail * room.f_frsize - leave)))
+        """Leave so many bytes. A job that writes meanwhile may leave less than was counted."""
+        try:
+            with open(filler, "wb") as f:
+                room = os.statvfs(filler)
+                f.write(bytes(max(0, room.f_bavail * room.f_frsize - leave)))
+        except OSError as e:
+            if e.errno != errno.ENOSPC or leave:
+                raise
 
     def check_refusal(self, out, job, words, saved, **more):
         """The job fails with status 1 and one of the words; the checkpoints are as they were."""
