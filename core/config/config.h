@@ -33,8 +33,8 @@ const config_section *config_core_sections(void); /* ended by a NULL name */
  * own. NULL-ended. */
 const weft_option *const *config_link_options(void);
 
-/* The activations that a word of [train] recompute marks, as names (weft/strategy.h, keep); NULL:
- * none. */
+/* The activations that a word of [train] recompute marks, as names (weft/strategy.h, activations);
+ * NULL: none. */
 const char *config_recompute(const char *word);
 
 /* Load text; the core's sections are known from the start and need no config_add().

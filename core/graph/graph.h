@@ -136,8 +136,9 @@ weft_status graph_apply_replacements(graph *g);
  * that takes part gets a WEFT_T_GRAD tensor. */
 weft_status graph_backward(graph *g, weft_tensor loss);
 
-/* How activations of the forward pass that match are kept for backward (strategy.h, keep). `owner`:
- * the plugin that asks, whose word another must not contradict; NULL: the job, which plugins may.
+/* How activations of the forward pass that match are kept for backward (strategy.h, activations).
+ * `owner`: the plugin that asks, whose word another must not contradict; NULL: the job, which
+ * plugins may.
  */
 weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char *owner);
 

@@ -7,7 +7,7 @@
  *
  * and the head is a last normalisation and a product with the vocabulary, whose weight is that of
  * the token embedding when tied. The two projections into the residual stream have their bias added
- * after the product, so that tensor parallelism can cut the product (op_misc.c). */
+ * after the product, so that tensor parallelism can cut the product (ops/misc.c). */
 #include <stdio.h>
 
 #include "base/err.h"

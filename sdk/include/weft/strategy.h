@@ -52,7 +52,7 @@ WEFT_FREEZE(weft_mesh_axis, help, 32);
  * WEFT_WORK_BACKWARD, or a B and, any time later, its W. Passed in arrays: never grows. */
 #define WEFT_WORK_FORWARD 1u
 #define WEFT_WORK_BACKWARD 2u        /* inputs and parameters */
-#define WEFT_WORK_BACKWARD_INPUTS 3u /* B alone */
+#define WEFT_WORK_BACKWARD_INPUTS 3u /* B alone; refused in this version */
 #define WEFT_WORK_BACKWARD_PARAMS 4u /* W alone, after its B */
 typedef struct weft_work {
     uint32_t chunk, micro_batch, phase;
@@ -73,7 +73,8 @@ typedef struct weft_view {
     uint32_t (*micro_batches)(void *ctx);               /* of one step */
 
     /* Activations have names that begin with the id of the op that makes them, so "attention#*.0"
-     * is the first output of every attention. kind is WEFT_T_...; block is where it was built. */
+     * is the first output of every attention; the number is the op's in the whole graph. kind is
+     * WEFT_T_...; block is where it was built. */
     uint32_t (*tensors)(void *ctx);
     weft_status (*tensor)(void *ctx, weft_tensor t, weft_shape *shape, const char **name,
                           uint32_t *kind, uint32_t *block);
@@ -104,7 +105,7 @@ WEFT_FREEZE(weft_view, op, 104);
 
 /* What becomes of an activation that the backward pass needs (edits.activations). */
 #define WEFT_ACTIVATION_WHOLE 1u
-#define WEFT_ACTIVATION_SPLIT 2u /* a part a coordinate of the mesh axis, gathered again */
+#define WEFT_ACTIVATION_SPLIT 2u /* a part a coordinate; refused in this version */
 #define WEFT_ACTIVATION_RECOMPUTE 3u
 
 /* Writes graph for an edit. Called before the edit returns (once, or once for each of several
