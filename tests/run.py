@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
 """run.py TARGET [OPTIONS OF CTEST] builds what a target needs, runs its tests and prints a summary.
 
-    run.py test           the release build: all tests but those with the label `integration`
+    run.py test           the release build: all tests without one of the labels below
     run.py sanitize       the address and undefined-behaviour sanitizers, then the thread sanitizer
-    run.py integration    the release build: the tests with the label `integration`
+    run.py integration    the release build: the tests with one of the labels below
     run.py sum TARGET...  the sum of the targets that have run, for .ci/run
 
-The label `integration` is the only thing that moves a test from one target to another; a folder's
-CMakeLists.txt sets it with set_tests_properties(... LABELS integration). What the sanitizers leave
-out stands below, in ASAN_LEAVES and TSAN_RUNS.
+Two labels move a test from one target to another; a folder's CMakeLists.txt sets them with
+set_tests_properties(... LABELS LABEL):
+
+    integration   `make integration` alone: heavier needs, or a whole table that has a sample here
+    long          `make integration` instead of `make test`; `make sanitize` runs it as before
+
+What the sanitizers leave out stands below, in ASAN_LEAVES and TSAN_RUNS.
 
 A summary ends with "N passed, N failed, N skipped", also in build/summary.txt; the status is 1 when
 a test failed or a build failed. Where CI or WEFT_CI is set, a skip fails too, whether a whole test
@@ -26,6 +30,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 INTEGRATION = "^integration$"
+LABELS = "^(integration|long)$"
 SLOWEST = 10
 EVERY = 30  # seconds between two lines about a build
 LIMIT = 600  # seconds that a test may take, unless its TIMEOUT says otherwise
@@ -73,9 +78,9 @@ def parts(patterns):
 def steps(target):
     """(preset, build targets, options of ctest) of each build of a target."""
     if target == "test":
-        return [("release", ["all"], ["-LE", INTEGRATION])]
+        return [("release", ["all"], ["-LE", LABELS])]
     if target == "integration":
-        return [("release", ["all"], ["-L", INTEGRATION])]
+        return [("release", ["all"], ["-L", LABELS])]
     leaves = f"^({TREE})" if whole() else f"^({TREE}|{ASAN_LEAVES})"
     threads = ["-R", f"^({TSAN_RUNS})"] + ([] if whole() else ["-E", f"^({TSAN_LEAVES})"])
     return [("asan-ubsan", ["all"], ["-LE", INTEGRATION, "-E", leaves]),

@@ -127,9 +127,13 @@ class Runner(unittest.TestCase):
         self.assertIn("card: .* has no sentence", done.stderr)
 
     def test_labels(self):
+        """`long` as well as `integration` moves a test to `make integration`."""
         self.run_target(LABELLED + FAILS, 1, "1 passed, 1 failed, 0 skipped")
         self.run_target(LABELLED + FAILS, 0, "1 passed, 0 failed, 0 skipped",
                         words=("integration",))
+        longer = LABELLED + FAILS + "set_tests_properties(bad PROPERTIES LABELS long)\n"
+        self.run_target(longer, 0, "1 passed, 0 failed, 0 skipped")
+        self.run_target(longer, 1, "1 passed, 1 failed, 0 skipped", words=("integration",))
 
     def test_the_sum(self):
         """A target that did not come to its end counts as one failure."""
