@@ -1,4 +1,4 @@
-/* schedule/able.c: which requests an algorithm can do, over which links. */
+/* schedule/able.c: which requests an algorithm supports, over which links. */
 #include "schedule/algorithm.h"
 #include "schedule/request.h"
 
@@ -40,7 +40,7 @@ bool sched_able(const sched_algorithm *a, const sched_request *r)
     if (!(a->kinds & SCHED_ON(r->kind)) || (a->maps && !sched_link_maps(r->link_caps)))
         return false;
     if (r->kind == WEFT_SHIFT && r->in_place)
-        return false; /* what arrives would lie over what has still to leave */
+        return false; /* arriving data would overwrite data not sent yet */
     if (sched_device_reads_peers(r, a) && !sched_device_reduce_able(r))
         return false;
     return !(a->maps && r->kind == WEFT_ALL_TO_ALL && r->in_place);

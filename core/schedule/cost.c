@@ -1,28 +1,28 @@
-/* schedule/cost.c: what `auto` means where the costs of the link are known.
+/* schedule/cost.c: alpha-beta cost model: selects the algorithm for `auto` where the link's costs
+ * are known.
  *
- * Idea: each algorithm says what a request takes by it (sched_terms: latencies that follow one
+ * Idea: each algorithm reports its terms for a request (sched_terms: latencies that follow one
  * another, messages and bytes that the busiest member sends, bytes that it reads to reduce), and a
- * measurement has said what each of these takes here (sched_cost). The sum of the products is a
- * time; the algorithm with the least is taken, the first of the table among equals. A first message
- * of a round is in its latency; the others keep their sender busy one after the other. What a rank
- * loads from and stores into memory of others costs less a byte than what is sent, and is measured
- * apart.
+ * measurement gives the cost of each (sched_cost). The sum of the products is a predicted time; the
+ * algorithm with the lowest is selected, the first in the table among equals. A round's first
+ * message is part of its latency; the others occupy their sender one after the other. Loads from
+ * and stores to peers' mapped memory cost less per byte than sends, and are measured separately.
  *
- * This is the model of Hockney (The communication challenge for MPP, Parallel Computing 20, 1994),
- * latency and bandwidth, with the overhead of a message from LogGP (Alexandrov, Ionescu, Schauser,
+ * The model is that of Hockney (The communication challenge for MPP, Parallel Computing 20, 1994),
+ * latency and bandwidth, with the per-message overhead of LogGP (Alexandrov, Ionescu, Schauser,
  * Scheiman, SPAA 1995).
  *
- * Where it is wrong. Nothing overlaps in it, while chunks are reduced as others arrive, and a
- * hierarchical algorithm may use both networks at once; so it thinks too badly of long messages in
- * chunks, equally for most. All sends are alike, so what a network suffers when everybody sends to
- * one rank, or crosses it at once, is not seen. One line stands for a link that has several ways
- * to carry a message, by its length, and for caches of several sizes: around the bends the error is
- * largest. Ranks that have other work to do, or share cores, wait for each other longer than any of
- * this says. `weft tune comm` shows all of it, prediction beside measurement.
+ * Known errors. The model has no overlap, while chunks are reduced as others arrive, and a
+ * hierarchical algorithm may use both networks at once; so it overestimates long chunked messages,
+ * about equally for most algorithms. All sends cost the same, so contention at one receiver or in
+ * the network is not modelled. One line stands for a link that carries messages differently by
+ * length, and for caches of several sizes: the error is largest around the bends. Ranks that have
+ * other work, or share cores, wait for each other longer than predicted. `weft tune comm` shows
+ * prediction beside measurement.
  *
- * All ranks of a group must choose alike, or they wait for ever. So what is one rank's own is
- * blanked before anything is computed, both ends of a send ask the same question, and the
- * arithmetic is plain double, in one order. */
+ * All ranks of a group must choose alike, or they deadlock. So values of a single rank are cleared
+ * before anything is computed, both ends of a send evaluate the same request, and the arithmetic is
+ * plain double, in one order. */
 #include "schedule/algorithm.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ double sched_seconds(const sched_terms *t, const sched_cost *c)
     return of_way(&t->near, &c->near) + of_way(&t->far, &c->far) + t->reduced * c->reduce;
 }
 
-/* The same question on every rank. */
+/* Makes the request equal on every rank. */
 static sched_request of_group(const sched_request *r)
 {
     sched_request q = *r;
@@ -76,7 +76,7 @@ const sched_algorithm *sched_cheapest(const sched_request *r)
     for (uint32_t i = 0; r->cost && sched_algorithms[i]; i++) {
         const sched_algorithm *a = sched_algorithms[i];
         if (!sched_able(a, &q) || (sched_sum_rounds(&q) && !a->once) || a == flat)
-            continue; /* on one machine there are no levels */
+            continue; /* one machine has no levels */
         double seconds = sched_predict(a, &q);
         if (seconds >= 0 && (!best || seconds < least)) {
             best = a;
@@ -86,7 +86,7 @@ const sched_algorithm *sched_cheapest(const sched_request *r)
     return best;
 }
 
-/* comm.NAME.bandwidth and so on, as it stands in the INI. */
+/* Reads comm.NAME.bandwidth and so on, in the units of the INI. */
 static double read_key(const config *c, const char *transport, const char *key)
 {
     char name[128];

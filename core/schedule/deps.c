@@ -1,9 +1,9 @@
-/* schedule/deps.c: finds which steps of a list have to wait for which.
+/* schedule/deps.c: computes the dependencies between the steps of a list.
  *
- * For each buffer an array of disjoint segments, sorted, says who wrote those bytes last and who
- * has read them since. A reader waits for the writer; a writer waits for the writer and for all the
- * readers. Segments are cut where an access begins or ends inside one, and those that one write
- * covers become one again, so there are about as many as chunks in flight. */
+ * Each buffer has a sorted array of disjoint segments that record the last writer of those bytes
+ * and their readers since. A reader depends on the writer; a writer depends on the previous writer
+ * and on all readers. A segment is split where an access begins or ends inside it, and segments
+ * covered by one write are merged, so their number is about that of the chunks in flight. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,8 +52,8 @@ void sched_deps_destroy(sched_deps *t)
     free(t);
 }
 
-/* Steps are numbered as they are written, so all edges into one step come together: remembering the
- * last edge out of each step is enough to drop doubles. */
+/* Steps are numbered in the order written, so all edges into one step are added together: the last
+ * edge out of each step is enough to detect duplicates. */
 void sched_deps_after(sched_deps *t, uint32_t step, uint32_t earlier)
 {
     if (earlier == SCHED_NO_STEP || step == SCHED_NO_STEP || earlier == step)
@@ -66,7 +66,7 @@ void sched_deps_after(sched_deps *t, uint32_t step, uint32_t earlier)
     *vec_push(&t->edge) = (edge){earlier, step};
 }
 
-/* First segment that ends after `at`. */
+/* The first segment that ends after `at`. */
 static uint32_t find(const segment_list *l, uint64_t at)
 {
     uint32_t lo = 0, hi = l->n;
@@ -87,7 +87,8 @@ static void insert(segment_list *l, uint32_t i, segment s)
     l->at[i] = s;
 }
 
-/* Make the segments cover [lo, hi) exactly; the first of them, and one past the last in *end. */
+/* Splits or adds segments so that they cover [lo, hi) exactly; returns the first, and one past the
+ * last in *end. */
 static uint32_t cover(segment_list *l, uint64_t lo, uint64_t hi, uint32_t *end)
 {
     uint32_t first = find(l, lo), i = first;

@@ -1,7 +1,7 @@
 /* schedule/mirror.c: see mirror.h. */
 #include "schedule/mirror.h"
 
-#define PIECE (1u << 20) /* bytes; at most MOST of them a side */
+#define PIECE (1u << 20) /* bytes; at most MOST pieces per side */
 #define MOST 64u
 
 static uint64_t piece_of(uint64_t bytes)
@@ -45,5 +45,5 @@ uint64_t sched_mirror_bytes(const sched_request *r)
 {
     uint64_t in, out;
     sched_sides(r, &in, &out);
-    return sched_align_line(in) + sched_align_line(out); /* in place one of them is not used */
+    return sched_align_line(in) + sched_align_line(out); /* in place, one of them is unused */
 }

@@ -1,11 +1,11 @@
-/* schedule/rules.c: [comm] algorithm: which algorithm for which collective of which size.
+/* schedule/rules.c: parses [comm] algorithm: which algorithm for which collective of which size.
  *
  *   ring                                            one word: for all
  *   all_reduce:0-64K=doubling, all_reduce=ring      rules KIND[:FROM-TO]=NAME
  *
- * Rules are looked at in their order, and the first one whose collective (* is any) and range hold
- * decides; what no rule holds for is auto. Sizes are bytes of the larger side, both ends included;
- * without TO a range has no end. */
+ * Rules are tried in order; the first one whose collective (* is any) and range match decides; if
+ * none matches, auto is used. Sizes are bytes of the larger side, both ends included; a range
+ * without TO is unbounded. */
 #include <stdio.h>
 #include <string.h>
 
@@ -21,7 +21,7 @@ typedef struct rule {
     const sched_algorithm *algorithm; /* NULL: auto */
 } rule;
 
-/* A piece of the text, without the blanks around it. */
+/* A piece of the text, without surrounding blanks. */
 typedef struct word {
     const char *at;
     int n;
@@ -36,7 +36,8 @@ static word trimmed(const char *at, size_t n)
     return (word){at, (int)(n < 200 ? n : 200)};
 }
 
-/* What stands before the first `mark`; the rest is left in *w. False: there is no mark. */
+/* Returns the text before the first `mark` in *before; the rest stays in *w. False: there is no
+ * mark. */
 static bool split(word *w, char mark, word *before)
 {
     const char *found = memchr(w->at, mark, (size_t)w->n);
@@ -52,7 +53,7 @@ static int is(word w, const char *text)
     return strlen(text) == (size_t)w.n && memcmp(w.at, text, (size_t)w.n) == 0;
 }
 
-/* "all_reduce"; of the kinds that a rule may name, else "". */
+/* "all_reduce"; "" for kinds that a rule may not name. */
 static void kind_word(uint32_t kind, char out[MOST_WORD])
 {
     int named = (kind >= WEFT_ALL_REDUCE && kind <= WEFT_ALL_TO_ALL) || kind == WEFT_SHIFT;
@@ -189,7 +190,7 @@ static weft_status read_rule(word whole, rule *out)
     return st;
 }
 
-/* The next rule of *text. */
+/* Parses the next rule of *text. */
 static weft_status next_rule(const char **text, rule *out)
 {
     size_t n = strcspn(*text, ",");
@@ -229,7 +230,7 @@ const char *sched_rule(const char *rules, const sched_request *r)
         return rules;
     do {
         if (next_rule(&rules, &next) != WEFT_OK) {
-            err_clear(); /* sched_rules_check() has said it */
+            err_clear(); /* sched_rules_check() has reported it */
             return "auto";
         }
         if ((next.kinds & SCHED_ON(r->kind)) && bytes >= next.from && bytes <= next.to)

@@ -1,5 +1,5 @@
-/* schedule/schedule.c: from a request to a schedule: checks it, picks the algorithm, counts, and
- * keeps the steps when an operation is made of it. */
+/* schedule/schedule.c: makes a schedule from a request: validates it, selects the algorithm,
+ * counts, and generates the steps when an operation is created. */
 #include "schedule/algorithm.h"
 
 #include <stdlib.h>
@@ -111,7 +111,7 @@ static void count_messages(sched_program *p, const uint32_t *lane_of)
     }
 }
 
-/* A lane for each peer that the steps name, in the order of peers. */
+/* One lane per peer that appears in the steps, in peer order. */
 static void lay_lanes(sched_program *p, uint32_t ranks)
 {
     uint32_t *lane_of = mem_alloc(ranks * sizeof *lane_of), at = 0;

@@ -1,10 +1,10 @@
 /* schedule/schedule.h: collectives as data.
  *
- * A collective is a *schedule*: a list of steps for one rank (send, receive, reduce, copy, read a
- * peer's memory), made by a pure function from (kind, type, count, ranks, rank, what the link can
- * do). The plan asks schedules for their scratch memory and bytes; tests run them against each
- * other without a transport; the engine of core/comm executes them over a link. One algorithm, one
- * file: alg/. Nothing here does I/O or knows another rank. */
+ * A collective is a *schedule*: the steps of one rank (send, receive, reduce, copy, read a peer's
+ * memory), made by a pure function from (kind, type, count, ranks, rank, link capabilities). The
+ * plan asks schedules for their scratch memory and bytes; tests run them against each other without
+ * a transport; the engine of core/comm executes them over a link. One algorithm per file: alg/.
+ * Nothing here does I/O or accesses another rank. */
 #ifndef SCHEDULE_SCHEDULE_H
 #define SCHEDULE_SCHEDULE_H
 
@@ -13,7 +13,7 @@
 #include <weft/coll.h>
 #include <weft/link.h>
 
-/* Where the members of a group are. Equal on all of them, but for what is said of `me`. */
+/* The topology of a group. Equal on all members, except where noted for `me`. */
 typedef struct sched_layout {
     uint32_t machines;
     const uint32_t *machine; /* [ranks] numbered from 0 in the order of first appearance */
@@ -21,10 +21,10 @@ typedef struct sched_layout {
     uint64_t near_caps;      /* of the link between members of one machine */
 } sched_layout;
 
-/* What sending costs, as measured: a message of b bytes arrives `latency` + b * `per_byte` seconds
- * after it was sent, and keeps its sender busy for `message` + b * `per_byte`; reading a byte to
- * reduce it takes `reduce`, one of a peer's memory that is mapped here `mapped`. near: between
- * members of one machine, far: between machines. */
+/* Measured cost of sending: a message of b bytes arrives `latency` + b * `per_byte` seconds after
+ * it was sent, and keeps its sender busy for `message` + b * `per_byte`; reading a byte to reduce
+ * it takes `reduce`, a byte of a peer's mapped memory `mapped`. near: intra-node, far:
+ * inter-node. */
 typedef struct sched_speed {
     double latency, message, per_byte;
 } sched_speed;
@@ -33,11 +33,11 @@ typedef struct sched_cost {
     double reduce, mapped;
 } sched_cost;
 
-/* What the keys of [comm] and of [comm.TRANSPORT] say of it, near and far alike: 0 when they are
- * left out, and there is nothing to go by. WEFT_USAGE for half of them. [setup] */
+/* Reads the costs in [comm] and [comm.TRANSPORT], near and far alike; all 0, and *known 0, when
+ * they are absent. WEFT_USAGE if only some are given. [setup] */
 weft_status sched_cost_read(const config *c, const char *transport, sched_cost *out, int *known);
 
-/* How elements travel. Whatever is not SCHED_PLAIN changes results (compress.c). */
+/* The message format of elements. All but SCHED_PLAIN change results (compress.c). */
 #define SCHED_PLAIN 0u
 #define SCHED_TO_FP16 1u
 #define SCHED_TO_BF16 2u
@@ -49,44 +49,46 @@ typedef struct sched_request {
     uint64_t count;              /* elements, as weft/coll.h counts them */
     uint32_t ranks, me;          /* of the group */
     uint32_t root;
-    uint32_t in_place;     /* in and out are the same place (see weft/coll.h) */
+    uint32_t in_place;     /* in and out are the same buffer (see weft/coll.h) */
     uint64_t link_caps;    /* of the link that will carry it */
     const char *algorithm; /* one word: "auto", "ring", "halving", "direct", ... */
-    uint64_t chunk;        /* bytes that long messages are cut into; 0: the algorithm's own */
+    uint64_t chunk;        /* chunk size of long messages in bytes; 0: the algorithm's own */
     uint32_t compress;     /* SCHED_PLAIN, ... */
-    uint32_t feedback;     /* compressed: what it takes away is kept for the next start */
-    uint32_t staged; /* in and out are where no link reaches, scratch is host memory (stage.c); or,
-                      * over a link that maps, devices attach each other's (attach.c) */
-    const sched_layout *layout; /* NULL: all on one machine, or nobody knows. Borrowed */
-    const sched_cost *cost;     /* what `auto` goes by; NULL: thresholds of select.c. Borrowed */
+    uint32_t feedback;     /* compressed: the residual is kept for the next start */
+    uint32_t staged; /* no link reaches in and out, scratch is host memory (core/comm/staging.c);
+                        or, over a link that maps, devices import each other's memory
+                        (core/comm/import_peer.c) */
+    const sched_layout *layout; /* NULL: all on one machine, or unknown. Borrowed */
+    const sched_cost *cost;     /* costs for `auto`; NULL: thresholds of select.c. Borrowed */
 } sched_request;
 
-/* [comm] algorithm, a word or rules by collective and size (rules.c): WEFT_USAGE with the place of
- * the key and what is wrong in it (without a config, in the text `rules`); and the algorithm that
- * it names for this request, "auto" where it names none. A single word is returned as it is. [any]
- */
+/* Checks [comm] algorithm, a word or rules by collective and size (rules.c): WEFT_USAGE with the
+ * key's location and the error (without a config, in the text `rules`). The second function returns
+ * the algorithm that it names for this request, "auto" where it names none. A single word is
+ * returned as it is. [any] */
 weft_status sched_rules_check(const config *c, const char *key, const char *rules);
 const char *sched_rule(const char *rules, const sched_request *r);
 
-/* May schedules over this link read and write peers' memory? [any] */
+/* Whether schedules over this link may read and write peers' memory. [any] */
 int sched_link_maps(uint64_t link_caps);
 
-/* Capabilities of two transports as one link (comm_add_pair()): `near` inside a machine, `far`
- * between machines. [any] */
+/* Capabilities of two transports as one link (comm_add_pair()): `near` intra-node, `far`
+ * inter-node. [any] */
 uint64_t sched_pair_caps(uint64_t near_caps, uint64_t far_caps);
 
-int sched_may_map(const char *algorithm); /* is it one that maps peers' memory, or auto? [any] */
+int sched_may_map(const char *algorithm); /* whether it maps peers' memory, or is auto [any] */
 
 const char *sched_kind_name(uint32_t kind); /* "all-reduce". [any] */
 
 typedef struct sched_schedule sched_schedule; /* opaque */
 
-/* WEFT_USAGE when the named algorithm cannot do this request (and says which can). Owned by the
- * caller. [plan] */
+/* WEFT_USAGE when the named algorithm does not support this request; the message lists those that
+ * do. Owned by the caller. [plan] */
 weft_status sched_make(const sched_request *r, sched_schedule **out);
 void sched_free(sched_schedule *s);
-uint64_t sched_scratch_bytes(const sched_schedule *s);  /* bytes of scratch, aligned to 64 */
-uint64_t sched_residual_bytes(const sched_schedule *s); /* bytes kept between starts, likewise */
+uint64_t sched_scratch_bytes(const sched_schedule *s); /* bytes of scratch, aligned to 64 */
+uint64_t
+sched_residual_bytes(const sched_schedule *s);      /* bytes kept between starts, aligned to 64 */
 uint64_t sched_bytes_sent(const sched_schedule *s); /* payload bytes this rank sends or writes */
 uint32_t sched_messages(const sched_schedule *s);
 const char *sched_algorithm_name(const sched_schedule *s);

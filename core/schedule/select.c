@@ -1,20 +1,20 @@
-/* schedule/select.c: which algorithm `auto` means, and the thresholds that measurements set.
+/* schedule/select.c: selects the algorithm for `auto`; the thresholds come from measurements.
  *
- * The choice depends on what is the same on all ranks of a group (kind, bytes, ranks, type and the
- * link's abilities) and on nothing else, for ranks that chose differently would wait for ever.
+ * The choice depends only on values that are equal on all ranks of a group (kind, bytes, ranks,
+ * type and the link's capabilities), because ranks that choose differently deadlock.
  *
  * Measured on one machine of 2 cores, 2 and 4 ranks, over shared memory and tcp. Two ranks: mapped
- * takes 1.2 times one exchange of short messages whatever the size, and an exchange over tcp beats
- * reduce-scatter and all-gather at every size, since it sends the same bytes in half the rounds.
- * Four ranks: each round costs changes of process, so that one round of whole inputs wins up to
- * 16 KiB, and few long messages (halving) up to 512 KiB. Where each message is a call of the system
- * (tcp), their number costs more than the rounds, and doubling, with two instead of three, takes
- * 35 us where an exchange takes 50.
+ * takes 1.2 times one-shot on short messages whatever the size, and one-shot over tcp beats
+ * reduce-scatter and all-gather at every size, because it sends the same bytes in half the rounds.
+ * Four ranks: each round costs context switches, so one-shot wins up to 16 KiB, and few long
+ * messages (halving) up to 512 KiB. Where each message is a system call (tcp), the number of
+ * messages costs more than the rounds, and doubling, with two messages instead of three, takes 35
+ * us where one-shot takes 50.
  *
- * Algorithms in which each rank talks to all others need ranks times ranks connections, and as many
- * messages. With 256 ranks on 2 cores over shared memory a step took 18 s with them and 0.8 s
- * without (single runs of a tiny job on a loaded machine). With 64 ranks there was no difference,
- * and with 48 they were twice as fast; nothing was measured between 65 and 255. */
+ * Algorithms in which each rank communicates with all others need ranks times ranks connections,
+ * and as many messages. With 256 ranks on 2 cores over shared memory a step took 18 s with them and
+ * 0.8 s without (single runs of a tiny job on a loaded machine). With 64 ranks there was no
+ * difference, and with 48 they were twice as fast; nothing was measured between 65 and 255. */
 #include <stdio.h>
 #include <string.h>
 
@@ -23,18 +23,16 @@
 #include "schedule/form.h"
 #include "schedule/request.h"
 
-/* All bytes are of the larger side. */
-#define EXCHANGE_SPREAD                                                                            \
-    (64u << 10)                  /* more than two ranks: whole inputs while a rank sends less      \
-                                  */
-#define HALVING_MIN (16u << 10)  /* powers of two: few messages from here ... */
-#define HALVING_MAX (512u << 10) /* ... to here; then direct or, on many ranks, the ring */
-#define FEW_RANKS 16u            /* up to here all pairs at once are no trouble */
-#define MANY_RANKS 64u           /* beyond, all pairs only where the sum is to be rounded once */
-#define TREE_MAX (64u << 10)     /* broadcast: tree up to here, then the chain */
-#define MAPPED_SUM_2 320u        /* peers' memory from here on: sums, two ranks */
-#define MAPPED_MOVE_2 (4u << 10) /* ... and the kinds that only move bytes */
-#define MAPPED_SUM (4u << 10)    /* the same for more ranks */
+/* All thresholds are bytes of the larger side. */
+#define EXCHANGE_SPREAD (64u << 10) /* more than two ranks: one-shot while a rank sends less */
+#define HALVING_MIN (16u << 10)     /* powers of two: few messages from here ... */
+#define HALVING_MAX (512u << 10)    /* ... to here; then pairwise or, on many ranks, the ring */
+#define FEW_RANKS 16u               /* up to here, all-to-all connections are cheap */
+#define MANY_RANKS 64u              /* beyond, all-to-all connections only to round the sum once */
+#define TREE_MAX (64u << 10)        /* broadcast: tree up to here, then the chain */
+#define MAPPED_SUM_2 320u           /* mapped from here on: sums, two ranks */
+#define MAPPED_MOVE_2 (4u << 10)    /* ... and the kinds that only move bytes */
+#define MAPPED_SUM (4u << 10)       /* the same for more ranks */
 #define MAPPED_MOVE (16u << 10)
 
 static int should_map(const sched_request *r, uint64_t bytes)
@@ -51,7 +49,7 @@ static int power_of_two(uint32_t n)
     return (n & (n - 1)) == 0;
 }
 
-/* Few ranks: rounds pay where they are few. Many: where messages are short. */
+/* Few ranks: halve where it has few rounds. Many ranks: where messages are short. */
 static bool should_halve(const sched_request *r, uint64_t bytes)
 {
     if (bytes > HALVING_MAX || r->ranks == 2)
@@ -59,19 +57,19 @@ static bool should_halve(const sched_request *r, uint64_t bytes)
     return r->ranks > FEW_RANKS || (power_of_two(r->ranks) && bytes > HALVING_MIN);
 }
 
-/* Several machines, and one of them with several members: there the way out is shared. */
+/* Several machines, one of them with several members: these share its network. */
 static int should_level(const sched_request *r)
 {
     return r->layout && r->layout->machines > 1 && r->layout->machines < r->ranks &&
            (sched_hierarchical.kinds & SCHED_ON(r->kind)) && !sched_sum_rounds(r);
 }
 
-/* A link that neither maps memory nor writes into it asks the system for each message. */
+/* A link that neither maps nor writes peers' memory makes a system call per message. */
 static int should_double(const sched_request *r, uint64_t bytes)
 {
     return r->kind == WEFT_ALL_REDUCE && r->ranks > 2 && power_of_two(r->ranks) &&
            !(r->link_caps & (WEFT_LINK_MAP | WEFT_LINK_WRITE)) && !sched_sum_rounds(r) &&
-           bytes <= EXCHANGE_SPREAD / (uint32_t)__builtin_ctz(r->ranks); /* so many rounds */
+           bytes <= EXCHANGE_SPREAD / (uint32_t)__builtin_ctz(r->ranks); /* as many rounds */
 }
 
 static const sched_algorithm *for_sums(const sched_request *r, uint64_t bytes)
@@ -107,7 +105,7 @@ static const sched_algorithm *by_thresholds(const sched_request *r)
     return &sched_pairwise;
 }
 
-/* Where devices attach each other's memory nothing else spares the way through the host. */
+/* Where devices import each other's memory, any other algorithm would pass through the host. */
 const sched_algorithm *sched_select(const sched_request *r)
 {
     if (r->staged && sched_able(&sched_mapped, r))
@@ -140,7 +138,7 @@ static weft_status refuse(const char *name, const sched_request *r)
             {"comm.algorithm", 0, name}, {"operation", 0, what}, {"able", 0, text}, {0}});
 }
 
-/* Named algorithms are for what travels as it is. */
+/* Named algorithms apply to uncompressed operations only. */
 static weft_status choose_compressed(const sched_request *r, const char *name,
                                      const sched_algorithm **out)
 {

@@ -1,7 +1,7 @@
 /* schedule/terms.c: see terms.h.
  *
  * What one rank sends to all, or all to one, is kept as one number for the rank and one for its
- * machine, and only spread over the others at the end: n additions instead of n^2. */
+ * machine, and distributed over the others only at the end: n additions instead of n^2. */
 #include "schedule/terms.h"
 
 #include <stdlib.h>
@@ -162,7 +162,7 @@ uint32_t sched_traffic_crossings(const sched_traffic *t, uint32_t first, uint32_
     return found;
 }
 
-/* What was kept by rank and machine, spread over the others. */
+/* Distributes what was kept by rank and machine over the others. */
 static void spread(sched_traffic *t)
 {
     double to_all = 0;
@@ -190,7 +190,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Who receives more than anybody sends is waited for as well. */
+/* Adds the excess of a rank that receives more than any rank sends: the group waits for it too. */
 void sched_traffic_end(sched_traffic *t, sched_terms *out)
 {
     double got = 0, in = 0;

@@ -1,8 +1,8 @@
-/* schedule/terms.h: adds up what a request takes by an algorithm.
+/* schedule/terms.h: adds up the cost terms of an algorithm for a request.
  *
- * The algorithm says who sends how much to whom, by its formulas and without walking its steps;
- * here that is added up for each member and machine, and the most of each becomes sched_terms.
- * Takes time in proportion to the ranks, so that plans of thousands of them may ask. */
+ * The algorithm reports who sends how much to whom, by its formulas and without generating steps;
+ * here that is added up per member and machine, and the maximum of each becomes sched_terms. Takes
+ * time linear in the ranks, so that plans of thousands of ranks may use it. */
 #ifndef SCHEDULE_TERMS_H
 #define SCHEDULE_TERMS_H
 
@@ -35,21 +35,21 @@ void sched_traffic_to_all(sched_traffic *t, uint32_t from, sched_amount a); /* t
 void sched_traffic_from_all(sched_traffic *t, uint32_t to,
                             sched_amount a); /* from each other rank */
 
-/* What was added since the last call takes `rounds` latencies, between machines if any of it goes
- * there; none if there is nothing. `fill`: see sched_way. */
+/* What was added since the last call takes `rounds` latencies, inter-node if any of it is; none if
+ * nothing was added. `fill`: see sched_way. */
 void sched_traffic_rounds(sched_traffic *t, double rounds, double fill);
 
-/* Instead: it takes a way of `hops` latencies, `far` of them between machines, and each but the
- * first begins when `chunk` bytes have passed the one before. */
+/* Alternative: it takes a path of `hops` latencies, `far` of them inter-node, and each hop but the
+ * first begins when `chunk` bytes have passed the previous one. */
 void sched_traffic_way(sched_traffic *t, double hops, double far, double chunk);
 
-/* How many of the `hops` from rank to next rank, from `first` on, lead to another machine. */
+/* How many of the `hops` from rank to next rank, starting at `first`, are inter-node. */
 uint32_t sched_traffic_crossings(const sched_traffic *t, uint32_t first, uint32_t hops);
 
-/* Does the way between these two? */
+/* Whether these two ranks are on different machines. */
 int sched_traffic_crosses(const sched_traffic *t, uint32_t a, uint32_t b);
 
-/* Everything but `reduced` (which becomes 0). Frees `t`. */
+/* Computes everything but `reduced` (which becomes 0). Frees `t`. */
 void sched_traffic_end(sched_traffic *t, sched_terms *out);
 
 /* Phases that several algorithms share. */

@@ -1,5 +1,5 @@
-/* schedule/writer.c: what algorithms call to write down their steps. While counting only numbers
- * are kept; see writer.h. */
+/* schedule/writer.c: the functions with which algorithms write their steps. While counting, only
+ * totals are kept; see writer.h. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -7,7 +7,7 @@
 #include "schedule/form.h"
 #include "schedule/request.h"
 
-/* A message is cut into no more chunks than this, however long it is. */
+/* Limit on the chunks of one message, whatever its length. */
 #define MOST_CHUNKS 1024
 
 sched_writer sched_writer_begin(const sched_request *r, const sched_algorithm *a)
@@ -15,7 +15,7 @@ sched_writer sched_writer_begin(const sched_request *r, const sched_algorithm *a
     sched_writer b = {.r = r, .size = weft_dtype_size(r->dtype)};
     b.bytes = r->count * b.size;
     b.fair = !sched_equal_parts(r->kind);
-    b.lines = sched_device_reads_peers(r, a); /* devices have whole lines, and need no chunks */
+    b.lines = sched_device_reads_peers(r, a); /* devices take whole lines and need no chunks */
     b.chunk = b.lines ? 0 : r->chunk ? sched_align_line(r->chunk) : a->chunk;
     if (b.chunk && b.chunk < sched_align_line(b.bytes / MOST_CHUNKS))
         b.chunk = sched_align_line(b.bytes / MOST_CHUNKS);
@@ -84,7 +84,7 @@ sched_place sched_writer_scratch(sched_writer *b, uint64_t bytes)
     return p;
 }
 
-/* The same bytes have one name: in place, the smaller side is a part of the larger. */
+/* Gives the same bytes one name: in place, the smaller side is a part of the larger. */
 static sched_place one_name(const sched_writer *b, sched_place p)
 {
     if (!b->alias || p.buffer > SCHED_OUT || p.buffer == b->alias_to)
@@ -105,7 +105,7 @@ static void touch(sched_writer *b, uint32_t step, sched_place p, uint64_t bytes,
 {
     if (!b->program)
         return;
-    if (p.buffer >= SCHED_PEER_IN) { /* only once the peer has said where */
+    if (p.buffer >= SCHED_PEER_IN) { /* only after the peer has sent its offsets */
         sched_deps_read(b->track, step, SCHED_OFFSETS, p.rank * sizeof(sched_buffer_offsets),
                         sizeof(sched_buffer_offsets));
         return;

@@ -1,11 +1,11 @@
-/* schedule/writer.h: how an algorithm writes a schedule.
+/* schedule/writer.h: the interface with which an algorithm writes a schedule.
  *
- * An algorithm writes its steps for one rank as if each were finished before the next began. The
- * writer finds from the places that the steps touch which of them have to wait for which (deps.h),
- * so chunks overlap although the algorithm does not mention it.
+ * An algorithm writes its steps for one rank as if each finished before the next began. The writer
+ * derives the dependencies from the places that the steps access (deps.h), so chunks overlap
+ * without the algorithm mentioning it.
  *
- * An algorithm runs twice: once counting, which is cheap enough to plan thousands of ranks, and
- * once more when an operation is made ready, which keeps the steps. */
+ * An algorithm runs twice: once counting only, cheap enough to plan thousands of ranks, and once
+ * more when an operation is created, which keeps the steps. */
 #ifndef SCHEDULE_WRITER_H
 #define SCHEDULE_WRITER_H
 
@@ -17,15 +17,15 @@ typedef struct sched_writer {
     const sched_request *r;
     uint64_t size;  /* bytes of an element */
     uint64_t bytes; /* of the larger side */
-    uint64_t chunk; /* bytes in which long messages are cut, so that what follows may begin */
-    int fair;       /* parts are ours to choose; else they are count / ranks */
-    int lines;      /* all of them begin at lines */
-    int alias;      /* in place: one of IN and OUT is `alias_to` from `alias_at` on */
+    uint64_t chunk; /* chunk size of long messages in bytes, so that later steps may begin */
+    int fair;       /* the algorithm chooses the parts; else they are count / ranks */
+    int lines;      /* all parts begin at cache lines */
+    int alias;      /* in place: one of IN and OUT is `alias_to` from byte `alias_at` */
     uint32_t alias_to;
     uint64_t alias_at;
     uint64_t scratch, sent, kept;
     uint32_t steps, places, messages;
-    uint32_t open;          /* the reduction that is being written */
+    uint32_t open;          /* the reduction being written */
     sched_step open_as;     /* that step so far */
     sched_deps *track;      /* NULL while counting */
     sched_program *program; /* likewise */
@@ -35,17 +35,17 @@ typedef struct sched_span {
     uint64_t at, bytes;
 } sched_span;
 
-/* A builder that counts. */
+/* A writer that counts. */
 sched_writer sched_writer_begin(const sched_request *r, const sched_algorithm *a);
 
-/* What belongs to rank i: part i of n, as equal as whole elements allow; of a long message parts
- * begin at multiples of 64 bytes. */
+/* The part of rank i: part i of n, as equal as whole elements allow; parts of a long message begin
+ * at multiples of 64 bytes. */
 sched_span sched_writer_part(const sched_writer *b, uint32_t i);
 sched_span sched_writer_parts(const sched_writer *b, uint32_t first,
                               uint32_t end);               /* parts first ... end - 1 */
 uint64_t sched_writer_longest_part(const sched_writer *b); /* bytes of the longest part */
 
-/* Chunk c of a span; bytes 0 beyond its end. */
+/* Chunk c of a span; 0 bytes beyond its end. */
 sched_span sched_writer_chunk(const sched_writer *b, sched_span whole, uint64_t c);
 uint64_t sched_writer_chunks(const sched_writer *b, uint64_t bytes);
 
@@ -75,7 +75,7 @@ static inline sched_place sched_place_plus(sched_place p, uint64_t bytes)
     return p;
 }
 
-/* Whole cache lines. */
+/* Rounds up to whole cache lines. */
 static inline uint64_t sched_align_line(uint64_t bytes)
 {
     return (bytes + 63) & ~(uint64_t)63;
@@ -90,32 +90,33 @@ uint32_t sched_writer_copy(sched_writer *b, sched_place to, sched_place from, ui
 uint32_t sched_writer_reduce2(sched_writer *b, sched_place to, sched_place first,
                               sched_place second, uint64_t bytes);
 
-/* A reduction of any width: begin, then its sources in order, its destinations, end. */
+/* A reduction of any width: begin, its sources in order, its destinations, end. */
 void sched_writer_reduce(sched_writer *b, uint64_t bytes);
 void sched_writer_from(sched_writer *b, sched_place from);
 void sched_writer_to(sched_writer *b, sched_place to);
 uint32_t sched_writer_reduce_end(sched_writer *b);
 
-/* A step of a compressed sum over `bytes` of elements, its places written like a reduction's. Of
- * the sources of a sum number `plain` is not a code. */
+/* A step of a compressed sum over `bytes` of elements; its places are written like a reduction's.
+ * Source number `plain` of a sum is not a code. */
 void sched_writer_code(sched_writer *b, uint32_t what, uint64_t bytes);
 void sched_writer_reduce_codes(sched_writer *b, uint32_t what, uint32_t plain, uint64_t bytes);
 
-/* Steps of an operation whose buffers are mirrored in host memory (mirror.h). */
+/* Steps of a staged operation, whose buffers are mirrored in host memory (mirror.h). */
 uint32_t sched_writer_fetch(sched_writer *b, sched_place to, uint64_t bytes);
 uint32_t sched_writer_store(sched_writer *b, sched_place from, uint64_t bytes);
-uint32_t sched_writer_flag(sched_writer *b, uint32_t what); /* one of them that touches nothing */
+uint32_t sched_writer_flag(sched_writer *b,
+                           uint32_t what); /* a fetch or store step that accesses no memory */
 
-/* Messages without data of the operation: a signal, its wait, and this rank's whereabouts. */
+/* Messages without operation data: a signal, its wait, and this rank's buffer offsets. */
 uint32_t sched_writer_signal(sched_writer *b, uint32_t peer);
 uint32_t sched_writer_wait(sched_writer *b, uint32_t peer);
 void sched_writer_send_offsets(sched_writer *b, uint32_t peer);
 void sched_writer_recv_offsets(sched_writer *b, uint32_t peer);
 
-/* `step` also waits for `earlier`; SCHED_NO_STEP for either is allowed. */
+/* `step` also depends on `earlier`; either may be SCHED_NO_STEP. */
 void sched_writer_after(sched_writer *b, uint32_t step, uint32_t earlier);
 
-/* Others read `bytes` of this rank's memory themselves: counts as sent. */
+/* Others read `bytes` of this rank's memory directly: counts as sent. */
 void sched_writer_peer_reads(sched_writer *b, uint64_t bytes);
 
 #endif

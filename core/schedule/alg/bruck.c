@@ -1,18 +1,18 @@
 /* schedule/alg/bruck.c: all-gather and all-to-all of short messages in ceil(log2 n) rounds.
  *
  * Idea (Bruck et al., Efficient algorithms for all-to-all communications in multiport
- * message-passing systems, 1997): distances double. All-gather: in round k each rank sends the
- * first 2^k parts it has to the rank 2^k before it, and gets as many that follow its own; what it
- * has is in cyclic order from its own part on, and is turned into place at the end. All-to-all:
- * a part that has to go d ranks further goes 2^k further in each round k whose bit is set in d;
- * the parts that move in a round are packed into one message.
+ * message-passing systems, 1997): distances double. All-gather: in round k each rank sends its
+ * first 2^k parts to the rank 2^k before it, and receives as many that follow its own; its parts
+ * are in cyclic order from its own, and are rotated into place at the end. All-to-all: a part that
+ * has to move d ranks moves 2^k ranks in each round k whose bit is set in d; the parts that move in
+ * a round are packed into one message.
  *
- * Cost for S bytes: ceil(log2 n) messages, one after the other, whatever n is (a last
- * round that is at most half full need not wait for the one before). All-gather
- * sends S (n-1)/n bytes, the least possible, and copies S more than others; all-to-all sends about
- * S/2 log2 n bytes (S/n for each part and round that moves it) and copies each of them twice.
+ * Cost for S bytes: ceil(log2 n) messages, one after the other, whatever n is (a last round that is
+ * at most half full need not wait for the one before). All-gather sends S (n-1)/n bytes, the
+ * minimum, and copies S more than others; all-to-all sends about S/2 log2 n bytes (S/n for each
+ * part and round that moves it) and copies each of them twice.
  *
- * It loses as soon as bytes matter: the copies of the all-gather, the detours of the all-to-all. */
+ * It loses when bandwidth matters: the copies of the all-gather, the detours of the all-to-all. */
 #include "schedule/terms.h"
 
 static void all_gather(sched_writer *b)
@@ -31,8 +31,8 @@ static void all_gather(sched_writer *b)
     sched_writer_copy(b, sched_out_at(0), sched_place_plus(have, (n - me) * part), me * part);
 }
 
-/* Parts i of n with bit `far` set in i, in runs: to the packed message, or back out of it. Returns
- * how many there are. */
+/* Copies parts i of n with bit `far` set in i, in runs, to the packed message or back out of it.
+ * Returns how many there are. */
 static uint64_t pack(sched_writer *b, uint64_t far, sched_place parts, sched_place packed, int back)
 {
     uint64_t n = b->r->ranks, part = b->bytes / n, at = 0;
@@ -89,7 +89,7 @@ static void terms(const sched_request *r, sched_terms *out)
                 sched_traffic_edge(t, i, (uint32_t)((i + far) % n),
                                    sched_amount_whole(swapped * part));
         sched_traffic_rounds(t, 2 * gathered > far,
-                             0); /* or it sends nothing of the round before */
+                             0); /* or it sends nothing of the previous round */
     }
     sched_traffic_end(t, out);
 }

@@ -1,7 +1,7 @@
-/* schedule/alg/chain.c: broadcast along a chain of ranks.
+/* schedule/alg/chain.c: pipelined broadcast along a chain of ranks.
  *
- * Idea: the root sends chunk after chunk to the next rank, which passes each on as soon as it has
- * it; all links of the chain work at once.
+ * Idea: the root sends chunk after chunk to the next rank, which forwards each one on arrival; all
+ * links of the chain work at once.
  *
  * Cost for S bytes in c chunks: every rank but the last sends S once, in c messages; the last byte
  * arrives after n - 1 latencies and c + n - 2 chunk times.

@@ -1,35 +1,34 @@
-/* schedule/alg/compress.c: sums of gradients that travel in fewer bits than they have.
+/* schedule/alg/compress.c: gradient compression: sums whose messages have fewer bits per element.
  *
- * Idea: every pair of ranks exchanges, as in direct.c, but codes (code.h). What rank i contributes
- * to part r it encodes and sends to rank r, which decodes all of them in the order of the ranks,
- * adds them in fp32 and, for an all-reduce, encodes the sum and sends that to everybody. All ranks,
- * r too, take what this one code says, so they have the same bits. Rank r's own contribution to its
- * part is not encoded: it goes nowhere, and the sum is formed in one place only.
+ * Idea: pairwise exchange, as in pairwise.c, but of codes (schedule/form.h). Rank i encodes its
+ * contribution to part r and sends it to rank r, which decodes all of them in rank order, adds them
+ * in fp32 and, for an all-reduce, encodes the sum and sends that code to all. All ranks, r
+ * included, decode this one code, so they have the same bits. Rank r does not encode its own
+ * contribution to its part: it is not sent, and the sum is computed in one place only.
  *
- * With feedback each encoder keeps what encoding took away and adds it to what it encodes there the
- * next time. A rank encodes its contributions to all parts but its own, and the sum of its own
- * part: so there is one fp32 number an element, or one an element that is not its own where no sum
- * is encoded.
+ * With error feedback each encoder keeps what encoding lost (the residual) and adds it to what it
+ * encodes there the next time. A rank encodes its contributions to all other parts and the sum of
+ * its own part: so the residual is one fp32 number per element, or, where no sum is encoded, one
+ * per element of the other parts.
  *
- * Cost for S bytes of elements, of which c are the bytes of their code: each phase sends c (n-1)/n
- * bytes in n - 1 messages (times the chunks of a part). c is S/2 from fp32 to 16 bits, S * 65/256
- * to int8. A rank encodes and decodes every element once, reading and writing the 4 S / size bytes
- * that it keeps.
+ * Cost for S bytes of elements whose code has c bytes: each phase sends c (n-1)/n bytes in n - 1
+ * messages (times the chunks of a part). c is S/2 from fp32 to 16 bits, S * 65/256 to int8. A rank
+ * encodes and decodes every element once, reading and writing the 4 S / size bytes of residual.
  *
- * It loses where sending is cheap (memory that ranks share, a fast network and few cores), since
- * encoding costs more than it saves; and as direct exchange does, on very many ranks. */
+ * It loses where sending is cheap (shared memory, a fast network and few cores), because encoding
+ * costs more than it saves; and, as pairwise exchange does, on very many ranks. */
 #include "schedule/algorithm.h"
 #include "schedule/form.h"
 
-/* As in direct.c: chunks under way at once, and how far behind the sums are sent. */
+/* As in pairwise.c: chunks in flight, and how many chunks later the sums are sent. */
 #define SLOTS 3
 #define LAG 2
 
 typedef struct room {
     uint64_t stride, slots;
-    sched_place given,
-        taken; /* [slots][n - 1]: codes of contributions, to others and from others */
-    sched_place sums, others; /* [slots] and [slots][n - 1]: codes of the own sum and of others' */
+    sched_place given, taken; /* [slots][n - 1]: codes of contributions, sent and received */
+    sched_place sums,
+        others; /* [slots] and [slots][n - 1]: codes of this rank's sum and of others' */
 } room;
 
 static uint64_t coded(const sched_writer *b, uint64_t bytes)
@@ -64,7 +63,7 @@ static uint32_t number(const sched_writer *b, uint32_t rank)
     return rank < b->r->me ? rank : rank - 1;
 }
 
-/* What is kept for the elements from byte `at` on; a reduce-scatter leaves out the own part. */
+/* The residual of the elements from byte `at`; a reduce-scatter omits this rank's own part. */
 static sched_place kept_at(const sched_writer *b, uint64_t at)
 {
     sched_span own = sched_writer_part(b, b->r->me);

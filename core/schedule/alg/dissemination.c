@@ -1,10 +1,10 @@
-/* schedule/alg/dissemination.c: the barrier.
+/* schedule/alg/dissemination.c: the dissemination barrier.
  *
- * Idea: in round k each rank signals the rank 2^k further on and waits for the one 2^k before it.
- * After ceil(log2 n) rounds every rank has heard, through others, from all.
+ * Idea: in round k each rank signals the rank 2^k after it and waits for the rank 2^k before it.
+ * After ceil(log2 n) rounds every rank has heard, directly or indirectly, from all.
  *
- * Cost: ceil(log2 n) empty messages a rank, one after the other. It never loses among the ways that
- * use messages alone. */
+ * Cost: ceil(log2 n) empty messages per rank, one after the other. Among algorithms that use
+ * messages only, it never loses. */
 #include "schedule/terms.h"
 
 static void emit(sched_writer *b)

@@ -1,39 +1,39 @@
 /* schedule/alg/double_tree.c: all-reduce, broadcast and reduce over two binary trees at once.
  *
  * Idea (Sanders, Speck, Traeff: Two-tree algorithms for full bandwidth broadcast, reduction and
- * scan, 2009): in a binary tree half of the ranks are leaves, which send nothing of a broadcast. So
- * there are two trees, and a rank that has children in one is a leaf of the other; each tree
- * carries one half of the bytes, chunk after chunk. Reduce walks both towards the root, all-reduce
- * does that and then broadcasts, each chunk as soon as its sum is there.
+ * scan, 2009): in a binary tree half of the ranks are leaves, which send nothing in a broadcast. So
+ * there are two trees, and a rank with children in one is a leaf of the other; each tree carries
+ * one half of the bytes, chunk after chunk. Reduce walks both trees towards the root; all-reduce
+ * does that and then broadcasts each chunk as soon as its sum is complete.
  *
- * The trees: count the others from the root, 1 ... n - 1. In the first tree the children of a
- * number lie half its lowest set bit below and above it (or the nearest so above that exists), so
- * that odd numbers are leaves; the highest power of two is on top, and the root above it. The
- * second is the same with numbers that have the other parity: counted backwards for odd n, shifted
- * by one for even n.
+ * The trees: number the other ranks from the root, 1 ... n - 1. In the first tree the children of a
+ * number are half its lowest set bit below and above it (or the nearest existing number above), so
+ * odd numbers are leaves; the highest power of two is on top, and the root is its parent. The
+ * second tree is the same with numbers of the other parity: counted backwards for odd n, shifted by
+ * one for even n.
  *
- * Cost for S bytes: a rank sends S/2 a child: S for a broadcast; S for a reduce, once for both
- * parents; 2 S for an all-reduce; in chunks, and summing reads at most 2 S. ceil(log2 n) latencies
- * each way, and in each level but the first another two chunks' time until the pipeline is full.
+ * Cost for S bytes: a rank sends S/2 to each child: S for a broadcast; S for a reduce, half to each
+ * parent; 2 S for an all-reduce; in chunks, and summing reads at most 2 S. ceil(log2 n) latencies
+ * each way, and in each level but the first two more chunk times until the pipeline is full.
  *
- * It loses to the ring and the direct exchange on few ranks, which send S/n less a phase; to the
- * doubling algorithms when messages are so short that there is nothing to pipeline. 16-bit floats
- * are rounded once a level, ceil(log2 n) times. */
+ * It loses to the ring and pairwise exchange on few ranks, which send S/n less per phase; to the
+ * doubling algorithms when messages are too short to pipeline. 16-bit floats are rounded once per
+ * level, ceil(log2 n) times. */
 #include "schedule/terms.h"
 
-/* Chunks whose contributions may be under way at once, in each tree. */
+/* Chunks whose contributions may be in flight at once, in each tree. */
 #define SLOTS 4
 
 typedef struct forest {
     sched_writer *b;
     uint32_t n, root;
     sched_span half[2];
-    int up, down; /* sums go up, results go down */
+    int up, down; /* up: sums move to the root; down: results move from it */
 } forest;
 
-/* A rank's place in a tree. */
+/* A rank's node in a tree. */
 typedef struct node {
-    uint32_t parent, child[2], children; /* ranks; parent is not for the root */
+    uint32_t parent, child[2], children; /* ranks; the root has no parent */
 } node;
 
 static forest forest_of(sched_writer *b)
@@ -49,7 +49,7 @@ static forest forest_of(sched_writer *b)
                     .down = r->kind != WEFT_REDUCE};
 }
 
-/* Numbers in tree 0 or 1 as ranks, and back; the root is 0. */
+/* Label in tree 0 or 1 to rank, and back; the root is 0. */
 static uint32_t rank_of(const forest *f, int tree, uint32_t label)
 {
     uint32_t v = label;
@@ -100,7 +100,8 @@ static uint32_t depth(const forest *f)
     return deep;
 }
 
-/* Chunk s of a tree: its sum over all below, to the parent. `room`: for a chunk of each child. */
+/* Chunk s of a tree: sends the sum over the subtree to the parent. `room`: a chunk for each
+ * child. */
 static void up_chunk(const forest *f, const node *x, sched_span s, sched_place room,
                      uint64_t stride)
 {
@@ -134,8 +135,8 @@ static void down_chunk(const forest *f, const node *x, sched_span s)
         sched_writer_send(b, x->child[i], at, s.bytes);
 }
 
-/* Results are written so many chunks after sums that the sends of a sum do not stand behind those
- * of a result that has still to come down. */
+/* Results are written so many chunks after sums that the sends of a sum do not queue behind those
+ * of a result that has not arrived yet. */
 static void emit(sched_writer *b)
 {
     forest f = forest_of(b);
@@ -157,7 +158,7 @@ static void emit(sched_writer *b)
         sched_writer_copy(b, sched_out_at(0), sched_in_at(0), b->bytes);
 }
 
-/* One way through both trees; `most`: the longest chain between machines. */
+/* Terms of one direction through both trees; `most`: the longest chain between machines. */
 static void way_terms(sched_traffic *t, const forest *f, int up)
 {
     uint32_t most = 0;

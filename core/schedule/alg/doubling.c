@@ -1,16 +1,16 @@
 /* schedule/alg/doubling.c: all-reduce by recursive doubling.
  *
- * Idea: in round k each rank exchanges all that it has summed so far with the rank 2^k away and
- * adds what it gets, so that after log2 n rounds everybody has the sum over all. Both partners add
- * the same two numbers in the same order, so all ranks have the same bits. Off powers of two the
- * first ranks form pairs, see fold.h.
+ * Idea: in round k each rank exchanges its partial sum with the rank 2^k away and adds what it
+ * receives, so that after log2 n rounds every rank has the full sum. Both partners add the same two
+ * numbers in the same order, so all ranks have the same bits. If the number of ranks is not a power
+ * of two, the first ranks form pairs, see fold.h.
  *
  * Cost for S bytes on 2^k ranks: k messages of S bytes in k latencies, 2 S k bytes read. Pairs add
  * two latencies; their odd rank reads 2 S more and sends S more.
  *
- * It loses to one exchange where latencies matter more than messages, on few ranks; and as soon as
- * bytes matter, for it sends S k where halving sends 2 S. 16-bit floats are rounded k times, or k +
- * 1. */
+ * It loses to one-shot on few ranks, where latencies matter more than messages; and when bandwidth
+ * matters, because it sends S k where halving sends 2 S. 16-bit floats are rounded k times, k + 1
+ * with pairs. */
 #include "schedule/alg/fold.h"
 
 static void emit(sched_writer *b)

@@ -1,9 +1,9 @@
-/* schedule/alg/fold.h: any number of ranks as a power of two, for algorithms whose partners lie 2^k
- * apart.
+/* schedule/alg/fold.h: maps any number of ranks to a power of two, for algorithms whose partners
+ * are 2^k apart.
  *
- * Where the number of ranks is no power of two, the first ranks form pairs: the even one of a pair
- * hands all it has to the odd one, which acts for both, and gets its result at the end. A pair, and
- * each of the other ranks, is a group. */
+ * Where the number of ranks is not a power of two, the first ranks form pairs: the even rank of a
+ * pair sends all its data to the odd one, which acts for both, and receives its result at the end.
+ * A pair, or a single rank, is a group. */
 #ifndef SCHEDULE_ALG_FOLD_H
 #define SCHEDULE_ALG_FOLD_H
 
@@ -12,8 +12,8 @@
 typedef struct sched_folded {
     sched_writer *b;
     uint32_t groups, pairs; /* groups: a power of two; the first `pairs` have two ranks */
-    uint32_t group;         /* mine */
-    int idle;               /* an even rank of a pair, after it has handed over */
+    uint32_t group;         /* this rank's */
+    int idle;               /* an even rank of a pair, after sending its data */
 } sched_folded;
 
 sched_folded sched_fold_ranks(sched_writer *b);
@@ -29,19 +29,19 @@ static inline uint32_t sched_fold_actor(const sched_folded *f, uint32_t group)
     return group < f->pairs ? 2 * group + 1 : group + f->pairs;
 }
 
-/* The odd rank of a pair adds the even one's input to its own. Returns where the input of the group
- * now begins. Costs S bytes in one latency; 2 S bytes are read. */
+/* The odd rank of a pair adds the even rank's input to its own. Returns where the group's input now
+ * begins. Costs S bytes in one latency; 2 S bytes are read. */
 sched_place sched_fold_in(const sched_folded *f);
 
-/* The even rank gets all of out from the odd one. */
+/* The even rank receives all of out from the odd one. */
 void sched_fold_out(const sched_folded *f);
 
 /* Each pair's even rank sends `a` to the odd one, or the odd one to the even one. */
 void sched_fold_terms(sched_traffic *t, const sched_folded *f, int back, sched_amount a,
                       double rounds, double fill);
 
-/* Latencies that the way back adds after one walk over all groups: what needs each round of the
- * walk comes from the opposite group, and begins one later where that is a pair, too. */
+/* Latencies that the return adds after one pass over all groups: each round of the pass needs data
+ * of the opposite group, and begins one latency later where that group is also a pair. */
 static inline double sched_fold_back(const sched_folded *f)
 {
     return 2 * f->pairs > f->groups ? 1 : 0;

@@ -2,18 +2,18 @@
  * all-gather and all-reduce.
  *
  * Idea: of 2^k ranks, each exchanges half of what it still holds with the rank 2^(k-1) away and
- * adds what it gets to the half it keeps; then a quarter with the rank 2^(k-2) away, and so on,
- * until it holds the sum of one part. Gathering walks the same way back, doubling. Where the number
- * of ranks is no power of two, the first ranks form pairs, see fold.h.
+ * adds what it receives to the half it keeps; then a quarter with the rank 2^(k-2) away, and so on,
+ * until it holds the sum of one part. The all-gather does the reverse, doubling. Where the number
+ * of ranks is not a power of two, the first ranks form pairs, see fold.h.
  *
  * Cost for S bytes on 2^k ranks: each phase sends S (n-1)/n bytes in only k messages (times their
  * chunks, while halving), k latencies; summing reads 2 S (n-1)/n bytes. Pairs cost up to two
  * latencies more: their even rank sends S (all-gather: S/n), read in summing with another S, and
  * their odd rank returns S (reduce-scatter: S/n; all-gather: S (n-1)/n in up to two messages).
  *
- * It loses to the direct exchange on few ranks, where n - 1 messages side by side take less time
- * than k in a row, to the ring where the network dislikes far partners, and off powers of two.
- * Partial sums of 16-bit floats are rounded k times, k + 1 with pairs. */
+ * It loses to pairwise exchange on few ranks, where n - 1 concurrent messages take less time than k
+ * in a row, to the ring where distant partners are slow, and if n is not a power of two. Partial
+ * sums of 16-bit floats are rounded k times, k + 1 with pairs. */
 #include "schedule/alg/fold.h"
 
 static sched_span parts_of(const sched_folded *h, uint32_t first, uint32_t end)
@@ -21,8 +21,8 @@ static sched_span parts_of(const sched_folded *h, uint32_t first, uint32_t end)
     return sched_writer_parts(h->b, sched_fold_first(h, first), sched_fold_first(h, end));
 }
 
-/* One exchange: give the bytes of `give`, keep the sum over `keep` at `to`. `now` is where the
- * bytes from `base` on are now. Sources stand in the order of the ranks that they come from. */
+/* One exchange: sends the bytes of `give`, writes the sum over `keep` to `to`. `now` is where the
+ * bytes from `base` on are now. Sources are in rank order. */
 static void exchange(sched_writer *b, uint32_t partner, sched_place now, uint64_t base,
                      sched_span give, sched_span keep, sched_place to)
 {
@@ -40,7 +40,7 @@ static void exchange(sched_writer *b, uint32_t partner, sched_place now, uint64_
     }
 }
 
-/* Ends with the sum over the parts of my group at `mine`. */
+/* Leaves the sum over this group's parts at `mine`. */
 static void halve(sched_folded *h, sched_place mine)
 {
     sched_writer *b = h->b;
@@ -61,7 +61,7 @@ static void halve(sched_folded *h, sched_place mine)
     }
 }
 
-/* Begins with the parts of my group in place in out. */
+/* Begins with this group's parts in place in out. */
 static void twice(sched_folded *h)
 {
     for (uint32_t have = 1; have < h->groups && !h->idle; have *= 2) {
@@ -98,7 +98,7 @@ static void reduce_scatter(sched_folded *h)
     sched_writer_copy(b, sched_out_at(0), sched_place_plus(both, part), part);
 }
 
-/* The even rank of a pair has its own part already: it gets what lies before and after it. */
+/* The even rank of a pair already has its own part: it receives what is before and after it. */
 static void all_gather(sched_folded *h)
 {
     sched_writer *b = h->b;
@@ -131,7 +131,7 @@ static void emit(sched_writer *b)
     }
 }
 
-/* Bytes that the rank with the most adds up: all it has, and what it keeps in each round. */
+/* Returns the bytes that the busiest rank adds: all it has, and what it keeps in each round. */
 static double halve_terms(sched_traffic *t, const sched_folded *h)
 {
     double most = 0, whole = (double)h->b->bytes;

@@ -1,29 +1,28 @@
-/* schedule/alg/mapped.c: ranks that see each other's memory read and write it, and send no data at
- * all.
+/* schedule/alg/mapped.c: collectives over peers' mapped memory: ranks load and store it directly
+ * and send no data.
  *
- * Idea: two rounds of small messages frame plain loads and stores. In the first every rank says
- * where its buffers are, which also says that they are ready. Then rank r combines part r straight
- * out of everybody's input, in the order of the ranks, and stores the result straight into
- * everybody's output. In the second round each says that it has finished with the others' memory.
- * What is only moved is pulled by the rank that wants it, so that it arrives in that rank's cache;
- * gather is pushed, because one puller would do all the work.
+ * Idea: two rounds of small messages frame plain loads and stores. In the first, every rank sends
+ * the offsets of its buffers, which also says that they are ready. Then rank r reduces part r
+ * directly from all inputs, in rank order, and stores the result directly in all outputs. In the
+ * second round each rank signals that it has finished with the others' memory. Kinds that only move
+ * data are pulled by the receiving rank, so that the data arrives in its cache; gather is pushed,
+ * because one puller would do all the work.
  *
- * In place needs nothing more: part r of every buffer is touched by rank r alone.
+ * In place works unchanged: part r of every buffer is accessed by rank r alone.
  *
- * Cost for S bytes: 2 (n-1) messages of 16 or 0 bytes a rank, two latencies; S bytes loaded and S
- * stored a rank for an all-reduce, none of them twice. The smallest number of copies that there is.
- * As sent count the bytes that a rank stores with others and that others load from it: 2 S (n-1)/n
- * for an all-reduce, S for a reduce, S (n-1)/n for the other kinds, S (n-1) for a root's broadcast.
- * Where only a root is concerned it has one message to and from each of the others.
+ * Cost for S bytes: 2 (n-1) messages of 16 or 0 bytes per rank, two latencies; S bytes loaded and S
+ * stored per rank for an all-reduce, none of them twice: the minimum number of copies. Bytes stored
+ * in and loaded from other ranks count as sent: 2 S (n-1)/n for an all-reduce, S for a reduce, S
+ * (n-1)/n for the other kinds, S (n-1) for a root's broadcast. In kinds with a root, messages pass
+ * only between the root and each other rank.
  *
- * Between devices the steps between the rounds are the devices' (attach.c).
+ * Between devices, the devices execute the steps between the rounds (core/comm/import_peer.c).
  *
- * It loses on messages so short that two rounds take longer than sending the data in one, and it
- * needs a link that maps. An all-to-all in place has no order that is safe, and is left to others.
- */
+ * It loses on messages so short that two rounds take longer than sending the data in one, and needs
+ * a link that maps. An in-place all-to-all has no safe order and is not supported. */
 #include "schedule/terms.h"
 
-/* Who has to hear from whom: everybody from everybody, or everybody and the root. */
+/* Whether this rank exchanges messages with `peer`: all with all, or all with the root. */
 static bool linked(const sched_writer *b, uint32_t peer)
 {
     const sched_request *r = b->r;
@@ -37,7 +36,7 @@ static bool linked(const sched_writer *b, uint32_t peer)
     }
 }
 
-/* Of a linked pair, does `me` need to know where the buffers of `peer` are? */
+/* Of a linked pair, whether `me` needs the buffer offsets of `peer`. */
 static bool needs(const sched_writer *b, uint32_t me, uint32_t peer)
 {
     const sched_request *r = b->r;
@@ -61,7 +60,7 @@ static sched_place out_of(const sched_writer *b, uint32_t rank, uint64_t at)
     return rank == b->r->me ? sched_out_at(at) : sched_peer_out(rank, at);
 }
 
-/* Combine my part of all inputs, into `first` and, if `to_all`, everybody else's output. */
+/* Reduces this rank's part of all inputs into `first` and, if `to_all`, all other outputs. */
 static void combine(sched_writer *b, sched_span part, sched_place first, int to_all)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
@@ -101,7 +100,7 @@ static void work_rooted(sched_writer *b)
         combine(b, mine, out_of(b, root, mine.at), 0);
         break;
     }
-    default: break; /* WEFT_SEND: the other end does it */
+    default: break; /* WEFT_SEND: the other end does the work */
     }
 }
 
@@ -129,7 +128,7 @@ static void work(sched_writer *b)
     }
 }
 
-/* Bytes of my memory that others read. */
+/* Bytes of this rank's memory that others read. */
 static uint64_t lent(const sched_writer *b)
 {
     const sched_request *r = b->r;
@@ -162,7 +161,7 @@ static void emit(sched_writer *b)
         sched_writer_after(b, go, s);
     first = b->steps;
     work(b);
-    if (b->r->staged) /* the device does the work, and says when it is done */
+    if (b->r->staged) /* the device does the work and signals its completion */
         first = sched_writer_flag(b, SCHED_FETCH);
     uint32_t end = b->steps;
     for (uint32_t k = 1; k < n; k++) {
@@ -178,7 +177,7 @@ static void emit(sched_writer *b)
     sched_writer_peer_reads(b, lent(b));
 }
 
-/* What the root, or the one end of two, reads from the others or is written by them. */
+/* What the root, or one end of a pair, reads from the others or has written to it. */
 static void rooted_terms(sched_traffic *t, const sched_writer *b)
 {
     const sched_request *r = b->r;

@@ -1,17 +1,17 @@
-/* schedule/alg/one_shot.c: all-reduce and reduce in one round.
+/* schedule/alg/one_shot.c: all-reduce and reduce in one round (algorithm = exchange).
  *
- * Idea: every rank sends its whole input to every other and combines all inputs by itself, in the
- * order of the ranks. (Reduce: all send to the root.) 16-bit floats are rounded once, and every
- * rank does the same arithmetic on the same numbers, so all have the same bits.
+ * Idea: every rank sends its whole input to every other and reduces all inputs itself, in rank
+ * order. (Reduce: all send to the root.) 16-bit floats are rounded once, and every rank does the
+ * same arithmetic on the same numbers, so all have the same bits.
  *
- * Cost for S bytes: S (n-1) bytes in n - 1 messages (times their chunks), all of them at once: one
- * latency. Summing reads S n bytes. (Reduce: each rank sends S to the root, which alone sums.)
+ * Cost for S bytes: S (n-1) bytes in n - 1 messages (times their chunks), all at once: one latency.
+ * Summing reads S n bytes. (Reduce: each rank sends S to the root, which alone sums.)
  *
- * It loses as soon as bytes matter: on 2 ranks it sends no more than any other way but adds twice
- * as much, on more ranks it sends n / 2 times as much. */
+ * It loses when bandwidth matters: on 2 ranks it sends the same bytes as other algorithms but adds
+ * twice as much, on more ranks it sends n / 2 times as much. */
 #include "schedule/terms.h"
 
-/* Chunks that may be under way at once, each with its own room for n - 1 contributions. */
+/* Chunks in flight, each with room for n - 1 contributions. */
 #define SLOTS 3
 
 static void receive_and_combine(sched_writer *b, sched_span s, sched_place room, uint64_t stride)

@@ -1,22 +1,22 @@
-/* schedule/alg/pairwise.c: every pair of ranks exchanges what the one has for the other, and
- * nothing else.
+/* schedule/alg/pairwise.c: pairwise exchange (algorithm = direct): every pair of ranks exchanges
+ * only the parts that the two have for each other.
  *
- * Idea: rank r is given all contributions to part r by the ranks that hold them, combines them in
- * the order of the ranks (16-bit floats in fp32, rounded once) and, where everybody wants the
- * result, sends its part to every other rank. Round k goes to the rank k further on, so no rank is
- * everybody's target at once. Gather, scatter, all-to-all, send and receive are the parts of this
- * that they need.
+ * Idea: rank r receives all contributions to part r from the ranks that hold them, reduces them in
+ * rank order (16-bit floats in fp32, rounded once) and, if all ranks need the result, sends its
+ * part to every other rank. Round k targets the rank k further on, so that the ranks do not all
+ * send to one target at once. Gather, scatter, all-to-all, send and receive use subsets of this.
  *
- * Cost for S bytes: each phase sends S (n-1)/n bytes, the least possible, in n - 1 messages (times
- * the chunks of a part) that may all be under way at once: one latency a phase. Summing reads S
- * bytes. With a root, the others send it S/n each (reduce: after a phase of sums), or it them.
+ * Cost for S bytes: each phase sends S (n-1)/n bytes, the minimum, in n - 1 messages (times the
+ * chunks of a part) that may all be in flight at once: one latency per phase. Summing reads S
+ * bytes. With a root, the others send it S/n each (reduce: after a phase of sums), or receive as
+ * much from it.
  *
  * It loses on many ranks: n - 1 connections each, n - 1 short messages where the ring has long
  * ones, and room for n - 1 contributions to a chunk. */
 #include "schedule/terms.h"
 
-/* Chunks whose contributions may be under way at once; the all-gather of a chunk is written LAG
- * chunks later, so that its sends do not stand before those that others wait for. */
+/* Chunks whose contributions may be in flight at once; the all-gather of a chunk is written LAG
+ * chunks later, so that its sends do not queue before those that others wait for. */
 #define SLOTS 3
 #define LAG 2
 
@@ -65,7 +65,7 @@ static void gather_chunk(sched_writer *b, uint64_t c)
     }
 }
 
-/* `gather`: follow each chunk's reduction by its all-gather. */
+/* `gather`: each chunk's reduction is followed by its all-gather. */
 static void reduce_scatter(sched_writer *b, sched_place mine, int gather)
 {
     uint64_t chunks = sched_writer_chunks(b, sched_writer_longest_part(b));
@@ -123,8 +123,8 @@ static void scatter(sched_writer *b)
     sched_writer_copy(b, sched_out_at(0), sched_in_at(me * part), part);
 }
 
-/* In place a part may only be written once it has been sent, and a peer may only send once it is
- * received: each part that arrives waits in scratch for its place to be free. */
+/* In place, a part may be overwritten only after it was sent, and a peer may be able to send only
+ * after its receive: each arriving part waits in scratch until its place is free. */
 static void all_to_all(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me;
@@ -145,7 +145,7 @@ static void all_to_all(sched_writer *b)
             sched_writer_copy(b, sched_out_at(i * part), sched_place_plus(room, i * part), part);
 }
 
-/* Everybody sends its whole buffer `root` ranks further. */
+/* Every rank sends its whole buffer `root` ranks further. */
 static void shift(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, by = b->r->root;

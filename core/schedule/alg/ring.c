@@ -1,20 +1,20 @@
 /* schedule/alg/ring.c: ring reduce-scatter, all-gather, all-reduce and reduce.
  *
- * Idea: the ranks stand in a ring. In n - 1 rounds each rank sends one part to the next rank while
- * it receives another from the one before and adds its own contribution, so that after the last
- * round the complete sum of part r is at rank r. The all-gather passes the finished parts round
- * once more. A long part is cut into chunks, so that a chunk goes on while the next one arrives.
+ * Idea: the ranks form a ring. In n - 1 rounds each rank sends one part to the next rank, receives
+ * another from the previous rank and adds its own contribution, so that after the last round rank r
+ * has the complete sum of part r. The all-gather passes the finished parts round once more. A long
+ * part is cut into chunks, so that a chunk is forwarded while the next one arrives.
  *
- * Cost for S bytes: each phase sends S (n-1)/n bytes in n - 1 messages (times the chunks of a
- * part), which is the least possible, one after the other: n - 1 latencies; each rank talks to two
- * others only. Summing reads 2 S (n-1)/n bytes. Reduce adds a message of S/n to the root.
+ * Cost for S bytes: each phase sends S (n-1)/n bytes, the minimum, in n - 1 messages (times the
+ * chunks of a part), one after the other: n - 1 latencies; each rank communicates with two others
+ * only. Summing reads 2 S (n-1)/n bytes. Reduce adds a message of S/n to the root.
  *
- * It loses when messages are short, for 2 (n-1) latencies come one after the other, and for sums of
+ * It loses when messages are short, because 2 (n-1) latencies follow one another, and for sums of
  * 16-bit floats, whose partial sums are rounded n - 1 times on the way. */
 #include "schedule/terms.h"
 
-/* Received chunks wait here for their turn to be sent: those of a whole part, and a few more so
- * that receiving does not wait for sending. */
+/* Received chunks wait here to be sent: those of a whole part, and a few more so that receives do
+ * not wait for sends. */
 #define SPARE_SLOTS 3
 
 void sched_ring_reduce_scatter(sched_writer *b, sched_place mine)
@@ -79,7 +79,8 @@ static void emit(sched_writer *b)
     }
 }
 
-/* From each rank to the next go all parts but one: `kept` ranks further than its own. */
+/* Each rank sends all parts but one to the next; `kept` is the offset of that part from its
+ * rank. */
 static void pass_round(sched_traffic *t, const sched_writer *b, uint32_t kept)
 {
     uint32_t n = b->r->ranks, far = sched_traffic_crossings(t, 0, n);

@@ -1,4 +1,4 @@
-/* schedule/alg/single.c: a group of one rank. Out is in; in place there is nothing to do. */
+/* schedule/alg/single.c: a group of one rank: copies in to out; in place there is nothing to do. */
 #include "schedule/algorithm.h"
 
 static void emit(sched_writer *b)

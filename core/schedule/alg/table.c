@@ -1,4 +1,4 @@
-/* schedule/alg/table.c: the algorithms that can be named. A new one is a line here. */
+/* schedule/alg/table.c: the algorithms that can be named. Add a new one here. */
 #include "schedule/algorithm.h"
 
 const sched_algorithm *const sched_algorithms[] = {

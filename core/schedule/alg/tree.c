@@ -1,25 +1,25 @@
 /* schedule/alg/tree.c: broadcast, reduce, all-reduce, gather and scatter over a binomial tree.
  *
- * Idea: count ranks from the root. Rank v is told by the rank that differs from it in its lowest
- * set bit, and then tells those that differ from it in one lower bit, the farthest first. Reduce
- * walks the same tree towards the root, each rank adding what its children send to its own; all-
- * reduce is a reduce to rank 0 and a broadcast. What is below a rank has consecutive numbers, so
- * in a gather it sends all parts below it as one message, and in a scatter gets them so.
+ * Idea: ranks are numbered from the root. Rank v receives from the rank that differs from it in its
+ * lowest set bit, and then sends to those that differ from it in one lower bit, the farthest first.
+ * Reduce walks the same tree towards the root, each rank adding what its children send to its own;
+ * all-reduce is a reduce to rank 0 and a broadcast. The subtree of a rank has consecutive numbers,
+ * so a gather sends all its parts as one message, and a scatter receives them so.
  *
  * Cost for S bytes: the root sends (broadcast) or receives and adds (reduce) ceil(log2 n) messages
  * of S bytes one after the other, other ranks fewer; floor(log2 n) latencies follow one another,
- * twice in an all-reduce, whose way back begins when all has come up. The root of a scatter or
- * gather has as many messages, S (n-1)/n bytes in all; every rank between copies what it passes on.
+ * twice in an all-reduce, whose way back begins when the sum is complete. The root of a scatter or
+ * gather has as many messages, S (n-1)/n bytes in all; every inner rank copies what it forwards.
  *
- * It loses when S is long: the root handles S log2 n bytes where a chain handles S, and parts that
- * are scattered travel up to log2 n times. 16-bit partial sums are rounded at each of the up to
- * ceil(log2 n) additions. */
+ * It loses when S is long: the root handles S log2 n bytes where a chain handles S, and scattered
+ * parts travel up to log2 n times. 16-bit partial sums are rounded at each of the up to ceil(log2
+ * n) additions. */
 #include "schedule/terms.h"
 
-/* Ranks counted from the root. */
+/* Ranks numbered from the root. */
 typedef struct rooted {
     sched_writer *b;
-    uint32_t n, root, me; /* me: counted so */
+    uint32_t n, root, me; /* me: in this numbering */
 } rooted;
 
 static rooted rooted_at(sched_writer *b)
@@ -34,7 +34,7 @@ static uint32_t rank_of(const rooted *t, uint32_t v)
     return (v + t->root) % t->n;
 }
 
-/* The lowest set bit of a rank's number; of the root, the lowest power of two from n on. */
+/* The lowest set bit of a rank's number; for the root, the least power of two >= n. */
 static uint32_t own_bit(const rooted *t, uint32_t v)
 {
     uint32_t bit = 1;
@@ -43,14 +43,14 @@ static uint32_t own_bit(const rooted *t, uint32_t v)
     return bit;
 }
 
-/* Ranks at and below v: v ... v + below - 1. */
+/* Size of the subtree of v: ranks v ... v + below - 1. */
 static uint32_t below(const rooted *t, uint32_t v)
 {
     uint32_t bit = own_bit(t, v);
     return v + bit < t->n ? bit : t->n - v;
 }
 
-/* `from`: where the root has it. */
+/* `from`: where the root has the data. */
 static void broadcast(const rooted *t, sched_place from)
 {
     sched_writer *b = t->b;
@@ -86,8 +86,8 @@ static void reduce(const rooted *t)
     }
 }
 
-/* At the root the parts of child v lie in one piece of `whole`, unless the last rank and the first
- * are among them: then they are packed in scratch. */
+/* At the root, the parts of child v are contiguous in `whole`, unless they include both the last
+ * rank and the first: then they are packed in scratch. */
 static sched_place at_root(const rooted *t, uint32_t v, sched_place whole, int *wraps)
 {
     uint64_t part = t->b->bytes / t->n, many = below(t, v), first = rank_of(t, v);
@@ -159,8 +159,8 @@ static void emit(sched_writer *b)
     }
 }
 
-/* All edges of the tree, towards the root or away from it. Returns how many children the root has.
- */
+/* All edges of the tree, towards the root or away from it. Returns the number of the root's
+ * children. */
 static uint32_t edges(sched_traffic *s, const rooted *t, int up)
 {
     uint32_t deepest = 0, farthest = 0, children = 0, parts = t->b->r->kind;
@@ -192,7 +192,7 @@ static void terms(const sched_request *r, sched_terms *out)
     if (r->kind == WEFT_ALL_REDUCE || r->kind == WEFT_BROADCAST || r->kind == WEFT_SCATTER)
         children = edges(s, &t, 0);
     sched_traffic_end(s, out);
-    if (r->kind == WEFT_ALL_REDUCE) { /* what the root sends on the way back has come up before */
+    if (r->kind == WEFT_ALL_REDUCE) { /* what the root sends on the way back arrived before */
         out->near.fill += out->near.bytes;
         out->far.fill += out->far.bytes;
     }

@@ -1,28 +1,29 @@
-/* schedule/alg/hierarchical/hierarchical.c: inside a machine first, then between machines, then
- * inside again.
+/* schedule/alg/hierarchical/hierarchical.c: hierarchical collectives: intra-node, inter-node, then
+ * intra-node again.
  *
- * Idea: between M machines a byte is dear, so no machine sends one that another of its members
- * could have saved. The first k members of each machine, those nearest to the network, are its
- * leaders; leader j answers for part j of k.
+ * Idea: inter-node bytes are expensive, so each machine combines or shares data among its members
+ * before it sends. The first k members of each machine, those nearest to the network, are its
+ * leaders; leader j owns part j of k.
  *
- *   all-reduce      1. members send part j to their leader j, which adds them in the order of the
- *                   ranks. 2. The leaders j of all machines all-reduce part j: two of them swap it
- *                   whole, more take a share each, add, and send the sum round. 3. Leaders send
- *                   the results to the members. Short messages have one leader a machine.
- *   reduce-scatter  what a machine has for rank q of another is added by its member at q's place,
- *                   which sends q the sum; q adds the sums in the order of the machines.
- *   all-gather      the same backwards: q sends its part to one member of each other machine,
- *                   which sends it on to the rest.
- *   broadcast, reduce   a binomial tree of machines, and one inside each: hierarchical_tree.c.
+ *   all-reduce      1. Members send part j to their leader j, which adds the parts in rank order.
+ *                   2. The leaders j of all machines all-reduce part j: two of them swap it whole,
+ *                   more reduce a share each and all-gather the sums. 3. Leaders send the results
+ *                   to the members. Short messages have one leader per machine.
+ *   reduce-scatter  A machine's contributions to rank q of another machine are added by the member
+ *                   at q's place, which sends q the sum; q adds the sums in machine order.
+ *   all-gather      The reverse: q sends its part to one member of each other machine, which
+ *                   forwards it to the rest.
+ *   broadcast, reduce   A binomial tree of machines, and one inside each: hierarchical_tree.c.
  *
- * Cost for S bytes on M machines of l: a machine sends 2 S (M-1)/M to others for an all-reduce, S
- * (M-1)/M for the other two, where flat algorithms send up to l times that; two latencies between
- * machines, one if M is 2. Inside, a member sends up to 2 S in two rounds.
+ * Cost for S bytes on M machines of l members: a machine sends 2 S (M-1)/M to others for an
+ * all-reduce, S (M-1)/M for reduce-scatter and all-gather, where flat algorithms send up to l times
+ * that; two inter-node latencies, one if M is 2. Intra-node, a member sends up to 2 S in two
+ * rounds.
  *
- * What is to be compressed is so between machines: compress_levels.c.
+ * Gradient compression applies to inter-node messages only: hierarchical_compress.c.
  *
- * It loses where machines are no further apart than ranks: each byte is then handled once more. It
- * rounds 16-bit sums on their way, once a level. */
+ * It loses where inter-node links are as fast as intra-node ones: each byte is then handled once
+ * more. Partial sums of 16-bit types are rounded once per level. */
 #include "schedule/alg/hierarchical/hierarchy.h"
 #include "schedule/form.h"
 
@@ -170,7 +171,7 @@ static void tell_members(const sched_lead *d, uint64_t chunk)
     }
 }
 
-/* A leader's codes are of its share of a chunk, the last of which may be a line longer. */
+/* A leader's codes cover its share of a chunk; the last share may be a line longer. */
 static sched_landing land_codes(sched_hierarchy *v, uint64_t longest)
 {
     sched_writer *b = v->b;
@@ -180,7 +181,7 @@ static sched_landing land_codes(sched_hierarchy *v, uint64_t longest)
                      sched_writer_chunks(b, longest), sched_hierarchy_codes(v));
 }
 
-/* Each phase a chunk behind the one before it, so that its messages do not stand before those that
+/* Each phase runs one chunk behind the previous phase, so that its messages do not delay those that
  * others wait for. */
 static void all_reduce(sched_hierarchy *v)
 {
@@ -212,7 +213,8 @@ static void all_reduce(sched_hierarchy *v)
 
 /* --- reduce-scatter and all-gather --- */
 
-/* One chunk of what I add for rank q, the nth of those elsewhere; the sum goes to `sum`. */
+/* One chunk of what this member adds for rank q, the nth of the remote ranks; the sum goes to
+ * `sum`. */
 static void add_for(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s, sched_place room,
                     uint64_t stride, sched_place sum)
 {
@@ -237,7 +239,7 @@ static void add_for(sched_hierarchy *v, uint32_t q, uint32_t nth, sched_span s, 
         sched_writer_to(b, sum);
         sched_writer_reduce_end(b);
     }
-    if (q != v->me && b->r->compress) /* what was received has been added */
+    if (q != v->me && b->r->compress) /* contributions received are added by now */
         sched_hierarchy_send_code(v, q, nth, s, sum, room);
     else if (q != v->me)
         sched_writer_send(b, q, sum, s.bytes);
@@ -263,7 +265,7 @@ static void finish_mine(sched_hierarchy *v, sched_span s, sched_place sums, uint
     sched_writer_reduce_end(b);
 }
 
-/* For how many ranks I stand on my machine, myself among them. */
+/* Number of ranks that this member is responsible for on its machine, itself included. */
 static uint32_t charges(const sched_hierarchy *v)
 {
     uint32_t n = 0;
@@ -272,7 +274,7 @@ static uint32_t charges(const sched_hierarchy *v)
     return n;
 }
 
-/* Members of a machine go through the ranks in one order, since messages between them are matched
+/* Members of a machine visit the ranks in the same order, because messages between them are matched
  * by order; machines begin at different ranks. */
 static void reduce_scatter(sched_hierarchy *v)
 {

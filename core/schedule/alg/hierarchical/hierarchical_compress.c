@@ -1,16 +1,17 @@
-/* schedule/alg/hierarchical/hierarchical_compress.c: compressed sums of ranks of which some share a
- * machine: the way between machines in hierarchical.c, in codes.
+/* schedule/alg/hierarchical/hierarchical_compress.c: compressed sums on several machines: the
+ * inter-node phase of hierarchical.c with compressed messages.
  *
- * Idea: inside a machine sums travel as they are, since there bytes are cheap, and what goes
- * between machines is encoded. Leader j of each machine has the machine's sum of part j; leaders j
- * of all machines exchange codes of it as ranks do in compress.c. In a reduce-scatter the member
- * that stands for rank q encodes its machine's sum for q, and q adds them.
+ * Idea: intra-node sums are not compressed, because bytes are cheap there; inter-node messages are
+ * encoded. Leader j of each machine has the machine's sum of part j; the leaders j of all machines
+ * exchange codes of it as ranks do in compress.c. In a reduce-scatter, the member responsible for
+ * rank q encodes its machine's sum for q, and q adds the sums.
  *
- * Cost: of the bytes of hierarchical.c those between machines, in codes. A leader keeps one fp32
- * number for an element of its part, a member for one of those ranks elsewhere that it stands for:
- * as many times fewer than without levels as a machine has leaders.
+ * Cost: the inter-node bytes of hierarchical.c, as codes. A leader keeps a residual of one fp32
+ * number per element of its part; in a reduce-scatter, a member keeps one per element of the remote
+ * ranks it is responsible for. That is the size without levels divided by the number of leaders per
+ * machine.
  *
- * It loses as compress.c does. */
+ * It loses where compress.c does. */
 #include "schedule/alg/hierarchical/hierarchy.h"
 #include "schedule/form.h"
 
@@ -33,13 +34,14 @@ void sched_hierarchy_keep_residual(const sched_hierarchy *v, uint64_t longest)
 {
     sched_writer *b = v->b;
     uint64_t others = (uint64_t)(v->machines - 1) * ((v->most + v->least - 1) / v->least);
-    others = others < v->ranks - v->least ? others : v->ranks - v->least; /* that I stand for */
+    others =
+        others < v->ranks - v->least ? others : v->ranks - v->least; /* that I am responsible for */
     uint64_t bytes = b->r->kind == WEFT_ALL_REDUCE ? longest : others * (b->bytes / v->ranks);
     b->kept = b->r->compress && b->r->feedback ? bytes / b->size * 4 : 0;
 }
 
-/* --- all-reduce. A chunk's codes: given to each machine and taken from it, and those of the sums.
- */
+/* --- all-reduce. A chunk's codes: sent to and received from each machine, and those of the sums
+ * --- */
 
 static sched_place code_at(const sched_lead *d, uint64_t chunk, uint32_t kind, uint32_t machine)
 {

@@ -1,4 +1,4 @@
-/* schedule/alg/hierarchical/hierarchical_terms.c: what requests take by hierarchical.c and
+/* schedule/alg/hierarchical/hierarchical_terms.c: the cost terms of hierarchical.c and
  * hierarchical_tree.c. */
 #include "schedule/alg/hierarchical/hierarchy.h"
 #include "schedule/terms.h"
@@ -8,7 +8,7 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Everything that the members of a machine send to one of them, or one of them to the others. */
+/* All members of a machine send to one of them, or one of them to all others. */
 static void star(const sched_hierarchy *v, sched_traffic *t, uint32_t machine, uint32_t one,
                  int inward, sched_amount a)
 {
@@ -21,7 +21,7 @@ static void star(const sched_hierarchy *v, sched_traffic *t, uint32_t machine, u
 
 /* --- all-reduce --- */
 
-/* The share of machine m in all chunks of a part. */
+/* Machine m's share of all chunks of a part. */
 static sched_amount share_of(const sched_hierarchy *v, uint64_t part, uint32_t m)
 {
     const sched_writer *b = v->b;
@@ -37,7 +37,7 @@ static sched_amount share_of(const sched_hierarchy *v, uint64_t part, uint32_t m
     return a;
 }
 
-/* Between the leaders of one part; what the busiest of them reads to reduce. */
+/* Traffic between the leaders of one part; returns what the busiest of them reads to reduce. */
 static double between(const sched_hierarchy *v, sched_traffic *t, uint64_t part, uint32_t leader,
                       int gather)
 {
@@ -74,7 +74,8 @@ static double all_reduce(const sched_hierarchy *v, sched_traffic *t)
             if (phase == 2)
                 (void)between(v, t, part, j, 1);
         }
-        int alone = v->machines == 2 && v->least == 1; /* the other hears of its own last */
+        int alone =
+            v->machines == 2 && v->least == 1; /* the other machine waits for its own sum last */
         sched_traffic_rounds(t, phase == 3 && alone ? 0 : 1, 0);
     }
     return reduced;
@@ -115,7 +116,7 @@ static uint32_t parent(uint32_t index)
     return index & (index - 1);
 }
 
-/* The most edges from the top of a tree to a node. */
+/* Depth of a tree with `count` nodes. */
 static uint32_t depth(uint32_t count)
 {
     uint32_t most = 0;
@@ -126,7 +127,7 @@ static uint32_t depth(uint32_t count)
     return most;
 }
 
-/* Nodes right below one. */
+/* Number of children of a node. */
 static uint32_t below(uint32_t index, uint32_t count)
 {
     uint32_t n = 0;

@@ -1,23 +1,23 @@
 /* schedule/alg/hierarchical/hierarchical_tree.c: broadcast and reduce over a binomial tree of
- * machines, whose nodes are binomial trees of members (see hierarchical.c).
+ * machines, with a binomial tree of members inside each machine (see hierarchical.c).
  *
- * Idea: a machine's speaker is the root itself or its member nearest to the network. Broadcast: the
- * speaker hears from that of the machine above, tells those below, then its own members, chunk
- * after chunk. Reduce is the same backwards, adding on the way.
+ * Idea: a machine's leader is the root itself or the member nearest to the network. Broadcast: the
+ * leader receives from the leader of the parent machine, sends to those of the child machines, then
+ * to its own members, chunk after chunk. Reduce is the reverse, adding on the way.
  *
- * Cost for S bytes: M - 1 messages of S between machines in all, the least that there can be;
- * ceil(log2 M) latencies there and ceil(log2 l) inside.
+ * Cost for S bytes: M - 1 inter-node messages of S in all, the minimum; ceil(log2 M) inter-node
+ * latencies and ceil(log2 l) intra-node.
  *
  * It loses on long messages and many machines, where the root's machine sends S log2 M. */
 #include "schedule/alg/hierarchical/hierarchy.h"
 
-/* Chunks whose contributions may be under way at once. */
+/* Chunks whose contributions may be in flight at once. */
 #define SLOTS 2
 
 typedef struct tree {
     sched_hierarchy *v;
-    uint32_t count, index; /* nodes, and which of them I am: 0 is the top */
-    int machines;          /* of machines (else of the members of mine) */
+    uint32_t count, index; /* number of nodes, and this rank's node; 0 is the root */
+    int machines;          /* a tree of machines (else of the members of this machine) */
 } tree;
 
 uint32_t sched_hierarchy_root_leader(const sched_hierarchy *v, uint32_t machine)
@@ -57,7 +57,7 @@ static tree members(sched_hierarchy *v)
     return t;
 }
 
-/* The lowest set bit of my index; at the top the first power of two that is not below the count. */
+/* The lowest set bit of this node's index; at the root, the least power of two >= count. */
 static uint32_t lowest(const tree *t)
 {
     uint32_t bit = 1;
@@ -100,8 +100,8 @@ static uint32_t below(const tree *t)
     return n;
 }
 
-/* Adds what arrives from below to `sum`, and sends it up if there is one above. Returns where the
- * sum is; `room` has as many places of `stride` bytes as there are nodes below. */
+/* Adds what the children send to `sum`, and sends it to the parent if there is one. Returns where
+ * the sum is; `room` has one place of `stride` bytes per child. */
 static sched_place up(const tree *t, sched_place sum, sched_place room, uint64_t stride,
                       uint64_t bytes)
 {

@@ -5,9 +5,9 @@
 
 #include "base/mem.h"
 
-#define ONE_LEADER (64u << 10) /* bytes up to which one leader handles all of a machine */
+#define ONE_LEADER (64u << 10) /* bytes up to which each machine has one leader */
 
-/* Those whom nobody placed stand in the order of the ranks. */
+/* Members without a known place keep rank order. */
 static uint32_t place_of(const sched_request *r, const sched_hierarchy *v, uint32_t rank,
                          uint32_t seen)
 {
