@@ -38,8 +38,8 @@ struct sched_algorithm {
 /* Used for every request with compression, and for nothing else. */
 extern const sched_algorithm sched_compressed;
 
-/* Whether devices that import each other's memory can execute this request themselves, and whether
- * they do so with this algorithm (core/comm/import_peer.c). */
+/* Whether devices that import each other's memory execute this request themselves with this
+ * algorithm (core/comm/import_peer.c); and whether they support its reduction. */
 int sched_device_reads_peers(const sched_request *r, const sched_algorithm *a);
 int sched_device_reduce_able(const sched_request *r);
 

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "schedule/algorithm.h"
 
-#define BUFFERS SCHED_PEER_IN /* IN, OUT, SCRATCH, PLACES, KEPT */
+#define BUFFERS SCHED_PEER_IN /* IN, OUT, SCRATCH, OFFSETS, RESIDUAL */
 
 typedef struct reader {
     uint32_t step, next; /* next: 1 + index in tracker.reader, 0 ends the list */

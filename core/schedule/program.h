@@ -10,10 +10,10 @@
 
 #include "schedule/schedule.h"
 
-/* Buffers that steps access. PLACES holds one sched_buffer_offsets per rank: this rank's own, which
- * it sends, and those received from peers. KEPT persists from one start to the next (error-feedback
- * residual). PEER_IN and PEER_OUT are the in and out buffers of another rank, in its arena as
- * mapped here. */
+/* Buffers that steps access. OFFSETS holds one sched_buffer_offsets per rank: this rank's own,
+ * which it sends, and those received from peers. RESIDUAL persists from one start to the next
+ * (error-feedback residual). PEER_IN and PEER_OUT are the in and out buffers of another rank, in
+ * its arena as mapped here. */
 #define SCHED_IN 0u
 #define SCHED_OUT 1u
 #define SCHED_SCRATCH 2u

@@ -104,8 +104,7 @@ void sched_writer_reduce_codes(sched_writer *b, uint32_t what, uint32_t plain, u
 /* Steps of a staged operation, whose buffers are mirrored in host memory (mirror.h). */
 uint32_t sched_writer_fetch(sched_writer *b, sched_place to, uint64_t bytes);
 uint32_t sched_writer_store(sched_writer *b, sched_place from, uint64_t bytes);
-uint32_t sched_writer_flag(sched_writer *b,
-                           uint32_t what); /* a fetch or store step that accesses no memory */
+uint32_t sched_writer_flag(sched_writer *b, uint32_t what); /* a step that accesses no memory */
 
 /* Messages without operation data: a signal, its wait, and this rank's buffer offsets. */
 uint32_t sched_writer_signal(sched_writer *b, uint32_t peer);

@@ -26,9 +26,9 @@
 
 typedef struct room {
     uint64_t stride, slots;
-    sched_place given, taken; /* [slots][n - 1]: codes of contributions, sent and received */
-    sched_place sums,
-        others; /* [slots] and [slots][n - 1]: codes of this rank's sum and of others' */
+    sched_place given,
+        taken; /* [slots][n - 1]: codes of contributions, to others and from others */
+    sched_place sums, others; /* [slots] and [slots][n - 1]: codes of the own sum and of others' */
 } room;
 
 static uint64_t coded(const sched_writer *b, uint64_t bytes)

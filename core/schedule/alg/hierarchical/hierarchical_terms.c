@@ -74,8 +74,7 @@ static double all_reduce(const sched_hierarchy *v, sched_traffic *t)
             if (phase == 2)
                 (void)between(v, t, part, j, 1);
         }
-        int alone =
-            v->machines == 2 && v->least == 1; /* the other machine waits for its own sum last */
+        int alone = v->machines == 2 && v->least == 1; /* the other has its own sum last */
         sched_traffic_rounds(t, phase == 3 && alone ? 0 : 1, 0);
     }
     return reduced;
