@@ -1,12 +1,12 @@
 /* comm/bridge.c: two transports as one link, so that a channel may reach some ranks over shared
- * memory and others over a network, and an algorithm need not care.
+ * memory and others over a network, transparently to the algorithm.
  *
- * Each connection belongs to one of the parts, and every call goes there. An address, a key and a
- * region are those of both. Only sleeping is shared: a thread can sleep in one link at a time. It
- * sleeps in the one that has work posted; if both have, a short while in each by turns.
+ * Each connection belongs to one of the parts, and every call goes there. Endpoint info, keys and
+ * regions combine those of both. Only sleeping is shared: a thread can sleep in one link at a time.
+ * It sleeps in the one with posted work; if both have some, in each in turn for a short time.
  *
- * Cost: a jump more a call, and at most SLICE_US more before something is noticed that happens in
- * the part where nobody sleeps.
+ * Cost: one more indirect call per call, and at most SLICE_US more latency for events in the part
+ * in which no thread sleeps.
  *
  * Here weft_link, weft_conn and weft_region are the bridge's; those of its parts are opaque. */
 #include "comm/bridge.h"
@@ -27,8 +27,8 @@ typedef struct part {
     const weft_link_table *table;
     const char *name;
     void *link;       /* the part's weft_link */
-    uint64_t flying;  /* sends and receives that are posted and not finished */
-    uint32_t waiting; /* connections that are not up */
+    uint64_t flying;  /* sends and receives posted and not finished */
+    uint32_t waiting; /* connections not up yet */
 } part;
 
 struct weft_link {
@@ -48,10 +48,10 @@ struct weft_conn {
 
 struct weft_region {
     weft_link *bridge;
-    void *region[2]; /* NULL: the part needs none */
+    void *region[2]; /* NULL: not needed by the part */
 };
 
-/* What stands before the bytes of both parts in an address or a key. */
+/* Header before the bytes of both parts in endpoint info or a key. */
 typedef struct pair_head {
     uint32_t near, far;
 } pair_head;
@@ -64,7 +64,7 @@ static void bridge_destroy(weft_link *l)
     free(l);
 }
 
-/* Write both parts' bytes behind a head: `one` writes those of a part. */
+/* Writes both parts' bytes after a header: `one` writes those of one part. */
 static weft_status write_pair(weft_link *l, void *out, uint64_t *bytes, void *const from[2],
                               weft_status (*one)(const part *p, void *from, void *to, uint64_t *n))
 {
@@ -83,7 +83,7 @@ static weft_status write_pair(weft_link *l, void *out, uint64_t *bytes, void *co
     return WEFT_OK;
 }
 
-/* The bytes of part `which`; NULL: they are not what write_pair() wrote. */
+/* The bytes of part `which`; NULL: not written by write_pair(). */
 static const void *read_pair(const void *bytes, uint64_t n, int which, uint64_t *part_bytes)
 {
     pair_head head;

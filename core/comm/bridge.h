@@ -1,5 +1,4 @@
-/* comm/bridge.h: two transports as one link: `near` between ranks of one machine, `far` between
- * machines. */
+/* comm/bridge.h: two transports as one link: `near` intra-node, `far` inter-node. */
 #ifndef COMM_BRIDGE_H
 #define COMM_BRIDGE_H
 
@@ -7,8 +6,8 @@
 
 #include <weft/link.h>
 
-/* `machine` [args->ranks] says who shares one; borrowed, as the components are. *table becomes
- * the functions of *out, which hold until its destroy(). [setup] */
+/* `machine` [args->ranks] is the host map; borrowed, as the components are. *table becomes the
+ * functions of *out, which are valid until its destroy(). [setup] */
 weft_status comm_bridge_create(const component *near, const weft_conf *near_conf,
                                const component *far, const weft_link_args *args,
                                const uint32_t *machine, const weft_link_table **table,

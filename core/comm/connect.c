@@ -1,9 +1,9 @@
-/* comm/connect.c: exchange addresses, connect the pairs that operations use, register and map.
+/* comm/connect.c: exchanges endpoint info, connects the pairs used, registers and maps memory.
  *
- * Each rank puts one card a link into the job's store: its address, the key of its arena, and two
- * digests for each of its channels. A rank reads the cards of the peers that it has something to do
- * with, and compares the digests first: ranks that mean different operations by one channel would
- * wait for ever, and this says so instead. */
+ * Each rank puts one card per link into the job's store: its endpoint info, the key of its arena,
+ * and two digests for each of its channels. A rank reads the cards of its peers and compares the
+ * digests first (startup consistency check), because ranks with different operations on one channel
+ * would deadlock. */
 #include "comm/connect.h"
 
 #include <stdio.h>
@@ -20,19 +20,18 @@
 
 #define CARD_MAGIC 0x63617264u
 #define MOST_BLOB 4096u
-#define WAIT_US 5000u /* longest sleep between two looks at connections that are not up */
+#define WAIT_US 5000u /* longest sleep between two polls of connections in progress */
 
-/* Followed by two digests a channel, who and what, and the places of the operations that devices
- * do. */
+/* Followed by two digests per channel (who, what) and offsets for the device's operations. */
 typedef struct card {
     uint32_t magic, channels, places, reserved;
     uint64_t address_bytes, key_bytes, arena_bytes, device_bytes;
-    comm_fd_passing_address pass; /* where descriptors are taken */
+    comm_fd_passing_address pass; /* the socket that receives descriptors */
     unsigned char address[MOST_BLOB], key[MOST_BLOB];
 } card;
 
-/* An operation that devices do, as its peers find it: by channel, kind, other end or root, and how
- * many alike were before it. */
+/* An operation executed by devices, identified by channel, kind, peer or root, and the number of
+ * equal ones before it. */
 typedef struct card_place {
     uint64_t who;
     uint32_t kind, root;
@@ -162,7 +161,7 @@ static weft_status get_card(comm_link *l, uint32_t rank, uint32_t meeting, doubl
     return WEFT_OK;
 }
 
-/* Does the peer have this channel, with the same operations? */
+/* Checks that the peer has this channel, with the same operations. */
 static weft_status compare(const comm_channel *c, uint32_t peer, const card *theirs)
 {
     const uint64_t *digest = (const uint64_t *)(theirs + 1);
@@ -182,8 +181,8 @@ static weft_status compare(const comm_channel *c, uint32_t peer, const card *the
                     rank);
 }
 
-/* Where the peer has its buffers of an operation that devices do. The k-th that it sends to me is
- * the k-th that I receive from it; of collectives all have the same. */
+/* Finds the peer's buffer offsets of an operation executed by devices. Its k-th send to this rank
+ * is this rank's k-th receive from it; collectives are equal on all ranks. */
 static weft_status find_place(comm_op *op, uint32_t peer, const card *theirs)
 {
     const comm_channel *c = op->channel;
@@ -206,7 +205,7 @@ static weft_status find_place(comm_op *op, uint32_t peer, const card *theirs)
                     c->ranks[peer], c->name);
 }
 
-/* Does the operation read or write the memory of this peer? Then the two exchange messages. */
+/* Whether the operation accesses the memory of this peer; then the two exchange messages. */
 static bool maps_peer(const comm_op *op, uint32_t peer)
 {
     if (!sched_maps_peers(op->schedule))
@@ -246,8 +245,8 @@ static weft_status map_peer(comm_link *l, const comm_channel *c, uint32_t peer, 
     return WEFT_OK;
 }
 
-/* The number of a connection: which of the channels that both ranks share, in the order in which
- * both added them. */
+/* The number of a connection: the index of the channel among those that both ranks share, in the
+ * order in which both added them. */
 static uint32_t number_for(const comm_link *l, const comm_channel *c, uint32_t rank)
 {
     uint32_t number = 0;
@@ -257,8 +256,8 @@ static uint32_t number_for(const comm_link *l, const comm_channel *c, uint32_t r
     return number;
 }
 
-/* The cards of all peers are here before the first connection begins: a rank that waits for one
- * does not answer those who have dialed it. */
+/* Gets the cards of all peers before the first connection begins: a rank that waits for a card does
+ * not answer peers that connect to it. */
 static weft_status get_cards(comm_link *l, card **cards, uint32_t meeting, uint64_t deadline_ns)
 {
     for (uint32_t i = 0; i < l->channels.n; i++) {
@@ -300,8 +299,8 @@ static weft_status begin_channel(comm_link *l, comm_channel *c, card **cards)
     return WEFT_OK;
 }
 
-/* How many connections are not up yet; the rank of the last of them. What the link says of it is
- * the thread's record then. */
+/* The number of connections in progress, and the rank of the last of them. If that is not zero, the
+ * error record has the link's reason. */
 static weft_status not_ready(comm_link *l, uint32_t *count, uint32_t *rank)
 {
     *count = 0;
@@ -346,7 +345,7 @@ static weft_status await_ready(comm_link *l, uint64_t deadline_ns)
     }
 }
 
-/* Everything that a step needs beyond its own memory. */
+/* Allocates what steps need beyond their own memory. */
 static void take_memory(comm_link *l)
 {
     pool *mem = &l->world->pool;
@@ -366,7 +365,7 @@ static void take_memory(comm_link *l)
     l->attaches = pool_array(mem, l->world->who.ranks, sizeof *l->attaches);
 }
 
-/* An arena has come from a rank: map it. */
+/* Maps the arena received from a rank. */
 static weft_status attach_arena(comm_link *l, const comm_fd_passing_socket *box, card *const *cards)
 {
     const comm_staging *s = &l->world->arena.stage;
@@ -389,7 +388,7 @@ static weft_status attach_arena(comm_link *l, const comm_fd_passing_socket *box,
     return st;
 }
 
-/* Give every rank that is to map it my arena, and take theirs. */
+/* Sends this rank's arena to every rank that maps it, and receives theirs. */
 static weft_status attach_arenas(comm_link *l, const comm_fd_passing_socket *box,
                                  card *const *cards, uint64_t deadline_ns)
 {
@@ -433,8 +432,8 @@ static bool attaches_any(const comm_link *l)
     return false;
 }
 
-/* This rank does nothing over the link: it neither listens nor has a thread. Another link's thread
- * may be aborting all links, which it does under the same lock. */
+/* Frees a link that this rank does not use: no listening, no thread. Another link's thread may be
+ * aborting all links, which it does under the same lock. */
 static void give_back(comm_link *l)
 {
     pthread_mutex_lock(&l->world->failing);
@@ -481,7 +480,7 @@ static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
 
 weft_status comm_connect(comm_world *w, const comm_arena *arena, double deadline)
 {
-    static _Thread_local uint32_t meetings; /* all ranks count the same; a rank is a thread here */
+    static _Thread_local uint32_t meetings; /* equal on all ranks; in tests a rank is a thread */
     uint32_t meeting = meetings++;
     if (w->connected)
         return err_fail(WEFT_USAGE, "comm_connect() was called before");

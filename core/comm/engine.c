@@ -1,9 +1,9 @@
-/* comm/engine.c: walks the steps of the operations of one link.
+/* comm/engine.c: executes the steps of the operations of one link.
  *
- * A step whose predecessors are done is ready. Sends and receives are posted lane by lane in their
- * order as soon as the first of a lane is ready; copies and reductions are done here, one at a
- * time, with a look at the link between them. A channel has one operation under way; the others
- * wait in the order in which they were started. */
+ * A step whose dependencies are done is ready. Sends and receives are posted in lane order as soon
+ * as the first of a lane is ready; copies and reductions are executed here, one at a time, polling
+ * the link between them. A channel has one operation in progress; the others wait in start
+ * order. */
 #include "comm/engine.h"
 #include "comm/place.h"
 
@@ -14,7 +14,7 @@
 #include "base/number/check.h"
 #include "host/call.h"
 
-/* Rounds that one operation may take before the next one has its turn. */
+/* Rounds of one operation before the next one gets its turn. */
 #define ROUNDS 16
 
 void comm_op_prepare(comm_op *op)
@@ -79,7 +79,7 @@ static weft_status run_step(comm_op *op, uint32_t step)
     const sched_step *s = &op->program.step[step];
     const sched_place *place = &op->program.place[s->place];
     comm_link *l = op->channel->link;
-    if (s->what == SCHED_STORE || op->attached) { /* what is no store, the device does */
+    if (s->what == SCHED_STORE || op->attached) { /* all but stores are the device's */
         uint32_t peer;
         weft_status st = WEFT_OK;
         if (op->attached && s->what == SCHED_STORE)
@@ -113,7 +113,7 @@ static weft_status run_step(comm_op *op, uint32_t step)
     return WEFT_OK;
 }
 
-/* Post the next send (or receive) of a lane if it is ready. */
+/* Posts the next send (or receive) of a lane if it is ready. */
 static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
 {
     const sched_lane *l = &op->program.lane[lane];
@@ -131,7 +131,7 @@ static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
     char *memory = s->bytes ? comm_op_resolve(op, &op->program.place[s->place], s->bytes) : NULL;
     weft_status st = sending ? PLUGIN_POLL(link->table, send, conn, memory, s->bytes, link->region)
                              : PLUGIN_POLL(link->table, recv, conn, memory, s->bytes, link->region);
-    if (st == WEFT_BUSY) { /* its queue is full: once more when something has finished */
+    if (st == WEFT_BUSY) { /* its queue is full: retry after a completion */
         op->dirty = 1;
         return WEFT_OK;
     }
@@ -142,7 +142,7 @@ static weft_status post(comm_op *op, uint32_t lane, int sending, int *posted)
     return WEFT_OK;
 }
 
-/* Receives first: the sooner a place is known, the less is buffered. */
+/* Receives first: the earlier a receive is posted, the less is buffered. */
 static weft_status post_all(comm_op *op)
 {
     op->dirty = 0;
@@ -158,7 +158,7 @@ static weft_status post_all(comm_op *op)
     return WEFT_OK;
 }
 
-/* Steps of a lane that the link has finished since the last look. */
+/* Completes the steps of a lane that the link has finished since the last call. */
 static weft_status settle(comm_op *op, uint32_t lane, int sending, uint64_t now)
 {
     const sched_lane *l = &op->program.lane[lane];
@@ -201,7 +201,8 @@ static weft_status poll_all(comm_op *op, int *moved)
     return WEFT_OK;
 }
 
-/* What the device has brought since the last look; 0: it is not as far as the start. */
+/* Completes fetches that the device has finished since the last call; false: the compute stream has
+ * not reached the start. */
 static bool take_fetched(comm_op *op, int *moved)
 {
     if (!comm_staging_is_open(op))
@@ -245,7 +246,7 @@ static void take_handed(comm_link *l)
     atomic_store_explicit(&l->handed_out, out, memory_order_release);
 }
 
-/* Start order decides; an operation whose channel is taken lets those of other channels pass. */
+/* In start order; an operation whose channel is busy lets those of other channels pass. */
 static void begin_waiting(comm_link *l)
 {
     uint32_t most = l->table->channels ? l->table->channels : UINT32_MAX;

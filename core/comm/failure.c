@@ -1,9 +1,9 @@
-/* comm/failure.c: the first failure is the failure of the world, and every later call repeats it.
+/* comm/failure.c: the first failure is the failure of the world; every later call repeats it.
  *
- * A broken connection says little: the peer may have died, or have left because of a third rank's
- * death. The job knows better but may hear it a moment later, so a failure of the link waits a
- * little for the job's word, before this rank's own links are aborted and mislead others in turn.
- */
+ * A broken connection does not show the root cause: the peer may have died, or have left because a
+ * third rank died. The job knows the root cause but may learn it a moment later, so after a link
+ * failure this rank waits briefly for the job before it aborts its own links, which would look like
+ * a failure to others. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -55,14 +55,14 @@ weft_status comm_op_fail(comm_op *op, uint32_t peer, weft_status st)
     char text[1024];
     snprintf(text, sizeof text, "%s", err_text());
     if ((st == WEFT_PEER || st == WEFT_IO) && job_says_why(w))
-        st = WEFT_PEER; /* the record is the job's now */
+        st = WEFT_PEER; /* the error record is now the job's */
     else
         st = err_fail(st, "with rank %u: %s", c->ranks[peer], text);
     err_context("%s on channel %s over %s", op->name, c->name, c->link->component->name);
     return comm_world_fail(w, st);
 }
 
-/* The ranks from which, or for which, something is posted and not finished. */
+/* The ranks with posted, unfinished sends or receives. */
 static void name_late(const comm_op *op, char *text, size_t room)
 {
     size_t used = 0;

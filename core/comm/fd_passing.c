@@ -1,10 +1,10 @@
-/* comm/fd_passing.c: descriptors from process to process of one machine.
+/* comm/fd_passing.c: passes file descriptors between processes of one machine.
  *
- * Idea: each rank has a datagram socket with a name that the kernel chose, and gives its descriptor
- * to each peer in one datagram. Nobody serves anybody, so there is neither order nor thread. Any
- * process of the machine can send to such a name. What arrives is believed when the kernel says
- * that a process of the same user sent it, and when it holds a secret that this rank told over the
- * authenticated store; every other descriptor is closed. */
+ * Idea: each rank has a datagram socket with an address that the kernel chose, and sends its
+ * descriptor to each peer in one datagram. There is no server, hence neither order nor thread. Any
+ * process of the machine can send to such an address. A message is accepted only if the kernel says
+ * that a process of the same user sent it, and if it has the secret that this rank published in the
+ * authenticated store; all other descriptors are closed. */
 #define _GNU_SOURCE
 #include "comm/fd_passing.h"
 
@@ -19,7 +19,7 @@
 
 #include "base/err.h"
 
-#define FOREIGN_MOST 64u /* datagrams of strangers that one call reads */
+#define FOREIGN_MOST 64u /* limit of untrusted datagrams that one call reads */
 
 typedef struct note {
     uint64_t secret[2];
@@ -31,7 +31,7 @@ typedef union control {
     char room[CMSG_SPACE(sizeof(int))];
 } control;
 
-/* Room for the sender's credentials and a descriptor. What has no room the kernel closes. */
+/* Room for the sender's credentials and one descriptor. The kernel closes further descriptors. */
 typedef union taken {
     struct cmsghdr head;
     char room[CMSG_SPACE(sizeof(struct ucred)) + CMSG_SPACE(sizeof(int))];
@@ -89,7 +89,7 @@ weft_status comm_fd_passing_send(const comm_fd_passing_socket *b, uint32_t me,
     return err_fail_errno(WEFT_PEER, "the descriptor of this rank's device memory is not taken");
 }
 
-/* What came with a datagram besides its bytes. */
+/* The ancillary data of a datagram. */
 typedef struct enclosed {
     int fd; /* the last; the ones before it are closed */
     uint32_t fds;

@@ -1,22 +1,21 @@
-/* comm/import_peer.c: collectives between devices that map each other's arenas.
+/* comm/import_peer.c: peer import: collectives between devices that map each other's arenas.
  *
- * Idea: the schedule of mapped.c, with the devices in the place of the processors. Messages over
- * the link still frame the work and say where buffers are, but the work, copies and reductions of
- * peers' memory in the order of the ranks, is enqueued on a stream of the device when the operation
- * starts. It can be, because the addresses of all starts are settled before the first
- * (comm_set_offsets): peers have them from the cards of connect.c. The first round of messages only
- * confirms them.
+ * Idea: the schedule of mapped.c, executed by the devices instead of the host. Messages over the
+ * link still frame the work and carry buffer offsets, but the work, copies and reductions of peers'
+ * memory in rank order, is enqueued on a stream of the device when the operation starts. That is
+ * possible because the addresses of all starts are fixed before the first (comm_set_offsets): peers
+ * have them from the cards of connect.c. The first round of messages only confirms them.
  *
- * Between the rounds stand two steps with a flag each (stage.c): `go`, which lets the stream run
- * once all have come, and `done`, which the stream raises. In between the steps of the schedule
- * are the device's, and the engine passes over them. A flag comes from this process alone, so that
- * no device waits for another: it waits for its host, which waits with a deadline.
+ * Between the rounds there are two steps with a flag each (staging.c): `go`, which releases the
+ * stream once all ranks have arrived, and `done`, which the stream raises. The steps in between are
+ * the device's, and the engine skips them. A flag is written by this process only, so no device
+ * waits for another: it waits for its host, which waits with a deadline.
  *
  * A reduction is an elementwise program that adds its inputs in fp32 and rounds once, as the host's
- * reductions do. Its operands are whole lines of 64 bytes, as devices ask for: parts of a message
- * begin at lines, however short it is, so that the last rank has the whole of a number.
+ * reductions do. Its operands are whole lines of 64 bytes, as devices require: all parts of a
+ * message, even a short one, begin at lines, so that the last rank has whole lines too.
  *
- * Cost for S bytes: as mapped.c, in the device's memory; nothing passes through the host's. */
+ * Cost for S bytes: as mapped.c, in device memory; nothing passes through host memory. */
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -30,7 +29,7 @@
 #include <weft/device.h>
 
 #define LINE 64u
-#define DRAIN_NS 2000000000u /* that work which was let go may take at the end */
+#define DRAIN_NS 2000000000u /* limit for released work to finish at the end */
 
 /* --- set-up --- */
 
@@ -68,7 +67,7 @@ static weft_status prepare_sum(const comm_staging *s, const sched_request *r, ui
     return PLUGIN_CALL(s->table, prepare, s->device, &spec, out);
 }
 
-/* One that an operation before `op` has already, or a new one. */
+/* Uses the reduction of an earlier operation, or prepares a new one. */
 static weft_status take_sum(comm_world *w, comm_op *op, uint64_t count)
 {
     const sched_request *r = sched_request_of(op->schedule);
@@ -169,7 +168,7 @@ void comm_import_peer_free(comm_world *w)
                 nanosleep(&(struct timespec){0, 100000}, NULL);
             }
         }
-    for (uint32_t i = 0; i < w->sums.n && !late; i++) /* else what runs still reads them */
+    for (uint32_t i = 0; i < w->sums.n && !late; i++) /* otherwise running work still uses them */
         PLUGIN_DO(d->table, release, w->sums.at[i].prepared);
     free(w->sums.at);
 }

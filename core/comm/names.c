@@ -25,8 +25,8 @@ void comm_connect_digest(uint64_t *digest, const void *bytes, uint64_t n)
     digest_mix(digest, bytes, n);
 }
 
-/* Sends and receives concern two ranks of the group and tell each other nothing here: the link
- * compares their lengths. */
+/* Sends and receives involve two ranks only and are not in the digest: the link compares their
+ * lengths. */
 void comm_connect_digest_op(comm_channel *c, const sched_request *r)
 {
     if (r->kind == WEFT_SEND || r->kind == WEFT_RECV)

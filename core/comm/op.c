@@ -1,4 +1,4 @@
-/* comm/op.c: what the thread that walks the lists calls: start, test, wait. */
+/* comm/op.c: the calls of the compute thread, which walks the lists: start, test, wait. */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@ static int in_arena(const comm_world *w, const void *p, uint64_t bytes)
     return bytes == 0 || (w->arena.base && check_range(at, bytes, w->arena.bytes));
 }
 
-/* Peers have been told these places. */
+/* Peers were told these offsets, so a start must use them. */
 static weft_status check_fixed(const comm_op *op, const char *in, const char *out)
 {
     const sched_buffer_offsets *w = &op->where[op->channel->me];
@@ -31,7 +31,7 @@ static weft_status check_arena(const comm_op *op, const void *in, const void *ou
     int maps = sched_maps_peers(op->schedule);
     if (op->attached)
         return check_fixed(op, in, out);
-    if (op->staged) /* only the mirror is the links' business, and it lies in scratch */
+    if (op->staged) /* links access only the mirror, which is in scratch */
         in = out = scratch;
     if (!maps && !(l->table->caps & WEFT_LINK_REGISTER))
         return WEFT_OK;
@@ -95,7 +95,7 @@ weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, in
         st = check_memory(op, in, out, scratch);
     if (st != WEFT_OK)
         return st;
-    op->base[SCHED_IN] = (char *)(uintptr_t)in; /* only read from */
+    op->base[SCHED_IN] = (char *)(uintptr_t)in; /* read only */
     op->base[SCHED_OUT] = out;
     op->base[SCHED_SCRATCH] = scratch;
     op->started++;
@@ -109,11 +109,11 @@ weft_status comm_start(comm_op *op, const void *in, void *out, void *scratch, in
     l->started++;
     uint32_t at = atomic_load_explicit(&l->handed_in, memory_order_relaxed);
     l->handed[at & l->mask] = op;
-    if (!overlap) { /* comm_wait() looks here before it sleeps; nobody else needs to */
+    if (!overlap) { /* only comm_wait() needs it, and looks before it sleeps */
         atomic_store_explicit(&l->handed_in, at + 1, memory_order_release);
         return WEFT_OK;
     }
-    atomic_store(&l->handed_in, at + 1); /* before the mover's state is read */
+    atomic_store(&l->handed_in, at + 1); /* before the progress thread's state is read */
     comm_progress_kick(l);
     return WEFT_OK;
 }
@@ -136,8 +136,8 @@ weft_status comm_test(comm_op *op)
     return is_finished(op) ? WEFT_OK : WEFT_BUSY;
 }
 
-/* While this thread serves one link, the movers of the others serve theirs: a peer may be waiting
- * for something that was started here and is not being waited for. */
+/* While this thread serves one link, the progress threads of the others serve theirs: a peer may
+ * wait for something that was started here and is not being waited for. */
 static void serve_others(const comm_link *l)
 {
     comm_world *w = l->world;
@@ -190,7 +190,7 @@ weft_status comm_wait(comm_op *op, double deadline)
     return st == WEFT_OK && op->staged ? comm_staging_finish(op) : st;
 }
 
-/* Both clocks run evenly, so two moments known on both give any third. */
+/* Both clocks run at constant rates, so two moments known on both convert any third. */
 void comm_times(const comm_op *op, uint64_t *began, uint64_t *ended)
 {
     *began = *ended = 0;

@@ -1,12 +1,12 @@
-/* comm/place.h: where the places of a schedule are in memory, peers' included. Inline, since the
- * engine asks for every operand of every step. */
+/* comm/place.h: addresses of the places of a schedule, peers' included. Inline, because the engine
+ * resolves every operand of every step. */
 #ifndef COMM_PLACE_H
 #define COMM_PLACE_H
 
 #include "base/number/check.h"
 #include "comm/engine.h"
 
-/* The address of `p`; NULL: the peer named one that is not in its arena. [progress] */
+/* The address of `p`; NULL: the peer gave an offset outside its arena. [progress] */
 static inline char *comm_op_resolve(const comm_op *op, const sched_place *p, uint64_t bytes)
 {
     if (p->buffer < SCHED_PEER_IN)

@@ -1,13 +1,13 @@
-/* comm/progress.c: who moves bytes, and how it waits.
+/* comm/progress.c: the progress thread, and how threads wait.
  *
- * The mover sleeps until it is kicked, takes the baton, and moves bytes until nothing is in flight
- * or the walking thread wants the baton for itself. The walking thread, when it waits, moves bytes
- * itself: a message then costs no change of thread.
+ * The progress thread sleeps until it is woken, takes the baton, and moves bytes until nothing is
+ * in flight or the compute thread wants the baton. The compute thread moves bytes itself while it
+ * waits: a message then costs no thread switch.
  *
- * Nothing to move: the walking thread polls, since most messages are near; soon it yields its core
- * between polls, because the rank or program that it waits for may need one (at once where ranks
- * outnumber cores); then it sleeps in the link. The mover has a computing thread beside it and
- * sleeps at once. */
+ * Without progress, the compute thread polls first, because most messages arrive soon; then it
+ * yields its core between polls, because the rank or program that it waits for may need one (at
+ * once where ranks outnumber cores); then it sleeps in the link. The progress thread runs beside a
+ * computing thread and sleeps at once. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -20,15 +20,15 @@
 
 #define SPINS 30u        /* polls before the first yield */
 #define AWAKE_NS 200000u /* polling and yielding before the first sleep */
-#define LOOK_EVERY 64u   /* idle polls between two looks at the clock and at other ranks */
-#define LOOK_US 50u      /* longest sleep while a device has something to say */
-#define SLEEP_US 10000u  /* longest sleep between two looks at other ranks */
+#define LOOK_EVERY 64u   /* idle polls between two checks of the clock and of other ranks */
+#define LOOK_US 50u      /* longest sleep while a device has work in flight */
+#define SLEEP_US 10000u  /* longest sleep between two checks of other ranks */
 
 static void sleep_in_link(comm_link *l, int walking, uint64_t deadline_ns, weft_status *st)
 {
     uint64_t now = clock_ns(), us = SLEEP_US;
     for (uint32_t i = 0; i < l->actives; i++)
-        if (l->active[i]->staged) /* a device rings no bell */
+        if (l->active[i]->staged) /* a device cannot wake the thread */
             us = LOOK_US;
     if (deadline_ns < now + us * 1000)
         us = deadline_ns > now ? (deadline_ns - now) / 1000 : 0;
@@ -82,7 +82,8 @@ weft_status comm_link_idle(comm_link *l, comm_idle *state, int walking, uint64_t
                       : comm_world_fail(l->world, slept);
 }
 
-/* Failures of the mover stand in the world's record, where the walking thread finds them. */
+/* Failures of the progress thread are stored in the world's record, which the compute thread
+ * reads. */
 static void move(comm_link *l)
 {
     comm_idle state = {0};
@@ -152,7 +153,7 @@ void comm_progress_end(comm_link *l)
     l->has_mover = 0;
 }
 
-/* Mostly the mover is not at work, and the baton lies there. */
+/* Usually the progress thread is idle and the baton is free. */
 void comm_link_claim(comm_link *l)
 {
     if (pthread_mutex_trylock(&l->baton) == 0)

@@ -1,22 +1,22 @@
-/* comm/staging.c: collectives between memories that no link can touch.
+/* comm/staging.c: staged operations: collectives on memory that no link can access.
  *
- * Idea: a schedule runs on a mirror of its buffers in host memory. In front of it stand steps that
- * fetch the input in pieces, behind it steps that store the output; who waits for whom follows from
- * the places they touch, as for every step, so that the first piece is on the wire while the second
- * is still being fetched, and the last is stored as soon as its last sum is formed.
+ * Idea: a schedule runs on a mirror of its buffers in host memory. Steps that fetch the input in
+ * pieces precede it, steps that store the output follow it; dependencies come from the places
+ * accessed, as for every step, so the first piece is sent while the second is being fetched, and
+ * the last piece is stored as soon as its last sum is ready.
  *
- * The device does the copies by itself. When an operation starts, the walking thread enqueues all
- * of them: each fetch raises a flag in host memory behind it, each store waits for one. So whoever
- * moves bytes only reads and writes flags, and the device is entered by the walking thread alone.
- * Fetches share a stream, since they wait for nothing but the compute stream. Stores have one a
+ * The device does the copies. When an operation starts, the compute thread enqueues all of them:
+ * each fetch is followed by raising a flag in host memory, each store waits for one. So whoever
+ * makes progress only reads and writes flags, and only the compute thread calls the device. Fetches
+ * share a stream, because they wait only for the compute stream. Stores have one stream per
  * channel: two operations may finish in either order.
  *
- * A flag holds the number of the start that it was last raised for. The first one is a gate: until
- * the compute stream has come as far as the start, the mirror is still somebody else's.
+ * A flag holds the number of the start that last raised it. The first one is a gate: until the
+ * compute stream has reached the start, the mirror is still used by others.
  *
- * Cost for S bytes: S copied each way over the device's bus, and a mirror of S in host memory for
- * each operation that is under way. Over a link that is slower than the bus only the first and the
- * last piece show. */
+ * Cost for S bytes: S copied each way over the device's bus, and a mirror of S in host memory per
+ * operation in flight. Over a link slower than the bus only the first and the last piece add
+ * time. */
 #include "base/err.h"
 #include "comm/engine.h"
 #include "host/call.h"
@@ -24,12 +24,12 @@
 
 #include <weft/device.h>
 
-/* The mirror lies behind the algorithm's own scratch. */
+/* The mirror follows the algorithm's own scratch. */
 void comm_staging_mirror(comm_op *op, char *scratch)
 {
     char *in = scratch + op->scratch_bytes - sched_mirror_bytes(sched_request_of(op->schedule));
     char *out = in + sched_align_line(op->in_bytes);
-    if (op->shared) { /* one memory: the smaller side lies in the larger */
+    if (op->shared) { /* same memory: the smaller side is part of the larger */
         out = op->in_bytes > op->out_bytes ? in + op->shift : in;
         in = op->in_bytes < op->out_bytes ? in + op->shift : in;
     }
@@ -144,7 +144,7 @@ static weft_status enqueue_stores(comm_op *op, char *out)
     return st == WEFT_OK ? PLUGIN_CALL(s->table, record, g->done, stream) : st;
 }
 
-/* The whole of an operation that the device does, between its two flags. */
+/* Enqueues an operation that the device executes, between its two flags. */
 static weft_status enqueue_work(comm_op *op)
 {
     comm_world *w = op->channel->link->world;

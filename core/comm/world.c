@@ -1,4 +1,4 @@
-/* comm/world.c: builds up and takes down what engine.h describes. */
+/* comm/world.c: creates and destroys the objects of engine.h. */
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -13,8 +13,8 @@
 #include "comm/engine.h"
 #include "host/call.h"
 
-/* Do the ranks of this machine outnumber its cores? A rank that is bound to a few cores of many is
- * taken to have them for itself. */
+/* Whether the ranks of this machine outnumber its cores. A rank that is bound to a few of many
+ * cores is assumed to have them alone. */
 static int is_crowded(const job_identity *who)
 {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
@@ -50,7 +50,7 @@ static void free_link(comm_link *l)
     }
     if (l->region)
         PLUGIN_DO(l->table, deregister_memory, l->region);
-    if (l->link) /* NULL when it was given back; a bridge's table went with it */
+    if (l->link) /* NULL after give_back(); a bridge's table went with it */
         PLUGIN_DO(l->table, destroy, l->link);
     pthread_mutex_destroy(&l->baton);
     pthread_mutex_destroy(&l->park);
@@ -73,7 +73,7 @@ void comm_world_destroy(comm_world *w)
     free(w);
 }
 
-/* A link without its transport: that of `create` is called with what the rank knows of itself. */
+/* Allocates a link; its transport's `create` is then called with `args`. */
 static weft_status begin_link(comm_world *w, const component *c, weft_link_args *args,
                               comm_link **out)
 {
@@ -166,7 +166,7 @@ weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, co
     return WEFT_OK;
 }
 
-/* Bytes that the operation touches at this rank, and how the two sides lie when in place. */
+/* Bytes that the operation accesses at this rank, and how the two sides overlap when in place. */
 static void measure(comm_op *op, const sched_request *r)
 {
     uint64_t part = r->count * op->size / r->ranks;

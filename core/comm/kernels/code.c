@@ -1,5 +1,5 @@
-/* comm/kernels/code.c: walks the blocks of the steps of compressed sums; a block stays in the
- * first cache from the first load to the last store. */
+/* comm/kernels/code.c: gradient compression: runs the steps of compressed sums block by block; a
+ * block stays in the L1 cache from the first load to the last store. */
 #include "comm/kernels/code.h"
 
 #include "comm/kernels/reduce.h"
@@ -36,7 +36,7 @@ static void encode(const walk *w, float *x, uint64_t block, uint64_t n, uint32_t
     w->set->encode(w->r->compress, (char *)w->to[0] + block * w->codes, x, kept, n);
 }
 
-/* The contributions in the order of the ranks; the own one is not encoded. */
+/* Adds the contributions in rank order; this rank's own is not encoded. */
 static void add_up(const walk *w, float *x, uint64_t block, uint64_t n)
 {
     float mine[SCHED_CODE_BLOCK];

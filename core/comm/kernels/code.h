@@ -1,19 +1,19 @@
-/* comm/kernels/code.h: kernels of compressed sums: elements to codes and back (schedule/form.h).
+/* comm/kernels/code.h: gradient compression kernels: elements to codes and back (schedule/form.h).
  *
  * The kernels are one source compiled for each level of the instruction set, and all give the same
- * bits: ranks decode the same bytes to the same values whatever processor they have. */
+ * bits: ranks decode the same bytes to the same values on any CPU. */
 #ifndef COMM_KERNELS_CODE_H
 #define COMM_KERNELS_CODE_H
 
 #include "schedule/form.h"
 
-/* All of one block, n <= SCHED_CODE_BLOCK; `form` is SCHED_TO_FP16, ... */
+/* Each works on one block, n <= SCHED_CODE_BLOCK; `form` is SCHED_TO_FP16, ... */
 typedef struct comm_code_set {
     const char *name;
     /* to[] = from[], elements of `dtype`, and the other way round */
     void (*widen)(uint32_t dtype, float *to, const void *from, uint64_t n);
     void (*narrow)(uint32_t dtype, void *to, const float *from, uint64_t n);
-    /* x becomes what the code says; kept (or NULL) what that takes away */
+    /* encodes x, which becomes the decoded code; kept (or NULL) gets the residual */
     void (*encode)(uint32_t form, void *code, float *x, float *kept, uint64_t n);
     void (*decode)(uint32_t form, float *x, const void *code, uint64_t n);
     void (*add)(uint32_t form, float *x, const void *code, uint64_t n);     /* x += the code */
@@ -24,8 +24,8 @@ extern const comm_code_set comm_code_v2, comm_code_v3, comm_code_v4; /* the leve
 
 const comm_code_set *comm_code_pick(void); /* for this machine. [any] */
 
-/* Runs a step of a compressed sum (schedule.h), its places resolved. What has been kept counts
- * `times` times. [progress] */
+/* Runs a step of a compressed sum (schedule/program.h), its places resolved. The residual is scaled
+ * by `times`. [progress] */
 void comm_code_run(const comm_code_set *set, const sched_request *r, const sched_step *s,
                    void *const *to, const void *const *from, float times);
 

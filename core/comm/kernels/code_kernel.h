@@ -1,11 +1,11 @@
 /* comm/kernels/code_kernel.h: the bodies of the kernels of code.h, compiled once for each level of
- * the instruction set, behind comm_reduce_kernel.h, whose conversions they use. The including file
- * defines CODES, the name of the set. Rounding is done by adding the number whose last place is 1.
- */
+ * the instruction set, after reduce_kernel.h, whose conversions they use. The including file
+ * defines CODES, the name of the set. Rounding is done by adding the number whose last place is
+ * 1. */
 #include "comm/kernels/code.h"
 
 #define ROUNDER 0x1.8p23f
-#define SMALLEST 0x1p-110f /* below, 127 / x could overflow and x / 127 be subnormal */
+#define SMALLEST 0x1p-110f /* below it, 127 / x could overflow and x / 127 be subnormal */
 
 static WIDE void code_widen(uint32_t dtype, float *restrict to, const void *from, uint64_t n)
 {
@@ -43,7 +43,7 @@ ALWAYS float unless_infinite(float x)
     return magnitude(x) >= 0x7f800000u ? 0 : x;
 }
 
-/* A code in 16 bits was made of x: decode it again. */
+/* x was encoded in 16 bits: decodes it and sets the residual. */
 static WIDE void code_keep(uint32_t dtype, const void *code, float *restrict x,
                            float *restrict kept, uint64_t n)
 {
@@ -54,8 +54,8 @@ static WIDE void code_keep(uint32_t dtype, const void *code, float *restrict x,
     memcpy(x, said, n * 4);
 }
 
-/* 0 stays 0 in every block: nobody writes what lies between gradients, so that a NaN there would
- * never go away. */
+/* 0 decodes to 0 in every block: the gaps between gradients are never written, so a NaN there would
+ * persist. */
 static WIDE void decode_int8(float *restrict x, const signed char *restrict value, float scale,
                              uint64_t n)
 {

@@ -1,7 +1,8 @@
-/* comm/kernels/reduce.c: picks the kernels for this machine and walks long arrays block by block.
+/* comm/kernels/reduce.c: selects the kernels for this machine and processes long arrays block by
+ * block.
  *
- * A block of the result stays in the first cache while it is copied to the further destinations, so
- * that writing the result into the memory of several ranks costs their stores and nothing else. */
+ * A block of the result stays in the L1 cache while it is copied to the further destinations, so
+ * writing the result into the memory of several ranks costs only their stores. */
 #include "comm/kernels/reduce.h"
 
 #include <string.h>
@@ -9,7 +10,7 @@
 #if defined(__x86_64__)
 int comm_reduce_usable(const comm_reduce_set *set)
 {
-    if (set == &comm_reduce_v3) /* every processor with AVX2 has F16C, which clang cannot ask for */
+    if (set == &comm_reduce_v3) /* every CPU with AVX2 has F16C, which clang cannot test for */
         return __builtin_cpu_supports("avx2");
     if (set == &comm_reduce_v4)
         return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&

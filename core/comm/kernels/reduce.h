@@ -1,8 +1,8 @@
 /* comm/kernels/reduce.h: to[] = from[0] op from[1] op ..., element by element, in this order.
  *
  * 16-bit floats are combined in fp32 and rounded once at the end; integer sums wrap; max and min of
- * floats hand a NaN on. Each set of kernels is the same source compiled for one level of the
- * instruction set, and all give the same bits. */
+ * floats propagate NaN. All sets of kernels are one source compiled for different levels of the
+ * instruction set, and give the same bits. */
 #ifndef COMM_KERNELS_REDUCE_H
 #define COMM_KERNELS_REDUCE_H
 
@@ -10,8 +10,8 @@
 
 #define REDUCE_BLOCK 2048
 
-/* A destination may be the same place as a source, but not overlap one otherwise.
- * One destination, `n` >= 1 sources, `count` <= REDUCE_BLOCK elements of the kernel's own type. */
+/* A destination may be equal to a source, but not overlap one otherwise. One destination, `n` >= 1
+ * sources, `count` <= REDUCE_BLOCK elements of the kernel's own type. */
 typedef void (*comm_reduce_kernel)(uint32_t redop, void *to, const void *const *from, uint32_t n,
                                    uint64_t count);
 
@@ -24,14 +24,14 @@ extern const comm_reduce_set comm_reduce_v2; /* x86-64-v2, or plain C on other p
 extern const comm_reduce_set comm_reduce_v3; /* AVX2 and F16C                             */
 extern const comm_reduce_set comm_reduce_v4; /* AVX-512                                   */
 
-/* The kernel of a type for this machine; NULL for a type that is never reduced. [any] */
+/* The kernel of a type for this machine; NULL for a type without reductions. [any] */
 comm_reduce_kernel comm_reduce_pick(uint32_t dtype);
 
-/* Is this set usable on this machine? For tests. [any] */
+/* Whether this set is usable on this machine. For tests. [any] */
 int comm_reduce_usable(const comm_reduce_set *set);
 
 /* One reduction of any length into any number of destinations, each of which gets the result. The
- * arrays of addresses are used up: they are advanced along the way. */
+ * arrays of addresses are advanced, so they cannot be used again. */
 typedef struct comm_reduce_job {
     comm_reduce_kernel kernel;
     uint32_t redop, size; /* size: bytes of an element */

@@ -4,16 +4,15 @@
  * narrow_f16.
  *
  * Up to four sources are combined in registers on the way to the destination; more go through a
- * block of accumulators in the first cache, because the destination may be one of the later
- * sources. The compiler unrolls and vectorises each loop: `redop` and `n` are constants in every
- * copy. */
+ * block of accumulators in the L1 cache, because the destination may be one of the later sources.
+ * The compiler unrolls and vectorises each loop: `redop` and `n` are constants in every copy. */
 #include <string.h>
 
 #include "comm/kernels/reduce.h"
 
 #define ALWAYS static inline WIDE __attribute__((always_inline))
 
-/* Iterations touch their own index only, so in place is no reason to go element by element. */
+/* Iterations access only their own index, so in-place operation does not prevent vectorisation. */
 #ifdef __clang__
 #define APART _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -47,7 +46,7 @@ ALWAYS uint16_t bf16_to(float f)
     return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : even);
 }
 
-/* Sums of integers wrap, which signed arithmetic of C does not promise. */
+/* Integer sums wrap; signed overflow is undefined in C. */
 ALWAYS uint32_t i32_of(int32_t x)
 {
     return (uint32_t)x;
@@ -95,8 +94,8 @@ ALWAYS uint64_t combine_i64(uint32_t redop, uint64_t a, uint64_t b)
     return (int64_t)a < (int64_t)b ? a : b;
 }
 
-/* NAME_few: 1 to 4 sources straight to the destination. NAME_more: one source into the
- * accumulators, a function of its own so that the loop over sources stays outside the loop over
+/* NAME_few: 1 to 4 sources directly to the destination. NAME_more: one source into the
+ * accumulators, a separate function so that the loop over sources stays outside the loop over
  * elements. */
 #define DEFINE_KERNEL(NAME, ELEM, ACC, COMBINE)                                                    \
     ALWAYS void NAME##_few(uint32_t redop, uint32_t n, ELEM *to, const void *const *from,          \
@@ -166,9 +165,10 @@ DEFINE_KERNEL(i32, int32_t, uint32_t, combine_i32)
 DEFINE_KERNEL(i64, int64_t, uint64_t, combine_i64)
 
 #ifndef HAVE_HALF
-/* Half precision in integer arithmetic. Up: rebias the exponent; a subnormal is its mantissa times
- * 2^-24. Down: a subnormal result is rounded by adding the power of two whose last place is 2^-24,
- * a normal one by a carry into the bits that stay. No step meets a subnormal float. */
+/* Half precision in integer arithmetic. Widening: rebias the exponent; a subnormal is its mantissa
+ * times 2^-24. Narrowing: a subnormal result is rounded by adding the power of two whose last place
+ * is 2^-24, a normal one by a carry into the bits that remain. No step handles a subnormal
+ * float. */
 ALWAYS float half_of(uint16_t h)
 {
     uint32_t mant = h & 0x3ff, expo = h & 0x7c00, bits = (uint32_t)(h & 0x7fff) << 13, small;
@@ -192,7 +192,7 @@ ALWAYS uint16_t half_to(float x)
     f += 0.5f; /* last place 2^-24, that of a subnormal half */
     memcpy(&small, &f, 4);
     small -= 0x3f000000u;
-    uint32_t normal = (mag + 0xc8000fffu + (mag >> 13 & 1)) >> 13; /* exponent less 112 */
+    uint32_t normal = (mag + 0xc8000fffu + (mag >> 13 & 1)) >> 13; /* exponent minus 112 */
     uint32_t out = mag < 0x38800000u ? small : normal;
     out = mag >= 0x477ff000u ? 0x7c00u : out;
     out = mag > 0x7f800000u ? (0x7e00u | (mag >> 13 & 0x3ff)) : out;

@@ -1,6 +1,5 @@
-/* comm/kernels/reduce_v2.c: the kernels of reduce.h and code.h at the level that everything is
- * built for.
- */
+/* comm/kernels/reduce_v2.c: the kernels of reduce.h and code.h at the baseline instruction set of
+ * the build. */
 #define WIDE
 #define SET comm_reduce_v2
 #define SET_NAME "x86-64-v2"
