@@ -17,8 +17,8 @@ typedef struct notes {
     uint64_t resume, settings, train, valid, plan;
 } notes;
 
-/* Is it a cost by which algorithms are chosen? Costs must be equal on all ranks, whatever file they
- * come from. Defaults are skipped, because a machine may lack a transport. */
+/* Whether it is a cost by which algorithms are selected. Costs must be equal on all ranks, whatever
+ * file they come from. Defaults are skipped, because a machine may lack a transport. */
 static bool is_cost(const config *c, const char *section, const char *key)
 {
     char name[260];
@@ -46,7 +46,8 @@ static void add(text *t, const char *what)
         *vec_push(t) = *what++;
 }
 
-/* The settings that all ranks share, one "section.key = value" a line; the caller frees it. */
+/* The settings that must be equal on all ranks, one "section.key = value" per line; the caller
+ * frees it. */
 static char *shared_settings(const config *c)
 {
     char *dump = config_dump(c), section[128] = "", key[128], *rest;
@@ -82,7 +83,7 @@ static uint64_t data_mark(const data_file *f)
     return h;
 }
 
-/* Is the key of the first line among the keys of `lines`? */
+/* Whether the key of the first line is among the keys of `lines`. */
 static bool has_key_of(const char *line, const char *lines)
 {
     size_t n = strcspn(line, "=");

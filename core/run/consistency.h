@@ -1,12 +1,12 @@
-/* run/consistency.h: the consistency check at start: all ranks must have the same job. */
+/* run/consistency.h: the startup consistency check: all ranks must have the same job. */
 #ifndef RUN_CONSISTENCY_H
 #define RUN_CONSISTENCY_H
 
 #include "job/job.h"
 #include "run/train.h"
 
-/* Compare the job of this rank with that of rank 0: the mode of resuming, the settings, the data
- * and the plan. The error names the difference, both values and the rank. Settings of a machine may
+/* Compares the job of this rank with that of rank 0: the resume mode, the settings, the data and
+ * the plan. The error names the difference, both values and the rank. Settings of a machine may
  * differ: the sections of device, log and transports, and paths of files. A NULL `j` (one rank) is
  * always consistent. [setup] [collective] */
 weft_status run_check_consistency(const run_prepared *mine, job *j, const job_identity *who,

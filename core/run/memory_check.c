@@ -12,7 +12,7 @@
 #define PATH_ROOM 1024
 #define DEPTH_MOST 64
 
-/* The number after `word` in a file, or the number that it begins with where `word` is "". */
+/* The number after `word` in a file; with `word` "", the number at its start. */
 static bool number_in(const char *path, const char *word, uint64_t *out)
 {
     char line[256];
@@ -26,7 +26,7 @@ static bool number_in(const char *path, const char *word, uint64_t *out)
     return found;
 }
 
-/* What one group leaves: its limit without what is used; cached files can be given back. */
+/* Free memory of one control group: its limit minus its usage; cached files are reclaimable. */
 static void look_at(const char *folder, const char *limit, const char *used, const char *cache,
                     uint64_t *least)
 {
@@ -44,7 +44,7 @@ static void look_at(const char *folder, const char *limit, const char *used, con
     *least = left < *least ? left : *least;
 }
 
-/* The group `own` below `mount` and all above it. */
+/* The group `own` below `mount` and all its parents. */
 static void look_upwards(const char *mount, const char *own, bool old, uint64_t *least)
 {
     char folder[PATH_ROOM];
@@ -99,7 +99,7 @@ uint64_t run_memory_available(const char *root, const char **of)
     return group < machine ? group : machine;
 }
 
-/* Without sites all ranks are here. */
+/* Without a host map, all ranks are on this machine. */
 static uint32_t machine_of(const spec *s, uint32_t rank)
 {
     return s->hosts.machine ? s->hosts.machine[rank] : 0;

@@ -1,18 +1,19 @@
-/* run/memory_check.h: is there enough memory for the arenas of all ranks on this machine? */
+/* run/memory_check.h: checks that this machine has enough memory for the arenas of all its
+ * ranks. */
 #ifndef RUN_MEMORY_CHECK_H
 #define RUN_MEMORY_CHECK_H
 
 #include "plan/plan.h"
 
-/* Bytes of memory available to this process: the smaller of what the machine has available and what
+/* Bytes of memory available to this process: the minimum of what the machine has available and what
  * its control groups allow; *of is a phrase that says which. UINT64_MAX where neither is known.
  * Files are read below `root`, "" except in tests. [setup] */
 uint64_t run_memory_available(const char *root, const char **of);
 
-/* WEFT_NO_MEMORY if the arenas of all ranks on the machine of `rank` need more host memory together
+/* WEFT_NO_MEMORY if the arenas of all ranks on the machine of `rank` together need more host memory
  * than is available. Without this check each rank counts the same free memory for itself, and the
  * kernel kills one of them. Call it before any rank allocates its arena, that is before an exchange
- * in which all ranks take part. [setup] */
+ * of all ranks. [setup] */
 weft_status run_memory_check(const plan_set *plans, const spec *s, uint32_t rank);
 
 #endif

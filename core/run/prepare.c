@@ -1,4 +1,4 @@
-/* run/prepare.c: from a config to a checked plan; see train.h. */
+/* run/prepare.c: makes a checked plan from a config; see train.h. */
 #include "base/err.h"
 #include "base/log.h"
 #include "run/train.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <weft/host.h>
 
-/* Nothing connects while planning; the table exists so that a probe finds the interface. */
+/* Planning opens no connections; the table exists so that a probe finds the interface. */
 static weft_status no_job(void *ctx, int32_t fd, int32_t server, const char *label, weft_tls **out)
 {
     (void)ctx, (void)fd, (void)server, (void)label, (void)out;

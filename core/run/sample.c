@@ -1,9 +1,9 @@
 /* run/sample.c: see sample.h.
  *
  * The forward list computes the logits of one sequence of model.context tokens; the next token is
- * drawn from the logits at the last position, and the whole sequence is computed again. There is no
- * KV cache, so this takes `context` times the work of one; a model of the demo's size still writes
- * hundreds of tokens a second. */
+ * sampled from the logits at the last position, and the whole sequence is computed again. There is
+ * no KV cache, so this takes `context` times the work of one token; a model of the demo's size
+ * still generates hundreds of tokens per second. */
 #include "run/sample.h"
 
 #include "base/err.h"
@@ -63,7 +63,7 @@ static weft_status open_model(sampler *s, const ckpt *c)
     const ckpt_piece *p;
     uint32_t n = ckpt_tensors(c, &p), vocab = 0;
     for (uint32_t i = 0; i < n;
-         i++) /* `vocab = 0` takes the size from the data; here it comes from the weights */
+         i++) /* with `vocab = 0` the size comes from the weights, not from the data */
         if (!strcmp(p[i].name, "embed.tok.w") && p[i].shape[0] < (1 << 24))
             vocab = (uint32_t)p[i].shape[0];
     st = host_create(s->o->plugins ? s->o->plugins : config_raw(s->cfg, "run.plugins"), &s->host);

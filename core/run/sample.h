@@ -1,4 +1,4 @@
-/* run/sample.h: generating text with a model from a checkpoint. */
+/* run/sample.h: generates text with a model from a checkpoint. */
 #ifndef RUN_SAMPLE_H
 #define RUN_SAMPLE_H
 
@@ -8,15 +8,15 @@
 
 typedef struct sample_options {
     const char *prompt; /* bytes of a byte-level model; token numbers otherwise */
-    uint64_t tokens;    /* to write */
+    uint64_t tokens;    /* number to generate */
     double temperature; /* 0: always the most likely token */
-    uint64_t top;       /* draw among this many most likely tokens; 0: all */
+    uint64_t top;       /* sample among this many most likely tokens; 0: all */
     uint64_t seed;
     const char *plugins; /* folders searched first, or NULL */
 } sample_options;
 
-/* Run on one rank, whatever layout the checkpoint has, and write the prompt and the generated text.
- * [setup] */
+/* Runs on one rank, whatever layout the checkpoint has, and writes the prompt and the generated
+ * text. [setup] */
 weft_status run_sample_checkpoint(const char *dir, const sample_options *o, FILE *to);
 
 #endif

@@ -1,4 +1,4 @@
-/* run/train.c: the training loop. The plan contains all decisions, so a step only fills the inputs,
+/* run/train.c: the training loop. All decisions are in the plan, so a step only fills the inputs,
  * walks the list and reads four scalars. */
 #include "run/train.h"
 
@@ -41,9 +41,9 @@ typedef struct trainer {
     int32_t *tokens, *targets, *positions; /* [microbatch, sequence] of one pass */
     uint64_t first, steps, skips_in_a_row;
     double peak_flops;
-    int stopped;      /* the signal that asked for it; 0: it runs to its end */
+    int stopped;      /* the signal that requested a stop; 0: none */
     uint64_t stop_at; /* ... after this step */
-    bool saved;       /* ... and a checkpoint has it */
+    bool saved;       /* ... and it is in a checkpoint */
 } trainer;
 
 /* --- inputs --- */
@@ -65,7 +65,7 @@ static weft_status fill(trainer *t, uint32_t pass)
     return WEFT_OK;
 }
 
-/* Sample numbers run over the whole job: step, then pass, then part of the micro-batch. */
+/* Sample numbers count over the whole job: step, then pass, then part of the micro-batch. */
 static weft_status fill_step(trainer *t, uint64_t step)
 {
     const spec *s = &t->j->spec;
@@ -156,8 +156,7 @@ static weft_status read_results(trainer *t, metrics *m)
     t->skips_in_a_row = gate != 0 ? 0 : t->skips_in_a_row + 1;
     if (gate == 0)
         tell_skipped(t, m);
-    if (t->skips_in_a_row >= SKIPS_IN_A_ROW &&
-        m->scale <= 1) /* a scale that can still fall may help */
+    if (t->skips_in_a_row >= SKIPS_IN_A_ROW && m->scale <= 1) /* above 1, a lower scale may help */
         return err_fail(WEFT_IO,
                         "the gradient norm was not finite in %d consecutive steps: the run has "
                         "diverged; try a lower optim.lr",
@@ -227,8 +226,8 @@ static weft_status save(trainer *t, uint64_t step)
                             (uint32_t)config_int(t->j->cfg, "checkpoint.keep"));
 }
 
-/* Stop on request after `step`, which may be saved already. A job without checkpoints saves none
- * here. */
+/* Stops on request after `step`, which may be saved already. A job without checkpoints saves
+ * none. */
 static weft_status stop_after(trainer *t, uint64_t step, uint64_t saved)
 {
     bool saves = config_int(t->j->cfg, "checkpoint.every") > 0;
@@ -330,7 +329,7 @@ static weft_status begin_or_resume(trainer *t, ckpt *c)
 }
 
 /* Rank 0 prepares OUT and tells the others whether the run resumes from a checkpoint. If it fails,
- * the exchange fails on the others. Then every rank holds the lock. */
+ * the exchange fails on the others. Then every rank acquires the lock. */
 static weft_status prepare_out(trainer *t, run_resume_mode how, bool *resume)
 {
     /* Ranks of a job that just failed may hold the lock for this long. */
@@ -432,7 +431,7 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how)
     return st;
 }
 
-/* The exit status: for a stop on request that of stop.h, else that of `s`. `why` is the sentence to
+/* The exit status: for a stop on request that of stop.h, else that of `s`. `why` is the message to
  * print; "": none. */
 static int exit_status(const trainer *t, weft_status st, char why[2048])
 {

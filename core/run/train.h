@@ -9,8 +9,8 @@
 
 #include <stdbool.h>
 
-/* What is known without other ranks, a device or a network. The launcher prepares the job too, so
- * that a wrong job is refused once, before any rank starts. */
+/* The part of a job that needs no other ranks, no device and no network. The launcher prepares the
+ * job too, so that an invalid job is rejected once, before any rank starts. */
 typedef struct run_prepared {
     config *cfg; /* borrowed */
     host *host;
@@ -28,18 +28,17 @@ typedef struct run_prepared {
 weft_status run_prepare(config *cfg, uint32_t ranks, bool with_data, const resolve_meeting *meeting,
                         run_prepared *out);
 
-/* The transports alone, where there is no job file: a mesh axis of all ranks over comm.plugin, and
- * no plan. [setup] */
+/* The transports alone, without a job file: a mesh axis of all ranks over comm.plugin, and no plan.
+ * [setup] */
 weft_status run_prepare_links(config *cfg, uint32_t ranks, const resolve_meeting *meeting,
                               run_prepared *out);
-/* Offer plugins the host's tables: those of a job that has been joined, or while planning (`j`
+/* Offers plugins the host's tables: those of a job that has been joined, or while planning (`j`
  * NULL) tables whose functions fail. [setup] */
 void run_serve_tables(host *h, job *j);
 void run_unprepare(run_prepared *j);
 
-/* Meet the other ranks as [run] says, which is checked first; *out stays as it is for one rank.
- * [setup] [collective]
- */
+/* Rendezvous with the other ranks as set in [run], which is checked first; *out is unchanged for
+ * one rank. [setup] [collective] */
 weft_status run_train_join(const job_identity *who, const config *cfg, job **out);
 
 /* The table "weft.host.tls/1" for plugins that are probed while planning: its functions fail. */
@@ -49,18 +48,18 @@ const void *run_planning_tls(void);
 typedef enum run_resume_mode {
     TRAIN_AFRESH, /* at step 1; an earlier run in OUT is renamed */
     TRAIN_RESUME, /* after the newest checkpoint, with the settings of the job that saved it: see
-                     differ.h */
+                     config/differ.h */
     TRAIN_AUTO,   /* like TRAIN_RESUME if there is a checkpoint, else at step 1 in the same OUT */
     TRAIN_FORCE,  /* after the newest checkpoint, with any settings */
 } run_resume_mode;
 
-/* Run this process as one rank of a job. Returns the exit status; if it is not 0, the reason has
+/* Runs this process as one rank of a job. Returns the exit status; if it is not 0, the reason has
  * been written to standard error. STOP_STATUS (job/stop.h): stopped on request, and nothing is
  * lost. [setup] */
 int run_train_rank(config *cfg, run_resume_mode resume);
 
-/* End a rank whose config could not be loaded: says why, by the launcher if there is one, and
- * returns the exit status. [setup] */
+/* Ends a rank whose config could not be loaded: reports the error, through the launcher if there is
+ * one, and returns the exit status. [setup] */
 int run_train_refuse(weft_status st);
 
 #endif

@@ -1,10 +1,10 @@
 /* run/exec/executor.h: one rank's executor, which runs a plan on a device.
  *
  * Set-up opens the device, allocates the arena, prepares every kernel and every collective, and
- * connects the ranks. After that the steps allocate nothing and open nothing. What works on an
- * executor has a header of its own: arena.h copies to and from the arena, kernels.h runs segments,
- * recording.h records and replays them, library.h runs the collectives of a library, walk.h walks a
- * list, and peak.h measures the peak rate of the device. */
+ * connects the ranks. After that, steps allocate and open nothing. Functions on an executor have
+ * headers of their own: arena.h copies to and from the arena, kernels.h runs segments, recording.h
+ * records and replays them, library.h runs the collectives of a library, walk.h walks a list, and
+ * peak.h measures the peak rate of the device. */
 #ifndef RUN_EXEC_EXECUTOR_H
 #define RUN_EXEC_EXECUTOR_H
 
@@ -25,7 +25,7 @@ typedef struct executor {
     const config *cfg; /* of the job */
     job *job;          /* NULL for one rank */
     uint32_t rank;
-    double deadline; /* seconds a wait may last */
+    double deadline; /* limit of a wait in seconds */
     const weft_device_table *table;
     weft_device *device;
     weft_stream *stream;
@@ -47,7 +47,7 @@ typedef struct executor {
     run_exec_times times;
 } executor;
 
-/* Make `p` ready to run on this rank. `out_dir` NULL: no flight record. The caller destroys *out
+/* Makes `p` ready to run on this rank. `out_dir` NULL: no flight record. The caller destroys *out
  * also after a failure. [setup] [collective] */
 weft_status run_exec_create(const plan *p, const config *cfg, job *j, const job_identity *who,
                             const char *out_dir, executor *out);

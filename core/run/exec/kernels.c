@@ -52,7 +52,7 @@ weft_status run_kernels_prepare(executor *e)
     return WEFT_OK;
 }
 
-/* run_kernels_call() notes and checks calls of the device once a segment, not once a kernel. */
+/* run_kernels_call() records and checks device calls once per segment, not once per kernel. */
 static inline weft_status run(executor *e, uint32_t number, const void *const *in, void *const *out)
 {
     const kernel *k = &e->plan->kernels.at[number];

@@ -169,7 +169,7 @@ static void *give_up(void *arg)
     return NULL;
 }
 
-/* False: the library hangs, and the process ends without freeing it. */
+/* False: the library hangs, and the process exits without freeing it. */
 static bool abort_all(colls *c)
 {
     pthread_t helper;

@@ -1,10 +1,10 @@
-/* run/exec/library.h: collectives that run in a communication library such as NCCL (weft/coll.h),
+/* run/exec/library.h: collectives executed by a communication library such as NCCL (weft/coll.h),
  * ordered on streams of the device.
  *
  * Each channel has a communicator and a stream. A start makes the channel's stream wait for the
  * work enqueued before it; a wait makes the compute stream wait for the end of the collective. The
- * host blocks in neither. Errors are noticed where the host waits for the device, at the end of a
- * list: there run_library_health() is called. */
+ * host blocks in neither. Errors are detected where the host waits for the device, at the end of a
+ * list, by run_library_health(). */
 #ifndef RUN_EXEC_LIBRARY_H
 #define RUN_EXEC_LIBRARY_H
 
@@ -13,7 +13,7 @@
 
 typedef struct colls colls; /* opaque */
 
-/* The device as an executor has opened it. */
+/* The device as the executor opened it. */
 typedef struct run_library_device {
     const weft_device_table *table;
     weft_device *device;
@@ -30,7 +30,7 @@ weft_status run_library_create(const plan *p, job *j, uint32_t rank, const run_l
  * NULL allowed. [setup] */
 void run_library_destroy(colls *c, int failed);
 
-/* Does a library run this collective? */
+/* Whether a library executes this collective. */
 int run_library_has(const colls *c, uint32_t number);
 
 /* Enqueue a collective from and to these arena offsets. Consecutive starts form one group, opened

@@ -1,11 +1,10 @@
 /* run/exec/peak.c: see peak.h. It times a product of two matrices.
  *
- * The size of the matrices grows until a product takes long enough to be timed, or the arena is
- * full. The values are random, because a chip that computes on zeros draws less power and is faster
- * than in training. Each rank chooses its size alone; then all ranks are timed at the same moment,
- * because cores that share power, caches or memory are slower when all are busy, as in a step. The
- * peak of the job is the mean over its ranks, as the operations of a step are counted as a mean
- * too. */
+ * The matrices grow until a product takes long enough to be timed, or the arena is full. The values
+ * are random, because a chip that computes on zeros draws less power and is faster than in
+ * training. Each rank chooses its size alone; then all ranks are timed at the same moment, because
+ * cores that share power, caches or memory are slower when all are busy, as in a step. The peak of
+ * the job is the mean over its ranks, as is the number of operations of a step. */
 #include "run/exec/peak.h"
 
 #include "base/clock.h"
@@ -24,7 +23,7 @@
 
 typedef struct product {
     int64_t rows, width; /* [rows, width] times [width, width] */
-    uint64_t once;       /* nanoseconds that one takes, about; 0: not known */
+    uint64_t once;       /* approximate nanoseconds of one product; 0: unknown */
     weft_prepared *kernel;
     uint64_t in[2], out; /* offsets */
     char *workspace, *taken;
@@ -130,8 +129,7 @@ static weft_status time_best(executor *e, const product *x, double *flops)
     return st;
 }
 
-/* Try one size and store it in `best` if it is the fastest so far; *longer: should a larger one be
- * tried? */
+/* Tries one size and stores it in `best` if it is the fastest so far; *longer: try a larger one. */
 static weft_status try_size(executor *e, int64_t rows, int64_t width, product *best, bool *longer)
 {
     product x = {.rows = rows, .width = width};
@@ -159,7 +157,7 @@ static weft_status choose_size(executor *e, product *best)
         st = try_size(e, width > 1024 ? width : 512, width, best, &longer);
         width *= 2;
     }
-    while (st == WEFT_OK && !best->once && width > 32) { /* an arena too small for the first */
+    while (st == WEFT_OK && !best->once && width > 32) { /* arena too small for the first */
         width /= 2;
         st = try_size(e, 64, width, best, &longer);
     }
@@ -173,7 +171,7 @@ static weft_status measure(executor *e, product *x, double *flops)
     uint64_t ns;
     if (st == WEFT_OK && fits)
         st = run(e, x, 1, &ns);
-    if (st == WEFT_OK && e->job) /* all of them at work from here on */
+    if (st == WEFT_OK && e->job) /* all ranks are busy from here on */
         st = job_exchange(e->job, "peak", NULL, 0, NULL);
     if (st == WEFT_OK && fits)
         st = time_best(e, x, flops);

@@ -1,4 +1,4 @@
-/* run/exec/peak.h: the peak rate of the device, by which MFU divides. */
+/* run/exec/peak.h: measures the peak rate of the device, the divisor of MFU. */
 #ifndef RUN_EXEC_PEAK_H
 #define RUN_EXEC_PEAK_H
 

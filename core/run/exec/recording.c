@@ -1,11 +1,11 @@
-/* run/exec/recording.c: what a list computes between communication, recorded once and replayed.
+/* run/exec/recording.c: records the calls between collectives once and replays them (CUDA graphs).
  *
- * A device that can record work (WEFT_DEV_CAPTURE) takes each run of calls as one piece: starting
- * it costs a microsecond a kernel less, on the host and on the device. The addresses in a recording
- * are those of the calls, which the plan has fixed; what changes from step to step (learning rate,
- * loss scale, tokens) lies in the arena. Runs end where a collective is started or awaited, where
- * the passes end, and after MOST instructions, so that a recording stays of a size that drivers
- * like. A step that is traced is walked call by call. */
+ * A device that can record work (WEFT_DEV_CAPTURE) takes each run of calls as one piece: launching
+ * it takes a microsecond less per kernel, on the host and on the device. The addresses in a
+ * recording are those of the calls, which the plan has fixed; what changes from step to step
+ * (learning rate, loss scale, tokens) is in the arena. Runs end where a collective is started or
+ * awaited, at the end of the passes, and after MOST instructions, which limits the size of a
+ * recording. A traced step is executed call by call. */
 #include "run/exec/recording.h"
 
 #include "base/err.h"
@@ -14,7 +14,7 @@
 
 #include <stdlib.h>
 
-#define LEAST 4u /* instructions that are worth it */
+#define LEAST 4u /* fewer instructions are not recorded */
 #define MOST 4096u
 
 typedef struct graph_run {
@@ -32,7 +32,7 @@ struct recordings {
     } lists[];
 };
 
-/* The run of calls that begins at entry i: where it ends, and its instructions. */
+/* The run of calls that begins at entry i: returns its end, and its instructions. */
 static uint32_t run_end(const plan *p, const list *l, uint32_t i, uint64_t *instrs)
 {
     uint32_t end = i;
@@ -59,7 +59,7 @@ static weft_status record(executor *e, graph_run *r, bool *can)
     weft_status x = WEFT_OK;
     for (uint32_t i = r->first; st == WEFT_OK && x == WEFT_OK && i < r->end; i++)
         x = run_kernels_call(e, &r->l->entries.at[i]);
-    if (st == WEFT_OK) /* in any case, so that the stream is good again */
+    if (st == WEFT_OK) /* also after a failure, so that the stream is usable again */
         st = PLUGIN_CALL(e->table, capture_end, e->stream, &r->work);
     st = x != WEFT_OK ? x : st;
     if (st != WEFT_OK)

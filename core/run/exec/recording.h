@@ -10,11 +10,11 @@
 /* Record the calls of all lists where the device can. [setup] */
 weft_status run_recordings_make(executor *e);
 
-/* If a recording begins at entry i of `l`, the entry after its last one, with *work to replay; else
- * i. [compute] */
+/* The entry after the recording that begins at entry i of `l`, with *work to replay; i if no
+ * recording begins there. [compute] */
 uint32_t run_recording_end(const executor *e, const list *l, uint32_t i, weft_capture **work);
 
-/* Forget all recordings; the device frees them when it is closed. [setup] */
+/* Frees all recordings; the device frees their work when it is closed. [setup] */
 void run_recordings_free(executor *e);
 
 #endif

@@ -1,5 +1,4 @@
-/* run/exec/setup.c: creating and destroying an executor; everything that a step needs is allocated
- * here. */
+/* run/exec/setup.c: creates and destroys an executor; allocates everything that a step needs. */
 #include "base/clock.h"
 #include "base/err.h"
 #include "host/call.h"
@@ -13,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The kind of arena descriptor that the job's links want and the device can export; 0: none. */
+/* The kind of arena descriptor that the job's links need and the device can export; 0: none. */
 static int32_t descriptor_kind(const executor *e)
 {
     uint64_t wanted = 0, can = e->table->caps;
@@ -35,8 +34,8 @@ static int32_t descriptor_kind(const executor *e)
     return can & WEFT_DEV_EXPORT_FD ? WEFT_FD_MAP : 0;
 }
 
-/* The memory that links work on: the arena, or host memory where a link cannot reach the memory of
- * the device and data is staged. */
+/* The memory that links access: the arena, or host memory where a link cannot access device memory
+ * and data is staged. */
 static weft_status stage_all(const executor *e, int32_t fd, comm_arena *arena)
 {
     const spec *s = e->plan->spec;
@@ -62,8 +61,8 @@ static weft_status stage_all(const executor *e, int32_t fd, comm_arena *arena)
 }
 
 /* The local rank that the device is given. Ranks with the same affinity mask divide its CPUs, so a
- * device that computes on CPUs is numbered among those ranks; any other device is numbered among
- * all ranks of the machine. */
+ * device that computes on CPUs gets its number among those ranks; any other device among all ranks
+ * of the machine. */
 static void number_here(const executor *e, const job_identity *who, weft_device_args *args)
 {
     const host_map *s = &e->plan->spec->hosts;
@@ -119,7 +118,7 @@ static weft_status add_channels(executor *e, const uint32_t *index, comm_channel
     return st;
 }
 
-/* The arena is zeroed already. */
+/* Sets the memory of a residual; in the arena it is already zero. */
 static void keep(executor *e, uint32_t number)
 {
     const collective *c = &e->plan->collectives.at[number];
@@ -198,7 +197,7 @@ static weft_status connect_ranks(executor *e, const job_identity *who, const com
     return st;
 }
 
-/* The entries of a step, and the instructions of its calls. */
+/* Upper bound of trace events in a step: its entries, and the instructions of its calls. */
 static uint64_t events_a_step(const plan *p)
 {
     uint64_t n = 16;

@@ -17,7 +17,7 @@ static bool waited_at_once(const list *l, uint32_t i)
            l->entries.at[i + 1].what == l->entries.at[i].what;
 }
 
-/* Does entry `i` start a collective on the same link of a library? */
+/* Whether entry `i` starts a collective on the same library link as `like`. */
 static bool joins(const executor *e, const list *l, uint32_t i, uint32_t like)
 {
     const plan *p = e->plan;

@@ -1,14 +1,14 @@
-/* run/exec/walk.h: walking a list.
+/* run/exec/walk.h: executes a list.
  *
- * A call runs its segment's kernels on the compute stream, a start hands a collective to the links,
- * a wait moves bytes until the collective is done. Nothing is allocated or opened, every wait has a
- * deadline, and each entry is written to the flight record before it begins. */
+ * A call runs its segment's kernels on the compute stream, a start submits a collective to its
+ * link, a wait makes progress until the collective is done. Nothing is allocated or opened, every
+ * wait has a deadline, and each entry is written to the flight record before it begins. */
 #ifndef RUN_EXEC_WALK_H
 #define RUN_EXEC_WALK_H
 
 #include "run/exec/executor.h"
 
-/* Walk a list once. A failure is reported with rank, step and entry. [compute] [collective] */
+/* Walks a list once. A failure is reported with rank, step and entry. [compute] [collective] */
 weft_status run_exec_list(executor *e, const list *l);
 
 #endif

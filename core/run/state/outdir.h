@@ -1,4 +1,4 @@
-/* run/state/outdir.h: OUT, the folder of a run. */
+/* run/state/outdir.h: OUT, the output folder of a run. */
 #ifndef RUN_STATE_OUTDIR_H
 #define RUN_STATE_OUTDIR_H
 
@@ -12,15 +12,15 @@
  * another job holds the lock for more than `patience` seconds; OUT is then unchanged. [setup] */
 weft_status run_outdir_prepare(const char *out, bool anew, double patience, outlock *lock);
 
-/* Where a run may start: after a checkpoint in OUT (`goes_on`), or at step 1 (`begins`); with both,
- * after a checkpoint if there is one. */
+/* How a run may start: from a checkpoint in OUT (`goes_on`), or at step 1 (`begins`); with both,
+ * from a checkpoint if there is one. */
 typedef struct run_outdir_mode {
     bool goes_on, begins;
 } run_outdir_mode;
 
-/* Call run_outdir_prepare() accordingly. *resume: OUT has a checkpoint to resume from. With both
- * wishes this is checked again under the lock, because the job that held the lock may have saved
- * one. A run without a checkpoint is then overwritten, and the log says so. [setup] */
+/* Calls run_outdir_prepare() accordingly. *resume: OUT has a checkpoint to resume from. With both
+ * modes this is checked again under the lock, because the job that held the lock may have saved
+ * one. A run without a checkpoint is then overwritten, and this is logged. [setup] */
 weft_status run_outdir_begin(const char *out, run_outdir_mode wish, double patience, outlock *lock,
                              bool *resume);
 

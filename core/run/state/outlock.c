@@ -62,8 +62,8 @@ static weft_status open_file(const char *out, bool make, outlock *l)
     return st;
 }
 
-/* Is the path still that of the open file? A job that ended has removed the file, and a job that
- * started anew has renamed the folder. */
+/* Whether the path is still that of the open file. A job that ended has removed the file, and a job
+ * that started anew has renamed the folder. */
 static bool still_there(const outlock *l)
 {
     struct stat a, b;

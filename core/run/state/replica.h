@@ -4,7 +4,7 @@
  * and states, a replica. Replica 0 is saved under the tensor's name, so that a checkpoint is a
  * complete model for every reader; replica N is saved as "replica.N.NAME". A job with the same
  * number of replicas resumes exactly. In another job missing replicas start as copies of replica 0,
- * surplus ones are ignored, and the log says so. */
+ * surplus ones are ignored, and this is logged. */
 #ifndef RUN_STATE_REPLICA_H
 #define RUN_STATE_REPLICA_H
 

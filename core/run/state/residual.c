@@ -1,10 +1,9 @@
 /* run/state/residual.c: see residual.h.
  *
- * The residual of a rank belongs to that rank alone, and the order of its elements depends on the
- * algorithm, the ranks and the machines (comm/compress.c). So it is saved as raw ranges of the
- * arena and of host memory, under a name with the rank and a digest of everything that decides the
- * order. A job that finds this name has the same layout; in any other layout the values are
- * useless. */
+ * A residual is used by its rank only, and the order of its elements depends on the algorithm, the
+ * ranks and the machines (schedule/alg/compress.c). So it is saved as raw ranges of the arena and
+ * of host memory, under a name with the rank and a digest of everything that determines the order.
+ * A job that finds this name has the same layout; in any other layout the values are useless. */
 #include "run/state/residual.h"
 
 #include "base/err.h"
@@ -66,7 +65,7 @@ static kept_places places_of(const executor *e)
         digest_mix(&p.digest, c->algorithm, strlen(c->algorithm) + 1);
         mix_group(&p.digest, e, c);
     }
-    if (p.in[0].end && p.in[1].end) /* the place of a single range does not matter */
+    if (p.in[0].end && p.in[1].end) /* with a single range, its position does not matter */
         digest_mix(&p.digest, &p.in[1], sizeof p.in[1]);
     return p;
 }

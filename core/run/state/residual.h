@@ -1,7 +1,7 @@
 /* run/state/residual.h: error-feedback residuals in checkpoints.
  *
- * With [comm] compress a sum of gradients is encoded in fewer bits. The difference between value
- * and code, the residual, is added to the next sum (error feedback). */
+ * With [comm] compress a gradient sum is encoded in fewer bits. The residual, the difference
+ * between value and code, is added to the next sum (error feedback). */
 #ifndef RUN_STATE_RESIDUAL_H
 #define RUN_STATE_RESIDUAL_H
 
@@ -19,7 +19,7 @@ weft_status run_residual_collect(executor *e, ckpt_piece *out, uint32_t *n, char
  * at zero; rank 0 logs that. [setup] */
 weft_status run_residual_load(executor *e, const ckpt *c);
 
-/* Is this the name of a residual tensor, of any layout? [any] */
+/* Whether this is the name of a residual tensor, of any layout. [any] */
 bool run_residual_is_name(const char *name);
 
 #endif

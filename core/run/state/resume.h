@@ -1,4 +1,4 @@
-/* run/state/resume.h: may this job resume from that checkpoint? */
+/* run/state/resume.h: checks whether this job may resume from a checkpoint. */
 #ifndef RUN_STATE_RESUME_H
 #define RUN_STATE_RESUME_H
 

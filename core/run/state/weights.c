@@ -53,7 +53,7 @@ static void narrow(uint32_t dtype, const float *v, uint64_t n, uint16_t *out)
             out[i] = bf16_from(v[i]);
 }
 
-/* Intersect the elements [*from, *to) of a block with `x`; false: empty. */
+/* Intersects the elements [*from, *to) of a block with `x`; false: empty. */
 static bool meet(const extent *x, uint64_t *from, uint64_t *to)
 {
     *from = *from < x->first ? x->first : *from;
@@ -145,7 +145,7 @@ typedef struct cursor { /* the next chunk: its piece, and its first element */
     uint64_t done;
 } cursor;
 
-/* The next chunk of the pieces with initial values; n is 0 at the end. */
+/* The next chunk of the pieces with initial values; n is 0 after the last. */
 static weft_status next_chunk(const executor *e, uint64_t seed, cursor *c, chunk *out)
 {
     for (; c->piece < e->plan->pieces.n; *c = (cursor){.piece = c->piece + 1}) {
@@ -278,7 +278,7 @@ static bool wanted(const plan_set *plans, const char *name)
     return false;
 }
 
-/* Warn about a scalar that this job does not use: the loss was scaled, or a plugin's list in
+/* Warns about a scalar that this job does not use: the loss was scaled, or a plugin's list of
  * another layout used it. */
 static void tell_left_out(const plan_set *plans, const ckpt *c, const char *name)
 {
@@ -462,7 +462,7 @@ weft_status run_weights_save(executor *e, const char *out_dir, uint64_t step, ui
     ckpt_shard_sum sum = {0};
     bool apart = false;
     weft_status st = e->rank ? WEFT_OK : ckpt_begin(out_dir, step, temp, final);
-    const bool mine = !e->rank && st == WEFT_OK; /* the temporary folder is */
+    const bool mine = !e->rank && st == WEFT_OK; /* whether the temporary folder is this rank's */
     snprintf(tag, sizeof tag, "save.%llu.begin", (unsigned long long)step);
     st = agree(e, tag, st, NULL, all, &apart);
     const bool begun = st == WEFT_OK;

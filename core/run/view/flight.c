@@ -54,7 +54,7 @@ static weft_status map_new(const char *temp, const char *path, void **map)
     return err_fail_errno(WEFT_IO, "no room for the flight record %s", path);
 }
 
-/* A new file takes the name: whoever has mapped the old one keeps it whole. */
+/* Renames a new file into place: a process that has mapped the old one keeps it intact. */
 static weft_status make_ring(const char *path, void **map)
 {
     char temp[4096 + 8];
@@ -139,7 +139,7 @@ static void print_ring(const ring_head *h, const ring_record *all, uint32_t coun
         ring_record r = all[i % FLIGHT_RECORDS];
         r.name[sizeof r.name - 1] = 0;
         for (char *p = r.name; *p; p++)
-            *p = *p >= 32 && *p < 127 ? *p : '?'; /* the file may be anybody's */
+            *p = *p >= 32 && *p < 127 ? *p : '?'; /* the file is untrusted */
         fprintf(to, "  %12.3f ms  step %-6" PRIu64 " entry %-5u %-5s %s\n",
                 ((double)r.time_ns - (double)last) * 1e-6, r.step, r.entry, kind_word(r.kind),
                 r.name);

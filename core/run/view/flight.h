@@ -1,7 +1,7 @@
 /* run/view/flight.h: the flight record: the last instructions of a rank, which survive a crash.
  *
- * It is a ring buffer of 64-byte records in a mapped file OUT/flight/rank-0000.ring. What the
- * process wrote is in the page cache, so it is there even after SIGKILL. A record costs about 30
+ * It is a ring buffer of 64-byte records in a mapped file OUT/flight/rank-0000.ring. Written
+ * records are in the page cache, so they are there even after SIGKILL. A record costs about 30
  * ns. */
 #ifndef RUN_VIEW_FLIGHT_H
 #define RUN_VIEW_FLIGHT_H

@@ -1,4 +1,4 @@
-/* run/view/metrics.h: OUT/metrics.jsonl, one JSON object a step. */
+/* run/view/metrics.h: OUT/metrics.jsonl, one JSON object per step. */
 #ifndef RUN_VIEW_METRICS_H
 #define RUN_VIEW_METRICS_H
 

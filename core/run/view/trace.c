@@ -1,11 +1,11 @@
 /* run/view/trace.c: see trace.h.
  *
- * A part is a text file with one record a line, which is validated when it is merged:
+ * A part is a text file with one record per line, which is validated when it is merged:
  *   c AT OFFSET                    at time AT, the clock of rank 0 was ahead by OFFSET ns
  *   e LANE STEP BEGAN ENDED NAME   an event, times in ns of the rank's own clock
  *   end                            the part is complete
  *
- * Clock offsets: a rank asks rank 0 for its time several times through the job's store and uses the
+ * Clock offsets: a rank requests rank 0's time several times through the job's store and uses the
  * answer with the shortest round trip. The offset is exact to half of that time; a smaller offset
  * counts as 0, so ranks with a common clock are not shifted. It is measured at the start and at the
  * regular end, and interpolated linearly between them. */
