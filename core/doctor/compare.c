@@ -1,7 +1,7 @@
-/* doctor/compare.c: differences between the machines of a job. The slowest rank sets the pace of a
- * step, and the slower end that of a connection. So a difference is a finding even where each value
- * is fine by itself. The table below says which facts are compared; numbers may differ by a
- * fraction.
+/* doctor/compare.c: differences between the machines of a job. The slowest rank limits the speed of
+ * a step, and the slower end that of a connection, so a difference is a finding even where each
+ * value is fine by itself. The table below lists the facts that are compared; numbers may differ by
+ * a fraction.
  *
  * Measurements between ranks (checks/path.c) are compared with bounds. */
 #include "doctor/compare.h"

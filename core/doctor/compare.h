@@ -7,8 +7,8 @@
 #include <jansson.h>
 #include <stdbool.h>
 
-/* A finding for each fact in which the reports of `ranks` ranks differ, and for each measurement
- * between ranks that is out of bounds: a new JSON array. [setup] */
+/* A finding for each fact that differs between the reports of `ranks` ranks, and for each
+ * measurement between ranks that is out of bounds: a new JSON array. [setup] */
 json_t *doctor_compare_reports(json_t *const *reports, uint32_t ranks);
 
 /* The ranks of which `is` is true, as "rank 3" or "ranks 0-2, 5"; owned by `p`. */

@@ -1,4 +1,4 @@
-/* doctor/context.h: what every check is given. */
+/* doctor/context.h: the state of a doctor run, passed to every check. */
 #ifndef DOCTOR_CONTEXT_H
 #define DOCTOR_CONTEXT_H
 
@@ -9,9 +9,9 @@
 
 typedef struct doctor {
     const char *root;      /* prefix of every path; "" for this machine */
-    const doctor_job *job; /* NULL: no job was named */
-    json_t *done;          /* array of the checks that are complete */
-    json_t *check;         /* the check that is running */
+    const doctor_job *job; /* NULL: no job was given */
+    json_t *done;          /* array of completed checks */
+    json_t *check;         /* the check in progress */
     json_t *finding;       /* its newest finding; borrowed */
     pool pool;             /* freed when the report is complete */
 } doctor;

@@ -1,5 +1,5 @@
 /* doctor/doctor.c: the table of checks, in the order of the report, and the loop over it. A check
- * may read the facts of the checks before it. */
+ * may read the facts of earlier checks. */
 #include "doctor/checks/checks.h"
 
 #include "base/err.h"
@@ -87,7 +87,7 @@ static void run_checks(doctor *d)
             run_one(&x);
         doctor_end_check(d);
         if (!i && doctor_fact_number(d, "job", "usage", 0))
-            return; /* the job file is wrong */
+            return; /* the job file is invalid */
     }
 }
 

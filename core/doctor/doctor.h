@@ -1,7 +1,7 @@
-/* doctor/doctor.h: what this machine offers a job, and which of its settings are wrong.
+/* doctor/doctor.h: examines this machine for a job: its resources, and settings that are wrong.
  *
  * A report is JSON: the printed text, --json and the messages between ranks are all made from it.
- * Its form is {"weft", "host", "boot", "checks": [{"id", "title", "level", "summary": [text],
+ * Its format is {"weft", "host", "boot", "checks": [{"id", "title", "level", "summary": [text],
  * "facts": {name: number or text}, "findings": [{"level", "what", "why", "type"}]}]}, where "type"
  * is the command to type. Levels are "ok", "note" (may cost speed, or is worth knowing), "warning"
  * (costs speed, or fails at scale) and "problem" (the job cannot run).

@@ -1,7 +1,7 @@
 /* doctor/ranks.c: weft train --doctor. Every rank examines its machine before it joins, while the
- * process has one thread. It repeats that if joining shows that another number of ranks share its
- * host than the environment said. Then the ranks measure the network between them, and rank 0
- * prints the report of its own machine, the further findings of the others, and the differences. */
+ * process has one thread. It repeats that if it learns on joining that the number of ranks on its
+ * host differs from the environment. Then the ranks measure the network between them, and rank 0
+ * prints the report of its own machine, additional findings of the others, and the differences. */
 #include "doctor/checks/path.h"
 #include "doctor/compare.h"
 #include "doctor/report.h"
@@ -103,7 +103,7 @@ static bool has_finding(const json_t *report, const char *what)
     return false;
 }
 
-/* A finding of rank `r` that no rank before it has, with all ranks that have it. */
+/* Prints a finding of rank `r` that no earlier rank has, with all ranks that have it. */
 static bool print_once(gathering *g, uint32_t r, const json_t *finding, bool *is)
 {
     const char *what = doctor_report_text(finding, "what");
@@ -208,7 +208,7 @@ static weft_status run(gathering *g, const char *ini, const config *cfg, bool js
         st = job_find_hosts(g->job, &g->who, &sites);
     j.share = sites.cpu_ranks;
     job_free_hosts(&sites);
-    if (st == WEFT_OK && g->who.local_ranks != j.here) { /* the share of the cores is another one */
+    if (st == WEFT_OK && g->who.local_ranks != j.here) { /* the share of the cores has changed */
         json_decref(g->mine);
         j.here = g->who.local_ranks;
         st = doctor_examine(&j, &g->mine);

@@ -13,7 +13,7 @@ const char *const doctor_levels[DOCTOR_LEVELS] = {"ok", "note", "warning", "prob
 
 /* --- writing --- */
 
-/* Text from the machine may contain anything; replace what is not printable ASCII. */
+/* Text from the machine is untrusted; replaces what is not printable ASCII. */
 static json_t *clean(const char *fmt, va_list ap)
 {
     char text[1024];
@@ -186,7 +186,7 @@ static bool is_printable(const char *text)
     return true;
 }
 
-/* Is all text printable, and the depth that of a report? */
+/* Whether all text is printable, and the depth is that of a report. */
 static bool is_valid_json(json_t *x, int depth)
 {
     size_t i;
@@ -248,7 +248,7 @@ void doctor_print_finding(const json_t *finding, const char *prefix, FILE *to)
     print_wrapped(to, "- ", what);
     if (*doctor_report_text(finding, "why"))
         print_wrapped(to, "  why:  ", doctor_report_text(finding, "why"));
-    if (*doctor_report_text(finding, "type")) /* on one line, to be copied */
+    if (*doctor_report_text(finding, "type")) /* on one line, for copying */
         fprintf(to, "%*s  type: %s\n", INDENT, "", doctor_report_text(finding, "type"));
 }
 

@@ -1,14 +1,14 @@
 /* doctor/report.h: the report, as JSON: how checks write it, and how it is printed.
  *
- * Every text in it is cleaned of characters that are not printable ASCII, because text from a
- * machine goes to terminals and to other ranks. [setup] */
+ * All text in it is restricted to printable ASCII, because text from a machine goes to terminals
+ * and to other ranks. [setup] */
 #ifndef DOCTOR_REPORT_H
 #define DOCTOR_REPORT_H
 
 #include "doctor/context.h"
 
-/* Begin the part of the report that belongs to one check; complete it, with its level, and append
- * it to d->done. */
+/* Begin the part of the report for one check; complete it, with its level, and append it to
+ * d->done. */
 void doctor_begin_check(doctor *d, const char *id, const char *title);
 void doctor_end_check(doctor *d);
 
@@ -20,13 +20,13 @@ void doctor_add_text(doctor *d, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void doctor_add_number(doctor *d, const char *name, int64_t value);
 
-/* A finding: what is wrong; then why it matters, and the command to type. */
+/* A finding: what is wrong; then why it matters, and the command that fixes or shows it. */
 void doctor_add_finding(doctor *d, enum doctor_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void doctor_add_reason(doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void doctor_add_command(doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* A fact of a check that is complete; `otherwise` or "" where there is no such fact. */
+/* A fact of a completed check; `otherwise` or "" where there is no such fact. */
 int64_t doctor_fact_number(const doctor *d, const char *check, const char *name, int64_t otherwise);
 const char *doctor_fact_text(const doctor *d, const char *check, const char *name);
 

@@ -1,5 +1,5 @@
-/* doctor/sandbox.h: running a function in a child process, because it calls libraries or plugins
- * that may crash or hang. */
+/* doctor/sandbox.h: runs a function in a child process, because it calls libraries or plugins that
+ * may crash or hang. */
 #ifndef DOCTOR_SANDBOX_H
 #define DOCTOR_SANDBOX_H
 

@@ -126,7 +126,7 @@ bool doctor_read_bytes(const doctor *d, const char *path, const char *key, uint6
     return true;
 }
 
-/* Numbers in names as numbers: cpu2 before cpu10. */
+/* Compares numbers in names as numbers: cpu2 before cpu10. */
 static int by_name(const void *a, const void *b)
 {
     return strverscmp(*(const char *const *)a, *(const char *const *)b);

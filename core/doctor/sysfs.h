@@ -1,8 +1,8 @@
-/* doctor/sysfs.h: reading /proc, /sys and /dev below the root.
+/* doctor/sysfs.h: reads /proc, /sys and /dev below the root.
  *
- * The contents are untrusted: a value that is missing or malformed counts as absent, and sizes are
- * limited. Paths are printf formats that begin with '/'. Files are opened without blocking, so a
- * path that leads to a pipe or a device does not stop the doctor. [setup] */
+ * The contents are untrusted: a missing or malformed value counts as absent, and sizes are limited.
+ * Paths are printf formats that begin with '/'. Files are opened without blocking, so that a pipe
+ * or a device at a path does not block the doctor. [setup] */
 #ifndef DOCTOR_SYSFS_H
 #define DOCTOR_SYSFS_H
 
@@ -12,7 +12,7 @@
 bool doctor_read_text(const doctor *d, char *out, size_t size, const char *path, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* The whole number that a file begins with. */
+/* The integer at the start of a file. */
 bool doctor_read_number(const doctor *d, int64_t *out, const char *path, ...)
     __attribute__((format(printf, 3, 4)));
 

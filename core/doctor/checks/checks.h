@@ -1,8 +1,8 @@
 /* doctor/checks/checks.h: the checks, one function each.
  *
  * A check reads files (sysfs.h), adds a summary and facts to the report, and a finding for each bad
- * setting (report.h). It may use the facts of the checks before it in the table of doctor.c. To add
- * a check, write the function, declare it here and add a row to the table. [setup] */
+ * setting (report.h). It may use the facts of earlier checks in the table of doctor.c. To add a
+ * check, write the function, declare it here and add a row to the table. [setup] */
 #ifndef DOCTOR_CHECKS_CHECKS_H
 #define DOCTOR_CHECKS_CHECKS_H
 

@@ -1,4 +1,4 @@
-/* doctor/checks/job.c: the job's plan, and whether this machine has what it needs. The plan is made
+/* doctor/checks/job.c: the job's plan, and whether this machine meets its needs. The plan is made
  * first, in a child process, because planning opens plugins; the check "fit" then compares it with
  * the facts of the other checks. */
 #include "doctor/checks/checks.h"
@@ -17,7 +17,7 @@
 
 /* --- the plan --- */
 
-/* Errors in the file itself, which no setting of this machine can repair. */
+/* Errors in the file itself, which no setting of this machine can fix. */
 static weft_status check_file(const config *given)
 {
     spec s = {0};

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define NET "/sys/class/net"
-#define FAST 10000 /* Mbit/s from which small packets cost */
+#define FAST 10000 /* Mbit/s from which small packets limit throughput */
 #define SMALL_MTU 1500
 #define IS_UP 1           /* IFF_UP of <net/if.h> */
 #define ROUND_TRIP_MS 0.5 /* assumed for a data centre */

@@ -147,7 +147,7 @@ static int64_t wall_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* How far this clock is ahead of that of rank 0: the smallest difference over some barriers. */
+/* How far this clock is ahead of that of rank 0: the minimum difference over some barriers. */
 static weft_status clock_skew(job *j, const job_identity *who, int64_t *ms)
 {
     int64_t mine[ROUNDS], *all = mem_alloc(who->ranks * sizeof mine);

@@ -1,5 +1,5 @@
-/* doctor/checks/plugin.c: which devices and transports can work here by their own probes, and
- * whether ranks of this machine can map each other's memory. Each is tried in a child process. */
+/* doctor/checks/plugin.c: probes devices and transports on this machine, and tests whether its
+ * ranks can map each other's memory. Each probe runs in a child process. */
 #define _GNU_SOURCE
 #include "doctor/checks/checks.h"
 
@@ -147,7 +147,7 @@ typedef struct handle {
     int fd;
 } handle;
 
-/* Map the memory of another process as a rank does. */
+/* Maps the memory of another process as a rank does. */
 static json_t *map_other(void *ctx)
 {
     const handle *h = ctx;
