@@ -1,11 +1,11 @@
 /* resolve/candidate.c: transport candidates: probes, and the best one for `auto`.
  *
- * A probe sees the machine of its own rank, and one machine may lack a network card that others
- * have. So ranks that have met exchange probe results, and the score of a transport is the lowest
- * of all ranks. Without other ranks, as in `weft plan`, the local result holds.
+ * A probe examines the machine of its own rank, and one machine may lack a network card that others
+ * have. So joined ranks exchange probe results, and the score of a transport is the lowest of all
+ * ranks. Without other ranks, as in `weft plan`, the local result holds.
  *
- * Whether a transport reaches a device's memory depends on the machine too. So the device's memory
- * is probed first, then host memory, through which the data is staged if only that succeeds. */
+ * Whether a transport can access device memory depends on the machine too. So device memory is
+ * probed first, then host memory, through which data is staged if only that probe succeeds. */
 #include "resolve/internal.h"
 
 #include "base/err.h"
@@ -21,18 +21,18 @@
 typedef struct probe_result {
     char name[64];
     int32_t score;
-    uint32_t staged; /* it reaches host memory only */
+    uint32_t staged; /* it can access host memory only */
     char why[248];   /* the reason for staging, or for a score of 0 */
 } probe_result;
 
-/* Can data of the device be staged in host memory? */
+/* Whether device data can be staged in host memory. */
 static bool may_stage(const resolver *r)
 {
     const uint64_t caps = ((const weft_device_table *)r->spec->device.c->table)->caps;
     return (caps & WEFT_DEV_FLAGS) && !(caps & WEFT_DEV_HOST_MEMORY);
 }
 
-/* Sets `why` if the device's memory itself is out of reach. */
+/* Sets `why` if the transport cannot access device memory. */
 static weft_status probe_link(resolver *r, const component *c, const weft_conf *conf,
                               weft_link_group *group, probe_result *v)
 {
@@ -119,7 +119,7 @@ static probe_result said_of(const probe_result theirs[MOST_CANDIDATES], const ch
     return none;
 }
 
-/* Find the lowest result of all ranks for each of this rank's transports; `why` names the rank. */
+/* Finds the lowest result of all ranks for each of this rank's transports; `why` names the rank. */
 static weft_status ask_all(resolver *r, probe_result mine[MOST_CANDIDATES], const char *name)
 {
     uint64_t bytes = MOST_CANDIDATES * sizeof *mine;

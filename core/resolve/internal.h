@@ -33,26 +33,27 @@ weft_status resolve_axis_transport(resolver *r, uint32_t a); /* even if it has o
 
 /* --- candidate.c: probes --- */
 
-/* A transport candidate. It is staged when some rank's transport cannot reach the device's memory,
+/* A transport candidate. It is staged when some rank's transport cannot access device memory, such
  * as a network card that cannot register a GPU's memory: then data goes through host memory. */
 typedef struct candidate {
     const component *c;
     bool staged;
 } candidate;
 
-/* Probe the transport that the job names for ranks along mesh axis `a` that share a machine, or
+/* Probes the transport that the job names for ranks along mesh axis `a` that share a machine, or
  * that do not. *score is 0 if this rank's probe fails; the error record has the reason, WEFT_ABSENT
  * if this machine lacks something. Adds to comm_choice what is staged. [collective] */
 weft_status resolve_named(resolver *r, uint32_t a, const component *c, bool same_machine,
                           int32_t *score, candidate *out);
 
 /* The candidate with the best score of all installed transports; a transport's score is the lowest
- * of all ranks. Adds to comm_choice the choice and why each other one was rejected. `links`: no
- * libraries of collectives. [collective] */
+ * of all ranks. Adds to comm_choice the choice and the reason for rejecting each other one.
+ * `links`: no libraries of collectives. [collective] */
 weft_status resolve_best(resolver *r, uint32_t a, bool same_machine, bool links, candidate *out);
 
 /* --- peer_access.c --- */
-/* Find the mesh axes along which devices map each other's memory: spec.attached. [collective] */
+/* Finds the mesh axes along which devices import each other's memory: spec.attached.
+ * [collective] */
 weft_status resolve_peer_access(resolver *r);
 
 #endif

@@ -1,9 +1,9 @@
-/* resolve/peer_access.c: along which mesh axes devices import each other's memory.
+/* resolve/peer_access.c: finds the mesh axes along which devices import each other's memory.
  *
- * Ranks of one machine may use a transport that maps memory. Where that transport cannot reach the
- * device's memory, the devices themselves may: each imports the arenas of its peers. They can if
- * all ranks of a group name the same IPC domain. Ranks that have met exchange their domains.
- * Without other ranks, as in `weft plan`, ranks of one machine are assumed to share a device. */
+ * Ranks of one machine may use a transport that maps memory. Where that transport cannot access
+ * device memory, the devices themselves may: each imports the arenas of its peers. They can if all
+ * ranks of a group have the same IPC domain. Joined ranks exchange their domains. Without other
+ * ranks, as in `weft plan`, ranks of one machine are assumed to share a device. */
 #include "resolve/internal.h"
 
 #include "base/err.h"

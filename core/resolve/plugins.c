@@ -1,4 +1,4 @@
-/* resolve/plugins.c: find the plugins that a job names, and check the INI against their keys. */
+/* resolve/plugins.c: finds the plugins that a job names, and checks the INI against their keys. */
 #include "base/err.h"
 #include "config/constraints.h"
 #include "config/differ.h"

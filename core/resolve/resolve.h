@@ -1,8 +1,8 @@
-/* resolve/resolve.h: from a config to a spec.
+/* resolve/resolve.h: resolves a config to a spec.
  *
  * Resolving finds and opens the plugins that the job names, checks all keys, sizes the mesh, probes
  * transports and exchanges the results with the other ranks. It has two halves, because the keys of
- * plugins have to be known before values are read:
+ * plugins must be known before values are read:
  *
  *   resolve_plugins()  finds plugins from their constant data and checks the config
  *   resolve_spec()     opens them and fills in the rest

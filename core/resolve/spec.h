@@ -1,8 +1,8 @@
-/* resolve/spec.h: a resolved job: checked numbers, opened plugins, sizes of the mesh, transports.
+/* resolve/spec.h: a resolved job: checked numbers, opened plugins, mesh sizes, transports.
  *
- * A spec is the only input of the plan. It has everything that shapes a plan, so that planning
+ * A spec is the only input of the plan. It has everything that determines a plan, so that planning
  * reads no INI, communicates with no rank and opens no plugin. resolve.h fills it in. Text is
- * borrowed from the config and the host, which have to outlive it. */
+ * borrowed from the config and the host, which must outlive it. */
 #ifndef RESOLVE_SPEC_H
 #define RESOLVE_SPEC_H
 
@@ -26,16 +26,16 @@ typedef struct spec_plugin {
     const weft_conf *conf;
 } spec_plugin;
 
-/* The transport of a mesh axis. With `near` there are two: `near` inside machines, this one between
- * them. */
+/* The transport of a mesh axis. With `near` there are two: `near` intra-node, this one
+ * inter-node. */
 typedef struct spec_link {
     const component *c;
     const weft_conf *conf;
     spec_plugin near; /* .c NULL: none */
-    bool staged;      /* on some rank it cannot reach the device's memory: data is staged */
+    bool staged;      /* on some rank it cannot access device memory: data is staged */
 } spec_link;
 
-/* Which ranks share a machine. The arrays are borrowed. */
+/* Host map: which ranks share a machine. The arrays are borrowed. */
 typedef struct host_map {
     uint32_t machines;
     const uint32_t *machine; /* [ranks] from 0; NULL: all ranks are on one machine */
@@ -81,7 +81,7 @@ typedef struct spec {
     const char *compress;                       /* value of comm.compress */
     bool feedback;                              /* compression has error feedback */
     const sched_cost *axis_cost[WEFT_MAX_MESH]; /* measured; NULL: not measured */
-    uint64_t attached;         /* bit a: devices along mesh axis a map each other's arenas */
+    uint64_t attached;         /* bit a: devices along mesh axis a import each other's arenas */
     const char *comm_choice;   /* what auto chose and why, for the log; NULL: nothing to choose */
     graph_model_options model; /* batch and weight are set by the plan */
     uint64_t batch, microbatch;

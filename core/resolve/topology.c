@@ -65,7 +65,7 @@ uint64_t resolve_link_caps(const spec *s, const spec_link *l)
 }
 
 /* A group as its members' machines, numbered by first appearance, and the members of each machine
- * in order of their distance to the network; equal distances keep the order of the group. */
+ * ordered by distance to the network; members with equal distances keep the group's order. */
 typedef struct pattern {
     uint32_t n, machines;
     uint32_t *rank, *machine, *order; /* [n] */
@@ -99,7 +99,7 @@ static void take_pattern(pool *p, uint32_t n, pattern *out)
     out->order = pool_array(p, n, sizeof *out->order);
 }
 
-/* Is `rank` the first member of its group? So each group is visited once. */
+/* Whether `rank` is the first member of its group, so that each group is visited once. */
 static bool is_first(const spec *s, const rank_group *c, uint32_t rank)
 {
     return graph_mesh_coord(&s->mesh, rank, c->mesh_axis) == (c->coords ? c->coords[0] : 0);
@@ -122,7 +122,7 @@ const sched_layout *resolve_group_layout(const spec *s, pool *p, const rank_grou
         if (any && memcmp(first.machine, next.machine, n * sizeof *next.machine) != 0)
             return NULL;
         if (any && memcmp(first.order, next.order, n * sizeof *next.order) != 0)
-            order = NULL; /* groups differ in which member is nearest: use the group's order */
+            order = NULL; /* the groups differ in which member is nearest: use the group's order */
         any = true;
     }
     if (first.machines == 1)

@@ -1,6 +1,7 @@
-/* resolve/topology.h: which members of a group share a machine, and what their transport can do.
+/* resolve/topology.h: the topology of groups: which members share a machine, and their transport's
+ * capabilities.
  *
- * Pure functions of a spec: the host map and the transports in it. All threads may call them. */
+ * Pure functions of a spec: its host map and transports. All threads may call them. */
 #ifndef RESOLVE_TOPOLOGY_H
 #define RESOLVE_TOPOLOGY_H
 
@@ -8,11 +9,11 @@
 
 #include <weft/coll.h>
 
-#define REACH_ONE 0u   /* every group of the axis is on one machine */
-#define REACH_APART 1u /* no two members of a group share a machine */
+#define REACH_ONE 0u   /* intra-node: every group of the axis is on one machine */
+#define REACH_APART 1u /* inter-node: no two members of a group share a machine */
 #define REACH_BOTH 2u  /* groups span machines, and some members share one */
 
-/* Are the groups of a mesh axis intra-node, inter-node or both: REACH_... */
+/* Whether the groups of a mesh axis are intra-node, inter-node or both: REACH_... */
 uint32_t resolve_reach(const spec *s, uint32_t axis);
 
 /* For each rank, the ranks that share all its coordinates but the one on `mesh_axis`; with
@@ -26,15 +27,16 @@ typedef struct rank_group {
  * all share a plan. Allocated from the pool. [plan] */
 const sched_layout *resolve_group_layout(const spec *s, pool *p, const rank_group *c);
 
-/* What the transport can do between any two members: WEFT_LINK_...; 0 for a library of collectives.
- */
+/* Capabilities of the transport between any two members: WEFT_LINK_...; 0 for a library of
+ * collectives. */
 uint64_t resolve_link_caps(const spec *s, const spec_link *l);
 /* The functions of a transport with its own collectives; NULL: it is a link. */
 const weft_coll_table *resolve_collective_library(const spec_link *l);
 
-/* Is device data staged in host memory, because the transport cannot reach device memory? */
+/* Whether device data is staged in host memory, because the transport cannot access device
+ * memory. */
 bool resolve_is_staged(const spec *s, const spec_link *l);
-/* Can a transport of this kind reach the device's memory, on any machine? */
+/* Whether a transport of this kind can access the device's memory, on any machine. */
 bool resolve_reaches_device(const spec *s, const component *link);
 /* resolve_link_caps() between members that share a machine. */
 uint64_t resolve_intra_caps(const spec *s, const spec_link *l);

@@ -1,9 +1,9 @@
-/* resolve/transport.c: which transport each mesh axis uses, its algorithm, compression and cost.
+/* resolve/transport.c: selects each mesh axis' transport, algorithm, compression and costs.
  *
  * A transport that the job names is used, or resolving fails. `auto` takes the transport with the
  * best score among those whose probe succeeds on every rank (candidate.c). An axis that spans
- * machines with several ranks on some of them may use two transports: one between machines, one
- * inside. */
+ * machines with several ranks on some of them may use two transports: one inter-node, one
+ * intra-node. */
 #include "base/err.h"
 #include "config/constraints.h"
 #include "resolve/internal.h"
@@ -50,7 +50,7 @@ static weft_status take_named(resolver *r, uint32_t a, const char *name, const c
     return absent ? WEFT_ABSENT : st;
 }
 
-/* The transport between ranks that share a machine, or between those that do not. */
+/* Selects the transport between ranks that share a machine, or between those that do not. */
 static weft_status take(resolver *r, uint32_t a, const char *what, bool same_machine,
                         candidate *out)
 {
@@ -60,7 +60,7 @@ static weft_status take(resolver *r, uint32_t a, const char *what, bool same_mac
                                 : resolve_best(r, a, same_machine, !strcmp(what, "near"), out);
 }
 
-/* The second transport, inside machines, of an axis that spans them. */
+/* Selects the second, intra-node transport of an axis that spans machines. */
 static weft_status take_near(resolver *r, uint32_t a, candidate far, candidate *near)
 {
     char key[128];
