@@ -13,7 +13,7 @@
  * Errors. After the first failure every further call does nothing and returns the tensor 0; `st`
  * keeps the first status, and the builder has recorded the reason. Test `st` once, at the end.
  *
- * Ops that work element by element, in fp32, with their operands in order:
+ * Elementwise ops, in fp32, with their operands in order:
  *
  *   add x y   x + y        sqrt x   square root        less x y      1 where x < y, else 0
  *   sub x y   x - y        exp x    e to the x         select x y c  x where c is not 0, else y
@@ -21,14 +21,14 @@
  *   div x y   x / y        neg x    -x                 abs x         |x|
  *   max x y   the larger   min x y  the smaller        pow x y       x to the y
  *
- * Others: "sumsq" x is the sum of all squares, one element; "linear" x w is the product of x
- * [rows, in] and w transposed [out, in]; "rename" gives an axis another name.
+ * Others: "sumsq" x is the sum of all squares, one element; "linear" x w is the product of x [rows,
+ * in] and w transposed [out, in]; "rename" gives an axis another name.
  *
- * Shapes. Operands have the same shape, or one element: then the element holds for all. A sum of
- * squares over a sharded tensor is completed over the ranks by the core.
+ * Shapes. Operands have the same shape, or one element, which is broadcast. The core completes a
+ * sum of squares over a sharded tensor over the ranks.
  *
- * Nothing here allocates, and nothing is kept between calls. All functions are called while
- * planning, inside the call that handed out the builder. All [plan].
+ * Nothing here allocates or keeps state between calls. Call the functions while planning, inside
+ * the call that passed the builder. All [plan].
  */
 #ifndef WEFT_EXPR_H
 #define WEFT_EXPR_H
@@ -37,8 +37,8 @@
 
 WEFT_EXTERN_C_BEGIN
 
-/* A formula that is being written: the builder, and the first failure. The caller sets both, as
- * {b, WEFT_OK}. */
+/* A formula under construction: the builder, and the first failure. The caller sets both, as {b,
+ * WEFT_OK}. */
 typedef struct weft_expr {
     const weft_builder *b;
     weft_status st;
@@ -54,20 +54,20 @@ static inline weft_tensor weft_op_with(weft_expr *e, const char *id, const weft_
     return out;
 }
 
-/* An op without attributes and of one input: "sqrt". */
+/* An op with one input and no attributes: "sqrt". */
 static inline weft_tensor weft_op1(weft_expr *e, const char *id, weft_tensor x)
 {
     return weft_op_with(e, id, NULL, 0, &x, 1);
 }
 
-/* Of two inputs: "add". */
+/* Two inputs: "add". */
 static inline weft_tensor weft_op2(weft_expr *e, const char *id, weft_tensor x, weft_tensor y)
 {
     const weft_tensor in[] = {x, y};
     return weft_op_with(e, id, NULL, 0, in, 2);
 }
 
-/* Of three inputs: "select". */
+/* Three inputs: "select". */
 static inline weft_tensor weft_op3(weft_expr *e, const char *id, weft_tensor x, weft_tensor y,
                                    weft_tensor z)
 {
@@ -93,8 +93,8 @@ static inline weft_tensor weft_state(weft_expr *e, const char *name, weft_tensor
     return out;
 }
 
-/* `to` takes `value` at the end of the step (builder.assign): what is written before and after
- * reads the old value. */
+/* Assign `value` to `to` at the end of the step (builder.assign): all other ops of the step read
+ * the old value. */
 static inline void weft_assign(weft_expr *e, weft_tensor to, weft_tensor value)
 {
     if (e->st == WEFT_OK)

@@ -1,7 +1,7 @@
-/* weft/handshake.h: who is at the other end of a new socket, for transports over sockets.
+/* weft/handshake.h: the handshake that authenticates and identifies the peer on a new socket.
  *
- * A transport listens on a port that strangers may reach. A new socket becomes a connection in
- * these steps, which both ends take under one deadline:
+ * For transports over sockets. A transport listens on a port that untrusted hosts may reach. A new
+ * socket becomes a connection in these steps, which both ends take under one deadline:
  *
  *   dialer (the higher rank)              listener (the lower rank)
  *   connect                               accept
@@ -10,17 +10,17 @@
  *                                     <-  answer: welcome, or why not
  *   one byte: the connection is up     ->
  *
- * The hello comes inside TLS, so nothing that a stranger sends is read as a message. A peer has the
- * job's key and may still be wrong: another version, other options, an old attempt. So a listener
+ * The hello is inside TLS, so no unauthenticated byte is parsed as a message. A peer that has the
+ * job's key may still mismatch: another version, other options, an old attempt. So a listener
  * checks weft_handshake_read() and weft_handshake_expected() before it looks for the connection.
  *
- * An attempt that could not be made, or that the other end closed, is repeated after a pause for as
- * long as the core asks ready(): the peer may be late, or busy with strangers. An attempt that was
- * refused by an answer, or that found another key, fails the connection.
+ * An attempt that could not be made, or that the other end closed, is retried after a pause for as
+ * long as the core calls ready(): the peer may be late, or its backlog full. An attempt that was
+ * rejected by an answer, or that found another key, fails the connection.
  *
- * Bytes in, bytes out: nothing here does I/O, allocates, or keeps anything between calls; sockets,
- * TLS and clocks are the transport's. A transport may send bytes of its own behind a message (the
- * numbers of its queue pairs). All [any].
+ * Nothing here does I/O, allocates, or keeps state between calls; sockets, TLS and clocks are the
+ * transport's. A transport may send bytes of its own behind a message (the numbers of its queue
+ * pairs). All [any].
  */
 #ifndef WEFT_HANDSHAKE_H
 #define WEFT_HANDSHAKE_H
@@ -34,13 +34,13 @@ WEFT_EXTERN_C_BEGIN
 
 #define WEFT_HANDSHAKE_BYTES 32 /* of one message, hello or answer */
 
-/* A message. `code` of a hello is the transport's own, at most 255: options that both ends need
- * alike. In an answer 0 is welcome, and any other value a reason. */
+/* A message. `code` of a hello belongs to the transport, at most 255: options that must be equal at
+ * both ends. In an answer 0 is welcome, and any other value is the reason for rejection. */
 typedef struct weft_handshake {
     uint32_t code, rank, peer, channel; /* from `rank` to `peer` */
 } weft_handshake;
 
-/* Little-endian numbers, on any machine. */
+/* Little-endian numbers on any host. */
 static inline void weft_put32(uint8_t *at, uint32_t v)
 {
     for (uint32_t i = 0; i < 4; i++)
@@ -65,8 +65,8 @@ static inline void weft_handshake_write(uint8_t out[WEFT_HANDSHAKE_BYTES], const
     weft_put32(out + 16, h->channel);
 }
 
-/* Read one: WEFT_OK, or WEFT_DATA where it does not begin with `magic`; *h is left alone then. The
- * numbers are as the other end sent them. */
+/* Read one: WEFT_OK, or WEFT_DATA where it does not begin with `magic`; *h is unchanged then. The
+ * numbers are unchecked, as the other end sent them. */
 static inline weft_status weft_handshake_read(const uint8_t in[WEFT_HANDSHAKE_BYTES],
                                               const char *magic, weft_handshake *h)
 {
@@ -79,14 +79,15 @@ static inline weft_status weft_handshake_read(const uint8_t in[WEFT_HANDSHAKE_BY
     return WEFT_OK;
 }
 
-/* 1: a hello from a rank that dials this one, in a job of `ranks`; else 0: answer with a reason. */
+/* 1: the hello comes from a rank that dials this one, in a job of `ranks`; 0: reject it with a
+ * reason. */
 static inline int weft_handshake_expected(const weft_handshake *h, uint32_t rank, uint32_t ranks)
 {
     return h->rank > rank && h->rank < ranks && h->peer == rank;
 }
 
-/* The label of the TLS session: transport, job and the rank that listens, so that a session of one
- * use of the key is not taken for another. Both ends pass the listener's rank. */
+/* The label of the TLS session: transport, job and listening rank, so that sessions for different
+ * uses of the key cannot be confused. Both ends pass the listener's rank. */
 static inline void weft_handshake_label(char *out, size_t size, const char *transport,
                                         const char *job, uint32_t listener)
 {
@@ -101,16 +102,16 @@ static inline uint64_t weft_handshake_pause_us(uint32_t attempts)
 }
 
 /* Microseconds after which a dialer without an answer begins a new attempt: 1 s, doubled up to 8 s.
- * The packet that asks for a connection is lost where the other end's backlog is full. */
+ * A SYN is lost where the listener's backlog is full. */
 static inline uint64_t weft_handshake_answer_us(uint32_t attempts)
 {
     return (uint64_t)1000000 << (attempts < 3 ? attempts : 3);
 }
 
-/* 1: a socket without proof may be closed to make room for a new one, when all places are taken.
+/* 1: an unauthenticated socket may be closed to make room for a new one, when all slots are taken.
  * `age_ms` since it was accepted; `heard`: it has sent something; `crowded`: more sockets have sent
- * something than peers are awaited. A silent one keeps its place for 25 ms; one in the middle of
- * its handshake for 250 ms, or 25 ms in a crowd. The peer dials again. */
+ * something than peers are awaited. A silent one keeps its slot for 25 ms; one in the middle of its
+ * handshake for 250 ms, or 25 ms when crowded. The peer dials again. */
 static inline int weft_handshake_evictable(uint64_t age_ms, int heard, int crowded)
 {
     return age_ms >= (uint64_t)(heard && !crowded ? 250 : 25);

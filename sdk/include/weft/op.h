@@ -1,10 +1,10 @@
 /* weft/op.h: ops, their gradients, and kernels for them.
  *
- * An op is a name ("linear", "org.acme.rope2d") and a table of pure functions: what comes out, what
- * it costs, how its gradient is written in ops, and how a split of its inputs carries to its
- * outputs. It knows no device. A device answers for an op id whether it has a kernel (device.h); a
- * plugin can bring the kernel of its own op for a named device (weft_kernel below). The core's own
- * ops use these same tables: core/graph is their reference.
+ * An op is a name ("linear", "org.acme.rope2d") and a table of pure functions: output shapes, cost,
+ * the gradient written in ops, and how a split of its inputs propagates to its outputs. It is
+ * independent of devices. A device says for an op id whether it has a kernel (device.h); a plugin
+ * can provide the kernel of its own op for a named device (weft_kernel below). The core's own ops
+ * use the same tables: see core/graph/ops.
  *
  * A component of interface "weft.op/1" has the op id as its name.
  */
@@ -15,7 +15,7 @@
 
 WEFT_EXTERN_C_BEGIN
 
-/* Where a tensor's elements are along one mesh axis. */
+/* Placement of a tensor along one mesh axis. */
 #define WEFT_WHOLE 0u       /* every coordinate has all of it */
 #define WEFT_SPLIT 1u       /* each has an equal part of the tensor axis `axis`, in order */
 #define WEFT_PARTIAL_SUM 2u /* the true value is the sum over coordinates */
@@ -28,8 +28,8 @@ typedef struct weft_place {
 } weft_place;
 WEFT_FREEZE(weft_place, axis, 8);
 
-/* A call of an op as the graph has it. Arrays have nin and nout elements; dout holds the gradient
- * of each output, 0 where none flows, and is NULL except in grad(). */
+/* A call of an op in the graph. Arrays have nin and nout elements; dout holds the gradient of each
+ * output, 0 where none flows, and is NULL except in grad(). */
 typedef struct weft_opcall {
     uint32_t struct_size, nattr;
     const weft_attr *attrs;
@@ -38,57 +38,60 @@ typedef struct weft_opcall {
 } weft_opcall;
 WEFT_FREEZE(weft_opcall, dout, 48);
 
-/* The two parts of a gradient, which a schedule may set apart. */
+/* The two parts of a gradient, which a schedule may run separately. */
 #define WEFT_GRAD_INPUTS 1u /* B: gradients of activations, needed by the block before */
 #define WEFT_GRAD_PARAMS 2u /* W: gradients of parameters, needed at the end of the step */
 
-#define WEFT_OP_ELEMENTWISE 1u /* same-shape inputs or scalars, `ew` says what; may be fused */
+#define WEFT_OP_ELEMENTWISE                                                                        \
+    1u /* same-shape inputs or scalars, `ew` is the operation; may be fused */
 #define WEFT_OP_ACCUMULATES 2u /* its kernels can add to their outputs instead of writing them */
 #define WEFT_OP_SHAPE_LAST 4u  /* of the last input only the shape is used: run() may get NULL */
 
 typedef struct weft_op {
     uint32_t struct_size;
-    uint32_t flags;    /* WEFT_OP_... */
-    uint32_t ew;       /* WEFT_EW_... of an elementwise op, else 0 */
-    uint32_t in_place; /* k > 0: output 0 may lie over input k-1 when nothing else reads it later */
+    uint32_t flags; /* WEFT_OP_... */
+    uint32_t ew;    /* WEFT_EW_... of an elementwise op, else 0 */
+    uint32_t
+        in_place; /* k > 0: output 0 may overwrite input k-1 when nothing else reads it later */
 
-    /* Shapes of the outputs from those of the inputs, and how many there are (`out` has room for
+    /* Shapes of the outputs from those of the inputs, and their number (`out` has room for
      * WEFT_MAX_OPERANDS; names may be those of inputs or constants). Sizes are the whole job's, or
-     * those of one rank: the function must not care. [plan] */
+     * those of one rank: the function must work for both. [plan] */
     weft_status (*infer)(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
                          const weft_shape *in, uint32_t nin, weft_shape *out, uint32_t *nout);
 
     /* Write the gradient into the graph: for WEFT_GRAD_INPUTS fill din[i] for inputs that are
      * activations, for WEFT_GRAD_PARAMS for those that are parameters; leave 0 where none flows.
      * INPUTS is asked first, and what it filled is still in din for PARAMS. NULL: the op has no
-     * gradient. Whatever it reads of in and out is kept until then. OPT [plan] */
+     * gradient. The inputs and outputs that it reads are kept until backward. OPT [plan] */
     weft_status (*grad)(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                         weft_tensor *din);
 
     /* Placement of the outputs (WEFT_WHOLE on entry) along one mesh axis of `size` coordinates.
-     * WEFT_UNSUPPORTED with a sentence when the inputs' placements cannot be computed on: the host
-     * then completes partial inputs and asks once more. NULL: by names alone, as
-     * weft/graph.h says; every axis may be split except those that `whole` lists. OPT [plan] */
+     * WEFT_UNSUPPORTED with a message when the op cannot compute on these placements: the host then
+     * completes partial inputs and asks once more. NULL: by axis names alone, as in weft/graph.h;
+     * every axis may be split except those in `whole`. OPT [plan] */
     weft_status (*shard)(const weft_builder *b, const weft_opcall *call, uint32_t size,
                          const weft_place *in, weft_place *out);
     const char *whole; /* "embed,head_dim": axes that the op needs whole; NULL: none. OPT */
 
-    /* Floating-point operations, multiply and add apart; NULL: none that matter. OPT [plan] */
+    /* Floating-point operations, multiply and add counted separately; NULL: negligible. OPT
+     * [plan] */
     double (*flops)(const weft_attr *attrs, uint32_t nattr, const weft_shape *in, uint32_t nin,
                     const weft_shape *out, uint32_t nout);
 
-    /* k > 0: where axis `first_axis` of input k-1 is split, the kernels are told at which index of
-     * it this rank's part begins, as the whole-number attribute "first" (rows of a vocabulary). */
+    /* k > 0: where axis `first_axis` of input k-1 is split, the kernels get the index at which this
+     * rank's part begins, as the whole-number attribute "first" (rows of a vocabulary). */
     uint32_t first_input, first_axis;
 } weft_op;
 WEFT_FREEZE(weft_op, first_axis, 64);
 
 /* --- Elementwise programs ---
  *
- * The core joins chains of elementwise ops into one op "ew", which passes over its operands once.
+ * The core fuses chains of elementwise ops into one op "ew", which reads its operands once.
  * Register r < nin holds input r; each step writes register dst = op(a, b, c). An operand with one
- * element is a scalar: it holds for all elements. Steps whose operands are all scalars are marked
- * and computed once. Arithmetic is fp32; 16-bit inputs are widened, outputs rounded to their own
+ * element is a scalar: it is broadcast. Steps whose operands are all scalars are marked and
+ * computed once. Arithmetic is fp32; 16-bit inputs are widened, outputs rounded to their own
  * type. */
 #define WEFT_EW_COPY 1u
 #define WEFT_EW_ADD 2u
@@ -120,9 +123,9 @@ WEFT_FREEZE(weft_ew_step, imm, 16);
 
 typedef struct weft_ew_program {
     uint32_t struct_size, nsteps, nregs;
-    int32_t gate; /* input whose value 0 means: write nothing; -1: none */
+    int32_t gate; /* input whose value 0 disables all writes; -1: none */
     const weft_ew_step *steps;
-    const uint16_t *out_reg; /* [nout] the register that each output takes */
+    const uint16_t *out_reg; /* [nout] the register of each output */
 } weft_ew_program;
 WEFT_FREEZE(weft_ew_program, out_reg, 32);
 
@@ -130,7 +133,7 @@ WEFT_FREEZE(weft_ew_program, out_reg, 32);
  *
  * The same four calls that a device has for its own ops, with the same rules (device.h); `stream`
  * is the device's native stream, or NULL on a device that computes on the calling thread. prepare()
- * gets one too, so that it finds the context to load its code into. */
+ * gets one too, to find the context into which it loads its code. */
 struct weft_opspec;
 struct weft_requirements;
 typedef struct weft_kernel {

@@ -1,12 +1,12 @@
 /* weft/optim.h: update rules "weft.rule/1" and placements "weft.placement/1".
  *
- * A rule writes, with the graph builder, how one parameter changes from its gradient and its state.
- * It knows nothing of ranks, devices or sharding: a norm of a sharded tensor becomes a partial sum
- * that the core completes, and chains of elementwise ops run as one pass over flat ranges of many
- * parameters at once. A placement says what of state, gradients and parameters is sharded over the
- * data-parallel mesh axis, by edits, for any rule.
+ * A rule is an optimizer: it writes, with the graph builder, how one parameter changes from its
+ * gradient and its state. It is independent of ranks, devices and sharding: a norm of a sharded
+ * tensor becomes a partial sum that the core completes, and chains of elementwise ops are fused
+ * into one pass over flat ranges of many parameters. A placement (ZeRO) says, by edits and for any
+ * rule, which of state, gradients and parameters is sharded over the data-parallel mesh axis.
  *
- * The smallest rule is a page: see plugins/optim/sgd.
+ * The smallest rule is plugins/optim/sgd.
  */
 #ifndef WEFT_OPTIM_H
 #define WEFT_OPTIM_H
@@ -17,16 +17,17 @@
 
 WEFT_EXTERN_C_BEGIN
 
-/* What a placement must not cut. With WEFT_UNIT_ELEMENT the rule may use elementwise ops only, and
- * may be shown a flat range [elements] of many parameters in place of one with its own axes; a rule
- * that reduces (a norm, a row sum) or multiplies matrices takes one of the others. */
-#define WEFT_UNIT_ELEMENT 1u /* nothing: every element is updated for itself */
+/* The unit that a placement must not split. With WEFT_UNIT_ELEMENT the rule may use elementwise ops
+ * only, and may get a flat range [elements] of many parameters instead of one parameter with its
+ * own axes; a rule that reduces (a norm, a row sum) or multiplies matrices needs one of the
+ * others. */
+#define WEFT_UNIT_ELEMENT 1u /* none: every element is updated independently */
 #define WEFT_UNIT_TENSOR 2u  /* a parameter */
 #define WEFT_UNIT_MATRIX 3u  /* the last two axes of a parameter */
 
-/* One parameter to update. The gradient has already been multiplied by the scalar "clip": clipped
- * to the global norm and freed of the loss scale. All are fp32 for the rule; the core rounds the
- * compute copy of 16-bit jobs in the same pass. */
+/* One parameter to update. The gradient is already multiplied by the scalar "clip", which clips to
+ * the global norm and removes the loss scale. All tensors are fp32 for the rule; in 16-bit jobs the
+ * core rounds the compute copy in the same pass. */
 typedef struct weft_update {
     uint32_t struct_size;
     uint32_t flags;          /* WEFT_PARAM_MATRIX: weight decay applies */
@@ -40,8 +41,8 @@ typedef struct weft_rule {
     uint32_t struct_size;
     uint32_t unit; /* WEFT_UNIT_... */
 
-    /* Build the update: read param and grad, make states, assign to param and to each state exactly
-     * once. Must be the same graph for parameters of equal shape and flags. [plan] */
+    /* Build the update: read param and grad, create states, assign to param and to each state
+     * exactly once. Must build the same graph for parameters of equal shape and flags. [plan] */
     weft_status (*update)(void *module, const weft_conf *conf, const weft_builder *b,
                           const weft_update *u);
 } weft_rule;
@@ -51,9 +52,9 @@ typedef struct weft_placement {
     uint32_t struct_size, flags;
 
     /* Emit shard and sync edits, in WEFT_PHASE_SYNC, after all strategies. `mesh_axes` is the
-     * NULL-ended list of axes over which the job's data is split, outermost first; `unit` is the
-     * rule's. A sync of its own overrides when and how a strategy's is done along that axis. The
-     * type that gradients are summed in is the user's ([train] accumulate). [plan] */
+     * NULL-terminated list of axes over which the job's data is split, outermost first; `unit` is
+     * the rule's. A sync edit emitted here overrides the strategy's along that axis. The user sets
+     * the type in which gradients are summed ([train] accumulate). [plan] */
     weft_status (*edit)(void *module, const weft_conf *conf, const weft_view *view,
                         const weft_edits *edits, const char *const *mesh_axes, uint32_t unit);
 } weft_placement;

@@ -1,13 +1,13 @@
-/* weft/pause.h: what a loop does in each turn while it spins.
+/* weft/pause.h: the spin-wait hint of a polling loop.
  *
- * A link whose peer answers within a microsecond reads a flag in memory again and again before it
- * sleeps. weft_pause() in that loop tells the processor that the thread spins: the core gives its
- * units to the other hardware thread, uses less power, and leaves the loop without the penalty of
- * mispredicted memory order. It takes between 10 ns and 150 ns and never enters the kernel; where
- * more threads run than cores, a loop calls sched_yield() instead, or sleeps.
+ * A link whose peer answers within a microsecond polls a flag in memory before it sleeps.
+ * weft_pause() in that loop tells the processor that the thread spins: the core gives its execution
+ * units to the other hardware thread, uses less power, and leaves the loop without a memory-order
+ * mispredict. It takes between 10 ns and 150 ns and never enters the kernel; where more threads run
+ * than cores, a loop calls sched_yield() instead, or sleeps.
  *
- * x86-64 has `pause`; on AArch64 `isb` takes about as long, where `yield` does nothing on most
- * cores; on other processors only the compiler is kept from hoisting loads out of the loop. */
+ * x86-64 has `pause`; on AArch64 `isb` takes about as long, whereas `yield` does nothing on most
+ * cores; other processors get only a compiler barrier, which keeps loads inside the loop. */
 #ifndef WEFT_PAUSE_H
 #define WEFT_PAUSE_H
 
