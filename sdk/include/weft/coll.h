@@ -1,14 +1,14 @@
-/* weft/coll.h: the kinds of collectives, and libraries that bring their own, "weft.coll/1".
+/* weft/coll.h: the kinds of collectives, and collective libraries, "weft.coll/1".
  *
- * A coll plugin wraps a library such as NCCL whose operations are ordered on a device stream. Where
- * it is named the core runs none of its own algorithms: it opens one communicator a channel and
- * enqueues the plan's operations, in the plan's order, in the plan's groups. Streams come as the
+ * A coll plugin wraps a library such as NCCL whose operations are ordered on a device stream. With
+ * such a plugin the core runs none of its own algorithms: it opens one communicator per channel and
+ * enqueues the plan's operations, in the plan's order, in the plan's groups. Streams are the
  * driver's own (device.h, native_stream), because a plugin never sees another plugin's tables; a
- * device without them has no use for a coll plugin. 16-bit sums round as the library does.
+ * device without native streams cannot use a coll plugin. 16-bit sums round as the library does.
  *
- * Set-up never blocks for ever: open() only begins, ready() is polled under a deadline. A failure
- * is seen by health(); abort() may be slow or hang inside the library, so the host calls it on a
- * helper thread, waits a bounded time, and exits.
+ * Set-up never blocks indefinitely: open() only begins, ready() is polled under a deadline.
+ * health() reports a failure; abort() may be slow or hang inside the library, so the host calls it
+ * on a helper thread, waits a bounded time, and exits.
  */
 #ifndef WEFT_COLL_H
 #define WEFT_COLL_H
@@ -28,7 +28,7 @@ WEFT_EXTERN_C_BEGIN
 #define WEFT_GATHER 6u         /* in [count / n] -> root's out [count] */
 #define WEFT_SCATTER 7u        /* root's in [count] -> out [count / n] */
 #define WEFT_ALL_TO_ALL 8u     /* in [count] -> out [count]: part j of rank i is part i of rank j */
-#define WEFT_BARRIER 9u        /* nobody leaves before everybody came; count 0 */
+#define WEFT_BARRIER 9u        /* no rank leaves before all have entered; count 0 */
 #define WEFT_SEND 10u          /* in [count] -> root (the peer) */
 #define WEFT_RECV 11u          /* root (the peer) -> out [count] */
 #define WEFT_SHIFT 12u /* in [count] -> out [count] of the rank `root` further, cyclically */
@@ -75,8 +75,8 @@ typedef struct weft_coll_table {
      * allowed. [setup] [collective] */
     void (*close)(weft_comm *c);
 
-    /* Tell the library of memory that will be sent from and received into; it is forgotten by
-     * close(). WEFT_UNSUPPORTED: the host goes on without. OPT [setup] [collective] */
+    /* Register memory that will be sent from and received into; close() deregisters it.
+     * WEFT_UNSUPPORTED: the host continues without. OPT [setup] [collective] */
     weft_status (*register_memory)(weft_comm *c, void *base, uint64_t bytes);
 
     /* Calls between begin and end of a module form one group, which starts as one. Both come from
@@ -94,8 +94,8 @@ typedef struct weft_coll_table {
     /* WEFT_OK, or what has gone wrong since: WEFT_PEER, WEFT_IO. Cheap. [progress] */
     weft_status (*health)(weft_comm *c);
 
-    /* Give up whatever is in flight; only close() follows. May hang: called on a thread that can be
-     * left behind, while another is in a call of `c`. [any] */
+    /* Abort all operations in flight; only close() follows. May hang: called on a thread that can
+     * be abandoned, while another is in a call of `c`. [any] */
     void (*abort)(weft_comm *c);
 } weft_coll_table;
 WEFT_FREEZE(weft_coll_table, abort, 104);

@@ -1,7 +1,7 @@
 /* weft/graph.h: tensors with named axes, and the builder.
  *
- * The graph is logical: it speaks of the whole model, unsharded, in the whole job's sizes. One
- * builder serves everybody who writes graph: the model families, the gradients of ops, a strategy's
+ * The graph is logical: it describes the whole model, unsharded, in the whole job's sizes. One
+ * builder serves all authors of graphs: the model families, the gradients of ops, a strategy's
  * replacements, and update rules. What a tensor looks like on a rank follows from placements, which
  * edits set (strategy.h) and the core propagates through the ops (op.h).
  *
@@ -54,8 +54,8 @@ WEFT_FREEZE(weft_attr, f, 24);
 
 #define WEFT_PARAM_MATRIX 1u /* a matrix in the optimizer's eyes: weight decay applies */
 
-/* Where it is split along its first axis it may be padded at the end, with zeros: the ops that read
- * it know, and what is computed from padding is zero. */
+/* The tensor may be zero-padded at the end where it is split along its first axis: the ops that
+ * read it handle that, and what is derived from padding is zero. */
 #define WEFT_PARAM_PAD 2u
 
 /* Scalars with a meaning, by name (builder.scalar). All fp32, one element.
@@ -77,9 +77,8 @@ typedef struct weft_builder {
     uint32_t (*kind)(void *ctx, weft_tensor t); /* WEFT_T_... */
 
     /* Begin the block `name`; everything until the next call belongs to it. Blocks whose ops,
-     * shapes and attributes agree share one copy of their instructions: name them with a trailing
-     * number
-     * ("block.0", "block.1"). Models only. [plan] */
+     * shapes and attributes are equal share one copy of their instructions: number them at the end
+     * of the name ("block.0", "block.1"). Models only. [plan] */
     weft_status (*block)(void *ctx, const char *name);
 
     /* A tensor that the core fills for each micro-batch. [plan] */
@@ -120,11 +119,11 @@ typedef struct weft_builder {
     weft_status (*comm)(void *ctx, uint32_t kind, uint32_t redop, const char *mesh_axis,
                         const char *axis, uint32_t root, weft_tensor in, weft_tensor *out);
 
-    /* dst (a parameter, state or scalar) takes the value of src at the end of the step: updates and
-     * lists. In a rule a scalar takes what is made of scalars alone, the same for every parameter,
-     * and once a step; those of the list above cannot be assigned. In a replacement dst is an
-     * output of the op replaced, of src's shape and type, and src stands for it from now on: each
-     * output that anything reads, once. [plan] */
+    /* Assign src to dst (a parameter, state or scalar) at the end of the step: updates and lists.
+     * In a rule a scalar may be assigned only from scalars, equally for every parameter, and once a
+     * step; those of the list above cannot be assigned. In a replacement dst is an output of the
+     * replaced op, of src's shape and type, and src replaces it from now on: assign each output
+     * that has a reader once. [plan] */
     weft_status (*assign)(void *ctx, weft_tensor dst, weft_tensor src);
 
     /* Record why building fails; returns `code`. [plan] */

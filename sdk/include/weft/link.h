@@ -1,15 +1,15 @@
 /* weft/link.h: a point-to-point transport, interface "weft.link/1".
  *
- * A link moves bytes between pairs of ranks; over any link the core runs its own collectives. The
- * whole of it: make known where I am (address), open a connection for each (peer, channel), post
- * sends and receives in order, and say how many have finished.
+ * A link moves bytes between pairs of ranks; the core runs its own collectives over any link. Its
+ * duties: publish an endpoint address, open a connection for each (peer, channel), post sends and
+ * receives in order, and count completions.
  *
- * Matching is by order alone: the k-th send of a connection meets the k-th receive at its other
- * end, and their byte counts are equal (the plan has checked that; a link that sees otherwise fails
- * with both counts). There are no tags. A link buffers nothing that it was not asked to, but may. A
- * send may stand for any time before its receive is posted: that is no failure. Sizes have no upper
- * bound: a link cuts what its hardware cannot take at once. What was received into a device's
- * memory is there for work that the device is given afterwards.
+ * Matching is by order alone: the k-th send of a connection matches the k-th receive at its other
+ * end, and their byte counts are equal (the plan has checked that; a link that sees a mismatch
+ * fails with both counts). There are no tags. A link need not buffer, but may. A send may stay
+ * pending indefinitely before its receive is posted: that is no failure. Sizes have no upper bound:
+ * a link splits what its hardware cannot take at once. Data received into device memory is visible
+ * to work that the device gets afterwards.
  *
  * One thread at a time enters a link object, with three exceptions tagged [any]: wake, abort and
  * the constant members. No call blocks except wait().
@@ -50,7 +50,7 @@ typedef struct weft_link_args {
 } weft_link_args;
 WEFT_FREEZE(weft_link_args, job_id, 48);
 
-/* What a link is asked to carry, for probe(). */
+/* The group and memory that a link would serve, for probe(). */
 typedef struct weft_link_group {
     uint32_t struct_size, flags;
     uint32_t same_machine; /* 1 when all ranks of the group share one machine */
@@ -67,8 +67,8 @@ typedef struct weft_link_table {
     uint32_t channels; /* how many channels may have operations in flight at once; 0: any number */
     uint64_t caps;     /* WEFT_LINK_... */
 
-    /* How well it would carry the group here: 0 not at all, with a recorded reason; higher is
-     * better (a loopback tcp 10, shared memory 50, an RDMA NIC 80). [setup] */
+    /* Score of the link for this group here: 0 not at all, with a recorded reason; higher is better
+     * (a loopback tcp 10, shared memory 50, an RDMA NIC 80). [setup] */
     weft_status (*probe)(void *module, const weft_conf *conf, const weft_link_group *group,
                          int32_t *score);
 
@@ -81,15 +81,15 @@ typedef struct weft_link_table {
     weft_status (*address)(weft_link *l, void *out, uint64_t *bytes);
 
     /* Begin a connection with `peer` for `channel` (a number that both ends use); both ends call
-     * it, and the plugin decides who dials. Never blocks: ready() says WEFT_BUSY until both ends
-     * are up and have authenticated each other. Whoever dials goes on until it succeeds: the peer
-     * may be late, or busy with strangers. ready() may record why it is WEFT_BUSY; the core says
-     * that when its time is over. [setup] */
+     * it, and the plugin decides who dials. Never blocks: ready() returns WEFT_BUSY until both ends
+     * are up and have authenticated each other. The dialer retries until it succeeds: the peer may
+     * be late, or busy with other sockets. ready() may record why it is WEFT_BUSY; the core reports
+     * that at its deadline. [setup] */
     weft_status (*connect)(weft_link *l, uint32_t peer, uint32_t channel, const void *address,
                            uint64_t bytes, weft_conn **out);
     weft_status (*ready)(weft_conn *c);
 
-    /* On return nothing touches memory that was posted. NULL allowed. [setup] */
+    /* On return no posted memory is accessed any more. NULL allowed. [setup] */
     void (*disconnect)(weft_conn *c);
 
     /* Post a send or a receive of `bytes` (0 is lawful: a signal). The memory is borrowed until the
@@ -99,9 +99,9 @@ typedef struct weft_link_table {
     weft_status (*send)(weft_conn *c, const void *from, uint64_t bytes, weft_region *region);
     weft_status (*recv)(weft_conn *c, void *to, uint64_t bytes, weft_region *region);
 
-    /* Move what can be moved now, and say how many sends and receives of this connection have
-     * finished since it began: those posted first, whatever finished out of order behind them. A
-     * finished send's memory may be written again. [progress] */
+    /* Advance the transfers, and return how many sends and receives of this connection have
+     * completed since it began: completions are counted in posting order, even if later ones finish
+     * first. A completed send's memory may be written again. [progress] */
     weft_status (*progress)(weft_conn *c, uint64_t *sent, uint64_t *received);
 
     /* Sleep until a connection with posted work may make progress, wake() is called, or
@@ -111,13 +111,13 @@ typedef struct weft_link_table {
     void (*wake)(weft_link *l); /* [any] */
 
     /* Make every call on this link that needs a peer fail with WEFT_PEER from now on, and let both
-     * ends notice. What is held is still given back by the usual calls. [any] */
+     * ends notice. Resources are still released by the usual calls. [any] */
     void (*abort)(weft_link *l);
 
-    /* Registered memory: the arena, of which `fd` is a descriptor of the kind in caps, or any host
-     * memory, with -1; -1 also where the device has no such kind. It comes before connect();
-     * deregister_memory() after the last use, NULL allowed; destroy() deregisters the rest. OPT
-     * with REGISTER, MAP or WRITE [setup] */
+    /* Memory registration: the arena, of which `fd` is a descriptor of the kind in caps, or any
+     * host memory, with -1; -1 also where the device has no such kind. Register before connect(),
+     * deregister after the last use (NULL allowed); destroy() deregisters the rest. OPT with
+     * REGISTER, MAP or WRITE [setup] */
     weft_status (*register_memory)(weft_link *l, void *base, uint64_t bytes, int32_t fd,
                                    weft_region **out);
     void (*deregister_memory)(weft_region *r);
@@ -126,16 +126,16 @@ typedef struct weft_link_table {
      * check what they are given. OPT with MAP or WRITE [setup] */
     weft_status (*key)(weft_region *r, void *out, uint64_t *bytes);
 
-    /* The peer's region in this address space until destroy(), readable and writable by whatever
-     * works in an arena of its kind (the host, or the device). What is written there before a send
-     * is visible to the peer after the matching receive. The peer does not help: it may be in this
-     * very call. OPT with WEFT_LINK_MAP [setup] */
+    /* The peer's region mapped into this address space until destroy(), readable and writable by
+     * the users of an arena of its kind (the host, or the device). What is written there before a
+     * send is visible to the peer after the matching receive. The peer does not help: it may be in
+     * the same call. OPT with WEFT_LINK_MAP [setup] */
     weft_status (*map)(weft_link *l, uint32_t peer, const void *key, uint64_t bytes, void **base);
 
-    /* Put bytes at `offset` of the peer's region; counts in `sent`. With `notify` it takes its
-     * place among the sends and meets a receive of 0 bytes; without, it meets none. A receive that
-     * has finished says that all writes posted on the connection before its send are there. `key`
-     * is what the peer's key() wrote. OPT with WEFT_LINK_WRITE [progress] */
+    /* RDMA-style write of bytes at `offset` of the peer's region; counts in `sent`. With `notify`
+     * it is ordered among the sends and matches a receive of 0 bytes; without, it matches none. A
+     * completed receive implies that all writes posted on the connection before its send have
+     * arrived. `key` is what the peer's key() wrote. OPT with WEFT_LINK_WRITE [progress] */
     weft_status (*write)(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
                          const void *key, uint64_t key_bytes, uint64_t offset, int32_t notify);
 } weft_link_table;

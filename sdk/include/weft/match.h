@@ -48,7 +48,7 @@ typedef struct weft_match {
     uint32_t dt;    /* the compute type; 0: no operand has it */
     char why[192];  /* after a refusal: the sentence for host->fail() */
 
-    /* What is being looked at, for the functions below. */
+    /* Current state of the match, for the functions below. */
     const char *who, *side; /* the device; "input", "output" */
     const weft_opspec *spec;
     const weft_operand *operand;
@@ -120,7 +120,7 @@ static inline weft_status weft_match_type(weft_match *m, char letter)
     return letter == 'i' && t != WEFT_I32 ? weft_match_no_type(m, "int32") : WEFT_OK;
 }
 
-/* A letter of `n` axes from axis `at` on: bound at first sight, compared later. */
+/* A letter of `n` axes from axis `at` on: bound at its first use, compared later. */
 static inline weft_status weft_match_axes(weft_match *m, int letter, uint32_t at, uint32_t n)
 {
     const int64_t *size = m->operand->size + at;

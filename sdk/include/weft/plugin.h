@@ -1,17 +1,17 @@
-/* weft/plugin.h: what a plugin is, and all that it may call.
+/* weft/plugin.h: the manifest, components and options of a plugin, and the host calls it may use.
  *
  * A plugin is one shared object with one exported symbol, weft_plugin_entry(), which returns
- * constant data: the manifest. The host judges a plugin from that data alone, before any of the
- * plugin's own code has run:
+ * constant data: the manifest. The host validates that data before it runs any other code of the
+ * plugin:
  *
  *   1. dlopen(path, RTLD_NOW | RTLD_LOCAL); the object must export weft_plugin_entry itself
- *   2. magic, ABI numbers and layout tag must match, or the differing field is named and it ends
+ *   2. magic, ABI numbers and layout tag must match, else loading fails and names the field
  *   3. each component: an interface that the host knows, a table with its mandatory members
  *   4. the user's INI is checked against the component's options; defaults are filled in
  *   5. open() once a job, then the calls of the component's table, then close()
  *
- * Objects are never unloaded. A plugin links nothing of ours; everything that it may call comes as
- * a table. It sees no other plugin: a strategy names a collective, a transport never.
+ * Objects are never unloaded. A plugin links no weft library; everything that it may call comes as
+ * a table. Plugins do not see each other: a strategy names a collective, never a transport.
  *
  * One .so may carry several components, of several kinds. Interfaces are named by a string with
  * their major number: "weft.device/1" (device.h), "weft.link/1" (link.h), "weft.coll/1" (coll.h),
@@ -33,10 +33,9 @@ WEFT_EXTERN_C_BEGIN
 
 /* --- Options: the INI keys of a component, as data ---
  *
- * The host parses, checks and documents them; the plugin reads values that are already lawful.
- * Where the keys stand: those of device, strategy, rule and placement components in the section of
- * their kind ([device], [parallel], [optim]); those of a link or coll component in [comm.NAME]. Ops
- * and kernels have none. */
+ * The host parses, checks and documents them; the plugin reads validated values. Sections of the
+ * keys: device, strategy, rule and placement components use the section of their kind ([device],
+ * [parallel], [optim]); a link or coll component uses [comm.NAME]. Ops and kernels have none. */
 #define WEFT_OPT_BOOL 1u     /* on | off (also true/false, yes/no, 1/0) */
 #define WEFT_OPT_INT 2u      /* whole number in [min, max] */
 #define WEFT_OPT_REAL 3u     /* real number in [min, max] */

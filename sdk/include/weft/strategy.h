@@ -2,7 +2,7 @@
  *
  * A strategy never sees a running job. It is called while planning, once a phase, reads the graph
  * and the mesh, and emits edits; the core applies them, derives the backward pass and all
- * communication, checks that every rank's lists end, and runs the result. Edits speak of the whole
+ * communication, checks that no rank's list hangs, and runs the result. Edits refer to the whole
  * job in mesh coordinates, never of "my rank". The call must be a pure function of its arguments:
  * every rank plans for itself, and digests of the plans are compared before step 1. A graph is
  * planned more than once (sizes first unknown, then known; training, evaluation): expect each phase
@@ -60,12 +60,12 @@ typedef struct weft_work {
 } weft_work;
 WEFT_FREEZE(weft_work, reserved, 16);
 
-/* --- What a strategy reads ---
+/* --- The view: what a strategy reads ---
  *
  * Handles run from 1 to tensors(), blocks from 0 to blocks() - 1, ops from 0 to ops() - 1 in the
  * order in which they were built. Table, strings and arrays live until the edit() call returns;
- * handles are those of the builder that a weft_emit gets. A number that does not exist is
- * WEFT_USAGE, NULL or 0. All [plan]. */
+ * handles are those of the builder that a weft_emit gets. An unknown number gives WEFT_USAGE, NULL
+ * or 0. All [plan]. */
 typedef struct weft_view {
     uint32_t struct_size, flags;
     void *ctx;
@@ -79,7 +79,7 @@ typedef struct weft_view {
     weft_status (*tensor)(void *ctx, weft_tensor t, weft_shape *shape, const char **name,
                           uint32_t *kind, uint32_t *block);
 
-    /* As the phases before this one have left it: in WEFT_PHASE_SPLIT nothing has spread yet. */
+    /* After the phases before this one: in WEFT_PHASE_SPLIT nothing has been propagated yet. */
     weft_status (*place)(void *ctx, weft_tensor t, const char *mesh_axis, weft_place *out);
     uint32_t (*blocks)(void *ctx);
     const char *(*block)(void *ctx, uint32_t i);
@@ -103,7 +103,7 @@ WEFT_FREEZE(weft_view, op, 104);
 #define WEFT_SHARD_GRADS 2u
 #define WEFT_SHARD_PARAMS 3u
 
-/* What becomes of an activation that the backward pass needs (edits.activations). */
+/* How an activation that the backward pass needs is kept (edits.activations). */
 #define WEFT_ACTIVATION_WHOLE 1u
 #define WEFT_ACTIVATION_SPLIT 2u /* a part a coordinate; refused in this version */
 #define WEFT_ACTIVATION_RECOMPUTE 3u
@@ -122,14 +122,14 @@ typedef struct weft_edits {
     void *ctx;
 
     /* Split the tensors (parameters, inputs, activations) along the named tensor axis, into equal
-     * parts; at least one must match. All else follows by propagation: an activation that an op
-     * leaves as a partial sum and that is to be split is reduce-scattered (sequence parallelism is
-     * this edit on the sums), one that is split and needed whole is gathered. */
+     * parts; at least one must match. Other placements are propagated: an activation that is a
+     * partial sum and has a split edit is reduce-scattered (sequence parallelism is this edit on
+     * the sums); one that is split and needed whole is all-gathered. */
     weft_status (*split)(void *ctx, const char *tensors, const char *axis, const char *mesh_axis);
 
-    /* Put `emit`'s ops in the place of op number `op`. They read its inputs, by their handles, and
-     * say with the builder's assign() what takes the place of each of its outputs. Their gradient
-     * is derived like any other. Handles and op numbers read before stay good. */
+    /* Replace op number `op` by the ops that `emit` builds. They read its inputs, by their handles,
+     * and assign() names the tensor that replaces each of its outputs. Their gradient is derived
+     * like any other. Handles and op numbers read before stay valid. */
     weft_status (*replace)(void *ctx, uint32_t op, weft_emit emit, void *user);
 
     /* A named channel over n coordinates of one mesh axis, ascending: one at each position on the
@@ -138,13 +138,13 @@ typedef struct weft_edits {
     weft_status (*group)(void *ctx, const char *name, const char *mesh_axis, const uint32_t *coords,
                          uint32_t n);
 
-    /* Blocks that match live on coordinate `stage` of the mesh axis, as its chunk number `chunk`.
-     * Every block needs a stage once any has one; data runs through chunk 0 of the stages, then
-     * chunk 1. Exact names keep "block.1" and "block.10" apart. */
+    /* Assign the blocks that match to pipeline stage `stage` of the mesh axis, as its chunk number
+     * `chunk`. Every block needs a stage once any has one; data runs through chunk 0 of the stages,
+     * then chunk 1. Exact names distinguish "block.1" from "block.10". */
     weft_status (*stage)(void *ctx, const char *blocks, const char *mesh_axis, uint32_t stage,
                          uint32_t chunk);
 
-    /* The order in which coordinate `stage` works. Every (chunk, pass) exactly once a phase. */
+    /* The schedule of coordinate `stage`. Every (chunk, micro-batch) exactly once a phase. */
     weft_status (*order)(void *ctx, const char *mesh_axis, uint32_t stage, const weft_work *work,
                          uint32_t n);
 
@@ -160,24 +160,25 @@ typedef struct weft_edits {
     weft_status (*shard)(void *ctx, uint32_t what, const char *params, const char *mesh_axis,
                          uint32_t ahead);
 
-    /* A list of its own that runs after every `every`-th step, on every rank: what `emit` writes
-     * over parameters (the fp32 masters), states and scalars. Names of lists are the job's:
-     * prefix yours. Where gradients are never summed over an axis (WEFT_SYNC_NEVER) coordinates go
-     * ways of their own: a gradient is 1 / n of the mean over the coordinate's own tokens, and a
-     * parameter counts as a part of a sum, which a list may complete. */
+    /* A separate list that runs after every `every`-th step, on every rank: what `emit` writes over
+     * parameters (the fp32 masters), states and scalars. List names are global to the job: prefix
+     * yours. Where gradients are never summed over an axis (WEFT_SYNC_NEVER) replicas diverge: a
+     * gradient is 1 / n of the mean over the coordinate's own tokens, and a parameter counts as a
+     * partial sum, which a list may complete. */
     weft_status (*periodic_list)(void *ctx, const char *name, uint32_t every, weft_emit emit,
                                  void *user);
 
     /* How activations that backward needs are kept; at least one must match. mesh_axis for
-     * WEFT_ACTIVATION_SPLIT, else NULL. What other blocks read, and all of a block that adds to the
-     * loss, stays whole whatever is said. Comes before what [train] recompute says of the same. */
+     * WEFT_ACTIVATION_SPLIT, else NULL. Tensors that other blocks read (live-out), and all of a
+     * block that adds to the loss, are always kept whole. Takes precedence over [train]
+     * recompute. */
     weft_status (*activations)(void *ctx, const char *tensors, uint32_t how, const char *mesh_axis);
 
     /* Keep `versions` versions of the parameters that match (asynchronous schedules): a backward
-     * uses the one that its forward used. Say so with changes_results(). */
+     * uses the one that its forward used. Report it with changes_results(). */
     weft_status (*weight_versions)(void *ctx, const char *params, uint32_t versions);
 
-    /* Say, in one line for the user, how this plugin makes results depend on the layout. */
+    /* Declare, in one line for the user, how this plugin makes results depend on the layout. */
     weft_status (*changes_results)(void *ctx, const char *text);
 } weft_edits;
 WEFT_FREEZE(weft_edits, changes_results, 104);
