@@ -1,17 +1,17 @@
-/* graph/arguments.h: what plugins hand to the builder, checked before it is used.
+/* graph/arguments.h: validation of builder arguments that come from plugins.
  *
  * Plugins call the builder from replacements, lists, update rules and the functions of their ops.
- * Every pointer, string, count and number that comes from there is checked here. A failure is a
- * sentence that begins with the call, "builder.param(): ..."; whoever called the plugin puts its
- * name before it. Private to core/graph and core/plan. All functions: [plan], any thread. */
+ * Every pointer, string, count and number of such a call is checked here. A failure message begins
+ * with the call, "builder.param(): ..."; the caller of the plugin puts the plugin's name before it.
+ * Private to core/graph and core/plan. All functions: [plan], any thread. */
 #ifndef GRAPH_ARGUMENTS_H
 #define GRAPH_ARGUMENTS_H
 
 #include "graph/graph.h"
 
-/* How often plugins may append to one graph: by all replacements and lists of a graph, and by the
- * rule of an update. 96 layers of a ring over 512 ranks take 98,304 calls. An endless loop ends
- * here, with some 100 MB. */
+/* Limit on builder calls by plugins for one graph: by all its replacements and lists, and by the
+ * rule of an update. 96 layers of a ring over 512 ranks take 98,304 calls. The limit stops an
+ * endless loop after some 100 MB. */
 #define GRAPH_MOST_CALLS (1u << 17)
 
 /* ... and one grad() of an op. */
@@ -31,9 +31,9 @@
 #define CALL_COMM (1u << 7)
 #define CALL_ASSIGN (1u << 8)
 
-/* May this call be made where the graph stands: in a model, a replacement, a gradient, an update
- * rule, a list, or while an op looks at shapes? Counts the call. WEFT_USAGE says where it may be
- * made. `g` NULL: the plugin has passed no ctx. */
+/* Checks that this call is allowed in the current phase: in a model, a replacement, a gradient, an
+ * update rule, a list, or while an op's infer or shard runs. Counts the call. WEFT_USAGE says where
+ * the call is allowed. `g` NULL: the plugin has passed no ctx. */
 weft_status graph_check_call(graph *g, uint32_t call);
 
 /* WEFT_USAGE with "`call`(): `what` is NULL" when it is. */
@@ -43,36 +43,36 @@ weft_status graph_check_pointer(const char *call, const char *what, const void *
 weft_status graph_check_text(const char *call, const char *what, const char *text, size_t most);
 
 /* The name of a tensor, block, axis or list: 1 to WEFT_MAX_NAME - 1 bytes of printable ASCII
- * without '*' and '|', which mean something in the globs of edits. */
+ * without '*' and '|', which are special in the globs of edits. */
 weft_status graph_check_name(const char *call, const char *what, const char *name);
 
 /* A shape that a plugin has made; `of` names the tensor in the message. */
 weft_status graph_check_shape(const char *call, const char *of, const weft_shape *s);
 
-/* The handle of a tensor that may be read (or written) where the graph stands. In a list those are
- * parameters, states, scalars and what the list itself has made. */
+/* The handle of a tensor that may be read (or written) in the current phase. In a list those are
+ * parameters, states, scalars and tensors made by the list itself. */
 weft_status graph_check_tensor(const graph *g, const char *call, const char *what, weft_tensor t);
 
-/* The attributes of an op: an array of `n`, each with a key of its own. */
+/* The attributes of an op: an array of `n` with unique keys. */
 weft_status graph_check_attrs(const char *id, const weft_attr *attrs, uint32_t n);
 
-/* The constants of an op that a plugin brings, against the call: flags, `ew` and its operands,
+/* The constants of a plugin's op, checked against the call: flags, `ew` and its operands,
  * first_input and first_axis. `in` and `out` are shapes. */
 weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *in, uint32_t nin,
                            const weft_shape *out, uint32_t nout);
 
-/* An input that a replacement asks for: one that the core fills, as the core fills it. */
+/* An input that a replacement reads: it must exist, with the shape that the core fills. */
 weft_status graph_check_input(const graph *g, const char *name, const weft_shape *s);
 
-/* Has the tensor `src` the axes of `dst`, to which it is assigned? */
+/* Checks that tensor `src` has the axes of `dst`, to which it is assigned. */
 weft_status graph_check_assigned(const graph *g, weft_tensor dst, weft_tensor src);
 
 /* The builder's comm() (builder_comm.c): appends communication, see weft/graph.h. */
 weft_status graph_comm(void *ctx, uint32_t kind, uint32_t redop, const char *mesh_axis,
                        const char *axis, uint32_t root, weft_tensor in, weft_tensor *out);
 
-/* What a function of a plugin has returned: a status that is none, or a failure without a
- * sentence, becomes WEFT_INTERNAL or a sentence that names `who` ("op acme.x") and `call`. */
+/* Checks the status that a plugin's function returned: an invalid status becomes WEFT_INTERNAL, and
+ * a failure without a message gets one that names `who` ("op acme.x") and `call`. */
 weft_status graph_check_return(weft_status st, const char *who, const char *call);
 
 #endif

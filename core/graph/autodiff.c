@@ -1,13 +1,12 @@
 /* graph/autodiff.c: the backward pass, derived from the ops.
  *
  * Nodes are visited last to first. Each asks its op for the gradients of its inputs (B) and of its
- * parameters (W); what the op appends belongs to the node's block. A tensor that several nodes read
- * gets the sum of their contributions, added where the later one arises, so that one gradient
- * crosses the border of a block; the gradient knows whose it is, because it is to lie among the
- * ranks as that tensor does (place.c). What an op reads of a gathered tensor backward reads of the
- * parts, which are gathered again: a block keeps its parts alone. Contributions to a parameter are
- * not added in the graph: each goes into the parameter's WEFT_T_GRAD tensor, which sums over the
- * step. */
+ * parameters (W); what the op appends belongs to the node's block. A tensor with several readers
+ * gets the sum of their contributions, added where the later one is made, so that one gradient
+ * crosses a block boundary; the gradient records its tensor, because it gets that tensor's
+ * placement (place.c). Where an op reads a gathered tensor, backward reads the shards and gathers
+ * them again: a block keeps only its shards. Contributions to a parameter are not added in the
+ * graph: each goes into the parameter's WEFT_T_GRAD tensor, which sums over the step. */
 #include "base/err.h"
 #include "graph/arguments.h"
 #include "host/call.h"
@@ -37,8 +36,8 @@ static weft_tensor grad_of(graph *g, weft_tensor param)
     return t;
 }
 
-/* Let the node that made `d` write into the parameter's sum; through an `accumulate` where its op
- * cannot add, or where something else reads `d`. */
+/* Makes the node that produced `d` write into the parameter's sum; through an `accumulate` where
+ * its op cannot add, or where another node reads `d`. */
 static weft_status into_grad(graph *g, weft_tensor param, weft_tensor d, uint32_t first_new)
 {
     weft_tensor sum = grad_of(g, param);
@@ -90,7 +89,8 @@ static bool wants_grad(const graph *g, weft_tensor t)
             x->shape.dtype != WEFT_I32 && x->shape.dtype != WEFT_I64);
 }
 
-/* What grad() of a plugin's op has left in `din`: tensors of the graph, shaped like the inputs. */
+/* Checks what grad() of a plugin's op left in `din`: tensors of the graph, shaped like the
+ * inputs. */
 static weft_status check_gradients(const graph *g, const node *n, weft_status st,
                                    const weft_tensor *din)
 {
@@ -120,7 +120,7 @@ static weft_status check_gradients(const graph *g, const node *n, weft_status st
     return WEFT_OK;
 }
 
-/* `din` goes from the first part to the second, which may build on what the first made. */
+/* `din` goes from the first part to the second, which may use the gradients of the first. */
 static weft_status one_part(graph *g, const node *n, const weft_opcall *call, uint32_t part,
                             weft_tensor *din, weft_tensor *grads)
 {
@@ -145,7 +145,7 @@ static weft_status one_part(graph *g, const node *n, const weft_opcall *call, ui
     return st;
 }
 
-/* What an all-gather has gathered. */
+/* The shards that an all-gather reads. */
 static weft_tensor parts_of(const graph *g, weft_tensor t)
 {
     const tensor *x = graph_tensor(g, t);
@@ -153,7 +153,7 @@ static weft_tensor parts_of(const graph *g, weft_tensor t)
     return by && by->comm == WEFT_ALL_GATHER ? by->in[0] : t;
 }
 
-/* The gradient goes back to where its tensor came from. */
+/* The gradient of a shift: the shift in the opposite direction. */
 static weft_status shift_back(graph *g, const node *n, weft_tensor *d)
 {
     weft_builder b = graph_builder(g);

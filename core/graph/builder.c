@@ -50,7 +50,7 @@ static weft_status b_block(void *ctx, const char *name)
     return WEFT_OK;
 }
 
-/* What a new tensor needs: a name that is free, a shape, and room for its handle. */
+/* Checks a new tensor: its name is free, its shape valid, and its output pointer not NULL. */
 static weft_status check_new(const graph *g, const char *call, const char *name,
                              const weft_shape *shape, const weft_tensor *out)
 {
@@ -329,7 +329,7 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
     return WEFT_OK;
 }
 
-/* In a replacement: is dst an output of the op replaced, and src like it? */
+/* In a replacement: checks that dst is an output of the replaced op, and that src is like it. */
 static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor src)
 {
     const node *old = &g->nodes.at[g->replacing - 1];

@@ -1,11 +1,11 @@
-/* graph/builder_comm.c: the builder's comm(): communication that somebody writes into a graph. */
+/* graph/builder_comm.c: the builder's comm(): explicit communication in a graph. */
 #include "base/err.h"
 #include "graph/arguments.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* What kinds of communication are in a graph, and what they are called there. */
+/* The ids of the kinds of communication that a graph may contain. */
 static const char *comm_id(uint32_t kind)
 {
     switch (kind) {
@@ -28,7 +28,7 @@ static weft_status check_shift(const tensor *t, const char *axis, uint32_t root,
         t->name, root, size, size - 1);
 }
 
-/* `name` is the name of a group, or of nothing. */
+/* Reports that `name` is no mesh axis: it names a group, or nothing. */
 static weft_status no_axis(const graph *g, const char *name)
 {
     char axes[WEFT_MAX_MESH * WEFT_MAX_NAME] = "";
@@ -73,8 +73,8 @@ static weft_status check_comm(const graph *g, uint32_t kind, uint32_t redop, con
         id, t->name, axis);
 }
 
-/* Logically the identity: only where the elements are changes, which place.c works out. A shift
- * moves the parts of a split tensor round by `root` parts. */
+/* Logically the identity: only the placement changes, which place.c derives. A shift rotates the
+ * parts of a split tensor by `root` parts. */
 weft_status graph_comm(void *ctx, uint32_t kind, uint32_t redop, const char *axis_of_mesh,
                        const char *axis, uint32_t root, weft_tensor in, weft_tensor *out)
 {

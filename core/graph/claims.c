@@ -1,4 +1,4 @@
-/* graph/claims.c: placements that the ops of plugins claim (claims.h). */
+/* graph/claims.c: validation of plugin placements (claims.h). */
 #include "graph/claims.h"
 
 #include "base/err.h"
@@ -14,7 +14,7 @@ static bool known_kind(uint32_t kind)
            kind == WEFT_PARTIAL_MAX || kind == WEFT_HELD;
 }
 
-/* Is an input split along an axis of this name and size? */
+/* Whether an input is split along an axis of this name and size. */
 static bool goes_on(const graph *g, const node *n, const weft_place *in, const weft_axis *axis)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
@@ -73,7 +73,7 @@ static weft_status check_claim(const graph *g, const node *n, uint32_t a, uint32
     return WEFT_OK;
 }
 
-/* A mesh axis with as many coordinates as `a`; NULL: none. */
+/* A mesh axis of the same size as `a`; NULL: none. */
 static const char *twin_of(const mesh *m, uint32_t a)
 {
     for (uint32_t x = 0; x < m->n; x++)
@@ -97,7 +97,7 @@ static weft_status ask(graph *g, const node *n, const weft_opcall *call, uint32_
     return st;
 }
 
-/* Would it answer the same for one coordinate? */
+/* Checks that shard() gives the same result for one coordinate. */
 static weft_status check_alone(graph *g, const node *n, uint32_t a, const weft_opcall *call,
                                const weft_place *in, const weft_place *out)
 {

@@ -1,9 +1,8 @@
-/* graph/fuse.c: a chain of elementwise ops becomes one program that passes over memory once.
+/* graph/fuse.c: op fusion of elementwise ops into one program that reads memory once.
  *
  * Registers 0 .. nin-1 hold the inputs; every node writes a fresh register, and a register is
- * handed out again when the last step that reads it has passed. Constants become CONST steps. An
- * update of AdamW is 13 steps over 4 inputs: 28 bytes of traffic an element instead of the 100 and
- * more of one op after another. */
+ * reused after the last step that reads it. Constants become CONST steps. An update of AdamW is 13
+ * steps over 4 inputs: 28 bytes of traffic an element instead of 100 and more without fusion. */
 #include "base/err.h"
 #include "graph/graph.h"
 

@@ -62,8 +62,8 @@ tensor *graph_tensor(const graph *g, weft_tensor t)
     return &g->tensors.at[t - 1];
 }
 
-/* The slot of `names` where a tensor of that name is, or is to be. Of several of one name the first
- * is found. */
+/* The slot of `names` for a tensor of that name, used or free. Of several of one name the first is
+ * found. */
 static weft_tensor *slot_of(const graph *g, const char *name)
 {
     uint64_t hash = DIGEST_BEGIN;
@@ -92,7 +92,7 @@ static void index_names(graph *g)
 
 weft_tensor graph_find(const graph *g, const char *name)
 {
-    index_names((graph *)g); /* what is found by does not show */
+    index_names((graph *)g); /* an internal cache: logically const */
     return *slot_of(g, name);
 }
 
@@ -161,8 +161,8 @@ node *graph_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_
     return n;
 }
 
-/* One alternative of a glob, which ends at `end`. Only the last '*' can have to take more: the work
- * is at most the product of both lengths. */
+/* Matches one alternative of a glob, which ends at `end`. Only the last '*' is ever extended: the
+ * work is at most the product of both lengths. */
 static bool match_one(const char *glob, const char *end, const char *name)
 {
     const char *star = NULL, *from = NULL; /* behind the last '*'; what it has not taken */

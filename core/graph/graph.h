@@ -1,10 +1,10 @@
 /* graph/graph.h: the model graph in memory.
  *
- * Tensors and nodes in the order in which they were built. The forward nodes come from a model
- * (model.h), the backward ones from autodiff.c, communication from place.c. Nothing here knows a
- * rank: sizes are the whole job's, and each tensor says for every mesh axis where its elements are.
+ * Tensors and nodes in the order in which they were built. A model (model.h) builds the forward
+ * nodes, autodiff.c the backward nodes, place.c the communication. The graph is independent of
+ * ranks: sizes are the whole job's, and each tensor has a placement for every mesh axis.
  *
- * Handles (weft_tensor) are 1 + the index into `tensors`. Memory belongs to the graph's pool. */
+ * Handles (weft_tensor) are 1 + the index into `tensors`. The graph's pool owns the memory. */
 #ifndef GRAPH_GRAPH_H
 #define GRAPH_GRAPH_H
 
@@ -34,18 +34,18 @@ typedef struct tensor {
     uint32_t producer;    /* 1 + node, 0 for inputs, parameters, ... */
     weft_shape shape;     /* the whole job's */
     weft_place place[WEFT_MAX_MESH];
-    weft_place want[WEFT_MAX_MESH]; /* activations: SPLIT where an edit asks for it */
+    weft_place want[WEFT_MAX_MESH]; /* activations: SPLIT where an edit requests it */
     const char *init;               /* parameters */
     weft_tensor grad;               /* parameters: its WEFT_T_GRAD tensor, once it has one */
     weft_tensor of;                 /* WEFT_T_GRAD: the parameter; state: the parameter */
-    weft_tensor grad_for;    /* gradients of activations: whose; they are to lie as that does */
-    weft_tensor gathered[2]; /* its latest all-gather, in forward and in backward */
-    uint64_t placed;         /* sums: bit a: a contribution has been placed along mesh axis a */
-    double value;            /* constants: scalar with `constant` set */
+    weft_tensor grad_for;           /* gradients of activations: of which tensor; placed like it */
+    weft_tensor gathered[2];        /* its latest all-gather, in forward and in backward */
+    uint64_t placed; /* sums: bit a: a contribution has been placed along mesh axis a */
+    double value;    /* constants: scalar with `constant` set */
     bool constant;
-    bool sum;      /* contributions to it add up over the step: gradients, the loss */
-    uint32_t keep; /* WEFT_ACTIVATION_... for backward; 0: whole, as nobody said otherwise */
-    const char *keep_owner; /* plugin that said so; NULL: the job did */
+    bool sum;               /* contributions to it add up over the step: gradients, the loss */
+    uint32_t keep;          /* WEFT_ACTIVATION_... for backward; 0: whole, the default */
+    const char *keep_owner; /* plugin that set it; NULL: the job did */
 } tensor;
 
 #define PHASE_FORWARD 1u
@@ -64,10 +64,10 @@ typedef struct node {
     uint32_t mesh_axis;
     uint32_t root; /* of a shift: how far */
     bool assign;   /* out[0] (parameter, state, scalar) takes in[0] */
-    bool again;    /* makes for backward what a forward node has made: no work that counts */
-    bool own;      /* op is the core's, no plugin's */
+    bool again;    /* recomputes a forward node for backward: not counted as model FLOPs */
+    bool own;      /* op belongs to the core, not to a plugin */
     bool join;     /* adds up contributions to one gradient */
-    bool replaced; /* nodes [put_first, put_end) stand for it: graph_apply_replacements() */
+    bool replaced; /* by nodes [put_first, put_end): graph_apply_replacements() */
     uint32_t put_first, put_end; /* ... */
 } node;
 
@@ -105,11 +105,11 @@ weft_tensor graph_find(const graph *g, const char *name); /* 0: none */
 /* The builder bound to `g`; valid as long as the graph. */
 weft_builder graph_builder(graph *g);
 
-/* Shape of `t` on one rank: split axes divided, what does not come out even rounded up. */
+/* Shape of `t` on one rank: split axes divided, rounded up where they do not divide evenly. */
 weft_shape graph_local_shape(const graph *g, weft_tensor t);
 
-/* What each step along mesh axis a adds to the index at which a rank's part of axis `axis` of `t`
- * begins; false: the axis is not split. */
+/* What each step along mesh axis a adds to the first index of a rank's part of axis `axis` of `t`;
+ * false: the axis is not split. */
 bool graph_local_start(const graph *g, weft_tensor t, uint32_t axis, uint64_t out[WEFT_MAX_MESH]);
 uint64_t graph_shape_elements(const weft_shape *s);
 uint64_t graph_shape_bytes(const weft_shape *s);
@@ -123,12 +123,13 @@ node *graph_node(graph *g, const char *id, uint32_t nattr, uint32_t nin, uint32_
 /* Set the placement of tensors that match `glob` along a named tensor axis (strategy.h, split). */
 weft_status graph_split(graph *g, const char *glob, const char *axis, uint32_t mesh_axis);
 
-/* Placements of nodes [first, end) from their inputs'. Where an op cannot take an input as it lies,
- * communication is put before it (place.c). Returns the new end in *end. */
+/* Propagates placements through nodes [first, end) from their inputs. Where an op cannot take the
+ * placement of an input, communication is inserted before it (place.c). Returns the new end in
+ * *end. */
 weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end);
 
-/* Let what `emit` builds stand for node `op`. Numbers and handles stay good until
- * graph_apply_replacements(), which puts the replacements in their places. */
+/* Replaces node `op` by what `emit` builds. Numbers and handles stay valid until
+ * graph_apply_replacements(), which moves the replacements to their positions. */
 weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user);
 weft_status graph_apply_replacements(graph *g);
 
@@ -137,15 +138,15 @@ weft_status graph_apply_replacements(graph *g);
 weft_status graph_backward(graph *g, weft_tensor loss);
 
 /* How activations of the forward pass that match are kept for backward (strategy.h, activations).
- * `owner`: the plugin that asks, whose word another must not contradict; NULL: the job, which
- * plugins may.
+ * `owner`: the plugin that requests it, which other plugins must not contradict; NULL: the job,
+ * which plugins may override.
  */
 weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char *owner);
 
-/* After graph_backward and its placements: let backward make again what is marked for it. */
+/* After graph_backward and propagation: makes backward recompute the marked activations. */
 void graph_recompute(graph *g);
 
-/* Thereafter: what a block's backward gathers to make something again it does not gather twice. */
+/* After that: a block's backward does not gather twice what recomputation already gathers. */
 void graph_share_gathers(graph *g);
 
 /* Join elementwise nodes [first, end) into one program. Inputs and outputs receive the tensors that
@@ -157,7 +158,7 @@ typedef struct fused {
 } fused;
 weft_status graph_fuse(graph *g, uint32_t first, uint32_t end, weft_tensor gate, fused *out);
 
-/* The same, and those results [tensor] that are wanted outside are outputs, too. */
+/* The same; results [tensor] that are wanted outside become outputs, too. */
 weft_status graph_fuse_wanted(graph *g, uint32_t first, uint32_t end, weft_tensor gate,
                               const bool *wanted, fused *out);
 

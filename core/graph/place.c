@@ -1,19 +1,19 @@
-/* graph/place.c: where each tensor's elements are, carried through the ops.
+/* graph/place.c: propagates placements through the ops and inserts communication.
  *
  * Edits place a few tensors; every other placement follows from the op that makes the tensor. Where
- * an op cannot take its inputs as they lie, communication is put before it, in this order:
+ * an op cannot take the placement of its inputs, communication is inserted before it, in this
+ * order:
  *
- *   1. A partial sum that has a place to go is completed before anything reads it: into parts by a
- *      reduce-scatter where an edit wants the tensor split, else by an all-reduce. A gradient is to
- *      lie as the tensor that it is the gradient of. Contributions to one gradient are added up
- *      first, and the sum completed once.
+ *   1. A partial sum with a known target placement is completed before it is read: by a
+ *      reduce-scatter where an edit wants the tensor split, else by an all-reduce. A gradient gets
+ *      the placement of its tensor. Contributions to one gradient are added up first, and the sum
+ *      is completed once.
  *   2. Any other partial sum is completed before an op that is not linear in it.
- *   3. What is split along its first axis is gathered before an op that needs it whole.
+ *   3. A tensor split along its first axis is all-gathered before an op that needs it whole.
  *
- * So the two all-reduces of a tensor-parallel block, and their conjugates in backward, come about.
- * What has been completed once is read by all later readers; what has been gathered, by those of
- * the same block and direction. Backward gathers again what forward gathered, instead of keeping it
- * (autodiff.c). */
+ * This yields the two all-reduces of a tensor-parallel block, and their conjugates in backward. All
+ * later readers share a completed sum; readers of the same block and direction share a gathered
+ * tensor. Backward gathers again what forward gathered, instead of keeping it (autodiff.c). */
 #include "base/err.h"
 #include "graph/arguments.h"
 #include "graph/claims.h"
@@ -96,13 +96,14 @@ static bool partial(weft_place p)
 
 /* --- communication before a node --- */
 
-typedef struct visit { /* of node `i` along mesh axis `a`; i moves up as nodes are put before it */
+typedef struct visit { /* of node `i` along mesh axis `a`; i grows as nodes are inserted before it
+                        */
     graph *g;
     uint32_t i, a, added;
 } visit;
 
-/* Put communication of `in` before the node; a sum that another block has made is completed there,
- * so that what crosses is complete. Its output is nobody's input yet. */
+/* Inserts communication of `in` before the node; a sum made by another block is completed in that
+ * block, so that only complete tensors cross. The output has no readers yet. */
 static weft_status put_before(visit *v, uint32_t kind, weft_tensor in, weft_place to,
                               weft_tensor *out)
 {
@@ -147,8 +148,8 @@ static void read_instead(graph *g, uint32_t from, uint32_t end, weft_tensor old,
                 g->nodes.at[j].in[o] = now;
 }
 
-/* Where a partial tensor is to lie once complete; *due: before anything but a sum of contributions
- * reads it. */
+/* The placement of a partial tensor once complete; *due: it must be completed before any reader
+ * except a sum of contributions. */
 static weft_place goal(const visit *v, const tensor *t, bool *due)
 {
     const weft_place whole = {WEFT_WHOLE, 0};
@@ -168,7 +169,7 @@ static weft_status check_parts(const visit *v, weft_tensor t)
     return indivisible(v->g, graph_tensor(v->g, t), &local.axes[0], v->a);
 }
 
-/* Complete the partial inputs: those that are due, or all. All later readers take the result. */
+/* Completes the partial inputs: those that are due, or all. All later readers take the result. */
 static weft_status complete(visit *v, bool all)
 {
     graph *g = v->g;
@@ -190,7 +191,7 @@ static weft_status complete(visit *v, bool all)
     return WEFT_OK;
 }
 
-/* The all-gather of `t` that the node may read: of its own block and direction. */
+/* The all-gather of `t` that the node may share: of its own block and direction. */
 static weft_tensor gathered(const visit *v, const tensor *t, uint32_t backward)
 {
     weft_tensor have = t->gathered[backward];
@@ -200,7 +201,7 @@ static weft_tensor gathered(const visit *v, const tensor *t, uint32_t backward)
     return by->mesh_axis == v->a && by->block == v->g->nodes.at[v->i].block ? have : 0;
 }
 
-/* Gather the inputs that are split along their first axis, for this node. */
+/* All-gathers the inputs that are split along their first axis, for this node. */
 static weft_status gather(visit *v)
 {
     graph *g = v->g;
@@ -228,7 +229,8 @@ static bool same_place(weft_place x, weft_place y)
     return x.kind == y.kind && x.axis == y.axis;
 }
 
-/* All contributions to a sum lie alike; those to the gradient of a split parameter, as it does. */
+/* All contributions to a sum have one placement; those to the gradient of a split parameter have
+ * the parameter's. */
 static weft_status place_sum(const graph *g, tensor *t, uint32_t a, weft_place now)
 {
     weft_place as = t->of ? graph_tensor(g, t->of)->place[a] : (weft_place){WEFT_WHOLE, 0};
@@ -286,8 +288,8 @@ static weft_status propagate_axis(visit *v)
     return set_places(v->g, v->i, v->a, out);
 }
 
-/* An assignment moves nothing: what is assigned lies as what it goes into, or is the same for all
- * where each coordinate has one of its own. */
+/* An assignment moves no data: the source has the placement of the destination, or is the same
+ * everywhere where each coordinate has its own destination. */
 static weft_status take_axis(visit *v)
 {
     bool own = partial(graph_tensor(v->g, v->g->nodes.at[v->i].out[0])->place[v->a]);
@@ -302,7 +304,7 @@ static weft_status take_axis(visit *v)
                     to->name, from->name, v->g->mesh->name[v->a]);
 }
 
-/* Communication that somebody has built. */
+/* Placement of explicit communication (comm()). */
 static weft_status place_comm(const graph *g, const node *n)
 {
     const tensor *in = graph_tensor(g, n->in[0]);
@@ -348,7 +350,7 @@ weft_status graph_propagate(graph *g, uint32_t first, uint32_t *end)
 
 /* --- after recomputation --- */
 
-/* The output of an all-gather among the first `n` nodes that node `x` does once more. */
+/* The output of an all-gather among the first `n` nodes that node `x` repeats. */
 static weft_tensor done_before(const graph *g, uint32_t n, const node *x)
 {
     while (n-- > 0) {

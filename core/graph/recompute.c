@@ -1,21 +1,21 @@
-/* graph/recompute.c: activations that backward makes again instead of keeping them.
+/* graph/recompute.c: recomputation: backward recomputes activations instead of keeping them.
  *
  * Activations are marked by name (graph_set_keep). After the backward pass has been derived and
  * placed:
  *
- *   1. A mark holds for a tensor of the forward pass that no other block reads: what crosses to
- *      another block is needed there, and is what the block is made again from. Blocks that add to
- *      a sum of the step (the loss) are left alone, since they would add twice.
- *   2. Backward nodes that read such a tensor say that its maker is needed, and makers say so of
- *      theirs, until all that is read is kept: inputs of the block, parameters, unmarked tensors.
- *   3. Each maker is copied to just before the first backward node of its block that needs it,
+ *   1. A mark holds for a tensor of the forward pass that no other block reads: live-out tensors
+ *      are kept, and recomputation starts from them. Blocks that add to a sum of the step (the
+ *      loss) are skipped, since they would add twice.
+ *   2. Backward nodes that read such a tensor need its producer, and a producer needs those of its
+ *      inputs, until all inputs are kept: inputs of the block, parameters, unmarked tensors.
+ *   3. Each producer is copied to just before the first backward node of its block that needs it,
  *      communication too, and the backward nodes read the copies.
  *
- * Nothing else has to know: lowering classes tensors by who reads them, so what only the forward
- * pass reads now dies in its frame. Copies have the kernels, inputs and placements of what they
- * copy, so the bits stay the same. Cost: with every activation of a block marked, about one more
- * forward pass of it (a third of a step's work) for all that it saved; it loses where memory is not
- * short. */
+ * Other passes need no change: lowering classes tensors by their readers, so what only the forward
+ * pass reads is freed with its frame. Copies have the kernels, inputs and placements of their
+ * originals, so results are bit-identical. Cost: with every activation of a block marked, about one
+ * more forward pass of it (a third of a step's work) for the memory saved; it loses where memory is
+ * not short. */
 #include "base/err.h"
 #include "graph/graph.h"
 
@@ -85,7 +85,7 @@ static bool find_marked(remaking *r)
     return any;
 }
 
-/* The makers of what node `n` reads are needed in `phase`, or earlier. */
+/* Marks the producers of what node `n` reads as needed in `phase`, or earlier. */
 static void need(remaking *r, const node *n, uint32_t phase)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
@@ -96,7 +96,7 @@ static void need(remaking *r, const node *n, uint32_t phase)
     }
 }
 
-/* Step 2. Makers stand before their readers, so one walk from the end finds all. */
+/* Step 2. Producers precede their readers, so one walk from the end finds all. */
 static void find_makers(remaking *r)
 {
     for (uint32_t i = r->g->nodes.n; i-- > 0;) {
@@ -118,8 +118,8 @@ static weft_tensor copy_tensor(graph *g, weft_tensor t)
     return g->tensors.n;
 }
 
-/* Let node `n`, which is about to be appended, read copies, and append their makers before it. A
- * maker calls this for itself: as deep as a block is long. */
+/* Makes node `n`, which is about to be appended, read copies, and appends their producers before
+ * it. Recursive: as deep as a block is long. */
 static void read_copies(remaking *r, node *n)
 {
     for (uint32_t k = 0; k < n->nin; k++) {

@@ -1,9 +1,9 @@
-/* graph/replace.c: ops in the place of an op.
+/* graph/replace.c: replacement of an op by other ops.
  *
  * What a replacement builds is appended, so that handles and numbers that a strategy has read stay
- * good; graph_apply_replacements() moves it to where the replaced op stood. What is assigned to an
- * output of the replaced op takes over that output's handle and name: whoever reads it need not be
- * told. */
+ * valid; graph_apply_replacements() moves it to the position of the replaced op. A tensor assigned
+ * to an output of the replaced op takes over that output's handle and name, so its readers are
+ * unchanged. */
 #include "base/err.h"
 #include "graph/arguments.h"
 
@@ -18,7 +18,7 @@ static bool read_by_others(const graph *g, weft_tensor t, uint32_t first)
     return false;
 }
 
-/* The node that makes `src` makes `dst`, for all of the replacement. */
+/* Makes the node that produced `src` produce `dst`, throughout the replacement. */
 static weft_status stand_in(graph *g, uint32_t first, weft_tensor dst, weft_tensor src)
 {
     uint32_t producer = graph_tensor(g, src)->producer;
@@ -40,7 +40,7 @@ static weft_status stand_in(graph *g, uint32_t first, weft_tensor dst, weft_tens
     return WEFT_OK;
 }
 
-/* Assignments have done their work once the names have changed. */
+/* Removes the assignments, which have no effect once the names have changed. */
 static weft_status take_over(graph *g, uint32_t op, uint32_t first)
 {
     uint64_t assigned = 0;
@@ -112,7 +112,7 @@ static void put(const graph *g, uint32_t i, node_list *to)
         put(g, k, to);
 }
 
-/* Producers by the new order; everything has to be made before it is read. */
+/* Numbers the producers in the new order; every tensor must be made before it is read. */
 static weft_status number_producers(graph *g)
 {
     for (uint32_t t = 0; t < g->tensors.n; t++)
