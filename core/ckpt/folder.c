@@ -1,7 +1,7 @@
 /* ckpt/folder.c: the folder OUT/checkpoints.
  *
- *   step-00000100         a checkpoint; it is complete, or was damaged since
- *   step-00000100.damaged one that a resume found damaged and set aside: never touched again
+ *   step-00000100         a checkpoint; complete, unless damaged since
+ *   step-00000100.damaged one that a resume found damaged and renamed: never touched again
  *   .step-00000100.tmp    one that is being written, or was when its job was killed
  *   .step-00000100.old    one that is being removed
  *   .lock                 held (flock) by the job that writes
@@ -33,7 +33,8 @@ void ckpt_step_name(uint64_t step, const char *prefix, const char *suffix, char 
     snprintf(out, CKPT_FILE_MAX, "%sstep-%08" PRIu64 "%s", prefix, step, suffix);
 }
 
-/* The number is read leniently and the name made again from it: only our own spelling passes. */
+/* Parse the number, format the name again from it and compare: only the canonical name is
+ * accepted. */
 bool ckpt_step_from(const char *name, const char *prefix, const char *suffix, uint64_t *step)
 {
     char again[CKPT_FILE_MAX];
@@ -80,7 +81,7 @@ weft_status ckpt_list(int folder, ckpt_steps *out)
     if (!d)
         return err_fail_errno(WEFT_IO, "cannot list the checkpoints");
     uint64_t step;
-    errno = 0; /* the only sign of an entry that could not be read */
+    errno = 0; /* readdir() reports an error by errno alone */
     for (const struct dirent *e; (e = readdir(d)); errno = 0)
         if (ckpt_step_from(e->d_name, "", "", &step))
             *vec_push(out) = step;
@@ -119,7 +120,7 @@ weft_status ckpt_there(const char *out_dir, bool *there)
     return st;
 }
 
-/* A folder that may be there already; a new one is made to last. */
+/* Opens or creates a folder; a new one is fsynced into its parent. */
 static int make_folder(const char *path)
 {
     if (mkdirat(AT_FDCWD, path, 0777) == 0)

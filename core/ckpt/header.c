@@ -2,8 +2,8 @@
  *
  * A shard is eight bytes of length, little endian, that many bytes of JSON, and the data. The JSON
  * has one entry a tensor with type, shape and the bytes [begin, end) counted from the first byte of
- * data; the entries must cover the data without a hole. Any program that knows the format can read
- * our shards. What we add stays lawful: a part of a tensor is a tensor of its own with a suffix to
+ * data; the entries must cover the data without gaps. Any safetensors reader can read
+ * our shards. Our extensions are valid safetensors: a part is a separate tensor with a suffix to
  * its name, and __metadata__, which may hold any strings, gives the whole shape and the version.
  * For w [768, 1536]:
  *
@@ -28,8 +28,8 @@
 
 /* --- building --- */
 
-/* Takes over the reference of `value`. With names and numbers checked before, jansson fails for
- * want of memory alone. */
+/* Takes over the reference of `value`. Names and numbers are checked before, so jansson fails only
+ * when out of memory. */
 static bool put(json_t *object, const char *key, json_t *value)
 {
     return json_object_set_new(object, key, value) == 0;
@@ -46,7 +46,7 @@ static json_t *shape_array(uint32_t rank, const int64_t *shape)
     return out;
 }
 
-/* Where in its shard a piece stands, and under which name: true when that is the tensor's own. */
+/* Key and position of a piece in its shard: true when the key is the tensor's own name. */
 static bool key_of(const ckpt_piece *p, char key[KEY_MAX], json_t **shape)
 {
     box block;
@@ -179,7 +179,7 @@ static bool parse_shape(const json_t *shape, ckpt_range *r)
     return true;
 }
 
-/* "0:768,512:1024" of the tensor whose shape stands in `r`; *end is what follows. */
+/* "0:768,512:1024" of the tensor whose shape is in `r`; *end is the text after it. */
 static weft_status parse_block(const char *text, pool *p, ckpt_range *r, uint64_t *elements,
                                const char **end)
 {
@@ -201,8 +201,8 @@ static weft_status parse_block(const char *text, pool *p, ckpt_range *r, uint64_
     return WEFT_OK;
 }
 
-/* A part of a tensor, by what follows the '@' in its key; the shape of the entry is in `r`, the
- * tensor's stands elsewhere. */
+/* A part of a tensor, from the text after the '@' in its key; the shape of the entry is in `r`,
+ * that of the tensor is not. */
 static weft_status parse_part(const char *part, const json_t *meta, pool *p, ckpt_range *r)
 {
     ckpt_range entry = *r;
@@ -284,8 +284,8 @@ static int by_offset(const void *a, const void *b)
     return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* The entries from number `before` on, put in the order of their bytes, leave no hole, overlap
- * nowhere, and end with the file. */
+/* The entries from number `before` on, sorted by their bytes, have no gap or overlap, and end with
+ * the file. */
 static weft_status check_data(ckpt_ranges *all, uint32_t before, uint64_t data_bytes)
 {
     ckpt_range *r = all->at;

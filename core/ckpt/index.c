@@ -1,4 +1,4 @@
-/* ckpt/index.c: all ranges of a checkpoint, sorted, and held against each other. See internal.h.
+/* ckpt/index.c: sorts all ranges of a checkpoint and checks coverage. See internal.h.
  *
  * That the pieces of a tensor cover it exactly once is found out without looking at elements:
  *
@@ -40,7 +40,7 @@ static bool same_tensor(const ckpt_range *a, const ckpt_range *b)
     return a->dtype == b->dtype && ckpt_shape_same(a->rank, a->shape, b->rank, b->shape);
 }
 
-/* Ranges r[0 .. n) are of one block: one after the other they give all of it. */
+/* Checks that ranges r[0 .. n) of one block follow each other and cover it. */
 static weft_status cover_block(const ckpt_range *r, uint32_t n)
 {
     box b = ckpt_range_box(r);
@@ -82,7 +82,7 @@ static int by_from(const void *a, const void *b)
     return x->to < y->to ? -1 : x->to > y->to;
 }
 
-/* Spans s[0 .. n), in any order, follow each other from 0 to `size`; *cells: without doubles. */
+/* Spans s[0 .. n), in any order, are consecutive from 0 to `size`; *cells: without duplicates. */
 static weft_status chain(span *s, uint32_t n, int64_t size, const char *name, uint64_t *cells)
 {
     int64_t at = 0;

@@ -1,4 +1,4 @@
-/* ckpt/internal.h: what the files of this folder share.
+/* ckpt/internal.h: functions and types shared by the files of core/ckpt.
  *
  *   tensor.c    names, types and shapes, checked
  *   header.c    the JSON in front of a shard
@@ -6,7 +6,7 @@
  *   index.c     all ranges of a checkpoint: sorted, and covering each tensor exactly once
  *   manifest.c  manifest.json and its own sum
  *   folder.c    the folder OUT/checkpoints: names, steps, lock, removal
- *   newest.c    which checkpoint all ranks go on from
+ *   newest.c    which checkpoint all ranks resume from
  *   save.c, load.c   the other calls of ckpt.h
  *
  * Functions that parse name the fault alone; their callers put file and folder before it with
@@ -28,8 +28,8 @@
 #define CKPT_SHAPE_TEXT (WEFT_MAX_AXES * 22) /* bytes of a shape in words, with the zero */
 #define CKPT_BLOCK_TEXT (WEFT_MAX_AXES * 42) /* of a block */
 
-/* Elements [first, first + count) of a block of a tensor, which stand in `shard` from byte `at` on.
- * A block that is the whole tensor is NULL, so that there is one way to say it. */
+/* Elements [first, first + count) of a block of a tensor, stored in `shard` from byte `at` on.
+ * `block` is NULL for the whole tensor (the only representation of it). */
 typedef struct ckpt_range {
     const char *name;             /* in the pool of whoever parsed it */
     uint32_t dtype, rank;         /* of the tensor                    */
@@ -42,7 +42,7 @@ typedef struct ckpt_range {
 typedef VEC(ckpt_range) ckpt_ranges;
 
 /* --- tensor.c --- */
-const char *ckpt_dtype_name(uint32_t dtype); /* "F32"; NULL for what is no type */
+const char *ckpt_dtype_name(uint32_t dtype); /* "F32"; NULL for an unknown type */
 uint32_t ckpt_dtype_from(const char *name);  /* 0 for an unknown name           */
 bool ckpt_name_ok(const char *name);         /* printable, no '@', short enough */
 void ckpt_shape_text(uint32_t rank, const int64_t *shape, char out[CKPT_SHAPE_TEXT]);
@@ -51,7 +51,7 @@ bool ckpt_shape_same(uint32_t rank_a, const int64_t *a, uint32_t rank_b, const i
 /* Elements of a shape whose sizes are all positive and whose bytes fit in 63 bits. */
 bool ckpt_elements(uint32_t rank, const int64_t *shape, uint32_t dtype, uint64_t *out);
 
-/* Elements of a block that lies inside a lawful shape, is not empty and is not all of it. */
+/* Elements of a non-empty block inside a valid shape that is not the whole tensor. */
 bool ckpt_block_ok(const box *b, const int64_t *shape, uint64_t *out);
 int ckpt_block_order(const box *a, const box *b); /* NULL, the whole tensor, comes first */
 box ckpt_range_box(const ckpt_range *r);          /* the whole tensor's where block is NULL */
@@ -60,8 +60,8 @@ bool ckpt_piece_block(const ckpt_piece *p, box *out);
 /* "0:768,384:768", from and to on every axis. */
 void ckpt_block_text(const box *b, char out[CKPT_BLOCK_TEXT]);
 
-/* --- header.c: a tensor that a shard holds whole stands under NAME with its shape, a block of one
- * under NAME@BLOCK with the block's; a range of either as a vector under NAME@FIRST or
+/* --- header.c: a tensor that a shard holds whole is stored under NAME with its shape, a block of
+ * one under NAME@BLOCK with the block's; a range of either as a vector under NAME@FIRST or
  * NAME@BLOCK@FIRST. For parts __metadata__ has the whole shape as "shape:NAME" --- */
 
 /* Length word, JSON and padding for pieces in the order of their bytes; the caller frees *text. */
@@ -86,7 +86,7 @@ void ckpt_ranges_sort(ckpt_ranges *r); /* by name, block, first, shard */
  * once. tensors [n]; ranges of tensor i are starts[i] .. starts[i + 1] - 1. */
 weft_status ckpt_cover(const ckpt_ranges *r, pool *p, ckpt_piece **tensors, uint32_t **starts,
                        uint32_t *n);
-/* The manifest's ranges against those that the shards' headers have; both sorted. */
+/* Compares the manifest's ranges with those of the shards' headers; both sorted. */
 weft_status ckpt_ranges_agree(const ckpt_ranges *manifest, const ckpt_ranges *headers);
 
 /* --- manifest.c --- */
@@ -109,9 +109,9 @@ weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER
 
 /* --- load.c --- */
 
-/* The checkpoint in `folder`, which is taken over; `dir` is what messages call it. All is checked
- * but the sums of shards that fall to other parts: of `parts` calls with part 0, 1, ... each hashes
- * its share, and together they hash every byte once. */
+/* The checkpoint in `folder`, which is taken over; `dir` is its name in messages. Checks everything
+ * except the checksums of shards that belong to other parts: of `parts` calls with part 0, 1, ...
+ * each hashes its share, and together they hash every byte once. */
 weft_status ckpt_open_part(int folder, const char *dir, uint32_t part, uint32_t parts, ckpt **out);
 uint64_t ckpt_digest(const ckpt *c); /* of step and sums, to tell two checkpoints apart */
 
@@ -129,7 +129,7 @@ weft_status ckpt_list(int folder, ckpt_steps *out);
 weft_status ckpt_folder_open(const char *out_dir, bool make, int *fd);
 weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd);
 
-/* Remove a folder with the plain files in it, following no link: 0, or -1 with errno. */
+/* Remove a folder with the regular files in it, without following links: 0, or -1 with errno. */
 int ckpt_folder_remove(int parent, const char *name);
 void ckpt_sweep(int folder); /* leftovers of runs that were killed */
 

@@ -1,13 +1,13 @@
-/* ckpt/load.c: opening a checkpoint, which verifies all of it, and reading tensors from it.
+/* ckpt/load.c: opens and verifies a checkpoint, and reads tensors from it.
  *
- * Order of trust: the manifest's own sum, the manifest's text, each shard's length and sum, each
- * shard's header, the two accounts of what lies where, and that every tensor is covered exactly
- * once. Only then is anything handed out. A shard is opened anew by each read, and must be the file
- * that was verified: same inode, length and times.
+ * Order of verification: the manifest's own checksum, the manifest's text, each shard's length and
+ * checksum, each shard's header, manifest against headers, and that every tensor is covered exactly
+ * once. Only then are data returned. Each read opens the shard again, and checks that it is the
+ * verified file: same inode, length and times.
  *
- * A read is of a block; so is what is stored. Their common elements are rows contiguous in both
- * (base/box.h), which are taken stored range by stored range, so that the file is read forwards:
- * long rows straight into place, short ones out of a window over the file. */
+ * The requested block and the stored block intersect in rows contiguous in both (base/box.h), which
+ * are read stored range by stored range, so that the file is read forwards: long rows directly into
+ * the output, short ones through a window over the file. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -70,8 +70,7 @@ static weft_status read_manifest(ckpt *c)
     return st;
 }
 
-/* Of the shards' bytes those are hashed that fall to `part` of `parts`; the rest is checked in
- * every part. */
+/* Hashes the shards of `part` of `parts`; all other checks are the same in every part. */
 static weft_status verify(ckpt *c, uint32_t part, uint32_t parts)
 {
     weft_status st = read_manifest(c);
@@ -170,8 +169,8 @@ bool ckpt_has(const ckpt *c, const char *name)
     return tensor_of(c, name);
 }
 
-/* The stored tensor that `want` means, if it is the same in all that matters, and the block of it
- * that is wanted. */
+/* Finds the stored tensor for `want`, checks type and shape, and gives the requested block of
+ * it. */
 static weft_status find(const ckpt *c, const ckpt_piece *want, box *block, const ckpt_piece **out)
 {
     const ckpt_piece *t = tensor_of(c, want->name);
@@ -272,8 +271,8 @@ static weft_status take(reader *r, uint64_t at, uint64_t bytes, uint64_t end, vo
     return WEFT_OK;
 }
 
-/* The rows that the wanted block (side 0) and the block of a stored range (side 1) have in common,
- * as far as the one is wanted and the other stored. */
+/* Copies the rows that the requested block (side 0) and the block of a stored range (side 1) have
+ * in common, as far as they are both requested and stored. */
 static weft_status read_range(reader *r, const ckpt_range *x, const box_rows *rows)
 {
     uint64_t from = box_row_from(rows, 0, r->first), other = box_row_from(rows, 1, x->first);
@@ -299,7 +298,7 @@ static weft_status read_range(reader *r, const ckpt_range *x, const box_rows *ro
     return st;
 }
 
-/* Of ranges x[0 .. n), which cover one block in order, the first that ends behind element `at`. */
+/* Of ranges x[0 .. n), which cover one block in order, the first that ends after element `at`. */
 static uint32_t range_from(const ckpt_range *x, uint32_t n, uint64_t at)
 {
     uint32_t low = 0, high = n;
@@ -313,7 +312,7 @@ static uint32_t range_from(const ckpt_range *x, uint32_t n, uint64_t at)
     return low;
 }
 
-/* What is wanted of `block` and stands in the ranges x[0 .. n) of one stored block. */
+/* Reads what is requested of `block` and stored in the ranges x[0 .. n) of one stored block. */
 static weft_status read_block(reader *r, const box *block, const ckpt_range *x, uint32_t n)
 {
     box stored = ckpt_range_box(x);
@@ -327,7 +326,7 @@ static weft_status read_block(reader *r, const box *block, const ckpt_range *x, 
     if (at[0] >= r->last)
         return WEFT_OK;
     uint64_t begin = at[1] + (at[0] < r->first ? r->first - at[0] : 0), end = begin;
-    uint64_t last = box_row_from(&rows, 0, r->last - 1); /* nothing behind this row is wanted */
+    uint64_t last = box_row_from(&rows, 0, r->last - 1); /* the last row needed */
     box_row(&rows, last < rows.n ? last : rows.n - 1, at);
     end = at[1] + rows.length;
     weft_status st = WEFT_OK;

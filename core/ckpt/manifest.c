@@ -57,8 +57,8 @@ weft_status ckpt_trailer(const char *body, uint64_t bytes, char out[CKPT_TRAILER
     return WEFT_OK;
 }
 
-/* --- building: every function gives a new reference, or NULL for want of memory, which jansson
- * passes on when it is handed one --- */
+/* --- building: every function returns a new reference, or NULL when out of memory; jansson accepts
+ * NULL and passes the failure on --- */
 
 static json_t *shards_json(const ckpt_manifest *m)
 {
@@ -124,7 +124,7 @@ static json_t *tensors_json(const ckpt_ranges *r)
     return out;
 }
 
-/* The text with its last brace given up for the sum and a brace of its own. */
+/* The text with its last brace replaced by the checksum and a brace. */
 static weft_status sign(char *body, char **text, uint64_t *bytes)
 {
     uint64_t n = strlen(body) - 1;

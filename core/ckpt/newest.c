@@ -1,8 +1,8 @@
-/* ckpt/newest.c: which checkpoint all ranks go on from.
+/* ckpt/newest.c: which checkpoint all ranks resume from.
  *
- * Rank 0 proposes the newest; every rank opens it, hashes its share of the shards and tells the
- * others. If all agree, that is the one. If a rank found damage, rank 0 proposes the one before.
- * Any other failure ends the call: what could not be read now may be whole. */
+ * Rank 0 proposes the newest; every rank opens it, hashes its share of the shards and sends the
+ * result to the others. If all agree, that one is used. If a rank found damage, rank 0 proposes the
+ * one before. Any other failure ends the call: an unreadable file may be intact. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -58,8 +58,8 @@ static void name_of(const char *out_dir, uint64_t step, char dir[CKPT_PATH_MAX])
     snprintf(dir, CKPT_PATH_MAX, "%s/checkpoints/%s", out_dir, name);
 }
 
-/* A checkpoint of ours in OUT/checkpoints, which has the step that its name says. That its folder
- * is not there is no damage: rank 0 has seen it. */
+/* Opens a checkpoint in OUT/checkpoints and checks that its step matches its name. A missing folder
+ * is not damage: rank 0 has seen it. */
 static weft_status open_step(const char *out_dir, uint64_t step, const ckpt_team *t, ckpt **out)
 {
     char dir[CKPT_PATH_MAX];
@@ -87,8 +87,8 @@ static weft_status open_step(const char *out_dir, uint64_t step, const ckpt_team
     return WEFT_OK;
 }
 
-/* All ranks' words of `bytes` bytes, after as long as the work of one may take. `own` is how this
- * rank's work ended: if it failed that is the failure, whatever the others say. */
+/* Exchanges `bytes` bytes of every rank, with a time limit for the work of one rank. `own` is this
+ * rank's status: if it failed, that failure is returned, whatever the others report. */
 static weft_status hear_all(const ckpt_team *t, uint32_t passed, const char *what, weft_status own,
                             const void *mine, uint64_t bytes, void *all)
 {
@@ -98,13 +98,13 @@ static weft_status hear_all(const ckpt_team *t, uint32_t passed, const char *wha
     weft_status st = job_exchange_for(t->job, tag, mine, bytes, t->timeout, all);
     if (own != WEFT_OK && (own != WEFT_DATA || st == WEFT_OK))
         return err_fail(own, "%s", why);
-    if (st != WEFT_OK && job_failure(t->job) == WEFT_OK) /* nobody died: the time is over */
+    if (st != WEFT_OK && job_failure(t->job) == WEFT_OK) /* no rank died: timeout */
         err_context("checkpoint.timeout = %.0f s", t->timeout);
     return st;
 }
 
-/* What the others found: WEFT_OK, WEFT_DATA for damage, or WEFT_PEER: the job cannot go on, and the
- * rank that failed says why. */
+/* Status of the other ranks: WEFT_OK, WEFT_DATA for damage, or WEFT_PEER: the job cannot continue,
+ * and the rank that failed reports why. */
 static weft_status judge(const char *dir, const ckpt_team *t, const verdict *all)
 {
     for (uint32_t r = 0; r < t->ranks; r++)
@@ -123,7 +123,7 @@ static weft_status judge(const char *dir, const ckpt_team *t, const verdict *all
     return WEFT_OK;
 }
 
-/* One proposal, opened by all. WEFT_DATA: it is damaged, which the log has. */
+/* One proposal, opened by all ranks. WEFT_DATA: it is damaged, as logged. */
 static weft_status try_step(const char *out_dir, const proposal *p, const ckpt_team *t, ckpt **out)
 {
     char dir[CKPT_PATH_MAX];
@@ -166,7 +166,7 @@ weft_status ckpt_open_newest(const char *out_dir, const ckpt_team *team, ckpt **
 
 /* --- setting aside --- */
 
-/* To the first name that nobody has. */
+/* Renames to the first unused name. */
 static weft_status move_aside(int folder, const char *out_dir, uint64_t step)
 {
     char name[CKPT_FILE_MAX], aside[CKPT_FILE_MAX + 16];

@@ -1,13 +1,13 @@
-/* ckpt/save.c: a checkpoint is complete under its own name, or not there.
+/* ckpt/save.c: atomic save of a checkpoint.
  *
  *   1. begin   lock, sweep, mkdir .step-N.tmp
  *   2. shards  each rank writes and syncs its own file, and syncs the folder
  *   3. commit  manifest written and synced, folder synced, renamed to step-N, parent synced
  *   4. older ones beyond `keep`: renamed to .step-N.old, then removed
  *
- * A crash before the rename leaves the earlier checkpoints as they were and a folder that the next
- * begin sweeps; a crash after it leaves both. Where step-N is there already the save is refused:
- * what stands there is never replaced. */
+ * A crash before the rename leaves the earlier checkpoints unchanged and a folder that the next
+ * begin sweeps; a crash after it leaves both. If step-N exists the save fails: an existing
+ * checkpoint is never replaced. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #include "ckpt/internal.h"
 #include "data/file.h"
 
-/* The save under way: one a process, and no other thread is in it. */
+/* The save in progress: one per process, used by one thread at a time. */
 static struct {
     int lock; /* descriptor that holds the flock, -1: no save */
     char temp[CKPT_PATH_MAX];
@@ -48,7 +48,7 @@ static const char *last_part(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The folder in which `path` stands: a descriptor, or -1 with errno. */
+/* Opens the parent folder of `path`: a descriptor, or -1 with errno. */
 static int open_parent(const char *path)
 {
     char parent[CKPT_PATH_MAX];
@@ -135,8 +135,8 @@ static weft_status write_manifest(int folder, const char *text, uint64_t bytes)
     return st;
 }
 
-/* What all shards say that they hold, which must be every tensor exactly once. The bytes were
- * hashed by those who wrote them and are not read again. */
+/* The ranges in the headers of all shards, which must cover every tensor exactly once. The ranks
+ * that wrote the bytes have hashed them; they are not read again. */
 static weft_status gather(int folder, ckpt_manifest *m, pool *p)
 {
     struct stat unused;
@@ -158,7 +158,7 @@ static weft_status complete(int folder, ckpt_manifest *m)
     char *text = NULL;
     uint64_t bytes = 0;
     weft_status st = gather(folder, m, &p);
-    if (st == WEFT_DATA) /* not what somebody handed us, but what this job has just written */
+    if (st == WEFT_DATA) /* not external data: this job has just written it */
         st = WEFT_INTERNAL;
     if (st == WEFT_OK)
         st = ckpt_manifest_build(m, &text, &bytes);
@@ -170,8 +170,8 @@ static weft_status complete(int folder, ckpt_manifest *m)
     return st;
 }
 
-/* The new folder under its own name, which nobody has. A rename replaces no folder that has files,
- * whoever made one meanwhile. */
+/* Renames the new folder to its final name, which must be free. A rename never replaces a folder
+ * that has files, whoever created it meanwhile. */
 static int put_in_place(int parent, const char *temp, const char *final)
 {
     struct stat there;

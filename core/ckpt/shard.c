@@ -1,7 +1,7 @@
-/* ckpt/shard.c: one shard file, written by one rank, and read back with its sum.
+/* ckpt/shard.c: writes one shard file of one rank, and reads it back with its checksum.
  *
- * The SHA-256 is formed while a block is on its way to the file, so the state is read from memory
- * once. Small tensors are gathered into a block first; large ones go without a copy. */
+ * The SHA-256 is computed on each block on its way to the file, so the state is read from memory
+ * once. Small tensors are gathered into a block first; large ones are written without a copy. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -78,7 +78,7 @@ static int block_order(const ckpt_piece *x, const ckpt_piece *y)
     return ckpt_block_order(part_a ? &a : NULL, part_b ? &b : NULL);
 }
 
-/* Wide types first, so that each tensor lies at a multiple of its own element's size. */
+/* Wide types first, so that each tensor is aligned to its element size. */
 static int by_width(const void *a, const void *b)
 {
     const ckpt_piece *x = *(const ckpt_piece *const *)a, *y = *(const ckpt_piece *const *)b;
@@ -138,7 +138,7 @@ static int write_pieces(sink *s, const ckpt_piece *const *order, uint32_t n, con
     return rc ? rc : sink_flush(s);
 }
 
-/* The file, complete and synced, its entry in the folder too; on failure it is not there. */
+/* Writes the complete, synced file and syncs its folder entry; on failure the file is removed. */
 static weft_status write_file(int folder, const char *name, const ckpt_piece *const *order,
                               uint32_t n, const char *head, uint64_t head_bytes, sink *s)
 {

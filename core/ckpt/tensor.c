@@ -31,8 +31,8 @@ uint32_t ckpt_dtype_from(const char *name)
     return 0;
 }
 
-/* Names are printed in messages, so bytes that could steer a terminal are refused with the rest;
- * '@' marks a part of a tensor, and two underscores begin the format's own keys. */
+/* Names appear in messages, so terminal control bytes are rejected with other non-printables; '@'
+ * marks a part of a tensor, and two underscores begin the format's own keys. */
 bool ckpt_name_ok(const char *name)
 {
     size_t n = strnlen(name, CKPT_NAME_MAX);

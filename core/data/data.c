@@ -1,10 +1,10 @@
-/* data/data.c: opening a token file, and the samples drawn from it. See data.h.
+/* data/data.c: opens a token file, and draws samples from it. See data.h.
  *
- * Opening reads the header alone, however large the file is. Each token is compared with the
- * vocabulary when its window is copied, in the copy itself, so nothing that is handed out can be
- * outside of it, even if somebody rewrites the file in place. What cannot be guarded: a file that
- * is cut short in place while it is mapped ends the program with SIGBUS. Files that are replaced by
- * rename, as `weft data` does, are safe: the mapping keeps the old one. */
+ * Opening reads only the header, however large the file is. Each token is checked against the
+ * vocabulary while its window is copied, so no returned token is out of range, even if the file is
+ * rewritten in place meanwhile. Not handled: truncating a mapped file in place ends the program
+ * with SIGBUS. Replacing it by rename, as `weft data` does, is safe: the mapping keeps the old
+ * one. */
 #define _GNU_SOURCE
 #include "data/data.h"
 

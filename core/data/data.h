@@ -1,10 +1,10 @@
-/* data/data.h: token files, mapped into memory, and the order in which they are read.
+/* data/data.h: memory-mapped token files, and the order of samples.
  *
- * A file is a header of 256 int32 and then tokens of 16 bits, little endian. Magic 20240520 is the
+ * A file is a header of 256 int32 and then 16-bit tokens, little endian. Magic 20240520 is the
  * public GPT-2 token format (vocabulary 50257); ours, 20261121, is the same with the vocabulary in
- * word 3 and, for files of 2^32 tokens and more, the upper half of their number in word 4. Sample s
- * of an epoch-less stream is a window of sequence + 1 tokens whose start depends on (seed, s)
- * alone, so that the order is the same on every layout and after every resume. */
+ * word 3 and, for files of 2^32 tokens and more, the upper half of their number in word 4. There
+ * are no epochs: sample s is a window of sequence + 1 tokens whose start depends on (seed, s)
+ * alone, so the order is the same on every layout and after every resume. */
 #ifndef DATA_DATA_H
 #define DATA_DATA_H
 

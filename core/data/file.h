@@ -1,8 +1,8 @@
-/* data/file.h: whole reads and whole writes of files, for token files and checkpoints.
+/* data/file.h: complete reads and writes of files, for token files and checkpoints.
  *
- * The calls below go on after an interruption and after a short transfer, and report a failure as
- * errno, since only the caller knows the sentence to put before it. A failed fsync is never tried
- * again: what the kernel dropped, a second call would not find missing. */
+ * These calls retry after an interruption and after a short transfer, and report a failure as
+ * errno, since the caller knows the context for the message. A failed fsync is never retried: a
+ * second call would not report pages that the kernel has already dropped. */
 #ifndef DATA_FILE_H
 #define DATA_FILE_H
 
@@ -20,7 +20,7 @@ int data_file_read(int fd, void *out, uint64_t bytes, uint64_t at);
 int data_file_sync(int fd);
 int data_file_sync_folder(int fd);
 
-/* fsync of the folder in which `path` stands. */
+/* fsync of the parent folder of `path`. */
 int data_file_sync_parent(const char *path);
 
 /* Open `name` under `folder` (AT_FDCWD allowed) for reading, without waiting for a writer if it

@@ -107,7 +107,7 @@ static weft_status cannot_write(const output *o)
                           o->tokens);
 }
 
-/* A name beside the output that nobody has, and room for the header. */
+/* Creates an unused name beside the output, and reserves room for the header. */
 static weft_status output_open(output *o, const char *path)
 {
     static const unsigned char blank[DATA_HEADER_BYTES];
@@ -150,7 +150,7 @@ static weft_status output_add(output *o, const unsigned char *bytes, uint64_t n)
     return WEFT_OK;
 }
 
-/* The rest of the tokens, then the header in front, which says how many there are. */
+/* Writes the remaining tokens, then the header with their number. */
 static weft_status output_finish(output *o)
 {
     if (!o->path)
@@ -241,14 +241,14 @@ static weft_status output_rename(output *o)
     return WEFT_OK;
 }
 
-/* All is in place: the old file goes. */
+/* Success: removes the old file. */
 static void output_settle(output *o)
 {
     if (o->kept)
         unlink(o->old);
 }
 
-/* `old` under its own name again. */
+/* Failure: restores `old` under its own name. */
 static void put_back(const output *o)
 {
     struct stat a, b;

@@ -40,7 +40,8 @@ static weft_status stand_in(graph *g, uint32_t first, weft_tensor dst, weft_tens
     return WEFT_OK;
 }
 
-/* Removes the assignments, which have no effect once the names have changed. */
+/* Gives assigned tensors the handles of the outputs they replace, and marks the assignments as
+ * done. */
 static weft_status take_over(graph *g, uint32_t op, uint32_t first)
 {
     uint64_t assigned = 0;
