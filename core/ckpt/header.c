@@ -46,7 +46,7 @@ static json_t *shape_array(uint32_t rank, const int64_t *shape)
     return out;
 }
 
-/* Key and position of a piece in its shard: true when the key is the tensor's own name. */
+/* Key of a piece in its shard, and its stored shape: true when the key is the tensor's own name. */
 static bool key_of(const ckpt_piece *p, char key[KEY_MAX], json_t **shape)
 {
     box block;

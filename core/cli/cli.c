@@ -1,4 +1,4 @@
-/* cli/cli.c: what the commands share. */
+/* cli/cli.c: functions shared by the commands. */
 #include "cli/cli.h"
 
 #include "base/err.h"

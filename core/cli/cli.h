@@ -1,4 +1,4 @@
-/* cli/cli.h: the commands that users type, one file each, and what they share. */
+/* cli/cli.h: the weft commands, one file each, and their shared functions. */
 #ifndef CLI_CLI_H
 #define CLI_CLI_H
 

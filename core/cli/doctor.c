@@ -1,4 +1,4 @@
-/* cli/doctor.c: weft doctor. What it looks at stands in core/doctor. */
+/* cli/doctor.c: weft doctor. The checks are in core/doctor. */
 #include "doctor/doctor.h"
 
 #include "base/err.h"

@@ -20,7 +20,7 @@ static const char *section_of(const component *c, char out[128])
     return out;
 }
 
-/* What of a plugin's keys binds a job that resumes (config/differ.h). */
+/* Which keys of a plugin are binding keys on resume (config/differ.h). */
 static config_column column_of(const component *c)
 {
     return !strcmp(c->iface, "weft.rule/1") ? CONFIG_BIND : CONFIG_FREE;
@@ -82,14 +82,15 @@ static weft_status find_and_print(const component *const *all, uint32_t n, const
     return WEFT_OK;
 }
 
-/* A job file has an ending, an override has '=', and a plugin has neither. */
+/* Classifies an argument: a job file has a file extension, an override has '=', a plugin has
+ * neither. */
 static bool is_job(const char *word)
 {
     size_t n = strlen(word);
     return n > 4 && !strcmp(word + n - 4, ".ini");
 }
 
-/* The folders that the job searches, if one is given. */
+/* The job's plugin folders, if a job is given. */
 static weft_status read_words(int argc, char **argv, const char **name, config **cfg)
 {
     const char *overrides[64], *ini = NULL;
@@ -179,7 +180,7 @@ static void print_reference(const component *const *all, uint32_t n)
     }
 }
 
-/* Of a plugin's own rules the core knows what the plugin says about its keys. */
+/* For a plugin's own constraints the core prints what the plugin declares about its keys. */
 static void print_combinations(const component *const *all, uint32_t n)
 {
     printf(

@@ -1,4 +1,4 @@
-/* cli/train.c: weft train. As a launcher it refuses a wrong job once, then starts the ranks. */
+/* cli/train.c: weft train. As launcher it validates the job once, then starts the ranks. */
 #include "cli/cli.h"
 
 #include "base/err.h"

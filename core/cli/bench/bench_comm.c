@@ -1,4 +1,4 @@
-/* cli/bench/bench_comm.c: weft bench comm: how fast are collectives here? One table an operation.
+/* cli/bench/bench_comm.c: weft bench comm: measures collectives. One table per operation.
  */
 #include "cli/bench/bench_comm.h"
 
@@ -81,7 +81,7 @@ static weft_status parse_ops(bench *b)
     return cli_measure_kinds(b->cfg, "bench.op", b->kind, &b->n);
 }
 
-/* Of a job file only what concerns this is taken; the rest may need plugins that do not. */
+/* Takes only the relevant keys of a job file; the others may need plugins that are missing here. */
 static weft_status take_key(bench *b, const char *key)
 {
     const char *text = config_raw(b->job_cfg, key);
@@ -192,7 +192,7 @@ static weft_status print_table(bench *b, uint32_t op)
     return st;
 }
 
-/* What all ranks have to themselves: ops, and the transport or transports of one group of them. */
+/* Set-up local to each rank: ops, and the transport or transports of one group of all ranks. */
 static weft_status find_links(bench *b)
 {
     const resolve_meeting meeting = {.sites = b->job ? &b->sites : NULL, .job = b->job};
@@ -266,7 +266,7 @@ static int run_rank(bench *b)
     return status;
 }
 
-/* What one rank alone can find wrong is said once, before there are many. */
+/* Validates the request once in the launcher, before ranks are started. */
 static weft_status check_request(const bench *given)
 {
     bench b = *given;

@@ -1,4 +1,4 @@
-/* cli/bench/bench_lists.c: see cli_bench_lists.h. */
+/* cli/bench/bench_lists.c: see bench_lists.h. */
 #include "cli/bench/bench_lists.h"
 
 #include <jansson.h>

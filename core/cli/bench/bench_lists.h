@@ -20,8 +20,8 @@ typedef struct bench_run {
     void *ctx;
 } bench_run;
 
-/* If a key has a list, measure every combination, one that fails not ending the rest, and put the
- * exit status (0 when any was measured) in *status. False: there is no list. */
+/* If a key has a list, measure every combination, continuing after a failed one, and put the exit
+ * status (0 when any was measured) in *status. False: there is no list. */
 bool cli_bench_lists(const bench_run *r, int *status);
 
 /* OUT/comm.csv to write to, with its head line; OUT/comm.json from it. */

@@ -1,13 +1,13 @@
-/* cli/bench/fit.c: least squares for the three numbers of a sched_speed.
+/* cli/bench/fit.c: least-squares fit of the three numbers of a sched_speed.
  *
- * Idea: the model is linear in them, so each point is an equation, and the numbers wanted are those
- * that leave the smallest sum of squared errors. The errors are relative ones: each equation is
- * divided by its time, or the longest messages alone would decide. A cost below zero is none; where
- * the best solution has one, the best of those without it is wanted. With three numbers there are
- * seven choices of which are not zero: all are tried, by the normal equations of each.
+ * Idea: the model is linear in them, so each point is an equation, and the fit minimizes the sum of
+ * squared relative errors: each equation is divided by its time, or the longest messages would
+ * dominate. Costs must not be negative; where the best solution has a negative one, the best
+ * solution without it is used. With three numbers there are seven non-empty subsets of non-zero
+ * numbers: all are tried, by the normal equations of each.
  *
- * Cost: a few hundred operations a point. It would be inexact were there many numbers, or some that
- * the points hardly tell apart; columns are brought to length one first. */
+ * Cost: a few hundred operations a point. It loses accuracy with many numbers, or with nearly
+ * collinear columns; columns are normalized to length one first. */
 #include "cli/bench/fit.h"
 
 #include <math.h>
@@ -37,7 +37,7 @@ static void row_of(const cli_fit_point *p, double out[N])
     out[2] = (w->bytes + w->fill) / p->seconds;
 }
 
-/* m x = y by elimination with pivots; 0 when m is singular. Uses m and y up. */
+/* Solves m x = y by elimination with pivoting; 0 when m is singular. Destroys m and y. */
 static bool solve(double m[N][N], double y[N], uint32_t n)
 {
     for (uint32_t k = 0; k < n; k++) {
@@ -66,7 +66,7 @@ static bool solve(double m[N][N], double y[N], uint32_t n)
     return true;
 }
 
-/* The best solution in which only the columns of `mask` are not zero. */
+/* The least-squares solution restricted to the columns of `mask`. */
 static bool solve_some(const double m[N][N], const double y[N], uint32_t mask, double x[N])
 {
     double part[N][N] = {{0}}, right[N] = {0};

@@ -10,7 +10,7 @@ typedef struct cli_fit_point {
     double seconds; /* > 0 */
 } cli_fit_point;
 
-/* The speed with which the model gives the times of all points best, none of it negative. */
+/* The fitted speed of all points, with non-negative costs. */
 sched_speed cli_fit_speed(const cli_fit_point *p, uint32_t n);
 
 /* Seconds a byte of points whose rounds and messages take what `s` says; never below zero. */

@@ -1,8 +1,7 @@
 /* cli/bench/measure.c: see measure.h.
  *
- * Operations follow each other without a pause, as in the programs that this is compared with,
- * after a tenth as many to warm up. Numbers are small integers, so that sums are exact in every
- * type. */
+ * Operations run back to back, as in comparable benchmarks, after a tenth as many for warm-up.
+ * Values are small integers, so that sums are exact in every type. */
 #include "cli/bench/measure.h"
 
 #include <stdlib.h>
@@ -155,13 +154,13 @@ uint64_t cli_measure_memory(const measure *m)
     return 2 * sched_align_line(m->side) + sched_align_line(m->scratch) + 64;
 }
 
-/* What rank `rank` of `ranks` puts in at `i`. No sum exceeds what a brain float holds exactly. */
+/* Input of rank `rank` of `ranks` at element `i`. All sums are exact in bf16. */
 static int64_t put_in(uint32_t ranks, uint32_t rank, uint64_t i)
 {
     return ranks <= 128 ? (int64_t)((i + rank) % 3) : i % ranks == rank;
 }
 
-/* What rank `me` then has to find at `i`. */
+/* Expected output of rank `me` at element `i`. */
 static int64_t expected(const sched_request *r, uint64_t i)
 {
     uint64_t part = r->count / r->ranks;
@@ -306,7 +305,7 @@ static weft_status time_together(measure *m, const row *w, const sides *s, uint3
     return st;
 }
 
-/* Whoever only sends would be many operations ahead of who receives. */
+/* Sending ranks would otherwise run many operations ahead of receiving ranks. */
 static weft_status time_apart(measure *m, const row *w, const sides *s, uint32_t times, int64_t *ns)
 {
     sides nothing = {0};

@@ -1,5 +1,5 @@
-/* cli/bench/measure.h: how fast a collective is over a channel, size by size: the rows of the table
- * that `weft bench comm` prints. */
+/* cli/bench/measure.h: measures a collective over a channel, size by size: the rows of the table of
+ * `weft bench comm`. */
 #ifndef CLI_BENCH_MEASURE_H
 #define CLI_BENCH_MEASURE_H
 
@@ -29,7 +29,7 @@ typedef struct cli_measure_row {
     uint64_t wrong;      /* elements, over all ranks */
 } cli_measure_row;
 
-/* Is there such an algorithm, which can do this? q->algorithm does not matter. [any] */
+/* Whether this algorithm exists and supports the operation; q->algorithm is ignored. [any] */
 int cli_measure_able(const cli_measure_request *q, const char *algorithm);
 
 /* Adds the operations of all sizes to the channel. Between comm_add_channel() and comm_connect().
@@ -47,8 +47,8 @@ weft_status cli_measure_run(measure *m, uint32_t i, void *memory, cli_measure_ro
 uint64_t cli_measure_bytes(const measure *m, uint32_t i);
 const char *cli_measure_algorithm(const measure *m, uint32_t i);
 
-/* What the model says of row `i`: seconds by its own algorithm, negative where that is not known,
- * and the algorithm that `auto` would take by these costs. */
+/* Prediction of the model for row `i`: seconds by its own algorithm, negative where unknown, and
+ * the algorithm that `auto` would select with these costs. */
 double cli_measure_predict(const measure *m, uint32_t i, const sched_cost *cost,
                            const char **choice);
 

@@ -17,8 +17,8 @@ uint32_t cli_measure_type(const char *name); /* one of MEASURING_TYPES, as WEFT_
 /* Memory that peers can map; the process keeps it. */
 weft_status cli_measure_arena(uint64_t bytes, comm_arena *out);
 
-/* Say why, unless the launcher says it, take the world down, and leave the job; a good end that
- * another rank spoils is none. The exit status. */
+/* Report the error, unless the launcher does, destroy the world, and leave the job; success on this
+ * rank is no success if another rank failed. Returns the exit status. */
 int cli_measure_leave(job *j, comm_world *w, weft_status st);
 
 #endif

@@ -1,19 +1,18 @@
 /* cli/bench/tune.c: see tune.h.
  *
- * Two kinds of operations are timed, both schedules as collectives are, so that what is measured is
- * what an algorithm gets, engine and all, and with all ranks of the group at work, as they are in a
- * collective:
+ * Two kinds of operations are timed, both as collective schedules, so that the measured cost
+ * includes the progress engine, and with all ranks of the group active, as in a collective:
  *
  *   train  ROUNDS times each rank sends a message to the next and, before it sends again, has
- *          received one from the rank before: a ping-pong of everybody. Latency and bandwidth.
- *   burst  each rank sends short messages to the others, all at once: what a message more costs.
+ *          received one from the rank before: a ring of ping-pongs. Latency and bandwidth.
+ *   burst  each rank sends short messages to the others, all at once: cost per extra message.
  *
- * Where the link maps, the two collectives that are nothing but loads and stores in the memory of
- * others are timed besides.
+ * Where the link maps, the two collectives that consist of loads and stores in mapped peer memory
+ * are also timed.
  *
- * Of each, so many run without a pause that the clock does not matter; the median of a few such
- * rounds is kept. Whoever calls takes the median of several of these, with all other points between
- * them: what disturbs a machine often lasts longer than a point. */
+ * Each operation runs back to back often enough for the clock's resolution; the median of a few
+ * such rounds is kept. The caller takes the median of several of these, with all other points
+ * between them: a disturbance of the machine often lasts longer than a point. */
 #include "cli/bench/tune.h"
 
 #include <stdlib.h>
@@ -248,7 +247,7 @@ weft_status cli_tune_run(tune *t, uint32_t i, void *memory, tune_point *out)
     if (st == WEFT_OK)
         st = time_of(t, p, memory, 1, &one);
     uint64_t times = one < PERIOD ? (uint64_t)(PERIOD / one) : 1;
-    uint32_t repeats = one < 25 * PERIOD ? REPEATS : 1; /* a slow network: not all day */
+    uint32_t repeats = one < 25 * PERIOD ? REPEATS : 1; /* a slow network: limit the time */
     for (uint32_t k = 0; k < repeats && st == WEFT_OK; k++)
         st = time_of(t, p, memory, times, &took[k]);
     if (st == WEFT_OK)

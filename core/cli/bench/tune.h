@@ -1,4 +1,4 @@
-/* cli/bench/tune.h: what sending over a link costs, measured by a group of ranks together. */
+/* cli/bench/tune.h: measures the alpha-beta costs of a link with a group of ranks. */
 #ifndef CLI_BENCH_TUNE_H
 #define CLI_BENCH_TUNE_H
 

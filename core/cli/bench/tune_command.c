@@ -1,9 +1,9 @@
-/* cli/bench/tune_command.c: weft tune comm: what do messages cost here, so that `algorithm = auto`
- * can reckon?
+/* cli/bench/tune_command.c: weft tune comm: measures the message costs that `algorithm = auto`
+ * uses.
  *
- * The ranks of the job measure each transport that it uses, over the mesh axis with the most ranks
- * on it; all groups of that axis at once, as in a step. Then the collectives are timed by every
- * algorithm that is able, beside what the model says of them with the costs just found. */
+ * The ranks of the job measure each of its transports, over the mesh axis with the most ranks on
+ * it; all groups of that axis at once, as in a step. Then every applicable algorithm of each
+ * collective is timed, and compared with the model's prediction from the costs just measured. */
 #include "cli/bench/tune_command.h"
 
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static weft_status load(tuner *t)
     return st;
 }
 
-/* The job and its transports. Costs that it has already are not looked at. */
+/* The job and its transports. Existing costs of the job are ignored. */
 static weft_status load_job(tuner *t, uint32_t ranks)
 {
     const resolve_meeting meeting = {.sites = t->job ? &t->sites : NULL, .job = t->job};
@@ -137,7 +137,7 @@ static void show(tuner *t, const char *what)
     fflush(stderr);
 }
 
-/* What every rank then knows: of each point the time of the slowest group. */
+/* Shares the result with every rank: the time of the slowest group for each point. */
 static weft_status share(tuner *t, tune_probe *p, const tune_point *mine, sched_cost *out)
 {
     tune_point *all = mem_alloc((uint64_t)t->who.ranks * TUNE_POINTS * sizeof *all);
@@ -156,7 +156,7 @@ static weft_status share(tuner *t, tune_probe *p, const tune_point *mine, sched_
     return st;
 }
 
-/* The costs of a transport. Who has no part in it waits for the others. */
+/* Measures the costs of a transport. Ranks outside its group wait for the others. */
 static weft_status find_costs(tuner *t, tune_probe *p)
 {
     tune_point mine[TUNE_POINTS] = {{0}};
@@ -242,7 +242,7 @@ static int run_rank(tuner *t)
     return status;
 }
 
-/* What one rank alone can find wrong is said once, before there are many. */
+/* Validates the request once in the launcher, before ranks are started. */
 static int launch(tuner *t, int argc, char **argv)
 {
     tuner look = *t;

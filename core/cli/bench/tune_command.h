@@ -1,4 +1,4 @@
-/* cli/bench/tune_command.h: what `weft tune comm` measures, and how it is told. */
+/* cli/bench/tune_command.h: what `weft tune comm` measures and prints. */
 #ifndef CLI_TUNE_H
 #define CLI_TUNE_H
 
@@ -19,7 +19,7 @@
  * of each machine. */
 typedef struct tune_probe {
     const component *c;
-    uint64_t score;            /* how good these ranks are for it, were there others */
+    uint64_t score;            /* how well these ranks suit it, compared with others */
     uint32_t axis, role, link; /* link: of the world */
     uint32_t *rank, n, me;     /* the group of this rank; n < 2: it has no part in this */
     tune *t;
@@ -65,8 +65,8 @@ void cli_tune_release(tune_set *t);        /* after the world */
 void cli_tune_cost_parts(tune_set *t);     /* the costs of the parts out of those of the probes */
 bool cli_tune_maps(const tune_set *t, const tune_probe *p);
 
-/* cli_tune_print.c: measured beside predicted, what `auto` takes by the new costs, and how far that
- * is from the best. Uses the measured times up. */
+/* tune_print.c: measured and predicted times, the selection of `auto` with the new costs, and its
+ * distance from the best. Sorts the measured times in place. */
 void cli_tune_print(const tune_set *t, tune_part *p, FILE *to);
 
 /* The costs of all probes as keys of a job, in place of `path` at once or not at all. Refused

@@ -12,8 +12,8 @@
 #define INSIDE 1u  /* its members on one machine */
 #define BETWEEN 2u /* its first member on each machine */
 
-/* The costs of a transport are found once. Ranks that lie apart are better than ranks that do not,
- * and many better than few: all ranks choose alike. */
+/* A transport is measured once. Inter-node ranks are preferred, then larger groups: all ranks
+ * choose alike. */
 static void want(tune_set *t, const component *c, uint32_t axis, uint32_t role)
 {
     uint64_t apart = role != INSIDE && resolve_reach(t->s, axis) != REACH_ONE;
@@ -127,7 +127,7 @@ static weft_status open_probe(tune_set *t, tune_probe *p, comm_world *w)
     return st;
 }
 
-/* Every algorithm that is able, of one collective. */
+/* Every applicable algorithm of one collective. */
 static weft_status add_rows(tune_set *t, tune_part *p, uint32_t k, comm_channel *c)
 {
     const double row_seconds = config_real(t->keys, "tune.seconds") + 1e-6; /* 0: no limit */

@@ -14,7 +14,7 @@
 #include "config/config.h"
 #include "data/file.h"
 
-/* How much longer than the fastest the choices took: over all sizes of all collectives. */
+/* Slowdown of the selected algorithm against the fastest, over all sizes and collectives. */
 typedef struct verdict {
     uint32_t rows;
     double logs, worst; /* of the ratios */

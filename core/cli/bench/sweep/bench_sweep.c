@@ -1,9 +1,9 @@
-/* cli/bench/sweep/bench_sweep.c: weft bench SWEEP.ini: which combination is best, and does each
- * compute the same?
+/* cli/bench/sweep/bench_sweep.c: weft bench SWEEP.ini: finds the fastest combination, and checks
+ * that all compute the same losses.
  *
- * Every combination is planned first, so what is not lawful costs nothing. Then come the references
- * on one rank, then the rest in rounds, one run of each in turn, so that a machine that grows
- * slower does so for all. One that fails is a row, and is not tried again. */
+ * Every combination is planned first, so invalid ones cost no run. Then come the references on one
+ * rank, then the rest in rounds, one run of each in turn, so that a slowdown of the machine affects
+ * all alike. A failed one becomes a row, and is not retried. */
 #include "cli/bench/sweep/bench_sweep.h"
 
 #include "base/clock.h"
@@ -95,7 +95,7 @@ static uint32_t plan_rows(sweep *s, bar *b)
     return lawful;
 }
 
-/* The job of a row on one rank, run.out aside, is what rows that share a reference have alike. */
+/* The job of a row on one rank, without run.out: rows with equal text share a reference. */
 static weft_status find_reference(sweep *s, sweep_row *r)
 {
     config *cfg;
@@ -195,7 +195,7 @@ static weft_status run_all(sweep *s, uint32_t lawful, bool terminal)
     return st;
 }
 
-/* Nothing ran: what was refused is the request. */
+/* Nothing ran: the refusals are the result. */
 static weft_status none_lawful(const sweep *s)
 {
     for (uint32_t i = 0; i < s->rows.n; i++)

@@ -29,7 +29,7 @@
 
 /* --- the job --- */
 
-/* What the reference does not take from a row: it shares nothing and talks to nobody. */
+/* Keys that the reference does not take from a row: those of sharding and communication. */
 static const char *const neutral[] = {"parallel.", "comm.",       "device.", "log.",
                                       "run.",      "checkpoint.", NULL};
 static const char *const neutral_keys[] = {SWEEP_RANKS,       "optim.placement", "optim.prefetch",
@@ -98,7 +98,7 @@ weft_status cli_sweep_job(const sweep *s, const sweep_row *r, bool alone, const 
 
 /* --- planning --- */
 
-/* Bytes a step are those of the steps that are measured: lists of plugins do not run in each. */
+/* Bytes per step over the measured steps: periodic lists do not run in each. */
 static void plan_here(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *out)
 {
     run_prepared p;
@@ -205,7 +205,7 @@ static void become_train(uint32_t ranks, const char *file, const char *log)
     execv("/proc/self/exe", argv);
 }
 
-/* Until it has ended or its time is up; false: its time is up. */
+/* Waits until the process ends; false: timeout. */
 static bool stand_by(const sweep *s, const sweep_try *t, pid_t child)
 {
     struct pollfd ended = {.fd = pidfd_open(child, 0), .events = POLLIN};
@@ -226,7 +226,7 @@ static bool stand_by(const sweep *s, const sweep_try *t, pid_t child)
     return !late;
 }
 
-/* The last line that says what was wrong. */
+/* The last line of the log that describes an error. */
 static const char *last_words(sweep *s, const char *log)
 {
     char *text = pool_alloc(&s->pool, SAID_BYTES + 1), *found = NULL;

@@ -158,7 +158,7 @@ static weft_status take_entry(sweep *s, const config_line *e)
     return take_list(s, key, e->value, e->where);
 }
 
-/* Over a column stands the last word of the key, unless two keys end alike. */
+/* Column heads: the last word of the key, unless two keys end alike. */
 static void name_columns(sweep *s)
 {
     for (uint32_t i = 0; i < s->naxes; i++) {
@@ -183,7 +183,7 @@ const char *cli_sweep_value(const sweep *s, const sweep_row *r, const char *key)
     return NULL;
 }
 
-/* "section.key=value" or "section.key!=value" fits the row? Blanks do not count. */
+/* Whether "section.key=value" or "section.key!=value" matches the row. Blanks are ignored. */
 static bool same_text(const char *a, const char *b)
 {
     for (;; a++, b++) {
@@ -219,7 +219,7 @@ static weft_status one_condition(const sweep *s, const char *rule, char *text, c
     return WEFT_OK;
 }
 
-/* Does one of the alternatives fit? */
+/* Whether one of the alternatives matches. */
 static weft_status rule_fits(const sweep *s, const char *key, const sweep_row *r, bool *out)
 {
     char name[32];

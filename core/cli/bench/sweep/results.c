@@ -1,4 +1,4 @@
-/* cli/bench/sweep/results.c: what runs left behind, as numbers (see sweep.h).
+/* cli/bench/sweep/results.c: metrics of the runs (see sweep.h).
  *
  * A run's rate is its tokens over its time, warm-up left out; a row has the median of its runs.
  * Parts of a step are means over all measured steps, so that they add up. Losses are compared at

@@ -23,7 +23,7 @@ typedef struct sweep_axis {
     uint32_t n;
 } sweep_axis;
 
-/* What planning says of a row, from a child process. */
+/* The result of planning a row, from a child process. */
 typedef struct sweep_plan {
     int32_t status; /* weft_status */
     uint32_t ranks, exact;
@@ -40,7 +40,7 @@ typedef struct sweep_sample {
 
 #define SWEEP_WAITS 0
 #define SWEEP_DONE 1
-#define SWEEP_SKIPPED 2 /* not a lawful combination, or not possible here */
+#define SWEEP_SKIPPED 2 /* an invalid combination, or not possible here */
 #define SWEEP_FAILED 3
 
 typedef struct sweep_row {
@@ -56,7 +56,7 @@ typedef struct sweep_row {
     uint32_t worst_step;
 } sweep_row;
 
-/* The same job on one rank: one for all rows that should give the same losses. */
+/* The reference job on one rank: shared by all rows that should give the same losses. */
 typedef struct sweep_reference {
     const char *keys; /* "section.key=value" of what changes results, one a line */
     sweep_row row;
@@ -105,7 +105,7 @@ void cli_sweep_run(sweep *s, sweep_row *r, const sweep_try *t);
 /* Numbers of OUT/metrics.jsonl into the row; false when there are not enough. */
 bool cli_sweep_measure(sweep *s, sweep_row *r, const sweep_try *t);
 
-/* Hold the losses against those of the reference. */
+/* Compare the losses with those of the reference. */
 void cli_sweep_compare(sweep *s, sweep_row *r, const sweep_row *one);
 double cli_sweep_bound(const sweep_row *r);
 
