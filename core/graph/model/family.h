@@ -1,4 +1,4 @@
-/* graph/model/family.h: what a family's file gives to the table in model.c. Private. */
+/* graph/model/family.h: the entry of a model family in the table of model.c. Private. */
 #ifndef GRAPH_MODEL_FAMILY_H
 #define GRAPH_MODEL_FAMILY_H
 
@@ -7,7 +7,7 @@
 typedef struct model_family {
     const char *name;
     int tied;                                           /* what MODEL_TIED_AUTO means */
-    weft_status (*check)(const graph_model_options *o); /* beyond what holds for all */
+    weft_status (*check)(const graph_model_options *o); /* beyond the common checks */
     weft_status (*build)(const weft_builder *b, const graph_model_options *o, weft_tensor *out);
     int64_t (*params)(const graph_model_options *o);
 } model_family;

@@ -30,7 +30,7 @@ weft_tensor graph_layer_param(graph_layers *m, const char *name, uint32_t rank,
     memcpy(shape.axes, axes, rank * sizeof *axes);
     uint32_t flags = strncmp(init, "normal", 6) ? 0 : WEFT_PARAM_MATRIX;
     if (rank == 2 && (!strcmp(axes[0].name, "vocab") || !strcmp(axes[0].name, "context")))
-        flags |= WEFT_PARAM_PAD; /* rows that are looked up, or whose logits the loss leaves out */
+        flags |= WEFT_PARAM_PAD; /* rows that are looked up, or whose logits the loss ignores */
     weft_tensor out = 0;
     if (m->st == WEFT_OK)
         m->st = m->b->param(m->b->ctx, full, &shape, init, flags, &out);

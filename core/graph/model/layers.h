@@ -1,4 +1,4 @@
-/* graph/model/layers.h: the layers that model families consist of.
+/* graph/model/layers.h: the layers of the model families.
  *
  * A family's build function makes one `graph_layers` and calls these functions in the order of its
  * formula. After the first failure they do nothing and return 0, so that a family checks `st` once,

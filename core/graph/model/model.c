@@ -71,7 +71,7 @@ static weft_status check_shape(const graph_model_options *o)
     return WEFT_OK;
 }
 
-/* The family and the options with what they leave open filled in. */
+/* The family and the options with defaults filled in. */
 static weft_status find_family(const graph_model_options *asked, graph_model_options *o,
                                const model_family **out)
 {

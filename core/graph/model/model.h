@@ -29,12 +29,12 @@ typedef struct graph_model_options {
     double norm_eps;   /* added to the variance that a normalisation divides by; 0: 1e-5 */
 } graph_model_options;
 
-/* Build the graph. *out is the loss, or the logits [tokens, vocab]. Options that no such model can
- * have are WEFT_USAGE, naming the key. [plan] */
+/* Build the graph. *out is the loss, or the logits [tokens, vocab]. Invalid options are WEFT_USAGE,
+ * naming the key. [plan] */
 weft_status graph_model_build(const weft_builder *b, const graph_model_options *o,
                               weft_tensor *out);
 
-/* Elements of all parameters; 0 for options that graph_model_build() refuses. [plan] */
+/* Elements of all parameters; 0 for options that graph_model_build() rejects. [plan] */
 int64_t graph_model_params(const graph_model_options *o);
 
 #endif

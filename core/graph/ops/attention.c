@@ -61,7 +61,8 @@ static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint3
     return st != WEFT_OK ? st : graph_op_check_sequence(b, "attention.dx", attrs, nattr, &in[0]);
 }
 
-/* One op makes all gradients, for whichever part asks first; the other finds them in din. */
+/* One op computes all gradients, at the first phase that needs any; the other phase finds them in
+ * din. */
 static weft_status attention_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                                   weft_tensor *din)
 {
@@ -137,8 +138,7 @@ static double attention_flops(const weft_attr *attrs, uint32_t nattr, const weft
     return 4.0 * half * sequence * (double)graph_op_elements(&out[0]);
 }
 
-/* Twice the forward pass. That the scores are formed once more is not counted: it is the price of
- * not keeping them, as recomputation is. */
+/* Twice the forward pass. Recomputing the scores is not counted, like other recomputation. */
 static double dx_flops(const weft_attr *attrs, uint32_t nattr, const weft_shape *in, uint32_t nin,
                        const weft_shape *out, uint32_t nout)
 {

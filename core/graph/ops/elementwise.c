@@ -1,8 +1,8 @@
-/* graph/ops/elementwise.c: the elementwise ops, of which update rules are written.
+/* graph/ops/elementwise.c: the elementwise ops, used in update rules.
  *
- * Operands have one shape, or are scalars, which hold for every element. Arithmetic is fp32: where
- * operands differ in type the result is f32. Gradients are written in the same ops; a scalar that
- * meets a tensor gets none (that would be a sum), which is refused unless it is a plain scalar. */
+ * Operands have one shape, or are scalars, which are broadcast. Arithmetic is fp32: where operands
+ * differ in type the result is f32. Gradients are written in the same ops; a scalar broadcast to a
+ * tensor has no gradient (it would be a sum), which is an error unless it is a plain scalar. */
 #include <string.h>
 
 #include "graph/ops/util.h"
@@ -112,7 +112,7 @@ static formula begin(const weft_builder *b, const weft_opcall *call, uint32_t ph
     return (formula){b, call, phase, WEFT_OK};
 }
 
-/* Is the gradient of input i to be written now? */
+/* Whether the gradient of input i is needed in this phase. */
 static bool wanted(formula *f, uint32_t i)
 {
     const weft_builder *b = f->b;
@@ -195,7 +195,7 @@ static weft_status div_grad(const weft_builder *b, const weft_opcall *call, uint
     return f.st;
 }
 
-/* The whole gradient to the operand that was taken; to the first when they are equal. */
+/* The whole gradient goes to the selected operand; to the first when they are equal. */
 static weft_status choice_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                                weft_tensor *din, weft_tensor less, weft_tensor more)
 {
@@ -273,7 +273,7 @@ static weft_status pow_grad(const weft_builder *b, const weft_opcall *call, uint
     return f.st;
 }
 
-/* -dy sin a, the sine being a cosine a quarter turn later */
+/* -dy sin a, with the sine as a phase-shifted cosine */
 static weft_status cos_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                             weft_tensor *din)
 {
@@ -306,7 +306,7 @@ static weft_status flat_grad(const weft_builder *b, const weft_opcall *call, uin
     return WEFT_OK;
 }
 
-/* --- Partial sums: what is linear in them lets them through --- */
+/* --- Partial sums: ops that are linear in them pass them on --- */
 
 static weft_status same_shard(const weft_builder *b, const weft_opcall *call, uint32_t size,
                               const weft_place *in, weft_place *out)

@@ -1,8 +1,8 @@
-/* graph/ops/embedding.c: rows of a table by number.
+/* graph/ops/embedding.c: embedding lookup: rows of a table by id.
  *
  * An id outside the table's rows gives a row of zeros. With the attribute "first" (the id of the
- * table's first row) a rank that holds some of the rows therefore makes a partial sum: each row
- * comes from the one rank that has it. Rows that pad a table are never asked for. */
+ * table's first row) a rank that holds a shard of the rows therefore makes a partial sum: each row
+ * comes from the one rank that has it. Padding rows are never read. */
 #include "graph/ops/util.h"
 
 static weft_status embedding_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,

@@ -1,8 +1,8 @@
-/* graph/ops/infer.c: shapes from a signature (see ops.h).
+/* graph/ops/infer.c: shape inference from a signature (see ops.h).
  *
- * The operands are walked from left to right. A letter met for the first time is bound to the axes
- * that stand there; met again it must find the same axes. A group takes what the other letters of
- * its operand leave, so an operand may have one unbound group. */
+ * The operands are matched from left to right. A letter is bound to axes at its first use; later
+ * uses must have the same axes. A group takes the axes that the other letters of its operand leave,
+ * so an operand may have one unbound group. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,7 +31,8 @@ typedef struct match {
     bound of[128]; /* by letter */
 } match;
 
-/* One operand, "b?[O..]:f32". Signatures are our own constants: no syntax errors are looked for. */
+/* Parses one operand, "b?[O..]:f32". Signatures are constants of the core: syntax is not
+ * checked. */
 static const char *parse_operand(const char *p, operand *o)
 {
     *o = (operand){0};
@@ -74,7 +75,7 @@ static weft_status misfit(const match *m, uint32_t i, uint32_t other)
                          m->signature, m->ops[i].name, a, m->ops[other].name, c);
 }
 
-/* The first input that has fixed the compute type. */
+/* The first input that determines the compute type. */
 static uint32_t typed_by(const match *m)
 {
     uint32_t i = 0;
@@ -93,7 +94,7 @@ static weft_status match_dtype(match *m, uint32_t i)
     return m->dtype == have ? WEFT_OK : misfit(m, i, typed_by(m));
 }
 
-/* How many axes the unbound group of input i takes; 0 when its rank cannot be right. */
+/* Number of axes of the unbound group of input i; 0 when its rank cannot be right. */
 static uint32_t group_size(const match *m, uint32_t i, bool *right)
 {
     uint32_t fixed = 0, groups = 0;
@@ -110,7 +111,7 @@ static uint32_t group_size(const match *m, uint32_t i, bool *right)
     return *right ? rank - fixed : 0;
 }
 
-/* When its rank is wrong, the input that bound one of its letters, or itself. */
+/* For a wrong rank: the input that bound one of its letters, or itself. */
 static uint32_t rank_rival(const match *m, uint32_t i)
 {
     for (uint32_t k = 0; k < m->ops[i].n; k++) {

@@ -1,8 +1,8 @@
 /* graph/ops/loss.c: softmax cross-entropy, loss and gradient in one pass.
  *
- * The gradient of the logits needs nothing but the loss scale from the backward pass, so the
- * forward pass writes it, over the logits. The vocabulary is needed whole; over split tokens the
- * loss is a partial sum. */
+ * The gradient of the logits needs only the loss scale from the backward pass, so the forward pass
+ * writes it in place of the logits. The vocabulary is needed whole; over split tokens the loss is a
+ * partial sum. */
 #include "graph/ops/util.h"
 
 static weft_status check_valid(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,

@@ -1,6 +1,6 @@
 /* graph/ops/norm.c: layer normalisation.
  *
- * y = (x - mean) * rstd * g + b over the last axis, which is never cut. Mean and reciprocal
+ * y = (x - mean) * rstd * g + b over the last axis, which is never split. Mean and reciprocal
  * standard deviation are outputs, kept for the backward pass. */
 #include "graph/ops/util.h"
 

@@ -20,15 +20,15 @@ const weft_op *graph_core_op(const char *id);
 /* Every id of the core's ops, in no order that matters; NULL behind the last. [any] */
 const char *graph_core_op_id(uint32_t i);
 
-/* Placement of the outputs of a call along one mesh axis, by axis names alone: what holds for an op
+/* Placement of the outputs of a call along one mesh axis, by axis names alone: the default of an op
  * whose shard() is NULL. It honours `op->whole`; `id` is for messages.
  *
  *   - Inputs may be split along one axis name only; every input that has the axis is split on it.
  *   - Every output must have the axis, and is split on it.
- *   - What only one coordinate holds stays with it.
+ *   - A tensor held by only one coordinate stays there.
  *
- * Anything else, partial inputs too, is WEFT_UNSUPPORTED with a sentence. The core's ops whose
- * algebra allows more say so by a shard_rule (op_util.h). [plan] */
+ * Anything else, partial inputs too, is WEFT_UNSUPPORTED with a message. Core ops whose algebra
+ * allows more use a shard_rule (ops/util.h). [plan] */
 weft_status graph_shard_by_names(const weft_builder *b, const weft_op *op, const char *id,
                                  const weft_opcall *call, const weft_place *in, weft_place *out);
 

@@ -1,8 +1,8 @@
-/* graph/ops/rename.c: the same numbers under another axis name.
+/* graph/ops/rename.c: gives an axis another name; the data are unchanged.
  *
  * Axes are matched by name, and two axes of a tensor have different names. The product of a matrix
  * with its own transpose therefore needs the matrix under two names. The attribute's key is the new
- * name, its number the axis: {"rows2", 0}. A split goes with the axis. */
+ * name, its number the axis: {"rows2", 0}. A split of the axis is kept. */
 #include <string.h>
 
 #include "graph/ops/util.h"

@@ -1,4 +1,4 @@
-/* graph/ops/rmsnorm.c: normalisation by the root of the mean square, as the Llama family has it.
+/* graph/ops/rmsnorm.c: root-mean-square normalisation (RMSNorm), as in the Llama family.
  *
  * y = x * rstd * g with rstd = 1 / sqrt(mean(x^2) + eps) over the last axis, which is never cut:
  * layer normalisation without the mean and without the bias. rstd is an output, kept for the

@@ -1,4 +1,4 @@
-/* graph/ops/shard.c: how a split carries through an op, by axis names (see ops.h). */
+/* graph/ops/shard.c: propagates a split through an op by axis names (see ops.h). */
 #include <string.h>
 
 #include "graph/ops/util.h"
@@ -54,7 +54,7 @@ static weft_status read_shapes(shard *s)
     return WEFT_OK;
 }
 
-/* One axis name is split, and every input that has it agrees. */
+/* Checks that one axis name is split, and that every input that has it agrees. */
 static weft_status one_axis(shard *s)
 {
     if (!any_of_kind(s, WEFT_SPLIT, &s->by))
@@ -192,7 +192,7 @@ weft_status graph_op_shard(const weft_builder *b, const weft_opcall *call, const
     return WEFT_OK;
 }
 
-/* Is `name` one of the words of `list`, "embed,head_dim"? */
+/* Whether `name` is one of the words of `list`, "embed,head_dim". */
 static bool listed(const char *list, const char *name)
 {
     size_t n = strlen(name);

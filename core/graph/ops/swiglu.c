@@ -1,8 +1,8 @@
-/* graph/ops/swiglu.c: the gated unit between the products of a Llama block.
+/* graph/ops/swiglu.c: SwiGLU, the gated activation of a Llama block.
  *
- * y = gate * logistic(gate) * up, element by element. Gate and up are results of two products and
- * not halves of one, so that a split of their feature axis cuts both alike and no element needs
- * another rank's. The gradient needs nothing but dy and the two inputs. */
+ * y = gate * logistic(gate) * up, elementwise. Gate and up are results of two products and not
+ * halves of one, so that a split of their feature axis splits both equally and no element needs
+ * data of another rank. The gradient needs only dy and the two inputs. */
 #include "graph/ops/util.h"
 
 static weft_status swiglu_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
@@ -20,7 +20,8 @@ static weft_status dx_infer(const weft_builder *b, const weft_attr *attrs, uint3
                           b, in, nin, out, nout);
 }
 
-/* One op makes both gradients, for whichever part asks first; the other finds them in din. */
+/* One op computes both gradients, at the first phase that needs any; the other finds them in
+ * din. */
 static weft_status swiglu_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                                weft_tensor *din)
 {

@@ -1,4 +1,4 @@
-/* graph/ops/util.c: words, attributes and small steps that the op tables share. */
+/* graph/ops/util.c: message, attribute and builder helpers shared by the op tables. */
 #include "graph/ops/util.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* graph/ops/util.h: what the files of the op tables share. Private to core/graph. */
+/* graph/ops/util.h: helpers shared by the op tables. Private to core/graph. */
 #ifndef GRAPH_OPS_UTIL_H
 #define GRAPH_OPS_UTIL_H
 
@@ -34,39 +34,40 @@ int64_t graph_op_elements(const weft_shape *s); /* product of all sizes */
 int64_t graph_op_attr_i(const weft_attr *attrs, uint32_t nattr, const char *key, int64_t dflt);
 double graph_op_attr_f(const weft_attr *attrs, uint32_t nattr, const char *key, double dflt);
 
-/* Hold the inputs against a signature (ops.h) and make the outputs of it. */
+/* Check the inputs against a signature (ops.h) and derive the outputs. */
 weft_status graph_op_infer(const char *signature, const weft_builder *b, const weft_shape *in,
                            uint32_t nin, weft_shape *out, uint32_t *nout);
 
-/* What graph_op_shard() has to know of an op beyond its axes.
+/* Algebraic properties of an op for graph_op_shard(), besides its axes.
  *
  * `terms` has one character an input. The op is a sum of terms, each a product that is linear in
- * its factors: inputs with the same letter are factors of one term ("aab" is x times w plus b);
- * '-' is an input in which the op is not linear. NULL: linear in none. */
+ * its factors: inputs with the same letter are factors of one term ("aab" is x times w plus b); '-'
+ * is an input in which the op is not linear. NULL: linear in none. */
 typedef struct shard_rule {
     const char *terms;
     uint32_t only; /* axes of input 0 along which a split is lawful, one bit each; 0: any axis */
     uint32_t sums; /* 1: the op adds up over an axis that an output lacks */
 } shard_rule;
 
-/* As graph_shard_by_names(), and besides:
+/* As graph_shard_by_names(), and also:
  *
  *   - An output without the split axis is a partial sum, if the op sums and every one of its terms
- *     has the axis (a term without it would be counted once a coordinate).
- *   - Partial sums come through when nothing is split and every term has exactly one factor that
- *     is partial. Partial maxima never do. */
+ *     has the axis (a term without it would be counted once per coordinate).
+ *   - Partial sums are propagated when nothing is split and every term has exactly one partial
+ *     factor. Partial maxima never are.
+ */
 weft_status graph_op_shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
                            weft_place *out, const shard_rule *rule);
 
-/* Does input `i` get its gradient in this phase? */
+/* Whether input `i` gets its gradient in this phase. */
 bool graph_op_expects(const weft_builder *b, const weft_opcall *call, uint32_t i, uint32_t phase);
 
 /* WEFT_UNSUPPORTED when a gradient flows into any output but the first. */
 weft_status graph_op_first_only(const weft_builder *b, const weft_opcall *call);
 
-/* For ops that work on runs of `sequence` consecutive tokens, an attribute: is it there, and are
- * the tokens of `first`, its first axis, whole sequences? And are they still when `place`, that of
- * the first input, cuts them among `size` coordinates? */
+/* For ops that work on runs of `sequence` consecutive tokens (an attribute): checks that it is
+ * given, that the tokens of `first`, its first axis, are whole sequences, and that they still are
+ * when `place`, that of the first input, splits them among `size` coordinates. */
 weft_status graph_op_check_sequence(const weft_builder *b, const char *id, const weft_attr *attrs,
                                     uint32_t nattr, const weft_shape *first);
 weft_status graph_op_check_split(const weft_builder *b, const char *id, const weft_opcall *call,

@@ -1,6 +1,6 @@
 /* graph/ops/vocab_loss.c: softmax cross-entropy over a vocabulary that is split among ranks.
  *
- * The logits are never gathered. What a token needs of all columns is three numbers:
+ * The logits are never gathered. A token needs three numbers of all columns:
  *
  *   xent.max     the largest logit                        a partial maximum over the split
  *   xent.sums    the sum of exp(logit - max), and the     a partial sum
@@ -9,10 +9,10 @@
  *                which every rank has whole
  *   xent.loss    the loss alone
  *
- * The attribute "valid" is the number of real columns of the whole vocabulary (0: all that there
- * are); "first" is where a rank's columns begin in it. Columns from `valid` on have probability 0.
- * A rank sends 12 bytes a token and reduction instead of its logits; the price is that the logits
- * are read three times, where softmax_xent reads them once. */
+ * The attribute "valid" is the number of real columns of the whole vocabulary (0: all); "first" is
+ * the index of a rank's first column in it. Columns from `valid` on have probability 0. A rank
+ * sends 12 bytes a token and reduction instead of its logits; the cost is that the logits are read
+ * three times, where softmax_xent reads them once. */
 #include "graph/ops/util.h"
 
 static weft_status max_infer(const weft_builder *b, const weft_attr *attrs, uint32_t nattr,
@@ -51,7 +51,7 @@ static weft_status loss_infer(const weft_builder *b, const weft_attr *attrs, uin
                           nin, out, nout);
 }
 
-/* As softmax_xent. That the maximum and the sums depend on the logits is in the formula already. */
+/* As softmax_xent. The formula already includes that maximum and sums depend on the logits. */
 static weft_status finish_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                                weft_tensor *din)
 {
@@ -63,7 +63,7 @@ static weft_status finish_grad(const weft_builder *b, const weft_opcall *call, u
     return WEFT_OK;
 }
 
-/* Nothing flows back through these two. */
+/* These two have no gradient. */
 static weft_status no_grad(const weft_builder *b, const weft_opcall *call, uint32_t phase,
                            weft_tensor *din)
 {
@@ -71,7 +71,7 @@ static weft_status no_grad(const weft_builder *b, const weft_opcall *call, uint3
     return WEFT_OK;
 }
 
-/* The logits are split along the vocabulary: what comes with them is complete, and the first output
+/* If the logits are split along the vocabulary, the other inputs are complete, and the first output
  * is of kind `kind`. Otherwise by names. */
 static weft_status shard(const weft_builder *b, const weft_opcall *call, const weft_place *in,
                          weft_place *out, weft_place first)

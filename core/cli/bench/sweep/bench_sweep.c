@@ -195,7 +195,7 @@ static weft_status run_all(sweep *s, uint32_t lawful, bool terminal)
     return st;
 }
 
-/* Nothing ran: the refusals are the result. */
+/* No combination is valid: the request itself is the error. */
 static weft_status none_lawful(const sweep *s)
 {
     for (uint32_t i = 0; i < s->rows.n; i++)
