@@ -350,7 +350,7 @@ weft_status ckpt_header_parse(const char *text, uint64_t bytes, uint64_t data_by
                               pool *p, ckpt_ranges *out)
 {
     json_error_t error;
-    /* The format wants '{' first, so that no file is also a lawful file of another kind. */
+    /* The format wants '{' first, so that no file is also valid in another format. */
     json_t *root =
         bytes && *text == '{' ? json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error) : NULL;
     if (!root)

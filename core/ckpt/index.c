@@ -7,8 +7,8 @@
  *      doubles, follow each other from 0 to the size; then every block is one cell, and as no
  *      block occurs twice, there are as many as cells.
  *
- * O(n log n) for n ranges. Coverings that are no grid are refused: whoever cuts axis by axis never
- * writes one. */
+ * O(n log n) for n ranges. Coverings that are not a grid are errors: splitting axis by axis never
+ * produces one. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

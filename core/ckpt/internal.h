@@ -25,13 +25,13 @@
 #define CKPT_NAME_MAX (2 * WEFT_MAX_NAME) /* a graph's name and a suffix, with the zero */
 #define CKPT_PATH_MAX 4096
 #define CKPT_FILE_MAX 64                     /* bytes of any name that folder.c makes */
-#define CKPT_SHAPE_TEXT (WEFT_MAX_AXES * 22) /* bytes of a shape in words, with the zero */
+#define CKPT_SHAPE_TEXT (WEFT_MAX_AXES * 22) /* bytes of a shape as text, with the zero */
 #define CKPT_BLOCK_TEXT (WEFT_MAX_AXES * 42) /* of a block */
 
 /* Elements [first, first + count) of a block of a tensor, stored in `shard` from byte `at` on.
  * `block` is NULL for the whole tensor (the only representation of it). */
 typedef struct ckpt_range {
-    const char *name;             /* in the pool of whoever parsed it */
+    const char *name;             /* in the pool of its parser         */
     uint32_t dtype, rank;         /* of the tensor                    */
     int64_t shape[WEFT_MAX_AXES]; /* of the whole tensor              */
     const box *block;             /* in the same pool, or NULL        */
@@ -125,7 +125,7 @@ typedef VEC(uint64_t) ckpt_steps;
 /* Steps of the checkpoints in an open folder, newest first; the caller frees out->at. */
 weft_status ckpt_list(int folder, ckpt_steps *out);
 
-/* Open, or with `make` create, OUT/checkpoints; and take its lock. Descriptors, or a sentence. */
+/* Open, or with `make` create, OUT/checkpoints; and take its lock. *fd: a descriptor. */
 weft_status ckpt_folder_open(const char *out_dir, bool make, int *fd);
 weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd);
 

@@ -83,7 +83,7 @@ bool ckpt_block_ok(const box *b, const int64_t *shape, uint64_t *out)
             return false;
         part = part || b->size[i] != shape[i];
     }
-    *out = box_elements(b); /* no more than the shape, which is lawful */
+    *out = box_elements(b); /* no more than the shape, which is valid */
     return part;
 }
 

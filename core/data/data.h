@@ -29,7 +29,7 @@ typedef struct data_file {
 } data_file;
 
 /* Map the file and check its header and length; no token is read. Missing, truncated or foreign
- * files fail with a sentence. [setup] */
+ * files fail with a message. [setup] */
 weft_status data_open(const char *path, data_file *out);
 void data_close(data_file *f);
 

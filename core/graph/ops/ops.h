@@ -1,7 +1,7 @@
 /* graph/ops/ops.h: the core's own ops, as the tables of weft/op.h, and how a split carries through
  * one.
  *
- * Each op has a signature, which its shapes are held against and which messages quote:
+ * Each op has a signature, against which its shapes are checked; messages quote it:
  *
  *   linear: x[t,I..] w[O..,I..] b?[O..] -> y[t,O..]
  *

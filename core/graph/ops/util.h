@@ -45,7 +45,7 @@ weft_status graph_op_infer(const char *signature, const weft_builder *b, const w
  * is an input in which the op is not linear. NULL: linear in none. */
 typedef struct shard_rule {
     const char *terms;
-    uint32_t only; /* axes of input 0 along which a split is lawful, one bit each; 0: any axis */
+    uint32_t only; /* axes of input 0 along which a split is valid, one bit each; 0: any axis */
     uint32_t sums; /* 1: the op adds up over an axis that an output lacks */
 } shard_rule;
 

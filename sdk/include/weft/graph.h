@@ -105,7 +105,7 @@ typedef struct weft_builder {
 
     /* Append an op. `nout` must be what the op's infer() says; `out` receives the handles, of
      * tensors whose names begin with the id and '#' and are unique. Unknown ids, shapes that do not
-     * fit: WEFT_USAGE with a sentence. [plan] */
+     * fit: WEFT_USAGE with a message. [plan] */
     weft_status (*op)(void *ctx, const char *id, const weft_attr *attrs, uint32_t nattr,
                       const weft_tensor *in, uint32_t nin, weft_tensor *out, uint32_t nout);
 

@@ -92,7 +92,7 @@ typedef struct weft_link_table {
     /* On return no posted memory is accessed any more. NULL allowed. [setup] */
     void (*disconnect)(weft_conn *c);
 
-    /* Post a send or a receive of `bytes` (0 is lawful: a signal). The memory is borrowed until the
+    /* Post a send or a receive of `bytes` (0 is valid: a signal). The memory is borrowed until the
      * matching count of progress() has passed it. WEFT_BUSY: the queue is full (it holds 64 at
      * least), post again after progress(). `region` covers the memory when WEFT_LINK_REGISTER is
      * set, else NULL. [progress] */

@@ -46,7 +46,7 @@ typedef struct weft_match {
     uint32_t rank[26];
     uint32_t bound; /* bit by letter: it has a size */
     uint32_t dt;    /* the compute type; 0: no operand has it */
-    char why[192];  /* after a refusal: the sentence for host->fail() */
+    char why[192];  /* after an error: the message for host->fail() */
 
     /* Current state of the match, for the functions below. */
     const char *who, *side; /* the device; "input", "output" */
@@ -84,7 +84,7 @@ static inline int64_t weft_elements(const weft_operand *o)
     return n <= INT64_MAX / 16 ? n : 0;
 }
 
-/* Refusals: the sentence goes to `why`. Types are UNSUPPORTED, shapes are USAGE. */
+/* Errors: the message goes to `why`. Types are UNSUPPORTED, shapes are USAGE. */
 static inline weft_status weft_match_no_type(weft_match *m, const char *wanted)
 {
     static const char *const names[] = {"none",  "fp32",  "bf16", "fp16",
@@ -206,10 +206,10 @@ static inline weft_status weft_match_side(weft_match *m, const char *side, const
     return WEFT_USAGE;
 }
 
-/* Match `spec` against the patterns of its inputs and outputs. `who` names the device in sentences.
+/* Match `spec` against the patterns of its inputs and outputs. `who` names the device in messages.
  * WEFT_OK, and the sizes are in `m`; WEFT_UNSUPPORTED for a type that the pattern does not take;
  * WEFT_USAGE for a shape or number of operands that no op of this name has. With the last two the
- * sentence is in m->why. */
+ * message is in m->why. */
 static inline weft_status weft_match_spec(weft_match *m, const char *who, const weft_opspec *spec,
                                           const char *in, const char *out)
 {

@@ -42,17 +42,15 @@ WEFT_FREEZE(weft_opcall, dout, 48);
 #define WEFT_GRAD_INPUTS 1u /* B: gradients of activations, needed by the block before */
 #define WEFT_GRAD_PARAMS 2u /* W: gradients of parameters, needed at the end of the step */
 
-#define WEFT_OP_ELEMENTWISE                                                                        \
-    1u /* same-shape inputs or scalars, `ew` is the operation; may be fused */
+#define WEFT_OP_ELEMENTWISE 1u /* same-shape inputs or scalars, operation `ew`; may be fused */
 #define WEFT_OP_ACCUMULATES 2u /* its kernels can add to their outputs instead of writing them */
 #define WEFT_OP_SHAPE_LAST 4u  /* of the last input only the shape is used: run() may get NULL */
 
 typedef struct weft_op {
     uint32_t struct_size;
-    uint32_t flags; /* WEFT_OP_... */
-    uint32_t ew;    /* WEFT_EW_... of an elementwise op, else 0 */
-    uint32_t
-        in_place; /* k > 0: output 0 may overwrite input k-1 when nothing else reads it later */
+    uint32_t flags;    /* WEFT_OP_... */
+    uint32_t ew;       /* WEFT_EW_... of an elementwise op, else 0 */
+    uint32_t in_place; /* k > 0: output 0 may overwrite input k-1 if nothing reads it later */
 
     /* Shapes of the outputs from those of the inputs, and their number (`out` has room for
      * WEFT_MAX_OPERANDS; names may be those of inputs or constants). Sizes are the whole job's, or

@@ -116,7 +116,7 @@ typedef weft_status (*weft_emit)(void *user, const weft_builder *b);
 /* --- What it emits ---
  *
  * Names are globs with '*', alternatives separated by '|'. An edit over a mesh axis of size 1 is
- * lawful and does nothing. Any status but WEFT_OK ends the planning: pass it on. All [plan]. */
+ * valid and does nothing. Any status but WEFT_OK ends the planning: pass it on. All [plan]. */
 typedef struct weft_edits {
     uint32_t struct_size, flags;
     void *ctx;
@@ -192,7 +192,7 @@ typedef struct weft_strategy {
     weft_status (*edit)(void *module, const weft_conf *conf, uint32_t phase, const weft_view *view,
                         const weft_edits *edits); /* [plan] */
 
-    /* Names of strategies, separated by commas, innermost first, that this one stands for: a list
+    /* Names of strategies, separated by commas, innermost first, that this one expands to: a list
      * that users need often. Its own edit() is then never called, and it brings no axes. OPT */
     const char *list;
 } weft_strategy;
