@@ -1,5 +1,5 @@
-/* comm.c: communicators. All are non-blocking: every call returns at once, and what it began is
- * polled, so that a rank that never comes costs a deadline and not the process. */
+/* comm.c: communicators. All are non-blocking: every call returns at once and is then polled, so a
+ * rank that never joins causes a timeout and does not hang the process. */
 #include "comm.h"
 
 #include <stdbool.h>
@@ -9,17 +9,17 @@
 #include <string.h>
 #include <time.h>
 
-#define CLOSE_MS 5000 /* that taking leave of the others may take */
+#define CLOSE_MS 5000 /* time limit of ncclCommFinalize */
 
 struct weft_comm {
     nccl_module *m;
     ncclComm_t comm;
-    void *handle; /* of the memory that it was told of */
+    void *handle; /* of the memory that is registered with NCCL */
     uint32_t rank, ranks;
     atomic_int aborted;
 };
 
-/* What NCCL says, as a status and a sentence. */
+/* Convert an NCCL result to a status and an error message. */
 static weft_status said(const nccl_module *m, ncclResult_t r, const char *what)
 {
     if (r == ncclSuccess)
@@ -67,7 +67,7 @@ static ncclConfig_t configure(const weft_conf *conf)
     return config;
 }
 
-/* A communicator works in the context of the thread that opens it: that of the stream. */
+/* A communicator uses the CUDA context of the thread that opens it: make it the stream's. */
 static weft_status enter_context(const nccl_module *m, void *stream)
 {
     void *context = NULL;
@@ -145,7 +145,7 @@ void comm_abort(weft_comm *c)
     (void)c->m->nccl.CommAbort(c->comm);
 }
 
-/* In good order: finalize tells the others and is polled; then what it held is freed. */
+/* Orderly close: start and poll ncclCommFinalize, then free the resources. */
 static void take_leave(weft_comm *c)
 {
     const nccl_api *n = &c->m->nccl;
@@ -212,7 +212,7 @@ typedef struct request {
     cudaStream_t stream;
 } request;
 
-/* Kinds that NCCL makes of sends and receives: inside a group they go at once. */
+/* Collectives composed of sends and receives; a group issues them together. */
 static ncclResult_t pairs(const request *q, uint32_t kind)
 {
     const nccl_api *n = &q->c->m->nccl;

@@ -1,4 +1,4 @@
-/* comm.h: communicators, as weft/coll.h has them. */
+/* comm.h: communicators, as specified in weft/coll.h. */
 #ifndef NCCL_COMM_H
 #define NCCL_COMM_H
 

@@ -9,7 +9,7 @@
 
 #define NCCL "libnccl.so.2"
 #define DRIVER "libcuda.so.1"
-#define OLDEST 21800 /* 2.18: configurations, splitting */
+#define OLDEST 21800 /* 2.18: non-blocking configurations, communicator split */
 
 #define OF(name)                                                                                   \
     {                                                                                              \
@@ -59,7 +59,7 @@ static weft_status find(const nccl_module *m, void *library, const char *file, c
     return WEFT_OK;
 }
 
-/* The libraries stay open: they have threads of their own that outlive a job. */
+/* The libraries are never closed: their own threads outlive a job. */
 weft_status nccl_load(nccl_module *m)
 {
     if (m->loaded)

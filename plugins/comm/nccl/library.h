@@ -1,5 +1,5 @@
-/* library.h: what is asked of libnccl and of the driver, opened at run time: a machine without them
- * still loads the plugin, lists its options and says what is missing. */
+/* library.h: the functions of libnccl and of the driver that are used, opened at run time. Without
+ * them the plugin still loads, lists its options and reports what is missing. */
 #ifndef NCCL_LIBRARY_H
 #define NCCL_LIBRARY_H
 
@@ -37,10 +37,12 @@ typedef struct nccl_api {
     ncclResult_t (*Recv)(void *out, size_t n, ncclDataType_t type, int peer, ncclComm_t c,
                          cudaStream_t s);
     const char *(*GetErrorString)(ncclResult_t result);
-    const char *(*GetLastError)(ncclComm_t c); /* of the library, not of a communicator */
+    const char *(*GetLastError)(
+        ncclComm_t c); /* the last error of the library, not of a communicator */
 } nccl_api;
 
-/* Of the driver (cuda.h): a communicator belongs to the context of the thread that opens it. */
+/* Driver functions (cuda.h): a communicator belongs to the CUDA context of the thread that opens
+ * it. */
 typedef struct driver_api {
     int (*cuInit)(unsigned flags);
     int (*cuDeviceGetCount)(int *count);
@@ -55,7 +57,7 @@ typedef struct nccl_module {
     int loaded, version;
 } nccl_module;
 
-/* Open both, once. WEFT_ABSENT and a sentence where one is missing or too old. */
+/* Open both, once. WEFT_ABSENT and an error message if one is missing or too old. */
 weft_status nccl_load(nccl_module *m);
 
 weft_status nccl_fail(const nccl_module *m, weft_status code, const char *fmt, ...)

@@ -1,7 +1,7 @@
-/* plugins/comm/nccl: collectives of NVIDIA's library, behind weft.coll/1.
+/* plugins/comm/nccl: collectives by NVIDIA's NCCL library, behind weft.coll/1.
  *
- * The library and the driver are opened when something is asked of them. NCCL's own environment
- * variables hold as everywhere; what users need per transport stands in [comm.nccl]. */
+ * The library and the driver are opened at first use. NCCL's own environment variables apply as
+ * usual; the options that users need are keys of [comm.nccl]. */
 #include "comm.h"
 
 #include <stdio.h>
@@ -54,8 +54,8 @@ static const weft_option traffic_class = {sizeof traffic_class,
 static const weft_option *const options[] = {&interface, &net,           &min_ctas,
                                              &max_ctas,  &traffic_class, NULL};
 
-/* Ranks of this machine may not share a GPU, unless NCCL was told that they are on different ones.
- */
+/* Ranks of this machine may not share a GPU, unless NCCL is told that they are on different
+ * hosts. */
 static weft_status check_sharing(const nccl_module *m, int gpus)
 {
     const char *here = getenv("LOCAL_WORLD_SIZE");
@@ -83,7 +83,7 @@ static weft_status nccl_probe(void *module, const weft_conf *conf, uint32_t caps
     if (st != WEFT_OK)
         return st;
     const char *names = conf->text(conf->ctx, "interface");
-    if (names && *names) /* read when the first communicator is opened */
+    if (names && *names) /* NCCL reads it when the first communicator is opened */
         setenv("NCCL_SOCKET_IFNAME", names, 1);
     char text[64];
     snprintf(text, sizeof text, "NCCL %d.%d.%d", m->version / 10000, m->version / 100 % 100,

@@ -1,38 +1,38 @@
 /* plugins/comm/self: a loopback transport, the smallest complete plugin. Read this one first.
  *
  * It carries messages of a rank to itself: the k-th send of a connection is copied to the k-th
- * receive. Members come in the order in which the core calls them (weft/link.h), the manifest last.
- */
+ * receive. Functions are in the order in which the core calls them (weft/link.h), the manifest
+ * last. */
 #include <weft/link.h>
 
 #include <stdio.h>
 #include <string.h>
 #include <sys/uio.h>
 
-enum { QUEUE = 64 }; /* posted messages that a connection holds each way; link.h asks for 64 */
+enum { QUEUE = 64 }; /* posted messages per connection and direction; link.h requires 64 */
 
-struct weft_link { /* one a job; a real transport keeps its sockets here */
+struct weft_link { /* one per job; a real transport keeps its sockets here */
     const weft_host *host;
     _Atomic int aborted; /* abort() may come from any thread */
 };
 
 struct weft_conn { /* one for each (peer, channel) */
     weft_link *link;
-    uint64_t sends, recvs, done; /* posted so far; finished, the same number both ways */
+    uint64_t sends, recvs, done; /* posted so far; completed, the same number in both directions */
     struct iovec send[QUEUE], recv[QUEUE];
 };
 
 static weft_status self_probe(void *module, const weft_conf *conf, const weft_link_group *group,
                               int32_t *score)
 {
-    (void)conf, (void)group; /* `auto` asks for groups of two ranks and more alone */
+    (void)conf, (void)group; /* `auto` probes only groups of two or more ranks */
     const weft_host *host = module;
     (void)!host->fail(host->ctx, WEFT_UNSUPPORTED, "self reaches no other rank");
     *score = 0;
     return WEFT_OK;
 }
 
-/* --- The link. `module` is what open() gave: here the host's table --- */
+/* --- The link. `module` is what open() returned: here the host's table --- */
 static weft_status self_create(void *module, const weft_link_args *args, weft_link **out)
 {
     (void)args; /* a real transport listens on args->bind_addr */
@@ -54,11 +54,11 @@ static void self_destroy(weft_link *l)
 static weft_status self_address(weft_link *l, void *out, uint64_t *bytes)
 {
     (void)l, (void)out;
-    *bytes = 0; /* no peer has to find this rank */
+    *bytes = 0; /* peers need no address of this rank */
     return WEFT_OK;
 }
 
-/* --- A connection. connect() begins, ready() says when both ends are up --- */
+/* --- A connection. connect() begins; ready() reports that both ends are up --- */
 static weft_status self_connect(weft_link *l, uint32_t peer, uint32_t channel, const void *address,
                                 uint64_t bytes, weft_conn **out)
 {
@@ -124,7 +124,7 @@ static weft_status self_progress(weft_conn *c, uint64_t *sent, uint64_t *receive
 
 static weft_status self_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
 {
-    (void)l, (void)spin_us, (void)timeout_us; /* only the caller brings progress: do not sleep */
+    (void)l, (void)spin_us, (void)timeout_us; /* only the caller makes progress, so do not sleep */
     return WEFT_OK;
 }
 

@@ -1,6 +1,6 @@
-/* connect.c: connections, from the core's request to their end. Each end lays a ring into its own
- * segment, enters it into its directory, and takes the ring that the other end entered for it; it
- * is ready when both are taken. */
+/* connect.c: connections, from connect to disconnect. Each end allocates a ring in its own segment,
+ * adds it to its directory, and maps the ring that the other end added for it. A connection is
+ * ready when both rings are mapped. */
 #include "shm.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ weft_status shm_usable(weft_conn *c)
     return WEFT_OK;
 }
 
-/* Lay my ring and show it to the peer. */
+/* Allocate the own ring and publish it to the peer. */
 static weft_status offer(weft_link *l, weft_conn *c)
 {
     unsigned n = atomic_load(&l->head->entries);
@@ -93,11 +93,12 @@ weft_status shm_connect(weft_link *l, uint32_t rank, uint32_t channel, const voi
     return WEFT_OK;
 }
 
-/* Map the ring of a directory entry that the peer wrote: nothing in it is believed. */
+/* Map the ring of a directory entry that the peer wrote. The entry is validated as untrusted
+ * input. */
 static weft_status take(weft_conn *c, entry *e)
 {
     struct stat s;
-    const volatile entry *theirs = e; /* read once: the peer could change it later */
+    const volatile entry *theirs = e; /* read once: the peer may change it concurrently */
     uint64_t offset = theirs->offset, data = theirs->data_bytes;
     uint32_t cells = theirs->cells;
     bool lawful = data >= RING_MIN && data <= RING_MAX && (data & (data - 1)) == 0 &&
@@ -135,7 +136,7 @@ static weft_status find(weft_conn *c)
     return WEFT_BUSY;
 }
 
-/* One connection as far as it goes. */
+/* Advance the set-up of one connection as far as possible. */
 static weft_status set_up(weft_conn *c)
 {
     weft_status st = !c->out_ring ? find(c) : WEFT_OK;
@@ -151,8 +152,8 @@ static weft_status set_up(weft_conn *c)
     return WEFT_BUSY;
 }
 
-/* All connections are taken along when a peer has told of something, so that ranks that ask for
- * theirs in different orders do not wait for each other. */
+/* When a peer has rung, all connections in set-up are advanced, not just `c`: ranks that connect in
+ * different orders would otherwise deadlock. */
 weft_status shm_ready(weft_conn *c)
 {
     weft_status st = shm_usable(c);
@@ -185,7 +186,7 @@ void shm_disconnect(weft_conn *c)
     }
     if (c->entry) {
         atomic_store(&c->entry->state, ENTRY_CLOSED);
-        /* Give the pages back, but for the first, whose flags the peer may still read. */
+        /* Free the pages, except the first: the peer may still read its flags. */
         (void)!fallocate(l->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                          (off_t)c->entry->offset + 4096,
                          (off_t)shm_ring_size(c->in_mask + 1, c->in_bytes) - 4096);

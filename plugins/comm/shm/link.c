@@ -1,12 +1,13 @@
-/* link.c: the link of one rank: sleeping and waking, and who is alive.
+/* link.c: the link of one rank: sleep and wake-up, and peer liveness.
  *
- * Sleeping loses no wake-up: the sleeper reads its bell, raises `sleeping`, then looks once more
- * for work, then sleeps unless the bell has changed; a peer changes memory first, then looks at
- * `sleeping`, and rings if it is up. A full fence on each side between its write and its read makes
- * one of the two see the other. (The older builtin, because gcc's thread sanitizer refuses the
- * newer; it is told nothing, and needs nothing: it never sees both ends of a ring at one address.)
+ * No wake-up is lost. The sleeper reads its bell, sets `sleeping`, checks for work once more, and
+ * sleeps on the futex unless the bell has changed. A peer changes memory first, then reads
+ * `sleeping`, and rings if it is set. Each side has a full fence between its write and its read, so
+ * at least one of them sees the other's write. (The older __sync builtin: gcc's thread sanitizer
+ * rejects the newer one. It does not model this fence and need not: it never sees both ends of a
+ * ring at one address.)
  *
- * A peer that dies cannot ring, so its process is looked at now and then while we wait. */
+ * A peer that dies cannot ring, so the wait checks the liveness of its process every LOOK_US. */
 #include "shm.h"
 
 #include <errno.h>
@@ -50,12 +51,12 @@ bool shm_news(weft_link *l)
 {
     unsigned bell = atomic_load(&l->head->bell);
     bool news = l->begun || bell != l->passed;
-    l->passed = bell; /* before the look: what is told meanwhile is news again */
+    l->passed = bell; /* read before the check: later rings count as news again */
     l->begun = false;
     return news;
 }
 
-/* All rings of a rank together take about as much, so that many ranks fit on a machine. */
+/* Bounds the cells of all rings of a rank together, so that many ranks fit on a machine. */
 static uint32_t cells_for(uint32_t local_ranks)
 {
     uint32_t cells = CELLS_MAX;
@@ -151,10 +152,10 @@ static void look(weft_link *l, uint64_t now)
     for (int i = 0; i < n; i++) {
         peer *p = e[i].data.ptr;
         p->dead = true;
-        p->watched = epoll_ctl(l->alive, EPOLL_CTL_DEL, p->pidfd, NULL) != 0; /* said once */
+        p->watched = epoll_ctl(l->alive, EPOLL_CTL_DEL, p->pidfd, NULL) != 0; /* reported once */
     }
     for (peer *p = l->peers; p; p = p->next)
-        if (!p->watched && !p->dead) /* a kernel without process descriptors */
+        if (!p->watched && !p->dead) /* a kernel without pidfds */
             p->dead = kill(p->pid, 0) != 0 && errno == ESRCH;
 }
 
@@ -163,7 +164,7 @@ void shm_look(weft_link *l)
     look(l, now_us());
 }
 
-/* Would a call on some connection find work now? */
+/* Would progress on any connection find work now? */
 static bool anything(weft_link *l)
 {
     if (atomic_load_explicit(&l->woken, memory_order_relaxed) || atomic_load(&l->aborted))

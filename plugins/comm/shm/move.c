@@ -1,15 +1,14 @@
 /* move.c: messages through the rings.
  *
  * The sender fills the next cell of the peer's ring and writes its stamp last (release); the
- * receiver looks for the stamp (acquire) and empties the cell. Short messages travel in the cell.
- * A longer one is cut into chunks of the data part, each announced by a cell, so that sender and
- * receiver copy at the same time. Nobody writes what the other writes: the only line that goes back
- * is the one that says how much was taken, and the sender reads it when the ring looks full.
+ * receiver polls the stamp (acquire) and consumes the cell. Short messages are inline in the cell.
+ * A longer one is split into chunks of the data part, each announced by a cell, so that sender and
+ * receiver copy at the same time. Every cache line has a single writer: the receiver writes only
+ * the line with the consumed counts, which the sender reads when the ring looks full.
  *
- * Messages of one chunk that are read soon do not walk through the whole data part, which would
- * touch new memory all the time: after every WARM bytes the sender skips what is left of the part
- * and begins again at its start, where both caches and page tables know it.
- */
+ * Messages of one chunk that are consumed promptly stay in the first part of the data buffer, to
+ * reuse warm cache lines and TLB entries: after every WARM bytes the sender skips the rest of the
+ * data part and starts again at its beginning. */
 #include "shm.h"
 
 #include <string.h>
@@ -19,7 +18,8 @@ static uint64_t lines(uint64_t bytes)
     return (bytes + 63) & ~(uint64_t)63;
 }
 
-/* Is there a free cell, and `bytes` of data if not 0? Asks the peer's counts only when needed. */
+/* Is there a free cell, and `bytes` free in the data part? Reads the peer's counts only when
+ * needed. */
 static bool room(weft_conn *c, uint64_t bytes)
 {
     ring *r = c->out_ring;
@@ -32,8 +32,8 @@ static bool room(weft_conn *c, uint64_t bytes)
            c->bytes_out - c->bytes_taken + bytes <= c->out_bytes;
 }
 
-/* Begin again at the start of the data part if little is unread and a message that is one chunk has
- * room there. */
+/* Restart at the beginning of the data part if little is unread and a one-chunk message fits
+ * there. */
 static void turn_back(weft_conn *c, const message *m)
 {
     uint64_t at = c->bytes_out & (c->out_bytes - 1);
@@ -64,7 +64,8 @@ static uint64_t next_part(const weft_conn *c)
     return part < straight ? part : straight;
 }
 
-/* Put the next cell of the first unfinished message; its bytes, or -1 when the ring is full. */
+/* Write the next cell of the first unfinished message. Returns its bytes, or -1 if the ring is
+ * full. */
 static int64_t put(weft_conn *c)
 {
     message *m = &c->out.m[c->out.done % QUEUE];
@@ -123,9 +124,9 @@ static cell *filled(weft_conn *c, uint64_t *stamp)
     return (*stamp & CELL_NUMBER) == ((c->cells_in + 1) & CELL_NUMBER) ? from : NULL;
 }
 
-/* What comes will be further lines of the cell, or data: asked for while we wait for the stamp, the
- * lines travel side by side instead of one after the other. No more of them than the message that
- * is awaited has: a line that the writer has yet to write would be taken from it. */
+/* Prefetch the further lines of the next cell, or its data, while polling the stamp, so that the
+ * lines arrive in parallel instead of one after the other. Prefetch no more than the awaited
+ * message has: a line that the writer has yet to write would be taken from its cache. */
 static void foresee(const weft_conn *c)
 {
     const ring *r = c->in_ring;
@@ -139,7 +140,8 @@ static void foresee(const weft_conn *c)
 
 static weft_status take_chunk(weft_conn *c, message *m, const cell *from, uint64_t *moved)
 {
-    const volatile chunk *theirs = &from->chunk; /* read once: the peer could change it later */
+    const volatile chunk *theirs =
+        &from->chunk; /* read once: the peer may change it concurrently */
     chunk k = {theirs->total, theirs->part, theirs->at};
     uint64_t at = k.at & (c->in_bytes - 1), left = m->bytes - c->in.at;
     if (k.total != m->bytes)
@@ -176,7 +178,8 @@ static void tell_taken(weft_conn *c)
     shm_notify(c->peer);
 }
 
-/* Emptied cells that are kept before the writer is told: few of those that there are. */
+/* Consumed cells that may accumulate before the count is published: a small fraction of the
+ * ring. */
 static uint64_t lazy(const weft_conn *c)
 {
     return c->in_mask / 8 + 1;
@@ -224,7 +227,7 @@ weft_status shm_send(weft_conn *c, const void *from, uint64_t bytes, weft_region
     (void)region;
     weft_status st = post(c, &c->out, (void *)(uintptr_t)from, bytes);
     if (st == WEFT_OK && c->up && bytes <= CHUNK && c->out.posted - c->out.done == 1)
-        push(c); /* what is short leaves at once */
+        push(c); /* short messages are sent at once */
     return st;
 }
 
@@ -234,8 +237,8 @@ weft_status shm_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *region
     return post(c, &c->in, to, bytes);
 }
 
-/* Nothing moved although something is posted: has the other end left? What it sent before it left
- * is still there, so look once more after having seen that it is gone. */
+/* Called when operations are posted but nothing moved: has the peer left? Data that it sent before
+ * is still in the ring, so check once more after seeing that it is gone. */
 static weft_status judge(weft_conn *c)
 {
     bool waits_in = c->in.done < c->in.posted, waits_out = c->out.done < c->out.posted;

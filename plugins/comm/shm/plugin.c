@@ -1,5 +1,4 @@
-/* plugins/comm/shm: shared memory, between ranks of one machine. See shm.h for the map of the
- * files. */
+/* plugins/comm/shm: shared-memory transport between ranks of one machine. shm.h lists the files. */
 #include "shm.h"
 
 #include <weft/device.h>
@@ -33,7 +32,7 @@ static weft_status shm_probe(void *module, const weft_conf *conf, const weft_lin
 
 static weft_status shm_open(const weft_host *host, void **module)
 {
-    *module = (void *)(uintptr_t)host; /* all that a link needs of it */
+    *module = (void *)(uintptr_t)host; /* a link needs nothing else of the module */
     return WEFT_OK;
 }
 

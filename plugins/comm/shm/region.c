@@ -1,6 +1,6 @@
-/* region.c: arenas that peers map. The owner tells where its device's descriptor is to be found and
- * which file it is; the peer opens it through /proc after it has found the owner's segment to be
- * genuine, and compares file and size. */
+/* region.c: arenas that peers map. The owner publishes its device's file descriptor and the file's
+ * identity; a peer validates the owner's segment, opens the descriptor through /proc, and compares
+ * the file's identity and size. */
 #include "shm.h"
 
 #include <errno.h>
@@ -66,7 +66,8 @@ static weft_status keep(weft_link *l, int fd, uint64_t bytes, uint64_t unit, voi
     mapping *m = l->host->alloc(l->host->ctx, sizeof *m, 0);
     if (!m)
         return shm_fail(l->host, WEFT_NO_MEMORY, "no memory for a mapping");
-    m->bytes = (bytes + unit - 1) / unit * unit; /* whole pages of the file, which may be large */
+    m->bytes =
+        (bytes + unit - 1) / unit * unit; /* whole pages of the file; huge pages if it uses them */
     m->base = shm_map(fd, 0, m->bytes);
     if (!m->base) {
         l->host->free(l->host->ctx, m);

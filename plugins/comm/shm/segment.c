@@ -1,6 +1,6 @@
-/* segment.c: the shared memory of this rank, and opening that of a peer. The peer's is believed
- * only when it lies on this machine, belongs to our user, cannot be made smaller (a page that
- * vanished would kill us) and holds the random number that the peer told over the store. */
+/* segment.c: creates this rank's segment and opens those of peers. A peer's segment is accepted
+ * only if it is on this machine, belongs to the same user, is sealed against shrinking (access to a
+ * truncated page would raise SIGBUS) and holds the nonce that the peer published in the store. */
 #include "shm.h"
 
 #include <errno.h>
@@ -46,8 +46,8 @@ uint8_t *shm_data(ring *r, uint32_t cells)
     return (uint8_t *)r + data_at(cells);
 }
 
-/* With the pages that every ring uses: what is taken at set-up is not taken in a step. Kernels
- * before 5.14 cannot, and take each when it is touched. */
+/* Pre-faults the pages that every ring uses, so that no step page-faults. Kernels before 5.14
+ * cannot; there each page is faulted in at first use. */
 ring *shm_map_ring(int fd, uint64_t offset, uint32_t cells, uint64_t data_bytes)
 {
     uint64_t bytes = shm_ring_size(cells, data_bytes), warm = data_at(cells) + cells * WARM_CELL;
@@ -66,7 +66,7 @@ uint64_t shm_ring_size(uint32_t cells, uint64_t data_bytes)
     return data_at(cells) + data_bytes;
 }
 
-/* What tells machines, and containers with process numbers of their own, apart. */
+/* Identifies the machine and the PID namespace (containers). */
 static void whereabouts(address *a)
 {
     struct stat s;
@@ -194,7 +194,8 @@ weft_status shm_open_peer(weft_link *l, uint32_t rank, const address *a, peer **
     p->rank = rank;
     p->pid = a->pid;
     p->fd = -1;
-    p->pidfd = (int)syscall(SYS_pidfd_open, a->pid, 0); /* first, so that it is the same process */
+    p->pidfd = (int)syscall(SYS_pidfd_open, a->pid,
+                            0); /* opened first, so that all checks are of the same process */
     st = enter(l, p, a);
     if (st != WEFT_OK) {
         leave(l, p);
