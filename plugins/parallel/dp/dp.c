@@ -1,18 +1,18 @@
-/* plugins/parallel/dp: data parallelism, a whole strategy on one page. Read this one first.
+/* plugins/parallel/dp: data parallelism, a complete strategy on one page. Read this one first.
  *
- * Every coordinate of the mesh axis "dp" holds the whole model and works on its own part of the
- * micro-batch. So a strategy needs to say two things:
+ * Every coordinate of the mesh axis "dp" holds the whole model and computes its own part of the
+ * micro-batch. The strategy emits two edits:
  *
- *   1. The tensors that the data fills are split along their axis "tokens". All activations follow,
- *      since an op passes a split on to its outputs by axis names. Parameters have no such axis and
- *      stay whole; their gradients, which add up over tokens, thereby become partial sums.
+ *   1. Input tensors (the data) are split along their axis "tokens". The split propagates to all
+ *      activations, because ops match axes by name. Parameters have no such axis and stay whole;
+ *      their gradients, sums over tokens, become partial sums.
  *   2. Those partial sums are completed by an all-reduce after the last micro-batch of a step, in
- *      buckets: a bucket starts once its gradients are final, while the backward pass of earlier
- *      blocks still computes.
+ *      buckets: a bucket starts once its gradients are final and overlaps with the backward pass of
+ *      earlier blocks.
  *
- * A step sends 2 (N - 1) / N times the gradients' bytes a rank, whatever the batch. It loses when
- * the batch a rank is small against the parameters, or when model and optimizer state, which each
- * rank holds in full, do not fit. */
+ * A step sends 2 (N - 1) / N times the gradient bytes per rank, whatever the batch. It loses when
+ * the batch per rank is small compared to the parameters, or when model and optimizer state, which
+ * each rank holds in full, do not fit. */
 #include <weft/strategy.h>
 
 #define AXIS "dp"
@@ -25,13 +25,13 @@ static weft_status dp_edit(void *module, const weft_conf *conf, uint32_t phase,
                            const weft_view *view, const weft_edits *edits)
 {
     (void)module, (void)conf;
-    if (view->mesh(view->ctx, AXIS) < 2) /* alone there is nothing to share */
+    if (view->mesh(view->ctx, AXIS) < 2) /* a single coordinate: nothing to split */
         return WEFT_OK;
     if (phase == WEFT_PHASE_SPLIT)
         return edits->split(edits->ctx, "tokens|targets|positions", "tokens", AXIS);
-    if (phase == WEFT_PHASE_SYNC) /* 0: buckets of the size that [train] bucket_mb says */
+    if (phase == WEFT_PHASE_SYNC) /* 0: the bucket size of [train] bucket_mb */
         return edits->sync(edits->ctx, "*", AXIS, WEFT_SYNC_LAST, 0);
-    return WEFT_OK; /* nothing to say about stages or memory */
+    return WEFT_OK; /* no edits for stages or memory */
 }
 
 static const weft_strategy table = {.struct_size = sizeof table, .axes = axes, .edit = dp_edit};

@@ -1,8 +1,8 @@
-/* plugins/parallel/hybrid: tensor, pipeline and data parallelism in one mesh, as one word.
+/* plugins/parallel/hybrid: an alias for tensor, pipeline and data parallelism in one mesh.
  *
- * `strategy = hybrid` is `strategy = tp, pp, dp`. What is named first is innermost: the ranks that
- * share a layer talk most and are neighbours, so they stay inside a machine; then the stages; the
- * copies that share the data talk least. Another order is a list of one's own. */
+ * `strategy = hybrid` is `strategy = tp, pp, dp`. The first axis is innermost: tensor-parallel
+ * ranks communicate most and stay within a machine; then pipeline stages; data-parallel ranks
+ * communicate least. For another order, list the strategies yourself. */
 #include <weft/strategy.h>
 
 static weft_status never_called(void *module, const weft_conf *conf, uint32_t phase,

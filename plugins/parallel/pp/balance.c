@@ -1,9 +1,9 @@
-/* balance.c: blocks to stages so that the dearest stage is as cheap as can be.
+/* balance.c: assigns blocks to stages so that the maximum stage cost is minimal.
  *
- * best[k][i] is the least dearest run when the first i blocks are cut into k runs:
- * min over j of max(best[k-1][j], cost of blocks j .. i-1). Time parts * n^2, some milliseconds for
- * a hundred blocks on sixteen stages. Of equal cuts the one with the longest last run is taken, so
- * that a cheap first block (the embedding) does not push a layer off the first stage. */
+ * best[k][i] is the smallest maximum run cost when the first i blocks are cut into k runs: min over
+ * j of max(best[k-1][j], cost of blocks j .. i-1). Time parts * n^2, some milliseconds for a
+ * hundred blocks on sixteen stages. Ties go to the longest last run, so that a cheap first block
+ * (the embedding) does not push a layer off the first stage. */
 #include "pp.h"
 
 #include <float.h>

@@ -3,9 +3,9 @@
  *   stage 0   F0 F1 F2 F3 .  .  .  .  .  .  B0 B0 B1 B1 B2 B2 B3 B3
  *   stage 1   .  F0 F1 F2 F3 .  .  .  B0 B0 B1 B1 ...
  *
- * Idle share (p - 1) / (m + p - 1) for p stages and m micro-batches; with one micro-batch it is the
- * naive pipeline, (p - 1) / p. It loses by memory: every stage keeps the activations of all m
- * micro-batches. */
+ * The bubble is (p - 1) / (m + p - 1) of the step for p stages and m micro-batches; with one
+ * micro-batch it is the naive pipeline, (p - 1) / p. It loses by memory: every stage keeps the
+ * activations of all m micro-batches. */
 #include "pp.h"
 
 void pp_fthenb(const pp_shape *s, weft_work *out)

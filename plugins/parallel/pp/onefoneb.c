@@ -1,13 +1,14 @@
-/* onefoneb.c: one forward, one backward (PipeDream-flush, Narayanan et al., 2021).
+/* onefoneb.c: 1F1B, one forward, one backward (PipeDream-flush, Narayanan et al., 2021).
  *
- * Stage s of p works forward on p - 1 - s micro-batches, then on one forward and one backward in
- * turn, then backward on what is left:
+ * Stage s of p runs p - 1 - s forward passes (warm-up), then alternates one forward and one
+ * backward pass, then runs the remaining backward passes:
  *
  *   stage 0   F0 F1 .  .  B0 B0 F2 B1 B1 F3 B2 B2 .  B3 B3
  *   stage 1   .  F0 B0 B0 F1 B1 B1 F2 B2 B2 F3 B3 B3
  *
- * The idle share is that of F-then-B, (p - 1) / (m + p - 1), but stage s keeps the activations of
- * at most p - s micro-batches, whatever m is. It loses to the interleaved order when m is small. */
+ * The bubble is that of F-then-B, (p - 1) / (m + p - 1) of the step, but stage s keeps the
+ * activations of at most p - s micro-batches, whatever m is. It loses to the interleaved schedule
+ * when m is small. */
 #include "pp.h"
 
 void pp_onefoneb(const pp_shape *s, weft_work *out)

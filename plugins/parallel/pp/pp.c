@@ -1,11 +1,12 @@
 /* plugins/parallel/pp: pipeline parallelism.
  *
- * The blocks of the model are divided over the coordinates of the mesh axis "pp", the stages, so
- * that each costs about the same, or as `stages` says. Micro-batches flow through them; a schedule
- * (one file each) says in which order a stage works. The core finds what has to be sent.
+ * The blocks of the model are partitioned over the coordinates of the mesh axis "pp", the stages,
+ * at about equal cost, or as the option `stages` says. Micro-batches pass through the stages; a
+ * schedule (one file each) gives the order in which a stage runs its passes. The core derives all
+ * transfers.
  *
- * A rank sends one activation a boundary and micro-batch forward, and one gradient backward. It
- * loses when there are few micro-batches a step: a stage then idles. */
+ * Per stage boundary and micro-batch, one activation is sent forward and one gradient backward. It
+ * loses when a step has few micro-batches: the bubble grows. */
 #include "pp.h"
 
 #include <stdarg.h>
@@ -54,7 +55,7 @@ weft_status pp_fail(const weft_host *host, const char *fmt, ...)
     return host->fail(host->ctx, WEFT_USAGE, text);
 }
 
-/* "3, 4, 4, 3" to where each run ends. */
+/* Parse "3, 4, 4, 3" into where each run ends. */
 static weft_status by_hand(const weft_host *host, const char *text, uint32_t n, uint32_t parts,
                            uint32_t *end)
 {
@@ -97,7 +98,7 @@ static weft_status check(const weft_host *host, const weft_conf *conf, const wef
     return WEFT_OK;
 }
 
-/* Which stage each block is on; out: [blocks] stages, [blocks] chunks. */
+/* Assign each block to a stage and chunk; out: [blocks] stages, [blocks] chunks. */
 static weft_status divide(const weft_host *host, const weft_conf *conf, const weft_view *view,
                           uint32_t stages, uint32_t chunks, uint32_t *out)
 {
@@ -127,7 +128,8 @@ static pp_schedule *schedule_of(const weft_conf *conf, uint32_t chunks)
     const char *name = conf->text(conf->ctx, "schedule");
     if (!strcmp(name, "fthenb"))
         return pp_fthenb;
-    return chunks > 1 ? pp_interleaved : pp_onefoneb; /* with one chunk they are the same */
+    return chunks > 1 ? pp_interleaved
+                      : pp_onefoneb; /* with one chunk both schedules are the same */
 }
 
 static weft_status emit_orders(const weft_host *host, const weft_conf *conf, const weft_view *view,

@@ -1,13 +1,14 @@
-/* tied.c: parameters that blocks on several stages use, a tied embedding say.
+/* tied.c: tied parameters, used by blocks on several stages, such as a tied embedding.
  *
- * Each of those stages has the parameter and a part of its gradient. The parts are summed over a
- * group of just these stages; as all of them then do the same update, they stay alike. */
+ * Each of those stages has a copy of the parameter and a partial gradient. The partial gradients
+ * are summed over a group of these stages; all of them then do the same update, so the copies stay
+ * equal. */
 #include "pp.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Stages that use parameter t, by bits: those whose ops read it. */
+/* Bit mask of the stages that use parameter t, that is, whose ops read it. */
 static weft_status users(const weft_view *view, weft_tensor t, const uint32_t *stage, uint64_t *out)
 {
     *out = 0;
@@ -24,7 +25,8 @@ static weft_status users(const weft_view *view, weft_tensor t, const uint32_t *s
             st = view->tensor(view->ctx, call.out[0], &shape, &name, &kind, &block);
         if (st != WEFT_OK)
             return st;
-        if (reads && kind == WEFT_T_ACTIVATION) /* a gradient's block is the parameter's */
+        if (reads &&
+            kind == WEFT_T_ACTIVATION) /* a gradient belongs to the block of its parameter */
             *out |= (uint64_t)1 << stage[block];
     }
     return WEFT_OK;

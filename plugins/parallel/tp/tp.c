@@ -1,29 +1,29 @@
 /* plugins/parallel/tp: tensor parallelism (Shoeybi et al., "Megatron-LM", 2019).
  *
- * The coordinates of the mesh axis "tp" work on the same tokens, each with a part of every weight.
- * All that has to be said is along which of its axes a weight is cut:
+ * The coordinates of the mesh axis "tp" process the same tokens, each with a shard of every weight.
+ * The strategy only says along which of its axes each weight is split:
  *
- *   heads, kv_heads   queries, keys and values by their heads, the output projection by its inputs
- *   ffn               the way in by columns, the way out by rows
- *   vocab, context    rows of the tables and of the head; padded where they do not come out even
+ *   heads, kv_heads   queries, keys and values by heads; the output projection by its inputs
+ *   ffn               first projection by columns, second projection by rows
+ *   vocab, context    embedding tables and head by rows; padded to a multiple of the coordinates
  *
- * What has none of these axes, norms and the biases of what goes back into the residual stream, is
- * whole everywhere. The rest follows: a product with its inputs cut leaves a partial sum, which is
- * all-reduced before anything that is not linear in it, twice a block forward and, for the
- * gradients of the inputs of the cut products, twice backward. A table that is cut by rows leaves a
- * partial sum as well, every row from the rank that has it.
+ * Tensors without these axes (norms, and the biases that are added to the residual stream) are
+ * replicated. The rest is propagated: a product with split inputs yields a partial sum, which is
+ * all-reduced before any op that is not linear in it: twice a block forward and, for the gradients
+ * of the inputs of the split products, twice backward. A table split by rows yields a partial sum
+ * as well, each row from the rank that holds it.
  *
- * The loss is replaced by one that works on a part of the vocabulary: the logits are never
- * gathered, two all-reduces of 4 and 8 bytes a token take their place (graph/ops/vocab_loss.c).
+ * The loss is replaced by a vocabulary-parallel one: the logits are never gathered; two all-reduces
+ * of 4 and 8 bytes a token take their place (graph/ops/vocab_loss.c).
  *
- * With `sequence = on` the partial sums are split along the tokens, so that norms and the residual
- * stream exist once and not once a rank: each all-reduce becomes a reduce-scatter and an
- * all-gather. What was gathered is not kept: backward gathers it again. Gradients of norms and of
- * those biases are then partial sums, which are synced at the end of the step.
+ * With `sequence = on` the partial sums are split along the tokens (sequence parallelism), so that
+ * norms and the residual stream are sharded, not replicated: each all-reduce becomes a
+ * reduce-scatter and an all-gather. Gathered tensors are not kept: backward gathers them again.
+ * Gradients of norms and of those biases are then partial sums, synced at the end of the step.
  *
  * Cost, in tensors of tokens x embed a block and micro-batch: 4 all-reduces; with sequence 10
- * halves of one, 4 forward and 6 backward. Communication stands in the way of computation, so it
- * loses where links are slow: keep tp within a machine. */
+ * halves of one, 4 forward and 6 backward. This communication is not overlapped with computation,
+ * so it loses where links are slow: keep tp within a machine. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,8 +46,8 @@ static const weft_option sequence = {.struct_size = sizeof sequence,
                                              "along the tokens"};
 static const weft_option *const options[] = {&sequence, NULL};
 
-/* Axes along which weights are cut, and the key that says how long each is; NULL: it may be padded.
- * A tensor is cut along the first of them that it has. */
+/* Axes along which weights are split, and the key with each axis's size; NULL: it may be padded. A
+ * tensor is split along the first of them that it has. */
 static const struct {
     const char *name, *key;
 } cuts[] = {{"heads", "model.heads"},
@@ -84,7 +84,7 @@ static bool has_axis(const weft_shape *shape, const char *name)
     return false;
 }
 
-/* Where a parameter is cut: an index into `cuts`, or CUTS. */
+/* The axis along which a parameter is split: an index into `cuts`, or CUTS for none. */
 static size_t cut_of(const weft_shape *shape)
 {
     size_t c = 0;
@@ -160,7 +160,7 @@ static int64_t valid_of(const weft_opcall *call, int64_t columns)
     return columns;
 }
 
-/* The maximum is partial and so are the sums: what reads them has them completed first. */
+/* The maximum and the sums are partial; ops that read them get them all-reduced first. */
 static weft_status emit_loss(void *user, const weft_builder *b)
 {
     const loss *l = user;
@@ -202,16 +202,16 @@ static weft_status replace_losses(const splitting *s)
     return st;
 }
 
-/* --- sequence: partial sums become parts of the tokens --- */
+/* --- sequence parallelism: partial sums are split along the tokens --- */
 
 typedef struct marks { /* [tensor] each */
     char *readers;     /* how many ops read it, up to two */
-    char *partial;     /* left as a partial sum */
+    char *partial;     /* a partial sum */
     char *wanted;      /* to be split along the tokens */
 } marks;
 
-/* Does this op leave a partial sum: a product whose inputs are cut, rows of a table that is, or the
- * sum of two such that nobody else reads? */
+/* Does this op yield a partial sum: a product with split inputs, rows of a split table, or the sum
+ * of two partial sums that no other op reads? */
 static weft_status leaves_sum(const splitting *s, const char *id, const weft_opcall *call,
                               const marks *m, int *out)
 {
@@ -236,7 +236,8 @@ static weft_status find_sums(const splitting *s, const marks *m)
 {
     weft_status st = WEFT_OK;
     uint32_t ops = s->view->ops(s->view->ctx);
-    for (uint32_t i = 0; st == WEFT_OK && i < 2 * ops; i++) { /* readers first */
+    for (uint32_t i = 0; st == WEFT_OK && i < 2 * ops;
+         i++) { /* first the readers, then the partial sums */
         const char *id;
         weft_opcall call;
         int sum = 0;
