@@ -1,12 +1,13 @@
-/* plugins/optim/adam/adam.c: Adam (Kingma and Ba, 2015), as torch.optim.Adam.
+/* plugins/optim/adam/adam.c: Adam (Kingma and Ba, 2015); equals torch.optim.Adam.
  *
  *   g = grad + weight_decay * param                        matrices only
  *   m = m + (1 - beta1) * (g - m)
  *   v = beta2 * v + (1 - beta2) * g * g
  *   param = param - lr / c1 * m / (sqrt(v / c2) + eps)     c = 1 - beta^count
  *
- * The decay goes through the moments, so parameters with large gradients decay less: adamw has it
- * apart, and is what transformers are trained with. State: 8 bytes a parameter. */
+ * The decay passes through the moments (L2 regularization), so parameters with large gradients
+ * decay less. Transformers are usually trained with adamw, which decouples it. State: 8 bytes per
+ * parameter. */
 #include "moments.h"
 
 static const weft_option betas = {.struct_size = sizeof betas,

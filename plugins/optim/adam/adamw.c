@@ -1,13 +1,13 @@
-/* plugins/optim/adam/adamw.c: Adam with decoupled weight decay (Loshchilov and Hutter, 2019), as
- * torch.optim.AdamW.
+/* plugins/optim/adam/adamw.c: Adam with decoupled weight decay (Loshchilov and Hutter, 2019);
+ * equals torch.optim.AdamW.
  *
  *   m = m + (1 - beta1) * (grad - m)
  *   v = beta2 * v + (1 - beta2) * grad * grad
  *   param = param * (1 - lr * weight_decay)                 matrices only
  *           - lr / c1 * m / (sqrt(v / c2) + eps)            c = 1 - beta^count
  *
- * State: 8 bytes a parameter. One pass reads parameter, gradient and both moments and writes three
- * of them back, 28 bytes an element; it is bound by memory on every device. */
+ * State: 8 bytes per parameter. One pass reads parameter, gradient and both moments and writes
+ * parameter and moments, 28 bytes per element; it is memory-bound on every device. */
 #include "moments.h"
 
 static const weft_option betas = {.struct_size = sizeof betas,

@@ -1,4 +1,4 @@
-/* moments.h: what Adam and AdamW share: the moments of the gradient and their bias correction. */
+/* moments.h: shared by Adam and AdamW: the moments of the gradient and their bias correction. */
 #ifndef ADAM_MOMENTS_H
 #define ADAM_MOMENTS_H
 
@@ -10,14 +10,15 @@
 /* The option `eps`. */
 extern const weft_option adam_eps;
 
-/* The options of a step, as the user gave them; decay is 0 for what is no matrix. */
+/* The options of an update, as the user gave them; decay is 0 for parameters that are no
+ * matrices. */
 typedef struct adam_options {
     double beta[2], eps, decay;
 } adam_options;
 weft_status adam_read_options(const weft_conf *conf, const weft_builder *b, const weft_update *u,
                               adam_options *out);
 
-/* The moments of gradient `g`, which are updated, and what a step is made of:
+/* The moments of gradient `g`, which are updated, and the terms of the update:
  *
  *   m = m + (1 - beta1) * (g - m)
  *   v = beta2 * v + (1 - beta2) * g * g

@@ -1,13 +1,14 @@
-/* plugins/optim/sgd: stochastic gradient descent, a whole update rule on one page. Read this first.
+/* plugins/optim/sgd: stochastic gradient descent, a complete update rule on one page. Read this
+ * first.
  *
  *   g = grad + weight_decay * param        matrices only
  *   v = momentum * v + g                   only with momentum; v starts at 0
  *   param = param - lr * v                 or g, without momentum
  *
- * A rule is not called while training. It is called while planning, once for each parameter, and
- * writes these lines with the graph builder; the core joins them into one pass over memory, on
- * whatever device, and cuts it as the placement of the parameter says. Memory: 4 bytes a parameter
- * with momentum, none without. It equals torch.optim.SGD with dampening 0. */
+ * A rule is not called while training. It is called while planning, once per parameter, and emits
+ * these formulas through the graph builder; the core fuses them into one pass over memory, on any
+ * device, and shards it as the placement of the parameter says. Memory: 4 bytes per parameter with
+ * momentum, none without. It equals torch.optim.SGD with dampening 0. */
 #include <weft/expr.h>
 #include <weft/optim.h>
 

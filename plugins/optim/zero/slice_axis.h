@@ -1,4 +1,4 @@
-/* slice_axis.h: the mesh axis over whose ranks a placement's slices lie. */
+/* slice_axis.h: the mesh axis over which a placement shards. */
 #ifndef ZERO_SLICE_AXIS_H
 #define ZERO_SLICE_AXIS_H
 
@@ -7,9 +7,9 @@
 /* The option `slice_axis`. */
 extern const weft_option zero_slice_axis;
 
-/* The axis that the option names or, with `auto`, the one with most ranks of those that share the
- * data; over the others every rank has the same slices. `axes` is what the placement's edit() got.
- * WEFT_USAGE with a sentence for any other name. [plan] */
+/* The axis that the option names or, with `auto`, the data-parallel axis with most ranks; the
+ * shards are replicated over the other data-parallel axes. `axes` is what the placement's edit()
+ * got. WEFT_USAGE with an error message for any other name. [plan] */
 weft_status zero_find_axis(const weft_host *host, const weft_conf *conf, const weft_view *view,
                            const char *const *axes, const char **out);
 

@@ -1,21 +1,21 @@
-/* plugins/optim/zero/zero1.c: optimizer state in slices (ZeRO stage 1; Rajbhandari et al., 2020). A
- * whole placement on one page: read this one first.
+/* plugins/optim/zero/zero1.c: sharded optimizer state (ZeRO stage 1; Rajbhandari et al., 2020). A
+ * complete placement on one page: read this one first.
  *
- * Ranks that share the data have the same parameters, gradients and state, and all would do the
- * same update. Here each of N keeps a slice of the state, updates that slice of the parameters, and
- * the slices are gathered. So a placement needs to say one thing: what is stored in slices, over
- * which mesh axis. That the sum of a gradient ends as a reduce-scatter, what each rank updates and
- * what has to be gathered then follow.
+ * Data-parallel ranks have the same parameters, gradients and state, and all would do the same
+ * update. Here each of N ranks keeps a shard of the state, updates that shard of the parameters,
+ * and the updated shards are all-gathered. The placement only says what is sharded, over which mesh
+ * axis; the core derives that gradient sums become reduce-scatters, what each rank updates, and
+ * what is gathered.
  *
- * With Adam in 16 bits, 12 of the 16 bytes a parameter are state (with fp32 gradients, of 18): N
- * ranks keep 4 + 12 / N. A step sends what it did before, for a reduce-scatter and an all-gather
- * are the two halves of an all-reduce; but the gathers cannot run beside the backward pass, only
- * beside the updates. It loses where that shows: few large parameters, a slow network, short
+ * With Adam in 16 bits, 12 of the 16 bytes per parameter are state (of 18 with fp32 gradients): N
+ * ranks keep 4 + 12 / N each. A step sends as many bytes as without ZeRO, since reduce-scatter and
+ * all-gather are the two halves of an all-reduce; but the all-gathers overlap only with the
+ * updates, not with the backward pass. It loses with few large parameters, a slow network, or short
  * steps.
  *
- * Where several mesh axes share the data, slice_axis says over which the slices lie: over an axis
- * inside each machine the reduce-scatter and the gathers do not cross the network, and the sums of
- * slices over the other axis send 1 / N of the gradients (hybrid sharding). */
+ * Where several mesh axes are data-parallel, slice_axis selects the axis to shard over. If that
+ * axis is inside each machine, reduce-scatter and all-gather stay off the network, and the sums of
+ * shards over the other axis send 1 / N of the gradients (hybrid sharding). */
 #include "slice_axis.h"
 
 static const weft_option *const options[] = {&zero_slice_axis, NULL};
@@ -23,7 +23,7 @@ static const weft_option *const options[] = {&zero_slice_axis, NULL};
 static weft_status zero1_edit(void *module, const weft_conf *conf, const weft_view *view,
                               const weft_edits *edits, const char *const *mesh_axes, uint32_t unit)
 {
-    (void)unit; /* the host knows whether the rule may be cut */
+    (void)unit; /* the host knows whether the rule allows sharding */
     const char *axis;
     weft_status st = zero_find_axis(module, conf, view, mesh_axes, &axis);
     return st != WEFT_OK ? st : edits->shard(edits->ctx, WEFT_SHARD_STATE, "*", axis, 0);

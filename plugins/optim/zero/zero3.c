@@ -1,15 +1,15 @@
-/* plugins/optim/zero/zero3.c: parameters, gradients and optimizer state in slices (ZeRO stage 3;
- * Rajbhandari et al., 2020). See zero1.c for the idea, zero2.c for the gradients.
+/* plugins/optim/zero/zero3.c: sharded parameters, gradients and optimizer state (ZeRO stage 3;
+ * Rajbhandari et al., 2020). zero1.c has the basics, zero2.c the gradients.
  *
- * Parameters too are kept in slices. Before a block is worked on, forward or backward, they are
- * gathered, `prefetch` blocks ahead so that the gather runs beside computation, and given back
- * after it. N ranks keep 16 / N bytes a parameter with Adam in 16 bits, and whole parameters of
- * 1 + prefetch blocks for a while.
+ * Parameters are sharded too. Those of a block are all-gathered before its forward or backward
+ * pass, `prefetch` blocks ahead to overlap with computation, and freed after it. N ranks keep 16 /
+ * N bytes per parameter with Adam in 16 bits, plus the whole parameters of 1 + prefetch blocks
+ * while they are gathered.
  *
- * With m passes a step sends 3 m times (N - 1) / N of the parameters, where zero2 sends m + 1 (a
- * little less: what forward ends with and backward begins with stays). It loses against zero2
- * wherever the parameters fit: each pass waits for the network at least as long as its gathers
- * take. */
+ * With m passes a step sends 3 m times (N - 1) / N of the parameters; zero2 sends m + 1 times (3 m
+ * is slightly less in practice: the blocks that end the forward pass and begin the backward pass
+ * stay gathered). It loses to zero2 wherever the parameters fit: each pass takes at least as long
+ * as its all-gathers. */
 #include "slice_axis.h"
 
 static const weft_option prefetch = {.struct_size = sizeof prefetch,
@@ -24,7 +24,7 @@ static const weft_option *const options[] = {&prefetch, &zero_slice_axis, NULL};
 static weft_status zero3_edit(void *module, const weft_conf *conf, const weft_view *view,
                               const weft_edits *edits, const char *const *mesh_axes, uint32_t unit)
 {
-    (void)unit; /* the host knows whether the rule may be cut */
+    (void)unit; /* the host knows whether the rule allows sharding */
     uint32_t ahead = (uint32_t)conf->integer(conf->ctx, "prefetch");
     const char *axis;
     weft_status st = zero_find_axis(module, conf, view, mesh_axes, &axis);
@@ -32,7 +32,7 @@ static weft_status zero3_edit(void *module, const weft_conf *conf, const weft_vi
         st = edits->shard(edits->ctx, WEFT_SHARD_STATE, "*", axis, 0);
     if (st == WEFT_OK)
         st = edits->shard(edits->ctx, WEFT_SHARD_GRADS, "*", axis, 0);
-    if (st == WEFT_OK) /* 0: groups of the size that [train] bucket_mb says */
+    if (st == WEFT_OK) /* 0: the bucket size of [train] bucket_mb */
         st = edits->sync(edits->ctx, "*", axis, WEFT_SYNC_EVERY, 0);
     if (st == WEFT_OK)
         st = edits->shard(edits->ctx, WEFT_SHARD_PARAMS, "*", axis, ahead);
