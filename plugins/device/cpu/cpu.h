@@ -1,22 +1,20 @@
-/* cpu.h: the parts of the cpu device and how they see each other.
+/* cpu.h: the parts of the cpu device and their interfaces.
  *
- *   plugin.c   the manifest, the options, the plan half
- *   device.c   the run half: open, streams, events, copies, prepared ops
- *   topo.c     which cores this rank has, and pinning (hwloc)
- *   claim.c    which cores other processes are pinned to
- *   group.c    CPU time that control groups allow
- *   isa.c      which instruction set the kernels use; names for the log
- *   par.c      parallel regions in oneDNN's pool of threads
- *   arena.c    the arena and host memory
- *   ops.c      the table of ops
- *   product.c  linear and its gradients (oneDNN)
- *   simple.c   ops that are one parallel run of a kernel, and what follows it
- *   rope.c     rotary embedding: its table of angles
- *   ew.c       elementwise programs, made ready
- *   chain.c    ... for a machine with one register
- *   scalar.c   one number at a time
- *   kern/      the kernels
- */
+ *   plugin.c            manifest, options, the plan half
+ *   machine/device.c    the run half: open, streams, events, copies, prepared ops
+ *   machine/topo.c      the cores of this rank, and pinning (hwloc)
+ *   machine/claim.c     cores that other processes are pinned to
+ *   machine/isa.c       selects the kernels' instruction set; names for the log
+ *   machine/par.c       parallel regions in oneDNN's thread pool
+ *   machine/arena.c     the arena and host memory
+ *   ops/group.c         CPU quota of control groups
+ *   ops/ops.c           the table of ops
+ *   ops/product.c       linear and its gradients (oneDNN)
+ *   ops/simple.c        ops that are one parallel run of a kernel, with pre- and post-processing
+ *   ops/rope.c          rotary embedding: its table of angles
+ *   ops/ew.c, chain.c   compile elementwise programs for kern/ew.c
+ *   ops/scalar.c        scalar values of elementwise programs
+ *   kern/               the kernels */
 #ifndef CPU_H
 #define CPU_H
 

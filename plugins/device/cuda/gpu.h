@@ -1,21 +1,21 @@
-/* gpu.h: the parts of the cuda device and how they see each other.
+/* gpu.h: the parts of the cuda device and their interfaces.
  *
- *   plugin.c     the manifest, the options, the plan half
- *   driver.c     libcuda, opened at run time
- *   device.c     open, close, what the device is called
- *   memory.c     the arena from the virtual-memory API, pinned host memory, memory of our own
- *   stream.c     streams, events, copies, flags, captures
- *   image.c      the kernels' code, found by name; launches
- *   ops.c        the table of ops
- *   simple.c     ops that are one or two launches
- *   embed.c      the gradient of an embedding: a sort, then sums
- *   ew.c         elementwise programs, made ready
- *   product.c    matrix products: cuBLASLt, or a kernel of our own
- *   joined.c     ... with what comes behind them or beside them
- *   tune.c       ... which of cuBLASLt's algorithms; how long an op takes
- *   attention.c  cuDNN, or kernels of our own
- *   sdpa.c       ... cuDNN: what it serves, how it is run; its graphs are sdpa_graph.c's
- *   kern/        the kernels; host and device meet in kern/job.h */
+ *   plugin.c                 manifest, options, the plan half
+ *   driver/driver.c          libcuda, opened at run time
+ *   driver/device.c          open, close, device name
+ *   driver/memory.c          the arena (virtual-memory API), pinned host memory, own device memory
+ *   driver/stream.c          streams, events, copies, flags, captures
+ *   driver/image.c           kernel images, looked up by name; launches
+ *   ops/ops.c                the table of ops
+ *   ops/simple.c             ops that are one or two launches
+ *   ops/embed.c              the gradient of an embedding: a sort, then sums
+ *   ops/ew.c                 compiles elementwise programs
+ *   ops/joined.c             op fusion: products with cuBLASLt epilogues
+ *   blas/product.c           matrix products: cuBLASLt, or an own kernel
+ *   blas/tune.c              selects cuBLASLt's algorithm; times ops
+ *   attention/attention.c    cuDNN, or own kernels
+ *   attention/sdpa.c         cuDNN: supported cases and calls; sdpa_graph.c builds its graphs
+ *   kern/                    the kernels; kern/job.h is the host-device interface */
 #ifndef GPU_H
 #define GPU_H
 

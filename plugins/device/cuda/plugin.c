@@ -1,4 +1,4 @@
-/* plugin.c: the cuda device as the host sees it: manifest, options, the plan half. */
+/* plugin.c: entry point of the cuda device: manifest, options, the plan half. */
 #include "driver/device.h"
 #include "ops/ops.h"
 #include <stdarg.h>

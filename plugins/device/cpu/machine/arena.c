@@ -1,8 +1,8 @@
-/* arena.c: the memory of a step, and memory for the host.
+/* arena.c: the arena, and host memory.
  *
- * Anonymous memory in huge pages, or a memfd of sealed size where another process is to map it.
- * All of it is touched here, by the threads that will use it, so that a step takes no page fault
- * and a machine with too little memory says so before the first step. */
+ * Anonymous memory in huge pages, or a memfd sealed against resizing if another process maps it.
+ * All pages are faulted in here, by the threads that will use them, so that no step page-faults and
+ * a shortage of memory is reported before the first step. */
 #define _GNU_SOURCE
 #include "cpu.h"
 #include <errno.h>

@@ -1,9 +1,9 @@
-/* claim.c: which cores other processes are pinned to.
+/* claim.c: detects cores that other processes are pinned to.
  *
- * A process that pins threads to a core holds an exclusive flock() on the core's folder in /sys.
- * Jobs on one machine therefore take different cores. The kernel drops the lock when the process
- * ends, and no file is written. A network namespace of its own has a /sys of its own: processes in
- * different containers do not see each other's locks. */
+ * A process that pins threads to a core holds an exclusive flock() on the core's folder in /sys, so
+ * jobs on one machine take different cores. The kernel drops the lock when the process ends, and no
+ * file is written. A separate network namespace has its own /sys: processes in different containers
+ * do not see each other's locks. */
 #include "cpu.h"
 #include <errno.h>
 #include <fcntl.h>

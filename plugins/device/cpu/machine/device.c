@@ -1,5 +1,5 @@
-/* device.c: the run half. All work is done on the calling thread and its pool before a call
- * returns, so streams only keep a name and events are always reached. */
+/* device.c: the run half. Each call finishes its work on the calling thread and its pool before it
+ * returns, so streams only keep a name and events are always complete. */
 #include "device.h"
 #include <stdio.h>
 #include <string.h>

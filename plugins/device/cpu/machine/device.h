@@ -1,4 +1,5 @@
-/* device.h: the run half, as plugin.c puts it in the table (weft/device.h says what each does). */
+/* device.h: functions of the run half that plugin.c puts in the table; weft/device.h specifies
+ * them. */
 #ifndef CPU_DEVICE_H
 #define CPU_DEVICE_H
 

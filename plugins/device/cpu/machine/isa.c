@@ -1,4 +1,4 @@
-/* isa.c: which instruction set the kernels use, and names for the log. */
+/* isa.c: selects the instruction set of the kernels; names for the log. */
 #include "cpu.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,16 +1,15 @@
-/* topo.c: which cores this rank has, and pinning.
+/* topo.c: assigns cores to this rank and pins its threads.
  *
- * The ranks that share one set of CPUs (the host says how many they are) divide its cores in
- * hwloc's logical order, so that a rank's cores are neighbours and share caches and memory. A rank
- * that has a set of its own takes all of it. Where a control group allows less CPU time than there
- * are cores, the ranks divide that time, and nothing is pinned: the cores are not theirs alone. A
- * core that another process is pinned to is passed over (claim.c); when too few are left, nothing
- * is pinned.
+ * Ranks with the same affinity mask (the host gives their number) divide its cores in hwloc's
+ * logical order, so that a rank's cores are adjacent and share caches and memory. A rank with a
+ * mask of its own takes all of it. If a control group's CPU quota is below the number of cores, the
+ * ranks divide the quota and nothing is pinned, because the cores are shared with others. A core
+ * that another process is pinned to is skipped (claim.c); if too few remain, nothing is pinned.
  *
- * A rank with one thread is pinned to its core. With more, each worker is pinned to one core, and
- * the opening thread to the share as a whole: workers are born with its binding, and oneDNN's pool
- * may let some go and make new ones. Threads that the opener starts later inherit its binding too.
- */
+ * A rank with one thread is pinned to its core. With more threads, each worker is pinned to one
+ * core and the opening thread to the rank's whole set: workers inherit its binding, and oneDNN's
+ * pool may end some and start new ones. Threads that the opener starts later inherit its binding
+ * too. */
 #include "cpu.h"
 #include "ops/group.h"
 #include <stdatomic.h>

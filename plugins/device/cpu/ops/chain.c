@@ -1,10 +1,10 @@
-/* chain.c: the instructions of an elementwise program, for a machine with one register.
+/* chain.c: chains the instructions of an elementwise program through one register.
  *
- * kern/ew.c keeps each result in registers until the next instruction. So where an instruction uses
- * the result before it, that operand need not be read: it becomes `a`, by exchange of factors or
- * summands or by the step with its operands the other way round. And a result that nobody else
- * reads need not be written. Then it is noted when inputs are read last and outputs written, from
- * which kern/ew.c sees whether one may lie over the other. O(n^2) in the instructions, once. */
+ * kern/ew.c keeps each result in registers for the next instruction. Where an instruction uses the
+ * previous result, that operand need not be read: it becomes `a`, by swapping factors or summands
+ * or by the step with reversed operands. A result that no other instruction reads is not stored.
+ * The pass then records when inputs are last read and outputs written, so that kern/ew.c knows
+ * whether one may alias the other. O(n^2) in the instructions, once. */
 #include "ops.h"
 
 static bool same(struct ew_ref a, struct ew_ref b)

@@ -1,13 +1,12 @@
-/* ew.c: elementwise programs, made ready for kern/ew.c.
+/* ew.c: compiles elementwise programs for kern/ew.c.
  *
- *   1. Every assignment of a register becomes a value of its own, so that a register may be
- *      assigned again.
- *   2. A division by a scalar becomes a product.
- *   3. Values that depend on scalars and constants alone are computed here, once a run.
- *   4. A product that only one sum or difference uses is joined with it.
- *   5. The rest become instructions on slots; a slot is used again after its value's last use, so
- *      that a long program still fits L1. The value of a fp32 output has a place of its own.
- *   6. Results are passed on to the next instruction (chain.c).
+ *   1. Every assignment of a register becomes a separate value (SSA form).
+ *   2. A division by a scalar becomes a multiplication by its inverse.
+ *   3. Values that depend only on scalars and constants are computed here, once a run.
+ *   4. A product that is used by a single sum or difference is fused with it.
+ *   5. The rest become instructions on slots; a slot is reused after its value's last use, so that
+ *      a long program still fits L1. The value of an fp32 output has its own location.
+ *   6. Results are chained to the next instruction (chain.c).
  *
  * Where all operands have one element there are no scalars: the program runs on a tile of one. */
 #include "ops.h"

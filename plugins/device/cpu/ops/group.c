@@ -1,8 +1,8 @@
-/* group.c: how much CPU time the control groups of this process allow (cpu.max, cfs_quota_us).
+/* group.c: the CPU quota that the control groups of this process allow (cpu.max, cfs_quota_us).
  *
- * /proc/self/cgroup names one group a hierarchy: "0::/path" in version 2, "3:cpu,cpuacct:/path" in
- * version 1. A limit of any group above holds as well, so the tightest one counts. In a container
- * the path may be that of the host, and the container's own group is then the top one. */
+ * /proc/self/cgroup names one group per hierarchy: "0::/path" in version 2, "3:cpu,cpuacct:/path"
+ * in version 1. Limits of all ancestor groups apply too, so the smallest one counts. In a container
+ * the path may be that of the host, and the container's own group is then the root. */
 #include "group.h"
 #include <stdbool.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* ops.c: the ops of this device. Adding one is a line here, a plan, and a kernel. */
+/* ops.c: the table of ops of this device. A new op needs a line here, a plan, and a kernel. */
 #include "ops.h"
 #include "cpu.h"
 #include <string.h>
@@ -64,7 +64,7 @@ static const struct cpu_op ops[] = {
     {"cos", NULL, NULL, EW, .form = WEFT_EW_COS},
 };
 
-/* Which ops may add into their outputs: those with a gradient type in them, and the flat sums. */
+/* Ops that may accumulate into their outputs: those with a gradient type, and the flat sums. */
 static bool may_accumulate(const struct cpu_op *op)
 {
     return op->out ? op->out[0] == 'g' : op->plan == plan_flat || op->plan == plan_sumsq;

@@ -1,4 +1,5 @@
-/* ops.h: plans and runs that the table of ops.c names. What each does is said where it stands. */
+/* ops.h: the plan and run functions that the table of ops.c refers to; each is described at its
+ * definition. */
 #ifndef CPU_OPS_H
 #define CPU_OPS_H
 

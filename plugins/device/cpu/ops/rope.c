@@ -1,8 +1,8 @@
-/* rope.c: the host side of rotary embedding: a table of the angles, made once.
+/* rope.c: the host side of rotary embedding: a table of cosines and sines, computed once.
  *
- * Cosines and sines are formed in double precision when the op is prepared: 4 bytes for each
- * position and element of a head, a megabyte for 2,048 positions of 128 elements. The inverse
- * rotation has its sines negated, so that the kernel knows one direction. */
+ * The table is computed in double precision when the op is prepared: 4 bytes for each position and
+ * element of a head, a megabyte for 2,048 positions of 128 elements. For the inverse rotation the
+ * sines are negated, so the kernel implements one direction only. */
 #include "ops.h"
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* scalar.c: one number at a time: the scalars of elementwise programs. */
+/* scalar.c: scalar values of elementwise programs, evaluated one at a time. */
 #include "cpu.h"
 #include <float.h>
 #include <math.h>

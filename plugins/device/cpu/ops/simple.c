@@ -1,4 +1,4 @@
-/* simple.c: ops that are one parallel run of a kernel, and what little comes before or after. */
+/* simple.c: ops that are one parallel run of a kernel, with little work before or after. */
 #include "ops.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* blas.h: cuBLASLt, opened at run time, and a matrix product as it knows it. */
+/* blas.h: cuBLASLt, opened at run time, and the description of a matrix product for it. */
 #ifndef GPU_BLAS_H
 #define GPU_BLAS_H
 

@@ -1,15 +1,15 @@
-/* tune.c: which of cuBLASLt's algorithms for a product; and each library's code, loaded.
+/* tune.c: selects cuBLASLt's algorithm for a product, and loads each library's code before step 1.
  *
- * The library's heuristic names up to CANDIDATES of them, best guess first. Each is run on memory
- * of our own: once to load its code, then TIMES times; the least time decides. A choice is
- * remembered for all products of the same shape. Without tuning, and where there is no memory left
- * beside the arena, the first guess is taken, which depends on the library's version alone: so
+ * The library's heuristic proposes up to CANDIDATES algorithms, best guess first. Each is run on
+ * separate memory: once to load its code, then TIMES times; the minimum time decides. The choice is
+ * cached for all products of the same shape. Without tuning, and if no memory is left beside the
+ * arena, the first candidate is taken; it depends on the library's version alone, so
  * `run.deterministic` gives the same bits in each run.
  *
- * What is not timed is run once nevertheless, if there is memory. A library loads a kernel's code
- * when it first runs, which may take memory and wait until all streams are idle: in a step, while a
- * stream waits for a flag that another rank sets, that could be for ever. And what fails is known
- * while there is still another way. */
+ * What is not timed is still run once, if there is memory. A library loads a kernel's code at its
+ * first run, which may allocate memory and wait until all streams are idle: in a step, while a
+ * stream waits for a flag that another rank sets, that could deadlock. Failures also show up while
+ * there is still a fallback. */
 #include "blas.h"
 #include "ops/ops.h"
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* device.c: from a GPU to an open device, and back. */
+/* device.c: opens and closes a GPU. */
 #include "device.h"
 #include <dlfcn.h>
 #include <stdio.h>

@@ -48,9 +48,9 @@ void gpu_driver_error(const struct gpu_driver *cu, CUresult error, char *text, s
     snprintf(text, cap, "%s (%s)", name, meaning);
 }
 
-/* Streams share a number of queues to the GPU, 8 where nobody says otherwise, and one that waits
- * for a flag holds back those that share its queue: a deadlock, where the flag's raiser waits for
- * one of them. So there are as many queues as there can be. */
+/* Streams share hardware queues to the GPU, 8 by default. A stream that waits for a flag blocks the
+ * other streams of its queue: a deadlock if the flag is set by work on one of them. So the number
+ * of queues is set to its maximum. */
 static weft_status start(const weft_host *host, struct gpu_driver *cu)
 {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0); /* read as the driver starts */

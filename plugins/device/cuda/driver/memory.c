@@ -1,9 +1,8 @@
-/* memory.c: the arena, pinned host memory, and memory of the device's own.
+/* memory.c: the arena, pinned host memory, and the device's own memory.
  *
- * The arena is one physical allocation behind one range of addresses, made with the driver's
- * virtual-memory API: so that a descriptor of all of it can be handed to another process or to a
- * NIC, and NCCL may register it. A machine without that API gives plain memory, and no descriptor.
- */
+ * The arena is one physical allocation mapped to one address range through the driver's
+ * virtual-memory API, so that one descriptor exports all of it to another process or to a NIC, and
+ * NCCL may register it. Without that API the arena is plain memory and has no descriptor. */
 #include "device.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* kern/job.h: what stands between the device and its kernels: what every kernel is launched with.
+/* kern/job.h: the launch parameters that host code and kernels share.
  *
- * Read by the C side and by nvcc. A kernel has one parameter, a struct gpu_job by value (the
- * elementwise programs have a struct ew_job), and is found by name: "layernorm_bf16". */
+ * Compiled by the C compiler and by nvcc. A kernel has one parameter, a struct gpu_job by value
+ * (elementwise programs have a struct ew_job), and is found by name: "layernorm_bf16". */
 #ifndef GPU_JOB_H
 #define GPU_JOB_H
 
