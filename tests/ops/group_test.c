@@ -1,6 +1,6 @@
 /* group_test.c: the CPU time that control groups allow, read below a made-up root. */
 #define _GNU_SOURCE
-#include "../../plugins/device/cpu/ops/group.h"
+#include "../../plugins/device/cpu/machine/group.h"
 #include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,10 +4,10 @@
  *   machine/device.c    the run half: open, streams, events, copies, prepared ops
  *   machine/topo.c      the cores of this rank, and pinning (hwloc)
  *   machine/claim.c     cores that other processes are pinned to
+ *   machine/group.c     CPU quota of control groups
  *   machine/isa.c       selects the kernels' instruction set; names for the log
  *   machine/par.c       parallel regions in oneDNN's thread pool
  *   machine/arena.c     the arena and host memory
- *   ops/group.c         CPU quota of control groups
  *   ops/ops.c           the table of ops
  *   ops/product.c       linear and its gradients (oneDNN)
  *   ops/simple.c        ops that are one parallel run of a kernel, with pre- and post-processing

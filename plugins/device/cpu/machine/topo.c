@@ -11,7 +11,7 @@
  * pool may end some and start new ones. Threads that the opener starts later inherit its binding
  * too. */
 #include "cpu.h"
-#include "ops/group.h"
+#include "machine/group.h"
 #include <stdatomic.h>
 #include <unistd.h>
 
