@@ -1,7 +1,12 @@
 /* schedule/algorithm.h: the collective algorithms, their interface, and their selection.
  *
- * An algorithm is a function that writes the steps of one rank (writer.h), and formulas of its
- * cost. To add one: a file in alg/, and a line in alg/table.c. */
+ * An algorithm is a function that writes the steps of one rank (writer.h), and formulas of what it
+ * costs. Plugins cannot add one. To add one: a file in alg/, its extern below, a line at the end of
+ * alg/table.c, its name in the help of comm.algorithm (config/options.c; then regenerate
+ * docs/CONFIG.md), a row of `claims` in tests/schedule/terms_test.c. Tests that walk
+ * sched_algorithms include it by themselves; others name algorithms: git grep double_tree tests.
+ * The plan gets bytes and scratch by running emit(); terms() serves `auto` alone, and only where
+ * costs are measured: other jobs use it by name, or by a threshold in select.c. */
 #ifndef SCHEDULE_ALGORITHM_H
 #define SCHEDULE_ALGORITHM_H
 
@@ -10,7 +15,8 @@
 /* Cost terms of a request, for the member with the most of each: latencies that follow one another,
  * messages and bytes that it sends; bytes that it reads to reduce. near: intra-node; far:
  * inter-node, where bytes count for all members of a machine together, because they share its
- * network. Without a layout all is near.
+ * network. Without a layout all is near. Bytes to all peers count alike: what sending to two at
+ * once gains has no term (cost.c).
  *
  * fill: further bytes that have to pass one after the other while this member sends nothing: the
  * first chunk on its way through a pipeline, or what one rank receives beyond what any sends. The
@@ -30,7 +36,7 @@ struct sched_algorithm {
     uint32_t kinds; /* SCHED_ON(kind) | ... */
     uint32_t maps;  /* accesses peers' memory: needs a link that maps */
     uint32_t once;  /* reads all inputs of an element at once: a sum is rounded once */
-    uint64_t chunk; /* bytes, see sched_writer; 0: never cut */
+    uint64_t chunk; /* bytes of a message's chunks unless the request says; 0: never cut */
     void (*emit)(sched_writer *b);
     void (*terms)(const sched_request *r, sched_terms *out); /* the formulas of its top comment */
 };
@@ -75,10 +81,8 @@ double sched_predict(const sched_algorithm *a, const sched_request *r);
 /* Whether partial sums would be rounded on the way. */
 int sched_sum_rounds(const sched_request *r);
 
-/* Phases that several algorithms share. The first two begin with every rank's in [count] and end
- * with part `me` of the result at `to`; the gathers begin with part `me` in place in out. */
-void sched_ring_reduce_scatter(sched_writer *b, sched_place to);
-void sched_ring_all_gather(sched_writer *b);
+/* A phase that several algorithms share: begins with part `me` at `mine`, ends with all parts in
+ * out of the root. */
 void sched_gather_to_root(sched_writer *b, sched_place mine);
 
 #endif

@@ -39,14 +39,15 @@ typedef struct sched_buffer_offsets {
 #define SCHED_REDUCE 2u /* each to[] = from[0] op from[1] op ..., in this order     */
 #define SCHED_COPY 3u   /* to[0] = from[0]                                          */
 
-/* Steps of compressed sums (compress.c). `bytes` counts the uncompressed elements;
+/* Steps of compressed sums (alg/compress.c). `bytes` counts the uncompressed elements;
  * sched_code_touched() gives the bytes accessed at a place. A residual is added first, then
  * replaced by the new one.
  *
- *   ENCODE  to[0] = code of from[0] + to[1]; to[1], if present, is the residual
- *   ADD     to[0] = sum of all from[]: codes, except that number `peer` is plain elements
- *   FOLD    as ADD, but to[0] = code of the sum, to[1] = that decoded, to[2] = residual if present
- *   DECODE  to[0] = decoded code from[0] */
+ *   ENCODE         to[0] = code of from[0] + to[1]; to[1], if present, is the residual
+ *   REDUCE_DECODE  to[0] = sum of all from[]: codes, except that number `peer` is plain elements
+ *   REDUCE_ENCODE  the same, but to[0] = code of the sum, to[1] = that decoded, to[2] = residual if
+ *                  present
+ *   DECODE         to[0] = decoded code from[0] */
 #define SCHED_ENCODE 4u
 #define SCHED_REDUCE_DECODE 5u
 #define SCHED_REDUCE_ENCODE 6u
@@ -55,7 +56,7 @@ typedef struct sched_buffer_offsets {
 #define SCHED_STORE 9u /* from[0] may be copied to the device */
 
 typedef struct sched_step {
-    uint32_t what, peer; /* peer: rank of the group; SEND and RECV. ADD, FOLD: see above */
+    uint32_t what, peer; /* peer: rank of the group; SEND and RECV. REDUCE_...: see above */
     uint64_t bytes;
     uint32_t place, nfrom, nto; /* program->place[place]: nfrom sources, then nto destinations */
     uint32_t need;              /* number of steps it depends on */

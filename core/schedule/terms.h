@@ -2,7 +2,8 @@
  *
  * The algorithm reports who sends how much to whom, by its formulas and without generating steps;
  * here that is added up per member and machine, and the maximum of each becomes sched_terms. Takes
- * time linear in the ranks, so that plans of thousands of ranks may use it. */
+ * time linear in the ranks, so that plans of thousands of ranks may use it.
+ * tests/schedule/terms_test.c requires them to be exact; latencies where count >= ranks. */
 #ifndef SCHEDULE_TERMS_H
 #define SCHEDULE_TERMS_H
 
@@ -35,8 +36,8 @@ void sched_traffic_to_all(sched_traffic *t, uint32_t from, sched_amount a); /* t
 void sched_traffic_from_all(sched_traffic *t, uint32_t to,
                             sched_amount a); /* from each other rank */
 
-/* What was added since the last call takes `rounds` latencies, inter-node if any of it is; none if
- * nothing was added. `fill`: see sched_way. */
+/* All that was added since the last call, in whatever directions, takes `rounds` latencies,
+ * inter-node if any of it is; none if nothing was added. `fill`: see sched_way. */
 void sched_traffic_rounds(sched_traffic *t, double rounds, double fill);
 
 /* Alternative: it takes a path of `hops` latencies, `far` of them inter-node, and each hop but the

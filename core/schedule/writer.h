@@ -2,7 +2,8 @@
  *
  * An algorithm writes its steps for one rank as if each finished before the next began. The writer
  * derives the dependencies from the places that the steps access (deps.h), so chunks overlap
- * without the algorithm mentioning it.
+ * without the algorithm mentioning it. Messages between two ranks are matched by order alone: both
+ * ranks have to write the messages of a pair in the same order.
  *
  * An algorithm runs twice: once counting only, cheap enough to plan thousands of ranks, and once
  * more when an operation is created, which keeps the steps. */
@@ -38,8 +39,8 @@ typedef struct sched_span {
 /* A writer that counts. */
 sched_writer sched_writer_begin(const sched_request *r, const sched_algorithm *a);
 
-/* The part of rank i: part i of n, as equal as whole elements allow; parts of a long message begin
- * at multiples of 64 bytes. */
+/* The part of rank i: part i of n, as equal as whole elements allow; parts of
+ * 4 KiB or more begin at multiples of 64 bytes where the algorithm chooses the parts (`fair`). */
 sched_span sched_writer_part(const sched_writer *b, uint32_t i);
 sched_span sched_writer_parts(const sched_writer *b, uint32_t first,
                               uint32_t end);               /* parts first ... end - 1 */

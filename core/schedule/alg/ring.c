@@ -17,7 +17,8 @@
  * not wait for sends. */
 #define SPARE_SLOTS 3
 
-void sched_ring_reduce_scatter(sched_writer *b, sched_place mine)
+/* Begins with every rank's in [count], ends with part `me` of the result at `mine`. */
+static void reduce_scatter(sched_writer *b, sched_place mine)
 {
     uint32_t n = b->r->ranks, me = b->r->me, next = (me + 1) % n, prev = (me + n - 1) % n;
     uint64_t longest = sched_writer_longest_part(b), chunks = sched_writer_chunks(b, longest);
@@ -41,7 +42,8 @@ void sched_ring_reduce_scatter(sched_writer *b, sched_place mine)
     }
 }
 
-void sched_ring_all_gather(sched_writer *b)
+/* Begins with part `me` in place in out. */
+static void all_gather(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, next = (me + 1) % n, prev = (me + n - 1) % n;
     uint64_t chunks = sched_writer_chunks(b, sched_writer_longest_part(b));
@@ -62,18 +64,18 @@ static void emit(sched_writer *b)
     sched_span part = sched_writer_part(b, me);
     switch (b->r->kind) {
     case WEFT_ALL_REDUCE:
-        sched_ring_reduce_scatter(b, sched_out_at(part.at));
-        sched_ring_all_gather(b);
+        reduce_scatter(b, sched_out_at(part.at));
+        all_gather(b);
         break;
-    case WEFT_REDUCE_SCATTER: sched_ring_reduce_scatter(b, sched_out_at(0)); break;
+    case WEFT_REDUCE_SCATTER: reduce_scatter(b, sched_out_at(0)); break;
     case WEFT_ALL_GATHER:
         sched_writer_copy(b, sched_out_at(part.at), sched_in_at(0), part.bytes);
-        sched_ring_all_gather(b);
+        all_gather(b);
         break;
     default: { /* WEFT_REDUCE */
         sched_place mine =
             me == b->r->root ? sched_out_at(part.at) : sched_writer_scratch(b, part.bytes);
-        sched_ring_reduce_scatter(b, mine);
+        reduce_scatter(b, mine);
         sched_gather_to_root(b, mine);
     }
     }
@@ -88,7 +90,7 @@ static void pass_round(sched_traffic *t, const sched_writer *b, uint32_t kept)
     for (uint32_t i = 0; i < n; i++)
         sched_traffic_edge(t, i, (i + 1) % n,
                            sched_amount_less(all, sched_amount_part(b, (i + kept) % n)));
-    sched_traffic_way(t, n - 1, far < n ? far : n - 1, 0);
+    sched_traffic_way(t, n - 1, far < n ? far : n - 1, 0); /* n edges, of which a way has n - 1 */
 }
 
 static void terms(const sched_request *r, sched_terms *out)

@@ -1,4 +1,5 @@
-/* schedule/alg/table.c: the algorithms that can be named. Add a new one here. */
+/* schedule/alg/table.c: the algorithms that can be named. A new one is the last line: among equal
+ * costs `auto` takes the first (cost.c), and messages list them in this order. */
 #include "schedule/algorithm.h"
 
 const sched_algorithm *const sched_algorithms[] = {
