@@ -86,7 +86,8 @@ static const weft_option *const train_options[] = {
         "fp16: good steps after which the loss scale doubles; 0: it only falls"),
     REAL(BINDS, "clip", "1.0", 0, HUGE_BOUND, "largest global gradient norm; 0: no clipping"),
     CHOICE(FREE, "recompute", "none", "none|block|selective",
-           "backward computes again: nothing, all activations of a block, those of attention"),
+           "backward computes again: nothing; all activations of a block but its input; what the "
+           "op attention gives; what else backward reads, such as the GELU output, is kept"),
     INT(FREE, "eval_every", "50", 0, 1e12, "evaluate after every so many steps; 0: never"),
     INT(FREE, "eval_batches", "10", 1, 1e9, "batches an evaluation"),
     CHOICE(BINDS, "accumulate", "fp32", "fp32|compute",
@@ -120,8 +121,8 @@ static const weft_option *const comm_options[] = {
          "the best if plugin is auto, else none"),
     TEXT(FREE, "algorithm", "auto",
          "collective algorithm: auto, ring, halving, doubling, direct, exchange, mapped, tree, "
-         "double_tree, chain, bruck, hierarchical; or rules KIND[:FROM-TO]=NAME, of which the "
-         "first that holds decides: all_reduce:0-64K=doubling, all_reduce=ring, *=auto"),
+         "double_tree, chain, bruck, dissemination, hierarchical; or rules KIND[:FROM-TO]=NAME, of "
+         "which the first that holds decides: all_reduce:0-64K=doubling, all_reduce=ring, *=auto"),
     TEXT(FREE, "tuned", "",
          "file of weft tune comm: keys of [comm] and [comm.NAME] that the job lacks"),
     REAL(FREE, "reduce", "0", 0, 1e6,

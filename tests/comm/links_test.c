@@ -19,6 +19,7 @@ static weft_status (*const record)(weft_status, const char *, ...) = err_fail;
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "drawn.h"
 #include "forked.h"
 #include "naive.h"
 
@@ -83,9 +84,7 @@ static weft_status wait_piece(forked *f, piece *p)
     weft_status st = comm_wait(p->op, PATIENCE);
     if (st != WEFT_OK)
         return st;
-    const char *name = sched_algorithm_name(p->s); /* these add in another order */
-    int exact = strcmp(name, "halving") != 0 && strcmp(name, "doubling") != 0;
-    uint64_t wrong = naive_first_wrong(&p->r, f->me, p->out, exact, 5000);
+    uint64_t wrong = naive_first_wrong(&p->r, f->me, p->out, drawn_exact(&p->r), 5000);
     if (wrong == UINT64_MAX)
         return WEFT_OK;
     return record(WEFT_INTERNAL, "kind %u type %u count %llu %s: element %llu is wrong", p->r.kind,

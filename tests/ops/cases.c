@@ -226,6 +226,7 @@ static void make_rope(struct call *c, const struct sizes *n, uint32_t ct, uint32
     add_attr(c, "sign", n->causal ? 1 : -1, 0);
 }
 
+/* gelu, gelu.dx, bias_residual, colsum */
 static void make_rows(struct call *c, const struct sizes *n, uint32_t ct, uint32_t gt)
 {
     input_rows(c, ct, n->tokens, n->cols);
@@ -371,7 +372,8 @@ void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t c
         {"linear", make_linear},       {"embedding", make_embedding}, {"layernorm", make_layernorm},
         {"attention", make_attention}, {"rmsnorm", make_rmsnorm},     {"swiglu", make_swiglu},
         {"rope", make_rope},           {"softmax", make_xent},        {"xent.", make_vocab},
-        {"accumulate", make_flat},     {"sumsq", make_flat},          {"", make_rows},
+        {"accumulate", make_flat},     {"sumsq", make_flat},          {"gelu", make_rows},
+        {"bias_residual", make_rows},  {"colsum", make_rows},
     };
     *c = (struct call){.id = id};
     if (is_joined(id)) {
@@ -383,4 +385,5 @@ void make_call(struct call *c, const char *id, const struct sizes *n, uint32_t c
             makers[k].make(c, n, ct, gt);
             return;
         }
+    fail_msg("make_call() has no maker for op %s: add one to its table in cases.c", id);
 }

@@ -7,6 +7,7 @@
 
 #include "base/err.h"
 #include "naive.h"
+#include "schedule/request.h"
 
 uint32_t drawn_number(uint64_t *random, uint32_t n)
 {
@@ -45,13 +46,10 @@ const char *drawn_text(const sched_request *r, char text[256])
 
 int drawn_exact(const sched_request *r)
 {
-    sched_schedule *s;
-    if (sched_make(r, &s) != WEFT_OK)
-        return 0;
-    const char *name = sched_algorithm_name(s);
-    int exact = !strcmp(name, "direct") || !strcmp(name, "exchange") || !strcmp(name, "mapped");
-    sched_free(s);
-    return exact;
+    const sched_algorithm *a;
+    if (!sched_reduces(r->kind) || r->redop != WEFT_SUM || r->ranks == 1)
+        return 1;
+    return sched_choose(r, &a) == WEFT_OK && a->once;
 }
 
 static void draw_layout(drawn *d, uint64_t *random)

@@ -26,7 +26,8 @@ uint32_t drawn_number(uint64_t *random, uint32_t n); /* 0 ... n - 1 */
 /* As text, for whoever has to find out what went wrong. */
 const char *drawn_text(const sched_request *r, char text[256]);
 
-/* Are results the same bits as those of a sum in the order of the ranks? */
+/* Are results the same bits as those of a sum in the order of the ranks? A sum by the algorithm
+ * that the request names or `auto` means: as its `once` says. Anything else: always. */
 int drawn_exact(const sched_request *r);
 
 uint64_t drawn_seed(void);             /* WEFT_COMM_SEED, or 1 */

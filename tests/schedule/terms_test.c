@@ -18,6 +18,7 @@
 #include "schedule/algorithm.h"
 
 #define MOST 17
+#define COUNT(array) (sizeof(array) / sizeof *(array))
 
 typedef struct group {
     uint32_t n;
@@ -399,10 +400,41 @@ static void check_claim(const struct claim *c, uint32_t n)
 static void as_commented(void **state)
 {
     (void)state;
-    for (uint32_t i = 0; i < sizeof claims / sizeof *claims; i++)
+    for (uint32_t i = 0; i < COUNT(claims); i++)
         for (uint32_t n = 4; n <= 16; n++)
             if (!claims[i].powers || (n & (n - 1)) == 0)
                 check_claim(&claims[i], n);
+}
+
+static const char *help_of(const char *section, const char *key)
+{
+    for (const config_section *s = config_core_sections(); s->name; s++)
+        for (uint32_t i = 0; !strcmp(s->name, section) && s->options[i]; i++)
+            if (!strcmp(s->options[i]->key, key))
+                return s->options[i]->help;
+    return NULL;
+}
+
+/* Every algorithm that a job can name is in `claims` and in the help of comm.algorithm. An
+ * algorithm without one formula for a size (hierarchical) has no claim. */
+static void every_algorithm_is_documented(void **state)
+{
+    (void)state;
+    const char *help = help_of("comm", "algorithm");
+    assert_non_null(help);
+    for (uint32_t i = 0; sched_algorithms[i]; i++) {
+        const char *name = sched_algorithms[i]->name, *in = help;
+        const size_t length = strlen(name);
+        uint32_t claim = 0;
+        while ((in = strstr(in, name)) && (in[-1] != ' ' || !strchr(",;", in[length])))
+            in += length;
+        if (!in)
+            fail_msg("the help of comm.algorithm (config/options.c) does not list %s", name);
+        while (claim < COUNT(claims) && strcmp(claims[claim].name, name))
+            claim++;
+        if (claim == COUNT(claims) && sched_algorithms[i] != &sched_hierarchical)
+            fail_msg("`claims` has no row for %s", name);
+    }
 }
 
 int main(void)
@@ -411,6 +443,7 @@ int main(void)
         cmocka_unit_test(on_one_machine),
         cmocka_unit_test(on_several_machines),
         cmocka_unit_test(as_commented),
+        cmocka_unit_test(every_algorithm_is_documented),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Every op of the core in double precision, by the plainest loops: the referee for gradients and
- * splits. An op is evaluated from its shapes alone, so that it may be a rank's part of one. */
+ * splits. An op is evaluated from its shapes alone, so that it may be a rank's part of one. An id
+ * that has no entry here fails. Include cmocka.h before it. */
 #ifndef OP_EVAL_H
 #define OP_EVAL_H
 
@@ -473,7 +474,9 @@ static double eval_number(const char *id, double a, double b, double c)
         return (a > 0) - (a < 0);
     if (!strcmp(id, "finite"))
         return isfinite(a) != 0;
-    return a; /* copy, accumulate */
+    if (strcmp(id, "copy") && strcmp(id, "accumulate") && strcmp(id, "rename"))
+        fail_msg("op_eval.h does not know op %s: add it to eval_op() or eval_number()", id);
+    return a;
 }
 
 static void eval_elementwise(const eval_call *c)

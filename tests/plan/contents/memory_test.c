@@ -156,8 +156,11 @@ static void room_for_every_rank(void **state)
     } groups[] = {{{3, 8, 5, 8}, 4}, {{1, 1, 9, 1, 14}, 5}, {{12, 2, 2, 2, 7, 2}, 6}, {{19}, 1}};
     static const char *const algorithms[] = {"auto", "hierarchical", "ring", "double_tree"};
     (void)state;
-    for (uint32_t i = 0; i < 3 * 4 * sizeof groups / sizeof *groups; i++) {
-        const uint32_t g = i / 12;
+    const uint32_t names = sizeof algorithms / sizeof *algorithms;
+    for (uint32_t i = 0; i < 3 * names * sizeof groups / sizeof *groups; i++) {
+        const uint32_t g = i / 3 / names;
+        const char *algorithm = algorithms[i / 3 % names];
+        const bool levels = !strcmp(algorithm, "hierarchical");
         char text[600];
         planned j;
         uint32_t ranks = 0;
@@ -167,8 +170,8 @@ static void room_for_every_rank(void **state)
                  TINY "batch = %u\nmicrobatch = 1\nbucket_mb = 0.002\n[parallel]\nstrategy = dp\n"
                       "[optim]\nplacement = zero%u\n[comm]\nalgorithm = all_reduce=%s, "
                       "reduce_scatter=%s, all_gather=%s\n",
-                 ranks, 1 + i % 3, algorithms[i / 3 % 4], i / 3 % 4 == 1 ? "hierarchical" : "ring",
-                 i / 3 % 4 == 1 ? "hierarchical" : "auto");
+                 ranks, 1 + i % 3, algorithm, levels ? "hierarchical" : "ring",
+                 levels ? "hierarchical" : "auto");
         if (planned_at(text, groups[g].size, groups[g].machines, &j) != WEFT_OK)
             fail_msg("%s", err_text());
         const plan *p = j.plan;

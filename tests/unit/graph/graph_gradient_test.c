@@ -2,7 +2,8 @@
  *
  * A graph is evaluated by plain loops in double precision, and every element of every gradient is
  * held against central differences of the loss. The graphs are each elementwise op alone, and a
- * GPT-2 and a Llama of two blocks, tied and untied, which have all the others. */
+ * GPT-2 and a Llama of two blocks, tied and untied, which have all the others: the last test checks
+ * that. A differentiable op that no model has needs a case of its own here. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,6 +28,17 @@ static void compare(const char *what, int64_t k, double got, double want)
     if (fabs(got - want) > 1e-6 * (1 + fabs(want)))
         fail_msg("gradient of %s, element %lld: %.9g, by differences %.9g", what, (long long)k, got,
                  want);
+}
+
+/* [number of graph_core_op_id()] its gradient was compared with differences. */
+static bool compared[200];
+
+static void note_ops(const graph *g, uint32_t forward)
+{
+    const char *id;
+    for (uint32_t k = 0; k < sizeof compared && (id = graph_core_op_id(k)); k++)
+        for (uint32_t i = 0; i < forward; i++)
+            compared[k] |= !strcmp(g->nodes.at[i].id, id);
 }
 
 static double loss_after(evaluation *e, uint32_t forward, weft_tensor loss)
@@ -94,6 +106,7 @@ static void one_elementwise(const char *id)
         }
         eval_end(&e);
     }
+    note_ops(&g, forward);
     graph_free(&g);
 }
 
@@ -166,6 +179,7 @@ static void model(graph_model_options o, const char *once)
     e.value[graph_find(&g, "targets")][3] = -1; /* a target that does not count */
     e.value[graph_find(&g, "scale")][0] = 1;
     assert_int_equal(check_params(&g, &e, forward, loss), graph_model_params(&o));
+    note_ops(&g, forward);
     uint32_t count = 0;
     for (uint32_t i = 0; i < g.nodes.n; i++)
         count += !strcmp(g.nodes.at[i].id, once);
@@ -246,13 +260,29 @@ static void refused(void **state)
     graph_free(&g);
 }
 
+/* xent.max and xent.sums refuse a gradient; xent.finish is the loss of a graph whose logits are
+ * split, which no graph here is: graph_shard_test.c evaluates it. */
+static void every_op_is_compared(void **state)
+{
+    (void)state;
+    const char *id;
+    uint32_t k = 0;
+    for (; (id = graph_core_op_id(k)); k++)
+        if (graph_core_op(id)->grad && strcmp(id, "rename") && strncmp(id, "xent.", 5)) {
+            assert_true(k < sizeof compared);
+            if (!compared[k])
+                fail_msg("no case compares the gradient of %s with differences", id);
+        }
+    assert_true(k > 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(elementwise_ops), cmocka_unit_test(gpt2_tied),
         cmocka_unit_test(gpt2_untied),     cmocka_unit_test(loss_scale),
         cmocka_unit_test(llama_tied),      cmocka_unit_test(llama_untied),
-        cmocka_unit_test(refused),
+        cmocka_unit_test(refused),         cmocka_unit_test(every_op_is_compared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
