@@ -8,7 +8,19 @@
  * A small letter stands for one axis, a capital with ".." for one or more; equal letters must be
  * equal axes, in name and in size; "?" marks an input that may be left out. Element types: none
  * written is the op's compute type (that of its first such operand), ":i32" and ":f32" are fixed.
- * [] is a scalar. */
+ * [] is a scalar.
+ *
+ * To add an op:
+ *   - here: a file with its table, one family a file (misc.c has ops of a few lines); the family in
+ *     util.h and table.c. infer() checks attributes. A default is repeated in the device, and is
+ *     equal there.
+ *   - cpu device: plugins/device/cpu/ops/ops.c has the list.
+ *   - tests/unit: op_eval.h; an example in graph/graph_shard_test.c, which asks for one; a case in
+ *     graph/graph_ops_test.c; a case in graph/graph_gradient_test.c if no model has the op, which
+ *     asks for one.
+ *   - tests/ops: cases.c and referee.c, which fail for an id they do not know; ops_test.c and
+ *     gradient_test.c.
+ *   - with a cuda kernel: test_all of tests/gpu/small_test.c, tests/cuda/traffic_test.c. */
 #ifndef GRAPH_OPS_OPS_H
 #define GRAPH_OPS_OPS_H
 

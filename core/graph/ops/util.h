@@ -73,7 +73,8 @@ weft_status graph_op_check_sequence(const weft_builder *b, const char *id, const
 weft_status graph_op_check_split(const weft_builder *b, const char *id, const weft_opcall *call,
                                  uint32_t size, weft_place place);
 
-/* Append an op with one output. */
+/* Append an op with one output and without attributes. An op whose gradient needs them calls
+ * b->op() with call->attrs (rope.c). */
 weft_status graph_op_append(const weft_builder *b, const char *id, const weft_tensor *in,
                             uint32_t nin, weft_tensor *out);
 

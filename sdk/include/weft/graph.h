@@ -44,7 +44,8 @@ WEFT_FREEZE(weft_shape, axes, 104);
 #define WEFT_T_SCALAR 6u     /* one fp32 in plan memory that ops read and write */
 
 /* A number given to an op: a whole number or a real, by key. An op that needs a name (of an axis)
- * takes it as a key. Passed in arrays: never grows. */
+ * takes it as a key. An op reads either i or f of a key and ignores the other. Passed in arrays:
+ * never grows. */
 typedef struct weft_attr {
     const char *key;
     int64_t i;

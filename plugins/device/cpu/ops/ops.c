@@ -1,4 +1,8 @@
-/* ops.c: the table of ops of this device. A new op needs a line here, a plan, and a kernel. */
+/* ops.c: the ops of this device.
+ *
+ * To add one: a line here; its plan (ops.h; plan_rows where it fits); its kernel, with X(name) in
+ * CPU_KERNELS of kern/kern.h and its file in the list of CMakeLists.txt; a field of cpu_args for an
+ * attribute that the kernel reads. Tests: core/graph/ops/ops.h has the list. */
 #include "ops.h"
 #include "cpu.h"
 #include <string.h>

@@ -16,7 +16,8 @@ static int64_t size_of(const weft_match *m, char letter)
     return m->bound >> (letter - 'A') & 1 ? m->size[letter - 'A'] : 1;
 }
 
-/* [tokens, features..]: one of C, F, O and V is bound. */
+/* [tokens, features..]: one of C, F and O is bound. `eps` is read for all; an op with other
+ * attributes has a plan of its own (plan_embedding). */
 CPU_PLAN(plan_rows)
 {
     (void)op;

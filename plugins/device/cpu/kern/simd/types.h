@@ -1,4 +1,4 @@
-/* kern/types.h: element types at the edge of a kernel. Inside, all arithmetic is fp32.
+/* kern/simd/types.h: element types at the edge of a kernel. Inside, all arithmetic is fp32.
  *
  * `dt` is a constant wherever speed matters: a kernel's body is an always-inline function of it,
  * entered once for each type, so that every switch below folds away. */

@@ -1,4 +1,4 @@
-/* kern/vec_avx512.h: sixteen floats in an AVX-512 register (x86-64-v4).
+/* kern/simd/vec_avx512.h: sixteen floats in an AVX-512 register (x86-64-v4).
  *
  * Each vec_*.h defines the same few types and functions over one instruction set; the kernels are
  * compiled once with each. VL is the number of floats in a vector, MR x NR*VL the tile of a small

@@ -1,5 +1,5 @@
-/* kern/vec_v2.h: four floats in an SSE register, for any x86-64-v2 machine: the plain path that the
- * wider ones are tested against. What each function promises is said in vec_avx512.h. */
+/* kern/simd/vec_v2.h: four floats in an SSE register, for any x86-64-v2 machine: the plain path
+ * that the wider ones are tested against. What each function promises is said in vec_avx512.h. */
 #ifndef CPU_VEC_H
 #define CPU_VEC_H
 

@@ -1,4 +1,4 @@
-/* kern/vec_v3.h: eight floats in an AVX2 register, with FMA and F16C (x86-64-v3). What each
+/* kern/simd/vec_v3.h: eight floats in an AVX2 register, with FMA and F16C (x86-64-v3). What each
  * function promises is said in vec_avx512.h. */
 #ifndef CPU_VEC_H
 #define CPU_VEC_H

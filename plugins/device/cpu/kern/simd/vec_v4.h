@@ -1,4 +1,4 @@
-/* kern/vec_v4.h: AVX-512 as every x86-64-v4 machine has it, without instructions for bf16. */
+/* kern/simd/vec_v4.h: AVX-512 as every x86-64-v4 machine has it, without instructions for bf16. */
 #ifndef CPU_VEC_H
 #define CPU_VEC_H
 

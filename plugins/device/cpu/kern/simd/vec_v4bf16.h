@@ -1,4 +1,5 @@
-/* kern/vec_v4bf16.h: AVX-512 with its bf16 instructions. They take subnormal numbers as zero. */
+/* kern/simd/vec_v4bf16.h: AVX-512 with its bf16 instructions. They take subnormal numbers as zero.
+ */
 #ifndef CPU_VEC_H
 #define CPU_VEC_H
 

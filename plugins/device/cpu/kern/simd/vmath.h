@@ -1,5 +1,7 @@
-/* kern/vmath.h: exp, log and the logistic function on vectors. Relative error below 1e-6 over the
- * whole range (tests/ops measures it); infinities, zeros, subnormals and NaNs as in libm. */
+/* kern/simd/vmath.h: exp, log and the logistic function on vectors. v_exp and v_log have a relative
+ * error below 1e-6 over the whole range (tests/ops/ew_test.c measures it), and infinities, zeros,
+ * subnormals and NaNs as in libm; the others hold in the range that their comments name. tanh(x) as
+ * 2 v_logistic(2x) - 1 cancels near 0. */
 #ifndef CPU_VMATH_H
 #define CPU_VMATH_H
 
@@ -73,7 +75,8 @@ INLINE vf v_log(vf x)
     return v_select(x != x, x, r);
 }
 
-/* 1 / (1 + exp(-x)); for x below -88 it is that of -88, 6e-39. */
+/* 1 / (1 + exp(-x)); for x below -88 it is that of -88, 6e-39. A NaN is the second
+ * operand of v_min(), which returns it. */
 INLINE vf v_logistic(vf x)
 {
     return v_set1(1.0f) / (v_exp_low(v_min(v_set1(88.0f), -x)) + 1.0f);
