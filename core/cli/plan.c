@@ -92,7 +92,8 @@ const command cli_cmd_plan = {
     "[--schedule] [--passes] [--machines M]",
     "Print what each rank would hold, send and do, without a device and without other ranks.\n\n"
     "  --json     for programs\n"
-    "  --list     the lists that rank R (0 unless given) walks, every instruction\n"
+    "  --list     the lists that rank R (0 unless given) walks, every instruction; an operand is\n"
+    "             its address, whether it is saved from forward to backward, and its bytes\n"
     "  --rank R   whose lists\n"
     "  --schedule what the stages do when, as a picture, and the share of time that they idle\n"
     "  --passes   the passes of planning in order, and how long each took\n"

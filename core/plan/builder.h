@@ -24,7 +24,7 @@ typedef struct builder {
     liveness live;
     struct sync_state *sync;    /* gradient buckets: lower/sync.h; NULL in a forward-only plan */
     struct gather_queue *queue; /* lower/zero_schedule.h; NULL until a gather starts */
-    struct rule_state *rule;    /* optim/rule.h; NULL until rule_prepare() */
+    struct rule_state *rule;    /* optim/rule.h; NULL until plan_update_prepare() */
     uint64_t loss_axes;         /* mesh axes over which the loss is partial */
 } builder;
 

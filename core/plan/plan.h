@@ -349,6 +349,13 @@ void plan_print_passes(const plan_set *p, FILE *to);
 weft_status plan_print_passes_json(const plan_set *p, FILE *to);
 
 weft_status plan_print_json(const plan_set *p, FILE *to);
+
+/* The lists of a rank, every instruction. Operand k of an op (inputs, then outputs) has an address
+ * in the arena, the name of the base that it comes from ("fixed", "param", "grad", "saved",
+ * "frame", "inout": BASE_...) and its bytes. JSON: "in" and "out" have the addresses, "base" and
+ * "bytes" the rest, of all operands in this order. */
+const char *plan_base_name(uint32_t base);
+uint64_t plan_operand_bytes(const plan *p, const instr *x, uint32_t k);
 void plan_print_list(const plan *p, uint32_t rank, FILE *to);
 weft_status plan_print_list_json(const plan *p, uint32_t rank, FILE *to);
 

@@ -56,6 +56,23 @@ class Plan(started.Case):
         started_, waited = ([e["operation"] for e in p["step"] if e["kind"] == k]
                             for k in ("start", "wait"))
         self.assertEqual(sorted(started_), sorted(waited))
+        self.operands(out, p)
+
+    def operands(self, text, lists):
+        """A tensor that a block saves has one address in its forward and its backward call."""
+        self.assertRegex(text, r"(?m)^ +layernorm +0x[0-9a-f]+ \((inout|saved), \d+ B\) ")
+        saved = {}
+        for e in lists["step"]:
+            if e["kind"] != "call":
+                continue
+            at = saved.setdefault(e["name"], set())
+            for op in e["ops"]:
+                operands = op["in"] + op["out"]
+                self.assertEqual(len(operands), len(op["base"]))
+                self.assertEqual(len(operands), len(op["bytes"]))
+                at |= {a for a, b in zip(operands, op["base"]) if b == "saved"}
+        self.assertGreater(len(saved["forward block.0"]), 3)
+        self.assertTrue(saved["forward block.0"] & saved["backward block.0"])
 
     def documented_passes(self):
         """The passes that plan.h names, in order."""

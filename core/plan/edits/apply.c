@@ -58,7 +58,7 @@ weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name,
 static weft_status refuse(void *ctx, const char *edit)
 {
     return err_fail(WEFT_UNSUPPORTED,
-                    "%s emitted a '%s' edit, which this version of the core does not "
+                    "%s emitted the edit '%s', which this version of the core does not "
                     "apply",
                     state(ctx)->owner, edit);
 }
@@ -82,7 +82,7 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
     const weft_rule *table = rule->c->table;
     uint32_t a = 0;
     bool any = false;
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "store");
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "shard");
     if (st == WEFT_OK)
         st = plan_edits_axis(e, axis, &a);
     if (st == WEFT_OK && (a >= FIRST_GROUP || what < WEFT_SHARD_STATE || what > WEFT_SHARD_PARAMS))
@@ -106,7 +106,7 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
 weft_status plan_edit_activations(void *ctx, const char *tensors, uint32_t how, const char *axis)
 {
     edit_state *e = state(ctx);
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_MEMORY, "keep");
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_MEMORY, "activations");
     if (st == WEFT_OK && how == WEFT_ACTIVATION_SPLIT)
         st = err_fail(
             WEFT_UNSUPPORTED,
@@ -119,14 +119,14 @@ weft_status plan_edit_activations(void *ctx, const char *tensors, uint32_t how, 
     if (st == WEFT_OK)
         st = graph_set_keep(e->g, tensors, how, e->owner);
     if (st != WEFT_OK)
-        err_context("edit 'keep' of %s", e->owner);
+        err_context("edit 'activations' of %s", e->owner);
     return st;
 }
 
 weft_status plan_edit_weight_versions(void *ctx, const char *params, uint32_t versions)
 {
     (void)params, (void)versions;
-    return refuse(ctx, "carry");
+    return refuse(ctx, "weight_versions");
 }
 
 weft_status plan_edit_changes_results(void *ctx, const char *text)

@@ -33,7 +33,7 @@ weft_status plan_edits_in_phase(const edit_state *e, uint32_t phase, const char 
 {
     if (e->phase == phase)
         return WEFT_OK;
-    return err_fail(WEFT_USAGE, "%s emitted a '%s' edit in phase %u; it belongs to phase %u",
+    return err_fail(WEFT_USAGE, "%s emitted the edit '%s' in phase %u; it belongs to phase %u",
                     e->owner, edit, e->phase, phase);
 }
 

@@ -31,7 +31,7 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     edit_state *e = ctx;
     graph *g = e->g;
     const uint32_t first = g->nodes.n, phase = g->phase;
-    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "list");
+    weft_status st = plan_edits_in_phase(e, WEFT_PHASE_SYNC, "periodic_list");
     if (st != WEFT_OK)
         return st;
     if (!every || name_taken(e, name))

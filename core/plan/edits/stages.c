@@ -99,8 +99,9 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const
     edit_state *e = ctx;
     uint32_t a = 0;
     if (e->phase != WEFT_PHASE_SPLIT && e->phase != WEFT_PHASE_STAGE)
-        return err_fail(WEFT_USAGE, "%s emitted a 'group' edit in phase %u; it belongs to phase %u",
-                        e->owner, e->phase, WEFT_PHASE_SPLIT);
+        return err_fail(WEFT_USAGE,
+                        "%s emitted the edit 'group' in phase %u; it belongs to phase %u", e->owner,
+                        e->phase, WEFT_PHASE_SPLIT);
     weft_status st = plan_edits_axis(e, axis, &a);
     if (st == WEFT_OK && (a >= FIRST_GROUP || !n || n > e->s->mesh.size[a]))
         st = err_fail(WEFT_USAGE, "%s makes the group %s of %u coordinates of %s", e->owner, name,

@@ -1,6 +1,7 @@
 /* plan/lower/liveness.h: which tensors share memory, which a block saves, live-ins and live-outs.
  *
- * Computed once per graph, before its blocks are lowered. */
+ * Computed once per graph, before its blocks are lowered. A saved slot is one piece: it is taken at
+ * the block's forward and given back whole after its backward, once a micro-batch in flight. */
 #ifndef PLAN_LOWER_LIVENESS_H
 #define PLAN_LOWER_LIVENESS_H
 

@@ -113,15 +113,21 @@ static json_t *call_json(const plan *p, const entry *e)
     for (uint32_t i = 0; i < s->n; i++) {
         const instr *x = &p->instrs.at[s->first + i];
         json_t *op = json_object(), *in = json_array(), *out = json_array();
+        json_t *base = json_array(), *size = json_array();
         for (uint32_t k = 0; k < x->nin + x->nout; k++) {
             const ref *r = &p->refs.at[x->first_ref + k];
             json_t *at =
                 r->absent ? json_null() : bytes(p->bases.at[e->first_base + r->base] + r->offset);
             json_array_append_new(k < x->nin ? in : out, at);
+            json_array_append_new(base,
+                                  r->absent ? json_null() : json_string(plan_base_name(r->base)));
+            json_array_append_new(size, bytes(plan_operand_bytes(p, x, k)));
         }
         json_object_set_new(op, "op", json_string(p->kernels.at[x->kernel].spec.id));
         json_object_set_new(op, "in", in);
         json_object_set_new(op, "out", out);
+        json_object_set_new(op, "base", base);
+        json_object_set_new(op, "bytes", size);
         json_array_append_new(ops, op);
     }
     return ops;

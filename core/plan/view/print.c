@@ -1,8 +1,6 @@
 /* plan/view/print.c: prints the plan, its lists and its passes for people. */
 #include "plan/plan.h"
 
-#include "base/number/digest.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +109,22 @@ static bool concerns(const plan *p, const entry *e, uint32_t rank)
     return e->kind != ENTRY_WRITE || plan_writes(p, &p->pieces.at[e->what], rank);
 }
 
+const char *plan_base_name(uint32_t base)
+{
+    static const char *const names[] = {"fixed", "param", "grad", "saved", "frame"};
+    return base < BASE_FIRST ? names[base] : "inout";
+}
+
+uint64_t plan_operand_bytes(const plan *p, const instr *x, uint32_t k)
+{
+    const weft_opspec *s = &p->kernels.at[x->kernel].spec;
+    const weft_operand *o = k < x->nin ? &s->in[k] : &s->out[k - x->nin];
+    uint64_t n = weft_dtype_size(o->dtype);
+    for (uint32_t i = 0; i < o->rank; i++)
+        n *= (uint64_t)o->size[i];
+    return n;
+}
+
 static void print_segment(const plan *p, const entry *e, FILE *to)
 {
     const segment *s = &p->segments.at[e->what];
@@ -125,7 +139,8 @@ static void print_segment(const plan *p, const entry *e, FILE *to)
             if (r->absent)
                 fprintf(to, k < x->nin ? " (shape)" : " (unread)");
             else
-                fprintf(to, " %#" PRIx64, bases[r->base] + r->offset);
+                fprintf(to, " %#" PRIx64 " (%s, %" PRIu64 " B)", bases[r->base] + r->offset,
+                        plan_base_name(r->base), plan_operand_bytes(p, x, k));
         }
         fprintf(to, "\n");
     }
