@@ -47,7 +47,7 @@ static int unknown(const char *name)
     for (; commands[n]; n++)
         names[n] = commands[n]->name;
     const char *near = config_nearest(name, names, n);
-    log_line(WEFT_LOG_ERROR, "there is no command '%s'%s%s%s; weft --help lists them", name,
+    log_line(WEFT_LOG_ERROR, "unknown command '%s'%s%s%s; weft --help lists them", name,
              near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
     return 2;
 }

@@ -113,7 +113,7 @@ weft_status ckpt_there(const char *out_dir, bool *there)
         st = err_fail(WEFT_USAGE, "run.out = %s: it or its checkpoints is a file; name a folder",
                       out_dir);
     else if (errno)
-        st = err_fail_errno(data_file_status(errno), "cannot see whether %s holds checkpoints",
+        st = err_fail_errno(data_file_status(errno), "cannot check whether %s contains checkpoints",
                             path);
     if (d)
         closedir(d);
@@ -155,7 +155,8 @@ weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd)
     }
     if (errno == ENOSYS || errno == EOPNOTSUPP || errno == ENOLCK) {
         log_line(WEFT_LOG_WARN,
-                 "the file system of %s/checkpoints has no locks: see to it that no second job "
+                 "the file system of %s/checkpoints does not support locks: make sure that no "
+                 "second job "
                  "writes there",
                  out_dir);
         *fd = lock;

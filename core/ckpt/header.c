@@ -230,7 +230,7 @@ static weft_status parse_part(const char *part, const json_t *meta, pool *p, ckp
     if (entry.rank != 1)
         return bad(r->name, "a part of a tensor must be stored as a vector");
     if (!check_add(r->first, r->count, &last) || last > held || r->count == held)
-        return bad(r->name, "a stored part does not lie inside its tensor");
+        return bad(r->name, "a stored part is not inside its tensor");
     return WEFT_OK;
 }
 
@@ -266,7 +266,7 @@ static weft_status parse_entry(const char *key, json_t *value, const json_t *met
         return bad(r->name, "the entry must have dtype, shape and data_offsets and nothing else");
     r->dtype = ckpt_dtype_from(dtype);
     if (!r->dtype)
-        return bad(r->name, "its type is none that this program knows");
+        return bad(r->name, "this program does not know its type");
     uint64_t stored, bytes;
     if (!parse_shape(shape, r) || !ckpt_elements(r->rank, r->shape, r->dtype, &stored))
         return bad(r->name, "its shape is malformed, has a size below 1 or too many elements");

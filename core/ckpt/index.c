@@ -93,7 +93,7 @@ static weft_status chain(span *s, uint32_t n, int64_t size, const char *name, ui
             continue;
         if (s[i].from < at)
             return err_fail(WEFT_DATA,
-                            "tensor %s: blocks lie over each other, or are no grid: their elements "
+                            "tensor %s: blocks overlap or do not form a grid: their elements "
                             "are stored twice",
                             name);
         if (s[i].from > at)
@@ -135,7 +135,7 @@ static weft_status cover_one(const ckpt_range *r, uint32_t n)
     uint64_t whole;
     uint32_t blocks = 0;
     if (!ckpt_elements(r->rank, r->shape, r->dtype, &whole))
-        return err_fail(WEFT_DATA, "tensor %s has an unlawful type or shape", r->name);
+        return err_fail(WEFT_DATA, "tensor %s has an invalid type or shape", r->name);
     const ckpt_range **block = mem_alloc((uint64_t)n * sizeof *block);
     weft_status st = WEFT_OK;
     for (uint32_t i = 0, next; i < n && st == WEFT_OK; i = next) {

@@ -50,7 +50,7 @@ static weft_status read_manifest(ckpt *c)
     struct stat info;
     int fd = data_file_open_regular(c->folder, "manifest.json", false, &info);
     if (fd < 0 && errno == ENOENT)
-        return err_fail(WEFT_DATA, "there is no manifest.json: this is no complete checkpoint");
+        return err_fail(WEFT_DATA, "there is no manifest.json: this is not a complete checkpoint");
     if (fd < 0)
         return err_fail_errno(data_file_damage(errno), "cannot read manifest.json");
     uint64_t bytes = (uint64_t)info.st_size;
@@ -187,7 +187,7 @@ static weft_status find(const ckpt *c, const ckpt_piece *want, box *block, const
     }
     uint64_t held = t->count;
     if (ckpt_piece_block(want, block) && !ckpt_block_ok(block, t->shape, &held))
-        return err_fail(WEFT_INTERNAL, "tensor %s: a block is wanted that is not inside it",
+        return err_fail(WEFT_INTERNAL, "tensor %s: the requested block is not inside it",
                         want->name);
     if (!check_range(want->first, want->count, held))
         return err_fail(WEFT_INTERNAL, "tensor %s: elements %" PRIu64 " + %" PRIu64 " of %" PRIu64,

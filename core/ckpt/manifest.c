@@ -266,7 +266,7 @@ static weft_status parse_root(json_t *root, pool *p, ckpt_manifest *m)
     json_t *shards, *tensors;
     if (json_unpack_ex(root, NULL, 0, "{s:s, s:i}", "format", &format, "version", &version) ||
         strcmp(format, FORMAT))
-        return err_fail(WEFT_DATA, "it is no manifest of a weft checkpoint");
+        return err_fail(WEFT_DATA, "it is not the manifest of a weft checkpoint");
     weft_status st =
         version_check("the checkpoint manifest", version > 0 ? (uint64_t)version : 0, VERSION);
     if (st != WEFT_OK)

@@ -43,7 +43,7 @@ static weft_status propose(const char *out_dir, uint32_t passed, uint64_t *step)
         st = err_fail(WEFT_USAGE,
                       "none of the %" PRIu32
                       " checkpoints in %s/checkpoints verifies: put back a copy of "
-                      "one, or begin again without --resume",
+                      "one, or start again without --resume",
                       list.n, out_dir);
     if (st == WEFT_OK)
         *step = list.at[passed];

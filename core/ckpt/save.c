@@ -81,7 +81,8 @@ weft_status ckpt_begin(const char *out_dir, uint64_t step, char temp[4096], char
     int folder, lock;
     weft_status st = ckpt_paths(out_dir, step, temp, final);
     if (st == WEFT_OK && under_way.lock >= 0)
-        st = err_fail(WEFT_INTERNAL, "a checkpoint is begun while %s is under way", under_way.temp);
+        st = err_fail(WEFT_INTERNAL, "a checkpoint is started while %s is in progress",
+                      under_way.temp);
     if (st == WEFT_OK)
         st = ckpt_folder_open(out_dir, true, &folder);
     if (st != WEFT_OK)
@@ -190,7 +191,7 @@ static void remove_old(int parent, uint64_t step, uint32_t keep)
     ckpt_steps list;
     uint32_t kept = 0;
     if (ckpt_list(parent, &list) != WEFT_OK) {
-        log_line(WEFT_LOG_WARN, "old checkpoints stay: %s", err_text());
+        log_line(WEFT_LOG_WARN, "old checkpoints are not removed: %s", err_text());
         return;
     }
     for (uint32_t i = 0; i < list.n; i++) {

@@ -98,11 +98,11 @@ static weft_status check_piece(const ckpt_piece *p)
     uint64_t held;
     box block;
     if (!p->name || !ckpt_name_ok(p->name))
-        return err_fail(WEFT_INTERNAL, "a tensor name of the checkpoint is not lawful");
+        return err_fail(WEFT_INTERNAL, "a tensor name of the checkpoint is invalid");
     if (!ckpt_elements(p->rank, p->shape, p->dtype, &held) ||
         (ckpt_piece_block(p, &block) && !ckpt_block_ok(&block, p->shape, &held)) ||
         !check_range(p->first, p->count, held))
-        return err_fail(WEFT_INTERNAL, "tensor %s: the piece to be saved is not lawful", p->name);
+        return err_fail(WEFT_INTERNAL, "tensor %s: the piece to be saved is invalid", p->name);
     return WEFT_OK;
 }
 

@@ -31,7 +31,7 @@ static int run(int argc, char **argv)
     bool info = argc == 3 && !strcmp(argv[1], "info"),
          verify = argc == 3 && !strcmp(argv[1], "verify");
     if (!info && !verify)
-        return cli_usage(&cli_cmd_ckpt, "say info or verify, and which folder");
+        return cli_usage(&cli_cmd_ckpt, "give info or verify, and a folder");
     ckpt *c;
     weft_status st = ckpt_open(argv[2], &c);
     if (st != WEFT_OK)

@@ -16,7 +16,7 @@ int cli_fail(weft_status st)
     if (st != WEFT_OK && *err_text())
         log_line(WEFT_LOG_ERROR, "%s", err_text());
     else if (st != WEFT_OK)
-        log_line(WEFT_LOG_ERROR, "it failed with status %d, and nobody said why", (int)st);
+        log_line(WEFT_LOG_ERROR, "failed with status %d and without a message", (int)st);
     return err_exit_code(st);
 }
 
@@ -90,7 +90,7 @@ static int take(const command *c, int argc, char **argv, int i, const char *cons
         return 2;
     }
     if (*a == '-' && a[1]) {
-        *status = cli_usage(c, "there is no option %s", a);
+        *status = cli_usage(c, "unknown option %s", a);
         return 0;
     }
     if (strchr(a, '=')) {

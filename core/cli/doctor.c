@@ -33,7 +33,7 @@ static int examine(const cli_job *j, uint64_t here)
     st = write_report(report, j->flag[0]);
     json_decref(report);
     if (st == WEFT_OK && prevents)
-        st = err_fail(WEFT_IO, "the job cannot run here as it is: see the problems above");
+        st = err_fail(WEFT_IO, "the job cannot run here: see the problems above");
     return cli_fail(st);
 }
 
@@ -61,7 +61,7 @@ static int run(int argc, char **argv)
     else if (here && !j.ranks)
         status = cli_usage(&cli_cmd_doctor, "--here says how many of the -n ranks run here");
     else if (!j.ini && (j.noverrides || j.ranks || here))
-        status = cli_usage(&cli_cmd_doctor, "of which job? name its INI file");
+        status = cli_usage(&cli_cmd_doctor, "of name the INI file of a job");
     else
         status = j.flag[1] ? list_checks() : examine(&j, here);
     free(j.overrides);

@@ -74,7 +74,7 @@ static int flight_command(int argc, char **argv)
             dir = argv[i];
         }
     if (!dir)
-        return cli_usage(&cli_cmd_flight, "which folder? a run's, or its flight/");
+        return cli_usage(&cli_cmd_flight, "name the folder of a run, or its flight/");
     return cli_fail(run_flight_print(dir, (uint32_t)count, stdout));
 }
 

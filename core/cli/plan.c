@@ -78,7 +78,7 @@ static int run(int argc, char **argv)
         return status;
     }
     if (!j.ini) {
-        status = cli_usage(&cli_cmd_plan, "which job? name its INI file");
+        status = cli_usage(&cli_cmd_plan, "name the INI file of a job");
     } else {
         status = plan_for(&j);
     }
@@ -97,5 +97,5 @@ const command cli_cmd_plan = {
     "  --rank R   whose lists\n"
     "  --schedule what the stages do when, as a picture, and the share of time that they idle\n"
     "  --passes   the passes of planning in order, and how long each took\n"
-    "  --machines M  ranks lie on M machines, as many on each, instead of on one",
+    "  --machines M  ranks are spread evenly over M machines, instead of on one",
     run};

@@ -146,10 +146,10 @@ static void print_reference(const component *const *all, uint32_t n)
         "program.\n\n"
         "Column `resume`: `weft train --resume` refuses a job in which a key that *binds* has "
         "another value than in the job that saved\nthe checkpoint, since it would change what "
-        "the run computes; `--resume=force` goes on all the same and logs each difference.\n"
+        "the run computes; `--resume=force` continues and logs each difference.\n"
         "Values are compared as they are read: 1e-3 is 0.001, and a key that is left out has its "
         "default. *free* keys may change: they say\nhow long a run is, how it is laid out, what "
-        "carries and computes it, what is said and saved, and where. `run.steps` is free, "
+        "carries and computes it, what is logged and saved, and where. `run.steps` is free, "
         "and\nschedules that end at the last step follow it. `data.train` may be another path to "
         "the same tokens. Sizes of mesh axes are free.\n");
     const config_section *s = config_core_sections();
@@ -157,7 +157,8 @@ static void print_reference(const component *const *all, uint32_t n)
         printf("\n## [%s]: %s\n\n", s->name, s->help);
         config_print_options(stdout, s->options, 1, CONFIG_OWN);
     }
-    printf("\n## [comm.NAME]: of the core, for every transport; its own keys stand below\n\n");
+    printf(
+        "\n## [comm.NAME]: of the core, for every transport; the plugins' own keys are below\n\n");
     config_print_options(stdout, config_link_options(), 1, CONFIG_OWN);
     printf("\n## [sweep]: lists, for `weft bench SWEEP.ini`\n\n");
     cli_sweep_print_keys(stdout);
@@ -186,9 +187,9 @@ static void print_combinations(const component *const *all, uint32_t n)
     printf(
         "# What combines with what\n\nWritten by `weft config combinations`; a test holds it "
         "against the program, and provokes each row.\n\nEvery combination that is not refused "
-        "works, and nothing is changed in silence: what stands below is an error message "
+        "works, and nothing is changed silently: what stands below is an error message "
         "with\nstatus 2, before anything is started. `AXIS` is a mesh axis. Keys of plugins that "
-        "a job does not use may stand in its file.\n\n");
+        "a job does not use may be in its file.\n\n");
     config_print_constraints(stdout);
     printf("\n## What plugins ask for\n\nA plugin refuses what only it can know. The meaning of "
            "its keys says what they go with.\n");

@@ -44,7 +44,7 @@ static int run(int argc, char **argv)
     }
     if (!dir)
         return cli_usage(&cli_cmd_sample,
-                         "which checkpoint? a folder such as OUT/checkpoints/step-...");
+                         "name a checkpoint: a folder such as OUT/checkpoints/step-...");
     return cli_fail(run_sample_checkpoint(dir, &o, stdout));
 }
 

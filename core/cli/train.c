@@ -87,7 +87,7 @@ static int run(int argc, char **argv)
         return status;
     }
     if (!j.ini)
-        status = cli_usage(&cli_cmd_train, "which job? name its INI file");
+        status = cli_usage(&cli_cmd_train, "name the INI file of a job");
     else if (j.flag[JSON] && !j.flag[DOCTOR])
         status = cli_usage(&cli_cmd_train, "--json is of --doctor");
     else if (j.flag[RESUME] + j.flag[AUTO] + j.flag[FORCE] > 1)

@@ -154,8 +154,8 @@ static weft_status get_card(comm_link *l, uint32_t rank, uint32_t meeting, doubl
     if (bytes < sizeof *c || c->magic != CARD_MAGIC || c->address_bytes > MOST_BLOB ||
         c->key_bytes > MOST_BLOB || bytes != card_bytes(c)) {
         free(value);
-        return err_fail(WEFT_DATA, "link %s: the address of rank %u is garbled", l->component->name,
-                        rank);
+        return err_fail(WEFT_DATA, "link %s: the address of rank %u is malformed",
+                        l->component->name, rank);
     }
     *out = c;
     return WEFT_OK;

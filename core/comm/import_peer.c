@@ -94,7 +94,7 @@ weft_status comm_import_peer_prepare(comm_op *op)
         if (s->what != SCHED_REDUCE)
             continue;
         if (mine->in % LINE || (op->out_bytes && mine->out % LINE))
-            return err_fail(WEFT_INTERNAL, "%s: its buffers do not begin at lines of memory",
+            return err_fail(WEFT_INTERNAL, "%s: its buffers are not aligned to cache lines",
                             op->name);
         weft_status st = take_sum(w, op, s->bytes / op->size);
         if (st != WEFT_OK)

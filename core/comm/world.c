@@ -141,13 +141,13 @@ weft_status comm_add_channel(comm_world *w, uint32_t index, const char *name, co
 {
     if (w->connected || index >= w->links.n)
         return err_fail(WEFT_USAGE, "channel %s: %s", name,
-                        w->connected ? "added after comm_connect()" : "there is no such link");
+                        w->connected ? "added after comm_connect()" : "no such link");
     comm_channel *c = pool_alloc(&w->pool, sizeof *c);
     c->me = n;
     for (uint32_t i = 0; i < n; i++) {
         if (ranks[i] >= w->who.ranks || (i && ranks[i] == w->who.rank && c->me < n))
             return err_fail(WEFT_USAGE, "channel %s: rank %u %s", name, ranks[i],
-                            ranks[i] >= w->who.ranks ? "is not in the job" : "stands in it twice");
+                            ranks[i] >= w->who.ranks ? "is not in the job" : "is in it twice");
         if (ranks[i] == w->who.rank)
             c->me = i;
     }

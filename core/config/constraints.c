@@ -30,7 +30,7 @@ static const struct row {
         {"parallel.strategy",
          "{parallel.strategy}: two strategies bring the mesh axis {axis}; name "
          "each once",
-         "a list that stands for several, hybrid, has them already"},
+         "hybrid is a list of strategies that contains them already"},
     [CONSTRAINT_PLACEMENT] =
         {"optim.placement, parallel.strategy, parallel.AXIS",
          "{optim.placement} shards over the ranks that share the data, and here "
@@ -53,12 +53,12 @@ static const struct row {
         {"comm.TRANSPORT.latency, comm.TRANSPORT.message, comm.TRANSPORT.bandwidth",
          "{transport} has no bandwidth: give [comm.{transport}] latency, message and "
          "bandwidth together, as weft tune comm writes them, or none",
-         "without it no time can be foretold, and the key would change nothing"},
+         "without it no time can be predicted, and the key would have no effect"},
     [CONSTRAINT_COMPRESS] =
         {"comm.compress, comm.AXIS.compress, parallel.strategy, parallel.AXIS",
          "{form} is for sums of gradients over ranks that share the data, and {reason}; let 2 or "
          "more ranks share it (parallel.strategy = dp, parallel.dp = 2) or say none",
-         "nothing else is compressed: the key would change nothing"},
+         "nothing else is compressed: the key would have no effect"},
     [CONSTRAINT_COMPRESS_ALGORITHM] =
         {"comm.compress, comm.algorithm, comm.AXIS.algorithm",
          "sums of gradients that travel in {form} have an algorithm of their own and cannot go by "
@@ -94,7 +94,7 @@ static const struct row {
     [CONSTRAINT_NO_ROTATION] = {"model.rope_theta, model.family",
                                 "model.rope_theta is {model.rope_theta}, but family {model.family} "
                                 "learns its positions and rotates nothing; leave rope_theta out",
-                                "the key would change nothing"},
+                                "the key would have no effect"},
     [CONSTRAINT_PAIRS] =
         {"model.embed, model.heads, model.family",
          "model.embed is {model.embed} and model.heads is {model.heads}, which gives "
@@ -103,7 +103,7 @@ static const struct row {
          "rotary positions turn pairs of elements"},
     [CONSTRAINT_DROPOUT] =
         {"model.dropout",
-         "model.dropout is {model.dropout}; only 0 is possible: there is no dropout",
+         "model.dropout is {model.dropout}; only 0 is possible: dropout is not supported",
          "no op of this version draws random numbers in a step"},
     [CONSTRAINT_NO_VOCAB] =
         {"model.vocab, data.train",
@@ -170,7 +170,7 @@ static void print_sentence(FILE *to, const char *says)
 
 void config_print_constraints(FILE *to)
 {
-    fprintf(to, "| keys | what is refused, and what would be lawful | why |\n|---|---|---|\n");
+    fprintf(to, "| keys | what is refused, and what is allowed | why |\n|---|---|---|\n");
     for (uint32_t i = 0; i < CONSTRAINT_RULES; i++) {
         fprintf(to, "| ");
         print_keys(to, rows[i].keys);

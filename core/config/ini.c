@@ -66,10 +66,10 @@ static weft_status judge_section(cursor *in, const char *s, size_t n)
         return refuse(in, "'%.*s' has no closing ']'", (int)n, s);
     size_t len = (size_t)(end - s) - 1;
     if (end + 1 != s + n)
-        return refuse(in, "'%.*s' stands after the section name; begin a new line",
+        return refuse(in, "'%.*s' follows the section name; start a new line",
                       (int)n - (int)len - 2, end + 1);
     if (!len || has_blank(s + 1, len))
-        return refuse(in, "'%.*s' is no section; write [name] without blanks", (int)n, s);
+        return refuse(in, "'%.*s' is not a section; write [name] without blanks", (int)n, s);
     if (len > CONFIG_MAX_NAME)
         return refuse(in, "a section name of %zu bytes; %d is the limit", len, CONFIG_MAX_NAME);
     char name[CONFIG_MAX_NAME + 1];
@@ -91,7 +91,7 @@ static weft_status judge_key(cursor *in, const char *s, size_t n)
     while (len && isspace((unsigned char)s[len - 1]))
         len--;
     if (!len || has_blank(s, len))
-        return refuse(in, "'%.*s' is no key; write key = value", (int)len, s);
+        return refuse(in, "'%.*s' is not a key; write key = value", (int)len, s);
     if (len > CONFIG_MAX_NAME)
         return refuse(in, "a key of %zu bytes; %d is the limit", len, CONFIG_MAX_NAME);
     return WEFT_OK;
@@ -149,7 +149,7 @@ static int keep_entry(void *user, const char *section, const char *key, const ch
     if (in->st != WEFT_OK)
         return 0;
     if (!section[0])
-        return refuse(in, "key '%s' stands before any [section]", key) == WEFT_OK;
+        return refuse(in, "key '%s' is before any [section]", key) == WEFT_OK;
     if (text[0] == ';')
         return refuse(in, "the value of '%s' begins with ';'; put a blank before a comment", key) ==
                WEFT_OK;

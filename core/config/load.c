@@ -118,7 +118,7 @@ weft_status config_load_text(const char *text, const char *name, config **out)
 {
     size_t bytes = strlen(text);
     if (bytes > CONFIG_MAX_TEXT)
-        return err_fail(WEFT_USAGE, "%s is longer than %u bytes; it is no job", name,
+        return err_fail(WEFT_USAGE, "%s is longer than %u bytes; this is not a job", name,
                         CONFIG_MAX_TEXT);
     config *c = config_new(name);
     weft_status st = config_read_ini(c, text, bytes);

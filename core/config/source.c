@@ -59,7 +59,7 @@ static weft_status read_all(int fd, bool file, const char *path, char **out, siz
     }
     if (n > CONFIG_MAX_TEXT) {
         free(text);
-        return err_fail(WEFT_USAGE, "%s is longer than %u bytes; it is no job file",
+        return err_fail(WEFT_USAGE, "%s is longer than %u bytes; this is not a job file",
                         config_source_name(path), CONFIG_MAX_TEXT);
     }
     *out = text;
@@ -98,7 +98,7 @@ static weft_status adopt(const char *path)
     if (fd == -2)
         return err_fail(WEFT_USAGE,
                         CONFIG_SOURCE_ENV
-                        "=%s is no sealed memory file: the launcher's job was not "
+                        "=%s is not a sealed memory file: the launcher's job was not "
                         "handed over; unset it",
                         getenv(CONFIG_SOURCE_ENV));
     if (fd >= 0)

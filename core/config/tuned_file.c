@@ -23,8 +23,8 @@ static weft_status read_file(const char *path, const char *what, char **out, siz
     if (ferror(f))
         st = err_fail_errno(WEFT_USAGE, "cannot read the %s %s", what, path);
     else if (*bytes > CONFIG_MAX_TEXT)
-        st = err_fail(WEFT_USAGE, "%s is longer than %u bytes; it is no %s", path, CONFIG_MAX_TEXT,
-                      what);
+        st = err_fail(WEFT_USAGE, "%s is longer than %u bytes; this is not a %s", path,
+                      CONFIG_MAX_TEXT, what);
     fclose(f);
     if (st != WEFT_OK)
         free(text);
@@ -43,12 +43,12 @@ static weft_status check(const config *f)
     for (uint32_t i = 0; i < f->sections.n; i++)
         if (!is_of_comm(f->sections.at[i].section))
             return err_fail(WEFT_USAGE,
-                            "%s:%u: [%s] cannot stand in a file of comm.tuned; only [comm] and "
+                            "%s:%u: [%s] is not allowed in a file of comm.tuned; only [comm] and "
                             "[comm.NAME] can",
                             f->name, f->sections.at[i].line, f->sections.at[i].section);
     const entry *e = config_entry(f, "comm", "tuned");
     if (e)
-        return err_fail(WEFT_USAGE, "%s:%u: a file of comm.tuned names no further one", f->name,
+        return err_fail(WEFT_USAGE, "%s:%u: a file of comm.tuned cannot name another one", f->name,
                         e->line);
     if (!f->entries.n)
         return err_fail(WEFT_USAGE, "%s has no keys; weft tune comm -o FILE writes one that has",

@@ -81,9 +81,10 @@ static bool read_bytes(const weft_option *o, const char *text, parsed *out, char
     const char *unit = text + n, *units = "KMG";
     const char *power = unit[0] ? strchr(units, unit[0]) : NULL;
     if (!n || (unit[0] && (!power || unit[1])))
-        return no(why,
-                  "'%.100s' is no number of bytes; write a whole number, and K, M or G if need be",
-                  text);
+        return no(
+            why,
+            "'%.100s' is not a number of bytes; write a whole number, optionally with K, M or G",
+            text);
     errno = 0;
     uint64_t v = strtoull(text, NULL, 10), bytes;
     int shift = power ? 10 * (int)(power - units + 1) : 0;
@@ -123,7 +124,7 @@ static bool walk_reals(const weft_option *o, const char *text, double *out, uint
         char one[64];
         double v;
         if (len >= sizeof one || *n >= REALS_MAX)
-            return no(why, "'%.100s' is no list of at most %d numbers", text, REALS_MAX);
+            return no(why, "'%.100s' is not a list of at most %d numbers", text, REALS_MAX);
         memcpy(one, at, len);
         one[len] = 0;
         if (!read_real(o, one, &v, why))
@@ -256,10 +257,10 @@ weft_status config_option_check(const weft_option *o)
         return err_fail(WEFT_USAGE, "option '%s' has no list of choices \"a|b\" (at most %d)",
                         o->key, CHOICES_MAX);
     if (!(o->min <= o->max))
-        return err_fail(WEFT_USAGE, "option '%s' has bounds that are no range", o->key);
+        return err_fail(WEFT_USAGE, "option '%s' has bounds that do not form a range", o->key);
     parsed v;
     if (o->dflt && !config_read_value(o, o->dflt, &v, why))
-        return err_fail(WEFT_USAGE, "the default of option '%s' is unlawful: %s", o->key, why);
+        return err_fail(WEFT_USAGE, "the default of option '%s' is invalid: %s", o->key, why);
     if (o->dflt && !config_text_lawful(o->dflt))
         return err_fail(WEFT_USAGE, "the default of option '%s' cannot be written in an INI file",
                         o->key);

@@ -24,7 +24,8 @@
 #include "base/version.h"
 #include "data/file.h"
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "token files are read as they stand");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "token files are read without conversion");
 
 static weft_status not_tokens(const char *path, uint32_t magic)
 {
@@ -34,7 +35,8 @@ static weft_status not_tokens(const char *path, uint32_t magic)
                         "data file %s is big-endian; write it again with little-endian numbers",
                         path);
     return err_fail(WEFT_DATA,
-                    "data file %s is no token file: it begins with %" PRIu32 " where %u or %u is "
+                    "data file %s is not a token file: it begins with %" PRIu32
+                    " where %u or %u is "
                     "expected; `weft data TEXT... -o FILE` makes one",
                     path, magic, DATA_MAGIC, DATA_MAGIC_GPT2);
 }

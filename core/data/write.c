@@ -71,8 +71,8 @@ static weft_status check_output(const char *path, const char *const *texts, uint
         return err_fail_errno(data_file_status(errno), "cannot write data file %s", path);
     }
     if (!S_ISREG(st.st_mode))
-        return err_fail(WEFT_USAGE, "cannot write data file %s: it is there and is no regular file",
-                        path);
+        return err_fail(WEFT_USAGE,
+                        "cannot write data file %s: it exists and is not a regular file", path);
     for (uint32_t i = 0; i < n; i++)
         if (same_file(texts[i], &st))
             return err_fail(WEFT_USAGE, "data file %s would replace the text that it is made from",

@@ -252,7 +252,7 @@ static weft_status check_elementwise(const weft_op *op, const char *id, const we
 {
     if (!operands(op->ew))
         return err_fail(WEFT_USAGE,
-                        "op %s: its table has ew = %u, which is no elementwise operation", id,
+                        "op %s: its table has ew = %u, which is not an elementwise operation", id,
                         op->ew);
     if (nin != operands(op->ew) || nout != 1)
         return err_fail(
@@ -290,7 +290,7 @@ weft_status graph_check_op(const weft_op *op, const char *id, const weft_shape *
 weft_status graph_check_return(weft_status st, const char *who, const char *call)
 {
     if ((int)st < 0 || (int)st > WEFT_INTERNAL || st == WEFT_BUSY)
-        return err_fail(WEFT_INTERNAL, "%s: its %s() returned %d, which is no status of a failure",
+        return err_fail(WEFT_INTERNAL, "%s: its %s() returned %d, which is not a failure status",
                         who, call, (int)st);
     return st != WEFT_OK && !*err_text()
                ? err_fail(st, "%s: its %s() failed and gave no reason", who, call)

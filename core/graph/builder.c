@@ -146,7 +146,7 @@ static weft_status b_constant(void *ctx, double value, weft_tensor *out)
     if (st == WEFT_OK)
         st = graph_check_pointer("builder.constant", "out", out);
     if (st == WEFT_OK && isnan(value))
-        st = err_fail(WEFT_USAGE, "builder.constant(): the value is no number (NaN)");
+        st = err_fail(WEFT_USAGE, "builder.constant(): the value is not a number (NaN)");
     if (st != WEFT_OK)
         return st;
     char name[WEFT_MAX_NAME];
@@ -194,9 +194,8 @@ static weft_status check_state(const graph *g, const char *name, weft_tensor lik
     if (st == WEFT_OK)
         st = graph_check_tensor(g, "builder.state", "like", like);
     if (st == WEFT_OK && !*g->state_of && graph_tensor(g, like)->kind != WEFT_T_PARAM)
-        st =
-            err_fail(WEFT_USAGE, "builder.state(): '%s' is to lie beside %s, which is no parameter",
-                     name, graph_tensor(g, like)->name);
+        st = err_fail(WEFT_USAGE, "builder.state(): '%s' is like %s, which is not a parameter",
+                      name, graph_tensor(g, like)->name);
     if (st == WEFT_OK && dtype && !weft_dtype_size(dtype))
         st = err_fail(WEFT_USAGE, "builder.state(): '%s' has the unknown element type %u", name,
                       dtype);
@@ -300,7 +299,7 @@ static weft_status b_op(void *ctx, const char *id, const weft_attr *attrs, uint3
         st = graph_check_text("builder.op", "id", id, WEFT_MAX_NAME - 1);
     const weft_op *op = st != WEFT_OK ? NULL : find_op(g, id, &own);
     if (st == WEFT_OK && !op)
-        st = err_fail(WEFT_USAGE, "there is no op '%s'", id);
+        st = err_fail(WEFT_USAGE, "unknown op '%s'", id);
     if (st == WEFT_OK)
         st = check_operands(g, id, attrs, nattr, in, nin, out, nout);
     const node asked = {
@@ -340,7 +339,7 @@ static weft_status check_stand_in(const graph *g, weft_tensor dst, weft_tensor s
     for (uint32_t k = 0; like && k < a->rank; k++)
         like = a->axes[k].size == b->axes[k].size && !strcmp(a->axes[k].name, b->axes[k].name);
     if (!found)
-        return err_fail(WEFT_USAGE, "a replacement of %s assigns %s, which is no output of it",
+        return err_fail(WEFT_USAGE, "a replacement of %s assigns %s, which is not an output of it",
                         old->id, graph_tensor(g, dst)->name);
     if (!like)
         return err_fail(WEFT_USAGE,
@@ -379,7 +378,8 @@ static weft_status b_fail(void *ctx, weft_status code, const char *text)
     (void)ctx;
     const bool none = (int)code <= WEFT_BUSY || (int)code > WEFT_INTERNAL;
     text = text && *text ? text : "no reason given";
-    return none ? err_fail(WEFT_INTERNAL, "%.1000s (told as %d, which is no failure)", text,
+    return none ? err_fail(WEFT_INTERNAL,
+                           "%.1000s (reported with status %d, which is not a failure)", text,
                            (int)code)
                 : err_fail(code, "%.1000s", text);
 }

@@ -38,7 +38,7 @@ static weft_status no_axis(const graph *g, const char *name)
     }
     return err_fail(
         WEFT_USAGE,
-        "builder.comm(): '%s' is no mesh axis of this job, which has %s; over a group this "
+        "builder.comm(): '%s' is not a mesh axis of this job, which has %s; over a group this "
         "version sums gradients alone, by the edit sync",
         name, *axes ? axes : "none");
 }

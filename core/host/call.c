@@ -89,13 +89,12 @@ weft_status host_call_check(const void *key, const char *call, weft_status st, u
         return st;
     if (!status)
         return err_fail(WEFT_INTERNAL,
-                        "plugin %s: its %s() returned %d, which is no status of weft/base.h", name,
-                        call, (int)st);
+                        "plugin %s: its %s() returned %d, which is not a status of weft/base.h",
+                        name, call, (int)st);
     if (st == WEFT_BUSY)
-        return err_fail(
-            WEFT_INTERNAL,
-            "plugin %s: its %s() returned WEFT_BUSY, and is no call that may be repeated", name,
-            call);
+        return err_fail(WEFT_INTERNAL,
+                        "plugin %s: its %s() returned WEFT_BUSY, and this call may not be repeated",
+                        name, call);
     char own_words[WEFT_MAX_NAME + 16]; /* of an earlier call that has the same cause */
     snprintf(own_words, sizeof own_words, "plugin %s: ", name);
     if (!err_text()[0] || (err_count == mark && !strstr(err_text(), own_words)))

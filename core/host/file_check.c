@@ -160,17 +160,17 @@ static weft_status judge_elf(int fd, uint64_t bytes)
 {
     Elf64_Ehdr e;
     if (!read_at(fd, &e, sizeof e, 0) || memcmp(e.e_ident, ELFMAG, SELFMAG))
-        return err_fail(WEFT_USAGE, "it is no shared object (no ELF header)");
+        return err_fail(WEFT_USAGE, "it is not a shared object (no ELF header)");
     if (!same_machine(&e))
         return err_fail(WEFT_USAGE, "it is built for another kind of machine (ELF machine %u)",
                         e.e_machine);
     if (e.e_type != ET_DYN || e.e_phentsize != sizeof(Elf64_Phdr))
-        return err_fail(WEFT_USAGE, "it is no shared object (ELF type %u)", e.e_type);
+        return err_fail(WEFT_USAGE, "it is not a shared object (ELF type %u)", e.e_type);
     for (uint32_t i = 0; i < e.e_phnum; i++) {
         Elf64_Phdr p;
         uint64_t at;
         if (!check_add(e.e_phoff, (uint64_t)i * sizeof p, &at) || !read_at(fd, &p, sizeof p, at))
-            return err_fail(WEFT_USAGE, "it is cut short: its program headers lie past its end");
+            return err_fail(WEFT_USAGE, "it is cut short: its program headers are past its end");
         if (p.p_type == PT_LOAD && !check_range(p.p_offset, p.p_filesz, bytes))
             return err_fail(WEFT_USAGE, "it is cut short: %llu bytes, and more are to be loaded",
                             (unsigned long long)bytes);

@@ -255,7 +255,7 @@ weft_status host_find(host *h, const char *kind, const char *name, const char *c
 {
     if (!host_plugin_name_well_formed(name))
         return err_fail(WEFT_USAGE,
-                        "'%.80s' is no name for a plugin (%s); names are made of a-z, 0-9, "
+                        "'%.80s' is not a plugin name (%s); names are made of a-z, 0-9, "
                         "single '.' and '_'",
                         name, kind);
     for (uint32_t p = 0; p < h->places.n; p++) {

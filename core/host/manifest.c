@@ -24,7 +24,7 @@ static weft_status judge_numbers(const weft_manifest *m)
 {
     if (m->magic != WEFT_MAGIC)
         return err_fail(WEFT_USAGE,
-                        "manifest field magic is 0x%08x instead of 0x%08x; this is no weft "
+                        "manifest field magic is 0x%08x instead of 0x%08x; this is not a weft "
                         "plugin",
                         m->magic, WEFT_MAGIC);
     if (m->abi_major != WEFT_ABI_MAJOR)
@@ -81,8 +81,8 @@ static weft_status judge_component(const weft_component *c)
                         c->flags);
     if (!host_interface_well_formed(c->iface))
         return err_fail(WEFT_USAGE,
-                        "component '%s' has the interface '%.64s', which is no name/major", c->name,
-                        c->iface ? c->iface : "NULL");
+                        "component '%s' has the interface '%.64s', which is not name/major",
+                        c->name, c->iface ? c->iface : "NULL");
     if (!c->help)
         return err_fail(WEFT_USAGE, "component '%s' has no line of help", c->name);
     return judge_options(c);

@@ -170,7 +170,7 @@ static void say_hello(job *j, wire *w)
 static weft_status wait_session(job *j, wire *w, uint64_t until)
 {
     weft_status st = wait_for(j, w->fd, job_tls_wants(w->tls) == 2 ? POLLOUT : POLLIN, until);
-    return st == WEFT_BUSY ? err_fail(WEFT_IO, "it accepts connections and says nothing") : st;
+    return st == WEFT_BUSY ? err_fail(WEFT_IO, "it accepts connections but sends nothing") : st;
 }
 
 static weft_status shake(job *j, wire *w, uint64_t until)
@@ -233,7 +233,7 @@ static weft_status begin_session(job *j, int fd, uint64_t until)
         if ((st = wait_for(j, fd, POLLIN, until)) != WEFT_OK)
             break;
     if (st == WEFT_BUSY)
-        st = err_fail(WEFT_IO, "it accepts connections and says nothing");
+        st = err_fail(WEFT_IO, "it accepts connections but sends nothing");
     else if (st == WEFT_USAGE)
         err_context("rank %u asked for the job at %s port %u", j->who.rank, j->who.addr,
                     j->who.port);
@@ -304,7 +304,7 @@ static weft_status find_store(job *j)
 static void lost(job *j)
 {
     job_wire_close(&j->client->w);
-    add_sign(j, JOB_CAUSE_GONE, "is gone: its connection ended without a word");
+    add_sign(j, JOB_CAUSE_GONE, "is gone: its connection was closed without a message");
 }
 
 static bool take_stop(job *j, const job_wire_frame *f)

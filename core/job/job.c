@@ -64,7 +64,7 @@ weft_status job_address(const job *j, char *out, size_t room)
 weft_status job_subkey(job *j, const char *label, uint8_t out[32])
 {
     if (!j)
-        return err_fail(WEFT_USAGE, "there is no job to derive a key of");
+        return err_fail(WEFT_USAGE, "no job to derive a key from");
     return job_key_derive(j->key, j->meeting, "sub-key", label, out);
 }
 
@@ -190,7 +190,7 @@ static weft_status wait_joined(job *j)
     } else if (!j->joined && j->server) {
         char missing[512];
         job_server_missing(j, missing, sizeof missing);
-        st = err_fail(WEFT_PEER, "the job cannot begin: after %.0f s there is no sign of %s",
+        st = err_fail(WEFT_PEER, "the job cannot begin: after %.0f s no sign of %s",
                       (double)j->join_ms / 1000, missing);
     } else if (!j->joined) {
         st = err_fail(WEFT_PEER,

@@ -301,7 +301,8 @@ void job_member_lost(job *j, peer *p)
     if (!m->confirmed)
         m->joined = false; /* its attempt was over before the welcome came: it tries again */
     else if (!m->bye)
-        add_sign(j, p->rank, JOB_CAUSE_GONE, "is gone: its connection ended without a word");
+        add_sign(j, p->rank, JOB_CAUSE_GONE,
+                 "is gone: its connection was closed without a message");
     else if (m->well && !j->all_left)
         add_sign(j, p->rank, JOB_CAUSE_GONE, "is gone: it did not wait for the others to finish");
 }

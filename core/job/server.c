@@ -250,7 +250,7 @@ static void stranger_event(job *j, int place)
         if (st != WEFT_OK && !(p->w.tls && job_tls_lost(p->w.tls)))
             name_peer(p, s->last_away, sizeof s->last_away);
         log_line(WEFT_LOG_DEBUG, "a connection to the store was dropped: %s",
-                 st != WEFT_OK ? err_text() : "its first frame is no hello");
+                 st != WEFT_OK ? err_text() : "its first frame is not a hello");
         drop(p);
     } else if (is_left_over(j, &h, why, sizeof why)) {
         refuse(j, p, WEFT_USAGE, why);

@@ -160,9 +160,8 @@ static weft_status report(const machine *m)
         const list *l = list_of(m, r);
         if (m->at[r] >= l->entries.n)
             continue;
-        used +=
-            (size_t)snprintf(where + used, sizeof where - used, "; rank %u stands at entry %u, %s",
-                             r, m->at[r], l->entries.at[m->at[r]].name);
+        used += (size_t)snprintf(where + used, sizeof where - used, "; rank %u is at entry %u, %s",
+                                 r, m->at[r], l->entries.at[m->at[r]].name);
         used = used < sizeof where ? used : sizeof where - 1;
         shown++;
     }

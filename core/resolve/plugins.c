@@ -138,10 +138,10 @@ static weft_status add_strategies(resolver *r, const char *list, bool nested)
         if (st != WEFT_OK)
             return st;
         if (table->list && strnlen(table->list, MOST_LIST) == MOST_LIST)
-            return err_fail(WEFT_USAGE, "%s: strategy %s stands for a list of %u bytes or more",
+            return err_fail(WEFT_USAGE, "%s: strategy %s expands to a list of %u bytes or more",
                             c->path, word, MOST_LIST);
         if (table->list && nested)
-            return err_fail(WEFT_USAGE, "strategy %s stands for a list inside a list", word);
+            return err_fail(WEFT_USAGE, "strategy %s expands to a list inside a list", word);
         if (table->list) {
             st = add_strategies(r, table->list, true);
             if (st != WEFT_OK)

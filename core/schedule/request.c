@@ -63,13 +63,13 @@ weft_status sched_request_check(const sched_request *r)
 {
     const char *what = sched_kind_name(r->kind);
     if (r->kind < WEFT_ALL_REDUCE || r->kind > WEFT_SHIFT)
-        return err_fail(WEFT_USAGE, "kind %u is no kind of communication", r->kind);
+        return err_fail(WEFT_USAGE, "kind %u is not a kind of communication", r->kind);
     uint64_t size = weft_dtype_size(r->dtype), bytes;
     if (r->kind == WEFT_BARRIER && r->count)
         return err_fail(WEFT_USAGE, "barrier: has no data, but a count of %llu was given",
                         (unsigned long long)r->count);
     if (size == 0 && r->kind != WEFT_BARRIER)
-        return err_fail(WEFT_USAGE, "%s: type %u is no element type", what, r->dtype);
+        return err_fail(WEFT_USAGE, "%s: type %u is not an element type", what, r->dtype);
     if (!check_mul(r->count, size, &bytes) || bytes > INT64_MAX)
         return err_fail(WEFT_USAGE,
                         "%s: %llu elements of %llu bytes are more than can be addressed", what,

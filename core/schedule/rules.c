@@ -137,7 +137,7 @@ static weft_status read_range(word w, rule *out)
         return WEFT_OK;
     return err_fail(
         WEFT_USAGE,
-        "'%.*s' is no range of sizes; write FROM-TO in bytes, as 0-64K or 1M-64M, or FROM-", w.n,
+        "'%.*s' is not a range of sizes; write FROM-TO in bytes, as 0-64K or 1M-64M, or FROM-", w.n,
         w.at);
 }
 
@@ -175,7 +175,7 @@ static weft_status read_rule(word whole, rule *out)
     if (!split(&name, '=', &range))
         return err_fail(
             WEFT_USAGE,
-            "'%.*s' is no rule; write KIND=NAME or KIND:FROM-TO=NAME, as all_reduce:0-64K="
+            "'%.*s' is not a rule; write KIND=NAME or KIND:FROM-TO=NAME, as all_reduce:0-64K="
             "doubling, or one algorithm alone",
             whole.n, whole.at);
     int ranged = split(&range, ':', &kind);

@@ -51,7 +51,7 @@ static const struct {
     const char *name, *sentence;
 } manifests[] = {
     {"returns_null", "PATH: its weft_plugin_entry() returned NULL"},
-    {"magic", "PATH: manifest field magic is 0x12345678 instead of 0x54464557; this is no weft "
+    {"magic", "PATH: manifest field magic is 0x12345678 instead of 0x54464557; this is not a weft "
               "plugin"},
     {"major",
      "PATH: manifest field abi_major is 1, this program has 0; build the plugin again with "
@@ -76,13 +76,13 @@ static const struct {
     {"name_long", "PATH: component name 'a.name.that.is.longer.than.sixty.three.bytes.and.then.even"
                   ".longe' is not made of a-z, 0-9, single '.' and '_'"},
     {"component_flags", "PATH: component 'good' has flags 0x4; 0 is expected"},
-    {"iface_garbage", "PATH: component 'good' has the interface 'weft.rule/1x', which is no "
+    {"iface_garbage", "PATH: component 'good' has the interface 'weft.rule/1x', which is not "
                       "name/major"},
-    {"iface_bare", "PATH: component 'good' has the interface 'weft.rule', which is no name/major"},
+    {"iface_bare", "PATH: component 'good' has the interface 'weft.rule', which is not name/major"},
     {"no_help", "PATH: component 'good' has no line of help"},
     {"option_key", "PATH: component 'good': an option whose key is not made of a-z, 0-9 and '_', 1 "
                    "to 48 bytes"},
-    {"option_default", "PATH: component 'good': the default of option 'momentum' is unlawful: "
+    {"option_default", "PATH: component 'good': the default of option 'momentum' is invalid: "
                        "'fast' is not a number"},
     {"option_twice", "PATH: component 'good' has two options 'momentum'"},
     {"no_table", "PATH: component 'good': its weft.rule/1 table is NULL"},
@@ -96,7 +96,7 @@ static const struct {
     {"iface_newer", "PATH has no component 'iface_newer' of weft.rule/1; it has 'good' of "
                     "weft.rule/2 (this program knows weft.rule/1), 'good_too' of weft.rule/1, "
                     "'acme.twice' of weft.op/1, 'rail' of org.acme.rail/3"},
-    {"no_entry", "PATH: it does not export weft_plugin_entry; it is no weft plugin"},
+    {"no_entry", "PATH: it does not export weft_plugin_entry; it is not a weft plugin"},
     {"borrowed", "PATH: its weft_plugin_entry is that of " PLUGINS "/libborrow.so, to which it "
                  "links; a plugin exports its own"},
 };

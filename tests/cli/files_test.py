@@ -96,7 +96,7 @@ class Files(started.Case):
         self.assertEqual(greedy, self.weft(*words, "--top", "1")[0])
 
     def test_sample_refusals(self):
-        self.refused("sample", why="which checkpoint?")
+        self.refused("sample", why="name a checkpoint")
         self.refused("sample", "missing", "--prompt", "x", why="missing")
         for words in (["--tokens", "0"], ["--tokens", "x"], ["--temperature", "-1"],
                       ["--temperature", "hot"], ["--bogus", "1"], ["--prompt"]):

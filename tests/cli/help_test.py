@@ -60,9 +60,9 @@ class Help(started.Case):
 
     def test_unknown_commands(self):
         self.refused("trian", why="did you mean 'train'?")
-        self.refused("qqqqqqqq", why="there is no command 'qqqqqqqq'; weft --help lists them")
-        self.refused("--bogus", why="there is no command '--bogus'")
-        self.refused("", why="there is no command ''")
+        self.refused("qqqqqqqq", why="unknown command 'qqqqqqqq'; weft --help lists them")
+        self.refused("--bogus", why="unknown command '--bogus'")
+        self.refused("", why="unknown command ''")
 
     def test_unknown_options(self):
         for name in self.commands():
@@ -77,7 +77,7 @@ class Help(started.Case):
         self.refused("plan", "tiny.ini", "--rank", why="--rank takes a value")
         self.refused("plan", "tiny.ini", "--rank", "1", why="the job has ranks 0 to 0")
         self.refused("plan", "tiny.ini", "other.ini", why="the job file is tiny.ini already")
-        self.refused("train", why="which job?")
+        self.refused("train", why="name the INI file of a job")
 
 
 if __name__ == "__main__":

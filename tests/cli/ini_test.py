@@ -41,7 +41,7 @@ class Ini(started.Case):
             self.bad(f"[{section}]\n{key} = carrier_pigeon\n",
                      f"bad.ini:2: {section}.{key}: no comm plugin 'carrier_pigeon'")
         self.bad("[comm]\nplugin = pcp\n", "did you mean 'tcp'?")
-        self.bad("[comm]\nplugin =\n", "'' is no name for a plugin")
+        self.bad("[comm]\nplugin =\n", "'' is not a plugin name")
         self.bad("[comm.carrier_pigeon]\ncolour = grey\n",
                  "bad.ini:2: [comm.carrier_pigeon]: no comm plugin 'carrier_pigeon'")
         self.bad("[comm]\nplugin = tcp\n[comm.tcp]\nencript = on\n", "did you mean 'encrypt'?")

@@ -48,7 +48,7 @@ class Plugins(started.Case):
                          env={"WEFT_PLUGIN_PATH": self.path("p")})[1]
         self.assertIn("broken cannot be used: ", said)
         self.write("b.ini", f"[run]\nplugins = {self.path('p')}\n[optim]\nrule = broken\n")
-        self.refused("plan", "b.ini", why="it is no shared object")
+        self.refused("plan", "b.ini", why="it is not a shared object")
 
     def test_a_folder_of_the_users_comes_first(self):
         os.makedirs(self.path("p", "optim"))

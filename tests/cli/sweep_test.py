@@ -129,7 +129,7 @@ class Sweep(started.Case):
                            ("train.batch = 2,2\n", "twice"),
                            ("run.steps = 3\n", "run.steps is set by the sweep itself"),
                            ("only = train.batch=4\n", "'train.batch' has no list"),
-                           ("ranks = 1\nskip = ranks=2\n", "'2' is no value in the list"),
+                           ("ranks = 1\nskip = ranks=2\n", "'2' is not in the list"),
                            ("ranks = 1\nskip = ranks\n", "'ranks' is not section.key=value"),
                            ("ranks = 1\nskip = ranks=1\n", "leave nothing to run"),
                            ("deadline = 0\n", "sweep.deadline: '0'"),

@@ -110,14 +110,14 @@ class Tune(started.Case):
                      why="command line: comm.tuned: cannot open the file gone.ini")
 
     def test_refusals(self):
-        self.refused("tune", why="what is to be tuned? comm")
-        self.refused("tune", "link", why="'link' is nothing that can be tuned")
+        self.refused("tune", why="name what to tune: comm")
+        self.refused("tune", "link", why="'link' cannot be tuned")
         self.refused("tune", "comm", why="one rank sends nothing that could be measured")
         self.refused("tune", "comm", "-n", "2", "tune.op=all", why="'all' is none of all_reduce")
         self.refused("tune", "comm", "-n", "2", "tune.min=8K", "tune.max=8", why="than tune.min")
         self.refused("tune", "comm", "-n", "2", "tune.size=8", why="unknown key 'size' in [tune]")
         self.refused("tune", "comm", "-n", "2", "comm.plugin=pcp", why="pcp")
-        self.refused("tune", "comm", "-n", "2", "-o", ".", why="there and is no regular file")
+        self.refused("tune", "comm", "-n", "2", "-o", ".", why="exists and is not a regular file")
         self.refused("tune", "comm", "-n", "2", "-o", "no/where.ini", why="no/where.ini")
         self.refused("tune", "comm", "-n", "2", "tune.factor=2", "tune.max=1G",
                      why="choose a larger tune.factor")

@@ -307,8 +307,8 @@ class Doctor(machine.Case):
         self.refused("doctor", "tiny.ini", "train.bach=7", why="did you mean")
         self.refused("doctor", "tiny.ini", "comm.plugin=tpc", "parallel.strategy=dp",
                      "-n", "2", why="tpc")
-        self.refused("doctor", "-n", "2", why="of which job?")
-        self.refused("doctor", "train.batch=7", why="of which job?")
+        self.refused("doctor", "-n", "2", why="name the INI file of the job")
+        self.refused("doctor", "train.batch=7", why="name the INI file of the job")
         self.refused("doctor", "tiny.ini", "--here", "0", why="--here takes a number")
         self.refused("doctor", "tiny.ini", "--here", "2", why="how many of the -n ranks")
         self.refused("train", "tiny.ini", "--json", why="--json is of --doctor")

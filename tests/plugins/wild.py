@@ -91,7 +91,7 @@ class Wild(started.Case):
 
     def test_no_failure_is_without_a_sentence(self):
         silent = "failed without a reason (status 5, WEFT_IO)"
-        odd = "returned 77, which is no status of weft/base.h"
+        odd = "returned 77, which is not a status of weft/base.h"
         for call in ("open", "update"):
             said, status = self.wild(f"{call} silent", "job.ini")
             self.assertIn(f"plugin org.test.wild: its {call}() {silent}", said)

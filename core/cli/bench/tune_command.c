@@ -292,8 +292,8 @@ static int run(int argc, char **argv)
     tuner t = {0};
     int status = 2;
     if (argc < 2 || strcmp(argv[1], "comm"))
-        return cli_usage(&cli_cmd_tune, "%s%s%s", argc < 2 ? "what is to be tuned? comm" : "'",
-                         argc < 2 ? "" : argv[1], argc < 2 ? "" : "' is nothing that can be tuned");
+        return cli_usage(&cli_cmd_tune, "%s%s%s", argc < 2 ? "name what to tune: comm" : "'",
+                         argc < 2 ? "" : argv[1], argc < 2 ? "" : "' cannot be tuned");
     if (cli_parse_job(&cli_cmd_tune, argc - 1, argv + 1, NULL, valued, &t.cmd, &status)) {
         t.out = t.cmd.value[0] ? t.cmd.value[0] : "tuned.ini";
         sort_overrides(&t, argc);
@@ -319,7 +319,7 @@ const command cli_cmd_tune = {
     "JOB.ini: comm.plugin between all): latency, what a further message costs, and bandwidth; and\n"
     "how fast a rank sums. They are written to FILE as keys, which a job takes with\n"
     "[comm] tuned = FILE. Then collectives are timed by every algorithm that can do them, and\n"
-    "printed beside what the costs foretell, with what auto would now choose.\n\n"
+    "printed beside what the costs predict, with what auto would now choose.\n\n"
     "  -n RANKS   start so many ranks on this machine; without it, and started by mpirun, srun\n"
     "             or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT set, it joins as one rank\n"
     "  -o FILE    where to (tuned.ini); a file that is there is replaced\n"

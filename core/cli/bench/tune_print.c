@@ -142,7 +142,7 @@ weft_status cli_tune_check_path(const char *path)
     const char *folder = slash ? pool_printf(&names, "%.*s/", (int)(slash - path), path) : ".";
     weft_status st = WEFT_OK;
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
-        st = err_fail(WEFT_USAGE, "cannot write %s: it is there and is no regular file", path);
+        st = err_fail(WEFT_USAGE, "cannot write %s: it exists and is not a regular file", path);
     else if (access(folder, W_OK | X_OK))
         st = err_fail_errno(data_file_status(errno), "cannot write %s", path);
     pool_free(&names);

@@ -18,8 +18,7 @@ static weft_status unknown_family(const char *name)
         size_t used = strlen(list);
         snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", families[i]->name);
     }
-    return err_fail(WEFT_USAGE,
-                    "model.family = %s is no family of models that this version has: %s",
+    return err_fail(WEFT_USAGE, "model.family = %s is not a model family of this version: %s",
                     name ? name : "(none)", list);
 }
 

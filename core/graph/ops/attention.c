@@ -30,7 +30,7 @@ static weft_status check_groups(const weft_builder *b, const weft_shape *q, cons
         return WEFT_OK;
     return graph_op_fail(b, WEFT_USAGE,
                          "attention gives each head of keys and values to equally many heads of "
-                         "queries; %lld is no multiple of %lld",
+                         "queries; %lld is not a multiple of %lld",
                          (long long)q->axes[1].size, (long long)k->axes[1].size);
 }
 

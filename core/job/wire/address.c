@@ -117,7 +117,7 @@ static weft_status bind_first(const job_identity *who, const struct addrinfo *li
                         who->port, who->addr);
     if (number == EADDRNOTAVAIL)
         return err_fail(WEFT_USAGE,
-                        "MASTER_ADDR=%s is no address of this machine, where rank 0 runs",
+                        "MASTER_ADDR=%s is not an address of this machine, where rank 0 runs",
                         who->addr);
     return err_fail_errno(WEFT_IO, "rank 0 cannot listen at %s port %u", who->addr, who->port);
 }

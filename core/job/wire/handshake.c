@@ -24,7 +24,7 @@ weft_status job_handshake_send(greeting *g, int fd)
         return st;
     g->got = JOB_HANDSHAKE_BYTES;
     if (send(fd, g->bytes, JOB_HANDSHAKE_BYTES, MSG_DONTWAIT | MSG_NOSIGNAL) != JOB_HANDSHAKE_BYTES)
-        return err_fail(WEFT_IO, "a new connection took no greeting");
+        return err_fail(WEFT_IO, "a new connection did not accept the greeting");
     return WEFT_OK;
 }
 
@@ -35,7 +35,7 @@ static weft_status check_head(const greeting *g)
     version = le32toh(version);
     if (memcmp(g->bytes, MAGIC, MAGIC_BYTES) != 0)
         return err_fail(WEFT_USAGE,
-                        "what answers there is no rank 0 of weft: another program has the "
+                        "what answers there is not rank 0 of weft: another program has the "
                         "port; set MASTER_PORT to a free one on all ranks");
     if (version != WIRE_PROTOCOL)
         return err_fail(

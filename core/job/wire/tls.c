@@ -288,7 +288,7 @@ weft_status job_tls_handshake(weft_tls *t)
     if (t->lost)
         return err_fail(WEFT_IO, "the connection ended before the peer had shown the job key");
     return err_fail(WEFT_PEER,
-                    "the peer does not hold the key of this job, or is no rank of it (TLS: %s)",
+                    "the peer does not hold the key of this job, or is not a rank of it (TLS: %s)",
                     reason());
 }
 

@@ -163,7 +163,7 @@ static weft_status print_file(const char *path, uint32_t count, FILE *to)
     const ring_head *h = (const ring_head *)(void *)buffer;
     if (n != (ssize_t)RING_BYTES || (uint64_t)info.st_size != RING_BYTES ||
         memcmp(h->magic, "weftring", 8))
-        st = err_fail(WEFT_DATA, "%s is no flight record, or it is cut off", path);
+        st = err_fail(WEFT_DATA, "%s is not a flight record, or is truncated", path);
     else if ((st = version_check("the flight record", h->version, RING_VERSION)) != WEFT_OK)
         err_context("%s", path);
     else if (h->records != FLIGHT_RECORDS)

@@ -336,8 +336,8 @@ static void unlawful_options_are_told(void **state)
         {{56, 5, "a", "on", "h", "on||off", 0, 0},
          "option 'a' has no list of choices \"a|b\" (at "
          "most 32)"},
-        {{56, 2, "a", "1", "h", NULL, 3, 2}, "option 'a' has bounds that are no range"},
-        {{56, 2, "a", "1", "h", NULL, NAN, 2}, "option 'a' has bounds that are no range"},
+        {{56, 2, "a", "1", "h", NULL, 3, 2}, "option 'a' has bounds that do not form a range"},
+        {{56, 2, "a", "1", "h", NULL, NAN, 2}, "option 'a' has bounds that do not form a range"},
         {{56, 2, "a", "x", "h", NULL, 0, 0},
          "the default of option 'a' is unlawful: 'x' is not a "
          "whole number"},

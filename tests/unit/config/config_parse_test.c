@@ -79,7 +79,7 @@ static void malformed_lines_are_named(void **state)
     refused("[run\n", "job.ini:1: '[run' has no closing ']'");
     refused("[run ; x]\n", "job.ini:1: '[run' has no closing ']'");
     refused("\n[run] seed = 1\n",
-            "job.ini:2: ' seed = 1' stands after the section name; begin a new line");
+            "job.ini:2: ' seed = 1' follows the section name; start a new line");
     refused("[]\n", "job.ini:1: '[]' is no section; write [name] without blanks");
     refused("[a b]\n", "job.ini:1: '[a b]' is no section; write [name] without blanks");
     refused("[run]\nseed\n", "job.ini:2: 'seed' has no '='; write key = value, on one line");
@@ -173,7 +173,8 @@ static void files_are_read_as_they_are(void **state)
     memset(big, '\n', (1 << 20) + 1);
     path = job_file(big, (1 << 20) + 1);
     assert_int_equal(config_load(path, NULL, 0, &c), WEFT_USAGE);
-    snprintf(sentence, sizeof sentence, "%s is longer than 1048576 bytes; it is no job file", path);
+    snprintf(sentence, sizeof sentence, "%s is longer than 1048576 bytes; this is not a job file",
+             path);
     assert_string_equal(err_text(), sentence);
     unlink(path);
     free(big);

@@ -77,12 +77,12 @@ static void what_is_wrong_is_blamed_by_its_line(void **state)
 {
     (void)state;
     refused("[comm]\nreduce = 7\n[train]\nbatch = 3\n",
-            "tuned.ini:3: [train] cannot stand in a file of comm.tuned; only [comm] and "
+            "tuned.ini:3: [train] is not allowed in a file of comm.tuned; only [comm] and "
             "[comm.NAME] can");
-    refused("[commerce]\n", "tuned.ini:1: [commerce] cannot stand in a file of comm.tuned; only "
+    refused("[commerce]\n", "tuned.ini:1: [commerce] is not allowed in a file of comm.tuned; only "
                             "[comm] and [comm.NAME] can");
     refused("[comm]\n\ntuned = tuned.ini\n",
-            "tuned.ini:3: a file of comm.tuned names no further one");
+            "tuned.ini:3: a file of comm.tuned cannot name another one");
     refused("; nothing\n", "tuned.ini has no keys; weft tune comm -o FILE writes one that has");
     refused("[comm]\nreduce\n", "tuned.ini:2: 'reduce' has no '='; write key = value, on one line");
     refused("[comm.tcp]\nlatency = 1\nlatency = 2\n",

@@ -281,8 +281,8 @@ static weft_status replacement(void *user, const weft_builder *b)
     ROW(b->input(b->ctx, "positions", &s, &t), "has to be WEFT_I32 [tokens 8]");
     s = (weft_shape){.dtype = WEFT_I32};
     ROW(b->input(b->ctx, "positions", &s, &t), "has to be WEFT_I32 [tokens 8]");
-    ROW(b->assign(b->ctx, n->x, n->y), "which is no output of it");
-    ROW(b->assign(b->ctx, n->table, n->y), "which is no output of it");
+    ROW(b->assign(b->ctx, n->x, n->y), "which is not an output of it");
+    ROW(b->assign(b->ctx, n->table, n->y), "which is not an output of it");
     ROW(b->assign(b->ctx, n->y, n->scalar), "a tensor of another shape or type");
     ROW(b->assign(b->ctx, 0, n->y), "dst: the graph has no tensor number 0");
     ROW(b->assign(b->ctx, n->y, 0), "src: the graph has no tensor number 0");
@@ -309,7 +309,7 @@ static void in_a_replacement(void **state)
     net n;
     weft_status answers[] = {WEFT_IO, WEFT_BUSY, (weft_status)4711, (weft_status)-1};
     const char *const said[] = {"its emit() failed and gave no reason",
-                                "returned 1, which is no status of a failure",
+                                "returned 1, which is not a failure status",
                                 "returned 4711, which is no status", "returned -1"};
     begin(&n);
     const uint32_t at = graph_tensor(&n.g, n.y)->producer - 1;

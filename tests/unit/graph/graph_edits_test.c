@@ -336,7 +336,7 @@ static void bad_replacements(void **state)
         {"neg", 1, 2, 0, "assigns nothing to abs#4.0, which is read"},
         {"neg", 1, 2, 2, "twice"},
         {"", 1, 2, 1, "for the second time or from a tensor that it has not made"},
-        {"neg", 1, 3, 1, "which is no output of it"},
+        {"neg", 1, 3, 1, "which is not an output of it"},
         {"neg", 3, 2, 1, "before it is made"},
         {"sumsq", 1, 2, 1, "of another shape or type"},
         {"nonsense", 1, 2, 1, "there is no op 'nonsense'"},

@@ -244,7 +244,7 @@ static void impossible_sizes(void **state)
     refuse(&o, "model.dropout is 0.1");
     o = published();
     o.family = "bert";
-    refuse(&o, "model.family = bert is no family of models that this version has: gpt2, llama");
+    refuse(&o, "model.family = bert is not a model family of this version: gpt2, llama");
     o = published();
     o.rope_theta = 5e5;
     refuse(&o, "model.rope_theta is 500000, but family gpt2");

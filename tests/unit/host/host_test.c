@@ -76,7 +76,7 @@ static void odd_names_are_no_names(void **state)
     for (size_t i = 0; i < sizeof odd / sizeof *odd; i++) {
         char sentence[128];
         snprintf(sentence, sizeof sentence,
-                 "'%s' is no name for a plugin (optim); names are made of "
+                 "'%s' is not a plugin name (optim); names are made of "
                  "a-z, 0-9, single '.' and '_'",
                  odd[i]);
         find_says(odd[i], sentence);
@@ -117,11 +117,11 @@ static void foreign_files_are_refused(void **state)
 {
     (void)state;
     put_bytes("#!/bin/sh\necho hello to everybody who reads this file as a plugin\n", 67);
-    refused("it is no shared object (no ELF header)");
+    refused("it is not a shared object (no ELF header)");
     put_bytes("", 0);
-    refused("it is no shared object (no ELF header)");
+    refused("it is not a shared object (no ELF header)");
     put_bytes(ELFMAG, 4);
-    refused("it is no shared object (no ELF header)");
+    refused("it is not a shared object (no ELF header)");
     remove(file);
     assert_int_equal(mkdir(file, 0755), 0);
     refused("it is not a file");
@@ -152,7 +152,7 @@ static void broken_objects_are_refused(void **state)
              loaded - 1);
     refused(sentence);
     put_bytes(own, sizeof *e + 10);
-    refused("it is cut short: its program headers lie past its end");
+    refused("it is cut short: its program headers are past its end");
     put_bytes(own, n);
     refused("the loader refuses it: ");
     uint16_t machine = e->e_machine;
@@ -162,11 +162,11 @@ static void broken_objects_are_refused(void **state)
     e->e_machine = machine;
     e->e_type = ET_CORE;
     put_bytes(own, n);
-    refused("it is no shared object (ELF type 4)");
+    refused("it is not a shared object (ELF type 4)");
     e->e_type = ET_DYN;
     e->e_phoff = UINT64_MAX - 16;
     put_bytes(own, n);
-    refused("it is cut short: its program headers lie past its end");
+    refused("it is cut short: its program headers are past its end");
     free(own);
 }
 
@@ -192,7 +192,7 @@ static void what_others_can_write_is_refused(void **state)
              place, place);
     refused(sentence);
     chmod(place, 0700);
-    refused("it is no shared object");
+    refused("it is not a shared object");
 }
 
 /* As umask 002 makes them: whoever is in the group could put another file there. */
@@ -209,7 +209,7 @@ static void what_a_group_can_write_is_refused(void **state)
     chmod(folder, 02775);
     refused(sentence);
     chmod(folder, 01775); /* only owners rename there */
-    refused("it is no shared object");
+    refused("it is not a shared object");
     chmod(folder, 0755);
     chmod(place, 0770);
     snprintf(sentence, sizeof sentence,
@@ -217,7 +217,7 @@ static void what_a_group_can_write_is_refused(void **state)
              place);
     refused(sentence);
     chmod(place, 0700);
-    refused("it is no shared object");
+    refused("it is not a shared object");
 }
 
 /* A link is as good as its owner, and as the folder that it lies in. */
@@ -229,7 +229,7 @@ static void a_link_of_others_is_refused(void **state)
     snprintf(real, sizeof real, "%s/real", place);
     assert_int_equal(rename(file, real), 0);
     assert_int_equal(symlink(real, file), 0);
-    snprintf(sentence, sizeof sentence, "%s: it is no shared object", real);
+    snprintf(sentence, sizeof sentence, "%s: it is not a shared object", real);
     find_says("one", sentence);
     chmod(folder, 0775);
     snprintf(sentence, sizeof sentence, "%s: its folder %s may be written by all of group", real,
@@ -280,9 +280,9 @@ static void a_failed_search_says_what_it_passed_over(void **state)
     assert_int_equal(host_list(h, &all, &n), WEFT_OK);
     bool seen = false;
     for (uint32_t i = 0; i < n; i++)
-        seen =
-            seen || (!strcmp(all[i]->name, "one") && !all[i]->iface &&
-                     !strcmp(all[i]->path, file) && strstr(all[i]->help, "it is no shared object"));
+        seen = seen ||
+               (!strcmp(all[i]->name, "one") && !all[i]->iface && !strcmp(all[i]->path, file) &&
+                strstr(all[i]->help, "it is not a shared object"));
     assert_true(seen);
     host_destroy(h);
 }

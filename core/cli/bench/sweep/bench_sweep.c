@@ -183,7 +183,7 @@ static weft_status run_all(sweep *s, uint32_t lawful, bool terminal)
         sweep_row *r = &s->rows.at[i];
         if (r->status == SWEEP_WAITS) {
             r->status = SWEEP_FAILED;
-            r->why = "the sweep was stopped before";
+            r->why = "stopped before it began";
         }
         cli_sweep_compare(s, r, s->references.n ? &s->references.at[r->reference].row : NULL);
     }
@@ -245,7 +245,7 @@ static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
     if (st == WEFT_OK)
         st = run_all(s, lawful, b.terminal);
     if (st == WEFT_OK && !any_done(s))
-        st = err_fail(WEFT_IO, "no combination of %s came to its end", s->ini);
+        st = err_fail(WEFT_IO, "no combination of %s was completed", s->ini);
     return st;
 }
 
@@ -262,7 +262,7 @@ int cli_sweep_main(const command *c, int argc, char **argv)
         return status;
     }
     if (!j.ini) {
-        status = cli_usage(c, "which sweep? name its INI file, or say comm for collectives");
+        status = cli_usage(c, "name the INI file of a sweep, or comm for collectives");
     } else {
         sigaction(SIGTERM, &act, NULL);
         sigaction(SIGINT, &act, NULL);

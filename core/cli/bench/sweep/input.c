@@ -104,7 +104,7 @@ static weft_status take_list(sweep *s, const char *key, const char *text, const 
             continue; /* "tp, dp |": one value with a comma */
         for (uint32_t i = 0; i < a->n; i++)
             if (!strcmp(a->value[i], word))
-                return err_fail(WEFT_USAGE, "%s: '%s' stands in the list of %s twice", where, word,
+                return err_fail(WEFT_USAGE, "%s: '%s' appears twice in the list of %s", where, word,
                                 key);
         if (!*word)
             return err_fail(WEFT_USAGE, "%s: the list of %s has a value without a letter", where,
@@ -214,7 +214,7 @@ static weft_status one_condition(const sweep *s, const char *rule, char *text, c
     if (!has)
         return config_fail(s->cfg, rule, "'%s' has no list in [sweep]", key);
     if (!listed)
-        return config_fail(s->cfg, rule, "'%s' is no value in the list of %s", wanted, key);
+        return config_fail(s->cfg, rule, "'%s' is not in the list of %s", wanted, key);
     *fits = *fits && same_text(has, wanted) != differs;
     return WEFT_OK;
 }
