@@ -35,7 +35,7 @@ class Files(started.Case):
             self.assertRegex(out, r"update|write|forward")
         few, _ = self.weft("flight", "run", "-c", "1")
         self.assertLess(len(few.splitlines()), len(out.splitlines()))
-        self.refused("flight", why="which folder?")
+        self.refused("flight", why="name the folder of a run")
         self.refused("flight", "missing", why="missing")
         self.refused("flight", "run", "-c", "0", why="-c takes a number")
         self.refused("flight", "run", "-c", "many", why="-c takes a number")
@@ -76,9 +76,9 @@ class Files(started.Case):
             self.write(f"{folder}/{name}", content[:middle] if how == "cut" else content + b"\n")
 
     def test_checkpoint_refusals(self):
-        self.refused("ckpt", why="say info or verify")
-        self.refused("ckpt", "verify", why="say info or verify")
-        self.refused("ckpt", "check", "x", why="say info or verify")
+        self.refused("ckpt", why="give info or verify")
+        self.refused("ckpt", "verify", why="give info or verify")
+        self.refused("ckpt", "check", "x", why="give info or verify")
         self.refused("ckpt", "verify", "missing", why="cannot open checkpoint missing")
         self.refused("ckpt", "verify", "tiny.ini", why="tiny.ini")
         os.mkdir(self.path("empty"))

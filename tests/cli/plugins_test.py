@@ -43,7 +43,7 @@ class Plugins(started.Case):
         self.write("p/optim/broken.so", "not a plugin")
         os.chmod(self.path("p"), 0o755)
         out, _ = self.weft("plugins", env={"WEFT_PLUGIN_PATH": self.path("p")})
-        self.assertRegex(out, r"optim +broken +unusable: .*no shared object")
+        self.assertRegex(out, r"optim +broken +unusable: .*not a shared object")
         said = self.weft("plugins", "broken", status=2,
                          env={"WEFT_PLUGIN_PATH": self.path("p")})[1]
         self.assertIn("broken cannot be used: ", said)

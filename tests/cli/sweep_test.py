@@ -119,7 +119,7 @@ class Sweep(started.Case):
 
     def test_refusals(self):
         self.refused("bench", "tiny.ini", why="has no section [sweep]")
-        self.refused("bench", why="which sweep?")
+        self.refused("bench", why="name the INI file of a sweep")
         self.write("sweep.ini", SWEEP)
         self.refused("bench", "sweep.ini", "-n", "2000", why="-n: '2000' is not a number of ranks")
         self.refused("bench", "missing.ini", why="cannot open the job file missing.ini")

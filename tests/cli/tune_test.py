@@ -33,7 +33,7 @@ class Tune(started.Case):
         return found
 
     def check_table(self, out, transport, able):
-        """Every able algorithm is there once a size, timed and foretold; one is taken."""
+        """Every able algorithm is there once a size, timed and predicted; one is taken."""
         rows = re.findall(r"(?m)^ +(\w+) +(\d+) +(\w+) +([\d.]+) +([\d.]+)(.*)$", out)
         self.assertIn(f"# {transport}", out)
         for op, size in {(r[0], r[1]) for r in rows}:
@@ -100,7 +100,7 @@ class Tune(started.Case):
         for text, why in (
                 ("[comm.tcp]\nlatency = fast\n", "costs.ini:2: comm.tcp.latency: 'fast' is not a"),
                 ("[comm.tcp]\nlatencies = 3\n", "costs.ini:2: unknown key 'latencies'"),
-                ("[train]\nbatch = 3\n", "costs.ini:1: [train] cannot stand in a file of comm.tu"),
+                ("[train]\nbatch = 3\n", "costs.ini:1: [train] is not allowed in a file of comm.tu"),
                 ("[comm.tcp]\nlatency = 3\n", "costs.ini:2: comm.tcp.latency: tcp has no band"),
                 ("[comm]\ntuned = a.ini\n", "costs.ini:2: a file of comm.tuned names no further"),
                 ("[comm.dcp]\nlatency = 3\n", "dcp")):

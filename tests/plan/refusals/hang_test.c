@@ -83,8 +83,8 @@ static void hanging(void **state)
         if (check(&h, lists[i]) != WEFT_USAGE)
             fail_msg("'%s' was let through", lists[i]);
         assert_non_null(strstr(err_text(), "list step would hang"));
-        assert_non_null(strstr(err_text(), "rank 0 stands at entry "));
-        assert_non_null(strstr(err_text(), "rank 1 stands at entry "));
+        assert_non_null(strstr(err_text(), "rank 0 is at entry "));
+        assert_non_null(strstr(err_text(), "rank 1 is at entry "));
     }
 }
 
@@ -109,7 +109,7 @@ static void opposite_orders(void **state)
     }
     plan_set set = {.spec = &h.spec, .n = 2, .at = two};
     assert_int_equal(plan_check(&set), WEFT_USAGE);
-    assert_non_null(strstr(err_text(), "rank 0 stands at entry 1, left; rank 1 stands at entry 1, "
+    assert_non_null(strstr(err_text(), "rank 0 is at entry 1, left; rank 1 is at entry 1, "
                                        "right"));
 }
 

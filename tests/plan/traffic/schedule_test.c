@@ -117,7 +117,7 @@ static void waits_in_a_ring(void **state)
     entry *last = &l->entries.at[l->entries.n - 1];
     memmove(send, send + 1, (size_t)((char *)last - (char *)send));
     *last = gone; /* it starts at the end of the step */
-    refused(&j, "rank 0 stands at entry");
+    refused(&j, "rank 0 is at entry");
 }
 
 /* The executed schedule has the algorithm of the plan, even if `auto` would choose another. */

@@ -103,7 +103,7 @@ static void missing_and_swapped_shards_are_seen(void **state)
     put_file(file_of(5, "manifest.json"), file, na); /* and its manifest */
     refused(5, "shard-0000");
     assert_int_equal(unlink(file_of(5, "manifest.json")), 0);
-    refused(5, "no complete checkpoint");
+    refused(5, "not a complete checkpoint");
 }
 
 static void what_is_no_file_is_refused(void **state)

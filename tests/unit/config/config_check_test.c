@@ -145,14 +145,10 @@ static const struct {
     {"free =", "x.free: the value is empty"},
     {"form = bf15", "x.form: 'bf15' is none of fp32, bf16, fp16; did you mean 'bf16'?"},
     {"form = double", "x.form: 'double' is none of fp32, bf16, fp16"},
-    {"room = 4k", "x.room: '4k' is no number of bytes; write a whole number, and K, M or G if need "
-                  "be"},
-    {"room = 4KB", "x.room: '4KB' is no number of bytes; write a whole number, and K, M or G if "
-                   "need be"},
-    {"room = K", "x.room: 'K' is no number of bytes; write a whole number, and K, M or G if need "
-                 "be"},
-    {"room = -1", "x.room: '-1' is no number of bytes; write a whole number, and K, M or G if need "
-                  "be"},
+    {"room = 4k", "x.room: '4k' is not a number of bytes; write a whole number, optionally with K, M or G"},
+    {"room = 4KB", "x.room: '4KB' is not a number of bytes; write a whole number, optionally with K, M or G"},
+    {"room = K", "x.room: 'K' is not a number of bytes; write a whole number, optionally with K, M or G"},
+    {"room = -1", "x.room: '-1' is not a number of bytes; write a whole number, optionally with K, M or G"},
     {"room = 0", "x.room: '0' is out of range; write at least 1"},
     {"room = 8589934592G", "x.room: '8589934592G' does not fit into 63 bits"},
     {"room = 17179869184G", "x.room: '17179869184G' does not fit into 63 bits"},
@@ -339,7 +335,7 @@ static void unlawful_options_are_told(void **state)
         {{56, 2, "a", "1", "h", NULL, 3, 2}, "option 'a' has bounds that do not form a range"},
         {{56, 2, "a", "1", "h", NULL, NAN, 2}, "option 'a' has bounds that do not form a range"},
         {{56, 2, "a", "x", "h", NULL, 0, 0},
-         "the default of option 'a' is unlawful: 'x' is not a "
+         "the default of option 'a' is invalid: 'x' is not a "
          "whole number"},
         {{56, 4, "a", "x ;", "h", NULL, 0, 0},
          "the default of option 'a' cannot be written in an "

@@ -80,17 +80,17 @@ static void malformed_lines_are_named(void **state)
     refused("[run ; x]\n", "job.ini:1: '[run' has no closing ']'");
     refused("\n[run] seed = 1\n",
             "job.ini:2: ' seed = 1' follows the section name; start a new line");
-    refused("[]\n", "job.ini:1: '[]' is no section; write [name] without blanks");
-    refused("[a b]\n", "job.ini:1: '[a b]' is no section; write [name] without blanks");
+    refused("[]\n", "job.ini:1: '[]' is not a section; write [name] without blanks");
+    refused("[a b]\n", "job.ini:1: '[a b]' is not a section; write [name] without blanks");
     refused("[run]\nseed\n", "job.ini:2: 'seed' has no '='; write key = value, on one line");
     refused("[run]\nseed ; = 1\n", "job.ini:2: 'seed' has no '='; write key = value, on one line");
     refused("[run]\nseed: 1\n", "job.ini:2: 'seed: 1' has ':' before any '='; write key = value");
-    refused("[run]\n= 1\n", "job.ini:2: '' is no key; write key = value");
-    refused("[run]\nthe seed = 1\n", "job.ini:2: 'the seed' is no key; write key = value");
+    refused("[run]\n= 1\n", "job.ini:2: '' is not a key; write key = value");
+    refused("[run]\nthe seed = 1\n", "job.ini:2: 'the seed' is not a key; write key = value");
     refused("[run]\nname =;x\n",
             "job.ini:2: the value of 'name' begins with ';'; put a blank before "
             "a comment");
-    refused("seed = 1\n", "job.ini:1: key 'seed' stands before any [section]");
+    refused("seed = 1\n", "job.ini:1: key 'seed' is before any [section]");
     refused("[run]\nname = a\x01z\n", "job.ini:2: byte 9 is the control character 0x01; the file "
                                       "has to be text");
     refused("[run]\rseed = 1\n", "job.ini:1: byte 6 is the control character 0x0d; the file has to "

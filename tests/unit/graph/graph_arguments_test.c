@@ -132,13 +132,13 @@ static void bad_params_and_scalars(const net *n)
     ROW(b->scalar(b->ctx, odd_name, &t), "has the byte 0x09");
     ROW(b->scalar(b->ctx, "s", NULL), "builder.scalar(): out is NULL");
     ROW(b->scalar(b->ctx, "table", &t), "is a tensor, not a scalar");
-    ROW(b->constant(b->ctx, 0.0 / (double)(rows == 0), &t), "is no number (NaN)");
+    ROW(b->constant(b->ctx, 0.0 / (double)(rows == 0), &t), "is not a number (NaN)");
     ROW(b->constant(b->ctx, 1, NULL), "builder.constant(): out is NULL");
     ROW((b->fail)(b->ctx, WEFT_IO, NULL), "no reason given");
     ROW((b->fail)(b->ctx, WEFT_IO, ""), "no reason given");
-    ROW((b->fail)(b->ctx, WEFT_OK, "so it is"), "so it is (told as 0, which is no failure)");
-    ROW((b->fail)(b->ctx, WEFT_BUSY, "later"), "which is no failure");
-    ROW((b->fail)(b->ctx, (weft_status)77, "what"), "told as 77");
+    ROW((b->fail)(b->ctx, WEFT_OK, "so it is"), "so it is (reported with status 0, which is not a failure)");
+    ROW((b->fail)(b->ctx, WEFT_BUSY, "later"), "which is not a failure");
+    ROW((b->fail)(b->ctx, (weft_status)77, "what"), "reported with status 77");
 }
 
 /* --- ops --- */
@@ -157,7 +157,7 @@ static void bad_ops(const net *n)
     ROW(b->op(b->ctx, "", NULL, 0, in, 1, t, 1), "builder.op(): id is empty");
     ROW(b->op(b->ctx, long_name, NULL, 0, in, 1, t, 1), "is longer than 63 bytes");
     ROW(b->op(b->ctx, odd_name, NULL, 0, in, 1, t, 1), "has the byte 0x09");
-    ROW(b->op(b->ctx, "nonsense", NULL, 0, in, 1, t, 1), "there is no op 'nonsense'");
+    ROW(b->op(b->ctx, "nonsense", NULL, 0, in, 1, t, 1), "unknown op 'nonsense'");
     ROW(b->op(b->ctx, "neg", NULL, 0, NULL, 1, t, 1), "builder.op(): in is NULL");
     ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, NULL, 1), "builder.op(): out is NULL");
     ROW(b->op(b->ctx, "neg", NULL, 0, in, 1, t, 0), "is asked for no output");
@@ -193,7 +193,7 @@ static void bad_communication(const net *n)
     ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "", NULL, 0, n->x, &t), "mesh_axis is empty");
     ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, long_name, NULL, 0, n->x, &t), "longer than 63");
     ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "even", NULL, 0, n->x, &t),
-        "'even' is no mesh axis of this job, which has tp, dp; over a group this version sums "
+        "'even' is not a mesh axis of this job, which has tp, dp; over a group this version sums "
         "gradients alone");
     ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, 0, &t), "no tensor number 0");
     ROW(b->comm(c, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, 9999, &t), "no tensor number 9999");
@@ -382,7 +382,7 @@ static void in_a_list(void **state)
     ROW(n.b.comm(n.b.ctx, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, n.x, &t), "no longer exists");
     ROW(n.b.assign(n.b.ctx, n.table, n.x), "no longer exists when a list runs");
     ROW(n.b.state(n.b.ctx, "m", n.x, 0, NULL, &t), "no longer exists when a list runs");
-    ROW(n.b.state(n.b.ctx, "m", n.scalar, 0, NULL, &t), "beside lr, which is no parameter");
+    ROW(n.b.state(n.b.ctx, "m", n.scalar, 0, NULL, &t), "beside lr, which is not a parameter");
     ROW(n.b.assign(n.b.ctx, n.table, n.scalar), "table cannot take lr");
     ROW(n.b.state(n.b.ctx, "m", n.table, 0, "vocabulary", &t),
         "keep names the axis 'vocabulary', which table has not");

@@ -158,7 +158,7 @@ static void bad_communication(void **state)
     expect_refusal(c(&n.g, WEFT_SHIFT, 0, "tp", NULL, 0, n.y, &out), WEFT_USAGE, "goes 1 to 1");
     expect_refusal(c(&n.g, WEFT_SHIFT, 0, "tp", NULL, 2, n.y, &out), WEFT_USAGE, "goes 1 to 1");
     expect_refusal(c(&n.g, WEFT_ALL_REDUCE, WEFT_SUM, "cp", NULL, 0, n.y, &out), WEFT_USAGE,
-                   "is no mesh axis of this job");
+                   "is not a mesh axis of this job");
     expect_refusal(c(&n.g, WEFT_ALL_REDUCE, WEFT_SUM, "tp", "tokens", 0, n.y, &out), WEFT_USAGE,
                    "takes no axis");
     expect_refusal(c(&n.g, WEFT_ALL_GATHER, WEFT_SUM, "tp", NULL, 0, n.y, &out), WEFT_USAGE,
@@ -339,7 +339,7 @@ static void bad_replacements(void **state)
         {"neg", 1, 3, 1, "which is not an output of it"},
         {"neg", 3, 2, 1, "before it is made"},
         {"sumsq", 1, 2, 1, "of another shape or type"},
-        {"nonsense", 1, 2, 1, "there is no op 'nonsense'"},
+        {"nonsense", 1, 2, 1, "unknown op 'nonsense'"},
     };
     for (uint32_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         net n;

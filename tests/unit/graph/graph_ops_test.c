@@ -127,7 +127,7 @@ static const infer_case cases[] = {
     {"attention",
      {"f32 " T ",heads=4,dim=5", "f32 " T ",kv=3,dim=5", "f32 " T ",kv=3,dim=5"},
      NULL,
-     "4 is no multiple of 3"},
+     "4 is not a multiple of 3"},
     {"attention",
      {"f32 " T ",heads=4,dim=5", "f32 " T ",kv=2,dim=5", "f32 " T ",kv=4,dim=5"},
      NULL,

@@ -273,8 +273,7 @@ static void a_failed_search_says_what_it_passed_over(void **state)
     assert_int_equal(host_create(place, &h), WEFT_OK);
     assert_int_equal(host_find(h, "optim", "two", rules, &c), WEFT_USAGE);
     snprintf(sentence, sizeof sentence,
-             "files there that cannot be used: 1, the first: %s: it is no "
-             "shared object (no ELF header)",
+             "files there that cannot be used: 1, the first: %s: it is not a shared object (no ELF header)",
              file);
     assert_non_null(strstr(err_text(), sentence));
     assert_int_equal(host_list(h, &all, &n), WEFT_OK);
