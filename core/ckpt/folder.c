@@ -162,13 +162,12 @@ weft_status ckpt_folder_lock(int folder, const char *out_dir, int *fd)
         *fd = lock;
         return WEFT_OK;
     }
-    weft_status st =
-        errno == EWOULDBLOCK
-            ? err_fail(WEFT_USAGE,
-                       "another job is writing a checkpoint into %s/checkpoints; give each job a "
-                       "run.out of its own",
-                       out_dir)
-            : err_fail_errno(WEFT_IO, "cannot lock %s/checkpoints", out_dir);
+    weft_status st = errno == EWOULDBLOCK
+                         ? err_fail(WEFT_USAGE,
+                                    "another job is writing a checkpoint into %s/checkpoints; give "
+                                    "each job its own run.out",
+                                    out_dir)
+                         : err_fail_errno(WEFT_IO, "cannot lock %s/checkpoints", out_dir);
     close(lock);
     return st;
 }

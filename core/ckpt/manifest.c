@@ -149,7 +149,7 @@ weft_status ckpt_manifest_build(const ckpt_manifest *m, char **text, uint64_t *b
 {
     json_t *job = json_string(m->job);
     if (!job)
-        return err_fail(WEFT_USAGE, "the text of the job is not UTF-8, which a manifest has to be");
+        return err_fail(WEFT_USAGE, "the text of the job is not UTF-8, which a manifest must be");
     json_t *root = json_pack("{s:s, s:i, s:I, s:o, s:o, s:o}", "format", FORMAT, "version", VERSION,
                              "step", (json_int_t)m->step, "job", job, "shards", shards_json(m),
                              "tensors", tensors_json(&m->ranges));
@@ -293,13 +293,13 @@ weft_status ckpt_manifest_parse(const char *text, uint64_t bytes, pool *p, ckpt_
     char trailer[CKPT_TRAILER + 1];
     *m = (ckpt_manifest){0};
     if (bytes <= CKPT_TRAILER)
-        return err_fail(WEFT_DATA, "it is cut short");
+        return err_fail(WEFT_DATA, "it is truncated");
     weft_status st = ckpt_trailer(text, bytes - CKPT_TRAILER, trailer);
     if (st != WEFT_OK)
         return st;
     if (memcmp(trailer, text + bytes - CKPT_TRAILER, CKPT_TRAILER))
         return err_fail(WEFT_DATA,
-                        "its sum does not agree with its text: it is damaged or cut short");
+                        "its sum does not agree with its text: it is damaged or truncated");
     json_error_t error;
     json_t *root = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!root)

@@ -67,9 +67,8 @@ static weft_status open_step(const char *out_dir, uint64_t step, const ckpt_team
     int folder = open(dir, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (folder < 0 && errno == ENOENT)
         return err_fail_errno(WEFT_USAGE,
-                              "rank %" PRIu32
-                              " does not see checkpoint %s, which rank 0 sees: run.out "
-                              "has to be one folder for all ranks",
+                              "rank %" PRIu32 " does not see checkpoint %s, which rank 0 sees: "
+                              "run.out must be the same folder for all ranks",
                               t->rank, dir);
     if (folder < 0)
         return err_fail_errno(data_file_damage(errno), "cannot open checkpoint %s", dir);
@@ -116,9 +115,8 @@ static weft_status judge(const char *dir, const ckpt_team *t, const verdict *all
     for (uint32_t r = 1; r < t->ranks; r++)
         if (all[r].digest != all[0].digest)
             return err_fail(WEFT_USAGE,
-                            "rank %" PRIu32
-                            " sees another checkpoint in %s than rank 0: run.out has "
-                            "to be one folder for all ranks",
+                            "rank %" PRIu32 " sees another checkpoint in %s than rank 0: run.out "
+                            "must be the same folder for all ranks",
                             r, dir);
     return WEFT_OK;
 }

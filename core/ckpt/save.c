@@ -67,11 +67,10 @@ static weft_status refuse_same_step(int folder, const char *final)
 {
     struct stat there;
     if (fstatat(folder, last_part(final), &there, AT_SYMLINK_NOFOLLOW) == 0)
-        return err_fail(
-            WEFT_USAGE,
-            "checkpoint %s is there already and is not replaced; does another job write "
-            "into this run.out?",
-            final);
+        return err_fail(WEFT_USAGE,
+                        "checkpoint %s exists and is not replaced; check that no other job writes "
+                        "into this run.out",
+                        final);
     return errno == ENOENT ? WEFT_OK
                            : err_fail_errno(WEFT_IO, "cannot look for checkpoint %s", final);
 }

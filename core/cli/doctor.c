@@ -61,7 +61,7 @@ static int run(int argc, char **argv)
     else if (here && !j.ranks)
         status = cli_usage(&cli_cmd_doctor, "--here says how many of the -n ranks run here");
     else if (!j.ini && (j.noverrides || j.ranks || here))
-        status = cli_usage(&cli_cmd_doctor, "of name the INI file of a job");
+        status = cli_usage(&cli_cmd_doctor, "name the INI file of the job");
     else
         status = j.flag[1] ? list_checks() : examine(&j, here);
     free(j.overrides);
@@ -70,8 +70,10 @@ static int run(int argc, char **argv)
 
 const command cli_cmd_doctor = {
     "doctor", "[JOB.ini [section.key=value ...] [-n RANKS [--here RANKS]]] [--json] [--list]",
-    "Say what this machine offers, and what about it is badly set: what, why, what to type.\n\n"
-    "With a job it also says whether that fits. weft train --doctor does the same on the machine\n"
+    "Report what this machine has and which settings are wrong: what, why, and the command to mend "
+    "it.\n\n"
+    "With a job it also checks whether the job fits. weft train --doctor does the same on the "
+    "machine\n"
     "of every rank and says what differs between them.\n\n"
     "  -n RANKS     of the job; without, as many as the sizes of its mesh axes multiply to\n"
     "  --here RANKS how many of them run on this machine; without, all\n"

@@ -28,7 +28,7 @@ static int data(int argc, char **argv)
     }
     int status = 2;
     if (!n || !out) {
-        status = cli_usage(&cli_cmd_data, n ? "where to? -o FILE" : "which texts?");
+        status = cli_usage(&cli_cmd_data, n ? "name the output: -o FILE" : "name the texts");
     } else {
         uint64_t train, held = 0;
         weft_status st = data_write_bytes(texts, n, out, valid, &train, &held);
@@ -50,7 +50,7 @@ const command cli_cmd_data = {
 static int key(int argc, char **argv)
 {
     if (argc != 3 || strcmp(argv[1], "-o"))
-        return cli_usage(&cli_cmd_key, "say where to: -o FILE");
+        return cli_usage(&cli_cmd_key, "name the output: -o FILE");
     return cli_fail(job_key_write(argv[2]));
 }
 

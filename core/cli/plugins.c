@@ -142,7 +142,7 @@ const command cli_cmd_plugins = {
 static void print_reference(const component *const *all, uint32_t n)
 {
     printf(
-        "# Every key of a job file\n\nWritten by `weft config`; a test holds it against the "
+        "# Every key of a job file\n\nWritten by `weft config`; a test compares it with the "
         "program.\n\n"
         "Column `resume`: `weft train --resume` refuses a job in which a key that *binds* has "
         "another value than in the job that saved\nthe checkpoint, since it would change what "
@@ -185,9 +185,9 @@ static void print_reference(const component *const *all, uint32_t n)
 static void print_combinations(const component *const *all, uint32_t n)
 {
     printf(
-        "# What combines with what\n\nWritten by `weft config combinations`; a test holds it "
-        "against the program, and provokes each row.\n\nEvery combination that is not refused "
-        "works, and nothing is changed silently: what stands below is an error message "
+        "# What combines with what\n\nWritten by `weft config combinations`; a test compares it "
+        "with the program, and provokes each row.\n\nEvery combination that is not refused "
+        "works, and nothing is changed silently: each row below is an error message "
         "with\nstatus 2, before anything is started. `AXIS` is a mesh axis. Keys of plugins that "
         "a job does not use may be in its file.\n\n");
     config_print_constraints(stdout);

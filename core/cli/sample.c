@@ -51,7 +51,7 @@ static int run(int argc, char **argv)
 const command cli_cmd_sample = {
     "sample", "CHECKPOINT --prompt TEXT [--tokens N] [--temperature T] [--top K] [--seed S]",
     "Write text with a trained model.\n\n"
-    "  --prompt TEXT      what to go on from (token numbers, if the model is not byte-level)\n"
+    "  --prompt TEXT      text to continue (token numbers, if the model is not byte-level)\n"
     "  --tokens N         how much (200)\n"
     "  --temperature T    0 takes the likeliest token each time (0.8)\n"
     "  --top K            draw among the K likeliest; 0: among all (0)\n"

@@ -109,7 +109,7 @@ const command cli_cmd_train = {
     "Train a model as the job file says.\n\n"
     "  -n RANKS   start so many ranks on this machine; without it, and started by mpirun, srun\n"
     "             or with RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT set, it joins as one rank\n"
-    "  --resume   go on from the newest checkpoint under run.out; a job that would compute\n"
+    "  --resume   continue from the newest checkpoint under run.out; a job that would compute\n"
     "             something else than the one that saved it is refused (column resume of\n"
     "             weft config)\n"
     "  --resume=auto   the same if there is a checkpoint; if there is none, begin in run.out as\n"

@@ -122,8 +122,8 @@ static weft_status bridge_connect(weft_link *l, uint32_t peer, uint32_t channel,
     const void *at = read_pair(address, bytes, which, &n);
     if (!at)
         return err_fail(WEFT_DATA,
-                        "the address of rank %u is not one of %s and %s: do all ranks run "
-                        "the same configuration?",
+                        "the address of rank %u is not one of %s and %s: all ranks must run the "
+                        "same configuration",
                         peer, l->part[NEAR].name, l->part[FAR].name);
     weft_conn *c = mem_alloc(sizeof *c);
     *c = (weft_conn){.bridge = l, .part = &l->part[which], .which = which};

@@ -173,7 +173,7 @@ static weft_status compare(const comm_channel *c, uint32_t peer, const card *the
             return WEFT_OK;
         return err_fail(WEFT_PEER,
                         "channel %s: rank %u has other operations on it (kinds, counts, types or "
-                        "algorithms differ); do all ranks run the same configuration and program?",
+                        "algorithms differ); all ranks must run the same configuration and program",
                         c->name, rank);
     }
     return err_fail(WEFT_PEER,

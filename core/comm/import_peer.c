@@ -149,7 +149,7 @@ weft_status comm_import_peer_confirm(comm_op *op, uint32_t *peer)
             continue;
         *peer = s->peer;
         if (memcmp(&heard[s->peer], &op->where[s->peer], sizeof *heard) != 0)
-            return err_fail(WEFT_PEER, "its buffers are not where it said that they would be");
+            return err_fail(WEFT_PEER, "its buffers are not at the addresses that it sent");
     }
     return WEFT_OK;
 }

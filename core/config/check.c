@@ -100,7 +100,7 @@ static weft_status check_required(const config *c)
         if (d->option->dflt || config_entry(c, d->section, d->option->key) ||
             config_declared(c, d->section, d->option->key)->option->dflt)
             continue;
-        return err_fail(WEFT_USAGE, "%s%s%s.%s has to be given (%s): %s", c->name ? c->name : "",
+        return err_fail(WEFT_USAGE, "%s%s%s.%s is required (%s): %s", c->name ? c->name : "",
                         c->name ? ": " : "", d->section, d->option->key, d->owner, d->option->help);
     }
     return WEFT_OK;

@@ -24,7 +24,7 @@ static const struct row {
          "every rank has one coordinate on every mesh axis"},
     [CONSTRAINT_RANKS] = {"parallel.strategy, parallel.AXIS, -n",
                           "the strategies use {used}, but the job has {ranks}; set [parallel] "
-                          "strategy (dp, say) and its sizes, or start {used}",
+                          "strategy (such as dp) and its sizes, or start {used}",
                           "a rank that no strategy uses would do nothing"},
     [CONSTRAINT_AXIS_TWICE] =
         {"parallel.strategy",
@@ -33,10 +33,10 @@ static const struct row {
          "hybrid is a list of strategies that contains them already"},
     [CONSTRAINT_PLACEMENT] =
         {"optim.placement, parallel.strategy, parallel.AXIS",
-         "{optim.placement} shards over the ranks that share the data, and here "
-         "none do ({axes}); let 2 or more ranks share it (parallel.strategy = dp, "
-         "parallel.dp = 2) or say optim.placement = none",
-         "the slice of one rank is the whole: the placement would change nothing"},
+         "{optim.placement} shards over the ranks that share the data, and in this job none do "
+         "({axes}); let 2 or more ranks share it (parallel.strategy = dp, "
+         "parallel.dp = 2) or set optim.placement = none",
+         "the shard of one rank is the whole: the placement would have no effect"},
     [CONSTRAINT_TRANSPORT] =
         {"comm.plugin, comm.AXIS.plugin",
          "transport {comm.plugin} cannot carry the mesh axis {axis} here: {reason}",
@@ -57,19 +57,18 @@ static const struct row {
     [CONSTRAINT_COMPRESS] =
         {"comm.compress, comm.AXIS.compress, parallel.strategy, parallel.AXIS",
          "{form} is for sums of gradients over ranks that share the data, and {reason}; let 2 or "
-         "more ranks share it (parallel.strategy = dp, parallel.dp = 2) or say none",
+         "more ranks share it (parallel.strategy = dp, parallel.dp = 2) or set none",
          "nothing else is compressed: the key would have no effect"},
     [CONSTRAINT_COMPRESS_ALGORITHM] =
         {"comm.compress, comm.algorithm, comm.AXIS.algorithm",
-         "sums of gradients that travel in {form} have an algorithm of their own and cannot go by "
-         "'{comm.algorithm}'; leave the algorithm of these sums at auto, or say comm.compress = "
+         "sums of gradients that travel in {form} have their own algorithm and cannot use "
+         "'{comm.algorithm}'; leave the algorithm of these sums at auto, or set comm.compress = "
          "none",
          "an algorithm that passes partial sums on would round them at every rank"},
-    [CONSTRAINT_COMPRESS_TYPE] =
-        {"comm.compress, train.accumulate, train.precision",
-         "gradients are summed in {type} (train.accumulate = compute), which is no longer than "
-         "{form}; say int8 or none",
-         "the key would save nothing"},
+    [CONSTRAINT_COMPRESS_TYPE] = {"comm.compress, train.accumulate, train.precision",
+                                  "gradients are summed in {type} (train.accumulate = compute), "
+                                  "which is not longer than {form}; set int8 or none",
+                                  "the key would save nothing"},
     [CONSTRAINT_BATCH] = {"train.batch, train.microbatch, parallel.AXIS",
                           "{train.batch} sequences are not a multiple of microbatch = "
                           "{train.microbatch} times the {sharing} ranks that share the data",
@@ -88,8 +87,7 @@ static const struct row {
     [CONSTRAINT_OWN_KV_HEADS] =
         {"model.kv_heads, model.heads, model.family",
          "model.kv_heads is {model.kv_heads} and model.heads is {model.heads}: "
-         "in family {model.family} every head has keys and values of its own; "
-         "leave kv_heads out",
+         "in family {model.family} every head has its own keys and values; leave kv_heads out",
          "grouped queries belong to the family llama"},
     [CONSTRAINT_NO_ROTATION] = {"model.rope_theta, model.family",
                                 "model.rope_theta is {model.rope_theta}, but family {model.family} "
@@ -113,7 +111,7 @@ static const struct row {
     [CONSTRAINT_VOCAB] = {"model.vocab, data.train",
                           "the data has tokens up to {last}, the model only {model.vocab}; 0 takes "
                           "what the data says",
-                          "a token without a row in the embedding cannot be learnt from"},
+                          "a token needs a row in the embedding"},
 };
 
 static const config_fact *find_fact(const config_fact *facts, const char *name, size_t n)

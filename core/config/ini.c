@@ -102,12 +102,13 @@ static weft_status judge_line(cursor *in, const char *s, size_t n)
     for (size_t i = 0; i < n; i++) {
         unsigned char b = (unsigned char)s[i];
         if ((b < 32 && b != '\t') || b == 127)
-            return refuse(in, "byte %zu is the control character 0x%02x; the file has to be text",
+            return refuse(in, "byte %zu is the control character 0x%02x; the file must be text",
                           i + 1, b);
     }
     size_t whole = config_utf8(s, n);
     if (whole < n)
-        return refuse(in, "byte %zu begins no UTF-8 character; save the file as UTF-8", whole + 1);
+        return refuse(in, "byte %zu does not start a UTF-8 character; save the file as UTF-8",
+                      whole + 1);
     if (!n || s[0] == ';' || s[0] == '#')
         return WEFT_OK;
     n = before_comment(s, n);

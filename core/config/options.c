@@ -126,7 +126,7 @@ static const weft_option *const comm_options[] = {
     TEXT(FREE, "tuned", "",
          "file of weft tune comm: keys of [comm] and [comm.NAME] that the job lacks"),
     REAL(FREE, "reduce", "0", 0, 1e6,
-         "what algorithm = auto goes by: GB/s at which a rank reads numbers to sum them; 0: "
+         "used by algorithm = auto: GB/s at which a rank reads numbers to sum them; 0: "
          "unknown"),
     CHOICE(BINDS, "compress", "none", "none|fp16|bf16|int8",
            "form in which gradients travel between ranks with different data; not none: changes "
@@ -139,7 +139,7 @@ static const weft_option *const comm_options[] = {
 /* [comm.NAME] of every transport. */
 static const weft_option *const link_options[] = {
     REAL(FREE, "latency", "0", 0, 1e9,
-         "what algorithm = auto goes by: us until a short message has arrived"),
+         "used by algorithm = auto: us until a short message has arrived"),
     REAL(FREE, "message", "0", 0, 1e9,
          "the same: us that each further message keeps its sender busy"),
     REAL(FREE, "bandwidth", "0", 0, 1e6, "the same: GB/s of long messages; 0: not tuned"),

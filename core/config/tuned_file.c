@@ -44,7 +44,7 @@ static weft_status check(const config *f)
         if (!is_of_comm(f->sections.at[i].section))
             return err_fail(WEFT_USAGE,
                             "%s:%u: [%s] is not allowed in a file of comm.tuned; only [comm] and "
-                            "[comm.NAME] can",
+                            "[comm.NAME] are",
                             f->name, f->sections.at[i].line, f->sections.at[i].section);
     const entry *e = config_entry(f, "comm", "tuned");
     if (e)

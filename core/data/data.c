@@ -69,7 +69,7 @@ static weft_status read_header(data_file *f)
         need != f->map_bytes)
         return err_fail(WEFT_DATA,
                         "data file %s is %" PRIu64 " bytes long, but its header counts %" PRIu64
-                        " tokens of 2 bytes after %u bytes: it was cut short or is damaged",
+                        " tokens of 2 bytes after %u bytes: it is truncated or damaged",
                         f->path, f->map_bytes, f->count, DATA_HEADER_BYTES);
     return WEFT_OK;
 }

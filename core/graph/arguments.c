@@ -73,7 +73,7 @@ weft_status graph_check_call(graph *g, uint32_t call)
         return err_fail(
             WEFT_NO_MEMORY,
             "builder.%s() in %s: plugins have called the builder %u times for this graph, "
-            "which is the most; does a loop not end?",
+            "which is the limit; check for an endless loop",
             name, places[here], most);
     return WEFT_OK;
 }
@@ -198,7 +198,7 @@ weft_status graph_check_input(const graph *g, const char *name, const weft_shape
             name);
     if (s->dtype != WEFT_I32 || s->rank != 1 || strcmp(s->axes[0].name, "tokens") ||
         s->axes[0].size != n)
-        return err_fail(WEFT_USAGE, "builder.input(): '%s' has to be WEFT_I32 [tokens %lld]", name,
+        return err_fail(WEFT_USAGE, "builder.input(): '%s' must be WEFT_I32 [tokens %lld]", name,
                         (long long)n);
     return WEFT_OK;
 }

@@ -87,10 +87,10 @@ static weft_status check_init(const char *name, const char *init)
     const double deviation = strncmp(init, "normal:", 7) ? 0 : strtod(init + 7, &end);
     if (end && end != init + 7 && !*end && deviation >= 0 && deviation <= FLT_MAX)
         return WEFT_OK;
-    return err_fail(WEFT_USAGE,
-                    "builder.param(): init of %s is '%s'; it has to be zeros, ones or "
-                    "normal:DEVIATION",
-                    name, init);
+    return err_fail(
+        WEFT_USAGE,
+        "builder.param(): init of %s is '%s'; it must be zeros, ones or normal:DEVIATION", name,
+        init);
 }
 
 static weft_status b_param(void *ctx, const char *name, const weft_shape *shape, const char *init,

@@ -66,11 +66,10 @@ static weft_status check_comm(const graph *g, uint32_t kind, uint32_t redop, con
                         t->name, kind == WEFT_ALL_REDUCE ? "no" : "an");
     if (!axis || (t->shape.rank && !strcmp(t->shape.axes[0].name, axis)))
         return WEFT_OK;
-    return err_fail(
-        WEFT_UNSUPPORTED,
-        "%s of %s along '%s': only the first axis of a tensor can be cut or joined, whose "
-        "parts lie one behind the other in memory; another would have to be copied apart",
-        id, t->name, axis);
+    return err_fail(WEFT_UNSUPPORTED,
+                    "%s of %s along '%s': only the first axis of a tensor can be split or joined, "
+                    "because its parts are contiguous in memory; another axis would need a copy",
+                    id, t->name, axis);
 }
 
 /* Logically the identity: only the placement changes, which place.c derives. A shift rotates the

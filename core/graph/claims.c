@@ -112,7 +112,7 @@ static weft_status check_alone(graph *g, const node *n, uint32_t a, const weft_o
     return err_fail(
         WEFT_USAGE,
         "op %s: its shard() goes by how many coordinates a mesh axis has, and %s and %s "
-        "have %u each, so that it cannot tell them apart; give %s and %s different sizes",
+        "have %u each, so that they cannot be distinguished; give %s and %s different sizes",
         n->id, name, twin, g->mesh->size[a], name, twin);
 }
 

@@ -48,7 +48,7 @@ static weft_status split_one(graph *g, weft_tensor handle, const char *axis, uin
         return err_fail(WEFT_USAGE, "tensor %s has no axis '%s' to split over %s", t->name, axis,
                         g->mesh->name[a]);
     if (to->kind == WEFT_SPLIT && to->axis != k)
-        return err_fail(WEFT_USAGE, "%s is to be split over %s along '%s', and along '%s' as well",
+        return err_fail(WEFT_USAGE, "%s cannot be split over %s both along '%s' and along '%s'",
                         t->name, g->mesh->name[a], axis, now.axes[to->axis].name);
     bool pads = t->kind == WEFT_T_PARAM && (t->flags & WEFT_PARAM_PAD) && k == 0;
     if (to->kind != WEFT_SPLIT && !pads && now.axes[k].size % g->mesh->size[a])
@@ -253,8 +253,8 @@ static weft_status set_places(graph *g, uint32_t i, uint32_t a, const weft_place
         t->place[a] = out[k];
         if (t->want[a].kind == WEFT_SPLIT && !partial(out[k]) && !same_place(out[k], t->want[a]))
             return err_fail(WEFT_USAGE,
-                            "%s is to be split over %s along '%s', but its op leaves it otherwise; "
-                            "only what is a partial sum there can be",
+                            "%s cannot be split over %s along '%s', because its op places it "
+                            "differently; only a partial sum can be split there",
                             t->name, g->mesh->name[a], t->shape.axes[t->want[a].axis].name);
     }
     return WEFT_OK;
@@ -321,7 +321,7 @@ static weft_status place_comm(const graph *g, const node *n)
         needs = WEFT_SPLIT;
     if (had.kind != needs || had.axis != 0)
         return err_fail(
-            WEFT_USAGE, "%s over %s: %s is no %s there", n->id, g->mesh->name[n->mesh_axis],
+            WEFT_USAGE, "%s over %s: %s is not a %s there", n->id, g->mesh->name[n->mesh_axis],
             in->name, needs == WEFT_SPLIT ? "tensor split along its first axis" : "partial result");
     if (n->comm == WEFT_REDUCE_SCATTER)
         now.kind = WEFT_SPLIT;

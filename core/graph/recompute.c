@@ -33,7 +33,8 @@ weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char 
                 continue;
             any = true;
             if (t->keep_owner && t->keep != how)
-                return err_fail(WEFT_USAGE, "%s is kept in one way by %s and in another by %s",
+                return err_fail(WEFT_USAGE,
+                                "%s is to be stored in one mode by %s and in another by %s",
                                 t->name, t->keep_owner, owner);
             t->keep = how;
             t->keep_owner = owner;

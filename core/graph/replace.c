@@ -74,11 +74,10 @@ static weft_status take_over(graph *g, uint32_t op, uint32_t first)
 weft_status graph_replace(graph *g, uint32_t op, weft_emit emit, void *user)
 {
     if (op >= g->nodes.n || !g->nodes.at[op].op || g->nodes.at[op].replaced)
-        return err_fail(
-            WEFT_USAGE,
-            "op number %u cannot be replaced: it is none, or communication, or has been "
-            "replaced already",
-            op);
+        return err_fail(WEFT_USAGE,
+                        "op number %u cannot be replaced: it is not an op, is communication, or "
+                        "has already been replaced",
+                        op);
     weft_status given = graph_check_pointer("edits.replace", "emit", (const void *)(uintptr_t)emit);
     if (given != WEFT_OK)
         return given;

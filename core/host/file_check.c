@@ -170,9 +170,10 @@ static weft_status judge_elf(int fd, uint64_t bytes)
         Elf64_Phdr p;
         uint64_t at;
         if (!check_add(e.e_phoff, (uint64_t)i * sizeof p, &at) || !read_at(fd, &p, sizeof p, at))
-            return err_fail(WEFT_USAGE, "it is cut short: its program headers are past its end");
+            return err_fail(WEFT_USAGE, "it is truncated: its program headers are past its end");
         if (p.p_type == PT_LOAD && !check_range(p.p_offset, p.p_filesz, bytes))
-            return err_fail(WEFT_USAGE, "it is cut short: %llu bytes, and more are to be loaded",
+            return err_fail(WEFT_USAGE,
+                            "it is truncated: it has %llu bytes, and more must be loaded",
                             (unsigned long long)bytes);
     }
     return WEFT_OK;

@@ -127,7 +127,7 @@ static weft_status find_entry(void *handle, weft_plugin_entry_fn *out)
         return err_fail(WEFT_USAGE, "it does not export " ENTRY "; it is not a weft plugin");
     if (dlinfo(handle, RTLD_DI_LINKMAP, &own) ||
         !dladdr1(symbol, &info, (void **)&defined, RTLD_DL_LINKMAP))
-        return err_fail(WEFT_INTERNAL, "the loader does not report where " ENTRY " lies");
+        return err_fail(WEFT_INTERNAL, "the loader does not report the address of " ENTRY "");
     if (own != defined)
         return err_fail(WEFT_USAGE,
                         "its " ENTRY " is that of %s, to which it links; a plugin exports "

@@ -149,8 +149,8 @@ static void say_contradiction(const job_identity *said, uint32_t rank, uint32_t 
     if (rank > 1 || !(other_rank || other_ranks))
         return;
     log_line(WEFT_LOG_WARN,
-             "the environment says local %s %u, but this is local rank %u of %u by what the ranks "
-             "say of their hosts: that holds, for cores and GPUs",
+             "the environment says local %s %u, but this is local rank %u of %u according to the "
+             "host names of the ranks, which decide about cores and GPUs",
              other_rank ? "rank" : "size", other_rank ? said->local_rank : said->local_ranks, rank,
              ranks);
 }

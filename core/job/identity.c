@@ -131,8 +131,7 @@ static weft_status agree(const dialect *a, const reading *x, const dialect *b, c
     bool both = x->rank_set && y->rank_set && y->size > 1;
     if (both && (x->rank != y->rank || x->size != y->size))
         return err_fail(WEFT_USAGE,
-                        "%s say rank %u of %u and %s says rank %u of %u: unset the ones that "
-                        "do not hold",
+                        "%s say rank %u of %u and %s says rank %u of %u: unset the wrong ones",
                         a->who, x->rank, x->size, b->who, y->rank, y->size);
     return WEFT_OK;
 }

@@ -190,11 +190,12 @@ static weft_status wait_joined(job *j)
     } else if (!j->joined && j->server) {
         char missing[512];
         job_server_missing(j, missing, sizeof missing);
-        st = err_fail(WEFT_PEER, "the job cannot begin: after %.0f s no sign of %s",
+        st = err_fail(WEFT_PEER,
+                      "the job cannot start: after %.0f s these ranks have not joined: %s",
                       (double)j->join_ms / 1000, missing);
     } else if (!j->joined) {
         st = err_fail(WEFT_PEER,
-                      "the job cannot begin: after %.0f s not all of its %u ranks have come",
+                      "the job cannot start: after %.0f s not all of its %u ranks have joined",
                       (double)j->join_ms / 1000, j->who.ranks);
     }
     pthread_mutex_unlock(&j->lock);
@@ -357,14 +358,14 @@ static weft_status ask(job *j, uint32_t type, const char *key, const void *value
 weft_status job_put(job *j, const char *key, const void *value, uint64_t bytes)
 {
     if (!j)
-        return err_fail(WEFT_USAGE, "there is no job to put '%s' into", key);
+        return err_fail(WEFT_USAGE, "no job has been joined, so '%s' cannot be stored", key);
     return ask(j, WIRE_PUT, key, value, bytes, j->join_ms, NULL, NULL);
 }
 
 weft_status job_get(job *j, const char *key, double deadline, void **value, uint64_t *bytes)
 {
     if (!j)
-        return err_fail(WEFT_USAGE, "there is no job to get '%s' from", key);
+        return err_fail(WEFT_USAGE, "no job has been joined, so '%s' cannot be read", key);
     return ask(j, WIRE_GET, key, NULL, 0, milliseconds(deadline), value, bytes);
 }
 

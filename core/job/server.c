@@ -133,7 +133,7 @@ static bool is_left_over(const job *j, const job_wire_hello *h, char *why, size_
         return false;
     snprintf(why, bytes,
              "this process, as rank %u, was started for another run of the job than rank 0: the "
-             "launcher's numbers of the two differ; end what is left of earlier runs",
+             "run numbers of the launcher differ; end processes that are left from earlier runs",
              h->rank);
     return true;
 }

@@ -50,11 +50,10 @@ static weft_status data_ranks(plan *p, const graph *g, uint32_t *sharing)
         *(cuts ? &p->cut_axes : &p->data_axes) |= (uint64_t)1 << a;
         *sharing *= cuts ? 1 : g->mesh->size[a];
         if (cuts && p->data_axes)
-            return err_fail(
-                WEFT_USAGE,
-                "%s cuts sequences in parts, but a strategy named before its own shares "
-                "out whole ones: in parallel.strategy name that one after it",
-                p->spec->size_key[a]);
+            return err_fail(WEFT_USAGE,
+                            "%s splits sequences, but a strategy named before it distributes whole "
+                            "sequences: in parallel.strategy, name that one after it",
+                            p->spec->size_key[a]);
     }
     return WEFT_OK;
 }

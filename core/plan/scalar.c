@@ -45,7 +45,7 @@ weft_status plan_scalar_check_target(const graph *g, const node *n, const char *
     if (!is_core(g, n->out[0]))
         return WEFT_OK;
     return err_fail(WEFT_USAGE,
-                    "%s: assign() to the scalar '%s', which the core writes; give a scalar of the "
-                    "plugin's own a name of its own",
+                    "%s: assign() to the scalar '%s', which the core writes; give the plugin's "
+                    "scalar another name",
                     who, graph_tensor(g, n->out[0])->name);
 }

@@ -103,7 +103,8 @@ static probe_result ask(resolver *r, const component *c, bool same_machine)
     if (probe_one(r, c, same_machine, &v) != WEFT_OK)
         v.score = 0;
     if (v.score <= 0)
-        snprintf(v.why, sizeof v.why, "%s", err_text()[0] ? err_text() : "its probe said no");
+        snprintf(v.why, sizeof v.why, "%s",
+                 err_text()[0] ? err_text() : "its probe rejected it without a reason");
     err_clear();
     return v;
 }

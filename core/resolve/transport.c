@@ -38,7 +38,8 @@ static weft_status take_named(resolver *r, uint32_t a, const char *name, const c
     if (st == WEFT_OK && score > 0)
         return WEFT_OK;
     const bool absent = err_status() == WEFT_ABSENT;
-    char *why = pool_text(&r->spec->pool, err_text()[0] ? err_text() : "its probe said no");
+    char *why = pool_text(&r->spec->pool,
+                          err_text()[0] ? err_text() : "its probe rejected it without a reason");
     if (absent && r->meeting.on_paper) {
         err_clear();
         return WEFT_OK;

@@ -134,7 +134,7 @@ static weft_status name_difference(uint32_t r, const notes *has, const notes *fi
                         has->train != first->train ? "train" : "valid");
     return err_fail(
         WEFT_USAGE,
-        "rank %u has another plan than rank 0: do both run the same program and plugins?", r);
+        "rank %u has another plan than rank 0: both must run the same program and plugins", r);
 }
 
 static weft_status compare(const run_prepared *j, job *meeting, const job_identity *who,

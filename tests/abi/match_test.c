@@ -79,10 +79,10 @@ static void types_and_axes(void **unused)
         {"cA", "too many axes", {{WEFT_F32, 2, {9, 4}}}, 1, WEFT_USAGE},
         {"cAB", "too few axes", {{WEFT_F32, 1, {9}}}, 1, WEFT_USAGE},
         {"c*AB", "too few axes", {{WEFT_F32, 0, {0}}}, 1, WEFT_USAGE},
-        {"cA", "no lawful type or shape", {{99, 1, {9}}}, 1, WEFT_USAGE},
-        {"cA", "no lawful type or shape", {{WEFT_F32, 1, {0}}}, 1, WEFT_USAGE},
-        {"cA", "no lawful type or shape", {{WEFT_F32, 99, {1}}}, 1, WEFT_USAGE},
-        {"c*A", "no lawful type or shape", {{WEFT_F32, 2, {INT64_MAX, 2}}}, 1, WEFT_USAGE},
+        {"cA", "invalid type or shape", {{99, 1, {9}}}, 1, WEFT_USAGE},
+        {"cA", "invalid type or shape", {{WEFT_F32, 1, {0}}}, 1, WEFT_USAGE},
+        {"cA", "invalid type or shape", {{WEFT_F32, 99, {1}}}, 1, WEFT_USAGE},
+        {"c*A", "invalid type or shape", {{WEFT_F32, 2, {INT64_MAX, 2}}}, 1, WEFT_USAGE},
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         weft_match m;

@@ -33,7 +33,7 @@ class Data(started.Case):
     def test_refusals(self):
         self.write("a", "some text")
         self.write("empty", "")
-        self.refused("data", why="which texts?")
+        self.refused("data", why="name the texts")
         self.refused("data", "a", why="where to?")
         self.refused("data", "a", "-o", why="-o")
         self.refused("data", "missing", "-o", "t.bin", why="cannot read text missing")

@@ -54,7 +54,7 @@ static void test_refusals(void **state)
     refused(&b, &c, WEFT_USAGE, "1 inputs");
     c.nin = 3;
     c.in[0].size[0] = -1;
-    refused(&b, &c, WEFT_USAGE, "lawful");
+    refused(&b, &c, WEFT_USAGE, "invalid type or shape");
     c.id = "org.acme.rope";
     refused(&b, &c, WEFT_UNSUPPORTED, "org.acme.rope");
     call_free(&c);

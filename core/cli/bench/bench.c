@@ -16,7 +16,7 @@ const command cli_cmd_bench = {
     "bench",
     "SWEEP.ini [-n RANKS] [section.key=value ...] [--plan] | comm [-n RANKS] [JOB.ini] "
     "[bench.key=value ...]",
-    "Run a job in many combinations of keys and print a table; or measure collectives.\n\n"
+    "Run a job in many combinations of keys and print a table, or measure collectives.\n\n"
     "SWEEP.ini is a job with a section [sweep], where each section.key has a list of values. What\n"
     "cannot be combined is a row that says why; the rest runs, and so does the same job on one\n"
     "rank, with which losses are compared (within 1e-4 of each in fp32, 1e-2 in bf16 and fp16).\n"

@@ -37,7 +37,7 @@ static const weft_option option_list[] = {
            NULL, 0, 0),
     OPTION("out", WEFT_OPT_STRING, "", "folder for comm.csv and comm.json; empty: none", NULL, 0,
            0),
-    OPTION("append", WEFT_OPT_BOOL, "off", "add to them instead of beginning anew", NULL, 0, 0),
+    OPTION("append", WEFT_OPT_BOOL, "off", "add to them instead of replacing them", NULL, 0, 0),
 };
 static const weft_option *const options[] = {
     &option_list[0],
@@ -397,7 +397,7 @@ int cli_bench_comm_main(int argc, char **argv)
             b.ini = argv[i];
         } else {
             log_line(WEFT_LOG_ERROR,
-                     "weft bench comm: '%s' is not understood here\n"
+                     "weft bench comm: unknown argument '%s'\n"
                      "usage: weft bench comm [-n RANKS] [JOB.ini] [section.key=value ...]",
                      argv[i]);
             status = 2;

@@ -35,8 +35,7 @@ static weft_status split(pool *p, const char *key, const char *text, values *out
         if (*word)
             out->at[out->n++] = word;
     }
-    return text && *text && !out->n ? err_fail(WEFT_USAGE, "%s is a list of nothing", key)
-                                    : WEFT_OK;
+    return text && *text && !out->n ? err_fail(WEFT_USAGE, "%s is an empty list", key) : WEFT_OK;
 }
 
 static weft_status read_lists(const bench_run *r, pool *p, values *list)
@@ -116,7 +115,7 @@ bool cli_bench_lists(const bench_run *r, int *status)
 static weft_status path_in(const char *out, const char *name, char path[4096])
 {
     if ((size_t)snprintf(path, 4096, "%s/%s", out, name) >= 4096)
-        return err_fail(WEFT_USAGE, "bench.out is longer than a path may be");
+        return err_fail(WEFT_USAGE, "bench.out is longer than the longest path");
     return WEFT_OK;
 }
 

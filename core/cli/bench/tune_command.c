@@ -314,7 +314,7 @@ void cli_tune_print_keys(FILE *to, int markdown)
 
 const command cli_cmd_tune = {
     "tune", "comm [-n RANKS] [JOB.ini] [section.key=value ...] [-o FILE]",
-    "Measure what messages cost between the ranks of a job, for algorithm = auto to go by.\n\n"
+    "Measure what messages cost between the ranks of a job; algorithm = auto uses the result.\n\n"
     "Each transport that the job uses is measured between the ranks that it connects (without\n"
     "JOB.ini: comm.plugin between all): latency, what a further message costs, and bandwidth; and\n"
     "how fast a rank sums. They are written to FILE as keys, which a job takes with\n"

@@ -115,7 +115,7 @@ static bool library_version(doctor *d, const char *library, const char *function
     *(void **)&ask = dlsym(l, function);
     if (ask && ask(out) == 0)
         return true;
-    doctor_add_line(d, "%s does not say its version", library);
+    doctor_add_line(d, "%s does not report its version", library);
     return false;
 }
 

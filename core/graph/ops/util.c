@@ -76,8 +76,8 @@ weft_status graph_op_check_sequence(const weft_builder *b, const char *id, const
                              "%s needs the attribute 'sequence', the tokens of one sequence", id);
     if (tokens % sequence)
         return graph_op_fail(b, WEFT_USAGE,
-                             "%s over sequences of %lld tokens was given %lld tokens, which is no "
-                             "whole number of sequences",
+                             "%s over sequences of %lld tokens was given %lld tokens, which is not "
+                             "a whole number of sequences",
                              id, (long long)sequence, (long long)tokens);
     return WEFT_OK;
 }

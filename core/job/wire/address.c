@@ -186,7 +186,7 @@ weft_status job_address_local(const job_identity *who, char *out, size_t room)
 {
     snprintf(out, room, "127.0.0.1");
     if (who->ranks > 1 && !who->one_machine && !address_towards(who->addr, who->port, out, room))
-        return err_fail(WEFT_IO, "no local address leads to MASTER_ADDR %s; is the name right?",
+        return err_fail(WEFT_IO, "no local address has a route to MASTER_ADDR %s; check the name",
                         who->addr);
     return WEFT_OK;
 }

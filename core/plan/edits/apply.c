@@ -23,9 +23,10 @@ weft_status plan_edit_split(void *ctx, const char *tensors, const char *axis, co
     if (st == WEFT_OK)
         st = plan_edits_axis(e, mesh_name, &a);
     if (st == WEFT_OK && a >= FIRST_GROUP)
-        st =
-            err_fail(WEFT_USAGE, "%s splits '%s' over the group %s; only a mesh axis cuts a tensor",
-                     e->owner, tensors, mesh_name);
+        st = err_fail(
+            WEFT_USAGE,
+            "%s splits '%s' over the group %s; a tensor can be split over a mesh axis only",
+            e->owner, tensors, mesh_name);
     if (st != WEFT_OK || e->s->mesh.size[a] == 1)
         return st;
     st = graph_split(e->g, tensors, axis, a);
@@ -47,7 +48,7 @@ weft_status plan_edit_sync(void *ctx, const char *params, const char *mesh_name,
                       when);
     bucket_bytes = bucket_bytes ? bucket_bytes : e->s->bucket_bytes;
     if (st == WEFT_OK && bucket_bytes < 1024)
-        st = err_fail(WEFT_USAGE, "%s asks for buckets of %llu bytes; at least 1024 make sense",
+        st = err_fail(WEFT_USAGE, "%s asks for buckets of %llu bytes; the minimum is 1024",
                       e->owner, (unsigned long long)bucket_bytes);
     if (st == WEFT_OK)
         *vec_push(&e->syncs) =
@@ -86,13 +87,16 @@ weft_status plan_edit_shard(void *ctx, uint32_t what, const char *params, const 
     if (st == WEFT_OK)
         st = plan_edits_axis(e, axis, &a);
     if (st == WEFT_OK && (a >= FIRST_GROUP || what < WEFT_SHARD_STATE || what > WEFT_SHARD_PARAMS))
-        st = err_fail(WEFT_USAGE, "%s stores something unknown (%u), or over the group %s",
-                      e->owner, what, axis);
+        st = err_fail(
+            WEFT_USAGE,
+            "%s shards the unknown kind %u, or shards over the group %s instead of a mesh axis",
+            e->owner, what, axis);
     if (st == WEFT_OK && table->unit == WEFT_UNIT_MATRIX)
-        st = err_fail(WEFT_UNSUPPORTED,
-                      "%s cuts parameters anywhere, and optim.rule = %s needs whole matrices; this "
-                      "version has no placement for such rules: say optim.placement = none",
-                      e->owner, rule->c->name);
+        st = err_fail(
+            WEFT_UNSUPPORTED,
+            "%s shards parameters at any element, and optim.rule = %s needs whole matrices; this "
+            "version has no placement for such rules: set optim.placement = none",
+            e->owner, rule->c->name);
     for (uint32_t i = 0; st == WEFT_OK && !any && i < e->g->tensors.n; i++)
         any = e->g->tensors.at[i].kind == WEFT_T_PARAM &&
               graph_glob_match(params, e->g->tensors.at[i].name);
@@ -108,14 +112,13 @@ weft_status plan_edit_activations(void *ctx, const char *tensors, uint32_t how, 
     edit_state *e = state(ctx);
     weft_status st = plan_edits_in_phase(e, WEFT_PHASE_MEMORY, "activations");
     if (st == WEFT_OK && how == WEFT_ACTIVATION_SPLIT)
-        st = err_fail(
-            WEFT_UNSUPPORTED,
-            "%s wants '%s' kept in parts over '%s'; this version of the core keeps a tensor "
-            "whole or makes it again",
-            e->owner, tensors, axis ? axis : "(no mesh axis)");
+        st = err_fail(WEFT_UNSUPPORTED,
+                      "%s asks to store the activations '%s' in shards over '%s'; this version "
+                      "stores an activation whole or recomputes it",
+                      e->owner, tensors, axis ? axis : "(no mesh axis)");
     if (st == WEFT_OK && how != WEFT_ACTIVATION_WHOLE && how != WEFT_ACTIVATION_RECOMPUTE)
-        st = err_fail(WEFT_USAGE, "%s wants '%s' kept in the unknown way %u", e->owner, tensors,
-                      how);
+        st = err_fail(WEFT_USAGE, "%s asks to store the activations '%s' in the unknown mode %u",
+                      e->owner, tensors, how);
     if (st == WEFT_OK)
         st = graph_set_keep(e->g, tensors, how, e->owner);
     if (st != WEFT_OK)

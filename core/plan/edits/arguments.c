@@ -41,11 +41,10 @@ static weft_status begin(edit_state *e, const char *call)
                         "%s() is called while emit() writes graph; emit edits one by one", call);
     if (e->edits++ < EDITS_MOST)
         return WEFT_OK;
-    return err_fail(
-        WEFT_NO_MEMORY,
-        "%s() in phase %u: the plugin has emitted %u edits in one call, which is the most; "
-        "does a loop not end?",
-        call, e->phase, EDITS_MOST);
+    return err_fail(WEFT_NO_MEMORY,
+                    "%s() in phase %u: the plugin has emitted %u edits in one call, which is the "
+                    "limit; check for an endless loop",
+                    call, e->phase, EDITS_MOST);
 }
 
 static weft_status glob(const char *call, const char *what, const char *text)

@@ -35,9 +35,10 @@ weft_status plan_edit_periodic_list(void *ctx, const char *name, uint32_t every,
     if (st != WEFT_OK)
         return st;
     if (!every || name_taken(e, name))
-        return err_fail(WEFT_USAGE, "%s brings the list %s, every %u steps: %s", e->owner, name,
-                        every,
-                        every ? "the job has a list of that name" : "it has to be at least 1");
+        return err_fail(WEFT_USAGE, "%s adds the periodic list %s, every %u steps: %s", e->owner,
+                        name, every,
+                        every ? "the job already has a list with that name"
+                              : "the number of steps must be at least 1");
     g->phase = PHASE_UPDATE;
     g->state_of = "";
     g->list_after = g->tensors.n;

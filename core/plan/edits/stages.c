@@ -74,7 +74,7 @@ weft_status plan_edit_order(void *ctx, const char *axis, uint32_t stage, const w
     if (st != WEFT_OK)
         return st;
     if (e->stages.orders[stage].work)
-        return err_fail(WEFT_USAGE, "%s orders the work of stage %u, which has an order already",
+        return err_fail(WEFT_USAGE, "%s orders the passes of stage %u, which already has an order",
                         e->owner, stage);
     weft_work *copy = pool_array(e->pool, n, sizeof *copy);
     memcpy(copy, cells, n * sizeof *copy);
@@ -89,7 +89,7 @@ static weft_status same_group(const edit_state *e, const group_edit *have, uint3
     if (have->mesh_axis == axis && have->n == n &&
         !memcmp(have->coords, coords, n * sizeof *coords))
         return WEFT_OK;
-    return err_fail(WEFT_USAGE, "%s makes the group %s a second time, of other coordinates",
+    return err_fail(WEFT_USAGE, "%s defines the group %s twice with different coordinates",
                     e->owner, have->name);
 }
 
@@ -118,7 +118,7 @@ weft_status plan_edit_group(void *ctx, const char *name, const char *axis, const
     if (st != WEFT_OK)
         return st;
     if (e->groups.n == 64 - FIRST_GROUP || graph_mesh_axis(&e->s->mesh, name) >= 0)
-        return err_fail(WEFT_USAGE, "%s: there is no room for a group named %s", e->owner, name);
+        return err_fail(WEFT_USAGE, "%s: the table of groups has no room for %s", e->owner, name);
     uint32_t *copy = pool_array(e->pool, n, sizeof *copy);
     memcpy(copy, coords, n * sizeof *copy);
     *vec_push(&e->groups) = (group_edit){pool_text(e->pool, name), a, n, copy};

@@ -30,9 +30,9 @@ weft_status plan_edits_check_unsummed(const flat *f, edit_state *e)
             return err_fail(
                 WEFT_USAGE,
                 "%s: sync() with WEFT_SYNC_NEVER leaves gradients over the mesh axis %s "
-                "unsummed, no periodic_list() brings the parameters together, and "
-                "changes_results() does not say so: each coordinate would train a model "
-                "of its own. Sum them, bring a list, or call changes_results()",
+                "unsummed, no periodic_list() synchronizes the parameters, and changes_results() "
+                "was not called: each coordinate would train a different model. Sum the gradients, "
+                "add a periodic list, or call changes_results()",
                 x->owner, axis);
         plan_edits_note_change(
             e, pool_printf(e->pool, "%s: gradients are never summed over %s", x->owner, axis));

@@ -20,7 +20,7 @@ static weft_status read_wish(const edit_state *e, const flat_param *p, wish *out
         if (!graph_glob_match(x->glob, p->name))
             continue;
         if (out->axis[x->what] && out->axis[x->what] != 1 + x->mesh_axis)
-            return err_fail(WEFT_USAGE, "%s and %s store %s over two mesh axes", out->owner,
+            return err_fail(WEFT_USAGE, "%s and %s shard %s over two mesh axes", out->owner,
                             x->owner, p->name);
         out->axis[x->what] = 1 + x->mesh_axis;
         out->ahead = x->ahead > out->ahead ? x->ahead : out->ahead;
@@ -44,14 +44,14 @@ static weft_status level_of(const edit_state *e, const flat_param *p, const wish
     }
     for (uint32_t k = FLAT_STATE; k <= FLAT_PARAMS && *level; k++)
         if (*level == FLAT_LEVELS || (k <= *level && !x->axis[k]))
-            return err_fail(WEFT_USAGE,
-                            "%s stores part of %s in slices: gradients need the state to be, and "
-                            "parameters both, over one mesh axis",
-                            x->owner, p->name);
+            return err_fail(
+                WEFT_USAGE,
+                "%s shards %s in an unsupported combination: sharded gradients need sharded state, "
+                "and sharded parameters need both, over the same mesh axis",
+                x->owner, p->name);
     if (*level && !(p->sum_axes >> (axis - 1) & 1))
         return err_fail(WEFT_UNSUPPORTED,
-                        "%s stores %s in slices over the mesh axis %s, over which its gradient is "
-                        "not summed",
+                        "%s shards %s over the mesh axis %s, over which its gradient is not summed",
                         x->owner, p->name, e->s->mesh.name[axis - 1]);
     return WEFT_OK;
 }
@@ -62,15 +62,14 @@ static weft_status check_times(const edit_state *e, const flat_param *p, const f
     uint64_t own = k->level >= FLAT_GRADS ? (uint64_t)1 << k->axis : 0;
     if (p->every_axes & ~own)
         return err_fail(WEFT_UNSUPPORTED,
-                        "the gradient of %s is to be summed after every pass over a mesh axis that "
-                        "does not store gradients in slices",
+                        "the gradient of %s must be summed after every pass over a mesh axis that "
+                        "does not shard gradients",
                         p->name);
     if (own & ~p->every_axes && e->passes > 1)
-        return err_fail(
-            WEFT_USAGE,
-            "%s stores the gradient of %s in slices over %s, but it is summed there once "
-            "a step; it has to be after every pass",
-            owner, p->name, e->s->mesh.name[k->axis]);
+        return err_fail(WEFT_USAGE,
+                        "%s shards the gradient of %s over %s, but it is summed there once a step; "
+                        "it must be summed after every pass",
+                        owner, p->name, e->s->mesh.name[k->axis]);
     return WEFT_OK;
 }
 
@@ -86,11 +85,10 @@ weft_status plan_shard_levels(flat *f, const edit_state *e)
             st = level_of(e, p, &x, &level);
         uint32_t axis = level ? x.axis[FLAT_STATE] - 1 : 0;
         if (st == WEFT_OK && i != k->first_param && (level != k->level || axis != k->axis))
-            st = err_fail(
-                WEFT_UNSUPPORTED,
-                "%s stores %s in another way than the block %s that it is in; this version "
-                "stores all of a block alike",
-                x.owner ? x.owner : "nobody", p->name, k->name);
+            st = err_fail(WEFT_UNSUPPORTED,
+                          "%s shards %s differently from the rest of its block %s; this version "
+                          "shards all of a block alike",
+                          x.owner ? x.owner : "nobody", p->name, k->name);
         if (st != WEFT_OK)
             return st;
         k->level = level;

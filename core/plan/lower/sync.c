@@ -69,17 +69,19 @@ static weft_status find_axes(const builder *b, const edit_state *e, flat_param *
     uint64_t groups = p->sum_axes >> FIRST_GROUP << FIRST_GROUP;
     if (groups ? !plan_flat_shared(b->f, b->stages, p->block)
                : plan_flat_shared(b->f, b->stages, p->block))
-        return err_fail(WEFT_USAGE,
-                        groups ? "the gradient of %s is to be summed over a group, but one stage "
-                                 "alone uses it"
-                               : "%s is used by several stages, and no strategy says when its "
-                                 "gradients are summed over them",
-                        p->name);
+        return err_fail(
+            WEFT_USAGE,
+            groups ? "the gradient of %s must be summed over a group, but only one stage uses it"
+                   : "%s is used by several stages, and no strategy says when its "
+                     "gradients are summed over them",
+            p->name);
     p->sum_axes = (p->sum_axes & p->partial_axes) | groups; /* not partial: nothing to sum */
     p->every_axes &= p->sum_axes;
     if (p->sum_axes & p->never_axes)
-        return err_fail(WEFT_USAGE,
-                        "the gradient of %s is to be summed over a mesh axis, and never", p->name);
+        return err_fail(
+            WEFT_USAGE,
+            "the gradient of %s must be summed over a mesh axis, and another edit says never",
+            p->name);
     p->cut_axes |= p->never_axes & p->partial_axes; /* for the norm: coordinates differ */
     return WEFT_OK;
 }

@@ -38,11 +38,14 @@ weft_status plan_periodic_states(builder *b, const edit_state *e)
         const char *suffix = suffix_of(b->g, x);
         const int have = find_state(b->f, suffix);
         if (have >= 0 && (uint32_t)have < of_rule)
-            return err_fail(WEFT_USAGE, "a list keeps the state '%s', and so does the update rule",
+            return err_fail(WEFT_USAGE,
+                            "a periodic list declares the state '%s', and so does the update rule",
                             suffix);
         if (x->shape.dtype != WEFT_F32 || x->shape.rank != graph_tensor(b->g, x->of)->shape.rank)
-            return err_fail(WEFT_UNSUPPORTED,
-                            "%s: a list's states are fp32 of their parameter's shape", x->name);
+            return err_fail(
+                WEFT_UNSUPPORTED,
+                "%s: states of a periodic list must be fp32 with the shape of their parameter",
+                x->name);
         if (have < 0)
             *vec_push(&b->f->states) = (flat_state){pool_text(&b->p->pool, suffix), 0};
     }
@@ -92,7 +95,7 @@ static weft_status take_nodes(making *m, const list_edit *x)
                 kind == WEFT_T_PARAM || kind == WEFT_T_STATE ? param_of(m, t) : NULL;
             if (p && m->b->f->blocks.at[p->block].level)
                 return err_fail(WEFT_UNSUPPORTED,
-                                "list %s works on %s, which a placement keeps in slices: say "
+                                "periodic list %s works on %s, which a placement shards: set "
                                 "optim.placement = none",
                                 x->name, p->name);
             away |= (kind == WEFT_T_PARAM || kind == WEFT_T_STATE) && !p;

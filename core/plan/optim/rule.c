@@ -39,7 +39,7 @@ static weft_status check_assigned(const graph *g, weft_tensor param)
             continue;
         assigned(g, i, &times);
         if (times != 1)
-            return err_fail(WEFT_USAGE, "the rule assigns %s %u times; it has to be once",
+            return err_fail(WEFT_USAGE, "the rule assigns %s %u times; it must be once",
                             i == param ? "the parameter" : t->name, times);
     }
     return WEFT_OK;
@@ -56,12 +56,11 @@ static weft_status check_states(const graph *g, weft_tensor param)
             like = x->shape.axes[i].size == p->axes[i].size &&
                    !strcmp(x->shape.axes[i].name, p->axes[i].name);
         if (x->kind == WEFT_T_STATE && !like)
-            return err_fail(
-                WEFT_UNSUPPORTED,
-                "state() keeps %s in another shape or type than its parameter (dtype, keep "
-                "or like); this version keeps fp32 of the same shape: say dtype 0, keep "
-                "NULL and like the parameter",
-                x->name);
+            return err_fail(WEFT_UNSUPPORTED,
+                            "state() declares %s with another shape or type than its parameter "
+                            "(dtype, keep or like); this version supports fp32 of the same shape "
+                            "only: set dtype to 0, keep to NULL and like to the parameter",
+                            x->name);
     }
     return WEFT_OK;
 }

@@ -93,7 +93,7 @@ void plan_print(const plan_set *set, FILE *to)
                 human(b->comm, t[4]), human(b->peak, t[5]));
     }
     if (p->bytes.host)
-        fprintf(to, "\nhost memory  %s a rank, through which goes what is sent\n",
+        fprintf(to, "\nhost memory  %s a rank, through which all sent data passes\n",
                 human(p->bytes.host, t[0]));
     for (uint32_t i = 0; i < set->n; i++) {
         if (set->n > 1)

@@ -159,7 +159,7 @@ weft_status run_outlock_join(const char *out, outlock *out_lock)
     outlock l = {0};
     weft_status st = open_file(out, false, &l);
     if (st != WEFT_OK) {
-        err_context("run.out has to be a folder that all ranks share, and this rank does not see "
+        err_context("run.out must be a folder that all ranks share, and this rank does not see "
                     "what rank 0 wrote there");
         return st;
     }

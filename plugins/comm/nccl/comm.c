@@ -73,7 +73,7 @@ static weft_status enter_context(const nccl_module *m, void *stream)
     void *context = NULL;
     if (m->driver.cuStreamGetCtx(stream, &context) == 0 && m->driver.cuCtxSetCurrent(context) == 0)
         return WEFT_OK;
-    return nccl_fail(m, WEFT_IO, "the driver does not tell the context of a stream");
+    return nccl_fail(m, WEFT_IO, "the driver does not report the context of a stream");
 }
 
 weft_status comm_open(void *module, const weft_coll_args *args, weft_comm **out)

@@ -63,8 +63,8 @@ static weft_status check_sharing(const nccl_module *m, int gpus)
     if (ranks <= gpus || getenv("NCCL_HOSTID"))
         return WEFT_OK;
     return nccl_fail(m, WEFT_UNSUPPORTED,
-                     "%ld ranks share %d GPU%s on this machine, and NCCL wants one a rank", ranks,
-                     gpus, gpus == 1 ? "" : "s");
+                     "%ld ranks share %d GPU%s on this machine, and NCCL needs one for each rank",
+                     ranks, gpus, gpus == 1 ? "" : "s");
 }
 
 static weft_status nccl_probe(void *module, const weft_conf *conf, uint32_t caps, int32_t *score)
@@ -74,7 +74,7 @@ static weft_status nccl_probe(void *module, const weft_conf *conf, uint32_t caps
     *score = 0;
     if (!(caps & WEFT_DEV_CUDA_MEMORY))
         return nccl_fail(m, WEFT_UNSUPPORTED,
-                         "nccl moves the memory of NVIDIA GPUs, and the device is another");
+                         "nccl transfers memory of NVIDIA GPUs only, and the device is not one");
     weft_status st = nccl_load(m);
     if (st == WEFT_OK && (m->driver.cuInit(0) || m->driver.cuDeviceGetCount(&gpus) || !gpus))
         st = nccl_fail(m, WEFT_ABSENT, "the NVIDIA driver finds no GPU");

@@ -26,7 +26,7 @@ weft_status shm_usable(weft_conn *c)
 {
     weft_link *l = c->link;
     if (atomic_load_explicit(&l->aborted, memory_order_relaxed))
-        return shm_fail(l->host, WEFT_PEER, "this rank has given its shm connections up");
+        return shm_fail(l->host, WEFT_PEER, "this rank has closed its shm connections");
     if (c->broken != WEFT_OK)
         return l->host->fail(l->host->ctx, c->broken, c->why);
     return WEFT_OK;
@@ -147,8 +147,8 @@ static weft_status set_up(weft_conn *c)
         return WEFT_OK;
     }
     if (c->peer->dead || atomic_load(&c->peer->head->gone) != GONE_NOT)
-        return shm_break(c, WEFT_PEER, "rank %u is gone before channel %u was set up",
-                         c->peer->rank, c->channel);
+        return shm_break(c, WEFT_PEER, "rank %u ended before channel %u was set up", c->peer->rank,
+                         c->channel);
     return WEFT_BUSY;
 }
 

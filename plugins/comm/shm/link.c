@@ -215,7 +215,7 @@ weft_status shm_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
     }
     atomic_store(&l->woken, false);
     if (atomic_load(&l->aborted))
-        return shm_fail(l->host, WEFT_PEER, "this rank has given its shm connections up");
+        return shm_fail(l->host, WEFT_PEER, "this rank has closed its shm connections");
     return WEFT_OK;
 }
 

@@ -147,7 +147,7 @@ static weft_status take_chunk(weft_conn *c, message *m, const cell *from, uint64
     if (k.total != m->bytes)
         return unequal(c, k.total);
     if (k.part == 0 || k.part > left || k.part > c->in_bytes - at || k.at < c->bytes_in)
-        return shm_break(c, WEFT_DATA, "rank %u wrote a chunk that cannot be into channel %u",
+        return shm_break(c, WEFT_DATA, "rank %u wrote an invalid chunk into channel %u",
                          c->peer->rank, c->channel);
     memcpy(m->at + c->in.at, c->in_data + at, k.part);
     c->bytes_in = k.at + lines(k.part);
@@ -245,7 +245,7 @@ static weft_status judge(weft_conn *c)
     unsigned gone = atomic_load_explicit(&c->peer->head->gone, memory_order_acquire);
     uint64_t stamp;
     if (gone == GONE_ABORTED)
-        return shm_break(c, WEFT_PEER, "rank %u has given the job up", c->peer->rank);
+        return shm_break(c, WEFT_PEER, "rank %u has aborted the job", c->peer->rank);
     bool no_writer = c->peer->dead || gone != GONE_NOT || atomic_load(&c->in_ring->writer_closed);
     bool no_reader = c->peer->dead || gone != GONE_NOT || atomic_load(&c->out_ring->reader_closed);
     if (waits_in && no_writer && !filled(c, &stamp))

@@ -104,8 +104,8 @@ weft_status shm_map_region(weft_link *l, uint32_t rank, const void *key, uint64_
     if (same)
         st = keep(l, fd, k.bytes, s.st_blksize > 4096 ? (uint64_t)s.st_blksize : 4096, base);
     else
-        st = shm_fail(l->host, WEFT_PEER, "descriptor %d of rank %u is not the arena it told of",
-                      k.fd, rank);
+        st = shm_fail(l->host, WEFT_PEER,
+                      "descriptor %d of rank %u is not the arena that it announced", k.fd, rank);
     close(fd);
     return st;
 }

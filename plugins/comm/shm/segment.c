@@ -160,9 +160,10 @@ static weft_status enter(weft_link *l, peer *p, const address *a)
         p->head = shm_map(p->fd, 0, head_size());
     if (!p->head || p->head->magic != SEGMENT_MAGIC || p->head->rank != p->rank ||
         memcmp(p->head->nonce, a->nonce, sizeof a->nonce) != 0)
-        return shm_fail(l->host, WEFT_PEER,
-                        "descriptor %d of process %d is not the shared memory that rank %u told of",
-                        a->fd, a->pid, p->rank);
+        return shm_fail(
+            l->host, WEFT_PEER,
+            "descriptor %d of process %d is not the shared memory that rank %u announced", a->fd,
+            a->pid, p->rank);
     return WEFT_OK;
 }
 

@@ -59,7 +59,8 @@ static const weft_option products = {
     .type = WEFT_OPT_CHOICE,
     .key = "products",
     .dflt = "cublaslt",
-    .help = "who multiplies matrices; own: kernels without tensor cores, to judge the library by",
+    .help = "who multiplies matrices; own: kernels without tensor cores, for comparison with the "
+            "library",
     .choices = "cublaslt|own",
 };
 

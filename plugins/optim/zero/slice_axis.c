@@ -4,12 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
-const weft_option zero_slice_axis = {.struct_size = sizeof zero_slice_axis,
-                                     .type = WEFT_OPT_STRING,
-                                     .key = "slice_axis",
-                                     .dflt = "auto",
-                                     .help = "mesh axis over whose ranks the slices lie, one "
-                                             "that shares the data; auto: that with most ranks"};
+const weft_option zero_slice_axis = {
+    .struct_size = sizeof zero_slice_axis,
+    .type = WEFT_OPT_STRING,
+    .key = "slice_axis",
+    .dflt = "auto",
+    .help =
+        "mesh axis to shard over, one whose ranks share the data; auto: the one with most ranks"};
 
 weft_status zero_find_axis(const weft_host *host, const weft_conf *conf, const weft_view *view,
                            const char *const *axes, const char **out)
@@ -29,7 +30,7 @@ weft_status zero_find_axis(const weft_host *host, const weft_conf *conf, const w
         return WEFT_OK;
     snprintf(text, sizeof text,
              "optim.slice_axis = %s: ranks along that mesh axis do not share the data of this job; "
-             "name one along which they do (%s), or say auto",
+             "name one along which they do (%s), or set auto",
              name, all);
     return host->fail(host->ctx, WEFT_USAGE, text);
 }

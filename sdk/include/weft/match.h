@@ -164,7 +164,7 @@ static inline weft_status weft_match_operand(weft_match *m, const char *w)
         return WEFT_UNSUPPORTED;
     }
     if (!weft_elements(m->operand))
-        return weft_match_no_shape(m, "no lawful type or shape");
+        return weft_match_no_shape(m, "invalid type or shape");
     weft_status st = weft_match_type(m, *w++);
     uint32_t at = 0; /* the axis of the operand that comes next */
     for (; st == WEFT_OK && *w && !strchr(" ?~", *w); w++) {

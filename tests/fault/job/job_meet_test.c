@@ -296,7 +296,7 @@ static void wrong_key(void **state)
         assert_int_equal(ranks_wait(&r, i, 10000), 0);
         assert_int_equal(r.report[i].join, WEFT_PEER);
     }
-    says(&r, 0, "no sign of rank 2");
+    says(&r, 0, "not joined: rank 2");
     says(&r, 0, "did not show this job's key");
     fclose(log);
     ranks_end(&r);
@@ -388,7 +388,7 @@ static void nobody_there(void **state)
     assert_non_null(strstr(err_text(), "did not reach rank 0 at 127.0.0.1 port"));
     who.rank = 0;
     assert_int_equal(job_join(&who, &opt, &j), WEFT_PEER);
-    assert_non_null(strstr(err_text(), "no sign of rank 1"));
+    assert_non_null(strstr(err_text(), "not joined: rank 1"));
     unlink(r.key);
     unlink(r.other_key);
 }

@@ -139,11 +139,11 @@ static void refused(const char *strategy, const char *why)
 static void refusals(void **state)
 {
     (void)state;
-    refused("cutter", "strategy cutter wants '*' kept in parts over 'rows'");
+    refused("cutter", "strategy cutter asks to store the activations '*' in shards over 'rows'");
     refused("hasty",
             "strategy hasty emitted the edit 'activations' in phase 3; it belongs to phase 4");
     refused("misled", "no activation of the model has a name like 'no.such#*'");
-    refused("vague", "kept in the unknown way 7");
+    refused("vague", "in the unknown mode 7");
     refused("remaker, keeper", "kept in one way by strategy remaker and in another by strategy "
                                "keeper");
 }

@@ -131,7 +131,7 @@ static void splits(const weft_edits *e)
     ROW(e->group(c, "g", "dp", far, 2), "are not ascending numbers below 2");
     assert_int_equal(e->group(c, "both", "dp", coords, 2), WEFT_OK);
     assert_int_equal(e->group(c, "both", "dp", coords, 2), WEFT_OK);
-    ROW(e->group(c, "both", "dp", coords, 1), "the group both a second time, of other coordinates");
+    ROW(e->group(c, "both", "dp", coords, 1), "the group both twice with different coordinates");
     ROW(e->sync(c, "*", "dp", WEFT_SYNC_LAST, 0), "it belongs to phase 3");
     ROW(e->replace(c, 2, nested, (void *)e), "enough");
     after_emit();
@@ -170,15 +170,15 @@ static void sums(const weft_edits *e)
     ROW(e->shard(c, WEFT_SHARD_STATE, NULL, "dp", 0), "edits.shard(): params is NULL");
     ROW(e->shard(c, WEFT_SHARD_STATE, "", "dp", 0), "edits.shard(): params is empty");
     ROW(e->shard(c, WEFT_SHARD_STATE, "*", NULL, 0), "edits.shard(): mesh_axis is NULL");
-    ROW(e->shard(c, 99, "*", "dp", 0), "stores something unknown (99)");
+    ROW(e->shard(c, 99, "*", "dp", 0), "shards the unknown kind 99");
     ROW(e->shard(c, WEFT_SHARD_STATE, "nowhere", "dp", 0), "has a name like 'nowhere'");
     ROW(e->periodic_list(c, NULL, 1, nothing, NULL), "edits.periodic_list(): name is NULL");
     ROW(e->periodic_list(c, "", 1, nothing, NULL), "edits.periodic_list(): name is empty");
     ROW(e->periodic_list(c, long_name, 1, nothing, NULL), "is longer than 63 bytes");
     ROW(e->periodic_list(c, "a|b", 1, nothing, NULL), "has a '*' or '|'");
     ROW(e->periodic_list(c, "l", 1, NULL, NULL), "edits.periodic_list(): emit is NULL");
-    ROW(e->periodic_list(c, "l", 0, nothing, NULL), "it has to be at least 1");
-    ROW(e->periodic_list(c, "step", 1, nothing, NULL), "a list of that name");
+    ROW(e->periodic_list(c, "l", 0, nothing, NULL), "the number of steps must be at least 1");
+    ROW(e->periodic_list(c, "step", 1, nothing, NULL), "already has a list with that name");
     ROW(e->periodic_list(c, "mine", 1, nested, (void *)e), "enough");
     after_emit();
     ROW(e->split(c, "tokens", "tokens", "dp"), "it belongs to phase 1");
@@ -194,9 +194,9 @@ static void keeps(const weft_edits *e)
         "edits.activations(): tensors is NULL");
     ROW(e->activations(c, "", WEFT_ACTIVATION_WHOLE, NULL),
         "edits.activations(): tensors is empty");
-    ROW(e->activations(c, "*", 99, NULL), "kept in the unknown way 99");
-    ROW(e->activations(c, "*", 0, NULL), "kept in the unknown way 0");
-    ROW(e->activations(c, "*", WEFT_ACTIVATION_SPLIT, NULL), "kept in parts over '(no mesh axis)'");
+    ROW(e->activations(c, "*", 99, NULL), "in the unknown mode 99");
+    ROW(e->activations(c, "*", 0, NULL), "in the unknown mode 0");
+    ROW(e->activations(c, "*", WEFT_ACTIVATION_SPLIT, NULL), "in shards over '(no mesh axis)'");
     ROW(e->activations(c, "nowhere", WEFT_ACTIVATION_WHOLE, NULL), "has a name like 'nowhere'");
     ROW(e->weight_versions(c, NULL, 2), "edits.weight_versions(): params is NULL");
     ROW(e->weight_versions(c, "*", 2), "does not apply");
@@ -281,9 +281,11 @@ static void bad_answers(void **state)
     answer = WEFT_IO;
     expect(JOB, &c, NULL, "strategy careless: its edit() failed and gave no reason");
     answer = WEFT_BUSY;
-    expect(JOB, &c, NULL, "strategy careless: its edit() returned 1, which is no status");
+    expect(JOB, &c, NULL,
+           "strategy careless: its edit() returned 1, which is not a failure status");
     answer = -7;
-    expect(JOB, &c, NULL, "strategy careless: its edit() returned -7, which is no status");
+    expect(JOB, &c, NULL,
+           "strategy careless: its edit() returned -7, which is not a failure status");
 }
 
 /* --- rules --- */
@@ -331,8 +333,8 @@ static void bad_rules(void **state)
         {"scalar", "update rule mine: builder.assign(): p cannot take lr, a tensor of another"},
         {"block", "update rule mine: builder.block() is called in an update rule"},
         {"silent", "update rule mine: the rule: its update() failed and gave no reason"},
-        {"number", "its update() returned 1234, which is no status"},
-        {"endless", "which is the most; does a loop not end?"},
+        {"number", "its update() returned 1234, which is not a failure status"},
+        {"endless", "which is the limit; check for an endless loop"},
     };
     for (uint32_t unit = 0; unit < 2; unit++) {
         const component c = as_rule(&rules[unit]);

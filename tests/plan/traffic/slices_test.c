@@ -162,7 +162,7 @@ static void refusals(void **state)
     refused(OVER_DP "half\n", 2, "gradients need the state to be");
     refused(OVER_DP "some\n", 2, "in another way than the block block.0");
     refused(OVER_DP "once\n", 2, "it is summed there once a step");
-    refused(OVER_DP "often\n", 2, "does not store gradients in slices");
+    refused(OVER_DP "often\n", 2, "does not shard gradients");
     refused(OVER_DP "misled\n", 2, "no parameter has a name like 'no.such.*'");
 }
 

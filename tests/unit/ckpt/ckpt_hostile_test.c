@@ -350,7 +350,7 @@ static void hostile_manifests_are_refused(void **state)
     put_manifest("{\"format\":\"other\",\"version\":1");
     refused(1, "no manifest");
     put_manifest("");
-    refused(1, "cut short");
+    refused(1, "truncated");
     put_manifest(" ");
     refused(1, "not JSON");
 }

@@ -145,10 +145,14 @@ static const struct {
     {"free =", "x.free: the value is empty"},
     {"form = bf15", "x.form: 'bf15' is none of fp32, bf16, fp16; did you mean 'bf16'?"},
     {"form = double", "x.form: 'double' is none of fp32, bf16, fp16"},
-    {"room = 4k", "x.room: '4k' is not a number of bytes; write a whole number, optionally with K, M or G"},
-    {"room = 4KB", "x.room: '4KB' is not a number of bytes; write a whole number, optionally with K, M or G"},
-    {"room = K", "x.room: 'K' is not a number of bytes; write a whole number, optionally with K, M or G"},
-    {"room = -1", "x.room: '-1' is not a number of bytes; write a whole number, optionally with K, M or G"},
+    {"room = 4k",
+     "x.room: '4k' is not a number of bytes; write a whole number, optionally with K, M or G"},
+    {"room = 4KB",
+     "x.room: '4KB' is not a number of bytes; write a whole number, optionally with K, M or G"},
+    {"room = K",
+     "x.room: 'K' is not a number of bytes; write a whole number, optionally with K, M or G"},
+    {"room = -1",
+     "x.room: '-1' is not a number of bytes; write a whole number, optionally with K, M or G"},
     {"room = 0", "x.room: '0' is out of range; write at least 1"},
     {"room = 8589934592G", "x.room: '8589934592G' does not fit into 63 bits"},
     {"room = 17179869184G", "x.room: '17179869184G' does not fit into 63 bits"},
@@ -224,9 +228,8 @@ static void needed_keys_are_asked_for(void **state)
     config *c = loaded("[run]\nseed = 4\n");
     assert_int_equal(config_add(c, "comm.acme", "plugin acme", needs), WEFT_OK);
     assert_int_equal(config_check(c), WEFT_USAGE);
-    assert_string_equal(err_text(),
-                        "job.ini: comm.acme.host has to be given (plugin acme): help of "
-                        "host");
+    assert_string_equal(err_text(), "job.ini: comm.acme.host is required (plugin acme): help of "
+                                    "host");
     config_destroy(c);
     c = loaded("[comm.acme]\nhost = a\n");
     assert_int_equal(config_add(c, "comm.acme", "plugin acme", needs), WEFT_OK);

@@ -91,10 +91,10 @@ static void malformed_lines_are_named(void **state)
             "job.ini:2: the value of 'name' begins with ';'; put a blank before "
             "a comment");
     refused("seed = 1\n", "job.ini:1: key 'seed' is before any [section]");
-    refused("[run]\nname = a\x01z\n", "job.ini:2: byte 9 is the control character 0x01; the file "
-                                      "has to be text");
-    refused("[run]\rseed = 1\n", "job.ini:1: byte 6 is the control character 0x0d; the file has to "
-                                 "be text");
+    refused("[run]\nname = a\x01z\n",
+            "job.ini:2: byte 9 is the control character 0x01; the file must be text");
+    refused("[run]\rseed = 1\n",
+            "job.ini:1: byte 6 is the control character 0x0d; the file must be text");
 }
 
 static void a_key_twice_names_both_lines(void **state)
@@ -165,7 +165,7 @@ static void files_are_read_as_they_are(void **state)
     path = job_file("[run]\nse\0ed = 5\n", 16);
     assert_int_equal(config_load(path, NULL, 0, &c), WEFT_USAGE);
     snprintf(sentence, sizeof sentence,
-             "%s:2: byte 3 is the control character 0x00; the file has to be text", path);
+             "%s:2: byte 3 is the control character 0x00; the file must be text", path);
     assert_string_equal(err_text(), sentence);
     unlink(path);
 

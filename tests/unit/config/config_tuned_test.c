@@ -78,9 +78,9 @@ static void what_is_wrong_is_blamed_by_its_line(void **state)
     (void)state;
     refused("[comm]\nreduce = 7\n[train]\nbatch = 3\n",
             "tuned.ini:3: [train] is not allowed in a file of comm.tuned; only [comm] and "
-            "[comm.NAME] can");
+            "[comm.NAME] are");
     refused("[commerce]\n", "tuned.ini:1: [commerce] is not allowed in a file of comm.tuned; only "
-                            "[comm] and [comm.NAME] can");
+                            "[comm] and [comm.NAME] are");
     refused("[comm]\n\ntuned = tuned.ini\n",
             "tuned.ini:3: a file of comm.tuned cannot name another one");
     refused("; nothing\n", "tuned.ini has no keys; weft tune comm -o FILE writes one that has");

@@ -155,12 +155,12 @@ static void refuses_wrong_lengths(void **state)
         refused(WEFT_DATA, "bytes long");
     }
     put(&m, sizeof m.word + 201);
-    refused(WEFT_DATA, "cut short or is damaged");
+    refused(WEFT_DATA, "truncated or damaged");
     static const uint32_t counts[] = {99, 101, 0x80000064u, 0xffffffffu};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         m.word[2] = counts[i];
         put_image(&m, 100);
-        refused(WEFT_DATA, "cut short or is damaged");
+        refused(WEFT_DATA, "truncated or damaged");
     }
     m.word[2] = 100;
     m.word[4] = 1; /* 2^32 more */
@@ -168,7 +168,7 @@ static void refuses_wrong_lengths(void **state)
     refused(WEFT_DATA, "4294967396 tokens");
     m.word[4] = 0x80000000u; /* twice the count wraps round to the true length */
     put_image(&m, 100);
-    refused(WEFT_DATA, "cut short or is damaged");
+    refused(WEFT_DATA, "truncated or damaged");
 }
 
 /* Whichever window has it, at whatever place in it, and no other. */

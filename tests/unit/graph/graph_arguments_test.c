@@ -119,12 +119,12 @@ static void bad_params_and_scalars(const net *n)
     weft_tensor t;
     ROW(b->param(b->ctx, "p", &vec, NULL, 0, &t), "builder.param(): init is NULL");
     ROW(b->param(b->ctx, "p", &vec, "", 0, &t), "init is empty");
-    ROW(b->param(b->ctx, "p", &vec, "uniform:1", 0, &t), "has to be zeros, ones or normal");
-    ROW(b->param(b->ctx, "p", &vec, "normal:", 0, &t), "has to be zeros, ones or normal");
-    ROW(b->param(b->ctx, "p", &vec, "normal:x", 0, &t), "has to be zeros, ones or normal");
-    ROW(b->param(b->ctx, "p", &vec, "normal:nan", 0, &t), "has to be zeros, ones or normal");
-    ROW(b->param(b->ctx, "p", &vec, "normal:inf", 0, &t), "has to be zeros, ones or normal");
-    ROW(b->param(b->ctx, "p", &vec, "normal:-1", 0, &t), "has to be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "uniform:1", 0, &t), "must be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "normal:", 0, &t), "must be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "normal:x", 0, &t), "must be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "normal:nan", 0, &t), "must be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "normal:inf", 0, &t), "must be zeros, ones or normal");
+    ROW(b->param(b->ctx, "p", &vec, "normal:-1", 0, &t), "must be zeros, ones or normal");
     ROW(b->param(b->ctx, "p", &vec, "zeros", 8, &t), "unknown flags 0x8");
     ROW(b->scalar(b->ctx, NULL, &t), "builder.scalar(): name is NULL");
     ROW(b->scalar(b->ctx, "", &t), "builder.scalar(): name is empty");
@@ -136,7 +136,8 @@ static void bad_params_and_scalars(const net *n)
     ROW(b->constant(b->ctx, 1, NULL), "builder.constant(): out is NULL");
     ROW((b->fail)(b->ctx, WEFT_IO, NULL), "no reason given");
     ROW((b->fail)(b->ctx, WEFT_IO, ""), "no reason given");
-    ROW((b->fail)(b->ctx, WEFT_OK, "so it is"), "so it is (reported with status 0, which is not a failure)");
+    ROW((b->fail)(b->ctx, WEFT_OK, "so it is"),
+        "so it is (reported with status 0, which is not a failure)");
     ROW((b->fail)(b->ctx, WEFT_BUSY, "later"), "which is not a failure");
     ROW((b->fail)(b->ctx, (weft_status)77, "what"), "reported with status 77");
 }
@@ -273,14 +274,14 @@ static weft_status replacement(void *user, const weft_builder *b)
         "nothing fills an input 'mask'; there are tokens, targets and positions");
     ROW(b->input(b->ctx, "tokens", &ids, &t), "already has a tensor named tokens");
     s.dtype = 0;
-    ROW(b->input(b->ctx, "positions", &s, &t), "has to be WEFT_I32 [tokens 8]");
+    ROW(b->input(b->ctx, "positions", &s, &t), "must be WEFT_I32 [tokens 8]");
     s = ids;
     s.axes[0].size = 16;
-    ROW(b->input(b->ctx, "positions", &s, &t), "has to be WEFT_I32 [tokens 8]");
+    ROW(b->input(b->ctx, "positions", &s, &t), "must be WEFT_I32 [tokens 8]");
     s.axes[0] = (weft_axis){"rows", 8};
-    ROW(b->input(b->ctx, "positions", &s, &t), "has to be WEFT_I32 [tokens 8]");
+    ROW(b->input(b->ctx, "positions", &s, &t), "must be WEFT_I32 [tokens 8]");
     s = (weft_shape){.dtype = WEFT_I32};
-    ROW(b->input(b->ctx, "positions", &s, &t), "has to be WEFT_I32 [tokens 8]");
+    ROW(b->input(b->ctx, "positions", &s, &t), "must be WEFT_I32 [tokens 8]");
     ROW(b->assign(b->ctx, n->x, n->y), "which is not an output of it");
     ROW(b->assign(b->ctx, n->table, n->y), "which is not an output of it");
     ROW(b->assign(b->ctx, n->y, n->scalar), "a tensor of another shape or type");
@@ -310,7 +311,7 @@ static void in_a_replacement(void **state)
     weft_status answers[] = {WEFT_IO, WEFT_BUSY, (weft_status)4711, (weft_status)-1};
     const char *const said[] = {"its emit() failed and gave no reason",
                                 "returned 1, which is not a failure status",
-                                "returned 4711, which is no status", "returned -1"};
+                                "returned 4711, which is not a failure status", "returned -1"};
     begin(&n);
     const uint32_t at = graph_tensor(&n.g, n.y)->producer - 1;
     ROW(graph_replace(&n.g, at, NULL, NULL), "edits.replace(): emit is NULL");
@@ -425,7 +426,7 @@ static void endless_replacements_end(void **state)
         net n;
         begin(&n);
         ROW(graph_replace(&n.g, graph_tensor(&n.g, n.y)->producer - 1, emits[i], &n.x),
-            "131072 times for this graph, which is the most; does a loop not end?");
+            "131072 times for this graph, which is the limit; check for an endless loop");
         assert_true(n.g.pool.bytes < (uint64_t)100 << 20);
         graph_free(&n.g);
     }

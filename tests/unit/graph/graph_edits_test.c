@@ -168,11 +168,11 @@ static void bad_communication(void **state)
     assert_int_equal(c(&n.g, WEFT_ALL_REDUCE, WEFT_SUM, "one", NULL, 0, n.y, &out), WEFT_OK);
     assert_int_equal(out, n.y);
     comm(&n, WEFT_ALL_REDUCE, NULL, n.x);
-    expect_refusal(place(&n, 0), WEFT_USAGE, "is no partial result there");
+    expect_refusal(place(&n, 0), WEFT_USAGE, "is not a partial result there");
     graph_free(&n.g);
     begin(&n);
     comm(&n, WEFT_ALL_GATHER, "tokens", n.y);
-    expect_refusal(place(&n, 0), WEFT_USAGE, "is no tensor split along its first axis");
+    expect_refusal(place(&n, 0), WEFT_USAGE, "is not a tensor split along its first axis");
     graph_free(&n.g);
 }
 
@@ -233,7 +233,7 @@ static void bad_splits(void **state)
     (void)state;
     net n;
     begin(&n);
-    expect_refusal(graph_split(&n.g, "w1", "embed", 0), WEFT_USAGE, "along 'ffn' as well");
+    expect_refusal(graph_split(&n.g, "w1", "embed", 0), WEFT_USAGE, "and along 'ffn'");
     expect_refusal(graph_split(&n.g, "w3", "embed", 0), WEFT_USAGE, "no tensor is named");
     expect_refusal(graph_split(&n.g, "w1", "vocab", 0), WEFT_USAGE, "no axis 'vocab'");
     weft_tensor odd = param(&n, "odd", ffn, (weft_axis){"nine", 9});

@@ -148,11 +148,11 @@ static void broken_objects_are_refused(void **state)
             loaded = p->p_offset + p->p_filesz;
     }
     put_bytes(own, loaded - 1);
-    snprintf(sentence, sizeof sentence, "it is cut short: %zu bytes, and more are to be loaded",
+    snprintf(sentence, sizeof sentence, "it is truncated: %zu bytes, and more are to be loaded",
              loaded - 1);
     refused(sentence);
     put_bytes(own, sizeof *e + 10);
-    refused("it is cut short: its program headers are past its end");
+    refused("it is truncated: its program headers are past its end");
     put_bytes(own, n);
     refused("the loader refuses it: ");
     uint16_t machine = e->e_machine;
@@ -166,7 +166,7 @@ static void broken_objects_are_refused(void **state)
     e->e_type = ET_DYN;
     e->e_phoff = UINT64_MAX - 16;
     put_bytes(own, n);
-    refused("it is cut short: its program headers are past its end");
+    refused("it is truncated: its program headers are past its end");
     free(own);
 }
 
@@ -273,7 +273,8 @@ static void a_failed_search_says_what_it_passed_over(void **state)
     assert_int_equal(host_create(place, &h), WEFT_OK);
     assert_int_equal(host_find(h, "optim", "two", rules, &c), WEFT_USAGE);
     snprintf(sentence, sizeof sentence,
-             "files there that cannot be used: 1, the first: %s: it is not a shared object (no ELF header)",
+             "files there that cannot be used: 1, the first: %s: it is not a shared object (no ELF "
+             "header)",
              file);
     assert_non_null(strstr(err_text(), sentence));
     assert_int_equal(host_list(h, &all, &n), WEFT_OK);

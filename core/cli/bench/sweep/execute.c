@@ -243,7 +243,7 @@ static const char *last_words(sweep *s, const char *log)
         if (error || (*line && !found))
             found = error ? error + 8 : line;
     }
-    return found ? found : "it said nothing";
+    return found ? found : "no output";
 }
 
 static void settle(sweep *s, sweep_row *r, const sweep_try *t, int status, bool in_time,
@@ -255,8 +255,9 @@ static void settle(sweep *s, sweep_row *r, const sweep_try *t, int status, bool 
         r->why = "the sweep was stopped";
     } else if (!in_time) {
         r->status = SWEEP_FAILED;
-        r->why = pool_printf(&s->pool, "not done after %llu seconds (sweep.deadline); it said: %s",
-                             (unsigned long long)s->deadline, last_words(s, log));
+        r->why =
+            pool_printf(&s->pool, "not done after %llu seconds (sweep.deadline); last output: %s",
+                        (unsigned long long)s->deadline, last_words(s, log));
     } else if (!ended || WEXITSTATUS(status)) {
         r->status = ended && WEXITSTATUS(status) == 77 ? SWEEP_SKIPPED : SWEEP_FAILED;
         r->why = ended ? last_words(s, log)

@@ -20,7 +20,7 @@ static const struct own_key {
     {"warmup", "2", "first steps of a run, which are not measured; 0 to 10000"},
     {"steps", "8", "measured steps of a run; 1 to 1000000"},
     {"deadline", "600", "seconds that a run may last; 1 to 86400"},
-    {"reference", "on", "on: losses are held against those of one rank; off: they are not"},
+    {"reference", "on", "on: losses are compared with those of one rank; off: they are not"},
     {"only", "", "combinations to keep: section.key=value & section.key!=value | ..."},
     {"skip", "", "combinations to leave out, in the same form"},
     {"out", "runs/sweep", "folder for sweep.csv, sweep.json, job files and the runs"},
@@ -308,7 +308,7 @@ weft_status cli_sweep_read(sweep *s, const char *ini, const char *const *overrid
         st = e.stale ? WEFT_OK : take_entry(s, &e);
     }
     if (st == WEFT_OK && !any)
-        st = err_fail(WEFT_USAGE, "%s has no section [sweep], which says what to vary", ini);
+        st = err_fail(WEFT_USAGE, "%s has no section [sweep], which lists the keys to vary", ini);
     if (st == WEFT_OK && s->ranks)
         st = take_list(s, SWEEP_RANKS, pool_printf(&s->pool, "%u", s->ranks), "-n");
     if (st == WEFT_OK)

@@ -67,7 +67,7 @@ static weft_status map_block(weft_device *d, struct cpu_block *b, uint64_t bytes
         return refuse(d, bytes, "the kernel gives no memfd of that size");
     char *map = mmap(NULL, b->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (map == MAP_FAILED)
-        return refuse(d, bytes, "there is no such range of addresses");
+        return refuse(d, bytes, "that range of addresses does not exist");
     b->map = map;
     b->base = (char *)(((uintptr_t)map + HUGE - 1) & ~(uintptr_t)(HUGE - 1));
     const int flags = MAP_FIXED | (want_fd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);

@@ -89,7 +89,7 @@ static weft_status operand_count(struct build *b, const weft_operand *o)
 {
     const int64_t n = weft_elements(o);
     if (!n)
-        return refuse(b, "an operand has no lawful type or shape");
+        return refuse(b, "an operand has an invalid type or shape");
     if (!is_float(o->dtype))
         return cpu_fail(b->m, WEFT_UNSUPPORTED,
                         "op %s: the cpu device has elementwise ops for fp32, bf16 and fp16",
@@ -172,11 +172,11 @@ static weft_status number_values(struct build *b, const weft_ew_program *p)
         b->out[k] = now[p->out_reg[k]];
         b->v[b->out[k]].uses += 2; /* never joined away */
         if (is_scalar(b, &spec->out[k]) && !b->v[b->out[k]].scalar)
-            return refuse(b, "a tensor is to become a scalar");
+            return refuse(b, "a tensor cannot be converted to a scalar");
     }
     b->gate = p->gate;
     if (p->gate >= (int32_t)spec->nin || (p->gate >= 0 && spec->in[p->gate].dtype != WEFT_F32))
-        return refuse(b, "the gate is no fp32 input");
+        return refuse(b, "the gate is not an fp32 input");
     return WEFT_OK;
 }
 

@@ -128,7 +128,7 @@ CPU_PLAN(plan_attention)
     a->sequence = weft_attr_i(spec, "sequence", a->rows);
     a->causal = weft_attr_i(spec, "causal", 1);
     if (a->heads % a->kv_heads != 0)
-        return cpu_fail(m, WEFT_USAGE, "op %s: %lld heads are no multiple of %lld of keys",
+        return cpu_fail(m, WEFT_USAGE, "op %s: %lld heads are not a multiple of %lld heads of keys",
                         spec->id, (long long)a->heads, (long long)a->kv_heads);
     if (a->sequence < 1 || a->rows % a->sequence != 0)
         return cpu_fail(m, WEFT_USAGE, "op %s: %lld tokens are not whole sequences of %lld",

@@ -17,7 +17,7 @@ GPU_PLAN(plan_attention)
     z->causal = weft_attr_i(spec, "causal", 1) != 0;
     z->weight = (float)(1 / sqrt((double)z->dim));
     if (z->heads % z->kv_heads != 0)
-        return gpu_fail(m, WEFT_USAGE, "op %s: %lld heads are no multiple of %lld of keys",
+        return gpu_fail(m, WEFT_USAGE, "op %s: %lld heads are not a multiple of %lld heads of keys",
                         spec->id, (long long)z->heads, (long long)z->kv_heads);
     if (z->sequence < 1 || z->rows % z->sequence != 0)
         return gpu_fail(m, WEFT_USAGE, "op %s: %lld tokens are not whole sequences of %lld",

@@ -102,7 +102,7 @@ static weft_status find_gpu(weft_device *d, const weft_device_args *args)
                         d->arch / 10, d->arch % 10);
     if (args->local_ranks > (uint32_t)n && args->local_rank == 0)
         d->m->host->log(d->m->host->ctx, WEFT_LOG_WARN,
-                        "there are more ranks on this machine than GPUs: they take turns on them");
+                        "there are more ranks on this machine than GPUs: they share them");
     return gpu_enter(d);
 }
 

@@ -77,7 +77,7 @@ static weft_status operand_count(struct build *b, const weft_operand *o)
 {
     const int64_t n = weft_elements(o);
     if (!n)
-        return refuse(b, "an operand has no lawful type or shape");
+        return refuse(b, "an operand has an invalid type or shape");
     if (!gpu_is_float(o->dtype))
         return gpu_fail(b->m, WEFT_UNSUPPORTED,
                         "op %s: the cuda device has elementwise ops for fp32, bf16 and fp16",
@@ -137,12 +137,12 @@ static weft_status number_outputs(struct build *b, const weft_ew_program *p, con
         b->out[k] = now[p->out_reg[k]];
         b->v[b->out[k]].uses += 2; /* never joined away */
         if (is_one(&spec->out[k]) && !b->v[b->out[k]].scalar)
-            return refuse(b, "a tensor is to become a scalar");
+            return refuse(b, "a tensor cannot be converted to a scalar");
     }
     b->gate = p->gate;
     if (p->gate >= (int32_t)spec->nin ||
         (p->gate >= 0 && (spec->in[p->gate].dtype != WEFT_F32 || !is_one(&spec->in[p->gate]))))
-        return refuse(b, "the gate is no fp32 input of one element");
+        return refuse(b, "the gate is not an fp32 input of one element");
     return WEFT_OK;
 }
 
