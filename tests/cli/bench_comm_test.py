@@ -70,7 +70,7 @@ class Comm(started.Case):
 
     def test_refusals(self):
         self.refused("bench", "comm", "bench.ranks=1, x", why="'x' is not a number of ranks")
-        self.refused("bench", "comm", "bench.ranks=,", why="a list of nothing")
+        self.refused("bench", "comm", "bench.ranks=,", why="an empty list")
         self.refused("bench", "comm", "bench.op=all", why="'all' is none of all_reduce")
         self.refused("bench", "comm", "-n", "2", "bench.type=fp8", why="bench.type: 'fp8'")
         self.refused("bench", "comm", "comm.algorithm=all_reduce=rign", why="did you mean 'ring'?")

@@ -34,7 +34,7 @@ class Data(started.Case):
         self.write("a", "some text")
         self.write("empty", "")
         self.refused("data", why="name the texts")
-        self.refused("data", "a", why="where to?")
+        self.refused("data", "a", why="name the output")
         self.refused("data", "a", "-o", why="-o")
         self.refused("data", "missing", "-o", "t.bin", why="cannot read text missing")
         self.refused("data", "a", "missing", "-o", "t.bin", why="cannot read text missing")

@@ -84,7 +84,7 @@ class Ini(started.Case):
         self.bad(llama + "embed = 756\n", "gives each head 63 elements")
         self.bad(llama + "rope_theta = 0\n", "bad.ini:4: model.rope_theta")
         self.bad("[model]\nrope_theta = 5e5\n", "family gpt2 learns its positions")
-        self.bad("[model]\nkv_heads = 4\n", "every head has keys and values of its own")
+        self.bad("[model]\nkv_heads = 4\n", "every head has its own keys and values")
 
     def test_words_and_numbers_of_the_step(self):
         self.bad("[train]\nrecompute = blocks\n", "did you mean 'block'")

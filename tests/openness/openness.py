@@ -246,7 +246,7 @@ class Ring(Compared):
         self.refused(self.RING | {"train.microbatch": 3}, "say train.microbatch = 1")
         self.refused(self.RING | {"train.precision": "bf16"}, "say train.precision = fp32")
         self.refused(self.RING | {"parallel.strategy": "dp, acme.ring", "parallel.cp": 2},
-                     "parallel.cp cuts sequences in parts", ranks=4)
+                     "parallel.cp splits sequences", ranks=4)
         self.refused(self.RING | w.LLAMA, "model.family = gpt2")
 
 

@@ -411,7 +411,7 @@ static void addresses(void **state)
     job_identity who = {.ranks = 2, .local_ranks = 2, .port = r.port};
     bad_address(who, "0.0.0.0", "every address", r.key);
     bad_address(who, "::", "every address", r.key);
-    bad_address(who, "192.0.2.1", "no address of this machine", r.key);
+    bad_address(who, "192.0.2.1", "not an address of this machine", r.key);
     bad_address(who, "no such name", "does not lead to an address", r.key);
     who.local_ranks = 1;
     job_options opt = {.key_file = r.key, .join_timeout = 0.5};

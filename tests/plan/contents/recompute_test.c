@@ -144,8 +144,8 @@ static void refusals(void **state)
             "strategy hasty emitted the edit 'activations' in phase 3; it belongs to phase 4");
     refused("misled", "no activation of the model has a name like 'no.such#*'");
     refused("vague", "in the unknown mode 7");
-    refused("remaker, keeper", "kept in one way by strategy remaker and in another by strategy "
-                               "keeper");
+    refused("remaker, keeper",
+            "stored in one mode by strategy remaker and in another by strategy keeper");
 }
 
 /* --- a hand-written graph: communication inside a block is recomputed too --- */

@@ -156,11 +156,11 @@ static void refusals(void **state)
 {
     (void)state;
 #define OVER_DP "[parallel]\nstrategy = dp\n[optim]\nplacement = "
-    refused("[optim]\nplacement = zero1\n", 1, "here none do (parallel.strategy = none)");
-    refused(OVER_DP "zero2\n", 1, "here none do (parallel.dp = 1)");
+    refused("[optim]\nplacement = zero1\n", 1, "in this job none do (parallel.strategy = none)");
+    refused(OVER_DP "zero2\n", 1, "in this job none do (parallel.dp = 1)");
     refused(OVER_DP "zero1\nrule = matrices\n", 2, "optim.rule = matrices needs whole matrices");
-    refused(OVER_DP "half\n", 2, "gradients need the state to be");
-    refused(OVER_DP "some\n", 2, "in another way than the block block.0");
+    refused(OVER_DP "half\n", 2, "sharded gradients need sharded state");
+    refused(OVER_DP "some\n", 2, "differently from the rest of its block block.0");
     refused(OVER_DP "once\n", 2, "it is summed there once a step");
     refused(OVER_DP "often\n", 2, "does not shard gradients");
     refused(OVER_DP "misled\n", 2, "no parameter has a name like 'no.such.*'");
@@ -209,7 +209,7 @@ static void no_data_axis(void **state)
         snprintf(text, sizeof text, TWO_AXES "slice_axis = none.such\n", 1, 3, placements[k]);
         refused(text, 3, "optim.slice_axis = none.such: ranks along that mesh axis do not share");
         snprintf(text, sizeof text, TWO_AXES "slice_axis = dp\n", 1, 3, placements[k]);
-        refused(text, 3, "name one along which they do (rows), or say auto");
+        refused(text, 3, "name one along which they do (rows), or set auto");
         snprintf(text, sizeof text,
                  "[parallel]\nstrategy = pp, dp\npp = 2\ndp = 2\n[optim]\nplacement = %s\n"
                  "slice_axis = pp\n",

@@ -283,7 +283,7 @@ static void hostile_blocks_are_refused(void **state)
          TENSOR("[0,0,4,[0,0],[2,2]],[0,0,2,[0,3],[2,1]]"), "no shard has"},
         {"{" META "," LEFT
          "," PART("0:1,2:4", "1,2", "4", "6") "," PART("1:2,2:4", "1,2", "6", "8") "}",
-         8, TENSOR("[0,0,4,[0,0],[2,2]],[0,0,2,[0,2],[1,2]],[0,0,2,[1,2],[1,2]]"), "no grid"},
+         8, TENSOR("[0,0,4,[0,0],[2,2]],[0,0,2,[0,2],[1,2]],[0,0,2,[1,2],[1,2]]"), "form a grid"},
         {"{" META "," LEFT "," PART("0:2,2:4@0", "3", "4", "7") "}", 7,
          TENSOR("[0,0,4,[0,0],[2,2]],[0,0,3,[0,2],[2,2]]"), "elements from 3 on"},
         {"{" META "," HALF0 "," RIGHT "}", 8, TENSOR("[0,0,4],[0,0,4,[0,2],[2,2]]"),
@@ -310,7 +310,7 @@ static void hostile_manifests_are_refused(void **state)
         const char *version, *step, *shards, *rest, *word;
     } cases[] = {
         {"2", "1", "", "", "version 2"},
-        {"\"1\"", "1", "", "", "no manifest"},
+        {"\"1\"", "1", "", "", "not the manifest"},
         {"1", "-1", "", "", "wrong type"},
         {"1", "1.5", "", "", "wrong type"},
         {"1", "1", "", ",\"more\":1", "unknown"},
@@ -348,7 +348,7 @@ static void hostile_manifests_are_refused(void **state)
     put_manifest(deep);
     refused(1, "not JSON");
     put_manifest("{\"format\":\"other\",\"version\":1");
-    refused(1, "no manifest");
+    refused(1, "not the manifest");
     put_manifest("");
     refused(1, "truncated");
     put_manifest(" ");

@@ -95,7 +95,7 @@ static void one_of_the_same_step_is_never_replaced(void **state)
             assert_int_equal(unlink(file_of(7, "manifest.json")), 0);
         size_t n = get_file(shard_of(7, 0, 1), before, sizeof before);
         assert_int_equal(save(7, 1, 1), WEFT_USAGE);
-        assert_non_null(strstr(err_text(), "step-00000007 is there already"));
+        assert_non_null(strstr(err_text(), "step-00000007 exists"));
         assert_int_equal(get_file(shard_of(7, 0, 1), after, sizeof after), n);
         assert_memory_equal(before, after, n);
         assert_int_equal(count_entries("step-"), 1);

@@ -129,7 +129,7 @@ static void refuses_foreign_headers(void **state)
     refused(WEFT_DATA, "big-endian");
     m.word[0] = 20240801; /* another public format, of 32-bit tokens */
     put_image(&m, 100);
-    refused(WEFT_DATA, "no token file");
+    refused(WEFT_DATA, "not a token file");
     m = lawful(DATA_MAGIC, 100, 256);
     m.word[1] = 2;
     put_image(&m, 100);

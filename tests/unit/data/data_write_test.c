@@ -136,8 +136,8 @@ static void refuses_lawless_requests(void **state)
     request_fails(a, 1, train_bin, a_txt, "replace the text");
     request_fails(a, 1, train_bin, train_bin, "both");
     request_fails(a, 1, train_bin, aliased, "both");
-    request_fails(a, 1, "/dev/null", NULL, "no regular file");
-    request_fails(a, 1, folder, NULL, "no regular file");
+    request_fails(a, 1, "/dev/null", NULL, "not a regular file");
+    request_fails(a, 1, folder, NULL, "not a regular file");
     request_fails(a, 1, "/tmp/weft-no-such-folder/x.bin", NULL, "No such file");
 }
 

@@ -383,7 +383,7 @@ static void in_a_list(void **state)
     ROW(n.b.comm(n.b.ctx, WEFT_ALL_REDUCE, WEFT_SUM, "tp", NULL, 0, n.x, &t), "no longer exists");
     ROW(n.b.assign(n.b.ctx, n.table, n.x), "no longer exists when a list runs");
     ROW(n.b.state(n.b.ctx, "m", n.x, 0, NULL, &t), "no longer exists when a list runs");
-    ROW(n.b.state(n.b.ctx, "m", n.scalar, 0, NULL, &t), "beside lr, which is not a parameter");
+    ROW(n.b.state(n.b.ctx, "m", n.scalar, 0, NULL, &t), "like lr, which is not a parameter");
     ROW(n.b.assign(n.b.ctx, n.table, n.scalar), "table cannot take lr");
     ROW(n.b.state(n.b.ctx, "m", n.table, 0, "vocabulary", &t),
         "keep names the axis 'vocabulary', which table has not");

@@ -373,7 +373,7 @@ static void bad_gradients(void **state)
         {"x.grad_block", "builder.block() is called in the gradient of an op"},
         {"x.grad_assign", "builder.assign() is called in the gradient of an op"},
         {"x.grad_input", "builder.input() is called in the gradient of an op"},
-        {"x.grad_endless", "4096 times for this graph, which is the most"},
+        {"x.grad_endless", "4096 times for this graph, which is the limit"},
         {"x.grad_right", NULL},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {

@@ -242,7 +242,7 @@ static void bad_splits(void **state)
     assert_int_equal(graph_split(&n.g, "rows", "nine", 0), WEFT_OK);
     assert_int_equal(graph_local_shape(&n.g, odd).axes[0].size, 5);
     assert_int_equal(graph_split(&n.g, graph_tensor(&n.g, n.x)->name, "tokens", 0), WEFT_OK);
-    expect_refusal(place(&n, 0), WEFT_USAGE, "only what is a partial sum there can be");
+    expect_refusal(place(&n, 0), WEFT_USAGE, "only a partial sum can be split there");
     graph_free(&n.g);
 }
 
@@ -357,7 +357,7 @@ static void bad_replacements(void **state)
     wish w = {n.x, n.y, "neg", 1};
     expect_refusal(graph_replace(&n.g, 99, emit, &w), WEFT_USAGE, "cannot be replaced");
     assert_int_equal(graph_replace(&n.g, number_of(&n, n.y), emit, &w), WEFT_OK);
-    expect_refusal(graph_replace(&n.g, 2, emit, &w), WEFT_USAGE, "replaced already");
+    expect_refusal(graph_replace(&n.g, 2, emit, &w), WEFT_USAGE, "already been replaced");
     graph_free(&n.g);
 }
 

@@ -114,7 +114,7 @@ static const infer_case cases[] = {
      "f32 tokens=8,heads=2,dim=5 | f32 tokens=8,heads=2",
      NULL},
     {"attention", {"f32 " T ",three=2,heads=2,dim=5"}, NULL, "queries, keys and values"},
-    {"attention", {"f32 tokens=9,three=3,heads=2,dim=5"}, NULL, "no whole number of sequences"},
+    {"attention", {"f32 tokens=9,three=3,heads=2,dim=5"}, NULL, "not a whole number of sequences"},
     {"attention.dx",
      {"f32 " T ",heads=2,dim=5", "f32 " T ",three=3,heads=2,dim=5", "f32 " T ",heads=2,dim=5",
       "f32 " T ",heads=2"},

@@ -148,8 +148,8 @@ static void broken_objects_are_refused(void **state)
             loaded = p->p_offset + p->p_filesz;
     }
     put_bytes(own, loaded - 1);
-    snprintf(sentence, sizeof sentence, "it is truncated: %zu bytes, and more are to be loaded",
-             loaded - 1);
+    snprintf(sentence, sizeof sentence,
+             "it is truncated: it has %zu bytes, and more must be loaded", loaded - 1);
     refused(sentence);
     put_bytes(own, sizeof *e + 10);
     refused("it is truncated: its program headers are past its end");
