@@ -43,9 +43,9 @@ static const weft_option *const run_options[] = {
          "file with the job's key (weft key -o FILE), for ranks started by others"),
     TEXT(FREE, "plugins", "", "folders DIR:DIR that are searched for plugins first"),
     SECONDS(FREE, "frozen_after", "5", 0.1, 86400,
-            "a rank without a sign of life for so long has failed"),
+            "a rank without a heartbeat for so long has failed"),
     SECONDS(FREE, "deadline", "60", 0.1, 86400, "no wait inside a step lasts longer"),
-    SECONDS(FREE, "join_timeout", "60", 0.1, 86400, "all ranks have to meet within it"),
+    SECONDS(FREE, "join_timeout", "60", 0.1, 86400, "all ranks must join within it"),
     NULL,
 };
 
@@ -114,8 +114,7 @@ static const weft_option *const optim_options[] = {
 };
 
 static const weft_option *const comm_options[] = {
-    TEXT(FREE, "plugin", "auto",
-         "transport of every mesh axis that [comm.AXIS] does not set apart"),
+    TEXT(FREE, "plugin", "auto", "transport of every mesh axis without a plugin in [comm.AXIS]"),
     TEXT(FREE, "near", "auto",
          "transport inside a machine, of an axis that reaches over several: none: plugin's; auto: "
          "the best if plugin is auto, else none"),
@@ -132,7 +131,8 @@ static const weft_option *const comm_options[] = {
            "form in which gradients travel between ranks with different data; not none: changes "
            "results"),
     FLAG(BINDS, "feedback", "on",
-         "what compression takes away is kept, 4 bytes an element, and added in the next step"),
+         "error feedback: the compression error is stored, 4 bytes an element, and added in the "
+         "next step"),
     NULL,
 };
 

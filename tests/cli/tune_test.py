@@ -102,7 +102,7 @@ class Tune(started.Case):
                 ("[comm.tcp]\nlatencies = 3\n", "costs.ini:2: unknown key 'latencies'"),
                 ("[train]\nbatch = 3\n", "costs.ini:1: [train] is not allowed in a file of comm"),
                 ("[comm.tcp]\nlatency = 3\n", "costs.ini:2: comm.tcp.latency: tcp has no band"),
-                ("[comm]\ntuned = a.ini\n", "costs.ini:2: a file of comm.tuned cannot name another"),
+                ("[comm]\ntuned = a.ini\n", "costs.ini:2: a file of comm.tuned cannot name"),
                 ("[comm.dcp]\nlatency = 3\n", "dcp")):
             self.write("costs.ini", text)
             self.refused("plan", "-n", "2", "job.ini", why=why)

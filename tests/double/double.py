@@ -162,7 +162,7 @@ class Double(w.Bench):
     def test_a_library_cannot_encode(self):
         job = self.job({"comm.plugin": "doublecoll", "comm.compress": "int8"}, "double")
         refused = w.weft("plan", "-n", 2, self.ini, *self.options("plan", job), status=2)
-        self.assertIn("brings its own collectives, which do not support compression", refused.stderr)
+        self.assertIn("brings its own collectives, which do not support", refused.stderr)
 
     def test_a_rank_dies_in_a_library(self):
         run = w.Running(self, "dead", self.job({"comm.plugin": "doublecoll"}, "double") |

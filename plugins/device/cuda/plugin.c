@@ -59,8 +59,9 @@ static const weft_option products = {
     .type = WEFT_OPT_CHOICE,
     .key = "products",
     .dflt = "cublaslt",
-    .help = "who multiplies matrices; own: kernels without tensor cores, for comparison with the "
-            "library",
+    .help =
+        "library for matrix products; own: kernels without tensor cores, for comparison with the "
+        "library",
     .choices = "cublaslt|own",
 };
 
@@ -78,7 +79,7 @@ static const weft_option attention = {
     .type = WEFT_OPT_CHOICE,
     .key = "attention",
     .dflt = "auto",
-    .help = "who computes attention; auto: cuDNN where it serves, else own kernels",
+    .help = "library for attention; auto: cuDNN where it can be used, else own kernels",
     .choices = "auto|cudnn|own",
 };
 
@@ -104,7 +105,8 @@ static const weft_option libraries = {
     .type = WEFT_OPT_STRING,
     .key = "libraries",
     .dflt = "",
-    .help = "DIR:DIR to look for libcublasLt and libcudnn in, before the loader's own places",
+    .help =
+        "DIR:DIR to look for libcublasLt and libcudnn in, before the loader's default directories",
 };
 
 static const weft_option *const options[] = {&graphs, &products, &joined,    &attention,
@@ -146,7 +148,8 @@ static const weft_component component = {
     .struct_size = sizeof component,
     .iface = "weft.device/1",
     .name = "cuda",
-    .help = "one NVIDIA GPU a rank: cuBLASLt for products, cuDNN for attention, own kernels else",
+    .help = "one NVIDIA GPU a rank: cuBLASLt for products, cuDNN for attention, own kernels for "
+            "the rest",
     .options = options,
     .table = &table,
 };

@@ -14,7 +14,7 @@ static const weft_option betas = {.struct_size = sizeof betas,
                                   .type = WEFT_OPT_REALS,
                                   .key = "betas",
                                   .dflt = "0.9, 0.999",
-                                  .help = "share of the old moments that is kept: first, second",
+                                  .help = "decay rates of the first and the second moment",
                                   .max = 0.999999};
 static const weft_option weight_decay = {.struct_size = sizeof weight_decay,
                                          .type = WEFT_OPT_REAL,

@@ -14,14 +14,15 @@ static const weft_option betas = {.struct_size = sizeof betas,
                                   .type = WEFT_OPT_REALS,
                                   .key = "betas",
                                   .dflt = "0.9, 0.95",
-                                  .help = "share of the old moments that is kept: first, second",
+                                  .help = "decay rates of the first and the second moment",
                                   .max = 0.999999};
-static const weft_option weight_decay = {.struct_size = sizeof weight_decay,
-                                         .type = WEFT_OPT_REAL,
-                                         .key = "weight_decay",
-                                         .dflt = "0.1",
-                                         .help = "share of matrices that goes each step, times lr",
-                                         .max = 1e6};
+static const weft_option weight_decay = {
+    .struct_size = sizeof weight_decay,
+    .type = WEFT_OPT_REAL,
+    .key = "weight_decay",
+    .dflt = "0.1",
+    .help = "decoupled weight decay of matrices, times lr each step",
+    .max = 1e6};
 static const weft_option *const options[] = {&betas, &adam_eps, &weight_decay, NULL};
 
 static weft_status adamw_update(void *module, const weft_conf *conf, const weft_builder *b,

@@ -16,14 +16,13 @@ static const weft_option momentum = {.struct_size = sizeof momentum,
                                      .type = WEFT_OPT_REAL,
                                      .key = "momentum",
                                      .dflt = "0",
-                                     .help = "share of the last direction that is kept",
+                                     .help = "momentum: share of the last direction that is kept",
                                      .max = 1};
 static const weft_option weight_decay = {.struct_size = sizeof weight_decay,
                                          .type = WEFT_OPT_REAL,
                                          .key = "weight_decay",
                                          .dflt = "0",
-                                         .help = "pull of matrices towards 0, as part of the "
-                                                 "gradient",
+                                         .help = "L2 penalty on matrices, as part of the gradient",
                                          .max = 1e6};
 static const weft_option *const options[] = {&momentum, &weight_decay, NULL};
 
@@ -51,7 +50,7 @@ static const weft_rule table = {sizeof table, WEFT_UNIT_ELEMENT, sgd_update};
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.rule/1",
                                          .name = "sgd",
-                                         .help = "gradient descent, with momentum if wanted",
+                                         .help = "gradient descent with optional momentum",
                                          .options = options,
                                          .table = &table};
 static const weft_component *const components[] = {&component, NULL};

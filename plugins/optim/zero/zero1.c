@@ -31,13 +31,13 @@ static weft_status zero1_edit(void *module, const weft_conf *conf, const weft_vi
 
 static const weft_placement table = {sizeof table, 0, zero1_edit};
 
-static const weft_component component = {.struct_size = sizeof component,
-                                         .iface = "weft.placement/1",
-                                         .name = "zero1",
-                                         .help = "each data-parallel rank keeps a slice of the "
-                                                 "optimizer's state",
-                                         .options = options,
-                                         .table = &table};
+static const weft_component component = {
+    .struct_size = sizeof component,
+    .iface = "weft.placement/1",
+    .name = "zero1",
+    .help = "each data-parallel rank stores a shard of the optimizer's state",
+    .options = options,
+    .table = &table};
 static const weft_component *const components[] = {&component, NULL};
 
 WEFT_PLUGIN("weft.zero1", "0.1.0", "", components, weft_open_host, NULL);

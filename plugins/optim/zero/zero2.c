@@ -33,7 +33,7 @@ static const weft_placement table = {sizeof table, 0, zero2_edit};
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.placement/1",
                                          .name = "zero2",
-                                         .help = "as zero1, and a slice of the gradients",
+                                         .help = "as zero1, and a shard of the gradients",
                                          .options = options,
                                          .table = &table};
 static const weft_component *const components[] = {&component, NULL};

@@ -44,7 +44,7 @@ static const weft_placement table = {sizeof table, 0, zero3_edit};
 static const weft_component component = {.struct_size = sizeof component,
                                          .iface = "weft.placement/1",
                                          .name = "zero3",
-                                         .help = "as zero2, and a slice of the parameters",
+                                         .help = "as zero2, and a shard of the parameters",
                                          .options = options,
                                          .table = &table};
 static const weft_component *const components[] = {&component, NULL};

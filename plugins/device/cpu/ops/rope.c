@@ -19,7 +19,7 @@ CPU_PLAN(plan_rope)
         return cpu_fail(m, WEFT_USAGE, "op %s: %lld tokens are not whole sequences of %lld",
                         spec->id, (long long)a->rows, (long long)a->sequence);
     if (a->dim % 2 != 0)
-        return cpu_fail(m, WEFT_USAGE, "op %s: a head of %lld elements cannot be cut into pairs",
+        return cpu_fail(m, WEFT_USAGE, "op %s: a head of %lld elements cannot be split into pairs",
                         spec->id, (long long)a->dim);
     if (!(weft_attr_f(spec, "theta", 1e4) > 0))
         return cpu_fail(m, WEFT_USAGE, "op %s: theta must be above 0", spec->id);

@@ -20,7 +20,7 @@ GPU_PLAN(plan_rope)
         return gpu_fail(m, WEFT_USAGE, "op %s: %lld tokens are not whole sequences of %lld",
                         spec->id, (long long)z->rows, (long long)z->sequence);
     if (z->dim % 2 != 0)
-        return gpu_fail(m, WEFT_USAGE, "op %s: a head of %lld elements cannot be cut into pairs",
+        return gpu_fail(m, WEFT_USAGE, "op %s: a head of %lld elements cannot be split into pairs",
                         spec->id, (long long)z->dim);
     if (!(weft_attr_f(spec, "theta", 1e4) > 0))
         return gpu_fail(m, WEFT_USAGE, "op %s: theta must be above 0", spec->id);
