@@ -1,9 +1,9 @@
 /* move.c: messages over a connection that is up.
  *
- * On the wire: 16 bytes (magic, message number, byte count), then the payload. Both ends know every
- * count beforehand, so a receive hands the kernel the header's place and the user's own memory for
- * several messages in one call, and the counts are compared once the header is there. Nothing is
- * copied on our side, and 16 messages, or 2 MiB of a long one, cost one system call. */
+ * On the wire: a header of 16 bytes (magic, message number, byte count), then the payload. Both
+ * ends know every count beforehand. So a receive passes the kernel the places of several headers
+ * and the caller's own memory in one call, and compares the counts once a header is there. Nothing
+ * is copied in this process; 16 messages, or 2 MiB of a long one, cost one system call. */
 #include "tcp.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ static void header(uint8_t head[HEADER], uint64_t number, uint64_t bytes)
 
 static weft_status post(weft_conn *c, queue *q, void *at, uint64_t bytes)
 {
-    weft_status st = tcp_usable(c);
+    weft_status st = sockets_usable(&c->peer);
     if (st != WEFT_OK)
         return st;
     if (q->posted - q->done == QUEUE)
@@ -49,7 +49,7 @@ weft_status tcp_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *region
     return post(c, &c->in, to, bytes);
 }
 
-/* What is left of the first messages, up to BATCH of them and SLICE bytes. */
+/* The remaining parts of the first messages, up to BATCH messages and SLICE bytes. */
 static int gather(queue *q, struct iovec *v, uint64_t *total)
 {
     int n = 0;
@@ -75,8 +75,8 @@ static int gather(queue *q, struct iovec *v, uint64_t *total)
     return n;
 }
 
-/* Is the header that came the one that the posted receive expects? */
-static weft_status judge(weft_conn *c, const message *m)
+/* The received header must be the one that the posted receive expects. */
+static weft_status check_header(weft_conn *c, const message *m)
 {
     uint8_t want[HEADER];
     uint64_t sent = 0;
@@ -84,24 +84,26 @@ static weft_status judge(weft_conn *c, const message *m)
     if (memcmp(want, m->head, HEADER) == 0)
         return WEFT_OK;
     if (memcmp(want, m->head, 8) != 0)
-        return tcp_break(c, WEFT_DATA, "rank %u sent on channel %u what is no message of ours",
-                         c->peer, c->channel);
+        return sockets_break(&c->peer, WEFT_DATA,
+                             "rank %u sent bytes on channel %u that are not a message of tcp",
+                             c->peer.rank, c->peer.channel);
     for (int i = 0; i < 8; i++)
         sent |= (uint64_t)m->head[8 + i] << 8 * i;
-    return tcp_break(c, WEFT_PEER,
-                     "message %llu of channel %u: rank %u sent %llu bytes, this rank expects %llu",
-                     (unsigned long long)c->in.done, c->channel, c->peer, (unsigned long long)sent,
-                     (unsigned long long)m->bytes);
+    return sockets_break(
+        &c->peer, WEFT_PEER,
+        "message %llu of channel %u: rank %u sent %llu bytes, this rank expects %llu",
+        (unsigned long long)c->in.done, c->peer.channel, c->peer.rank, (unsigned long long)sent,
+        (unsigned long long)m->bytes);
 }
 
-/* `bytes` more have moved: which messages have finished? */
+/* `bytes` more have moved; count the messages that are finished. */
 static weft_status advance(weft_conn *c, queue *q, uint64_t bytes)
 {
     q->at += bytes;
     while (q->done < q->posted && q->at >= HEADER) {
         message *m = &q->m[q->done % QUEUE];
         if (q == &c->in) { /* again for each part of a long message: 16 bytes compared */
-            weft_status st = judge(c, m);
+            weft_status st = check_header(c, m);
             if (st != WEFT_OK)
                 return st;
         }
@@ -113,13 +115,15 @@ static weft_status advance(weft_conn *c, queue *q, uint64_t bytes)
     return WEFT_OK;
 }
 
-static weft_status gone(weft_conn *c, bool sending, int why)
+static weft_status connection_lost(weft_conn *c, bool sending, int why)
 {
     if (why == 0)
-        return tcp_break(c, WEFT_PEER, "rank %u closed channel %u while message %llu was awaited",
-                         c->peer, c->channel, (unsigned long long)c->in.done);
-    return tcp_break(c, WEFT_PEER, "%s rank %u on channel %u failed: %s",
-                     sending ? "sending to" : "receiving from", c->peer, c->channel, strerror(why));
+        return sockets_break(&c->peer, WEFT_PEER,
+                             "rank %u closed channel %u while message %llu was awaited",
+                             c->peer.rank, c->peer.channel, (unsigned long long)c->in.done);
+    return sockets_break(&c->peer, WEFT_PEER, "%s rank %u on channel %u failed: %s",
+                         sending ? "sending to" : "receiving from", c->peer.rank, c->peer.channel,
+                         strerror(why));
 }
 
 static weft_status move_bare(weft_conn *c, queue *q, bool *able)
@@ -128,8 +132,8 @@ static weft_status move_bare(weft_conn *c, queue *q, bool *able)
     bool sending = q == &c->out;
     uint64_t total;
     struct msghdr h = {.msg_iov = v, .msg_iovlen = (size_t)gather(q, v, &total)};
-    ssize_t n = sending ? sendmsg(c->io.fd, &h, MSG_NOSIGNAL | MSG_DONTWAIT)
-                        : recvmsg(c->io.fd, &h, MSG_DONTWAIT);
+    ssize_t n = sending ? sendmsg(c->peer.io.fd, &h, MSG_NOSIGNAL | MSG_DONTWAIT)
+                        : recvmsg(c->peer.io.fd, &h, MSG_DONTWAIT);
     if (n < 0 && errno == EINTR)
         return WEFT_OK;
     if (n < 0 && errno == EAGAIN) {
@@ -137,29 +141,29 @@ static weft_status move_bare(weft_conn *c, queue *q, bool *able)
         return WEFT_OK;
     }
     if (n < 0 || (n == 0 && !sending))
-        return gone(c, sending, n < 0 ? errno : 0);
+        return connection_lost(c, sending, n < 0 ? errno : 0);
     /* Less than asked: the kernel's buffer is empty or full, and an event will come, unless the
      * last one told of the end already. */
-    *able = (uint64_t)n == total || (c->io.ended && !sending);
+    *able = (uint64_t)n == total || (c->peer.io.ended && !sending);
     return advance(c, q, (uint64_t)n);
 }
 
 static weft_status move_secure(weft_conn *c, queue *q, bool *able)
 {
     struct iovec v[2 * BATCH];
-    const weft_host_tls *tls = c->link->tls;
+    const weft_host_tls *tls = c->link->net.tls;
     bool sending = q == &c->out;
     uint64_t total, done = 0;
     int n = gather(q, v, &total);
     for (int i = 0; i < n; i++) {
-        weft_status st = sending ? tls->write(c->tls, v[i].iov_base, v[i].iov_len, &done)
-                                 : tls->read(c->tls, v[i].iov_base, v[i].iov_len, &done);
+        weft_status st = sending ? tls->write(c->peer.tls, v[i].iov_base, v[i].iov_len, &done)
+                                 : tls->read(c->peer.tls, v[i].iov_base, v[i].iov_len, &done);
         if (st == WEFT_BUSY) {
             *able = false;
             return WEFT_OK;
         }
         if (st != WEFT_OK)
-            return gone(c, sending, 0);
+            return connection_lost(c, sending, 0);
         st = advance(c, q, done);
         if (st != WEFT_OK || done < v[i].iov_len)
             return st;
@@ -171,31 +175,31 @@ static weft_status move(weft_conn *c, queue *q, bool *able)
 {
     if (q->done == q->posted || !*able)
         return WEFT_OK;
-    return c->tls ? move_secure(c, q, able) : move_bare(c, q, able);
+    return c->peer.tls ? move_secure(c, q, able) : move_bare(c, q, able);
 }
 
 bool tcp_can_move(const weft_conn *c)
 {
-    return c->broken != WEFT_OK || (c->io.writable && c->out.done < c->out.posted) ||
-           (c->io.readable && c->in.done < c->in.posted);
+    return c->peer.broken != WEFT_OK || (c->peer.io.writable && c->out.done < c->out.posted) ||
+           (c->peer.io.readable && c->in.done < c->in.posted);
 }
 
 weft_status tcp_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
 {
-    weft_link *l = c->link;
-    weft_status st = tcp_usable(c);
+    sockets_link *net = &c->link->net;
+    weft_status st = sockets_usable(&c->peer);
     if (st != WEFT_OK)
         return st;
-    if (c->up) {
-        /* Ask the kernel for events only when this connection has used up those it had. */
-        if (c->seen == l->round && !tcp_can_move(c))
-            tcp_events(l, 0);
-        c->seen = l->round;
-        st = move(c, &c->out, &c->io.writable);
+    if (c->peer.up) {
+        /* Ask the kernel only when this connection has used the events of the last round. */
+        if (c->seen == net->round && !tcp_can_move(c))
+            sockets_events(net, 0);
+        c->seen = net->round;
+        st = move(c, &c->out, &c->peer.io.writable);
         if (st == WEFT_OK)
-            st = move(c, &c->in, &c->io.readable);
+            st = move(c, &c->in, &c->peer.io.readable);
         if (st != WEFT_OK)
-            return st;
+            return sockets_usable(&c->peer); /* which records why */
     }
     *sent = c->out.done;
     *received = c->in.done;

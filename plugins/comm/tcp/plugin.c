@@ -1,5 +1,5 @@
-/* plugins/comm/tcp: sockets. Reaches any machine that a route leads to; the slowest transport, and
- * the one that is always there. See tcp.h for the map of the files. */
+/* plugins/comm/tcp: messages over TCP. It reaches any machine that a route leads to, and works
+ * everywhere; it is the slowest transport. tcp.h lists the files. */
 #include "tcp.h"
 
 #include <weft/device.h>
@@ -32,12 +32,9 @@ static weft_status tcp_probe(void *module, const weft_conf *conf, const weft_lin
     (void)conf;
     *score = 0;
     if ((group->device_caps & WEFT_DEV_HOST_MEMORY) == 0)
-        (void)!tcp_fail(m->host, WEFT_UNSUPPORTED,
-                        "tcp moves host memory only, and the device has its own");
-    else if (!m->host->iface(m->host->ctx, "weft.host.tls/1"))
-        (void)!tcp_fail(m->host, WEFT_UNSUPPORTED,
-                        "tcp needs a host that can authenticate sockets, and this one cannot");
-    else
+        (void)!sockets_fail(m->host, WEFT_UNSUPPORTED,
+                            "tcp moves host memory only, and this device has other memory");
+    else if (sockets_tls(m->host, "tcp"))
         *score = 10;
     return WEFT_OK;
 }
@@ -46,7 +43,7 @@ static weft_status tcp_open(const weft_host *host, void **module)
 {
     tcp_module *m = host->alloc(host->ctx, sizeof *m, 0);
     if (!m)
-        return tcp_fail(host, WEFT_NO_MEMORY, "no memory for the tcp transport");
+        return sockets_fail(host, WEFT_NO_MEMORY, "no memory for the tcp transport");
     m->host = host;
     *module = m;
     return WEFT_OK;

@@ -17,12 +17,12 @@
 typedef struct search {
     const weft_host *host;
     const verbs_api *api;
-    const verbs_options *wish;
-    const endpoint *bound; /* NULL: nobody has asked for an address */
+    const verbs_options *options;
+    const sockets_endpoint *bound; /* NULL: nobody has asked for an address */
     struct ibv_device **list;
     int devices;
-    char seen[WHY / 2]; /* active ports and their addresses, for messages */
-    char why[WHY];      /* of the last refusal; recorded when nothing else will do */
+    char seen[SOCKETS_TEXT / 2]; /* active ports and their addresses, for messages */
+    char why[SOCKETS_TEXT];      /* of the last refusal; recorded when nothing else will do */
 } search;
 
 static weft_status __attribute__((format(printf, 3, 4)))
@@ -35,7 +35,7 @@ refuse(search *s, weft_status code, const char *fmt, ...)
     return code;
 }
 
-weft_status verbs_wish(const weft_host *host, const weft_conf *conf, verbs_options *out)
+weft_status verbs_read_options(const weft_host *host, const weft_conf *conf, verbs_options *out)
 {
     const char *gid = conf->text(conf->ctx, "gid"), *mtu = conf->text(conf->ctx, "mtu");
     char *end = NULL;
@@ -59,10 +59,10 @@ weft_status verbs_wish(const weft_host *host, const weft_conf *conf, verbs_optio
         return WEFT_OK;
     long index = strtol(gid, &end, 10);
     if (end == gid || *end != '\0' || index < 0 || index > 255)
-        return verbs_fail(host, WEFT_USAGE,
-                          "[comm.verbs] gid = %.40s: either auto or an index from 0 to 255, as "
-                          "ibv_devinfo -v counts a port's GIDs",
-                          gid);
+        return sockets_fail(host, WEFT_USAGE,
+                            "[comm.verbs] gid = %.40s: either auto or an index from 0 to 255, as "
+                            "ibv_devinfo -v counts a port's GIDs",
+                            gid);
     out->gid = (int)index;
     return WEFT_OK;
 }
@@ -75,7 +75,7 @@ void verbs_close_rail(const verbs_api *api, rail *r)
         api->dealloc_pd(r->pd);
     if (r->context)
         api->close_device(r->context);
-    *r = (rail){.events.fd = -1, .trouble.fd = -1};
+    *r = (rail){.completions.fd = -1, .async.fd = -1};
 }
 
 static const char *state_name(enum ibv_port_state s)
@@ -93,15 +93,15 @@ static weft_status fill(search *s, rail *r, const struct ibv_port_attr *port,
     size_t used = strlen(s->seen);
     int pick = verbs_pick_gid(table, n, r->port, s->bound, exact);
     verbs_print_gids(table, n, r->port, have, sizeof have);
-    for (int i = 0; s->wish->gid >= 0 && i < n; i++)
-        if (table[i].port_num == r->port && (int)table[i].gid_index == s->wish->gid)
+    for (int i = 0; s->options->gid >= 0 && i < n; i++)
+        if (table[i].port_num == r->port && (int)table[i].gid_index == s->options->gid)
             pick = i;
-    bool asked = s->wish->gid >= 0;
-    if (pick < 0 || (asked && (int)table[pick].gid_index != s->wish->gid))
+    bool asked = s->options->gid >= 0;
+    if (pick < 0 || (asked && (int)table[pick].gid_index != s->options->gid))
         return asked ? refuse(s, WEFT_USAGE,
                               "[comm.verbs] gid = %d: port %u of %s has no such address; it "
                               "has %s",
-                              s->wish->gid, r->port, r->name, have[0] ? have : "none")
+                              s->options->gid, r->port, r->name, have[0] ? have : "none")
                      : refuse(s, WEFT_ABSENT,
                               "port %u of RDMA device %s has no address (GID) yet; does its "
                               "network interface have one?",
@@ -113,8 +113,8 @@ static weft_status fill(search *s, rail *r, const struct ibv_port_attr *port,
     r->ethernet = port->link_layer == IBV_LINK_LAYER_ETHERNET;
     r->lid = port->lid;
     r->mtu = (uint8_t)port->active_mtu;
-    if (s->wish->mtu != 0 && s->wish->mtu < r->mtu)
-        r->mtu = (uint8_t)s->wish->mtu;
+    if (s->options->mtu != 0 && s->options->mtu < r->mtu)
+        r->mtu = (uint8_t)s->options->mtu;
     r->longest = port->max_msg_sz < 1u << 30 ? port->max_msg_sz : 1u << 30;
     return WEFT_OK;
 }
@@ -145,7 +145,7 @@ static weft_status look_at_port(search *s, rail *r, bool *exact)
 static weft_status look_at(search *s, struct ibv_device *d, int port, rail *out, bool *exact)
 {
     struct ibv_device_attr device;
-    rail r = {.events.fd = -1, .trouble.fd = -1};
+    rail r = {.completions.fd = -1, .async.fd = -1};
     snprintf(r.name, sizeof r.name, "%s", s->api->get_device_name(d));
     r.context = s->api->open_device(d);
     if (!r.context)
@@ -174,6 +174,13 @@ static weft_status look_at(search *s, struct ibv_device *d, int port, rail *out,
     return st;
 }
 
+static bool is_loopback(const sockets_endpoint *e)
+{
+    if (e->any.sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&e->v6.sin6_addr);
+    return ntohl(e->v4.sin_addr.s_addr) >> 24 == 127;
+}
+
 /* `auto`: the port with the address; else, where addresses say nothing, the first. */
 static weft_status choose(search *s, rail *out, uint32_t *n)
 {
@@ -183,12 +190,12 @@ static weft_status choose(search *s, rail *out, uint32_t *n)
     for (int i = 0; i < s->devices; i++) {
         rail r = {.context = NULL};
         bool exact = false;
-        weft_status look = look_at(s, s->list[i], s->wish->port, &r, &exact);
+        weft_status look = look_at(s, s->list[i], s->options->port, &r, &exact);
         if (!r.context) {
             st = !best.context ? look : st;
             continue;
         }
-        bool any = !s->bound || verbs_is_loopback(s->bound) || !r.ethernet || s->wish->gid >= 0;
+        bool any = !s->bound || is_loopback(s->bound) || !r.ethernet || s->options->gid >= 0;
         if ((exact && !best_exact) || (any && !best.context)) {
             verbs_close_rail(s->api, &best);
             best = r;
@@ -199,7 +206,7 @@ static weft_status choose(search *s, rail *out, uint32_t *n)
     }
     if (!best.context && s->seen[0] != '\0') {
         char where[96];
-        verbs_print(s->bound, where, sizeof where);
+        sockets_print(s->bound, where, sizeof where);
         return refuse(s, WEFT_ABSENT,
                       "no active port of an RDMA device has the address of this rank, %s; "
                       "there is %s; name the device with [comm.verbs] devices",
@@ -229,19 +236,19 @@ static struct ibv_device *find(search *s, const char *name, char *have, size_t r
 static weft_status take_named(search *s, rail *out, uint32_t *n)
 {
     char text[256], have[160], *rest = NULL;
-    if (strlen(s->wish->devices) >= sizeof text)
+    if (strlen(s->options->devices) >= sizeof text)
         return refuse(s, WEFT_USAGE, "[comm.verbs] devices is longer than 255 bytes");
-    memcpy(text, s->wish->devices, strlen(s->wish->devices) + 1);
+    memcpy(text, s->options->devices, strlen(s->options->devices) + 1);
     for (char *one = strtok_r(text, ", ", &rest); one; one = strtok_r(NULL, ", ", &rest)) {
         char *colon = strchr(one, ':');
-        int port = colon ? (int)strtol(colon + 1, NULL, 10) : s->wish->port;
+        int port = colon ? (int)strtol(colon + 1, NULL, 10) : s->options->port;
         bool exact = false;
         if (colon)
             *colon = '\0';
         if (*n == RAILS || (colon && (port < 1 || port > 255)))
             return refuse(s, WEFT_USAGE,
                           "[comm.verbs] devices = %.100s: up to %d of NAME or NAME:PORT",
-                          s->wish->devices, RAILS);
+                          s->options->devices, RAILS);
         struct ibv_device *d = find(s, one, have, sizeof have);
         if (!d)
             return refuse(s, WEFT_ABSENT,
@@ -260,21 +267,21 @@ static weft_status take_named(search *s, rail *out, uint32_t *n)
 }
 
 /* Contexts are open, nothing else. */
-weft_status verbs_rails(const weft_host *host, const verbs_api *api, const verbs_options *wish,
-                        const endpoint *bound, rail *out, uint32_t *n)
+weft_status verbs_rails(const weft_host *host, const verbs_api *api, const verbs_options *options,
+                        const sockets_endpoint *bound, rail *out, uint32_t *n)
 {
-    search s = {.host = host, .api = api, .wish = wish, .bound = bound};
+    search s = {.host = host, .api = api, .options = options, .bound = bound};
     *n = 0;
     s.list = api->get_device_list(&s.devices);
     if (!s.list || s.devices == 0) {
         int why = !s.list ? errno : 0;
         if (s.list)
             api->free_device_list(s.list);
-        return verbs_fail(host, WEFT_ABSENT, "this machine has no RDMA device%s%s",
-                          why != 0 ? ": " : "", why != 0 ? strerror(why) : "");
+        return sockets_fail(host, WEFT_ABSENT, "this machine has no RDMA device%s%s",
+                            why != 0 ? ": " : "", why != 0 ? strerror(why) : "");
     }
     weft_status st =
-        strcmp(wish->devices, "auto") == 0 ? choose(&s, out, n) : take_named(&s, out, n);
+        strcmp(options->devices, "auto") == 0 ? choose(&s, out, n) : take_named(&s, out, n);
     api->free_device_list(s.list);
     for (uint32_t i = 0; st != WEFT_OK && i < *n; i++)
         verbs_close_rail(api, &out[i]);
@@ -296,8 +303,9 @@ weft_status verbs_can_lock(const weft_host *host, uint64_t bytes)
         fclose(f);
     if (capabilities >> 14 & 1) /* CAP_IPC_LOCK */
         return WEFT_OK;
-    return verbs_fail(host, WEFT_ABSENT,
-                      "RDMA locks memory, and this process may lock %llu KiB only; raise the limit "
-                      "with `ulimit -l unlimited`, or in /etc/security/limits.conf",
-                      (unsigned long long)limit.rlim_cur / 1024);
+    return sockets_fail(
+        host, WEFT_ABSENT,
+        "RDMA locks memory, and this process may lock %llu KiB only; raise the limit "
+        "with `ulimit -l unlimited`, or in /etc/security/limits.conf",
+        (unsigned long long)limit.rlim_cur / 1024);
 }

@@ -49,10 +49,10 @@ bool verbs_put_stripes(weft_conn *c, message *m, const credit *to)
             struct ibv_send_wr wr = request(&piece, c, pair, m, at, part);
             if (part == rest) {
                 wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-                wr.imm_data = htonl(verbs_mark(MESSAGE_DATA, m->number, n));
+                wr.imm_data = htonl(verbs_immediate(MESSAGE_DATA, m->number, n));
             }
             wr.wr.rdma.remote_addr = to->at + at;
-            wr.wr.rdma.rkey = to->key[(c->channel + pair) % c->theirs.rails];
+            wr.wr.rdma.rkey = to->key[(c->peer.channel + pair) % c->theirs.rails];
             if (!verbs_room(&c->pair[pair]) ||
                 verbs_post(c, pair, OP_DATA, &wr, part == rest) != WEFT_OK)
                 return false;
@@ -71,8 +71,8 @@ bool verbs_put_write(weft_conn *c, message *m)
         uint64_t left = m->bytes - m->moved, part = left < c->longest ? left : c->longest;
         struct ibv_sge piece;
         struct ibv_send_wr wr = request(&piece, c, 0, m, m->moved, part);
-        wr.wr.rdma.remote_addr = m->there + m->moved;
-        wr.wr.rdma.rkey = m->there_key;
+        wr.wr.rdma.remote_addr = m->remote_at + m->moved;
+        wr.wr.rdma.rkey = m->remote_key;
         if (!verbs_room(&c->pair[0]) || verbs_post(c, 0, OP_WRITE, &wr, part == left) != WEFT_OK)
             return false;
         m->moved += part;
@@ -85,13 +85,13 @@ bool verbs_put_write(weft_conn *c, message *m)
 weft_status verbs_stripe_arrived(weft_conn *c, uint32_t imm)
 {
     uint64_t first = c->in.done + 1; /* the number of the first that is awaited */
-    uint64_t ahead = ((imm >> 19) - first) % MARKS;
+    uint64_t ahead = ((imm >> 19) - first) % NUMBERS;
     uint32_t n = imm & 0x7ffff;
     message *m = &c->in.m[(c->in.done + ahead) % QUEUE];
     bool known = ahead < c->in.posted - c->in.done && m->direct && n >= 1 && n <= PAIRS;
     if (!known || (m->stripes != 0 && m->stripes != n) || m->arrived == n || m->moved > 0)
-        return verbs_break(c, WEFT_DATA, "rank %u wrote on channel %u what nobody awaits", c->peer,
-                           c->channel);
+        return sockets_break(&c->peer, WEFT_DATA, "rank %u wrote on channel %u what nobody awaits",
+                             c->peer.rank, c->peer.channel);
     m->stripes = n;
     m->arrived++;
     return WEFT_OK;

@@ -6,7 +6,7 @@
 #include <string.h>
 
 enum { HEAD = 40, EACH = 28 };
-_Static_assert(HEAD + PAIRS * EACH <= CARD, "a card has room for all queue pairs");
+_Static_assert(HEAD + PAIRS * EACH <= ENDPOINT_BYTES, "a card has room for all queue pairs");
 
 void verbs_put(uint8_t *at, uint64_t v, int bytes)
 {
@@ -22,9 +22,9 @@ uint64_t verbs_get(const uint8_t *at, int bytes)
     return v;
 }
 
-void verbs_put_endpoint_info(const card *c, uint8_t out[CARD])
+void verbs_put_endpoint_info(const endpoint_info *c, uint8_t out[ENDPOINT_BYTES])
 {
-    memset(out, 0, CARD);
+    memset(out, 0, ENDPOINT_BYTES);
     const uint32_t head[] = {c->pairs, c->rails, c->slots, c->slot_bytes, c->eager, c->slots_key};
     for (size_t i = 0; i < sizeof head / sizeof head[0]; i++)
         verbs_put(out + 4 * i, head[i], 4);
@@ -32,7 +32,7 @@ void verbs_put_endpoint_info(const card *c, uint8_t out[CARD])
     verbs_put(out + 32, c->longest, 8);
     for (uint32_t i = 0; i < c->pairs; i++) {
         uint8_t *at = out + HEAD + (size_t)i * EACH;
-        const pair_card *p = &c->pair[i];
+        const pair_info *p = &c->pair[i];
         memcpy(at, p->gid.raw, 16);
         verbs_put(at + 16, p->number, 4);
         verbs_put(at + 20, p->first, 4);
@@ -42,7 +42,7 @@ void verbs_put_endpoint_info(const card *c, uint8_t out[CARD])
     }
 }
 
-bool verbs_get_endpoint_info(const uint8_t in[CARD], card *out)
+bool verbs_get_endpoint_info(const uint8_t in[ENDPOINT_BYTES], endpoint_info *out)
 {
     uint32_t *const head[] = {&out->pairs,      &out->rails, &out->slots,
                               &out->slot_bytes, &out->eager, &out->slots_key};
@@ -56,7 +56,7 @@ bool verbs_get_endpoint_info(const uint8_t in[CARD], card *out)
                 out->longest >= STRIPE;
     for (uint32_t i = 0; good && i < out->pairs; i++) {
         const uint8_t *at = in + HEAD + (size_t)i * EACH;
-        pair_card *p = &out->pair[i];
+        pair_info *p = &out->pair[i];
         memcpy(p->gid.raw, at, 16);
         p->number = (uint32_t)verbs_get(at + 16, 4);
         p->first = (uint32_t)verbs_get(at + 20, 4);

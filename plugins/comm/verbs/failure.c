@@ -7,22 +7,8 @@
 #include "verbs.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <sys/epoll.h>
-
-/* Recorded by whichever call on the connection comes next. */
-weft_status verbs_break(weft_conn *c, weft_status code, const char *fmt, ...)
-{
-    va_list args;
-    if (c->broken == WEFT_OK) {
-        va_start(args, fmt);
-        vsnprintf(c->why, sizeof c->why, fmt, args);
-        va_end(args);
-        c->broken = code;
-    }
-    return c->broken;
-}
 
 typedef struct cause {
     weft_status code;
@@ -75,23 +61,24 @@ static const cause causes[] = {
 };
 
 static const char *const operations[] = {
-    [OP_SLOT] = "sending a short message to",   [OP_DATA] = "writing a message to",
-    [OP_RECORD] = "sending a credit to",        [OP_WRITE] = "writing into memory of",
-    [OP_LAST] = "waiting for the last word of", [OP_RECEIVE] = "receiving from"};
+    [OP_SLOT] = "sending a short message to",    [OP_DATA] = "writing a message to",
+    [OP_RECORD] = "sending a credit to",         [OP_WRITE] = "writing into memory of",
+    [OP_DRAIN] = "waiting for the last word of", [OP_RECEIVE] = "receiving from"};
 
 static weft_status left(weft_conn *c)
 {
     static const char *const how[] = {[GONE_LEFT] = "left", [GONE_DIED] = "died"};
     bool in = c->in.done < c->in.posted;
     if (c->gone == GONE_ABORTED)
-        return verbs_break(c, WEFT_PEER, "rank %u has given the job up", c->peer);
-    return verbs_break(c, WEFT_PEER, "rank %u %s while message %llu of channel %u was %s", c->peer,
-                       how[c->gone], (unsigned long long)(in ? c->in.done : c->out.done),
-                       c->channel, in ? "awaited" : "sent");
+        return sockets_break(&c->peer, WEFT_PEER, "rank %u has given the job up", c->peer.rank);
+    return sockets_break(&c->peer, WEFT_PEER, "rank %u %s while message %llu of channel %u was %s",
+                         c->peer.rank, how[c->gone],
+                         (unsigned long long)(in ? c->in.done : c->out.done), c->peer.channel,
+                         in ? "awaited" : "sent");
 }
 
 /* A peer that has gone explains every error: look for that first. */
-weft_status verbs_bad(weft_conn *c, const struct ibv_wc *wc)
+weft_status verbs_completion_failed(weft_conn *c, const struct ibv_wc *wc)
 {
     weft_link *l = c->link;
     uint32_t op = wc->wr_id >> 56 & 0xff, number = wc->wr_id >> 48 & 0xff;
@@ -99,7 +86,7 @@ weft_status verbs_bad(weft_conn *c, const struct ibv_wc *wc)
     const char *vendor = "", *down = "";
     char code[32], tries[64] = "";
     cause why = {WEFT_IO, "an error that has no name", "the device does not say"};
-    if (c->broken == WEFT_OK)
+    if (c->peer.broken == WEFT_OK)
         verbs_events(l, 0);
     if (c->gone != GONE_NOT)
         return left(c);
@@ -112,25 +99,26 @@ weft_status verbs_bad(weft_conn *c, const struct ibv_wc *wc)
     if (r->down_since != 0)
         down = "; this rank's own port is down";
     if (wc->status == IBV_WC_RETRY_EXC_ERR)
-        snprintf(tries, sizeof tries, " after %d tries in %.1f s or more", l->wish.retry + 1,
-                 verbs_patience(&l->wish));
-    return verbs_break(c, why.code, "%s rank %u on channel %u over %s port %u failed%s: %s%s; %s%s",
-                       operations[op <= OP_RECEIVE ? op : OP_DATA], c->peer, c->channel, r->name,
-                       r->port, tries, why.name, vendor, why.likely, down);
+        snprintf(tries, sizeof tries, " after %d tries in %.1f s or more", l->options.retry + 1,
+                 verbs_retry_seconds(&l->options));
+    return sockets_break(&c->peer, why.code,
+                         "%s rank %u on channel %u over %s port %u failed%s: %s%s; %s%s",
+                         operations[op <= OP_RECEIVE ? op : OP_DATA], c->peer.rank, c->peer.channel,
+                         r->name, r->port, tries, why.name, vendor, why.likely, down);
 }
 
 static void fatal(weft_link *l, const rail *r, const char *what)
 {
-    for (weft_conn *c = l->conns; c; c = c->next)
-        (void)!verbs_break(c, WEFT_IO, "%s %s; channel %u with rank %u goes over it", r->name, what,
-                           c->channel, c->peer);
+    for (weft_conn *c = verbs_first(l); c; c = verbs_next(c))
+        (void)!sockets_break(&c->peer, WEFT_IO, "%s %s; channel %u with rank %u goes over it",
+                             r->name, what, c->peer.channel, c->peer.rank);
 }
 
 static void stopped(weft_conn *c, const rail *r, const char *why)
 {
     if (c)
-        (void)!verbs_break(c, WEFT_IO, "%s has stopped channel %u with rank %u: %s", r->name,
-                           c->channel, c->peer, why);
+        (void)!sockets_break(&c->peer, WEFT_IO, "%s has stopped channel %u with rank %u: %s",
+                             r->name, c->peer.channel, c->peer.rank, why);
 }
 
 static void one_event(weft_link *l, rail *r, const struct ibv_async_event *e)
@@ -141,9 +129,9 @@ static void one_event(weft_link *l, rail *r, const struct ibv_async_event *e)
     case IBV_EVENT_PORT_ERR:
         if (!mine)
             break;
-        r->down_since = verbs_now_us();
+        r->down_since = sockets_now_us();
         snprintf(text, sizeof text, "port %u of RDMA device %s went down", r->port, r->name);
-        l->host->log(l->host->ctx, WEFT_LOG_WARN, text);
+        l->net.host->log(l->net.host->ctx, WEFT_LOG_WARN, text);
         break;
     case IBV_EVENT_PORT_ACTIVE: r->down_since = mine ? 0 : r->down_since; break;
     case IBV_EVENT_DEVICE_FATAL:
@@ -164,45 +152,45 @@ static void one_event(weft_link *l, rail *r, const struct ibv_async_event *e)
     }
 }
 
-void verbs_trouble(weft_link *l, rail *r)
+void verbs_async_events(weft_link *l, rail *r)
 {
     struct ibv_async_event e;
     while (l->api->get_async_event(r->context, &e) == 0) {
         one_event(l, r, &e);
         l->api->ack_async_event(&e);
     }
-    if (r->dead && r->trouble.fd >= 0) { /* it would say so for ever */
-        (void)epoll_ctl(l->epoll, EPOLL_CTL_DEL, r->trouble.fd, NULL);
-        r->trouble.fd = -1;
+    if (r->dead && r->async.fd >= 0) { /* it would say so for ever */
+        (void)epoll_ctl(l->net.epoll, EPOLL_CTL_DEL, r->async.fd, NULL);
+        r->async.fd = -1;
     }
 }
 
-void verbs_read_line(weft_conn *c)
+void verbs_read_side_channel(weft_conn *c)
 {
     char said = 0;
     ssize_t n = 0;
-    c->line.readable = false;
+    c->peer.io.readable = false;
     while (c->gone == GONE_NOT) {
-        n = recv(c->line.fd, &said, 1, MSG_DONTWAIT);
+        n = recv(c->peer.io.fd, &said, 1, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
             return;
         c->gone = n <= 0 ? GONE_DIED : said == 'A' ? GONE_ABORTED : GONE_LEFT;
-        c->gone_since = verbs_now_us();
+        c->gone_since = sockets_now_us();
     }
 }
 
 /* Nothing moves although something is posted. */
-void verbs_judge(weft_conn *c)
+void verbs_check_stall(weft_conn *c)
 {
     weft_link *l = c->link;
     bool sends = c->blocked_since != 0, any = sends || c->gone != GONE_NOT;
     for (uint32_t i = 0; i < l->nrails; i++)
         any |= l->rail[i].down_since != 0;
-    if (!any || !verbs_waits(c))
+    if (!any || !verbs_has_posted(c))
         return;
-    uint64_t now = verbs_now_us();
+    uint64_t now = sockets_now_us();
     if (c->gone == GONE_ABORTED || (c->gone != GONE_NOT && now - c->gone_since > GRACE_US)) {
         (void)!left(c);
         return;
@@ -210,12 +198,12 @@ void verbs_judge(weft_conn *c)
     for (uint32_t i = 0; i < c->pairs; i++) {
         const rail *r = &l->rail[c->pair[i].rail];
         double down = r->down_since != 0 ? (double)(now - r->down_since) * 1e-6 : 0;
-        if (down > verbs_patience(&l->wish))
-            (void)!verbs_break(c, WEFT_IO,
-                               "port %u of RDMA device %s has been down for %.1f s; channel %u "
-                               "with rank %u goes over it",
-                               r->port, r->name, down, c->channel, c->peer);
+        if (down > verbs_retry_seconds(&l->options))
+            (void)!sockets_break(&c->peer, WEFT_IO,
+                                 "port %u of RDMA device %s has been down for %.1f s; channel %u "
+                                 "with rank %u goes over it",
+                                 r->port, r->name, down, c->peer.channel, c->peer.rank);
     }
     if (sends && now - c->blocked_since > BLOCKED_US && c->out.issued < c->out.posted)
-        (void)verbs_tell_want(c, &c->out.m[c->out.issued % QUEUE]);
+        (void)verbs_send_want(c, &c->out.m[c->out.issued % QUEUE]);
 }

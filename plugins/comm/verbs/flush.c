@@ -15,14 +15,15 @@ static weft_status begin(weft_link *l, rail *r)
     struct ibv_qp_init_attr how = {.qp_type = IBV_QPT_RC};
     how.cap.max_send_wr = SEND_DEPTH;
     how.cap.max_recv_wr = how.cap.max_send_sge = how.cap.max_recv_sge = 1;
-    r->loop_mr = l->api->reg_mr(r->pd, r->landing, sizeof r->landing, IBV_ACCESS_LOCAL_WRITE);
+    r->loop_mr =
+        l->api->reg_mr(r->pd, r->flush_target, sizeof r->flush_target, IBV_ACCESS_LOCAL_WRITE);
     r->loop_cq = l->api->create_cq(r->context, SEND_DEPTH + 1, NULL, NULL, 0);
     how.send_cq = how.recv_cq = r->loop_cq;
     if (r->loop_mr && r->loop_cq)
         r->loop = l->api->create_qp(r->pd, &how);
     if (!r->loop)
-        return verbs_fail(l->host, WEFT_IO, "%s gives no queue pair to flush with: %s", r->name,
-                          strerror(errno));
+        return sockets_fail(l->net.host, WEFT_IO, "%s gives no queue pair to flush with: %s",
+                            r->name, strerror(errno));
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = r->port};
     a.qp_access_flags = IBV_ACCESS_REMOTE_READ;
     int why = l->api->modify_qp(
@@ -48,11 +49,11 @@ static weft_status begin(weft_link *l, rail *r)
                                 IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
     return why == 0 ? WEFT_OK
-                    : verbs_fail(l->host, WEFT_IO, "%s cannot be connected with itself: %s",
-                                 r->name, strerror(why));
+                    : sockets_fail(l->net.host, WEFT_IO, "%s cannot be connected with itself: %s",
+                                   r->name, strerror(why));
 }
 
-weft_status verbs_begin_loops(weft_link *l)
+weft_status verbs_open_loopbacks(weft_link *l)
 {
     weft_status st = WEFT_OK;
     l->device_memory = true;
@@ -62,7 +63,7 @@ weft_status verbs_begin_loops(weft_link *l)
     return st;
 }
 
-void verbs_end_loop(const verbs_api *api, rail *r)
+void verbs_close_loopback(const verbs_api *api, rail *r)
 {
     if (r->loop)
         api->destroy_qp(r->loop);
@@ -78,7 +79,7 @@ void verbs_end_loop(const verbs_api *api, rail *r)
 static bool read_back(weft_conn *c, message *m, uint32_t i)
 {
     rail *r = &c->link->rail[i];
-    struct ibv_sge piece = {(uintptr_t)r->landing, 1, r->loop_mr->lkey};
+    struct ibv_sge piece = {(uintptr_t)r->flush_target, 1, r->loop_mr->lkey};
     struct ibv_send_wr wr = {.opcode = IBV_WR_RDMA_READ, .sg_list = &piece, .num_sge = 1}, *bad;
     wr.wr_id = r->loops + 1;
     wr.send_flags = IBV_SEND_SIGNALED;
@@ -87,7 +88,7 @@ static bool read_back(weft_conn *c, message *m, uint32_t i)
     if (r->loops - r->looped == SEND_DEPTH)
         return false;
     if (ibv_post_send(r->loop, &wr, &bad) != 0) {
-        (void)!verbs_break(c, WEFT_IO, "%s does not read its device's memory", r->name);
+        (void)!sockets_break(&c->peer, WEFT_IO, "%s does not read its device's memory", r->name);
         return false;
     }
     m->loops[i] = ++r->loops;
@@ -100,18 +101,18 @@ bool verbs_flushed(weft_conn *c, message *m)
     bool there = true;
     if (!m->region || !m->region->device)
         return true;
-    c->news = true; /* these reads wake nobody */
+    c->unseen = true; /* these reads wake nobody */
     for (uint32_t i = 0; i < c->link->nrails; i++) {
         rail *r = &c->link->rail[i];
         struct ibv_wc wc;
         while (ibv_poll_cq(r->loop_cq, 1, &wc) > 0) {
             if (wc.status != IBV_WC_SUCCESS)
-                (void)!verbs_bad(c, &wc);
+                (void)!verbs_completion_failed(c, &wc);
             r->looped = wc.wr_id;
         }
         if (m->loops[i] == 0 && !read_back(c, m, i))
             return false;
         there &= r->looped >= m->loops[i];
     }
-    return there && c->broken == WEFT_OK;
+    return there && c->peer.broken == WEFT_OK;
 }

@@ -15,7 +15,7 @@ static bool is_v4(const union ibv_gid *g)
     return memcmp(g->raw, mapped, sizeof mapped) == 0;
 }
 
-static bool is_bound(const union ibv_gid *g, const endpoint *bound)
+static bool is_bound(const union ibv_gid *g, const sockets_endpoint *bound)
 {
     if (!bound)
         return false;
@@ -24,7 +24,7 @@ static bool is_bound(const union ibv_gid *g, const endpoint *bound)
     return is_v4(g) && memcmp(g->raw + 12, &bound->v4.sin_addr, 4) == 0;
 }
 
-static int worth(const struct ibv_gid_entry *e, const endpoint *bound)
+static int worth(const struct ibv_gid_entry *e, const sockets_endpoint *bound)
 {
     int form = is_v4(&e->gid) ? 3 : e->gid.raw[0] == 0xfe && (e->gid.raw[1] & 0xc0) == 0x80 ? 1 : 2;
     int kind = e->gid_type == IBV_GID_TYPE_ROCE_V1 ? 10 : 20;
@@ -32,8 +32,8 @@ static int worth(const struct ibv_gid_entry *e, const endpoint *bound)
 }
 
 /* The place in `table`, or -1 where the port has none. */
-int verbs_pick_gid(const struct ibv_gid_entry *table, int n, uint32_t port, const endpoint *bound,
-                   bool *exact)
+int verbs_pick_gid(const struct ibv_gid_entry *table, int n, uint32_t port,
+                   const sockets_endpoint *bound, bool *exact)
 {
     int best = -1;
     for (int i = 0; i < n; i++)

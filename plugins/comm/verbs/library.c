@@ -46,16 +46,17 @@ weft_status verbs_load(verbs_module *m)
         return WEFT_OK;
     void *library = dlopen(NAMED, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return verbs_fail(m->host, WEFT_ABSENT,
-                          "verbs needs " NAMED ", which this machine does not have (%s); it is in "
-                          "the package libibverbs1 or rdma-core",
-                          dlerror());
+        return sockets_fail(m->host, WEFT_ABSENT,
+                            "verbs needs " NAMED
+                            ", which this machine does not have (%s); it is in "
+                            "the package libibverbs1 or rdma-core",
+                            dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
         void *at = dlsym(library, symbols[i].name);
         if (!at && !symbols[i].optional)
-            return verbs_fail(m->host, WEFT_ABSENT,
-                              "the " NAMED " of this machine is too old for verbs: it has no %s",
-                              symbols[i].name);
+            return sockets_fail(m->host, WEFT_ABSENT,
+                                "the " NAMED " of this machine is too old for verbs: it has no %s",
+                                symbols[i].name);
         memcpy((char *)&m->api + symbols[i].at, &at, sizeof at);
     }
     m->loaded = true;

@@ -17,21 +17,21 @@ static bool covers(const weft_region *r, const void *at, uint64_t bytes)
 
 static weft_status post(weft_conn *c, queue *q, const message *m)
 {
-    weft_status st = verbs_usable(c);
+    weft_status st = sockets_usable(&c->peer);
     if (st != WEFT_OK)
         return st;
     if (q->posted - q->done == QUEUE)
         return WEFT_BUSY;
     if (m->region && m->bytes > 0 && !covers(m->region, m->at, m->bytes))
-        return verbs_fail(c->link->host, WEFT_USAGE,
-                          "%llu bytes of channel %u with rank %u are not in the region that was "
-                          "given for them",
-                          (unsigned long long)m->bytes, c->channel, c->peer);
+        return sockets_fail(c->link->net.host, WEFT_USAGE,
+                            "%llu bytes of channel %u with rank %u are not in the region that was "
+                            "given for them",
+                            (unsigned long long)m->bytes, c->peer.channel, c->peer.rank);
     message *to = &q->m[q->posted++ % QUEUE];
     *to = *m;
     if (to->number != 0)
         to->number = ++q->matched;
-    c->news = true;
+    c->unseen = true;
     return WEFT_OK;
 }
 
@@ -45,9 +45,9 @@ static bool issue(weft_conn *c, message *m)
     const credit *to = &c->credit[m->number % QUEUE];
     if (to->number != m->number || to->bytes != m->bytes) {
         if (to->number == m->number) /* a length that differs is the receiver's to name */
-            (void)verbs_tell_want(c, m);
+            (void)verbs_send_want(c, m);
         else if (c->blocked_since == 0)
-            c->blocked_since = verbs_now_us();
+            c->blocked_since = sockets_now_us();
         return false;
     }
     c->blocked_since = 0;
@@ -65,7 +65,7 @@ static bool is_done(const weft_conn *c, const message *m)
 static void push(weft_conn *c)
 {
     queue *q = &c->out;
-    while (q->issued < q->posted && c->broken == WEFT_OK) {
+    while (q->issued < q->posted && c->peer.broken == WEFT_OK) {
         message *m = &q->m[q->issued % QUEUE];
         if (!issue(c, m))
             break;
@@ -77,12 +77,12 @@ static void push(weft_conn *c)
         q->done++;
 }
 
-static void give_credits(weft_conn *c)
+static void send_credits(weft_conn *c)
 {
     queue *q = &c->in;
-    while (q->issued < q->posted && c->broken == WEFT_OK) {
+    while (q->issued < q->posted && c->peer.broken == WEFT_OK) {
         message *m = &q->m[q->issued % QUEUE];
-        if (m->bytes > c->eager && !verbs_give_credit(c, m))
+        if (m->bytes > c->eager && !verbs_send_credit(c, m))
             break;
         q->issued++;
     }
@@ -91,7 +91,7 @@ static void give_credits(weft_conn *c)
 static void pull(weft_conn *c)
 {
     queue *q = &c->in;
-    while (q->done < q->posted && c->broken == WEFT_OK) {
+    while (q->done < q->posted && c->peer.broken == WEFT_OK) {
         message *m = &q->m[q->done % QUEUE];
         bool written = m->stripes != 0 && m->arrived == m->stripes;
         bool whole = written ? verbs_flushed(c, m) : m->stripes == 0 && verbs_take_slots(c, m);
@@ -99,15 +99,15 @@ static void pull(weft_conn *c)
             break;
         q->done++;
     }
-    if (c->slots > 0 && c->slots_taken - c->slots_told >= c->slots / 4)
-        (void)verbs_tell_free(c);
+    if (c->slots > 0 && c->slots_taken - c->slots_reported >= c->slots / 4)
+        (void)verbs_send_free(c);
 }
 
 weft_status verbs_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *region)
 {
     message m = {.at = (void *)(uintptr_t)from, .bytes = bytes, .region = region, .number = 1};
     weft_status st = post(c, &c->out, &m);
-    if (st == WEFT_OK && c->up)
+    if (st == WEFT_OK && c->peer.up)
         push(c); /* what can leave leaves at once */
     return st;
 }
@@ -116,10 +116,10 @@ weft_status verbs_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *regi
 {
     message m = {.at = to, .bytes = bytes, .region = region, .number = 1};
     weft_status st = post(c, &c->in, &m);
-    if (st == WEFT_OK && c->up) {
-        give_credits(c);
+    if (st == WEFT_OK && c->peer.up) {
+        send_credits(c);
         if (c->want_number == c->in.posted)
-            verbs_compare(c);
+            verbs_compare_want(c);
     }
     return st;
 }
@@ -130,18 +130,18 @@ weft_status verbs_write(weft_conn *c, const void *from, uint64_t bytes, weft_reg
     message m = {.at = (void *)(uintptr_t)from, .bytes = bytes, .region = region};
     m.write = true;
     m.number = notify != 0;
-    weft_status st = verbs_usable(c);
-    if (st == WEFT_OK && !c->up)
-        return verbs_fail(c->link->host, WEFT_USAGE,
-                          "channel %u with rank %u is not up yet, and was to write", c->channel,
-                          c->peer);
+    weft_status st = sockets_usable(&c->peer);
+    if (st == WEFT_OK && !c->peer.up)
+        return sockets_fail(c->link->net.host, WEFT_USAGE,
+                            "channel %u with rank %u is not up yet, and was to write",
+                            c->peer.channel, c->peer.rank);
     if (st == WEFT_OK && bytes > 0 && !region)
-        return verbs_fail(c->link->host, WEFT_USAGE,
-                          "channel %u with rank %u was to write from memory that is not "
-                          "registered",
-                          c->channel, c->peer);
+        return sockets_fail(c->link->net.host, WEFT_USAGE,
+                            "channel %u with rank %u was to write from memory that is not "
+                            "registered",
+                            c->peer.channel, c->peer.rank);
     if (st == WEFT_OK)
-        st = verbs_find(c, key, key_bytes, offset, bytes, &m.there, &m.there_key);
+        st = verbs_find(c, key, key_bytes, offset, bytes, &m.remote_at, &m.remote_key);
     if (st == WEFT_OK)
         st = post(c, &c->out, &m);
     if (st == WEFT_OK)
@@ -155,7 +155,7 @@ static weft_status take(weft_conn *c, const struct ibv_wc *wc)
     uint32_t number = wc->wr_id >> 48 & 0xff;
     uint64_t request = wc->wr_id & 0xffffffffffff;
     if (wc->status != IBV_WC_SUCCESS)
-        return verbs_bad(c, wc);
+        return verbs_completion_failed(c, wc);
     if (wc->wr_id >> 56 != OP_RECEIVE) {
         c->pair[number].done = request;
         return WEFT_OK;
@@ -163,12 +163,12 @@ static weft_status take(weft_conn *c, const struct ibv_wc *wc)
     weft_status st;
     uint32_t imm = ntohl(wc->imm_data);
     if (wc->opcode != IBV_WC_RECV_RDMA_WITH_IMM)
-        st = verbs_record(c, c->heard + request * RECORD, number == 0 ? wc->byte_len : 0);
+        st = verbs_record(c, c->records_in + request * RECORD, number == 0 ? wc->byte_len : 0);
     else if (imm >> 30 == MESSAGE_DATA)
         st = verbs_stripe_arrived(c, imm);
     else
         st = verbs_slot_arrived(c, number == 0 ? imm : UINT32_MAX);
-    return st == WEFT_OK ? verbs_take_back(c, number, request) : st;
+    return st == WEFT_OK ? verbs_post_receive(c, number, request) : st;
 }
 
 bool verbs_poll(weft_conn *c)
@@ -177,12 +177,12 @@ bool verbs_poll(weft_conn *c)
     bool any = false;
     for (uint32_t i = 0; i < c->link->nrails; i++) {
         int n = c->cq[i] ? BATCH : 0;
-        for (int round = 0; n == BATCH && round < ROUNDS && c->broken == WEFT_OK; round++) {
+        for (int round = 0; n == BATCH && round < ROUNDS && c->peer.broken == WEFT_OK; round++) {
             n = ibv_poll_cq(c->cq[i], BATCH, wc);
             if (n < 0)
-                (void)!verbs_break(c, WEFT_IO, "the completion queue of %s cannot be read",
-                                   c->link->rail[i].name);
-            for (int k = 0; k < n && c->broken == WEFT_OK; k++)
+                (void)!sockets_break(&c->peer, WEFT_IO, "the completion queue of %s cannot be read",
+                                     c->link->rail[i].name);
+            for (int k = 0; k < n && c->peer.broken == WEFT_OK; k++)
                 (void)!take(c, &wc[k]);
             any |= n > 0;
         }
@@ -190,29 +190,29 @@ bool verbs_poll(weft_conn *c)
     return any;
 }
 
-bool verbs_waits(const weft_conn *c)
+bool verbs_has_posted(const weft_conn *c)
 {
     return c->out.done < c->out.posted || c->in.done < c->in.posted;
 }
 
 weft_status verbs_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
 {
-    weft_status st = verbs_usable(c);
+    weft_status st = sockets_usable(&c->peer);
     if (st != WEFT_OK)
         return st;
-    if (c->up) {
-        bool found = verbs_poll(c) || c->news;
-        c->news = false;
+    if (c->peer.up) {
+        bool found = verbs_poll(c) || c->unseen;
+        c->unseen = false;
         push(c);
-        give_credits(c);
+        send_credits(c);
         pull(c);
         if (found)
             c->idle = 0;
         else if (++c->idle % LOOK_EVERY == 0)
             verbs_events(c->link, 0);
         if (!found)
-            verbs_judge(c);
-        st = verbs_usable(c);
+            verbs_check_stall(c);
+        st = sockets_usable(&c->peer);
         if (st != WEFT_OK)
             return st;
     }

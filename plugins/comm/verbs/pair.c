@@ -31,7 +31,7 @@ uint8_t verbs_timeout_code(double seconds)
     return code;
 }
 
-double verbs_patience(const verbs_options *o)
+double verbs_retry_seconds(const verbs_options *o)
 {
     return 4.096e-6 * (double)(1u << o->timeout) * (double)(o->retry + 1);
 }
@@ -45,12 +45,12 @@ static weft_status lacking(weft_conn *c, const rail *r, const char *what)
 {
     int why = errno;
     bool locked = why == ENOMEM;
-    return verbs_fail(c->link->host, locked ? WEFT_NO_MEMORY : WEFT_IO,
-                      "%s gives no %s for channel %u with rank %u: %s%s", r->name, what, c->channel,
-                      c->peer, strerror(why),
-                      locked ? "; too little memory may be locked? `ulimit -l unlimited` raises "
-                               "the limit"
-                             : "");
+    return sockets_fail(c->link->net.host, locked ? WEFT_NO_MEMORY : WEFT_IO,
+                        "%s gives no %s for channel %u with rank %u: %s%s", r->name, what,
+                        c->peer.channel, c->peer.rank, strerror(why),
+                        locked ? "; too little memory may be locked? `ulimit -l unlimited` raises "
+                                 "the limit"
+                               : "");
 }
 
 /* Slots, their staged copies, records received, records to send: one allocation, one key. */
@@ -61,19 +61,20 @@ static weft_status make_memory(weft_conn *c)
     uint64_t slots = (uint64_t)c->mine.slots * c->mine.slot_bytes;
     uint64_t heard = (uint64_t)receives_of(c, 0) * RECORD, said = (uint64_t)SEND_DEPTH * RECORD;
     c->memory_bytes = 2 * slots + heard + said;
-    c->memory = l->host->alloc(l->host->ctx, c->memory_bytes, 4096);
-    c->slot_request = l->host->alloc(l->host->ctx, c->mine.slots * sizeof *c->slot_request, 0);
-    c->arrival = l->host->alloc(l->host->ctx, c->mine.slots * sizeof *c->arrival, 0);
+    c->memory = l->net.host->alloc(l->net.host->ctx, c->memory_bytes, 4096);
+    c->slot_request =
+        l->net.host->alloc(l->net.host->ctx, c->mine.slots * sizeof *c->slot_request, 0);
+    c->arrival = l->net.host->alloc(l->net.host->ctx, c->mine.slots * sizeof *c->arrival, 0);
     if (!c->memory || !c->slot_request || !c->arrival)
-        return verbs_fail(l->host, WEFT_NO_MEMORY, "no memory for the slots of a connection");
+        return sockets_fail(l->net.host, WEFT_NO_MEMORY, "no memory for the slots of a connection");
     c->mr = l->api->reg_mr(r->pd, c->memory, c->memory_bytes,
                            IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     if (!c->mr)
         return lacking(c, r, "registered slots");
     c->slot = c->memory;
     c->staged = c->slot + slots;
-    c->heard = c->staged + slots;
-    c->said = c->heard + heard;
+    c->records_in = c->staged + slots;
+    c->records_out = c->records_in + heard;
     c->mine.slots_at = (uintptr_t)c->slot;
     c->mine.slots_key = c->mr->rkey;
     return WEFT_OK;
@@ -101,7 +102,7 @@ static struct ibv_qp *create(weft_conn *c, uint32_t i)
 {
     weft_link *l = c->link;
     rail *r = &l->rail[c->pair[i].rail];
-    uint32_t want = l->wish.most_inline > RECORD ? l->wish.most_inline : RECORD;
+    uint32_t want = l->options.most_inline > RECORD ? l->options.most_inline : RECORD;
     struct ibv_qp *qp = NULL;
     errno = EINVAL;
     for (int tries = 0; !qp && tries < 3 && errno == EINVAL; tries++) {
@@ -136,11 +137,11 @@ static weft_status make_pair(weft_conn *c, uint32_t i)
     if (errno != 0)
         return lacking(c, r, "usable queue pair");
     for (uint32_t k = 0; k < receives_of(c, i); k++)
-        if (verbs_take_back(c, i, k) != WEFT_OK)
+        if (verbs_post_receive(c, i, k) != WEFT_OK)
             return lacking(c, r, "receive requests");
     if (getrandom(&first, sizeof first, 0) != sizeof first)
-        first = (uint32_t)verbs_now_us();
-    c->mine.pair[i] = (pair_card){.gid = r->gid,
+        first = (uint32_t)sockets_now_us();
+    c->mine.pair[i] = (pair_info){.gid = r->gid,
                                   .number = p->qp->qp_num,
                                   .first = first & 0xffffff,
                                   .lid = r->lid,
@@ -152,17 +153,17 @@ static weft_status make_pair(weft_conn *c, uint32_t i)
 weft_status verbs_make_pairs(weft_conn *c)
 {
     weft_link *l = c->link;
-    c->pairs = l->nrails * (uint32_t)l->wish.qps;
+    c->pairs = l->nrails * (uint32_t)l->options.qps;
     if (c->pairs > PAIRS)
         c->pairs = PAIRS;
     for (uint32_t i = 0; i < c->pairs; i++)
-        c->pair[i].rail = (c->channel + i) % l->nrails;
-    c->mine = (card){.pairs = c->pairs,
-                     .rails = l->nrails,
-                     .slots = l->wish.slots,
-                     .slot_bytes = (l->wish.eager + RECORD - 1) / RECORD * RECORD,
-                     .eager = l->device_memory ? 0 : l->wish.eager,
-                     .longest = UINT64_MAX};
+        c->pair[i].rail = (c->peer.channel + i) % l->nrails;
+    c->mine = (endpoint_info){.pairs = c->pairs,
+                              .rails = l->nrails,
+                              .slots = l->options.slots,
+                              .slot_bytes = (l->options.eager + RECORD - 1) / RECORD * RECORD,
+                              .eager = l->device_memory ? 0 : l->options.eager,
+                              .longest = UINT64_MAX};
     for (uint32_t i = 0; i < l->nrails; i++)
         if (l->rail[i].longest < c->mine.longest)
             c->mine.longest = l->rail[i].longest;
@@ -180,14 +181,14 @@ static struct ibv_qp_attr towards(const weft_conn *c, uint32_t i)
 {
     const weft_link *l = c->link;
     const rail *r = &l->rail[c->pair[i].rail];
-    const pair_card *to = &c->theirs.pair[i];
+    const pair_info *to = &c->theirs.pair[i];
     struct ibv_qp_attr a = {
         .qp_state = IBV_QPS_RTR, .dest_qp_num = to->number, .rq_psn = to->first};
     a.path_mtu = to->mtu < r->mtu ? to->mtu : r->mtu;
     a.max_dest_rd_atomic = 1;
     a.min_rnr_timer = RNR_TIMER;
     a.ah_attr.port_num = r->port;
-    a.ah_attr.sl = (uint8_t)l->wish.service_level;
+    a.ah_attr.sl = (uint8_t)l->options.service_level;
     a.ah_attr.dlid = to->lid;
     a.ah_attr.is_global =
         r->ethernet || to->gid.global.subnet_prefix != r->gid.global.subnet_prefix;
@@ -195,7 +196,7 @@ static struct ibv_qp_attr towards(const weft_conn *c, uint32_t i)
         a.ah_attr.grh.dgid = to->gid;
         a.ah_attr.grh.sgid_index = r->gid_index;
         a.ah_attr.grh.hop_limit = HOPS;
-        a.ah_attr.grh.traffic_class = (uint8_t)l->wish.traffic_class;
+        a.ah_attr.grh.traffic_class = (uint8_t)l->options.traffic_class;
     }
     return a;
 }
@@ -210,31 +211,31 @@ static weft_status join(weft_conn *c, uint32_t i)
     char where[80];
     verbs_print_gid(&there, where, sizeof where);
     if (c->theirs.pair[i].ethernet != r->ethernet)
-        return verbs_break(c, WEFT_USAGE,
-                           "rank %u's RDMA port and %s of this rank are of different kinds, "
-                           "InfiniBand and Ethernet",
-                           c->peer, r->name);
+        return sockets_break(&c->peer, WEFT_USAGE,
+                             "rank %u's RDMA port and %s of this rank are of different kinds, "
+                             "InfiniBand and Ethernet",
+                             c->peer.rank, r->name);
     struct ibv_qp_attr a = towards(c, i);
     int why =
         l->api->modify_qp(p->qp, &a,
                           IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                               IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     if (why != 0)
-        return verbs_break(c, WEFT_PEER,
-                           "%s cannot be connected with rank %u at GID %s: %s; does a route lead "
-                           "there from its address?",
-                           r->name, c->peer, where, strerror(why));
+        return sockets_break(&c->peer, WEFT_PEER,
+                             "%s cannot be connected with rank %u at GID %s: %s; does a route lead "
+                             "there from its address?",
+                             r->name, c->peer.rank, where, strerror(why));
     a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = c->mine.pair[i].first};
-    a.timeout = (uint8_t)l->wish.timeout;
-    a.retry_cnt = (uint8_t)l->wish.retry;
+    a.timeout = (uint8_t)l->options.timeout;
+    a.retry_cnt = (uint8_t)l->options.retry;
     a.rnr_retry = 7; /* without end: it means that this end is slow to post, not gone */
     a.max_rd_atomic = 1;
     why = l->api->modify_qp(p->qp, &a,
                             IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                                 IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
     return why == 0 ? WEFT_OK
-                    : verbs_break(c, WEFT_IO, "%s cannot be made to send to rank %u: %s", r->name,
-                                  c->peer, strerror(why));
+                    : sockets_break(&c->peer, WEFT_IO, "%s cannot be made to send to rank %u: %s",
+                                    r->name, c->peer.rank, strerror(why));
 }
 
 weft_status verbs_join_pairs(weft_conn *c)
@@ -263,47 +264,49 @@ void verbs_free_pairs(weft_conn *c)
             l->api->destroy_cq(c->cq[i]);
     if (c->mr)
         l->api->dereg_mr(c->mr);
-    l->host->free(l->host->ctx, c->memory);
-    l->host->free(l->host->ctx, c->slot_request);
-    l->host->free(l->host->ctx, c->arrival);
+    l->net.host->free(l->net.host->ctx, c->memory);
+    l->net.host->free(l->net.host->ctx, c->slot_request);
+    l->net.host->free(l->net.host->ctx, c->arrival);
 }
 
 /* What completes says which operation, pair and request it was: a word for one is a word for all
  * before it on its pair. */
 weft_status verbs_post(weft_conn *c, uint32_t pair_number, enum operation op,
-                       struct ibv_send_wr *wr, bool speak)
+                       struct ibv_send_wr *wr, bool signal)
 {
     qpair *p = &c->pair[pair_number];
     struct ibv_send_wr *bad;
     uint64_t number = p->posted + 1;
-    if (speak || number - p->spoke >= SIGNAL_EVERY)
+    if (signal || number - p->signaled >= SIGNAL_EVERY)
         wr->send_flags |= IBV_SEND_SIGNALED;
     wr->wr_id = (uint64_t)op << 56 | (uint64_t)pair_number << 48 | number;
     int why = ibv_post_send(p->qp, wr, &bad);
     if (why != 0)
-        return verbs_break(c, WEFT_IO, "%s takes no more requests for rank %u, channel %u: %s",
-                           c->link->rail[p->rail].name, c->peer, c->channel, strerror(why));
+        return sockets_break(
+            &c->peer, WEFT_IO, "%s takes no more requests for rank %u, channel %u: %s",
+            c->link->rail[p->rail].name, c->peer.rank, c->peer.channel, strerror(why));
     p->posted = number;
     if (wr->send_flags & IBV_SEND_SIGNALED)
-        p->spoke = number;
+        p->signaled = number;
     return WEFT_OK;
 }
 
-weft_status verbs_take_back(weft_conn *c, uint32_t pair_number, uint64_t request)
+weft_status verbs_post_receive(weft_conn *c, uint32_t pair_number, uint64_t request)
 {
     qpair *p = &c->pair[pair_number];
     struct ibv_recv_wr wr = {0}, *bad;
     struct ibv_sge room = {.length = RECORD};
     wr.wr_id = (uint64_t)OP_RECEIVE << 56 | (uint64_t)pair_number << 48 | request;
     if (pair_number == 0) { /* records come on this one alone */
-        room.addr = (uintptr_t)(c->heard + request * RECORD);
+        room.addr = (uintptr_t)(c->records_in + request * RECORD);
         room.lkey = c->mr->lkey;
         wr.sg_list = &room;
         wr.num_sge = 1;
     }
     int why = ibv_post_recv(p->qp, &wr, &bad);
     if (why != 0)
-        return verbs_break(c, WEFT_IO, "%s takes no more requests from rank %u, channel %u: %s",
-                           c->link->rail[p->rail].name, c->peer, c->channel, strerror(why));
+        return sockets_break(
+            &c->peer, WEFT_IO, "%s takes no more requests from rank %u, channel %u: %s",
+            c->link->rail[p->rail].name, c->peer.rank, c->peer.channel, strerror(why));
     return WEFT_OK;
 }

@@ -72,21 +72,21 @@ static weft_status reaches_cuda(verbs_module *m, const rail *on, uint32_t caps)
         access("/sys/module/nvidia_peermem", F_OK) == 0 ||
         access("/sys/module/nv_peer_mem", F_OK) == 0)
         return WEFT_OK;
-    return verbs_fail(m->host, WEFT_ABSENT,
-                      "%s port %u reaches a GPU's memory by dmabuf, which %s, or with the module "
-                      "nvidia_peermem, which is not loaded",
-                      on->name, on->port,
-                      exported ? "its driver does not know" : "the GPU's driver does not export");
+    return sockets_fail(m->host, WEFT_ABSENT,
+                        "%s port %u reaches a GPU's memory by dmabuf, which %s, or with the module "
+                        "nvidia_peermem, which is not loaded",
+                        on->name, on->port,
+                        exported ? "its driver does not know" : "the GPU's driver does not export");
 }
 
 static weft_status can_move(verbs_module *m, uint32_t caps)
 {
     if ((caps & (WEFT_DEV_HOST_MEMORY | WEFT_DEV_CUDA_MEMORY)) == 0)
-        return verbs_fail(m->host, WEFT_UNSUPPORTED,
-                          "verbs moves memory of the host or of CUDA, and the device has another");
-    if (!m->host->iface(m->host->ctx, "weft.host.tls/1"))
-        return verbs_fail(m->host, WEFT_UNSUPPORTED,
-                          "verbs needs a host that can authenticate sockets, and this one cannot");
+        return sockets_fail(
+            m->host, WEFT_UNSUPPORTED,
+            "verbs moves memory of the host or of CUDA, and the device has another");
+    if (!sockets_tls(m->host, "verbs"))
+        return WEFT_UNSUPPORTED;
     return verbs_can_lock(m->host, LEAST_LOCKED);
 }
 
@@ -94,8 +94,8 @@ static weft_status verbs_probe(void *module, const weft_conf *conf, const weft_l
                                int32_t *score)
 {
     verbs_module *m = module;
-    verbs_options wish;
-    endpoint bound;
+    verbs_options chosen;
+    sockets_endpoint bound;
     bool known = group->bind_addr;
     rail found[RAILS];
     uint32_t n = 0;
@@ -104,11 +104,11 @@ static weft_status verbs_probe(void *module, const weft_conf *conf, const weft_l
     if (st == WEFT_OK)
         st = verbs_load(m);
     if (st == WEFT_OK)
-        st = verbs_wish(m->host, conf, &wish);
+        st = verbs_read_options(m->host, conf, &chosen);
     if (st == WEFT_OK && known)
-        st = verbs_parse(m->host, group->bind_addr, &bound);
+        st = sockets_parse(m->host, "verbs", group->bind_addr, &bound);
     if (st == WEFT_OK)
-        st = verbs_rails(m->host, &m->api, &wish, known ? &bound : NULL, found, &n);
+        st = verbs_rails(m->host, &m->api, &chosen, known ? &bound : NULL, found, &n);
     const bool found_any = st == WEFT_OK;
     for (uint32_t i = 0; found_any && i < n; i++) {
         if (st == WEFT_OK && (group->device_caps & WEFT_DEV_HOST_MEMORY) == 0)
@@ -124,7 +124,7 @@ static weft_status verbs_open(const weft_host *host, void **module)
 {
     verbs_module *m = host->alloc(host->ctx, sizeof *m, 0);
     if (!m)
-        return verbs_fail(host, WEFT_NO_MEMORY, "no memory for the verbs transport");
+        return sockets_fail(host, WEFT_NO_MEMORY, "no memory for the verbs transport");
     m->host = host;
     *module = m;
     return WEFT_OK;

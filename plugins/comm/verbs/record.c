@@ -13,10 +13,10 @@
 
 enum kind { CREDIT = 1, FREE, WANT };
 
-static bool say(weft_conn *c, const uint8_t text[RECORD])
+static bool send_record(weft_conn *c, const uint8_t text[RECORD])
 {
     qpair *p = &c->pair[0];
-    uint8_t *copy = c->said + p->posted % SEND_DEPTH * RECORD;
+    uint8_t *copy = c->records_out + p->posted % SEND_DEPTH * RECORD;
     struct ibv_sge piece = {.addr = (uintptr_t)copy, .length = RECORD, .lkey = c->mr->lkey};
     struct ibv_send_wr wr = {.opcode = IBV_WR_SEND, .sg_list = &piece, .num_sge = 1};
     if (!verbs_room(p))
@@ -27,7 +27,7 @@ static bool say(weft_conn *c, const uint8_t text[RECORD])
     return verbs_post(c, 0, OP_RECORD, &wr, false) == WEFT_OK;
 }
 
-bool verbs_give_credit(weft_conn *c, message *m)
+bool verbs_send_credit(weft_conn *c, message *m)
 {
     uint8_t text[RECORD] = {CREDIT, m->region != NULL};
     verbs_put(text + 8, m->number, 8);
@@ -35,48 +35,48 @@ bool verbs_give_credit(weft_conn *c, message *m)
     verbs_put(text + 24, m->bytes, 8);
     for (uint32_t i = 0; m->region && i < c->link->nrails; i++)
         verbs_put(text + 32 + 4 * (size_t)i, m->region->mr[i]->rkey, 4);
-    if (!say(c, text))
+    if (!send_record(c, text))
         return false;
     m->direct = m->region;
     return true;
 }
 
-bool verbs_tell_free(weft_conn *c)
+bool verbs_send_free(weft_conn *c)
 {
     uint8_t text[RECORD] = {FREE};
     verbs_put(text + 8, c->slots_taken, 8);
-    if (!say(c, text))
+    if (!send_record(c, text))
         return false;
-    c->slots_told = c->slots_taken;
+    c->slots_reported = c->slots_taken;
     return true;
 }
 
-bool verbs_tell_want(weft_conn *c, const message *m)
+bool verbs_send_want(weft_conn *c, const message *m)
 {
     uint8_t text[RECORD] = {WANT};
-    if (c->want_told == m->number)
+    if (c->want_sent == m->number)
         return true;
     verbs_put(text + 8, m->number, 8);
     verbs_put(text + 16, m->bytes, 8);
-    if (!say(c, text))
+    if (!send_record(c, text))
         return false;
-    c->want_told = m->number;
+    c->want_sent = m->number;
     return true;
 }
 
-void verbs_compare(weft_conn *c)
+void verbs_compare_want(weft_conn *c)
 {
     uint64_t place = c->want_number - 1;
     const message *m = &c->in.m[place % QUEUE];
     if (c->want_number > c->in.done && c->want_number <= c->in.posted && m->bytes != c->want_bytes)
-        (void)!verbs_unequal(c, c->want_number, c->want_bytes, m->bytes);
+        (void)!verbs_length_mismatch(c, c->want_number, c->want_bytes, m->bytes);
 }
 
 weft_status verbs_record(weft_conn *c, const uint8_t *text, uint32_t bytes)
 {
     uint64_t number = verbs_get(text + 8, 8);
     if (bytes == RECORD && text[0] == CREDIT && number <= c->issued_number) {
-        return c->broken; /* it went unasked, and so is shorter: the peer will say so */
+        return c->peer.broken; /* it went unasked, and so is shorter: the peer will say so */
     } else if (bytes == RECORD && text[0] == CREDIT && number - c->issued_number <= QUEUE) {
         credit *to = &c->credit[number % QUEUE];
         *to = (credit){.number = number,
@@ -91,10 +91,10 @@ weft_status verbs_record(weft_conn *c, const uint8_t *text, uint32_t bytes)
     } else if (bytes == RECORD && text[0] == WANT && number > 0) {
         c->want_number = number;
         c->want_bytes = verbs_get(text + 16, 8);
-        verbs_compare(c);
+        verbs_compare_want(c);
     } else {
-        return verbs_break(c, WEFT_DATA, "rank %u said on channel %u what makes no sense", c->peer,
-                           c->channel);
+        return sockets_break(&c->peer, WEFT_DATA, "rank %u said on channel %u what makes no sense",
+                             c->peer.rank, c->peer.channel);
     }
-    return c->broken;
+    return c->peer.broken;
 }

@@ -29,18 +29,19 @@ static bool host_can_read(const void *at)
 static weft_status refused(weft_link *l, const rail *r, uint64_t bytes, bool device, int why)
 {
     if (device)
-        return verbs_fail(l->host, WEFT_UNSUPPORTED,
-                          "%s cannot register %llu bytes of the device's memory (%s): neither "
-                          "dmabuf nor a peer-memory driver (nvidia_peermem) is there, so they have "
-                          "to go through host memory",
-                          r->name, (unsigned long long)bytes, strerror(why));
+        return sockets_fail(
+            l->net.host, WEFT_UNSUPPORTED,
+            "%s cannot register %llu bytes of the device's memory (%s): neither "
+            "dmabuf nor a peer-memory driver (nvidia_peermem) is there, so they have "
+            "to go through host memory",
+            r->name, (unsigned long long)bytes, strerror(why));
     if (why == ENOMEM)
-        return verbs_fail(l->host, WEFT_NO_MEMORY,
-                          "%s cannot register %llu bytes: too little memory may be locked; raise "
-                          "the limit with `ulimit -l unlimited`, or in /etc/security/limits.conf",
-                          r->name, (unsigned long long)bytes);
-    return verbs_fail(l->host, WEFT_IO, "%s cannot register %llu bytes: %s", r->name,
-                      (unsigned long long)bytes, strerror(why));
+        return sockets_fail(l->net.host, WEFT_NO_MEMORY,
+                            "%s cannot register %llu bytes: too little memory may be locked; raise "
+                            "the limit with `ulimit -l unlimited`, or in /etc/security/limits.conf",
+                            r->name, (unsigned long long)bytes);
+    return sockets_fail(l->net.host, WEFT_IO, "%s cannot register %llu bytes: %s", r->name,
+                        (unsigned long long)bytes, strerror(why));
 }
 
 /* A device's memory is read by its own NIC after a message has come (flush.c). */
@@ -60,12 +61,12 @@ weft_status verbs_register(weft_link *l, void *base, uint64_t bytes, int32_t fd,
 {
     struct stat about;
     if (!base || bytes == 0)
-        return verbs_fail(l->host, WEFT_USAGE, "verbs was given no memory to register");
+        return sockets_fail(l->net.host, WEFT_USAGE, "verbs was given no memory to register");
     if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
         fd = -1; /* a file of the host's memory, for those who map it */
-    weft_region *r = l->host->alloc(l->host->ctx, sizeof *r, 0);
+    weft_region *r = l->net.host->alloc(l->net.host->ctx, sizeof *r, 0);
     if (!r)
-        return verbs_fail(l->host, WEFT_NO_MEMORY, "no memory for a region");
+        return sockets_fail(l->net.host, WEFT_NO_MEMORY, "no memory for a region");
     *r = (weft_region){.link = l, .next = l->regions, .base = base, .bytes = bytes};
     r->device = fd >= 0 || !host_can_read(base);
     l->regions = r;
@@ -76,7 +77,7 @@ weft_status verbs_register(weft_link *l, void *base, uint64_t bytes, int32_t fd,
             st = refused(l, &l->rail[i], bytes, r->device, errno);
     }
     if (st == WEFT_OK && r->device)
-        st = verbs_begin_loops(l);
+        st = verbs_open_loopbacks(l);
     if (st != WEFT_OK) {
         verbs_deregister(r);
         return st;
@@ -97,7 +98,7 @@ void verbs_deregister(weft_region *r)
     for (uint32_t i = 0; i < l->nrails; i++)
         if (r->mr[i])
             l->api->dereg_mr(r->mr[i]);
-    l->host->free(l->host->ctx, r);
+    l->net.host->free(l->net.host->ctx, r);
 }
 
 /* The bytes: magic, rails, base, length, a key a rail; the rest 0. */
@@ -106,7 +107,7 @@ weft_status verbs_key(weft_region *r, void *out, uint64_t *bytes)
     weft_link *l = r->link;
     uint8_t *at = out;
     if (*bytes < KEY)
-        return verbs_fail(l->host, WEFT_USAGE, "a key of verbs takes %d bytes", KEY);
+        return sockets_fail(l->net.host, WEFT_USAGE, "a key of verbs takes %d bytes", KEY);
     memset(at, 0, KEY);
     memcpy(at, magic, sizeof magic);
     verbs_put(at + 4, l->nrails, 4);
@@ -126,16 +127,17 @@ weft_status verbs_find(weft_conn *c, const void *key, uint64_t key_bytes, uint64
     weft_link *l = c->link;
     if (!k || key_bytes != KEY || memcmp(k, magic, sizeof magic) != 0 ||
         verbs_get(k + 4, 4) != c->theirs.rails)
-        return verbs_fail(l->host, WEFT_DATA, "what rank %u gave as a key is none of verbs",
-                          c->peer);
+        return sockets_fail(l->net.host, WEFT_DATA, "what rank %u gave as a key is none of verbs",
+                            c->peer.rank);
     uint64_t length = verbs_get(k + 16, 8);
     if (offset > length || bytes > length - offset)
-        return verbs_fail(l->host, WEFT_USAGE,
-                          "%llu bytes at %llu were to be written into a region of rank %u that has "
-                          "%llu",
-                          (unsigned long long)bytes, (unsigned long long)offset, c->peer,
-                          (unsigned long long)length);
+        return sockets_fail(
+            l->net.host, WEFT_USAGE,
+            "%llu bytes at %llu were to be written into a region of rank %u that has "
+            "%llu",
+            (unsigned long long)bytes, (unsigned long long)offset, c->peer.rank,
+            (unsigned long long)length);
     *at = verbs_get(k + 8, 8) + offset;
-    *rkey = (uint32_t)verbs_get(k + 24 + 4 * (size_t)(c->channel % c->theirs.rails), 4);
+    *rkey = (uint32_t)verbs_get(k + 24 + 4 * (size_t)(c->peer.channel % c->theirs.rails), 4);
     return WEFT_OK;
 }

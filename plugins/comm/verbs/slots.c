@@ -12,16 +12,17 @@
 #include <arpa/inet.h>
 #include <string.h>
 
-uint32_t verbs_mark(enum announced kind, uint64_t number, uint64_t count)
+uint32_t verbs_immediate(enum announcement kind, uint64_t number, uint64_t count)
 {
-    return (uint32_t)kind << 30 | (uint32_t)(number % MARKS) << 19 | (uint32_t)count;
+    return (uint32_t)kind << 30 | (uint32_t)(number % NUMBERS) << 19 | (uint32_t)count;
 }
 
-weft_status verbs_unequal(weft_conn *c, uint64_t number, uint64_t sent, uint64_t expected)
+weft_status verbs_length_mismatch(weft_conn *c, uint64_t number, uint64_t sent, uint64_t expected)
 {
-    return verbs_break(
-        c, WEFT_PEER, "message %llu of channel %u: rank %u sent %llu bytes, this rank expects %llu",
-        (unsigned long long)number - 1, c->channel, c->peer, (unsigned long long)sent,
+    return sockets_break(
+        &c->peer, WEFT_PEER,
+        "message %llu of channel %u: rank %u sent %llu bytes, this rank expects %llu",
+        (unsigned long long)number - 1, c->peer.channel, c->peer.rank, (unsigned long long)sent,
         (unsigned long long)expected);
 }
 
@@ -32,7 +33,7 @@ static bool is_free(const weft_conn *c)
            c->pair[0].done >= c->slot_request[c->slots_out % c->slots];
 }
 
-static bool put(weft_conn *c, enum announced kind, uint64_t number, const void *from,
+static bool put(weft_conn *c, enum announcement kind, uint64_t number, const void *from,
                 uint64_t bytes)
 {
     uint32_t at = (uint32_t)(c->slots_out % c->slots);
@@ -50,7 +51,7 @@ static bool put(weft_conn *c, enum announced kind, uint64_t number, const void *
     wr.sg_list = &piece;
     wr.num_sge = bytes > 0 ? 1 : 0;
     wr.send_flags = staged || bytes == 0 ? 0 : IBV_SEND_INLINE;
-    wr.imm_data = htonl(verbs_mark(kind, number, bytes));
+    wr.imm_data = htonl(verbs_immediate(kind, number, bytes));
     wr.wr.rdma.remote_addr = c->theirs.slots_at + (uint64_t)at * c->theirs.slot_bytes;
     wr.wr.rdma.rkey = c->theirs.slots_key;
     uint32_t quarter = c->slots / 4;
@@ -69,7 +70,7 @@ bool verbs_put_signal(weft_conn *c, uint64_t number)
 
 bool verbs_put_slots(weft_conn *c, message *m)
 {
-    enum announced kind = m->bytes <= c->eager ? MESSAGE_WHOLE : MESSAGE_PART;
+    enum announcement kind = m->bytes <= c->eager ? MESSAGE_WHOLE : MESSAGE_PART;
     do {
         uint64_t left = m->bytes - m->moved;
         uint64_t part = left < c->slot_bytes ? left : c->slot_bytes;
@@ -83,8 +84,9 @@ bool verbs_put_slots(weft_conn *c, message *m)
 weft_status verbs_slot_arrived(weft_conn *c, uint32_t imm)
 {
     if (c->slots_in - c->slots_taken == c->slots || (imm & 0x7ffff) > c->slot_bytes)
-        return verbs_break(c, WEFT_DATA, "rank %u used slots of channel %u that it does not have",
-                           c->peer, c->channel);
+        return sockets_break(&c->peer, WEFT_DATA,
+                             "rank %u used slots of channel %u that it does not have", c->peer.rank,
+                             c->peer.channel);
     c->arrival[c->slots_in++ % c->slots] = imm;
     return WEFT_OK;
 }
@@ -97,22 +99,23 @@ bool verbs_take_slots(weft_conn *c, message *m)
         uint32_t at = (uint32_t)(c->slots_taken % c->slots), imm = c->arrival[at];
         uint64_t bytes = imm & 0x7ffff, left = m->bytes - m->moved;
         bool part = imm >> 30 == MESSAGE_PART;
-        if ((imm >> 19) % MARKS != m->number % MARKS)
+        if ((imm >> 19) % NUMBERS != m->number % NUMBERS)
             break; /* of a message behind one that comes another way */
         if (!part && bytes != m->bytes) {
-            (void)!verbs_unequal(c, m->number, bytes, m->bytes);
+            (void)!verbs_length_mismatch(c, m->number, bytes, m->bytes);
             break;
         }
         if (part && (bytes == 0 || bytes > left || m->bytes <= c->eager)) {
-            (void)!verbs_break(c, WEFT_DATA, "rank %u sent a part that cannot be into channel %u",
-                               c->peer, c->channel);
+            (void)!sockets_break(&c->peer, WEFT_DATA,
+                                 "rank %u sent a part that cannot be into channel %u", c->peer.rank,
+                                 c->peer.channel);
             break;
         }
         if (bytes > 0 && m->region && m->region->device) {
-            (void)!verbs_break(c, WEFT_UNSUPPORTED,
-                               "rank %u sends from memory that is not registered, on channel %u, "
-                               "and what this rank receives into is a device's",
-                               c->peer, c->channel);
+            (void)!sockets_break(&c->peer, WEFT_UNSUPPORTED,
+                                 "rank %u sends from memory that is not registered, on channel %u, "
+                                 "and what this rank receives into is a device's",
+                                 c->peer.rank, c->peer.channel);
             break;
         }
         if (bytes > 0)
@@ -121,7 +124,7 @@ bool verbs_take_slots(weft_conn *c, message *m)
         m->moved += bytes;
         whole = m->moved == m->bytes;
     }
-    if (c->slots_taken - c->slots_told >= c->slots / 4)
-        (void)verbs_tell_free(c); /* or in the next round */
+    if (c->slots_taken - c->slots_reported >= c->slots / 4)
+        (void)verbs_send_free(c); /* or in the next round */
     return whole;
 }

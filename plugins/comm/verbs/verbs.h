@@ -2,69 +2,55 @@
  *
  *   plugin.c         manifest, options, probe
  *   library.c        libibverbs, opened at run time
- *   device.c         which ports of which devices carry the traffic: the rails
+ *   device.c         the rails: which ports of which devices carry the traffic
  *   gid.c            which entry of a port's table of addresses is used
- *   link.c           the link: rails, side channels, abort
+ *   link.c           the link: create, destroy, abort; how verbs uses sockets
  *   wait.c           events and sleeping
  *   region.c         registered memory
- *   address.c        where a rank listens for side channels, as bytes
- *   listener.c       the socket on which peers dial, and who is let wait at it
- *   handshake.c      a side channel until it has proved itself: TLS, who is it, which connection
- *   endpoint_info.c  what peers need to know: queue pairs, where slots are
+ *   endpoint_info.c  what two peers need to know of each other, as bytes
  *   connect.c        connections: begin, become ready, end
- *   pair.c           queue pairs: make, bring up, post to
+ *   pair.c           queue pairs: create, connect, post requests
  *   move.c           messages: post, progress
- *   slots.c          ... that are short, or whose memory is not registered: through slots there
- *   direct.c         ... that are long: into the memory of the receiver; writes into its regions
- *   record.c         what the ends tell each other meanwhile: credits, slots that are free again
+ *   slots.c          messages that are short, or not in registered memory: through slots
+ *   direct.c         long messages, written into the receiver's memory; one-sided writes
+ *   record.c         control messages of a connection: credits, free slots, wants
  *   flush.c          makes what the NIC has written visible to a device
- *   failure.c        completions and events that are errors, as sentences
+ *   failure.c        failed completions and asynchronous events, as sentences
  *
- * A connection is one (peer, channel): up to PAIRS reliable connected queue pairs, spread over the
- * rails, and a TCP socket, the side channel. Over the socket both ends prove with the job's key who
- * they are before a queue pair is connected; afterwards it carries nothing, and its end says
- * without delay that the peer has left, which RDMA tells only those who send, and late.
+ * A connection is one (peer, channel). It has up to PAIRS reliable connected queue pairs, spread
+ * over the rails, and a TCP socket, the side channel, which plugins/comm/sockets sets up. Over the
+ * socket both ends authenticate with the job's key and exchange their endpoint_info before a queue
+ * pair is connected. Afterwards it is silent until one end leaves or aborts. RDMA reports a dead
+ * peer only to senders, and late; the end of the socket is reported at once.
  *
- * Everything that arrives takes a receive request and is announced by a completion: data by writes
- * with immediate (enum announced), records by sends. Memory is never polled, so no assumption is
- * made about the order in which a NIC writes. Requests are counted such that one is always there.
+ * Everything that arrives consumes a receive request and makes a completion: data by writes with
+ * immediate (enum announcement), records by sends. Memory is never polled, so the order in which a
+ * NIC writes does not matter. Receive requests are counted so that one is always posted (pair.c).
  */
 #ifndef VERBS_VERBS_H
 #define VERBS_VERBS_H
 
-#define _GNU_SOURCE 1 /* accept4, epoll_pwait2 */
+#include "sockets.h"
 
-#include <weft/handshake.h>
-#include <weft/host.h>
-#include <weft/link.h>
 #include <weft/pause.h>
 
 #include <infiniband/verbs.h>
-#include <netinet/in.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdbool.h>
-#include <sys/socket.h>
 
 enum {
     QUEUE = 128,        /* posted messages that a connection holds each way */
     RAILS = 4,          /* ports that a link uses at once */
     PAIRS = 16,         /* queue pairs of a connection */
     SEND_DEPTH = 256,   /* send requests that a queue pair holds */
-    SIGNAL_EVERY = 32,  /* of them one at least completes with a word */
+    SIGNAL_EVERY = 32,  /* of them one at least is signaled, that is, makes a completion */
     RECORD = 64,        /* bytes of a record */
-    SLOTS_MOST = 1024,  /* of a connection, each way */
-    SLOT_MOST = 131072, /* bytes of one; what an announcement can count is twice that */
-    STRIPE = 65536,     /* bytes below which a message is not cut for another queue pair */
-    MARKS = 2048,       /* of messages, as announcements number them: enough to tell QUEUE apart */
-    HELLO = WEFT_HANDSHAKE_BYTES, /* bytes that an end says of itself over the side channel ... */
-    CARD = 512,                   /* ... and of its queue pairs */
-    ADDRESS = 32,                 /* bytes of address() */
-    PLACES = 24,                  /* accepted sockets that have not proved themselves, at once */
-    WHY = 400,                    /* longest sentence */
-    GRACE_US = 100000,            /* what a peer sent before it left has arrived by then */
-    DRAIN_US = 2000000,           /* longest that disconnect() waits for what was sent to arrive */
-    BLOCKED_US = 20000, /* without a credit so long, a sender says what it wants to send */
+    SLOTS_MOST = 1024,  /* slots of a connection, each way */
+    SLOT_MOST = 131072, /* bytes of one; an immediate can count twice as many */
+    STRIPE = 65536,     /* bytes below which a message is not split over queue pairs */
+    NUMBERS = 2048,     /* message numbers are announced modulo this, well above QUEUE */
+    ENDPOINT_BYTES = SOCKETS_EXTRA, /* of endpoint_info, behind a hello or an answer */
+    GRACE_US = 100000,              /* what a peer sent before it left has arrived by then */
+    DRAIN_US = 2000000, /* longest that disconnect() waits until what was sent has arrived */
+    BLOCKED_US = 20000, /* after this long without a credit a sender sends a want */
     KEY = 64            /* bytes of key() */
 };
 
@@ -104,24 +90,10 @@ typedef struct verbs_module {
     bool loaded;
 } verbs_module;
 
-/* What an epoll event points at. */
-enum source_kind { SOURCE_LISTENER, SOURCE_WAKE, SOURCE_GREETING, SOURCE_LINE, SOURCE_RAIL };
-typedef struct source {
-    int kind, fd;
-    bool readable, writable;
-    bool heard; /* something has come */
-} source;
-
-typedef union endpoint {
-    struct sockaddr any;
-    struct sockaddr_in v4;
-    struct sockaddr_in6 v6;
-} endpoint;
-
 /* --- rails --- */
 
-typedef struct rail {       /* a port of a device */
-    source events, trouble; /* completions to wake for; what befalls device and port */
+typedef struct rail {                  /* a port of a device */
+    sockets_source completions, async; /* descriptors: of the completion channel; of the device */
     struct ibv_context *context;
     struct ibv_pd *pd;
     struct ibv_comp_channel *channel;
@@ -134,12 +106,12 @@ typedef struct rail {       /* a port of a device */
     uint8_t mtu;         /* enum ibv_mtu */
     uint64_t longest;    /* bytes of one request */
     uint64_t down_since; /* us; 0: the port is up */
-    bool dead;           /* the device says that it has failed */
-    struct ibv_qp *loop; /* flush.c: connected to itself, where a device's memory is registered */
+    bool dead;           /* the device has reported that it failed */
+    struct ibv_qp *loop; /* flush.c: the loopback queue pair, if a device's memory is registered */
     struct ibv_cq *loop_cq;
     struct ibv_mr *loop_mr;
-    uint8_t landing[64];
-    uint64_t loops, looped; /* reads posted, finished */
+    uint8_t flush_target[64];
+    uint64_t loops, looped; /* reads posted, completed */
 } rail;
 
 typedef struct verbs_options {
@@ -160,175 +132,141 @@ struct weft_region {
 
 /* --- connections --- */
 
-/* The bits of an immediate: kind (2), mark of the message (11), and a number (19): bytes in the
- * slot, or for MESSAGE_DATA how many stripes the message has. */
-enum announced {
-    MESSAGE_WHOLE, /* in the next slot: a message */
-    MESSAGE_PART,  /* in the next slot: what follows of a message */
-    MESSAGE_DATA   /* a stripe, written where the credit said */
+/* The kind in an immediate. Its bits: kind (2), number of the message modulo NUMBERS (11), and a
+ * count (19): bytes in the slot, or for MESSAGE_DATA the stripes of the message. */
+enum announcement {
+    MESSAGE_WHOLE, /* in the next slot: a whole message */
+    MESSAGE_PART,  /* in the next slot: the next part of a message */
+    MESSAGE_DATA   /* a stripe, written to the address in the credit */
 };
 
-/* What a request was for, in wr_id beside its pair and number. */
-enum operation { OP_SLOT, OP_DATA, OP_RECORD, OP_WRITE, OP_LAST, OP_RECEIVE };
+/* What a request does; in wr_id, with its pair and number. */
+enum operation { OP_SLOT, OP_DATA, OP_RECORD, OP_WRITE, OP_DRAIN, OP_RECEIVE };
 
-typedef struct credit { /* the peer's word on a receive that it has posted */
+typedef struct credit { /* permission from the peer, for a receive that it has posted */
     uint64_t number;    /* of the message, from 1; 0: none */
     uint64_t at, bytes;
     uint32_t key[RAILS]; /* by the peer's rails */
-    bool direct;         /* its memory can be written; else the message goes through slots */
+    bool direct;         /* write into its memory; else send through slots */
 } credit;
 
 typedef struct message {
     uint8_t *at;
     uint64_t bytes, moved;
     weft_region *region;
-    uint64_t number; /* which of those that the ends match, from 1; 0: matched with none */
-    /* out */
-    bool write;           /* a write into a region ... */
-    uint64_t there;       /* ... to this address */
-    uint32_t there_key;   /* ... with this key */
-    uint64_t last[PAIRS]; /* the last request of each pair that belongs to it; 0: none */
+    uint64_t number; /* among those that the two ends match, from 1; 0: matched with none */
+    /* of a send */
+    bool write;           /* a one-sided write ... */
+    uint64_t remote_at;   /* ... to this address ... */
+    uint32_t remote_key;  /* ... with this key */
+    uint64_t last[PAIRS]; /* its last request on each pair; 0: none */
     uint32_t first;       /* the pair of stripe 0 */
     uint32_t next_stripe; /* to be posted */
     uint64_t in_stripe;   /* bytes of it that are posted */
-    /* in */
-    bool direct; /* the peer was told to write into it */
-    bool flushing;
+    /* of a receive */
+    bool direct;               /* a credit allows the peer to write into it */
     uint32_t arrived, stripes; /* 0: not known yet */
-    uint64_t loops[RAILS];     /* flush.c */
+    uint64_t loops[RAILS];     /* flush.c: the read on each rail; 0: none */
 } message;
-typedef struct queue { /* messages posted - done */
+typedef struct queue { /* messages `done` to `posted` are unfinished */
     uint64_t posted, done;
-    uint64_t issued;  /* out: all requests of these are posted. in: credits of these are sent */
-    uint64_t matched; /* numbers given */
+    uint64_t issued;  /* out: all requests of these are posted; in: credits of these are sent */
+    uint64_t matched; /* the last message number */
     message m[QUEUE];
 } queue;
 
 typedef struct qpair {
     struct ibv_qp *qp;
-    uint32_t rail;                /* of the link */
-    uint64_t posted, done, spoke; /* send requests: posted, known to be done, last with a word */
-    uint32_t receives;            /* receive requests that it holds */
-    uint32_t inlined;             /* bytes that a request can hold itself */
+    uint32_t rail;                   /* of the link */
+    uint64_t posted, done, signaled; /* send requests: posted, known to be done, last signaled */
+    uint32_t inlined;                /* bytes that a request can contain itself */
 } qpair;
 
-typedef struct pair_card {
+typedef struct pair_info {
     union ibv_gid gid;
     uint32_t number, first; /* of the queue pair; of its packets */
     uint16_t lid;
     uint8_t mtu, ethernet;
-} pair_card;
-typedef struct card {
+} pair_info;
+typedef struct endpoint_info {
     uint32_t pairs, rails, slots, slot_bytes, eager;
     uint32_t slots_key;
     uint64_t slots_at, longest;
-    pair_card pair[PAIRS];
-} card;
+    pair_info pair[PAIRS];
+} endpoint_info;
 
+/* How the other end of the side channel ended: by disconnect(), by abort(), or without a byte. */
 enum gone { GONE_NOT, GONE_LEFT, GONE_ABORTED, GONE_DIED };
 
 struct weft_conn {
-    source line; /* the side channel; first */
+    sockets_peer peer; /* first; its socket is the side channel */
     weft_link *link;
-    weft_conn *next;
-    struct greeting *greeting;
-    uint32_t peer, channel;
-    endpoint to;       /* where the peer listens */
-    uint32_t attempts; /* dialed in vain, so often */
-    uint64_t dial_at;  /* us: the next attempt, while there is no greeting */
-    bool joined;       /* the queue pairs know those of `theirs` */
-    bool up, news;     /* news: wait() has found something for progress() */
-    weft_status broken;
+    bool joined; /* the queue pairs are connected to those of `theirs` */
+    bool unseen; /* wait() has found completions that progress() has not acted on */
     enum gone gone;
     uint64_t gone_since, blocked_since; /* us; 0: not */
     uint32_t idle;                      /* calls of progress() that found nothing */
 
-    card mine, theirs;
+    endpoint_info mine, theirs;
     uint32_t pairs;
     qpair pair[PAIRS];
     struct ibv_cq *cq[RAILS];
     bool armed[RAILS];
-    uint8_t *memory; /* slots, staged slots, records received, records to send */
+    uint8_t *memory; /* slots, staging copies, records in, records out */
     uint64_t memory_bytes;
     struct ibv_mr *mr; /* of it, on the rail of pair 0 */
-    uint8_t *slot, *staged, *heard, *said;
+    uint8_t *slot, *staged, *records_in, *records_out;
 
-    uint32_t slots, slot_bytes;     /* what both ends have */
-    uint32_t eager;                 /* messages up to this go through a slot unasked */
+    uint32_t slots, slot_bytes;     /* the smaller of both ends, as the next two */
+    uint32_t eager;                 /* messages up to this go through a slot without a credit */
     uint64_t longest;               /* bytes of one request */
-    uint64_t slots_out, slots_free; /* put so far; of those, free again at the peer */
-    uint64_t *slot_request;         /* [slots] the request that carried the staged copy */
-    uint64_t slots_in, slots_taken, slots_told; /* arrived, emptied, told to be free */
-    uint32_t *arrival;                          /* [slots] immediates of those that arrived */
+    uint64_t slots_out, slots_free; /* filled so far; of those, free again at the peer */
+    uint64_t *slot_request;         /* [slots] the request that carried the staging copy */
+    uint64_t slots_in, slots_taken, slots_reported; /* arrived, emptied, reported as free */
+    uint32_t *arrival;                              /* [slots] immediates of those that arrived */
 
-    uint32_t stripe_first; /* the pair where the next message's stripes begin */
-    bool unordered;        /* a write on pair 0 may still be under way */
+    uint32_t stripe_first; /* the pair of the next message's first stripe */
+    bool unordered;        /* a one-sided write on pair 0 may be unfinished */
     credit credit[QUEUE];
     uint64_t issued_number;           /* of the message that was issued last */
-    uint64_t want_told;               /* of the message that the peer was told of */
-    uint64_t want_number, want_bytes; /* what the peer has told of */
+    uint64_t want_sent;               /* of the message that the last want was for */
+    uint64_t want_number, want_bytes; /* of the peer's last want */
     queue out, in;
-    char why[WHY];
 };
-
-/* A socket on its way to a side channel. Dialers know their connection from the start, accepted
- * sockets are matched to one by what they say. */
-enum phase { DIALING, SHAKING, HELLOING, MATCHING, ANSWERING, GOING };
-typedef struct greeting {
-    source io; /* first */
-    struct greeting *next;
-    weft_conn *conn; /* NULL: accepted and not matched yet */
-    weft_tls *tls;
-    enum phase phase;
-    bool dialer, proved; /* proved: holds the job's key */
-    uint32_t moved;      /* bytes of `text` in this phase */
-    uint32_t rank, channel;
-    uint64_t began; /* the link's setup clock, ms */
-    bool final;     /* why it failed does not change with another attempt */
-    uint8_t text[HELLO + CARD];
-    char where[80]; /* the other end, for messages */
-    char why[WHY];  /* why it failed, if we know */
-} greeting;
 
 struct weft_link {
-    const weft_host *host;
-    const weft_host_tls *tls;
+    sockets_link net;
     const verbs_api *api;
-    verbs_options wish;
-    uint32_t rank, ranks;
+    verbs_options options;
     uint32_t nrails;
     rail rail[RAILS];
-    bool device_memory; /* a region is not the host's: nothing may be copied */
-    int epoll;
-    source listener, waker;
-    endpoint bound;
-    char job[128];
-    weft_conn *conns;
+    bool device_memory; /* a region is a device's: the host cannot copy it */
     weft_region *regions;
-    greeting *greetings;
-    uint32_t strangers;     /* accepted and not proved */
-    uint32_t dropped;       /* of them, those that broke the protocol */
-    uint32_t turned_away;   /* of them, those that gave way to others */
-    bool settled;           /* no connection is on its way up */
-    bool listening;         /* epoll watches the listener */
-    uint64_t clock, ticked; /* ms that were spent looking at new sockets; when that was last */
-    atomic_bool aborted, woken;
-    pthread_mutex_t lock; /* list and sockets of the connections, against abort() */
 };
+
+static inline weft_conn *verbs_first(const weft_link *l)
+{
+    return (weft_conn *)l->net.peers;
+}
+
+static inline weft_conn *verbs_next(const weft_conn *c)
+{
+    return (weft_conn *)c->peer.next;
+}
 
 /* library.c */
 weft_status verbs_load(verbs_module *m);
 
 /* device.c */
-weft_status verbs_wish(const weft_host *host, const weft_conf *conf, verbs_options *out);
-weft_status verbs_rails(const weft_host *host, const verbs_api *api, const verbs_options *wish,
-                        const endpoint *bound, rail *out, uint32_t *n);
+weft_status verbs_read_options(const weft_host *host, const weft_conf *conf, verbs_options *out);
+weft_status verbs_rails(const weft_host *host, const verbs_api *api, const verbs_options *options,
+                        const sockets_endpoint *bound, rail *out, uint32_t *n);
 void verbs_close_rail(const verbs_api *api, rail *r);
 weft_status verbs_can_lock(const weft_host *host, uint64_t bytes);
 
 /* gid.c */
-int verbs_pick_gid(const struct ibv_gid_entry *table, int n, uint32_t port, const endpoint *bound,
-                   bool *exact);
+int verbs_pick_gid(const struct ibv_gid_entry *table, int n, uint32_t port,
+                   const sockets_endpoint *bound, bool *exact);
 void verbs_print_gid(const struct ibv_gid_entry *e, char *out, size_t size);
 void verbs_print_gids(const struct ibv_gid_entry *table, int n, uint32_t port, char *out,
                       size_t size);
@@ -338,14 +276,10 @@ weft_status verbs_create(void *module, const weft_link_args *args, weft_link **o
 void verbs_destroy(weft_link *l);
 void verbs_wake(weft_link *l);
 void verbs_abort(weft_link *l);
-weft_status verbs_fail(const weft_host *host, weft_status code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
 
 /* wait.c */
 weft_status verbs_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us);
 int verbs_events(weft_link *l, int64_t timeout_us); /* take events into the flags; their number */
-weft_status verbs_watch(weft_link *l, source *s, int op);
-uint64_t verbs_now_us(void);
 
 /* region.c */
 weft_status verbs_register(weft_link *l, void *base, uint64_t bytes, int32_t fd, weft_region **out);
@@ -354,32 +288,10 @@ weft_status verbs_key(weft_region *r, void *out, uint64_t *bytes);
 weft_status verbs_find(weft_conn *c, const void *key, uint64_t key_bytes, uint64_t offset,
                        uint64_t bytes, uint64_t *at, uint32_t *rkey);
 
-/* address.c */
-weft_status verbs_parse(const weft_host *host, const char *text, endpoint *out);
-void verbs_pack(const endpoint *e, uint8_t out[ADDRESS]);
-weft_status verbs_unpack(weft_link *l, uint32_t peer, const void *in, uint64_t bytes,
-                         endpoint *out);
-socklen_t verbs_length(const endpoint *e);
-void verbs_print(const endpoint *e, char *out, size_t size);
-bool verbs_is_loopback(const endpoint *e);
-
-/* listener.c */
-weft_status verbs_open_listener(weft_link *l);
-void verbs_close_listener(weft_link *l);
-weft_status verbs_listen(weft_link *l); /* open it when a connection waits for its peer */
-void verbs_settle(weft_link *l);        /* close it when none does, and watch it for free places */
-void verbs_accept(weft_link *l);
-
-/* handshake.c */
-void verbs_accepted(weft_link *l, int fd, const endpoint *from); /* an accepted socket */
-weft_status verbs_dial(weft_conn *c);    /* begin an attempt; one that fails later is repeated */
-void verbs_handshake_step(weft_link *l); /* take every greeting as far as it goes */
-uint32_t verbs_pause_us(const weft_link *l); /* until verbs_handshake_step() has to look again */
-void verbs_drop_handshake(weft_link *l, greeting *g);
-
 /* endpoint_info.c */
-void verbs_put_endpoint_info(const card *c, uint8_t out[CARD]);
-bool verbs_get_endpoint_info(const uint8_t in[CARD], card *out); /* false: it cannot be */
+void verbs_put_endpoint_info(const endpoint_info *c, uint8_t out[ENDPOINT_BYTES]);
+bool verbs_get_endpoint_info(const uint8_t in[ENDPOINT_BYTES],
+                             endpoint_info *out); /* false: not valid */
 void verbs_put(uint8_t *at, uint64_t v, int bytes);
 uint64_t verbs_get(const uint8_t *at, int bytes);
 
@@ -389,19 +301,19 @@ weft_status verbs_connect(weft_link *l, uint32_t peer, uint32_t channel, const v
                           uint64_t bytes, weft_conn **out);
 weft_status verbs_ready(weft_conn *c);
 void verbs_disconnect(weft_conn *c);
-weft_status verbs_usable(weft_conn *c); /* not broken and not aborted */
-void verbs_adopt(weft_conn *c, int fd);
+void verbs_describe(const sockets_peer *p, uint8_t *out); /* for sockets_transport, as the next */
+weft_status verbs_join(sockets_peer *p, const uint8_t *theirs);
 
 /* pair.c */
-weft_status verbs_make_pairs(weft_conn *c); /* and say so in c->mine */
-weft_status verbs_join_pairs(weft_conn *c); /* with those of c->theirs */
+weft_status verbs_make_pairs(weft_conn *c); /* and describe them in c->mine */
+weft_status verbs_join_pairs(weft_conn *c); /* connect them to those of c->theirs */
 void verbs_free_pairs(weft_conn *c);
-bool verbs_room(const qpair *p);
+bool verbs_room(const qpair *p); /* for a send request */
 weft_status verbs_post(weft_conn *c, uint32_t pair, enum operation op, struct ibv_send_wr *wr,
-                       bool speak);
-weft_status verbs_take_back(weft_conn *c, uint32_t pair, uint64_t request); /* a receive request */
+                       bool signal);
+weft_status verbs_post_receive(weft_conn *c, uint32_t pair, uint64_t request);
 uint8_t verbs_timeout_code(double seconds);
-double verbs_patience(const verbs_options *o); /* seconds until a request counts as lost */
+double verbs_retry_seconds(const verbs_options *o); /* until a request counts as lost */
 
 /* move.c */
 weft_status verbs_send(weft_conn *c, const void *from, uint64_t bytes, weft_region *region);
@@ -409,40 +321,38 @@ weft_status verbs_recv(weft_conn *c, void *to, uint64_t bytes, weft_region *regi
 weft_status verbs_write(weft_conn *c, const void *from, uint64_t bytes, weft_region *region,
                         const void *key, uint64_t key_bytes, uint64_t offset, int32_t notify);
 weft_status verbs_progress(weft_conn *c, uint64_t *sent, uint64_t *received);
-bool verbs_poll(weft_conn *c);        /* take completions; did any come? */
-bool verbs_waits(const weft_conn *c); /* is anything posted and not finished? */
+bool verbs_poll(weft_conn *c);             /* take completions; true: some came */
+bool verbs_has_posted(const weft_conn *c); /* something is posted and not finished */
 
-/* slots.c: each says whether it could do all of what it is for */
+/* slots.c: true: all of it was done */
 bool verbs_put_slots(weft_conn *c, message *m);
 bool verbs_put_signal(weft_conn *c, uint64_t number);
 bool verbs_take_slots(weft_conn *c, message *m);
 weft_status verbs_slot_arrived(weft_conn *c, uint32_t imm);
-uint32_t verbs_mark(enum announced kind, uint64_t number, uint64_t count);
-weft_status verbs_unequal(weft_conn *c, uint64_t number, uint64_t sent, uint64_t expected);
+uint32_t verbs_immediate(enum announcement kind, uint64_t number, uint64_t count);
+weft_status verbs_length_mismatch(weft_conn *c, uint64_t number, uint64_t sent, uint64_t expected);
 
-/* direct.c */
+/* direct.c: true: all requests are posted */
 bool verbs_put_stripes(weft_conn *c, message *m, const credit *to);
 bool verbs_put_write(weft_conn *c, message *m);
 weft_status verbs_stripe_arrived(weft_conn *c, uint32_t imm);
 
-/* record.c */
-bool verbs_give_credit(weft_conn *c, message *m);
-bool verbs_tell_free(weft_conn *c);
-bool verbs_tell_want(weft_conn *c, const message *m);
+/* record.c: true: it was sent */
+bool verbs_send_credit(weft_conn *c, message *m);
+bool verbs_send_free(weft_conn *c);
+bool verbs_send_want(weft_conn *c, const message *m);
 weft_status verbs_record(weft_conn *c, const uint8_t *text, uint32_t bytes);
-void verbs_compare(weft_conn *c); /* what the peer has told of with what is posted */
+void verbs_compare_want(weft_conn *c); /* the peer's last want with the posted receive */
 
 /* flush.c */
-weft_status verbs_begin_loops(weft_link *l); /* once the link has a device's memory */
-bool verbs_flushed(weft_conn *c, message *m);
-void verbs_end_loop(const verbs_api *api, rail *r);
+weft_status verbs_open_loopbacks(weft_link *l); /* once a device's memory is registered */
+bool verbs_flushed(weft_conn *c, message *m);   /* it has arrived: does the device see it? */
+void verbs_close_loopback(const verbs_api *api, rail *r);
 
 /* failure.c */
-weft_status verbs_break(weft_conn *c, weft_status code, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-weft_status verbs_bad(weft_conn *c, const struct ibv_wc *wc); /* a completion that is an error */
-void verbs_trouble(weft_link *l, rail *r);                    /* take the device's events */
-void verbs_judge(weft_conn *c); /* nothing moves: has the other end left, is a port down? */
-void verbs_read_line(weft_conn *c);
+weft_status verbs_completion_failed(weft_conn *c, const struct ibv_wc *wc);
+void verbs_async_events(weft_link *l, rail *r); /* take the events of the device */
+void verbs_check_stall(weft_conn *c); /* nothing moves: has the peer left, is a port down? */
+void verbs_read_side_channel(weft_conn *c);
 
 #endif
