@@ -1,8 +1,8 @@
 """Rules about modules: how many files a folder has, who calls whom, and what names begin with.
 
-A module is a folder of core/ with its sub-folders. Calls come from the symbols of the build: file A
-calls file B where A's object needs a symbol that B's object defines. Tables of functions count as
-calls, since they name the functions.
+A module is a folder of core/ with its sub-folders, or a shared folder of plugins/. Calls come from
+the symbols of the build: file A calls file B where A's object needs a symbol that B's object
+defines. Tables of functions count as calls, since they name the functions.
 """
 import re
 import shutil
@@ -31,26 +31,42 @@ def rule_folders():
             yield f"{name(folder)}: {count[folder]} files; {FOLDER_FILES} at most"
 
 
-def objects():
-    """{"module/file": (symbols that it defines, symbols that it needs)} of the core's objects."""
+def symbols(path):
+    """(symbols that an object defines, symbols that it needs)"""
     if not shutil.which("nm"):
         print("no nm here", file=sys.stderr)
         sys.exit(77)
+    listed = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
+    has, needs = set(), set()
+    for line in listed.splitlines():
+        kind, symbol = line.split()[-2:]
+        if kind in "TDBRC":
+            has.add(symbol)
+        elif kind == "U":
+            needs.add(symbol)
+    return has, needs
+
+
+def objects(folder, targets):
+    """{"file": its symbols} of the objects of a folder; files that are gone are left out."""
     found = {}
-    for path in sorted((tree.BUILD / "core/CMakeFiles").glob("weft_*.dir/**/*.c.o")):
+    for path in sorted((tree.BUILD / folder / "CMakeFiles").glob(f"{targets}/**/*.c.o")):
         source = str(path).split(".dir/", 1)[1][:-4]
-        if not (tree.ROOT / "core" / (source + ".c")).exists():
-            continue  # left over from a file that was renamed
-        listed = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
-        has, needs = set(), set()
-        for line in listed.splitlines():
-            kind, symbol = line.split()[-2:]
-            if kind in "TDBRC":
-                has.add(symbol)
-            elif kind == "U":
-                needs.add(symbol)
-        found[source] = (has, needs)
+        if (tree.ROOT / folder / (source + ".c")).exists():
+            found[source] = symbols(path)
     return found
+
+
+def core_objects():
+    """{"module/file": its symbols}"""
+    return objects("core", "weft_*.dir")
+
+
+def shared_objects():
+    """{"module/file": its symbols} of each shared folder of plugins/."""
+    return [{f"{folder.name}/{source}": found for source, found
+             in objects(name(folder), f"weft_{folder.name}.dir").items()}
+            for folder in tree.shared_folders()]
 
 
 def calls(found):
@@ -78,9 +94,12 @@ def circles(graph):
 
 def rule_circles():
     """No circle of calls between the files of a module, nor between modules."""
-    graph = calls(objects())
+    graph = calls(core_objects())
     if not graph:
         yield f"{tree.BUILD} has no objects of the core"
+    for shared in shared_objects():
+        for circle in circles(calls(shared)):
+            yield "these call each other in a circle: " + ", ".join(circle)
     between = defaultdict(set)
     for f, called in graph.items():
         between[f.split("/")[0]] |= {c.split("/")[0] for c in called} - {f.split("/")[0]}
@@ -101,8 +120,9 @@ def prefixes(source):
 
 def rule_prefixes():
     """A module's external names begin with the module's name."""
-    for source, (has, _) in objects().items():
-        allowed = prefixes(source)
-        for symbol in sorted(has):
-            if not any(symbol.startswith(p + "_") or symbol == p for p in allowed):
-                yield f"core/{source}.c: {symbol} does not begin with {allowed[0]}_"
+    for group in [core_objects(), *shared_objects()]:
+        for source, (has, _) in group.items():
+            allowed = prefixes(source)
+            for symbol in sorted(has):
+                if not any(symbol.startswith(p + "_") or symbol == p for p in allowed):
+                    yield f"{source}.c: {symbol} does not begin with {allowed[0]}_"

@@ -96,7 +96,8 @@ def rule_headers():
 def rule_smallest_plugins():
     """Each kind but devices has a plugin that is a page: 150 lines at most."""
     for kind in KINDS[1:]:
-        folders = [p for p in (tree.ROOT / "plugins" / kind).iterdir() if p.is_dir()]
+        folders = [p for p in (tree.ROOT / "plugins" / kind).iterdir()
+                   if p.is_dir() and p not in tree.shared_folders()]
         sizes = {p.name: sum(len(lines(f)) for f in files(*CODE, under=[name(p)])) for p in folders}
         least = min(sizes, key=sizes.get)
         if sizes[least] > SMALLEST_PLUGIN:
@@ -132,7 +133,8 @@ def includes(path):
 
 
 def rule_layers():
-    """A folder of core/ includes those before it; plugins see weft/ and themselves; sdk, itself."""
+    """A folder of core/ includes those before it; plugins see weft/, themselves and the shared
+    folders of their kind; shared folders see weft/ and themselves; sdk, itself."""
     for f in files(*CODE, under=["core"]):
         own = f.relative_to(tree.ROOT / "core").parts[0]
         own = own if own in LAYERS else LAYERS[-1]
@@ -142,10 +144,13 @@ def rule_layers():
                            or part in FORBIDDEN.get(own, "").split()):
                 yield f"{name(f)}:{at}: {own}/ includes {what}"
     for f in files(*CODE, under=["plugins", "tests/abi/outside"]):
+        parts = f.relative_to(tree.ROOT).parts  # plugins/KIND/NAME/...
+        own = tree.ROOT.joinpath(*parts[:3])
+        shared = tree.shared_folders(parts[1]) if parts[0] == "plugins" else []
+        seen = [f.parent, own] + (shared if own not in shared else [])
         for at, what, quoted in includes(f):
-            own = tree.ROOT.joinpath(*f.relative_to(tree.ROOT).parts[:3])  # plugins/KIND/NAME
-            if quoted and (".." in what or not any((d / what).exists() for d in (f.parent, own))):
-                yield f"{name(f)}:{at}: {what} is not in the plugin's own folder"
+            if quoted and (".." in what or not any((d / what).exists() for d in seen)):
+                yield f"{name(f)}:{at}: {what} is not in the plugin's own folder or a shared one"
     for f in files(*CODE, under=["sdk/include"]):
         for at, what, quoted in includes(f):
             if quoted or not re.match(r"weft/|std(def|int|io)\.h$|string\.h$", what):
@@ -154,7 +159,7 @@ def rule_layers():
 
 def plugin_names():
     folders = [p for kind in KINDS for p in (tree.ROOT / "plugins" / kind).iterdir()]
-    names = {p.name for p in folders if p.is_dir()}
+    names = {p.name for p in folders if p.is_dir() and p not in tree.shared_folders()}
     for f in files(*CODE, under=["plugins"]):
         names |= set(re.findall(r'"(\w+)", *"[^"]*", *(?:NULL|\w*options)', text(f)))
         names |= set(re.findall(r'weft_mesh_axis \w+ = \{[^"]*"(\w+)"', text(f)))
@@ -351,6 +356,11 @@ BAD = {
     "core/plan/c.c": '#include "job/job.h"\n',
     "core/base/b.c": "int x; // " + "TO" + "DO" + " " * 100 + "\n" + "\n" * 500,
     "plugins/comm/tcp/t.c": '#include "../up.h"\n' + "\n" * 151,
+    "plugins/comm/tcp/t.h": "int t;\n",
+    "plugins/comm/shared/CMakeLists.txt": "add_library(weft_shared STATIC one.c two.c)\n",
+    "plugins/comm/shared/s.h": '#include "t.h"\n' + "\n" * 151,
+    "plugins/optim/sgd/CMakeLists.txt": "weft_add_plugin(optim sgd SOURCES s.c)\n",
+    "plugins/optim/sgd/other.c": '#include "s.h"\n',
     "plugins/optim/sgd/s.c": 'const char *p = "/ho' + 'me/me";\n' + "\n" * 151,
     "plugins/parallel/dp/d.c": "\n" * 151,
     "sdk/include/weft/w.h": "int f(void);\n",
@@ -367,6 +377,11 @@ BAD_CALLS = {"plan/one": "int plan_two(void); int plan_one(void) { return plan_t
                          "int plan_two(void) { return plan_one() + up_there(); }",
              "base/up": "int plan_two(void); int up_there(void) { return plan_two(); }",
              "data/alone": "int alone(void); int alone(void) { return 1; }"}
+# The same of a shared folder of plugins.
+BAD_SHARED = {"one": "int shared_two(void); int stray(void); int stray(void) { "
+                     "return shared_two(); }",
+              "two": "int stray(void); int shared_two(void); int shared_two(void) { "
+                     "return stray(); }"}
 
 
 def plant(place):
@@ -382,12 +397,18 @@ def plant(place):
         "weft_status config_f(int x);\nint g(void)\n{\n" + "\n".join(BAD_DIALECT)
         + "\n}\n\nint h(int x)\n{\n    if (x)\n        return 0;\n    return 1;\n}\n")
     for path, source in BAD_CALLS.items():
-        module = path.split("/")[0]
-        out = place / f"build/core/CMakeFiles/weft_{module}.dir/{path}.c.o"
-        (place / "core" / module).mkdir(parents=True, exist_ok=True)
-        out.parent.mkdir(parents=True, exist_ok=True)
-        (place / f"core/{path}.c").write_text(source + "\n")
-        subprocess.run(["gcc", "-c", place / f"core/{path}.c", "-o", out], check=True)
+        plant_object(place, "core", f"weft_{path.split('/')[0]}.dir", path, source)
+    for path, source in BAD_SHARED.items():
+        plant_object(place, "plugins/comm/shared", "weft_shared.dir", path, source)
+
+
+def plant_object(place, folder, target, path, source):
+    out = place / f"build/{folder}/CMakeFiles/{target}/{path}.c.o"
+    here = place / f"{folder}/{path}.c"
+    here.parent.mkdir(parents=True, exist_ok=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    here.write_text(source + "\n")
+    subprocess.run(["gcc", "-c", here, "-o", out], check=True)
 
 
 def rule_tidy():
@@ -407,11 +428,18 @@ def rule_tidy():
             if line.strip() not in dialect:
                 yield f"the rule dialect does not see: {line.strip()}"
         found = "\n".join(RULES["circles"]())
-        for wanted in ("plan/one, plan/two", "base, plan", "base calls plan"):
+        for wanted in ("plan/one, plan/two", "base, plan", "base calls plan",
+                       "shared/one, shared/two"):
             if wanted not in found:
                 yield f"the rule circles does not see: {wanted}"
-        if "alone does not begin with data_" not in "\n".join(RULES["prefixes"]()):
-            yield "the rule prefixes does not see a name without its module's prefix"
+        found = "\n".join(RULES["prefixes"]())
+        for wanted in ("alone does not begin with data_", "stray does not begin with shared_"):
+            if wanted not in found:
+                yield f"the rule prefixes does not see: {wanted}"
+        found = "\n".join(RULES["layers"]())
+        for wanted in ("comm/shared/s.h:1: t.h", "optim/sgd/other.c:1: s.h"):
+            if wanted not in found:
+                yield f"the rule layers does not see: {wanted}"
 
 
 RULES = {k[5:]: v for k, v in list(globals().items()) if k.startswith("rule_")}

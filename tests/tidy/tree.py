@@ -63,5 +63,11 @@ def functions(path):
             start = None
 
 
+def shared_folders(kind="*"):
+    """Folders plugins/KIND/NAME that make no plugin: a library that plugins of the kind link."""
+    return [p.parent for p in sorted((ROOT / "plugins").glob(f"{kind}/*/CMakeLists.txt"))
+            if "weft_add_plugin(" not in text(p)]
+
+
 def shipped(path):
     return not name(path).startswith("tests/")
