@@ -183,8 +183,8 @@ static void test_events_of_the_device(void **state)
         const char *words;
     } events[] = {{IBV_EVENT_DEVICE_FATAL, "failed or was removed"},
                   {IBV_EVENT_QP_FATAL, "its queue pair failed"},
-                  {IBV_EVENT_QP_REQ_ERR, "a request that cannot be"},
-                  {IBV_EVENT_QP_ACCESS_ERR, "lets nobody write"},
+                  {IBV_EVENT_QP_REQ_ERR, "an invalid request"},
+                  {IBV_EVENT_QP_ACCESS_ERR, "outside the memory"},
                   {IBV_EVENT_CQ_ERR, "completion queue overflowed"}};
     (void)state;
     for (size_t i = 0; i < sizeof events / sizeof events[0]; i++) {

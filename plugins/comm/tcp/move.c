@@ -142,8 +142,8 @@ static weft_status move_bare(weft_conn *c, queue *q, bool *able)
     }
     if (n < 0 || (n == 0 && !sending))
         return connection_lost(c, sending, n < 0 ? errno : 0);
-    /* Less than asked: the kernel's buffer is empty or full, and an event will come, unless the
-     * last one told of the end already. */
+    /* Less than asked: the kernel's buffer is empty or full. An event will follow, unless the last
+     * one has reported the end of the stream. */
     *able = (uint64_t)n == total || (c->peer.io.ended && !sending);
     return advance(c, q, (uint64_t)n);
 }

@@ -1,9 +1,9 @@
 /* device.c: which ports of which devices carry the traffic.
  *
- * `devices = auto` takes the port that has the address which this rank was told to use; where that
- * is a loopback address, or on InfiniBand, whose ports have no IP address, the first active one.
- * Named devices are taken as they stand, each with its own best address: a list of several is how
- * connections are spread over several NICs. */
+ * `devices = auto` takes the port with the address that this rank listens on. If that is a loopback
+ * address, or on InfiniBand, whose ports have no IP address, it takes the first active port. Named
+ * devices are used without this comparison, each with its own best address; connections are spread
+ * over all of them. */
 #include "verbs.h"
 
 #include <errno.h>
@@ -18,11 +18,11 @@ typedef struct search {
     const weft_host *host;
     const verbs_api *api;
     const verbs_options *options;
-    const sockets_endpoint *bound; /* NULL: nobody has asked for an address */
+    const sockets_endpoint *bound; /* NULL: the address is not known */
     struct ibv_device **list;
     int devices;
     char seen[SOCKETS_TEXT / 2]; /* active ports and their addresses, for messages */
-    char why[SOCKETS_TEXT];      /* of the last refusal; recorded when nothing else will do */
+    char why[SOCKETS_TEXT];      /* the last refusal; recorded if no port can be used */
 } search;
 
 static weft_status __attribute__((format(printf, 3, 4)))
@@ -85,7 +85,7 @@ static const char *state_name(enum ibv_port_state s)
     return names[(unsigned)s < sizeof names / sizeof names[0] ? s : 0];
 }
 
-/* Everything about a port whose attributes and addresses are known. */
+/* Fill a rail from the attributes and addresses of its port. */
 static weft_status fill(search *s, rail *r, const struct ibv_port_attr *port,
                         const struct ibv_gid_entry *table, int n, bool *exact)
 {
@@ -127,9 +127,9 @@ static weft_status look_at_port(search *s, rail *r, bool *exact)
         return refuse(s, WEFT_ABSENT, "RDMA device %s has no port %u", r->name, r->port);
     if (port.state != IBV_PORT_ACTIVE)
         return refuse(s, WEFT_ABSENT,
-                      "port %u of RDMA device %s is %s; is its cable in, its interface up?",
-                      r->port, r->name, state_name(port.state));
-    size_t most = 2000; /* of all ports of the device; the kernel takes 64 KiB at most */
+                      "port %u of RDMA device %s is %s; check its cable and its interface", r->port,
+                      r->name, state_name(port.state));
+    size_t most = 2000; /* of all ports of the device; the kernel accepts 64 KiB at most */
     struct ibv_gid_entry *table = s->host->alloc(s->host->ctx, most * sizeof *table, 0);
     if (!table)
         return refuse(s, WEFT_NO_MEMORY, "no memory for a table of addresses");
@@ -141,7 +141,7 @@ static weft_status look_at_port(search *s, rail *r, bool *exact)
     return st;
 }
 
-/* Port `port` of a device, or with 0 the first that will do. */
+/* Port `port` of a device, or with 0 the first that can be used. */
 static weft_status look_at(search *s, struct ibv_device *d, int port, rail *out, bool *exact)
 {
     struct ibv_device_attr device;
@@ -150,8 +150,9 @@ static weft_status look_at(search *s, struct ibv_device *d, int port, rail *out,
     r.context = s->api->open_device(d);
     if (!r.context)
         return refuse(s, WEFT_ABSENT,
-                      "RDMA device %s cannot be opened: %s; may you use /dev/infiniband?", r.name,
-                      strerror(errno));
+                      "RDMA device %s cannot be opened: %s; does this user have access to "
+                      "/dev/infiniband?",
+                      r.name, strerror(errno));
     weft_status st = WEFT_OK;
     if (s->api->query_device(r.context, &device) != 0)
         st = refuse(s, WEFT_IO, "RDMA device %s does not answer", r.name);
@@ -166,7 +167,7 @@ static weft_status look_at(search *s, struct ibv_device *d, int port, rail *out,
             *exact = fits;
         }
         if (!port && i < ports && st == WEFT_ABSENT)
-            st = WEFT_OK; /* another port may do */
+            st = WEFT_OK; /* another port may be usable */
     }
     if (out->context)
         return WEFT_OK;
@@ -181,7 +182,7 @@ static bool is_loopback(const sockets_endpoint *e)
     return ntohl(e->v4.sin_addr.s_addr) >> 24 == 127;
 }
 
-/* `auto`: the port with the address; else, where addresses say nothing, the first. */
+/* `auto`: the port with the address; else the first, if addresses do not decide. */
 static weft_status choose(search *s, rail *out, uint32_t *n)
 {
     weft_status st = WEFT_ABSENT;
@@ -266,7 +267,7 @@ static weft_status take_named(search *s, rail *out, uint32_t *n)
     return WEFT_OK;
 }
 
-/* Contexts are open, nothing else. */
+/* The contexts of the rails are open; the rest follows in link.c. */
 weft_status verbs_rails(const weft_host *host, const verbs_api *api, const verbs_options *options,
                         const sockets_endpoint *bound, rail *out, uint32_t *n)
 {
@@ -288,7 +289,7 @@ weft_status verbs_rails(const weft_host *host, const verbs_api *api, const verbs
     return st == WEFT_OK ? st : host->fail(host->ctx, st, s.why);
 }
 
-/* May this process lock `bytes` of memory, as registration does? Root's capability lifts it. */
+/* Registration locks memory: may this process lock `bytes`? CAP_IPC_LOCK lifts the limit. */
 weft_status verbs_can_lock(const weft_host *host, uint64_t bytes)
 {
     struct rlimit limit;

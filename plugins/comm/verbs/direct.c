@@ -1,13 +1,15 @@
-/* direct.c: long messages, written straight into the receiver's memory.
+/* direct.c: long messages, written into the receiver's memory; one-sided writes.
  *
- * The receiver's credit says where. The message is cut into as many stripes as there are queue
- * pairs, but none shorter than STRIPE; each goes to a pair of its own in requests of what a device
- * takes at once, and the last request of each carries an immediate: which message, how many
- * stripes. Pairs are not ordered among each other, so a message has come when all its stripes have.
- * The next message begins with the next pair, so that those of one stripe use all pairs too.
+ * The receiver's credit has the address. The message is split into as many stripes as there are
+ * queue pairs, none shorter than STRIPE. Each stripe goes to a pair of its own, in requests of the
+ * largest size that the device accepts. The last request of a stripe carries an immediate: number
+ * of the message, number of stripes. Pairs are not ordered among each other, so a message has
+ * arrived when all its stripes have. The next message begins with the next pair, so that messages
+ * of one stripe use all pairs, too.
  *
- * One-sided writes go on pair 0. What follows them must not be there before them: the next message
- * has a stripe or a slot on pair 0, behind the write, and those after it finish after it. */
+ * One-sided writes go on pair 0, and later messages must not arrive before them. So the next
+ * message has a stripe or a slot on pair 0, behind the write; the messages after it finish after
+ * it. */
 #include "verbs.h"
 
 #include <arpa/inet.h>
@@ -31,7 +33,7 @@ static struct ibv_send_wr request(struct ibv_sge *piece, const weft_conn *c, uin
     return wr;
 }
 
-/* Post what can be posted; true when that was all. */
+/* Post what can be posted; true: that was all. */
 bool verbs_put_stripes(weft_conn *c, message *m, const credit *to)
 {
     uint32_t n = stripes_of(c, m->bytes);
@@ -84,13 +86,14 @@ bool verbs_put_write(weft_conn *c, message *m)
 
 weft_status verbs_stripe_arrived(weft_conn *c, uint32_t imm)
 {
-    uint64_t first = c->in.done + 1; /* the number of the first that is awaited */
+    uint64_t first = c->in.done + 1; /* the number of the first unfinished receive */
     uint64_t ahead = ((imm >> 19) - first) % NUMBERS;
     uint32_t n = imm & 0x7ffff;
     message *m = &c->in.m[(c->in.done + ahead) % QUEUE];
     bool known = ahead < c->in.posted - c->in.done && m->direct && n >= 1 && n <= PAIRS;
     if (!known || (m->stripes != 0 && m->stripes != n) || m->arrived == n || m->moved > 0)
-        return sockets_break(&c->peer, WEFT_DATA, "rank %u wrote on channel %u what nobody awaits",
+        return sockets_break(&c->peer, WEFT_DATA,
+                             "rank %u wrote a message on channel %u that no posted receive expects",
                              c->peer.rank, c->peer.channel);
     m->stripes = n;
     m->arrived++;

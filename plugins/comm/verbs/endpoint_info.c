@@ -1,12 +1,12 @@
-/* endpoint_info.c: what the ends of a connection tell each other over the side channel, as bytes:
- * how many queue pairs and rails, where the slots for short messages are and how large, and of each
- * queue pair its number, first packet, address and MTU. Little-endian but the addresses. */
+/* endpoint_info.c: what the two ends of a connection exchange over the side channel, as bytes: the
+ * numbers of queue pairs and rails, address and size of the slots, and for each queue pair its
+ * number, first packet, address and MTU. Numbers are little-endian, addresses in network order. */
 #include "verbs.h"
 
 #include <string.h>
 
 enum { HEAD = 40, EACH = 28 };
-_Static_assert(HEAD + PAIRS * EACH <= ENDPOINT_BYTES, "a card has room for all queue pairs");
+_Static_assert(HEAD + PAIRS * EACH <= ENDPOINT_BYTES, "all queue pairs fit");
 
 void verbs_put(uint8_t *at, uint64_t v, int bytes)
 {

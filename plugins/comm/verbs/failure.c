@@ -1,9 +1,8 @@
-/* failure.c: what goes wrong, as sentences: completions and events that are errors, and peers that
- * have left.
+/* failure.c: failures as sentences: failed completions, asynchronous events, peers that have left.
  *
- * A queue pair that has sent in vain notices after timeout * (retry + 1); one that only receives
- * notices nothing, ever. Hence the side channel: its end says at once that the peer's process is
- * gone, and what a peer says before tells leaving from dying. */
+ * A queue pair that sends to a dead peer reports it after timeout * (retry + 1); one that only
+ * receives never does. The end of the side channel is reported at once. The byte before it, if any,
+ * tells a peer that left or aborted from one that died. */
 #include "verbs.h"
 
 #include <errno.h>
@@ -28,17 +27,18 @@ static const cause causes[] = {
                              "the queue pair was stopped, by an earlier error or with its device"},
     [IBV_WC_MW_BIND_ERR] = {WEFT_INTERNAL, "memory window bind error", "no such request was made"},
     [IBV_WC_BAD_RESP_ERR] = {WEFT_PEER, "bad response",
-                             "what answers is not the peer's queue pair; are two devices of the "
-                             "network given the same address?"},
+                             "the answer is not from the peer's queue pair; do two devices of the "
+                             "network have the same address?"},
     [IBV_WC_LOC_ACCESS_ERR] = {WEFT_PEER, "local access error",
-                               "the peer wrote where this rank lets nobody write"},
-    [IBV_WC_REM_INV_REQ_ERR] = {WEFT_PEER, "remote invalid request",
-                                "the peer's device takes no such request; do all ranks run the "
-                                "same version?"},
+                               "the peer wrote outside the memory that this rank has registered"},
+    [IBV_WC_REM_INV_REQ_ERR] =
+        {WEFT_PEER, "remote invalid request",
+         "the peer's device does not accept the request; do all ranks run the "
+         "same version?"},
     [IBV_WC_REM_ACCESS_ERR] = {WEFT_PEER, "remote access error",
-                               "the peer's memory is not registered any more, or was never there"},
+                               "the peer's memory is not registered"},
     [IBV_WC_REM_OP_ERR] = {WEFT_PEER, "remote operation error",
-                           "the peer's device failed to carry the request out"},
+                           "the peer's device failed to execute the request"},
     [IBV_WC_RETRY_EXC_ERR] = {WEFT_PEER, "retries exceeded",
                               "the peer is gone, or a link between the two is down; a network that "
                               "loses packets needs a larger timeout"},
@@ -47,7 +47,7 @@ static const cause causes[] = {
     [IBV_WC_LOC_RDD_VIOL_ERR] = {WEFT_INTERNAL, "local RDD violation", "no such request was made"},
     [IBV_WC_REM_INV_RD_REQ_ERR] = {WEFT_INTERNAL, "remote invalid RD request",
                                    "no such request was made"},
-    [IBV_WC_REM_ABORT_ERR] = {WEFT_PEER, "remote abort", "the peer's device gave the request up"},
+    [IBV_WC_REM_ABORT_ERR] = {WEFT_PEER, "remote abort", "the peer's device aborted the request"},
     [IBV_WC_INV_EECN_ERR] = {WEFT_INTERNAL, "invalid end-to-end context",
                              "no such request was made"},
     [IBV_WC_INV_EEC_STATE_ERR] = {WEFT_INTERNAL, "invalid end-to-end state",
@@ -57,27 +57,29 @@ static const cause causes[] = {
                           "how"},
     [IBV_WC_RESP_TIMEOUT_ERR] = {WEFT_PEER, "response timeout",
                                  "the peer is gone, or a link between the two is down"},
-    [IBV_WC_GENERAL_ERR] = {WEFT_IO, "general error", "the device does not say"},
+    [IBV_WC_GENERAL_ERR] = {WEFT_IO, "general error", "the device gives no cause"},
 };
 
-static const char *const operations[] = {
-    [OP_SLOT] = "sending a short message to",    [OP_DATA] = "writing a message to",
-    [OP_RECORD] = "sending a credit to",         [OP_WRITE] = "writing into memory of",
-    [OP_DRAIN] = "waiting for the last word of", [OP_RECEIVE] = "receiving from"};
+static const char *const operations[] = {[OP_SLOT] = "sending a short message to",
+                                         [OP_DATA] = "writing a message to",
+                                         [OP_RECORD] = "sending a credit to",
+                                         [OP_WRITE] = "writing into memory of",
+                                         [OP_DRAIN] = "waiting for the last message to",
+                                         [OP_RECEIVE] = "receiving from"};
 
 static weft_status left(weft_conn *c)
 {
     static const char *const how[] = {[GONE_LEFT] = "left", [GONE_DIED] = "died"};
     bool in = c->in.done < c->in.posted;
     if (c->gone == GONE_ABORTED)
-        return sockets_break(&c->peer, WEFT_PEER, "rank %u has given the job up", c->peer.rank);
+        return sockets_break(&c->peer, WEFT_PEER, "rank %u has aborted the job", c->peer.rank);
     return sockets_break(&c->peer, WEFT_PEER, "rank %u %s while message %llu of channel %u was %s",
                          c->peer.rank, how[c->gone],
                          (unsigned long long)(in ? c->in.done : c->out.done), c->peer.channel,
                          in ? "awaited" : "sent");
 }
 
-/* A peer that has gone explains every error: look for that first. */
+/* A peer that has left or died explains every error, so that is looked at first. */
 weft_status verbs_completion_failed(weft_conn *c, const struct ibv_wc *wc)
 {
     weft_link *l = c->link;
@@ -85,7 +87,7 @@ weft_status verbs_completion_failed(weft_conn *c, const struct ibv_wc *wc)
     const rail *r = &l->rail[c->pair[number % PAIRS].rail];
     const char *vendor = "", *down = "";
     char code[32], tries[64] = "";
-    cause why = {WEFT_IO, "an error that has no name", "the device does not say"};
+    cause why = {WEFT_IO, "an error without a name", "the device gives no cause"};
     if (c->peer.broken == WEFT_OK)
         verbs_events(l, 0);
     if (c->gone != GONE_NOT)
@@ -143,10 +145,11 @@ static void one_event(weft_link *l, rail *r, const struct ibv_async_event *e)
         break;
     case IBV_EVENT_QP_FATAL: stopped(e->element.qp->qp_context, r, "its queue pair failed"); break;
     case IBV_EVENT_QP_REQ_ERR:
-        stopped(e->element.qp->qp_context, r, "its queue pair got a request that cannot be");
+        stopped(e->element.qp->qp_context, r, "its queue pair received an invalid request");
         break;
     case IBV_EVENT_QP_ACCESS_ERR:
-        stopped(e->element.qp->qp_context, r, "the peer wrote where this rank lets nobody write");
+        stopped(e->element.qp->qp_context, r,
+                "the peer wrote outside the memory that this rank has registered");
         break;
     default: break;
     }
@@ -159,7 +162,7 @@ void verbs_async_events(weft_link *l, rail *r)
         one_event(l, r, &e);
         l->api->ack_async_event(&e);
     }
-    if (r->dead && r->async.fd >= 0) { /* it would say so for ever */
+    if (r->dead && r->async.fd >= 0) { /* the event would repeat without end */
         (void)epoll_ctl(l->net.epoll, EPOLL_CTL_DEL, r->async.fd, NULL);
         r->async.fd = -1;
     }
@@ -181,7 +184,7 @@ void verbs_read_side_channel(weft_conn *c)
     }
 }
 
-/* Nothing moves although something is posted. */
+/* Called when progress() finds nothing: break a connection that cannot move any more. */
 void verbs_check_stall(weft_conn *c)
 {
     weft_link *l = c->link;

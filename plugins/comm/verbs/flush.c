@@ -1,10 +1,10 @@
 /* flush.c: makes what the NIC has written visible to a device.
  *
- * A completion says that data is on its way to memory in order with the completion itself, but only
- * where both lie in the same memory. Behind it, data for a device's memory may still be on the bus.
- * A read of one byte of that memory by the NIC cannot overtake the writes before it: so each rail
- * has a queue pair that is connected to itself, and a message into a device's memory counts as
- * received once such reads on all rails are done. Nothing of this is set up for host memory. */
+ * A completion guarantees that data is in memory only if data and completion go to the same memory.
+ * Data for a device's memory may still be on the bus when its completion is in host memory. A read
+ * of that memory by the NIC cannot overtake the writes before it. So each rail has a loopback queue
+ * pair, which is connected to itself, and a message into a device's memory counts as received once
+ * a read of one byte has completed on each rail. None of this is set up for host memory. */
 #include "verbs.h"
 
 #include <errno.h>
@@ -22,7 +22,9 @@ static weft_status begin(weft_link *l, rail *r)
     if (r->loop_mr && r->loop_cq)
         r->loop = l->api->create_qp(r->pd, &how);
     if (!r->loop)
-        return sockets_fail(l->net.host, WEFT_IO, "%s gives no queue pair to flush with: %s",
+        return sockets_fail(l->net.host, WEFT_IO,
+                            "%s cannot create the loopback queue pair that flushes the device's "
+                            "memory: %s",
                             r->name, strerror(errno));
     struct ibv_qp_attr a = {.qp_state = IBV_QPS_INIT, .port_num = r->port};
     a.qp_access_flags = IBV_ACCESS_REMOTE_READ;
@@ -48,9 +50,10 @@ static weft_status begin(weft_link *l, rail *r)
         why = l->api->modify_qp(r->loop, &a,
                                 IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                     IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
-    return why == 0 ? WEFT_OK
-                    : sockets_fail(l->net.host, WEFT_IO, "%s cannot be connected with itself: %s",
-                                   r->name, strerror(why));
+    return why == 0
+               ? WEFT_OK
+               : sockets_fail(l->net.host, WEFT_IO, "%s cannot connect its loopback queue pair: %s",
+                              r->name, strerror(why));
 }
 
 weft_status verbs_open_loopbacks(weft_link *l)
@@ -88,20 +91,21 @@ static bool read_back(weft_conn *c, message *m, uint32_t i)
     if (r->loops - r->looped == SEND_DEPTH)
         return false;
     if (ibv_post_send(r->loop, &wr, &bad) != 0) {
-        (void)!sockets_break(&c->peer, WEFT_IO, "%s does not read its device's memory", r->name);
+        (void)!sockets_break(&c->peer, WEFT_IO,
+                             "%s cannot read the memory of the device on this rank", r->name);
         return false;
     }
     m->loops[i] = ++r->loops;
     return true;
 }
 
-/* A message has come. Is it there for the device too? Asked again until it is. */
+/* progress() asks again until the answer is true. */
 bool verbs_flushed(weft_conn *c, message *m)
 {
     bool there = true;
     if (!m->region || !m->region->device)
         return true;
-    c->unseen = true; /* these reads wake nobody */
+    c->unseen = true; /* these reads make no event: wait() must not sleep */
     for (uint32_t i = 0; i < c->link->nrails; i++) {
         rail *r = &c->link->rail[i];
         struct ibv_wc wc;

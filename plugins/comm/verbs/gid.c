@@ -1,8 +1,8 @@
 /* gid.c: which entry of a port's table of addresses (GIDs) is used.
  *
- * On Ethernet every IP address of a port stands there twice, for RoCE v2 (over UDP, which routers
- * and switches know) and v1. The address that this rank was told to use comes first, then v2 before
- * v1, then IPv4 before global IPv6 before link-local. On InfiniBand the first entry is the port. */
+ * On Ethernet the table has every IP address of a port twice, for RoCE v2 (over UDP, which can be
+ * routed) and for v1. The order of preference: the address that this rank listens on; v2 before v1;
+ * IPv4 before global IPv6 before link-local. On InfiniBand the first entry is the port's. */
 #include "verbs.h"
 
 #include <arpa/inet.h>
@@ -31,7 +31,7 @@ static int worth(const struct ibv_gid_entry *e, const sockets_endpoint *bound)
     return form + kind + (is_bound(&e->gid, bound) ? 100 : 0);
 }
 
-/* The place in `table`, or -1 where the port has none. */
+/* The index in `table`, or -1 where the port has no entry. */
 int verbs_pick_gid(const struct ibv_gid_entry *table, int n, uint32_t port,
                    const sockets_endpoint *bound, bool *exact)
 {

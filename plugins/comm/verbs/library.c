@@ -1,6 +1,6 @@
-/* library.c: libibverbs, opened at run time, so that a machine without it gets a sentence and not a
- * plugin that cannot be loaded. What its header inlines (posting, polling) goes through tables of
- * its objects and needs no symbol. */
+/* library.c: libibverbs, opened at run time. So the plugin loads on a machine without it, and says
+ * what is missing. Functions that the header inlines (posting, polling) are called through tables
+ * in the library's objects and need no symbol. */
 #include "verbs.h"
 
 #include <dlfcn.h>
@@ -39,7 +39,7 @@ static const struct symbol {
     {"ibv_ack_async_event", offsetof(verbs_api, ack_async_event), false},
 };
 
-/* The library stays open: it keeps providers and threads of its own that outlive a job. */
+/* The library is never closed: its providers and threads may outlive a job. */
 weft_status verbs_load(verbs_module *m)
 {
     if (m->loaded)
@@ -47,8 +47,7 @@ weft_status verbs_load(verbs_module *m)
     void *library = dlopen(NAMED, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         return sockets_fail(m->host, WEFT_ABSENT,
-                            "verbs needs " NAMED
-                            ", which this machine does not have (%s); it is in "
+                            "verbs needs " NAMED ", which this machine does not have (%s); install "
                             "the package libibverbs1 or rdma-core",
                             dlerror());
     for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {

@@ -1,8 +1,8 @@
-/* move.c: messages: posted, moved as far as they go, finished in order.
+/* move.c: messages: post, progress.
  *
- * Sends are issued in order, each by the way that suits it (slots.c, direct.c), and may finish in
- * any order behind each other; progress() counts up to the first that has not. A receive of more
- * than `eager` bytes makes a credit when it is posted, so that what comes finds its place. */
+ * Sends are issued in order, each through slots (slots.c) or directly (direct.c), and may complete
+ * in any order; progress() counts up to the first that has not. A receive of more than `eager`
+ * bytes sends a credit when it is posted, which tells the sender where to write. */
 #include "verbs.h"
 
 #include <string.h>
@@ -23,10 +23,11 @@ static weft_status post(weft_conn *c, queue *q, const message *m)
     if (q->posted - q->done == QUEUE)
         return WEFT_BUSY;
     if (m->region && m->bytes > 0 && !covers(m->region, m->at, m->bytes))
-        return sockets_fail(c->link->net.host, WEFT_USAGE,
-                            "%llu bytes of channel %u with rank %u are not in the region that was "
-                            "given for them",
-                            (unsigned long long)m->bytes, c->peer.channel, c->peer.rank);
+        return sockets_fail(
+            c->link->net.host, WEFT_USAGE,
+            "%llu bytes of channel %u with rank %u are not inside the region that was "
+            "given with them",
+            (unsigned long long)m->bytes, c->peer.channel, c->peer.rank);
     message *to = &q->m[q->posted++ % QUEUE];
     *to = *m;
     if (to->number != 0)
@@ -35,7 +36,7 @@ static weft_status post(weft_conn *c, queue *q, const message *m)
     return WEFT_OK;
 }
 
-/* Issue the first message that is not; true when it is now. */
+/* Post the requests of a message; true: all of them are posted. */
 static bool issue(weft_conn *c, message *m)
 {
     if (m->write)
@@ -44,7 +45,7 @@ static bool issue(weft_conn *c, message *m)
         return verbs_put_slots(c, m);
     const credit *to = &c->credit[m->number % QUEUE];
     if (to->number != m->number || to->bytes != m->bytes) {
-        if (to->number == m->number) /* a length that differs is the receiver's to name */
+        if (to->number == m->number) /* the receiver reports the lengths that differ */
             (void)verbs_send_want(c, m);
         else if (c->blocked_since == 0)
             c->blocked_since = sockets_now_us();
@@ -108,7 +109,7 @@ weft_status verbs_send(weft_conn *c, const void *from, uint64_t bytes, weft_regi
     message m = {.at = (void *)(uintptr_t)from, .bytes = bytes, .region = region, .number = 1};
     weft_status st = post(c, &c->out, &m);
     if (st == WEFT_OK && c->peer.up)
-        push(c); /* what can leave leaves at once */
+        push(c); /* without waiting for progress() */
     return st;
 }
 
@@ -133,11 +134,11 @@ weft_status verbs_write(weft_conn *c, const void *from, uint64_t bytes, weft_reg
     weft_status st = sockets_usable(&c->peer);
     if (st == WEFT_OK && !c->peer.up)
         return sockets_fail(c->link->net.host, WEFT_USAGE,
-                            "channel %u with rank %u is not up yet, and was to write",
+                            "channel %u with rank %u was asked to write before it was connected",
                             c->peer.channel, c->peer.rank);
     if (st == WEFT_OK && bytes > 0 && !region)
         return sockets_fail(c->link->net.host, WEFT_USAGE,
-                            "channel %u with rank %u was to write from memory that is not "
+                            "channel %u with rank %u was asked to write from memory that is not "
                             "registered",
                             c->peer.channel, c->peer.rank);
     if (st == WEFT_OK)
@@ -149,7 +150,6 @@ weft_status verbs_write(weft_conn *c, const void *from, uint64_t bytes, weft_reg
     return st;
 }
 
-/* One completion. */
 static weft_status take(weft_conn *c, const struct ibv_wc *wc)
 {
     uint32_t number = wc->wr_id >> 48 & 0xff;

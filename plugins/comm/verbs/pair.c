@@ -1,13 +1,13 @@
-/* pair.c: the queue pairs of a connection: made, brought up against those of the peer, posted to.
+/* pair.c: the queue pairs of a connection: create, connect to those of the peer, post requests.
  *
- * Pair i lies on rail (channel + i) mod rails, so that pair 0, which carries what is short, is not
+ * Pair i is on rail (channel + i) mod rails, so that pair 0, which carries short messages, is not
  * on the same NIC for all channels. Each connection has a completion queue of its own for each rail
- * that it uses: whoever polls it finds nothing of others.
+ * that it uses, so that polling finds no completions of others.
  *
- * Receive requests. Pair 0 gets at most: a slot message for each slot; a stripe for each message
- * that has a credit; a credit for each receive of the peer; and few records beside, one for each
- * message that waits (record.c) among them. That is slots + 3 * QUEUE + 16. Other pairs get stripes
- * only. So a sender always finds a request, and RNR means that the ends disagree. */
+ * Receive requests. Pair 0 receives at most: one announcement for each slot, one stripe for each
+ * message that has a credit, one credit for each receive of the peer, one want for each message
+ * that waits, and a few other records. That is slots + 3 * QUEUE + 16. Other pairs receive stripes
+ * only. So a sender always finds a receive request; RNR means that the ends disagree. */
 #include "verbs.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@ static uint32_t receives_of(const weft_conn *c, uint32_t pair)
     return pair == 0 ? c->mine.slots + 3 * QUEUE + 16 : OTHER_RECEIVES;
 }
 
-/* 4.096 us times a power of two, as the standard counts. */
+/* The exponent of the standard: 4.096 us times a power of two. */
 uint8_t verbs_timeout_code(double seconds)
 {
     uint8_t code = 1;
@@ -46,14 +46,14 @@ static weft_status lacking(weft_conn *c, const rail *r, const char *what)
     int why = errno;
     bool locked = why == ENOMEM;
     return sockets_fail(c->link->net.host, locked ? WEFT_NO_MEMORY : WEFT_IO,
-                        "%s gives no %s for channel %u with rank %u: %s%s", r->name, what,
+                        "%s cannot create the %s for channel %u with rank %u: %s%s", r->name, what,
                         c->peer.channel, c->peer.rank, strerror(why),
-                        locked ? "; too little memory may be locked? `ulimit -l unlimited` raises "
-                                 "the limit"
+                        locked ? "; the limit of locked memory may be too low: `ulimit -l "
+                                 "unlimited` raises it"
                                : "");
 }
 
-/* Slots, their staged copies, records received, records to send: one allocation, one key. */
+/* Slots, staging copies, records in and out: one allocation, one registration. */
 static weft_status make_memory(weft_conn *c)
 {
     weft_link *l = c->link;
@@ -97,7 +97,7 @@ static weft_status make_queues(weft_conn *c)
     return WEFT_OK;
 }
 
-/* A device says by refusing that it cannot put that much into a request. */
+/* A device that cannot inline that many bytes refuses with EINVAL; then fewer are tried. */
 static struct ibv_qp *create(weft_conn *c, uint32_t i)
 {
     weft_link *l = c->link;
@@ -175,8 +175,8 @@ weft_status verbs_make_pairs(weft_conn *c)
     return st;
 }
 
-/* To the peer's queue pair; packets are of the smaller MTU. InfiniBand needs the long address only
- * between subnets. */
+/* The attributes that connect to the peer's queue pair, with the smaller MTU. InfiniBand needs the
+ * global address only between subnets. */
 static struct ibv_qp_attr towards(const weft_conn *c, uint32_t i)
 {
     const weft_link *l = c->link;
@@ -212,8 +212,8 @@ static weft_status join(weft_conn *c, uint32_t i)
     verbs_print_gid(&there, where, sizeof where);
     if (c->theirs.pair[i].ethernet != r->ethernet)
         return sockets_break(&c->peer, WEFT_USAGE,
-                             "rank %u's RDMA port and %s of this rank are of different kinds, "
-                             "InfiniBand and Ethernet",
+                             "the RDMA port of rank %u and %s of this rank have different link "
+                             "layers, InfiniBand and Ethernet",
                              c->peer.rank, r->name);
     struct ibv_qp_attr a = towards(c, i);
     int why =
@@ -222,13 +222,13 @@ static weft_status join(weft_conn *c, uint32_t i)
                               IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     if (why != 0)
         return sockets_break(&c->peer, WEFT_PEER,
-                             "%s cannot be connected with rank %u at GID %s: %s; does a route lead "
-                             "there from its address?",
+                             "%s cannot be connected with rank %u at GID %s: %s; is there a route "
+                             "to it?",
                              r->name, c->peer.rank, where, strerror(why));
     a = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS, .sq_psn = c->mine.pair[i].first};
     a.timeout = (uint8_t)l->options.timeout;
     a.retry_cnt = (uint8_t)l->options.retry;
-    a.rnr_retry = 7; /* without end: it means that this end is slow to post, not gone */
+    a.rnr_retry = 7; /* without end: the receiver is slow to post, not dead */
     a.max_rd_atomic = 1;
     why = l->api->modify_qp(p->qp, &a,
                             IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
@@ -269,7 +269,7 @@ void verbs_free_pairs(weft_conn *c)
     l->net.host->free(l->net.host->ctx, c->arrival);
 }
 
-/* What completes says which operation, pair and request it was: a word for one is a word for all
+/* wr_id has the operation, pair and request number. A completion of one request stands for all
  * before it on its pair. */
 weft_status verbs_post(weft_conn *c, uint32_t pair_number, enum operation op,
                        struct ibv_send_wr *wr, bool signal)
@@ -283,7 +283,7 @@ weft_status verbs_post(weft_conn *c, uint32_t pair_number, enum operation op,
     int why = ibv_post_send(p->qp, wr, &bad);
     if (why != 0)
         return sockets_break(
-            &c->peer, WEFT_IO, "%s takes no more requests for rank %u, channel %u: %s",
+            &c->peer, WEFT_IO, "%s does not accept a request to rank %u on channel %u: %s",
             c->link->rail[p->rail].name, c->peer.rank, c->peer.channel, strerror(why));
     p->posted = number;
     if (wr->send_flags & IBV_SEND_SIGNALED)
@@ -297,7 +297,7 @@ weft_status verbs_post_receive(weft_conn *c, uint32_t pair_number, uint64_t requ
     struct ibv_recv_wr wr = {0}, *bad;
     struct ibv_sge room = {.length = RECORD};
     wr.wr_id = (uint64_t)OP_RECEIVE << 56 | (uint64_t)pair_number << 48 | request;
-    if (pair_number == 0) { /* records come on this one alone */
+    if (pair_number == 0) { /* only this one receives records */
         room.addr = (uintptr_t)(c->records_in + request * RECORD);
         room.lkey = c->mr->lkey;
         wr.sg_list = &room;
@@ -305,8 +305,9 @@ weft_status verbs_post_receive(weft_conn *c, uint32_t pair_number, uint64_t requ
     }
     int why = ibv_post_recv(p->qp, &wr, &bad);
     if (why != 0)
-        return sockets_break(
-            &c->peer, WEFT_IO, "%s takes no more requests from rank %u, channel %u: %s",
-            c->link->rail[p->rail].name, c->peer.rank, c->peer.channel, strerror(why));
+        return sockets_break(&c->peer, WEFT_IO,
+                             "%s does not accept a receive request from rank %u on channel %u: %s",
+                             c->link->rail[p->rail].name, c->peer.rank, c->peer.channel,
+                             strerror(why));
     return WEFT_OK;
 }

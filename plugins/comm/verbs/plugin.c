@@ -1,4 +1,4 @@
-/* plugins/comm/verbs: RDMA over InfiniBand or RoCE. See verbs.h for the map of the files. */
+/* plugins/comm/verbs: RDMA over InfiniBand or RoCE. verbs.h lists the files. */
 #include "verbs.h"
 
 #include <errno.h>
@@ -46,11 +46,11 @@ static const weft_option *const options[] = {
     &devices,       &port,          &gid,   &qps,   &mtu,         &timeout, &retry,
     &traffic_class, &service_level, &eager, &slots, &most_inline, NULL};
 
-/* What a small job registers; whether a large one may is seen when it does. */
+/* LEAST_LOCKED: bytes that a small job registers. A large job may still fail to register. */
 enum { LEAST_LOCKED = 64 << 20, SCORE = 80, SCORE_HERE = 40 };
 
-/* Does the card's driver know descriptors of memory? One that cannot be tells: a driver that does
- * not says so before it looks. */
+/* Does the driver of the NIC support dmabuf? A driver without support refuses before it looks at
+ * the descriptor, which is invalid here. */
 static bool takes_dmabuf(const verbs_api *api, const rail *on)
 {
     struct ibv_pd *pd = api->reg_dmabuf_mr ? api->alloc_pd(on->context) : NULL;
@@ -64,7 +64,7 @@ static bool takes_dmabuf(const verbs_api *api, const rail *on)
     return knows;
 }
 
-/* A NIC reaches a GPU's memory by a descriptor of it, or with the help of a driver. */
+/* A NIC reaches a GPU's memory by a dmabuf descriptor, or through a peer-memory driver. */
 static weft_status reaches_cuda(verbs_module *m, const rail *on, uint32_t caps)
 {
     bool exported = (caps & WEFT_DEV_EXPORT_DMABUF) != 0;
@@ -73,10 +73,11 @@ static weft_status reaches_cuda(verbs_module *m, const rail *on, uint32_t caps)
         access("/sys/module/nv_peer_mem", F_OK) == 0)
         return WEFT_OK;
     return sockets_fail(m->host, WEFT_ABSENT,
-                        "%s port %u reaches a GPU's memory by dmabuf, which %s, or with the module "
+                        "%s port %u needs dmabuf to reach a GPU's memory, which %s, or the module "
                         "nvidia_peermem, which is not loaded",
                         on->name, on->port,
-                        exported ? "its driver does not know" : "the GPU's driver does not export");
+                        exported ? "its driver does not support"
+                                 : "the GPU's driver does not export");
 }
 
 static weft_status can_move(verbs_module *m, uint32_t caps)
@@ -84,7 +85,7 @@ static weft_status can_move(verbs_module *m, uint32_t caps)
     if ((caps & (WEFT_DEV_HOST_MEMORY | WEFT_DEV_CUDA_MEMORY)) == 0)
         return sockets_fail(
             m->host, WEFT_UNSUPPORTED,
-            "verbs moves memory of the host or of CUDA, and the device has another");
+            "verbs moves host memory or CUDA memory, and this device has other memory");
     if (!sockets_tls(m->host, "verbs"))
         return WEFT_UNSUPPORTED;
     return verbs_can_lock(m->host, LEAST_LOCKED);

@@ -1,12 +1,12 @@
-/* record.c: what the ends tell each other while messages move, as sends of RECORD bytes on pair 0.
+/* record.c: control messages of a connection, as sends of RECORD bytes on pair 0.
  *
- *   credit   of a long receive that is posted: its number, place, bytes, a key for each rail, and
- *            whether it may be written into; else it comes through slots
- *   free     how many slots have been emptied since the beginning
- *   want     of a long send that has waited for its credit: its number and bytes, so that ends that
- *            disagree about a length fail with both numbers and do not wait for each other
+ *   credit   for a long receive that is posted: its number, address, bytes, a key for each rail,
+ *            and whether the peer may write into it; else the message comes through slots
+ *   free     how many slots have been emptied since the start
+ *   want     for a long send that has waited for its credit: its number and bytes. So ends that
+ *            disagree about a length fail with both numbers instead of waiting for each other
  *
- * Only what breaks rules is checked here: whether a place may be written to is the NIC's to say. */
+ * Only violations of the protocol are found here. The NIC checks addresses against keys. */
 #include "verbs.h"
 
 #include <string.h>
@@ -76,7 +76,7 @@ weft_status verbs_record(weft_conn *c, const uint8_t *text, uint32_t bytes)
 {
     uint64_t number = verbs_get(text + 8, 8);
     if (bytes == RECORD && text[0] == CREDIT && number <= c->issued_number) {
-        return c->peer.broken; /* it went unasked, and so is shorter: the peer will say so */
+        return c->peer.broken; /* sent without a credit: it is shorter, and the peer reports it */
     } else if (bytes == RECORD && text[0] == CREDIT && number - c->issued_number <= QUEUE) {
         credit *to = &c->credit[number % QUEUE];
         *to = (credit){.number = number,
@@ -93,8 +93,9 @@ weft_status verbs_record(weft_conn *c, const uint8_t *text, uint32_t bytes)
         c->want_bytes = verbs_get(text + 16, 8);
         verbs_compare_want(c);
     } else {
-        return sockets_break(&c->peer, WEFT_DATA, "rank %u said on channel %u what makes no sense",
-                             c->peer.rank, c->peer.channel);
+        return sockets_break(&c->peer, WEFT_DATA,
+                             "rank %u sent an invalid control message on channel %u", c->peer.rank,
+                             c->peer.channel);
     }
     return c->peer.broken;
 }

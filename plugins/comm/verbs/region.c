@@ -1,9 +1,9 @@
-/* region.c: registered memory. An arena is registered once with each rail; what a peer needs to
- * write into it is its place and a key a rail.
+/* region.c: registered memory. An arena is registered once with each rail; to write into it a peer
+ * needs its address and one key for each rail.
  *
- * Memory of a device reaches the NIC by a dmabuf descriptor, else by a driver that lets ordinary
- * registration find it (peer memory). Where neither is there the probe has said so, and bytes go
- * through host memory; what is refused here all the same ends the job. */
+ * A device's memory is registered by a dmabuf descriptor, else by a peer-memory driver, with which
+ * ordinary registration finds it. Where neither exists, probe() has refused, and data is staged in
+ * host memory. A failure here ends the job. */
 #include "verbs.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 
 static const uint8_t magic[4] = {'w', 'f', 't', 'K'};
 
-/* The kernel looks for us: no byte is read by ourselves. */
+/* The kernel reads the byte, so memory of a device causes no fault in this process. */
 static bool host_can_read(const void *at)
 {
     int ends[2];
@@ -29,22 +29,22 @@ static bool host_can_read(const void *at)
 static weft_status refused(weft_link *l, const rail *r, uint64_t bytes, bool device, int why)
 {
     if (device)
-        return sockets_fail(
-            l->net.host, WEFT_UNSUPPORTED,
-            "%s cannot register %llu bytes of the device's memory (%s): neither "
-            "dmabuf nor a peer-memory driver (nvidia_peermem) is there, so they have "
-            "to go through host memory",
-            r->name, (unsigned long long)bytes, strerror(why));
+        return sockets_fail(l->net.host, WEFT_UNSUPPORTED,
+                            "%s cannot register %llu bytes of the device's memory (%s): neither "
+                            "dmabuf nor a peer-memory driver (nvidia_peermem) is available, and "
+                            "without them messages have to go through host memory",
+                            r->name, (unsigned long long)bytes, strerror(why));
     if (why == ENOMEM)
-        return sockets_fail(l->net.host, WEFT_NO_MEMORY,
-                            "%s cannot register %llu bytes: too little memory may be locked; raise "
-                            "the limit with `ulimit -l unlimited`, or in /etc/security/limits.conf",
-                            r->name, (unsigned long long)bytes);
+        return sockets_fail(
+            l->net.host, WEFT_NO_MEMORY,
+            "%s cannot register %llu bytes: the limit of locked memory is too "
+            "low; raise it with `ulimit -l unlimited`, or in /etc/security/limits.conf",
+            r->name, (unsigned long long)bytes);
     return sockets_fail(l->net.host, WEFT_IO, "%s cannot register %llu bytes: %s", r->name,
                         (unsigned long long)bytes, strerror(why));
 }
 
-/* A device's memory is read by its own NIC after a message has come (flush.c). */
+/* flush.c reads a device's memory through this rank's own NIC. */
 static struct ibv_mr *register_with(const rail *on, const weft_region *r, int fd)
 {
     const verbs_api *api = r->link->api;
@@ -61,9 +61,10 @@ weft_status verbs_register(weft_link *l, void *base, uint64_t bytes, int32_t fd,
 {
     struct stat about;
     if (!base || bytes == 0)
-        return sockets_fail(l->net.host, WEFT_USAGE, "verbs was given no memory to register");
+        return sockets_fail(l->net.host, WEFT_USAGE,
+                            "verbs was asked to register memory without an address or of 0 bytes");
     if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode))
-        fd = -1; /* a file of the host's memory, for those who map it */
+        fd = -1; /* a file of host memory, which other transports map */
     weft_region *r = l->net.host->alloc(l->net.host->ctx, sizeof *r, 0);
     if (!r)
         return sockets_fail(l->net.host, WEFT_NO_MEMORY, "no memory for a region");
@@ -101,7 +102,7 @@ void verbs_deregister(weft_region *r)
     l->net.host->free(l->net.host->ctx, r);
 }
 
-/* The bytes: magic, rails, base, length, a key a rail; the rest 0. */
+/* The bytes: magic, rails, base, length, a key for each rail; the rest 0. */
 weft_status verbs_key(weft_region *r, void *out, uint64_t *bytes)
 {
     weft_link *l = r->link;
@@ -119,7 +120,7 @@ weft_status verbs_key(weft_region *r, void *out, uint64_t *bytes)
     return WEFT_OK;
 }
 
-/* Where `offset` of a peer's region is, and the key for it on the rail of pair 0. */
+/* The address of `offset` in a peer's region, and its key on the rail of pair 0. */
 weft_status verbs_find(weft_conn *c, const void *key, uint64_t key_bytes, uint64_t offset,
                        uint64_t bytes, uint64_t *at, uint32_t *rkey)
 {
@@ -127,14 +128,14 @@ weft_status verbs_find(weft_conn *c, const void *key, uint64_t key_bytes, uint64
     weft_link *l = c->link;
     if (!k || key_bytes != KEY || memcmp(k, magic, sizeof magic) != 0 ||
         verbs_get(k + 4, 4) != c->theirs.rails)
-        return sockets_fail(l->net.host, WEFT_DATA, "what rank %u gave as a key is none of verbs",
-                            c->peer.rank);
+        return sockets_fail(l->net.host, WEFT_DATA,
+                            "the key that rank %u gave is not a key of verbs", c->peer.rank);
     uint64_t length = verbs_get(k + 16, 8);
     if (offset > length || bytes > length - offset)
         return sockets_fail(
             l->net.host, WEFT_USAGE,
-            "%llu bytes at %llu were to be written into a region of rank %u that has "
-            "%llu",
+            "cannot write %llu bytes at offset %llu into a region of rank %u that has "
+            "%llu bytes",
             (unsigned long long)bytes, (unsigned long long)offset, c->peer.rank,
             (unsigned long long)length);
     *at = verbs_get(k + 8, 8) + offset;

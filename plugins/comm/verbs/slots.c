@@ -1,12 +1,13 @@
 /* slots.c: short messages, and those whose memory is not registered, through slots at the receiver.
  *
- * Each end has a ring of slots for what the other sends. A message up to `eager` bytes is one write
- * with immediate into the next slot: it waits for nobody, and one crossing of the network is all
- * that it takes. What fits into the request itself (inline) goes from where it is; what does not is
- * copied to a staged slot first. Either way the sender's memory is free at once.
+ * Each end has a ring of slots for what the other sends. A message of up to `eager` bytes is one
+ * write with immediate into the next slot: it needs no credit and crosses the network once. If it
+ * fits into the request itself (inline), it is sent from where it is; else it is copied to a
+ * staging slot first. In both cases the sender's memory is free at once.
+ *
  * A longer message takes as many slots as it needs, after its credit, if one of the two memories is
- * not registered. Slots are used in order on pair 0, so the announcements need not say which. The
- * receiver copies them out and says after every quarter of the ring that they are free again. */
+ * not registered. Slots are used in order on pair 0, so an announcement does not name its slot. The
+ * receiver copies them out, and sends after each quarter of the ring how many are free. */
 #include "verbs.h"
 
 #include <arpa/inet.h>
@@ -26,7 +27,7 @@ weft_status verbs_length_mismatch(weft_conn *c, uint64_t number, uint64_t sent, 
         (unsigned long long)expected);
 }
 
-/* A free slot at the peer, and its staged copy on the way no longer? */
+/* The next slot is free at the peer, and its staging copy is not in use. */
 static bool is_free(const weft_conn *c)
 {
     return c->slots_out - c->slots_free < c->slots && verbs_room(&c->pair[0]) &&
@@ -84,14 +85,15 @@ bool verbs_put_slots(weft_conn *c, message *m)
 weft_status verbs_slot_arrived(weft_conn *c, uint32_t imm)
 {
     if (c->slots_in - c->slots_taken == c->slots || (imm & 0x7ffff) > c->slot_bytes)
-        return sockets_break(&c->peer, WEFT_DATA,
-                             "rank %u used slots of channel %u that it does not have", c->peer.rank,
-                             c->peer.channel);
+        return sockets_break(
+            &c->peer, WEFT_DATA,
+            "rank %u used more slots of channel %u, or longer ones, than this rank has",
+            c->peer.rank, c->peer.channel);
     c->arrival[c->slots_in++ % c->slots] = imm;
     return WEFT_OK;
 }
 
-/* Take what is there of the first unfinished receive; true when that was the rest of it. */
+/* Take what has arrived of the first unfinished receive; true: it is complete. */
 bool verbs_take_slots(weft_conn *c, message *m)
 {
     bool whole = false;
@@ -100,21 +102,21 @@ bool verbs_take_slots(weft_conn *c, message *m)
         uint64_t bytes = imm & 0x7ffff, left = m->bytes - m->moved;
         bool part = imm >> 30 == MESSAGE_PART;
         if ((imm >> 19) % NUMBERS != m->number % NUMBERS)
-            break; /* of a message behind one that comes another way */
+            break; /* of a later message; this one comes directly */
         if (!part && bytes != m->bytes) {
             (void)!verbs_length_mismatch(c, m->number, bytes, m->bytes);
             break;
         }
         if (part && (bytes == 0 || bytes > left || m->bytes <= c->eager)) {
             (void)!sockets_break(&c->peer, WEFT_DATA,
-                                 "rank %u sent a part that cannot be into channel %u", c->peer.rank,
-                                 c->peer.channel);
+                                 "rank %u sent an invalid part of a message on channel %u",
+                                 c->peer.rank, c->peer.channel);
             break;
         }
         if (bytes > 0 && m->region && m->region->device) {
             (void)!sockets_break(&c->peer, WEFT_UNSUPPORTED,
-                                 "rank %u sends from memory that is not registered, on channel %u, "
-                                 "and what this rank receives into is a device's",
+                                 "rank %u sends on channel %u from memory that is not registered, "
+                                 "and this rank receives into a device's memory",
                                  c->peer.rank, c->peer.channel);
             break;
         }
@@ -125,6 +127,6 @@ bool verbs_take_slots(weft_conn *c, message *m)
         whole = m->moved == m->bytes;
     }
     if (c->slots_taken - c->slots_reported >= c->slots / 4)
-        (void)verbs_send_free(c); /* or in the next round */
+        (void)verbs_send_free(c); /* if it fails, progress() tries again */
     return whole;
 }

@@ -1,12 +1,12 @@
 /* wait.c: events and sleeping.
  *
  * Work is found by polling completion queues, which costs no system call. Before it sleeps, a link
- * asks each queue of a connection with posted work for an event, polls once more (what came before
- * the request makes no event), and sleeps in one epoll set with the side channels, the devices'
- * own events and the eventfd that wake() rings. */
+ * requests an event from each queue of a connection with posted work and polls once more, since
+ * earlier completions make no event. It sleeps in one epoll set with the completion channels, the
+ * side channels, the devices' asynchronous events and the eventfd of wake(). */
 #include "verbs.h"
 
-/* A queue that made an event has to be asked again for the next. */
+/* After an event a queue makes the next one only if it is requested again. */
 static void take_events(weft_link *l, rail *r)
 {
     struct ibv_cq *cq;
@@ -57,8 +57,8 @@ static void arm(weft_link *l)
                 c->armed[i] = ibv_req_notify_cq(c->cq[i], 0) == 0;
 }
 
-/* What has a deadline of its own shortens the sleep: attempts to dial, a port that is down, peers
- * that have left, a sender that waits for a credit. */
+/* Deadlines shorten the sleep: attempts to dial, a port that is down, a peer that has left, a
+ * sender that waits for a credit. */
 static uint32_t shorten(const weft_link *l, uint32_t timeout_us)
 {
     uint32_t pause = sockets_pause_us(&l->net), most = timeout_us < pause ? timeout_us : pause;
