@@ -1,8 +1,8 @@
-/* sockets.h: authenticated stream sockets between the ranks of a job, for transports.
+/* sockets.h: authenticated TCP sockets between the ranks of a job, for transports.
  *
- * A transport (tcp, verbs) needs one connected socket for each (peer, channel). This part listens,
- * dials, authenticates, retries, and reports events; the transport moves the payload. It is a
- * static library: each plugin contains its own copy, with hidden symbols.
+ * A transport (tcp, verbs) needs one connected socket for each (peer, channel). The files of this
+ * folder listen, dial, authenticate, retry, and report events; the transport moves the payload.
+ * They are a static library: each plugin contains a copy of its own, with hidden symbols.
  *
  *   failure.c    errors as sentences, of the link or of one peer
  *   address.c    an address as text from the user, as bytes for the peers, as text in messages
@@ -24,8 +24,8 @@
  *   wait                  sockets_has_work, sockets_events, sockets_pause_us
  *   wake, abort           sockets_wake, sockets_abort
  *
- * No function here is called for a message of the payload, except sockets_usable() and, when
- * nothing can move, sockets_events().
+ * While payload moves, a transport calls only sockets_usable(), and sockets_events() when nothing
+ * can move.
  *
  * States. A pending connection is a socket that does not belong to a peer yet. It goes through the
  * phases below, in this order; weft/handshake.h has the protocol.
@@ -38,17 +38,19 @@
  *   SOCKETS_ANSWERING   reads the answer                    writes it
  *   SOCKETS_CONFIRMING  writes one byte                     reads it
  *
- * After the last phase the peer has the descriptor and is `up`. An attempt that fails without a
- * verdict, such as a refused place or a timeout, is dialed again after a pause. A verdict (another
- * key, another version, nobody at the port) makes the peer `broken`: this is final, and every later
- * call on it returns the same status and sentence.
+ * After the last phase the peer has the descriptor and is `up`. An attempt may fail for a cause
+ * that passes: the connection cannot be made yet, was closed, or gets no answer. Then it is
+ * repeated after a pause. Any other failure (another key, another version, no listener at the port)
+ * makes the peer `broken`, which is final: every later call on it returns the same status and
+ * sentence.
  *
- * Ownership. The transport allocates and frees links and peers. This part owns the descriptors, TLS
- * sessions and pending connections within them. sockets_disconnect() and sockets_close() release
- * these, also after a call that failed.
+ * Ownership. The transport allocates and frees links and peers. The library owns the descriptors,
+ * TLS sessions and pending connections within them. sockets_disconnect() and sockets_close()
+ * release these, also after a call that failed.
  *
- * Threads. One thread at a time, as weft/link.h says; sockets_wake() and sockets_abort() may come
- * from any. sockets_abort() only reads the list of peers and their descriptors, under `lock`. */
+ * Threads. One thread at a time, as weft/link.h says; any thread may call sockets_wake()
+ * and sockets_abort(). The latter only reads the list of peers and their descriptors, under `lock`.
+ */
 #ifndef SOCKETS_SOCKETS_H
 #define SOCKETS_SOCKETS_H
 
@@ -95,19 +97,19 @@ typedef struct sockets_transport {
     weft_status (*join)(sockets_peer *p, const uint8_t *theirs);
 } sockets_transport;
 
-/* --- objects: a transport reads them, and writes where a remark says so --- */
+/* --- objects; a transport reads them --- */
 
-/* What an event of the epoll set points at. SOCKETS_OTHER is for descriptors of the transport. */
+/* What a descriptor in the epoll set is. SOCKETS_OTHER: one of the transport's. */
 enum sockets_kind { SOCKETS_LISTENER, SOCKETS_WAKE, SOCKETS_PENDING, SOCKETS_PEER, SOCKETS_OTHER };
 
 /* A descriptor in the epoll set. Pending connections and peers are edge-triggered, the others
  * level-triggered. `readable` and `writable` mean that a try may succeed: sockets_events() sets
- * them, and whoever finds that a try moves less than asked for clears them. */
+ * them, and the caller whose read or write moves less than asked for clears them. */
 typedef struct sockets_source {
     int kind, fd;
     bool readable, writable;
     bool received; /* data has come at least once */
-    bool ended;    /* the end of the stream follows what can be read; no further event says so */
+    bool ended;    /* the end of the stream follows what can be read; no further event reports it */
 } sockets_source;
 
 typedef union sockets_endpoint {
@@ -171,14 +173,14 @@ struct sockets_link {
     char job[128];
     sockets_peer *peers;
     sockets_pending *pending;
-    uint32_t unauthenticated; /* of `pending`, accepted ones */
-    uint32_t failed, evicted; /* accepted ones that failed, and that gave their place to others */
+    uint32_t unauthenticated; /* accepted sockets in `pending` that are not authenticated */
+    uint32_t failed, evicted; /* accepted sockets so far that failed; that were closed for others */
     bool settled;             /* every peer is up or broken */
     bool admitting;           /* the epoll set watches the listener */
     uint64_t round;           /* calls of sockets_events() */
-    /* Age of pending connections counts time in which this rank looks at them: it may compute for
-     * seconds between two calls of ready(), which must not cost a peer its place. */
-    uint64_t setup_ms, looked_ms;
+    /* The age of pending connections counts only time in which this rank handles them. Between two
+     * calls of ready() it may compute for seconds, and no peer may be evicted for that. */
+    uint64_t setup_ms, looked_ms; /* that time; when it was last updated */
     atomic_bool aborted, woken;
     pthread_mutex_t lock; /* the list of peers and their descriptors, for sockets_abort() */
 };
@@ -214,10 +216,10 @@ void sockets_print(const sockets_endpoint *e, char *out, size_t size); /* port 0
 
 /* --- events.c --- */
 
-uint64_t sockets_now_us(void); /* monotonic */
+uint64_t sockets_now_us(void); /* of the monotonic clock */
 weft_status sockets_watch(sockets_link *l, sockets_source *s, int epoll_operation);
 int sockets_events(sockets_link *l, int64_t timeout_us); /* set the flags of sources; how many */
-bool sockets_has_work(sockets_link *l); /* for sockets_ready(), or wake or abort was called */
+bool sockets_has_work(sockets_link *l); /* sockets_ready() has work, or wake or abort was called */
 void sockets_wake(sockets_link *l);     /* [any] */
 
 /* --- link.c --- */
@@ -246,14 +248,14 @@ uint32_t sockets_pause_us(const sockets_link *l); /* until sockets_ready() has t
 sockets_pending *sockets_pending_add(sockets_link *l, int fd, bool dialer,
                                      const sockets_endpoint *other); /* takes the descriptor */
 void sockets_pending_drop(sockets_link *l, sockets_pending *c);
-void sockets_authenticated(sockets_link *l, sockets_pending *c); /* it frees its place */
+void sockets_authenticated(sockets_link *l,
+                           sockets_pending *c); /* it no longer counts as unauthenticated */
 weft_status sockets_dial(sockets_peer *p); /* begin an attempt; one that fails later is repeated */
 void sockets_retry_later(sockets_peer *p, const char *why);
 void sockets_redial(sockets_link *l, uint64_t now_us); /* attempts whose pause is over */
 void sockets_handshake(sockets_link *l);               /* advance all pending connections */
 weft_status sockets_listen(sockets_link *l);           /* open the listener if it is closed */
-void sockets_settle(
-    sockets_link *l); /* close it if no peer is to dial; watch it if it has places */
+void sockets_settle(sockets_link *l); /* close it, or pause it, where it is not needed */
 void sockets_accept(sockets_link *l);
 
 #endif

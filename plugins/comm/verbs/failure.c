@@ -53,8 +53,7 @@ static const cause causes[] = {
     [IBV_WC_INV_EEC_STATE_ERR] = {WEFT_INTERNAL, "invalid end-to-end state",
                                   "no such request was made"},
     [IBV_WC_FATAL_ERR] = {WEFT_IO, "fatal error",
-                          "the device has failed; the kernel's log may say "
-                          "how"},
+                          "the device has failed; the kernel's log may have the cause"},
     [IBV_WC_RESP_TIMEOUT_ERR] = {WEFT_PEER, "response timeout",
                                  "the peer is gone, or a link between the two is down"},
     [IBV_WC_GENERAL_ERR] = {WEFT_IO, "general error", "the device gives no cause"},
@@ -170,16 +169,16 @@ void verbs_async_events(weft_link *l, rail *r)
 
 void verbs_read_side_channel(weft_conn *c)
 {
-    char said = 0;
+    char last = 0;
     ssize_t n = 0;
     c->peer.io.readable = false;
     while (c->gone == GONE_NOT) {
-        n = recv(c->peer.io.fd, &said, 1, MSG_DONTWAIT);
+        n = recv(c->peer.io.fd, &last, 1, MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
             return;
-        c->gone = n <= 0 ? GONE_DIED : said == 'A' ? GONE_ABORTED : GONE_LEFT;
+        c->gone = n <= 0 ? GONE_DIED : last == 'A' ? GONE_ABORTED : GONE_LEFT;
         c->gone_since = sockets_now_us();
     }
 }

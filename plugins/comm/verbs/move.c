@@ -2,7 +2,7 @@
  *
  * Sends are issued in order, each through slots (slots.c) or directly (direct.c), and may complete
  * in any order; progress() counts up to the first that has not. A receive of more than `eager`
- * bytes sends a credit when it is posted, which tells the sender where to write. */
+ * bytes sends a credit when it is posted, with the address to write to. */
 #include "verbs.h"
 
 #include <string.h>

@@ -59,8 +59,9 @@ static weft_status make_memory(weft_conn *c)
     weft_link *l = c->link;
     rail *r = &l->rail[c->pair[0].rail];
     uint64_t slots = (uint64_t)c->mine.slots * c->mine.slot_bytes;
-    uint64_t heard = (uint64_t)receives_of(c, 0) * RECORD, said = (uint64_t)SEND_DEPTH * RECORD;
-    c->memory_bytes = 2 * slots + heard + said;
+    uint64_t bytes_in = (uint64_t)receives_of(c, 0) * RECORD,
+             bytes_out = (uint64_t)SEND_DEPTH * RECORD;
+    c->memory_bytes = 2 * slots + bytes_in + bytes_out;
     c->memory = l->net.host->alloc(l->net.host->ctx, c->memory_bytes, 4096);
     c->slot_request =
         l->net.host->alloc(l->net.host->ctx, c->mine.slots * sizeof *c->slot_request, 0);
@@ -74,7 +75,7 @@ static weft_status make_memory(weft_conn *c)
     c->slot = c->memory;
     c->staged = c->slot + slots;
     c->records_in = c->staged + slots;
-    c->records_out = c->records_in + heard;
+    c->records_out = c->records_in + bytes_in;
     c->mine.slots_at = (uintptr_t)c->slot;
     c->mine.slots_key = c->mr->rkey;
     return WEFT_OK;

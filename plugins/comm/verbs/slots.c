@@ -102,7 +102,7 @@ bool verbs_take_slots(weft_conn *c, message *m)
         uint64_t bytes = imm & 0x7ffff, left = m->bytes - m->moved;
         bool part = imm >> 30 == MESSAGE_PART;
         if ((imm >> 19) % NUMBERS != m->number % NUMBERS)
-            break; /* of a later message; this one comes directly */
+            break; /* of a later message; this one is written directly */
         if (!part && bytes != m->bytes) {
             (void)!verbs_length_mismatch(c, m->number, bytes, m->bytes);
             break;
