@@ -1,5 +1,5 @@
-/* job/host_map.h: where the ranks of a job are: which share a machine, and how far from a rank's
- * cores lies the network interface that leads to the others. */
+/* job/host_map.h: topology of the ranks of a job: which ranks share a machine, and the NUMA
+ * distance between a rank's cores and the network interface that leads to the other ranks. */
 #ifndef JOB_SITE_H
 #define JOB_SITE_H
 
@@ -7,24 +7,24 @@
 
 typedef struct job_sites {
     uint32_t ranks, machines;
-    uint32_t *machine;  /* [ranks] numbered from 0 in the order of first appearance */
+    uint32_t *machine;  /* [ranks] machine of each rank, numbered in order of first appearance */
     uint32_t cpu_ranks; /* ranks of this machine with the same CPU affinity as this one, itself
-                         * included: they divide those CPUs; 0: not known */
+                           included: they divide those CPUs; 0: unknown */
     uint32_t cpu_rank;  /* this rank's number among them, from 0 */
-    uint32_t *distance; /* [ranks] as the system tells it of NUMA nodes; 0: unknown, or no matter */
+    uint32_t
+        *distance; /* [ranks] NUMA distance as the system reports it; 0: unknown or irrelevant */
 } job_sites;
 
-/* Ask all ranks, and set local_rank and local_ranks of `who` (and of the job) from what they say:
- * the ranks of one host, by its boot id, share its cores and GPUs, in containers of their own or
- * not. Where the environment has told something else, that is logged, and what was found holds.
+/* Exchange host identities and set local_rank and local_ranks of `who` (and of the job). Ranks with
+ * the same boot id are on one host and share its cores and GPUs, even in separate containers. Where
+ * the environment says otherwise, a warning is logged and the detected values are used.
  *
- * Two ranks share a machine when they share its boot and their namespaces of
- * networks and processes: two containers of one machine are two machines here, since neither sees
- * the other's memory. `j` NULL: one rank. Owned by the caller. [setup] [collective] */
+ * Ranks share a machine if boot id, network namespace and process namespace are equal. Two
+ * containers on one host are two machines here, since neither sees the other's memory. `j` NULL:
+ * one rank. Owned by the caller. [setup] [collective] */
 weft_status job_find_hosts(job *j, job_identity *who, job_sites *out);
 
-/* What `machines` alike would be: each has ranks that follow one another. For planning without
- * ranks. */
+/* The host map of `machines` equal machines with consecutive ranks, for planning without ranks. */
 void job_even_hosts(uint32_t ranks, uint32_t machines, job_sites *out);
 void job_free_hosts(job_sites *s);
 

@@ -1,10 +1,10 @@
 /* job/state.h: the job object of one rank.
  *
- * job.c has the calls from outside, server.c and members.c the thread of rank 0, client.c the
- * thread of every other rank, mailbox.c what they share.
+ * job.c has the public calls, server.c and members.c the thread of rank 0, client.c the thread of
+ * every other rank, mailbox.c what they share.
  *
- * One lock guards everything that is not atomic. A thread holds it while it handles events and
- * never while it waits for them. A call from outside leaves a request under the lock, wakes the
+ * One lock guards everything that is not atomic. The job thread holds it while it handles events
+ * and releases it while it waits for them. A public call leaves a request under the lock, wakes the
  * thread and waits for the answer on the condition variable `moved`. */
 #ifndef JOB_STATE_H
 #define JOB_STATE_H
@@ -25,9 +25,8 @@
 #define LEAVE_SECONDS 300.0
 
 /* Time during which this process was running. A gap in the thread's own loop (the machine was
- * suspended, the whole job was stopped) counts as at most `most`, so that nobody is taken
- * for frozen because the observer was frozen; a gap because processors are scarce still counts in
- * full. */
+ * suspended, the whole job was stopped) counts as at most `most`, so a frozen observer takes no
+ * other rank for frozen. A gap because CPUs are scarce still counts in full. */
 typedef struct awake {
     uint64_t last, ms, most;
 } awake;
@@ -62,32 +61,32 @@ struct job {
     tls_context *tls;
     weft_host_tls table;
 
-    pthread_mutex_t asking; /* one request at a time */
+    pthread_mutex_t asking; /* held during a request: one at a time */
     pthread_mutex_t lock;
     pthread_cond_t moved;
-    bool ready; /* the three above were made */
+    bool ready; /* lock, moved and asking are initialized */
     pthread_t thread;
-    void *(*body)(void *); /* what it does */
+    void *(*body)(void *); /* body of the thread */
     bool running, stop;
     int wake_fd, failure_fd, control_fd;
 
     mailbox box;
-    bool joined;   /* all ranks have met                            */
-    bool leaving;  /* this rank has said goodbye                    */
-    bool all_left; /* all have, in good order                       */
-    bool drained;  /* nothing of ours waits to be sent, or can be   */
-    bool parted;   /* rank 0: every other rank has closed           */
+    bool joined;   /* all ranks have met */
+    bool leaving;  /* this rank has sent its bye */
+    bool all_left; /* all ranks have, with WEFT_OK */
+    bool drained;  /* everything queued is sent, or cannot be sent any more */
+    bool parted;   /* rank 0: every other rank has closed its connection */
 
     _Atomic int failed; /* set once, after the text */
     char failure[JOB_TEXT];
-    job_cause candidate; /* the best explanation of a failure so far */
+    job_cause candidate; /* candidate for the root cause */
     awake clock;
 
     _Atomic uint64_t step, place;
     job_agreement halt;
 
-    server *server; /* rank 0        */
-    client *client; /* another rank  */
+    server *server; /* rank 0 */
+    client *client; /* another rank */
 };
 
 #endif

@@ -1,35 +1,36 @@
-/* job/stop.h: stopping on request: SIGTERM or SIGUSR1 to any rank, or to the launcher.
+/* job/stop.h: stop on request: SIGTERM or SIGUSR1 to any rank, or to the launcher.
  *
- * Schedulers announce with these signals that a job's time is over. All ranks agree on one step,
- * run through it, save a checkpoint and leave with STOP_STATUS; the job goes on from there later.
+ * Schedulers send these signals when a job's time is over. All ranks agree on a last step, finish
+ * it, save a checkpoint and exit with STOP_STATUS; the job can be resumed from there.
  *
- * The agreement is made by the threads of job.h while training goes on. The rank that got the
- * signal tells rank 0. Rank 0 asks every rank for the step that it has begun, and that it begins no
- * later one for the time being; each answers at once. The largest answer is the last step of all. A
- * rank in it may be waiting for one that is a step behind, so the others run up to it. Where no
- * rank has begun a step there is nothing to save, and all waits of the job end with a failure that
- * says so. What waits here ends when a rank fails, and after a time limit.
+ * The threads of job.h make the agreement while training continues. The rank that got the signal
+ * tells rank 0. Rank 0 asks every rank which step it has begun and to begin no later one for now;
+ * each answers at once. The maximum of the answers is the last step. A rank in that step may be
+ * waiting for one that is a step behind, so the others catch up. If no rank has begun a step there
+ * is nothing to save, and all waits of the job end with a failure that says so. Waits of the
+ * agreement end when a rank fails, and at a timeout.
  *
- * The handler sets a flag; the thread looks at it every 50 ms. SIGINT ends a rank after its step,
- * without a checkpoint and with status 1. A second SIGTERM (half a second after the first, since
- * some senders signal twice at once) or a second SIGINT ends the process; in ranks of our launcher
- * the launcher does this. */
+ * The handler sets a flag; the thread polls it every 50 ms. SIGINT ends a rank after its step,
+ * without a checkpoint and with status 1. A second SIGTERM (at least half a second after the first,
+ * since some senders signal twice at once) or a second SIGINT ends the process; for ranks of our
+ * launcher the launcher does this. */
 #ifndef JOB_STOP_H
 #define JOB_STOP_H
 
 #include "job/decide/event.h"
 #include "job/job.h"
 
-#define STOP_STATUS 75     /* exit status: stopped on request, and nothing is lost (EX_TEMPFAIL) */
-#define STOP_SAME_MS 500   /* within it a signal is the same request once more */
-#define STOP_GRACE_MS 2000 /* a rank that has to stop in set-up and does not is ended after it */
+#define STOP_STATUS 75     /* exit status: stopped on request, nothing is lost (EX_TEMPFAIL) */
+#define STOP_SAME_MS 500   /* a signal within this time is the same request */
+#define STOP_GRACE_MS 2000 /* a rank that must stop in set-up is ended after this time */
 
-/* Handle SIGTERM, SIGUSR1 and SIGINT of this process, and let them in. `launched`: by our launcher.
- * [setup] */
+/* Install the handlers of SIGTERM, SIGUSR1 and SIGINT and unblock these signals. `launched`: by our
+ * launcher. [setup] */
 void job_stop_catch(bool launched);
 
-/* With `on`, a request ends the process in its handler, with STOP_STATUS, and SIGINT ends it as
- * ever: for a job of one rank before its first step, and for a launcher that plans. [any] */
+/* With `on`, a request ends the process in its handler, with STOP_STATUS, and SIGINT has its
+ * default effect: for a job of one rank before its first step, and for a launcher that plans. [any]
+ */
 void job_stop_at_once(bool on);
 
 /* The signal that asked this process to stop, SIGTERM or SIGUSR1; 0: none did. [any] */
@@ -41,8 +42,8 @@ bool job_stop_interrupted(void);
 /* "SIGTERM", for messages; "a signal" for 0. */
 const char *job_stop_name(int number);
 
-/* The signal that stopped the job before its first step: job_failure() says so, and the exit status
- * is STOP_STATUS. 0: none did. [any] */
+/* The signal that stopped the job before its first step: job_failure() then fails, and the exit
+ * status is STOP_STATUS. 0: none did. [any] */
 int job_stop_declared(void);
 
 /* Ask for `step` before beginning it; steps are asked for in order. *number is 0 when it may begin,
@@ -51,12 +52,12 @@ int job_stop_declared(void);
  * [collective] */
 weft_status job_stop_before(job *j, uint64_t step, int *number);
 
-/* --- for the threads of a job, under its lock --- */
+/* --- for the threads of a job, with its lock held --- */
 
 /* Act on JOB_EVENT_LAST and JOB_EVENT_END_WAITS; other events are ignored. */
 void job_stop_act(job *j, const job_event *e);
 
-/* End this process when its waits were ended STOP_GRACE_MS ago and it does not leave. */
+/* End this process if its waits were ended STOP_GRACE_MS ago and it has not left yet. */
 void job_stop_end_overdue(const job *j);
 
 #endif

@@ -1,8 +1,8 @@
-/* job/launch/control.h: the line between a rank and the launcher that started it.
+/* job/launch/control.h: the control socket between a rank and the launcher that started it.
  *
- * A pair of local sockets that keep message borders. The launcher tells every rank how another one
- * ended; a rank tells the launcher whom it holds to be the cause of a failure, and what to print.
- * Nothing else crosses it, and neither side ever waits for the other. */
+ * A pair of local sockets that keep message boundaries. The launcher tells every rank how another
+ * one ended; a rank tells the launcher its candidate for the root cause, and what to print. It
+ * carries nothing else, and neither side ever waits for the other. */
 #ifndef JOB_CONTROL_H
 #define JOB_CONTROL_H
 
@@ -12,8 +12,8 @@
 #define CONTROL_FD_ENV "WEFT_CONTROL_FD"
 #define CONTROL_TEXT 2032
 
-#define CONTROL_ENDED 1u  /* to ranks: `rank` ended by itself with status `code`             */
-#define CONTROL_KILLED 2u /* to ranks: `rank` was killed by signal `code`                    */
+#define CONTROL_ENDED 1u  /* to ranks: `rank` ended by itself with status `code` */
+#define CONTROL_KILLED 2u /* to ranks: `rank` was killed by signal `code` */
 #define CONTROL_CAUSE 3u  /* to the launcher: `rank` failed, `text` says how; code: a JOB_CAUSE_ */
 #define CONTROL_SAY 4u    /* to the launcher: print `text`, unless another rank said the same */
 
@@ -22,10 +22,11 @@ typedef struct job_control_record {
     char text[CONTROL_TEXT];
 } job_control_record;
 
-/* Our end as a rank, close-on-exec; -1 when no launcher of ours started us. [any] */
+/* The rank's end, close-on-exec; -1 when our launcher did not start this process. [any] */
 int job_control_descriptor(void);
 
-/* Send without waiting; a full line loses the record. False when it did not go. */
+/* Send without waiting; the record is dropped when the socket buffer is full. False: it was not
+ * sent. */
 bool job_control_send(int fd, uint32_t kind, uint32_t rank, uint32_t code, const char *text);
 
 /* 1: a record; 0: none now; -1: the other side is gone. */

@@ -9,24 +9,24 @@
 typedef struct spawn_job {
     uint32_t ranks;
     uint16_t port;
-    int key_fd, store_fd; /* close-on-exec; children open them to exec; -1: none */
-    int job_fd;           /* likewise; of config/source.h, which keeps it        */
-    int alive_fd;         /* alive.h; -1: none                         */
-    const sigset_t *mask; /* signal mask that the ranks get            */
+    int key_fd, store_fd; /* close-on-exec; children reopen them across exec; -1: none */
+    int job_fd;           /* likewise; owned by config/source.h */
+    int alive_fd;         /* alive.h; -1: none */
+    const sigset_t *mask; /* signal mask that the ranks get */
     char *const *argv;
 } spawn_job;
 
 typedef struct spawn_child {
     pid_t pid;
     int pidfd;   /* readable when it has ended; -1 when it was reaped */
-    int control; /* our end of its line (control.h)                   */
+    int control; /* our end of its control socket (control.h) */
 } spawn_child;
 
-/* Start rank `rank`. It is killed when we die, leads a process group of its own, reads nothing from
- * standard input, and holds no other descriptor of ours that is close-on-exec. */
+/* Start rank `rank`. It is killed when this process dies, leads its own process group, has an empty
+ * standard input, and inherits no other close-on-exec descriptor of this process. */
 weft_status job_spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out);
 
-/* The key, and the socket that listens on 127.0.0.1 at a free port; neither for one rank. */
+/* Make the key and the socket that listens on 127.0.0.1 at a free port; neither for one rank. */
 weft_status job_spawn_open(spawn_job *s);
 void job_spawn_close(spawn_job *s);
 

@@ -13,25 +13,25 @@
 
 #include "job/wire/tls.h"
 
-#define WIRE_HELLO 1u     /* to the store: job_wire_hello     */
-#define WIRE_WELCOME 2u   /* to a rank: the meeting's number, 16 bytes                           */
-#define WIRE_REFUSED 3u   /* to a rank: why, text; arg is its status                             */
-#define WIRE_JOINED 4u    /* to a rank: all are here                                             */
-#define WIRE_BEAT 5u      /* both ways: sign of life; step and place, u64 each                   */
-#define WIRE_PUT 6u       /* to the store: key and value                                         */
-#define WIRE_GET 7u       /* to the store: key; arg is how long to wait                          */
-#define WIRE_EXCHANGE 8u  /* to the store: name and this rank's part; arg is how long to wait    */
-#define WIRE_REPLY 9u     /* to a rank: arg is the status; the value, or why not                 */
-#define WIRE_FAILURE 10u  /* to a rank: arg is the rank that failed; text                        */
-#define WIRE_BYE 11u      /* to the store: arg is the status that this rank leaves with; text    */
-#define WIRE_ALL_LEFT 12u /* to a rank: all have said goodbye in good order                     */
+#define WIRE_HELLO 1u     /* to the store: job_wire_hello */
+#define WIRE_WELCOME 2u   /* to a rank: welcome; the meeting's number, 16 bytes */
+#define WIRE_REFUSED 3u   /* to a rank: rejected; text: why; arg is the status */
+#define WIRE_JOINED 4u    /* to a rank: all ranks have joined */
+#define WIRE_BEAT 5u      /* both ways: heartbeat; step and place, u64 each */
+#define WIRE_PUT 6u       /* to the store: key and value */
+#define WIRE_GET 7u       /* to the store: key; arg is the timeout */
+#define WIRE_EXCHANGE 8u  /* to the store: name and this rank's part; arg is the timeout */
+#define WIRE_REPLY 9u     /* to a rank: arg is the status; the value or the error text */
+#define WIRE_FAILURE 10u  /* to a rank: arg is the rank that failed; text */
+#define WIRE_BYE 11u      /* to the store: arg is the status that this rank leaves with; text */
+#define WIRE_ALL_LEFT 12u /* to a rank: all ranks have left in good order */
 
-#define WIRE_STOP 13u /* to the store: arg is the signal that asked for a stop (stop.h)     */
-#define WIRE_HOLD 14u /* to a rank: begin no further step; arg is the signal               */
-#define WIRE_HELD 15u /* to the store: the step that this rank has begun, u64                */
-#define WIRE_LAST 16u /* to a rank: the last step of all, u64, 0: none; arg is the signal    */
+#define WIRE_STOP 13u /* to the store: arg is the signal that asked for a stop (stop.h) */
+#define WIRE_HOLD 14u /* to a rank: begin no further step; arg is the signal */
+#define WIRE_HELD 15u /* to the store: the step that this rank has begun, u64 */
+#define WIRE_LAST 16u /* to a rank: the last step, u64, 0: none; arg is the signal */
 
-#define WIRE_PROTOCOL 3u /* goes up with every change that the other end must know of */
+#define WIRE_PROTOCOL 3u /* incremented with every change that the other end must know of */
 #define WIRE_HEAD 16
 #define WIRE_KEY_MAX 200u
 #define WIRE_VALUE_MAX (1u << 20)
@@ -44,64 +44,63 @@
 
 typedef struct job_wire_hello {
     uint32_t rank, ranks;
-    uint64_t process; /* a random number, the same in all attempts of one process */
+    uint64_t process; /* random, the same in all attempts of one process */
     uint64_t launch;  /* job_identity.launch */
     char version[WIRE_VERSION];
 } job_wire_hello;
 
 typedef struct job_wire_frame {
     uint32_t bytes, type, arg, seq;
-    const uint8_t *body; /* the wire's; until the next job_wire_take() */
+    const uint8_t *body; /* owned by the wire; valid until the next job_wire_take() */
 } job_wire_frame;
 
 typedef struct wire {
-    int fd; /* the wire's: job_wire_close() closes it */
+    int fd; /* owned: job_wire_close() closes it */
     weft_tls *tls;
     uint32_t limit; /* largest body accepted now */
     uint8_t head[WIRE_HEAD];
     uint8_t small[256];
-    uint8_t *body;  /* `small`, or memory of its own for a larger one */
-    uint32_t got;   /* bytes of the frame that are here, head included */
+    uint8_t *body;  /* `small`, or allocated for a larger one */
+    uint32_t got;   /* bytes of the frame received so far, head included */
     uint32_t bytes; /* of its body */
-    bool whole;     /* it was handed out; the next take begins a new one */
+    bool whole;     /* it was returned; the next take begins a new one */
     uint8_t *out;   /* bytes [sent, queued) wait to be written */
     uint64_t sent, queued, room;
 } wire;
 
-/* Take over a connected socket that has no session yet; job_wire_open() with the same `fd` begins
- * it.
- */
+/* Take over a connected socket that has no session yet; job_wire_open() with the same `fd` starts
+ * the session. */
 void job_wire_hold(wire *w, int fd);
 
-/* Begin on a connected non-blocking socket. On failure the socket is closed. */
+/* Start a session on a connected non-blocking socket. On failure the socket is closed. */
 weft_status job_wire_open(wire *w, tls_context *c, int fd, bool server, const uint8_t psk[32]);
-void job_wire_close(wire *w); /* any number of times, also on a zeroed one with fd -1 */
+void job_wire_close(wire *w); /* idempotent; also on a zeroed one with fd -1 */
 
-/* WEFT_OK: a whole frame. WEFT_BUSY: nothing more now. */
+/* WEFT_OK: a whole frame. WEFT_BUSY: no whole frame yet. */
 weft_status job_wire_take(wire *w, job_wire_frame *out);
 
-/* Queue a frame of up to two parts; never blocks. A connection that is closed swallows it. */
+/* Queue a frame of up to two parts; never blocks. Dropped if the connection is closed. */
 void job_wire_send(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *body,
                    uint32_t bytes);
 void job_wire_send2(wire *w, uint32_t type, uint32_t arg, uint32_t seq, const void *a,
                     uint32_t a_bytes, const void *b, uint32_t b_bytes);
 
-/* Write what is queued. WEFT_BUSY: some is left. */
+/* Write the queue. WEFT_BUSY: some bytes are left. */
 weft_status job_wire_flush(wire *w);
 uint64_t job_wire_unsent(const wire *w);
 
-/* The key at the head of a body: u16 of length, then that many bytes without a zero among them.
- * Copies it to `key` with a zero at its end; what follows it is the value. */
+/* Parse the key at the start of a body: u16 of length, then that many bytes, none of them zero.
+ * Copies it to `key` with a terminating zero; the rest of the body is the value. */
 bool job_wire_key(const job_wire_frame *f, char key[WIRE_KEY_MAX + 1], const uint8_t **value,
                   uint32_t *value_bytes);
 
-/* The text of a body, cut at `bytes` - 1, with control characters made visible. */
+/* The text of a body, truncated to `bytes` - 1, with control characters made visible. */
 void job_wire_text(const job_wire_frame *f, char *out, uint32_t bytes);
 
 void job_wire_put64(uint8_t *to, uint64_t v);
 uint64_t job_wire_get64(const uint8_t *from);
 
-/* What both ends must have in common. */
+/* The version text, which must be the same at both ends. */
 void job_wire_version(char out[WIRE_VERSION]);
 void job_wire_pack_hello(const job_wire_hello *h, uint8_t out[HELLO_BYTES]);
 bool job_wire_unpack_hello(const job_wire_frame *f, job_wire_hello *out);
