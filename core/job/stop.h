@@ -4,7 +4,7 @@
  * it, save a checkpoint and exit with STOP_STATUS; the job can be resumed from there.
  *
  * The threads of job.h make the agreement while training continues. The rank that got the signal
- * tells rank 0. Rank 0 asks every rank which step it has begun and to begin no later one for now;
+ * tells rank 0. Rank 0 asks every rank which step it has begun and to begin no later one meanwhile;
  * each answers at once. The maximum of the answers is the last step. A rank in that step may be
  * waiting for one that is a step behind, so the others catch up. If no rank has begun a step there
  * is nothing to save, and all waits of the job end with a failure that says so. Waits of the
