@@ -194,7 +194,8 @@ typedef struct scalar_slot {
     uint32_t kept; /* SCALAR_...; 0: not in checkpoints */
 } scalar_slot;
 
-/* Bytes by purpose; they add up to `peak`, the size of the arena. */
+/* Bytes by purpose; they add up to `peak`, the size of the arena. `activations` has inputs,
+ * scalars, workspace and gathered parameters as well (plan_regions_finish()). */
 typedef struct plan_bytes {
     uint64_t params, grads, state, activations, comm, peak;
     uint64_t host; /* host memory beside the arena: staging, where no link reaches the device */

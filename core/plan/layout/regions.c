@@ -60,7 +60,7 @@ weft_status plan_regions_params(builder *b, uint64_t passes)
     return WEFT_OK;
 }
 
-static void set_bases(builder *b)
+static void set_block_bases(builder *b)
 {
     const flat *f = b->f;
     b->bases.params = pool_array(&b->p->pool, f->blocks.n, sizeof *b->bases.params);
@@ -83,7 +83,7 @@ weft_status plan_regions_state(builder *b, bool train)
         f->grads = region(&at, f->size[FLAT_GRADS] * f->grad_size);
     b->p->bytes.grads = at - start;
     b->zones.zone = at;
-    set_bases(b);
+    set_block_bases(b);
     return WEFT_OK;
 }
 

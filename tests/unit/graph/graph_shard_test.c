@@ -101,6 +101,7 @@ static const weft_attr attrs[] = {{.key = "eps", .f = 1e-3},
                                   {.key = "sequence", .i = 4},
                                   {.key = "causal", .i = 1},
                                   {.key = "weight", .f = 0.25}};
+#define ATTRS (sizeof attrs / sizeof *attrs)
 
 /* One op in a graph of its own, with values for its inputs and the whole result. */
 typedef struct bench {
@@ -160,10 +161,10 @@ static bench *set_up(uint32_t e)
     }
     w->op = graph_core_op(examples[e].id);
     assert_non_null(w->op);
-    assert_int_equal(w->op->infer(&b, attrs, 4, w->is, nin, w->os, &nout), WEFT_OK);
-    assert_int_equal(b.op(b.ctx, examples[e].id, attrs, 4, w->in, nin, w->out, nout), WEFT_OK);
-    w->call = (weft_opcall){sizeof w->call, 4, attrs, nin, nout, w->in, w->out, NULL};
-    run(w, attrs, 4, w->is, w->os, w->x, w->y);
+    assert_int_equal(w->op->infer(&b, attrs, ATTRS, w->is, nin, w->os, &nout), WEFT_OK);
+    assert_int_equal(b.op(b.ctx, examples[e].id, attrs, ATTRS, w->in, nin, w->out, nout), WEFT_OK);
+    w->call = (weft_opcall){sizeof w->call, ATTRS, attrs, nin, nout, w->in, w->out, NULL};
+    run(w, attrs, ATTRS, w->is, w->os, w->x, w->y);
     return w;
 }
 
@@ -234,14 +235,15 @@ static void check_parts(bench *w, const weft_place *in, const weft_place *out)
     for (int c = 0; c < SIZE; c++) {
         weft_shape is[6], os[3];
         uint32_t nout;
-        weft_attr a[5] = {attrs[0], attrs[1], attrs[2], attrs[3], {.key = "first"}};
+        weft_attr a[ATTRS + 1] = {[ATTRS] = {.key = "first"}};
+        memcpy(a, attrs, sizeof attrs);
         take_parts(w, in, c, is, x);
         if (w->op->first_input) {
             uint32_t i = w->op->first_input - 1, axis = w->op->first_axis;
-            a[4].i = c * (w->is[i].axes[axis].size - is[i].axes[axis].size);
+            a[ATTRS].i = c * (w->is[i].axes[axis].size - is[i].axes[axis].size);
         }
-        assert_int_equal(w->op->infer(&b, a, 5, is, w->call.nin, os, &nout), WEFT_OK);
-        run(w, a, 5, is, os, x, y);
+        assert_int_equal(w->op->infer(&b, a, ATTRS + 1, is, w->call.nin, os, &nout), WEFT_OK);
+        run(w, a, ATTRS + 1, is, os, x, y);
         join_parts(w, out, c, y, sum);
     }
     for (uint32_t i = 0; i < w->call.nout; i++)
