@@ -62,7 +62,7 @@ weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *na
 
 /* Memory for the operation's residual of sched_residual_bytes() bytes, 0 at first. The residual is
  * scaled by *times (NULL: 1), which is read during each start: 0 discards it. [setup] */
-void comm_set_residual(comm_op *op, void *kept, const float *times);
+void comm_set_residual(comm_op *op, void *residual, const float *times);
 
 /* The offsets in the device's arena that all starts of a staged operation will have: devices that
  * import each other's arenas need those of their peers beforehand. [setup] */

@@ -65,8 +65,8 @@ static weft_status check_memory(const comm_op *op, const char *in, const char *o
             "%s on channel %s: made for one memory in place, but started with an output "
             "that is another place than its input",
             op->name, op->channel->name);
-    int apart = in + op->in_bytes <= out || out + op->out_bytes <= in;
-    if (!op->shared && op->in_bytes && op->out_bytes && !apart)
+    int disjoint = in + op->in_bytes <= out || out + op->out_bytes <= in;
+    if (!op->shared && op->in_bytes && op->out_bytes && !disjoint)
         return err_fail(WEFT_USAGE, "%s on channel %s: input and output overlap", op->name,
                         op->channel->name);
     return check_arena(op, in, out, scratch);

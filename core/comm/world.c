@@ -215,9 +215,9 @@ weft_status comm_add_op(comm_channel *c, const sched_schedule *s, const char *na
     return WEFT_OK;
 }
 
-void comm_set_residual(comm_op *op, void *kept, const float *times)
+void comm_set_residual(comm_op *op, void *residual, const float *times)
 {
-    op->base[SCHED_RESIDUAL] = kept;
+    op->base[SCHED_RESIDUAL] = residual;
     op->times = times;
 }
 

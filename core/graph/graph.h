@@ -62,12 +62,12 @@ typedef struct node {
     uint32_t block, phase;
     uint32_t comm, redop; /* WEFT_ALL_REDUCE ...; 0: computes */
     uint32_t mesh_axis;
-    uint32_t root; /* of a shift: how far */
-    bool assign;   /* out[0] (parameter, state, scalar) takes in[0] */
-    bool again;    /* recomputes a forward node for backward: not counted as model FLOPs */
-    bool own;      /* op belongs to the core, not to a plugin */
-    bool join;     /* adds up contributions to one gradient */
-    bool replaced; /* by nodes [put_first, put_end): graph_apply_replacements() */
+    uint32_t root;   /* of a shift: how far */
+    bool assign;     /* out[0] (parameter, state, scalar) takes in[0] */
+    bool recomputed; /* recomputes a forward node for backward: not counted as model FLOPs */
+    bool own;        /* op belongs to the core, not to a plugin */
+    bool join;       /* adds up contributions to one gradient */
+    bool replaced;   /* by nodes [put_first, put_end): graph_apply_replacements() */
     uint32_t put_first, put_end; /* ... */
 } node;
 

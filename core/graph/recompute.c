@@ -46,7 +46,7 @@ weft_status graph_set_keep(graph *g, const char *glob, uint32_t how, const char 
 
 typedef struct remaking {
     graph *g;
-    bool *again;         /* [tensor] step 1 */
+    bool *recomputed;    /* [tensor] step 1 */
     uint32_t *phase;     /* [node] of its copy; 0: none is needed */
     weft_tensor *copies; /* [tensor] 0: not yet made */
     VEC(node) nodes;     /* the graph as it will be */
@@ -70,18 +70,18 @@ static bool find_marked(remaking *r)
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
         for (uint32_t k = 0; n->phase == PHASE_FORWARD && k < n->nout; k++)
-            r->again[n->out[k]] = !left_alone[n->block] &&
-                                  graph_tensor(g, n->out[k])->keep == WEFT_ACTIVATION_RECOMPUTE;
+            r->recomputed[n->out[k]] = !left_alone[n->block] && graph_tensor(g, n->out[k])->keep ==
+                                                                    WEFT_ACTIVATION_RECOMPUTE;
     }
     for (uint32_t i = 0; i < g->nodes.n; i++)
         for (uint32_t k = 0; k < g->nodes.at[i].nin; k++) {
             weft_tensor t = g->nodes.at[i].in[k];
             uint32_t maker = graph_tensor(g, t)->producer;
-            if (r->again[t] && g->nodes.at[maker - 1].block != g->nodes.at[i].block)
-                r->again[t] = false;
+            if (r->recomputed[t] && g->nodes.at[maker - 1].block != g->nodes.at[i].block)
+                r->recomputed[t] = false;
         }
     for (weft_tensor t = 1; t <= g->tensors.n; t++)
-        any |= r->again[t];
+        any |= r->recomputed[t];
     free(left_alone);
     return any;
 }
@@ -90,7 +90,7 @@ static bool find_marked(remaking *r)
 static void need(remaking *r, const node *n, uint32_t phase)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
-        if (!r->again[n->in[k]] || !reads_values(n, k))
+        if (!r->recomputed[n->in[k]] || !reads_values(n, k))
             continue;
         uint32_t *p = &r->phase[graph_tensor(r->g, n->in[k])->producer - 1];
         *p = *p && *p < phase ? *p : phase;
@@ -125,7 +125,7 @@ static void read_copies(remaking *r, node *n)
 {
     for (uint32_t k = 0; k < n->nin; k++) {
         weft_tensor t = n->in[k];
-        if (!r->again[t] || !reads_values(n, k))
+        if (!r->recomputed[t] || !reads_values(n, k))
             continue;
         if (!r->copies[t]) {
             uint32_t maker = graph_tensor(r->g, t)->producer - 1;
@@ -139,7 +139,7 @@ static void read_copies(remaking *r, node *n)
             made.in = in;
             made.out = out;
             made.phase = r->phase[maker];
-            made.again = true;
+            made.recomputed = true;
             read_copies(r, &made);
             *vec_push(&r->nodes) = made;
         }
@@ -173,14 +173,14 @@ void graph_recompute(graph *g)
 {
     remaking r = {.g = g};
     uint32_t tensors = g->tensors.n + 1;
-    r.again = mem_alloc(tensors * sizeof *r.again);
+    r.recomputed = mem_alloc(tensors * sizeof *r.recomputed);
     r.copies = mem_alloc(tensors * sizeof *r.copies);
     r.phase = mem_alloc(g->nodes.n * sizeof *r.phase + 1);
     if (find_marked(&r)) {
         find_makers(&r);
         rebuild(&r);
     }
-    free(r.again);
+    free(r.recomputed);
     free(r.copies);
     free(r.phase);
 }

@@ -116,7 +116,7 @@ static weft_status find_sharing(making *m)
     if (st == WEFT_OK)
         st = check_batch(s, m->sharing);
     if (st == WEFT_OK)
-        m->edits.passes = s->batch / (s->microbatch * m->sharing);
+        m->edits.micro_batches = s->batch / (s->microbatch * m->sharing);
     return st;
 }
 
@@ -234,7 +234,7 @@ static weft_status add_recompute(making *m)
 
 static weft_status place_regions(making *m)
 {
-    return plan_regions_params(&m->b, m->edits.passes);
+    return plan_regions_params(&m->b, m->edits.micro_batches);
 }
 
 static weft_status ask_rule(making *m)
@@ -261,8 +261,9 @@ static weft_status find_liveness(making *m)
 static weft_status list_micro_batches(making *m)
 {
     weft_status st = plan_clear_loss(&m->b, &m->p->step);
-    return st == WEFT_OK ? plan_micro_batches(&m->b, &m->p->step, true, (uint32_t)m->edits.passes)
-                         : st;
+    return st == WEFT_OK
+               ? plan_micro_batches(&m->b, &m->p->step, true, (uint32_t)m->edits.micro_batches)
+               : st;
 }
 
 static weft_status list_end_of_step(making *m)
@@ -386,7 +387,7 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     out->stage = stage;
     making m = {.s = s, .p = out, .sharing = 1};
     m.edits = (edit_state){
-        .s = s, .pool = &out->pool, .passes = 1, .stages = {.axis = -1, .mine = stage}};
+        .s = s, .pool = &out->pool, .micro_batches = 1, .stages = {.axis = -1, .mine = stage}};
     m.b = (builder){
         .p = out, .g = &m.g, .f = &m.flat, .stages = &m.edits.stages, .groups = &m.edits.groups};
     plan_scalar_offset(out, "scale", s->loss_scale);
@@ -394,7 +395,7 @@ static weft_status build_one(plan_set *set, uint32_t stage, plan *out, int32_t *
     weft_status st = run_passes(set, &m);
     out->changes = m.edits.changes;
     out->sharing = m.sharing;
-    out->passes = (uint32_t)m.edits.passes;
+    out->micro_batches = (uint32_t)m.edits.micro_batches;
     *axis = m.edits.stages.axis;
     free_making(&m);
     return st;

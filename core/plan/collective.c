@@ -201,9 +201,9 @@ static weft_status ask_all(plan *p, collective *c)
 static void take_residual(builder *b, collective *c)
 {
     uint64_t *used = &b->zones.residual[plan_channel_in_host(b->p, c->channel)];
-    if (!c->residual_bytes || c->kept)
+    if (!c->residual_bytes || c->residual)
         return;
-    c->kept = 1 + *used;
+    c->residual = 1 + *used;
     *used += (c->residual_bytes + 63) & ~(uint64_t)63;
 }
 

@@ -14,7 +14,7 @@ static void mix_list(uint64_t *h, const list *l)
 {
     for (uint32_t i = 0; i < l->entries.n; i++) {
         const entry *e = &l->entries.at[i];
-        uint32_t numbers[4] = {e->kind, e->what, e->first_base, e->pass};
+        uint32_t numbers[4] = {e->kind, e->what, e->first_base, e->micro_batch};
         digest_mix(h, numbers, sizeof numbers);
         mix_text(h, e->name);
     }
@@ -64,9 +64,10 @@ void plan_digest(plan *p)
         digest_mix(&h, &p->scalars.at[i].value, sizeof(double));
     for (uint32_t i = 0; i < p->collectives.n; i++) {
         const collective *c = &p->collectives.at[i];
-        uint64_t numbers[] = {c->channel,    c->kind,     c->redop,   c->dtype,    c->count,
-                              c->in,         c->out,      c->scratch, c->in_shift, c->out_shift,
-                              c->shift_axis, c->compress, c->kept,    c->again};
+        uint64_t numbers[] = {c->channel,  c->kind,         c->redop,      c->dtype,
+                              c->count,    c->in,           c->out,        c->scratch,
+                              c->in_shift, c->out_shift,    c->shift_axis, c->compress,
+                              c->residual, c->residual_used};
         digest_mix(&h, numbers, sizeof numbers);
         mix_text(&h, c->algorithm);
     }

@@ -93,7 +93,7 @@ typedef struct entry {
     uint32_t kind;
     uint32_t what;       /* index of the segment, collective, collective, piece */
     uint32_t first_base; /* CALL: index into plan.bases, segment.nbases of them */
-    uint32_t pass;
+    uint32_t micro_batch;
     const char *name; /* "forward block.3", "all-reduce grads 0-7087872" */
 } entry;
 
@@ -133,9 +133,10 @@ typedef struct collective {
     uint64_t sent;     /* bytes the first rank of the group sends */
     uint64_t plain;    /* bytes it would send without compression */
     uint32_t compress; /* SCHED_PLAIN, ... */
-    uint64_t kept;     /* offset of the error-feedback residual; in host memory if scratch is */
+    uint64_t residual; /* offset of the error-feedback residual; in host memory if scratch is */
     uint64_t residual_bytes;
-    bool again; /* the residual was used in this step already: "kept" no longer scales it */
+    bool residual_used; /* the residual was used in this step already: the scalar "kept" no longer
+                           scales it */
     const char *algorithm; /* chosen by the schedule */
 } collective;
 
@@ -165,9 +166,9 @@ typedef struct piece {
     weft_shape shape;              /* whole, fp32 */
     uint32_t only[WEFT_MAX_MESH];  /* [mesh axis] 1 + the coordinate that has it; 0: all have it */
     uint32_t split[WEFT_MAX_MESH]; /* [mesh axis] 1 + the tensor axis that it splits; 0: none */
-    uint64_t apart; /* bit a: coordinates of mesh axis a are replicas with values of their own */
-    uint32_t shard_axis;      /* 1 + the mesh axis of the slices; 0: not sharded */
-    uint64_t pos, slice;      /* elements; pos 0 if the block is a group of its own */
+    uint64_t replica_axes; /* bit a: coordinates of mesh axis a have replicas of their own value */
+    uint32_t shard_axis;   /* 1 + the mesh axis of the slices; 0: not sharded */
+    uint64_t pos, slice;   /* elements; pos 0 if the block is a group of its own */
     bool sliced, copy_sliced; /* the region has only the own slice: values; compute copy */
     uint64_t offset;          /* of the fp32 values */
     uint64_t copy;            /* of the compute copy, or UINT64_MAX */
@@ -190,8 +191,8 @@ typedef struct input_slot {
 typedef struct scalar_slot {
     const char *name;
     uint64_t offset;
-    double value;  /* initial value */
-    uint32_t kept; /* SCALAR_...; 0: not in checkpoints */
+    double value;   /* initial value */
+    uint32_t saved; /* SCALAR_...; 0: not in checkpoints */
 } scalar_slot;
 
 /* Bytes by purpose; they add up to `peak`, the size of the arena. `activations` has inputs,
@@ -209,7 +210,7 @@ typedef struct shift {
 
 /* The forward or backward of a chunk for one micro-batch: the unit that a schedule orders. */
 typedef struct plan_cell {
-    uint32_t chunk, pass;
+    uint32_t chunk, micro_batch;
     bool backward;
     double flops;
 } plan_cell;
@@ -233,16 +234,16 @@ typedef struct plan {
     VEC(periodic_list) extra;
     VEC(plan_cell) cells; /* of the step, in order */
     plan_bytes bytes;
-    uint64_t kept;            /* error-feedback residuals: part of bytes.comm or bytes.host */
-    uint64_t workspace;       /* offset of the workspace shared by all calls */
-    uint64_t logits;          /* offset of the logits of a forward-only plan */
-    uint64_t param_elements;  /* of the model, without padding */
-    double flops_step;        /* of one rank in a step: products and attention, no recomputation */
-    const char *changes;      /* why results depend on the layout, one reason a line, or NULL */
-    uint32_t sharing, passes; /* data-parallel ranks; micro-batches a step */
-    uint64_t data_axes;       /* bit a: mesh axis a splits the batch */
-    uint64_t cut_axes;        /* bit a: mesh axis a splits sequences */
-    uint64_t digest;          /* of this plan */
+    uint64_t residual_bytes; /* error-feedback residuals: part of bytes.comm or bytes.host */
+    uint64_t workspace;      /* offset of the workspace shared by all calls */
+    uint64_t logits;         /* offset of the logits of a forward-only plan */
+    uint64_t param_elements; /* of the model, without padding */
+    double flops_step;       /* of one rank in a step: products and attention, no recomputation */
+    const char *changes;     /* why results depend on the layout, one reason a line, or NULL */
+    uint32_t sharing, micro_batches; /* data-parallel ranks; micro-batches a step */
+    uint64_t data_axes;              /* bit a: mesh axis a splits the batch */
+    uint64_t cut_axes;               /* bit a: mesh axis a splits sequences */
+    uint64_t digest;                 /* of this plan */
 } plan;
 
 /* Wall time of one pass of planning, over the plans of all stages. */

@@ -15,12 +15,12 @@ uint64_t plan_scalar_offset(plan *p, const char *name, double start)
     return at;
 }
 
-void plan_scalar_save(plan *p, const char *name, uint32_t kept)
+void plan_scalar_save(plan *p, const char *name, uint32_t saved)
 {
     plan_scalar_offset(p, name, 0);
     for (uint32_t i = 0; i < p->scalars.n; i++)
         if (!strcmp(p->scalars.at[i].name, name))
-            p->scalars.at[i].kept = kept;
+            p->scalars.at[i].saved = saved;
 }
 
 /* Does the core itself write the scalar (step.c, norm.c)? */

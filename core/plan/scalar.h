@@ -14,7 +14,7 @@
 uint64_t plan_scalar_offset(plan *p, const char *name, double start);
 
 /* Say whether checkpoints have the scalar: SCALAR_... of plan.h. */
-void plan_scalar_save(plan *p, const char *name, uint32_t kept);
+void plan_scalar_save(plan *p, const char *name, uint32_t saved);
 
 /* Is the node an assignment to a scalar? */
 bool plan_scalar_assigned(const graph *g, const node *n);

@@ -48,7 +48,7 @@ typedef struct trainer {
 
 /* --- inputs --- */
 
-static weft_status fill(trainer *t, uint32_t pass)
+static weft_status fill(trainer *t, uint32_t micro_batch)
 {
     const plan *p = t->plan;
     uint32_t part = plan_token_part(p, t->who.rank);
@@ -57,7 +57,7 @@ static weft_status fill(trainer *t, uint32_t pass)
         const int32_t *from = !strcmp(x->name, "tokens")    ? t->tokens
                               : !strcmp(x->name, "targets") ? t->targets
                                                             : t->positions;
-        weft_status st = run_exec_write(&t->exec, x->offset + pass * x->stride,
+        weft_status st = run_exec_write(&t->exec, x->offset + micro_batch * x->stride,
                                         from + part * x->elements, x->elements * 4);
         if (st != WEFT_OK)
             return st;
@@ -70,13 +70,14 @@ static weft_status fill_step(trainer *t, uint64_t step)
 {
     const spec *s = &t->j->spec;
     uint64_t micro = s->microbatch, part = plan_data_part(t->plan, t->who.rank);
-    for (uint32_t pass = 0; pass < t->plan->passes; pass++) {
-        uint64_t sample = (step - 1) * s->batch + pass * micro * t->plan->sharing + part * micro;
+    for (uint32_t micro_batch = 0; micro_batch < t->plan->micro_batches; micro_batch++) {
+        uint64_t sample =
+            (step - 1) * s->batch + micro_batch * micro * t->plan->sharing + part * micro;
         weft_status st =
             data_samples(&t->j->train, (uint64_t)config_int(t->j->cfg, "run.seed"), sample, micro,
                          (uint64_t)s->model.sequence, t->tokens, t->targets);
         if (st == WEFT_OK)
-            st = fill(t, pass);
+            st = fill(t, micro_batch);
         if (st != WEFT_OK)
             return st;
     }

@@ -11,7 +11,7 @@
 struct sched_schedule {
     sched_request r;
     const sched_algorithm *algorithm;
-    uint64_t scratch, sent, kept;
+    uint64_t scratch, sent, residual_bytes;
     uint32_t steps, places, messages;
 };
 
@@ -48,7 +48,7 @@ weft_status sched_make_with(const sched_request *r, const sched_algorithm *algor
     emit(&b, algorithm);
     s->scratch = b.scratch + (r->staged && !algorithm->maps ? sched_mirror_bytes(&s->r) : 0);
     s->sent = b.sent;
-    s->kept = b.kept;
+    s->residual_bytes = b.residual_bytes;
     s->steps = b.steps;
     s->places = b.places;
     s->messages = b.messages;
@@ -68,7 +68,7 @@ uint64_t sched_scratch_bytes(const sched_schedule *s)
 
 uint64_t sched_residual_bytes(const sched_schedule *s)
 {
-    return s->kept;
+    return s->residual_bytes;
 }
 
 uint64_t sched_bytes_sent(const sched_schedule *s)

@@ -24,7 +24,7 @@ typedef struct sched_writer {
     int alias;      /* in place: one of IN and OUT is `alias_to` from byte `alias_at` */
     uint32_t alias_to;
     uint64_t alias_at;
-    uint64_t scratch, sent, kept;
+    uint64_t scratch, sent, residual_bytes;
     uint32_t steps, places, messages;
     uint32_t open;          /* the reduction being written */
     sched_step open_as;     /* that step so far */

@@ -63,26 +63,26 @@ static int same(float a, float b)
 static void check_block(const comm_code_set *set, uint32_t form, const float *x, uint64_t n)
 {
     float in[SCHED_CODE_BLOCK], said[SCHED_CODE_BLOCK], lost[SCHED_CODE_BLOCK],
-        kept[SCHED_CODE_BLOCK + 1];
+        residual[SCHED_CODE_BLOCK + 1];
     float back[SCHED_CODE_BLOCK + 1], sum[SCHED_CODE_BLOCK];
     unsigned char code[SCHED_CODE_BLOCK * 2 + 8];
     const uint64_t bytes = sched_code_bytes(form, n);
     coded_block(form, x, n, said, lost);
     memcpy(in, x, n * 4);
     memset(code, 0x5a, sizeof code);
-    kept[n] = back[n] = 77;
-    set->encode(form, code, in, kept, n);
+    residual[n] = back[n] = 77;
+    set->encode(form, code, in, residual, n);
     set->decode(form, back, code, n);
     memcpy(sum, x, n * 4);
     set->add(form, sum, code, n);
     for (uint64_t i = 0; i < n; i++)
-        if (!same(in[i], said[i]) || !same(back[i], said[i]) || !same(kept[i], lost[i]) ||
+        if (!same(in[i], said[i]) || !same(back[i], said[i]) || !same(residual[i], lost[i]) ||
             !same(sum[i], x[i] + said[i]))
-            fail_msg("%s, form %u, %g of %llu: encoded as %g, decoded %g, kept %g; not %g, %g",
+            fail_msg("%s, form %u, %g of %llu: encoded as %g, decoded %g, residual %g; not %g, %g",
                      set->name, form, (double)x[i], (unsigned long long)n, (double)in[i],
-                     (double)back[i], (double)kept[i], (double)said[i], (double)lost[i]);
+                     (double)back[i], (double)residual[i], (double)said[i], (double)lost[i]);
     assert_memory_equal(in, back, n * 4); /* NaN too: the same bits at every rank */
-    assert_true(kept[n] == 77 && back[n] == 77 && code[bytes] == 0x5a);
+    assert_true(residual[n] == 77 && back[n] == 77 && code[bytes] == 0x5a);
     memcpy(in, x, n * 4);
     set->encode(form, code, in, NULL, n);
     assert_memory_equal(in, back, n * 4);
@@ -115,14 +115,14 @@ static void the_same_codes(void **state)
     for (uint32_t s = 1; s < SETS; s++)
         for (uint32_t form = SCHED_TO_FP16; form <= SCHED_TO_INT8; form++)
             for (uint32_t kind = 0; kind < KINDS && comm_reduce_usable(levels[s]); kind++) {
-                float x[SCHED_CODE_BLOCK], y[SCHED_CODE_BLOCK], kept[2][SCHED_CODE_BLOCK];
+                float x[SCHED_CODE_BLOCK], y[SCHED_CODE_BLOCK], residual[2][SCHED_CODE_BLOCK];
                 unsigned char code[2][SCHED_CODE_BLOCK * 2 + 8] = {{0}};
                 fill(x, SCHED_CODE_BLOCK, kind);
                 memcpy(y, x, sizeof y);
-                sets[0]->encode(form, code[0], x, kept[0], SCHED_CODE_BLOCK);
-                sets[s]->encode(form, code[1], y, kept[1], SCHED_CODE_BLOCK);
+                sets[0]->encode(form, code[0], x, residual[0], SCHED_CODE_BLOCK);
+                sets[s]->encode(form, code[1], y, residual[1], SCHED_CODE_BLOCK);
                 assert_memory_equal(code[0], code[1], sizeof code[0]);
-                assert_memory_equal(kept[0], kept[1], sizeof kept[0]);
+                assert_memory_equal(residual[0], residual[1], sizeof residual[0]);
                 assert_memory_equal(x, y, sizeof x);
             }
 }
@@ -134,10 +134,10 @@ static void types(void **state)
     for (uint32_t s = 0; s < SETS; s++)
         for (uint32_t t = 0; t < SETS && comm_reduce_usable(levels[s]); t++)
             for (uint32_t kind = 0; kind < 8; kind++) {
-                float x[SCHED_CODE_BLOCK], wide[SCHED_CODE_BLOCK], kept[SCHED_CODE_BLOCK];
+                float x[SCHED_CODE_BLOCK], wide[SCHED_CODE_BLOCK], residual[SCHED_CODE_BLOCK];
                 uint32_t narrow[SCHED_CODE_BLOCK], want[SCHED_CODE_BLOCK];
                 fill(x, SCHED_CODE_BLOCK, kind);
-                fill(kept, SCHED_CODE_BLOCK, 0);
+                fill(residual, SCHED_CODE_BLOCK, 0);
                 sets[s]->narrow(dtypes[t], narrow, x, 253);
                 sets[s]->widen(dtypes[t], wide, narrow, 253);
                 for (uint64_t i = 0; i < 253; i++) {
@@ -146,9 +146,9 @@ static void types(void **state)
                 }
                 assert_memory_equal(narrow, want, 253 * weft_dtype_size(dtypes[t]));
                 memcpy(wide, x, sizeof x);
-                sets[s]->add_kept(wide, kept, 0.5f, 253);
+                sets[s]->add_residual(wide, residual, 0.5f, 253);
                 for (uint64_t i = 0; i < 253; i++)
-                    assert_true(same(wide[i], x[i] + kept[i] * 0.5f));
+                    assert_true(same(wide[i], x[i] + residual[i] * 0.5f));
             }
 }
 

@@ -42,20 +42,20 @@ static void expect(expected *e, uint32_t n)
 {
     for (uint32_t op = 0; op < OPS; op++) {
         sched_request r = request_of(op, n);
-        float *kept[8];
+        float *residual[8];
         void *in[8];
         for (uint32_t i = 0; i < n; i++) {
             in[i] = calloc(r.count, 4);
-            kept[i] = calloc(r.count, 4);
+            residual[i] = calloc(r.count, 4);
             naive_fill(&r, i, in[i]);
         }
         for (uint32_t k = 0; k < ROUNDS; k++) {
             e->out[k][op] = calloc(r.count, 4);
-            coded_sum(&r, in, e->out[k][op], kept, times[k]);
+            coded_sum(&r, in, e->out[k][op], residual, times[k]);
         }
         for (uint32_t i = 0; i < n; i++) {
             free(in[i]);
-            free(kept[i]);
+            free(residual[i]);
         }
     }
 }
@@ -78,19 +78,19 @@ static void compare(const rank *k, const piece *p, uint32_t round, uint32_t op)
 static void rounds(rank *k)
 {
     piece p[OPS] = {0};
-    float *kept[OPS], by = 0;
+    float *residual[OPS], by = 0;
     for (uint32_t op = 0; op < OPS; op++) {
         sched_request r = request_of(op, k->test->n);
         char name[8] = {'c', (char)('0' + op), 0};
         add_piece(k, channel_of_all(k, op == 1 ? k->link2 : k->link, name), &r, &p[op]);
-        kept[op] = calloc(r.count, 4);
+        residual[op] = calloc(r.count, 4);
         must(sched_residual_bytes(k->made[op]) > 0);
     }
     must(comm_connect(k->w, &k->arena, PATIENCE) == WEFT_OK);
     must(comm_start(p[0].op, p[0].in, p[0].out, p[0].scratch, 0) == WEFT_USAGE); /* keeps where? */
     must(strstr(err_text(), "feedback"));
     for (uint32_t op = 0; op < OPS; op++)
-        comm_set_residual(p[op].op, kept[op], &by);
+        comm_set_residual(p[op].op, residual[op], &by);
     pthread_barrier_wait(&k->test->barrier);
     atomic_store(&armed, 1);
     for (uint32_t round = 0; round < ROUNDS; round++) {
@@ -105,7 +105,7 @@ static void rounds(rank *k)
     pthread_barrier_wait(&k->test->barrier);
     atomic_store(&armed, 0);
     for (uint32_t op = 0; op < OPS; op++)
-        free(kept[op]);
+        free(residual[op]);
 }
 
 static void through_the_engine(void **state)

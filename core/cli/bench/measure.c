@@ -306,7 +306,8 @@ static weft_status time_together(measure *m, const row *w, const sides *s, uint3
 }
 
 /* Sending ranks would otherwise run many operations ahead of receiving ranks. */
-static weft_status time_apart(measure *m, const row *w, const sides *s, uint32_t times, int64_t *ns)
+static weft_status time_serialized(measure *m, const row *w, const sides *s, uint32_t times,
+                                   int64_t *ns)
 {
     sides nothing = {0};
     weft_status st = WEFT_OK;
@@ -331,7 +332,7 @@ weft_status cli_measure_run(measure *m, uint32_t i, void *memory, cli_measure_ro
     sides s = lay_out(m, &w->r, memory);
     weft_status st = how_many(m, w, memory, &times);
     if (st == WEFT_OK)
-        st = (m->q.apart ? time_apart : time_together)(m, w, &s, times, &ns);
+        st = (m->q.serialized ? time_serialized : time_together)(m, w, &s, times, &ns);
     if (st == WEFT_OK)
         st = agree(&m->slowest, m, memory, &ns);
     if (st == WEFT_OK)

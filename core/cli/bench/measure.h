@@ -18,7 +18,7 @@ typedef struct cli_measure_request {
     const char *algorithm;      /* or rules: sched_rule() */
     uint64_t chunk;             /* sched_request's */
     double seconds;             /* that a row may take, about; 0: a fixed number of operations */
-    int apart;                  /* each operation begins when all ranks have ended the one before */
+    int serialized;             /* each operation begins when all ranks have ended the one before */
 } cli_measure_request;
 
 typedef struct cli_measure_row {

@@ -16,8 +16,8 @@
  * choose alike. */
 static void want(tune_set *t, const component *c, uint32_t axis, uint32_t role)
 {
-    uint64_t apart = role != INSIDE && resolve_reach(t->s, axis) != REACH_ONE;
-    uint64_t score = apart << 32 | t->s->mesh.size[axis];
+    uint64_t crosses = role != INSIDE && resolve_reach(t->s, axis) != REACH_ONE;
+    uint64_t score = crosses << 32 | t->s->mesh.size[axis];
     tune_probe *p = t->probe;
     while (p < t->probe + t->probes && p->c != c)
         p++;
@@ -142,7 +142,7 @@ static weft_status add_rows(tune_set *t, tune_part *p, uint32_t k, comm_channel 
                              .link_caps = resolve_link_caps(t->s, &t->s->links[p->link]),
                              .layout = p->layout,
                              .seconds = row_seconds / t->passes,
-                             .apart = !cli_measure_is_mutual(p->kind[k])};
+                             .serialized = !cli_measure_is_mutual(p->kind[k])};
     weft_status st = WEFT_OK;
     for (uint32_t a = 0; sched_algorithms[a] && a < TUNE_ALGORITHMS && st == WEFT_OK; a++) {
         if (!cli_measure_able(&q, sched_algorithms[a]->name))

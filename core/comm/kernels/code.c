@@ -28,12 +28,13 @@ typedef struct walk {
     uint64_t elements, codes; /* bytes of a whole block */
 } walk;
 
-static void encode(const walk *w, float *x, uint64_t block, uint64_t n, uint32_t kept_at)
+static void encode(const walk *w, float *x, uint64_t block, uint64_t n, uint32_t residual_at)
 {
-    float *kept = w->s->nto > kept_at ? (float *)w->to[kept_at] + block * SCHED_CODE_BLOCK : NULL;
-    if (kept)
-        w->set->add_kept(x, kept, w->times, n);
-    w->set->encode(w->r->compress, (char *)w->to[0] + block * w->codes, x, kept, n);
+    float *residual =
+        w->s->nto > residual_at ? (float *)w->to[residual_at] + block * SCHED_CODE_BLOCK : NULL;
+    if (residual)
+        w->set->add_residual(x, residual, w->times, n);
+    w->set->encode(w->r->compress, (char *)w->to[0] + block * w->codes, x, residual, n);
 }
 
 /* Adds the contributions in rank order; this rank's own is not encoded. */
@@ -46,7 +47,7 @@ static void add_up(const walk *w, float *x, uint64_t block, uint64_t n)
         if (i == w->s->peer) {
             w->set->widen(w->r->dtype, i ? mine : x, from + block * w->elements, n);
             if (i)
-                w->set->add_kept(x, mine, 1, n);
+                w->set->add_residual(x, mine, 1, n);
         } else {
             (i ? w->set->add : w->set->decode)(form, x, from + block * w->codes, n);
         }

@@ -13,11 +13,12 @@ typedef struct comm_code_set {
     /* to[] = from[], elements of `dtype`, and the other way round */
     void (*widen)(uint32_t dtype, float *to, const void *from, uint64_t n);
     void (*narrow)(uint32_t dtype, void *to, const float *from, uint64_t n);
-    /* encodes x, which becomes the decoded code; kept (or NULL) gets the residual */
-    void (*encode)(uint32_t form, void *code, float *x, float *kept, uint64_t n);
+    /* encodes x, which becomes the decoded code; residual may be NULL */
+    void (*encode)(uint32_t form, void *code, float *x, float *residual, uint64_t n);
     void (*decode)(uint32_t form, float *x, const void *code, uint64_t n);
-    void (*add)(uint32_t form, float *x, const void *code, uint64_t n);     /* x += the code */
-    void (*add_kept)(float *x, const float *kept, float times, uint64_t n); /* x += times * kept */
+    void (*add)(uint32_t form, float *x, const void *code, uint64_t n); /* x += the code */
+    void (*add_residual)(float *x, const float *residual, float times,
+                         uint64_t n); /* x += times * residual */
 } comm_code_set;
 
 extern const comm_code_set comm_code_v2, comm_code_v3, comm_code_v4; /* the levels of reduce.h */

@@ -44,13 +44,13 @@ ALWAYS float unless_infinite(float x)
 }
 
 /* x was encoded in 16 bits: decodes it and sets the residual. */
-static WIDE void code_keep(uint32_t dtype, const void *code, float *restrict x,
-                           float *restrict kept, uint64_t n)
+static WIDE void code_residual(uint32_t dtype, const void *code, float *restrict x,
+                               float *restrict residual, uint64_t n)
 {
     float said[SCHED_CODE_BLOCK];
     code_widen(dtype, said, code, n);
     for (uint64_t i = 0; i < n; i++)
-        kept[i] = unless_infinite(x[i] - said[i]);
+        residual[i] = unless_infinite(x[i] - said[i]);
     memcpy(x, said, n * 4);
 }
 
@@ -65,7 +65,7 @@ static WIDE void decode_int8(float *restrict x, const signed char *restrict valu
         x[i] = value[i] ? scale : 0;
 }
 
-static WIDE void encode_nan(char *restrict code, float *restrict x, float *restrict kept,
+static WIDE void encode_nan(char *restrict code, float *restrict x, float *restrict residual,
                             uint64_t n)
 {
     const uint32_t nan = 0x7fc00000u;
@@ -75,17 +75,17 @@ static WIDE void encode_nan(char *restrict code, float *restrict x, float *restr
     for (uint64_t i = 0; i < n; i++)
         code[4 + i] = x[i] != 0;
     decode_int8(x, (const signed char *)code + 4, scale, n);
-    memset(kept, 0, n * 4);
+    memset(residual, 0, n * 4);
 }
 
-static WIDE void encode_int8(char *restrict code, float *restrict x, float *restrict kept,
+static WIDE void encode_int8(char *restrict code, float *restrict x, float *restrict residual,
                              uint64_t n)
 {
     uint32_t most = 0;
     for (uint64_t i = 0; i < n; i++)
         most = magnitude(x[i]) > most ? magnitude(x[i]) : most;
     if (most >= 0x7f800000u) {
-        encode_nan(code, x, kept, n);
+        encode_nan(code, x, residual, n);
         return;
     }
     float top, scale, inverse;
@@ -99,21 +99,21 @@ static WIDE void encode_int8(char *restrict code, float *restrict x, float *rest
         memcpy(&bits, &rounded, 4);
         code[4 + i] = (char)bits;
         x[i] = (rounded - ROUNDER) * scale;
-        kept[i] = unless_infinite(was - x[i]);
+        residual[i] = unless_infinite(was - x[i]);
     }
 }
 
-static WIDE void code_encode(uint32_t form, void *code, float *x, float *kept, uint64_t n)
+static WIDE void code_encode(uint32_t form, void *code, float *x, float *residual, uint64_t n)
 {
     float dropped[SCHED_CODE_BLOCK];
     uint32_t dtype = form == SCHED_TO_FP16 ? WEFT_F16 : WEFT_BF16;
-    kept = kept ? kept : dropped;
+    residual = residual ? residual : dropped;
     if (form == SCHED_TO_INT8) {
-        encode_int8(code, x, kept, n);
+        encode_int8(code, x, residual, n);
         return;
     }
     code_narrow(dtype, code, x, n);
-    code_keep(dtype, code, x, kept, n);
+    code_residual(dtype, code, x, residual, n);
 }
 
 static WIDE void code_decode(uint32_t form, float *restrict x, const void *code, uint64_t n)
@@ -136,12 +136,12 @@ static WIDE void code_add(uint32_t form, float *restrict x, const void *code, ui
         x[i] += said[i];
 }
 
-static WIDE void code_add_kept(float *restrict x, const float *restrict kept, float times,
-                               uint64_t n)
+static WIDE void code_add_residual(float *restrict x, const float *restrict residual, float times,
+                                   uint64_t n)
 {
     for (uint64_t i = 0; i < n; i++)
-        x[i] += kept[i] * times;
+        x[i] += residual[i] * times;
 }
 
-const comm_code_set CODES = {SET_NAME,    code_widen, code_narrow,  code_encode,
-                             code_decode, code_add,   code_add_kept};
+const comm_code_set CODES = {SET_NAME,    code_widen, code_narrow,      code_encode,
+                             code_decode, code_add,   code_add_residual};

@@ -120,12 +120,12 @@ static weft_status a_order(void *ctx, const char *mesh_axis, uint32_t stage, con
     if (st == WEFT_OK)
         st = graph_check_pointer(call, "work", cells);
     /* one forward and two parts of a backward for each chunk and micro-batch */
-    const uint64_t most = st != WEFT_OK ? 0 : 3 * (uint64_t)e->g->blocks.n * e->passes;
+    const uint64_t most = st != WEFT_OK ? 0 : 3 * (uint64_t)e->g->blocks.n * e->micro_batches;
     if (st == WEFT_OK && n > most)
         st = err_fail(WEFT_USAGE,
                       "%s(): %u cells for stage %u; %u blocks and %llu micro-batches have "
                       "at most %llu",
-                      call, n, stage, e->g->blocks.n, (unsigned long long)e->passes,
+                      call, n, stage, e->g->blocks.n, (unsigned long long)e->micro_batches,
                       (unsigned long long)most);
     return end(e, call, st != WEFT_OK ? st : plan_edit_order(ctx, mesh_axis, stage, cells, n));
 }

@@ -32,7 +32,7 @@ typedef struct edit_state {
     pool *pool;
     const char *owner; /* plugin that is emitting */
     uint32_t phase;
-    uint64_t passes;
+    uint64_t micro_batches;
     VEC(sync_edit) syncs;
     VEC(store_edit) stores;
     VEC(list_edit) lists;

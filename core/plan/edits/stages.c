@@ -131,7 +131,7 @@ static weft_status check_order(const edit_state *e, uint32_t stage)
 {
     const struct stage_map *m = &e->stages;
     const stage_order *o = &m->orders[stage];
-    uint64_t cells = (uint64_t)m->chunks * e->passes, done = 0;
+    uint64_t cells = (uint64_t)m->chunks * e->micro_batches, done = 0;
     uint8_t *seen = pool_array(e->pool, cells, 1);
     for (uint32_t i = 0; i < o->n; i++) {
         const weft_work *w = &o->work[i];
@@ -142,12 +142,12 @@ static weft_status check_order(const edit_state *e, uint32_t stage)
                 "runs them together",
                 m->owner);
         bool back = w->phase == WEFT_WORK_BACKWARD;
-        if (w->chunk >= m->chunks || w->micro_batch >= e->passes)
+        if (w->chunk >= m->chunks || w->micro_batch >= e->micro_batches)
             return err_fail(WEFT_USAGE,
                             "%s orders chunk %u of micro-batch %u on stage %u; there are "
                             "%u chunks and %llu micro-batches",
                             m->owner, w->chunk, w->micro_batch, stage, m->chunks,
-                            (unsigned long long)e->passes);
+                            (unsigned long long)e->micro_batches);
         uint8_t *cell = &seen[(uint64_t)w->micro_batch * m->chunks + w->chunk];
         if (*cell != (back ? 1 : 0))
             return err_fail(WEFT_USAGE,

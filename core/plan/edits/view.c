@@ -17,7 +17,7 @@ static uint32_t v_mesh(void *ctx, const char *axis)
 
 static uint32_t v_passes(void *ctx)
 {
-    return ctx ? (uint32_t)state(ctx)->passes : 0;
+    return ctx ? (uint32_t)state(ctx)->micro_batches : 0;
 }
 
 static uint32_t v_tensors(void *ctx)

@@ -85,7 +85,7 @@ uint32_t plan_replicas(const plan *p, const piece *x)
 {
     uint32_t n = 1;
     for (uint32_t a = 0; a < p->spec->mesh.n; a++)
-        n *= x->apart >> a & 1 ? p->spec->mesh.size[a] : 1;
+        n *= x->replica_axes >> a & 1 ? p->spec->mesh.size[a] : 1;
     return n;
 }
 
@@ -94,7 +94,7 @@ uint32_t plan_replica(const plan *p, const piece *x, uint32_t rank)
     const mesh *m = &p->spec->mesh;
     uint32_t number = 0;
     for (uint32_t a = m->n; a-- > 0;)
-        if (x->apart >> a & 1)
+        if (x->replica_axes >> a & 1)
             number = number * m->size[a] + graph_mesh_coord(m, rank, a);
     return number;
 }
@@ -104,7 +104,7 @@ uint32_t plan_replica(const plan *p, const piece *x, uint32_t rank)
 /* Do coordinates of mesh axis `a` own different parts? */
 static bool cuts(const piece *x, uint32_t a)
 {
-    return x->split[a] || x->only[a] || x->shard_axis == a + 1 || x->apart >> a & 1;
+    return x->split[a] || x->only[a] || x->shard_axis == a + 1 || x->replica_axes >> a & 1;
 }
 
 bool plan_writes(const plan *p, const piece *x, uint32_t rank)

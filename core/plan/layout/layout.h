@@ -55,8 +55,8 @@ typedef struct flat_group {
     bool not_owned;
     uint64_t at[FLAT_LEVELS], count; /* at[0]: unsharded; count: with padding */
     uint64_t sum_axes;
-    uint64_t differ; /* mesh axes whose coordinates own different elements of it */
-    uint64_t kept;   /* as in collective: residual of the sums after every micro-batch */
+    uint64_t differ;   /* mesh axes whose coordinates own different elements of it */
+    uint64_t residual; /* as in collective: residual of the sums after every micro-batch */
 } flat_group;
 
 typedef struct flat_state {

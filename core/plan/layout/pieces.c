@@ -43,7 +43,7 @@ static void add_piece(builder *b, const flat_param *p, const char *suffix, uint6
     }
     if (b->stages->axis >= 0)
         x->only[b->stages->axis] = 1 + b->stages->mine;
-    x->apart = p->never_axes & p->partial_axes;
+    x->replica_axes = p->never_axes & p->partial_axes;
     x->writer = p->not_owned ? PLAN_WRITER_ELSEWHERE : 0;
     set_slices(b->f, p, level, x);
     x->offset = piece_at(b->f, p, level, region, 4);

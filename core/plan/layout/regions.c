@@ -14,7 +14,7 @@ static bool is_filled(const char *input)
     return !strcmp(input, "tokens") || !strcmp(input, "targets") || !strcmp(input, "positions");
 }
 
-static weft_status count_inputs(plan *p, const graph *g, uint64_t passes, uint64_t *at)
+static weft_status count_inputs(plan *p, const graph *g, uint64_t micro_batches, uint64_t *at)
 {
     for (uint32_t i = 0; i < g->tensors.n; i++) {
         if (g->tensors.at[i].kind != WEFT_T_INPUT)
@@ -29,7 +29,7 @@ static weft_status count_inputs(plan *p, const graph *g, uint64_t passes, uint64
         *x = (input_slot){pool_text(&p->pool, g->tensors.at[i].name), *at, 0,
                           graph_shape_elements(&local)};
         x->stride = (graph_shape_bytes(&local) + 63) & ~(uint64_t)63;
-        *at += x->stride * passes;
+        *at += x->stride * micro_batches;
     }
     return WEFT_OK;
 }
@@ -41,12 +41,12 @@ static uint64_t region(uint64_t *at, uint64_t bytes)
     return here;
 }
 
-weft_status plan_regions_params(builder *b, uint64_t passes)
+weft_status plan_regions_params(builder *b, uint64_t micro_batches)
 {
     plan *p = b->p;
     flat *f = b->f;
     uint64_t at = MAX_SCALARS * SCALAR_BYTES;
-    weft_status st = count_inputs(p, b->g, passes, &at);
+    weft_status st = count_inputs(p, b->g, micro_batches, &at);
     if (st != WEFT_OK)
         return st;
     p->bytes.activations = at = (at + 4095) & ~(uint64_t)4095;

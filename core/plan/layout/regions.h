@@ -19,7 +19,7 @@ typedef struct block_bases {
 
 /* Place the inputs of `passes` micro-batches, compute copy and masters. WEFT_USAGE: an input that
  * nothing fills. */
-weft_status plan_regions_params(struct builder *b, uint64_t passes);
+weft_status plan_regions_params(struct builder *b, uint64_t micro_batches);
 
 /* Place states and, in training, gradients; the zone of activations begins after them. */
 weft_status plan_regions_state(struct builder *b, bool train);

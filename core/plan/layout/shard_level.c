@@ -65,7 +65,7 @@ static weft_status check_times(const edit_state *e, const flat_param *p, const f
                         "the gradient of %s must be summed after every pass over a mesh axis that "
                         "does not shard gradients",
                         p->name);
-    if (own & ~p->every_axes && e->passes > 1)
+    if (own & ~p->every_axes && e->micro_batches > 1)
         return err_fail(WEFT_USAGE,
                         "%s shards the gradient of %s over %s, but it is summed there once a step; "
                         "it must be summed after every pass",

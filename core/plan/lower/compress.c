@@ -85,13 +85,13 @@ weft_status plan_compress_prepare(const builder *b, edit_state *e)
     return st;
 }
 
-void plan_compress_sum(builder *b, collective *c, uint32_t axis, bool again)
+void plan_compress_sum(builder *b, collective *c, uint32_t axis, bool residual_used)
 {
     const spec *s = b->p->spec;
     if (axis >= FIRST_GROUP || !(sharing_axes(b->p) >> axis & 1) || !s->axis_compress[axis])
         return;
     c->compress = s->axis_compress[axis];
-    c->again = again;
+    c->residual_used = residual_used;
     if (s->feedback)
         plan_scalar_offset(b->p, "kept", 1);
 }
@@ -107,10 +107,11 @@ void plan_compress_finish(builder *b)
     const uint64_t here = pages(b->zones.residual[0]), beside = pages(b->zones.residual[1]);
     for (uint32_t i = 0; i < p->collectives.n; i++) {
         collective *c = &p->collectives.at[i];
-        if (c->kept)
-            c->kept += (plan_channel_in_host(p, c->channel) ? p->bytes.host : p->bytes.peak) - 1;
+        if (c->residual)
+            c->residual +=
+                (plan_channel_in_host(p, c->channel) ? p->bytes.host : p->bytes.peak) - 1;
     }
-    p->kept = here + beside;
+    p->residual_bytes = here + beside;
     p->bytes.comm += here;
     p->bytes.peak += here;
     p->bytes.host += beside;

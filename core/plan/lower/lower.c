@@ -217,7 +217,8 @@ static weft_status lower_compute(lowering *l, uint32_t seg, uint32_t at)
         op.attrs = attrs;
         op.nattr = with_first(n, attrs);
     }
-    return plan_segment_add_at(l->b->p, seg, &op, n->again ? 0 : node_flops(g, n), refs, begins);
+    return plan_segment_add_at(l->b->p, seg, &op, n->recomputed ? 0 : node_flops(g, n), refs,
+                               begins);
 }
 
 /* Lower several nodes to one instruction. */
@@ -229,7 +230,7 @@ static weft_status lower_fused(lowering *l, uint32_t seg, const unit *u)
     unit_call c;
     double flops = 0;
     for (uint32_t m = 0; m < u->n; m++)
-        flops += g->nodes.at[u->node[m]].again ? 0 : node_flops(g, &g->nodes.at[u->node[m]]);
+        flops += g->nodes.at[u->node[m]].recomputed ? 0 : node_flops(g, &g->nodes.at[u->node[m]]);
     for (uint32_t k = 0; k < u->nin + u->nout; k++) {
         const weft_tensor t = k < u->nin ? u->in[k] : u->out[k - u->nin];
         refs[k] = (ref){BASE_ABSOLUTE, 1, 0};

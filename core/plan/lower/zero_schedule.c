@@ -387,12 +387,12 @@ static weft_status start_reduction(walk *w, uint32_t block, uint32_t micro_batch
             pool_printf(&b->p->pool, "reduce-scatter of gradients %llu-%llu",
                         (unsigned long long)x->at[0], (unsigned long long)(x->at[0] + x->count));
         uint32_t number;
-        c.kept = x->kept;
+        c.residual = x->residual;
         plan_compress_sum(b, &c, k->axis, r.adding);
         weft_status st = plan_emit_start(b, w->l, &c, micro_batch, &number);
         if (st != WEFT_OK)
             return st;
-        x->kept = b->p->collectives.at[number].kept;
+        x->residual = b->p->collectives.at[number].residual;
         r.number = i ? r.number : number;
     }
     w->shard->begun[block] = true;

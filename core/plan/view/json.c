@@ -57,7 +57,8 @@ static json_t *rank_json(const plan *p, uint32_t rank)
         json_object_set_new(r, "lists", lists_json(p));
     if (json_object_size(plain)) { /* of `sent`, what compression shortens; of `comm` */
         json_object_set(r, "uncompressed", plain);
-        json_object_set_new(r, "kept", bytes(p->kept));
+        json_object_set_new(r, "kept", bytes(p->residual_bytes)); /* old name, for one release */
+        json_object_set_new(r, "residual_bytes", bytes(p->residual_bytes));
     }
     json_decref(plain);
     return r;
@@ -84,7 +85,9 @@ weft_status plan_print_json(const plan_set *set, FILE *to)
     json_object_set_new(root, "digest", json_string(digest));
     json_object_set_new(root, "parameters", bytes(p->param_elements));
     json_object_set_new(root, "mesh", axes);
-    json_object_set_new(root, "passes", json_integer(p->passes));
+    json_object_set_new(root, "passes",
+                        json_integer(p->micro_batches)); /* old name, for one release */
+    json_object_set_new(root, "micro_batches", json_integer(p->micro_batches));
     json_object_set_new(root, "flops", json_real(p->flops_step));
     json_object_set_new(root, "ranks", ranks);
     return dump(root, to);
@@ -139,7 +142,8 @@ static json_t *entry_json(const plan *p, const entry *e)
     json_t *x = json_object();
     json_object_set_new(x, "kind", json_string(kinds[e->kind]));
     json_object_set_new(x, "name", json_string(e->name));
-    json_object_set_new(x, "pass", json_integer(e->pass));
+    json_object_set_new(x, "pass", json_integer(e->micro_batch)); /* old name, for one release */
+    json_object_set_new(x, "micro_batch", json_integer(e->micro_batch));
     if (e->kind == ENTRY_CALL)
         json_object_set_new(x, "ops", call_json(p, e));
     if (e->kind == ENTRY_START || e->kind == ENTRY_WAIT)

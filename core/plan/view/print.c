@@ -75,12 +75,12 @@ void plan_print(const plan_set *set, FILE *to)
     fprintf(to,
             "step         %u micro-batch%s of %llu sequences a rank, %" PRIu32 " entries, "
             "%.3g GFLOP a rank\n",
-            p->passes, p->passes == 1 ? "" : "es", (unsigned long long)p->spec->microbatch,
-            p->step.entries.n, p->flops_step * 1e-9);
+            p->micro_batches, p->micro_batches == 1 ? "" : "es",
+            (unsigned long long)p->spec->microbatch, p->step.entries.n, p->flops_step * 1e-9);
     fprintf(to, "segments     %u, %u instructions, %u kernels\n", p->segments.n, p->instrs.n,
             p->kernels.n);
-    if (p->kept)
-        fprintf(to, "compression  keeps %s a rank, part of %s\n", human(p->kept, t[0]),
+    if (p->residual_bytes)
+        fprintf(to, "compression  keeps %s a rank, part of %s\n", human(p->residual_bytes, t[0]),
                 p->bytes.host ? "host memory" : "comm");
     if (p->changes)
         fprintf(to, "note         results depend on the layout:\n%s\n", p->changes);
@@ -156,7 +156,7 @@ static void print_one(const plan *p, const list *l, uint32_t rank, FILE *to)
             continue;
         switch (e->kind) {
         case ENTRY_CALL:
-            fprintf(to, "%6u   call   %s, pass %u\n", i, e->name, e->pass);
+            fprintf(to, "%6u   call   %s, pass %u\n", i, e->name, e->micro_batch);
             print_segment(p, e, to);
             break;
         case ENTRY_START:

@@ -16,26 +16,26 @@
 
 typedef struct timeline {
     const plan_set *set;
-    uint32_t stages, places, passes; /* places: chunks of all stages */
-    double *end;                     /* [2][place][micro-batch] end time; < 0: not yet */
-    double **begin;                  /* [stage][cell] */
-    double *free_at;                 /* [stage] */
-    uint32_t *at;                    /* [stage] next cell */
+    uint32_t stages, places, micro_batches; /* places: chunks of all stages */
+    double *end;                            /* [2][place][micro-batch] end time; < 0: not yet */
+    double **begin;                         /* [stage][cell] */
+    double *free_at;                        /* [stage] */
+    uint32_t *at;                           /* [stage] next cell */
     double span, busy;
 } timeline;
 
-static double *end_of(const timeline *t, uint32_t place, uint32_t pass, bool backward)
+static double *end_of(const timeline *t, uint32_t place, uint32_t micro_batch, bool backward)
 {
-    return &t->end[((uint64_t)(backward ? t->places : 0) + place) * t->passes + pass];
+    return &t->end[((uint64_t)(backward ? t->places : 0) + place) * t->micro_batches + micro_batch];
 }
 
 /* Time at which the input of a cell is ready; < 0: not yet. */
 static double ready(const timeline *t, uint32_t place, const plan_cell *c)
 {
     if (c->backward)
-        return place + 1 < t->places ? *end_of(t, place + 1, c->pass, true)
-                                     : *end_of(t, place, c->pass, false);
-    return place ? *end_of(t, place - 1, c->pass, false) : 0;
+        return place + 1 < t->places ? *end_of(t, place + 1, c->micro_batch, true)
+                                     : *end_of(t, place, c->micro_batch, false);
+    return place ? *end_of(t, place - 1, c->micro_batch, false) : 0;
 }
 
 static bool advance(timeline *t, uint32_t s, bool equal)
@@ -50,7 +50,7 @@ static bool advance(timeline *t, uint32_t s, bool equal)
             return moved;
         from = from > t->free_at[s] ? from : t->free_at[s];
         t->begin[s][t->at[s]] = from;
-        *end_of(t, place, c->pass, c->backward) = t->free_at[s] = from + cost;
+        *end_of(t, place, c->micro_batch, c->backward) = t->free_at[s] = from + cost;
         t->span = from + cost > t->span ? from + cost : t->span;
         t->busy += cost;
         moved = true;
@@ -60,7 +60,7 @@ static bool advance(timeline *t, uint32_t s, bool equal)
 
 static void run(timeline *t, bool equal)
 {
-    const uint64_t cells = (uint64_t)2 * t->places * t->passes;
+    const uint64_t cells = (uint64_t)2 * t->places * t->micro_batches;
     for (uint64_t i = 0; i < cells; i++)
         t->end[i] = -1;
     memset(t->at, 0, t->stages * sizeof *t->at);
@@ -75,13 +75,13 @@ static void run(timeline *t, bool equal)
 
 static void begin(timeline *t, const plan_set *set)
 {
-    *t = (timeline){.set = set, .stages = set->n, .passes = set->at[0].passes};
+    *t = (timeline){.set = set, .stages = set->n, .micro_batches = set->at[0].micro_batches};
     for (uint32_t s = 0; s < set->n; s++)
         for (uint32_t i = 0; i < set->at[s].cells.n; i++) {
             uint32_t place = set->at[s].cells.at[i].chunk * set->n + s;
             t->places = place + 1 > t->places ? place + 1 : t->places;
         }
-    t->end = mem_alloc((uint64_t)2 * t->places * t->passes * sizeof *t->end + 1);
+    t->end = mem_alloc((uint64_t)2 * t->places * t->micro_batches * sizeof *t->end + 1);
     t->begin = mem_alloc(set->n * sizeof *t->begin);
     for (uint32_t s = 0; s < set->n; s++)
         t->begin[s] = mem_alloc(set->at[s].cells.n * sizeof(double) + 1);
@@ -128,7 +128,7 @@ static void draw(const timeline *t, uint32_t s, uint32_t width, FILE *to)
     for (uint32_t i = 0; i < p->cells.n && now < end; i++) {
         const plan_cell *c = &p->cells.at[i];
         char label[32];
-        snprintf(label, sizeof label, "%c%u", c->backward ? 'B' : 'F', c->pass);
+        snprintf(label, sizeof label, "%c%u", c->backward ? 'B' : 'F', c->micro_batch);
         if (t->places > t->stages)
             snprintf(label + strlen(label), sizeof label - strlen(label), "%c",
                      (char)('a' + c->chunk % 26));
@@ -148,11 +148,11 @@ void plan_print_schedule(const plan_set *set, FILE *to)
     char longest[16];
     begin(&t, set);
     run(&t, true);
-    int width =
-        snprintf(longest, sizeof longest, "F%u%s", t.passes - 1, t.places > t.stages ? "a" : "");
+    int width = snprintf(longest, sizeof longest, "F%u%s", t.micro_batches - 1,
+                         t.places > t.stages ? "a" : "");
     fprintf(to,
             "%u stage%s, %u micro-batch%s; forward takes 1, backward 2, communication nothing\n",
-            t.stages, t.stages == 1 ? "" : "s", t.passes, t.passes == 1 ? "" : "es");
+            t.stages, t.stages == 1 ? "" : "s", t.micro_batches, t.micro_batches == 1 ? "" : "es");
     if (t.places > t.stages)
         fprintf(to, "letters are the chunks of a stage\n");
     for (uint32_t s = 0; s < t.stages; s++)

@@ -42,8 +42,9 @@ typedef struct executor {
     uint64_t *bases;     /* the plan's, on this rank */
     flight flight;
     trace trace;
-    float kept;    /* scale of the error-feedback residuals in the next sums, for the links */
-    uint64_t step; /* now being run, for messages */
+    float
+        residual_scale; /* scale of the error-feedback residuals in the next sums, for the links */
+    uint64_t step;      /* now being run, for messages */
     run_exec_times times;
 } executor;
 

@@ -123,10 +123,10 @@ static void keep(executor *e, uint32_t number)
 {
     const collective *c = &e->plan->collectives.at[number];
     const bool staged = comm_is_staged(e->ops[number]);
-    char *at = (staged ? e->host : e->base) + c->kept;
+    char *at = (staged ? e->host : e->base) + c->residual;
     if (staged)
         memset(at, 0, c->residual_bytes);
-    comm_set_residual(e->ops[number], at, c->again ? NULL : &e->kept);
+    comm_set_residual(e->ops[number], at, c->residual_used ? NULL : &e->residual_scale);
 }
 
 static weft_status add_operations(executor *e, comm_channel *const *channels)
@@ -216,7 +216,7 @@ weft_status run_exec_create(const plan *p, const config *cfg, job *j, const job_
                       .job = j,
                       .rank = who->rank,
                       .table = p->spec->device.c->table,
-                      .kept = 1};
+                      .residual_scale = 1};
     comm_arena arena;
     out->deadline = config_real(cfg, "run.deadline");
     weft_status st =

@@ -136,7 +136,8 @@ weft_status run_exec_list(executor *e, const list *l)
         st = run_range(e, l, l->tail, l->entries.n);
     if (l->tail)
         e->times.tail_ns += clock_ns() - waited(e) - began;
-    if (st == WEFT_OK && l->tail && e->plan->kept)
-        st = run_exec_read(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
+    if (st == WEFT_OK && l->tail && e->plan->residual_bytes)
+        st = run_exec_read(e, plan_scalar(e->plan, "kept"), &e->residual_scale,
+                           sizeof e->residual_scale);
     return st;
 }

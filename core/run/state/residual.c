@@ -58,9 +58,11 @@ static kept_places places_of(const executor *e)
             continue;
         const uint32_t staged = comm_is_staged(e->ops[i]) != 0;
         run_of_bytes *x = &p.in[staged];
-        const uint64_t numbers[] = {c->kind, c->count, c->residual_bytes, c->compress, c->again};
-        x->first = c->kept < x->first ? c->kept : x->first;
-        x->end = c->kept + c->residual_bytes > x->end ? c->kept + c->residual_bytes : x->end;
+        const uint64_t numbers[] = {c->kind, c->count, c->residual_bytes, c->compress,
+                                    c->residual_used};
+        x->first = c->residual < x->first ? c->residual : x->first;
+        x->end =
+            c->residual + c->residual_bytes > x->end ? c->residual + c->residual_bytes : x->end;
         digest_mix(&p.digest, numbers, sizeof numbers);
         digest_mix(&p.digest, c->algorithm, strlen(c->algorithm) + 1);
         mix_group(&p.digest, e, c);
@@ -97,7 +99,7 @@ weft_status run_residual_collect(executor *e, ckpt_piece *out, uint32_t *n, char
         if (i == 0)
             st = run_exec_view(e, p.in[0].first, x->count * 4, copies, &x->data);
         else
-            x->data = i == 1 ? (const void *)(e->host + p.in[1].first) : &e->kept;
+            x->data = i == 1 ? (const void *)(e->host + p.in[1].first) : &e->residual_scale;
     }
     return st;
 }
@@ -117,10 +119,10 @@ static weft_status load_bytes(executor *e, const ckpt *c, const ckpt_piece *want
 
 static weft_status load_counts(executor *e, const ckpt *c, const ckpt_piece *want)
 {
-    weft_status st = ckpt_read(c, want, &e->kept);
-    return st != WEFT_OK
-               ? st
-               : run_exec_write(e, plan_scalar(e->plan, "kept"), &e->kept, sizeof e->kept);
+    weft_status st = ckpt_read(c, want, &e->residual_scale);
+    return st != WEFT_OK ? st
+                         : run_exec_write(e, plan_scalar(e->plan, "kept"), &e->residual_scale,
+                                          sizeof e->residual_scale);
 }
 
 /* Log that the checkpoint has residuals and this job uses none. */

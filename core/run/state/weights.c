@@ -286,7 +286,7 @@ static void tell_left_out(const plan_set *plans, const ckpt *c, const char *name
     bool known = strncmp(name, SCALAR, prefix) || log_rank() > 0;
     known |= !strcmp(name, SCALAR "scale") || !strcmp(name, SCALAR "scale.good");
     for (uint32_t i = 0; !known && i < plans->at[0].scalars.n; i++)
-        known = plans->at[0].scalars.at[i].kept &&
+        known = plans->at[0].scalars.at[i].saved &&
                 !strcmp(plans->at[0].scalars.at[i].name, name + prefix);
     if (!known)
         log_line(WEFT_LOG_WARN, "%s has the scalar %s, which this job does not use: it is ignored",
@@ -317,8 +317,8 @@ static weft_status load_scalar(executor *e, const ckpt *c, const scalar_slot *x)
     char name[SCALAR_NAME];
     float value;
     describe_scalar(x, name, &want);
-    if (x->kept != SCALAR_SAVED && !ckpt_has(c, name)) {
-        if (x->kept == SCALAR_OF_PLUGIN && !e->rank)
+    if (x->saved != SCALAR_SAVED && !ckpt_has(c, name)) {
+        if (x->saved == SCALAR_OF_PLUGIN && !e->rank)
             log_line(WEFT_LOG_WARN, "%s does not have the scalar %s: it starts at %g", ckpt_dir(c),
                      x->name, x->value);
         return WEFT_OK;
@@ -340,7 +340,7 @@ weft_status run_weights_load(executor *e, const plan_set *plans, const ckpt *c)
         st = load_piece(e, c, &e->plan->pieces.at[i], v, scratch, &progress);
     for (uint32_t i = 0; st == WEFT_OK && i < e->plan->scalars.n && plans->spec->want == SPEC_TRAIN;
          i++)
-        if (e->plan->scalars.at[i].kept)
+        if (e->plan->scalars.at[i].saved)
             st = load_scalar(e, c, &e->plan->scalars.at[i]);
     if (st == WEFT_OK && plans->spec->want == SPEC_TRAIN)
         st = run_residual_load(e, c);
@@ -371,7 +371,7 @@ static weft_status collect(executor *e, ckpt_piece *out, uint32_t *n, char (*nam
     }
     for (uint32_t i = 0; i < e->plan->scalars.n && e->rank == 0; i++) {
         double value;
-        if (!e->plan->scalars.at[i].kept)
+        if (!e->plan->scalars.at[i].saved)
             continue;
         weft_status st = run_exec_scalar(e, e->plan->scalars.at[i].name, &value);
         if (st != WEFT_OK)
@@ -393,10 +393,10 @@ typedef struct save_news { /* what ranks exchange after a phase of the save */
     ckpt_shard_sum sum;
 } save_news;
 
-/* Exchange the status of a phase. A failure of another rank is WEFT_PEER here. *apart: the exchange
- * itself failed, so no further one is possible. */
+/* Exchange the status of a phase. A failure of another rank is WEFT_PEER here. *no_exchange: the
+ * exchange itself failed, so no further one is possible. */
 static weft_status agree(executor *e, const char *what, weft_status mine, const ckpt_shard_sum *sum,
-                         save_news *all, bool *apart)
+                         save_news *all, bool *no_exchange)
 {
     save_news news = {.status = mine};
     if (sum)
@@ -409,7 +409,7 @@ static weft_status agree(executor *e, const char *what, weft_status mine, const 
     snprintf(why, sizeof why, "%s", err_text());
     const double timeout = config_real(e->cfg, "checkpoint.timeout");
     weft_status st = job_exchange_for(e->job, what, &news, sizeof news, timeout, all);
-    *apart = st != WEFT_OK;
+    *no_exchange = st != WEFT_OK;
     if (mine != WEFT_OK)
         return err_fail(mine, "%s", why);
     if (st != WEFT_OK && job_failure(e->job) == WEFT_OK) /* no rank died, so this is the timeout */
@@ -427,12 +427,12 @@ static weft_status write_own(executor *e, const char *temp, ckpt_shard_sum *sum)
         mem_alloc((e->plan->save.entries.n + scalars + RUN_RESIDUAL_PIECES) * sizeof *pieces);
     pool copies = {0};
     char(*names)[SCALAR_NAME] = pool_array(&copies, scalars, sizeof *names);
-    char kept[RUN_RESIDUAL_PIECES][64];
+    char residual_names[RUN_RESIDUAL_PIECES][64];
     float *values = pool_array(&copies, scalars, sizeof *values);
     uint32_t n;
     weft_status st = collect(e, pieces, &n, names, values, &copies);
     if (st == WEFT_OK)
-        st = run_residual_collect(e, pieces, &n, kept, &copies);
+        st = run_residual_collect(e, pieces, &n, residual_names, &copies);
     qsort(pieces, n, sizeof *pieces, by_name);
     if (st == WEFT_OK)
         st = ckpt_write_shard(temp, e->rank, e->plan->spec->ranks, pieces, n, sum);
@@ -460,25 +460,25 @@ weft_status run_weights_save(executor *e, const char *out_dir, uint64_t step, ui
     save_news *all = mem_alloc(e->plan->spec->ranks * sizeof *all);
     char temp[4096] = "", final[4096] = "", tag[64];
     ckpt_shard_sum sum = {0};
-    bool apart = false;
+    bool no_exchange = false;
     weft_status st = e->rank ? WEFT_OK : ckpt_begin(out_dir, step, temp, final);
     const bool mine = !e->rank && st == WEFT_OK; /* whether the temporary folder is this rank's */
     snprintf(tag, sizeof tag, "save.%llu.begin", (unsigned long long)step);
-    st = agree(e, tag, st, NULL, all, &apart);
+    st = agree(e, tag, st, NULL, all, &no_exchange);
     const bool begun = st == WEFT_OK;
     if (begun) {
         st = e->rank ? ckpt_paths(out_dir, step, temp, final) : WEFT_OK;
         st = st != WEFT_OK ? st : write_own(e, temp, &sum);
         snprintf(tag, sizeof tag, "save.%llu.shards", (unsigned long long)step);
-        st = agree(e, tag, st, &sum, all, &apart);
+        st = agree(e, tag, st, &sum, all, &no_exchange);
     }
     if (mine && st == WEFT_OK)
         st = commit_all(e, temp, final, step, all, keep);
     else if (mine)
         ckpt_abandon(temp);
     snprintf(tag, sizeof tag, "save.%llu.end", (unsigned long long)step);
-    if (begun && !apart)
-        st = agree(e, tag, st, NULL, all, &apart);
+    if (begun && !no_exchange)
+        st = agree(e, tag, st, NULL, all, &no_exchange);
     free(all);
     return st;
 }

@@ -139,7 +139,7 @@ static void emit(sched_writer *b)
         if (gather && c >= LAG && c - LAG < chunks)
             gather_chunk(b, &x, c - LAG);
     }
-    b->kept = b->r->feedback ? (b->bytes - (gather ? 0 : part.bytes)) / b->size * 4 : 0;
+    b->residual_bytes = b->r->feedback ? (b->bytes - (gather ? 0 : part.bytes)) / b->size * 4 : 0;
 }
 
 const sched_algorithm sched_compressed = {

@@ -187,7 +187,7 @@ static uint32_t count(const graph *g, const char *id, uint32_t phase, bool again
     uint32_t n = 0;
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *x = &g->nodes.at[i];
-        n += !strcmp(x->id, id) && x->phase == phase && x->again == again;
+        n += !strcmp(x->id, id) && x->phase == phase && x->recomputed == again;
     }
     return n;
 }
@@ -237,8 +237,8 @@ static void when_and_where(void **state)
     assert_int_equal(count(g, "bias_residual", PHASE_INPUTS, true), 2);
     for (uint32_t i = 0; i < g->nodes.n; i++) {
         const node *n = &g->nodes.at[i];
-        assert_false(n->again && !strncmp(g->blocks.at[n->block], "head", 4));
-        bool read = !n->again;
+        assert_false(n->recomputed && !strncmp(g->blocks.at[n->block], "head", 4));
+        bool read = !n->recomputed;
         for (uint32_t k = i + 1; !read && k < g->nodes.n; k++)
             for (uint32_t a = 0; a < g->nodes.at[k].nin; a++)
                 for (uint32_t o = 0; o < n->nout; o++)

@@ -185,7 +185,7 @@ static void place_inputs(machine *m)
     for (uint32_t i = 0; i < m->p->inputs.n; i++) {
         const input_slot *x = &m->p->inputs.at[i];
         tag t = {T_INPUT, 0, 0, graph_find(&m->g, x->name), 0};
-        for (uint32_t pass = 0; t.id && pass < m->p->passes; pass++) {
+        for (uint32_t pass = 0; t.id && pass < m->p->micro_batches; pass++) {
             t.n = (uint16_t)pass;
             expect(m, x->offset + pass * x->stride, x->elements * 4, (tag){0}, x->name);
             mark(m, x->offset + pass * x->stride, x->elements * 4, t);
@@ -205,7 +205,7 @@ static void move_bases(machine *m)
 
 void machine_begin(machine *m, const plan *p, int want, uint32_t rank)
 {
-    *m = (machine){.p = p, .passes = want ? 1 : p->passes, .rank = rank};
+    *m = (machine){.p = p, .passes = want ? 1 : p->micro_batches, .rank = rank};
     move_bases(m);
     build_graph(m, want);
     uint32_t n = m->g.tensors.n + 1;
@@ -334,23 +334,23 @@ static void step_node(machine *m, const entry *e, const instr *x, const node *n)
 {
     const kernel *k = &m->p->kernels.at[x->kernel];
     char who[200];
-    snprintf(who, sizeof who, "%s, pass %u, %s", e->name, e->pass, n->id);
+    snprintf(who, sizeof who, "%s, pass %u, %s", e->name, e->micro_batch, n->id);
     check_op(n, &k->spec);
     for (uint32_t i = 0; i < n->nin; i++) {
         check_operand(m, n->in[i], &k->spec.in[i], who);
         if (!m->p->refs.at[x->first_ref + i].absent)
-            read_operand(m, n->in[i], machine_place(m, e, x, i), e->pass, who);
+            read_operand(m, n->in[i], machine_place(m, e, x, i), e->micro_batch, who);
     }
     mark(m, m->p->workspace, k->workspace, (tag){.what = T_SCRATCH});
     for (uint32_t i = 0; i < n->nout; i++) {
         check_operand(m, n->out[i], &k->spec.out[i], who);
-        write_operand(m, n->out[i], machine_place(m, e, x, n->nin + i), e->pass,
+        write_operand(m, n->out[i], machine_place(m, e, x, n->nin + i), e->micro_batch,
                       k->spec.flags & WEFT_SPEC_ACCUMULATE, who);
     }
     for (uint32_t i = 0; i < n->nout; i++) { /* outputs must not overlap */
         const tensor *t = graph_tensor(&m->g, n->out[i]);
         if (!t->sum)
-            read_operand(m, n->out[i], machine_place(m, e, x, n->nin + i), e->pass, who);
+            read_operand(m, n->out[i], machine_place(m, e, x, n->nin + i), e->micro_batch, who);
     }
 }
 

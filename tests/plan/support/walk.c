@@ -172,17 +172,17 @@ static void check_kept(machine *m, const collective *c)
     const tag mine = {.what = T_KEPT, .id = c->channel + 1};
     if (!c->residual_bytes)
         return;
-    assert_true(c->compress && c->kept >= m->p->bytes.peak - m->p->kept);
-    assert_true(c->kept + c->residual_bytes <= m->p->bytes.peak && c->kept % 64 == 0);
-    if (m->cells[c->kept / 2].what == T_NOTHING) {
-        assert_false(c->again); /* the first of the step */
-        for (uint64_t i = c->kept / 2; i < (c->kept + c->residual_bytes) / 2; i++)
+    assert_true(c->compress && c->residual >= m->p->bytes.peak - m->p->residual_bytes);
+    assert_true(c->residual + c->residual_bytes <= m->p->bytes.peak && c->residual % 64 == 0);
+    if (m->cells[c->residual / 2].what == T_NOTHING) {
+        assert_false(c->residual_used); /* the first of the step */
+        for (uint64_t i = c->residual / 2; i < (c->residual + c->residual_bytes) / 2; i++)
             assert_int_equal(m->cells[i].what, T_NOTHING);
-        machine_mark(m, c->kept, c->residual_bytes, mine, 4);
+        machine_mark(m, c->residual, c->residual_bytes, mine, 4);
     } else {
-        assert_true(c->again);
+        assert_true(c->residual_used);
     }
-    machine_expect(m, c->kept, c->residual_bytes, mine, 4, c->name);
+    machine_expect(m, c->residual, c->residual_bytes, mine, 4, c->name);
 }
 
 static void begin_collective(machine *m, const entry *e)
@@ -347,7 +347,7 @@ void machine_end_of_step(machine *all, uint32_t n)
         check_pieces(&all[r]);
         for (uint32_t i = 0; i < all->p->collectives.n; i++) { /* still there in the next step */
             const collective *c = &all->p->collectives.at[i];
-            machine_expect(&all[r], c->kept, c->residual_bytes,
+            machine_expect(&all[r], c->residual, c->residual_bytes,
                            (tag){.what = T_KEPT, .id = c->channel + 1}, 4, c->name);
         }
     }

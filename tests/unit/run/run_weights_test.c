@@ -124,9 +124,9 @@ static void make_layout(layout *l, bool one_rank)
     for (uint32_t i = 0; i < 2 * TENSORS; i++)
         *vec_push(&l->plan.save.entries) = (entry){.kind = ENTRY_WRITE, .what = i};
     *vec_push(&l->plan.scalars) =
-        (scalar_slot){.name = "count", .offset = ARENA - 64, .kept = SCALAR_SAVED};
+        (scalar_slot){.name = "count", .offset = ARENA - 64, .saved = SCALAR_SAVED};
     *vec_push(&l->plan.scalars) =
-        (scalar_slot){.name = "skipped", .offset = ARENA - 60, .kept = SCALAR_SAVED};
+        (scalar_slot){.name = "skipped", .offset = ARENA - 60, .saved = SCALAR_SAVED};
     l->set = (plan_set){.spec = &l->spec, .stage_axis = -1, .n = 1, .at = &l->plan};
     l->table = (weft_device_table){.copy = copy, .record = record, .event_query = query};
     l->table.caps = dice(2) ? WEFT_DEV_HOST_MEMORY : 0;

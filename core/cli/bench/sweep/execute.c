@@ -135,7 +135,7 @@ static void hear_plan(int from, pid_t child, sweep_plan *out)
                  WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
-static void plan_apart(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *out)
+static void plan_in_child(const sweep *s, config *cfg, uint32_t ranks, sweep_plan *out)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC)) {
@@ -164,7 +164,7 @@ void cli_sweep_plan_row(const sweep *s, sweep_row *r, bool alone)
     const uint64_t ranks = alone ? 1 : asked ? strtoull(asked, NULL, 10) : 0;
     weft_status st = cli_sweep_job(s, r, alone, NULL, &cfg);
     if (st == WEFT_OK) {
-        plan_apart(s, cfg, (uint32_t)ranks, &r->plan);
+        plan_in_child(s, cfg, (uint32_t)ranks, &r->plan);
     } else {
         r->plan.status = st;
         snprintf(r->plan.why, sizeof r->plan.why, "%s", err_text());

@@ -36,7 +36,7 @@ void sched_hierarchy_keep_residual(const sched_hierarchy *v, uint64_t longest)
     uint64_t others = (uint64_t)(v->machines - 1) * ((v->most + v->least - 1) / v->least);
     others = others < v->ranks - v->least ? others : v->ranks - v->least; /* that I own */
     uint64_t bytes = b->r->kind == WEFT_ALL_REDUCE ? longest : others * (b->bytes / v->ranks);
-    b->kept = b->r->compress && b->r->feedback ? bytes / b->size * 4 : 0;
+    b->residual_bytes = b->r->compress && b->r->feedback ? bytes / b->size * 4 : 0;
 }
 
 /* --- all-reduce. A chunk's codes: sent to and received from each machine, and those of the sums
