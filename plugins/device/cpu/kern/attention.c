@@ -1,27 +1,27 @@
-/* kern/attention.c: attention that never holds the matrix of scores.
+/* kern/attention.c: flash attention: the forward pass without storing the score matrix.
  *
- * A thread takes a head of queries of a sequence; where neighbours share keys and values, it packs
- * them once. Forward, blocks of queries visit blocks of keys; a row keeps
- * its maximum and its sum of exponentials, and what it has gathered is rescaled when the maximum
- * grows. Blocks that causality masks altogether are skipped. What is kept for backward is the
- * logarithm of each row's sum (lse). Backward is in attention_dx.c.
+ * A thread processes one query head of a sequence; adjacent heads that share keys and values pack
+ * them once. Each block of queries loops over blocks of keys (online softmax): a row keeps its
+ * maximum and its sum of exponentials, and its accumulated output is rescaled when the maximum
+ * grows. Blocks that the causal mask covers completely are skipped. The backward pass
+ * (attention_dx.c) needs only the log-sum-exp of each row (lse).
  *
- * Everything is packed first (panel.h): tokens lie 3 * heads * dim elements apart, which the
- * cache's sets do not like. All work on a head is one thread's, so the bits do not depend on the
- * number of threads. It loses where heads x sequences are fewer than the threads. */
+ * All operands are packed first (panel.h): tokens are 3 * heads * dim elements apart, a stride that
+ * causes cache-set conflicts. One thread does all work on a head, so results do not depend on the
+ * number of threads. It loses when heads x sequences are fewer than the threads. */
 #include "attention.h"
 #include "impl.h"
 #include "kern/simd/vmath.h"
 #include "panel.h"
 #include <math.h>
 
-enum { BQ = 32, BK = 128 }; /* queries and keys of a block */
+enum { BQ = 32, BK = 128 }; /* queries and keys per block */
 
 struct forward {
     uint32_t *kt, *v; /* blocks of [units of D][BK], [units of n][dp] */
     uint32_t *q;      /* [BQ][dp] */
     float *s, *o;     /* [BQ][BK], [BQ][dp] */
-    float *sum;       /* [BQ][VL]: a row's sum, a lane apart */
+    float *sum;       /* [BQ][VL]: a row's sum, one partial sum per lane */
     float max[BQ];
 };
 
@@ -44,8 +44,8 @@ INLINE void load_keys(struct forward *f, const struct head *h, const void *const
     }
 }
 
-/* Row r of the scores becomes exp(scale * s - max) over its `seen` keys and 0 beyond; the row's sum
- * and what it has gathered follow the new maximum. */
+/* Replace row r of the scores by exp(scale * s - max) for its `seen` keys and 0 beyond; rescale the
+ * row's sum and accumulated output to the new maximum. */
 INLINE void softmax_row(struct forward *f, int r, int64_t seen, int64_t width, const struct head *h)
 {
     const vf least = v_set1(-__builtin_inff());
@@ -154,8 +154,8 @@ INLINE void forward_heads(const struct cpu_job *j, int64_t begin, int64_t end, c
     }
 }
 
-/* in: qkv [T,3,H,D], or q [T,H,D], k [T,G,D], v [T,G,D]; out: y [T,H,D], lse [T,H]. Item: a head
- * of queries of a sequence. */
+/* in: qkv [T,3,H,D], or q [T,H,D], k [T,G,D], v [T,G,D]; out: y [T,H,D], lse [T,H]. Item: a query
+ * head of a sequence. */
 void KERNEL(attention)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
 #define CALL(dt) forward_heads(j, begin, end, scratch, dt)

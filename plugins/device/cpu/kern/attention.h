@@ -1,5 +1,5 @@
-/* kern/attention.h: one head of one sequence, as both directions of attention see it, in either
- * form of the operands. */
+/* kern/attention.h: addresses one head of one sequence for the forward and backward pass of
+ * attention, with fused or separate operands. */
 #ifndef CPU_ATTENTION_H
 #define CPU_ATTENTION_H
 
@@ -16,23 +16,23 @@ INLINE int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Where one head lies in an operand: elements from token 0 of the sequence on. The operand is
- * counted from that of the queries. */
+/* Location of one head in an operand, in elements; `at` is token 0 of the sequence. Operand 0 is
+ * that of the queries. */
 struct rows {
-    int64_t operand, at, stride; /* stride: from token to token */
+    int64_t operand, at, stride; /* stride: between tokens */
 };
 
-/* Fused: one operand [T, 3, H, D]. Grouped: q [T, H, D], and k and v [T, G, D], of which H / G
- * neighbouring heads of queries share a head. y and dy: [T, H, D]; lse: [T, H]. */
+/* Fused: one operand [T, 3, H, D]. Grouped-query attention: q [T, H, D], k and v [T, G, D]; H / G
+ * adjacent query heads share one key/value head. y and dy: [T, H, D]; lse: [T, H]. */
 struct head {
-    int64_t n, d, dp; /* tokens; dimension, and rounded up to whole vectors */
+    int64_t n, d, dp; /* tokens; dimension; dimension rounded up to vectors */
     int64_t causal;
     struct rows q, k, v, y;
     int64_t lse, lstride;
     float scale;
 };
 
-/* Head h of the queries of sequence s. */
+/* Query head h of sequence s. */
 INLINE struct head head_of(const struct cpu_args *a, int64_t s, int64_t h)
 {
     const int64_t t = s * a->sequence, row = a->heads * a->dim, at = h * a->dim;
@@ -57,14 +57,14 @@ INLINE struct head head_of(const struct cpu_args *a, int64_t s, int64_t h)
     return r;
 }
 
-/* Token t of a head; `first` is the address of the operand of the queries. */
+/* Address of token t of a head; first[0] is the operand of the queries. */
 INLINE const char *token_of(const void *const *first, const struct rows *r, int64_t t,
                             const uint32_t dt)
 {
     return (const char *)first[r->operand] + (r->at + t * r->stride) * dt_size(dt);
 }
 
-/* `n` words of the scratch at *p, which moves on. */
+/* Allocate `n` 32-bit words of scratch at *p and advance *p. */
 INLINE void *take(char **p, int64_t n)
 {
     char *r = *p;

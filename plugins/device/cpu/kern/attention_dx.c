@@ -1,32 +1,32 @@
-/* kern/attention_dx.c: the gradient of attention, without the matrix of scores.
+/* kern/attention_dx.c: flash attention: the backward pass without storing the score matrix.
  *
- * Blocks of keys are outside, so that dK and dV of a block are finished in one visit, and dQ
- * gathers in a buffer of the sequence's length. With P = exp(scale S - lse) and delta = sum(dy * y)
- * a row:
+ * The outer loop is over blocks of keys, so dK and dV of a block are finished in one iteration; dQ
+ * accumulates in a buffer of the sequence's length. With P = exp(scale S - lse) and, per row,
+ * delta = sum(dy * y):
  *
  *   S = Q K'   dP = dy V'   dS = P * (dP - delta)   dV = P' dy   dK = scale dS' Q   dQ = scale dS K
  *
- * Heads of queries that share keys and values are visited one after the other by the thread that
- * has those keys, so that sums over them have one order; a thread then gathers dQ for all of them.
+ * One thread processes all query heads that share a key/value head, in order, so that sums over
+ * these heads have a fixed order; its dQ buffer holds all of them.
  *
- * Five products a pair of blocks. The two that sum over queries take P and dS as units across
- * queries, dQ takes dS as units along keys (panel.h says what units are); but for bf16 both are the
- * plain rows. */
+ * There are five products per pair of blocks. The two that sum over queries use P and dS as units
+ * across queries; dQ uses dS as units along keys (panel.h defines units). Except for bf16 both
+ * forms are the plain rows. */
 #include "attention.h"
 #include "impl.h"
 #include "kern/simd/vmath.h"
 #include "panel.h"
 
-enum { BQ = 32, BK = 128 }; /* queries and keys of a block */
+enum { BQ = 32, BK = 128 }; /* queries and keys per block */
 
 struct backward {
     uint32_t *k, *kt, *vt; /* a block of keys: [units of BK][dp], [units of D][BK] twice */
     float *dk, *dv;        /* [BK][dp] */
     uint32_t *q, *dy;      /* a block of queries: [BQ][dp], units along D */
-    uint32_t *qc, *dyc;    /* the same, units across queries; but for bf16 they are q and dy */
+    uint32_t *qc, *dyc;    /* the same, units across queries; aliases of q and dy unless bf16 */
     float *p, *ds;         /* [BQ][BK] */
-    uint32_t *pc, *dsc;    /* units across queries; but for bf16 they are p and ds */
-    float *dq, *delta;     /* the sequence, for each head of queries: [n][dp], [n] */
+    uint32_t *pc, *dsc;    /* units across queries; aliases of p and ds unless bf16 */
+    float *dq, *delta;     /* whole sequence, per query head: [n][dp], [n] */
 };
 
 INLINE int64_t sharers(const struct cpu_args *a)
@@ -77,13 +77,13 @@ INLINE void row_deltas(struct backward *b, const struct head *h, const struct cp
     }
 }
 
-/* What a row of scores needs to become P and dS; its keys from `seen` on are zero. */
+/* Parameters that turn a row of scores into P and dS; keys from `seen` on become zero. */
 struct row {
     int64_t seen;
     float scale, lse, delta;
 };
 
-/* Lanes of P and dS, from those of S and dP. */
+/* One vector each of P and dS. */
 struct scores {
     vf p, ds;
 };
@@ -98,7 +98,7 @@ INLINE struct scores scores_at(const float *s, const float *dp, int64_t i, const
     return (struct scores){(vf)((vi)p & in), (vf)((vi)ds & in)};
 }
 
-/* In place of S and dP. */
+/* Compute a row of P and dS in place of S and dP. */
 INLINE void score_row(float *s, float *dp, int64_t width, const struct row *r)
 {
     for (int64_t i = 0; i < width; i += VL) {
@@ -122,7 +122,7 @@ INLINE void score_pair(const float *s, float *dp, uint32_t *pc, uint32_t *dsc, i
     }
 }
 
-/* P and dS of a pair of blocks, and their packed forms; rows up to whole tiles are zero. */
+/* Compute P and dS of a pair of blocks and their packed forms; rows that pad tiles are zero. */
 INLINE void make_scores(struct backward *b, const struct head *h, const struct cpu_job *j,
                         int64_t q0, int64_t nq, int64_t k0, int64_t seen, const uint32_t dt)
 {
@@ -203,7 +203,7 @@ INLINE void visit_queries(struct backward *b, const struct head *h, const struct
               dt);
 }
 
-/* Rows [t, t + n) of a gradient, which lies as its operand does. */
+/* Write rows [t, t + n) of a gradient, which has its operand's layout. */
 INLINE void put_rows(void *const *out, const struct rows *to, int64_t t, const struct head *h,
                      const float *from, int64_t n, float scale, const uint32_t dt)
 {
@@ -214,7 +214,7 @@ INLINE void put_rows(void *const *out, const struct rows *to, int64_t t, const s
                     v_load(from + r * h->dp + i) * scale);
 }
 
-/* K and V of a block, in the forms of the products; dk and dv serve as room to transpose from. */
+/* Pack K and V of a block for the products; dk is scratch for the transposes, then zeroed. */
 INLINE void load_keys(struct backward *b, const struct head *h, const char *k, const char *v,
                       int64_t n, const uint32_t dt)
 {
@@ -229,7 +229,7 @@ INLINE void load_keys(struct backward *b, const struct head *h, const char *k, c
     memset(b->dv, 0, (size_t)(round_up(n, MR) * h->dp) * sizeof(float));
 }
 
-/* `b` as head number `m` of those that share the keys sees it. */
+/* `b` with the dq and delta buffers of head number `m` of those that share the keys. */
 INLINE struct backward share_of(const struct backward *b, const struct head *h, int64_t m)
 {
     const int64_t n = round_up(h->n, BQ);
@@ -239,7 +239,7 @@ INLINE struct backward share_of(const struct backward *b, const struct head *h, 
     return r;
 }
 
-/* All queries against the keys of one block, then dK and dV of the block. */
+/* Process all queries against one block of keys, then write dK and dV of the block. */
 INLINE void visit_keys(struct backward *b, const struct cpu_job *j, int64_t s, int64_t h0,
                        int64_t k0, const uint32_t dt)
 {
@@ -281,7 +281,7 @@ INLINE void backward_heads(const struct cpu_job *j, int64_t begin, int64_t end, 
 }
 
 /* in: dy [T,H,D], the operands of attention, y [T,H,D], lse [T,H]; out: the gradient of each
- * operand, which must lie over none of them. Item: a head of keys of a sequence. */
+ * operand, which must not alias any of them. Item: a key/value head of a sequence. */
 void KERNEL(attention_dx)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
 #define CALL(dt) backward_heads(j, begin, end, scratch, dt)

@@ -1,14 +1,14 @@
-/* kern/colsum.c: sums over the tokens for each column: gradients of biases and of the gain of a
- * normalisation, with a mean or without.
+/* kern/colsum.c: column sums over the tokens: gradients of biases, and of gain and bias of layer
+ * normalisation and RMSNorm.
  *
- * A block of columns is summed in registers' reach of L1 over groups of 256 rows, and the groups'
- * sums are added up, which keeps rounding errors at those of short sums. Each column's order of
- * summation is fixed, so the division of columns among threads does not show. */
+ * A block of columns is summed in buffers that fit L1, over groups of 256 rows; the groups' sums
+ * are then added (blocked summation), so rounding errors stay as small as those of short sums. Each
+ * column's order of summation is fixed, so results do not depend on the number of threads. */
 #include "impl.h"
 
 enum { GROUP = 256, WIDTH = 512 };
 
-/* One block [c0, c0 + width) of the output g. */
+/* Write block [c0, c0 + width) of output k. */
 INLINE void write_sums(const struct cpu_job *j, int k, int64_t c0, int64_t width, const float *sum)
 {
     const uint32_t gt = j->a->gt[k];
@@ -20,7 +20,7 @@ INLINE void write_sums(const struct cpu_job *j, int k, int64_t c0, int64_t width
     }
 }
 
-/* Rows [t, t + 4) or fewer of the columns, into part. */
+/* Add n <= 4 rows of the columns to part. */
 INLINE void add_rows(const char *dy, int64_t row, int64_t n, int64_t width, float *part,
                      const uint32_t dt)
 {
@@ -64,7 +64,7 @@ INLINE void sum_columns(const struct cpu_job *j, int64_t begin, int64_t end, con
     }
 }
 
-/* Items are blocks of columns; the last may be short. */
+/* First column of an item; the last item may be short. */
 INLINE int64_t column(const struct cpu_job *j, int64_t item)
 {
     int64_t c = item * COLUMN_BLOCK;

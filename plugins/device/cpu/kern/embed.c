@@ -1,8 +1,8 @@
-/* kern/embed.c: rows of a table by id, and the sum of gradients back into them.
+/* kern/embed.c: embedding lookup (gather of table rows by id) and its gradient (scatter-add).
  *
- * Backward, the host side has sorted the tokens by id (and by position where ids agree). A thread
- * takes whole groups of equal ids, adds their rows up in fp32 and touches the table's row once: one
- * rounding, a fixed order, and no two threads on one row. */
+ * For the backward pass the host side sorts the tokens by id, and by position within an id. A
+ * thread takes whole groups of equal ids, sums their rows in fp32 and writes the table's row once:
+ * one rounding, a fixed order, and no two threads write the same row. */
 #include "impl.h"
 
 /* in: table [V,F], ids i32 [T]; out: y [T,F]. Item: a token. */
@@ -22,7 +22,7 @@ void KERNEL(embedding)(const struct cpu_job *j, int64_t begin, int64_t end, char
 
 enum { EMBED_WIDTH = 256 };
 
-/* Tokens keys[0..n), which share their row of the table. */
+/* Sum the rows of tokens keys[0..n), which have the same id. */
 INLINE void add_group(const struct cpu_job *j, const uint64_t *keys, int64_t n, const uint32_t dt)
 {
     const int64_t c = j->a->cols, base = (int64_t)(keys[0] >> 32) * c;
@@ -45,7 +45,7 @@ INLINE void add_group(const struct cpu_job *j, const uint64_t *keys, int64_t n, 
 }
 
 /* in: dy [T,F]; out: dtable [V,F]. ws: the number of keys, then the sorted keys, row << 32 | token.
- * Item: a key; a group belongs to the thread that has its first key. */
+ * Item: a key; a group belongs to the thread that owns its first key. */
 void KERNEL(embedding_dw)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     (void)scratch;

@@ -1,17 +1,17 @@
-/* kern/ew.c: elementwise programs, run a block of eight vectors at a time.
+/* kern/ew.c: interpreter for elementwise programs, on blocks of eight vectors.
  *
- * The interpreter is a machine with one register, eight vectors long, which stays in the CPU's
- * registers from instruction to instruction: each may load it, changes it by up to two operands in
- * memory, and may store it. So a chain of steps, as optimizers have them, touches memory only for
- * its operands, and the cost of reading an instruction is shared by eight vectors. The host side
- * (../ew.c, ../chain.c) has made the instructions ready; here
- *   1. addresses are found, once for all whole blocks and once for the short one at the end;
- *   2. a fp32 result goes right to where it is to lie, if that is over no input that is still read;
- *      others wait in a slot until the block is through;
- *   3. 16-bit copies of large tensors, over no input, are written past the caches.
- * Operands are read in runs of a block, which the CPU sees coming: asking for lines ahead by
- * instructions was measured on Zen 4 at several distances and gains nothing.
- * Loses to code made for the one program by about the loads of scalars and slots. */
+ * The interpreter is an accumulator machine: its one register is eight vectors long and stays in
+ * CPU registers between instructions. An instruction may load the register, combines it with up to
+ * two memory operands, and may store it. A chain of steps, as in optimizers, accesses memory only
+ * for its operands, and eight vectors share the cost of decoding an instruction. The host side
+ * (../ops/ew.c, ../ops/chain.c) compiles the instructions; this file
+ *   1. resolves addresses, once for all whole blocks and once for the short block at the end;
+ *   2. writes an fp32 result in place, if it does not alias an input that is still read; other
+ *      results stay in a slot until the end of the block;
+ *   3. writes bf16 outputs of large programs with non-temporal stores, if they alias no operand.
+ * Operands are read sequentially, so the hardware prefetches them: software prefetch was measured
+ * on Zen 4 at several distances and gains nothing.
+ * It is slower than code compiled for the program by about the loads of scalars and slots. */
 #include "impl.h"
 #include "kern/simd/vmath.h"
 #include <math.h>
@@ -19,7 +19,7 @@
 enum {
     WIDE = 8,
     BLOCK = WIDE * VL,
-    LARGE = 32 << 20 /* bytes of operands that no cache holds until they are read again */
+    LARGE = 32 << 20 /* bytes of operands that exceed the caches */
 };
 
 struct run {
@@ -27,11 +27,11 @@ struct run {
     const struct cpu_job *j;
     struct ew_step *steps;
     float *slots;                          /* [nslot][EW_TILE] */
-    uint8_t in_place[WEFT_MAX_OPERANDS];   /* outputs that are computed where they are to lie */
-    uint8_t past_cache[WEFT_MAX_OPERANDS]; /* outputs */
+    uint8_t in_place[WEFT_MAX_OPERANDS];   /* outputs that are computed in place */
+    uint8_t past_cache[WEFT_MAX_OPERANDS]; /* outputs with non-temporal stores */
 };
 
-/* The expression for u = 0 .. WIDE - 1, unrolled so that the array becomes registers. */
+/* Evaluate the expression for u = 0 .. WIDE - 1, unrolled so that acc stays in registers. */
 #define ONE(n, expression)                                                                         \
     do {                                                                                           \
         enum { u = n };                                                                            \
@@ -53,8 +53,7 @@ struct run {
 #define C v_load(pc + u * sc)
 #define BIT(mask) (vf)((vi)v_set1(1.0f) & (mask))
 
-/* pow and cos have no vector form here: no rule of the project uses them on tensors, only on
- * scalars. */
+/* pow and cos are not vectorised: the project's update rules use them on scalars only. */
 static void by_lanes(uint16_t op, float *d, const float *b, int64_t step)
 {
     for (int64_t i = 0; i < BLOCK; i++)
@@ -68,13 +67,13 @@ INLINE vf sign_of(vf a)
     return v_select(a != a, a, signed_one);
 }
 
-/* IEEE minimum and maximum would lose a NaN in one operand; these keep it. */
+/* v_min and v_max return b when a is NaN; this restores the NaN of a. */
 INLINE vf keep_nan(vf r, vf a)
 {
     return v_select(a != a, a, r);
 }
 
-/* Steps that are rare: d [BLOCK] holds a and takes the result. */
+/* Infrequent ops: d [BLOCK] is operand a and receives the result. */
 static __attribute__((noinline)) void rare(const struct ew_step *s, float *d, const float *pb,
                                            const float *pc)
 {
@@ -106,7 +105,7 @@ INLINE char *address(const struct ew_place *p, int64_t offset)
     return p->base + (offset & p->moves);
 }
 
-/* All instructions on the block that begins `offset` bytes into the fp32 operands. */
+/* Run all instructions on the block at byte `offset` of the fp32 operands. */
 static void run_steps(const struct run *r, int64_t offset)
 {
     vf acc[WIDE] = {0};
@@ -149,7 +148,7 @@ static void run_steps(const struct run *r, int64_t offset)
     }
 }
 
-/* Where a value lies; in the short block at the end, all is in slots. */
+/* Resolve a value's address; in the short last block all values are in slots. */
 static struct ew_place find(const struct run *r, struct ew_ref ref, int32_t whole)
 {
     const struct ew_code *code = r->code;
@@ -187,7 +186,7 @@ static void find_all(const struct run *r, int32_t whole)
     }
 }
 
-/* Inputs that cannot be read in place: 16-bit ones, and all of a short block. */
+/* Load inputs that cannot be read in place: 16-bit inputs, and all inputs of a short block. */
 INLINE void load_inputs(const struct run *r, int64_t at, int64_t n)
 {
     const struct ew_code *code = r->code;
@@ -207,7 +206,7 @@ INLINE void put_run(void *to, int64_t at, int64_t n, const float *from, const ui
         v_put_n(to, at + i, n - i, dt, v_load(from + i));
 }
 
-/* Outputs that are not in place yet. */
+/* Store outputs that are not computed in place. */
 INLINE void store_outputs(const struct run *r, int64_t at, int64_t n)
 {
     const struct ew_code *code = r->code;
@@ -244,7 +243,7 @@ INLINE int overlap(const struct ew_code *code, const void *a, uint32_t a_type, c
     return x < y + code->count * dt_size(b_type) && y < x + code->count * dt_size(a_type);
 }
 
-/* Output k against all the others: in place, past the caches, or neither. */
+/* Check output k for aliasing: computed in place, stored non-temporally, or neither. */
 static void judge_output(struct run *r, uint32_t k, int32_t large)
 {
     const struct ew_code *code = r->code;
@@ -267,7 +266,7 @@ static void judge_output(struct run *r, uint32_t k, int32_t large)
     r->past_cache[k] = (uint8_t)(large && apart && type == WEFT_BF16 && (uintptr_t)to % 64 == 0);
 }
 
-/* Where outputs go; are there any past the caches? */
+/* Decide how outputs are stored; returns 1 if any uses non-temporal stores. */
 static int32_t prepare(struct run *r)
 {
     const struct ew_code *code = r->code;
@@ -286,7 +285,7 @@ static int32_t prepare(struct run *r)
     return past;
 }
 
-/* Item: EW_TILE elements. scratch: the steps, and the slots behind them. */
+/* Item: EW_TILE elements. scratch: the slots, then the steps. */
 void KERNEL(ew)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     const struct ew_code *code = j->a->ew;

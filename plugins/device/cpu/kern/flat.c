@@ -1,7 +1,7 @@
-/* kern/flat.c: flat ranges of any float type: sum into, and sum of squares.
+/* kern/flat.c: accumulate and sum of squares on flat arrays of any float type.
  *
- * The sum of squares is formed in double over blocks of fixed size, whose sums the host side adds
- * in order: no division among threads shows in the result. */
+ * The sum of squares is computed in double over blocks of fixed size, and the host side adds the
+ * blocks' sums in order: the result does not depend on the number of threads. */
 #include "impl.h"
 
 INLINE void accumulate_range(const struct cpu_job *j, int64_t i, int64_t end, const uint32_t dt,
@@ -27,7 +27,7 @@ INLINE void accumulate_from(const struct cpu_job *j, int64_t begin, int64_t end,
         accumulate_range(j, begin, end, dt, WEFT_F16);
 }
 
-/* in: x [N]; out: y [N], another type if need be. Item: FLAT_BLOCK elements. */
+/* in: x [N]; out: y [N], possibly of another type. Item: FLAT_BLOCK elements. */
 void KERNEL(accumulate)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     (void)scratch;

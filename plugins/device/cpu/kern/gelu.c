@@ -1,6 +1,6 @@
-/* kern/gelu.c: what follows a product in a block: GELU, bias and residual.
+/* kern/gelu.c: elementwise ops after a matrix product: GELU, bias and residual.
  *
- * GELU in its tanh form is x * logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x^3), which has no
+ * The tanh form of GELU is x * logistic(2u) with u = sqrt(2/pi) (x + 0.044715 x^3), which has no
  * cancellation for large negative x. */
 #include "impl.h"
 #include "kern/simd/vmath.h"
@@ -43,7 +43,7 @@ INLINE void gelu_rows(const struct cpu_job *j, int64_t begin, int64_t end, const
     }
 }
 
-/* in: x [T,F], perhaps b [F]; out: y [T,F]. Item: a row. */
+/* in: x [T,F], optional b [F]; out: y [T,F]. Item: a row. */
 void KERNEL(gelu)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     (void)scratch;
@@ -67,7 +67,7 @@ INLINE void gelu_dx_rows(const struct cpu_job *j, int64_t begin, int64_t end, co
     }
 }
 
-/* in: dy [T,F], x [T,F], perhaps b [F]; out: dx [T,F]. Item: a row. */
+/* in: dy [T,F], x [T,F], optional b [F]; out: dx [T,F]. Item: a row. */
 void KERNEL(gelu_dx)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     (void)scratch;

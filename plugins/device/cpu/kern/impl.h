@@ -1,4 +1,4 @@
-/* kern/impl.h: what every kernel source includes. */
+/* kern/impl.h: common header of the kernel sources. */
 #ifndef CPU_IMPL_H
 #define CPU_IMPL_H
 
@@ -8,7 +8,7 @@
 CPU_KERNELS(CPU_KERNEL_PROTOTYPE)
 cpu_scratch KERNEL(attention_scratch), KERNEL(attention_dx_scratch);
 
-/* A kernel's body entered with the activation type as a constant. */
+/* Call a kernel's body with the activation type as a compile-time constant. */
 #define BY_TYPE(dt, call)                                                                          \
     do {                                                                                           \
         if ((dt) == WEFT_F32)                                                                      \

@@ -1,13 +1,13 @@
 /* kern/norm.c: layer normalisation.
  *
- * y = (x - mean) * rstd * g + b over each row. A row is read three times, but from the cache:
- * mean, then the mean square of x - mean (no cancellation), then the result. The gradient for x
- * needs two sums over the row; those for g and b are column sums (colsum.c). */
+ * y = (x - mean) * rstd * g + b over each row. A row is read three times, twice from
+ * the cache: for the mean, for the mean square of x - mean (no cancellation), for the result. The
+ * gradient of x needs two sums over the row; those of g and b are column sums (colsum.c). */
 #include "impl.h"
 #include "rowsum.h"
 #include <math.h>
 
-/* Lanes beyond the row's end must not enter the sum of squares. */
+/* x - mean, zero in lanes beyond the row's end, so that they do not add to the sum of squares. */
 INLINE vf centred(const void *x, int64_t i, int64_t n, float mean, uint32_t dt)
 {
     vf d = v_get_n(x, i, n, dt) - mean;

@@ -1,11 +1,11 @@
-/* kern/panel.h: small matrix products on buffers that a thread has packed for itself.
+/* kern/panel.h: small matrix products (GEMM) on buffers that each thread packs.
  *
- * C [m,n] = or += A [m,k] B [k,n] in fp32, m a multiple of MR and n of VL. Operands are made of
- * 32-bit units: an fp32 number, or two bf16 that follow each other along k, so that k counts units
- * and one loop serves both types. fp16 is widened to fp32 units when it is packed, since no product
- * of it sums in fp32. A tile of MR x NR vectors of C stays in registers while k runs; a
- * strip of B, k x NR vectors, stays in L1 while m runs. Units of A are broadcast one at a time, so
- * A may lie transposed: (ra, ka) are its strides. */
+ * C [m,n] = or += A [m,k] B [k,n] in fp32, m a multiple of MR and n of VL. Operands consist of
+ * 32-bit units: one fp32 number, or two bf16 adjacent along k; k counts units, so one loop handles
+ * both types. Packing widens fp16 to fp32 units, since no fp16 instruction accumulates in fp32. A
+ * tile of MR x NR vectors of C stays in registers over the loop on k; a strip of B, k x NR vectors,
+ * stays in L1 over the loop on m. Units of A are broadcast one at a time, so A may be transposed:
+ * (ra, ka) are its strides. */
 #ifndef CPU_PANEL_H
 #define CPU_PANEL_H
 
@@ -15,7 +15,7 @@ struct panel {
     const uint32_t *a, *b;
     float *c;
     int64_t m, n, k;
-    int64_t ra, ka; /* A's strides: from row to row, from k to k */
+    int64_t ra, ka; /* A's strides: between rows, between units along k */
     int64_t ldb, ldc;
 };
 
@@ -68,7 +68,7 @@ INLINE void panel_product(const struct panel *p, const int add, const uint32_t d
         panel_strip(p, n0, 1, add, dt);
 }
 
-/* Entered often and from many places: four functions, not inlined. */
+/* Called often and from many places: four functions, not inlined. */
 #define PANEL_ENTRY(name, add, dt)                                                                 \
     static __attribute__((noinline, unused)) void name(const struct panel *p)                      \
     {                                                                                              \
@@ -89,14 +89,14 @@ INLINE void panel_add(const struct panel *p, const uint32_t dt)
     dt != WEFT_BF16 ? panel_add_f32(p) : panel_add_bf16(p);
 }
 
-/* Units that n elements along k make. */
+/* Number of units that hold n elements along k. */
 INLINE int64_t units(int64_t n, const uint32_t dt)
 {
     return dt != WEFT_BF16 ? n : (n + 1) / 2;
 }
 
-/* Rows of d elements, `stride` apart, in their order: for A, k running along the row. to: [n][ld]
- * units; a lone last half is followed by zero; rows from n up to np are zero. */
+/* Pack rows of d elements, `stride` apart, for A with k along the row. to: [n][ld] units; an odd
+ * last bf16 is padded with zero; rows n to np are zero. */
 INLINE void pack_rows(uint32_t *to, int64_t ld, int64_t np, const void *from, int64_t n, int64_t d,
                       int64_t stride, const uint32_t dt)
 {
@@ -117,7 +117,7 @@ INLINE void pack_rows(uint32_t *to, int64_t ld, int64_t np, const void *from, in
     memset(to + n * ld, 0, (size_t)((np - n) * ld) * sizeof *to);
 }
 
-/* The same rows for B, k running over rows. to: [units of np][dp], zero beyond n rows and d
+/* Pack the same rows for B with k across rows. to: [units of np][dp], zero beyond n rows and d
  * columns; dp is d rounded up to vectors. */
 INLINE void pack_columns(uint32_t *to, int64_t dp, int64_t np, const void *from, int64_t n,
                          int64_t d, int64_t stride, const uint32_t dt)
@@ -132,7 +132,7 @@ INLINE void pack_columns(uint32_t *to, int64_t dp, int64_t np, const void *from,
         }
 }
 
-/* The transpose of n rows of `u` units, for B. to: [u][ldt], zero in the columns from n up to w. */
+/* Transpose n rows of `u` units for B. to: [u][ldt], zero in columns n to w. */
 static inline void pack_transpose(uint32_t *to, int64_t ldt, const uint32_t *from, int64_t ld,
                                   int64_t n, int64_t u, int64_t w)
 {
@@ -144,7 +144,7 @@ static inline void pack_transpose(uint32_t *to, int64_t ldt, const uint32_t *fro
     }
 }
 
-/* A row of fp32 results becomes units along itself, in place: something to do for bf16 alone. */
+/* Convert a row of fp32 results to units along the row, in place; no-op except for bf16. */
 INLINE void pack_result(float *row, int64_t width, const uint32_t dt)
 {
     for (int64_t i = 0; i < width && dt == WEFT_BF16; i += VL)

@@ -1,7 +1,7 @@
-/* kern/rmsnorm.c: normalisation by the root of the mean square.
+/* kern/rmsnorm.c: RMSNorm, normalisation by the root mean square.
  *
- * y = x * rstd * g with rstd = 1 / sqrt(mean(x^2) + eps) over each row, which is read twice, but
- * the second time from the cache. The gradient for x needs one sum over the row; that for g is a
+ * y = x * rstd * g with rstd = 1 / sqrt(mean(x^2) + eps) over each row. A row is read twice, the
+ * second time from the cache. The gradient of x needs one sum over the row; the gradient of g is a
  * column sum (colsum.c). */
 #include "impl.h"
 #include "rowsum.h"

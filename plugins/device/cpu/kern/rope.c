@@ -1,5 +1,5 @@
-/* kern/rope.c: rotary position embedding: pairs of elements, half a head apart, are turned by
- * angles that the host side has put into a table (ops/rope.c). The result may lie over x. */
+/* kern/rope.c: rotary position embedding (RoPE): rotates pairs of elements, half a head apart, by
+ * angles from a table that the host side computes (ops/rope.c). The result may alias x. */
 #include "impl.h"
 
 INLINE void turn_head(const char *x, char *y, const float *turn, int64_t half, const uint32_t dt)

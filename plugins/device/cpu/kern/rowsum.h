@@ -4,8 +4,8 @@
 
 #include "kern/simd/types.h"
 
-/* Sum over a row of term(i, n), i the first lane, n the lanes that are left; two partial sums hide
- * the latency of the addition. */
+/* Sum of term(i, n) over a row: i is the first element, n the number of elements left. Two partial
+ * sums hide the latency of the addition. */
 #define ROW_SUM(total, cols, term)                                                                 \
     do {                                                                                           \
         vf sum0_ = v_set1(0), sum1_ = v_set1(0);                                                   \

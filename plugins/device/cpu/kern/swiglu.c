@@ -1,7 +1,7 @@
-/* kern/swiglu.c: the gated unit gate * logistic(gate) * up, and its gradient.
+/* kern/swiglu.c: SwiGLU, gate * logistic(gate) * up, and its gradient.
  *
- * With s = logistic(gate): dup = dy * gate * s, dgate = dy * up * s * (1 + gate * (1 - s)). Both
- * come out of one pass, and either may lie over an operand. */
+ * With s = logistic(gate): dup = dy * gate * s, dgate = dy * up * s * (1 + gate * (1 - s)). One
+ * pass computes both, and either may alias an operand. */
 #include "impl.h"
 #include "kern/simd/vmath.h"
 

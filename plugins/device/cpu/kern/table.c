@@ -1,4 +1,4 @@
-/* kern/table.c: the kernels of one instruction set, as a table. */
+/* kern/table.c: the kernel table of one instruction set. */
 #include "impl.h"
 
 #define TEXT_(x) #x

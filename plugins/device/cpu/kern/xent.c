@@ -1,9 +1,10 @@
-/* kern/xent.c: softmax, cross-entropy and its gradient in one visit of a row.
+/* kern/xent.c: softmax, cross-entropy and its gradient, fused per row.
  *
- * First pass: maximum and sum of exponentials together, block by block, the sum rescaled when the
- * maximum grows, so that the row comes from memory once. Second pass, now from the cache: the
- * gradient, in place if the caller wants. The logarithm of the likelihood goes to the workspace a
- * row, and the host side adds those up in order. */
+ * The first pass computes maximum and sum of exponentials together, block by block, and rescales
+ * the sum when the maximum grows (online softmax), so the row is read from memory once. The second
+ * pass reads it from the cache and computes the gradient, in place if the output aliases the
+ * logits. Each row's negative log-likelihood goes to the workspace; the host side adds them in
+ * order. */
 #include "impl.h"
 #include "xent_row.h"
 
@@ -27,8 +28,7 @@ INLINE struct row_stats row_stats(const void *x, int64_t n, const uint32_t dt)
     return r;
 }
 
-/* Logarithm of the probability of column `target`. One beyond the columns has none, and the loss
- * says so by a NaN. */
+/* Log-probability of column `target`; NaN if it is beyond the columns, so that the loss is NaN. */
 INLINE float row_logp(const void *x, int64_t target, int64_t n, struct row_stats r,
                       const uint32_t dt)
 {

@@ -1,4 +1,4 @@
-/* kern/xent_row.h: the largest of a run of logits, and the sum of their exponentials. */
+/* kern/xent_row.h: maximum of a range of logits, and the sum of their exponentials. */
 #ifndef CPU_XENT_ROW_H
 #define CPU_XENT_ROW_H
 

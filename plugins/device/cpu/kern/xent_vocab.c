@@ -1,12 +1,12 @@
-/* kern/xent_vocab.c: softmax, cross-entropy and its gradient over a part of the vocabulary.
+/* kern/xent_vocab.c: softmax, cross-entropy and its gradient with a sharded vocabulary.
  *
- * In three kernels, between which ranks reduce what a row has found: its maximum, then the sum of
- * its exponentials and the logit of its target. The columns here are `first` and the `cols` - 1
- * behind it; `valid` of them are real. A row's loss goes to the workspace, and the host side adds
- * those up in order, as for kern/xent.c. */
+ * There are three kernels, between which an all-reduce combines each row's results: first its
+ * maximum, then its sum of exponentials and the logit of its target. This shard has the columns
+ * [first, first + cols); `valid` of them are not padding. Each row's loss goes to the workspace,
+ * and the host side adds them in order, as for kern/xent.c. */
 #include "xent_row.h"
 
-/* in: logits [T,V]; out: max f32 [T], the least number where no column is real. Item: a row. */
+/* in: logits [T,V]; out: max f32 [T], -infinity if all columns are padding. Item: a row. */
 void KERNEL(vocab_max)(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     (void)scratch;
@@ -42,7 +42,7 @@ void KERNEL(vocab_sums)(const struct cpu_job *j, int64_t begin, int64_t end, cha
     }
 }
 
-/* Logarithm of the target's probability. A target beyond the vocabulary has none. */
+/* Log-probability of the target; NaN for a target beyond the vocabulary. */
 INLINE float vocab_logp(const struct cpu_args *a, int32_t target, float max, const float *sums)
 {
     const float logp = sums[1] - max - logf(sums[0]);

@@ -1,7 +1,7 @@
-/* kern/simd/types.h: element types at the edge of a kernel. Inside, all arithmetic is fp32.
+/* kern/simd/types.h: loads and stores with type conversion; kernels compute in fp32.
  *
- * `dt` is a constant wherever speed matters: a kernel's body is an always-inline function of it,
- * entered once for each type, so that every switch below folds away. */
+ * `dt` is a compile-time constant in hot code: a kernel's body is an always-inline function with
+ * one call per type, so the compiler removes every switch below. */
 #ifndef CPU_TYPES_H
 #define CPU_TYPES_H
 
@@ -15,7 +15,7 @@ INLINE vu vu_set1(uint32_t x)
     return (vu)v_set1(0) + x;
 }
 
-/* VL elements from element i on. */
+/* Load VL elements, starting at element i. */
 INLINE vf v_get(const void *p, int64_t i, uint32_t dt)
 {
     switch (dt) {
@@ -39,7 +39,7 @@ INLINE int64_t dt_size(uint32_t dt)
     return dt == WEFT_F32 ? 4 : 2;
 }
 
-/* The last n < VL elements of a run: absent lanes read as zero and are not written. */
+/* Load or store the last n < VL elements: other lanes read as zero and are not written. */
 static __attribute__((noinline, unused)) vf v_get_tail(const void *p, int64_t i, int64_t n,
                                                        uint32_t dt)
 {
@@ -56,7 +56,7 @@ static __attribute__((noinline, unused)) void v_put_tail(void *p, int64_t i, int
     memcpy((char *)p + i * dt_size(dt), part, (size_t)(n * dt_size(dt)));
 }
 
-/* As v_get and v_put, for a vector of which only n lanes may be there. */
+/* v_get and v_put with n elements left: if n < VL, only the first n lanes exist. */
 INLINE vf v_get_n(const void *p, int64_t i, int64_t n, uint32_t dt)
 {
     return n >= VL ? v_get(p, i, dt) : v_get_tail(p, i, n, dt);

@@ -1,11 +1,11 @@
 /* kern/simd/vec_avx512.h: sixteen floats in an AVX-512 register (x86-64-v4).
  *
- * Each vec_*.h defines the same few types and functions over one instruction set; the kernels are
- * compiled once with each. VL is the number of floats in a vector, MR x NR*VL the tile of a small
- * matrix product that fits the registers. Arithmetic is written with operators on vf; comparisons
- * of vf give a vi of 0 and -1. Loads and stores need no alignment. v_max and v_min return their
- * second operand when either is a NaN. 16-bit stores round to nearest even and keep NaNs. A vu may
- * hold two bf16 a lane: v_dot_bf16(a, b, c) adds both products of each lane to c. */
+ * Each vec_*.h defines the same types and functions for one instruction set; the kernels are
+ * compiled once with each. VL is the number of floats in a vector; MR x NR*VL is the tile of a
+ * small matrix product that fits the registers. Arithmetic uses operators on vf; comparisons of vf
+ * return a vi of 0 and -1. Loads and stores need no alignment. v_max and v_min return their second
+ * operand when either is a NaN. 16-bit stores round to nearest even and keep NaNs. A vu may hold
+ * two bf16 per lane: v_dot_bf16(a, b, c) adds both products of each lane to c. */
 #ifndef CPU_VEC_AVX512_H
 #define CPU_VEC_AVX512_H
 
@@ -71,7 +71,7 @@ static inline vf v_load_bf16(const uint16_t *p)
     return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16);
 }
 
-/* Sixteen low bits of each lane. */
+/* Store the low 16 bits of each lane. */
 static inline void v_store_low16(uint16_t *p, vu x)
 {
     _mm256_storeu_si256((void *)p, _mm512_cvtepi32_epi16((__m512i)x));
@@ -97,13 +97,13 @@ static inline float v_largest(vf x)
     return _mm512_reduce_max_ps(x);
 }
 
-/* What v_stream_bf16() stored is in order before what follows. */
+/* Order the stores of v_stream_bf16() before later stores. */
 static inline void v_fence(void)
 {
     _mm_sfence();
 }
 
-/* Sums of the squares, formed in double. */
+/* Sums of squares in double precision. */
 typedef struct vsquares {
     __m512d s[2];
 } vsquares;

@@ -1,6 +1,5 @@
-/* kern/simd/vec_plain.h: four floats in a vector of the compiler, for processors other than x86-64:
- * the same sums in the same order as vec_v2.h, in C alone. vec_avx512.h has the contract of each
- * function. */
+/* kern/simd/vec_plain.h: four floats in a compiler vector, for processors other than x86-64. Plain
+ * C, with sums in the same order as vec_v2.h. vec_avx512.h specifies each function. */
 #ifndef CPU_VEC_H
 #define CPU_VEC_H
 
@@ -13,7 +12,7 @@ enum { VL = 4, MR = 4, NR = 2 };
 typedef float vf __attribute__((vector_size(16)));
 typedef int32_t vi __attribute__((vector_size(16)));
 typedef uint32_t vu __attribute__((vector_size(16)));
-typedef uint16_t vh __attribute__((vector_size(8))); /* one 16-bit number a lane */
+typedef uint16_t vh __attribute__((vector_size(8))); /* one 16-bit number per lane */
 
 static inline vf v_set1(float x)
 {
@@ -62,7 +61,7 @@ static inline vf v_from_int(vi a)
     return __builtin_convertvector(a, vf);
 }
 
-/* Four 16-bit numbers as the low halves of lanes. */
+/* Load four 16-bit numbers into the low halves of lanes. */
 static inline vu v_load_low16(const uint16_t *p)
 {
     vh h;
@@ -75,15 +74,15 @@ static inline vf v_load_bf16(const uint16_t *p)
     return (vf)(v_load_low16(p) << 16);
 }
 
-/* Sixteen low bits of each lane. */
+/* Store the low 16 bits of each lane. */
 static inline void v_store_low16(uint16_t *p, vu x)
 {
     vh h = __builtin_convertvector(x & 0xffff, vh);
     memcpy(p, &h, sizeof h);
 }
 
-/* binary16 has no instruction here: its exponent is moved into place, and a multiplication by
- * 2^112 sets the bias right, subnormals included; infinities and NaNs are put right after. */
+/* There is no binary16 instruction: shift the exponent into place and multiply by 2^112 to correct
+ * its bias, also for subnormals; then correct infinities and NaNs. */
 static inline vf v_load_f16(const uint16_t *p)
 {
     vu h = v_load_low16(p);
@@ -94,8 +93,8 @@ static inline vf v_load_f16(const uint16_t *p)
     return (vf)((vu)x | (h & 0x8000) << 16);
 }
 
-/* Round to nearest even: a normal result by integer arithmetic on the bits, a subnormal one by
- * adding 0.5, whose last place is the smallest binary16 step. */
+/* Round to nearest even: normal results by integer arithmetic on the bits, subnormal results by
+ * adding 0.5, whose last place (ulp) is the smallest binary16 step. */
 static inline void v_store_f16(uint16_t *p, vf x)
 {
     vu sign = (vu)x & 0x80000000u, a = (vu)x ^ sign;
@@ -119,14 +118,14 @@ static inline float v_largest(vf x)
     return y[0] > y[1] ? y[0] : y[1];
 }
 
-/* c + the products of the two bf16 in each lane of a and b, without the instruction for it. */
+/* c + the products of the two bf16 in each lane of a and b, without a bf16 instruction. */
 static inline vf v_dot_bf16(vu a, vu b, vf c)
 {
     c = v_fma((vf)(a << 16), (vf)(b << 16), c);
     return v_fma((vf)(a & 0xffff0000u), (vf)(b & 0xffff0000u), c);
 }
 
-/* The nearest bf16 in the low half of each lane. */
+/* Round to the nearest bf16, in the low half of each lane. */
 static inline vu v_round_bf16(vf x)
 {
     vu u = (vu)x, nan = (vu)(x != x);
@@ -139,7 +138,7 @@ static inline void v_store_bf16(uint16_t *p, vf x)
     v_store_low16(p, v_round_bf16(x));
 }
 
-/* v_store_bf16; a plain store here, and nothing to wait for. */
+/* v_store_bf16: a plain store here, so v_fence() does nothing. */
 static inline void v_stream_bf16(uint16_t *p, vf x)
 {
     v_store_bf16(p, x);
@@ -149,7 +148,7 @@ static inline void v_fence(void)
 {
 }
 
-/* Sums of the squares, formed in double. */
+/* Sums of squares in double precision. */
 typedef double vd __attribute__((vector_size(16)));
 typedef struct vsquares {
     vd s[2];

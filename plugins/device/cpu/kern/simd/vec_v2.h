@@ -1,5 +1,5 @@
-/* kern/simd/vec_v2.h: four floats in an SSE register, for any x86-64-v2 machine: the plain path
- * that the wider ones are tested against. What each function promises is said in vec_avx512.h. */
+/* kern/simd/vec_v2.h: four floats in an SSE register (x86-64-v2): the baseline that the wider sets
+ * are tested against. vec_avx512.h specifies each function. */
 #ifndef CPU_VEC_H
 #define CPU_VEC_H
 
@@ -64,15 +64,15 @@ static inline vf v_load_bf16(const uint16_t *p)
     return (vf)_mm_slli_epi32(_mm_cvtepu16_epi32(h), 16);
 }
 
-/* Sixteen low bits of each lane. */
+/* Store the low 16 bits of each lane. */
 static inline void v_store_low16(uint16_t *p, vu x)
 {
     __m128i m = _mm_and_si128((__m128i)x, _mm_set1_epi32(0xffff));
     _mm_storel_epi64((void *)p, _mm_packus_epi32(m, m));
 }
 
-/* binary16 has no instruction here: its exponent is moved into place, and a multiplication by
- * 2^112 sets the bias right, subnormals included; infinities and NaNs are put right after. */
+/* There is no binary16 instruction: shift the exponent into place and multiply by 2^112 to correct
+ * its bias, also for subnormals; then correct infinities and NaNs. */
 static inline vf v_load_f16(const uint16_t *p)
 {
     vu h = (vu)_mm_cvtepu16_epi32(_mm_loadl_epi64((const void *)p));
@@ -83,8 +83,8 @@ static inline vf v_load_f16(const uint16_t *p)
     return (vf)((vu)x | (h & 0x8000) << 16);
 }
 
-/* Round to nearest even: a normal result by integer arithmetic on the bits, a subnormal one by
- * adding 0.5, whose last place is the smallest binary16 step. */
+/* Round to nearest even: normal results by integer arithmetic on the bits, subnormal results by
+ * adding 0.5, whose last place (ulp) is the smallest binary16 step. */
 static inline void v_store_f16(uint16_t *p, vf x)
 {
     vu sign = (vu)x & 0x80000000u, a = (vu)x ^ sign;
@@ -109,14 +109,14 @@ static inline float v_largest(vf x)
     return _mm_max_ss(y, _mm_shuffle_ps(y, y, 1))[0];
 }
 
-/* c + the products of the two bf16 in each lane of a and b, without the instruction for it. */
+/* c + the products of the two bf16 in each lane of a and b, without a bf16 instruction. */
 static inline vf v_dot_bf16(vu a, vu b, vf c)
 {
     c = v_fma((vf)(a << 16), (vf)(b << 16), c);
     return v_fma((vf)(a & 0xffff0000u), (vf)(b & 0xffff0000u), c);
 }
 
-/* The nearest bf16 in the low half of each lane. */
+/* Round to the nearest bf16, in the low half of each lane. */
 static inline vu v_round_bf16(vf x)
 {
     vu u = (vu)x, nan = (vu)(x != x);
@@ -129,20 +129,20 @@ static inline void v_store_bf16(uint16_t *p, vf x)
     v_store_low16(p, v_round_bf16(x));
 }
 
-/* v_store_bf16 past the caches; needs alignment to its bytes. */
+/* v_store_bf16 with a non-temporal store; p is aligned to the bytes stored. */
 static inline void v_stream_bf16(uint16_t *p, vf x)
 {
     __m128i r = (__m128i)v_round_bf16(x);
     _mm_stream_si64((void *)p, _mm_cvtsi128_si64(_mm_packus_epi32(r, r)));
 }
 
-/* What v_stream_bf16() stored is in order before what follows. */
+/* Order the stores of v_stream_bf16() before later stores. */
 static inline void v_fence(void)
 {
     _mm_sfence();
 }
 
-/* Sums of the squares, formed in double. */
+/* Sums of squares in double precision. */
 typedef struct vsquares {
     __m128d s[2];
 } vsquares;

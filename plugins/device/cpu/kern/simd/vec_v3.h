@@ -1,5 +1,5 @@
-/* kern/simd/vec_v3.h: eight floats in an AVX2 register, with FMA and F16C (x86-64-v3). What each
- * function promises is said in vec_avx512.h. */
+/* kern/simd/vec_v3.h: eight floats in an AVX2 register, with FMA and F16C (x86-64-v3).
+ * vec_avx512.h specifies each function. */
 #ifndef CPU_VEC_H
 #define CPU_VEC_H
 
@@ -64,7 +64,7 @@ static inline vf v_load_bf16(const uint16_t *p)
     return (vf)_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16);
 }
 
-/* Sixteen low bits of each lane. */
+/* Store the low 16 bits of each lane. */
 static inline void v_store_low16(uint16_t *p, vu x)
 {
     __m256i m = _mm256_and_si256((__m256i)x, _mm256_set1_epi32(0xffff));
@@ -96,14 +96,14 @@ static inline float v_largest(vf x)
     return _mm_max_ss(y, _mm_shuffle_ps(y, y, 1))[0];
 }
 
-/* c + the products of the two bf16 in each lane of a and b, without the instruction for it. */
+/* c + the products of the two bf16 in each lane of a and b, without a bf16 instruction. */
 static inline vf v_dot_bf16(vu a, vu b, vf c)
 {
     c = v_fma((vf)(a << 16), (vf)(b << 16), c);
     return v_fma((vf)(a & 0xffff0000u), (vf)(b & 0xffff0000u), c);
 }
 
-/* The nearest bf16 in the low half of each lane. */
+/* Round to the nearest bf16, in the low half of each lane. */
 static inline vu v_round_bf16(vf x)
 {
     vu u = (vu)x, nan = (vu)(x != x);
@@ -116,7 +116,7 @@ static inline void v_store_bf16(uint16_t *p, vf x)
     v_store_low16(p, v_round_bf16(x));
 }
 
-/* v_store_bf16 past the caches; needs alignment to its bytes. */
+/* v_store_bf16 with a non-temporal store; p is aligned to the bytes stored. */
 static inline void v_stream_bf16(uint16_t *p, vf x)
 {
     __m256i r = (__m256i)v_round_bf16(x);
@@ -124,13 +124,13 @@ static inline void v_stream_bf16(uint16_t *p, vf x)
     _mm_stream_si128((void *)p, _mm256_castsi256_si128(r));
 }
 
-/* What v_stream_bf16() stored is in order before what follows. */
+/* Order the stores of v_stream_bf16() before later stores. */
 static inline void v_fence(void)
 {
     _mm_sfence();
 }
 
-/* Sums of the squares, formed in double. */
+/* Sums of squares in double precision. */
 typedef struct vsquares {
     __m256d s[2];
 } vsquares;

@@ -1,5 +1,4 @@
-/* kern/simd/vec_v4bf16.h: AVX-512 with its bf16 instructions. They take subnormal numbers as zero.
- */
+/* kern/simd/vec_v4bf16.h: AVX-512 with bf16 instructions, which treat subnormals as zero. */
 #ifndef CPU_VEC_H
 #define CPU_VEC_H
 
@@ -20,7 +19,7 @@ static inline void v_store_bf16(uint16_t *p, vf x)
     _mm256_storeu_si256((void *)p, (__m256i)_mm512_cvtneps_pbh(x));
 }
 
-/* v_store_bf16 past the caches; needs alignment to its bytes. */
+/* v_store_bf16 with a non-temporal store; p is aligned to the bytes stored. */
 static inline void v_stream_bf16(uint16_t *p, vf x)
 {
     _mm256_stream_si256((void *)p, (__m256i)_mm512_cvtneps_pbh(x));

@@ -7,11 +7,11 @@
 
 #include "types.h"
 
-/* x = n ln 2 + r with |r| <= ln 2 / 2; exp(r) by a polynomial; 2^n as the product of two halves, so
- * that subnormal results and the step to infinity come out of ordinary multiplications. */
+/* x = n ln 2 + r with |r| <= ln 2 / 2; a polynomial gives exp(r). 2^n is the product of two
+ * factors, so that multiplication alone gives subnormal results and overflow to infinity. */
 INLINE vf v_exp(vf x)
 {
-    const float round_off = 12582912.0f; /* 1.5 * 2^23: adding it rounds to a whole number */
+    const float round_off = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer */
     x = v_min(v_set1(89.0f), v_max(v_set1(-104.0f), x));
     vf t = v_fma(x, v_set1(1.44269504f), v_set1(round_off));
     vi n = (vi)t - 0x4b400000;
@@ -28,9 +28,9 @@ INLINE vf v_exp(vf x)
     return p * (vf)((half + 127) << 23) * (vf)((n - half + 127) << 23);
 }
 
-/* exp in half the instructions for x up to 88, as where a maximum was taken off before. 2^n is the
- * sum t itself, whose low bits are n + 127, as an exponent; so below 2^-126 the result is 0. The
- * polynomial is the best of its degree in relative error (Remez). */
+/* exp in half the instructions, for x <= 88, as in a softmax after subtracting the maximum. The low
+ * bits of the sum t are n + 127, the exponent of 2^n; results below 2^-126 are 0. The polynomial
+ * minimises the relative error for its degree (Remez). */
 INLINE vf v_exp_low(vf x)
 {
     const float round_off = 12583039.0f; /* 1.5 * 2^23 + 127 */
@@ -47,7 +47,7 @@ INLINE vf v_exp_low(vf x)
     return p * (vf)((vi)t << 23);
 }
 
-/* x = 2^e m with m in [sqrt(1/2), sqrt(2)); log(m) by a polynomial in m - 1. */
+/* x = 2^e m with m in [sqrt(1/2), sqrt(2)); a polynomial in m - 1 gives log(m). */
 INLINE vf v_log(vf x)
 {
     vi tiny = x < v_set1(1.17549435e-38f);
@@ -75,8 +75,8 @@ INLINE vf v_log(vf x)
     return v_select(x != x, x, r);
 }
 
-/* 1 / (1 + exp(-x)); for x below -88 it is that of -88, 6e-39. A NaN is the second
- * operand of v_min(), which returns it. */
+/* 1 / (1 + exp(-x)); x below -88 gives the value at -88, 6e-39. A NaN is the second operand of
+ * v_min(), which returns it. */
 INLINE vf v_logistic(vf x)
 {
     return v_set1(1.0f) / (v_exp_low(v_min(v_set1(88.0f), -x)) + 1.0f);
