@@ -14,7 +14,7 @@
  *   ops/rope.c          rotary embedding: its table of angles
  *   ops/ew.c, chain.c   compile elementwise programs for kern/ew.c
  *   ops/scalar.c        scalar values of elementwise programs
- *   kern/               the kernels */
+ *   kern/               the kernels, compiled once per instruction set */
 #ifndef CPU_H
 #define CPU_H
 
@@ -36,24 +36,24 @@ cpu_fail(const struct cpu_module *m, weft_status code, const char *format, ...);
 /* --- topo.c --- */
 struct cpu_topo {
     hwloc_topology_t tree;
-    hwloc_cpuset_t *core;  /* [threads] where each is pinned; NULL: not pinned */
+    hwloc_cpuset_t *core;  /* [threads] the core of each; NULL: not pinned */
     int32_t *number;       /* [threads] logical numbers of these cores */
-    int *lock;             /* [threads] claim.c: what holds each; -1: nothing */
-    hwloc_cpuset_t share;  /* all of them */
-    hwloc_cpuset_t before; /* the opener's binding before us, restored at close */
+    int *lock;             /* [threads] claim.c: lock descriptors; -1: none */
+    hwloc_cpuset_t share;  /* union of the cores */
+    hwloc_cpuset_t before; /* the opening thread's binding, restored at close */
     int32_t threads;
-    int64_t serial; /* tells one opened device from another */
+    int64_t serial; /* unique per opened device */
 };
 weft_status cpu_topo_open(struct cpu_topo *t, const struct cpu_module *m,
                           const weft_device_args *args);
 void cpu_topo_close(struct cpu_topo *t, const struct cpu_module *m);
-void cpu_topo_pin_worker(const struct cpu_topo *t, int32_t thread); /* once a thread */
+void cpu_topo_pin_worker(const struct cpu_topo *t, int32_t thread); /* once per thread */
 
 /* --- claim.c --- */
 
-/* Choose `want` of the `n` cores that no other process is pinned to, in order from number `first`
- * on and around the end, and lock them: their numbers go to `chosen`, the locks to `lock`. False,
- * with nothing locked, when there are fewer. [setup] */
+/* Choose and lock `want` of the `n` cores that no other process is pinned to, in order from number
+ * `first`, with wrap-around. Their numbers go to `chosen`, the locks to `lock`. False, with nothing
+ * locked, when there are fewer. [setup] */
 bool cpu_claim_cores(hwloc_cpuset_t *core, int32_t n, int32_t first, int32_t want, int32_t *chosen,
                      int *lock);
 void cpu_claim_drop(int *lock, int32_t n);
@@ -62,17 +62,17 @@ void cpu_claim_drop(int *lock, int32_t n);
 weft_status cpu_isa_choose(const struct cpu_module *m, const char *asked,
                            const struct cpu_kernels **out);
 void cpu_isa_brand(char *out, size_t cap); /* "AMD EPYC 9654 ..." */
-const char *cpu_isa_products(void);        /* what oneDNN will use: "avx512_bf16" */
+const char *cpu_isa_products(void);        /* instruction set of oneDNN: "avx512_bf16" */
 
-/* --- scalar.c: one number at a time, on the host side --- */
+/* --- scalar.c: scalar values, on the host side --- */
 float cpu_get_one(const void *p, uint32_t dtype);
 void cpu_put_one(void *p, uint32_t dtype, float x);
 float cpu_apply(uint32_t ew, float a, float b, float c); /* WEFT_EW_... */
 
 /* --- the device --- */
-struct cpu_block { /* memory to give back at close */
+struct cpu_block { /* memory that is freed at close */
     struct cpu_block *next;
-    void *base, *map; /* map: what munmap gets, or NULL: the host's */
+    void *base, *map; /* map: for munmap(); NULL: from host->alloc() */
     uint64_t bytes;
     int fd;
 };
@@ -96,9 +96,9 @@ struct weft_device {
     dnnl_stream_t queue;
     char *scratch; /* [threads][scratch_each], grown by prepare */
     uint64_t scratch_each;
-    void *product_scratch; /* oneDNN's, where the plan's workspace is too small */
+    void *product_scratch; /* oneDNN's scratchpad, if the plan's workspace is too small */
     uint64_t product_bytes;
-    void *wide; /* fp32 copies of 16-bit operands, where oneDNN has no kernel for them */
+    void *wide; /* fp32 copies of 16-bit operands, if oneDNN has no kernel for them */
     uint64_t wide_bytes;
     struct cpu_block *blocks;
     weft_stream *streams;
@@ -114,12 +114,12 @@ void cpu_free_blocks(weft_device *d);
 
 /* --- par.c --- */
 
-/* Run k over items [0, items) with all threads, or on this one where there are at most `few`. */
+/* Run k over items [0, items) with all threads, or on this thread if items <= few. */
 void cpu_par(weft_device *d, cpu_kernel *k, const struct cpu_job *j, int64_t items, int64_t few);
-void cpu_threads_for_products(int32_t n); /* tell oneDNN, on this thread, how many */
+void cpu_threads_for_products(int32_t n); /* sets oneDNN's thread count, for this thread */
 weft_status cpu_scratch_reserve(weft_device *d, uint64_t each);
 
-/* Make *p at least `bytes` long; what was in it is lost. [setup] */
+/* Grow *p to at least `bytes`; its contents are lost. [setup] */
 weft_status cpu_grow(weft_device *d, void **p, uint64_t *have, uint64_t bytes);
 
 /* --- ops.c --- */
@@ -129,12 +129,12 @@ struct weft_prepared {
     struct weft_prepared *next, **link;
     struct cpu_args a;
     uint64_t workspace;
-    void *extra; /* the op's own; freed by its drop() */
+    void *extra; /* the op's own data; freed by its drop() */
 };
 
 struct cpu_op {
     const char *id, *in,
-        *out; /* patterns of weft/match.h; NULL: plan() looks at the operands itself */
+        *out; /* patterns of weft/match.h; NULL: plan() checks the operands itself */
 
     /* Fill the sizes and the workspace cap from the spec; shapes fit the patterns. [plan] */
     weft_status (*plan)(const struct cpu_module *m, const struct cpu_op *op,
@@ -143,9 +143,9 @@ struct cpu_op {
     weft_status (*ready)(weft_prepared *p, const weft_opspec *spec); /* OPT [setup] */
     weft_status (*run)(weft_prepared *p, const void *const *in, void *const *out, void *ws);
     void (*drop)(weft_prepared *p); /* OPT */
-    size_t kernel;                  /* simple.c: where the kernel stands in struct cpu_kernels */
-    uint32_t form; /* product.c: which of the three; ew.c: WEFT_EW_... of an op that is one step */
-    uint32_t from; /* goes before an earlier line of the same id for calls with so many inputs */
+    size_t kernel;                  /* simple.c: offset of the kernel in struct cpu_kernels */
+    uint32_t form; /* product.c: PRODUCT_...; ew.c: WEFT_EW_... of an op that is one step */
+    uint32_t from; /* replaces an earlier line of the same id for calls with this many inputs */
 };
 weft_status cpu_op_plan(const struct cpu_module *m, const weft_opspec *spec,
                         const struct cpu_op **op, struct cpu_args *a, uint64_t *workspace);

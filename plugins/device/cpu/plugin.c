@@ -1,4 +1,4 @@
-/* plugin.c: entry point of the cpu device: manifest, options, the plan half. */
+/* plugin.c: entry point of the cpu device: manifest, options and the plan half. */
 #include "machine/device.h"
 #include <stdarg.h>
 #include <stdio.h>

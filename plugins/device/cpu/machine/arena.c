@@ -20,7 +20,7 @@ static weft_status refuse(const weft_device *d, uint64_t bytes, const char *what
                     what, strerror(errno));
 }
 
-/* Bytes that the machine can give, by /proc/meminfo; all there is where that cannot be read. */
+/* Available memory in bytes, from /proc/meminfo; all physical memory if that cannot be read. */
 static uint64_t memory_free(void)
 {
     char line[128];
@@ -51,7 +51,7 @@ static int sealed_memory(uint64_t bytes)
     return fd;
 }
 
-/* One write a page. Item: a huge page. */
+/* Fault in pages with one write each. Item: a huge page. */
 static void touch(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     (void)scratch;
@@ -59,7 +59,7 @@ static void touch(const struct cpu_job *j, int64_t begin, int64_t end, char *scr
         *((volatile char *)j->out[0] + at) = 0;
 }
 
-/* A range of its own from the kernel, 2 MiB aligned inside a longer reservation. */
+/* Map a range aligned to 2 MiB inside a longer reservation of addresses. */
 static weft_status map_block(weft_device *d, struct cpu_block *b, uint64_t bytes, int32_t want_fd)
 {
     b->bytes = bytes + HUGE;
@@ -73,7 +73,7 @@ static weft_status map_block(weft_device *d, struct cpu_block *b, uint64_t bytes
     const int flags = MAP_FIXED | (want_fd ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS);
     if (mmap(b->base, bytes, PROT_READ | PROT_WRITE, flags, b->fd, 0) == MAP_FAILED)
         return refuse(d, bytes, "the kernel does not give that much memory");
-    madvise(b->base, bytes, MADV_HUGEPAGE); /* a wish; without it there are more page faults */
+    madvise(b->base, bytes, MADV_HUGEPAGE); /* a hint; without it there are more page faults */
     void *out[1] = {b->base};
     const struct cpu_job j = {.out = out};
     cpu_par(d, touch, &j, (int64_t)(bytes / HUGE), 1);
@@ -108,7 +108,7 @@ weft_status cpu_arena(weft_device *d, uint64_t bytes, int32_t want_fd, void **ba
     const uint64_t whole = bytes == 0 ? HUGE : (bytes + HUGE - 1) & ~(uint64_t)(HUGE - 1);
     weft_status st = map_block(d, b, whole, want_fd);
     if (st != WEFT_OK)
-        return st; /* what there is of the block goes at close */
+        return st; /* close frees what exists of the block */
     *base = b->base;
     *fd = b->fd;
     return WEFT_OK;

@@ -11,8 +11,8 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* True when the core is ours, or where this system has no such locks; *fd then holds the lock, -1
- * for none. */
+/* True when the core is locked for this process, or when the system has no such locks. *fd: the
+ * lock's descriptor, or -1 for none. */
 static bool claim(hwloc_const_cpuset_t core, int *fd)
 {
     char path[64];

@@ -1,5 +1,5 @@
-/* device.c: the run half. Each call finishes its work on the calling thread and its pool before it
- * returns, so streams only keep a name and events are always complete. */
+/* device.c: the run half. All calls are synchronous: the calling thread and its pool finish the
+ * work before the call returns, so streams hold no queue and events are always complete. */
 #include "device.h"
 #include <stdio.h>
 #include <string.h>

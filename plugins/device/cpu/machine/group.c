@@ -2,7 +2,7 @@
  *
  * /proc/self/cgroup names one group per hierarchy: "0::/path" in version 2, "3:cpu,cpuacct:/path"
  * in version 1. Limits of all ancestor groups apply too, so the smallest one counts. In a container
- * the path may be that of the host, and the container's own group is then the root. */
+ * the path may be the host's; the container's own group is then the root. */
 #include "group.h"
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 enum { PATH = 1024, DEPTH_MOST = 64 };
 
-/* The first line of a file below `root`; false where there is none. */
+/* Read the first line of a file below `root`; false if there is none. */
 static bool first_line(const char *root, const char *folder, const char *name, char *out, int room)
 {
     char path[2 * PATH];
@@ -41,7 +41,7 @@ static void look_at(const char *root, const char *folder, double *cpus)
         take(cpus, strtod(text, NULL), strtod(second, NULL));
 }
 
-/* The group `own` of the hierarchy that is mounted at `mount`, and all above it. */
+/* Check group `own` of the hierarchy mounted at `mount`, and all its ancestors. */
 static void look_upwards(const char *root, const char *mount, const char *own, double *cpus)
 {
     char folder[PATH];

@@ -6,7 +6,7 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 
-/* F16C, LZCNT and MOVBE, the rest of x86-64-v3, come with these in every CPU there is. */
+/* Every CPU with these also has the rest of x86-64-v3: F16C, LZCNT and MOVBE. */
 static bool has_v3(void)
 {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -30,7 +30,7 @@ static bool has_any(void)
     return true;
 }
 
-/* Widest first: auto takes the first that this CPU has. */
+/* Widest first: auto selects the first that this CPU supports. */
 static const struct set {
     const struct cpu_kernels *kernels;
     bool (*here)(void);
@@ -68,7 +68,7 @@ weft_status cpu_isa_choose(const struct cpu_module *m, const char *asked,
 }
 
 #if defined(__x86_64__)
-/* The brand that the CPU gives itself, without the blanks that pad it. */
+/* The CPU's brand string, without padding blanks. */
 void cpu_isa_brand(char *out, size_t cap)
 {
     unsigned r[12];
@@ -102,7 +102,7 @@ const char *cpu_isa_products(void)
     }
 }
 #else
-/* The model that the kernel names, where it does. */
+/* The model name from the device tree, if there is one. */
 void cpu_isa_brand(char *out, size_t cap)
 {
     char line[256];

@@ -1,7 +1,7 @@
-/* par.c: parallel regions in the pool of threads that oneDNN uses.
+/* par.c: parallel regions in oneDNN's thread pool.
  *
- * GOMP_parallel is what gcc makes of `#pragma omp parallel`. It is called by its name, and not by
- * the pragma, because clang would bring a runtime and a pool of its own beside oneDNN's. */
+ * gcc compiles `#pragma omp parallel` to a call of GOMP_parallel. It is called directly, not by the
+ * pragma, because clang would link a second runtime with a thread pool of its own. */
 #include "cpu.h"
 
 void GOMP_parallel(void (*body)(void *), void *data, unsigned threads, unsigned flags);
@@ -28,7 +28,7 @@ static void body(void *data)
         r->kernel(r->job, begin, end, r->d->scratch + (uint64_t)t * r->d->scratch_each);
 }
 
-/* Always all threads or one: libgomp ends those that a smaller region leaves out. */
+/* Use all threads or one: libgomp ends the threads that a smaller region does not use. */
 void cpu_par(weft_device *d, cpu_kernel *k, const struct cpu_job *j, int64_t items, int64_t few)
 {
     struct region r = {d, k, j, items};
@@ -60,7 +60,7 @@ weft_status cpu_grow(weft_device *d, void **p, uint64_t *have, uint64_t bytes)
 
 weft_status cpu_scratch_reserve(weft_device *d, uint64_t each)
 {
-    const uint64_t padded = (each + 4095) / 4096 * 4096 + 256; /* threads off each other's sets */
+    const uint64_t padded = (each + 4095) / 4096 * 4096 + 256; /* avoids cache-set conflicts */
     uint64_t have = d->scratch_each * (uint64_t)d->threads;
     void *p = d->scratch;
     if (padded <= d->scratch_each)

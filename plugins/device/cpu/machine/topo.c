@@ -2,7 +2,7 @@
  *
  * Ranks with the same affinity mask (the host gives their number) divide its cores in hwloc's
  * logical order, so that a rank's cores are adjacent and share caches and memory. A rank with a
- * mask of its own takes all of it. If a control group's CPU quota is below the number of cores, the
+ * different mask uses all of it. If a control group's CPU quota is below the number of cores, the
  * ranks divide the quota and nothing is pinned, because the cores are shared with others. A core
  * that another process is pinned to is skipped (claim.c); if too few remain, nothing is pinned.
  *
@@ -18,7 +18,7 @@
 static atomic_llong next_serial = 1;
 static _Thread_local int64_t pinned_for; /* serial of the device that this worker was pinned for */
 
-/* The cores that this process may run on, as sets; their number, at most `cap`. */
+/* List the cores in the affinity mask, as sets; returns their number, at most `cap`. */
 static int32_t list_cores(hwloc_topology_t tree, hwloc_const_cpuset_t may, hwloc_cpuset_t *out,
                           int32_t cap)
 {
@@ -57,7 +57,7 @@ static void forget(struct cpu_topo *t, const struct cpu_module *m)
     t->lock = NULL;
 }
 
-/* Choose and lock this rank's cores; none where others are pinned to too many. */
+/* Choose and lock this rank's cores; none if too few are free. */
 static weft_status take_cores(struct cpu_topo *t, const struct cpu_module *m, hwloc_cpuset_t *core,
                               int32_t n, int32_t first)
 {

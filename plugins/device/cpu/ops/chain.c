@@ -12,7 +12,7 @@ static bool same(struct ew_ref a, struct ew_ref b)
     return a.kind == b.kind && a.at == b.at;
 }
 
-/* Instruction i with operand `side` (1: b, 2: c) as its first; false: there is no such step. */
+/* Rewrite instruction i with operand `side` (1: b, 2: c) as `a`; false if no op allows it. */
 static bool turn(struct ew_instr *i, int side)
 {
     const struct ew_ref a = i->a, b = i->b, c = i->c;
@@ -46,7 +46,7 @@ static bool take_before(struct ew_instr *i, struct ew_ref before)
     return have;
 }
 
-/* Is what instruction i writes read from memory, before something else is written there? */
+/* True if the result of instruction i is read from memory before it is overwritten. */
 static bool is_read(const struct ew_code *c, uint32_t i)
 {
     const struct ew_ref ref = c->instr[i].dst;

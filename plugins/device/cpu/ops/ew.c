@@ -2,13 +2,14 @@
  *
  *   1. Every assignment of a register becomes a separate value (SSA form).
  *   2. A division by a scalar becomes a multiplication by its inverse.
- *   3. Values that depend only on scalars and constants are computed here, once a run.
+ *   3. Values that depend only on scalars and constants are computed here, once per run.
  *   4. A product that is used by a single sum or difference is fused with it.
  *   5. The rest become instructions on slots; a slot is reused after its value's last use, so that
  *      a long program still fits L1. The value of an fp32 output has its own location.
  *   6. Results are chained to the next instruction (chain.c).
  *
- * Where all operands have one element there are no scalars: the program runs on a tile of one. */
+ * If all operands have one element, no operand counts as a scalar: the program runs on a tile of
+ * one. */
 #include "ops.h"
 #include <string.h>
 
@@ -32,14 +33,14 @@ struct build {
     int64_t count;
     int32_t gate;
     struct ew_instr instr[MAX_VALUES];
-    uint32_t scalar_of[MAX_VALUES]; /* values that are scalars, in order */
+    uint32_t scalar_of[MAX_VALUES]; /* numbers of the scalar values, in order */
     uint32_t ninstr, nscalar, nslot;
     bool taken[MAX_VALUES];
     uint16_t in_slot[WEFT_MAX_OPERANDS], out_slot[WEFT_MAX_OPERANDS];
     uint32_t born[MAX_STEPS]; /* value of instruction i */
 };
 
-/* What run_ew() needs: the code, and the scalars' own little program. */
+/* What run_ew() needs: the code, and the program that computes the scalars. */
 struct scalar_step {
     uint32_t op, input, arg[3]; /* arg: numbers of scalars */
     float imm;
@@ -84,7 +85,7 @@ static bool is_float(uint32_t dtype)
     return dtype == WEFT_F32 || dtype == WEFT_BF16 || dtype == WEFT_F16;
 }
 
-/* One operand: a float type, one element or as many as the others. */
+/* Check one operand: a float type, and one element or as many as the others. */
 static weft_status operand_count(struct build *b, const weft_operand *o)
 {
     const int64_t n = weft_elements(o);
@@ -122,7 +123,7 @@ static bool is_scalar(const struct build *b, const weft_operand *o)
     return b->count > 1 && weft_elements(o) == 1;
 }
 
-/* Step 1: steps to values. */
+/* Step 1: number the values (SSA form). */
 static weft_status number_step(struct build *b, const weft_ew_step *s, uint32_t *now,
                                uint32_t nregs)
 {
@@ -170,7 +171,7 @@ static weft_status number_values(struct build *b, const weft_ew_program *p)
         if (p->out_reg[k] >= p->nregs || now[p->out_reg[k]] == UINT32_MAX)
             return refuse(b, "an output has no value");
         b->out[k] = now[p->out_reg[k]];
-        b->v[b->out[k]].uses += 2; /* never joined away */
+        b->v[b->out[k]].uses += 2; /* never fused into another */
         if (is_scalar(b, &spec->out[k]) && !b->v[b->out[k]].scalar)
             return refuse(b, "a tensor cannot be converted to a scalar");
     }
@@ -180,7 +181,7 @@ static weft_status number_values(struct build *b, const weft_ew_program *p)
     return WEFT_OK;
 }
 
-/* Step 2: x / s becomes x * (1 / s), another rounding of half a last place, where s is a scalar. */
+/* Step 2: x / s becomes x * (1 / s) for a scalar s; this adds a rounding error of half an ulp. */
 static void invert_divisors(struct build *b)
 {
     const uint32_t n = b->nvalue;
@@ -194,7 +195,7 @@ static void invert_divisors(struct build *b)
     }
 }
 
-/* Step 4: x + a b, a b + x and x - a b become one instruction where a b has no other use. */
+/* Step 4: fuse x + a b, a b + x and x - a b into one instruction if a b has no other use. */
 static void join_products(struct build *b)
 {
     for (uint32_t k = b->spec->nin; k < b->nvalue; k++) {
@@ -216,7 +217,7 @@ static void join_products(struct build *b)
     }
 }
 
-/* Step 3, and the order of instructions with each value's last use. */
+/* Step 3, and the order of instructions and each value's last use (liveness). */
 static void order_values(struct build *b)
 {
     for (uint32_t k = 0; k < b->nvalue; k++) {
@@ -246,7 +247,7 @@ static uint16_t take_slot(struct build *b)
     return (uint16_t)s;
 }
 
-/* Slots whose value instruction i reads for the last time are free for its result. */
+/* Free the slots whose value instruction i reads last; its result may use them. */
 static void free_slots(struct build *b, const struct value *v, int32_t i)
 {
     for (uint32_t k = 0; k < arity(v->op); k++) {
@@ -257,7 +258,7 @@ static void free_slots(struct build *b, const struct value *v, int32_t i)
     }
 }
 
-/* The place of a value that is computed: a fp32 output that it becomes, or a slot. */
+/* Location of a computed value: the fp32 output that it is, or a slot. */
 static struct ew_ref place_result(struct build *b, uint32_t value)
 {
     const uint16_t slot = take_slot(b);
@@ -269,7 +270,7 @@ static struct ew_ref place_result(struct build *b, uint32_t value)
     return (struct ew_ref){EW_SLOT, slot};
 }
 
-/* An input that is an output goes through its slot: another output may lie over it, and be written
+/* Copy an input that is also an output to its slot: another output may alias it and be written
  * first. */
 static void copy_outputs(struct build *b)
 {
@@ -283,7 +284,7 @@ static void copy_outputs(struct build *b)
     }
 }
 
-/* Step 5. An input has a slot too: for conversion, and for the short block at the end. */
+/* Step 5. Inputs have slots too, for type conversion and for the short last block. */
 static void place_values(struct build *b)
 {
     for (uint32_t k = 0; k < b->spec->nin; k++) {
@@ -309,7 +310,7 @@ static void place_values(struct build *b)
     copy_outputs(b);
 }
 
-/* The program of an op that is one step. */
+/* Build the program of an op that is one step. */
 static void one_step(const weft_opspec *spec, uint32_t ew, weft_ew_step *step, uint16_t *out,
                      weft_ew_program *p)
 {
@@ -403,7 +404,7 @@ static void describe_scalars(struct ew_ready *r, const struct build *b)
     r->gate = b->gate;
 }
 
-/* Everything in one allocation: the struct, instructions, scalars, the scalars' steps. */
+/* One allocation: the struct, scalars, the scalars' steps, instructions. */
 static struct ew_ready *pack(const struct cpu_module *m, const struct build *b)
 {
     const uint64_t instr = b->ninstr * sizeof(struct ew_instr);

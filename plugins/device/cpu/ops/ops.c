@@ -68,7 +68,7 @@ static const struct cpu_op ops[] = {
     {"cos", NULL, NULL, EW, .form = WEFT_EW_COS},
 };
 
-/* Ops that may accumulate into their outputs: those with a gradient type, and the flat sums. */
+/* Ops that may accumulate into outputs: those with a gradient type, accumulate and sumsq. */
 static bool may_accumulate(const struct cpu_op *op)
 {
     return op->out ? op->out[0] == 'g' : op->plan == plan_flat || op->plan == plan_sumsq;

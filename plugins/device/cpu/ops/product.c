@@ -1,41 +1,41 @@
-/* product.c: linear and its gradients, through oneDNN.
+/* product.c: linear and its gradients: matrix products (GEMM) with oneDNN.
  *
- *   y  [T,O] = x [T,I] w' [I,O] + b        dx [T,I] = dy [T,O] w [O,I]        dw [O,I] = dy' [O,T]
- * x [T,I]
+ *   y  [T,O] = x [T,I] w' [I,O] + b
+ *   dx [T,I] = dy [T,O] w [O,I]
+ *   dw [O,I] = dy' [O,T] x [T,I]
  *
- * Transposes are strides of plain row-major memory. oneDNN packs what its kernel wants to be packed
- * block by block, so nothing is packed here.
+ * Transposes are strides of row-major memory. oneDNN packs operands block by block.
  *
- * A product is cut into parts, one a thread, and oneDNN computes each on that one thread: measured
+ * A product is split into parts, one per thread, and oneDNN computes each on that thread. Measured
  * on AVX-512 (tokens 256-2048, widths 192-3072 and a head of 50304, fp32 and bf16) this is 2-20 %
- * faster than to let oneDNN divide the product among the threads, and reaches 86-97 % of what the
- * multiply-adds alone can do. The side that is cut (way_of):
+ * faster than oneDNN's own threading, and reaches 86-97 % of the multiply-add peak. The dimension
+ * that is split (way_of):
  *
  *   dw   the longer one
- *   y    the outputs where the weights are heavy and have more outputs than inputs, else the tokens
- *   dx   the inputs where the weights are heavy, else the tokens
+ *   y    outputs if the weights are large and have more outputs than inputs, else tokens
+ *   dx   inputs if the weights are large, else tokens
  *
- * A part along the tokens packs all weights anew, which costs most where a cache does not hold
- * them; a part along the other side must stay wide, and oneDNN's kernel for it keeps a 16-bit
- * result in fp32 beside (ROOM). On one thread two parts are still better than one where weights or
- * their gradient are cut, for their blocks fit the caches better. It loses with parts too narrow
- * for oneDNN's blocks (LEAST_...), and with oneDNN's kernels for AVX2, which take another way on
- * one thread, at worst half as fast; with few tokens dividing is level or better by up to 5 %. With
- * AMX it is not measured. There the product stays whole.
+ * Each part of a split along tokens packs all weights again, which costs most if they exceed the
+ * cache. In a split along the other dimension parts must be wide, and oneDNN's kernel holds a
+ * 16-bit result in fp32 scratch (ROOM). On one thread, two parts still beat one when weights or
+ * their gradient are split, because their blocks fit the caches better. Splitting loses with parts
+ * too narrow for oneDNN's blocks (LEAST_...), and with oneDNN's AVX2 kernels, which use another
+ * algorithm on one thread and are up to twice as slow; with few tokens, oneDNN's own threading is
+ * equal or up to 5 % faster. AMX is not measured. In these cases the product is not split.
  *
- * Where oneDNN has no kernel but its reference (bf16 before AVX-512, fp16 before AVX512-FP16),
- * 16-bit operands are widened to fp32 beforehand and the result is rounded afterwards. */
+ * If oneDNN has only its reference kernel (bf16 before AVX-512, fp16 before AVX512-FP16), 16-bit
+ * operands are widened to fp32 first and the result is rounded afterwards. */
 #include "ops.h"
 #include <string.h>
 
 enum {
-    WORKSPACE = 2 << 20, /* what oneDNN asks for on a few threads; more comes at prepare */
-    HEAVY = 3 << 20,     /* bytes of weights that are not packed more than once lightly */
-    ROOM = 32 << 20,     /* bytes of scratch beyond which a product is not cut so */
-    GRAIN = 32,          /* parts begin at a multiple of it */
-    LEAST_SIDE = 96,     /* of a part, in elements */
+    WORKSPACE = 2 << 20, /* what oneDNN needs on a few threads; prepare allocates more */
+    HEAVY = 3 << 20,     /* bytes of weights above which packing them twice is costly */
+    ROOM = 32 << 20,     /* bytes of scratch above which this split is not used */
+    GRAIN = 32,          /* parts begin at multiples of it */
+    LEAST_SIDE = 96,     /* of a part, in elements: the minimum */
     LEAST_COLUMNS = 384, /* ... of y and dx */
-    FEW_TOKENS = 512     /* a thread; below, y and what else would be cut along them stays whole */
+    FEW_TOKENS = 512     /* per thread; below, no split along tokens, and none of y */
 };
 
 /* Rows [m0, m0 + m) and columns [n0, n0 + n) of the result. */
@@ -46,20 +46,20 @@ struct block {
 struct part {
     dnnl_primitive_t primitive;
     dnnl_memory_t a, b, bias, c, scratch;
-    int64_t at_a, at_b, at_bias, at_c; /* elements before its operands' first */
+    int64_t at_a, at_b, at_bias, at_c; /* offsets into the operands, in elements */
     uint64_t at_scratch;               /* bytes */
 };
 
 struct product {
-    bool scratch_outside; /* does not fit the plan's workspace */
-    bool wide;            /* operands are fp32 copies, one after the other in the device's `wide` */
+    bool scratch_outside;      /* scratch exceeds the plan's workspace */
+    bool wide;                 /* operands are fp32 copies, adjacent in the device's `wide` */
     int64_t na, nb, nbias, nc; /* elements */
-    uint64_t scratch;          /* bytes of all parts */
+    uint64_t scratch;          /* bytes, all parts */
     int64_t parts;
     struct part part[];
 };
 
-/* C [m,n] = A [m,k] B [k,n]; a transposed operand lies the other way round. */
+/* C [m,n] = A [m,k] B [k,n]; at, bt: the operand is stored transposed. */
 struct form {
     dnnl_dim_t m, n, k;
     bool at, bt;
@@ -87,13 +87,13 @@ CPU_PLAN(plan_product)
     return WEFT_OK;
 }
 
-/* How a product is cut: into how many parts, and along its rows or its columns. */
+/* How a product is split: the number of parts, and whether along rows or columns. */
 struct way {
     int64_t parts;
     bool rows;
 };
 
-/* The most that way_of asks for. */
+/* The largest number of parts that way_of returns. */
 static int64_t most_parts(const weft_device *d)
 {
     return d->threads > 1 ? d->threads : 2;
@@ -122,7 +122,7 @@ static struct block block_of(const struct form *f, struct way w, int64_t i)
                   : (struct block){0, begin, f->m, end - begin};
 }
 
-/* Bytes of an element of an operand, as oneDNN gets it. */
+/* Bytes per element of an operand that is passed to oneDNN. */
 static int64_t size_of(const struct product *q, uint32_t dtype)
 {
     return q->wide || dtype == WEFT_F32 ? 4 : 2;
@@ -133,7 +133,7 @@ static dnnl_data_type_t type_of(uint32_t dtype)
     return dtype == WEFT_BF16 ? dnnl_bf16 : dtype == WEFT_F16 ? dnnl_f16 : dnnl_f32;
 }
 
-/* A [rows, cols] matrix whose rows lie `ld` elements apart; where `transposed`, its columns do. */
+/* Describe a [rows, cols] matrix; `ld` is the stride of rows or, if `transposed`, of columns. */
 static dnnl_status_t matrix(dnnl_memory_desc_t *md, dnnl_dim_t rows, dnnl_dim_t cols, dnnl_dim_t ld,
                             bool transposed, dnnl_data_type_t type)
 {
@@ -163,7 +163,7 @@ struct shapes {
     dnnl_memory_desc_t a, b, bias, c;
 };
 
-/* The operands of block k, and where they begin. */
+/* Describe the operands of block k and their offsets. */
 static dnnl_status_t describe(const struct form *f, const struct block *k, struct part *at,
                               struct shapes *s, dnnl_data_type_t in, dnnl_data_type_t out)
 {
@@ -232,8 +232,8 @@ static weft_status refuse(const weft_prepared *p, dnnl_status_t st)
                     (int)st);
 }
 
-/* The primitive and the memory objects of a block; dnnl_unimplemented, too, where oneDNN has only
- * its reference for 16-bit operands. */
+/* Create the primitive and memory objects of a block; dnnl_unimplemented also if oneDNN has only
+ * its reference kernel for 16-bit operands. */
 static dnnl_status_t build_part(const weft_prepared *p, struct product *q, const struct form *f,
                                 const struct block *k, struct part *t)
 {
@@ -276,7 +276,7 @@ static void drop_parts(struct product *q)
     q->scratch = 0;
 }
 
-/* All parts, or none. oneDNN makes a primitive for the threads it has at that moment. */
+/* Build all parts, or none. A oneDNN primitive is created for the current thread count. */
 static dnnl_status_t build(const weft_prepared *p, struct product *q, const struct form *f,
                            struct way w)
 {
@@ -293,7 +293,7 @@ static dnnl_status_t build(const weft_prepared *p, struct product *q, const stru
     return st;
 }
 
-/* Has oneDNN the kernels for which cutting was measured? */
+/* True if oneDNN has the kernels for which splitting was measured. */
 static bool pays(void)
 {
     const unsigned isa = (unsigned)dnnl_get_effective_cpu_isa();
@@ -301,7 +301,7 @@ static bool pays(void)
            (isa & dnnl_cpu_isa_avx512_core_amx) != dnnl_cpu_isa_avx512_core_amx;
 }
 
-/* Cut or whole, as it is best. */
+/* Build the product split or whole, whichever is expected to be faster. */
 static dnnl_status_t build_best(const weft_prepared *p, struct product *q, const struct form *f)
 {
     const int64_t threads = p->d->threads;
@@ -359,15 +359,15 @@ void product_drop(weft_prepared *p)
     p->d->m->host->free(p->d->m->host->ctx, p->extra);
 }
 
-/* A product on its way: the job of the region, and what its parts came to. */
+/* A running product: the parallel region's job, and the status of its parts. */
 struct running {
     struct cpu_job job;
     const struct product *q;
     dnnl_stream_t queue;
     const char *a, *b, *bias;
     char *c, *scratch;
-    int64_t in, out;   /* bytes of an element */
-    dnnl_status_t bad; /* one of those that failed; written by any thread */
+    int64_t in, out;   /* bytes per element */
+    dnnl_status_t bad; /* status of a failed part; any thread writes it */
 };
 
 static dnnl_status_t run_part(const struct running *r, const struct part *t)
@@ -386,7 +386,7 @@ static dnnl_status_t run_part(const struct running *r, const struct part *t)
     return dnnl_primitive_execute(t->primitive, r->queue, t->bias ? 5 : 4, args);
 }
 
-/* A cpu_kernel. Within a region of threads oneDNN keeps to the one that calls it. */
+/* A cpu_kernel. Within a parallel region oneDNN runs on the calling thread only. */
 static void run_parts(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     struct running *r = (struct running *)(uintptr_t)j;

@@ -1,7 +1,7 @@
 /* rope.c: the host side of rotary embedding: a table of cosines and sines, computed once.
  *
- * The table is computed in double precision when the op is prepared: 4 bytes for each position and
- * element of a head, a megabyte for 2,048 positions of 128 elements. For the inverse rotation the
+ * The table is computed in double precision when the op is prepared: 4 bytes per position and
+ * element of a head: 1 MiB for 2,048 positions of 128 elements. For the inverse rotation the
  * sines are negated, so the kernel implements one direction only. */
 #include "ops.h"
 #include <math.h>

@@ -13,7 +13,7 @@ static float from_f16(uint16_t h)
     return sign * (exponent == 0 ? ldexpf(m, -24) : ldexpf(m + 1024, exponent - 25));
 }
 
-/* To nearest even: rintf rounds so once the last place has been made a unit. */
+/* Round to nearest even: scale so that the last place is 1, then rintf. */
 static uint16_t to_f16(float x)
 {
     const uint16_t sign = signbit(x) ? 0x8000 : 0;
@@ -26,7 +26,7 @@ static uint16_t to_f16(float x)
     if (a < 0x1p-14f)
         return sign | (uint16_t)rintf(a * 0x1p24f);
     frexpf(a, &e);
-    /* 1024..2048 units of the binade; reaching 2048 carries into the exponent by itself. */
+    /* 1024..2048 units of the binade; 2048 carries into the exponent. */
     return sign | (uint16_t)(((e + 13) << 10) + (int)rintf(ldexpf(a, 11 - e)));
 }
 
@@ -60,7 +60,7 @@ void cpu_put_one(void *p, uint32_t dtype, float x)
     memcpy(p, &h, sizeof h);
 }
 
-/* What to multiply by instead of dividing by a: finite for every a but 0, as 0 / a is 0. */
+/* The factor that replaces a division by a: finite for every a except 0, so that 0 / a stays 0. */
 static float inverse(float a)
 {
     const float r = 1.0f / a;

@@ -1,8 +1,8 @@
-/* simple.c: ops that are one parallel run of a kernel, with little work before or after. */
+/* simple.c: ops that are one parallel kernel run, with little pre- and post-processing. */
 #include "ops.h"
 #include <string.h>
 
-enum { SMALL = 16384 }; /* elements below which waking threads costs more than it gains */
+enum { SMALL = 16384 }; /* elements below which waking threads costs more than it saves */
 
 static cpu_kernel *kernel_of(const weft_prepared *p)
 {
@@ -51,7 +51,7 @@ CPU_PLAN(plan_embedding)
     return plan_rows(m, op, spec, match, a, workspace);
 }
 
-/* The workspace holds the count of keys, the keys, and as many again to sort them. */
+/* The workspace holds the number of keys, the keys, and a second buffer for sorting. */
 CPU_PLAN(plan_embedding_dw)
 {
     weft_status st = plan_embedding(m, op, spec, match, a, workspace);
@@ -64,7 +64,7 @@ CPU_PLAN(plan_embedding_dw)
     return st;
 }
 
-/* The keys, row << 32 | token, of the ids that the table has. */
+/* Write the keys, row << 32 | token, of the ids in this rank's table; returns their number. */
 static int64_t make_keys(const struct cpu_args *a, const int32_t *ids, uint64_t *keys)
 {
     int64_t n = 0;
@@ -76,7 +76,7 @@ static int64_t make_keys(const struct cpu_args *a, const int32_t *ids, uint64_t 
     return n;
 }
 
-/* Stable, by row: eight bits a pass from the lowest, through `spare` and back. */
+/* Stable LSD radix sort by row, eight bits per pass; `spare` is the second buffer. */
 static void sort_keys(uint64_t *keys, uint64_t *spare, int64_t n)
 {
     for (int shift = 32; shift < 64; shift += 8) {
@@ -91,7 +91,7 @@ static void sort_keys(uint64_t *keys, uint64_t *spare, int64_t n)
     }
 }
 
-/* out[0] becomes zero. Item: FLAT_BLOCK bytes. */
+/* Zero out[0]. Item: FLAT_BLOCK bytes. */
 static void zero_blocks(const struct cpu_job *j, int64_t begin, int64_t end, char *scratch)
 {
     (void)scratch;
@@ -176,7 +176,7 @@ CPU_PLAN(plan_xent)
     return WEFT_OK;
 }
 
-/* A part of the vocabulary: `table` is how much there is of all of it, 0 where nobody says. */
+/* A shard of the vocabulary: `table` is the size of the whole vocabulary, 0 if not given. */
 CPU_PLAN(plan_vocab)
 {
     (void)op;
@@ -242,7 +242,7 @@ CPU_RUN(run_flat)
     return WEFT_OK;
 }
 
-/* x [N] to one fp32. The workspace holds a double a block. */
+/* x [N] to one fp32. The workspace holds one double per block. */
 CPU_PLAN(plan_sumsq)
 {
     (void)op;
