@@ -8,8 +8,7 @@
  *      a long program still fits L1. The value of an fp32 output has its own location.
  *   6. Results are chained to the next instruction (chain.c).
  *
- * If all operands have one element, no operand counts as a scalar: the program runs on a tile of
- * one. */
+ * If all operands have one element, none counts as a scalar: the program runs on a tile of one. */
 #include "ops.h"
 #include <string.h>
 
