@@ -13,7 +13,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Nanoseconds since an unnamed moment. [any] */
+/* Nanoseconds since an unspecified start. [any] */
 static inline uint64_t clock_ns(void)
 {
     struct timespec t;
@@ -21,7 +21,7 @@ static inline uint64_t clock_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Milliseconds since the same moment. [any] */
+/* Milliseconds since the same start. [any] */
 static inline uint64_t clock_ms(void)
 {
     return clock_ns() / 1000000u;
@@ -49,7 +49,7 @@ static inline uint64_t clock_ticks(void)
 }
 #endif
 
-/* One turn of a loop that spins until memory changes. [any] */
+/* One iteration of a loop that spins until memory changes. [any] */
 static inline void clock_pause(void)
 {
     weft_pause();

@@ -8,29 +8,29 @@
 
 #include <weft/base.h>
 
-/* Record `fmt` and return `code`. If a record stands already it is replaced: call it only where a
- * failure is first seen. [any] */
+/* Record `fmt` and return `code`. Replaces an existing record: call it only where a failure is
+ * first detected. [any] */
 weft_status err_fail(weft_status code, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* As err_fail(), with ": " and the text of errno appended. [any] */
 weft_status err_fail_errno(weft_status code, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Put "`fmt`: " before the record that stands. [any] */
+/* Put "`fmt`: " before the current record. [any] */
 void err_context(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* The record of this thread; "" when there is none. Valid until the next call of this header. */
 const char *err_text(void);
 void err_clear(void);
 
-/* With which status it was recorded; WEFT_OK: there is none. [any] */
+/* The status of the record; WEFT_OK without one. [any] */
 weft_status err_status(void);
 
-/* How often this thread has written its record: equal before and after a call that recorded
- * nothing. To be read only. */
+/* Number of records written by this thread: equal before and after a call that recorded nothing.
+ * Read only. */
 extern _Thread_local uint32_t err_count;
 
-/* Exit status that the design gives to a status: 0 done, 1 failed, 2 request wrong, 77 absent. */
+/* Exit status of a status: 0 success, 1 failure, 2 usage error, 77 not available here. */
 int err_exit_code(weft_status code);
 
 #endif

@@ -1,7 +1,7 @@
-/* base/lengthy.h: a line now and then about work that takes long.
+/* base/lengthy.h: progress lines for work that takes long.
  *
- * Rank 0, or a process without a rank, says every 10 s how far it is; any other rank only every
- * 60 s, so that many ranks do not fill the log. Work that ends sooner says nothing. */
+ * Rank 0, or a process without a rank, logs its progress every 10 s; any other rank only every 60
+ * s, so that many ranks do not fill the log. Shorter work logs nothing. */
 #ifndef BASE_LENGTHY_H
 #define BASE_LENGTHY_H
 
@@ -13,10 +13,10 @@ typedef struct lengthy {
     uint64_t every_ms, due_ms;
 } lengthy;
 
-/* `all` bytes are to be worked on. [any] */
+/* Begin work on `all` bytes. [any] */
 void lengthy_begin(lengthy *l, const char *what, uint64_t all);
 
-/* So many more are done. Costs a look at the clock. [any] */
+/* Add `n` finished bytes. Reads the clock once. [any] */
 void lengthy_add(lengthy *l, uint64_t bytes);
 
 #endif

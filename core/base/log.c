@@ -53,7 +53,7 @@ void log_line(int level, const char *fmt, ...)
     for (size_t at = 0; at < len;) {
         ssize_t w = write(STDERR_FILENO, line + at, len - at);
         if (w <= 0)
-            break; /* nobody reads any more: there is nowhere left to say so */
+            break; /* standard error is closed: the failure cannot be reported */
         at += (size_t)w;
     }
 }

@@ -12,7 +12,7 @@ static _Noreturn void out_of_memory(uint64_t bytes)
 {
     fprintf(stderr, "weft error: no memory left for %llu bytes of set-up data\n",
             (unsigned long long)bytes);
-    _exit(1); /* what exit() calls may need memory, or blame whoever called us */
+    _exit(1); /* handlers of exit() may need memory, or report the plugin that called us */
 }
 
 void *mem_alloc(uint64_t bytes)

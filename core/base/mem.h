@@ -1,13 +1,13 @@
 /* base/mem.h: memory for set-up and planning.
  *
- * No function returns NULL: planning takes megabytes, and a machine without them ends the program
- * with a sentence and status 1. Nothing of this header is called inside a step. */
+ * No function returns NULL: planning takes megabytes, and without them the program ends with a
+ * message and status 1. Never called inside a step. */
 #ifndef BASE_MEM_H
 #define BASE_MEM_H
 
 #include "base/pool.h"
 
-/* malloc and realloc that end the program in words instead of returning NULL. */
+/* malloc and realloc that end the program with a message instead of returning NULL. */
 void *mem_alloc(uint64_t bytes); /* zeroed */
 void *mem_grow(void *p, uint64_t bytes);
 

@@ -19,7 +19,7 @@ void *pool_alloc(pool *p, uint64_t bytes)
 {
     uint64_t need;
     if (!check_align(bytes ? bytes : 1, 16, &need))
-        return mem_alloc(UINT64_MAX); /* which ends the program */
+        return mem_alloc(UINT64_MAX); /* ends the program */
     pool_chunk *c = p->chunks;
     if (!c || c->size - c->used < need) {
         uint64_t size = need > 65536 ? need : 65536;

@@ -1,8 +1,8 @@
-/* base/sealed.h: bytes that a parent process hands to its children in a sealed memory file.
+/* base/sealed.h: bytes that a parent process passes to its children in a sealed memory file.
  *
- * The parent makes the file and lets a child inherit the descriptor, whose number stands in an
- * environment variable. The seals mean that nobody can change, shorten or lengthen the file, so a
- * child may read it at any time, and any number of children read the same bytes. */
+ * The parent creates the file, and a child inherits the descriptor, whose number is in an
+ * environment variable. The seals prevent any change of the file, so children may read it at any
+ * time, and all read the same bytes. */
 #ifndef BASE_SEALED_H
 #define BASE_SEALED_H
 
@@ -12,8 +12,8 @@
  * (close-on-exec), owned by the caller, or -1 with errno set. [setup] */
 int sealed_make(const char *name, const void *bytes, size_t n);
 
-/* The descriptor whose number the environment variable has, now close-on-exec. -1: the variable is
- * not set. -2: it names no sealed memory file, and nothing was touched. [setup] */
+/* The descriptor whose number is in the environment variable, now close-on-exec. -1: the variable
+ * is not set. -2: the descriptor is not a sealed memory file, and is left as it is. [setup] */
 int sealed_inherited(const char *variable);
 
 #endif

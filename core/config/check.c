@@ -1,4 +1,4 @@
-/* config/check.c: what was written against what was declared. See config.h. */
+/* config/check.c: checks the text against the declared options. See config.h. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 #include "config/differ.h"
 #include "config/store.h"
 
-/* --- the sentences --- */
+/* --- messages --- */
 
 static weft_status unknown_section(const config *c, const char *section, const entry *at)
 {
@@ -36,7 +36,7 @@ static bool listed(const config *c, const char *section, uint32_t at)
     return false;
 }
 
-/* "the core and plugin adamw": everyone who declares a key of the section, once. */
+/* "the core and plugin adamw": every owner that declares a key of the section, once. */
 static void list_owners(const config *c, const char *section, char *out, size_t size)
 {
     size_t used = 0;
@@ -106,8 +106,8 @@ static weft_status check_required(const config *c)
     return WEFT_OK;
 }
 
-/* The text is walked in its own order, so that what is reported is the first wrong line of it. What
- * was written elsewhere than in the job's file comes behind it and is judged by its keys. */
+/* Checks entries in the order of the text, so that the first wrong line is reported. Entries from
+ * other places (command line, tuned file) come after it; they are reported by their key. */
 weft_status config_check(config *c)
 {
     uint32_t s = 0;

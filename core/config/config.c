@@ -1,4 +1,4 @@
-/* config/config.c: the values that a config has, for the core and for plugins. See config.h. */
+/* config/config.c: the values of a config, for the core and for plugins. See config.h. */
 #include "config/config.h"
 
 #include <stdarg.h>
@@ -22,7 +22,7 @@ void config_remark(config *c, const char *text)
     c->remark = pool_text(&c->pool, text);
 }
 
-/* --- finding --- */
+/* --- lookup --- */
 
 static const entry *find_entry(const config *c, const char *name)
 {
@@ -109,7 +109,7 @@ double config_real(const config *c, const char *key)
 const char *config_where(const config *c, const char *key)
 {
     const entry *e = find_entry(c, key);
-    pool *names = &((config *)c)->pool; /* a note in the margin; the values do not change */
+    pool *names = &((config *)c)->pool; /* the place is a cache: the values do not change */
     if (!e)
         return pool_printf(names, "default of %s", key);
     char place[4200];
@@ -119,7 +119,7 @@ const char *config_where(const config *c, const char *key)
 
 const char *config_origin(const config *c, const char *key)
 {
-    pool *names = &((config *)c)->pool; /* as above */
+    pool *names = &((config *)c)->pool; /* likewise */
     if (!config_given(c, key))
         return pool_printf(names, "%s (default %s)", key, config_text(c, key));
     return pool_printf(names, "%s: %s", config_where(c, key), key);
@@ -152,7 +152,7 @@ bool config_line_at(const config *c, uint32_t i, config_line *out)
     return true;
 }
 
-/* --- what a plugin sees --- */
+/* --- a plugin's view --- */
 
 static const weft_option *plugin_option(const bound_conf *b, const char *key, char name[128])
 {

@@ -6,10 +6,10 @@
 
 #include "base/err.h"
 
-/* {name} is filled in from facts; a name with a dot is a key. */
+/* {name} is replaced by facts; a name with a dot is a key. */
 static const struct row {
-    const char *keys; /* that are combined; the first is blamed */
-    const char *says; /* what is refused; what would be lawful */
+    const char *keys; /* that are combined; the first one is reported as the cause */
+    const char *says; /* what is refused; what is valid */
     const char *why;
 } rows[CONSTRAINT_RULES] = {
     [CONSTRAINT_ONE_AUTO] =

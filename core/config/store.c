@@ -1,4 +1,4 @@
-/* config/store.c: what a config keeps: entries, sections and declared options. See store.h. */
+/* config/store.c: entries, sections and declared options of a config. See store.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +13,7 @@ config *config_new(const char *name)
     c->name = name ? pool_text(&c->pool, name) : NULL;
     for (const config_section *s = config_core_sections(); s->name; s++)
         if (config_add(c, s->name, "the core", s->options) != WEFT_OK)
-            abort(); /* two of our own tables contradict each other */
+            abort(); /* two tables of the core contradict each other */
     return c;
 }
 

@@ -1,4 +1,4 @@
-/* config/store.h: what a config keeps; for the files of this folder alone. */
+/* config/store.h: the representation of a config; private to this folder. */
 #ifndef CONFIG_STORE_H
 #define CONFIG_STORE_H
 
@@ -10,12 +10,12 @@
 #define CONFIG_MAX_KEYS 4096 /* keys of one job */
 #define CONFIG_MAX_TEXT (1u << 20)
 
-typedef struct entry { /* section, key and value are the pool's */
+typedef struct entry { /* section, key and value are owned by the pool */
     const char *section, *key, *value;
-    uint32_t line;    /* 0: the command line */
-    const char *file; /* where it stands, when that is not the job's file; without a line: a place
-                       * as text */
-    bool tuned;       /* of the file that comm.tuned names */
+    uint32_t line; /* 0: the command line */
+    const char
+        *file;  /* the place, when it is not the job's file; without a line: a place as text */
+    bool tuned; /* from the file that comm.tuned names */
 } entry;
 
 typedef struct written {
@@ -37,7 +37,7 @@ typedef struct bound_conf bound_conf; /* a weft_conf and what it looks into */
 
 struct config {
     pool pool;
-    const char *name;   /* for messages: "job.ini", or NULL without a file          */
+    const char *name;   /* for messages: "job.ini"; NULL without a file */
     VEC(entry) entries; /* in the order of the text, then those of the command line */
     VEC(written) sections;
     VEC(known) knowns; /* sections added, in that order */
@@ -46,7 +46,7 @@ struct config {
     const char *remark; /* the last line of a dump; NULL: none */
 };
 
-/* A value as its option reads it. */
+/* A value parsed by its option. */
 typedef struct parsed {
     int64_t i;
     double r;
@@ -56,7 +56,7 @@ typedef struct parsed {
 /* ini.c: fill c->entries and c->sections from `bytes` bytes of text. */
 weft_status config_read_ini(config *c, const char *text, size_t bytes);
 
-/* value.c: read `text` under the option. On false, `why` has the reason, to stand after a colon.
+/* value.c: parse `text` by the option. On false, `why` has the reason, as it follows a colon.
  * `reals`, if not NULL, receives up to `cap` numbers of WEFT_OPT_REALS. */
 #define VALUE_WHY 512
 bool config_read_value(const weft_option *o, const char *text, parsed *out, char why[VALUE_WHY]);
@@ -71,7 +71,7 @@ config *config_new(const char *name);
 /* store.c: the last entry of section and key, or NULL. */
 const entry *config_entry(const config *c, const char *section, const char *key);
 
-/* store.c: remember that the section was written; once a name. */
+/* store.c: record that the section was written; each name once. */
 void config_note_section(config *c, const char *section, uint32_t line);
 
 /* store.c: "comm.tcp.encrypt" to "comm.tcp" and "encrypt". */
@@ -87,7 +87,7 @@ const declared *config_declared(const config *c, const char *section, const char
 /* tuned_file.c: the keys of the file that comm.tuned names, if any. */
 weft_status config_read_tuned(config *c);
 
-/* How many of the first bytes of the text are whole UTF-8 characters: n when all are. */
+/* The number of leading bytes of the text that form whole UTF-8 characters: n if all do. */
 size_t config_utf8(const char *text, size_t n);
 
 #endif

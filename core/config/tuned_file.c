@@ -1,9 +1,9 @@
 /* config/tuned_file.c: the file that comm.tuned names, as `weft tune comm` writes it.
  *
- * It is INI text of its own: read after the job and its command line, and weaker than both. Only
- * what says how ranks talk may stand in it, so that a file of measurements never changes what is
- * trained. Errors name the file and its lines. The first line says which version of the format it
- * is, as a comment, which a program of any age takes; a file without it has version 1. */
+ * It is a separate INI text, read after the job and the command line, which both take precedence.
+ * It may have only the keys that describe how ranks communicate, so that a file of measurements
+ * never changes what is trained. Errors name the file and the line. The first line has the version
+ * of the format, as a comment that any program accepts; a file without it has version 1. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-/* config/value.c: the text of one value, read under its option.
+/* config/value.c: parses the text of one value by its option.
  *
- * Strict on purpose: a value is wholly of its type or it is refused. No trailing text, no
- * hexadecimal, no inf and nan, nothing that a wider type would have rounded away. */
+ * Parsing is strict: the whole text must be of the option's type. Trailing text, hexadecimal, inf,
+ * nan and numbers that a wider type would have rounded are refused. */
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -109,7 +109,7 @@ static bool read_real(const weft_option *o, const char *text, double *out, char 
     return in_range(o, v, text, why);
 }
 
-/* The numbers between commas. With `o` each is judged under it; `out` takes up to `cap`. */
+/* The numbers between commas. With `o`, each is checked by it; `out` receives up to `cap`. */
 static bool walk_reals(const weft_option *o, const char *text, double *out, uint32_t cap,
                        uint32_t *n, char why[VALUE_WHY])
 {
@@ -148,7 +148,7 @@ uint32_t config_read_reals(const char *text, double *reals, uint32_t cap)
     return n < cap ? n : cap;
 }
 
-/* "a|b|c" to words; the count, or 0 when there are too many or one is empty. */
+/* "a|b|c" to words; the count, or 0 if there are too many or one is empty. */
 static uint32_t split_choices(const char *choices, char copy[256], const char *words[CHOICES_MAX])
 {
     uint32_t n = 0;

@@ -1,8 +1,8 @@
-/* config/words.c: the nearest known word, and which text is lawful.
+/* config/words.c: the nearest known word, and valid UTF-8.
  *
- * Optimal string alignment: the least number of insertions, deletions, replacements and swaps of
- * two neighbours that turn one word into the other; n * m steps. A word is near when a third of its
- * letters or fewer have to change, so that two-letter words are never near each other. */
+ * Optimal string alignment: the smallest number of insertions, deletions, replacements and swaps of
+ * two neighbours that turn one word into the other; n * m steps. A word is near if at most a third
+ * of its letters have to change, so two-letter words are never near each other. */
 #include <string.h>
 
 #include "config/store.h"
@@ -16,7 +16,7 @@ static uint32_t least(uint32_t a, uint32_t b)
 
 static uint32_t distance(const char *a, uint32_t n, const char *b, uint32_t m)
 {
-    uint32_t rows[3][WORD_MAX + 1]; /* the row now filled and the two before it */
+    uint32_t rows[3][WORD_MAX + 1]; /* the row being filled and the two before it */
     for (uint32_t j = 0; j <= m; j++)
         rows[0][j] = j;
     for (uint32_t i = 1; i <= n; i++) {
@@ -53,8 +53,8 @@ const char *config_nearest(const char *word, const char *const *words, uint32_t 
     return best;
 }
 
-/* Length of the UTF-8 sequence at `s`, of at most `n` bytes; 0: it is none. Overlong forms,
- * surrogates and what lies beyond U+10FFFF are none. */
+/* Length of the UTF-8 sequence at `s`, of at most `n` bytes; 0: invalid. Overlong forms, surrogates
+ * and code points beyond U+10FFFF are invalid. */
 static size_t sequence(const unsigned char *s, size_t n)
 {
     size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;

@@ -1,4 +1,5 @@
-/* host/call.c: whose a table is, and what becomes of a call that fails without a word (call.h). */
+/* host/call.c: the owner of a table, and the handling of calls that fail without a message
+ * (call.h). */
 #include "host/call.h"
 
 #include <pthread.h>
@@ -11,8 +12,8 @@
 
 _Thread_local plugin_call host_plugin_now;
 
-/* A list that readers walk without a lock. Entries that are taken out stay allocated: a reader may
- * be at one, and what they count is hosts a process, which are few. */
+/* A list that readers walk without a lock. Removed entries stay allocated, because a reader may be
+ * at one; there are as many as hosts per process, which are few. */
 typedef struct entry {
     struct entry *_Atomic next;
     const void *owner;
@@ -21,7 +22,7 @@ typedef struct entry {
 } entry;
 
 static entry *_Atomic entries;
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* held by writers */
 
 void host_call_register(const void *owner, const void *key, const char *name, const char *path)
 {
@@ -95,7 +96,7 @@ weft_status host_call_check(const void *key, const char *call, weft_status st, u
         return err_fail(WEFT_INTERNAL,
                         "plugin %s: its %s() returned WEFT_BUSY, and this call may not be repeated",
                         name, call);
-    char own_words[WEFT_MAX_NAME + 16]; /* of an earlier call that has the same cause */
+    char own_words[WEFT_MAX_NAME + 16]; /* of an earlier call with the same cause */
     snprintf(own_words, sizeof own_words, "plugin %s: ", name);
     if (!err_text()[0] || (err_count == mark && !strstr(err_text(), own_words)))
         return err_fail(st, "plugin %s: its %s() failed without a reason (status %d, %s)", name,

@@ -1,8 +1,8 @@
-/* host/crash.c: the last words of a process that a plugin ends (call.h).
+/* host/crash.c: the last message of a process that a plugin ends (call.h).
  *
- * The signal handler calls write() and sigaction() alone. It puts back what handled the signal
- * before, which is the system or a sanitizer, and lets it happen again: the core dump, the status
- * and the sanitizer's report are what they would have been. */
+ * The signal handler calls only write() and sigaction(). It restores the previous handler, the
+ * system's or a sanitizer's, and lets the signal happen again: core dump, status and the
+ * sanitizer's report are unchanged. */
 #include "host/call.h"
 
 #include <errno.h>
@@ -27,10 +27,10 @@ static const struct {
 #define FATAL (sizeof fatal / sizeof *fatal)
 
 static struct sigaction before[FATAL];
-static char other_stack[65536]; /* for a main thread that has used up its own */
+static char other_stack[65536]; /* for a main thread that has overflowed its own stack */
 static bool main_returns;
 
-/* --- a line, made without the C library --- */
+/* --- a line, formatted without the C library --- */
 
 typedef struct line {
     char text[1024];
@@ -95,7 +95,7 @@ static void last_words(int number, const siginfo_t *info, const char *name)
     const char *plugin, *path;
     const bool sent = info->si_code <= 0 && info->si_pid && info->si_pid != getpid();
     if (!sent && !host_call_current(&plugin, &path))
-        return; /* whoever started this process tells the signal */
+        return; /* the parent process reports the signal */
     begin(&l);
     add(&l, "signal ");
     add_number(&l, (uint64_t)number);
@@ -121,13 +121,13 @@ static void on_signal(int number, siginfo_t *info, void *context)
             last_words(number, info, fatal[i].name);
         }
     errno = saved;
-    if (info->si_code <= 0) /* not the instruction's doing, so it would not come again */
+    if (info->si_code <= 0) /* not caused by the instruction, so it would not happen again */
         raise(number);
 }
 
 /* --- exit() --- */
 
-/* Somebody called exit(), and everything would look as if the job had been done. */
+/* exit() was called by a plugin: without this, the job would look finished. */
 static void on_exit_called(void)
 {
     line l;

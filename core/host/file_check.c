@@ -1,11 +1,11 @@
-/* host/file_check.c: what must hold of a file before it is loaded.
+/* host/file_check.c: checks of a file before it is loaded.
  *
- * Loading a plugin is running it, so nobody but root and ourselves may be able to write it or to
- * put another file in its place; and the loader maps a file as its headers say, so a file cut short
- * would end the program with a bus error instead of a sentence.
+ * Loading a plugin runs it, so only root and the user may be able to write it or to replace it; and
+ * the loader maps a file as its headers say, so a truncated file would end the program with a bus
+ * error instead of a message.
  *
- * All checks are made on descriptors, and object.c loads through the same ones: what is above the
- * checked folders may be renamed at any time without another file being loaded. */
+ * All checks use descriptors, and object.c loads through the same ones: folders above the checked
+ * ones may be renamed at any time without another file being loaded. */
 #define _GNU_SOURCE /* O_PATH */
 #include <elf.h>
 #include <errno.h>
@@ -25,9 +25,9 @@ static bool is_ours(const struct stat *st)
     return st->st_uid == 0 || st->st_uid == geteuid();
 }
 
-/* Nobody else may be able to rename what lies in a folder. In one with the sticky bit only owners
- * rename. A user's private group and a project's look alike here, so a folder is asked to be closed
- * to its group as well; the group bits are also what an access list shows as. */
+/* Only root and the user may be able to rename files in a folder. In a folder with the sticky bit
+ * only owners rename. A user's private group cannot be told from a project's, so the folder must be
+ * closed to its group as well; an access list also shows as group bits. */
 static weft_status trust_folder(int fd, const char *name)
 {
     struct stat st;
@@ -47,7 +47,7 @@ static weft_status trust_folder(int fd, const char *name)
     return WEFT_OK;
 }
 
-/* "/a/b/c" to "/a/b"; false: there is nothing above it. */
+/* "/a/b/c" to "/a/b"; false: there is no parent. */
 static bool cut_last(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -80,7 +80,7 @@ static weft_status trust_folders(trusted *t)
     return st;
 }
 
-/* Where a link or a linked folder was followed, those who may change it matter as well. */
+/* If a link or a linked folder was followed, its owners are checked as well. */
 static weft_status trust_way(const char *path)
 {
     char name[PATH_MAX];

@@ -1,4 +1,4 @@
-/* host/host.c: where plugins are looked for, and how one is found by name. See host.h. */
+/* host/host.c: search places of plugins, and lookup by name. See host.h. */
 #include "host/host.h"
 
 #include <dirent.h>
@@ -83,7 +83,7 @@ void host_destroy(host *h)
     free(h);
 }
 
-/* --- finding --- */
+/* --- lookup --- */
 
 static const component *find_in(const object *o, const char *name, const char *const *ifaces)
 {
@@ -108,7 +108,7 @@ static void append(char *out, size_t size, const char *fmt, ...)
     va_end(ap);
 }
 
-/* The file is there under the right name, and has something else in it. */
+/* The file exists under the right name, but has other components. */
 static weft_status not_inside(const object *o, const char *name, const char *const *ifaces)
 {
     char list[512] = "", wanted[256] = "";
@@ -150,7 +150,7 @@ static void list_files(host *h, const char *place, const char *kind, names *out)
         qsort(out->at + first, out->n - first, sizeof *out->at, by_name);
 }
 
-/* What a search by component name came to. */
+/* The result of a search by component name. */
 typedef struct search {
     const component *found;
     uint32_t refused; /* files that cannot be used, */
@@ -174,8 +174,8 @@ static void scan(host *h, const char *folder, const char *name, const char *cons
     free(files.at);
 }
 
-/* First into those of the component's own kind, then into the others: an object with components of
- * several kinds lies in one of them. */
+/* First the folders of the component's own kind, then the others: an object with components of
+ * several kinds is in one of them. */
 static search scan_all(host *h, const char *kind, const char *name, const char *const *ifaces)
 {
     search s = {0};
@@ -189,7 +189,7 @@ static search scan_all(host *h, const char *kind, const char *name, const char *
     return s;
 }
 
-/* The components of another name that would have done, by name. */
+/* Names of other components that would fit. */
 static names alike(const host *h, const char *name, const char *const *ifaces)
 {
     names known = {0};
@@ -232,8 +232,8 @@ static weft_status not_found(const host *h, const char *kind, const char *name,
     return err_fail(WEFT_USAGE, "no %s plugin '%s' in %s", kind, name, text);
 }
 
-/* A file that hides one of the same name which comes with the program: what is run then is not what
- * the user may think. One rank says so. */
+/* A file hides one of the same name that comes with the program: the user may not expect that. One
+ * rank logs it. */
 static void say_hidden(const host *h, uint32_t place, const char *kind, const char *name, object *o)
 {
     struct stat st;
@@ -288,7 +288,7 @@ static int by_kind_and_name(const void *a, const void *b)
     return order ? order : strcmp(x->path, y->path);
 }
 
-/* What `weft plugins` shows of a file or component that cannot be used. */
+/* How `weft plugins` lists a file or component that cannot be used. */
 static const component *refused(host *h, const char *kind, const char *path, const char *name,
                                 const char *why)
 {

@@ -1,6 +1,5 @@
-/* host/interfaces.c: every interface that the host knows: the size of its table, and the members
- * without which it is of no use. A new interface is an entry here and nothing else in this folder.
- */
+/* host/interfaces.c: every interface that the host knows: the size of its table and its mandatory
+ * members. A new interface is an entry here and nothing else in this folder. */
 #include <stdlib.h>
 #include <string.h>
 #include <weft/coll.h>

@@ -1,7 +1,7 @@
-/* host/manifest.c: a manifest against the law of weft/plugin.h.
+/* host/manifest.c: checks a manifest against the rules of weft/plugin.h.
  *
- * All of it is data; no code of the plugin runs here. Each refusal names the field that differs,
- * with what it is and what it should be. */
+ * Manifests are data; no code of the plugin runs here. Each error names the field that differs,
+ * with its value and the expected value. */
 #include <string.h>
 
 #include "base/err.h"
@@ -88,7 +88,7 @@ static weft_status judge_component(const weft_component *c)
     return judge_options(c);
 }
 
-/* The members that must be there, given what the table says it can do. */
+/* Checks the mandatory members, given the capabilities of the table. */
 static weft_status judge_slots(const weft_component *c, const interface *i, const char *table)
 {
     uint64_t caps = 0;
@@ -105,7 +105,7 @@ static weft_status judge_slots(const weft_component *c, const interface *i, cons
     return WEFT_OK;
 }
 
-/* The host's own copy of a table: as much as both know, zero after it. */
+/* The host's own copy of a table: the part that both know, then zeros. */
 static weft_status adopt_table(object *o, const weft_component *c, const interface *i, void **out)
 {
     uint32_t size;
@@ -127,7 +127,7 @@ static weft_status adopt(object *o, const weft_component *c, component *out)
     static const weft_option *const none[] = {NULL};
     void *table = NULL;
     const interface *i = host_interface_find(c->iface);
-    if (i) { /* one that nobody here knows is listed by name and never called */
+    if (i) { /* an interface that this host does not know is listed by name and never called */
         weft_status st = adopt_table(o, c, i, &table);
         if (st != WEFT_OK)
             return st;

@@ -1,4 +1,4 @@
-/* host/object.c: from a path to a judged object. */
+/* host/object.c: from a path to a loaded and checked object. */
 #define _GNU_SOURCE /* dladdr1 */
 #include <dlfcn.h>
 #include <errno.h>
@@ -20,8 +20,8 @@
 /* --- loading by descriptor --- */
 
 /* Folders that objects were loaded from stay open for good. The loader remembers each object by the
- * name that it was given, "/proc/self/fd/N/x.so": N must never mean another folder later. It is
- * also what $ORIGIN stands for in what the object links to and loads itself. */
+ * name that it was given, "/proc/self/fd/N/x.so": N must never refer to another folder later.
+ * $ORIGIN also expands to it, for what the object links to and loads itself. */
 typedef struct kept {
     struct kept *next;
     dev_t dev;
@@ -51,8 +51,8 @@ static int keep_folder(int fd)
     return found;
 }
 
-/* A library that the plugin needs and this machine lacks is the machine's matter, not the user's.
- */
+/* A library that the plugin needs and this machine lacks: absent hardware or software, not a usage
+ * error. */
 static weft_status loader_failed(const trusted *t, const char *via)
 {
     const char *text = dlerror();
@@ -64,8 +64,8 @@ static weft_status loader_failed(const trusted *t, const char *via)
                     before, text, at ? t->real : "", at ? at + strlen(via) : text);
 }
 
-/* The loader's own names of what was renamed. It does not use them any more; they are kept, since
- * it made them and nobody else may free them. */
+/* The loader's own names of renamed objects. The loader does not use them any more, but allocated
+ * them, so only it may free them. */
 typedef struct old_name {
     struct old_name *next;
     const char *text;
@@ -73,9 +73,9 @@ typedef struct old_name {
 
 static old_name *old_names; /* under the lock */
 
-/* Give what was mapped through the descriptor its path: for debuggers, dladdr() and messages. The
- * plugin's own libraries, found by $ORIGIN, follow it in the loader's list. The names live as long
- * as the objects: for good. */
+/* Give an object that was mapped through the descriptor its path: for debuggers, dladdr() and
+ * messages. The plugin's own libraries, found by $ORIGIN, follow it in the loader's list. The names
+ * live as long as the objects, that is, for good. */
 static void name_maps(void *handle, const trusted *t, const char *via, size_t folder)
 {
     struct link_map *m = NULL;
@@ -117,7 +117,7 @@ static weft_status load_by_descriptor(const object *o, const trusted *t, void **
 }
 
 /* The entry function, if the object itself defines it; dlsym() would also find one in a library
- * that the object merely links to. */
+ * that the object links to. */
 static weft_status find_entry(void *handle, weft_plugin_entry_fn *out)
 {
     struct link_map *own = NULL, *defined = NULL;
@@ -176,7 +176,7 @@ static object *object_create(host *h, const char *kind, const char *path, const 
     o->dev = st->st_dev;
     o->ino = st->st_ino;
     *vec_push(&h->objects) = o;
-    host_call_register(h, o, strrchr(o->path, '/') + 1, o->path); /* it has no better name yet */
+    host_call_register(h, o, strrchr(o->path, '/') + 1, o->path); /* no better name yet */
     return o;
 }
 

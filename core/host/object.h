@@ -1,4 +1,4 @@
-/* host/object.h: one plugin file and what was found in it; for the files of this folder alone. */
+/* host/object.h: one plugin file and its components; private to this folder. */
 #ifndef HOST_OBJECT_H
 #define HOST_OBJECT_H
 
@@ -10,51 +10,51 @@
 #include "base/mem.h"
 #include "host/host.h"
 
-/* --- interfaces.c: what the host knows of each interface --- */
+/* --- interfaces.c: the known interfaces --- */
 
 typedef struct slot {
     const char *name; /* NULL ends the list */
     uint32_t offset;
-    uint64_t caps; /* 0: always mandatory; else when the table's caps have one of these bits */
+    uint64_t caps; /* 0: always mandatory; else if the table's caps have one of these bits */
 } slot;
 
 typedef struct interface {
     const char *id;   /* "weft.link/1" */
-    const char *kind; /* NULL: whatever folder the object lies in */
+    const char *kind; /* NULL: any folder */
     uint32_t size;    /* of the table, in this program */
     uint32_t caps;    /* offset of its 64-bit caps; 0: it has none */
     const slot *slots;
 } interface;
 
-const interface *host_interface_find(const char *id);        /* NULL: not known       */
-const interface *host_interface_other_major(const char *id); /* "weft.link/1" for /2  */
+const interface *host_interface_find(const char *id);        /* NULL: not known */
+const interface *host_interface_other_major(const char *id); /* "weft.link/1" for /2 */
 bool host_interface_well_formed(const char *id);             /* "name/N", nothing after */
-bool host_plugin_name_well_formed(const char *name);         /* "tcp", "acme.ring"    */
+bool host_plugin_name_well_formed(const char *name);         /* "tcp", "acme.ring" */
 
 /* --- objects --- */
 
 typedef struct object object;
 
-typedef struct adopted { /* a component and the object that it came in */
-    component shown;     /* first: host_open() gets back from one to the other */
+typedef struct adopted { /* a component and its object */
+    component shown;     /* first: host_open() casts between the two */
     object *from;
 } adopted;
 
 struct object {
     host *owner;
-    const char *path, *kind; /* real path; the folder that it lies in */
+    const char *path, *kind; /* real path; its folder */
     dev_t dev;
     ino_t ino;
     const char *refusal; /* why it cannot be used, or NULL */
-    weft_status status;  /* with which */
+    weft_status status;  /* the status of `why` */
     const weft_manifest *manifest;
     adopted *components;
     uint32_t n;
-    weft_host table; /* what its module calls */
+    weft_host table; /* the table that its module calls */
     bool opened;
     bool told; /* that it hides a file of the program's own */
     void *module;
-    atomic_llong blocks; /* taken with alloc() and not given back */
+    atomic_llong blocks; /* allocated by alloc() and not freed */
 };
 
 typedef struct served {
@@ -71,26 +71,26 @@ struct host {
     VEC(object *) opened; /* in that order */
 };
 
-/* object.c: the object at `path`, loaded and judged at most once however it is named. What cannot
- * be used fails with the same record every time. */
+/* object.c: the object at `path`, loaded and checked at most once under all its names. An object
+ * that cannot be used fails with the same record every time. */
 weft_status host_object_load(host *h, const char *kind, const char *path, object **out);
 
-/* judge.c: hold the manifest against the law and adopt its components. */
+/* manifest.c: check the manifest and adopt its components. */
 weft_status host_validate_manifest(object *o, const weft_manifest *m);
 
-/* trust.c: a file that was judged, and the descriptors that it was judged by. */
+/* file_check.c: a checked file, and the descriptors that it was checked by. */
 typedef struct trusted {
-    char real[PATH_MAX]; /* its path without links; "": there is no such file */
+    char real[PATH_MAX]; /* its path without links; "": the file does not exist */
     int folder, file;    /* O_PATH of the folder; the file, open for reading; -1: not open */
     struct stat st;      /* of the file */
 } trusted;
 
-/* May the file be run as part of us? Owner, permissions, and those of the folders that it lies in
- * and that it was found through. host_file_check_close() is due after a failure as well. */
+/* Whether the file may be loaded: owner, permissions, and those of its folder and of the folders on
+ * the way. Call host_file_check_close() after a failure as well. */
 weft_status host_file_check_open(const char *path, trusted *t);
 void host_file_check_close(trusted *t);
 
-/* Is it a whole shared object for this machine? */
+/* Whether it is a complete shared object for this machine. */
 weft_status host_file_check_elf(const trusted *t);
 
 /* serve.c */

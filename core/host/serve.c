@@ -1,4 +1,4 @@
-/* host/serve.c: the table that a plugin calls, and the life of its module. */
+/* host/serve.c: the table that a plugin calls, and the life cycle of its module. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "host/call.h"
 #include "host/object.h"
 
-/* A plugin's text as one line of ours. */
+/* A plugin's text as one line of the log. */
 static void one_line(const char *text, char out[1024])
 {
     size_t n = 0;
@@ -55,8 +55,8 @@ static void serve_log(void *ctx, int32_t level, const char *text)
     log_line(level > WEFT_LOG_DEBUG ? WEFT_LOG_DEBUG : level, "%s: %s", o->manifest->id, line);
 }
 
-/* Does the record that stands tell of another plugin? Then it is a failure that somebody has dealt
- * with, such as a probe that said no. */
+/* Whether the current record is about another plugin. Then that failure has been handled, for
+ * example a probe that found nothing. */
 static bool is_stale(const weft_manifest *own, const weft_manifest *recorder)
 {
     char mark[WEFT_MAX_NAME + 16];
@@ -66,7 +66,7 @@ static bool is_stale(const weft_manifest *own, const weft_manifest *recorder)
     return strstr(err_text(), mark);
 }
 
-/* The first record of a failure stays; later ones, from callers further up, go before it. */
+/* The first record of a failure stays; later ones, from outer callers, are put before it. */
 static weft_status serve_fail(void *ctx, weft_status code, const char *text)
 {
     const object *o = ctx;

@@ -1,6 +1,6 @@
-/* base/number/digest.h: marks by which things that ought to be equal are compared: FNV-1a (Fowler,
- * Noll, Vo) in 64 bits, begun at a number of our own, which initial weights depend on. It protects
- * from accidents, and from nobody who wants two things to have one mark. */
+/* base/number/digest.h: 64-bit FNV-1a (Fowler, Noll, Vo) digests, for comparing things that should
+ * be equal. The initial value is our own; initial weights depend on it. It detects accidents, not
+ * attacks. */
 #ifndef BASE_NUMBER_DIGEST_H
 #define BASE_NUMBER_DIGEST_H
 
@@ -8,7 +8,7 @@
 
 #define DIGEST_BEGIN 1469598103934665603ull
 
-/* Go on with n bytes. [any] */
+/* Continue the digest with n bytes. [any] */
 static inline void digest_mix(uint64_t *digest, const void *bytes, uint64_t n)
 {
     const unsigned char *p = bytes;

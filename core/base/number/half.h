@@ -31,9 +31,9 @@ static inline uint16_t f16_from(float v)
     bits &= 0x7fffffffu;
     if (bits > 0x7f800000u)
         return (uint16_t)(sign | 0x7e00u);
-    if (bits >= 0x477ff000u) /* 65520, half-way from the largest to what would follow */
+    if (bits >= 0x477ff000u) /* 65520, half-way between the largest number and the next one */
         return (uint16_t)(sign | 0x7c00u);
-    if (bits >= 0x38800000u) /* normal: 13 bits go, the exponent's bias falls by 112 */
+    if (bits >= 0x38800000u) /* normal: drop 13 bits, lower the exponent's bias by 112 */
         return (uint16_t)(sign | (bits - 0x38000000u + 0xfffu + (bits >> 13 & 1)) >> 13);
     float scaled; /* subnormal: a multiple of 2^-24, which is the last place of 0.5 and above */
     memcpy(&scaled, &bits, 4);

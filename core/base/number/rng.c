@@ -55,7 +55,7 @@ uint64_t rng_below(uint64_t key, uint64_t index, uint64_t n)
     return (uint64_t)(((unsigned __int128)r * n) >> 64);
 }
 
-/* Two normals a counter: the pair shares its words. */
+/* Two normals per counter: the pair shares its words. */
 static void normal_pair(uint64_t key, uint64_t pair, double out[2])
 {
     uint32_t w[4];

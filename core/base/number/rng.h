@@ -1,8 +1,8 @@
-/* base/number/rng.h: random numbers that depend on a key and a counter, and on nothing else.
+/* base/number/rng.h: random numbers that are a pure function of a key and a counter.
  *
  * Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3", 2011).
- * Initial weights are keyed by (seed, parameter name, element) and the data order by
- * (seed, sample), so that neither depends on how many ranks there are. */
+ * Initial weights are keyed by (seed, parameter name, element) and the data order by (seed,
+ * sample), so both are independent of the number of ranks. */
 #ifndef BASE_NUMBER_RNG_H
 #define BASE_NUMBER_RNG_H
 
