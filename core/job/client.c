@@ -1,8 +1,9 @@
-/* job/client.c: a rank other than 0: finding the store, and the thread that stays in touch with it.
+/* job/client.c: ranks other than 0: connecting to the store, and the thread that serves the
+ * connection.
  *
- * The caller of job_join() makes the connection; then a thread owns it. It sends a sign of life
- * with this rank's progress every quarter of a second, carries requests and answers, and judges
- * rank 0 as rank 0 judges the others. */
+ * The caller of job_join() makes the connection; then the thread owns it. It sends a heartbeat with
+ * this rank's progress every quarter of a second, carries requests and answers, and monitors rank 0
+ * as rank 0 monitors the others. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <netdb.h>
@@ -25,13 +26,13 @@
 #include "job/wire/handshake.h"
 #include "job/wire/key.h"
 
-#define ATTEMPT_MS 3000 /* from the first packet to the greeting, and from there to the welcome */
+#define ATTEMPT_MS 3000 /* until the greeting, and from there until the welcome */
 #define AGAIN_MS 50     /* between attempts */
 
 struct client {
     wire w;
     uint64_t alive;       /* job.clock when rank 0 last gave a sign of life */
-    uint64_t beat;        /* clock_ms() of our last one */
+    uint64_t beat;        /* clock_ms() of our last heartbeat */
     uint64_t step, place; /* of rank 0 */
     bool met;             /* rank 0 has welcomed us */
     uint64_t process;     /* job_wire_hello */
@@ -60,7 +61,7 @@ static void act(job *j, const job_event *e)
     }
 }
 
-/* This rank sees rank 0 alone; of the others it knows nothing. */
+/* This rank monitors rank 0 only; it has no state of the others. */
 static job_sign sign_of(const job *j, uint32_t rank)
 {
     const client *c = j->client;
@@ -103,8 +104,8 @@ static void read_launcher(job *j)
 
 /* --- finding rank 0 --- */
 
-/* Wait for `events` of `fd` (-1: just wait) until `until`, listening to the launcher meanwhile.
- * WEFT_OK: ready; WEFT_BUSY: the time is over; WEFT_PEER: a rank failed. */
+/* Wait for `events` of `fd` (-1: only wait) until `until`, and handle reports of the launcher
+ * meanwhile. WEFT_OK: ready; WEFT_BUSY: timeout; WEFT_PEER: a rank failed. */
 static weft_status wait_for(job *j, int fd, short events, uint64_t until)
 {
     for (;;) {
@@ -166,7 +167,7 @@ static void say_hello(job *j, wire *w)
     job_wire_send(w, WIRE_HELLO, 0, 0, body, sizeof body);
 }
 
-/* Wait for what the session waits for; the end of the time is WEFT_IO, worth another attempt. */
+/* Wait for the socket events that the session needs; a timeout is WEFT_IO, which is retried. */
 static weft_status wait_session(job *j, wire *w, uint64_t until)
 {
     weft_status st = wait_for(j, w->fd, job_tls_wants(w->tls) == 2 ? POLLOUT : POLLIN, until);
@@ -210,7 +211,7 @@ static weft_status welcome(job *j, wire *w, uint64_t until)
     if (f.type == WIRE_WELCOME && f.bytes == MEETING_BYTES) {
         memcpy(j->meeting, f.body, MEETING_BYTES);
         w->limit = WIRE_BODY_MAX;
-        send_beat(j); /* the store counts this rank from here on */
+        send_beat(j); /* after this frame the store counts the rank as confirmed */
         st = job_wire_flush(w);
         return st == WEFT_BUSY ? WEFT_OK : st;
     }
@@ -223,7 +224,7 @@ static weft_status welcome(job *j, wire *w, uint64_t until)
                               : err_fail(WEFT_USAGE, "rank 0 refused this rank: %s", why);
 }
 
-/* Read the greeting and begin the session; the socket is closed on failure. */
+/* Read the greeting and start the session; the socket is closed on failure. */
 static weft_status begin_session(job *j, int fd, uint64_t until)
 {
     greeting g = {.got = 0};
@@ -252,8 +253,8 @@ static uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* One attempt at one address. WEFT_IO: try again. The time begins again with the greeting: until
- * then the connection waits in the kernel of rank 0's machine, however many are before it. */
+/* One attempt at one address. WEFT_IO: try again. The timeout restarts at the greeting: before it
+ * the connection waits in the backlog of rank 0's kernel, behind any number of others. */
 static weft_status attempt(job *j, const struct addrinfo *a, uint64_t deadline)
 {
     client *c = j->client;
@@ -394,7 +395,7 @@ static void write_all(job *j)
     client *c = j->client;
     weft_status st = job_wire_flush(&c->w);
     if (st != WEFT_OK && st != WEFT_BUSY) {
-        read_all(j); /* rank 0's last words may have come before the end */
+        read_all(j); /* a last frame of rank 0 may have arrived before the end */
         if (c->w.fd >= 0)
             lost(j);
     }

@@ -1,5 +1,6 @@
-/* job/host_map.c: see site.h. Each rank tells what identifies its machine; all compare alike. Then,
- * if there are several machines, each tells how far its cores are from its network interface. */
+/* job/host_map.c: see host_map.h. Every rank publishes what identifies its machine; all ranks
+ * compare in the same way. If there are several machines, every rank then publishes the NUMA
+ * distance from its cores to its network interface. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -25,7 +26,7 @@ typedef struct card {
     uint64_t networks, processes; /* namespaces */
 } card;
 
-/* The first line of a file of the system; empty where there is none. */
+/* The first line of a system file; empty if the file is missing. */
 static void first_line(const char *path, char *out, size_t room)
 {
     FILE *f = fopen(path, "re");
@@ -38,7 +39,7 @@ static void first_line(const char *path, char *out, size_t room)
         fclose(f);
 }
 
-/* The node of the network interface that has this address; -1: the system does not say. */
+/* The NUMA node of the network interface that has this address; -1: unknown. */
 static long node_of_interface(const char *address)
 {
     struct ifaddrs *all = NULL;
@@ -60,7 +61,7 @@ static long node_of_interface(const char *address)
     return node[0] ? strtol(node, NULL, 10) : -1;
 }
 
-/* The node of the first of the cores that will be this rank's, if ranks divide them in order. */
+/* The NUMA node of this rank's first core, if ranks divide the cores in order. */
 static long node_of_cores(const job_identity *who)
 {
     cpu_set_t mine;
@@ -104,8 +105,8 @@ static uint64_t distance(const job_identity *who)
     return 0;
 }
 
-/* Equal for two ranks of a machine that may run on the same CPUs. A machine with more CPUs than the
- * set holds counts as one set. */
+/* Equal for ranks of one machine with the same CPU affinity. Where the machine has more CPUs than
+ * cpu_set_t holds, all ranks count as equal. */
 static uint64_t digest_of_cpus(void)
 {
     cpu_set_t mine;
@@ -141,7 +142,7 @@ static int together(const card *a, const card *b)
     return same_host(a, b) && a->networks == b->networks && a->processes == b->processes;
 }
 
-/* One line for each host, or two where its first rank is right by chance. */
+/* One line per host, or two where the values of its first rank happen to be right. */
 static void say_contradiction(const job_identity *said, uint32_t rank, uint32_t ranks)
 {
     const bool other_rank = said->local_rank_said && said->local_rank != rank;
@@ -155,7 +156,8 @@ static void say_contradiction(const job_identity *said, uint32_t rank, uint32_t 
              ranks);
 }
 
-/* Which of the ranks on its host this one is. Without a boot id the environment has to do. */
+/* Set this rank's number among the ranks of its host. Without a boot id the environment's values
+ * stay. */
 static void settle_local(job_identity *who, const card *all)
 {
     uint32_t rank = 0, ranks = 0;
@@ -177,7 +179,7 @@ static weft_status find_distances(job *j, const job_identity *who, job_sites *ou
     return job_exchange(j, "distances", &mine, sizeof mine, out->distance);
 }
 
-/* Masks are alike from machine to machine, so few different parts are exchanged. */
+/* Affinity masks are mostly equal on all machines, so few distinct parts are exchanged. */
 static weft_status find_sharing(job *j, const job_identity *who, job_sites *out)
 {
     uint64_t mine = digest_of_cpus(), *all = mem_alloc(who->ranks * sizeof *all);

@@ -1,11 +1,11 @@
-/* job/identity.c: who we are, from the environment.
+/* job/identity.c: rank and job size from the environment.
  *
- * Launchers speak four dialects. RANK and WORLD_SIZE (ours and torchrun's) win; then mpirun's names
- * (OMPI_COMM_WORLD_* of Open MPI, PMI_* of MPICH and others); then srun's. What contradicts is
- * refused, with one exception: Slurm's names leak into everything that runs inside an allocation,
- * so they never overrule or contradict another dialect, and inside a batch script (where
- * SLURM_PROCID is 0 although nobody called srun) they do not count. Under our own launcher only
- * RANK counts. */
+ * Launchers set four families of variables. RANK and WORLD_SIZE (ours and torchrun's) have
+ * precedence; then mpirun's names (OMPI_COMM_WORLD_* of Open MPI, PMI_* of MPICH and others); then
+ * srun's. Contradictions are errors, with one exception: Slurm's variables are inherited by
+ * everything inside an allocation, so they never override or contradict another family, and inside
+ * a batch script (where SLURM_PROCID is 0 although srun was not called) they are ignored. Under our
+ * own launcher only RANK counts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -22,7 +22,7 @@
 typedef struct dialect {
     const char *rank, *size, *local, *local_size;
     const char *who;
-    const char *run[3]; /* what tells one run of this launcher from another; NULL: nothing more */
+    const char *run[3]; /* variables that distinguish runs of this launcher; NULL: no more */
 } dialect;
 
 typedef struct reading {
@@ -46,7 +46,7 @@ static const dialect open_mpi = {"OMPI_COMM_WORLD_RANK",
 static const dialect pmi = {"PMI_RANK",        "PMI_SIZE",      "MPI_LOCALRANKID",
                             "MPI_LOCALNRANKS", "mpiexec (PMI)", {"PMI_JOBID"}};
 
-/* A whole number below `limit`; *set tells whether the variable is there. */
+/* A whole number below `limit`; *set: the variable exists. */
 static weft_status number(const char *name, uint32_t limit, bool *set, uint32_t *out)
 {
     const char *text = name ? getenv(name) : NULL;
@@ -68,8 +68,8 @@ static weft_status number(const char *name, uint32_t limit, bool *set, uint32_t 
     return WEFT_OK;
 }
 
-/* 0: the launcher has no name for the run. Part of a heterogeneous job has other numbers than the
- * rest of it. */
+/* 0: the launcher has no name for the run. The parts of a heterogeneous job have different numbers.
+ */
 static uint64_t run_digest(const dialect *d)
 {
     uint64_t h = DIGEST_BEGIN;
@@ -96,7 +96,7 @@ static weft_status read_dialect(const dialect *d, reading *r)
     return st;
 }
 
-/* What must hold inside one dialect. */
+/* Consistency within one family of variables. */
 static weft_status judge(const dialect *d, const reading *r)
 {
     if (r->rank_set != r->size_set)

@@ -1,8 +1,8 @@
-/* job/job.c: the calls of job.h: meeting, asking, leaving.
+/* job/job.c: the calls of job.h: join, requests, leave.
  *
- * Both kinds of rank ask in the same way: a request is left under the lock, and the answer comes to
- * the mailbox, from the store in this process or over the wire. Whatever waits here wakes when a
- * rank fails, and has a time after which it says what it waited for. */
+ * All ranks make requests in the same way: a request is left under the lock, and the answer arrives
+ * in the mailbox, from the store in this process or over the wire. Every wait here ends when a rank
+ * fails, and has a timeout whose error says what was missing. */
 #define _GNU_SOURCE
 #include "job/job.h"
 
@@ -29,8 +29,8 @@
 #define FROZEN_LEAST 1.0
 #define JOIN_DEFAULT 60.0
 #define TELL_MS 2000
-#define MISSING_MS 5000 /* until rank 0 says first who is missing */
-#define LATE_MS 5000    /* an answer may be that much later than the time we gave the store */
+#define MISSING_MS 5000 /* until rank 0 first logs who is missing */
+#define LATE_MS 5000    /* extra time for an answer beyond the timeout given to the store */
 
 static uint64_t milliseconds(double seconds)
 {
@@ -68,7 +68,7 @@ weft_status job_subkey(job *j, const char *label, uint8_t out[32])
     return job_key_derive(j->key, j->meeting, "sub-key", label, out);
 }
 
-/* --- making and freeing --- */
+/* --- creation and destruction --- */
 
 static weft_status make_lock(job *j)
 {
@@ -88,7 +88,7 @@ static job *make(const job_identity *who, const job_options *opt)
     double frozen = opt->frozen_after > 0 ? opt->frozen_after : FROZEN_DEFAULT;
     frozen = frozen > FROZEN_LEAST ? frozen : FROZEN_LEAST;
     j->who = *who;
-    j->silence_ms = (uint32_t)milliseconds(frozen * 0.9); /* the rest is for the way out */
+    j->silence_ms = (uint32_t)milliseconds(frozen * 0.9); /* the rest is time for exiting */
     j->clock.most = j->silence_ms / 4 < 1000 ? j->silence_ms / 4 : 1000;
     j->beat_ms = j->silence_ms / 10 < 250 ? j->silence_ms / 10 : 250;
     j->join_ms = milliseconds(opt->join_timeout > 0 ? opt->join_timeout : JOIN_DEFAULT);
@@ -122,7 +122,8 @@ static weft_status open_parts(job *j, const job_options *opt)
     return job_key_obtain(&j->who, opt->key_file, j->key);
 }
 
-/* The thread ends and the store's connections close; what sessions and other threads use stays. */
+/* End the thread and close the connections of the store; state that sessions and other threads use
+ * stays. */
 static void part(job *j)
 {
     if (j->running) {
@@ -159,10 +160,11 @@ void job_free(job *j)
     free(j);
 }
 
-/* --- meeting --- */
+/* --- join --- */
 
-/* Rank 0 says who is missing, and that somebody came with another key: after 5 s, or a quarter of
- * the time if that is less, and then at twice the time each. Returns when to say it next. */
+/* Rank 0 logs which ranks are missing, and that a peer came with another key: after 5 s, or a
+ * quarter of the timeout if that is less, then with doubling intervals. Returns when to log next.
+ */
 static uint64_t tell_missing(job *j, uint64_t began, uint64_t next)
 {
     const uint64_t now = clock_ms();

@@ -34,14 +34,14 @@ void job_wake(job *j)
 {
     uint64_t one = 1;
     if (j->wake_fd >= 0 && write(j->wake_fd, &one, sizeof one) < 0)
-        return; /* its counter is full: the thread is woken already */
+        return; /* its counter is full: the thread is already woken */
 }
 
 void job_answer(job *j, uint32_t seq, weft_status st, const void *bytes, uint64_t n)
 {
     mailbox *b = &j->box;
     if (!b->waits || b->done || b->seq != seq)
-        return; /* the caller has given up on it */
+        return; /* the caller has stopped waiting for it */
     b->bytes = mem_alloc(n + 1);
     if (n)
         memcpy(b->bytes, bytes, n);
@@ -102,8 +102,8 @@ int job_read_launcher(job *j, job_control_record *out)
 
 /* --- the thread --- */
 
-/* The thread holds this rank's word while it keeps in touch: the launcher learns of a death first
- * from there. */
+/* The thread holds this rank's futex word while it runs: that is how the launcher detects a death
+ * first (launch/alive.h). */
 static void *keep_in_touch(void *arg)
 {
     job *j = arg;

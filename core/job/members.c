@@ -1,4 +1,4 @@
-/* job/members.c: the ranks that were let in: their requests, their health, their goodbyes. */
+/* job/members.c: the admitted ranks: their requests, failure detection, and how they leave. */
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -12,7 +12,7 @@
 #include "job/stop.h"
 #include "job/wire/address.h"
 
-#define BACKLOG_MAX 4096 /* bytes that may wait for a rank when it asks for more */
+#define BACKLOG_MAX 4096 /* bytes queued to a rank beyond which its requests are not accepted */
 
 void job_server_missing(job *j, char *out, uint32_t bytes)
 {
@@ -119,7 +119,7 @@ void job_members_watch(job *j, peer *p)
     if (p->w.fd < 0)
         return;
     bool writes = (p->w.tls && job_tls_wants(p->w.tls) == 2) || job_wire_unsent(&p->w);
-    /* A stranger's bytes may lie in the socket until its ClientHello is whole: told once each. */
+    /* A stranger's bytes may stay in the socket until its ClientHello is whole: edge-triggered. */
     uint32_t want = EPOLLIN | (writes ? EPOLLOUT : 0) | (p->admitted ? 0 : (uint32_t)EPOLLET);
     if (want == p->interest)
         return;
@@ -159,7 +159,7 @@ void job_server_ask(job *j, uint32_t type, const char *key, const void *value, u
                     uint64_t wait_ms)
 {
     request(j, 0, type, key, value, bytes, clock_ms() + wait_ms);
-    job_wake(j); /* others may have got their answer by it */
+    job_wake(j); /* the request may have completed those of other ranks */
 }
 
 void job_server_give_up(job *j)
@@ -167,7 +167,7 @@ void job_server_give_up(job *j)
     job_store_tick(j->server->store, UINT64_MAX);
 }
 
-/* --- goodbyes --- */
+/* --- leaving --- */
 
 static void all_left(job *j)
 {
@@ -208,7 +208,7 @@ static void violation(job *j, peer *p, const job_wire_frame *f)
     p->interest = 0;
 }
 
-/* False: the frame is against the protocol. */
+/* False: the frame violates the protocol. */
 static bool take_request(job *j, peer *p, const job_wire_frame *f)
 {
     char key[WIRE_KEY_MAX + 1];
@@ -299,7 +299,7 @@ void job_member_lost(job *j, peer *p)
     job_wire_close(&p->w);
     p->interest = 0;
     if (!m->confirmed)
-        m->joined = false; /* its attempt was over before the welcome came: it tries again */
+        m->joined = false; /* this attempt ended before the welcome arrived: the rank tries again */
     else if (!m->bye)
         add_sign(j, p->rank, JOB_CAUSE_GONE,
                  "is gone: its connection was closed without a message");

@@ -1,12 +1,12 @@
-/* job/server.c: rank 0's thread: the door of the store.
+/* job/server.c: rank 0's thread: admits ranks to the store.
  *
- * A connection is a stranger until it has finished the TLS handshake with the job key and said a
- * hello that fits. What a stranger can take is fixed beforehand: one of 24 places, 2 s, 2 KiB read,
- * a small receive buffer in the kernel, and a TLS session only once it has sent something. When the
- * places are taken, the oldest that has not finished its handshake within 25 ms gives way, so that
- * idle or slow connections keep nobody out; the rest waits in the kernel. A rank that had to give
- * way tries again. Each connection has a key of its own (greeting.h), so that a recorded handshake
- * is worth nothing. Once all ranks are here the listener is closed for good. */
+ * A connection is a stranger until it has finished the TLS handshake with the job key and sent a
+ * valid hello. A stranger's resources are bounded: one of 24 places, 2 s, 2 KiB read, a small
+ * receive buffer in the kernel, and a TLS session only once it has sent something. When all places
+ * are taken, the oldest stranger that has not finished its handshake within 25 ms is evicted, so
+ * idle or slow connections block nobody; the rest waits in the kernel. An evicted rank tries again.
+ * Each connection has its own key (wire/handshake.h), so a recorded handshake cannot be replayed.
+ * Once all ranks have joined, the listener is closed for good. */
 #define _GNU_SOURCE
 #include "job/server.h"
 
@@ -33,12 +33,12 @@
 
 #define EVENTS 64
 
-/* epoll hands these back for the descriptors that are no peers. */
+/* epoll data of the descriptors that are not peers */
 static char at_door, at_wake, at_launcher;
 
 static void drop(peer *p)
 {
-    job_wire_close(&p->w); /* epoll forgets it with the descriptor */
+    job_wire_close(&p->w); /* closing the descriptor removes it from epoll */
     p->interest = 0;
 }
 
@@ -60,8 +60,8 @@ static void close_door(server *s)
     s->listen_fd = -1;
 }
 
-/* A free place, or that of the oldest stranger without a finished handshake; NULL when all are new.
- */
+/* A free place, or that of the oldest stranger without a finished handshake; NULL: all are too
+ * young. */
 static peer *find_place(server *s, uint64_t now)
 {
     peer *oldest = NULL;
@@ -83,7 +83,7 @@ static void let_in(job *j)
         peer *p = find_place(s, now);
         int fd = p ? accept4(s->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC) : -1;
         if (!p || (fd < 0 && errno != EAGAIN && errno != EINTR && errno != ECONNABORTED))
-            watch_door(s, false); /* the next tick looks again */
+            watch_door(s, false); /* the next tick checks again */
         if (fd < 0)
             return;
         if (p->w.fd >= 0)
@@ -103,8 +103,8 @@ static void let_in(job *j)
 
 /* --- hello --- */
 
-/* The job cannot begin as its ranks were started: a process with the job key shows it. The ranks
- * that are here are told at once, and those that come later when they come. */
+/* The job cannot begin as its ranks were started: a process that has the job key shows that. The
+ * ranks that have joined are told now, the others when they connect. */
 static void give_up_meeting(job *j, const job_wire_hello *h, const char *why)
 {
     const uint32_t rank = h->rank < j->who.ranks ? h->rank : 0;
@@ -113,20 +113,20 @@ static void give_up_meeting(job *j, const job_wire_hello *h, const char *why)
     m->told = true;
 }
 
-/* WEFT_USAGE: the rank itself was started wrongly. WEFT_PEER: the job has failed. */
+/* WEFT_USAGE: the rank itself was started with wrong values. WEFT_PEER: the job has failed. */
 static void refuse(job *j, peer *p, weft_status st, const char *text)
 {
     if (st != WEFT_PEER)
         log_line(WEFT_LOG_WARN, "a rank was refused: %s", text);
     job_wire_send(&p->w, WIRE_REFUSED, (uint32_t)st, 0, text, (uint32_t)strlen(text));
-    (void)!job_wire_flush(&p->w); /* an empty socket takes so little at once */
+    (void)!job_wire_flush(&p->w); /* an empty socket buffer takes so little at once */
     shutdown(p->w.fd, SHUT_WR);
     drop(p);
     job_notify(j);
 }
 
-/* A process that a launcher started for another run of the job, and that still looks for it. It is
- * sent away, and the job waits for the right one. */
+/* A process of another run of the job that still tries to connect. It is rejected, and the job
+ * waits for the right one. */
 static bool is_left_over(const job *j, const job_wire_hello *h, char *why, size_t bytes)
 {
     if (h->launch == j->who.launch || !h->launch || !j->who.launch)
@@ -138,7 +138,7 @@ static bool is_left_over(const job *j, const job_wire_hello *h, char *why, size_
     return true;
 }
 
-/* Another attempt of the process that was admitted as this rank, and does not know that it was. */
+/* A retry by the process that was admitted as this rank and does not know it. */
 static bool is_again(const member *m, const job_wire_hello *h)
 {
     return m->joined && !m->confirmed && m->process == h->process;
@@ -196,7 +196,8 @@ static void admit(job *j, int place, const job_wire_hello *h)
     server *s = j->server;
     peer *p = s->strangers[place];
     member *m = &s->members[h->rank];
-    s->strangers[place] = m->p ? m->p : mem_alloc(sizeof *p); /* of an attempt that is over */
+    s->strangers[place] =
+        m->p ? m->p : mem_alloc(sizeof *p); /* that of an attempt that has ended */
     if (m->p)
         drop(m->p);
     *s->strangers[place] = (peer){.w.fd = -1};
@@ -206,7 +207,7 @@ static void admit(job *j, int place, const job_wire_hello *h)
     job_listen_admitted(p->w.fd);
     *m = (member){.p = p, .joined = true, .process = h->process, .alive = j->clock.ms};
     job_wire_send(&p->w, WIRE_WELCOME, 0, 0, j->meeting, sizeof j->meeting);
-    job_member_event(j, p); /* it may have said more already */
+    job_member_event(j, p); /* it may already have sent more */
 }
 
 static void name_peer(const peer *p, char *out, size_t bytes)
@@ -218,7 +219,7 @@ static void name_peer(const peer *p, char *out, size_t bytes)
         out[0] = 0;
 }
 
-/* The first bytes have come: from here on the connection costs the memory of a session. */
+/* The first bytes have arrived: now allocate a session. */
 static weft_status begin_session(job *j, peer *p)
 {
     uint8_t psk[KEY_BYTES];
@@ -337,7 +338,7 @@ static weft_status watch(server *s, int fd, void *what)
     return err_fail_errno(WEFT_IO, "rank 0 cannot watch descriptor %d", fd);
 }
 
-/* A descriptor a rank, and some for the rest of the program. */
+/* One descriptor per rank, and some for the rest of the program. */
 static void raise_limit(uint32_t ranks)
 {
     struct rlimit limit;
@@ -368,7 +369,7 @@ weft_status job_server_start(job *j)
     prepare(j, s);
     if (j->who.ranks == 1) {
         j->joined = true;
-        return WEFT_OK; /* the table alone, used in place */
+        return WEFT_OK; /* only the table, used in the same process */
     }
     weft_status st = job_listen_open(&j->who, &s->listen_fd);
     if (st != WEFT_OK)

@@ -13,14 +13,14 @@
 #include "base/log.h"
 #include "job/mailbox.h"
 
-/* The agreement may take that much longer than it takes to notice a death. */
+/* timeout of the agreement, beyond the time to detect a death */
 #define AGREE_MS 5000
 
 static _Atomic int asked, interrupted, declared;
 static atomic_bool at_once, has_launcher;
 static _Atomic uint64_t asked_at;
 
-/* --- signals; only what is safe in a handler --- */
+/* --- signals; async-signal-safe calls only --- */
 
 static void end_by(int number)
 {
@@ -140,7 +140,7 @@ void job_stop_end_overdue(const job *j)
     _exit(STOP_STATUS);
 }
 
-/* --- the rank's own steps --- */
+/* --- the steps of this rank --- */
 
 static weft_status wait_settled(job *j, uint64_t step, int *number)
 {
@@ -168,7 +168,7 @@ weft_status job_stop_before(job *j, uint64_t step, int *number)
         *number = job_stop_asked();
         return WEFT_OK;
     }
-    atomic_exchange(&j->halt.begun, step); /* before the load, for every other thread */
+    atomic_exchange(&j->halt.begun, step); /* before the load, in the order that all threads see */
     if (step <= atomic_load(&j->halt.last))
         return WEFT_OK;
     return wait_settled(j, step, number);

@@ -2,7 +2,7 @@
  *
  * A word is 0 until its rank holds it, then the thread's number with FUTEX_WAITERS, so that the
  * kernel wakes the watcher. The kernel sets FUTEX_OWNER_DIED when the thread ends while it holds
- * the word; a rank that leaves in an orderly way puts 0 back. */
+ * the word; a rank that leaves in good order writes 0. */
 #define _GNU_SOURCE
 #include "job/launch/alive.h"
 
@@ -22,7 +22,7 @@
 #include "base/mem.h"
 
 #define WORDS_A_WAIT (FUTEX_WAITV_MAX - 1) /* one place is for the word that stops the thread */
-#define CHANGES_MOST 2                     /* of a word: held, then left */
+#define CHANGES_MOST 2                     /* of a word: held, then released */
 #define EXIT_CODE_FIELD 52                 /* of /proc/PID/stat, counted from 1 */
 
 typedef struct watcher {
@@ -35,7 +35,7 @@ typedef struct watcher {
 } watcher;
 
 struct alive_watch {
-    int page_fd, ends[2]; /* ends: of the pipe that carries numbers of ranks */
+    int page_fd, ends[2]; /* ends: of the pipe that carries rank numbers */
     _Atomic uint32_t *word;
     uint64_t bytes;
     _Atomic uint32_t stop;
@@ -55,7 +55,7 @@ static void wake(_Atomic uint32_t *word)
 
 /* --- the launcher's side --- */
 
-/* Look at one word; true when it is to be waited for. */
+/* Check one word; true when it is still to be waited for. */
 static bool look(watcher *w, uint32_t i)
 {
     if (w->done[i])
@@ -85,12 +85,12 @@ static void *watch_words(void *arg)
                 v[n++] = (struct futex_waitv){w->seen[i], (uintptr_t)&w->watch->word[w->first + i],
                                               FUTEX_32, 0};
         if (syscall(SYS_futex_waitv, v, n, 0, NULL, 0) < 0 && errno != EAGAIN && errno != EINTR)
-            return NULL; /* not in this kernel, or not allowed: the pidfds alone tell of deaths */
+            return NULL; /* unsupported or not permitted: only the pidfds report deaths */
     }
     return NULL;
 }
 
-/* A memfd whose size cannot change, so that nobody who maps it can meet SIGBUS. */
+/* A memfd with a sealed size, so that no process that maps it can get SIGBUS. */
 static bool make_page(alive_watch *w)
 {
     w->bytes = page_bytes(w->ranks);
@@ -108,7 +108,7 @@ void job_alive_watch_begin(alive_watch *w)
     if (!w)
         return;
     sigset_t all, before;
-    close(w->page_fd); /* the ranks have theirs */
+    close(w->page_fd); /* the ranks have inherited it */
     w->page_fd = -1;
     w->nwatchers = (w->ranks + WORDS_A_WAIT - 1) / WORDS_A_WAIT;
     w->watchers = mem_alloc(w->nwatchers * sizeof *w->watchers);
@@ -183,7 +183,7 @@ bool job_alive_how_dying(pid_t pid, job_control_record *out)
     if (n <= 0)
         return false;
     text[n] = 0;
-    char *at = strrchr(text, ')'); /* the end of field 2, which may hold anything */
+    char *at = strrchr(text, ')'); /* the end of field 2, which may hold any character */
     if (!at || sscanf(at, ") %c", &state) != 1 || state == 'T' || state == 't')
         return false;
     for (uint32_t field = 2; at && field < EXIT_CODE_FIELD; field++)
@@ -198,8 +198,7 @@ bool job_alive_how_dying(pid_t pid, job_control_record *out)
 
 /* --- a rank's side --- */
 
-/* The page that the launcher handed over, if it is one: a memfd of the right size that cannot
- * shrink. */
+/* The page passed by the launcher, if it is valid: a memfd of the right size that cannot shrink. */
 static uint32_t *map_page(uint32_t ranks, uint64_t *bytes)
 {
     const char *text = getenv(ALIVE_FD_ENV);
@@ -225,7 +224,7 @@ void job_alive_take_hold(alive_hold *h, uint32_t rank, uint32_t ranks)
     size_t known = 0;
     if (!page)
         return;
-    /* The entry is our own memory; only the word is shared, at the offset that the head names. */
+    /* The entry is private memory; only the word is shared, at the offset in the head. */
     h->head.list.next = &h->entry;
     h->entry.next = &h->head.list;
     h->head.futex_offset = (long)((uintptr_t)&page[rank] - (uintptr_t)&h->entry);

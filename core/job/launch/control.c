@@ -13,7 +13,7 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int own_end = -1;
 
-/* The number is only believed when it names what the launcher would have handed over. */
+/* The number is trusted only if it names a socket of the kind that the launcher passes. */
 static void find_own_end(void)
 {
     const char *text = getenv(CONTROL_FD_ENV);
@@ -59,7 +59,7 @@ int job_control_receive(int fd, job_control_record *out)
         if (n == 0)
             return -1;
         if (n != (ssize_t)sizeof *out)
-            continue; /* not one of ours: nothing in it is looked at */
+            continue; /* not one of our records: ignored */
         out->text[CONTROL_TEXT - 1] = 0;
         return 1;
     }

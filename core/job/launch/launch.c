@@ -3,7 +3,7 @@
  * One loop over three kinds of descriptors: the pidfd of each child (it has ended), the control
  * socket of each child (its candidate for the root cause, and text to print) and our own signals.
  * decide/cause.h finds the root cause, since a rank that gives up because of another one may end
- * before that one. From then on the other ranks have a second to end. */
+ * before that one. After that the other ranks have a second to end. */
 #define _GNU_SOURCE
 #include "job/launch/launch.h"
 
@@ -29,32 +29,32 @@
 
 #define GRACE_MS 1000
 #define STOPPED_MS 10000 /* ranks that stop on request leave together */
-#define LOOK_MS 250      /* between two looks whether ranks write a core dump ... */
-#define LOOK_RANKS 64    /* ... at so many of them, in turn */
-#define LOOKS 50         /* at a rank that may be dying, a millisecond apart */
-#define SAID_MAX 64      /* different sentences that are printed */
+#define LOOK_MS 250      /* interval of the checks whether ranks write a core dump ... */
+#define LOOK_RANKS 64    /* ... ranks per check, in turn */
+#define LOOKS 50         /* checks of a rank that may be dying, a millisecond apart */
+#define SAID_MAX 64      /* different messages that are printed */
 
-typedef struct sentence { /* what ranks end with */
+typedef struct sentence { /* a final message of ranks */
     char *text;
-    uint32_t rank, times; /* the first that said it; how many did */
+    uint32_t rank, times; /* the first rank that sent it; how many did */
 } sentence;
 
 typedef struct rank_state {
     spawn_child child;
-    bool spoke;             /* it has named a cause        */
-    bool confessed;         /* ... itself                  */
-    bool hung;              /* it has closed its line      */
-    sentence *said;         /* what it ended with; NULL: nothing */
-    bool ended;             /* before we killed it         */
-    job_control_record end; /* how                         */
-    uint32_t looks;         /* still to be made whether it is dying */
+    bool spoke;             /* it has named a cause */
+    bool confessed;         /* ... itself */
+    bool hung;              /* it has closed its control socket */
+    sentence *said;         /* its final message; NULL: none */
+    bool ended;             /* before we killed it */
+    job_control_record end; /* how */
+    uint32_t looks;         /* remaining checks whether it is dying */
 } rank_state;
 
 typedef struct launch {
     spawn_job spawn;
     uint32_t started, alive;
     rank_state *rank;
-    struct pollfd *polls; /* 0: signals; 1: alive; then two a rank: pidfd, line */
+    struct pollfd *polls; /* 0: signals; 1: alive; then per rank: pidfd, control socket */
     alive_watch *watch;
     sigset_t caught, before, of_ranks;
     bool stops;           /* the ranks handle requests to stop */
@@ -62,12 +62,12 @@ typedef struct launch {
     uint64_t asked_at;    /* clock_ms() of it */
     bool stopped;         /* a rank ended because it was asked to */
     job_cause verdict;
-    char told[CONTROL_TEXT]; /* what the ranks say of rank `told_rank`    */
+    char told[CONTROL_TEXT]; /* what other ranks report about rank `told_rank` */
     uint32_t told_rank;
-    uint32_t looks_left; /* a millisecond each */
-    uint32_t next_look;  /* the rank that is looked at next */
+    uint32_t looks_left; /* total of `looks`; a millisecond each */
+    uint32_t next_look;  /* the rank that is checked next */
     uint64_t look_at;
-    uint64_t kill_at; /* 0: nobody has failed                      */
+    uint64_t kill_at; /* 0: no failure */
     bool killed;
     sentence said[SAID_MAX];
     uint32_t said_n;
@@ -80,8 +80,9 @@ bool job_launch_say(const char *text)
 
 /* --- signals --- */
 
-/* Only those that nobody above us wants ignored (nohup, a shell's background job). */
-/* Ranks that handle requests to stop begin with these blocked, so that none comes too early. */
+/* Except those that our parent ignores (nohup, a shell's background job). */
+/* Ranks that handle requests to stop start with these signals blocked, so that none comes too
+ * early. */
 static weft_status catch_signals(launch *l)
 {
     static const int wanted[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP};
@@ -105,7 +106,7 @@ static weft_status catch_signals(launch *l)
     return WEFT_OK;
 }
 
-/* To each rank's process group. A rank that has not been reaped holds its number. */
+/* Signal each rank's process group. The number of a rank that has not been reaped is not reused. */
 static void signal_all(launch *l, int number)
 {
     for (uint32_t r = 0; r < l->started; r++)
@@ -113,8 +114,8 @@ static void signal_all(launch *l, int number)
             kill(-l->rank[r].child.pid, number);
 }
 
-/* A rank that is known to be dying may be writing a core dump, which SIGKILL would cut off: it ends
- * by itself unless it is to end now (`at_once`). */
+/* A dying rank may be writing a core dump, which SIGKILL would truncate: it is left to end by
+ * itself unless it has to end now (`at_once`). */
 static void kill_all(launch *l, bool at_once)
 {
     l->killed = true;
@@ -123,19 +124,19 @@ static void kill_all(launch *l, bool at_once)
             kill(-l->rank[r].child.pid, SIGKILL);
 }
 
-/* The request that stands, made once more. */
+/* The signal repeats the current request. */
 static bool is_repeated(launch *l, int number)
 {
     bool after = l->asked == SIGUSR1 && (number == SIGUSR1 || number == SIGTERM);
     bool same = l->asked == SIGTERM && number == SIGTERM && clock_ms() - l->asked_at < STOP_SAME_MS;
     if (after && number == SIGTERM) {
-        l->asked = number; /* the next one kills */
+        l->asked = number; /* the next signal kills */
         l->asked_at = clock_ms();
     }
     return after || same || (l->asked == SIGTERM && number == SIGUSR1);
 }
 
-/* What asks for a stop is for the ranks; what they have started knows nothing of SIGUSR1. */
+/* A request to stop goes to the ranks only; their child processes do not handle SIGUSR1. */
 static void pass_on(launch *l, int number)
 {
     if (number != SIGUSR1)
@@ -166,7 +167,7 @@ static void on_signal(launch *l)
     }
 }
 
-/* --- what ranks say and how they end --- */
+/* --- messages of ranks and how ranks end --- */
 
 static void keep_sentence(launch *l, uint32_t rank, const char *text)
 {
@@ -193,7 +194,7 @@ static void print_sentence(const launch *l, const sentence *s)
     log_line(WEFT_LOG_ERROR, "%s%s%s", named ? "" : own, named ? "" : ": ", s->text);
 }
 
-/* All that was said, or `one` alone. */
+/* Print all messages, or only `one`. */
 static void print_sentences(const launch *l, const sentence *one)
 {
     for (uint32_t i = 0; i < l->said_n; i++)
@@ -250,7 +251,7 @@ static void note_end(launch *l, uint32_t rank, const job_control_record *end)
     s->ended = true;
     s->end = *end;
     if (s->end.kind == CONTROL_KILLED || !s->end.code || !s->spoke)
-        tell_others(l, &s->end); /* what it said itself reaches them through the store */
+        tell_others(l, &s->end); /* its own messages reach them through the store */
     judge_end(l, rank);
 }
 
@@ -259,7 +260,7 @@ static void on_end(launch *l, uint32_t rank)
     rank_state *s = &l->rank[rank];
     siginfo_t info = {0};
     hear(l, rank);
-    kill(-s->child.pid, SIGKILL); /* what it has started goes with it */
+    kill(-s->child.pid, SIGKILL); /* ends its child processes too */
     waitid(P_PIDFD, (id_t)s->child.pidfd, &info, WEXITED);
     close(s->child.pidfd);
     close(s->child.control);
@@ -283,7 +284,7 @@ static void look_at_one(launch *l, uint32_t rank)
     note_end(l, rank, &end);
 }
 
-/* The kernel says how a rank dies before it has freed the rank's memory (alive.h). */
+/* The kernel reports how a rank dies before it has freed the rank's memory (alive.h). */
 static void look_at_dying(launch *l)
 {
     uint32_t rank;
@@ -301,7 +302,7 @@ static void look_at_dying(launch *l)
     }
 }
 
-/* A rank that writes a core dump gives no sign of life, and would be taken for frozen. */
+/* A rank that writes a core dump sends no heartbeat, and would be taken for frozen. */
 static void look_for_dumps(launch *l, uint64_t now)
 {
     if (l->killed || now < l->look_at)
@@ -325,7 +326,7 @@ static void begin_end(launch *l, uint64_t now)
     uint32_t others = l->alive;
     const rank_state *s = &l->rank[l->verdict.rank];
     if (l->verdict.weight && l->kill_at && s->child.pidfd >= 0 && !s->confessed)
-        others--; /* a rank that others hold to have failed is not waited for */
+        others--; /* a rank that others report as failed is not waited for */
     if (l->kill_at && l->alive && !l->killed && (now >= l->kill_at || !others))
         kill_all(l, false);
 }
@@ -368,9 +369,9 @@ static void stand_by(launch *l)
     }
 }
 
-/* --- beginning and end --- */
+/* --- start and end --- */
 
-/* Two descriptors a rank. */
+/* Two descriptors per rank. */
 static void raise_limit(uint32_t ranks)
 {
     struct rlimit limit;
@@ -391,11 +392,11 @@ static weft_status start_all(launch *l)
         l->alive += l->rank[r].child.pidfd >= 0;
     }
     job_alive_watch_begin(l->watch);
-    job_spawn_close(&l->spawn); /* the ranks alone hold them now */
+    job_spawn_close(&l->spawn); /* only the ranks hold them now */
     return st;
 }
 
-/* A rank that could be started and not watched. */
+/* Reap a rank that was started but cannot be watched. */
 static void reap_unwatched(launch *l)
 {
     for (uint32_t r = 0; r < l->started; r++)
@@ -417,7 +418,7 @@ static void name_cause(const launch *l, const rank_state *s)
         log_line(WEFT_LOG_ERROR, "%s", told ? l->told : l->verdict.text);
 }
 
-/* Say what ranks have said, how the job ended, and with which status. */
+/* Print the messages of the ranks and how the job ended, and choose the exit status. */
 static int conclude(const launch *l)
 {
     const rank_state *s = &l->rank[l->verdict.rank];
@@ -429,7 +430,7 @@ static int conclude(const launch *l)
     if (!failed && (l->stopped || !l->killed))
         return l->stopped ? STOP_STATUS : 0;
     if (refused || (failed && by_itself && s->said && l->said_n == 1 && !l->asked))
-        return status; /* its own sentence has said all */
+        return status; /* its own message is sufficient */
     if (l->asked && (!failed || !s->ended || by_itself || (int)s->end.code == l->asked))
         log_line(WEFT_LOG_ERROR, "the job was stopped by signal %d", l->asked);
     else if (failed)

@@ -38,7 +38,7 @@ static bool is_ours(const char *setting)
     return false;
 }
 
-/* The environment of a rank: ours without what a launcher above us has set, and its own. */
+/* The environment of a rank: ours without the variables of an outer launcher, plus its own. */
 static char **make_environment(pool *p, const spawn_job *s, uint32_t rank, int control)
 {
     size_t n = 0, k = 0;
@@ -66,7 +66,7 @@ static char **make_environment(pool *p, const spawn_job *s, uint32_t rank, int c
     return e;
 }
 
-/* In the child. Returns only when the program could not be started. */
+/* In the child process. Returns only when the program could not be started. */
 static void become_rank(const spawn_job *s, uint32_t rank, pid_t launcher, int control,
                         char *const *environment)
 {
@@ -119,7 +119,7 @@ weft_status job_spawn_rank(const spawn_job *s, uint32_t rank, spawn_child *out)
     out->control = ends[0];
     if (st != WEFT_OK)
         return st;
-    setpgid(out->pid, out->pid); /* whichever of the two comes first */
+    setpgid(out->pid, out->pid); /* parent and child both do it: one of them is first */
     out->pidfd = pidfd_open(out->pid, 0);
     if (out->pidfd < 0)
         st = err_fail_errno(WEFT_IO, "cannot watch rank %u of %u", rank, s->ranks);
@@ -144,7 +144,7 @@ weft_status job_spawn_open(spawn_job *s)
     s->store_fd = s->key_fd = -1;
     s->job_fd = config_source_descriptor();
     if (s->ranks == 1)
-        return WEFT_OK; /* nobody to meet */
+        return WEFT_OK; /* no rendezvous */
     s->key_fd = job_key_descriptor();
     weft_status st = s->key_fd < 0 ? WEFT_IO : open_socket(s);
     if (st != WEFT_OK)

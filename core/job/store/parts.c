@@ -112,7 +112,7 @@ static uint32_t take(reader *r)
     return 0;
 }
 
-/* Where the parts begin, after the runs; NULL: the runs are not those of so many ranks. */
+/* Where the parts begin, after the runs; NULL: the runs do not fit this number of ranks. */
 static const uint8_t *skip_runs(reader r, uint32_t different, uint32_t runs, uint32_t ranks)
 {
     uint64_t sum = 0;

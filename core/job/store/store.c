@@ -25,11 +25,11 @@ typedef struct waiter {
     uint64_t due;
 } waiter;
 
-/* The exchange that is going on. There is one at a time: it ends when all ranks are in it. */
+/* The exchange in progress. There is only one: it ends when all ranks have joined it. */
 typedef struct gathering {
     bool open;
     char name[WIRE_KEY_MAX + 1];
-    uint32_t first, arrived; /* the rank that opened it; how many came */
+    uint32_t first, arrived; /* the rank that opened it; how many have joined */
     uint64_t bytes, due;
     parts all;
     bool *here;

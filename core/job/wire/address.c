@@ -1,7 +1,7 @@
 /* job/wire/address.c: the address of the store.
  *
- * A launcher of ours hands over a socket that listens already, so no port is chosen twice.
- * Otherwise rank 0 binds MASTER_ADDR, exactly: never every address of the machine. */
+ * Our launcher passes a socket that already listens, so no port is chosen twice. Otherwise rank 0
+ * binds MASTER_ADDR only, never the wildcard address. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -156,8 +156,8 @@ weft_status job_listen_open(const job_identity *who, int *fd)
     return st;
 }
 
-/* The address of the interface that leads to rank 0's store: a datagram socket that is connected,
- * and sends nothing, has it. */
+/* The address of the interface that leads to rank 0's store, read from a connected datagram socket,
+ * which sends nothing. */
 static int address_towards(const char *name, uint16_t port, char *out, size_t room)
 {
     char service[8];

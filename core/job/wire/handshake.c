@@ -1,4 +1,4 @@
-/* job/wire/handshake.c: see greeting.h. */
+/* job/wire/handshake.c: see handshake.h. */
 #include "job/wire/handshake.h"
 
 #include <endian.h>

@@ -1,15 +1,15 @@
 /* job/wire/handshake.h: the first bytes of a connection to the store, before TLS.
  *
- * The store sends 24 bytes in the clear as soon as it has accepted a connection:
+ * The store sends 24 bytes of plaintext as soon as it has accepted a connection:
  *
  *   "weft"   4 bytes
  *   version  u32, little-endian: WIRE_PROTOCOL
  *   salt     16 random bytes, fresh for each connection
  *
  * Both ends derive the pre-shared key of this connection from the job key and the salt. So a
- * recorded ClientHello never verifies again: neither on another connection nor in another run with
- * the same key file. The salt is no secret. Whoever changes it on the way makes the handshake
- * fail, and gains nothing else. */
+ * recorded ClientHello cannot be replayed, neither on another connection nor in another run with
+ * the same key file. The salt is no secret. Changing it in transit only makes the handshake fail.
+ */
 #ifndef JOB_GREETING_H
 #define JOB_GREETING_H
 
@@ -18,17 +18,17 @@
 #define JOB_HANDSHAKE_BYTES 24
 #define JOB_HANDSHAKE_SALT 16
 
-typedef struct greeting { /* of one connection, as far as it has come */
+typedef struct greeting { /* of one connection, as far as received */
     uint8_t bytes[JOB_HANDSHAKE_BYTES];
     uint32_t got;
 } greeting;
 
 /* Make a greeting with a fresh salt and send it on the socket `fd`, which was just accepted: its
- * send buffer is empty, so it takes the bytes at once. */
+ * send buffer is empty, so it takes all bytes at once. */
 weft_status job_handshake_send(greeting *g, int fd);
 
-/* Read what has come of the greeting, and no byte more. WEFT_OK: all of it. WEFT_BUSY: not all yet.
- * WEFT_IO: the connection ended. WEFT_USAGE: no greeting of this weft, in words. */
+/* Read the greeting and no byte beyond it. WEFT_OK: complete. WEFT_BUSY: not complete yet. WEFT_IO:
+ * the connection ended. WEFT_USAGE: not a greeting of this version; the record says why. */
 weft_status job_handshake_read(greeting *g, int fd);
 
 /* The pre-shared key of the connection. `key` is the job key; the caller wipes `psk`. */

@@ -1,8 +1,8 @@
 /* job/wire/key.c: see key.h.
  *
  * A key file is 64 hexadecimal digits and a newline. A later version would begin with "weft key"
- * and its number, and is refused by name. A file is also refused when it is a link, has another
- * owner, or gives group or others any permission. */
+ * and its number; the error names it. A file is also rejected when it is a link, has another owner,
+ * or gives group or others any permission. */
 #define _GNU_SOURCE
 #include "job/wire/key.h"
 
@@ -31,7 +31,7 @@ uint8_t *job_key_alloc(void)
     void *page = mmap(NULL, KEY_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED)
         return NULL;
-    /* Where a kernel refuses either, the key is as safe as the rest of our memory. */
+    /* If a kernel refuses either call, the key is protected like the rest of our memory. */
     (void)madvise(page, KEY_PAGE, MADV_DONTDUMP);
     (void)mlock(page, KEY_PAGE);
     return page;

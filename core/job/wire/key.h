@@ -1,9 +1,9 @@
-/* job/wire/key.h: the job key, where it comes from, and the keys derived from it.
+/* job/wire/key.h: the job key, how a rank gets it, and the keys derived from it.
  *
- * Whoever holds the 32 bytes is a rank of the job. They reach a rank on an inherited descriptor (a
- * sealed memory file, whose number is in WEFT_KEY_FD) or in a file of mode 0600; never in an
- * argument, the environment or a log. In memory they lie in a page of their own, which core dumps
- * leave out. */
+ * Whoever holds the 32 bytes can join the job. A rank gets them from an inherited descriptor (a
+ * sealed memory file, whose number is in WEFT_KEY_FD) or from a file of mode 0600; never from an
+ * argument or the environment, and they are never logged. In memory they have their own page, which
+ * is excluded from core dumps. */
 #ifndef JOB_KEY_H
 #define JOB_KEY_H
 
@@ -12,17 +12,18 @@
 #define KEY_BYTES 32
 #define KEY_FD_ENV "WEFT_KEY_FD"
 
-/* A page for one key; job_key_free() wipes it. NULL allowed there. */
+/* Allocate a page for one key; job_key_free() wipes and frees it (NULL allowed). */
 uint8_t *job_key_alloc(void);
 void job_key_free(uint8_t *key);
 
 /* Random bytes from the kernel. */
 weft_status job_key_random(uint8_t *out, uint32_t bytes);
 
-/* A new random key in a sealed memory file. Returns the descriptor (close-on-exec), -1 recorded. */
+/* Make a new random key in a sealed memory file. Returns the descriptor (close-on-exec), or -1 with
+ * a record. */
 int job_key_descriptor(void);
 
-/* Fill `key` from the descriptor that WEFT_KEY_FD names, which is closed, or else from `file`. */
+/* Fill `key` from the descriptor in WEFT_KEY_FD, which is then closed, or else from `file`. */
 weft_status job_key_obtain(const job_identity *who, const char *file, uint8_t *key);
 
 /* HKDF-SHA256 of `key` with `salt` (16 bytes: the meeting's number) and "weft-1 `use` `label`". */

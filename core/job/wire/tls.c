@@ -16,9 +16,9 @@
 
 #define RECORD_BYTES 16384
 #define RECORD_HEAD 5
-#define HANDSHAKE 22 /* the type of a record that holds a ClientHello */
+#define HANDSHAKE 22 /* record type that holds a ClientHello */
 
-static const char identity[] = "weft-1"; /* says nothing: the keys differ by label and meeting */
+static const char identity[] = "weft-1"; /* not significant: the keys differ by label and meeting */
 uint64_t job_tls_rekey_bytes = UINT64_C(1) << 36;
 
 struct tls_context {
@@ -28,15 +28,15 @@ struct tls_context {
 
 struct weft_tls {
     tls_context *context;
-    SSL *ssl; /* NULL: a server that has not got a whole ClientHello yet */
+    SSL *ssl; /* NULL: a server that has not received a whole ClientHello yet */
     int fd;
-    int32_t want;    /* 1: to read, 2: to write                          */
-    bool shaken;     /* handshake done                                   */
-    bool lost;       /* end of stream or an error of the socket          */
-    bool moved;      /* read() was called: the session is here to stay   */
-    uint64_t heard;  /* bytes received                                   */
-    uint64_t sealed; /* bytes written under the current sending key      */
-    uint64_t stuck;  /* bytes that a blocked write has already taken     */
+    int32_t want;    /* 1: to read, 2: to write */
+    bool shaken;     /* handshake done */
+    bool lost;       /* end of stream or an error of the socket */
+    bool moved;      /* read() was called: the session stays in use */
+    uint64_t heard;  /* bytes received */
+    uint64_t sealed; /* bytes written under the current sending key */
+    uint64_t stuck;  /* bytes that a blocked write has already accepted */
     uint8_t psk[32];
 };
 
@@ -114,7 +114,7 @@ static SSL_SESSION *key_session(SSL *ssl)
 static int client_key(SSL *ssl, const EVP_MD *md, const unsigned char **id, size_t *id_bytes,
                       SSL_SESSION **out)
 {
-    (void)md; /* the one suite has one digest */
+    (void)md; /* the only suite has one digest */
     *out = key_session(ssl);
     *id = (const unsigned char *)identity;
     *id_bytes = sizeof identity - 1;
@@ -125,7 +125,7 @@ static int server_key(SSL *ssl, const unsigned char *id, size_t id_bytes, SSL_SE
 {
     *out = NULL;
     if (id_bytes != sizeof identity - 1 || memcmp(id, identity, id_bytes) != 0)
-        return 1; /* no such key; there are no certificates to go on with */
+        return 1; /* no such key; there are no certificates to fall back on */
     *out = key_session(ssl);
     return *out != NULL;
 }
@@ -198,13 +198,14 @@ weft_status job_tls_start(tls_context *c, int fd, bool server, const uint8_t psk
     }
     if (!server) {
         SSL_set_connect_state(t->ssl);
-        SSL_set_verify(t->ssl, SSL_VERIFY_PEER, NULL); /* no authority is loaded: none will do */
+        SSL_set_verify(t->ssl, SSL_VERIFY_PEER,
+                       NULL); /* no authority is loaded: every certificate fails */
     }
     *out = t;
     return WEFT_OK;
 }
 
-/* Part of a record: a peer that has closed its end will not send the rest. */
+/* Part of a record has arrived: a peer that has closed its end will not send the rest. */
 static weft_status more_to_come(weft_tls *t)
 {
     struct pollfd p = {.fd = t->fd, .events = POLLRDHUP};
@@ -214,8 +215,8 @@ static weft_status more_to_come(weft_tls *t)
     return err_fail(WEFT_IO, "the connection ended before the peer had shown the job key");
 }
 
-/* Looks at the socket without taking from it. OpenSSL's session costs 76 KB from its first byte on,
- * so a server begins it when the first record is there as a whole, or cannot become one. */
+/* Peeks at the socket without consuming bytes. OpenSSL's session costs 76 KB from its first byte
+ * on, so a server starts it when the first record is complete, or cannot become valid. */
 static weft_status await_hello(weft_tls *t)
 {
     uint8_t seen[TLS_EARLY];
@@ -255,8 +256,8 @@ static const char *reason(void)
     return text ? text : "no reason given";
 }
 
-/* OpenSSL keeps the key in its session for as long as the connection lives, and needs it no more
- * once the handshake is over: traffic keys follow from other secrets, and there are no tickets. */
+/* OpenSSL keeps the key in its session while the connection lives, but does not need it after the
+ * handshake: traffic keys derive from other secrets, and there are no tickets. */
 static void forget_key(weft_tls *t)
 {
     static const uint8_t zeroes[sizeof t->psk];
@@ -280,7 +281,7 @@ weft_status job_tls_handshake(weft_tls *t)
         return st;
     forget_key(t);
     if (st == WEFT_OK &&
-        SSL_session_reused(t->ssl)) { /* the key, and nothing else, let the peer in */
+        SSL_session_reused(t->ssl)) { /* the peer was authenticated by the key alone */
         t->shaken = true;
         t->want = 1;
         return WEFT_OK;
@@ -311,7 +312,8 @@ weft_status job_tls_read(weft_tls *t, void *to, uint64_t bytes, uint64_t *done)
     if (!t->shaken)
         return err_fail(WEFT_USAGE, "read before the handshake was done");
     if (!t->moved)
-        SSL_set_read_ahead(t->ssl, 1); /* half the system calls, now that nobody else will read */
+        SSL_set_read_ahead(t->ssl,
+                           1); /* half the system calls; nobody else reads from the socket now */
     t->moved = true;
     while (*done < bytes) {
         size_t n = 0;
@@ -322,7 +324,7 @@ weft_status job_tls_read(weft_tls *t, void *to, uint64_t bytes, uint64_t *done)
             continue;
         weft_status st = waits(t, result);
         if (*done)
-            return WEFT_OK; /* what ended the stream is met again by the next call */
+            return WEFT_OK; /* the next call reports what ended the stream */
         return st == WEFT_BUSY ? st : broken(t);
     }
     return WEFT_OK;

@@ -11,7 +11,7 @@
 #include "base/err.h"
 #include "base/mem.h"
 
-#define OUT_KEEP (64u << 10) /* an output buffer above this is given back when it is empty */
+#define OUT_KEEP (64u << 10) /* a larger output buffer is freed when it is empty */
 
 static void put32(uint8_t *to, uint32_t v)
 {
@@ -170,7 +170,7 @@ weft_status job_wire_take(wire *w, job_wire_frame *out)
     return WEFT_OK;
 }
 
-/* Room for `bytes` more at the end of the queue. */
+/* Reserve `bytes` more at the end of the queue. */
 static uint8_t *reserve(wire *w, uint64_t bytes)
 {
     if (w->sent == w->queued)
