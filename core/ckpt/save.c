@@ -171,7 +171,7 @@ static weft_status complete(int folder, ckpt_manifest *m)
 }
 
 /* Renames the new folder to its final name, which must be free. A rename never replaces a folder
- * that has files, whoever created it meanwhile. */
+ * that has files, if another process has created one meanwhile. */
 static int put_in_place(int parent, const char *temp, const char *final)
 {
     struct stat there;

@@ -6,9 +6,9 @@
  * the last piece is stored as soon as its last sum is ready.
  *
  * The device does the copies. When an operation starts, the compute thread enqueues all of them:
- * each fetch is followed by raising a flag in host memory, each store waits for one. So whoever
- * makes progress only reads and writes flags, and only the compute thread calls the device. Fetches
- * share a stream, because they wait only for the compute stream. Stores have one stream per
+ * each fetch is followed by raising a flag in host memory, each store waits for one. So the
+ * progress thread only reads and writes flags, and only the compute thread calls the device.
+ * Fetches share a stream, because they wait only for the compute stream. Stores have one stream per
  * channel: two operations may finish in either order.
  *
  * A flag holds the number of the start that last raised it. The first one is a gate: until the

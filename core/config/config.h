@@ -56,14 +56,14 @@ config *config_copy(const config *c, const char *except);
 
 /* Give `key` ("train.batch") another value, which holds over all that was written. `where` is its
  * place in messages, as "sweep.ini:7" or "sweep.tp"; NULL: "command line". Setting comm.tuned reads
- * that file in place of the one before. WEFT_USAGE as for an override; whether the value is lawful
+ * that file in place of the one before. WEFT_USAGE as for an override; whether the value is valid
  * for the key is found by config_check(). [setup] */
 weft_status config_set(config *c, const char *key, const char *value, const char *where);
 
 /* Free the config and all text that it gave out. NULL is allowed. [setup] */
 void config_destroy(config *c);
 
-/* Make `section` known and the keys of `options` lawful in it; `owner` ("plugin adamw") stands in
+/* Make `section` known and the keys of `options` valid in it; `owner` ("plugin adamw") is for
  * messages. Two owners may declare the same key with the same type; the first default holds.
  * A section that nobody added is unknown. [setup] */
 weft_status config_add(config *c, const char *section, const char *owner,
@@ -131,7 +131,7 @@ typedef enum config_column { CONFIG_PLAIN, CONFIG_OWN, CONFIG_BIND, CONFIG_FREE 
 void config_print_options(FILE *to, const weft_option *const *options, int markdown,
                           config_column column);
 
-/* Is the option itself lawful: key, type, choices, bounds, and a default that it would accept? The
+/* Is the option itself valid: key, type, choices, bounds, and a default that it would accept? The
  * record says what is wrong, without naming whose option it is. [any] */
 weft_status config_option_check(const weft_option *o);
 

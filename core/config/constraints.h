@@ -1,9 +1,9 @@
-/* config/constraints.h: what does not combine with what.
+/* config/constraints.h: rules about combinations of keys.
  *
  * Each rule about several keys is one row here: which keys, what is refused and what would be
- * lawful, and why. Where the numbers are known, the code names the row and fills it in; so the
+ * valid, and why. Where the numbers are known, the code names the row and fills it in; so the
  * sentence that a user sees and docs/COMBINATIONS.md are the same text. A rule that only a plugin
- * can know is the plugin's own sentence, and stands in the help of its keys. */
+ * can know is the plugin's own message, and is in the help of its keys. */
 #ifndef CONFIG_CONSTRAINTS_H
 #define CONFIG_CONSTRAINTS_H
 
@@ -37,7 +37,7 @@ typedef enum config_constraint {
     CONSTRAINT_RULES
 } config_constraint;
 
-/* What stands for {name} in the row's sentence: the text, or the number when it is NULL. */
+/* The value of {name} in the row's sentence: the text, or the number when it is NULL. */
 typedef struct config_fact {
     const char *name;
     long long number;

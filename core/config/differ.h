@@ -22,9 +22,9 @@ typedef struct config_change {
     const char *saved, *present; /* as written, or the default; they live as long as the configs */
 } config_change;
 
-/* The binding keys of `present`, which has been checked, whose values differ in `saved`, a job as
+/* The binding keys of `present`, already checked, whose values differ in `saved`, a job as
  * config_dump() wrote it. Values are compared as their types read them: 1e-3 is 0.001, and a key
- * that is left out has its default. Of another update rule only the name is told, not its keys.
+ * that is left out has its default. Of a different update rule only the name is reported.
  * Writes up to `cap` and returns how many there are. [setup] */
 uint32_t config_changes(const config *saved, const config *present, config_change *out,
                         uint32_t cap);

@@ -33,7 +33,7 @@ int data_file_open_regular(int folder, const char *name, bool follow, struct sta
  * read. */
 weft_status data_file_damage(int error);
 
-/* Who must act on an errno that stands for a file which the user named: WEFT_USAGE where the name
+/* The status of an errno about a file that the user named: WEFT_USAGE where the name
  * or its permissions are wrong, WEFT_NO_MEMORY, or WEFT_IO. */
 weft_status data_file_status(int error);
 

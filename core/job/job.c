@@ -227,8 +227,9 @@ weft_status job_join(const job_identity *who, const job_options *opt, job **out)
 
 /* --- leaving --- */
 
-/* Rank 0 has learned that the job cannot begin, and its ranks come one by one: whoever comes within
- * this time is told why, instead of looking for rank 0 in vain. A launcher of ours tells them. */
+/* Rank 0 knows that the job cannot begin, and its ranks connect one by one: those that connect
+ * within this time get the reason, instead of a timeout. Under our launcher, the launcher tells
+ * them. */
 static void wait_told(job *j)
 {
     uint64_t until = clock_ms() + TELL_MS;
@@ -384,8 +385,8 @@ static weft_status exchange_piece(job *j, const char *name, const void *part, ui
     return st;
 }
 
-/* What is larger than the store takes goes in pieces, each of them all ranks' part. Where too many
- * parts differ, all ranks are told so alike and go on with smaller pieces. */
+/* A value larger than the store accepts is exchanged in pieces, each by all ranks. If too many
+ * parts differ, all ranks get the same answer and continue with smaller pieces. */
 static weft_status exchange(job *j, const char *name, const void *mine, uint64_t bytes,
                             uint64_t wait_ms, void *all)
 {

@@ -103,8 +103,8 @@ static void let_in(job *j)
 
 /* --- hello --- */
 
-/* The job cannot begin as its ranks were started: a process that has the job key shows that. The
- * ranks that have joined are told now, the others when they connect. */
+/* The ranks were started inconsistently, as the hello of a process with the job key shows. Ranks
+ * that have joined get the reason now, the others when they connect. */
 static void give_up_meeting(job *j, const job_wire_hello *h, const char *why)
 {
     const uint32_t rank = h->rank < j->who.ranks ? h->rank : 0;

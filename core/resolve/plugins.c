@@ -75,9 +75,9 @@ static weft_status add_axes(resolver *r, const component *c)
     const weft_strategy *table = c->table;
     for (uint32_t i = 0; table->axes && table->axes[i]; i++) {
         const weft_mesh_axis *axis = table->axes[i];
-        weft_status lawful = check_axis(c, axis);
-        if (lawful != WEFT_OK)
-            return lawful;
+        weft_status valid = check_axis(c, axis);
+        if (valid != WEFT_OK)
+            return valid;
         if (r->spec->mesh.n == WEFT_MAX_MESH)
             return err_fail(WEFT_UNSUPPORTED, "the job has more than %d mesh axes", WEFT_MAX_MESH);
         if (graph_mesh_axis(&r->spec->mesh, axis->name) >= 0)

@@ -52,11 +52,12 @@ const char *cli_measure_algorithm(const measure *m, uint32_t i);
 double cli_measure_predict(const measure *m, uint32_t i, const sched_cost *cost,
                            const char **choice);
 
-/* "all_reduce", and back; 0 for a name that is none. What sends to one rank is not measured. */
+/* "all_reduce" to its kind and back; 0 for an unknown name. Point-to-point kinds are not measured.
+ */
 uint32_t cli_measure_kind(const char *name);
 const char *cli_measure_kind_name(uint32_t kind);
 
-/* Nobody can end it before everybody has begun. */
+/* No rank can finish it before all ranks have begun. */
 int cli_measure_is_mutual(uint32_t kind);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct verdict {
 /* One size of one collective. */
 typedef struct race {
     const char *name[TUNE_ALGORITHMS];
-    double took[TUNE_ALGORITHMS], foretold[TUNE_ALGORITHMS]; /* us */
+    double took[TUNE_ALGORITHMS], predicted[TUNE_ALGORITHMS]; /* us */
     uint32_t n, fastest, tuned, plain; /* plain: what `auto` takes without costs */
 } race;
 
@@ -58,7 +58,7 @@ static void run_race(const tune_set *t, tune_part *p, uint32_t k, uint32_t size,
             continue;
         (void)cli_measure_predict(row->m, size, NULL, &plain);
         r->name[r->n] = cli_measure_algorithm(row->m, size);
-        r->foretold[r->n] = cli_measure_predict(row->m, size, &p->cost, &tuned) * 1e6;
+        r->predicted[r->n] = cli_measure_predict(row->m, size, &p->cost, &tuned) * 1e6;
         r->took[r->n] = cli_fit_median(row->us[size], t->passes);
         r->fastest = r->took[r->n] < r->took[r->fastest] ? r->n : r->fastest;
         r->n++;
@@ -73,10 +73,10 @@ static void print_race(const race *r, const char *what, uint64_t bytes, FILE *to
     for (uint32_t i = 0; i < r->n; i++) {
         fprintf(to, "%15s %10llu %18s %12.2f", what, (unsigned long long)bytes, r->name[i],
                 r->took[i]);
-        if (r->foretold[i] < 0)
+        if (r->predicted[i] < 0)
             fprintf(to, " %12s", "-");
         else
-            fprintf(to, " %12.2f", r->foretold[i]);
+            fprintf(to, " %12.2f", r->predicted[i]);
         fprintf(to, "%s%s", i == r->fastest ? "  fastest" : "", i == r->tuned ? "  auto" : "");
         if (i == r->tuned && i != r->fastest)
             fprintf(to, ", %.2f times the fastest", r->took[i] / r->took[r->fastest]);

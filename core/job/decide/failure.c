@@ -44,8 +44,8 @@ job_event job_failure_sign(job_cause *c, const job_view *v, const job_sign *s)
     return job_failure_due(c, v);
 }
 
-/* Is it new that a rank ended by itself? Rank 0 knows who has said goodbye; the others leave it to
- * rank 0, unless it is rank 0 itself or the status is bad. */
+/* Whether a rank's exit is new information. Rank 0 knows which ranks have left; the others leave it
+ * to rank 0, unless it is rank 0 itself or the status is bad. */
 static bool is_news(const job_view *v, const job_control_record *r, const job_sign *s)
 {
     return v->rank0 ? !s->left : !r->rank || r->code;

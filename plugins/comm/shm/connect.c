@@ -101,12 +101,12 @@ static weft_status take(weft_conn *c, entry *e)
     const volatile entry *theirs = e; /* read once: the peer may change it concurrently */
     uint64_t offset = theirs->offset, data = theirs->data_bytes;
     uint32_t cells = theirs->cells;
-    bool lawful = data >= RING_MIN && data <= RING_MAX && (data & (data - 1)) == 0 &&
-                  cells >= CELLS_MIN && cells <= CELLS_MAX && (cells & (cells - 1)) == 0 &&
-                  offset % 4096 == 0 && fstat(c->peer->fd, &s) == 0 && s.st_size > 0 &&
-                  offset <= (uint64_t)s.st_size &&
-                  shm_ring_size(cells, data) <= (uint64_t)s.st_size - offset;
-    if (!lawful)
+    bool valid = data >= RING_MIN && data <= RING_MAX && (data & (data - 1)) == 0 &&
+                 cells >= CELLS_MIN && cells <= CELLS_MAX && (cells & (cells - 1)) == 0 &&
+                 offset % 4096 == 0 && fstat(c->peer->fd, &s) == 0 && s.st_size > 0 &&
+                 offset <= (uint64_t)s.st_size &&
+                 shm_ring_size(cells, data) <= (uint64_t)s.st_size - offset;
+    if (!valid)
         return shm_break(c, WEFT_DATA, "rank %u offers a ring outside its own memory",
                          c->peer->rank);
     c->out_ring = shm_map_ring(c->peer->fd, offset, cells, data);

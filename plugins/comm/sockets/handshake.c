@@ -222,7 +222,7 @@ static weft_status (*const steps[])(sockets_link *, sockets_pending *) = {
     [SOCKETS_ANSWERING] = step_answering,   [SOCKETS_CONFIRMING] = step_confirming,
 };
 
-/* A final failure breaks the peer, unless join() has done so. After any other, whoever dials tries
+/* A final failure breaks the peer, unless join() has done so. After any other, the dialer tries
  * again. Of sockets that belong to no peer, the log reports the first few. */
 static void end_attempt(sockets_link *l, sockets_pending *c, weft_status st)
 {

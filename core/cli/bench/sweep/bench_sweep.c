@@ -81,18 +81,18 @@ static void note(bar *b, const char *what, const char *result)
 
 static uint32_t plan_rows(sweep *s, bar *b)
 {
-    uint32_t lawful = 0;
+    uint32_t valid = 0;
     b->what = "planning";
     b->all = s->rows.n;
     for (uint32_t i = 0; i < s->rows.n && !asked_to_stop; i++) {
         draw(b);
         cli_sweep_plan_row(s, &s->rows.at[i], false);
-        lawful += s->rows.at[i].status == SWEEP_WAITS;
+        valid += s->rows.at[i].status == SWEEP_WAITS;
         b->done++;
     }
     if (b->terminal)
         fprintf(stderr, "\r\033[K");
-    return lawful;
+    return valid;
 }
 
 /* The job of a row on one rank, without run.out: rows with equal text share a reference. */
@@ -172,10 +172,10 @@ static void run_round(sweep *s, bar *b, uint32_t repeat)
     }
 }
 
-static weft_status run_all(sweep *s, uint32_t lawful, bool terminal)
+static weft_status run_all(sweep *s, uint32_t valid, bool terminal)
 {
     bar b = {
-        .all = s->references.n + s->repeats * lawful, .began_ms = clock_ms(), .terminal = terminal};
+        .all = s->references.n + s->repeats * valid, .began_ms = clock_ms(), .terminal = terminal};
     run_references(s, &b);
     for (uint32_t repeat = 0; repeat < s->repeats; repeat++)
         run_round(s, &b, repeat);
@@ -232,8 +232,8 @@ static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
     weft_status st = cli_sweep_read(s, j->ini, j->overrides, j->noverrides);
     if (st != WEFT_OK)
         return st;
-    uint32_t lawful = plan_rows(s, &b);
-    if (!lawful)
+    uint32_t valid = plan_rows(s, &b);
+    if (!valid)
         return none_lawful(s);
     if (j->flag[0]) {
         print_plan(s);
@@ -243,7 +243,7 @@ static weft_status do_sweep(sweep *s, const cli_job *j, outlock *lock)
     if (st == WEFT_OK)
         st = run_outdir_prepare(s->out, true, 0, lock);
     if (st == WEFT_OK)
-        st = run_all(s, lawful, b.terminal);
+        st = run_all(s, valid, b.terminal);
     if (st == WEFT_OK && !any_done(s))
         st = err_fail(WEFT_IO, "no combination of %s was completed", s->ini);
     return st;
