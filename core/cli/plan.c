@@ -47,7 +47,7 @@ static weft_status print(const run_prepared *p, const cli_job *j)
 static int plan_for(const cli_job *j)
 {
     run_prepared p;
-    job_sites sites;
+    job_hosts hosts;
     uint64_t machines = 1;
     uint32_t ranks = j->ranks ? j->ranks : 1;
     if (j->value[1] && !cli_number(j->value[1], 1, ranks, &machines))
@@ -57,12 +57,12 @@ static int plan_for(const cli_job *j)
     weft_status st = config_load(j->ini, j->overrides, j->noverrides, &cfg);
     if (st != WEFT_OK)
         return cli_fail(st);
-    job_even_hosts(ranks, (uint32_t)machines, &sites);
-    st = run_prepare(cfg, ranks, false, &(resolve_meeting){.sites = &sites, .on_paper = true}, &p);
+    job_even_hosts(ranks, (uint32_t)machines, &hosts);
+    st = run_prepare(cfg, ranks, false, &(resolve_meeting){.hosts = &hosts, .on_paper = true}, &p);
     if (st == WEFT_OK)
         st = print(&p, j);
     run_unprepare(&p);
-    job_free_hosts(&sites);
+    job_free_hosts(&hosts);
     config_destroy(cfg);
     return cli_fail(st);
 }

@@ -19,8 +19,8 @@
 #include "comm/comm.h"
 #include "host/call.h"
 
-#define NEAR 0
-#define FAR 1
+#define INTRA 0
+#define INTER 1
 #define SLICE_US 200u
 
 typedef struct part {
@@ -53,7 +53,7 @@ struct weft_region {
 
 /* Header before the bytes of both parts in endpoint info or a key. */
 typedef struct pair_head {
-    uint32_t near, far;
+    uint32_t intra, inter;
 } pair_head;
 
 static void bridge_destroy(weft_link *l)
@@ -75,7 +75,7 @@ static weft_status write_pair(weft_link *l, void *out, uint64_t *bytes, void *co
         weft_status st = one(&l->part[i], from[i], (char *)out + at, &n);
         if (st != WEFT_OK)
             return st;
-        *(i == NEAR ? &head.near : &head.far) = (uint32_t)n;
+        *(i == INTRA ? &head.intra : &head.inter) = (uint32_t)n;
         at += n;
     }
     memcpy(out, &head, sizeof head);
@@ -90,10 +90,10 @@ static const void *read_pair(const void *bytes, uint64_t n, int which, uint64_t 
     if (n < sizeof head)
         return NULL;
     memcpy(&head, bytes, sizeof head);
-    if (sizeof head + (uint64_t)head.near + head.far != n)
+    if (sizeof head + (uint64_t)head.intra + head.inter != n)
         return NULL;
-    *part_bytes = which == NEAR ? head.near : head.far;
-    return (const char *)bytes + sizeof head + (which == NEAR ? 0 : head.near);
+    *part_bytes = which == INTRA ? head.intra : head.inter;
+    return (const char *)bytes + sizeof head + (which == INTRA ? 0 : head.intra);
 }
 
 static weft_status one_address(const part *p, void *from, void *to, uint64_t *n)
@@ -109,7 +109,7 @@ static weft_status bridge_address(weft_link *l, void *out, uint64_t *bytes)
 
 static int which_for(const weft_link *l, uint32_t peer)
 {
-    return l->machine[peer] == l->machine[l->me] ? NEAR : FAR;
+    return l->machine[peer] == l->machine[l->me] ? INTRA : INTER;
 }
 
 static weft_status bridge_connect(weft_link *l, uint32_t peer, uint32_t channel,
@@ -124,7 +124,7 @@ static weft_status bridge_connect(weft_link *l, uint32_t peer, uint32_t channel,
         return err_fail(WEFT_DATA,
                         "the address of rank %u is not one of %s and %s: all ranks must run the "
                         "same configuration",
-                        peer, l->part[NEAR].name, l->part[FAR].name);
+                        peer, l->part[INTRA].name, l->part[INTER].name);
     weft_conn *c = mem_alloc(sizeof *c);
     *c = (weft_conn){.bridge = l, .part = &l->part[which], .which = which};
     weft_conn *inner = NULL;
@@ -196,11 +196,11 @@ static int is_busy(const part *p)
 
 static weft_status bridge_wait(weft_link *l, uint32_t spin_us, uint32_t timeout_us)
 {
-    int near = is_busy(&l->part[NEAR]), far = is_busy(&l->part[FAR]);
-    uint32_t most = near != far || timeout_us < SLICE_US ? timeout_us : SLICE_US;
+    int intra = is_busy(&l->part[INTRA]), inter = is_busy(&l->part[INTER]);
+    uint32_t most = intra != inter || timeout_us < SLICE_US ? timeout_us : SLICE_US;
     weft_status st = WEFT_OK;
     for (int i = 0; i < 2 && (st == WEFT_OK || st == WEFT_BUSY); i++)
-        if (near == far || is_busy(&l->part[i]))
+        if (intra == inter || is_busy(&l->part[i]))
             st = PLUGIN_CALL(l->part[i].table, wait, l->part[i].link, spin_us, most);
     return st;
 }
@@ -280,14 +280,14 @@ static const weft_link_table functions = {.struct_size = sizeof functions,
                                           .deregister_memory = bridge_deregister,
                                           .key = bridge_key};
 
-weft_status comm_bridge_create(const component *near, const weft_conf *near_conf,
-                               const component *far, const weft_link_args *args,
+weft_status comm_bridge_create(const component *intra, const weft_conf *intra_conf,
+                               const component *inter, const weft_link_args *args,
                                const uint32_t *machine, const weft_link_table **table,
                                weft_link **out)
 {
-    const component *of[2] = {near, far};
+    const component *of[2] = {intra, inter};
     weft_link_args own[2] = {*args, *args};
-    own[NEAR].conf = near_conf;
+    own[INTRA].conf = intra_conf;
     weft_link *l = mem_alloc(sizeof *l);
     l->table = functions;
     l->machine = machine;
@@ -304,7 +304,7 @@ weft_status comm_bridge_create(const component *near, const weft_conf *near_conf
         if (most && (!l->table.channels || most < l->table.channels))
             l->table.channels = most;
     }
-    l->table.caps = sched_pair_caps(l->part[NEAR].table->caps, l->part[FAR].table->caps);
+    l->table.caps = sched_pair_caps(l->part[INTRA].table->caps, l->part[INTER].table->caps);
     if (st != WEFT_OK) {
         bridge_destroy(l);
         return st;

@@ -42,13 +42,13 @@ void comm_world_destroy(comm_world *w); /* stops the threads, closes links; NULL
 weft_status comm_add_link(comm_world *w, const component *link, const weft_conf *conf,
                           uint32_t *index);
 
-/* The same with two transports: `near` between ranks with the same number in `machine` [job ranks],
- * `far` between the others (bridge.h). [setup] */
+/* The same with two transports: `intra` between ranks with the same number in `machine` [job
+ * ranks], `inter` between the others (bridge.h). [setup] */
 typedef struct comm_part {
     const component *link;
     const weft_conf *conf;
 } comm_part;
-weft_status comm_add_pair(comm_world *w, const comm_part *near, const comm_part *far,
+weft_status comm_add_pair(comm_world *w, const comm_part *intra, const comm_part *inter,
                           const uint32_t *machine, uint32_t *index);
 
 /* Adds a channel over `ranks` (job ranks in group order) on link `index`. All of its ranks make the

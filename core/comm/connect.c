@@ -1,9 +1,8 @@
 /* comm/connect.c: exchanges endpoint info, connects the pairs used, registers and maps memory.
  *
- * Each rank puts one card per link into the job's store: its endpoint info, the key of its arena,
- * and two digests for each of its channels. A rank reads the cards of its peers and compares the
- * digests first (startup consistency check), because ranks with different operations on one channel
- * would deadlock. */
+ * Each rank puts one link_info per link into the store: its endpoint info, the key of its arena and
+ * two digests for each of its channels. A rank reads those of its peers and compares digests first
+ * (startup consistency check): ranks with different operations on a channel would deadlock. */
 #include "comm/connect.h"
 
 #include <stdio.h>
@@ -18,25 +17,25 @@
 #include "comm/fd_passing.h"
 #include "host/call.h"
 
-#define CARD_MAGIC 0x63617264u
+#define INFO_MAGIC 0x63617264u
 #define MOST_BLOB 4096u
 #define WAIT_US 5000u /* longest sleep between two polls of connections in progress */
 
 /* Followed by two digests per channel (who, what) and offsets for the device's operations. */
-typedef struct card {
+typedef struct link_info {
     uint32_t magic, channels, places, reserved;
     uint64_t address_bytes, key_bytes, arena_bytes, device_bytes;
     comm_fd_passing_address pass; /* the socket that receives descriptors */
     unsigned char address[MOST_BLOB], key[MOST_BLOB];
-} card;
+} link_info;
 
 /* An operation executed by devices, identified by channel, kind, peer or root, and the number of
  * equal ones before it. */
-typedef struct card_place {
+typedef struct info_place {
     uint64_t who;
     uint32_t kind, root;
     sched_buffer_offsets at;
-} card_place;
+} info_place;
 
 static bool uses_peer(const comm_link *l, const comm_channel *c, uint32_t peer)
 {
@@ -72,56 +71,56 @@ static weft_status register_memory(comm_link *l)
     return PLUGIN_CALL(l->table, register_memory, l->link, a->base, a->bytes, a->fd, &l->region);
 }
 
-static void card_name(const comm_link *l, uint32_t rank, uint32_t meeting, char out[200])
+static void info_name(const comm_link *l, uint32_t rank, uint32_t meeting, char out[200])
 {
     snprintf(out, 200, "comm/%u/%.64s/%u", meeting, l->component->name, rank);
 }
 
-static card_place place_of(const comm_op *op)
+static info_place place_of(const comm_op *op)
 {
     const sched_request *r = sched_request_of(op->schedule);
-    return (card_place){op->channel->who, r->kind, r->root, op->where[op->channel->me]};
+    return (info_place){op->channel->who, r->kind, r->root, op->where[op->channel->me]};
 }
 
-static uint64_t card_bytes(const card *c)
+static uint64_t info_bytes(const link_info *c)
 {
     return sizeof *c + (uint64_t)c->channels * 2 * sizeof(uint64_t) +
-           c->places * sizeof(card_place);
+           c->places * sizeof(info_place);
 }
 
-static const card_place *card_places(const card *c)
+static const info_place *info_places(const link_info *c)
 {
-    return (const card_place *)((const uint64_t *)(c + 1) + (size_t)c->channels * 2);
+    return (const info_place *)((const uint64_t *)(c + 1) + (size_t)c->channels * 2);
 }
 
-static card *make_card(const comm_link *l, const comm_fd_passing_socket *box)
+static link_info *make_info(const comm_link *l, const comm_fd_passing_socket *box)
 {
-    card head = {.magic = CARD_MAGIC,
-                 .channels = l->channels.n,
-                 .address_bytes = MOST_BLOB,
-                 .key_bytes = MOST_BLOB,
-                 .arena_bytes = l->world->arena.bytes,
-                 .device_bytes = l->world->arena.stage.bytes,
-                 .pass = box->at};
+    link_info head = {.magic = INFO_MAGIC,
+                      .channels = l->channels.n,
+                      .address_bytes = MOST_BLOB,
+                      .key_bytes = MOST_BLOB,
+                      .arena_bytes = l->world->arena.bytes,
+                      .device_bytes = l->world->arena.stage.bytes,
+                      .pass = box->at};
     for (uint32_t i = 0; i < l->ops.n; i++)
         head.places += l->ops.at[i]->attached;
-    card *mine = mem_alloc(card_bytes(&head));
+    link_info *mine = mem_alloc(info_bytes(&head));
     *mine = head;
     uint64_t *digest = (uint64_t *)(mine + 1);
     for (uint32_t i = 0; i < l->channels.n; i++) {
         *digest++ = l->channels.at[i]->who;
         *digest++ = l->channels.at[i]->what;
     }
-    card_place *place = (card_place *)digest;
+    info_place *place = (info_place *)digest;
     for (uint32_t i = 0; i < l->ops.n; i++)
         if (l->ops.at[i]->attached)
             *place++ = place_of(l->ops.at[i]);
     return mine;
 }
 
-static weft_status put_card(comm_link *l, uint32_t meeting, const comm_fd_passing_socket *box)
+static weft_status put_info(comm_link *l, uint32_t meeting, const comm_fd_passing_socket *box)
 {
-    card *mine = make_card(l, box);
+    link_info *mine = make_info(l, box);
     weft_status st = PLUGIN_CALL(l->table, address, l->link, mine->address, &mine->address_bytes);
     if (!l->region || !l->table->key)
         mine->key_bytes = 0;
@@ -131,28 +130,28 @@ static weft_status put_card(comm_link *l, uint32_t meeting, const comm_fd_passin
         st = err_fail(WEFT_INTERNAL, "link %s: its address or key is longer than 4096 bytes",
                       l->component->name);
     char name[200];
-    card_name(l, l->world->who.rank, meeting, name);
+    info_name(l, l->world->who.rank, meeting, name);
     if (st == WEFT_OK)
-        st = job_put(l->world->job, name, mine, card_bytes(mine));
+        st = job_put(l->world->job, name, mine, info_bytes(mine));
     free(mine);
     return st;
 }
 
-static weft_status get_card(comm_link *l, uint32_t rank, uint32_t meeting, double seconds,
-                            card **out)
+static weft_status get_info(comm_link *l, uint32_t rank, uint32_t meeting, double seconds,
+                            link_info **out)
 {
     char name[200];
     void *value = NULL;
     uint64_t bytes = 0;
-    card_name(l, rank, meeting, name);
+    info_name(l, rank, meeting, name);
     weft_status st = job_get(l->world->job, name, seconds, &value, &bytes);
     if (st != WEFT_OK) {
         err_context("waiting for the address of rank %u on %s", rank, l->component->name);
         return st;
     }
-    card *c = value;
-    if (bytes < sizeof *c || c->magic != CARD_MAGIC || c->address_bytes > MOST_BLOB ||
-        c->key_bytes > MOST_BLOB || bytes != card_bytes(c)) {
+    link_info *c = value;
+    if (bytes < sizeof *c || c->magic != INFO_MAGIC || c->address_bytes > MOST_BLOB ||
+        c->key_bytes > MOST_BLOB || bytes != info_bytes(c)) {
         free(value);
         return err_fail(WEFT_DATA, "link %s: the address of rank %u is malformed",
                         l->component->name, rank);
@@ -162,7 +161,7 @@ static weft_status get_card(comm_link *l, uint32_t rank, uint32_t meeting, doubl
 }
 
 /* Checks that the peer has this channel, with the same operations. */
-static weft_status compare(const comm_channel *c, uint32_t peer, const card *theirs)
+static weft_status compare(const comm_channel *c, uint32_t peer, const link_info *theirs)
 {
     const uint64_t *digest = (const uint64_t *)(theirs + 1);
     uint32_t rank = c->ranks[peer];
@@ -183,15 +182,15 @@ static weft_status compare(const comm_channel *c, uint32_t peer, const card *the
 
 /* Finds the peer's buffer offsets of an operation executed by devices. Its k-th send to this rank
  * is this rank's k-th receive from it; collectives are equal on all ranks. */
-static weft_status find_place(comm_op *op, uint32_t peer, const card *theirs)
+static weft_status find_place(comm_op *op, uint32_t peer, const link_info *theirs)
 {
     const comm_channel *c = op->channel;
-    const card_place mine = place_of(op), *at = card_places(theirs);
+    const info_place mine = place_of(op), *at = info_places(theirs);
     const int sends = mine.kind == WEFT_SEND, pair = sends || mine.kind == WEFT_RECV;
     uint32_t before = 0, seen = 0;
     for (uint32_t i = 0; c->link->ops.at[i] != op; i++) {
         const comm_op *o = c->link->ops.at[i];
-        const card_place p = place_of(o);
+        const info_place p = place_of(o);
         before += o->attached && o->channel == c && p.kind == mine.kind && p.root == mine.root;
     }
     const uint32_t kind = !pair ? mine.kind : sends ? WEFT_RECV : WEFT_SEND;
@@ -216,7 +215,8 @@ static bool maps_peer(const comm_op *op, uint32_t peer)
     return false;
 }
 
-static weft_status map_peer(comm_link *l, const comm_channel *c, uint32_t peer, const card *theirs)
+static weft_status map_peer(comm_link *l, const comm_channel *c, uint32_t peer,
+                            const link_info *theirs)
 {
     uint32_t rank = c->ranks[peer];
     int needed = 0;
@@ -256,19 +256,20 @@ static uint32_t number_for(const comm_link *l, const comm_channel *c, uint32_t r
     return number;
 }
 
-/* Gets the cards of all peers before the first connection begins: a rank that waits for a card does
- * not answer peers that connect to it. */
-static weft_status get_cards(comm_link *l, card **cards, uint32_t meeting, uint64_t deadline_ns)
+/* Gets the link_info of all peers before the first connection begins: a rank that waits for one
+ * does not answer peers that connect to it. */
+static weft_status get_infos(comm_link *l, link_info **infos, uint32_t meeting,
+                             uint64_t deadline_ns)
 {
     for (uint32_t i = 0; i < l->channels.n; i++) {
         const comm_channel *c = l->channels.at[i];
         for (uint32_t k = 0; k < c->n; k++) {
             uint32_t rank = c->ranks[k];
-            if (k == c->me || cards[rank] || !uses_peer(l, c, k))
+            if (k == c->me || infos[rank] || !uses_peer(l, c, k))
                 continue;
             uint64_t now = clock_ns();
             double seconds = deadline_ns > now ? (double)(deadline_ns - now) * 1e-9 : 0;
-            weft_status st = get_card(l, rank, meeting, seconds, &cards[rank]);
+            weft_status st = get_info(l, rank, meeting, seconds, &infos[rank]);
             if (st != WEFT_OK) {
                 err_context("channel %s", c->name);
                 return st;
@@ -278,18 +279,18 @@ static weft_status get_cards(comm_link *l, card **cards, uint32_t meeting, uint6
     return WEFT_OK;
 }
 
-static weft_status begin_channel(comm_link *l, comm_channel *c, card **cards)
+static weft_status begin_channel(comm_link *l, comm_channel *c, link_info **infos)
 {
     for (uint32_t k = 0; k < c->n; k++) {
         uint32_t rank = c->ranks[k];
         if (k == c->me || !uses_peer(l, c, k))
             continue;
-        weft_status st = compare(c, k, cards[rank]);
+        weft_status st = compare(c, k, infos[rank]);
         if (st == WEFT_OK)
-            st = map_peer(l, c, k, cards[rank]);
+            st = map_peer(l, c, k, infos[rank]);
         if (st == WEFT_OK)
             st = PLUGIN_CALL(l->table, connect, l->link, rank, number_for(l, c, rank),
-                             cards[rank]->address, cards[rank]->address_bytes, &c->wire[k].conn);
+                             infos[rank]->address, infos[rank]->address_bytes, &c->wire[k].conn);
         if (st != WEFT_OK) {
             err_context("channel %s, connecting to rank %u over %s", c->name, rank,
                         l->component->name);
@@ -366,7 +367,8 @@ static void take_memory(comm_link *l)
 }
 
 /* Maps the arena received from a rank. */
-static weft_status attach_arena(comm_link *l, const comm_fd_passing_socket *box, card *const *cards)
+static weft_status attach_arena(comm_link *l, const comm_fd_passing_socket *box,
+                                link_info *const *infos)
 {
     const comm_staging *s = &l->world->arena.stage;
     uint32_t rank;
@@ -376,9 +378,9 @@ static weft_status attach_arena(comm_link *l, const comm_fd_passing_socket *box,
     if (st != WEFT_OK)
         return st;
     if (rank < l->world->who.ranks && l->attaches[rank] && !l->mapped[rank]) {
-        st = PLUGIN_CALL(s->table, import_peer, s->device, fd, cards[rank]->device_bytes, &base);
+        st = PLUGIN_CALL(s->table, import_peer, s->device, fd, infos[rank]->device_bytes, &base);
         l->mapped[rank] = st == WEFT_OK ? base : NULL;
-        l->mapped_bytes[rank] = cards[rank]->device_bytes;
+        l->mapped_bytes[rank] = infos[rank]->device_bytes;
     }
     close(fd);
     if (st != WEFT_OK)
@@ -390,7 +392,7 @@ static weft_status attach_arena(comm_link *l, const comm_fd_passing_socket *box,
 
 /* Sends this rank's arena to every rank that maps it, and receives theirs. */
 static weft_status attach_arenas(comm_link *l, const comm_fd_passing_socket *box,
-                                 card *const *cards, uint64_t deadline_ns)
+                                 link_info *const *infos, uint64_t deadline_ns)
 {
     const uint32_t ranks = l->world->who.ranks, me = l->world->who.rank;
     unsigned char *given = pool_array(&l->world->pool, ranks, 1);
@@ -399,7 +401,7 @@ static weft_status attach_arenas(comm_link *l, const comm_fd_passing_socket *box
         weft_status st = WEFT_OK;
         for (uint32_t r = 0; r < ranks && st == WEFT_OK; r++) {
             if (l->attaches[r] && !given[r]) {
-                st = comm_fd_passing_send(box, me, &cards[r]->pass, l->world->arena.stage.fd);
+                st = comm_fd_passing_send(box, me, &infos[r]->pass, l->world->arena.stage.fd);
                 given[r] = st == WEFT_OK;
                 st = st == WEFT_BUSY ? WEFT_OK : st;
             }
@@ -408,7 +410,7 @@ static weft_status attach_arenas(comm_link *l, const comm_fd_passing_socket *box
             left += (uint32_t)waits;
         }
         if (st == WEFT_OK && left)
-            st = attach_arena(l, box, cards);
+            st = attach_arena(l, box, infos);
         if (st > WEFT_BUSY || !left)
             return job_failure(l->world->job) != WEFT_OK ? WEFT_PEER : st;
         if (st == WEFT_OK)
@@ -456,21 +458,21 @@ static weft_status connect_link(comm_link *l, uint32_t meeting, double seconds)
         if (st == WEFT_OK)
             st = register_memory(l);
         if (st == WEFT_OK)
-            st = put_card(l, meeting, &box);
+            st = put_info(l, meeting, &box);
     }
-    card **cards = mem_alloc(ranks * sizeof *cards);
+    link_info **infos = mem_alloc(ranks * sizeof *infos);
     if (st == WEFT_OK)
-        st = get_cards(l, cards, meeting, deadline);
+        st = get_infos(l, infos, meeting, deadline);
     for (uint32_t i = 0; i < l->channels.n && st == WEFT_OK; i++)
-        st = begin_channel(l, l->channels.at[i], cards);
+        st = begin_channel(l, l->channels.at[i], infos);
     if (st == WEFT_OK && attaches_any(l))
-        st = attach_arenas(l, &box, cards, deadline);
+        st = attach_arenas(l, &box, infos, deadline);
     if (st == WEFT_OK)
         st = await_ready(l, deadline);
     comm_fd_passing_close(&box);
     for (uint32_t i = 0; i < ranks; i++)
-        free(cards[i]);
-    free(cards);
+        free(infos[i]);
+    free(infos);
     if (st == WEFT_OK && l->ops.n == 0)
         give_back(l);
     else if (st == WEFT_OK)

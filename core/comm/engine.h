@@ -2,7 +2,7 @@
  *
  * Two threads use a link: the compute thread, which walks the lists (comm_start, comm_test,
  * comm_wait), and the link's progress thread, which moves bytes while the first one computes. The
- * mutex `baton` protects the link, its channels and the running state of its operations.
+ * mutex `progress_lock` protects the link, its channels and the running state of its operations.
  * comm_start() never waits for it: it submits the operation through a single-producer
  * single-consumer ring. */
 #ifndef COMM_ENGINE_H
@@ -76,9 +76,9 @@ struct comm_op {
     int attached;        /* executed by the device */
     weft_prepared *sum;  /* ... and this is its reduction; one of world->sums */
 
-    /* state of one start, protected by the baton */
+    /* state of one start, protected by the progress lock */
     char *base[5];               /* IN, OUT, SCRATCH, OFFSETS, RESIDUAL */
-    sched_buffer_offsets *where; /* [n]; base[SCHED_OFFSETS]; if attached, from the cards */
+    sched_buffer_offsets *where; /* [n]; base[SCHED_OFFSETS]; if attached, from link_info */
     uint32_t *need, *need0;      /* [steps] */
     uint32_t *ready;             /* [moves] steps to execute here, in the order they became ready */
     uint32_t ready_head, ready_tail, left;
@@ -108,20 +108,20 @@ struct comm_link {
     atomic_uint finished;
     _Atomic uint64_t sent; /* bytes */
 
-    pthread_mutex_t baton;
+    pthread_mutex_t progress_lock;
     comm_op *waiting, **waiting_end; /* in start order */
     comm_op **active;                /* [number of channels] */
     uint32_t actives;
     const void **from; /* addresses for the widest step */
     void **to;
 
-    pthread_t mover;
+    pthread_t progress_thread;
     int has_mover;
     pthread_mutex_t park;
     pthread_cond_t unpark;
     atomic_int kicked, parked, stop;
-    atomic_int claimed; /* the compute thread wants the baton */
-    atomic_int asleep;  /* the holder of the baton sleeps in the link's wait() */
+    atomic_int claimed; /* the compute thread wants the progress lock */
+    atomic_int asleep;  /* the holder of the progress lock sleeps in the link's wait() */
 };
 
 struct comm_world {
@@ -148,7 +148,7 @@ static inline void comm_count_one(atomic_uint *n)
                           memory_order_release);
 }
 
-/* --- engine.c: holding the baton --- */
+/* --- engine.c: holding the progress lock --- */
 
 /* Begins submitted operations and moves what can be moved now. *moved: there was progress. */
 weft_status comm_link_advance(comm_link *l, int *moved);
@@ -174,8 +174,8 @@ weft_status comm_import_peer_prepare(comm_op *op);                    /* [setup]
 weft_status comm_import_peer_start(comm_op *op, weft_stream *stream); /* enqueues the work there */
 void comm_import_peer_free(comm_world *w); /* after comm_staging_give_up() [setup] */
 
-/* Before the work may begin: checks that peers use the buffer offsets of their cards. Else *peer
- * does not. */
+/* Before the work may begin: checks that peers use the buffer offsets of their link_info. Else
+ * *peer does not. */
 weft_status comm_import_peer_confirm(comm_op *op, uint32_t *peer);
 
 /* --- progress.c --- */
@@ -187,9 +187,9 @@ void comm_progress_kick(
 void comm_link_claim(comm_link *l);
 void comm_link_release(comm_link *l);
 
-/* One idle moment of the holder of the baton: spins, yields or sleeps depending on the time without
- * progress; checks now and then whether another rank has failed. WEFT_BUSY: some time has passed,
- * so deadlines should be checked. */
+/* One idle moment of the holder of the progress lock: spins, yields or sleeps depending on the time
+ * without progress; checks now and then whether another rank has failed. WEFT_BUSY: some time has
+ * passed, so deadlines should be checked. */
 typedef struct comm_idle {
     uint32_t spins;
     uint64_t since; /* clock_ns() of the first idle moment, 0: none yet */

@@ -4,7 +4,7 @@
  * link still frame the work and carry buffer offsets, but the work, copies and reductions of peers'
  * memory in rank order, is enqueued on a stream of the device when the operation starts. That is
  * possible because the addresses of all starts are fixed before the first (comm_set_offsets): peers
- * have them from the cards of connect.c. The first round of messages only confirms them.
+ * have them from the link_info of connect.c. The first round of messages only confirms them.
  *
  * Between the rounds there are two steps with a flag each (staging.c): `go`, which releases the
  * stream once all ranks have arrived, and `done`, which the stream raises. The steps in between are

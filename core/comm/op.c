@@ -124,10 +124,10 @@ weft_status comm_test(comm_op *op)
     weft_status st = comm_world_failed(l->world);
     if (st != WEFT_OK || is_finished(op))
         return st;
-    if (pthread_mutex_trylock(&l->baton) == 0) {
+    if (pthread_mutex_trylock(&l->progress_lock) == 0) {
         int moved;
         st = comm_link_advance(l, &moved);
-        pthread_mutex_unlock(&l->baton);
+        pthread_mutex_unlock(&l->progress_lock);
     }
     if (st == WEFT_OK && job_failure(l->world->job) != WEFT_OK)
         st = comm_world_fail(l->world, WEFT_PEER);

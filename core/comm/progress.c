@@ -1,8 +1,8 @@
 /* comm/progress.c: the progress thread, and how threads wait.
  *
- * The progress thread sleeps until it is woken, takes the baton, and moves bytes until nothing is
- * in flight or the compute thread wants the baton. The compute thread moves bytes itself while it
- * waits: a message then costs no thread switch.
+ * The progress thread sleeps until it is woken, takes the progress lock, and moves bytes until
+ * nothing is in flight or the compute thread wants the progress lock. The compute thread moves
+ * bytes itself while it waits: a message then costs no thread switch.
  *
  * Without progress, the compute thread polls first, because most messages arrive soon; then it
  * yields its core between polls, because the rank or program that it waits for may need one (at
@@ -87,7 +87,7 @@ weft_status comm_link_idle(comm_link *l, comm_idle *state, int walking, uint64_t
 static void move(comm_link *l)
 {
     comm_idle state = {0};
-    pthread_mutex_lock(&l->baton);
+    pthread_mutex_lock(&l->progress_lock);
     while (!atomic_load(&l->stop) && !atomic_load(&l->claimed) && comm_link_has_work(l) &&
            atomic_load(&l->world->failed) == WEFT_OK) {
         int moved;
@@ -98,10 +98,10 @@ static void move(comm_link *l)
         else if (comm_link_has_work(l) && comm_link_idle(l, &state, 0, UINT64_MAX) > WEFT_BUSY)
             break;
     }
-    pthread_mutex_unlock(&l->baton);
+    pthread_mutex_unlock(&l->progress_lock);
 }
 
-static void *mover(void *arg)
+static void *progress_main(void *arg)
 {
     comm_link *l = arg;
     for (;;) {
@@ -132,7 +132,7 @@ void comm_progress_kick(comm_link *l)
 
 weft_status comm_progress_begin(comm_link *l)
 {
-    if (pthread_create(&l->mover, NULL, mover, l) != 0)
+    if (pthread_create(&l->progress_thread, NULL, progress_main, l) != 0)
         return err_fail_errno(WEFT_NO_MEMORY, "link %s: no thread for moving bytes",
                               l->component->name);
     l->has_mover = 1;
@@ -149,26 +149,26 @@ void comm_progress_end(comm_link *l)
     pthread_mutex_unlock(&l->park);
     if (atomic_load(&l->asleep))
         PLUGIN_DO(l->table, wake, l->link);
-    pthread_join(l->mover, NULL);
+    pthread_join(l->progress_thread, NULL);
     l->has_mover = 0;
 }
 
-/* Usually the progress thread is idle and the baton is free. */
+/* Usually the progress thread is idle and the progress lock is free. */
 void comm_link_claim(comm_link *l)
 {
-    if (pthread_mutex_trylock(&l->baton) == 0)
+    if (pthread_mutex_trylock(&l->progress_lock) == 0)
         return;
     atomic_store(&l->claimed, 1);
     if (atomic_load(&l->asleep))
         PLUGIN_DO(l->table, wake, l->link);
-    pthread_mutex_lock(&l->baton);
+    pthread_mutex_lock(&l->progress_lock);
     atomic_store(&l->claimed, 0);
 }
 
 void comm_link_release(comm_link *l)
 {
     int work = comm_link_has_work(l);
-    pthread_mutex_unlock(&l->baton);
+    pthread_mutex_unlock(&l->progress_lock);
     if (work)
         comm_progress_kick(l);
 }

@@ -52,7 +52,7 @@ static void free_link(comm_link *l)
         PLUGIN_DO(l->table, deregister_memory, l->region);
     if (l->link) /* NULL after give_back(); a bridge's table went with it */
         PLUGIN_DO(l->table, destroy, l->link);
-    pthread_mutex_destroy(&l->baton);
+    pthread_mutex_destroy(&l->progress_lock);
     pthread_mutex_destroy(&l->park);
     pthread_cond_destroy(&l->unpark);
     free(l->channels.at);
@@ -95,7 +95,7 @@ static weft_status begin_link(comm_world *w, const component *c, weft_link_args 
 
 static void keep_link(comm_world *w, comm_link *l, uint32_t *index)
 {
-    pthread_mutex_init(&l->baton, NULL);
+    pthread_mutex_init(&l->progress_lock, NULL);
     pthread_mutex_init(&l->park, NULL);
     pthread_cond_init(&l->unpark, NULL);
     l->waiting_end = &l->waiting;
@@ -116,7 +116,7 @@ weft_status comm_add_link(comm_world *w, const component *c, const weft_conf *co
     return st;
 }
 
-weft_status comm_add_pair(comm_world *w, const comm_part *near, const comm_part *far,
+weft_status comm_add_pair(comm_world *w, const comm_part *intra, const comm_part *inter,
                           const uint32_t *machine, uint32_t *index)
 {
     weft_link_args args;
@@ -124,13 +124,13 @@ weft_status comm_add_pair(comm_world *w, const comm_part *near, const comm_part 
     component *both = pool_alloc(&w->pool, sizeof *both);
     uint32_t *kept = pool_array(&w->pool, w->who.ranks, sizeof *kept);
     memcpy(kept, machine, w->who.ranks * sizeof *kept);
-    *both = *far->link;
-    both->name = pool_printf(&w->pool, "%s+%s", near->link->name, far->link->name);
+    *both = *inter->link;
+    both->name = pool_printf(&w->pool, "%s+%s", intra->link->name, inter->link->name);
     weft_status st = begin_link(w, both, &args, &l);
-    args.conf = far->conf;
+    args.conf = inter->conf;
     if (st == WEFT_OK)
-        st =
-            comm_bridge_create(near->link, near->conf, far->link, &args, kept, &l->table, &l->link);
+        st = comm_bridge_create(intra->link, intra->conf, inter->link, &args, kept, &l->table,
+                                &l->link);
     if (st == WEFT_OK)
         keep_link(w, l, index);
     return st;

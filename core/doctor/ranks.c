@@ -198,16 +198,16 @@ static bool prevents(const gathering *g)
 static weft_status run(gathering *g, const char *ini, const config *cfg, bool json)
 {
     doctor_job j = {ini, cfg, g->who.ranks, g->who.local_ranks, 0};
-    job_sites sites = {0};
+    job_hosts hosts = {0};
     weft_status st = doctor_examine(&j, &g->mine);
     config *own = config_copy(cfg, NULL);
     if (st == WEFT_OK)
         st = run_train_join(&g->who, own, &g->job);
     config_destroy(own);
     if (st == WEFT_OK)
-        st = job_find_hosts(g->job, &g->who, &sites);
-    j.share = sites.cpu_ranks;
-    job_free_hosts(&sites);
+        st = job_find_hosts(g->job, &g->who, &hosts);
+    j.share = hosts.cpu_ranks;
+    job_free_hosts(&hosts);
     if (st == WEFT_OK && g->who.local_ranks != j.here) { /* the share of the cores has changed */
         json_decref(g->mine);
         j.here = g->who.local_ranks;

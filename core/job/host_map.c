@@ -21,10 +21,10 @@
 #include "job/mailbox.h"
 #include "job/wire/address.h"
 
-typedef struct card {
+typedef struct host_identity {
     char boot[48];
     uint64_t networks, processes; /* namespaces */
-} card;
+} host_identity;
 
 /* The first line of a system file; empty if the file is missing. */
 static void first_line(const char *path, char *out, size_t room)
@@ -116,28 +116,28 @@ static uint64_t digest_of_cpus(void)
     return h;
 }
 
-static void describe(card *out)
+static void describe(host_identity *out)
 {
     struct stat s;
-    *out = (card){0};
+    *out = (host_identity){0};
     first_line("/proc/sys/kernel/random/boot_id", out->boot, sizeof out->boot);
     out->networks = stat("/proc/self/ns/net", &s) == 0 ? s.st_ino : 0;
     out->processes = stat("/proc/self/ns/pid", &s) == 0 ? s.st_ino : 0;
 }
 
-static void take_room(uint32_t ranks, job_sites *out)
+static void take_room(uint32_t ranks, job_hosts *out)
 {
-    *out = (job_sites){.ranks = ranks};
+    *out = (job_hosts){.ranks = ranks};
     out->machine = mem_alloc(ranks * sizeof *out->machine);
     out->distance = mem_alloc(ranks * sizeof *out->distance);
 }
 
-static int same_host(const card *a, const card *b)
+static int same_host(const host_identity *a, const host_identity *b)
 {
     return a->boot[0] && memcmp(a->boot, b->boot, sizeof a->boot) == 0;
 }
 
-static int together(const card *a, const card *b)
+static int together(const host_identity *a, const host_identity *b)
 {
     return same_host(a, b) && a->networks == b->networks && a->processes == b->processes;
 }
@@ -158,7 +158,7 @@ static void say_contradiction(const job_identity *said, uint32_t rank, uint32_t 
 
 /* Set this rank's number among the ranks of its host. Without a boot id the environment's values
  * stay. */
-static void settle_local(job_identity *who, const card *all)
+static void settle_local(job_identity *who, const host_identity *all)
 {
     uint32_t rank = 0, ranks = 0;
     for (uint32_t r = 0; r < who->ranks; r++)
@@ -173,14 +173,14 @@ static void settle_local(job_identity *who, const card *all)
     who->local_ranks = ranks;
 }
 
-static weft_status find_distances(job *j, const job_identity *who, job_sites *out)
+static weft_status find_distances(job *j, const job_identity *who, job_hosts *out)
 {
     uint32_t mine = (uint32_t)distance(who);
     return job_exchange(j, "distances", &mine, sizeof mine, out->distance);
 }
 
 /* Affinity masks are mostly equal on all machines, so few distinct parts are exchanged. */
-static weft_status find_sharing(job *j, const job_identity *who, job_sites *out)
+static weft_status find_sharing(job *j, const job_identity *who, job_hosts *out)
 {
     uint64_t mine = digest_of_cpus(), *all = mem_alloc(who->ranks * sizeof *all);
     all[0] = mine;
@@ -195,9 +195,9 @@ static weft_status find_sharing(job *j, const job_identity *who, job_sites *out)
     return st;
 }
 
-weft_status job_find_hosts(job *j, job_identity *who, job_sites *out)
+weft_status job_find_hosts(job *j, job_identity *who, job_hosts *out)
 {
-    card mine, *all = mem_alloc((uint64_t)who->ranks * sizeof *all);
+    host_identity mine, *all = mem_alloc((uint64_t)who->ranks * sizeof *all);
     describe(&mine);
     all[0] = mine;
     weft_status st = j ? job_exchange(j, "sites", &mine, sizeof mine, all) : WEFT_OK;
@@ -219,7 +219,7 @@ weft_status job_find_hosts(job *j, job_identity *who, job_sites *out)
     return st == WEFT_OK && out->machines > 1 ? find_distances(j, who, out) : st;
 }
 
-void job_even_hosts(uint32_t ranks, uint32_t machines, job_sites *out)
+void job_even_hosts(uint32_t ranks, uint32_t machines, job_hosts *out)
 {
     take_room(ranks, out);
     out->machines = machines < ranks ? machines : ranks;
@@ -227,9 +227,9 @@ void job_even_hosts(uint32_t ranks, uint32_t machines, job_sites *out)
         out->machine[r] = (uint32_t)((uint64_t)r * out->machines / ranks);
 }
 
-void job_free_hosts(job_sites *s)
+void job_free_hosts(job_hosts *s)
 {
     free(s->machine);
     free(s->distance);
-    *s = (job_sites){0};
+    *s = (job_hosts){0};
 }

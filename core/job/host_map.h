@@ -5,7 +5,7 @@
 
 #include "job/job.h"
 
-typedef struct job_sites {
+typedef struct job_hosts {
     uint32_t ranks, machines;
     uint32_t *machine;  /* [ranks] machine of each rank, numbered in order of first appearance */
     uint32_t cpu_ranks; /* ranks of this machine with the same CPU affinity as this one, itself
@@ -13,7 +13,7 @@ typedef struct job_sites {
     uint32_t cpu_rank;  /* this rank's number among them, from 0 */
     uint32_t
         *distance; /* [ranks] NUMA distance as the system reports it; 0: unknown or irrelevant */
-} job_sites;
+} job_hosts;
 
 /* Exchange host identities and set local_rank and local_ranks of `who` (and of the job). Ranks with
  * the same boot id are on one host and share its cores and GPUs, even in separate containers. Where
@@ -22,10 +22,10 @@ typedef struct job_sites {
  * Ranks share a machine if boot id, network namespace and process namespace are equal. Two
  * containers on one host are two machines here, since neither sees the other's memory. `j` NULL:
  * one rank. Owned by the caller. [setup] [collective] */
-weft_status job_find_hosts(job *j, job_identity *who, job_sites *out);
+weft_status job_find_hosts(job *j, job_identity *who, job_hosts *out);
 
 /* The host map of `machines` equal machines with consecutive ranks, for planning without ranks. */
-void job_even_hosts(uint32_t ranks, uint32_t machines, job_sites *out);
-void job_free_hosts(job_sites *s);
+void job_even_hosts(uint32_t ranks, uint32_t machines, job_hosts *out);
+void job_free_hosts(job_hosts *s);
 
 #endif

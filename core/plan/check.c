@@ -113,8 +113,8 @@ static uint32_t channels_at_once(const spec_link *l)
     const weft_coll_table *coll = resolve_collective_library(l);
     if (coll)
         return coll->channels;
-    const weft_link_table *table = l->c->table, *near = l->near.c ? l->near.c->table : table;
-    uint32_t a = table->channels, b = near->channels;
+    const weft_link_table *table = l->c->table, *intra = l->intra.c ? l->intra.c->table : table;
+    uint32_t a = table->channels, b = intra->channels;
     return !a || (b && b < a) ? b : a;
 }
 

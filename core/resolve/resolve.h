@@ -18,7 +18,7 @@
 
 /* What ranks exchange before planning. Borrowed. */
 typedef struct resolve_meeting {
-    const job_sites *sites;  /* NULL: all ranks are on one machine */
+    const job_hosts *hosts;  /* NULL: all ranks are on one machine */
     job *job;                /* NULL: no communication with other ranks */
     const job_identity *who; /* this rank; NULL: its device is unknown */
     bool on_paper;           /* planning only: transports that are absent here are accepted */

@@ -13,10 +13,10 @@ static resolver resolver_of(config *cfg, const resolve_meeting *meeting, spec *s
     resolver r = {.cfg = cfg, .spec = s};
     if (meeting)
         r.meeting = *meeting;
-    const job_sites *sites = r.meeting.sites;
-    if (sites)
-        s->hosts = (host_map){sites->machines, sites->machine, sites->distance, sites->cpu_ranks,
-                              sites->cpu_rank};
+    const job_hosts *hosts = r.meeting.hosts;
+    if (hosts)
+        s->hosts = (host_map){hosts->machines, hosts->machine, hosts->distance, hosts->cpu_ranks,
+                              hosts->cpu_rank};
     return r;
 }
 

@@ -26,13 +26,13 @@ typedef struct spec_plugin {
     const weft_conf *conf;
 } spec_plugin;
 
-/* The transport of a mesh axis. With `near` there are two: `near` intra-node, this one
+/* The transport of a mesh axis. With `intra` there are two: `intra` intra-node, this one
  * inter-node. */
 typedef struct spec_link {
     const component *c;
     const weft_conf *conf;
-    spec_plugin near; /* .c NULL: none */
-    bool staged;      /* on some rank it cannot access device memory: data is staged */
+    spec_plugin intra; /* .c NULL: none */
+    bool staged;       /* on some rank it cannot access device memory: data is staged */
 } spec_link;
 
 /* Host map: which ranks share a machine. The arrays are borrowed. */

@@ -38,8 +38,9 @@ const weft_coll_table *resolve_collective_library(const spec_link *l)
 
 bool resolve_is_staged(const spec *s, const spec_link *l)
 {
-    return !resolve_collective_library(l) && (l->staged || !resolve_reaches_device(s, l->c) ||
-                                              (l->near.c && !resolve_reaches_device(s, l->near.c)));
+    return !resolve_collective_library(l) &&
+           (l->staged || !resolve_reaches_device(s, l->c) ||
+            (l->intra.c && !resolve_reaches_device(s, l->intra.c)));
 }
 
 /* A link maps host memory only of a device that exports it. peer_access.c finds devices that import
@@ -53,15 +54,15 @@ static uint64_t mappable(const spec *s, uint64_t caps)
 
 uint64_t resolve_intra_caps(const spec *s, const spec_link *l)
 {
-    const weft_link_table *table = l->near.c ? l->near.c->table : l->c->table;
+    const weft_link_table *table = l->intra.c ? l->intra.c->table : l->c->table;
     return resolve_collective_library(l) ? 0 : mappable(s, table->caps);
 }
 
 uint64_t resolve_link_caps(const spec *s, const spec_link *l)
 {
-    const weft_link_table *far = l->c->table;
-    uint64_t caps = resolve_collective_library(l) ? 0 : mappable(s, far->caps);
-    return l->near.c ? sched_pair_caps(resolve_intra_caps(s, l), caps) : caps;
+    const weft_link_table *inter = l->c->table;
+    uint64_t caps = resolve_collective_library(l) ? 0 : mappable(s, inter->caps);
+    return l->intra.c ? sched_pair_caps(resolve_intra_caps(s, l), caps) : caps;
 }
 
 /* A group as its members' machines, numbered by first appearance, and the members of each machine

@@ -12,16 +12,16 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint32_t use(resolver *r, candidate far, candidate near)
+static uint32_t use(resolver *r, candidate inter, candidate intra)
 {
-    const bool staged = far.staged || near.staged;
+    const bool staged = inter.staged || intra.staged;
     for (uint32_t i = 0; i < r->spec->nlinks; i++)
-        if (r->spec->links[i].c == far.c && r->spec->links[i].near.c == near.c &&
+        if (r->spec->links[i].c == inter.c && r->spec->links[i].intra.c == intra.c &&
             r->spec->links[i].staged == staged)
             return i;
-    const spec_plugin inside = {near.c, near.c ? resolve_transport_conf(r, near.c) : NULL};
+    const spec_plugin inside = {intra.c, intra.c ? resolve_transport_conf(r, intra.c) : NULL};
     r->spec->links[r->spec->nlinks] =
-        (spec_link){far.c, resolve_transport_conf(r, far.c), inside, staged};
+        (spec_link){inter.c, resolve_transport_conf(r, inter.c), inside, staged};
     return r->spec->nlinks++;
 }
 
@@ -62,32 +62,32 @@ static weft_status take(resolver *r, uint32_t a, const char *what, bool same_mac
 }
 
 /* Selects the second, intra-node transport of an axis that spans machines. */
-static weft_status take_near(resolver *r, uint32_t a, candidate far, candidate *near)
+static weft_status take_near(resolver *r, uint32_t a, candidate inter, candidate *intra)
 {
     char key[128];
     bool named = strcmp(resolve_setting(r, a, "plugin", key), "auto") != 0;
     const char *name = resolve_setting(r, a, "near", key);
     if (!strcmp(name, "none") || (named && !strcmp(name, "auto")))
         return WEFT_OK;
-    weft_status st = take(r, a, "near", true, near);
-    if (st == WEFT_OK && !strcmp(near->c->iface, resolve_ifaces[1]))
+    weft_status st = take(r, a, "near", true, intra);
+    if (st == WEFT_OK && !strcmp(intra->c->iface, resolve_ifaces[1]))
         return config_fail(r->cfg, key,
                            "%s brings its own collectives, and can only carry a whole mesh axis",
                            name);
-    if (near->c == far.c)
-        *near = (candidate){0};
+    if (intra->c == inter.c)
+        *intra = (candidate){0};
     return st;
 }
 
 static weft_status choose_for(resolver *r, uint32_t a)
 {
-    candidate far = {0}, near = {0};
+    candidate inter = {0}, intra = {0};
     uint32_t reach = resolve_reach(r->spec, a);
-    weft_status st = take(r, a, "plugin", reach == REACH_ONE, &far);
-    if (st == WEFT_OK && reach == REACH_BOTH && strcmp(far.c->iface, resolve_ifaces[1]))
-        st = take_near(r, a, far, &near);
+    weft_status st = take(r, a, "plugin", reach == REACH_ONE, &inter);
+    if (st == WEFT_OK && reach == REACH_BOTH && strcmp(inter.c->iface, resolve_ifaces[1]))
+        st = take_near(r, a, inter, &intra);
     if (st == WEFT_OK)
-        r->spec->axis_link[a] = use(r, far, near);
+        r->spec->axis_link[a] = use(r, inter, intra);
     return st;
 }
 
@@ -99,10 +99,10 @@ static weft_status take_cost(resolver *r, uint32_t a)
     const spec_link *l = &r->spec->links[r->spec->axis_link[a]];
     int known, near_known = 1;
     weft_status st = sched_cost_read(r->cfg, l->c->name, cost, &known);
-    if (st == WEFT_OK && l->near.c)
-        st = sched_cost_read(r->cfg, l->near.c->name, &inside, &near_known);
-    if (st == WEFT_OK && l->near.c && near_known) {
-        cost->near = inside.near;
+    if (st == WEFT_OK && l->intra.c)
+        st = sched_cost_read(r->cfg, l->intra.c->name, &inside, &near_known);
+    if (st == WEFT_OK && l->intra.c && near_known) {
+        cost->intra = inside.intra;
         cost->mapped = inside.mapped;
     }
     r->spec->axis_cost[a] = st == WEFT_OK && known && near_known ? cost : NULL;

@@ -32,7 +32,7 @@ typedef struct trainer {
     executor exec;
     job *job;
     job_identity who;
-    job_sites sites;
+    job_hosts hosts;
     const plan *plan; /* of this rank's stage */
     const char *out;
     outlock lock; /* of `out` */
@@ -412,10 +412,10 @@ static weft_status run(trainer *t, config *cfg, run_resume_mode how)
 {
     weft_status st = run_train_join(&t->who, cfg, &t->job);
     if (st == WEFT_OK)
-        st = job_find_hosts(t->job, &t->who, &t->sites);
+        st = job_find_hosts(t->job, &t->who, &t->hosts);
     if (st == WEFT_OK)
         st = run_prepare(cfg, t->who.ranks, true,
-                         &(resolve_meeting){.sites = &t->sites, .job = t->job, .who = &t->who},
+                         &(resolve_meeting){.hosts = &t->hosts, .job = t->job, .who = &t->who},
                          t->j);
     if (st == WEFT_OK)
         st = run_memory_check(&t->j->plans, &t->j->spec, t->who.rank);
@@ -495,6 +495,6 @@ int run_train_rank(config *cfg, run_resume_mode resume)
     run_outlock_release(&t.lock, 1);
     free(t.tokens);
     run_unprepare(&j);
-    job_free_hosts(&t.sites);
+    job_free_hosts(&t.hosts);
     return status;
 }

@@ -28,11 +28,11 @@ int sched_link_maps(uint64_t link_caps)
     return (link_caps & WEFT_LINK_MAP) && !(link_caps & WEFT_LINK_REGISTER);
 }
 
-uint64_t sched_pair_caps(uint64_t near, uint64_t far)
+uint64_t sched_pair_caps(uint64_t intra, uint64_t inter)
 {
     const uint64_t both = WEFT_LINK_HOST | WEFT_LINK_CUDA;
     const uint64_t either = WEFT_LINK_REGISTER | WEFT_LINK_FD_CUDA | WEFT_LINK_FD_DMABUF;
-    return (near & far & both) | ((near | far) & either);
+    return (intra & inter & both) | ((intra | inter) & either);
 }
 
 bool sched_able(const sched_algorithm *a, const sched_request *r)

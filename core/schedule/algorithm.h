@@ -13,10 +13,10 @@
 #include "schedule/writer.h"
 
 /* Cost terms of a request, for the member with the most of each: latencies that follow one another,
- * messages and bytes that it sends; bytes that it reads to reduce. near: intra-node; far:
+ * messages and bytes that it sends; bytes that it reads to reduce. intra: intra-node; inter:
  * inter-node, where bytes count for all members of a machine together, because they share its
- * network. Without a layout all is near. Bytes to all peers count alike: what sending to two at
- * once gains has no term (cost.c).
+ * network. Without a layout all is intra-node. Bytes to all peers count alike: what sending to two
+ * at once gains has no term (cost.c).
  *
  * fill: further bytes that have to pass one after the other while this member sends nothing: the
  * first chunk on its way through a pipeline, or what one rank receives beyond what any sends. The
@@ -25,7 +25,7 @@ typedef struct sched_way {
     double rounds, messages, bytes, fill;
 } sched_way;
 typedef struct sched_terms {
-    sched_way near, far;
+    sched_way intra, inter;
     double reduced;
 } sched_terms;
 

@@ -39,7 +39,7 @@ static double of_way(const sched_way *w, const sched_speed *s)
 
 double sched_seconds(const sched_terms *t, const sched_cost *c)
 {
-    return of_way(&t->near, &c->near) + of_way(&t->far, &c->far) + t->reduced * c->reduce;
+    return of_way(&t->intra, &c->intra) + of_way(&t->inter, &c->inter) + t->reduced * c->reduce;
 }
 
 /* Makes the request equal on every rank. */
@@ -65,7 +65,7 @@ double sched_predict(const sched_algorithm *a, const sched_request *r)
     a->terms(&q, &t);
     sched_cost c = *r->cost;
     if (a->maps) /* its bytes are loads and stores */
-        c.near.per_byte = c.mapped;
+        c.intra.per_byte = c.mapped;
     return sched_seconds(&t, &c);
 }
 
@@ -112,6 +112,6 @@ weft_status sched_cost_read(const config *c, const char *transport, sched_cost *
                              (config_fact[]){{"transport", 0, transport}, {0}});
     }
     if (*known)
-        out->near = out->far = (sched_speed){latency * 1e-6, message * 1e-6, 1e-9 / bandwidth};
+        out->intra = out->inter = (sched_speed){latency * 1e-6, message * 1e-6, 1e-9 / bandwidth};
     return WEFT_OK;
 }

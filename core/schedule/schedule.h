@@ -23,18 +23,18 @@ typedef struct sched_layout {
 
 /* Measured cost of sending: a message of b bytes arrives `latency` + b * `per_byte` seconds after
  * it was sent, and keeps its sender busy for `message` + b * `per_byte`; reading a byte to reduce
- * it takes `reduce`, a byte of a peer's mapped memory `mapped`. near: intra-node, far:
+ * it takes `reduce`, a byte of a peer's mapped memory `mapped`. intra: intra-node, inter:
  * inter-node. */
 typedef struct sched_speed {
     double latency, message, per_byte;
 } sched_speed;
 typedef struct sched_cost {
-    sched_speed near, far;
+    sched_speed intra, inter;
     double reduce, mapped;
 } sched_cost;
 
-/* Reads the costs in [comm] and [comm.TRANSPORT], near and far alike; all 0, and *known 0, when
- * they are absent. WEFT_USAGE if only some are given. [setup] */
+/* Reads the costs in [comm] and [comm.TRANSPORT], intra-node and inter-node; all 0, and *known 0,
+ * when they are absent. WEFT_USAGE if only some are given. [setup] */
 weft_status sched_cost_read(const config *c, const char *transport, sched_cost *out, int *known);
 
 /* The message format of elements. All but SCHED_PLAIN change results (compress.c). */
@@ -72,7 +72,7 @@ const char *sched_rule(const char *rules, const sched_request *r);
 /* Whether schedules over this link may read and write peers' memory. [any] */
 int sched_link_maps(uint64_t link_caps);
 
-/* Capabilities of two transports as one link (comm_add_pair()): `near` intra-node, `far`
+/* Capabilities of two transports as one link (comm_add_pair()): `intra` intra-node, `inter`
  * inter-node. [any] */
 uint64_t sched_pair_caps(uint64_t near_caps, uint64_t far_caps);
 

@@ -9,15 +9,15 @@
 #include "base/mem.h"
 
 typedef struct member {
-    sched_amount near, far; /* that it sends */
-    double got;             /* bytes, near */
-    double to_all;          /* bytes that it sends to each other rank */
-    sched_amount from_all;  /* that each other rank sends to it */
+    sched_amount intra, inter; /* that it sends */
+    double got;                /* bytes, intra-node */
+    double to_all;             /* bytes that it sends to each other rank */
+    sched_amount from_all;     /* that each other rank sends to it */
 } member;
 
 typedef struct machine {
     double size;
-    double out, in; /* bytes, far */
+    double out, in; /* bytes, inter-node */
     double to_all;  /* of its members */
     sched_amount from_all;
 } machine;
@@ -27,8 +27,8 @@ struct sched_traffic {
     member *member;
     machine *machine;
     uint32_t machines;
-    double sent[2]; /* messages since the last sched_traffic_rounds(), near and far */
-    sched_way near, far;
+    double sent[2]; /* messages since the last sched_traffic_rounds(), intra-node and inter-node */
+    sched_way intra, inter;
 };
 
 sched_amount sched_amount_whole(uint64_t bytes)
@@ -93,7 +93,7 @@ void sched_traffic_edge(sched_traffic *t, uint32_t from, uint32_t to, sched_amou
 {
     uint32_t m = machine_of(t, from), k = machine_of(t, to);
     t->sent[m != k] += a.messages;
-    add(m == k ? &t->member[from].near : &t->member[from].far, a, 1);
+    add(m == k ? &t->member[from].intra : &t->member[from].inter, a, 1);
     if (m == k) {
         t->member[to].got += a.bytes;
     } else {
@@ -105,31 +105,31 @@ void sched_traffic_edge(sched_traffic *t, uint32_t from, uint32_t to, sched_amou
 void sched_traffic_to_all(sched_traffic *t, uint32_t from, sched_amount a)
 {
     machine *m = &t->machine[machine_of(t, from)];
-    double near = m->size - 1, far = t->r->ranks - m->size;
-    add(&t->member[from].near, a, near);
-    add(&t->member[from].far, a, far);
+    double intra = m->size - 1, inter = t->r->ranks - m->size;
+    add(&t->member[from].intra, a, intra);
+    add(&t->member[from].inter, a, inter);
     t->member[from].to_all += a.bytes;
     m->to_all += a.bytes;
-    m->out += a.bytes * far;
-    t->sent[0] += a.messages * near;
-    t->sent[1] += a.messages * far;
+    m->out += a.bytes * inter;
+    t->sent[0] += a.messages * intra;
+    t->sent[1] += a.messages * inter;
 }
 
 void sched_traffic_from_all(sched_traffic *t, uint32_t to, sched_amount a)
 {
     machine *m = &t->machine[machine_of(t, to)];
-    double near = m->size - 1, far = t->r->ranks - m->size;
+    double intra = m->size - 1, inter = t->r->ranks - m->size;
     add(&t->member[to].from_all, a, 1);
     add(&m->from_all, a, 1);
-    t->member[to].got += a.bytes * near;
-    m->in += a.bytes * far;
-    t->sent[0] += a.messages * near;
-    t->sent[1] += a.messages * far;
+    t->member[to].got += a.bytes * intra;
+    m->in += a.bytes * inter;
+    t->sent[0] += a.messages * intra;
+    t->sent[1] += a.messages * inter;
 }
 
 void sched_traffic_rounds(sched_traffic *t, double rounds, double fill)
 {
-    sched_way *w = t->sent[1] > 0 ? &t->far : &t->near;
+    sched_way *w = t->sent[1] > 0 ? &t->inter : &t->intra;
     if (t->sent[0] + t->sent[1] > 0) {
         w->rounds += rounds;
         w->fill += fill;
@@ -137,14 +137,14 @@ void sched_traffic_rounds(sched_traffic *t, double rounds, double fill)
     t->sent[0] = t->sent[1] = 0;
 }
 
-void sched_traffic_way(sched_traffic *t, double hops, double far, double chunk)
+void sched_traffic_way(sched_traffic *t, double hops, double inter, double chunk)
 {
-    double near = hops - far;
+    double intra = hops - inter;
     if (t->sent[0] + t->sent[1] > 0) {
-        t->near.rounds += near;
-        t->far.rounds += far;
-        t->near.fill += near > 1 ? (near - 1) * chunk : 0;
-        t->far.fill += far > 1 ? (far - 1) * chunk : 0;
+        t->intra.rounds += intra;
+        t->inter.rounds += inter;
+        t->intra.fill += intra > 1 ? (intra - 1) * chunk : 0;
+        t->inter.fill += inter > 1 ? (inter - 1) * chunk : 0;
     }
     t->sent[0] = t->sent[1] = 0;
 }
@@ -175,8 +175,8 @@ static void spread(sched_traffic *t)
         member *e = &t->member[i];
         const machine *m = &t->machine[machine_of(t, i)];
         e->got += m->to_all - e->to_all;
-        add(&e->near, sched_amount_less(m->from_all, e->from_all), 1);
-        add(&e->far, sched_amount_less(from_all, m->from_all), 1);
+        add(&e->intra, sched_amount_less(m->from_all, e->from_all), 1);
+        add(&e->inter, sched_amount_less(from_all, m->from_all), 1);
     }
     for (uint32_t k = 0; k < t->machines; k++) {
         machine *m = &t->machine[k];
@@ -194,22 +194,22 @@ static double larger(double a, double b)
 void sched_traffic_end(sched_traffic *t, sched_terms *out)
 {
     double got = 0, in = 0;
-    sched_way *near = &t->near, *far = &t->far;
+    sched_way *intra = &t->intra, *inter = &t->inter;
     spread(t);
     for (uint32_t i = 0; i < t->r->ranks; i++) {
         const member *e = &t->member[i];
-        near->messages = larger(near->messages, e->near.messages);
-        near->bytes = larger(near->bytes, e->near.bytes);
-        far->messages = larger(far->messages, e->far.messages);
+        intra->messages = larger(intra->messages, e->intra.messages);
+        intra->bytes = larger(intra->bytes, e->intra.bytes);
+        inter->messages = larger(inter->messages, e->inter.messages);
         got = larger(got, e->got);
     }
     for (uint32_t k = 0; k < t->machines; k++) {
-        far->bytes = larger(far->bytes, t->machine[k].out);
+        inter->bytes = larger(inter->bytes, t->machine[k].out);
         in = larger(in, t->machine[k].in);
     }
-    near->fill += larger(0, got - near->bytes);
-    far->fill += larger(0, in - far->bytes);
-    *out = (sched_terms){.near = *near, .far = *far};
+    intra->fill += larger(0, got - intra->bytes);
+    inter->fill += larger(0, in - inter->bytes);
+    *out = (sched_terms){.intra = *intra, .inter = *inter};
     free(t->member);
     free(t->machine);
     free(t);

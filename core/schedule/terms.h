@@ -40,9 +40,9 @@ void sched_traffic_from_all(sched_traffic *t, uint32_t to,
  * inter-node if any of it is; none if nothing was added. `fill`: see sched_way. */
 void sched_traffic_rounds(sched_traffic *t, double rounds, double fill);
 
-/* Alternative: it takes a path of `hops` latencies, `far` of them inter-node, and each hop but the
- * first begins when `chunk` bytes have passed the previous one. */
-void sched_traffic_way(sched_traffic *t, double hops, double far, double chunk);
+/* Alternative: it takes a path of `hops` latencies, `inter` of them inter-node, and each hop but
+ * the first begins when `chunk` bytes have passed the previous one. */
+void sched_traffic_way(sched_traffic *t, double hops, double inter, double chunk);
 
 /* How many of the `hops` from rank to next rank, starting at `first`, are inter-node. */
 uint32_t sched_traffic_crossings(const sched_traffic *t, uint32_t first, uint32_t hops);

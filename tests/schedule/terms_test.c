@@ -161,13 +161,13 @@ static void count(const group *g, const sched_layout *at, sched_terms *out)
         }
         if (at)
             machine[at->machine[k]] += far.bytes;
-        out->near.messages = most(out->near.messages, near.messages);
-        out->near.bytes = most(out->near.bytes, near.bytes);
-        out->far.messages = most(out->far.messages, far.messages);
+        out->intra.messages = most(out->intra.messages, near.messages);
+        out->intra.bytes = most(out->intra.bytes, near.bytes);
+        out->inter.messages = most(out->inter.messages, far.messages);
         out->reduced = most(out->reduced, reduced);
     }
     for (uint32_t m = 0; m < MOST; m++)
-        out->far.bytes = most(out->far.bytes, machine[m]);
+        out->inter.bytes = most(out->inter.bytes, machine[m]);
 }
 
 static void expect(const sched_request *r, const char *what, double formula, double steps)
@@ -190,12 +190,12 @@ static int check(const sched_algorithm *a, sched_request r)
     r.me = r.kind == WEFT_SEND ? (r.root + 1) % r.ranks : 0;
     a->terms(&r, &got);
     count(&g, r.layout, &want);
-    expect(&r, "messages", got.near.messages, want.near.messages);
-    expect(&r, "bytes", got.near.bytes, want.near.bytes);
-    expect(&r, "messages between machines", got.far.messages, want.far.messages);
-    expect(&r, "bytes between machines", got.far.bytes, want.far.bytes);
+    expect(&r, "messages", got.intra.messages, want.intra.messages);
+    expect(&r, "bytes", got.intra.bytes, want.intra.bytes);
+    expect(&r, "messages between machines", got.inter.messages, want.inter.messages);
+    expect(&r, "bytes between machines", got.inter.bytes, want.inter.bytes);
     expect(&r, "bytes reduced", got.reduced, want.reduced);
-    double rounds = got.near.rounds + got.far.rounds, chain = longest_chain(&g);
+    double rounds = got.intra.rounds + got.inter.rounds, chain = longest_chain(&g);
     if (rounds < chain || (r.count >= r.ranks && rounds > chain)) /* no part is empty */
         expect(&r, "latencies", rounds, chain);
     drop(&g);
@@ -391,9 +391,9 @@ static void check_claim(const struct claim *c, uint32_t n)
     double bytes = 4.0 * (double)r.count;
     sched_terms t;
     a->terms(&r, &t);
-    hold(c, n, "latencies", t.near.rounds, c->latencies(n));
-    hold(c, n, "messages", t.near.messages, c->messages(n));
-    hold(c, n, "bytes", t.near.bytes, c->bytes(n) * bytes);
+    hold(c, n, "latencies", t.intra.rounds, c->latencies(n));
+    hold(c, n, "messages", t.intra.messages, c->messages(n));
+    hold(c, n, "bytes", t.intra.bytes, c->bytes(n) * bytes);
     hold(c, n, "bytes reduced", t.reduced, (c->reduced ? c->reduced(n) : n) * bytes);
 }
 

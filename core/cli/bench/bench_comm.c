@@ -64,7 +64,7 @@ typedef struct bench {
     job *job;
     comm_world *world;
     comm_arena arena;
-    job_sites sites;
+    job_hosts hosts;
     spec spec; /* one mesh axis of all ranks */
     measure *m[MEASURING_KINDS];
     uint32_t kind[MEASURING_KINDS], n;
@@ -116,10 +116,10 @@ static weft_status map_arena(bench *b)
 static weft_status add_link(bench *b, uint32_t *index)
 {
     const spec_link *l = &b->spec.links[b->spec.axis_link[0]];
-    if (!l->near.c)
+    if (!l->intra.c)
         return comm_add_link(b->world, l->c, l->conf, index);
-    return comm_add_pair(b->world, &(comm_part){l->near.c, l->near.conf},
-                         &(comm_part){l->c, l->conf}, b->sites.machine, index);
+    return comm_add_pair(b->world, &(comm_part){l->intra.c, l->intra.conf},
+                         &(comm_part){l->c, l->conf}, b->hosts.machine, index);
 }
 
 static weft_status add_operations(bench *b, uint32_t link)
@@ -195,12 +195,12 @@ static weft_status print_table(bench *b, uint32_t op)
 /* Set-up local to each rank: ops, and the transport or transports of one group of all ranks. */
 static weft_status find_links(bench *b)
 {
-    const resolve_meeting meeting = {.sites = b->job ? &b->sites : NULL, .job = b->job};
+    const resolve_meeting meeting = {.hosts = b->job ? &b->hosts : NULL, .job = b->job};
     weft_status st = host_create(config_raw(b->cfg, "run.plugins"), &b->host);
     if (st == WEFT_OK)
         run_serve_tables(b->host, b->job);
     if (st == WEFT_OK && b->job)
-        st = job_find_hosts(b->job, &b->who, &b->sites);
+        st = job_find_hosts(b->job, &b->who, &b->hosts);
     if (st == WEFT_OK)
         st = resolve_links(b->cfg, b->host, b->who.ranks, &meeting, &b->spec);
     if (st == WEFT_OK && b->who.ranks == 1)
@@ -260,7 +260,7 @@ static int run_rank(bench *b)
     for (uint32_t i = 0; i < b->n; i++)
         cli_measure_destroy(b->m[i]);
     resolve_free(&b->spec);
-    job_free_hosts(&b->sites);
+    job_free_hosts(&b->hosts);
     host_destroy(b->host);
     config_destroy(b->cfg);
     return status;

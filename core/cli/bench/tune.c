@@ -138,7 +138,7 @@ static weft_status add_mapped(tune *t, comm_channel *c, uint64_t link_caps)
                                .ranks = t->ranks,
                                .link_caps = link_caps};
             sched_mapped.terms(&r, &terms);
-            p->way = terms.near;
+            p->way = terms.intra;
             st = add(t, c, p, r, &sched_mapped);
         }
     return st;
@@ -276,8 +276,8 @@ void cli_tune_fit(const tune_point *p, uint32_t n, sched_cost *out)
     free(some);
     s.per_byte = s.per_byte > least ? s.per_byte : least;
     mapped = mapped > least ? mapped : least;
-    *out = (sched_cost){.near = s,
-                        .far = s,
+    *out = (sched_cost){.intra = s,
+                        .inter = s,
                         .reduce = reduce > least ? reduce : least,
                         .mapped = maps ? mapped : s.per_byte};
 }

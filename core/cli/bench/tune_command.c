@@ -44,7 +44,7 @@ typedef struct tuner {
     job_identity who;
     config *keys; /* [tune] */
     config *cfg;  /* the job's */
-    job_sites sites;
+    job_hosts hosts;
     run_prepared p;
     job *job;
     comm_world *world;
@@ -77,7 +77,7 @@ static weft_status load(tuner *t)
 /* The job and its transports. Existing costs of the job are ignored. */
 static weft_status load_job(tuner *t, uint32_t ranks)
 {
-    const resolve_meeting meeting = {.sites = t->job ? &t->sites : NULL, .job = t->job};
+    const resolve_meeting meeting = {.hosts = t->job ? &t->hosts : NULL, .job = t->job};
     if (ranks < 2)
         return err_fail(WEFT_USAGE,
                         "one rank sends nothing that could be measured: start 2 or more "
@@ -100,7 +100,7 @@ static weft_status set_up(tuner *t)
     if (st == WEFT_OK && t->who.ranks > 1)
         st = join(t);
     if (st == WEFT_OK && t->job)
-        st = job_find_hosts(t->job, &t->who, &t->sites);
+        st = job_find_hosts(t->job, &t->who, &t->hosts);
     if (st == WEFT_OK)
         st = load_job(t, t->who.ranks);
     if (st == WEFT_OK)
@@ -223,7 +223,7 @@ static void release(tuner *t)
 {
     cli_tune_release(&t->set);
     run_unprepare(&t->p);
-    job_free_hosts(&t->sites);
+    job_free_hosts(&t->hosts);
     config_destroy(t->keys);
     config_destroy(t->cfg);
 }

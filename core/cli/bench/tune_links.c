@@ -72,8 +72,8 @@ static void add_part(tune_set *t, uint32_t axis)
         return;
     t->parts += p == t->part + t->parts;
     *p = (tune_part){.link = s->axis_link[axis], .mesh_axis = axis, .ranks = s->mesh.size[axis]};
-    p->name = pool_printf(&t->layouts.pool, "%s%s%s", l->near.c ? l->near.c->name : "",
-                          l->near.c ? "+" : "", l->c->name);
+    p->name = pool_printf(&t->layouts.pool, "%s%s%s", l->intra.c ? l->intra.c->name : "",
+                          l->intra.c ? "+" : "", l->c->name);
     p->axis = t->of_job ? s->mesh.name[axis] : NULL;
     p->layout = resolve_group_layout(s, &t->layouts.pool, &(rank_group){.mesh_axis = axis});
     (void)!cli_measure_kinds(t->keys, "tune.op", p->kind, &p->kinds);
@@ -90,9 +90,9 @@ void cli_tune_find(const spec *s, config *cfg, const config *keys, uint32_t rank
         if (s->mesh.size[a] < 2)
             continue;
         const spec_link *l = &s->links[s->axis_link[a]];
-        if (l->near.c)
-            want(out, l->near.c, a, INSIDE);
-        want(out, l->c, a, l->near.c ? BETWEEN : WHOLE);
+        if (l->intra.c)
+            want(out, l->intra.c, a, INSIDE);
+        want(out, l->c, a, l->intra.c ? BETWEEN : WHOLE);
         add_part(out, a);
     }
     for (uint32_t i = 0; i < out->probes; i++)
@@ -172,7 +172,7 @@ static weft_status open_part(tune_set *t, tune_part *p, comm_world *w)
 {
     const spec *s = t->s;
     const spec_link *l = &s->links[p->link];
-    const comm_part far = {l->c, l->conf}, near = {l->near.c, l->near.conf};
+    const comm_part far = {l->c, l->conf}, near = {l->intra.c, l->intra.conf};
     uint32_t index = 0, *ranks = mem_alloc(p->ranks * sizeof *ranks);
     char name[80];
     comm_channel *c;
@@ -238,10 +238,10 @@ void cli_tune_cost_parts(tune_set *t)
         tune_part *p = &t->part[i];
         const spec_link *l = &t->s->links[p->link];
         p->cost = probe_of(t, l->c)->cost;
-        if (!l->near.c)
+        if (!l->intra.c)
             continue;
-        const sched_cost *near = &probe_of(t, l->near.c)->cost;
-        p->cost.near = near->near;
+        const sched_cost *near = &probe_of(t, l->intra.c)->cost;
+        p->cost.intra = near->intra;
         p->cost.mapped = near->mapped;
     }
 }

@@ -102,12 +102,12 @@ static void print_speed(const char *where, const sched_speed *s, FILE *to)
 static void print_costs(const tune_part *p, FILE *to)
 {
     const sched_cost *c = &p->cost;
-    bool two = memcmp(&c->near, &c->far, sizeof c->near) != 0;
+    bool two = memcmp(&c->intra, &c->inter, sizeof c->intra) != 0;
     fprintf(to, "# %s%s%s, %u ranks\n", p->name, p->axis ? " on mesh axis " : "",
             p->axis ? p->axis : "", p->ranks);
-    print_speed(two ? "inside machines: " : "", &c->near, to);
+    print_speed(two ? "inside machines: " : "", &c->intra, to);
     if (two)
-        print_speed("between machines: ", &c->far, to);
+        print_speed("between machines: ", &c->inter, to);
     fprintf(to, "# reduce %.4g GB/s, memory of others %.4g GB/s\n", 1e-9 / c->reduce,
             1e-9 / c->mapped);
 }
@@ -161,7 +161,7 @@ static void write_text(FILE *to, const char *what, const tune_set *t)
     fprintf(to, "[comm]\nreduce = %.6g ; GB/s\n", 1e-9 / reduce);
     for (uint32_t i = 0; i < t->probes; i++) {
         const tune_probe *p = &t->probe[i];
-        const sched_speed *s = &p->cost.near;
+        const sched_speed *s = &p->cost.intra;
         fprintf(to, "\n[comm.%s]\nlatency = %.6g ; us\nmessage = %.6g ; us\n", p->c->name,
                 s->latency * 1e6, s->message * 1e6);
         fprintf(to, "bandwidth = %.6g ; GB/s\n", 1e-9 / s->per_byte);

@@ -114,11 +114,11 @@ void doctor_check_job(doctor *d)
         return;
     }
     run_prepared p;
-    job_sites sites = {0};
-    const resolve_meeting elsewhere = {.sites = &sites};
+    job_hosts hosts = {0};
+    const resolve_meeting elsewhere = {.hosts = &hosts};
     bool several = j->here && j->here < j->ranks;
     if (several)
-        job_even_hosts(j->ranks, (j->ranks + j->here - 1) / j->here, &sites);
+        job_even_hosts(j->ranks, (j->ranks + j->here - 1) / j->here, &hosts);
     if (run_prepare(cfg, j->ranks, true, several ? &elsewhere : NULL, &p) != WEFT_OK) {
         doctor_add_line(d, "%s is refused", j->ini);
         doctor_add_finding(d, DOCTOR_PROBLEM, "%s", err_text());
@@ -129,7 +129,7 @@ void doctor_check_job(doctor *d)
         report_disk(d, &p);
     }
     run_unprepare(&p);
-    job_free_hosts(&sites);
+    job_free_hosts(&hosts);
     config_destroy(cfg);
 }
 

@@ -26,7 +26,7 @@ static void print_mesh(const plan *p, FILE *to)
         fprintf(to, "%s %s %u", a + 1 == s->mesh.n ? ":" : " x", s->mesh.name[a], s->mesh.size[a]);
         const spec_link *l = &s->links[s->axis_link[a]];
         if (s->mesh.size[a] > 1)
-            fprintf(to, " over %s%s%s%s", l->near.c ? l->near.c->name : "", l->near.c ? "+" : "",
+            fprintf(to, " over %s%s%s%s", l->intra.c ? l->intra.c->name : "", l->intra.c ? "+" : "",
                     l->c->name, s->axis_cost[a] ? " (tuned)" : "");
     }
     fprintf(to, "\n");

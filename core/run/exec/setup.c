@@ -20,8 +20,8 @@ static int32_t descriptor_kind(const executor *e)
         const spec_link *l = &e->plan->spec->links[i];
         if (resolve_collective_library(l))
             continue;
-        const weft_link_table *link = l->c->table, *near = l->near.c ? l->near.c->table : link;
-        wanted |= link->caps | near->caps;
+        const weft_link_table *link = l->c->table, *intra = l->intra.c ? l->intra.c->table : link;
+        wanted |= link->caps | intra->caps;
     }
     if (e->plan->spec->attached)
         return can & WEFT_DEV_EXPORT_CUDA ? WEFT_FD_CUDA : WEFT_FD_MAP;
@@ -167,9 +167,9 @@ static weft_status add_link(executor *e, uint32_t number, uint32_t *index)
 {
     const spec *s = e->plan->spec;
     const spec_link *l = &s->links[number];
-    if (!l->near.c)
+    if (!l->intra.c)
         return comm_add_link(e->world, l->c, l->conf, index);
-    return comm_add_pair(e->world, &(comm_part){l->near.c, l->near.conf},
+    return comm_add_pair(e->world, &(comm_part){l->intra.c, l->intra.conf},
                          &(comm_part){l->c, l->conf}, s->hosts.machine, index);
 }
 

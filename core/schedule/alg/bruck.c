@@ -21,23 +21,24 @@ static void all_gather(sched_writer *b)
     uint64_t part = b->bytes / n;
     sched_place have = sched_writer_scratch(b, b->bytes);
     sched_writer_copy(b, have, sched_in_at(0), part);
-    for (uint64_t far = 1; far < n; far *= 2) {
-        uint64_t parts = far < n - far ? far : n - far;
-        sched_writer_send(b, (uint32_t)((me + n - far) % n), have, parts * part);
-        sched_writer_recv(b, (uint32_t)((me + far) % n), sched_place_plus(have, far * part),
-                          parts * part);
+    for (uint64_t distance = 1; distance < n; distance *= 2) {
+        uint64_t parts = distance < n - distance ? distance : n - distance;
+        sched_writer_send(b, (uint32_t)((me + n - distance) % n), have, parts * part);
+        sched_writer_recv(b, (uint32_t)((me + distance) % n),
+                          sched_place_plus(have, distance * part), parts * part);
     }
     sched_writer_copy(b, sched_out_at(me * part), have, (n - me) * part);
     sched_writer_copy(b, sched_out_at(0), sched_place_plus(have, (n - me) * part), me * part);
 }
 
-/* Copies parts i of n with bit `far` set in i, in runs, to the packed message or back out of it.
- * Returns how many there are. */
-static uint64_t pack(sched_writer *b, uint64_t far, sched_place parts, sched_place packed, int back)
+/* Copies parts i of n with bit `distance` set in i, in runs, to the packed message or back out of
+ * it. Returns how many there are. */
+static uint64_t pack(sched_writer *b, uint64_t distance, sched_place parts, sched_place packed,
+                     int back)
 {
     uint64_t n = b->r->ranks, part = b->bytes / n, at = 0;
-    for (uint64_t i = far; i < n; i += 2 * far) {
-        uint64_t run = i + far < n ? far : n - i;
+    for (uint64_t i = distance; i < n; i += 2 * distance) {
+        uint64_t run = i + distance < n ? distance : n - i;
         sched_place loose = sched_place_plus(parts, i * part),
                     tight = sched_place_plus(packed, at * part);
         sched_writer_copy(b, back ? loose : tight, back ? tight : loose, run * part);
@@ -54,11 +55,11 @@ static void all_to_all(sched_writer *b)
                 take = sched_writer_scratch(b, most);
     sched_writer_copy(b, parts, sched_in_at(me * part), (n - me) * part);
     sched_writer_copy(b, sched_place_plus(parts, (n - me) * part), sched_in_at(0), me * part);
-    for (uint64_t far = 1; far < n; far *= 2) {
-        uint64_t bytes = pack(b, far, parts, give, 0) * part;
-        sched_writer_send(b, (uint32_t)((me + far) % n), give, bytes);
-        sched_writer_recv(b, (uint32_t)((me + n - far) % n), take, bytes);
-        pack(b, far, parts, take, 1);
+    for (uint64_t distance = 1; distance < n; distance *= 2) {
+        uint64_t bytes = pack(b, distance, parts, give, 0) * part;
+        sched_writer_send(b, (uint32_t)((me + distance) % n), give, bytes);
+        sched_writer_recv(b, (uint32_t)((me + n - distance) % n), take, bytes);
+        pack(b, distance, parts, take, 1);
     }
     for (uint32_t i = 0; i < n; i++)
         sched_writer_copy(b, sched_out_at((me + n - i) % n * part),
@@ -78,17 +79,18 @@ static void terms(const sched_request *r, sched_terms *out)
     sched_writer b = sched_writer_begin(r, &sched_bruck);
     sched_traffic *t = sched_traffic_begin(r);
     uint64_t n = r->ranks, part = b.bytes / n;
-    for (uint64_t far = 1; far < n; far *= 2) {
-        uint64_t over = n % (2 * far), gathered = far < n - far ? far : n - far;
-        uint64_t swapped = n / (2 * far) * far + (over > far ? over - far : 0);
+    for (uint64_t distance = 1; distance < n; distance *= 2) {
+        uint64_t over = n % (2 * distance),
+                 gathered = distance < n - distance ? distance : n - distance;
+        uint64_t swapped = n / (2 * distance) * distance + (over > distance ? over - distance : 0);
         for (uint32_t i = 0; i < n; i++)
             if (r->kind == WEFT_ALL_GATHER)
-                sched_traffic_edge(t, i, (uint32_t)((i + n - far) % n),
+                sched_traffic_edge(t, i, (uint32_t)((i + n - distance) % n),
                                    sched_amount_whole(gathered * part));
             else
-                sched_traffic_edge(t, i, (uint32_t)((i + far) % n),
+                sched_traffic_edge(t, i, (uint32_t)((i + distance) % n),
                                    sched_amount_whole(swapped * part));
-        sched_traffic_rounds(t, 2 * gathered > far,
+        sched_traffic_rounds(t, 2 * gathered > distance,
                              0); /* or it sends nothing of the previous round */
     }
     sched_traffic_end(t, out);

@@ -10,20 +10,20 @@
 static void emit(sched_writer *b)
 {
     uint32_t n = b->r->ranks, me = b->r->me, heard[32], rounds = 0;
-    for (uint64_t far = 1; far < n; far *= 2) {
-        uint32_t told = sched_writer_signal(b, (uint32_t)((me + far) % n));
+    for (uint64_t distance = 1; distance < n; distance *= 2) {
+        uint32_t told = sched_writer_signal(b, (uint32_t)((me + distance) % n));
         for (uint32_t i = 0; i < rounds; i++)
             sched_writer_after(b, told, heard[i]);
-        heard[rounds++] = sched_writer_wait(b, (uint32_t)((me + n - far) % n));
+        heard[rounds++] = sched_writer_wait(b, (uint32_t)((me + n - distance) % n));
     }
 }
 
 static void terms(const sched_request *r, sched_terms *out)
 {
     sched_traffic *t = sched_traffic_begin(r);
-    for (uint64_t far = 1; far < r->ranks; far *= 2) {
+    for (uint64_t distance = 1; distance < r->ranks; distance *= 2) {
         for (uint32_t i = 0; i < r->ranks; i++)
-            sched_traffic_edge(t, i, (uint32_t)((i + far) % r->ranks), (sched_amount){1, 0});
+            sched_traffic_edge(t, i, (uint32_t)((i + distance) % r->ranks), (sched_amount){1, 0});
         sched_traffic_rounds(t, 1, 0);
     }
     sched_traffic_end(t, out);

@@ -165,13 +165,13 @@ static void way_terms(sched_traffic *t, const forest *f, int up)
     for (int tree = 0; tree < 2; tree++)
         for (uint32_t label = 1; label < f->n; label++) {
             uint32_t me = rank_of(f, tree, label), parent = rank_of(f, tree, above(f, label));
-            uint32_t far = 0;
+            uint32_t inter = 0;
             sched_traffic_edge(t, up ? me : parent, up ? parent : me,
                                sched_amount_cut(f->b, f->half[tree].bytes));
             for (uint32_t at = label; at; at = above(f, at))
-                far += (uint32_t)sched_traffic_crosses(t, rank_of(f, tree, at),
-                                                       rank_of(f, tree, above(f, at)));
-            most = far > most ? far : most;
+                inter += (uint32_t)sched_traffic_crosses(t, rank_of(f, tree, at),
+                                                         rank_of(f, tree, above(f, at)));
+            most = inter > most ? inter : most;
         }
     sched_traffic_way(t, depth(f), most, 2 * (double)sched_writer_chunk(f->b, f->half[0], 0).bytes);
 }

@@ -85,12 +85,13 @@ static void emit(sched_writer *b)
  * rank. */
 static void pass_round(sched_traffic *t, const sched_writer *b, uint32_t kept)
 {
-    uint32_t n = b->r->ranks, far = sched_traffic_crossings(t, 0, n);
+    uint32_t n = b->r->ranks, inter = sched_traffic_crossings(t, 0, n);
     sched_amount all = sched_amount_parts(b);
     for (uint32_t i = 0; i < n; i++)
         sched_traffic_edge(t, i, (i + 1) % n,
                            sched_amount_less(all, sched_amount_part(b, (i + kept) % n)));
-    sched_traffic_way(t, n - 1, far < n ? far : n - 1, 0); /* n edges, of which a way has n - 1 */
+    sched_traffic_way(t, n - 1, inter < n ? inter : n - 1,
+                      0); /* n edges, of which a way has n - 1 */
 }
 
 static void terms(const sched_request *r, sched_terms *out)

@@ -165,15 +165,15 @@ static uint32_t edges(sched_traffic *s, const rooted *t, int up)
 {
     uint32_t deepest = 0, farthest = 0, children = 0, parts = t->b->r->kind;
     for (uint32_t v = 1; v < t->n; v++) {
-        uint32_t me = rank_of(t, v), parent = rank_of(t, v & (v - 1)), deep = 0, far = 0;
+        uint32_t me = rank_of(t, v), parent = rank_of(t, v & (v - 1)), deep = 0, inter = 0;
         uint64_t bytes = t->b->bytes;
         if (parts == WEFT_GATHER || parts == WEFT_SCATTER)
             bytes = bytes / t->n * below(t, v);
         sched_traffic_edge(s, up ? me : parent, up ? parent : me, sched_amount_whole(bytes));
         for (uint32_t at = v; at; at &= at - 1, deep++)
-            far += (uint32_t)sched_traffic_crosses(s, rank_of(t, at), rank_of(t, at & (at - 1)));
+            inter += (uint32_t)sched_traffic_crosses(s, rank_of(t, at), rank_of(t, at & (at - 1)));
         deepest = deep > deepest ? deep : deepest;
-        farthest = far > farthest ? far : farthest;
+        farthest = inter > farthest ? inter : farthest;
         children += (v & (v - 1)) == 0;
     }
     sched_traffic_way(s, deepest, farthest, 0);
@@ -193,8 +193,8 @@ static void terms(const sched_request *r, sched_terms *out)
         children = edges(s, &t, 0);
     sched_traffic_end(s, out);
     if (r->kind == WEFT_ALL_REDUCE) { /* what the root sends on the way back arrived before */
-        out->near.fill += out->near.bytes;
-        out->far.fill += out->far.bytes;
+        out->intra.fill += out->intra.bytes;
+        out->inter.fill += out->inter.bytes;
     }
     out->reduced = sums ? 2.0 * children * (double)b.bytes : 0;
 }

@@ -36,10 +36,10 @@ static weft_status start(job *j, uint32_t me, uint32_t n)
 {
     uint8_t *all = malloc((size_t)n * PROBES), mine[PROBES];
     job_identity who = {.rank = me, .ranks = n, .local_ranks = n, .addr = "127.0.0.1"};
-    job_sites sites = {0};
-    weft_status st = job_find_hosts(j, &who, &sites);
-    if (st == WEFT_OK && sites.machines != 1)
-        st = (err_fail)(WEFT_INTERNAL, "%u machines were found", sites.machines);
+    job_hosts hosts = {0};
+    weft_status st = job_find_hosts(j, &who, &hosts);
+    if (st == WEFT_OK && hosts.machines != 1)
+        st = (err_fail)(WEFT_INTERNAL, "%u machines were found", hosts.machines);
     memset(mine, 7, sizeof mine);
     if (st == WEFT_OK)
         st = job_exchange(j, "probes", mine, PROBES, all);
@@ -56,7 +56,7 @@ static weft_status start(job *j, uint32_t me, uint32_t n)
             st = (err_fail)(WEFT_INTERNAL, "byte %zu of what to resume from is another", i);
     counted[me] = count_bytes();
     free(all);
-    job_free_hosts(&sites);
+    job_free_hosts(&hosts);
     return st;
 }
 

@@ -17,7 +17,7 @@ static weft_status make_with(const char *text, uint32_t ranks, int want, const c
     if (st == WEFT_OK)
         st = resolve_plugins(out->cfg, out->host, &out->spec);
     if (st == WEFT_OK)
-        st = resolve_spec(out->cfg, ranks, 0, &(resolve_meeting){.sites = &out->sites}, want,
+        st = resolve_spec(out->cfg, ranks, 0, &(resolve_meeting){.hosts = &out->hosts}, want,
                           &out->spec);
     out->built = st == WEFT_OK;
     if (strategy)
@@ -38,21 +38,21 @@ weft_status planned_with(const char *text, uint32_t ranks, const component *stra
                          const component *rule, planned *out)
 {
     *out = (planned){0};
-    job_even_hosts(ranks, 1, &out->sites);
+    job_even_hosts(ranks, 1, &out->hosts);
     return make_with(text, ranks, SPEC_TRAIN, strategy, rule, out);
 }
 
 weft_status planned_make(const char *text, uint32_t ranks, int want, planned *out)
 {
     *out = (planned){0};
-    job_even_hosts(ranks, 1, &out->sites);
+    job_even_hosts(ranks, 1, &out->hosts);
     return make(text, ranks, want, out);
 }
 
 weft_status planned_on(const char *text, uint32_t ranks, uint32_t machines, planned *out)
 {
     *out = (planned){0};
-    job_even_hosts(ranks, machines, &out->sites);
+    job_even_hosts(ranks, machines, &out->hosts);
     return make(text, ranks, SPEC_TRAIN, out);
 }
 
@@ -62,10 +62,10 @@ weft_status planned_at(const char *text, const uint32_t *size, uint32_t machines
     for (uint32_t m = 0; m < machines; m++)
         ranks += size[m];
     *out = (planned){0};
-    job_even_hosts(ranks, machines, &out->sites);
+    job_even_hosts(ranks, machines, &out->hosts);
     for (uint32_t m = 0, r = 0; m < machines; m++)
         for (uint32_t i = 0; i < size[m]; i++)
-            out->sites.machine[r++] = m;
+            out->hosts.machine[r++] = m;
     return make(text, ranks, SPEC_TRAIN, out);
 }
 
@@ -76,5 +76,5 @@ void planned_free(planned *j)
     resolve_free(&j->spec);
     host_destroy(j->host);
     config_destroy(j->cfg);
-    job_free_hosts(&j->sites);
+    job_free_hosts(&j->hosts);
 }

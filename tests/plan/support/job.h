@@ -12,7 +12,7 @@ typedef struct planned {
     plan_set plans;
     plan *plan; /* of the first stage */
     bool built;
-    job_sites sites;
+    job_hosts hosts;
 } planned;
 
 /* `text` follows a header that names the plugins of paper.c. Free with planned_free(), also after a

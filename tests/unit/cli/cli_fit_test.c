@@ -23,11 +23,11 @@ static sched_way way_of(uint32_t i)
 
 static void measure(const sched_speed *s, double noise, uint64_t seed, cli_fit_point *out)
 {
-    const sched_cost c = {.near = *s};
+    const sched_cost c = {.intra = *s};
     for (uint32_t i = 0; i < POINTS; i++) {
-        sched_terms t = {.near = way_of(i)};
+        sched_terms t = {.intra = way_of(i)};
         double off = noise * (2 * rng_uniform(seed, i) - 1);
-        out[i] = (cli_fit_point){t.near, sched_seconds(&t, &c) * (1 + off)};
+        out[i] = (cli_fit_point){t.intra, sched_seconds(&t, &c) * (1 + off)};
     }
 }
 

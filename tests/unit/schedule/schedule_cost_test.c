@@ -18,7 +18,7 @@
 static sched_cost costs(double latency, double message, double per_byte, double reduce)
 {
     sched_speed s = {latency, message, per_byte};
-    return (sched_cost){.near = s, .far = s, .reduce = reduce, .mapped = per_byte};
+    return (sched_cost){.intra = s, .inter = s, .reduce = reduce, .mapped = per_byte};
 }
 
 static sched_request request(uint32_t kind, uint64_t bytes, uint32_t ranks, const sched_cost *c)
@@ -198,17 +198,17 @@ static void keys_become_costs(void **state)
                          "bandwidth = 2.5\nmapped = 10\n");
     assert_int_equal(sched_cost_read(c, "net", &cost, &known), WEFT_OK);
     assert_true(known);
-    is_near(cost.near.latency, 12.5e-6);
-    is_near(cost.far.message, 1.5e-6);
-    is_near(cost.near.per_byte, 0.4e-9);
-    is_near(cost.far.per_byte, 0.4e-9);
+    is_near(cost.intra.latency, 12.5e-6);
+    is_near(cost.inter.message, 1.5e-6);
+    is_near(cost.intra.per_byte, 0.4e-9);
+    is_near(cost.inter.per_byte, 0.4e-9);
     is_near(cost.reduce, 0.05e-9);
     is_near(cost.mapped, 0.1e-9);
     config_destroy(c);
 
     c = read_ini("[comm.net]\nbandwidth = 2.5\n");
     assert_int_equal(sched_cost_read(c, "net", &cost, &known), WEFT_OK);
-    assert_true(known && cost.near.latency == 0 && cost.reduce == 0);
+    assert_true(known && cost.intra.latency == 0 && cost.reduce == 0);
     is_near(cost.mapped, 0.4e-9);
     config_destroy(c);
 

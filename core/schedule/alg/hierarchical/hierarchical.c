@@ -64,13 +64,13 @@ static void add_up(const sched_lead *d, uint64_t chunk)
     uint32_t seen = 0;
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine && i != v->me)
-            sched_writer_recv(b, i, sched_hierarchy_landed(&d->near, chunk, seen++), s.bytes);
+            sched_writer_recv(b, i, sched_hierarchy_landed(&d->intra, chunk, seen++), s.bytes);
     sched_writer_reduce(b, s.bytes);
     seen = 0;
     for (uint32_t i = 0; i < v->ranks; i++)
         if (v->at[i] == v->machine)
             sched_writer_from(b, i == v->me ? sched_in_at(s.at)
-                                            : sched_hierarchy_landed(&d->near, chunk, seen++));
+                                            : sched_hierarchy_landed(&d->intra, chunk, seen++));
     sched_writer_to(b, sched_out_at(s.at));
     sched_writer_reduce_end(b);
 }
@@ -96,7 +96,7 @@ static void swap_whole(const sched_lead *d, sched_span s, uint64_t chunk)
     const sched_hierarchy *v = &d->v;
     uint32_t partner = sched_hierarchy_member(v, 1 - v->machine, v->place);
     sched_place ours = sched_hierarchy_summed(d, s.at),
-                theirs = sched_hierarchy_landed(&d->far, chunk, 0);
+                theirs = sched_hierarchy_landed(&d->inter, chunk, 0);
     sched_writer_send(v->b, partner, ours, s.bytes);
     sched_writer_recv(v->b, partner, theirs, s.bytes);
     sched_writer_reduce2(v->b, sched_out_at(s.at), v->machine ? theirs : ours,
@@ -125,12 +125,12 @@ static void between(const sched_lead *d, uint64_t chunk)
         sched_writer_send(b, sched_hierarchy_member(v, to, v->place),
                           sched_hierarchy_summed(d, give.at), give.bytes);
         sched_writer_recv(b, sched_hierarchy_member(v, from, v->place),
-                          sched_hierarchy_landed(&d->far, chunk, from), mine.bytes);
+                          sched_hierarchy_landed(&d->inter, chunk, from), mine.bytes);
     }
     sched_writer_reduce(b, mine.bytes);
     for (uint32_t m = 0; m < v->machines; m++)
         sched_writer_from(b, m == v->machine ? sched_hierarchy_summed(d, mine.at)
-                                             : sched_hierarchy_landed(&d->far, chunk, m));
+                                             : sched_hierarchy_landed(&d->inter, chunk, m));
     sched_writer_to(b, sched_out_at(mine.at));
     sched_writer_reduce_end(b);
 }
@@ -193,10 +193,10 @@ static void all_reduce(sched_hierarchy *v)
     longest = last > longest ? last : longest;
     uint64_t chunks = sched_writer_chunks(v->b, longest);
     if (leads(&d) && v->size[v->machine] > 1)
-        d.near = land(v->b, longest, v->size[v->machine] - 1);
+        d.intra = land(v->b, longest, v->size[v->machine] - 1);
     if (leads(&d) && v->machines > 1)
-        d.far = v->b->r->compress ? land_codes(v, longest)
-                                  : land(v->b, longest, v->machines == 2 ? 1 : v->machines);
+        d.inter = v->b->r->compress ? land_codes(v, longest)
+                                    : land(v->b, longest, v->machines == 2 ? 1 : v->machines);
     if (leads(&d))
         sched_hierarchy_keep_residual(v, longest);
     for (uint64_t c = 0; c < chunks + 3; c++) {
@@ -281,7 +281,7 @@ static void reduce_scatter(sched_hierarchy *v)
     sched_writer *b = v->b;
     uint64_t part = b->bytes / v->ranks, chunks = sched_writer_chunks(b, part);
     uint32_t n = v->size[v->machine];
-    sched_landing near = land(b, part, charges(v) * n), sums = land(b, part, v->machines);
+    sched_landing intra = land(b, part, charges(v) * n), sums = land(b, part, v->machines);
     sched_hierarchy_keep_residual(v, 0);
     for (uint64_t c = 0; c < chunks; c++) {
         sched_span s = sched_writer_chunk(b, (sched_span){0, part}, c);
@@ -293,10 +293,10 @@ static void reduce_scatter(sched_hierarchy *v)
                 sched_writer_send(b, by, sched_in_at(give.at), give.bytes);
                 continue;
             }
-            sched_place room = sched_hierarchy_landed(&near, c, charge++ * n);
-            add_for(v, q, nth, give, room, near.stride,
+            sched_place room = sched_hierarchy_landed(&intra, c, charge++ * n);
+            add_for(v, q, nth, give, room, intra.stride,
                     q == v->me ? sched_hierarchy_landed(&sums, c, v->machine)
-                               : sched_place_plus(room, (n - 1) * near.stride));
+                               : sched_place_plus(room, (n - 1) * intra.stride));
             nth += q != v->me;
         }
         finish_mine(v, s, sched_hierarchy_landed(&sums, c, 0), sums.stride);

@@ -87,11 +87,11 @@ static double scatter_or_gather(const sched_hierarchy *v, sched_traffic *t, int 
     uint64_t part = v->b->bytes / v->ranks;
     sched_amount a = sched_amount_cut(v->b, part);
     double reduced = 0;
-    for (int far = gather; far == 0 || far == 1; far += gather ? -1 : 1) {
+    for (int inter = gather; inter == 0 || inter == 1; inter += gather ? -1 : 1) {
         for (uint32_t q = 0; q < v->ranks; q++)
             for (uint32_t m = 0; m < v->machines; m++) {
                 uint32_t by = sched_hierarchy_leads_for(v, m, q);
-                if (!far)
+                if (!inter)
                     star(v, t, m, by, !gather, a);
                 else if (by != q)
                     sched_traffic_edge(t, gather ? q : by, gather ? by : q, a);
@@ -138,7 +138,7 @@ static uint32_t below(uint32_t index, uint32_t count)
 static double trees(const sched_hierarchy *v, sched_traffic *t, int up)
 {
     sched_amount a = sched_amount_cut(v->b, v->b->bytes);
-    uint32_t hops = 0, far = 0, top = v->at[v->b->r->root], most = 0;
+    uint32_t hops = 0, inter = 0, top = v->at[v->b->r->root], most = 0;
     for (uint32_t k = 0; k < v->machines; k++) {
         uint32_t m = (top + k) % v->machines, size = v->size[m];
         uint32_t high = (uint32_t)__builtin_popcount(k), deep = high + depth(size);
@@ -156,11 +156,11 @@ static double trees(const sched_hierarchy *v, sched_traffic *t, int up)
             inner = below(i, size) > inner ? below(i, size) : inner;
         most = sums > most ? sums : most;
         most = inner > most ? inner : most;
-        far = deep > hops ? high : far;
+        inter = deep > hops ? high : inter;
         hops = deep > hops ? deep : hops;
     }
     uint64_t chunk = sched_writer_chunk(v->b, (sched_span){0, v->b->bytes}, 0).bytes;
-    sched_traffic_way(t, hops, far, (double)chunk);
+    sched_traffic_way(t, hops, inter, (double)chunk);
     return up ? 2.0 * most * (double)v->b->bytes : 0;
 }
 

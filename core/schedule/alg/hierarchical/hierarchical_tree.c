@@ -80,13 +80,13 @@ void sched_hierarchy_broadcast(sched_hierarchy *v)
 {
     sched_writer *b = v->b;
     int root = v->me == b->r->root, speaks = sched_hierarchy_root_leader(v, v->machine) == v->me;
-    tree far = machines(v), near = members(v);
+    tree inter = machines(v), intra = members(v);
     for (uint64_t c = 0; c < sched_writer_chunks(b, b->bytes); c++) {
         sched_span s = sched_writer_chunk(b, (sched_span){0, b->bytes}, c);
         sched_place at = root ? sched_in_at(s.at) : sched_out_at(s.at);
         if (speaks)
-            down(&far, at, s.bytes);
-        down(&near, at, s.bytes);
+            down(&inter, at, s.bytes);
+        down(&intra, at, s.bytes);
     }
     if (root)
         sched_writer_copy(b, sched_out_at(0), sched_in_at(0), b->bytes);
@@ -124,17 +124,17 @@ void sched_hierarchy_reduce(sched_hierarchy *v)
 {
     sched_writer *b = v->b;
     int root = v->me == b->r->root, speaks = sched_hierarchy_root_leader(v, v->machine) == v->me;
-    tree far = machines(v), near = members(v);
+    tree inter = machines(v), intra = members(v);
     uint64_t first = sched_writer_chunk(b, (sched_span){0, b->bytes}, 0).bytes,
              stride = sched_align_line(first);
-    uint64_t half = below(&near) * stride, both = half + (speaks ? below(&far) * stride : 0);
+    uint64_t half = below(&intra) * stride, both = half + (speaks ? below(&inter) * stride : 0);
     sched_place room = sched_writer_scratch(b, SLOTS * both);
     for (uint64_t c = 0; c < sched_writer_chunks(b, b->bytes); c++) {
         sched_span s = sched_writer_chunk(b, (sched_span){0, b->bytes}, c);
         sched_place at = sched_place_plus(room, c % SLOTS * both);
-        sched_place sum = up(&near, sched_in_at(s.at), at, stride, s.bytes);
+        sched_place sum = up(&intra, sched_in_at(s.at), at, stride, s.bytes);
         if (speaks)
-            sum = up(&far, sum, sched_place_plus(at, half), stride, s.bytes);
+            sum = up(&inter, sum, sched_place_plus(at, half), stride, s.bytes);
         if (root)
             sched_writer_copy(b, sched_out_at(s.at), sum, s.bytes);
     }

@@ -48,14 +48,14 @@ sched_place sched_hierarchy_landed(const sched_landing *l, uint64_t chunk, uint3
 typedef struct sched_lead {
     sched_hierarchy v;
     uint32_t leaders;
-    sched_landing near, far;
+    sched_landing intra, inter;
 } sched_lead;
 
 /* Where a leader has its machine's sum, from byte `at` of the whole. */
 sched_place sched_hierarchy_summed(const sched_lead *d, uint64_t at);
 
 /* hierarchical_compress.c: the inter-node phase of the leaders for chunk `s` of their `part`, and
- * the number of places each chunk takes in d->far; and sending the sum for q, the nth rank that
+ * the number of places each chunk takes in d->inter; and sending the sum for q, the nth rank that
  * this member is responsible for. */
 uint32_t sched_hierarchy_codes(const sched_hierarchy *v);
 void sched_hierarchy_keep_residual(const sched_hierarchy *v,
