@@ -50,6 +50,15 @@ static void list_owners(const config *c, const char *section, char *out, size_t 
     }
 }
 
+/* The first other section that has the key; NULL: none. */
+static const char *section_of(const config *c, const char *key)
+{
+    for (uint32_t i = 0; i < c->options.n; i++)
+        if (!strcmp(c->options.at[i].option->key, key))
+            return c->options.at[i].section;
+    return NULL;
+}
+
 static weft_status unknown_key(const config *c, const entry *e)
 {
     char place[4200], owners[600];
@@ -64,6 +73,10 @@ static weft_status unknown_key(const config *c, const entry *e)
     if (near)
         return err_fail(WEFT_USAGE, "%s: unknown key '%s' in [%s]; did you mean '%s'?", place,
                         e->key, e->section, near);
+    const char *other = section_of(c, e->key);
+    if (other)
+        return err_fail(WEFT_USAGE, "%s: unknown key '%s' in [%s]; [%s] has a key of that name",
+                        place, e->key, e->section, other);
     list_owners(c, e->section, owners, sizeof owners);
     if (!owners[0])
         return err_fail(WEFT_USAGE, "%s: unknown key '%s' in [%s], which has no keys", place,

@@ -74,6 +74,8 @@ static void unknown_words_have_a_neighbour(void **state)
     check_says("[x]\nsmal = 2\n", "job.ini:2: unknown key 'smal' in [x]; did you mean 'small'?");
     check_says("[x]\nzzz = 2\n",
                "job.ini:2: unknown key 'zzz' in [x]; its keys are those of plugin x");
+    check_says("[x]\nstrategy = 2\n",
+               "job.ini:2: unknown key 'strategy' in [x]; [parallel] has a key of that name");
     check_says("[comm.nothing]\n",
                "job.ini:1: unknown section [comm.nothing]; neither the core nor "
                "a plugin that the job names has it");

@@ -308,7 +308,11 @@ weft_status cli_sweep_read(sweep *s, const char *ini, const char *const *overrid
         st = e.stale ? WEFT_OK : take_entry(s, &e);
     }
     if (st == WEFT_OK && !any)
-        st = err_fail(WEFT_USAGE, "%s has no section [sweep], which lists the keys to vary", ini);
+        st = err_fail(
+            WEFT_USAGE,
+            "%s has no section [sweep], which lists the keys to vary; add it, or give the lists "
+            "here, for example sweep.parallel.strategy=dp,tp",
+            ini);
     if (st == WEFT_OK && s->ranks)
         st = take_list(s, SWEEP_RANKS, pool_printf(&s->pool, "%u", s->ranks), "-n");
     if (st == WEFT_OK)
