@@ -49,6 +49,10 @@ static weft_status read_manifest(ckpt *c)
 {
     struct stat info;
     int fd = data_file_open_regular(c->folder, "manifest.json", false, &info);
+    if (fd < 0 && errno == ENOENT && faccessat(c->folder, "checkpoints", F_OK, 0) == 0)
+        return err_fail(WEFT_USAGE,
+                        "this is the folder of a run: name one of its checkpoints, such "
+                        "as checkpoints/step-00001000");
     if (fd < 0 && errno == ENOENT)
         return err_fail(WEFT_DATA, "there is no manifest.json: this is not a complete checkpoint");
     if (fd < 0)

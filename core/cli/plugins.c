@@ -173,11 +173,17 @@ static void print_reference(const component *const *all, uint32_t n)
         printf("\n## [%s] with the plugin %s: %s\n\n", section_of(all[i], section), all[i]->name,
                all[i]->help);
         const weft_strategy *st = all[i]->table;
-        for (uint32_t k = 0; !strcmp(all[i]->iface, "weft.strategy/1") && st->axes && st->axes[k];
-             k++)
+        uint32_t k = 0;
+        for (; !strcmp(all[i]->iface, "weft.strategy/1") && st->axes && st->axes[k]; k++)
             printf("- `%s` (a number, or auto; default `auto`): %s\n", st->axes[k]->size_key,
                    st->axes[k]->help);
-        config_print_options(stdout, all[i]->options, 1, column_of(all[i]));
+        const bool any = all[i]->options && *all[i]->options;
+        if (k && any) /* Markdown needs a blank line between a list and a table */
+            puts("");
+        if (any)
+            config_print_options(stdout, all[i]->options, 1, column_of(all[i]));
+        else if (!k)
+            puts("No keys.");
     }
 }
 

@@ -36,7 +36,7 @@ static const doctor_check checks[] = {
     {"peers", "whether ranks of this machine can map each other's memory", doctor_check_peers,
      true},
     {"plugins", "which devices and transports can work here", doctor_check_plugins, true},
-    {"fit", "whether the job fits", doctor_check_fit, false},
+    {"fit", "whether the job fits", doctor_check_fit, false}, /* last: doctor_fit() repeats it */
 };
 
 const char *doctor_check_at(uint32_t i, const char **title)

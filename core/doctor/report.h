@@ -20,7 +20,8 @@ void doctor_add_text(doctor *d, const char *name, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void doctor_add_number(doctor *d, const char *name, int64_t value);
 
-/* A finding: what is wrong; then why it matters, and the command that fixes or shows it. */
+/* A finding: what is wrong; then why it matters, and the command that fixes or shows it. Every
+ * finding has all three. */
 void doctor_add_finding(doctor *d, enum doctor_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void doctor_add_reason(doctor *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -2,7 +2,6 @@
 divide it, and two jobs are not pinned to the same core."""
 import json
 import os
-import random
 import re
 import subprocess
 import time
@@ -51,7 +50,7 @@ class Cpus(started.Case):
         if not os.path.exists(self.path("job.key")):
             self.weft("key", "-o", "job.key")
         env = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-               "MASTER_PORT": str(random.randint(20000, 30000))}
+               "MASTER_PORT": str(started.free_port())}
         words = ["train", "tiny.ini", "run.key=job.key", "parallel.strategy=dp",
                  "comm.plugin=tcp", "train.batch=8", *words]
         ranks = [self.start(words, cpus[r], env | {"RANK": str(r), "LOCAL_RANK": str(r)})

@@ -10,7 +10,6 @@ import glob
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 
@@ -117,9 +116,7 @@ class Documents(started.Case):
 
     def run_ranks(self, command):
         """RANK=0 WORLD_SIZE=2 MASTER_ADDR=first ... weft train JOB: all its ranks, here."""
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = started.free_port()
         command = re.sub(r"MASTER_ADDR=\S+", "MASTER_ADDR=127.0.0.1", command)
         command = re.sub(r"MASTER_PORT=\d+", f"MASTER_PORT={port}", command)
         ranks = int(re.search(r"WORLD_SIZE=(\d+)", command).group(1))

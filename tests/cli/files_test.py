@@ -83,6 +83,8 @@ class Files(started.Case):
         self.refused("ckpt", "verify", "tiny.ini", why="tiny.ini")
         os.mkdir(self.path("empty"))
         self.refused("ckpt", "verify", "empty", why="empty")
+        os.mkdir(self.path("empty/checkpoints"))
+        self.refused("ckpt", "verify", "empty", why="this is the folder of a run")
 
     def test_sample(self):
         folder = self.trained()

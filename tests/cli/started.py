@@ -8,6 +8,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
+from ports import free_port  # noqa: E402,F401  (tests/parity/ports.py)
+
 WEFT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "weft"
 SOURCE = os.path.abspath(sys.argv[2]) if len(sys.argv) > 2 else "."
 

@@ -3,6 +3,7 @@ reads brings it down; and ranks on machines that differ are told where."""
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -105,7 +106,8 @@ CASES = {
     "no overcommitment": (setting("proc/sys/vm/overcommit_memory", "2"), "memory", "warning",
                           ["overcommit_memory 2"]),
     "no huge pages": (setting(f"{THP}/enabled", "always madvise [never]"), "hugepages", "warning",
-                      ["transparent huge pages are disabled", f"/{THP}/enabled"]),
+                      ["transparent huge pages are disabled",
+                       f"echo madvise | sudo tee /{THP}/enabled"]),
     "no shared huge pages": (setting(f"{THP}/shmem_enabled", "always advise [never] deny"),
                              "hugepages", "note", ["shmem_enabled is never", "echo advise"]),
     "reserved huge pages": (
@@ -233,6 +235,16 @@ class Doctor(machine.Case):
         self.assertIn("why:  The CPU handles each packet", out)
         self.assertIn("type: sudo ip link set eth0 mtu 9000", out)
         self.assertRegex(out, r"\nmade-up: \d+ checks, 0 problems, 1 warning, ")
+
+    def test_every_check_is_in_the_table(self):
+        folder = os.path.join(started.SOURCE, "core", "doctor")
+        with open(os.path.join(folder, "checks", "checks.h"), encoding="utf-8") as f:
+            declared = set(re.findall(r"^void (doctor_check_\w+)\(", f.read(), re.M))
+        with open(os.path.join(folder, "doctor.c"), encoding="utf-8") as f:
+            rows = re.findall(r'^    \{"\w+", "[^"]*",\s+(doctor_check_\w+),', f.read(), re.M)
+        self.assertGreater(len(declared), 15)
+        self.assertEqual(declared, set(rows))
+        self.assertEqual(rows[-1], "doctor_check_fit")
 
     def test_every_check_is_described(self):
         with open(os.path.join(started.SOURCE, "docs", "DOCTOR.md"), encoding="utf-8") as f:

@@ -7,7 +7,6 @@ file is known; that of the launcher lies in a descriptor that only its ranks hav
 when they have read it."""
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -57,9 +56,7 @@ class Key(w.Bench):
         digits = read(self.path("key")).strip()
         secrets = [digits, digits.upper(), bytes.fromhex(digits.decode())]
         job = ENDLESS | {"run.key": self.path("key")}
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = w.free_port()
         ranks, log = [], self.path("said")
         for rank in (0, 1):
             env = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_PORT": str(port)}

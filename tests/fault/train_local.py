@@ -34,9 +34,7 @@ class Local(w.Bench):
     def play(self, out, address, variables):
         """Train; what the ranks have said. `variables` of a rank, besides where they meet."""
         w.weft("key", "-o", self.path(out + ".key"))
-        with socket.socket() as s:
-            s.bind((address, 0))
-            port = s.getsockname()[1]
+        port = w.free_port(address)
         job = JOB | {"run.key": self.path(out + ".key")}
         ranks = []
         for rank in range(RANKS):

@@ -157,7 +157,7 @@ class Stop(w.Bench):
     def test_before_all_have_met(self):
         """Rank 2 of 3 never comes: the others stop at once, with 75, and do not wait for it."""
         for number in (signal.SIGTERM, signal.SIGUSR1):
-            key, port = self.path(f"job{number}.key"), str(20000 + os.getpid() % 20000 + number)
+            key, port = self.path(f"job{number}.key"), str(w.free_port())
             w.weft("key", "-o", key)
             words = [w.WEFT, "train", self.ini, *self.options("never", self.job(LONG, 3)),
                      f"run.key={key}"]
@@ -183,12 +183,12 @@ class Stop(w.Bench):
         key, job = self.path("job.key"), self.job(LONG, 2)
         w.weft("key", "-o", key)
         self.train("whole", job, ranks=2)
-        for turn, everywhere in enumerate((False, True)):
+        for everywhere in (False, True):
             shutil.rmtree(self.path("cut"), ignore_errors=True)
-            ranks = self.by_hand("cut", job | {"run.key": key}, 2, 21000 + turn)
+            ranks = self.by_hand("cut", job | {"run.key": key}, 2)
             path = self.path("cut", "metrics.jsonl")
             while not os.path.exists(path) or len(w.metrics(self.path("cut"))) < 10:
-                self.assertIsNone(ranks[0].poll())
+                self.assertIsNone(ranks[0].poll(), [p.stderr.read() for p in ranks[:1] if p.poll()])
                 time.sleep(0.005)
             for p in ranks if everywhere else ranks[1:]:
                 p.send_signal(signal.SIGTERM)
@@ -202,13 +202,14 @@ class Stop(w.Bench):
             self.train("cut", job, ranks=2, resume=True)
             self.same_run("whole", "cut", 400)
 
-    def by_hand(self, out, job, n, port):
+    def by_hand(self, out, job, n):
+        port = str(w.free_port())
         words = [w.WEFT, "train", self.ini, *self.options(out, job)]
         ranks = []
         for r in range(n):
             env = {"RANK": str(r), "WORLD_SIZE": str(n), "LOCAL_RANK": str(r),
                    "LOCAL_WORLD_SIZE": str(n), "MASTER_ADDR": "127.0.0.1",
-                   "MASTER_PORT": str(port + os.getpid() % 20000)}
+                   "MASTER_PORT": port}
             ranks.append(subprocess.Popen(words, stderr=subprocess.PIPE, text=True,
                                           stdin=subprocess.DEVNULL, env=w.environment(env)))
             self.addCleanup(ranks[-1].kill)

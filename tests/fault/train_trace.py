@@ -4,7 +4,6 @@ the clocks of the ranks are a day apart?"""
 import collections
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -64,7 +63,7 @@ class Trace(w.Bench):
         if not os.path.exists(self.path("job.key")):
             w.weft("key", "-o", self.path("job.key"))
         common = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
-                  "MASTER_PORT": str(random.randint(20000, 30000))}
+                  "MASTER_PORT": str(w.free_port())}
         ranks = []
         for r in range(2):
             words = [w.WEFT, "train", self.ini, f"run.key={self.path('job.key')}",

@@ -4,7 +4,6 @@ NCCL refuses that unless it is told that they are on two machines (NCCL_HOSTID);
 sockets, and the GPU takes the ranks in turns. So this shows that calls, streams and endings fit
 together, and nothing of speed. `nccl.py WEFT`; status 77 where there is no libnccl."""
 import os
-import socket
 import subprocess
 import sys
 import unittest
@@ -25,9 +24,7 @@ class Nccl(w.Bench):
         key = self.path("key")
         if not os.path.exists(key):
             w.weft("key", "-o", key)
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
+        port = w.free_port()
         job = job | {"comm.plugin": "nccl", "run.key": key}
         ranks = []
         for rank in range(2):

@@ -10,7 +10,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "parity"))
 import weft_jobs as w  # noqa: E402  (tests/parity/weft_jobs.py)
-from join import JOB, free_port  # noqa: E402  (tests/parity/join.py)
+from join import JOB  # noqa: E402  (tests/parity/join.py)
 
 
 class Mpi(w.Bench):
@@ -23,7 +23,7 @@ class Mpi(w.Bench):
         self.train("launched", JOB, ranks=2)
         words = ["mpirun", "-n", "2", "--oversubscribe"]
         words += ["--allow-run-as-root"] if os.geteuid() == 0 else []
-        env = w.environment({"MASTER_PORT": str(free_port()), "OMPI_MCA_plm": "isolated",
+        env = w.environment({"MASTER_PORT": str(w.free_port()), "OMPI_MCA_plm": "isolated",
                              "OMPI_MCA_btl": "self", "TMPDIR": self.path()})
         done = subprocess.run([*words, w.WEFT, "train", self.ini,
                                *self.options("mpi", JOB | {"run.key": key})], env=env,

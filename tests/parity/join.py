@@ -14,12 +14,6 @@ import weft_jobs as w
 JOB = w.ODD | {"checkpoint.every": 20, "comm.plugin": "tcp"}
 
 
-def free_port():
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        return s.getsockname()[1]
-
-
 class Join(w.Bench):
     @classmethod
     def setUpClass(cls):
@@ -31,7 +25,7 @@ class Join(w.Bench):
 
     def start(self, out, jobs, resume=(), extra=None):
         """One process a job; [(status, what it said)] in rank order."""
-        common = {"WORLD_SIZE": len(jobs), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
+        common = {"WORLD_SIZE": len(jobs), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": w.free_port()}
         ranks = []
         for rank, job in enumerate(jobs):
             words = ["train", self.ini, *self.options(out, job)]

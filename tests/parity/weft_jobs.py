@@ -18,6 +18,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "pytorch"))
 import checkpoint  # noqa: E402  (tests/pytorch/checkpoint.py)
 import numbers_of_weft  # noqa: E402  (tests/pytorch/numbers_of_weft.py)
+from ports import free_port  # noqa: E402,F401  (tests/parity/ports.py)
 
 WEFT = os.path.abspath(sys.argv[1]) if len(sys.argv) > 1 else "weft"
 SLOW = 10 if os.environ.get("WEFT_SANITIZED") else 1  # times as slow as the release build

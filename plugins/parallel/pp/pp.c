@@ -21,12 +21,13 @@ static const weft_mesh_axis axis = {sizeof axis, 0, AXIS, AXIS,
                                     "layers + 2"};
 static const weft_mesh_axis *const axes[] = {&axis, NULL};
 
-static const weft_option schedule = {.struct_size = sizeof schedule,
-                                     .type = WEFT_OPT_CHOICE,
-                                     .key = "schedule",
-                                     .dflt = "1f1b",
-                                     .choices = "fthenb|1f1b|interleaved",
-                                     .help = "order in which a stage works on micro-batches"};
+static const weft_option schedule = {
+    .struct_size = sizeof schedule,
+    .type = WEFT_OPT_CHOICE,
+    .key = "schedule",
+    .dflt = "1f1b",
+    .choices = "fthenb|1f1b|interleaved",
+    .help = "order in which a stage works on micro-batches; fthenb is GPipe"};
 static const weft_option virtual_stages = {
     .struct_size = sizeof virtual_stages,
     .type = WEFT_OPT_INT,
