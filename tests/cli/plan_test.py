@@ -47,7 +47,7 @@ class Plan(started.Case):
                            "--rank", "1")
         for head in ("list step", "list eval", "list save"):
             self.assertIn(head, out)
-        self.assertRegex(out, r"call +forward block\.0, pass 0")
+        self.assertRegex(out, r"call +forward block\.0, micro-batch 0")
         self.assertRegex(out, r"start +#\d+ all-reduce of gradients")
         p = json.loads(self.weft("plan", "-n", "2", "tiny.ini", "parallel.strategy=dp", "--list",
                                  "--json", "--rank", "1")[0])

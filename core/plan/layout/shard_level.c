@@ -61,14 +61,15 @@ static weft_status check_times(const edit_state *e, const flat_param *p, const f
 {
     uint64_t own = k->level >= FLAT_GRADS ? (uint64_t)1 << k->axis : 0;
     if (p->every_axes & ~own)
-        return err_fail(WEFT_UNSUPPORTED,
-                        "the gradient of %s must be summed after every pass over a mesh axis that "
-                        "does not shard gradients",
-                        p->name);
+        return err_fail(
+            WEFT_UNSUPPORTED,
+            "the gradient of %s must be summed after every micro-batch over a mesh axis that "
+            "does not shard gradients",
+            p->name);
     if (own & ~p->every_axes && e->micro_batches > 1)
         return err_fail(WEFT_USAGE,
                         "%s shards the gradient of %s over %s, but it is summed there once a step; "
-                        "it must be summed after every pass",
+                        "it must be summed after every micro-batch",
                         owner, p->name, e->s->mesh.name[k->axis]);
     return WEFT_OK;
 }

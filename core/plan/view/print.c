@@ -156,7 +156,7 @@ static void print_one(const plan *p, const list *l, uint32_t rank, FILE *to)
             continue;
         switch (e->kind) {
         case ENTRY_CALL:
-            fprintf(to, "%6u   call   %s, pass %u\n", i, e->name, e->micro_batch);
+            fprintf(to, "%6u   call   %s, micro-batch %u\n", i, e->name, e->micro_batch);
             print_segment(p, e, to);
             break;
         case ENTRY_START:

@@ -158,7 +158,7 @@ void plan_print_schedule(const plan_set *set, FILE *to)
     for (uint32_t s = 0; s < t.stages; s++)
         draw(&t, s, (uint32_t)width, to);
     for (uint32_t s = 0; s < t.stages; s++)
-        fprintf(to, "stage %-3u keeps the activations of at most %u micro-batch passes\n", s,
+        fprintf(to, "stage %-3u keeps the activations of at most %u micro-batches\n", s,
                 plan_live(&set->at[s]));
     fprintf(to, "bubble: %.2f %% with equal stages, %.2f %% with the operations of this model\n",
             100 * plan_bubble(set, true), 100 * plan_bubble(set, false));

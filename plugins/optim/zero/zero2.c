@@ -7,8 +7,9 @@
  * pass. N ranks keep 2 + 14 / N bytes per parameter with Adam in 16 bits, and 2 + 16 / N where
  * gradients are summed in fp32 ([train] accumulate).
  *
- * The price is communication in every pass: with m passes a step sends m + 1 times (N - 1) / N of
- * the parameters; zero1 sends 2 times. It loses to zero1 where m is large and memory suffices. */
+ * The price is communication in every micro-batch: with m of them a step sends m + 1 times
+ * (N - 1) / N of the parameters; zero1 sends 2 times. It loses to zero1 where m is
+ * large and memory suffices. */
 #include "slice_axis.h"
 
 static const weft_option *const options[] = {&zero_slice_axis, NULL};

@@ -95,7 +95,7 @@ WEFT_FREEZE(weft_view, op, 104);
 
 /* When a gradient is summed. */
 #define WEFT_SYNC_LAST 1u  /* once, after its last contribution in the step */
-#define WEFT_SYNC_EVERY 2u /* after every pass */
+#define WEFT_SYNC_EVERY 2u /* after every micro-batch */
 #define WEFT_SYNC_NEVER 3u /* not at all: needs a periodic_list() or changes_results() */
 
 /* What edits.shard() cuts. */
