@@ -3,10 +3,11 @@
  * A check reads files (sysfs.h), adds a summary and facts to the report, and a finding for each bad
  * setting (report.h). It may use the facts of earlier checks in the table of doctor.c. [setup]
  *
- * `weft doctor --list` has the checks, docs/DOCTOR.md their findings: search there first. To add a
- * finding to a check: an assess_...() in its file, with a reason and a command, and a case in CASES
- * of tests/doctor/doctor_test.py. To add a check: its function, declared here; a row in the table
- * of doctor.c, before the last; a row in docs/DOCTOR.md; cases; the files that it reads, in the
+ * `weft doctor --list` has the checks, docs/DOCTOR.md their findings: search there first. A
+ * further setting of a subject that has a check is a finding of that check. To add a finding: an
+ * assess_...() in its file, with a reason and a command, and a case in CASES of
+ * tests/doctor/doctor_test.py. To add a check: its function, declared here; a row in the table of
+ * doctor.c, before the last; a row in docs/DOCTOR.md; cases; the files that it reads, in the
  * healthy machine of tests/doctor/machine.py. A fact that should be equal on all ranks needs a row
  * in compare.c. */
 #ifndef DOCTOR_CHECKS_CHECKS_H
