@@ -108,7 +108,7 @@ weft_status gpu_upload(weft_device *d, CUdeviceptr to, const void *from, uint64_
 weft_status gpu_load_images(weft_device *d);
 void gpu_unload_images(weft_device *d);
 
-/* The kernel of that name; in it '*' stands for the element type's name. */
+/* The kernel of that name; '*' in it is replaced by the element type's name. */
 weft_status gpu_find_kernel(weft_device *d, const char *name, uint32_t dtype, CUfunction *out);
 
 struct gpu_grid {

@@ -138,7 +138,7 @@ static desc scalar(struct making *m, int64_t number)
     return tensor(m, number, CUDNN_DATA_FLOAT, &one, false, true);
 }
 
-/* Elements from token to token of queries (or keys and values) as they lie in memory. */
+/* Stride in elements between consecutive tokens of queries (or of keys and values). */
 static int64_t token_step(const struct sdpa_shape *s, int64_t heads)
 {
     return s->fused ? 3 * s->heads * s->dim : heads * s->dim;

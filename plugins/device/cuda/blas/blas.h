@@ -48,10 +48,10 @@ struct gpu_blas {
     char name[48];
 };
 
-/* A product made ready: D = alpha op(A) op(B) + beta C, column by column as the library sees it,
- * and an epilogue. */
+/* A prepared product: D = alpha op(A) op(B) + beta C, column-major as in the library, and an
+ * epilogue. */
 struct product {
-    cublasLtMatmulDesc_t desc; /* NULL: the library is not asked */
+    cublasLtMatmulDesc_t desc; /* NULL: the library is not used */
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algorithm;
     struct product_key key;

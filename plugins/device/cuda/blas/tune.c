@@ -231,7 +231,7 @@ static bool is_plain(const struct product_key *k)
            (k->epilogue == CUBLASLT_EPILOGUE_DEFAULT || k->epilogue == CUBLASLT_EPILOGUE_BIAS);
 }
 
-/* What nobody sees in a result, and everybody in the time. */
+/* Logs a slow choice, which only the time shows. */
 static void say_slow(const weft_prepared *p, const struct product_key *k, const char *why)
 {
     const weft_host *host = p->d->m->host;

@@ -1,10 +1,10 @@
 /* kern/attention.cu: attention without a library, forward and backward, for any type and any size
- * of heads: what serves where cuDNN does not, and what judges it.
+ * of heads: the fallback where cuDNN has no kernel, and its reference in tests.
  *
  * As in FlashAttention (Dao et al., 2022; backward as in FlashAttention-2), scores are never
  * stored: a block has a tile of queries and walks over the tiles of keys that they see, keeping for
  * each query a running maximum m, a sum l of exponentials, and a result that is rescaled when m
- * grows. Backward makes the probabilities again from the logarithm of the sum (lse): once for the
+ * grows. Backward recomputes the probabilities from the logarithm of the sum (lse): once for the
  * gradients of a tile of keys and values, over all tiles of queries and all heads that share them,
  * and once for those of a tile of queries. So every sum has one owner and one order: no atomics.
  *

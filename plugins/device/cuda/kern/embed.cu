@@ -1,13 +1,13 @@
 /* kern/embed.cu: the gradient of a table whose rows were looked up: dtable[id] += dy[token].
  *
  * No atomic sums, so the bits are always the same:
- *   1. ids become keys; those that the table has not get the key `table`, which is above all others
+ *   1. ids become keys; ids outside the table get the key `table`, the largest
  *   2. the pairs (key, token) are sorted, stably, by digits of SORT_BITS from the lowest: count the
  *      digits of each block, add up the counts in the order (digit, block), scatter
- *   3. each block adds up RUN_BLOCK sorted rows of dy, run of equal keys by run. A run that lies in
- *      the block goes to the table; one that crosses its borders goes to the workspace, as the
- *      block's head (begun before it) or tail (goes on behind it)
- *   4. the block in which a crossing run begins adds its tail and the heads of the blocks behind
+ *   3. each block adds up RUN_BLOCK sorted rows of dy, run of equal keys by run. A run inside the
+ *      block goes to the table; one that crosses its borders goes to the workspace, as the
+ *      block's head (begins before it) or tail (continues after it)
+ *   4. the block in which a crossing run begins adds its tail and the heads of the following blocks
  *
  * Sorting moves 16 bytes a token and digit, a hundredth of what dy has. */
 #include "common.cuh"

@@ -2,10 +2,10 @@
  *
  * A block first computes the scalars, then takes tiles of WIDE elements a thread. A thread reads
  * all operands that are vectors into slots, follows the instructions, and writes all outputs.
- * Reading comes before writing, so that an output may lie over any input. Slots are shared memory
+ * Reading comes before writing, so an output may alias any input. Slots are shared memory
  * that only their own thread touches; results that the next instruction alone reads stay in
- * registers (ew.c sees to it). An AdamW so takes two hundred instructions an element, as many as a
- * GPU has time for while its 28 bytes move: programs that every job has are known.cu's. */
+ * registers (chosen by ew.c). AdamW takes two hundred instructions an element, as many as a
+ * GPU has time for while its 28 bytes move: common programs are in known.cu. */
 #include "ew.cuh"
 
 /* This block's shared memory: scalars, instructions, slots of two quads a thread. */

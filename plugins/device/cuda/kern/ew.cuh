@@ -91,8 +91,8 @@ FN float scalar_of(const struct ew_job &j, const struct ew_scalar *s, const floa
     return r[0];
 }
 
-/* Outputs that are scalars, by one thread. Other blocks may still be to read what they lie over, so
- * that they are written by a launch of their own. */
+/* Scalar outputs, by one thread. Other blocks may still read an operand that they alias, so a
+ * separate launch writes them. */
 FN void put_scalars(const struct ew_job &j, const float *all)
 {
     const struct ew_code *code = j.code;

@@ -27,7 +27,7 @@ struct gpu_sizes {
     uint32_t dt;          /* element type of inputs and activations */
     uint32_t gt[2];       /* ... of outputs that may differ */
     int32_t accumulate, causal;
-    int32_t fused;       /* attention: queries, keys and values lie in one operand */
+    int32_t fused;       /* attention: queries, keys and values are one operand */
     int32_t loss;        /* cross-entropy: the output that takes the loss */
     int32_t wide;        /* rows are whole vectors of WIDE elements */
     int32_t team;        /* threads that share a row */
@@ -64,10 +64,10 @@ struct gpu_job {
 #define HEAD_THREADS 256
 #define HEAD_TILE 32
 
-/* --- elementwise programs, made ready (ew.c) ---
+/* --- compiled elementwise programs (ew.c) ---
  *
- * A value of all elements lies in a slot: WIDE elements for each thread, in shared memory. Scalars
- * are numbered apart; each is computed once a block, in order. */
+ * A value per element has a slot: WIDE elements for each thread, in shared memory. Scalars are
+ * numbered separately; each is computed once per block, in order. */
 #define EW_THREADS 128
 #define EW_RESIDENT 16 /* blocks of so many threads that a multiprocessor has at most */
 #define EW_OPERANDS 12

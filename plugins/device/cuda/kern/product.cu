@@ -1,5 +1,5 @@
 /* kern/product.cu: matrix products without a library, for operands that cuBLASLt has no algorithm
- * for (odd sizes in 16 bits), and what judges it.
+ * for (odd sizes in 16 bits), and their reference in tests.
  *
  * C [m,n] = A [m,k] B [k,n], all by strides, so that one kernel has every transpose. A block makes
  * a tile of 64 by 64, sixteen deep at a time, each of 256 threads 4 by 4 of it in registers. fp32

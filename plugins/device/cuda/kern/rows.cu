@@ -2,8 +2,8 @@
  * gated unit, rotary embedding, rows of a table.
  *
  * A thread takes WIDE elements of a row, or one where rows are no whole vectors. Every kernel reads
- * its operands once and writes its result once, so that memory is the bound; results may lie over
- * operands, since a thread has read what it writes. */
+ * its operands once and writes its result once, so memory bandwidth is the bound; results may alias
+ * operands, because a thread reads an element before it writes it. */
 #include "common.cuh"
 
 /* Where a thread's elements are: the first of them, and its column. */

@@ -171,7 +171,7 @@ template <class T, int W> FN void vocab_sums_row(const struct gpu_job &j)
 FOR_ROWS(xent_sums, 1024, vocab_sums_row)
 
 /* Logarithm of the target's probability. A target beyond the vocabulary has none; `table` is the
- * size of all of it, 0 where nobody says. */
+ * size of the whole vocabulary, 0 if unknown. */
 FN float vocab_logp(const struct gpu_sizes &z, int64_t id, float max, const float *sums)
 {
     return z.table > 0 && id >= z.table ? NAN : sums[1] - max - logf(sums[0]);

@@ -17,7 +17,7 @@ GPU_PLAN(plan_embedding_dw)
     return st;
 }
 
-/* Keys are up to `table`, which stands for all ids that the table has not. */
+/* Keys are up to `table`, the key of all ids outside the table. */
 static int digits(int64_t table)
 {
     int n = 1;

@@ -1,4 +1,4 @@
-/* ew.c: elementwise programs, made ready for kern/ew.cu.
+/* ew.c: compiles elementwise programs for kern/ew.cu.
  *
  *   1. Every assignment of a register becomes a value of its own, so that a register may be
  *      assigned again.
@@ -252,7 +252,7 @@ static uint16_t take_slot(struct build *b)
     return (uint16_t)s;
 }
 
-/* Does nobody but the next instruction, or where it is the last one the outputs, read it? */
+/* Whether only the next instruction reads the value, or, of the last one, only the outputs. */
 static bool passes_on(const struct build *b, const struct value *v)
 {
     const bool last = v->born + 1 == (int32_t)b->ninstr;
@@ -453,7 +453,7 @@ void drop_ew(weft_prepared *p)
     p->d->m->host->free(p->d->m->host->ctx, r);
 }
 
-/* Outputs that are scalars come after all others have read what they may lie over. */
+/* Scalar outputs are written last, when no other output still reads what they alias. */
 GPU_RUN(run_ew)
 {
     const struct ew_ready *r = p->extra;

@@ -1,18 +1,19 @@
-/* joined.c: a product and what comes behind it or beside it, as one op.
+/* joined.c: fused products: a product and the op after it or beside it, as one op.
  *
- *   linear+gelu            y = gelu(u), u = x w' + b. u is written where backward reads it:
- * auxiliary linear+bias_residual   y = x w' + b + r. r is the product's C, with beta 1
+ *   linear+gelu            y = gelu(u), u = x w' + b; u is written to the auxiliary output, which
+ *                          backward reads
+ *   linear+bias_residual   y = x w' + b + r; r is the product's C, with beta 1
  *   linear.dx+gelu.dx      du = (dy w) * gelu'(u)
  *   linear.dw+colsum       dw = dy' x and db, the sums of the columns of dy; in either order
  *
- * Two ways: the library's epilogue, or the product and then a kernel of ours, in place where what
- * lies between is read by nobody. Which is faster depends on the GPU and the sizes, so both are
- * timed when the op is prepared; without tuning the epilogue is taken where the library has one.
+ * Two ways: the library's epilogue, or the product and then a kernel of ours, in place where
+ * nothing else reads the intermediate. Which is faster depends on the GPU and the sizes, so both
+ * are timed when the op is prepared; without tuning the epilogue is taken where the library has it.
  * An epilogue rounds once where two kernels round twice, so bits differ between the two ways, and
- * are the same whenever the same way is taken.
+ * are equal whenever the same way is taken.
  *
- * Gradients of biases that are added to are written into the workspace first: the library's
- * epilogue cannot add. */
+ * Gradients of biases that are accumulated are written into the workspace first: the library's
+ * epilogue cannot accumulate. */
 #include "blas/blas.h"
 #include "driver/device.h"
 #include "ops.h"
@@ -84,7 +85,7 @@ GPU_PLAN(plan_joined)
     return WEFT_OK;
 }
 
-/* --- made ready --- */
+/* --- prepared --- */
 
 static void describe(const weft_prepared *p, const weft_opspec *spec, struct joined *x)
 {

@@ -120,7 +120,7 @@ GPU_PLAN(plan_xent)
     return WEFT_OK;
 }
 
-/* A part of the vocabulary: `table` is how much there is of all of it, 0 where nobody says. */
+/* A shard of the vocabulary: `table` is the size of the whole, 0 if unknown. */
 GPU_PLAN(plan_vocab)
 {
     (void)op;
