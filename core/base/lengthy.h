@@ -16,7 +16,7 @@ typedef struct lengthy {
 /* Begin work on `all` bytes. [any] */
 void lengthy_begin(lengthy *l, const char *what, uint64_t all);
 
-/* Add `n` finished bytes. Reads the clock once. [any] */
+/* Add `bytes` finished bytes. Reads the clock once. [any] */
 void lengthy_add(lengthy *l, uint64_t bytes);
 
 #endif

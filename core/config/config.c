@@ -109,7 +109,7 @@ double config_real(const config *c, const char *key)
 const char *config_where(const config *c, const char *key)
 {
     const entry *e = find_entry(c, key);
-    pool *names = &((config *)c)->pool; /* the place is a cache: the values do not change */
+    pool *names = &((config *)c)->pool; /* only the pool grows: the values do not change */
     if (!e)
         return pool_printf(names, "default of %s", key);
     char place[4200];

@@ -1,8 +1,8 @@
 /* config/config.h: from an INI file and the command line to checked values.
  *
- * Three steps. config_load() reads text and remembers where each value stands. Then the core's own
+ * Three steps. config_load() reads text and records the place of each value. Then the core's own
  * tables (options.c) and those of the plugins that the job names are added, each to a section, and
- * config_check() holds every key against them: unknown section or key (with the nearest known
+ * config_check() checks every key against them: unknown section or key (with the nearest known
  * name), wrong type, out of range. Only after that are values read.
  *
  * Keys are written "section.key": "train.batch", "comm.tcp.encrypt".
@@ -54,7 +54,7 @@ weft_status config_load_text(const char *text, const char *name, config **out);
  * none. The caller frees it with config_destroy(). [setup] */
 config *config_copy(const config *c, const char *except);
 
-/* Give `key` ("train.batch") another value, which holds over all that was written. `where` is its
+/* Give `key` ("train.batch") another value, which overrides all others. `where` is its
  * place in messages, as "sweep.ini:7" or "sweep.tp"; NULL: "command line". Setting comm.tuned reads
  * that file in place of the one before. WEFT_USAGE as for an override; whether the value is valid
  * for the key is found by config_check(). [setup] */
@@ -85,7 +85,7 @@ int64_t config_int(const config *c, const char *key); /* BOOL as 0 or 1, auto as
 double config_real(const config *c, const char *key);
 bool config_given(const config *c, const char *key); /* written by the user, not a default */
 
-/* Where a key stands, for messages: "job.ini:12", "command line", or "default of train.batch". */
+/* The place of a key, for messages: "job.ini:12", "command line", or "default of train.batch". */
 const char *config_where(const config *c, const char *key);
 
 /* How messages name a key and its value: "job.ini:12: train.batch", or "train.batch (default 8)".
@@ -99,7 +99,7 @@ weft_status config_fail(const config *c, const char *key, const char *fmt, ...)
 /* Every section name written in the text, in order; NULL at the end of the list. */
 const char *config_section_at(const config *c, uint32_t i);
 
-/* Line `i` of what was written, the command line's after the file's; false behind the last. */
+/* Line `i` of what was written, the command line's after the file's; false after the last. */
 typedef struct config_line {
     const char *section, *key, *value;
     const char *where; /* "job.ini:12" */

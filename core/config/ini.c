@@ -1,9 +1,9 @@
 /* config/ini.c: INI text to entries.
  *
- * libinih splits the lines. It cuts long names and lines without a word, drops what stands after a
- * section's bracket, and takes an indented line for more of the value above; so our reader, which
- * hands it one line at a time, counts them, strips the indent, and first refuses what inih would
- * mend in silence. */
+ * libinih splits the lines. It silently truncates long names and lines, drops text after a
+ * section's bracket, and treats an indented line as a continuation of the value above. So our
+ * reader passes it one line at a time, counts lines, strips the indent, and first refuses what inih
+ * would change silently. */
 #include <ctype.h>
 #include <ini.h>
 #include <stdarg.h>
@@ -115,7 +115,7 @@ static weft_status judge_line(cursor *in, const char *s, size_t n)
     return s[0] == '[' ? judge_section(in, s, n) : judge_key(in, s, n);
 }
 
-/* fgets for inih: the next line, stripped and judged; NULL ends the text. */
+/* fgets for inih: the next line, stripped and checked; NULL ends the text. */
 static char *read_line(char *out, int room, void *stream)
 {
     cursor *in = stream;

@@ -13,8 +13,8 @@
 typedef struct entry { /* section, key and value are owned by the pool */
     const char *section, *key, *value;
     uint32_t line; /* 0: the command line */
-    const char
-        *file;  /* the place, when it is not the job's file; without a line: a place as text */
+    /* The place, when it is not the job's file; without a line: a place as text. */
+    const char *file;
     bool tuned; /* from the file that comm.tuned names */
 } entry;
 

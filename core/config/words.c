@@ -1,4 +1,4 @@
-/* config/words.c: the nearest known word, and valid UTF-8.
+/* config/words.c: the nearest known word, and text that is valid as a value.
  *
  * Optimal string alignment: the smallest number of insertions, deletions, replacements and swaps of
  * two neighbours that turn one word into the other; n * m steps. A word is near if at most a third

@@ -12,7 +12,7 @@ uint64_t box_elements(const box *b)
 void box_common(const box *a, const box *b, box_rows *out)
 {
     uint64_t size_a = 1, size_b = 1;
-    bool joined = true; /* the axes behind this one are whole in both */
+    bool joined = true; /* the axes after this one are whole in both */
     *out = (box_rows){.n = 1, .length = 1};
     for (uint32_t i = a->rank; i-- > 0;) {
         int64_t low = a->start[i] > b->start[i] ? a->start[i] : b->start[i];
