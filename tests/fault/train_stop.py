@@ -188,7 +188,8 @@ class Stop(w.Bench):
             ranks = self.by_hand("cut", job | {"run.key": key}, 2)
             path = self.path("cut", "metrics.jsonl")
             while not os.path.exists(path) or len(w.metrics(self.path("cut"))) < 10:
-                self.assertIsNone(ranks[0].poll(), [p.stderr.read() for p in ranks[:1] if p.poll()])
+                if ranks[0].poll() is not None:
+                    self.fail(ranks[0].stderr.read())
                 time.sleep(0.005)
             for p in ranks if everywhere else ranks[1:]:
                 p.send_signal(signal.SIGTERM)
