@@ -13,7 +13,6 @@ weft_status tcp_connect(weft_link *l, uint32_t peer, uint32_t channel, const voi
     weft_conn *c = host->alloc(host->ctx, sizeof *c, 0);
     if (!c)
         return sockets_fail(host, WEFT_NO_MEMORY, "no memory for a connection");
-    c->link = l;
     weft_status st = sockets_peer_init(&l->net, &c->peer, peer, channel, address, bytes);
     if (st == WEFT_OK)
         st = sockets_connect(&c->peer);
@@ -28,7 +27,7 @@ weft_status tcp_connect(weft_link *l, uint32_t peer, uint32_t channel, const voi
 weft_status tcp_ready(weft_conn *c)
 {
     if (!c->peer.up)
-        sockets_events(&c->link->net, 0);
+        sockets_events(c->peer.link, 0);
     return sockets_ready(&c->peer);
 }
 
@@ -36,7 +35,7 @@ void tcp_disconnect(weft_conn *c)
 {
     if (!c)
         return;
-    const weft_host *host = c->link->net.host;
+    const weft_host *host = c->peer.link->host;
     sockets_disconnect(&c->peer);
     host->free(host->ctx, c);
 }

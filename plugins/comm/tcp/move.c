@@ -151,7 +151,7 @@ static weft_status move_bare(weft_conn *c, queue *q, bool *able)
 static weft_status move_secure(weft_conn *c, queue *q, bool *able)
 {
     struct iovec v[2 * BATCH];
-    const weft_host_tls *tls = c->link->net.tls;
+    const weft_host_tls *tls = c->peer.link->tls;
     bool sending = q == &c->out;
     uint64_t total, done = 0;
     int n = gather(q, v, &total);
@@ -186,7 +186,7 @@ bool tcp_can_move(const weft_conn *c)
 
 weft_status tcp_progress(weft_conn *c, uint64_t *sent, uint64_t *received)
 {
-    sockets_link *net = &c->link->net;
+    sockets_link *net = c->peer.link;
     weft_status st = sockets_usable(&c->peer);
     if (st != WEFT_OK)
         return st;

@@ -39,8 +39,7 @@ typedef struct queue {
 
 struct weft_conn {
     sockets_peer peer; /* first */
-    weft_link *link;
-    uint64_t seen; /* the link's event round when progress() last looked */
+    uint64_t seen;     /* the link's event round when progress() last looked */
     queue out, in;
 };
 
