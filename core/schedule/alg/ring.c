@@ -90,8 +90,8 @@ static void pass_round(sched_traffic *t, const sched_writer *b, uint32_t kept)
     for (uint32_t i = 0; i < n; i++)
         sched_traffic_edge(t, i, (i + 1) % n,
                            sched_amount_less(all, sched_amount_part(b, (i + kept) % n)));
-    sched_traffic_way(t, n - 1, inter < n ? inter : n - 1,
-                      0); /* n edges, of which a way has n - 1 */
+    /* n edges, of which a way has n - 1 */
+    sched_traffic_way(t, n - 1, inter < n ? inter : n - 1, 0);
 }
 
 static void terms(const sched_request *r, sched_terms *out)
