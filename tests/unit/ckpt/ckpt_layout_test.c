@@ -249,11 +249,11 @@ static void other_coverings_are_refused(void **state)
         {{BLOCK(0, 0, 4, 3), BLOCK(0, 2, 4, 4)}, 2, "stored twice"},
         {{BLOCK(0, 0, 4, 6), BLOCK(0, 2, 4, 4)}, 2, "stored twice"},
         {{BLOCK(0, 0, 4, 3), BLOCK(0, 4, 4, 2)}, 2, "no shard has"},
-        {{BLOCK(0, 0, 4, 3), BLOCK(0, 3, 2, 3), BLOCK(2, 3, 2, 3)}, 3, "form a grid"},
+        {{BLOCK(0, 0, 4, 3), BLOCK(0, 3, 2, 3), BLOCK(2, 3, 2, 3)}, 3, "do not form a grid"},
         {{BLOCK(0, 0, 1, 4), BLOCK(0, 4, 3, 2), BLOCK(3, 2, 1, 4), BLOCK(1, 0, 3, 2),
           BLOCK(1, 2, 2, 2)},
          5,
-         "form a grid"}, /* a pinwheel, which covers it once and is nothing that anybody writes */
+         "do not form a grid"}, /* a pinwheel: it covers the tensor once, and nobody writes it */
         {{BLOCK(0, 0, 5, 6)}, 1, "is invalid"},
         {{BLOCK(0, 3, 4, 4)}, 1, "is invalid"},
         {{BLOCK(-1, 0, 4, 3)}, 1, "is invalid"},
